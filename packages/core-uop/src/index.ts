@@ -1,1 +1,10 @@
-export {}
+export * as Bounds from "./Bounds.ts"
+export * as DeviceProfile from "./DeviceProfile.ts"
+export * as DType from "./DType.ts"
+export * as Expr from "./Expr.ts"
+export * as Op from "./Op.ts"
+export * as Print from "./Print.ts"
+export * as Program from "./Program.ts"
+export * as Shape from "./Shape.ts"
+export * as Spec from "./Spec.ts"
+export * as UOp from "./UOp.ts"

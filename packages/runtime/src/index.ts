@@ -1,1 +1,1 @@
-export {}
+export * as Device from "./Device.ts"

@@ -1,0 +1,118 @@
+import { Context, type Effect, Schema } from "effect"
+import * as DType from "./DType.ts"
+import type { Op } from "./Op.ts"
+import { toposort, type UOp, varArg } from "./UOp.ts"
+
+/** What a renderer can express; what it lacks is decomposed before it sees the kernel. */
+export interface RendererCaps {
+  readonly target: "wgsl" | "wasm" | "reference"
+  /** True: GLOBAL and LOCAL ranges are hardware indices. False: they are loops. */
+  readonly hasGrid: boolean
+  /** Vector widths of values and of memory access. */
+  readonly lanes: ReadonlyArray<DType.Lanes>
+  /** Elementwise operations it renders for every dtype that the spec allows. */
+  readonly ops: ReadonlySet<Op>
+  /** Lanes of a subgroup, if SUBGROUP_REDUCE may be used. */
+  readonly subgroupSize: number | undefined
+}
+
+/** An argument of a program: the kernel's PARAM slot and what happens to it. */
+export interface Binding {
+  readonly slot: number
+  readonly access: "read" | "write"
+}
+
+/**
+ * A compiled kernel. `grid` are the workgroup counts as index expressions over VARs. Buffers are bound in the order of
+ * `bindings`, scalars are passed as 32-bit integers in the order of `vars`.
+ */
+export interface Program {
+  readonly name: string
+  readonly target: RendererCaps["target"]
+  /** WGSL text, a WebAssembly module, or (reference) the kernel itself. */
+  readonly code: string | Uint8Array | UOp
+  readonly workgroup: readonly [number, number, number]
+  readonly grid: readonly [UOp | number, UOp | number, UOp | number]
+  readonly bindings: ReadonlyArray<Binding>
+  readonly vars: ReadonlyArray<string>
+}
+
+/** A kernel the target cannot express. */
+export class RenderError extends Schema.TaggedError<RenderError>()("RenderError", {
+  kernel: Schema.String,
+  message: Schema.String
+}) {}
+
+/** Turns a linear kernel (spec `linear`) into a program of one target. */
+export class Renderer extends Context.Service<Renderer, {
+  readonly caps: RendererCaps
+  readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError>
+}>()("@tg/core-uop/Renderer") {}
+
+/** The arguments and launch shape that a kernel's own nodes declare (any kernel stage). */
+export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bindings" | "vars"> => {
+  const slots = new Map<number, Binding>()
+  const vars = new Set<string>()
+  const workgroup: [number, number, number] = [1, 1, 1]
+  const grid: [UOp | number, UOp | number, UOp | number] = [1, 1, 1]
+  const nodes = toposort(kernel)
+  const stored = new Set(nodes.filter((n) => n.op === "STORE").map((n) => n.src[0]!.src[0]!))
+  for (const node of nodes) {
+    if (node.op === "PARAM") {
+      const { slot } = node.arg as { readonly slot: number }
+      slots.set(slot, { slot, access: stored.has(node) ? "write" : "read" })
+    } else if (node.op === "VAR") vars.add(varArg(node).name)
+    else if (node.op === "SPECIAL") {
+      const { name } = node.arg as { readonly name: string }
+      const axis = Number(name.slice(-1))
+      const size = node.src[0]!.op === "CONST" ? Number(node.src[0]!.arg) : node.src[0]!
+      if (name.startsWith("gidx")) grid[axis] = size
+      else workgroup[axis] = Number(size)
+    }
+  }
+  return {
+    workgroup,
+    grid,
+    bindings: [...slots.values()].sort((a, b) => a.slot - b.slot),
+    vars: [...vars].sort()
+  }
+}
+
+/** The value of an index expression over constants and VARs. */
+export const evaluateIndex = (node: UOp | number, vars: Readonly<Record<string, number>>): number => {
+  if (typeof node === "number") return node
+  const at = (i: number): number => evaluateIndex(node.src[i]!, vars)
+  switch (node.op) {
+    case "CONST":
+      return Number(node.arg)
+    case "VAR": {
+      const value = vars[varArg(node).name]
+      if (value === undefined) throw new Error(`no value for the variable ${varArg(node).name}`)
+      return value
+    }
+    case "ADD":
+      return at(0) + at(1)
+    case "SUB":
+      return at(0) - at(1)
+    case "NEG":
+      return -at(0)
+    case "MUL":
+      return at(0) * at(1)
+    case "FLOORDIV":
+      return Math.floor(at(0) / at(1))
+    case "FLOORMOD":
+      return at(0) - Math.floor(at(0) / at(1)) * at(1)
+    case "MAX":
+      return Math.max(at(0), at(1))
+    case "MIN":
+      return Math.min(at(0), at(1))
+    case "CMPLT":
+      return at(0) < at(1) ? 1 : 0
+    case "WHERE":
+      return at(0) !== 0 ? at(1) : at(2)
+    case "CAST":
+      return at(0)
+    default:
+      throw new Error(`${node.op} in an index expression`)
+  }
+}

@@ -1,0 +1,197 @@
+import * as DType from "./DType.ts"
+import { comparison, elementwise, movement, type Op, unary } from "./Op.ts"
+import * as Print from "./Print.ts"
+import * as Shape from "./Shape.ts"
+import { type Axis, openRanges, rangeArg, toposort, type UOp } from "./UOp.ts"
+
+/** The stage boundaries of the compiler. */
+export type Stage = "tensor" | "kernel" | "opted" | "expanded" | "linear"
+
+/** A node that may not occur at a boundary, with the reason. */
+export interface Violation {
+  readonly stage: Stage
+  readonly node: string
+  readonly reason: string
+}
+
+const structure = ["SINK", "CONST", "VAR"] as const
+const kernelOps: ReadonlyArray<Op> = [
+  ...structure,
+  "PARAM",
+  "RANGE",
+  "REDUCE",
+  "INDEX",
+  "LOAD",
+  "STORE",
+  "END",
+  ...elementwise
+]
+
+const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
+  tensor: new Set<Op>([
+    ...structure,
+    "BUFFER",
+    "PARAM",
+    "IOTA",
+    ...movement,
+    "GATHER",
+    "CONTIGUOUS",
+    "REDUCE",
+    "STORE",
+    "AFTER",
+    "TUPLE",
+    "CALL",
+    "GETTUPLE",
+    "CUSTOM",
+    ...elementwise
+  ]),
+  kernel: new Set(kernelOps),
+  opted: new Set(kernelOps),
+  expanded: new Set<Op>([...kernelOps, "SPECIAL", "GROUP_REDUCE", "STACK", "LANE"]),
+  linear: new Set<Op>([
+    "LINEAR",
+    "CONST",
+    "VAR",
+    "PARAM",
+    "RANGE",
+    "SPECIAL",
+    "LOCAL",
+    "REG",
+    "INDEX",
+    "LOAD",
+    "STORE",
+    "ACCUMULATE",
+    "END",
+    "BARRIER",
+    "IF",
+    "ENDIF",
+    "SUBGROUP_REDUCE",
+    "STACK",
+    "LANE",
+    ...elementwise
+  ])
+}
+
+const axes: Readonly<Record<Stage, ReadonlySet<Axis>>> = {
+  tensor: new Set(),
+  kernel: new Set(["GLOBAL", "REDUCE"]),
+  opted: new Set(["GLOBAL", "LOOP", "LOCAL", "UPCAST", "REDUCE", "GROUP", "UNROLL"]),
+  expanded: new Set(["GLOBAL", "LOOP", "REDUCE"]),
+  linear: new Set(["GLOBAL", "LOOP", "REDUCE"])
+}
+
+const bitwise: ReadonlySet<Op> = new Set<Op>(["AND", "OR", "XOR"])
+const floatOnly: ReadonlySet<Op> = new Set<Op>(["FDIV", "SQRT", "EXP2", "LOG2", "SIN", "TRUNC"])
+const integerOnly: ReadonlySet<Op> = new Set<Op>(["FLOORDIV", "FLOORMOD", "SHL", "SHR"])
+
+const checkElementwise = (node: UOp): string | undefined => {
+  const [a, b] = node.src
+  const lanes = node.dtype.lanes
+  if (node.src.some((s) => s.dtype.lanes !== lanes)) return "sources with other lane counts"
+  if (node.op === "CAST") return a!.dtype.scalar === "void" ? "cast of an effect" : undefined
+  if (node.op === "BITCAST") return DType.bytes(a!.dtype) === DType.bytes(node.dtype) ? undefined : "bitcast changes size"
+  if (node.op === "HALF_TO_FLOAT") return a!.dtype.scalar === "u32" && DType.isFloat(node.dtype) ? undefined : "wants u32 -> f32"
+  if (node.op === "FLOAT_TO_HALF") return DType.isFloat(a!.dtype) && node.dtype.scalar === "u32" ? undefined : "wants f32 -> u32"
+  if (node.op === "WHERE") {
+    if (a!.dtype.scalar !== "bool") return "the condition is not a bool"
+    return b!.dtype === node.dtype && node.src[2]!.dtype === node.dtype ? undefined : "branches of another dtype"
+  }
+  if (comparison.has(node.op)) {
+    if (node.dtype.scalar !== "bool") return "a comparison that is not a bool"
+    return a!.dtype === b!.dtype ? undefined : "operands of different dtypes"
+  }
+  if (node.src.some((s) => s.dtype !== node.dtype)) return "operands of another dtype"
+  if (floatOnly.has(node.op) && !DType.isFloat(node.dtype)) return "wants floats"
+  if (integerOnly.has(node.op) && !DType.isInteger(node.dtype)) return "wants integers"
+  if (bitwise.has(node.op) && DType.isFloat(node.dtype)) return "wants integers or bools"
+  if (!bitwise.has(node.op) && !unary.has(node.op) && node.dtype.scalar === "bool" && node.op !== "MULACC") {
+    return "arithmetic on bools"
+  }
+  return undefined
+}
+
+const checkNode = (stage: Stage, node: UOp): string | undefined => {
+  if (!allowed[stage].has(node.op)) return `${node.op} is not allowed`
+  if (elementwise.has(node.op)) {
+    const reason = checkElementwise(node)
+    if (reason !== undefined) return reason
+    if (stage === "tensor") {
+      const shape = Shape.of(node)
+      if (node.src.some((s) => !Shape.equal(Shape.of(s), shape))) {
+        return `shapes ${node.src.map((s) => Shape.print(Shape.of(s))).join(" and ")} differ`
+      }
+    }
+    return undefined
+  }
+  switch (node.op) {
+    case "RANGE": {
+      const { axis } = rangeArg(node)
+      return axes[stage].has(axis) ? undefined : `axis ${axis} is not allowed`
+    }
+    case "PARAM":
+    case "BUFFER":
+      return DType.isStorable(node.dtype) ? undefined : `${DType.print(node.dtype)} cannot be stored`
+    case "INDEX":
+      if (stage === "tensor") return "INDEX is not allowed"
+      if (node.src[1]!.dtype !== DType.index && node.src[1]!.dtype !== DType.i32) return "the index is not an index"
+      return node.src[2] === undefined || node.src[2].dtype === DType.bool ? undefined : "the gate is not a bool"
+    case "LOAD":
+      return node.src[0]!.op === "INDEX" && node.dtype.scalar === node.src[0]!.dtype.scalar
+        ? undefined
+        : "wants an INDEX of its dtype"
+    case "STORE":
+      if (stage === "tensor") {
+        return node.src[0]!.dtype === node.src[1]!.dtype && Shape.equal(Shape.of(node.src[0]!), Shape.of(node.src[1]!))
+          ? undefined
+          : "value and target differ in dtype or shape"
+      }
+      return node.src[0]!.op === "INDEX" && node.src[0]!.dtype.scalar === node.src[1]!.dtype.scalar
+        ? undefined
+        : "wants an INDEX of the value's dtype"
+    case "REDUCE":
+      return node.dtype === node.src[0]!.dtype ? undefined : "dtype changes"
+    case "LINEAR":
+      return stage === "linear" ? checkOrder(node) : "LINEAR is not allowed"
+    default:
+      return undefined
+  }
+}
+
+/** Definitions come before uses, and every loop and branch that opens closes, in order. */
+const checkOrder = (linear: UOp): string | undefined => {
+  const seen = new Set<UOp>()
+  const open: Array<UOp> = []
+  for (const node of linear.src) {
+    for (const s of node.src) if (!seen.has(s)) return `${Print.line(node)} uses ${s.op} before its definition`
+    if (node.op === "RANGE" || node.op === "IF") open.push(node)
+    if (node.op === "END" || node.op === "ENDIF") {
+      if (open.pop() !== node.src[0]) return `${node.op} closes what is not innermost`
+    }
+    if (node.op === "BARRIER" && open.some((n) => n.op === "IF")) return "BARRIER inside IF"
+    seen.add(node)
+  }
+  return open.length === 0 ? undefined : `${open[0]!.op} is never closed`
+}
+
+const checkRoot = (stage: Stage, root: UOp): string | undefined => {
+  if (stage === "linear") return root.op === "LINEAR" ? undefined : "the root is not LINEAR"
+  if (root.op !== "SINK") return "the root is not SINK"
+  if (stage === "tensor") return undefined
+  for (const end of root.src) {
+    if (end.op !== "END") return "a kernel's roots are END nodes"
+    if (openRanges(end).size > 0) return "a loop variable is used outside its loop"
+  }
+  return undefined
+}
+
+/** Every violation of a stage's grammar under `root`; empty when the graph is well formed. */
+export const check = (stage: Stage, root: UOp): ReadonlyArray<Violation> => {
+  const violations: Array<Violation> = []
+  const reason = checkRoot(stage, root)
+  if (reason !== undefined) violations.push({ stage, node: root.op, reason })
+  for (const node of toposort(root)) {
+    const problem = checkNode(stage, node)
+    if (problem !== undefined) violations.push({ stage, node: Print.line(node), reason: problem })
+  }
+  return violations
+}

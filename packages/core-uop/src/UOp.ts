@@ -1,0 +1,325 @@
+import * as DType from "./DType.ts"
+import { type Op, ordinal, type ReduceOp } from "./Op.ts"
+
+/** What a loop variable stands for. `GLOBAL` and `LOOP` iterations are independent; `REDUCE` ones are combined. */
+export type Axis = "GLOBAL" | "LOOP" | "LOCAL" | "UPCAST" | "REDUCE" | "GROUP" | "UNROLL"
+
+/** Everything an operation may carry besides its sources. Plain data, compared by value (and -0 is not 0). */
+export type Arg =
+  | undefined
+  | number
+  | boolean
+  | string
+  | ReadonlyArray<number>
+  | { readonly [key: string]: number | string | boolean | ReadonlyArray<number> }
+
+export interface VarArg {
+  readonly name: string
+  readonly min: number
+  readonly max: number
+}
+export interface RangeArg {
+  readonly id: number
+  readonly axis: Axis
+}
+export interface ReduceArg {
+  readonly op: ReduceOp
+  readonly axes: ReadonlyArray<number>
+}
+export interface GroupArg {
+  readonly op: ReduceOp
+  readonly threads: number
+}
+
+/** Closed interval of the values of an integer or boolean node. */
+export interface Range {
+  readonly min: number
+  readonly max: number
+}
+
+/** Slots filled on first use by the analyses of this package. */
+export interface Cache {
+  shape?: ReadonlyArray<number | UOp>
+  bounds?: Range
+  key?: string
+  ranges?: ReadonlySet<UOp>
+}
+
+const keyOfArg = (arg: Arg): string => {
+  if (arg === undefined) return ""
+  switch (typeof arg) {
+    case "number":
+      return Object.is(arg, -0) ? "n-0" : `n${arg}`
+    case "boolean":
+      return arg ? "true" : "false"
+    case "string":
+      return `s${arg}`
+    default:
+      return JSON.stringify(arg)
+  }
+}
+
+/** One node of the IR: immutable, and unique in its arena, so that equality is `===`. */
+export class UOp {
+  readonly arena: Arena
+  readonly op: Op
+  readonly dtype: DType.DType
+  readonly src: ReadonlyArray<UOp>
+  readonly arg: Arg
+  /** Creation number in the arena. Sources have smaller numbers. Not part of any key or order that leaves the arena. */
+  readonly id: number
+  readonly hash: number
+  readonly cache: Cache = {}
+
+  constructor(
+    arena: Arena,
+    op: Op,
+    dtype: DType.DType,
+    src: ReadonlyArray<UOp>,
+    arg: Arg,
+    id: number,
+    hash: number
+  ) {
+    this.arena = arena
+    this.op = op
+    this.dtype = dtype
+    this.src = src
+    this.arg = arg
+    this.id = id
+    this.hash = hash
+  }
+
+  /** The same node with other sources (itself when nothing changed). */
+  with(src: ReadonlyArray<UOp>, dtype: DType.DType = this.dtype): UOp {
+    if (dtype === this.dtype && src.length === this.src.length && src.every((s, i) => s === this.src[i])) return this
+    const node = this.arena.make(this.op, dtype, src, this.arg)
+    this.arena.inherit(node, this)
+    return node
+  }
+}
+
+const mix = (h: number, k: number): number => {
+  const x = Math.imul(h ^ k, 0x9e3779b1)
+  return x ^ (x >>> 15)
+}
+
+const hashString = (s: string): number => {
+  let h = 0x811c9dc5
+  for (let i = 0; i < s.length; i++) h = Math.imul(h ^ s.charCodeAt(i), 0x01000193)
+  return h
+}
+
+/**
+ * The interner of one tensor program. Structurally equal nodes made in one arena are the same object. Nodes of
+ * different arenas never mix: that is a defect, not an error.
+ */
+export class Arena {
+  private readonly buckets = new Map<number, UOp | Array<UOp>>()
+  private readonly labels = new Map<UOp, string>()
+  private nextId = 0
+  private nextFresh = 0
+
+  /** Number of distinct nodes made. */
+  get size(): number {
+    return this.nextId
+  }
+
+  /** A number no one else got from this arena: ranges and buffers use it as their identity. */
+  fresh(): number {
+    return this.nextFresh++
+  }
+
+  make(op: Op, dtype: DType.DType, src: ReadonlyArray<UOp> = [], arg?: Arg): UOp {
+    let hash = mix(mix(0, ordinal[op]), dtype.ordinal)
+    for (const s of src) {
+      if (s.arena !== this) throw new Error(`${op}: a source belongs to another arena`)
+      hash = mix(hash, s.id)
+    }
+    const argKey = typeof arg === "object" ? keyOfArg(arg) : ""
+    if (typeof arg === "number") hash = mix(hash, Number.isInteger(arg) ? arg | 0 : hashString(String(arg)))
+    else if (arg !== undefined) hash = mix(hash, hashString(argKey === "" ? String(arg) : argKey))
+    const bucket = this.buckets.get(hash)
+    if (bucket !== undefined) {
+      if (bucket instanceof UOp) {
+        if (same(bucket, op, dtype, src, arg, argKey)) return bucket
+      } else {
+        for (const node of bucket) if (same(node, op, dtype, src, arg, argKey)) return node
+      }
+    }
+    const node = new UOp(this, op, dtype, src, arg, this.nextId++, hash)
+    if (bucket === undefined) this.buckets.set(hash, node)
+    else if (bucket instanceof UOp) this.buckets.set(hash, [bucket, node])
+    else bucket.push(node)
+    return node
+  }
+
+  /** Records which model line a node came from. Labels of merged nodes are joined; they take no part in identity. */
+  label(node: UOp, name: string): UOp {
+    const old = this.labels.get(node)
+    if (old === undefined) this.labels.set(node, name)
+    else if (!old.split("+").includes(name)) this.labels.set(node, `${old}+${name}`)
+    return node
+  }
+
+  labelOf(node: UOp): string | undefined {
+    return this.labels.get(node)
+  }
+
+  /** `node` replaces `from`: it keeps the model line, unless it has one already. */
+  inherit(node: UOp, from: UOp): void {
+    const label = this.labels.get(from)
+    if (label !== undefined && !this.labels.has(node)) this.labels.set(node, label)
+  }
+}
+
+const same = (
+  node: UOp,
+  op: Op,
+  dtype: DType.DType,
+  src: ReadonlyArray<UOp>,
+  arg: Arg,
+  argKey: string
+): boolean => {
+  if (node.op !== op || node.dtype !== dtype || node.src.length !== src.length) return false
+  for (let i = 0; i < src.length; i++) if (node.src[i] !== src[i]) return false
+  if (typeof arg === "object") return typeof node.arg === "object" && keyOfArg(node.arg) === argKey
+  return Object.is(node.arg, arg)
+}
+
+/** All nodes under the roots, sources before users; stable for equal graphs. */
+export const toposort = (...roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
+  const done = new Set<UOp>()
+  const order: Array<UOp> = []
+  const stack: Array<UOp> = []
+  const child: Array<number> = []
+  for (const root of roots) {
+    if (done.has(root)) continue
+    stack.push(root)
+    child.push(0)
+    while (stack.length > 0) {
+      const node = stack[stack.length - 1]!
+      const i = child[child.length - 1]!
+      if (i < node.src.length) {
+        child[child.length - 1] = i + 1
+        const next = node.src[i]!
+        if (!done.has(next)) {
+          stack.push(next)
+          child.push(0)
+        }
+        continue
+      }
+      stack.pop()
+      child.pop()
+      if (!done.has(node)) {
+        done.add(node)
+        order.push(node)
+      }
+    }
+  }
+  return order
+}
+
+/** The structural key of a node: equal for equal structure, on every machine, in every arena (104 bits, hexadecimal). */
+export const key = (root: UOp): string => {
+  if (root.cache.key !== undefined) return root.cache.key
+  for (const node of toposort(root)) {
+    node.cache.key ??= digest(
+      `${node.op}:${DType.print(node.dtype)}:${keyOfArg(node.arg)}(${node.src.map((s) => s.cache.key).join()})`
+    )
+  }
+  return root.cache.key!
+}
+
+const digest = (text: string): string => digestPart(text, 0) + digestPart(text, 0x51ed270b)
+
+const digestPart = (text: string, seed: number): string => {
+  let a = 0xdeadbeef ^ seed
+  let b = 0x41c6ce57 ^ seed
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i)
+    a = Math.imul(a ^ c, 0x9e3779b1)
+    b = Math.imul(b ^ c, 0x5f356495)
+  }
+  a = Math.imul(a ^ (a >>> 16), 0x85ebca6b) ^ Math.imul(b ^ (b >>> 13), 0xc2b2ae35)
+  b = Math.imul(b ^ (b >>> 16), 0x85ebca6b) ^ Math.imul(a ^ (a >>> 13), 0xc2b2ae35)
+  return (4294967296 * (0xfffff & b) + (a >>> 0)).toString(16).padStart(13, "0")
+}
+
+/** Replaces nodes by others, everywhere under `root`. Replacements are taken as they are, not searched again. */
+export const substitute = (root: UOp, replace: ReadonlyMap<UOp, UOp>): UOp => {
+  if (replace.size === 0) return root
+  const done = new Map<UOp, UOp>(replace)
+  for (const node of toposort(root)) {
+    if (done.has(node)) continue
+    let changed = false
+    const src: Array<UOp> = []
+    for (const s of node.src) {
+      const t = done.get(s)!
+      changed ||= t !== s
+      src.push(t)
+    }
+    done.set(node, changed ? node.with(src) : node)
+  }
+  return done.get(root)!
+}
+
+/** Copies a graph into another arena, with labels. */
+export const transfer = (root: UOp, to: Arena): UOp => {
+  const done = new Map<UOp, UOp>()
+  for (const node of toposort(root)) {
+    const copy = to.make(node.op, node.dtype, node.src.map((s) => done.get(s)!), node.arg)
+    const label = node.arena.labelOf(node)
+    if (label !== undefined) to.label(copy, label)
+    done.set(node, copy)
+  }
+  return done.get(root)!
+}
+
+export const varArg = (node: UOp): VarArg => node.arg as unknown as VarArg
+export const rangeArg = (node: UOp): RangeArg => node.arg as unknown as RangeArg
+export const reduceArg = (node: UOp): ReduceArg => node.arg as unknown as ReduceArg
+export const groupArg = (node: UOp): GroupArg => node.arg as unknown as GroupArg
+
+const noRanges: ReadonlySet<UOp> = new Set()
+
+/** The loop variables a node's value depends on and no node under it has closed (REDUCE and END close theirs). */
+export const openRanges = (root: UOp): ReadonlySet<UOp> => {
+  if (root.cache.ranges !== undefined) return root.cache.ranges
+  for (const node of toposort(root)) {
+    if (node.cache.ranges !== undefined) continue
+    if (node.op === "RANGE") {
+      node.cache.ranges = node.src[0]!.cache.ranges!.size === 0 ? new Set([node]) : new Set([...node.src[0]!.cache.ranges!, node])
+      continue
+    }
+    if (node.src.length === 0) {
+      node.cache.ranges = noRanges
+      continue
+    }
+    let first: ReadonlySet<UOp> = noRanges
+    let merged: Set<UOp> | undefined
+    const closes = node.op === "REDUCE" || node.op === "END"
+    const inputs = closes ? node.src.slice(0, 1) : node.src
+    for (const s of inputs) {
+      const ranges = s.cache.ranges!
+      if (ranges.size === 0 || ranges === first) continue
+      if (first.size === 0) {
+        first = ranges
+        continue
+      }
+      for (const r of ranges) {
+        if (merged === undefined ? first.has(r) : merged.has(r)) continue
+        merged ??= new Set(first)
+        merged.add(r)
+      }
+    }
+    let open: ReadonlySet<UOp> = merged ?? first
+    if (closes && node.src.length > 1) {
+      const rest = new Set(open)
+      for (const r of node.src.slice(1)) rest.delete(r)
+      for (const r of node.src.slice(1)) for (const outer of r.src[0]!.cache.ranges!) rest.add(outer)
+      open = rest
+    }
+    node.cache.ranges = open
+  }
+  return root.cache.ranges!
+}

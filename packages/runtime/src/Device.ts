@@ -1,0 +1,59 @@
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { Program } from "@tg/core-uop/Program"
+import { Context, type Effect, Schema, type Scope } from "effect"
+
+/** Memory of a device. Made by `allocate`, returned when its Scope closes. */
+export interface DeviceBuffer {
+  readonly label: string
+  /** A multiple of 4. */
+  readonly bytes: number
+}
+
+/** A program that the device has accepted. */
+export interface Executable {
+  readonly program: Program
+}
+
+/** One kernel launch: `buffers` are in the order of `program.bindings`. */
+export interface Dispatch {
+  readonly executable: Executable
+  readonly buffers: ReadonlyArray<DeviceBuffer>
+}
+
+/** A fixed sequence of launches, prepared once. Each run executes them in order with these values of the variables. */
+export interface Replay {
+  readonly run: (vars: Readonly<Record<string, number>>) => Effect.Effect<void, DeviceError>
+}
+
+/** Why a device refused or failed. */
+export const Reason = Schema.Literals([
+  "OutOfMemory",
+  "LimitExceeded",
+  "ProgramRejected",
+  "BadArgument",
+  "DeviceLost",
+  "Unavailable"
+])
+
+/** What was asked of the device, what it found, and what to do. */
+export class DeviceError extends Schema.TaggedError<DeviceError>()("DeviceError", {
+  reason: Reason,
+  message: Schema.String
+}) {}
+
+/** A place where programs run. Every device passes `Conformance`. */
+export interface DeviceShape {
+  readonly profile: DeviceProfile
+  /** Bytes now allocated by `allocate` and not yet returned. */
+  readonly allocatedBytes: () => number
+  /** Zero-filled memory of at least `bytes`, rounded up to a multiple of 4. */
+  readonly allocate: (bytes: number, label: string) => Effect.Effect<DeviceBuffer, DeviceError, Scope.Scope>
+  /** Copies bytes into the buffer; offset and length are multiples of 4. Ordered with `run` and `read`. */
+  readonly write: (buffer: DeviceBuffer, data: Uint8Array, offset?: number) => Effect.Effect<void, DeviceError>
+  /** Copies bytes out after everything submitted before has finished; offset and length are multiples of 4. */
+  readonly read: (buffer: DeviceBuffer, offset?: number, bytes?: number) => Effect.Effect<Uint8Array, DeviceError>
+  readonly load: (program: Program) => Effect.Effect<Executable, DeviceError>
+  readonly plan: (dispatches: ReadonlyArray<Dispatch>) => Effect.Effect<Replay, DeviceError>
+}
+
+export class Device extends Context.Service<Device, DeviceShape>()("@tg/runtime/Device") {}
