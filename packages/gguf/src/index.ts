@@ -1,1 +1,7 @@
-export {}
+export * as ByteSource from "./ByteSource.ts"
+export * as Gguf from "./Gguf.ts"
+export * as GgufError from "./GgufError.ts"
+export * as GgufReader from "./GgufReader.ts"
+export * as GgufType from "./GgufType.ts"
+export * as GgufWriter from "./GgufWriter.ts"
+export * as Metadata from "./Metadata.ts"

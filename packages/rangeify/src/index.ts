@@ -1,1 +1,3 @@
-export {}
+export * as Memory from "./Memory.ts"
+export * as Rangeify from "./Rangeify.ts"
+export * as Schedule from "./Schedule.ts"

@@ -1,0 +1,84 @@
+import type { UOp } from "@tg/core-uop/UOp"
+import { storageOf } from "./Lower.ts"
+import { isStorage, nodesOf } from "./Placement.ts"
+
+/**
+ * The order of the given steps (stored values, STOREs and CALLs, already in data-flow order) in which whoever reads a
+ * buffer's old state comes before whoever overwrites it. `undefined` if no order satisfies that.
+ */
+export const orderHazards = (
+  steps: ReadonlyArray<UOp>,
+  stored: ReadonlySet<UOp>,
+  writtenParams: (body: UOp) => ReadonlySet<number>
+): ReadonlyArray<number> | undefined => {
+  const number = new Map(steps.map((node, i) => [node, i]))
+  const isStep = (node: UOp): boolean => number.has(node)
+  const writes = steps.map((node) => writtenBy(node, writtenParams))
+  const written = new Set(writes.flat())
+  const before: Array<Set<number>> = steps.map(() => new Set())
+  const readers = new Map<UOp, Array<number>>()
+  steps.forEach((node, i) => {
+    for (const input of reached(node, stored, isStep)) {
+      const from = number.get(input)
+      if (from !== undefined) before[i]!.add(from)
+      else if (written.has(input) && !(node.op === "STORE" && storageOf(node.src[0]!) === input && !readsBuffer(node, input))) {
+        readers.set(input, [...readers.get(input) ?? [], i])
+      }
+    }
+  })
+  if (written.size === 0) return steps.map((_, i) => i)
+
+  const ancestors = steps.map((_, i) => {
+    const all = new Set<number>()
+    for (const b of before[i]!) all.add(b)
+    return all
+  })
+  for (let i = 0; i < steps.length; i++) for (const b of [...ancestors[i]!]) for (const a of ancestors[b]!) ancestors[i]!.add(a)
+  writes.forEach((buffers, w) => {
+    for (const buffer of buffers) {
+      for (const r of readers.get(buffer) ?? []) if (r !== w && !ancestors[r]!.has(w)) before[w]!.add(r)
+    }
+  })
+
+  const order: Array<number> = []
+  const state: Array<"new" | "open" | "done"> = steps.map(() => "new")
+  const visit = (i: number): boolean => {
+    if (state[i] === "done") return true
+    if (state[i] === "open") return false
+    state[i] = "open"
+    for (const b of [...before[i]!].sort((x, y) => x - y)) if (!visit(b)) return false
+    state[i] = "done"
+    order.push(i)
+    return true
+  }
+  return steps.every((_, i) => visit(i)) ? order : undefined
+}
+
+const writtenBy = (node: UOp, writtenParams: (body: UOp) => ReadonlySet<number>): ReadonlyArray<UOp> => {
+  if (node.op === "STORE") return [storageOf(node.src[0]!)]
+  if (node.op !== "CALL") return []
+  if (node.src[0]!.op === "CUSTOM") return node.src.slice(1).map(storageOf)
+  return [...writtenParams(node.src[0]!)].map((slot) => storageOf(node.src[1 + slot]!))
+}
+
+const readsBuffer = (store: UOp, buffer: UOp): boolean => nodesOf([store.src[1]!]).includes(buffer)
+
+/** What a step uses directly: other steps, and the buffers it meets in their old state. */
+const reached = (step: UOp, stored: ReadonlySet<UOp>, isStep: (node: UOp) => boolean): ReadonlyArray<UOp> => {
+  const found: Array<UOp> = []
+  const seen = new Set<UOp>([step])
+  const visit = (node: UOp): void => {
+    if (seen.has(node)) return
+    seen.add(node)
+    if (isStep(node)) return void found.push(node)
+    if (node.op === "AFTER") {
+      for (const effect of node.src.slice(1)) visit(effect)
+      if (node.src[0]!.op === "AFTER") visit(node.src[0]!)
+      return
+    }
+    if (isStorage(node) && node.op !== "GETTUPLE") return void found.push(node)
+    for (const s of node.op === "CALL" ? node.src.slice(1) : node.src) visit(s)
+  }
+  for (const s of step.op === "CALL" ? step.src.slice(1) : step.src) visit(s)
+  return found
+}

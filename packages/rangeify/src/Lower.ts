@@ -1,0 +1,182 @@
+import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import { elementwise } from "@tg/core-uop/Op"
+import * as Shape from "@tg/core-uop/Shape"
+import { type Arena, reduceArg, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
+import { extent, flatten, reshape } from "./Indexing.ts"
+import { isStorage } from "./Placement.ts"
+
+/** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
+export interface Lowered {
+  readonly ast: UOp
+  readonly storage: ReadonlyArray<UOp>
+  /** Upper bounds of the output loops. */
+  readonly sizes: ReadonlyArray<number>
+}
+
+/** The dtype a value has in memory: booleans and indices are widened to 32 bits. */
+export const storageType = (dtype: DType.DType): DType.DType =>
+  dtype.scalar === "bool" ? DType.u32 : dtype.scalar === "index" ? DType.i32 : dtype
+
+/** The memory under a view chain: the node that owns it. */
+export const storageOf = (node: UOp): UOp => {
+  switch (node.op) {
+    case "AFTER":
+    case "RESHAPE":
+    case "EXPAND":
+    case "PERMUTE":
+    case "SHRINK":
+    case "FLIP":
+      return storageOf(node.src[0]!)
+    default:
+      return node
+  }
+}
+
+/**
+ * Lowers one stored value (or one STORE effect) to a range program in `arena`. `stored` are the values that have memory;
+ * all others are computed inline.
+ */
+export const lower = (arena: Arena, root: UOp, stored: ReadonlySet<UOp>): Lowered => {
+  const slots = new Map<UOp, UOp>()
+  const memo = new Map<string, UOp>()
+  let nextRange = 0
+
+  const newRange = (dim: Shape.Dim, axis: "GLOBAL" | "REDUCE"): UOp =>
+    dim === 1 ? Expr.int(arena, 0) : Expr.range(arena, extent(arena, dim), nextRange++, axis)
+
+  const slot = (owner: UOp): UOp => {
+    const known = slots.get(owner)
+    if (known !== undefined) return known
+    const length = Math.max(1, Shape.maxElements(Shape.of(owner)))
+    const param = arena.make("PARAM", storageType(owner.dtype), [Expr.int(arena, length)], { slot: slots.size })
+    slots.set(owner, param)
+    return param
+  }
+
+  const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
+
+  const read = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
+    const owner = storageOf(node)
+    const at = flatten(arena, Shape.of(node), index)
+    return Expr.cast(Expr.load(Expr.element(slot(owner), at, gate)), node.dtype)
+  }
+
+  const value = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
+    const key = `${node.id}:${index.map((i) => i.id).join()}:${gate?.id}`
+    const known = memo.get(key)
+    if (known !== undefined) return known
+    const result = compute(node, index, gate)
+    const label = node.arena.labelOf(node)
+    if (label !== undefined) arena.label(result, label)
+    memo.set(key, result)
+    return result
+  }
+
+  const compute = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
+    if (isStorage(node) || (node !== root && stored.has(node))) return read(node, index, gate)
+    const x = node.src[0]!
+    switch (node.op) {
+      case "CONST":
+        return Expr.constant(arena, node.dtype, node.arg as number | boolean)
+      case "VAR":
+        return Expr.variable(arena, varArg(node).name, varArg(node).min, varArg(node).max)
+      case "IOTA":
+        return index[0]!
+      case "CONTIGUOUS":
+        return value(x, index, gate)
+      case "GATHER": {
+        const rank = Shape.of(node.src[1]!).length
+        const row = value(node.src[1]!, index.slice(0, rank), gate)
+        return value(x, [Expr.cast(row, DType.index), ...index.slice(rank)], gate)
+      }
+      case "PAD": {
+        const inner: Array<UOp> = []
+        let inside: UOp | undefined
+        Shape.of(x).forEach((dim, axis) => {
+          const lo = Shape.fromUOp(node.src[1 + 2 * axis]!)
+          const hi = Shape.fromUOp(node.src[2 + 2 * axis]!)
+          const at = index[axis]!
+          if (lo === 0 && hi === 0) return void inner.push(at)
+          if (lo !== 0) inside = both(inside, Expr.not(Expr.lt(at, extent(arena, lo))))
+          if (hi !== 0) inside = both(inside, Expr.lt(at, Expr.add(extent(arena, dim), extent(arena, lo))))
+          inner.push(Expr.sub(at, extent(arena, lo)))
+        })
+        if (inside === undefined) return value(x, index, gate)
+        const inner_ = value(x, inner, both(gate, inside))
+        return Expr.where(inside, inner_, Expr.like(inner_, node.dtype.scalar === "bool" ? false : 0))
+      }
+      case "REDUCE": {
+        const { axes, op } = reduceArg(node)
+        const shape = Shape.of(x)
+        const ranges: Array<UOp> = []
+        let next = 0
+        const inner = shape.map((dim, axis) => {
+          if (!axes.includes(axis)) return index[next++]!
+          const range = newRange(dim, "REDUCE")
+          if (range.op === "RANGE") ranges.push(range)
+          return range
+        })
+        return Expr.reduce(op, value(x, inner, gate), ranges)
+      }
+      default:
+        if (elementwise.has(node.op)) {
+          return arena.make(node.op, node.dtype, node.src.map((s) => value(s, index, gate)), node.arg)
+        }
+        return value(x, view(arena, node, index), gate)
+    }
+  }
+
+  // the output is slot 0
+  const isStore = root.op === "STORE"
+  const target = isStore ? storageOf(root.src[0]!) : root
+  const out = slot(target)
+  const computed = isStore ? root.src[1]! : root
+  const shape = Shape.of(computed)
+  const ranges = shape.map((dim) => newRange(dim, "GLOBAL"))
+  const at = isStore
+    ? destination(arena, root.src[0]!, ranges)
+    : flatten(arena, shape, ranges)
+  const element = Expr.element(out, at)
+  const stores = Expr.store(element, Expr.cast(value(computed, ranges, undefined), out.dtype))
+  const end = arena.make("END", DType.none, [stores, ...ranges.filter((r) => r.op === "RANGE")])
+  return {
+    ast: arena.make("SINK", DType.none, [end]),
+    storage: [...slots.keys()],
+    sizes: shape.map(Shape.maxOf)
+  }
+}
+
+/** The index into a movement operation's source of element `index` of its result. */
+const view = (arena: Arena, node: UOp, index: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
+  const from = Shape.of(node.src[0]!)
+  switch (node.op) {
+    case "RESHAPE":
+      return reshape(arena, from, Shape.of(node), index)
+    case "EXPAND":
+      return from.map((dim, axis) => dim === 1 ? Expr.int(arena, 0) : index[axis]!)
+    case "PERMUTE": {
+      const order = node.arg as ReadonlyArray<number>
+      return from.map((_, axis) => index[order.indexOf(axis)]!)
+    }
+    case "SHRINK":
+      return from.map((_, axis) => {
+        const start = transfer(node.src[1 + 2 * axis]!, arena)
+        return start.op === "CONST" && start.arg === 0 ? index[axis]! : Expr.add(index[axis]!, start)
+      })
+    case "FLIP": {
+      const axes = node.arg as ReadonlyArray<number>
+      return from.map((dim, axis) =>
+        axes.includes(axis)
+          ? Expr.sub(Expr.sub(extent(arena, dim), Expr.int(arena, 1)), index[axis]!)
+          : index[axis]!
+      )
+    }
+    default:
+      throw new Error(`${node.op} cannot be lowered`)
+  }
+}
+
+/** The flat place in memory of element `index` of a view that is written. */
+const destination = (arena: Arena, target: UOp, index: ReadonlyArray<UOp>): UOp =>
+  isStorage(target) ? flatten(arena, Shape.of(target), index) : destination(arena, target.src[0]!, view(arena, target, index))

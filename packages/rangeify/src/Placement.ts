@@ -1,0 +1,237 @@
+import { movement } from "@tg/core-uop/Op"
+import * as Shape from "@tg/core-uop/Shape"
+import { reduceArg, type UOp } from "@tg/core-uop/UOp"
+
+/** Which values of a function body get memory of their own. Everything else is computed where it is used. */
+export interface Placement {
+  /** All nodes of the body, sources first; the bodies of calls are not entered. */
+  readonly nodes: ReadonlyArray<UOp>
+  readonly stored: ReadonlySet<UOp>
+}
+
+/** Nodes that are memory already. */
+export const isStorage = (node: UOp): boolean =>
+  node.op === "BUFFER" || node.op === "PARAM" || node.op === "AFTER" || node.op === "GETTUPLE"
+
+/** The sources that a node's own body reads: a call's function is opaque. */
+const inputs = (node: UOp): ReadonlyArray<UOp> => node.op === "CALL" ? node.src.slice(1) : node.src
+
+/** All nodes under the roots without entering the bodies of calls, sources first. */
+export const nodesOf = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
+  const done = new Set<UOp>()
+  const order: Array<UOp> = []
+  const stack: Array<{ readonly node: UOp; next: number }> = []
+  for (const root of roots) {
+    stack.push({ node: root, next: 0 })
+    while (stack.length > 0) {
+      const top = stack[stack.length - 1]!
+      const src = inputs(top.node)
+      if (done.has(top.node) || top.next === src.length) {
+        stack.pop()
+        if (!done.has(top.node)) {
+          done.add(top.node)
+          order.push(top.node)
+        }
+        continue
+      }
+      const child = src[top.next++]!
+      if (!done.has(child)) stack.push({ node: child, next: 0 })
+    }
+  }
+  return order
+}
+
+const bijective: ReadonlySet<string> = new Set(["RESHAPE", "PERMUTE", "FLIP"])
+
+/** The value under reorderings of the same elements: storing it makes every such view free. */
+const base = (node: UOp): UOp => bijective.has(node.op) ? base(node.src[0]!) : node
+
+const transcendental: ReadonlySet<string> = new Set(["EXP2", "LOG2", "SIN", "SQRT", "FDIV"])
+
+/** Recomputing a transcendental this many times costs more than a kernel that stores it. */
+const expensiveRepeats = 8
+/** Inlined operations per element beyond which a repeated value is stored, whatever it is made of. */
+const maxInlineCost = 4096
+
+const repeats = (expand: UOp): number => {
+  const elements = Shape.maxElements(Shape.of(expand.src[0]!))
+  return elements === 0 ? 1 : Shape.maxElements(Shape.of(expand)) / elements
+}
+
+/** What computing one element inline takes, given what is stored below. */
+interface Work {
+  readonly cost: number
+  readonly reduces: boolean
+  readonly transcendental: boolean
+  readonly leaves: ReadonlySet<UOp>
+}
+
+const nothing: ReadonlySet<UOp> = new Set()
+
+const union = (sets: ReadonlyArray<ReadonlySet<UOp>>): ReadonlySet<UOp> => {
+  const nonEmpty = sets.filter((s) => s.size > 0)
+  if (nonEmpty.length === 0) return nothing
+  if (nonEmpty.length === 1) return nonEmpty[0]!
+  return new Set(nonEmpty.flatMap((s) => [...s]))
+}
+
+/**
+ * Decides what is stored. A reduction (with the elementwise work after it) is stored where its value would be computed
+ * again for every element of an axis that is broadcast later, inside another reduction, or from several places; the
+ * rest is inlined. No kernel reads more than `maxReads` buffers.
+ */
+export const place = (
+  roots: ReadonlyArray<UOp>,
+  results: ReadonlyArray<UOp>,
+  maxReads: number
+): Placement => {
+  const nodes = nodesOf(roots)
+  const stored = new Set<UOp>()
+  const onlyShared = new Set<UOp>()
+  const work = new Map<UOp, Work>()
+  const shared = sites(nodes, roots, nothing)
+
+  const isLeaf = (node: UOp): boolean => isStorage(node) || stored.has(node)
+  const leafWork = (node: UOp): Work => ({
+    cost: 1,
+    reduces: false,
+    transcendental: false,
+    leaves: new Set([node])
+  })
+  const workOf = (node: UOp): Work => isLeaf(node) ? leafWork(node) : work.get(node)!
+  const store = (node: UOp): void => {
+    const target = base(node)
+    onlyShared.delete(target)
+    if (!isStorage(target) && target.op !== "CONST" && target.op !== "IOTA") stored.add(target)
+  }
+  const isHeavy = (w: Work): boolean => w.reduces || w.cost > maxInlineCost
+
+  const viaEdges = (node: UOp): void => {
+    const [x, y] = node.src
+    switch (node.op) {
+      case "CONTIGUOUS":
+        stored.add(node)
+        return
+      case "EXPAND": {
+        const w = workOf(x!)
+        const n = repeats(node)
+        if (n > 1 && (isHeavy(w) || (w.transcendental && n >= expensiveRepeats))) store(x!)
+        return
+      }
+      case "REDUCE":
+        if (workOf(x!).reduces) store(x!)
+        return
+      case "GATHER":
+        if (workOf(x!).reduces) store(x!)
+        if (isHeavy(workOf(y!))) store(y!)
+        return
+      case "CALL":
+        for (const arg of node.src.slice(1)) if (!isStorage(arg)) stored.add(arg)
+        return
+      default:
+        return
+    }
+  }
+
+  const limitReads = (node: UOp): void => {
+    if (node.src.length < 2 || node.op === "AFTER" || node.op === "CALL" || node.op === "SINK") return
+    for (;;) {
+      const leaves = union(node.src.map((s) => workOf(s).leaves))
+      if (leaves.size <= maxReads) return
+      const widest = node.src.filter((s) => !isLeaf(base(s))).sort((a, b) =>
+        workOf(b).leaves.size - workOf(a).leaves.size
+      )[0]
+      if (widest === undefined) return
+      store(widest)
+      refresh(widest)
+    }
+  }
+
+  // a view of a value that has just been stored reads that value
+  const refresh = (node: UOp): void => {
+    if (isLeaf(node) || !bijective.has(node.op)) return
+    refresh(node.src[0]!)
+    work.set(node, workOf(node.src[0]!))
+  }
+
+  for (const node of nodes) {
+    viaEdges(node)
+    for (const s of node.src) refresh(s)
+    limitReads(node)
+    const from = movement.has(node.op) || node.op === "REDUCE" ? node.src.slice(0, 1) : node.op === "CALL" ? [] : node.src
+    const ws = from.map(workOf)
+    const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
+    const times = node.op === "REDUCE" ? reduceLength(node) : 1
+    const w: Work = {
+      cost: ws.reduce((n, x) => n + x.cost, own) * times,
+      reduces: node.op === "REDUCE" || ws.some((x) => x.reduces),
+      transcendental: transcendental.has(node.op) || ws.some((x) => x.transcendental),
+      leaves: union(ws.map((x) => x.leaves))
+    }
+    work.set(node, w)
+    const uses = shared.get(node)?.size ?? 0
+    if (uses > 1 && isHeavy(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) && !stored.has(node)) {
+      stored.add(node)
+      onlyShared.add(node)
+    }
+  }
+  for (const result of results) stored.add(result)
+
+  // values stored only because several places wanted them, whose users have since come to share one kernel
+  const kept = sites(nodes, roots, stored)
+  for (const node of [...nodes].reverse()) {
+    if (!onlyShared.has(node) || results.includes(node)) continue
+    const [site, ...others] = kept.get(node) ?? []
+    if (site !== undefined && others.length === 0 && site.once) stored.delete(node)
+  }
+  return { nodes, stored }
+}
+
+const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
+
+const reduceLength = (node: UOp): number => {
+  const shape = Shape.of(node.src[0]!)
+  return reduceArg(node).axes.reduce((n, axis) => n * Math.max(1, Shape.maxOf(shape[axis]!)), 1)
+}
+
+/** A place where values are computed: a kernel's root and the chain of views and reductions on the way to it. */
+interface Site {
+  readonly text: string
+  /** Each element is computed there once: nothing on the way repeats it. */
+  readonly once: boolean
+}
+
+/** For each node, the distinct places it is computed at. Users at one place share the value for nothing. */
+const sites = (
+  nodes: ReadonlyArray<UOp>,
+  roots: ReadonlyArray<UOp>,
+  stored: ReadonlySet<UOp>
+): ReadonlyMap<UOp, ReadonlySet<Site>> => {
+  const known = new Map<string, Site>()
+  const intern = (text: string, once: boolean): Site => {
+    const site = known.get(text)
+    if (site !== undefined) return site
+    const made = { text: String(known.size), once }
+    known.set(text, made)
+    return made
+  }
+  const found = new Map<UOp, Set<Site>>()
+  const addTo = (node: UOp, site: Site): void => {
+    const set = found.get(node)
+    if (set === undefined) found.set(node, new Set([site]))
+    else if (set.size < 4) set.add(site)
+  }
+  for (const root of roots) addTo(root, intern(`root ${root.id}`, true))
+  for (const node of [...nodes].reverse()) {
+    const own = stored.has(node) || isEffect(node) ? [intern(`root ${node.id}`, true)] : [...found.get(node) ?? []]
+    const changes = movement.has(node.op) || node.op === "REDUCE" || node.op === "GATHER"
+    for (const site of own) {
+      const once = site.once && bijective.has(node.op)
+      const below = changes ? intern(`${node.id} at ${site.text}`, once) : site
+      for (const s of inputs(node)) {
+        addTo(s, node.op === "GATHER" && s === node.src[0] ? intern(`x ${node.id} at ${site.text}`, false) : below)
+      }
+    }
+  }
+  return found
+}

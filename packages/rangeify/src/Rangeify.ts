@@ -1,0 +1,198 @@
+import * as DType from "@tg/core-uop/DType"
+import * as Shape from "@tg/core-uop/Shape"
+import * as Spec from "@tg/core-uop/Spec"
+import { Arena, key, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { Context, Effect, Layer, Schema } from "effect"
+import { lower, storageOf } from "./Lower.ts"
+import { isStorage, place } from "./Placement.ts"
+import { orderHazards } from "./Hazards.ts"
+import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
+import { renumberRanges, splitRanges } from "./SplitRanges.ts"
+
+/** A tensor graph that has no schedule. */
+export class RangeifyError extends Schema.TaggedError<RangeifyError>()("RangeifyError", {
+  reason: Schema.Literals(["InvalidGraph", "OrderCycle", "TooManyBuffers"]),
+  message: Schema.String
+}) {}
+
+/** What the schedule must respect. */
+export interface Limits {
+  /** Storage buffers one kernel may bind, the output included. */
+  readonly maxStorageBuffers: number
+}
+
+/** Schedules of function bodies by their structure: equal blocks are scheduled once. */
+export type ScheduleCache = Map<string, Schedule>
+
+/**
+ * Turns a tensor graph (spec `tensor`, a SINK of effects) into kernels in order. Kernels of equal structure are the same
+ * node, within one call and, through the cache, within the bodies of one program.
+ */
+export const schedule = (sink: UOp, limits: Limits, cache: ScheduleCache = new Map()): Schedule | RangeifyError => {
+  const arena = new Arena()
+  try {
+    return scheduleBody(sink.src, [], { arena, limits, cache, bodies: new Map() })
+  } catch (error) {
+    if (error instanceof RangeifyError) return error
+    throw error
+  }
+}
+
+interface Context_ {
+  readonly arena: Arena
+  readonly limits: Limits
+  readonly cache: ScheduleCache
+  readonly bodies: Map<UOp, Schedule>
+}
+
+/** The slots of a body's parameters that its effects write. */
+export const writtenParams = (body: UOp): ReadonlySet<number> => {
+  const slots = new Set<number>()
+  for (const node of place(body.src, [], Infinity).nodes) {
+    if (node.op !== "STORE") continue
+    const owner = storageOf(node.src[0]!)
+    if (owner.op === "PARAM") slots.add((owner.arg as { slot: number }).slot)
+  }
+  return slots
+}
+
+const scheduleFunction = (body: UOp, context: Context_): Schedule => {
+  const known = context.bodies.get(body)
+  if (known !== undefined) return known
+  const text = `${context.limits.maxStorageBuffers}:${key(body)}`
+  const cached = context.cache.get(text) ?? scheduleBody(
+    body.src.filter((r) => r.dtype.scalar === "void"),
+    body.src.filter((r) => r.dtype.scalar !== "void"),
+    context
+  )
+  context.cache.set(text, cached)
+  context.bodies.set(body, cached)
+  return cached
+}
+
+const scheduleBody = (
+  effects: ReadonlyArray<UOp>,
+  results: ReadonlyArray<UOp>,
+  context: Context_
+): Schedule => {
+  const { nodes, stored } = place([...effects, ...results], results, context.limits.maxStorageBuffers - 1)
+  const steps: Array<Step> = []
+  const temporaries: Array<Temporary> = []
+  const memory = new Map<UOp, Ref>()
+  const callResults = new Map<UOp, ReadonlyArray<Ref>>()
+
+  const temporary = (bytes: number): Ref => {
+    temporaries.push({ bytes })
+    return { kind: "temporary", id: temporaries.length - 1 }
+  }
+  const refOf = (owner: UOp): Ref => {
+    if (owner.op === "BUFFER") return { kind: "buffer", node: owner }
+    if (owner.op === "PARAM") return { kind: "param", slot: (owner.arg as { slot: number }).slot }
+    if (owner.op === "GETTUPLE" && !stored.has(owner)) return callResults.get(owner.src[0]!)![owner.arg as number]!
+    return memory.get(owner)!
+  }
+  const bytesOf = (node: UOp): number => 4 * Math.max(1, Shape.maxElements(Shape.of(node)))
+
+  const kernel = (root: UOp): void => {
+    const lowered = lower(context.arena, root, stored)
+    if (lowered.storage.length > context.limits.maxStorageBuffers) {
+      throw new RangeifyError({
+        reason: "TooManyBuffers",
+        message: `${labelOf(root)} binds ${lowered.storage.length} buffers, the device allows ${context.limits.maxStorageBuffers}; materialise a part of it with contiguous()`
+      })
+    }
+    if (root.op !== "STORE") memory.set(root, temporary(bytesOf(root)))
+    const ast = renumberRanges(Symbolic.simplify(splitRanges(Symbolic.simplify(lowered.ast))))
+    steps.push({
+      kind: "kernel",
+      name: [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_"),
+      ast,
+      args: lowered.storage.map((owner) => refOf(owner))
+    })
+  }
+
+  const call = (node: UOp): void => {
+    const args = node.src.slice(1).map((arg) => refOf(storageOf(arg)))
+    const body = node.src[0]!
+    if (body.op === "CUSTOM") {
+      steps.push({ kind: "custom", name: (body.arg as { name: string }).name, custom: body, args })
+      return
+    }
+    const inner = scheduleFunction(body, context)
+    const first = temporaries.length
+    temporaries.push(...inner.temporaries)
+    const bind = (ref: Ref): Ref =>
+      ref.kind === "param" ? args[ref.slot]! : ref.kind === "temporary" ? { kind: "temporary", id: first + ref.id } : ref
+    for (const step of inner.steps) steps.push({ ...step, args: step.args.map(bind) })
+    callResults.set(node, resultsByIndex(body, inner.results.map((id) => bind({ kind: "temporary", id }))))
+  }
+
+  const groups: Array<{ readonly node: UOp; readonly from: number; readonly to: number }> = []
+  for (const node of nodes) {
+    const from = steps.length
+    if (node.op === "CALL") call(node)
+    else if (node.op === "STORE" || stored.has(node)) kernel(node)
+    else continue
+    groups.push({ node, from, to: steps.length })
+  }
+  const order = orderHazards(groups.map((g) => g.node), stored, writtenParams)
+  if (order === undefined) {
+    throw new RangeifyError({
+      reason: "OrderCycle",
+      message: "a buffer is read in its old state by something that also needs the new one; copy it first with contiguous()"
+    })
+  }
+  return {
+    steps: order.flatMap((i) => steps.slice(groups[i]!.from, groups[i]!.to)),
+    temporaries,
+    results: results.map((node) => (memory.get(node) as { readonly id: number }).id)
+  }
+}
+
+/** Results in the order of the TUPLE; its effects have none. */
+const resultsByIndex = (body: UOp, refs: ReadonlyArray<Ref>): ReadonlyArray<Ref> => {
+  let next = 0
+  return body.src.map((r) => r.dtype.scalar === "void" ? ({ kind: "temporary", id: -1 }) : refs[next++]!)
+}
+
+/** The nearest model line: the node's own, or the first one found among what it computes. */
+const labelOf = (root: UOp): string => {
+  const queue = [root]
+  const seen = new Set<UOp>(queue)
+  for (let i = 0; i < queue.length && i < 64; i++) {
+    const node = queue[i]!
+    const label = node.arena.labelOf(node)
+    if (label !== undefined) return label
+    if (i > 0 && isStorage(node)) continue
+    for (const s of node.src) {
+      if (seen.has(s) || s.dtype === DType.index) continue
+      seen.add(s)
+      queue.push(s)
+    }
+  }
+  return root.op === "STORE" ? "store" : root.op.toLowerCase()
+}
+
+/** The kernels of a schedule, without the hand-written ones. */
+export const kernels = (schedule: Schedule): ReadonlyArray<KernelStep> =>
+  schedule.steps.filter((step) => step.kind === "kernel")
+
+/** The rangeify stage: movement ops become index expressions, values are placed, kernels are split and ordered. */
+export class Rangeify extends Context.Service<Rangeify, {
+  readonly schedule: (sink: UOp, limits: Limits) => Effect.Effect<Schedule, RangeifyError>
+}>()("@tg/rangeify/Rangeify") {
+  static readonly layer = Layer.sync(Rangeify, () => {
+    const cache: ScheduleCache = new Map()
+    return Rangeify.of({
+      schedule: Effect.fn("Rangeify.schedule")(function*(sink, limits) {
+        const [violation] = Spec.check("tensor", sink)
+        if (violation !== undefined) {
+          return yield* new RangeifyError({ reason: "InvalidGraph", message: `${violation.node}: ${violation.reason}` })
+        }
+        const result = schedule(sink, limits, cache)
+        return result instanceof RangeifyError ? yield* result : result
+      })
+    })
+  })
+}

@@ -1,0 +1,45 @@
+import type { UOp } from "@tg/core-uop/UOp"
+
+/** Where a kernel argument lives, seen from the function body that the kernel belongs to. */
+export type Ref =
+  /** A buffer the host owns. */
+  | { readonly kind: "buffer"; readonly node: UOp }
+  /** An argument of the function. */
+  | { readonly kind: "param"; readonly slot: number }
+  /** Memory that exists only while the schedule runs. */
+  | { readonly kind: "temporary"; readonly id: number }
+
+/** One kernel of the schedule: a range program and the memory bound to its PARAM slots. */
+export interface KernelStep {
+  readonly kind: "kernel"
+  /** `ffn_gate_exps_256_8`: the model line, then the sizes of the output loops. */
+  readonly name: string
+  /** Spec `kernel`. PARAM slots and range ids count from 0, so equal kernels are equal nodes. */
+  readonly ast: UOp
+  readonly args: ReadonlyArray<Ref>
+}
+
+/** A hand-written kernel: the CUSTOM node names it. */
+export interface CustomStep {
+  readonly kind: "custom"
+  readonly name: string
+  readonly custom: UOp
+  readonly args: ReadonlyArray<Ref>
+}
+
+export type Step = KernelStep | CustomStep
+
+/** Bytes of one temporary. */
+export interface Temporary {
+  readonly bytes: number
+}
+
+/**
+ * Kernels in an order in which every read happens after the writes it depends on. `results` are the temporaries that
+ * hold a function's results.
+ */
+export interface Schedule {
+  readonly steps: ReadonlyArray<Step>
+  readonly temporaries: ReadonlyArray<Temporary>
+  readonly results: ReadonlyArray<number>
+}

@@ -1,0 +1,99 @@
+import * as Expr from "@tg/core-uop/Expr"
+import { rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+
+/**
+ * Splits loops whose variable is only used through quotients and remainders: `r // 32` and `r % 32` with r < 1024
+ * become two loops of 32, so that indices are sums again. Reductions stay reductions, outputs stay outputs.
+ */
+export const splitRanges = (kernel: UOp): UOp => {
+  const nodes = toposort(kernel)
+  const divisors = new Map<UOp, Set<number>>()
+  const note = (range: UOp, divisor: number): void => {
+    const size = range.src[0]!
+    if (size.op !== "CONST" || divisor <= 1 || Number(size.arg) % divisor !== 0 || divisor >= Number(size.arg)) return
+    const set = divisors.get(range)
+    if (set === undefined) divisors.set(range, new Set([divisor]))
+    else set.add(divisor)
+  }
+  for (const node of nodes) {
+    if ((node.op !== "FLOORDIV" && node.op !== "FLOORMOD") || node.src[1]!.op !== "CONST") continue
+    const c = Number(node.src[1]!.arg)
+    const x = node.src[0]!
+    if (x.op === "RANGE") note(x, c)
+    else if (x.op === "FLOORDIV" && x.src[0]!.op === "RANGE" && x.src[1]!.op === "CONST") {
+      note(x.src[0]!, Number(x.src[1]!.arg))
+      note(x.src[0]!, Number(x.src[1]!.arg) * c)
+    }
+  }
+  if (divisors.size === 0) return kernel
+
+  let nextId = 1 + Math.max(...nodes.filter((n) => n.op === "RANGE").map((n) => rangeArg(n).id))
+  const parts = new Map<UOp, ReadonlyArray<UOp>>()
+  const replace = new Map<UOp, UOp>()
+  for (const range of nodes) {
+    const found = divisors.get(range)
+    if (found === undefined) continue
+    const { axis, id } = rangeArg(range)
+    let outer = Number(range.src[0]!.arg)
+    const pieces: Array<UOp> = []
+    let sum: UOp | undefined
+    for (const d of chain([...found])) {
+      const piece = Expr.range(kernel.arena, outer / d, pieces.length === 0 ? id : nextId++, axis)
+      const term = Expr.mul(piece, d)
+      sum = sum === undefined ? term : Expr.add(sum, term)
+      pieces.push(piece)
+      outer = d
+    }
+    const last = Expr.range(kernel.arena, outer, nextId++, axis)
+    parts.set(range, [...pieces, last])
+    replace.set(range, Expr.add(sum!, last))
+  }
+  return replaceRanges(kernel, parts, replace)
+}
+
+/** Divisors in falling order, each dividing the one before; larger ones win. */
+const chain = (divisors: ReadonlyArray<number>): ReadonlyArray<number> => {
+  const kept: Array<number> = []
+  for (const d of [...divisors].sort((a, b) => b - a)) {
+    if (kept.every((k) => k % d === 0)) kept.push(d)
+  }
+  return kept
+}
+
+/** Replaces each range by several: in expressions by `value`, in the lists of REDUCE and END by `parts`. */
+export const replaceRanges = (
+  kernel: UOp,
+  parts: ReadonlyMap<UOp, ReadonlyArray<UOp>>,
+  value: ReadonlyMap<UOp, UOp>
+): UOp => {
+  const done = new Map<UOp, UOp>(value)
+  for (const node of toposort(kernel)) {
+    if (done.has(node)) continue
+    if (node.op === "REDUCE" || node.op === "END") {
+      const ranges = node.src.slice(1).flatMap((r) => parts.get(r) ?? [done.get(r)!])
+      done.set(node, node.with([done.get(node.src[0]!)!, ...ranges]))
+    } else done.set(node, node.with(node.src.map((s) => done.get(s)!)))
+  }
+  return done.get(kernel)!
+}
+
+/** Numbers ranges from 0 in the order outputs, then reductions as they are met, so that equal kernels are equal nodes. */
+export const renumberRanges = (kernel: UOp): UOp => {
+  const ranges: Array<UOp> = []
+  const seen = new Set<UOp>()
+  const take = (list: ReadonlyArray<UOp>): void => {
+    for (const r of list) {
+      if (r.op !== "RANGE" || seen.has(r)) continue
+      seen.add(r)
+      ranges.push(r)
+    }
+  }
+  for (const end of kernel.src) take(end.src.slice(1))
+  for (const node of toposort(kernel)) if (node.op === "REDUCE") take(node.src.slice(1))
+  const replace = new Map<UOp, UOp>()
+  ranges.forEach((r, i) => {
+    const { axis, id } = rangeArg(r)
+    if (id !== i) replace.set(r, kernel.arena.make("RANGE", r.dtype, r.src, { id: i, axis }))
+  })
+  return substitute(kernel, replace)
+}
