@@ -1,1 +1,7 @@
-export {}
+export * as ChatTemplate from "./ChatTemplate.ts"
+export * as Decoder from "./Decoder.ts"
+export * as PreTokenizer from "./PreTokenizer.ts"
+export * as Segment from "./Segment.ts"
+export * as Tokenizer from "./Tokenizer.ts"
+export * as TokenizerError from "./TokenizerError.ts"
+export * as Vocabulary from "./Vocabulary.ts"

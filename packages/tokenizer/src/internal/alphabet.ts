@@ -1,0 +1,48 @@
+/** A private copy of some characters, so that two origins of the same text stay apart. */
+
+/** Replaces characters one by one; `unmark` is the inverse on texts without private characters of their own. */
+export interface Alphabet {
+  readonly mark: (text: string) => string
+  readonly unmark: (text: string) => string
+  /** Whether the text has a character that `mark` makes. */
+  readonly touches: (text: string) => boolean
+}
+
+// The private use areas: one unit each first, so that a copy is as long as the original while they last.
+const areas: ReadonlyArray<readonly [first: number, last: number]> = [
+  [0xe000, 0xf8ff],
+  [0xf0000, 0xffffd],
+  [0x100000, 0x10fffd]
+]
+
+const privateUse = /[\ue000-\uf8ff\u{f0000}-\u{ffffd}\u{100000}-\u{10fffd}]/gu
+
+/** The private characters of a text. */
+export const privateIn = (text: string): ReadonlyArray<string> => text.match(privateUse) ?? []
+
+/** Copies the characters of `originals` to private ones that are not in `taken`; `undefined` if they do not suffice. */
+export const make = (originals: string, taken: ReadonlySet<string>): Alphabet | undefined => {
+  const free = freeOutside(taken)
+  const to = new Map<string, string>()
+  for (const letter of new Set(originals)) {
+    const next = free.next()
+    if (next.done === true) return undefined
+    to.set(letter, next.value)
+  }
+  const from = new Map([...to].map(([letter, copy]) => [copy, letter]))
+  return {
+    mark: (text) => Array.from(text, (letter) => to.get(letter) ?? letter).join(""),
+    unmark: (text) => text.replace(privateUse, (copy) => from.get(copy) ?? copy),
+    touches: (text) => privateIn(text).some((letter) => from.has(letter))
+  }
+}
+
+const freeOutside = function*(taken: ReadonlySet<string>): Generator<string, undefined> {
+  for (const [first, last] of areas) {
+    for (let code = first; code <= last; code++) {
+      const letter = String.fromCodePoint(code)
+      if (!taken.has(letter)) yield letter
+    }
+  }
+  return undefined
+}
