@@ -1,1 +1,1 @@
-export {}
+export * as Wasm from "./Wasm.ts"

@@ -1,1 +1,2 @@
-export {}
+export * as Wgsl from "./Wgsl.ts"
+export * as WgslRenderer from "./WgslRenderer.ts"

@@ -1,7 +1,7 @@
 import type { BoundedLattice } from "fp-ts/BoundedLattice"
 import type { Eq } from "fp-ts/Eq"
 import type { DType } from "./DType.ts"
-import { type Range, toposort, type UOp, varArg } from "./UOp.ts"
+import { type Range, type UOp, unseen, varArg } from "./UOp.ts"
 
 /** The empty interval. */
 export const empty: Range = { min: Infinity, max: -Infinity }
@@ -159,16 +159,15 @@ const transferFunction = (node: UOp, b: (i: number) => Range): Range => {
   }
 }
 
+const hasBounds = (node: UOp): boolean => node.cache.bounds !== undefined
+
 /**
  * The values a node can take. Integers of the machine wrap, so a range that leaves the dtype becomes the whole dtype;
  * `index` is unbounded mathematics (checked against 32 bits when it is lowered). Floats and effects are `all`.
  */
 export const of = (root: UOp): Range => {
   if (root.cache.bounds !== undefined) return root.cache.bounds
-  for (const node of toposort(root)) {
-    if (node.cache.bounds !== undefined) continue
-    node.cache.bounds = derive(node)
-  }
+  for (const node of unseen(root, hasBounds)) node.cache.bounds = derive(node)
   return root.cache.bounds!
 }
 

@@ -1,7 +1,7 @@
 import * as DType from "./DType.ts"
 import { elementwise } from "./Op.ts"
 import * as Bounds from "./Bounds.ts"
-import { type Arena, reduceArg, toposort, type UOp } from "./UOp.ts"
+import { type Arena, reduceArg, type UOp, unseen } from "./UOp.ts"
 
 /** The extent of an axis: a number, or a symbolic index. */
 export type Dim = number | UOp
@@ -74,9 +74,11 @@ const derive = (node: UOp, of: (x: UOp) => Shape): Shape => {
   }
 }
 
+const hasShape = (node: UOp): boolean => node.cache.shape !== undefined
+
 /** The shape of a tensor-stage node (kernel-stage values are scalars or lanes: `[]`). */
 export const of = (root: UOp): Shape => {
   if (root.cache.shape !== undefined) return root.cache.shape
-  for (const node of toposort(root)) node.cache.shape ??= derive(node, (x) => x.cache.shape!)
+  for (const node of unseen(root, hasShape)) node.cache.shape = derive(node, (x) => x.cache.shape!)
   return root.cache.shape!
 }

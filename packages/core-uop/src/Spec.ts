@@ -1,3 +1,4 @@
+import { Context, Effect } from "effect"
 import * as DType from "./DType.ts"
 import { comparison, elementwise, movement, type Op, unary } from "./Op.ts"
 import * as Print from "./Print.ts"
@@ -47,7 +48,7 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
   ]),
   kernel: new Set(kernelOps),
   opted: new Set(kernelOps),
-  expanded: new Set<Op>([...kernelOps, "SPECIAL", "GROUP_REDUCE", "STACK", "LANE"]),
+  expanded: new Set<Op>([...kernelOps, "TUPLE", "SPECIAL", "GROUP_REDUCE", "STACK", "LANE"]),
   linear: new Set<Op>([
     "LINEAR",
     "CONST",
@@ -89,7 +90,11 @@ const checkElementwise = (node: UOp): string | undefined => {
   const lanes = node.dtype.lanes
   if (node.src.some((s) => s.dtype.lanes !== lanes)) return "sources with other lane counts"
   if (node.op === "CAST") return a!.dtype.scalar === "void" ? "cast of an effect" : undefined
-  if (node.op === "BITCAST") return DType.bytes(a!.dtype) === DType.bytes(node.dtype) ? undefined : "bitcast changes size"
+  if (node.op === "BITCAST") {
+    if (a!.dtype.scalar === "bool" || node.dtype.scalar === "bool") return "a bool has no bits"
+    return DType.bytes(a!.dtype) === DType.bytes(node.dtype) ? undefined : "bitcast changes size"
+  }
+  if (node.op === "NEG" && node.dtype.scalar === "bool") return "arithmetic on bools"
   if (node.op === "HALF_TO_FLOAT") return a!.dtype.scalar === "u32" && DType.isFloat(node.dtype) ? undefined : "wants u32 -> f32"
   if (node.op === "FLOAT_TO_HALF") return DType.isFloat(a!.dtype) && node.dtype.scalar === "u32" ? undefined : "wants f32 -> u32"
   if (node.op === "WHERE") {
@@ -195,3 +200,13 @@ export const check = (stage: Stage, root: UOp): ReadonlyArray<Violation> => {
   }
   return violations
 }
+
+/** Whether stages check the graphs they are given. On by default; a program that trusts its stages turns it off. */
+export const Checked = Context.Reference<boolean>("@tg/core-uop/Checked", { defaultValue: () => true })
+
+/** The first violation at a stage's input, when checking is on. */
+export const firstViolation = (stage: Stage, root: UOp): Effect.Effect<string | undefined> =>
+  Effect.map(Checked, (checked) => {
+    const violation = checked ? check(stage, root)[0] : undefined
+    return violation === undefined ? undefined : `spec ${stage}: ${violation.node}: ${violation.reason}`
+  })

@@ -219,11 +219,47 @@ export const toposort = (...roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
   return order
 }
 
+/**
+ * The nodes under `root` that an analysis has not seen yet, sources before users. Nothing under a node it has seen is
+ * visited, so an analysis that grows with the graph stays linear.
+ */
+export const unseen = (root: UOp, isSeen: (node: UOp) => boolean): ReadonlyArray<UOp> => {
+  if (isSeen(root)) return []
+  if (root.src.every(isSeen)) return [root]
+  const done = new Set<UOp>()
+  const order: Array<UOp> = []
+  const stack: Array<UOp> = [root]
+  const child: Array<number> = [0]
+  while (stack.length > 0) {
+    const node = stack[stack.length - 1]!
+    const i = child[child.length - 1]!
+    if (i < node.src.length) {
+      child[child.length - 1] = i + 1
+      const next = node.src[i]!
+      if (!done.has(next) && !isSeen(next)) {
+        stack.push(next)
+        child.push(0)
+      }
+      continue
+    }
+    stack.pop()
+    child.pop()
+    if (!done.has(node)) {
+      done.add(node)
+      order.push(node)
+    }
+  }
+  return order
+}
+
+const hasKey = (node: UOp): boolean => node.cache.key !== undefined
+const hasRanges = (node: UOp): boolean => node.cache.ranges !== undefined
+
 /** The structural key of a node: equal for equal structure, on every machine, in every arena (104 bits, hexadecimal). */
 export const key = (root: UOp): string => {
   if (root.cache.key !== undefined) return root.cache.key
-  for (const node of toposort(root)) {
-    node.cache.key ??= digest(
+  for (const node of unseen(root, hasKey)) {
+    node.cache.key = digest(
       `${node.op}:${DType.print(node.dtype)}:${keyOfArg(node.arg)}(${node.src.map((s) => s.cache.key).join()})`
     )
   }
@@ -285,8 +321,7 @@ const noRanges: ReadonlySet<UOp> = new Set()
 /** The loop variables a node's value depends on and no node under it has closed (REDUCE and END close theirs). */
 export const openRanges = (root: UOp): ReadonlySet<UOp> => {
   if (root.cache.ranges !== undefined) return root.cache.ranges
-  for (const node of toposort(root)) {
-    if (node.cache.ranges !== undefined) continue
+  for (const node of unseen(root, hasRanges)) {
     if (node.op === "RANGE") {
       node.cache.ranges = node.src[0]!.cache.ranges!.size === 0 ? new Set([node]) : new Set([...node.src[0]!.cache.ranges!, node])
       continue

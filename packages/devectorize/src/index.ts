@@ -1,1 +1,5 @@
-export {}
+export * as Decompose from "./Decompose.ts"
+export * as Devectorize from "./Devectorize.ts"
+export * as Expand from "./Expand.ts"
+export * as Linearize from "./Linearize.ts"
+export * as Threads from "./Threads.ts"

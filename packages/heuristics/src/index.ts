@@ -1,1 +1,1 @@
-export {}
+export * as Heuristics from "./Heuristics.ts"

@@ -1,1 +1,3 @@
-export {}
+export * as Compiler from "./Compiler.ts"
+export * as Jit from "./Jit.ts"
+export * as Plan from "./Plan.ts"

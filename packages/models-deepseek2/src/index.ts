@@ -1,1 +1,6 @@
-export {}
+export * as Block from "./Block.ts"
+export * as Cache from "./Cache.ts"
+export * as Config from "./Config.ts"
+export * as Model from "./Model.ts"
+export * as Rope from "./Rope.ts"
+export * as Weights from "./Weights.ts"

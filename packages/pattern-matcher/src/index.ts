@@ -1,1 +1,6 @@
-export {}
+export * as GraphRewrite from "./GraphRewrite.ts"
+export * as PatternMatcher from "./PatternMatcher.ts"
+export * as Rewriter from "./Rewriter.ts"
+export * as Sum from "./Sum.ts"
+export * as Symbolic from "./Symbolic.ts"
+export * as UPat from "./UPat.ts"

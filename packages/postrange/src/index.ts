@@ -1,1 +1,3 @@
-export {}
+export * as Loops from "./Loops.ts"
+export * as Opt from "./Opt.ts"
+export * as Postrange from "./Postrange.ts"

@@ -1,24 +1,32 @@
 import type { UOp } from "@tg/core-uop/UOp"
-import { storageOf } from "./Lower.ts"
-import { isStorage, nodesOf } from "./Placement.ts"
+import { isStorage, nodesOf, storageOf } from "./Placement.ts"
+
+/** The slots of a function's parameters that its effects write, itself or through the calls in it. */
+export const writtenParams = (body: UOp): ReadonlySet<number> => {
+  const slots = new Set<number>()
+  for (const node of nodesOf(body.src)) {
+    for (const owner of writtenBy(node)) {
+      if (owner.op === "PARAM") slots.add((owner.arg as { readonly slot: number }).slot)
+    }
+  }
+  return slots
+}
 
 /**
  * The order of the given steps (stored values, STOREs and CALLs, already in data-flow order) in which whoever reads a
  * buffer's old state comes before whoever overwrites it. `undefined` if no order satisfies that.
  */
 export const orderHazards = (
-  steps: ReadonlyArray<UOp>,
-  stored: ReadonlySet<UOp>,
-  writtenParams: (body: UOp) => ReadonlySet<number>
+  steps: ReadonlyArray<UOp>
 ): ReadonlyArray<number> | undefined => {
   const number = new Map(steps.map((node, i) => [node, i]))
   const isStep = (node: UOp): boolean => number.has(node)
-  const writes = steps.map((node) => writtenBy(node, writtenParams))
+  const writes = steps.map(writtenBy)
   const written = new Set(writes.flat())
   const before: Array<Set<number>> = steps.map(() => new Set())
   const readers = new Map<UOp, Array<number>>()
   steps.forEach((node, i) => {
-    for (const input of reached(node, stored, isStep)) {
+    for (const input of reached(node, isStep)) {
       const from = number.get(input)
       if (from !== undefined) before[i]!.add(from)
       else if (written.has(input) && !(node.op === "STORE" && storageOf(node.src[0]!) === input && !readsBuffer(node, input))) {
@@ -54,17 +62,17 @@ export const orderHazards = (
   return steps.every((_, i) => visit(i)) ? order : undefined
 }
 
-const writtenBy = (node: UOp, writtenParams: (body: UOp) => ReadonlySet<number>): ReadonlyArray<UOp> => {
+/** The memory that one node's own effect writes. */
+const writtenBy = (node: UOp): ReadonlyArray<UOp> => {
   if (node.op === "STORE") return [storageOf(node.src[0]!)]
   if (node.op !== "CALL") return []
-  if (node.src[0]!.op === "CUSTOM") return node.src.slice(1).map(storageOf)
   return [...writtenParams(node.src[0]!)].map((slot) => storageOf(node.src[1 + slot]!))
 }
 
 const readsBuffer = (store: UOp, buffer: UOp): boolean => nodesOf([store.src[1]!]).includes(buffer)
 
 /** What a step uses directly: other steps, and the buffers it meets in their old state. */
-const reached = (step: UOp, stored: ReadonlySet<UOp>, isStep: (node: UOp) => boolean): ReadonlyArray<UOp> => {
+const reached = (step: UOp, isStep: (node: UOp) => boolean): ReadonlyArray<UOp> => {
   const found: Array<UOp> = []
   const seen = new Set<UOp>([step])
   const visit = (node: UOp): void => {

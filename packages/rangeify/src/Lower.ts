@@ -4,7 +4,7 @@ import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, reduceArg, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
 import { extent, flatten, reshape } from "./Indexing.ts"
-import { isStorage } from "./Placement.ts"
+import { isStorage, storageOf } from "./Placement.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
 export interface Lowered {
@@ -17,21 +17,6 @@ export interface Lowered {
 /** The dtype a value has in memory: booleans and indices are widened to 32 bits. */
 export const storageType = (dtype: DType.DType): DType.DType =>
   dtype.scalar === "bool" ? DType.u32 : dtype.scalar === "index" ? DType.i32 : dtype
-
-/** The memory under a view chain: the node that owns it. */
-export const storageOf = (node: UOp): UOp => {
-  switch (node.op) {
-    case "AFTER":
-    case "RESHAPE":
-    case "EXPAND":
-    case "PERMUTE":
-    case "SHRINK":
-    case "FLIP":
-      return storageOf(node.src[0]!)
-    default:
-      return node
-  }
-}
 
 /**
  * Lowers one stored value (or one STORE effect) to a range program in `arena`. `stored` are the values that have memory;
@@ -57,7 +42,7 @@ export const lower = (arena: Arena, root: UOp, stored: ReadonlySet<UOp>): Lowere
   const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
 
   const read = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
-    const owner = storageOf(node)
+    const owner = isStorage(node) ? storageOf(node) : node
     const at = flatten(arena, Shape.of(node), index)
     return Expr.cast(Expr.load(Expr.element(slot(owner), at, gate)), node.dtype)
   }

@@ -9,9 +9,15 @@ export interface Placement {
   readonly stored: ReadonlySet<UOp>
 }
 
+const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
+
 /** Nodes that are memory already. */
 export const isStorage = (node: UOp): boolean =>
-  node.op === "BUFFER" || node.op === "PARAM" || node.op === "AFTER" || node.op === "GETTUPLE"
+  node.op === "BUFFER" || node.op === "PARAM" || node.op === "AFTER" || (node.op === "GETTUPLE" && !isEffect(node))
+
+/** The memory under a view chain: the node that owns it. */
+export const storageOf = (node: UOp): UOp =>
+  node.op === "AFTER" || (movement.has(node.op) && node.op !== "PAD") ? storageOf(node.src[0]!) : node
 
 /** The sources that a node's own body reads: a call's function is opaque. */
 const inputs = (node: UOp): ReadonlyArray<UOp> => node.op === "CALL" ? node.src.slice(1) : node.src
@@ -125,6 +131,12 @@ export const place = (
         if (workOf(x!).reduces) store(x!)
         if (isHeavy(workOf(y!))) store(y!)
         return
+      case "STORE": {
+        // what is overwritten while it is read elsewhere in the same kernel is computed first
+        const target = storageOf(x!)
+        if (!isLeaf(y!) && [...workOf(y!).leaves].some((leaf) => storageOf(leaf) === target)) stored.add(y!)
+        return
+      }
       case "CALL":
         for (const arg of node.src.slice(1)) if (!isStorage(arg)) stored.add(arg)
         return
@@ -186,8 +198,6 @@ export const place = (
   }
   return { nodes, stored }
 }
-
-const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
 
 const reduceLength = (node: UOp): number => {
   const shape = Shape.of(node.src[0]!)

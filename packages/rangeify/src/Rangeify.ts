@@ -4,9 +4,9 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena, key, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
-import { lower, storageOf } from "./Lower.ts"
-import { isStorage, place } from "./Placement.ts"
 import { orderHazards } from "./Hazards.ts"
+import { lower } from "./Lower.ts"
+import { isStorage, place, storageOf } from "./Placement.ts"
 import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
 import { renumberRanges, splitRanges } from "./SplitRanges.ts"
 
@@ -44,17 +44,6 @@ interface Context_ {
   readonly limits: Limits
   readonly cache: ScheduleCache
   readonly bodies: Map<UOp, Schedule>
-}
-
-/** The slots of a body's parameters that its effects write. */
-export const writtenParams = (body: UOp): ReadonlySet<number> => {
-  const slots = new Set<number>()
-  for (const node of place(body.src, [], Infinity).nodes) {
-    if (node.op !== "STORE") continue
-    const owner = storageOf(node.src[0]!)
-    if (owner.op === "PARAM") slots.add((owner.arg as { slot: number }).slot)
-  }
-  return slots
 }
 
 const scheduleFunction = (body: UOp, context: Context_): Schedule => {
@@ -113,10 +102,17 @@ const scheduleBody = (
   }
 
   const call = (node: UOp): void => {
-    const args = node.src.slice(1).map((arg) => refOf(storageOf(arg)))
+    const args = node.src.slice(1).map((arg) => refOf(isStorage(arg) ? storageOf(arg) : arg))
     const body = node.src[0]!
     if (body.op === "CUSTOM") {
-      steps.push({ kind: "custom", name: (body.arg as { name: string }).name, custom: body, args })
+      const outputs = body.src.map((r) => r.dtype.scalar === "void" ? noResult : temporary(bytesOf(r)))
+      callResults.set(node, outputs)
+      steps.push({
+        kind: "custom",
+        name: (body.arg as { name: string }).name,
+        custom: body,
+        args: [...args, ...outputs.filter((r) => r !== noResult)]
+      })
       return
     }
     const inner = scheduleFunction(body, context)
@@ -136,7 +132,7 @@ const scheduleBody = (
     else continue
     groups.push({ node, from, to: steps.length })
   }
-  const order = orderHazards(groups.map((g) => g.node), stored, writtenParams)
+  const order = orderHazards(groups.map((g) => g.node))
   if (order === undefined) {
     throw new RangeifyError({
       reason: "OrderCycle",
@@ -150,10 +146,13 @@ const scheduleBody = (
   }
 }
 
+/** Stands at the place of an effect among a call's results. */
+const noResult: Ref = { kind: "temporary", id: -1 }
+
 /** Results in the order of the TUPLE; its effects have none. */
 const resultsByIndex = (body: UOp, refs: ReadonlyArray<Ref>): ReadonlyArray<Ref> => {
   let next = 0
-  return body.src.map((r) => r.dtype.scalar === "void" ? ({ kind: "temporary", id: -1 }) : refs[next++]!)
+  return body.src.map((r) => r.dtype.scalar === "void" ? noResult : refs[next++]!)
 }
 
 /** The nearest model line: the node's own, or the first one found among what it computes. */
@@ -186,9 +185,9 @@ export class Rangeify extends Context.Service<Rangeify, {
     const cache: ScheduleCache = new Map()
     return Rangeify.of({
       schedule: Effect.fn("Rangeify.schedule")(function*(sink, limits) {
-        const [violation] = Spec.check("tensor", sink)
+        const violation = yield* Spec.firstViolation("tensor", sink)
         if (violation !== undefined) {
-          return yield* new RangeifyError({ reason: "InvalidGraph", message: `${violation.node}: ${violation.reason}` })
+          return yield* new RangeifyError({ reason: "InvalidGraph", message: violation })
         }
         const result = schedule(sink, limits, cache)
         return result instanceof RangeifyError ? yield* result : result

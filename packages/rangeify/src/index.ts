@@ -1,3 +1,6 @@
+export * as Hazards from "./Hazards.ts"
+export * as Indexing from "./Indexing.ts"
 export * as Memory from "./Memory.ts"
+export * as Placement from "./Placement.ts"
 export * as Rangeify from "./Rangeify.ts"
 export * as Schedule from "./Schedule.ts"

@@ -1,1 +1,1 @@
-export {}
+export * as WasmDevice from "./WasmDevice.ts"

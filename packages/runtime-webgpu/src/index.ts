@@ -1,1 +1,2 @@
-export {}
+export * as WebGpu from "./WebGpu.ts"
+export * as WebGpuInfo from "./WebGpuInfo.ts"

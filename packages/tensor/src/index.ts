@@ -1,1 +1,5 @@
-export {}
+export * as Nn from "./Nn.ts"
+export * as Program from "./Program.ts"
+export * as Random from "./Random.ts"
+export * as Tensor from "./Tensor.ts"
+export * as TensorError from "./TensorError.ts"

@@ -1,0 +1,38 @@
+import type { UOp } from "@tg/core-uop/UOp"
+import { Effect } from "effect"
+import * as Wasm from "../../src/Wasm.ts"
+
+export type Data = Float32Array | Int32Array | Uint32Array
+
+const assembler = await Effect.runPromise(Wasm.assembler)
+
+/** Runs a kernel on copies of these buffers (by slot order) and returns what the memory then holds. */
+export const execute = <const D extends ReadonlyArray<Data>>(
+  linear: UOp,
+  buffers: D,
+  vars: ReadonlyArray<number> = []
+): D => {
+  const program = Wasm.render("test", linear, assembler)
+  if ("_tag" in program) throw new Error(program.message)
+  // the memory ends within a page after the last buffer: accesses far outside trap
+  const memory = new WebAssembly.Memory({
+    initial: 1 + Math.ceil(buffers.reduce((n, b) => n + b.byteLength + 16, 0) / 65536)
+  })
+  const pointers: Array<number> = []
+  let at = 64
+  for (const data of buffers) {
+    pointers.push(at)
+    new Uint8Array(memory.buffer).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), at)
+    at += Math.ceil(data.byteLength / 16) * 16
+  }
+  const module = new WebAssembly.Module(program.code as Uint8Array<ArrayBuffer>)
+  const { run } = new WebAssembly.Instance(module, { env: { memory } }).exports as {
+    run: (...args: ReadonlyArray<number>) => void
+  }
+  run(...pointers, ...vars)
+  return buffers.map((data, i) =>
+    new (data.constructor as new(b: ArrayBuffer) => Data)(
+      memory.buffer.slice(pointers[i]!, pointers[i]! + data.byteLength)
+    )
+  ) as unknown as D
+}

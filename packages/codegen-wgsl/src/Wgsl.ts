@@ -1,0 +1,104 @@
+import * as DType from "@tg/core-uop/DType"
+import { elementwise } from "@tg/core-uop/Op"
+import { type Program, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Body, body } from "./internal/body.ts"
+import { functions, prelude } from "./internal/helpers.ts"
+import { Refusal, typeName } from "./internal/text.ts"
+
+/** What the kernels may use of the device that will run them. */
+export interface Options {
+  /** Lanes of a subgroup, if the device has subgroups of one size whose lanes follow the thread number. */
+  readonly subgroupSize?: number | undefined
+  /** True when the device's unpack2x16float keeps subnormal halves; otherwise integer arithmetic does it (default). */
+  readonly halfSubnormals?: boolean | undefined
+}
+
+/** The capabilities of the renderer, and how it converts halves. */
+export interface Caps extends RendererCaps {
+  readonly halfSubnormals: boolean
+}
+
+/** MULACC is left out: drivers contract a product and a sum where they gain from it. */
+const ops = new Set([...elementwise].filter((op) => op !== "MULACC"))
+
+/** What this renderer expresses on such a device. */
+export const caps = (options: Options = {}): Caps => ({
+  target: "wgsl",
+  hasGrid: true,
+  lanes: [1, 2, 4],
+  ops,
+  subgroupSize: options.subgroupSize,
+  halfSubnormals: options.halfSubnormals ?? false
+})
+
+/** Workgroups per dimension that every WebGPU implementation grants, and none exceeds in practice. */
+export const maxGrid = 65535
+
+const parameters: Readonly<Record<string, string>> = {
+  workgroup_id: "@builtin(workgroup_id) workgroup_id: vec3<u32>",
+  local_invocation_id: "@builtin(local_invocation_id) local_invocation_id: vec3<u32>"
+}
+
+const assemble = (name: string, linear: UOp, program: ReturnType<typeof signature>, main: Body): string => {
+  const params = new Map(
+    toposort(linear).filter((n) => n.op === "PARAM").map((n) => [(n.arg as { slot: number }).slot, n])
+  )
+  const bindings = program.bindings.map(({ access, slot }, i) => {
+    const node = params.get(slot)!
+    const element = typeName(DType.withLanes(node.dtype, main.widths.get(node) ?? 1))
+    const mode = access === "write" ? "read_write" : "read"
+    return `@group(0) @binding(${i}) var<storage, ${mode}> data${slot}: array<${element}>;`
+  })
+  const n = program.vars.length
+  const uniforms = n === 0
+    ? []
+    : [
+      `// ${program.vars.join(", ")}`,
+      `@group(0) @binding(${bindings.length}) var<uniform> vars: array<vec4<i32>, ${Math.ceil(n / 4)}>;`
+    ]
+  const usesSubgroups = main.helpers.has("subgroups")
+  const helpers = functions.filter(([helper]) => main.helpers.has(helper)).map(([, code]) => code)
+  const inputs = Object.keys(parameters).filter((b) => main.builtins.has(b)).map((b) => parameters[b])
+  return [
+    `// ${name.replace(/[^\w.+\-/ ]/g, "_")}`,
+    // every thread of a subgroup reaches the reductions together: the linear stage's contract, which WGSL's analysis
+    // cannot always see (a loop bound that was loaded from memory, for one)
+    ...(usesSubgroups ? ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"] : []),
+    ...bindings,
+    ...uniforms,
+    ...main.locals.map(([local, type]) => `var<workgroup> ${local}: ${type};`),
+    ...helpers,
+    `@compute @workgroup_size(${program.workgroup.join(", ")})`,
+    `fn main(${inputs.join(", ")}) {`,
+    ...prelude.filter(([helper]) => main.helpers.has(helper)).flatMap(([, lines]) => lines.map((l) => `  ${l}`)),
+    ...main.lines,
+    "}",
+    ""
+  ].join("\n")
+}
+
+const checkLaunch = ({ grid, workgroup }: Pick<Program, "grid" | "workgroup">): string | undefined => {
+  const axis = grid.findIndex((size) => typeof size === "number" && size > maxGrid)
+  if (axis >= 0) {
+    return `needs ${String(grid[axis])} workgroups along ${"xyz"[axis]}, WebGPU allows ${maxGrid}; split the axis over two dimensions`
+  }
+  return workgroup.every((size) => Number.isInteger(size) && size > 0)
+    ? undefined
+    : `the workgroup is ${workgroup.join(" x ")}; its sizes must be positive constants`
+}
+
+/** The WGSL program of a linear kernel, or why WGSL cannot express it. */
+export const render = (name: string, linear: UOp, caps: Caps): Program | RenderError => {
+  if (linear.op !== "LINEAR") return new RenderError({ kernel: name, message: `the root is ${linear.op}, not LINEAR` })
+  const program = signature(linear)
+  const refused = checkLaunch(program)
+  if (refused !== undefined) return new RenderError({ kernel: name, message: `${name}: ${refused}` })
+  try {
+    const main = body(linear, { ...caps, vars: program.vars })
+    return { name, target: "wgsl", code: assemble(name, linear, program, main), ...program }
+  } catch (cause) {
+    if (cause instanceof Refusal) return new RenderError({ kernel: name, message: `${name}: ${cause.message}` })
+    throw cause
+  }
+}

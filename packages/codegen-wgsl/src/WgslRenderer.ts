@@ -1,0 +1,15 @@
+import { Renderer, RenderError } from "@tg/core-uop/Program"
+import { Effect, Layer } from "effect"
+import * as Wgsl from "./Wgsl.ts"
+
+/** The `Renderer` of WebGPU devices. */
+export const layer = (options: Wgsl.Options = {}): Layer.Layer<Renderer> => {
+  const caps = Wgsl.caps(options)
+  return Layer.succeed(Renderer, {
+    caps,
+    render: Effect.fn("WgslRenderer.render")(function*(name, linear) {
+      const program = Wgsl.render(name, linear, caps)
+      return program instanceof RenderError ? yield* program : program
+    })
+  })
+}

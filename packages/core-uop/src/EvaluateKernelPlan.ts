@@ -1,0 +1,178 @@
+import * as DType from "./DType.ts"
+import { evaluateScalar, type Vars } from "./EvaluateOps.ts"
+import * as Print from "./Print.ts"
+import { groupArg, openRanges, toposort, type UOp } from "./UOp.ts"
+
+/** A dimension of the values of a kernel: a loop variable or a hardware index. */
+export interface Axis {
+  readonly node: UOp
+  readonly size: number
+  /** Threads of a group stay together, so their axis is never cut. */
+  readonly whole: boolean
+}
+
+/** One node to evaluate. */
+export interface Step {
+  readonly node: UOp
+  /** Positions in `Plan.axes`, ascending: the node's value is an array over them. */
+  readonly axes: ReadonlyArray<number>
+  /** Number of the enclosing block loops whose axis the value depends on, counted from the outside. */
+  readonly level: number
+}
+
+/** How one END is evaluated: loops over blocks of some axes, and nodes at the outermost level that allows them. */
+export interface Plan {
+  readonly end: UOp
+  readonly axes: ReadonlyArray<Axis>
+  readonly steps: ReadonlyArray<Step>
+  /** Block length of every axis; the whole size where it is not cut. */
+  readonly block: ReadonlyArray<number>
+  /** Axes that are cut, outermost loop first. */
+  readonly loops: ReadonlyArray<number>
+  readonly axisOf: ReadonlyMap<UOp, number>
+}
+
+interface Load {
+  readonly axes: ReadonlyArray<number>
+  readonly weight: number
+}
+
+/** Elements evaluated in all, when the blocks of `loops` are visited in this order. */
+const work = (
+  loads: ReadonlyArray<Load>,
+  sizes: ReadonlyArray<number>,
+  block: ReadonlyArray<number>,
+  loops: ReadonlyArray<number>
+): number => {
+  const trips = loops.map((axis) => Math.ceil(sizes[axis]! / block[axis]!))
+  let total = 0
+  for (const { axes, weight } of loads) {
+    let n = weight
+    for (const axis of axes) n *= block[axis]!
+    let deepest = -1
+    loops.forEach((axis, i) => axes.includes(axis) && (deepest = i))
+    for (let i = 0; i <= deepest; i++) n *= trips[i]!
+    total += n
+  }
+  return total
+}
+
+const largest = (loads: ReadonlyArray<Load>, block: ReadonlyArray<number>): number =>
+  loads.reduce((m, { axes }) => Math.max(m, axes.reduce((n, axis) => n * block[axis]!, 1)), 1)
+
+const permutations = <A>(items: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> =>
+  items.length <= 1
+    ? [items]
+    : items.flatMap((x, i) => permutations(items.filter((_, j) => j !== i)).map((rest) => [x, ...rest]))
+
+/** All orders of a few axes; rotations and reversed rotations of many. */
+const orders = (items: ReadonlyArray<number>): ReadonlyArray<ReadonlyArray<number>> => {
+  if (items.length <= 4) return permutations(items)
+  return items.flatMap((_, i) => {
+    const turned = [...items.slice(i), ...items.slice(0, i)]
+    return [turned, [...turned].reverse()]
+  })
+}
+
+/** Cuts axes, in this order, until no value has more than `limit` elements. */
+const cut = (
+  loads: ReadonlyArray<Load>,
+  sizes: ReadonlyArray<number>,
+  order: ReadonlyArray<number>,
+  limit: number
+): Array<number> => {
+  const block = [...sizes]
+  for (const axis of order) {
+    const over = loads.filter((load) => load.axes.includes(axis))
+    const size = largest(over, block)
+    if (largest(loads, block) <= limit) break
+    if (size > limit) block[axis] = Math.max(1, Math.floor(block[axis]! * limit / size))
+  }
+  return block
+}
+
+/** The cheapest way to cut and to order the block loops. */
+const chooseBlocks = (
+  loads: ReadonlyArray<Load>,
+  sizes: ReadonlyArray<number>,
+  candidates: ReadonlyArray<number>,
+  limit: number
+): Pick<Plan, "block" | "loops"> => {
+  if (largest(loads, sizes) <= limit) return { block: sizes, loops: [] }
+  let best: Pick<Plan, "block" | "loops"> | undefined
+  let bestWork = Infinity
+  let bestLargest = Infinity
+  for (const order of orders(candidates)) {
+    const block = cut(loads, sizes, order, limit)
+    const size = Math.max(limit, largest(loads, block))
+    for (const loops of orders(candidates.filter((axis) => block[axis]! < sizes[axis]!))) {
+      const cost = work(loads, sizes, block, loops)
+      if (size < bestLargest || (size === bestLargest && cost < bestWork)) {
+        best = { block, loops }
+        bestWork = cost
+        bestLargest = size
+      }
+    }
+  }
+  return best ?? { block: sizes, loops: [] }
+}
+
+/** Adds the SPECIALs to `openRanges`: every thread has its own value, which nothing closes. */
+const dependencies = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, ReadonlySet<UOp>> => {
+  const specials = new Map<UOp, Set<UOp>>()
+  const lidx0 = nodes.find((n) => n.op === "SPECIAL" && (n.arg as { readonly name: string }).name === "lidx0")
+  for (const node of nodes) {
+    const found = new Set<UOp>()
+    if (node.op === "SPECIAL") found.add(node)
+    else for (const s of node.src) for (const special of specials.get(s)!) found.add(special)
+    if (node.op === "GROUP_REDUCE" && groupArg(node).threads > 1) {
+      if (lidx0 === undefined) throw new Error(`${Print.line(node)}: the kernel has no thread index lidx0`)
+      found.add(lidx0)
+    }
+    specials.set(node, found)
+  }
+  return new Map(nodes.map((node) => [node, new Set([...specials.get(node)!, ...openRanges(node)])]))
+}
+
+/** Plans the evaluation of `END(STORE, ...ranges)`; undefined when a loop around the store runs no time. */
+export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
+  const store = end.src[0]!
+  if (end.op !== "END" || store.op !== "STORE") throw new Error(`${Print.line(end)}: a kernel's roots are END of STORE`)
+  const nodes = toposort(store)
+  const open = dependencies(nodes)
+  const name = (n: UOp): string => n.op === "SPECIAL" ? (n.arg as { readonly name: string }).name : ""
+  const special = nodes.filter((n) => n.op === "SPECIAL").sort((a, b) => name(a) < name(b) ? -1 : 1)
+  const outer = [...special, ...end.src.slice(1)]
+  const inner = nodes.filter((n) => n.op === "RANGE" && !outer.includes(n))
+  for (const node of open.get(store)!) {
+    if (!outer.includes(node)) throw new Error(`${Print.line(node)}: a loop variable is used outside its loop`)
+  }
+  const axes = [...outer, ...inner].map((node): Axis => ({
+    node,
+    size: Math.max(0, evaluateScalar(node.src[0]!, vars)),
+    whole: name(node).startsWith("lidx")
+  }))
+  if (axes.some((axis, i) => i < outer.length && axis.size === 0)) return undefined
+  const axisOf = new Map(axes.map((axis, i) => [axis.node, i]))
+  const axesOf = (of: Iterable<UOp>): ReadonlyArray<number> => [...of].map((n) => axisOf.get(n)!).sort((a, b) => a - b)
+
+  const loads: Array<Load> = []
+  const evaluated: Array<{ readonly node: UOp; readonly axes: ReadonlyArray<number> }> = []
+  for (const node of nodes) {
+    if (node.op === "PARAM" || node.op === "INDEX" || DType.none === node.dtype && node !== store) continue
+    const own = axesOf(open.get(node)!)
+    evaluated.push({ node, axes: own })
+    const touched = node.op === "REDUCE" ? axesOf(new Set([...open.get(node)!, ...node.src.slice(1)])) : own
+    loads.push({ axes: touched, weight: node.dtype.lanes })
+  }
+  const sizes = axes.map((axis) => axis.size)
+  const candidates = axesOf(open.get(store)!).filter((axis) => !axes[axis]!.whole && sizes[axis]! > 1)
+  const { block, loops } = chooseBlocks(loads, sizes, candidates, limit)
+  const steps = evaluated.map((step): Step => {
+    let level = 0
+    loops.forEach((axis, i) => step.axes.includes(axis) && (level = i + 1))
+    // The store is an effect: it happens once for each block of its axes, after everything it needs.
+    return { ...step, level: step.node === store ? loops.length : level }
+  })
+  return { end, axes, steps, block, loops, axisOf }
+}

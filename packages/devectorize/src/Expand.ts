@@ -1,0 +1,182 @@
+import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import { comparison, elementwise, type ReduceOp } from "@tg/core-uop/Op"
+import type { RendererCaps } from "@tg/core-uop/Program"
+import { openRanges, rangeArg, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { stepOf } from "@tg/pattern-matcher/Affine"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+
+const width = 4
+
+/** What stands for an expanded loop variable: one of its values, or all of them as vector lanes. */
+type Lane = number | "lanes"
+type Env = ReadonlyMap<UOp, Lane>
+
+const axisOf = (range: UOp): string => rangeArg(range).axis
+const isExpanded = (range: UOp): boolean => axisOf(range) === "UPCAST" || axisOf(range) === "UNROLL"
+const sizeOf = (range: UOp): number => Number(range.src[0]!.arg)
+const isWide = (range: UOp): boolean => isExpanded(range) && range.src[0]!.op === "CONST" && sizeOf(range) === width
+
+/** All assignments of values to the ranges, the last one fastest. */
+const assignments = (ranges: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyArray<readonly [UOp, number]>> =>
+  ranges.reduce<ReadonlyArray<ReadonlyArray<readonly [UOp, number]>>>(
+    (list, range) => list.flatMap((head) => Array.from({ length: sizeOf(range) }, (_, i) => [...head, [range, i] as const])),
+    [[]]
+  )
+
+const bind = (env: Env, entries: Iterable<readonly [UOp, Lane]>): Env => new Map([...env, ...entries])
+
+const all = <A>(list: ReadonlyArray<A>): boolean => list.every((x) => x === list[0])
+
+/** Whether the indices are neighbours `i, i+1, ...` that start at a multiple of their number. */
+const areNeighbours = (at: ReadonlyArray<UOp>): boolean =>
+  at.every((x, i) => i === 0 || Symbolic.difference(x, at[0]!) === i) && Symbolic.divisor(at[0]!) % at.length === 0
+
+/**
+ * Replaces UPCAST and UNROLL loops by copies and vector lanes (spec `opted` to `expanded`). At most one such loop is
+ * open as lanes at any place: along outputs the one that makes the store contiguous, in a reduction the one along which
+ * most loads are contiguous. Everything else is copied.
+ */
+export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
+  const { arena } = kernel
+  const memo = new Map<UOp, Map<string, UOp>>()
+  const vectors = caps.lanes.includes(width)
+
+  const keyOf = (node: UOp, env: Env): string => {
+    let text = ""
+    for (const range of openRanges(node)) {
+      const lane = env.get(range)
+      if (lane !== undefined) text += `${range.id}=${lane};`
+    }
+    return text
+  }
+
+  /** The open range that stands for lanes at this node. */
+  const lanesRange = (node: UOp, env: Env): UOp | undefined => {
+    for (const range of openRanges(node)) if (env.get(range) === "lanes") return range
+    return undefined
+  }
+
+  const expanded = (node: UOp, env: Env): UOp => {
+    let byEnv = memo.get(node)
+    if (byEnv === undefined) memo.set(node, byEnv = new Map())
+    const key = keyOf(node, env)
+    const known = byEnv.get(key)
+    if (known !== undefined) return known
+    const result = compute(node, env)
+    arena.inherit(result, node)
+    byEnv.set(key, result)
+    return result
+  }
+
+  const index = (node: UOp, env: Env): UOp => Symbolic.simplify(expanded(node, env))
+
+  /** The node once for each lane. */
+  const perLane = <A>(range: UOp, env: Env, f: (env: Env) => A): ReadonlyArray<A> =>
+    Array.from({ length: width }, (_, i) => f(bind(env, [[range, i]])))
+
+  const stack = (lanes: ReadonlyArray<UOp>): UOp =>
+    all(lanes) ? lanes[0]! : arena.make("STACK", DType.withLanes(lanes[0]!.dtype, width), lanes)
+
+  const compute = (node: UOp, env: Env): UOp => {
+    switch (node.op) {
+      case "RANGE": {
+        const lane = env.get(node)
+        if (lane === undefined) return node
+        return lane === "lanes" ? stack(perLane(node, env, (e) => expanded(node, e))) : Expr.int(arena, lane)
+      }
+      case "LOAD":
+        return load(node, env)
+      case "REDUCE":
+        return reduction(node, env)
+      default:
+        break
+    }
+    if (node.src.length === 0) return node
+    const range = lanesRange(node, env)
+    if (range !== undefined && (node.dtype === DType.index || (comparison.has(node.op) && node.src[0]!.dtype === DType.index))) {
+      return stack(perLane(range, env, (e) => index(node, e)))
+    }
+    const src = node.src.map((s) => expanded(s, env))
+    if (!elementwise.has(node.op)) return node.with(src)
+    const lanes = Math.max(...src.map((s) => s.dtype.lanes)) as DType.Lanes
+    return arena.make(
+      node.op,
+      DType.withLanes(node.dtype, lanes),
+      src.map((s) => s.dtype.lanes === lanes ? s : Expr.splat(s, lanes)),
+      node.arg
+    )
+  }
+
+  const load = (node: UOp, env: Env): UOp => {
+    const [buffer, at, gate] = node.src[0]!.src
+    const range = lanesRange(node, env)
+    const one = (e: Env): UOp =>
+      Expr.load(Expr.element(buffer!, index(at!, e), gate === undefined ? undefined : index(gate, e)))
+    if (range === undefined) return one(env)
+    const scalars = perLane(range, env, one)
+    const element = scalars[0]!.src[0]!
+    const ungated = all(scalars.map((s) => s.src[0]!.src[2]))
+    if (ungated && !all(scalars) && areNeighbours(scalars.map((s) => s.src[0]!.src[1]!))) return Expr.load(element, width)
+    return stack(scalars)
+  }
+
+  const reduction = (node: UOp, env: Env): UOp => {
+    const { op } = reduceArg(node)
+    const x = node.src[0]!
+    const ranges = node.src.slice(1)
+    const own = vectors ? widest(node, ranges.filter(isWide)) : undefined
+    const outer = lanesRange(node, env)
+    if (own !== undefined && outer !== undefined) return stack(perLane(outer, env, (e) => expanded(node, e)))
+    const copies = assignments(ranges.filter((r) => isExpanded(r) && r !== own))
+    const lane: ReadonlyArray<readonly [UOp, Lane]> = own === undefined ? [] : [[own, "lanes"]]
+    const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
+    const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
+    const partial = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes)).reduce((a, b) => Expr.alu(op, a, b))
+    const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
+    const reduced = Expr.reduce(op, partial, serial)
+    const joined = own === undefined ? reduced : join(op, reduced)
+    const threads = ranges.filter((r) => axisOf(r) === "GROUP").reduce((n, r) => n * sizeOf(r), 1)
+    if (threads === 1) return joined
+    const grouped = (value: UOp): UOp => arena.make("GROUP_REDUCE", value.dtype, [value], { op, threads })
+    return joined.dtype.lanes === 1
+      ? grouped(joined)
+      : stack(Array.from({ length: width }, (_, i) => grouped(Expr.lane(joined, i))))
+  }
+
+  /** Combines the lanes of a vector, pairwise. */
+  const join = (op: ReduceOp, x: UOp): UOp =>
+    Expr.alu(op, Expr.alu(op, Expr.lane(x, 0), Expr.lane(x, 1)), Expr.alu(op, Expr.lane(x, 2), Expr.lane(x, 3)))
+
+  const ends = kernel.src.map((end) => {
+    const store = end.src[0]!
+    const [buffer, at, gate] = store.src[0]!.src
+    const ranges = end.src.slice(1)
+    const contiguous = (range: UOp): boolean =>
+      areNeighbours(perLane(range, new Map(ranges.filter(isExpanded).map((r) => [r, 0])), (e) => index(at!, e)))
+    const own = vectors ? ranges.filter(isWide).find(contiguous) : undefined
+    const stores = assignments(ranges.filter((r) => isExpanded(r) && r !== own)).flatMap((copy) => {
+      const env = bind(new Map(), copy)
+      const element = (e: Env): UOp =>
+        Expr.element(buffer!, index(at!, e), gate === undefined ? undefined : index(gate, e))
+      if (own === undefined) return [Expr.store(element(env), expanded(store.src[1]!, env))]
+      const value = expanded(store.src[1]!, bind(env, [[own, "lanes"]]))
+      const elements = perLane(own, env, element)
+      return areNeighbours(elements.map((x) => x.src[1]!)) && all(elements.map((x) => x.src[2]))
+        ? [Expr.store(elements[0]!, value.dtype.lanes === 1 ? Expr.splat(value, width) : value)]
+        : elements.map((x, i) => Expr.store(x, Expr.lane(value, i)))
+    })
+    const body = stores.length === 1 ? stores[0]! : arena.make("TUPLE", DType.none, stores)
+    return arena.make("END", DType.none, [body, ...ranges.filter((r) => !isExpanded(r))])
+  })
+  return kernel.with(ends)
+}
+
+/** The unrolled loop along which most of the reduction's loads are contiguous, if any is. */
+const widest = (reduction: UOp, candidates: ReadonlyArray<UOp>): UOp | undefined => {
+  if (candidates.length === 0) return undefined
+  const loads = toposort(reduction.src[0]!).filter((n) => n.op === "LOAD")
+  const score = (range: UOp): number => loads.filter((n) => stepOf(n.src[0]!.src[1]!, range) === 1).length
+  const best = candidates.map((range) => ({ range, score: score(range) })).sort((a, b) => b.score - a.score)[0]!
+  return best.score > 0 ? best.range : undefined
+}

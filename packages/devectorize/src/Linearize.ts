@@ -1,0 +1,181 @@
+import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import type { RendererCaps } from "@tg/core-uop/Program"
+import { groupArg, openRanges, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+
+/** Instructions of one loop body (or of the kernel) under construction. */
+interface Scope {
+  readonly range: UOp | undefined
+  readonly depth: number
+  readonly items: Array<UOp | Scope>
+}
+
+/**
+ * Puts an expanded kernel into instruction order (spec `linear`). Every value is computed in the outermost loop it
+ * depends on; reductions over the same loops, at the same place, share them; reductions over threads go through a
+ * subgroup operation where the device has one of a known size, else through workgroup memory.
+ */
+export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">): UOp => {
+  const { arena } = kernel
+  const root: Scope = { range: undefined, depth: 0, items: [] }
+  const scopes = new Map<UOp, Scope>()
+  const done = new Map<UOp, UOp>()
+  const nodes = toposort(kernel)
+  const thread = nodes.find((n) => n.op === "SPECIAL" && (n.arg as { name: string }).name === "lidx0")
+  let nextId = 0
+
+  const scopeOf = (ranges: Iterable<UOp>): Scope => {
+    let deepest = root
+    for (const range of ranges) {
+      const scope = scopes.get(range)
+      if (scope === undefined) throw new Error("a loop variable is used outside its loop")
+      if (scope.depth > deepest.depth) deepest = scope
+    }
+    return deepest
+  }
+
+  const push = (scope: Scope, node: UOp): UOp => {
+    scope.items.push(node)
+    return node
+  }
+
+  const open = (parent: Scope, ranges: ReadonlyArray<UOp>): Scope => {
+    let scope = parent
+    for (const range of ranges) {
+      emit(range.src[0]!)
+      const inner: Scope = { range, depth: scope.depth + 1, items: [] }
+      scopes.set(range, inner)
+      done.set(range, range)
+      scope = inner
+    }
+    return scope
+  }
+
+  // loops enter their parents' instruction lists when their bodies are complete
+  const close = (parent: Scope, ranges: ReadonlyArray<UOp>): void => {
+    for (let i = ranges.length - 1; i >= 0; i--) {
+      const scope = scopes.get(ranges[i]!)!
+      const outer = i === 0 ? parent : scopes.get(ranges[i - 1]!)!
+      outer.items.push(scope)
+    }
+  }
+
+  const siblings = new Map<string, Array<UOp>>()
+  const siblingKey = (node: UOp): string =>
+    `${node.src.slice(1).map((r) => r.id).join()}|${[...openRanges(node)].map((r) => r.id).sort((a, b) => a - b).join()}`
+  const groupKeyOf = (node: UOp): string => {
+    const reduction = toposort(node.src[0]!).findLast((n) => n.op === "REDUCE")
+    return `${reduction === undefined ? node.id : siblingKey(reduction)}:${groupArg(node).threads}`
+  }
+  const note = (key: string, node: UOp): void => {
+    const list = siblings.get(key)
+    if (list === undefined) siblings.set(key, [node])
+    else list.push(node)
+  }
+  for (const node of nodes) {
+    if (node.op === "REDUCE") note(siblingKey(node), node)
+    if (node.op === "GROUP_REDUCE") note(groupKeyOf(node), node)
+  }
+
+  const reduce = (node: UOp): void => {
+    const ranges = node.src.slice(1)
+    const parent = scopeOf(openRanges(node))
+    const group = siblings.get(siblingKey(node))!.filter((n) => !done.has(n))
+    const registers = group.map((n) => {
+      const initial = emit(Expr.identity(arena, reduceArg(n).op, n.dtype))
+      return push(parent, arena.make("REG", n.dtype, [initial], { id: nextId++ }))
+    })
+    const body = open(parent, ranges)
+    group.forEach((n, i) => {
+      const value = emit(n.src[0]!)
+      push(body, arena.make("ACCUMULATE", DType.none, [registers[i]!, value], { op: reduceArg(n).op }))
+      done.set(n, registers[i]!)
+    })
+    close(parent, ranges)
+  }
+
+  /** All results of one group of reductions cross the workgroup between the same two barriers. */
+  const crossThreads = (node: UOp): void => {
+    const group = siblings.get(groupKeyOf(node))!.filter((n) => !done.has(n))
+    const scope = scopeOf(openRanges(node))
+    const { threads } = groupArg(node)
+    const lanes = caps.subgroupSize
+    const values = group.map((n) => emit(n.src[0]!))
+    const add = (n: UOp): UOp => push(scope, n)
+    if (lanes !== undefined && lanes % threads === 0) {
+      group.forEach((n, i) => {
+        done.set(n, add(arena.make("SUBGROUP_REDUCE", n.dtype, [values[i]!], { op: groupArg(n).op, threads })))
+      })
+      return
+    }
+    const width = lanes !== undefined && threads % lanes === 0 ? lanes : 1
+    const partials = threads / width
+    const total = Number(thread!.src[0]!.arg) / width
+    const define = (n: UOp): UOp => {
+      done.set(n, n)
+      return n
+    }
+    const slot = width === 1 ? thread! : Expr.floordiv(thread!, width)
+    const gate = width === 1 ? undefined : Expr.lt(Expr.floormod(thread!, width), 1)
+    const buffers = group.map((n, i) => {
+      const value = width === 1
+        ? values[i]!
+        : add(arena.make("SUBGROUP_REDUCE", n.dtype, [values[i]!], { op: groupArg(n).op, threads: width }))
+      const memory = define(push(root, arena.make("LOCAL", n.dtype, [], { id: nextId++, length: total })))
+      add(Expr.store(emit(Expr.element(memory, slot, gate)), value))
+      return memory
+    })
+    add(arena.make("BARRIER", DType.none, [], nextId++))
+    const registers = group.map((n) => {
+      const initial = emit(Expr.identity(arena, groupArg(n).op, n.dtype))
+      return add(arena.make("REG", n.dtype, [initial], { id: nextId++ }))
+    })
+    const range = Expr.range(arena, partials, 1_000_000 + nextId++, "REDUCE")
+    emit(range.src[0]!)
+    const first = emit(Expr.mul(Expr.floordiv(thread!, threads), partials))
+    const body: Scope = { range, depth: scope.depth + 1, items: [] }
+    const at = Expr.add(first, range)
+    body.items.push(at)
+    group.forEach((n, i) => {
+      const element = Expr.element(buffers[i]!, at)
+      const value = Expr.load(element)
+      body.items.push(
+        element,
+        value,
+        arena.make("ACCUMULATE", DType.none, [registers[i]!, value], { op: groupArg(n).op })
+      )
+      done.set(n, registers[i]!)
+    })
+    scope.items.push(body)
+    // the next iteration of an enclosing loop overwrites the memory
+    if (scope.range !== undefined) add(arena.make("BARRIER", DType.none, [], nextId++))
+  }
+
+  const emit = (node: UOp): UOp => {
+    const known = done.get(node)
+    if (known !== undefined) return known
+    if (node.op === "REDUCE") reduce(node)
+    else if (node.op === "GROUP_REDUCE") crossThreads(node)
+    else {
+      const made = node.with(node.src.map(emit))
+      done.set(node, push(scopeOf(openRanges(node)), made))
+    }
+    return done.get(node)!
+  }
+
+  for (const end of kernel.src) {
+    const ranges = end.src.slice(1)
+    const body = open(root, ranges)
+    const stores = end.src[0]!.op === "TUPLE" ? end.src[0]!.src : [end.src[0]!]
+    for (const store of stores) body.items.push(store.with(store.src.map(emit)))
+    close(root, ranges)
+  }
+  return arena.make("LINEAR", DType.none, [...new Set(flatten(root))])
+}
+
+const flatten = (scope: Scope): ReadonlyArray<UOp> =>
+  scope.items.flatMap((item) =>
+    "items" in item
+      ? [item.range!, ...flatten(item), item.range!.arena.make("END", DType.none, [item.range!])]
+      : [item]
+  )

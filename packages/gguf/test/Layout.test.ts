@@ -1,0 +1,167 @@
+import * as DType from "@tg/core-uop/DType"
+import { evaluate } from "@tg/core-uop/EvaluateTensor"
+import * as Spec from "@tg/core-uop/Spec"
+import { Arena } from "@tg/core-uop/UOp"
+import * as GgufType from "@tg/gguf/GgufType"
+import * as Layout from "@tg/gguf/Layout"
+import { contract } from "@tg/tensor/Nn"
+import { assign, make } from "@tg/tensor/Program"
+import { buffer, type Tensor } from "@tg/tensor/Tensor"
+import { readFileSync } from "node:fs"
+import { describe, expect, it } from "vitest"
+
+interface Entry {
+  readonly blocks: number
+  readonly values: number
+  readonly rows: number
+  readonly cols: number
+  readonly offsets: { readonly [K in "blocks" | "values" | "matrix" | "x" | "y"]: number }
+}
+const folder = new URL("../../../test/vectors/dequant/", import.meta.url)
+const index = JSON.parse(readFileSync(new URL("index.json", folder), "utf8")) as {
+  readonly types: Readonly<Record<GgufType.Name, Entry>>
+}
+const file = readFileSync(new URL("vectors.bin", folder))
+const bytesAt = (offset: number, length: number): Uint8Array => Uint8Array.from(file.subarray(offset, offset + length))
+const floatsAt = (offset: number, count: number): Float32Array => new Float32Array(bytesAt(offset, 4 * count).buffer)
+
+const wordsOf = (bytes: Uint8Array): Uint32Array => {
+  const words = new Uint32Array(Math.ceil(bytes.length / 4))
+  new Uint8Array(words.buffer).set(bytes)
+  return words
+}
+
+/** Lays raw blocks out, in runs of `run` blocks, into one buffer. */
+const laidOut = (layout: Layout.Layout, raw: Uint8Array, run = layout.blocks): Uint32Array => {
+  const { blockBytes } = GgufType.table[layout.type]
+  const out = new Uint32Array(layout.words)
+  for (let first = 0; first < layout.blocks; first += run) {
+    const count = Math.min(run, layout.blocks - first)
+    const words = wordsOf(raw.subarray(first * blockBytes, (first + count) * blockBytes))
+    const arena = new Arena()
+    const source = buffer(arena, 0, { shape: [words.length], dtype: DType.u32 })
+    const target = buffer(arena, 1, { shape: [layout.words], dtype: DType.u32 })
+    const program = make(
+      Layout.relayout(layout, source, { first, count }).map((p) => assign(target.slice(0, p.offset, p.words.dim(0)), p.words))
+    )
+    expect(Spec.check("tensor", program.sink)).toEqual([])
+    evaluate([program.sink], { buffers: new Map([[source.node, words], [target.node, out]]) })
+  }
+  return out
+}
+
+/** The value of a formula over the laid out words (and other inputs). */
+const evaluated = (
+  words: Uint32Array,
+  formula: (words: Tensor, input: (data: Float32Array | Uint32Array) => Tensor) => Tensor
+): Float32Array => {
+  const arena = new Arena()
+  const source = buffer(arena, 0, { shape: [words.length], dtype: DType.u32 })
+  const buffers = new Map([[source.node, words as Float32Array | Uint32Array]])
+  const result = formula(source, (data) => {
+    const dtype = data instanceof Float32Array ? DType.f32 : DType.u32
+    const x = buffer(arena, buffers.size, { shape: [data.length], dtype })
+    buffers.set(x.node, data)
+    return x
+  })
+  const out = buffer(arena, 99, { shape: result.shape, dtype: result.dtype })
+  expect(Spec.check("tensor", make([assign(out, result)]).sink)).toEqual([])
+  return evaluate([result.node], { buffers })[0]!.data as Float32Array
+}
+
+/** Bit for bit, except that any NaN equals any other: their payloads do not survive every float register. */
+const expectSameBits = (found: Float32Array, expected: Float32Array): void => {
+  const a = new Uint32Array(found.buffer, found.byteOffset, found.length)
+  const b = new Uint32Array(expected.buffer, expected.byteOffset, expected.length)
+  expect(found.length).toBe(expected.length)
+  const wrong = Array.from(a.keys()).filter((i) => a[i] !== b[i] && !(Number.isNaN(found[i]) && Number.isNaN(expected[i])))
+  expect(wrong.slice(0, 5).map((i) => [i, found[i], expected[i]])).toEqual([])
+}
+
+describe("every type", () => {
+  it("of the vectors has a layout", () => {
+    expect(Object.keys(index.types).filter((name) => !Layout.types.includes(name as GgufType.Name))).toEqual([])
+  })
+
+  for (const [type, entry] of Object.entries(index.types) as Array<[GgufType.Name, Entry]>) {
+    const { blockBytes, blockValues } = GgufType.table[type]
+    const raw = bytesAt(entry.offsets.blocks, entry.blocks * blockBytes)
+    const values = floatsAt(entry.offsets.values, entry.values)
+
+    it(`${type}: one row of all blocks, bit for bit`, () => {
+      const layout = Layout.layoutOf(type, [entry.values])
+      expectSameBits(evaluated(laidOut(layout, raw), (w) => Layout.dequantise(layout, w)), values)
+    })
+
+    it(`${type}: rows of 8 blocks, laid out in runs, bit for bit`, () => {
+      const rows = Math.floor(entry.blocks / 8 / (blockValues === 1 ? 4 : 1))
+      const blocksPerRow = blockValues === 1 ? 32 : 8
+      const cols = blocksPerRow * blockValues
+      const layout = Layout.layoutOf(type, [rows, cols])
+      const words = laidOut(layout, raw.subarray(0, rows * blocksPerRow * blockBytes), layout.blockGroup * 13)
+      expectSameBits(evaluated(words, (w) => Layout.dequantise(layout, w)), values.subarray(0, rows * cols))
+    })
+
+    it(`${type}: chosen experts of odd rows`, () => {
+      const blocksPerRow = blockValues === 1 ? 5 : 3
+      const cols = blocksPerRow * blockValues
+      const layout = Layout.layoutOf(type, [4, 3, cols])
+      const words = laidOut(layout, raw.subarray(0, 12 * blocksPerRow * blockBytes))
+      const chosen = evaluated(words, (w, input) => Layout.dequantise(layout, w, input(Uint32Array.of(3, 0, 3))))
+      const one = (i: number): ReadonlyArray<number> => Array.from(values.subarray(i * 3 * cols, (i + 1) * 3 * cols))
+      expectSameBits(chosen, Float32Array.from([...one(3), ...one(0), ...one(3)]))
+    })
+
+    it(`${type}: a product meets the reference to 1e-5`, () => {
+      const { cols, rows } = entry
+      const layout = Layout.layoutOf(type, [rows, cols])
+      const matrix = bytesAt(entry.offsets.matrix, rows * cols / blockValues * blockBytes)
+      const y = evaluated(laidOut(layout, matrix), (w, input) => {
+        const decoded = Layout.decode(layout, w)
+        return contract(input(floatsAt(entry.offsets.x, cols)), decoded.values, decoded.rowRank)
+      })
+      // outputs are of order 1; the evaluator rounds products to f32: about 1e-7 sqrt(1024) each
+      floatsAt(entry.offsets.y, rows).forEach((v, i) => expect(Math.abs(y[i]! - v)).toBeLessThan(1e-5))
+    })
+  }
+})
+
+describe("layouts", () => {
+  it("put planes at multiples of 4 words", () => {
+    for (const type of Layout.types) {
+      for (const rows of [1, 3, 8]) {
+        const layout = Layout.layoutOf(type, [rows, 3 * GgufType.table[type].blockValues])
+        expect(layout.words % 4, type).toBe(0)
+        for (const plane of layout.planes) expect(plane.offset % 4, type).toBe(0)
+      }
+    }
+  })
+
+  it("keep four neighbours of a row in four words at one bit position", () => {
+    const layout = Layout.layoutOf("Q4_0", [32])
+    const raw = new Uint8Array(18)
+    // value j is nibble j: low nibbles are 0..15, high ones 16..31 (modulo 16)
+    for (let j = 0; j < 16; j++) raw[2 + j] = j | (j << 4)
+    const words = laidOut(layout, raw)
+    for (let j = 0; j < 32; j++) expect((words[j & 3]! >>> (4 * (j >> 2))) & 15).toBe(j & 15)
+  })
+
+  it("add little to the file's size", () => {
+    // in words; rows of 2048
+    const sizes = Layout.types.map((type) => {
+      const { blockBytes, blockValues } = GgufType.table[type]
+      return [type, Layout.layoutOf(type, [64, 2048]).words * 4 / (64 * 2048 / blockValues * blockBytes)] as const
+    })
+    expect(sizes.filter(([, ratio]) => ratio > 1.02).map(([type]) => type)).toEqual([])
+  })
+
+  it("refuse what they cannot hold", () => {
+    expect(() => Layout.layoutOf("Q4_0", [3, 33])).toThrow(/multiple of 32/)
+    expect(() => Layout.layoutOf("IQ1_S", [256])).toThrow(/IQ1_S.*requantise/)
+    const arena = new Arena()
+    const layout = Layout.layoutOf("Q4_0", [64])
+    const words = buffer(arena, 0, { shape: [3], dtype: DType.u32 })
+    expect(() => Layout.dequantise(layout, words)).toThrow(/tensor's buffer/)
+    expect(() => Layout.relayout(layout, words, { first: 1, count: 1 })).toThrow(/multiple of 2/)
+  })
+})

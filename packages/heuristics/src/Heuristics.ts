@@ -1,0 +1,161 @@
+import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { stepOf } from "@tg/pattern-matcher/Affine"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import * as Postrange from "@tg/postrange/Postrange"
+import { Context, Effect, Layer } from "effect"
+
+const lanes = 4
+/** Copies of a reduction's body that still compile quickly and keep several loads in flight. */
+const maxUnroll = 8
+/** Threads that share one reduction: more only pays for reductions longer than any here. */
+const maxGroup = 64
+const maxLocal = 64
+
+/** Opts chosen so far and the kernel they lead to. Illegal opts are passed over, so every list is legal. */
+class Plan {
+  readonly opts: Array<Opt.Opt> = []
+  kernel: UOp
+  private readonly profile: DeviceProfile
+  constructor(kernel: UOp, profile: DeviceProfile) {
+    this.kernel = kernel
+    this.profile = profile
+  }
+  try(opt: Opt.Opt): boolean {
+    if (opt.amount <= 1) return false
+    const next = Postrange.apply("", this.kernel, [opt], this.profile)
+    if (next instanceof Postrange.IllegalOpt) return false
+    this.kernel = next
+    this.opts.push(opt)
+    return true
+  }
+}
+
+const loadsOf = (node: UOp): ReadonlyArray<UOp> => toposort(node).filter((n) => n.op === "LOAD")
+
+/** Loads that become one vector access along the loop, less those that fall apart into single ones. */
+const contiguity = (loads: ReadonlyArray<UOp>, loop: Loops.Loop): number =>
+  loads.reduce((score, load) => {
+    const step = stepOf(load.src[0]!.src[1]!, loop.node)
+    return step === 1 ? score + 1 : step === 0 ? score : score - 1
+  }, 0)
+
+const isVectorisable = (loop: Loops.Loop): boolean => !loop.isSymbolic && loop.size % lanes === 0
+
+/** The loop along which a body vectorises best, if along any. */
+const bestLoop = (loads: ReadonlyArray<UOp>, loops: ReadonlyArray<Loops.Loop>): Loops.Loop | undefined => {
+  const scored = loops.filter(isVectorisable).map((loop) => ({ loop, score: contiguity(loads, loop) }))
+  const best = scored.sort((a, b) => b.score - a.score || b.loop.id - a.loop.id)[0]
+  return best !== undefined && best.score > 0 ? best.loop : undefined
+}
+
+/** Largest divisor of `size` that is at most `limit`; for `powerOfTwo`, among the powers of two. */
+const largestDivisor = (size: number, limit: number): number => {
+  for (let d = Math.min(size, limit); d > 1; d--) if (size % d === 0) return d
+  return 1
+}
+const largestPower = (size: number, limit: number): number => {
+  let d = 1
+  while (d * 2 <= limit && size % (d * 2) === 0) d *= 2
+  return d
+}
+
+/** Whether a reduction runs once per thread and not once per iteration of another. */
+const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
+  Loops.reductions(kernel).every((r) => r === reduction || !toposort(r.src[0]!).includes(reduction))
+
+/** Vector lanes along the reductions where loads are contiguous there; returns whether any was. */
+const vectoriseReductions = (plan: Plan): boolean => {
+  let any = false
+  for (const reduction of Loops.reductions(plan.kernel)) {
+    const loop = bestLoop(loadsOf(reduction.src[0]!), Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE"))
+    if (loop !== undefined) any = plan.try(Opt.unroll(loop.id, lanes)) || any
+  }
+  return any
+}
+
+/** Short inner loops become straight code: packed integers are then shifted by constants. */
+const unrollShortLoops = (plan: Plan): void => {
+  for (const loop of Loops.reductions(plan.kernel).flatMap(Loops.loopsOf)) {
+    if (loop.axis !== "REDUCE" || loop.isSymbolic) continue
+    const copies = Loops.all(plan.kernel)
+      .filter((l) => l.axis === "UNROLL" || l.axis === "UPCAST")
+      .reduce((n, l) => n * l.size, 1)
+    if (copies * loop.size <= lanes * maxUnroll && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
+  }
+}
+
+/** Lanes along the outputs, where the store and the loads are contiguous. */
+const vectoriseOutputs = (plan: Plan): boolean => {
+  const loops = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL")
+  const store = plan.kernel.src[0]!.src[0]!
+  const contiguous = loops.filter((l) => isVectorisable(l) && stepOf(store.src[0]!.src[1]!, l.node) === 1)
+  const loop = bestLoop(loadsOf(store.src[1]!), contiguous) ?? contiguous[0]
+  return loop !== undefined && plan.try(Opt.upcast(loop.id, lanes))
+}
+
+/** One thread: short vectors, straight inner loops. */
+const chooseCpu = (plan: Plan): void => {
+  const reduced = vectoriseReductions(plan)
+  if (!reduced) vectoriseOutputs(plan)
+  unrollShortLoops(plan)
+}
+
+/** Threads of one reduction each, if outputs alone leave the device idle. */
+const groupReductions = (plan: Plan, profile: DeviceProfile): boolean => {
+  const outputs = Loops.outputs(plan.kernel).reduce((n, l) => n * l.size, 1)
+  const wanted = Math.min(maxGroup, 2 ** Math.floor(Math.log2(Math.max(1, profile.saturatingThreads / outputs))))
+  const reductions = Loops.reductions(plan.kernel).filter((r) => isOutermost(plan.kernel, r))
+  const longest = reductions.map((r) =>
+    Loops.loopsOf(r).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).sort((a, b) =>
+      largestPower(b.size, wanted) - largestPower(a.size, wanted)
+    )[0]
+  )
+  const amount = Math.min(...longest.map((l) => l === undefined ? 1 : largestPower(l.size, wanted)))
+  if (!Number.isFinite(amount) || amount < 4) return false
+  return longest.map((l) => plan.try(Opt.group(l!.id, amount))).some((done) => done)
+}
+
+/** Threads over neighbouring outputs. */
+const localOutputs = (plan: Plan): void => {
+  const loops = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
+  const last = loops.at(-1)
+  if (last === undefined) return
+  plan.try(Opt.local(last.id, largestDivisor(last.size, maxLocal)))
+}
+
+const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
+  const reduced = vectoriseReductions(plan)
+  if (!reduced) vectoriseOutputs(plan)
+  const grouped = groupReductions(plan, profile)
+  unrollShortLoops(plan)
+  if (!grouped) localOutputs(plan)
+}
+
+/** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */
+export const choose = (kernel: UOp, profile: DeviceProfile): ReadonlyArray<Opt.Opt> => {
+  const plan = new Plan(kernel, profile)
+  if (profile.kind === "cpu") chooseCpu(plan)
+  else chooseGpu(plan, profile)
+  return plan.opts
+}
+
+/** The heuristics stage: kernel and device profile to a list of opts. */
+export class Heuristics extends Context.Service<Heuristics, {
+  readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
+}>()("@tg/heuristics/Heuristics") {
+  /** Chooses for the device of the `DeviceProfile` service. */
+  static readonly layer = Layer.effect(
+    Heuristics,
+    Effect.gen(function*() {
+      const profile = yield* Profile
+      return Heuristics.of({
+        choose: Effect.fn("Heuristics.choose")((kernel) => Effect.sync(() => choose(kernel, profile)))
+      })
+    })
+  )
+
+  /** Never optimises: for bisecting a miscompile, and as a mock. */
+  static readonly layerNone = Layer.succeed(Heuristics, { choose: () => Effect.succeed([]) })
+}

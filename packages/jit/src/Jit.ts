@@ -1,0 +1,95 @@
+import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
+import type { UOp } from "@tg/core-uop/UOp"
+import { Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
+import type { CustomStep, Step } from "@tg/rangeify/Schedule"
+import { Device, type DeviceBuffer, DeviceError, type Replay } from "@tg/runtime/Device"
+import type { Scope } from "effect"
+import { Context, Effect, Layer } from "effect"
+import { CompileError, Compiler } from "./Compiler.ts"
+import * as Plan from "./Plan.ts"
+
+/** The host's buffers by id. */
+export type Buffers = ReadonlyMap<number, DeviceBuffer>
+
+/** Gives the program of a hand-written kernel for the device at hand. */
+export type CustomPrograms = (step: CustomStep) => Program | undefined
+
+/** A tensor program made ready for a device. */
+export interface Prepared extends Replay {
+  readonly plan: Plan.ExecutionPlan
+}
+
+/** Why a tensor program could not be made ready. */
+export type JitError = RangeifyError | CompileError | DeviceError
+
+/** Captures a tensor program once and replays it. */
+export class Jit extends Context.Service<Jit, {
+  /**
+   * Schedules and compiles the program, allocates its temporary memory in the Scope and binds everything to the
+   * device. `run` then executes it with the given values of the symbolic variables.
+   */
+  readonly prepare: (
+    sink: UOp,
+    buffers: Buffers,
+    custom?: CustomPrograms
+  ) => Effect.Effect<Prepared, JitError, Scope.Scope>
+}>()("@tg/jit/Jit") {
+  static readonly layer = Layer.effect(
+    Jit,
+    Effect.gen(function*() {
+      const device = yield* Device
+      const rangeify = yield* Rangeify
+      const compiler = yield* Compiler
+
+      const programOf = (step: Step, custom: CustomPrograms) => {
+        if (step.kind === "kernel") return compiler.compile(step.name, step.ast)
+        const program = custom(step)
+        const reason = new RenderError({
+          kernel: step.name,
+          message: `${step.name} is written by hand and has no source for ${device.profile.name}; add one to its CustomKernel`
+        })
+        return program === undefined
+          ? Effect.fail(new CompileError({ kernel: step.name, reason }))
+          : Effect.succeed(program)
+      }
+
+      return Jit.of({
+        prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, custom = () => undefined) {
+          const schedule = yield* rangeify.schedule(sink, { maxStorageBuffers: device.profile.maxStorageBuffers })
+          const programs = new Map<string, Program>()
+          for (const step of schedule.steps) {
+            const key = Plan.keyOf(step)
+            if (!programs.has(key)) programs.set(key, yield* programOf(step, custom))
+          }
+          const plan = Plan.plan(schedule, (step) => programs.get(Plan.keyOf(step))!)
+          const executables = yield* Effect.forEach(plan.programs, (program) => device.load(program), {
+            concurrency: "unbounded"
+          })
+          const blocks = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `block ${i}`))
+          const resolve = (slot: Plan.Slot, launch: Plan.Launch): Effect.Effect<DeviceBuffer, DeviceError> => {
+            const buffer = slot.kind === "block" ? blocks[slot.block] : buffers.get(slot.id)
+            return buffer === undefined
+              ? Effect.fail(
+                new DeviceError({
+                  reason: "BadArgument",
+                  message: `${launch.name} uses buffer ${slot.kind === "buffer" ? slot.id : ""}, which the host did not bind`
+                })
+              )
+              : Effect.succeed(buffer)
+          }
+          const dispatches = yield* Effect.forEach(plan.launches, (launch) =>
+            Effect.map(
+              Effect.forEach(launch.slots, (slot) => resolve(slot, launch)),
+              (bound) => ({ executable: executables[launch.program]!, buffers: bound })
+            ))
+          const replay = yield* device.plan(dispatches)
+          return { plan, run: replay.run }
+        })
+      })
+    })
+  )
+}
+
+/** Launches of a plan whose grid is not empty for these variables. */
+export const launchCount = (plan: Plan.ExecutionPlan, vars: Readonly<Record<string, number>>): number =>
+  plan.launches.filter((l) => plan.programs[l.program]!.grid.every((n) => evaluateIndex(n, vars) > 0)).length

@@ -1,0 +1,61 @@
+import type { Program } from "@tg/core-uop/Program"
+import { key } from "@tg/core-uop/UOp"
+import * as Memory from "@tg/rangeify/Memory"
+import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
+
+/** Memory a launch binds: a buffer of the host, by id, or a block of the plan. */
+export type Slot =
+  | { readonly kind: "buffer"; readonly id: number }
+  | { readonly kind: "block"; readonly block: number }
+
+/** One launch of the plan. */
+export interface Launch {
+  /** The kernel's name, for profiles and errors. */
+  readonly name: string
+  /** Number of the program in `programs`. */
+  readonly program: number
+  readonly slots: ReadonlyArray<Slot>
+}
+
+/** Everything needed to replay a schedule, as plain data: which programs, on which memory, in which order. */
+export interface ExecutionPlan {
+  readonly programs: ReadonlyArray<Program>
+  readonly launches: ReadonlyArray<Launch>
+  /** Bytes of each block of temporary memory. */
+  readonly blocks: ReadonlyArray<number>
+}
+
+/** What identifies the program of a step: steps with equal keys share one. */
+export const keyOf = (step: Step): string => step.kind === "kernel" ? key(step.ast) : `custom ${step.name}`
+
+/** Plans memory and launches for a schedule whose programs are known by `keyOf`. */
+export const plan = (schedule: Schedule, programOf: (step: Step) => Program): ExecutionPlan => {
+  const memory = Memory.planMemory(schedule)
+  const programs: Array<Program> = []
+  const numbers = new Map<string, number>()
+  const numberOf = (step: Step): number => {
+    const text = keyOf(step)
+    const known = numbers.get(text)
+    if (known !== undefined) return known
+    programs.push(programOf(step))
+    numbers.set(text, programs.length - 1)
+    return programs.length - 1
+  }
+  const slotOf = (ref: Ref): Slot => {
+    switch (ref.kind) {
+      case "buffer":
+        return { kind: "buffer", id: (ref.node.arg as { readonly id: number }).id }
+      case "temporary":
+        return { kind: "block", block: memory.blockOf[ref.id]! }
+      case "param":
+        throw new Error(`parameter ${ref.slot} of a function has no argument`)
+    }
+  }
+  const launches = schedule.steps.map((step): Launch => {
+    const program = numberOf(step)
+    // a kernel may not use every argument it was given: programs list the slots they bind
+    const slots = programs[program]!.bindings.map((binding) => slotOf(step.args[binding.slot]!))
+    return { name: step.name, program, slots }
+  })
+  return { programs, launches, blocks: memory.blocks }
+}

@@ -1,0 +1,196 @@
+/** The numbers of a model, from the metadata of its file. */
+import * as Metadata from "@tg/gguf/Metadata"
+import { Result, Schema } from "effect"
+
+/** A file whose metadata does not describe a model that can be run. */
+export class ConfigError extends Schema.TaggedError<ConfigError>()("ConfigError", {
+  file: Schema.String,
+  key: Schema.String,
+  message: Schema.String
+}) {}
+
+/** Context extension by interpolating the slow rotations. */
+export interface Yarn {
+  readonly factor: number
+  readonly originalContext: number
+  /** Ten times the stored key; 0 when the key is absent. */
+  readonly logMultiplier: number
+}
+
+/** Rotation of the positional part of queries and keys. */
+export interface RopeConfig {
+  readonly base: number
+  readonly yarn: Yarn | undefined
+  readonly attentionFactor: number
+}
+
+/** The mixture of experts; blocks before `firstBlock` are dense. */
+export interface ExpertConfig {
+  readonly firstBlock: number
+  readonly count: number
+  readonly used: number
+  readonly shared: number
+  readonly width: number
+  readonly gating: "softmax" | "sigmoid"
+  readonly normalise: boolean
+  /** 1: the weights are not scaled. */
+  readonly scale: number
+  /** 1: no grouping. */
+  readonly groups: number
+  readonly groupsUsed: number
+}
+
+/** Sizes and constants of a `deepseek2` model. */
+export interface Config {
+  readonly name: string
+  /** Decoder blocks; the multi-token prediction blocks behind them are not counted. */
+  readonly layers: number
+  readonly contextLength: number
+  readonly embedding: number
+  readonly feedForward: number
+  readonly vocabulary: number
+  readonly heads: number
+  readonly epsilon: number
+  /** Rank of the query's low-rank form; 0: a full matrix. */
+  readonly queryRank: number
+  /** Size of the latent that keys and values are made from. */
+  readonly latent: number
+  /** Part of a head that is rotated. */
+  readonly rotated: number
+  /** Part of a head without position. */
+  readonly plain: number
+  /** A head's value size. */
+  readonly value: number
+  readonly rope: RopeConfig
+  readonly experts: ExpertConfig | undefined
+}
+
+/** Size of a head's query and key. */
+export const headSize = (config: Config): number => config.plain + config.rotated
+
+/** Values in a row of the cache: the latent, then the rotated key. */
+export const cacheRow = (config: Config): number => config.latent + config.rotated
+
+/** Reads the configuration, with the defaults of the reference loader. */
+export const fromMetadata = (file: Metadata.HasMetadata): Result.Result<Config, ConfigError> =>
+  Result.mapError(read(file), (error) =>
+    error._tag === "ConfigError"
+      ? error
+      : new ConfigError({ file: file.name, key: error.key, message: error.message }))
+
+const invalid = (file: Metadata.HasMetadata, key: string, found: unknown, wanted: string) =>
+  Result.fail(
+    new ConfigError({
+      file: file.name,
+      key,
+      message: `${file.name}: ${key} is ${String(found)}, expected ${wanted}; convert the model again or choose another`
+    })
+  )
+
+const read = (file: Metadata.HasMetadata) =>
+  Result.gen(function*() {
+    const architecture = yield* Metadata.getString(file, "general.architecture")
+    if (architecture !== "deepseek2") {
+      return yield* invalid(file, "general.architecture", architecture, "deepseek2")
+    }
+    const key = (name: string): string => `deepseek2.${name}`
+    const required = (name: string) => Metadata.getUint32(file, key(name))
+    const integer = (name: string, otherwise: number) => Metadata.withDefault(required(name), otherwise)
+    const float = (name: string, otherwise: number) =>
+      Metadata.withDefault(Metadata.getFloat(file, key(name)), otherwise)
+
+    const blocks = yield* required("block_count")
+    const predicted = yield* integer("nextn_predict_layers", 0)
+    const layers = blocks - predicted
+    if (layers < 1) return yield* invalid(file, key("block_count"), blocks, `more than ${predicted} prediction blocks`)
+
+    const keyMla = yield* integer("attention.key_length_mla", 0)
+    const head = keyMla > 0 ? keyMla : yield* required("attention.key_length")
+    const value = yield* required(keyMla > 0 ? "attention.value_length_mla" : "attention.value_length")
+    const rotated = yield* required("rope.dimension_count")
+    if (rotated % 2 !== 0 || rotated >= head) {
+      return yield* invalid(file, key("rope.dimension_count"), rotated, `an even number below the head size ${head}`)
+    }
+    const vocabulary = yield* vocabularySize(file, key("vocab_size"))
+    const yarn = yield* yarnOf(file, key)
+    const config: Config = {
+      name: yield* Metadata.withDefault(Metadata.getString(file, "general.name"), file.name),
+      layers,
+      contextLength: yield* required("context_length"),
+      embedding: yield* required("embedding_length"),
+      feedForward: yield* required("feed_forward_length"),
+      vocabulary,
+      heads: yield* required("attention.head_count"),
+      epsilon: yield* Metadata.getFloat(file, key("attention.layer_norm_rms_epsilon")),
+      queryRank: yield* integer("attention.q_lora_rank", 0),
+      latent: yield* required("attention.kv_lora_rank"),
+      rotated,
+      plain: head - rotated,
+      value,
+      rope: {
+        base: yield* float("rope.freq_base", 10000),
+        yarn,
+        attentionFactor: yield* float("rope.scaling.attn_factor", 1)
+      },
+      experts: yield* expertsOf(file, key, { blocks, layers, vocabulary })
+    }
+    return config
+  })
+
+const vocabularySize = (file: Metadata.HasMetadata, key: string) =>
+  Result.gen(function*() {
+    const given = yield* Metadata.withDefault(Metadata.getUint32(file, key), 0)
+    return given > 0 ? given : (yield* Metadata.getStrings(file, "tokenizer.ggml.tokens")).length
+  })
+
+type Key = (name: string) => string
+
+const yarnOf = (file: Metadata.HasMetadata, key: Key) =>
+  Result.gen(function*() {
+    const type = yield* Metadata.withDefault(Metadata.getString(file, key("rope.scaling.type")), "none")
+    if (type === "none") return undefined
+    if (type !== "yarn") return yield* invalid(file, key("rope.scaling.type"), type, "none or yarn")
+    const factor = yield* Metadata.getFloat(file, key("rope.scaling.factor"))
+    const originalContext = yield* Metadata.getUint32(file, key("rope.scaling.original_context_length"))
+    const stored = yield* Metadata.withDefault(Metadata.getFloat(file, key("rope.scaling.yarn_log_multiplier")), 0)
+    // a factor of 1 leaves every angle and magnitude as it is
+    return factor <= 1 ? undefined : { factor, originalContext, logMultiplier: stored / 0.1 }
+  })
+
+const expertsOf = (
+  file: Metadata.HasMetadata,
+  key: Key,
+  model: { readonly blocks: number; readonly layers: number; readonly vocabulary: number }
+) =>
+  Result.gen(function*() {
+    const integer = (name: string, otherwise: number) =>
+      Metadata.withDefault(Metadata.getUint32(file, key(name)), otherwise)
+    const firstBlock = yield* integer("leading_dense_block_count", 0)
+    const count = yield* integer("expert_count", 0)
+    if (count === 0 || firstBlock >= model.layers) return undefined
+    const used = yield* Metadata.getUint32(file, key("expert_used_count"))
+    if (used < 1 || used > count) return yield* invalid(file, key("expert_used_count"), used, `1 to ${count}`)
+    const groups = Math.max(1, yield* integer("expert_group_count", 1))
+    const groupsUsed = Math.max(1, yield* integer("expert_group_used_count", 1))
+    if (count % groups !== 0 || groupsUsed > groups || groupsUsed * (count / groups) < used) {
+      return yield* invalid(file, key("expert_group_count"), `${groups} (${groupsUsed} used)`, "groups that hold the experts")
+    }
+    const gating = yield* integer("expert_gating_func", 0)
+    if (gating > 2) return yield* invalid(file, key("expert_gating_func"), gating, "1 (softmax) or 2 (sigmoid)")
+    // early conversions of GLM-4.7-Flash lack the key, and are told by their size
+    const early = (model.blocks === 47 || model.blocks === 48) && model.vocabulary === 154880
+    const scale = yield* Metadata.withDefault(Metadata.getFloat(file, key("expert_weights_scale")), 0)
+    const experts: ExpertConfig = {
+      firstBlock,
+      count,
+      used,
+      shared: yield* Metadata.getUint32(file, key("expert_shared_count")),
+      width: yield* Metadata.getUint32(file, key("expert_feed_forward_length")),
+      gating: gating === 2 || (gating === 0 && early) ? "sigmoid" : "softmax",
+      normalise: yield* Metadata.withDefault(Metadata.getBool(file, key("expert_weights_norm")), false),
+      scale: scale === 0 ? 1 : scale,
+      groups,
+      groupsUsed
+    }
+    return experts
+  })

@@ -1,0 +1,90 @@
+/** The forward pass of a `deepseek2` model as a tensor program. */
+import * as Layout from "@tg/gguf/Layout"
+import * as Nn from "@tg/tensor/Nn"
+import { call } from "@tg/tensor/Program"
+import { buffer, scalar, type Tensor } from "@tg/tensor/Tensor"
+import type { Arena } from "@tg/core-uop/UOp"
+import * as DType from "@tg/core-uop/DType"
+import { block, product } from "./Block.ts"
+import type { Config } from "./Config.ts"
+import type { BlockWeights, ModelWeights, Role, WeightRef } from "./Weights.ts"
+
+/** The buffers of weights: a `u32 [layout.words]` tensor for each. */
+export type WeightBuffers = (ref: WeightRef) => Tensor
+
+/** What the forward pass runs on. */
+export interface ForwardInput {
+  readonly config: Config
+  readonly weights: ModelWeights
+  readonly buffers: WeightBuffers
+  /** `u32 [T]`; T may be symbolic. */
+  readonly tokens: Tensor
+  /** Position of the first token: a symbolic integer (`index`, rank 0). */
+  readonly startPos: Tensor
+  /** One per block, as `Cache.storage` says. Rows from `startPos` on are written. */
+  readonly caches: ReadonlyArray<Tensor>
+  /** `f32 [T, rotated / 2, 2]`, from `Rope.rope` for positions startPos, startPos + 1, .. */
+  readonly cosSin: Tensor
+  /** Logits of all tokens, or of the last one. */
+  readonly rows: "all" | "last"
+}
+
+/** `logits [T or 1, vocabulary]`, and the cache writes, which must reach the sink. */
+export interface ForwardOutput {
+  readonly logits: Tensor
+  readonly effects: ReadonlyArray<Tensor>
+}
+
+/** A buffer for each weight, numbered from `firstId`. */
+export const weightBuffers = (arena: Arena, weights: ModelWeights, firstId: number): WeightBuffers => {
+  const made = new Map(
+    weights.all.map((ref, i) => [
+      ref.name,
+      buffer(arena, firstId + i, { shape: [ref.layout.words], dtype: DType.u32, label: ref.name })
+    ])
+  )
+  return (ref) => made.get(ref.name)!
+}
+
+/** Blocks of one kind share a body: the weights come in as arguments. */
+const callBlock = (input: ForwardInput, x: Tensor, index: number): { readonly x: Tensor; readonly write: Tensor } => {
+  const weights: BlockWeights = input.weights.blocks[index]!
+  const roles = Object.keys(weights) as ReadonlyArray<Role>
+  const cache = input.caches[index]!
+  const words = roles.map((role) => input.buffers(weights[role]!))
+  const name = weights.ffn_gate_inp === undefined ? "dense_block" : "expert_block"
+  const [out, write] = call(name, [x, input.cosSin, cache, input.startPos, ...words], (...params) => {
+    const [own, cosSin, rows, startPos] = params
+    const made = block({
+      config: input.config,
+      weights: (role) => {
+        const at = roles.indexOf(role)
+        return at < 0 ? undefined : { layout: weights[role]!.layout, words: params[4 + at]! }
+      },
+      x: own!,
+      cosSin: cosSin!,
+      cache: rows!,
+      startPos: startPos!
+    })
+    return [made.x, made.write]
+  })
+  return { x: out!, write: write! }
+}
+
+/** Tokens to logits. */
+export const forward = (input: ForwardInput): ForwardOutput => {
+  const { buffers, config, tokens, weights } = input
+  const { layout } = weights.tokenEmbedding
+  let x = Layout.dequantise(layout, buffers(weights.tokenEmbedding), tokens).label("token_embd")
+  const effects: Array<Tensor> = []
+  for (let i = 0; i < config.layers; i++) {
+    const made = callBlock(input, x, i)
+    x = made.x
+    effects.push(made.write)
+  }
+  const kept = input.rows === "last" ? x.slice(0, scalar(x.arena, x.dim(0)).sub(1), 1) : x
+  const norm = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
+  const normed = Nn.rmsNorm(kept, norm, config.epsilon).label("output_norm")
+  const logits = product(normed, { layout: weights.output.layout, words: buffers(weights.output) }).label("output")
+  return { logits, effects }
+}

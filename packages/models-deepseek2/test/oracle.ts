@@ -1,0 +1,135 @@
+/** The oracle's models, laid out and run by the reference evaluator. */
+import * as DType from "@tg/core-uop/DType"
+import { evaluate } from "@tg/core-uop/EvaluateTensor"
+import * as Spec from "@tg/core-uop/Spec"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
+import * as Gguf from "@tg/gguf/Gguf"
+import * as Layout from "@tg/gguf/Layout"
+import * as Cache from "@tg/models-deepseek2/Cache"
+import * as Config from "@tg/models-deepseek2/Config"
+import * as Model from "@tg/models-deepseek2/Model"
+import { rope } from "@tg/models-deepseek2/Rope"
+import * as Weights from "@tg/models-deepseek2/Weights"
+import * as Program from "@tg/tensor/Program"
+import { buffer, variable } from "@tg/tensor/Tensor"
+import { Result } from "effect"
+import { readFileSync } from "node:fs"
+import { expect } from "vitest"
+
+const folder = new URL("../../../test/vectors/oracle/", import.meta.url)
+
+export interface Run {
+  readonly name: string
+  readonly prompt: ReadonlyArray<number>
+  readonly continuation: ReadonlyArray<number>
+  readonly rows: ReadonlyArray<number>
+  readonly logits: string
+  readonly argmax: ReadonlyArray<number>
+}
+
+export interface Case {
+  readonly config: Config.Config
+  readonly weights: Weights.ModelWeights
+  readonly words: ReadonlyMap<string, Uint32Array>
+  readonly runs: ReadonlyArray<Run>
+}
+
+export const readGguf = (name: string): { readonly file: Gguf.Gguf; readonly bytes: Uint8Array } => {
+  const bytes = new Uint8Array(readFileSync(new URL(`${name}.gguf`, folder)))
+  return { file: Result.getOrThrow(Gguf.fromBytes(name, bytes)), bytes }
+}
+
+/** One tensor's planes, by the relayout formula. */
+const laidOut = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {
+  const words = new Uint32Array(Math.ceil(bytes.length / 4))
+  new Uint8Array(words.buffer).set(bytes)
+  const arena = new Arena()
+  const source = buffer(arena, 0, { shape: [words.length], dtype: DType.u32 })
+  const planes = Layout.relayout(layout, source)
+  const values = evaluate(planes.map((p) => p.words.node), { buffers: new Map([[source.node, words]]) })
+  const out = new Uint32Array(layout.words)
+  planes.forEach((p, i) => out.set(values[i]!.data as Uint32Array, p.offset))
+  return out
+}
+
+export const load = (name: string): Case => {
+  const { bytes, file } = readGguf(name)
+  const config = Result.getOrThrow(Config.fromMetadata(file))
+  const weights = Result.getOrThrow(Weights.find(config, file))
+  const words = new Map(weights.all.map((ref) => {
+    const tensor = file.tensorsByName.get(ref.name)!
+    return [ref.name, laidOut(ref.layout, bytes.subarray(tensor.offset, tensor.offset + tensor.bytes))] as const
+  }))
+  const { runs } = JSON.parse(readFileSync(new URL(`${name}.json`, folder), "utf8")) as { readonly runs: ReadonlyArray<Run> }
+  return { config, weights, words, runs }
+}
+
+export const expectedLogits = (run: Run): Float32Array =>
+  new Float32Array(Uint8Array.from(readFileSync(new URL(run.logits, folder))).buffer)
+
+const context = 128
+
+/** A model with its cache, advanced by runs of tokens. Programs are built once for each token count. */
+export class Session {
+  private readonly model: Case
+  private readonly type: Cache.CacheType
+  private readonly storage: ReadonlyArray<Float32Array | Uint32Array>
+  private position = 0
+
+  constructor(model: Case, type: Cache.CacheType) {
+    this.model = model
+    this.type = type
+    const { dtype, shape } = Cache.storage(model.config, { type, context })
+    const size = Number(shape[0]) * Number(shape[1])
+    this.storage = model.weights.blocks.map(() => dtype === DType.f32 ? new Float32Array(size) : new Uint32Array(size))
+  }
+
+  /** The program for runs of up to `tokens` tokens (symbolic), or of exactly one. */
+  private build(tokens: number, rows: "all" | "last") {
+    const { config, weights } = this.model
+    const arena = new Arena()
+    const startPos = variable(arena, "start_pos", 0, context - 1)
+    const count = tokens === 1 ? 1 : variable(arena, "tokens", 1, context).node
+    const ids = buffer(arena, 0, { shape: [count], dtype: DType.u32, label: "tokens" })
+    const cosSin = buffer(arena, 1, { shape: [count, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
+    const layout = Cache.storage(config, { type: this.type, context })
+    const caches = weights.blocks.map((_, i) => buffer(arena, 2 + i, { ...layout, label: `cache.${i}` }))
+    const buffers = Model.weightBuffers(arena, weights, 2 + caches.length)
+    const { effects, logits } = Model.forward({ config, weights, buffers, tokens: ids, startPos, caches, cosSin, rows })
+    const sink = Program.sink(effects)
+    expect(Spec.check("tensor", sink)).toEqual([])
+    return { arena, ids, cosSin, caches, buffers, effects, logits }
+  }
+
+  /** Feeds tokens; the logits, row by row. */
+  feed(tokens: ReadonlyArray<number>, rows: "all" | "last" = "all"): Float32Array {
+    const { config, weights, words } = this.model
+    const built = this.build(tokens.length, rows)
+    const positions = tokens.map((_, i) => this.position + i)
+    const data = new Map<UOp, Float32Array | Uint32Array>([
+      [built.ids.node, Uint32Array.from(tokens)],
+      [built.cosSin.node, rope(config, positions)],
+      ...built.caches.map((c, i) => [c.node, this.storage[i]!] as const),
+      ...weights.all.map((ref) => [built.buffers(ref).node, words.get(ref.name)!] as const)
+    ])
+    const [value] = evaluate([built.logits.node, ...built.effects.map((e) => e.node)], {
+      buffers: data,
+      vars: { start_pos: this.position, tokens: tokens.length }
+    })
+    this.position += tokens.length
+    return value!.data as Float32Array
+  }
+}
+
+/** Root mean square and largest difference. */
+export const difference = (a: ArrayLike<number>, b: ArrayLike<number>): { readonly rms: number; readonly max: number } => {
+  expect(a.length).toBe(b.length)
+  let squares = 0
+  let max = 0
+  for (let i = 0; i < a.length; i++) {
+    const d = Math.abs(a[i]! - b[i]!)
+    squares += d * d
+    max = Math.max(max, Number.isNaN(d) ? Infinity : d)
+  }
+  return { rms: Math.sqrt(squares / a.length), max }
+}

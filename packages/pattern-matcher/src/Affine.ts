@@ -1,0 +1,10 @@
+import * as Expr from "@tg/core-uop/Expr"
+import { openRanges, substitute, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "./Symbolic.ts"
+
+/** How far an index moves from the first iteration of a loop to the second; `undefined` if that is no constant. */
+export const stepOf = (at: UOp, range: UOp): number | undefined => {
+  if (!openRanges(at).has(range)) return 0
+  const value = (i: number): UOp => Symbolic.simplify(substitute(at, new Map([[range, Expr.int(at.arena, i)]])))
+  return Symbolic.difference(value(1), value(0))
+}

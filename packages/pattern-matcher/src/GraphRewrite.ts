@@ -1,0 +1,194 @@
+import { type UOp, toposort } from "@tg/core-uop/UOp"
+import { Schema } from "effect"
+import type { PatternMatcher, Trace } from "./PatternMatcher.ts"
+
+/** A rule set that did not come to rest, with the rules that fired last. */
+export class RewriteLimit extends Schema.TaggedError<RewriteLimit>()("RewriteLimit", {
+  rules: Schema.Array(Schema.String),
+  limit: Schema.Number,
+  message: Schema.String
+}) {}
+
+/** Results by node. A memo may outlive a call when the rules depend on nothing but the node. */
+export interface Memo {
+  get(node: UOp): UOp | undefined
+  set(node: UOp, result: UOp): unknown
+}
+
+export interface Options<C> {
+  /** Passed to every rewrite function. */
+  readonly context?: C
+  /** Rules tried on a node before its sources are visited, again and again until none applies. */
+  readonly pre?: PatternMatcher<C>
+  /** Sources of a node for which this is false are left alone. */
+  readonly enter?: (node: UOp) => boolean
+  /** Rewrites after which the rule set counts as not terminating. */
+  readonly limit?: number
+  readonly trace?: Trace
+  readonly memo?: Memo
+}
+
+const defaultLimit = 1_000_000
+/** Rewrites before the limit whose rules are reported. */
+const reported = 64
+
+const visit = 0
+const combine = 1
+const link = 2
+
+/**
+ * Rewrites a graph to the fixpoint of a rule set: sources first, then the node; what a rule returns is rewritten in turn.
+ * Equal nodes are rewritten once. Throws `RewriteLimit` when the rules do not come to rest.
+ */
+export const graphRewrite = <C = unknown>(
+  root: UOp,
+  matcher: PatternMatcher<C> | undefined,
+  options: Options<C> = {}
+): UOp => {
+  const { enter, pre, trace } = options
+  const context = options.context as C
+  const limit = options.limit ?? defaultLimit
+  const memo: Memo = options.memo ?? new Map<UOp, UOp>()
+  const nodes: Array<UOp> = [root]
+  const phases: Array<number> = [visit]
+  // for `link`: the node whose result becomes the result of nodes[i]
+  const targets: Array<UOp> = [root]
+  let fired = 0
+  const last: Array<string> = []
+
+  const push = (node: UOp, phase: number, target: UOp): void => {
+    nodes.push(node)
+    phases.push(phase)
+    targets.push(target)
+  }
+  const pop = (): void => {
+    nodes.pop()
+    phases.pop()
+    targets.pop()
+  }
+  const record = (rules: PatternMatcher<C>, before: UOp, after: UOp): void => {
+    before.arena.inherit(after, before)
+    if (trace !== undefined) trace(rules.lastRule, before, after)
+    if (++fired > limit - reported) last.push(rules.lastRule)
+    if (fired > limit) throw limitError(limit, last)
+  }
+
+  while (nodes.length > 0) {
+    const top = nodes.length - 1
+    const node = nodes[top]!
+    const phase = phases[top]!
+    if (phase === link) {
+      const result = memo.get(targets[top]!)!
+      memo.set(node, result)
+      pop()
+      continue
+    }
+    if (phase === visit) {
+      if (memo.get(node) !== undefined) {
+        pop()
+        continue
+      }
+      if (pre !== undefined) {
+        let current = node
+        for (let next = pre.rewrite(current, context); next !== undefined; next = pre.rewrite(current, context)) {
+          record(pre, current, next)
+          current = next
+        }
+        if (current !== node) {
+          phases[top] = link
+          targets[top] = current
+          push(current, visit, current)
+          continue
+        }
+      }
+      phases[top] = combine
+      if (enter === undefined || enter(node)) {
+        const { src } = node
+        let waiting = false
+        for (let i = src.length - 1; i >= 0; i--) {
+          if (memo.get(src[i]!) === undefined) {
+            push(src[i]!, visit, src[i]!)
+            waiting = true
+          }
+        }
+        if (waiting) continue
+      }
+    }
+    const rebuilt = enter === undefined || enter(node) ? withResults(node, memo) : node
+    if (rebuilt !== node) {
+      const known = memo.get(rebuilt)
+      if (known !== undefined) {
+        memo.set(node, known)
+        pop()
+        continue
+      }
+      if (pre !== undefined) {
+        phases[top] = link
+        targets[top] = rebuilt
+        push(rebuilt, visit, rebuilt)
+        continue
+      }
+    }
+    const result = matcher === undefined ? undefined : matcher.rewrite(rebuilt, context)
+    if (result === undefined) {
+      memo.set(rebuilt, rebuilt)
+      if (rebuilt !== node) memo.set(node, rebuilt)
+      pop()
+      continue
+    }
+    record(matcher!, rebuilt, result)
+    const known = memo.get(result)
+    if (known !== undefined) {
+      memo.set(rebuilt, known)
+      memo.set(node, known)
+      pop()
+      continue
+    }
+    phases[top] = link
+    targets[top] = result
+    if (rebuilt !== node) push(rebuilt, link, result)
+    push(result, visit, result)
+  }
+  return memo.get(root)!
+}
+
+const withResults = (node: UOp, memo: Memo): UOp => {
+  const { src } = node
+  for (let i = 0; i < src.length; i++) {
+    if (memo.get(src[i]!) === src[i]) continue
+    return node.with(src.map((s) => memo.get(s)!))
+  }
+  return node
+}
+
+const limitError = (limit: number, last: ReadonlyArray<string>): RewriteLimit => {
+  const rules = [...new Set(last)].sort()
+  return new RewriteLimit({
+    rules,
+    limit,
+    message: `the rules did not come to rest within ${limit} rewrites; those that kept firing: ${rules.join(", ")}. ` +
+      "Let each rule make the node smaller by some measure, or raise the limit"
+  })
+}
+
+/**
+ * Visits each node once, sources first, and takes what a rule returns as it is. For replacements that contain what they
+ * replace (`x` to `f(x)`) and for rules that must fire once per node.
+ */
+export const walkRewrite = <C = unknown>(
+  root: UOp,
+  matcher: PatternMatcher<C>,
+  options: Pick<Options<C>, "context" | "trace"> = {}
+): UOp => {
+  const done = new Map<UOp, UOp>()
+  for (const node of toposort(root)) {
+    const rebuilt = node.src.some((s) => done.get(s) !== s) ? node.with(node.src.map((s) => done.get(s)!)) : node
+    const result = matcher.rewrite(rebuilt, options.context as C)
+    if (result !== undefined) {
+      rebuilt.arena.inherit(result, rebuilt)
+      options.trace?.(matcher.lastRule, rebuilt, result)
+    }
+    done.set(node, result ?? rebuilt)
+  }
+  return done.get(root)!
+}

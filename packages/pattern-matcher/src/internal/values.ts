@@ -1,0 +1,38 @@
+import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import * as Shape from "@tg/core-uop/Shape"
+import type { UOp } from "@tg/core-uop/UOp"
+
+/** The value of a constant, or of a vector with the same constant in every lane. */
+export const valueOf = (node: UOp): number | boolean | undefined => {
+  if (node.op === "CONST") return node.arg as number | boolean
+  if (node.op !== "STACK") return undefined
+  const first = node.src[0]!
+  return first.op === "CONST" && node.src.every((s) => s === first) ? first.arg as number | boolean : undefined
+}
+
+/** A constant with the dtype, lanes and shape of `x`. */
+export const constantLike = (x: UOp, value: number | boolean): UOp => {
+  const shape = Shape.of(x)
+  if (shape.length === 0) return Expr.like(x, value)
+  const dims = shape.map((d) => Shape.toUOp(x.arena, d))
+  return x.arena.make("CONST", x.dtype, dims, x.dtype.scalar === "bool" ? Boolean(value) : Number(value))
+}
+
+/** One number of index arithmetic: not a vector, and not a tensor of numbers. */
+export const isIndex = (node: UOp): boolean => node.dtype === DType.index && Shape.of(node).length === 0
+
+export const isMachineInteger = (node: UOp): boolean => node.dtype.scalar === "i32" || node.dtype.scalar === "u32"
+export const isInteger = (node: UOp): boolean => isMachineInteger(node) || node.dtype.scalar === "index"
+export const isFloat = (node: UOp): boolean => node.dtype.scalar === "f32"
+export const isBool = (node: UOp): boolean => node.dtype.scalar === "bool"
+
+/** `!x` without a double negation. */
+export const not = (x: UOp): UOp => {
+  const value = valueOf(x)
+  if (value !== undefined) return constantLike(x, value !== true)
+  if (x.op === "XOR" && valueOf(x.src[1]!) === true) return x.src[0]!
+  return x.arena.make("XOR", x.dtype, [x, constantLike(x, true)])
+}
+
+export const alu = (op: "AND" | "OR", a: UOp, b: UOp): UOp => a.arena.make(op, a.dtype, [a, b])

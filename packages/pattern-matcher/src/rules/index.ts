@@ -1,0 +1,95 @@
+import * as Bounds from "@tg/core-uop/Bounds"
+import type { UOp } from "@tg/core-uop/UOp"
+import { build } from "../internal/build.ts"
+import { equal, lessThan } from "../internal/compare.ts"
+import { divide, remainder } from "../internal/divmod.ts"
+import { compare } from "../internal/rank.ts"
+import { slot } from "../internal/slot.ts"
+import { isIndex, not, valueOf } from "../internal/values.ts"
+import { rule, rules } from "../PatternMatcher.ts"
+import * as Sum from "../Sum.ts"
+import * as P from "../UPat.ts"
+
+const isOpenSum = (node: UOp): boolean => !slot(node).canonical && isIndex(node)
+const comparesIndex = (node: UOp): boolean => isIndex(node.src[0]!)
+const sums = (node: UOp): readonly [Sum.Sum, Sum.Sum] => [Sum.of(node.src[0]!), Sum.of(node.src[1]!)]
+
+/** Keeps a node that is in normal form: the same result means "no change". */
+const settled = (node: UOp): UOp => {
+  slot(node).canonical = true
+  return node
+}
+
+/** -1, 0 or 1 when `a - b` never changes sign (0: always equal), else undefined. */
+const order = (a: UOp, b: UOp): number | undefined => {
+  const difference = Sum.sub(Sum.of(a), Sum.of(b))
+  if (Sum.lowerBound(difference) >= 0) return 1
+  return Sum.lowerBound(Sum.scale(difference, -1)) >= 0 ? -1 : undefined
+}
+
+const isPowerOfTwo = (x: number): boolean => x > 0 && Number.isInteger(Math.log2(x))
+
+/** Index arithmetic through its normal form. `Sum`, `internal/divmod.ts` and `internal/compare.ts` hold the algebra. */
+export const index = rules("index", [
+  rule("range-of-one", P.node("RANGE", "SPECIAL"), (_, node) => {
+    const { max, min } = Bounds.of(node.src[0]!)
+    return min === 1 && max === 1 ? node.arena.make("CONST", node.dtype, [], 0) : undefined
+  }),
+  rule("sum", P.node("ADD", "SUB", "NEG", "MUL", "SHL"), (_, node) => {
+    const sum = Sum.of(node)
+    return settled(build(sum, node.arena))
+  }, { when: isOpenSum }),
+  rule("divide", P.floordiv(P.anything, P.anything), (_, node) => {
+    const [a, b] = sums(node)
+    return build(divide(a, b, node.arena), node.arena)
+  }, { when: isIndex }),
+  rule("remainder", P.floormod(P.anything, P.anything), (_, node) => {
+    const [a, b] = sums(node)
+    return build(remainder(a, b, node.arena), node.arena)
+  }, { when: isIndex }),
+  rule("shift-right", P.shr(P.any("x"), P.constant("c")), ({ c, x }, node) => {
+    if (!Sum.isShift(c)) return undefined
+    return build(divide(Sum.of(x), Sum.constant(2 ** Number(c.arg)), node.arena), node.arena)
+  }, { when: isIndex }),
+  rule("mask", P.and(P.any("x"), P.constant("c")), ({ c, x }, node) => {
+    const modulus = Number(valueOf(c)) + 1
+    if (!isPowerOfTwo(modulus)) return undefined
+    return build(remainder(Sum.of(x), Sum.constant(modulus), node.arena), node.arena)
+  }, { when: isIndex }),
+  rule("less", P.lt(P.anything, P.anything), (_, node) => {
+    const [a, b] = sums(node)
+    return lessThan(a, b, node.arena)
+  }, { when: comparesIndex }),
+  rule("equal", P.eq(P.anything, P.anything), (_, node) => {
+    const [a, b] = sums(node)
+    return equal(a, b, node.arena)
+  }, { when: comparesIndex }),
+  rule("not-equal", P.ne(P.anything, P.anything), (_, node) => {
+    const [a, b] = sums(node)
+    return not(equal(a, b, node.arena))
+  }, { when: comparesIndex }),
+  rule("max", P.max(P.anything, P.anything), (_, node) => {
+    const [a, b] = node.src as [UOp, UOp]
+    const sign = order(a, b)
+    return sign === undefined ? undefined : sign >= 0 ? a : b
+  }, { when: isIndex }),
+  rule("min", P.min(P.anything, P.anything), (_, node) => {
+    const [a, b] = node.src as [UOp, UOp]
+    const sign = order(a, b)
+    return sign === undefined ? undefined : sign >= 0 ? b : a
+  }, { when: isIndex }),
+  rule("max-max", P.max(P.max(P.any("x"), P.any("a")), P.any("b")), ({ a, b, x }) => {
+    const sign = order(a, b)
+    return sign === undefined ? undefined : x.arena.make("MAX", x.dtype, [x, sign >= 0 ? a : b])
+  }, { when: isIndex }),
+  rule("min-min", P.min(P.min(P.any("x"), P.any("a")), P.any("b")), ({ a, b, x }) => {
+    const sign = order(a, b)
+    return sign === undefined ? undefined : x.arena.make("MIN", x.dtype, [x, sign >= 0 ? b : a])
+  }, { when: isIndex }),
+  rule("order", P.node("MAX", "MIN", "AND", "OR", "XOR"), (_, node) => {
+    const [a, b] = node.src as [UOp, UOp]
+    // constants last, as in sums
+    const swap = a.op === "CONST" ? b.op !== "CONST" : b.op !== "CONST" && compare(a, b) > 0
+    return swap ? node.arena.make(node.op, node.dtype, [b, a]) : undefined
+  }, { when: isIndex })
+])

@@ -1,0 +1,156 @@
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as Expr from "@tg/core-uop/Expr"
+import * as Spec from "@tg/core-uop/Spec"
+import { type Axis, toposort, type UOp } from "@tg/core-uop/UOp"
+import { Context, Effect, Layer, Schema } from "effect"
+import * as Loops from "./Loops.ts"
+import { type Kind, type Opt, print } from "./Opt.ts"
+
+/** An opt that this kernel or this device does not allow. */
+export class IllegalOpt extends Schema.TaggedError<IllegalOpt>()("IllegalOpt", {
+  kernel: Schema.String,
+  opt: Schema.String,
+  message: Schema.String
+}) {}
+
+const axisOf: Readonly<Record<Kind, Axis>> = {
+  LOCAL: "LOCAL",
+  GROUP: "GROUP",
+  UPCAST: "UPCAST",
+  UNROLL: "UNROLL",
+  LOOP: "LOOP"
+}
+
+const needsReduction: ReadonlySet<Kind> = new Set(["GROUP", "UNROLL"])
+const needsThreads: ReadonlySet<Kind> = new Set(["LOCAL", "GROUP"])
+/** More copies of a kernel's body than this compile slowly and run slower. */
+export const maxCopies = 256
+
+/** Why an opt may not be applied to this kernel, or `undefined` if it may. */
+export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): string | undefined => {
+  const loops = Loops.all(kernel)
+  const named = loops.filter((l) => l.id === opt.range)
+  const wanted = needsReduction.has(opt.kind) ? "REDUCE" : "GLOBAL"
+  const loop = named.find((l) => l.axis === wanted)
+  if (loop === undefined) {
+    return named.length === 0
+      ? `the kernel has no loop r${opt.range}; it has ${loops.map((l) => `r${l.id}`).join(", ")}`
+      : `r${opt.range} is ${named[0]!.axis}, ${opt.kind} wants ${wanted}`
+  }
+  if (opt.kind === "LOOP") return opt.amount === loop.size ? undefined : `LOOP takes the whole of r${loop.id}, ${loop.size}`
+  if (loop.isSymbolic) return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
+  if (loop.size % opt.amount !== 0) return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
+  const product = (axes: ReadonlyArray<Axis>): number =>
+    loops.filter((l) => axes.includes(l.axis)).reduce((n, l) => n * l.size, 1)
+  if (needsThreads.has(opt.kind)) {
+    if (profile.kind !== "gpu") return `${profile.name} has no workgroups`
+    const groups = loops.filter((l) => l.axis === "GROUP")
+    const threads = threadsOf(loops, opt)
+    if (threads > profile.maxWorkgroupThreads) {
+      return `${threads} threads, the device allows ${profile.maxWorkgroupThreads}`
+    }
+    // every thread keeps one partial result of each of its copies in workgroup memory
+    const bytes = 4 * threads * product(["UPCAST"])
+    if ((opt.kind === "GROUP" || groups.length > 0) && bytes > profile.maxWorkgroupBytes) {
+      return `${bytes} bytes of workgroup memory, the device has ${profile.maxWorkgroupBytes}`
+    }
+    if (opt.kind === "GROUP") {
+      const other = groups.find((g) => g.size !== opt.amount)
+      if (other !== undefined) return `another reduction is grouped by ${other.size}; all groups of a kernel are equal`
+      if (Loops.reductions(kernel).some((r) => has(r, loop.node) && Loops.loopsOf(r).some((l) => l.axis === "GROUP"))) {
+        return `the reduction over r${loop.id} is grouped already`
+      }
+      if (Loops.reductions(kernel).some((r) => has(r, loop.node) && isNested(kernel, r))) {
+        return `the reduction over r${loop.id} runs inside another one`
+      }
+    }
+  } else {
+    const copies = product(["UPCAST", "UNROLL"]) * opt.amount
+    if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
+  }
+  return undefined
+}
+
+const threadsOf = (loops: ReadonlyArray<Loops.Loop>, opt: Opt): number => {
+  const local = loops.filter((l) => l.axis === "LOCAL").reduce((n, l) => n * l.size, opt.kind === "LOCAL" ? opt.amount : 1)
+  const group = loops.find((l) => l.axis === "GROUP")?.size ?? (opt.kind === "GROUP" ? opt.amount : 1)
+  return local * group
+}
+
+const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
+
+/** Whether a reduction is evaluated inside the loops of another: a barrier there would need every thread's agreement. */
+const isNested = (kernel: UOp, inner: UOp): boolean =>
+  Loops.reductions(kernel).some((outer) => outer !== inner && toposort(outer.src[0]!).includes(inner))
+
+/** Applies one legal opt: the loop is split and its inside gets the opt's axis. */
+const applyOne = (kernel: UOp, opt: Opt): UOp => {
+  const { arena } = kernel
+  const loops = Loops.all(kernel)
+  const wanted = needsReduction.has(opt.kind) ? "REDUCE" : "GLOBAL"
+  const loop = loops.find((l) => l.id === opt.range && l.axis === wanted)!
+  const size = loop.node.src[0]!
+  if (opt.kind === "LOOP") {
+    const range = Expr.range(arena, size, loop.id, "LOOP")
+    return replaceLoop(kernel, loop.node, [range], range)
+  }
+  if (opt.amount === 1) return kernel
+  if (opt.amount === loop.size) {
+    const range = Expr.range(arena, size, loop.id, axisOf[opt.kind])
+    return replaceLoop(kernel, loop.node, [range], range)
+  }
+  const outer = Expr.range(arena, loop.size / opt.amount, loop.id, wanted)
+  const inner = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), axisOf[opt.kind])
+  return replaceLoop(kernel, loop.node, [outer, inner], Expr.add(Expr.mul(outer, opt.amount), inner))
+}
+
+/** Replaces a loop by others: `value` in expressions, `parts` in the lists of REDUCE and END. */
+const replaceLoop = (kernel: UOp, loop: UOp, parts: ReadonlyArray<UOp>, value: UOp): UOp => {
+  const done = new Map<UOp, UOp>([[loop, value]])
+  for (const node of toposort(kernel)) {
+    if (done.has(node)) continue
+    const closes = node.op === "REDUCE" || node.op === "END"
+    const src = node.src.flatMap((s, i) => closes && i > 0 && s === loop ? parts : [done.get(s)!])
+    done.set(node, node.with(src))
+  }
+  return done.get(kernel)!
+}
+
+/** Applies opts in order; the first illegal one is the error. Same values for any legal list. */
+export const apply = (
+  name: string,
+  kernel: UOp,
+  opts: ReadonlyArray<Opt>,
+  profile: DeviceProfile
+): UOp | IllegalOpt => {
+  let result = kernel
+  for (const opt of opts) {
+    const reason = whyIllegal(result, opt, profile)
+    if (reason !== undefined) {
+      return new IllegalOpt({ kernel: name, opt: print(opt), message: `${name}: ${print(opt)} is not legal: ${reason}` })
+    }
+    result = applyOne(result, opt)
+  }
+  return result
+}
+
+/** The postrange stage: applies a list of opts to a kernel (spec `kernel` to spec `opted`). */
+export class Postrange extends Context.Service<Postrange, {
+  readonly apply: (
+    name: string,
+    kernel: UOp,
+    opts: ReadonlyArray<Opt>,
+    profile: DeviceProfile
+  ) => Effect.Effect<UOp, IllegalOpt>
+}>()("@tg/postrange/Postrange") {
+  static readonly layer = Layer.succeed(Postrange, {
+    apply: Effect.fn("Postrange.apply")(function*(name, kernel, opts, profile) {
+      const violation = yield* Spec.firstViolation("kernel", kernel)
+      if (violation !== undefined) {
+        return yield* new IllegalOpt({ kernel: name, opt: "", message: violation })
+      }
+      const result = apply(name, kernel, opts, profile)
+      return result instanceof IllegalOpt ? yield* result : result
+    })
+  })
+}

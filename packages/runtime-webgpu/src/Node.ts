@@ -1,0 +1,24 @@
+import type { DeviceError } from "@tg/runtime/Device"
+import { Effect, Layer } from "effect"
+import { error } from "./internal/queue.ts"
+import * as WebGpu from "./WebGpu.ts"
+
+/** Dawn's entry to WebGPU. Its native library is loaded here, not when this module is imported. */
+export const entry: Effect.Effect<GPU, DeviceError> = Effect.tryPromise({
+  try: async () => (await import("webgpu")).create([]),
+  catch: (cause) =>
+    error(
+      "Unavailable",
+      `Dawn cannot be loaded on this platform (${cause instanceof Error ? cause.message : String(cause)}); use --device wasm`
+    )
+})
+
+/**
+ * The WebGPU device in Node. The entry lives as long as the layer: Dawn's devices do not keep it alive, and a process ends
+ * only when it is let go.
+ */
+export const layer = (options: WebGpu.Options = {}): Layer.Layer<WebGpu.Services, DeviceError> =>
+  Layer.unwrap(
+    Effect.acquireRelease(Effect.map(entry, (gpu) => ({ gpu })), (held) => Effect.sync(() => Reflect.deleteProperty(held, "gpu")))
+      .pipe(Effect.map(({ gpu }) => WebGpu.layer(gpu, options)))
+  )

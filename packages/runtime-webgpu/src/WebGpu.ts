@@ -1,0 +1,96 @@
+import { Device, type DeviceError, type DeviceShape } from "@tg/runtime/Device"
+import { Context, Effect, Layer, type Scope } from "effect"
+import * as Adapter from "./internal/adapter.ts"
+import * as Memory from "./internal/memory.ts"
+import * as Plan from "./internal/plan.ts"
+import { probe } from "./internal/probes.ts"
+import * as Programs from "./internal/programs.ts"
+import { error, watch } from "./internal/queue.ts"
+import { type AdapterFacts, WebGpuInfo } from "./WebGpuInfo.ts"
+
+/** Which adapter to take. */
+export interface Options {
+  /** Software adapters run kernels on the CPU, slowly: only when asked for, and only when there is no other. Default false. */
+  readonly allowSoftware?: boolean | undefined
+}
+
+/** What the layers of this module provide. */
+export type Services = Device | WebGpuInfo
+
+const noAdapter = (found: ReadonlyArray<AdapterFacts>): DeviceError => {
+  const software = found.map(Adapter.nameOf).join(", ")
+  return error(
+    "Unavailable",
+    software === ""
+      ? "WebGPU found no GPU; install a Vulkan, Metal or D3D12 driver, or use --device wasm"
+      : `WebGPU found only a CPU posing as a GPU (${software}); install the GPU's driver, allow software adapters, or use --device wasm`
+  )
+}
+
+const unavailable = (what: string) => (cause: unknown): DeviceError =>
+  error("Unavailable", `${what}: ${cause instanceof Error ? cause.message : String(cause)}; use --device wasm`)
+
+/** A hardware adapter if there is one, the high-performance one first; else a software one, if allowed. */
+export const selectAdapter = (gpu: GPU, options: Options = {}): Effect.Effect<GPUAdapter, DeviceError> =>
+  Effect.gen(function*() {
+    const requests: ReadonlyArray<GPURequestAdapterOptions> = [{ powerPreference: "high-performance" }, {}, {
+      forceFallbackAdapter: true
+    }]
+    const software: Array<GPUAdapter> = []
+    for (const request of requests) {
+      const adapter = yield* Effect.tryPromise({
+        try: () => gpu.requestAdapter(request),
+        catch: unavailable("asking WebGPU for an adapter failed")
+      })
+      if (adapter === null) continue
+      if (!Adapter.facts(adapter.info).software) return adapter
+      software.push(adapter)
+    }
+    const first = software[0]
+    if (first !== undefined && options.allowSoftware === true) return first
+    const facts = software.map((a) => Adapter.facts(a.info))
+    return yield* noAdapter(facts.filter((f, i) => facts.findIndex((g) => g.description === f.description) === i))
+  })
+
+/** The device over a GPUDevice that someone else owns and destroys. Runs the probe kernels once. */
+export const fromDevice = (
+  device: GPUDevice,
+  info: GPUAdapterInfo = device.adapterInfo
+): Effect.Effect<Context.Context<Services>, DeviceError> =>
+  Effect.gen(function*() {
+    const gpu = watch(device)
+    const storage = Memory.make(gpu)
+    const runner = { ...storage, load: Programs.make(gpu), plan: Plan.make(gpu, storage) }
+    const adapter = Adapter.facts(info)
+    const limits = Adapter.limitsOf(device.limits)
+    const subgroupSizes = Adapter.subgroupSizes(info, device.features)
+    const probes = yield* probe(runner, subgroupSizes)
+    const shape: DeviceShape = {
+      profile: Adapter.profile(adapter, limits, subgroupSizes, probes),
+      allocatedBytes: runner.allocatedBytes,
+      allocate: runner.allocate,
+      write: runner.write,
+      read: runner.read,
+      load: runner.load,
+      plan: runner.plan
+    }
+    return Context.make(Device, shape).pipe(
+      Context.add(WebGpuInfo, { adapter, features: [...device.features].sort(), limits, subgroupSizes, probes })
+    )
+  })
+
+/** The device of an adapter, with all it offers; destroyed with the scope. */
+export const fromAdapter = (
+  adapter: GPUAdapter
+): Effect.Effect<Context.Context<Services>, DeviceError, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.tryPromise({
+      try: () => adapter.requestDevice(Adapter.descriptor(adapter)),
+      catch: unavailable(`the adapter ${Adapter.nameOf(Adapter.facts(adapter.info))} gave no device`)
+    }),
+    (device) => Effect.sync(() => device.destroy())
+  ).pipe(Effect.flatMap((device) => fromDevice(device, adapter.info)))
+
+/** The device of `navigator.gpu`, or of any other entry to WebGPU. */
+export const layer = (gpu: GPU, options: Options = {}): Layer.Layer<Services, DeviceError> =>
+  Layer.effectContext(Effect.flatMap(selectAdapter(gpu, options), fromAdapter))

@@ -1,0 +1,33 @@
+import { Context } from "effect"
+
+/** Who runs the kernels. */
+export interface AdapterFacts {
+  readonly vendor: string
+  readonly architecture: string
+  readonly device: string
+  readonly description: string
+  /** True for a CPU that plays a GPU. */
+  readonly software: boolean
+}
+
+/** What the device does where WebGPU leaves a choice, found out by running kernels when it starts. */
+export interface Probes {
+  /** unpack2x16float keeps subnormal halves. */
+  readonly halfSubnormals: boolean
+  /** f32 arithmetic keeps subnormal results. */
+  readonly f32Subnormals: boolean
+  /** Subgroup lanes follow the thread number in the workgroup. False also where there are no subgroups of one size. */
+  readonly linearSubgroups: boolean
+}
+
+/** Facts about the device in use, for reports and for the renderer's options. */
+export interface Facts {
+  readonly adapter: AdapterFacts
+  readonly features: ReadonlyArray<string>
+  readonly limits: Readonly<Record<string, number>>
+  /** Smallest and largest subgroup, if the device has subgroups. */
+  readonly subgroupSizes: readonly [number, number] | undefined
+  readonly probes: Probes
+}
+
+export class WebGpuInfo extends Context.Service<WebGpuInfo, Facts>()("@tg/runtime-webgpu/WebGpuInfo") {}

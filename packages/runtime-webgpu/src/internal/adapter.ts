@@ -1,0 +1,67 @@
+import { type DeviceProfile, h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import type { AdapterFacts, Probes } from "../WebGpuInfo.ts"
+
+const softwareNames = /llvmpipe|lavapipe|swiftshader|basic render|software/i
+
+/** The adapter's own words about itself, and whether it is a CPU. */
+export const facts = (info: GPUAdapterInfo): AdapterFacts => ({
+  vendor: info.vendor,
+  architecture: info.architecture,
+  device: info.device,
+  description: info.description,
+  software: (info as { isFallbackAdapter?: boolean }).isFallbackAdapter === true ||
+    softwareNames.test(`${info.architecture} ${info.device} ${info.description}`)
+})
+
+/** The name a person recognises. */
+export const nameOf = (adapter: AdapterFacts): string =>
+  adapter.description || adapter.device || `${adapter.vendor} ${adapter.architecture}`.trim() || "unnamed adapter"
+
+/** The limits kernels are bounded by. The rest stay at their defaults: a request for more is never free everywhere. */
+const wanted = [
+  "maxStorageBufferBindingSize",
+  "maxBufferSize",
+  "maxStorageBuffersPerShaderStage",
+  "maxComputeWorkgroupStorageSize",
+  "maxComputeInvocationsPerWorkgroup",
+  "maxComputeWorkgroupSizeX",
+  "maxComputeWorkgroupSizeY",
+  "maxComputeWorkgroupSizeZ",
+  "maxComputeWorkgroupsPerDimension",
+  "minUniformBufferOffsetAlignment"
+] as const
+
+/** Asks for everything the adapter has, of what matters here. */
+export const descriptor = (adapter: GPUAdapter): GPUDeviceDescriptor => ({
+  requiredLimits: Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]])),
+  requiredFeatures: adapter.features.has("subgroups") ? ["subgroups"] : []
+})
+
+/** The limits as plain numbers. */
+export const limitsOf = (limits: GPUSupportedLimits): Record<string, number> =>
+  Object.fromEntries(wanted.map((name) => [name, limits[name]]))
+
+/** Smallest and largest subgroup of a device with the feature. */
+export const subgroupSizes = (info: GPUAdapterInfo, features: ReadonlySet<string>): readonly [number, number] | undefined => {
+  const { subgroupMaxSize, subgroupMinSize } = info as { subgroupMinSize?: number; subgroupMaxSize?: number }
+  return features.has("subgroups") && subgroupMinSize !== undefined && subgroupMaxSize !== undefined
+    ? [subgroupMinSize, subgroupMaxSize]
+    : undefined
+}
+
+/** The compiler's view of the device. Speeds are measured ones where the adapter is known, else a small GPU's. */
+export const profile = (
+  adapter: AdapterFacts,
+  limits: Readonly<Record<string, number>>,
+  sizes: readonly [number, number] | undefined,
+  probes: Probes
+): DeviceProfile => ({
+  ...(/\bH200\b/.test(adapter.description) ? h200 : webgpuDefault),
+  name: nameOf(adapter),
+  maxWorkgroupThreads: Math.min(limits["maxComputeInvocationsPerWorkgroup"]!, limits["maxComputeWorkgroupSizeX"]!),
+  maxWorkgroupBytes: limits["maxComputeWorkgroupStorageSize"]!,
+  maxGrid: limits["maxComputeWorkgroupsPerDimension"]!,
+  maxStorageBuffers: limits["maxStorageBuffersPerShaderStage"]!,
+  maxBindingBytes: Math.min(limits["maxStorageBufferBindingSize"]!, limits["maxBufferSize"]!),
+  subgroupSize: sizes !== undefined && probes.linearSubgroups ? sizes[0] : undefined
+})

@@ -1,0 +1,173 @@
+import type { DeviceBuffer, DeviceError } from "@tg/runtime/Device"
+import { Effect, type Scope } from "effect"
+import { error, type Gpu, mapRead, scoped, usage, wait } from "./queue.ts"
+
+/** A storage buffer on the GPU. Its true size is a multiple of 16, so that it can be bound as vectors of four. */
+export class Memory implements DeviceBuffer {
+  readonly label: string
+  readonly bytes: number
+  readonly gpu: GPUBuffer
+  readonly id: number
+  released = false
+  constructor(label: string, bytes: number, gpu: GPUBuffer, id: number) {
+    this.label = label
+    this.bytes = bytes
+    this.gpu = gpu
+    this.id = id
+  }
+}
+
+/** Writes larger than this go in pieces: the queue keeps a copy of every piece until the GPU has taken it. */
+const pieceBytes = 32 * 2 ** 20
+/** Bytes the queue may hold before a write waits for the GPU. */
+const queuedBytes = 256 * 2 ** 20
+/** Staging buffers up to this size are kept for the next read. */
+const keptBytes = 2 ** 20
+const keptCount = 8
+
+const roundUp = (x: number, multiple: number): number => Math.ceil(x / multiple) * multiple
+
+/** Storage of one device: allocation, writing and reading. */
+export interface Storage {
+  readonly allocatedBytes: () => number
+  readonly allocate: (bytes: number, label: string) => Effect.Effect<Memory, DeviceError, Scope.Scope>
+  readonly write: (buffer: DeviceBuffer, data: Uint8Array, offset?: number) => Effect.Effect<void, DeviceError>
+  readonly read: (buffer: DeviceBuffer, offset?: number, bytes?: number) => Effect.Effect<Uint8Array, DeviceError>
+  /** The buffer as this device's own, or why it cannot be used. */
+  readonly own: (buffer: DeviceBuffer) => Memory | DeviceError
+}
+
+const checkRange = (verb: string, buffer: Memory, offset: number, bytes: number): DeviceError | undefined => {
+  if (![offset, bytes].every((x) => Number.isInteger(x) && x >= 0 && x % 4 === 0)) {
+    return error("BadArgument", `${verb} ${buffer.label}: offset ${offset} and length ${bytes} must be multiples of 4`)
+  }
+  return offset + bytes > buffer.bytes
+    ? error("BadArgument", `${verb} ${buffer.label}: bytes ${offset} to ${offset + bytes} of a buffer of ${buffer.bytes}`)
+    : undefined
+}
+
+export const make = (gpu: Gpu): Storage => {
+  const { device } = gpu
+  const { queue } = device
+  const owned = new WeakSet<Memory>()
+  const staging: Array<GPUBuffer> = []
+  let allocated = 0
+  let nextId = 0
+  let queued = 0
+
+  const own = (buffer: DeviceBuffer): Memory | DeviceError => {
+    if (!(buffer instanceof Memory) || !owned.has(buffer)) {
+      return error("BadArgument", `the buffer ${buffer.label} belongs to another device`)
+    }
+    return buffer.released
+      ? error("BadArgument", `the buffer ${buffer.label} was returned when its scope closed; allocate it in a longer one`)
+      : buffer
+  }
+
+  const checkSize = (bytes: number, label: string): DeviceError | undefined => {
+    if (!Number.isFinite(bytes) || bytes < 0) return error("BadArgument", `allocate ${label}: ${bytes} bytes`)
+    const most = Math.min(device.limits.maxStorageBufferBindingSize, device.limits.maxBufferSize)
+    return roundUp(bytes, 16) > most
+      ? error("LimitExceeded", `allocate ${label}: ${bytes} bytes, a kernel can bind ${most}; split the tensor`)
+      : undefined
+  }
+
+  const create = (bytes: number, label: string): Effect.Effect<Memory, DeviceError> =>
+    Effect.gen(function*() {
+      const refused = gpu.trouble() ?? checkSize(bytes, label)
+      if (refused !== undefined) return yield* refused
+      const size = Math.max(16, roundUp(bytes, 16))
+      const made = yield* scoped(gpu, () =>
+        device.createBuffer({ label, size, usage: usage.storage | usage.copySrc | usage.copyDst }))
+      if (made.memory !== undefined) {
+        return yield* error("OutOfMemory", `allocate ${label}: ${bytes} bytes, with ${allocated} allocated: ${made.memory}`)
+      }
+      if (made.validation !== undefined) {
+        return yield* gpu.trouble() ?? error("BadArgument", `allocate ${label}: ${made.validation}`)
+      }
+      const memory = new Memory(label, Math.max(4, roundUp(bytes, 4)), made.value, nextId++)
+      owned.add(memory)
+      allocated += memory.bytes
+      return memory
+    })
+
+  const release = (memory: Memory): Effect.Effect<void> =>
+    Effect.sync(() => {
+      memory.released = true
+      allocated -= memory.bytes
+      memory.gpu.destroy()
+    })
+
+  /** The queue holds a copy of what it has not sent: a model's weights would double without this wait. */
+  const drain = Effect.suspend(() => {
+    queued = 0
+    queue.submit([])
+    return wait(gpu, () => queue.onSubmittedWorkDone(), (message) => error("DeviceLost", message))
+  })
+
+  const write = (buffer: DeviceBuffer, data: Uint8Array, offset = 0): Effect.Effect<void, DeviceError> =>
+    Effect.gen(function*() {
+      const memory = own(buffer)
+      if (!(memory instanceof Memory)) return yield* memory
+      const refused = gpu.trouble() ?? checkRange("write", memory, offset, data.byteLength)
+      if (refused !== undefined) return yield* refused
+      for (let at = 0; at < data.byteLength; at += pieceBytes) {
+        const piece = data.subarray(at, at + pieceBytes)
+        // a piece of shared memory is copied first: writeBuffer does not take it everywhere
+        const bytes = piece.buffer instanceof ArrayBuffer ? piece as Uint8Array<ArrayBuffer> : new Uint8Array(piece)
+        queue.writeBuffer(memory.gpu, offset + at, bytes)
+        queued += bytes.byteLength
+        if (queued > queuedBytes) yield* drain
+      }
+    })
+
+  const takeStaging = (bytes: number): GPUBuffer => {
+    const found = staging.findIndex((s) => s.size >= bytes)
+    if (found >= 0) return staging.splice(found, 1)[0]!
+    const size = bytes > keptBytes ? bytes : Math.max(256, 2 ** Math.ceil(Math.log2(bytes)))
+    return device.createBuffer({ label: "staging", size, usage: usage.mapRead | usage.copyDst })
+  }
+
+  const returnStaging = (buffer: GPUBuffer): void => {
+    if (buffer.size <= keptBytes && staging.length < keptCount && buffer.mapState === "unmapped") staging.push(buffer)
+    else buffer.destroy() // also ends a mapping that an interrupted read left pending
+  }
+
+  const copyOut = (memory: Memory, offset: number, bytes: number): Effect.Effect<Uint8Array, DeviceError> =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => takeStaging(bytes)),
+      (target) =>
+        Effect.gen(function*() {
+          const encoder = device.createCommandEncoder()
+          encoder.copyBufferToBuffer(memory.gpu, offset, target, 0, bytes)
+          queue.submit([encoder.finish()])
+          yield* wait(
+            gpu,
+            () => target.mapAsync(mapRead, 0, bytes),
+            (message) => error("DeviceLost", `read ${memory.label}: ${message}`)
+          )
+          const copy = new Uint8Array(target.getMappedRange(0, bytes)).slice()
+          target.unmap()
+          const trouble = gpu.trouble()
+          return trouble === undefined ? copy : yield* trouble
+        }),
+      (target) => Effect.sync(() => returnStaging(target))
+    )
+
+  const read = (buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Effect.Effect<Uint8Array, DeviceError> =>
+    Effect.suspend(() => {
+      const memory = own(buffer)
+      if (!(memory instanceof Memory)) return Effect.fail(memory)
+      const refused = gpu.trouble() ?? checkRange("read", memory, offset, bytes)
+      if (refused !== undefined) return Effect.fail(refused)
+      return bytes === 0 ? Effect.succeed(new Uint8Array(0)) : copyOut(memory, offset, bytes)
+    })
+
+  return {
+    allocatedBytes: () => allocated,
+    allocate: (bytes, label) => Effect.acquireRelease(create(bytes, label), release),
+    write,
+    read,
+    own
+  }
+}
