@@ -81,7 +81,9 @@ const assemble = (name: string, linear: UOp, program: ReturnType<typeof signatur
 const checkLaunch = ({ grid, workgroup }: Pick<Program, "grid" | "workgroup">): string | undefined => {
   const axis = grid.findIndex((size) => typeof size === "number" && size > maxGrid)
   if (axis >= 0) {
-    return `needs ${String(grid[axis])} workgroups along ${"xyz"[axis]}, WebGPU allows ${maxGrid}; split the axis over two dimensions`
+    return `needs ${String(grid[axis])} workgroups along ${
+      "xyz"[axis]
+    }, WebGPU allows ${maxGrid}; split the axis over two dimensions`
   }
   return workgroup.every((size) => Number.isInteger(size) && size > 0)
     ? undefined

@@ -1,6 +1,6 @@
 import { afterAll, assert, describe, expect, it } from "@effect/vitest"
 import { DType, Expr, Spec } from "@tg/core-uop"
-import { RenderError, Renderer } from "@tg/core-uop/Program"
+import { Renderer, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Effect } from "effect"
 import * as Wgsl from "../src/Wgsl.ts"
@@ -33,7 +33,11 @@ const refusal = (build: (k: Kernel) => void): string => {
 }
 
 /** The right side of the store of one value. */
-const expression = async (dtype: DType.DType, build: (k: Kernel) => UOp, options: Wgsl.Caps = caps): Promise<string> => {
+const expression = async (
+  dtype: DType.DType,
+  build: (k: Kernel) => UOp,
+  options: Wgsl.Caps = caps
+): Promise<string> => {
   const k = new Kernel()
   k.store(k.param(9, dtype), k.int(0), build(k))
   const code = await render(k, options)
@@ -239,7 +243,10 @@ describe("constants", () => {
     const huge = (k: Kernel) => Expr.constant(k.arena, DType.i32, 2 ** 31 - 1)
     assert.strictEqual(await expression(DType.i32, (k) => Expr.add(huge(k), huge(k))), "c0 + 2147483647")
     assert.strictEqual(await expression(DType.f32, (k) => Expr.mul(k.f32(3e38), k.f32(10))), "c0 * 10.0")
-    assert.strictEqual(await expression(DType.f32, (k) => Expr.bitcast(k.u32(0x7f800000), DType.f32)), "bitcast<f32>(c0)")
+    assert.strictEqual(
+      await expression(DType.f32, (k) => Expr.bitcast(k.u32(0x7f800000), DType.f32)),
+      "bitcast<f32>(c0)"
+    )
   })
 })
 
@@ -263,7 +270,10 @@ describe("integer operations", () => {
   })
   it("keep the bits between integer types", async () => {
     assert.strictEqual(await of(DType.i32, (x) => Expr.cast(Expr.cast(x, DType.index), DType.i32)), "x0")
-    assert.strictEqual(await expression(DType.u32, (k) => Expr.cast(k.load(k.param(0, DType.i32), k.int(0)), DType.u32)), "u32(x0)")
+    assert.strictEqual(
+      await expression(DType.u32, (k) => Expr.cast(k.load(k.param(0, DType.i32), k.int(0)), DType.u32)),
+      "u32(x0)"
+    )
     assert.strictEqual(await of(DType.u32, (x) => Expr.neg(x)), "0u - x0")
   })
 })
@@ -273,7 +283,10 @@ describe("halves", () => {
   const high = (k: Kernel) => Expr.alu("HALF_TO_FLOAT", Expr.shr(words(k), 16))
   it("are unpacked in place where the device keeps subnormals", async () => {
     assert.strictEqual(await expression(DType.f32, high), "unpack2x16float(x0).y")
-    assert.strictEqual(await expression(DType.f32, (k) => Expr.alu("HALF_TO_FLOAT", Expr.and(words(k), 0xffff))), "unpack2x16float(x0).x")
+    assert.strictEqual(
+      await expression(DType.f32, (k) => Expr.alu("HALF_TO_FLOAT", Expr.and(words(k), 0xffff))),
+      "unpack2x16float(x0).x"
+    )
   })
   it("are converted by integer arithmetic otherwise", async () => {
     assert.strictEqual(await expression(DType.f32, high, Wgsl.caps()), "half_to_float(x0 >> 16u)")
@@ -290,7 +303,10 @@ describe("what WGSL cannot express", () => {
     assert.match(message, /70000 workgroups along y, WebGPU allows 65535/)
   })
   it("a subgroup reduction over more threads than a subgroup has", () => {
-    assert.match(refusal((k) => k.store(k.param(0, DType.f32), k.int(0), k.subgroup("ADD", k.f32(1), 32))), /subgroups have 8/)
+    assert.match(
+      refusal((k) => k.store(k.param(0, DType.f32), k.int(0), k.subgroup("ADD", k.f32(1), 32))),
+      /subgroups have 8/
+    )
   })
   it("a value used after the loop that computes it", () => {
     const message = refusal((k) => {
@@ -359,7 +375,11 @@ describe("the service", () => {
   it.effect("declares its capabilities and names the kernel it refuses", () =>
     Effect.gen(function*() {
       const renderer = yield* Renderer
-      assert.deepStrictEqual([renderer.caps.target, renderer.caps.hasGrid, renderer.caps.subgroupSize], ["wgsl", true, 32])
+      assert.deepStrictEqual([renderer.caps.target, renderer.caps.hasGrid, renderer.caps.subgroupSize], [
+        "wgsl",
+        true,
+        32
+      ])
       const k = new Kernel()
       k.store(k.param(3, DType.f32), k.int(0), k.f32(1))
       const program = yield* renderer.render("fill\n!", k.linear())

@@ -1,7 +1,7 @@
 import type { BoundedLattice } from "fp-ts/BoundedLattice"
 import type { Eq } from "fp-ts/Eq"
 import type { DType } from "./DType.ts"
-import { type Range, type UOp, unseen, varArg } from "./UOp.ts"
+import { type Range, unseen, type UOp, varArg } from "./UOp.ts"
 
 /** The empty interval. */
 export const empty: Range = { min: Infinity, max: -Infinity }
@@ -19,7 +19,9 @@ export const Lattice: BoundedLattice<Range> = {
   meet: (a, b) => normal(Math.max(a.min, b.min), Math.min(a.max, b.max))
 }
 
-export const EqRange: Eq<Range> = { equals: (a, b) => (isEmpty(a) && isEmpty(b)) || (a.min === b.min && a.max === b.max) }
+export const EqRange: Eq<Range> = {
+  equals: (a, b) => (isEmpty(a) && isEmpty(b)) || (a.min === b.min && a.max === b.max)
+}
 
 /** Every value a dtype can hold. */
 export const ofDType = (dtype: DType): Range => {

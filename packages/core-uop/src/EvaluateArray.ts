@@ -100,7 +100,7 @@ export const zip = (
 
 /** Row-major strides. */
 export const stridesOf = (shape: ReadonlyArray<number>): ReadonlyArray<number> => {
-  const strides = new Array<number>(shape.length)
+  const strides = shape.map(() => 1)
   let n = 1
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     strides[axis] = n
@@ -141,7 +141,7 @@ export const copyOut = (out: Data, from: Data, box: Box): void => {
   const row = loops.get(key) as RowCopy | undefined ?? specialised<RowCopy>(key, rowSource, undefined, rowFallback)
   const n = box.shape[rank - 1]!
   const stride = box.strides[rank - 1]!
-  const counter = new Array<number>(rank).fill(0)
+  const counter = box.shape.map(() => 0)
   let p = box.offset
   for (let at = 0;; at += n) {
     row(out, at, from, p, stride, n)

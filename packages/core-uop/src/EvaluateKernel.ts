@@ -120,7 +120,7 @@ const combine = (
 ): Data => {
   const lanes = node.dtype.lanes
   const order = [...kept, ...closed]
-  const all = [...order].sort((a, b) => a - b)
+  const all = order.toSorted((a, b) => a - b)
   const whole = broadcast(run, source, all, lanes)
   const own = stridesOf([...shapeOf(run, all), lanes])
   const sorted = order.every((axis, i) => axis === all[i])
@@ -184,7 +184,13 @@ const evaluateNode = (run: Run, node: UOp, axes: ReadonlyArray<number>): Data | 
       const element = node.src[0]!
       const lanes = node.src[1]!.dtype.lanes
       const index = broadcast(run, valueOf(run, element.src[1]!), axes, 1)
-      run.memory.store(element, broadcast(run, valueOf(run, node.src[1]!), axes, lanes), index, gateOf(run, element, axes), lanes)
+      run.memory.store(
+        element,
+        broadcast(run, valueOf(run, node.src[1]!), axes, lanes),
+        index,
+        gateOf(run, element, axes),
+        lanes
+      )
       return undefined
     }
     case "REDUCE": {

@@ -1,4 +1,3 @@
-import * as DType from "./DType.ts"
 import { evaluateScalar, type Vars } from "./EvaluateOps.ts"
 import * as Print from "./Print.ts"
 import { groupArg, openRanges, toposort, type UOp } from "./UOp.ts"
@@ -70,7 +69,7 @@ const orders = (items: ReadonlyArray<number>): ReadonlyArray<ReadonlyArray<numbe
   if (items.length <= 4) return permutations(items)
   return items.flatMap((_, i) => {
     const turned = [...items.slice(i), ...items.slice(0, i)]
-    return [turned, [...turned].reverse()]
+    return [turned, turned.toReversed()]
   })
 }
 
@@ -134,17 +133,20 @@ const dependencies = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, ReadonlySet<U
   return new Map(nodes.map((node) => [node, new Set([...specials.get(node)!, ...openRanges(node)])]))
 }
 
-/** Plans the evaluation of `END(STORE, ...ranges)`; undefined when a loop around the store runs no time. */
+/** Plans `END(STORE or TUPLE of STOREs, ...ranges)`; undefined when a loop around the stores runs no time. */
 export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
-  const store = end.src[0]!
-  if (end.op !== "END" || store.op !== "STORE") throw new Error(`${Print.line(end)}: a kernel's roots are END of STORE`)
-  const nodes = toposort(store)
+  const stores = end.src[0]?.op === "TUPLE" ? end.src[0].src : end.src.slice(0, 1)
+  if (end.op !== "END" || stores.some((store) => store.op !== "STORE")) {
+    throw new Error(`${Print.line(end)}: a kernel's roots are END of STORE`)
+  }
+  const nodes = toposort(...stores)
   const open = dependencies(nodes)
   const name = (n: UOp): string => n.op === "SPECIAL" ? (n.arg as { readonly name: string }).name : ""
-  const special = nodes.filter((n) => n.op === "SPECIAL").sort((a, b) => name(a) < name(b) ? -1 : 1)
+  const special = nodes.filter((n) => n.op === "SPECIAL").toSorted((a, b) => name(a) < name(b) ? -1 : 1)
   const outer = [...special, ...end.src.slice(1)]
   const inner = nodes.filter((n) => n.op === "RANGE" && !outer.includes(n))
-  for (const node of open.get(store)!) {
+  const around = new Set(stores.flatMap((store) => [...open.get(store)!]))
+  for (const node of around) {
     if (!outer.includes(node)) throw new Error(`${Print.line(node)}: a loop variable is used outside its loop`)
   }
   const axes = [...outer, ...inner].map((node): Axis => ({
@@ -154,25 +156,25 @@ export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
   }))
   if (axes.some((axis, i) => i < outer.length && axis.size === 0)) return undefined
   const axisOf = new Map(axes.map((axis, i) => [axis.node, i]))
-  const axesOf = (of: Iterable<UOp>): ReadonlyArray<number> => [...of].map((n) => axisOf.get(n)!).sort((a, b) => a - b)
+  const axesOf = (of: Iterable<UOp>): ReadonlyArray<number> =>
+    [...of].map((n) => axisOf.get(n)!).toSorted((a, b) => a - b)
 
   const loads: Array<Load> = []
   const evaluated: Array<{ readonly node: UOp; readonly axes: ReadonlyArray<number> }> = []
   for (const node of nodes) {
-    if (node.op === "PARAM" || node.op === "INDEX" || DType.none === node.dtype && node !== store) continue
+    if (node.op === "PARAM" || node.op === "INDEX") continue
     const own = axesOf(open.get(node)!)
     evaluated.push({ node, axes: own })
     const touched = node.op === "REDUCE" ? axesOf(new Set([...open.get(node)!, ...node.src.slice(1)])) : own
     loads.push({ axes: touched, weight: node.dtype.lanes })
   }
   const sizes = axes.map((axis) => axis.size)
-  const candidates = axesOf(open.get(store)!).filter((axis) => !axes[axis]!.whole && sizes[axis]! > 1)
+  const candidates = axesOf(around).filter((axis) => !axes[axis]!.whole && sizes[axis]! > 1)
   const { block, loops } = chooseBlocks(loads, sizes, candidates, limit)
   const steps = evaluated.map((step): Step => {
     let level = 0
     loops.forEach((axis, i) => step.axes.includes(axis) && (level = i + 1))
-    // The store is an effect: it happens once for each block of its axes, after everything it needs.
-    return { ...step, level: step.node === store ? loops.length : level }
+    return { ...step, level }
   })
   return { end, axes, steps, block, loops, axisOf }
 }

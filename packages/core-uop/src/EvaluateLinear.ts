@@ -77,7 +77,8 @@ const checkScopes = (linear: UOp): void => {
 
 const hasValue = (node: UOp): boolean =>
   elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" || node.op === "SPECIAL" || node.op === "REG" ||
-  node.op === "RANGE" || node.op === "LOAD" || node.op === "SUBGROUP_REDUCE" || node.op === "STACK" || node.op === "LANE"
+  node.op === "RANGE" || node.op === "LOAD" || node.op === "SUBGROUP_REDUCE" || node.op === "STACK" ||
+  node.op === "LANE"
 
 const assemble = (linear: UOp, threads: number, float64: boolean): ReadonlyArray<Instruction> => {
   const values = new Map<UOp, Data>()
@@ -116,7 +117,9 @@ const trackLoad = (races: Races, local: boolean, element: UOp, index: Data, gate
     if (gate !== undefined && gate[t] === 0) continue
     for (let lane = 0; lane < at.lanes; lane++) {
       const i = index[t]! + lane
-      if (local && !races.isWritten(i)) fail(element, `thread ${t} reads element ${i} of workgroup memory that nobody wrote`)
+      if (local && !races.isWritten(i)) {
+        fail(element, `thread ${t} reads element ${i} of workgroup memory that nobody wrote`)
+      }
       races.read(i, at.first + t)
     }
   }
@@ -176,7 +179,9 @@ const tripCount = (machine: Machine, { node, src }: Instruction): number => {
   let count: number | undefined
   for (let t = 0; t < machine.threads; t++) {
     if (!isOn(mask, t)) continue
-    if (count !== undefined && count !== src[0]![t]) fail(node, `threads disagree on the trip count: ${count} and ${src[0]![t]}`)
+    if (count !== undefined && count !== src[0]![t]) {
+      fail(node, `threads disagree on the trip count: ${count} and ${src[0]![t]}`)
+    }
     count = src[0]![t]!
   }
   return count ?? 0

@@ -14,7 +14,9 @@ const view = (data: Data, dtype: DType, slot: number): Data => {
     if (dtype.scalar === "f32") return data
     throw new Error(`slot ${slot}: a Float64Array for ${dtype.scalar}`)
   }
-  if (data.byteLength % 4 !== 0 || data.byteOffset % 4 !== 0) throw new Error(`slot ${slot}: not a whole number of words`)
+  if (data.byteLength % 4 !== 0 || data.byteOffset % 4 !== 0) {
+    throw new Error(`slot ${slot}: not a whole number of words`)
+  }
   const length = data.byteLength / 4
   switch (dtype.scalar) {
     case "f32":
@@ -119,11 +121,15 @@ export class Memory {
       const at = index[i]!
       if (!(at >= 0 && at + lanes <= buffer.length)) {
         throw new Error(
-          `${name}: element ${at}${lanes === 1 ? "" : `..${at + lanes - 1}`} is outside the ${buffer.length} elements, ` +
+          `${name}: element ${at}${
+            lanes === 1 ? "" : `..${at + lanes - 1}`
+          } is outside the ${buffer.length} elements, ` +
             `at ${Print.expression(element)}`
         )
       }
-      if (at % lanes !== 0) throw new Error(`${name}: ${lanes} lanes at element ${at}, which is not a multiple of ${lanes}`)
+      if (at % lanes !== 0) {
+        throw new Error(`${name}: ${lanes} lanes at element ${at}, which is not a multiple of ${lanes}`)
+      }
     }
     throw new Error(`${name}: an access that is in order was reported`)
   }

@@ -165,7 +165,11 @@ export const scalar = (op: Op, from: DType, to: DType): ScalarFunction => {
     case "WHERE":
       return (x, y, z) => x !== 0 ? y : z
     case "MULACC":
-      return float ? (x, y, z) => Math.fround(x * y) + z : machine ? (x, y, z) => Math.imul(x, y) + z : (x, y, z) => x * y + z
+      return float
+        ? (x, y, z) => Math.fround(x * y) + z
+        : machine
+        ? (x, y, z) => Math.imul(x, y) + z
+        : (x, y, z) => x * y + z
     default:
       throw new Error(`${op} is not elementwise`)
   }
@@ -224,7 +228,9 @@ export const variable = (node: UOp, vars: Vars): number => {
 export const evaluateScalar = (node: UOp, vars: Vars): number => {
   if (node.op === "CONST") return Number(node.arg)
   if (node.op === "VAR") return variable(node, vars)
-  if (!elementwise.has(node.op)) throw new Error(`${node.op} in a size or an offset; only constants and variables can be`)
+  if (!elementwise.has(node.op)) {
+    throw new Error(`${node.op} in a size or an offset; only constants and variables can be`)
+  }
   const [x, y, z] = node.src.map((s) => evaluateScalar(s, vars))
   const cell = allocate(node.dtype, 1)
   cell[0] = scalar(node.op, node.src[node.src.length - 1]!.dtype, node.dtype)(x!, y!, z!)

@@ -40,7 +40,9 @@ export class Races {
   read(at: number, thread: number): void {
     if (this.writePhase[at] === this.phase && this.writer[at] !== thread) {
       throw new Error(
-        `${this.name}: thread ${thread} reads element ${at}, which ${this.by(this.writer[at]!)} wrote with no BARRIER between`
+        `${this.name}: thread ${thread} reads element ${at}, which ${
+          this.by(this.writer[at]!)
+        } wrote with no BARRIER between`
       )
     }
     const other = this.readPhase[at] === this.phase && this.reader[at] !== thread
@@ -52,12 +54,16 @@ export class Races {
   write(at: number, thread: number, same: boolean): void {
     if (this.readPhase[at] === this.phase && this.reader[at] !== thread && !same) {
       throw new Error(
-        `${this.name}: thread ${thread} writes element ${at}, which ${this.by(this.reader[at]!)} read with no BARRIER between`
+        `${this.name}: thread ${thread} writes element ${at}, which ${
+          this.by(this.reader[at]!)
+        } read with no BARRIER between`
       )
     }
     if (this.writePhase[at] === this.phase && this.writer[at] !== thread && !same) {
       throw new Error(
-        `${this.name}: thread ${thread} writes element ${at}, which ${this.by(this.writer[at]!)} wrote with no BARRIER between`
+        `${this.name}: thread ${thread} writes element ${at}, which ${
+          this.by(this.writer[at]!)
+        } wrote with no BARRIER between`
       )
     }
     const other = this.writePhase[at] === this.phase && this.writer[at] !== thread

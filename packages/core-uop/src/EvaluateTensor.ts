@@ -1,17 +1,12 @@
 import * as DType from "./DType.ts"
 import { copyOut, dense, product, reduce, stridesOf, zip } from "./EvaluateArray.ts"
+import { box, fail, moved, padded, type Value } from "./EvaluateMovement.ts"
 import { allocate, type Data, variable, type Vars } from "./EvaluateOps.ts"
 import { elementwise } from "./Op.ts"
-import * as Print from "./Print.ts"
 import * as Shape from "./Shape.ts"
 import { reduceArg, toposort, type UOp } from "./UOp.ts"
 
-/** The value of a tensor-stage node: row-major, dense, with every symbolic dimension at its value. */
-export interface Value {
-  readonly dtype: DType.DType
-  readonly shape: ReadonlyArray<number>
-  readonly data: Data
-}
+export type { Value } from "./EvaluateMovement.ts"
 
 /** A hand-written kernel: reads and writes the storage of its arguments. */
 export type Custom = (buffers: ReadonlyArray<Data>, vars: Vars) => void
@@ -34,6 +29,8 @@ interface Place {
   readonly storage: Data
   readonly shape: ReadonlyArray<number>
   readonly addresses: Float64Array
+  /** All of a buffer, not a part of it: the storage may be larger than the shape, by its symbolic dimensions. */
+  readonly whole: boolean
 }
 
 /** What a body's PARAM stands for: the argument's value on entry and, for a buffer, where it lies. */
@@ -59,11 +56,6 @@ const frameOf = (env: Environment, args: Frame["args"]): Frame => ({
   calls: new Map()
 })
 
-const fail = (node: UOp, problem: string): never => {
-  const label = node.arena.labelOf(node)
-  throw new Error(`${Print.line(node)}${label === undefined ? "" : ` # ${label}`}: ${problem}`)
-}
-
 const valueOf = (frame: Frame, node: UOp): Value => frame.values.get(node) ?? fail(node, "has no value")
 const numberOf = (frame: Frame, node: UOp): number => Number(valueOf(frame, node).data[0])
 const dimsOf = (frame: Frame, nodes: ReadonlyArray<UOp>): ReadonlyArray<number> => nodes.map((n) => numberOf(frame, n))
@@ -73,75 +65,6 @@ const make = (frame: Frame, dtype: DType.DType, shape: ReadonlyArray<number>): V
   shape,
   data: allocate(dtype, product(shape), frame.env.float64)
 })
-
-const sameKind = (data: Data, length: number): Data => new (data.constructor as new(n: number) => Data)(length)
-
-/** A strided box of `x` as a dense value. */
-const box = (x: Value, shape: ReadonlyArray<number>, strides: ReadonlyArray<number>, offset = 0): Value => {
-  const data = sameKind(x.data, product(shape))
-  copyOut(data, x.data, { shape, strides, offset })
-  return { dtype: x.dtype, shape, data }
-}
-
-const shrunk = (node: UOp, x: Value, starts: ReadonlyArray<number>, sizes: ReadonlyArray<number>): Value => {
-  for (const [axis, start] of starts.entries()) {
-    if (start < 0 || sizes[axis]! < 0 || start + sizes[axis]! > x.shape[axis]!) {
-      fail(node, `takes [${start}, ${start + sizes[axis]!}) of axis ${axis}, which has ${x.shape[axis]} elements`)
-    }
-  }
-  const strides = stridesOf(x.shape)
-  return box(x, sizes, strides, starts.reduce((p, start, axis) => p + start * strides[axis]!, 0))
-}
-
-const padded = (x: Value, low: ReadonlyArray<number>, high: ReadonlyArray<number>): Value => {
-  const shape = x.shape.map((d, axis) => low[axis]! + d + high[axis]!)
-  const data = sameKind(x.data, product(shape))
-  const strides = stridesOf(shape)
-  const inner = stridesOf(x.shape)
-  for (let i = 0; i < x.data.length; i++) {
-    const at = x.shape.reduce((p, d, axis) => p + (Math.floor(i / inner[axis]!) % d + low[axis]!) * strides[axis]!, 0)
-    data[at] = x.data[i]!
-  }
-  return { dtype: x.dtype, shape, data }
-}
-
-/** RESHAPE, EXPAND, PERMUTE, SHRINK and FLIP of a value (or of addresses). */
-const moved = (frame: Frame, node: UOp, x: Value): Value => {
-  const strides = stridesOf(x.shape)
-  switch (node.op) {
-    case "RESHAPE": {
-      const shape = dimsOf(frame, node.src.slice(1))
-      if (product(shape) !== product(x.shape)) fail(node, `[${x.shape}] has not as many elements as [${shape}]`)
-      return { ...x, shape }
-    }
-    case "EXPAND": {
-      const shape = dimsOf(frame, node.src.slice(1))
-      for (const [axis, d] of shape.entries()) {
-        if (x.shape[axis] !== d && x.shape[axis] !== 1) fail(node, `[${x.shape}] does not expand to [${shape}]`)
-      }
-      if (shape.length !== x.shape.length) fail(node, `[${x.shape}] does not expand to [${shape}]`)
-      return box(x, shape, strides.map((s, axis) => x.shape[axis] === 1 ? 0 : s))
-    }
-    case "PERMUTE": {
-      const order = node.arg as ReadonlyArray<number>
-      return box(x, order.map((axis) => x.shape[axis]!), order.map((axis) => strides[axis]!))
-    }
-    case "SHRINK":
-      return shrunk(
-        node,
-        x,
-        x.shape.map((_, axis) => numberOf(frame, node.src[1 + 2 * axis]!)),
-        x.shape.map((_, axis) => numberOf(frame, node.src[2 + 2 * axis]!))
-      )
-    case "FLIP": {
-      const axes = node.arg as ReadonlyArray<number>
-      const start = x.shape.reduce((p, d, axis) => axes.includes(axis) ? p + (d - 1) * strides[axis]! : p, 0)
-      return box(x, x.shape, strides.map((s, axis) => axes.includes(axis) ? -s : s), start)
-    }
-    default:
-      return fail(node, "is not a view")
-  }
-}
 
 /** Storage of a BUFFER or a program's PARAM, with its shape and the strides of the largest shape. */
 const laidOut = (frame: Frame, node: UOp) => {
@@ -175,7 +98,7 @@ const placeOf = (frame: Frame, node: UOp): Place | undefined => {
         for (let axis = 0; axis < shape.length; axis++) at += Math.floor(i / own[axis]!) % shape[axis]! * strides[axis]!
         addresses[i] = at
       }
-      return { storage, shape, addresses }
+      return { storage, shape, addresses, whole: true }
     }
     case "RESHAPE":
     case "PERMUTE":
@@ -183,8 +106,12 @@ const placeOf = (frame: Frame, node: UOp): Place | undefined => {
     case "FLIP": {
       const of = placeOf(frame, node.src[0]!)
       if (of === undefined) return undefined
-      const value = moved(frame, node, { dtype: DType.index, shape: of.shape, data: of.addresses })
-      return { storage: of.storage, shape: value.shape, addresses: value.data as Float64Array }
+      const value = moved(
+        node,
+        { dtype: DType.index, shape: of.shape, data: of.addresses },
+        (size) => numberOf(frame, size)
+      )
+      return { storage: of.storage, shape: value.shape, addresses: value.data as Float64Array, whole: false }
     }
     default:
       return undefined
@@ -220,7 +147,8 @@ const after = (frame: Frame, node: UOp): Value => {
 }
 
 const store = (frame: Frame, node: UOp): void => {
-  const place = placeOf(frame, node.src[0]!) ?? fail(node, "the target is not a view of a buffer with distinct elements")
+  const place = placeOf(frame, node.src[0]!) ??
+    fail(node, "the target is not a view of a buffer with distinct elements")
   const value = valueOf(frame, node.src[1]!)
   if (place.addresses.length !== value.data.length) fail(node, `stores [${value.shape}] into [${place.shape}]`)
   for (let i = 0; i < value.data.length; i++) place.storage[place.addresses[i]!] = value.data[i]!
@@ -259,7 +187,12 @@ const elementwiseValue = (frame: Frame, node: UOp): Value => {
   const sources = node.src.map((s) => valueOf(frame, s))
   const last = sources[sources.length - 1]!
   for (const s of sources) {
-    if (s.data.length !== last.data.length) fail(node, `shapes ${sources.map((v) => `[${v.shape}]`).join(" and ")} differ`)
+    if (s.data.length !== last.data.length) {
+      fail(
+        node,
+        `shapes ${sources.map((v) => `[${v.shape}]`).join(" and ")} differ`
+      )
+    }
   }
   const out = make(frame, node.dtype, last.shape)
   const extent = { outer: 1, middle: 1, inner: out.data.length }
@@ -271,17 +204,17 @@ const elementwiseValue = (frame: Frame, node: UOp): Value => {
 const storageOf = (frame: Frame, node: UOp): Data => {
   const place = placeOf(frame, node)
   if (place === undefined) return valueOf(frame, node).data
-  const { addresses, storage } = place
-  const first = addresses.length === 0 ? 0 : addresses[0]!
-  if (addresses.every((at, i) => at === first + i)) return storage.subarray(first, first + addresses.length)
-  let x = node
-  while (x.op === "AFTER") x = x.src[0]!
-  return x.op === "BUFFER" || x.op === "PARAM" ? storage : fail(node, "is not contiguous; a hand-written kernel needs that")
+  const { addresses, storage, whole } = place
+  if (whole) return storage
+  const first = addresses[0] ?? 0
+  if (!addresses.every((at, i) => at === first + i)) fail(node, "is not contiguous; a hand-written kernel needs that")
+  return storage.subarray(first, first + addresses.length)
 }
 
 const runCustom = (frame: Frame, node: UOp, args: ReadonlyArray<Data>): void => {
   const { name } = node.arg as { readonly name: string }
-  const custom = frame.env.custom?.get(name) ?? fail(node, `no hand-written kernel ${name}; add it to the environment's custom`)
+  const custom = frame.env.custom?.get(name) ??
+    fail(node, `no hand-written kernel ${name}; add it to the environment's custom`)
   custom(args, frame.vars)
 }
 
@@ -331,7 +264,7 @@ const evaluateNode = (frame: Frame, node: UOp): Value | undefined => {
     case "PERMUTE":
     case "SHRINK":
     case "FLIP":
-      return moved(frame, node, valueOf(frame, node.src[0]!))
+      return moved(node, valueOf(frame, node.src[0]!), (size) => numberOf(frame, size))
     case "GATHER":
       return gather(frame, node)
     case "CONTIGUOUS":
@@ -345,7 +278,8 @@ const evaluateNode = (frame: Frame, node: UOp): Value | undefined => {
     case "CALL":
       return call(frame, node) as undefined
     case "GETTUPLE": {
-      const done = frame.calls.get(node.src[0]!) ?? fail(node, "takes the result of something that is not a call of a body")
+      const done = frame.calls.get(node.src[0]!) ??
+        fail(node, "takes the result of something that is not a call of a body")
       const result = done.results[node.arg as number] ?? fail(node, `there are ${done.results.length} results`)
       if (result.dtype.scalar === "void") return undefined
       return done.frame.values.get(result) ?? fail(node, "this result has no value")

@@ -87,7 +87,18 @@ export const ordinal: Readonly<Record<Op, number>> = Object.fromEntries(ops.map(
 
 const set = (...names: ReadonlyArray<Op>): ReadonlySet<Op> => new Set(names)
 
-export const unary = set("CAST", "BITCAST", "NEG", "SQRT", "EXP2", "LOG2", "SIN", "TRUNC", "HALF_TO_FLOAT", "FLOAT_TO_HALF")
+export const unary = set(
+  "CAST",
+  "BITCAST",
+  "NEG",
+  "SQRT",
+  "EXP2",
+  "LOG2",
+  "SIN",
+  "TRUNC",
+  "HALF_TO_FLOAT",
+  "FLOAT_TO_HALF"
+)
 export const comparison = set("CMPLT", "CMPEQ", "CMPNE")
 export const binary = set(
   "ADD",

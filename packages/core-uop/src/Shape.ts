@@ -1,7 +1,7 @@
 import * as DType from "./DType.ts"
 import { elementwise } from "./Op.ts"
 import * as Bounds from "./Bounds.ts"
-import { type Arena, reduceArg, type UOp, unseen } from "./UOp.ts"
+import { type Arena, reduceArg, unseen, type UOp } from "./UOp.ts"
 
 /** The extent of an axis: a number, or a symbolic index. */
 export type Dim = number | UOp
@@ -20,7 +20,9 @@ export const maxOf = (dim: Dim): number => typeof dim === "number" ? dim : Bound
 export const maxElements = (shape: Shape): number => shape.reduce<number>((n, d) => n * maxOf(d), 1)
 
 export const print = (shape: Shape): string =>
-  `[${shape.map((d) => typeof d === "number" ? d : d.op === "VAR" ? (d.arg as { name: string }).name : "?").join(", ")}]`
+  `[${
+    shape.map((d) => typeof d === "number" ? d : d.op === "VAR" ? (d.arg as { name: string }).name : "?").join(", ")
+  }]`
 
 export const equal = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((d, i) => d === b[i])
 

@@ -95,8 +95,16 @@ const checkElementwise = (node: UOp): string | undefined => {
     return DType.bytes(a!.dtype) === DType.bytes(node.dtype) ? undefined : "bitcast changes size"
   }
   if (node.op === "NEG" && node.dtype.scalar === "bool") return "arithmetic on bools"
-  if (node.op === "HALF_TO_FLOAT") return a!.dtype.scalar === "u32" && DType.isFloat(node.dtype) ? undefined : "wants u32 -> f32"
-  if (node.op === "FLOAT_TO_HALF") return DType.isFloat(a!.dtype) && node.dtype.scalar === "u32" ? undefined : "wants f32 -> u32"
+  if (node.op === "HALF_TO_FLOAT") {
+    return a!.dtype.scalar === "u32" && DType.isFloat(node.dtype)
+      ? undefined
+      : "wants u32 -> f32"
+  }
+  if (node.op === "FLOAT_TO_HALF") {
+    return DType.isFloat(a!.dtype) && node.dtype.scalar === "u32"
+      ? undefined
+      : "wants f32 -> u32"
+  }
   if (node.op === "WHERE") {
     if (a!.dtype.scalar !== "bool") return "the condition is not a bool"
     return b!.dtype === node.dtype && node.src[2]!.dtype === node.dtype ? undefined : "branches of another dtype"

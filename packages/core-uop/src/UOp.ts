@@ -323,7 +323,9 @@ export const openRanges = (root: UOp): ReadonlySet<UOp> => {
   if (root.cache.ranges !== undefined) return root.cache.ranges
   for (const node of unseen(root, hasRanges)) {
     if (node.op === "RANGE") {
-      node.cache.ranges = node.src[0]!.cache.ranges!.size === 0 ? new Set([node]) : new Set([...node.src[0]!.cache.ranges!, node])
+      node.cache.ranges = node.src[0]!.cache.ranges!.size === 0
+        ? new Set([node])
+        : new Set([...node.src[0]!.cache.ranges!, node])
       continue
     }
     if (node.src.length === 0) {

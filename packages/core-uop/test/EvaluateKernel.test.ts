@@ -19,7 +19,8 @@ const at = (buffer: UOp, index: UOp | number, gate?: UOp): UOp =>
   Expr.element(buffer, typeof index === "number" ? Expr.int(arena, index) : index, gate)
 const end = (store: UOp, ...ranges: ReadonlyArray<UOp>): UOp => arena.make("END", DType.none, [store, ...ranges])
 const kernel = (...ends: ReadonlyArray<UOp>): UOp => arena.make("SINK", DType.none, ends, { name: "test" })
-const special = (name: string, size: number): UOp => arena.make("SPECIAL", DType.index, [Expr.int(arena, size)], { name })
+const special = (name: string, size: number): UOp =>
+  arena.make("SPECIAL", DType.index, [Expr.int(arena, size)], { name })
 const f = (...x: ReadonlyArray<number>): Float32Array => Float32Array.from(x)
 
 const run = (
@@ -148,7 +149,9 @@ describe("kernel stage", () => {
     const i = range(4)
     const x = Expr.load(at(param(1, DType.f32, 3), i))
     const ast = kernel(end(Expr.store(at(param(0, DType.f32, 4), i), x), i))
-    expect(() => run("kernel", ast, [new Float32Array(4), f(1, 2, 3)])).toThrow("slot 1: element 3 is outside the 3 elements")
+    expect(() => run("kernel", ast, [new Float32Array(4), f(1, 2, 3)])).toThrow(
+      "slot 1: element 3 is outside the 3 elements"
+    )
     const low = kernel(end(Expr.store(at(param(0, DType.f32, 4), Expr.sub(i, 1)), Expr.cast(i, DType.f32)), i))
     expect(() => run("kernel", low, [new Float32Array(4)])).toThrow("slot 0: element -1 is outside the 4 elements")
   })
@@ -157,7 +160,9 @@ describe("kernel stage", () => {
     const i = range(4)
     const value = Expr.cast(Expr.floordiv(i, 2), DType.f32)
     const clash = kernel(end(Expr.store(at(param(0, DType.f32, 2), Expr.floormod(i, 2)), value), i))
-    expect(() => run("kernel", clash, [new Float32Array(2)])).toThrow("slot 0: element 0 is written twice, 0 and then 1")
+    expect(() => run("kernel", clash, [new Float32Array(2)])).toThrow(
+      "slot 0: element 0 is written twice, 0 and then 1"
+    )
     const same = kernel(end(Expr.store(at(param(0, DType.f32, 2), Expr.floordiv(i, 2)), value), i))
     expect(run("kernel", same, [new Float32Array(2)])).toEqual([0, 1])
   })
@@ -246,7 +251,12 @@ describe("expanded stage", () => {
     const one = Expr.floordiv(t, 4)
     const out = at(param(0, DType.f32, 6), Expr.add(Expr.mul(wg, 2), one))
     expect(run("expanded", kernel(end(Expr.store(out, total))), [new Float32Array(6), data])).toEqual([
-      6, 22, 38, 54, 70, 86
+      6,
+      22,
+      38,
+      54,
+      70,
+      86
     ])
   })
 
@@ -274,6 +284,27 @@ describe("expanded stage", () => {
     const swapped = arena.make("STACK", DType.make("f32", 2), [Expr.lane(v, 1), Expr.cast(i, DType.f32)])
     const ast = kernel(end(Expr.store(at(param(0, DType.f32, 6), Expr.mul(i, 2)), swapped), i))
     expect(run("expanded", ast, [new Float32Array(6), f(1, 2, 3, 4, 5, 6)])).toEqual([2, 0, 4, 1, 6, 2])
+  })
+
+  it("stores several values in one loop, each where its own axes say", () => {
+    const i = range(6, "LOOP")
+    const x = Expr.load(at(param(2, DType.f32, 6), i))
+    const total = (() => {
+      const r = range(6, "REDUCE")
+      return Expr.reduce("ADD", Expr.load(at(param(2, DType.f32, 6), r)), [r])
+    })()
+    const scaled = at(param(0, DType.f32, 6), i)
+    const stores = [
+      Expr.store(at(param(1, DType.f32, 1), 0), total),
+      // in place: doing it twice would show
+      Expr.store(scaled, Expr.add(Expr.load(scaled), Expr.mul(x, total)))
+    ]
+    const ast = kernel(end(arena.make("TUPLE", DType.none, stores), i))
+    for (const blockElements of [1, 4, 100]) {
+      const args = [f(1, 1, 1, 1, 1, 1), f(0), f(1, 2, 3, 4, 5, 6)]
+      expect(run("expanded", ast, args, {}, { blockElements })).toEqual([22, 43, 64, 85, 106, 127])
+      expect([...args[1]!]).toEqual([21])
+    }
   })
 
   it("refuses a vector that does not start at a multiple of its lanes", () => {

@@ -45,7 +45,8 @@ const load = (buffer: UOp, at: UOp, gate?: UOp): UOp => {
   if (code.includes(node)) code.push(node)
   return emit(node)
 }
-const store = (buffer: UOp, at: UOp, value: UOp, gate?: UOp): UOp => emit(Expr.store(Expr.element(buffer, at, gate), value))
+const store = (buffer: UOp, at: UOp, value: UOp, gate?: UOp): UOp =>
+  emit(Expr.store(Expr.element(buffer, at, gate), value))
 const c = (value: number): UOp => Expr.constant(arena, DType.f32, value)
 const float = (x: UOp): UOp => Expr.cast(x, DType.f32)
 
@@ -59,14 +60,17 @@ const run = (
   evaluateLinear(linear, args, vars, { checkRaces })
   return [...args[0]!]
 }
-const count = (n: number, f: (i: number) => number = (i) => i): Float32Array => Float32Array.from({ length: n }, (_, i) => f(i))
+const count = (n: number, f: (i: number) => number = (i) => i): Float32Array =>
+  Float32Array.from({ length: n }, (_, i) => f(i))
 
 describe("threads and grids", () => {
   it("runs every thread of every workgroup, in three dimensions", () => {
     const sizes = [2, 3, 2, 2, 1, 2] as const
     const names = ["gidx0", "gidx1", "gidx2", "lidx0", "lidx1", "lidx2"]
-    const index = names.map((name, i) => special(name, sizes[i]!)).reduce((sum, s, i) =>
-      Expr.add(Expr.mul(sum, sizes[i]!), s), Expr.int(arena, 0))
+    const index = names.map((name, i) => special(name, sizes[i]!)).reduce(
+      (sum, s, i) => Expr.add(Expr.mul(sum, sizes[i]!), s),
+      Expr.int(arena, 0)
+    )
     store(param(0, DType.f32, 48), index, float(Expr.add(index, 1)))
     expect(run([new Float32Array(48)])).toEqual([...count(48, (i) => i + 1)])
   })
@@ -117,7 +121,10 @@ describe("registers and loops", () => {
   it("takes no step of a loop of size zero, and accumulates vectors", () => {
     const n = Expr.variable(arena, "n", 0, 4)
     const sum = reg(emit(Expr.splat(c(1), 4)))
-    loop(n, (i) => void accumulate("MAX", sum, emit(Expr.load(Expr.element(param(1, DType.f32, 16), Expr.mul(i, 4)), 4))))
+    loop(
+      n,
+      (i) => void accumulate("MAX", sum, emit(Expr.load(Expr.element(param(1, DType.f32, 16), Expr.mul(i, 4)), 4)))
+    )
     emit(Expr.store(Expr.element(param(0, DType.f32, 4), Expr.int(arena, 0)), sum))
     expect(run([new Float32Array(4), count(16)], { n: 0 })).toEqual([1, 1, 1, 1])
     expect(run([new Float32Array(4), count(16)], { n: 3 })).toEqual([8, 9, 10, 11])
@@ -212,7 +219,9 @@ describe("workgroup memory", () => {
 
   it("notices the missing barrier before a read", () => {
     rotate(() => undefined)
-    expect(() => run([new Float32Array(8)])).toThrow("local 0: thread 0 reads element 1, which thread 1 wrote with no BARRIER")
+    expect(() => run([new Float32Array(8)])).toThrow(
+      "local 0: thread 0 reads element 1, which thread 1 wrote with no BARRIER"
+    )
   })
 
   it("notices the missing barrier before the next write", () => {

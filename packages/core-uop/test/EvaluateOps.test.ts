@@ -47,7 +47,8 @@ describe("halves", () => {
   })
 
   it("agrees with the platform's Float16Array where there is one", () => {
-    const Float16 = (globalThis as { Float16Array?: new(x: ReadonlyArray<number>) => { buffer: ArrayBuffer } }).Float16Array
+    const Float16 =
+      (globalThis as { Float16Array?: new(x: ReadonlyArray<number>) => { buffer: ArrayBuffer } }).Float16Array
     const samples = [0, -0, 1e-8, 2 ** -25, 2 ** -24 * 1.5, 6.1e-5, 1 / 3, 1024.5, 65519.99, 65520, 1e9, -1e9, Infinity]
     const wanted = Float16 === undefined
       ? [0, 0x8000, 0, 0, 2, 0x03ff, 0x3555, 0x6400, 0x7bff, 0x7c00, 0x7c00, 0xfc00, 0x7c00]
@@ -166,7 +167,9 @@ describe("elementwise operations", () => {
 
 describe("monoids", () => {
   it.each<["ADD" | "MUL" | "MAX" | "MIN", DType.DType]>(
-    (["ADD", "MUL", "MAX", "MIN"] as const).flatMap((op) => [f32, i32, u32, bool].map((d): [typeof op, DType.DType] => [op, d]))
+    (["ADD", "MUL", "MAX", "MIN"] as const).flatMap((op) =>
+      [f32, i32, u32, bool].map((d): [typeof op, DType.DType] => [op, d])
+    )
   )("%s has its identity on %o, and it is the one of the IR", (op, dtype) => {
     const { combine, identity } = monoid(op, dtype)
     const samples = dtype === bool ? [0, 1] : dtype === u32 ? [0, 1, 2 ** 32 - 1] : [-3, 0, 1, 7]

@@ -29,11 +29,14 @@ const move = (op: "RESHAPE" | "EXPAND" | "SHRINK" | "PAD", x: UOp, ...rest: Read
 const permute = (x: UOp, ...order: ReadonlyArray<number>): UOp => arena.make("PERMUTE", x.dtype, [x], order)
 const flip = (x: UOp, ...axes: ReadonlyArray<number>): UOp => arena.make("FLIP", x.dtype, [x], axes)
 const sum = (x: UOp, ...axes: ReadonlyArray<number>): UOp => reduce("ADD", x, ...axes)
-const reduce = (op: ReduceOp, x: UOp, ...axes: ReadonlyArray<number>): UOp => arena.make("REDUCE", x.dtype, [x], { op, axes })
+const reduce = (op: ReduceOp, x: UOp, ...axes: ReadonlyArray<number>): UOp =>
+  arena.make("REDUCE", x.dtype, [x], { op, axes })
 const full = (dtype: DType.DType, value: number, ...dims: ReadonlyArray<Dim>): UOp =>
   arena.make("CONST", dtype, dims.map(dim), value)
-const after = (buffer: UOp, ...effects: ReadonlyArray<UOp>): UOp => arena.make("AFTER", buffer.dtype, [buffer, ...effects])
+const after = (buffer: UOp, ...effects: ReadonlyArray<UOp>): UOp =>
+  arena.make("AFTER", buffer.dtype, [buffer, ...effects])
 const f = (...x: ReadonlyArray<number>): Float32Array => Float32Array.from(x)
+const square = (data: ReadonlyArray<Data>) => data[1]!.forEach((v, i) => data[0]![i] = v * v)
 const iota = (n: number): Float32Array => Float32Array.from({ length: n }, (_, i) => i)
 
 const value = (node: UOp, env: Partial<Environment> = {}): ReadonlyArray<number> => {
@@ -72,7 +75,13 @@ describe("movement", () => {
     expect(value(permute(x, 1, 0))).toEqual([0, 3, 1, 4, 2, 5])
     expect(value(move("EXPAND", move("RESHAPE", x, 2, 1, 3), 2, 2, 3))).toEqual([0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5])
     expect(value(permute(move("RESHAPE", input(iota(24), 24), 2, 3, 4), 2, 0, 1)).slice(0, 7)).toEqual([
-      0, 4, 8, 12, 16, 20, 1
+      0,
+      4,
+      8,
+      12,
+      16,
+      20,
+      1
     ])
   })
 
@@ -101,7 +110,9 @@ describe("movement", () => {
   })
 
   it("refuses a reshape that loses elements", () => {
-    expect(() => evaluate([move("RESHAPE", input(iota(6), 6), 4)], { buffers })).toThrow("[6] has not as many elements as [4]")
+    expect(() => evaluate([move("RESHAPE", input(iota(6), 6), 4)], { buffers })).toThrow(
+      "[6] has not as many elements as [4]"
+    )
   })
 })
 
@@ -240,8 +251,26 @@ describe("calls", () => {
     const x = input(f(3, 4), 2)
     const kernel = arena.make("CUSTOM", DType.none, [], { name: "square" })
     const call = arena.make("CALL", DType.none, [kernel, out, x], { name: "square" })
-    const square = (data: ReadonlyArray<Data>) => data[1]!.forEach((v, i) => data[0]![i] = v * v)
     expect(value(after(out, call), { custom: new Map([["square", square]]) })).toEqual([9, 16])
     expect(() => value(after(out, call))).toThrow("no hand-written kernel square")
+  })
+
+  it("orders by an effect that is a result of a call, and hands a body's parameters to a hand-written kernel", () => {
+    const data = f(0, 0, 0, 0)
+    const out = input(data, 2, 2)
+    const x = input(f(3, 4), 2)
+    const kernel = arena.make("CUSTOM", DType.none, [param(0, DType.f32, 2), param(1, DType.f32, 2)], {
+      name: "square",
+      writes: [0]
+    })
+    const row = move("RESHAPE", move("SHRINK", out, 1, 1, 0, 2), 2)
+    const call = arena.make("CALL", DType.none, [arena.make("TUPLE", DType.none, [kernel]), row, x], { name: "square" })
+    const effect = arena.make("GETTUPLE", DType.none, [call], 0)
+    expect(value(after(out, effect), { custom: new Map([["square", square]]) })).toEqual([0, 0, 9, 16])
+    const column = move("RESHAPE", move("SHRINK", out, 0, 2, 1, 1), 2)
+    const strided = arena.make("CALL", DType.none, [arena.make("TUPLE", DType.none, [kernel]), column, x], {
+      name: "square"
+    })
+    expect(() => evaluate([strided], { buffers, custom: new Map([["square", square]]) })).toThrow("is not contiguous")
   })
 })

@@ -1,1 +1,7 @@
-export {}
+export * as Engine from "./Engine.ts"
+export * as Loader from "./Loader.ts"
+export * as ModelFile from "./ModelFile.ts"
+export * as Random from "./Random.ts"
+export * as Sampler from "./Sampler.ts"
+export * as Session from "./Session.ts"
+export * as Stop from "./Stop.ts"

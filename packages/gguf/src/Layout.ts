@@ -40,7 +40,12 @@ export const layoutOf = (type: Name, shape: ReadonlyArray<number>): Layout => {
   const cols = shape[shape.length - 1] ?? 0
   const blocksPerRow = cols / blockValues
   if (!Number.isInteger(blocksPerRow) || cols === 0) {
-    return fail("layoutOf", `${type} ${JSON.stringify(shape)}`, `rows of ${cols} values`, `use a multiple of ${blockValues}`)
+    return fail(
+      "layoutOf",
+      `${type} ${JSON.stringify(shape)}`,
+      `rows of ${cols} values`,
+      `use a multiple of ${blockValues}`
+    )
   }
   const { planes: specs } = codec(type, blocksPerRow)
   const blocks = shape.slice(0, -1).reduce((n, d) => n * d, blocksPerRow)
@@ -48,7 +53,13 @@ export const layoutOf = (type: Name, shape: ReadonlyArray<number>): Layout => {
   const padded = roundUp(blocks, blockGroup)
   let words = 0
   const planes = specs.map((p): Plane => {
-    const plane = { name: p.name, offset: words, words: padded / p.group * p.words, group: p.group, groupWords: p.words }
+    const plane = {
+      name: p.name,
+      offset: words,
+      words: padded / p.group * p.words,
+      group: p.group,
+      groupWords: p.words
+    }
     words = roundUp(words + plane.words, 4)
     return plane
   })
@@ -80,8 +91,12 @@ export const relayout = (
   const { first, count } = run
   const fits = Number.isInteger(count) && count > 0 && first + count <= roundUp(layout.blocks, layout.blockGroup)
   if (first % layout.blockGroup !== 0 || !fits) {
-    return fail("relayout", `blocks ${first} .. ${first + count - 1}`, `${layout.blocks} blocks of ${layout.type}`,
-      `start at a multiple of ${layout.blockGroup} and stay inside`)
+    return fail(
+      "relayout",
+      `blocks ${first} .. ${first + count - 1}`,
+      `${layout.blocks} blocks of ${layout.type}`,
+      `start at a multiple of ${layout.blockGroup} and stay inside`
+    )
   }
   const padded = roundUp(count, layout.blockGroup)
   const needed = Math.ceil(padded * table[layout.type].blockBytes / 4)
@@ -107,7 +122,12 @@ export interface SpreadRows {
  */
 export const decode = (layout: Layout, words: Tensor, select?: Tensor): SpreadRows => {
   if (words.dtype !== DType.u32 || words.dim(0) !== layout.words) {
-    return fail("decode", `u32 [${layout.words}]`, `${DType.print(words.dtype)} of other size`, "pass the tensor's buffer")
+    return fail(
+      "decode",
+      `u32 [${layout.words}]`,
+      `${DType.print(words.dtype)} of other size`,
+      "pass the tensor's buffer"
+    )
   }
   const lead: Shape.Shape = layout.shape.slice(0, -1)
   if (select !== undefined && lead.length === 0) return fail("decode", "items of a vector", "one row", "slice it")
@@ -146,4 +166,3 @@ export const dequantise = (layout: Layout, words: Tensor, select?: Tensor): Tens
   const lead = values.shape.slice(0, values.rank - rowRank)
   return values.reshape([...lead, layout.shape[layout.shape.length - 1]!])
 }
-

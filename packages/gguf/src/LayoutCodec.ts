@@ -3,7 +3,17 @@ import * as DType from "@tg/core-uop/DType"
 import { cat } from "@tg/tensor/Nn"
 import { full, type Tensor } from "@tg/tensor/Tensor"
 import type { Name } from "./GgufType.ts"
-import { bytesOf, counting, join, lookupSigned, pack, split, splitSigned, unpack, unpackSigned } from "./LayoutPacking.ts"
+import {
+  bytesOf,
+  counting,
+  join,
+  lookupSigned,
+  pack,
+  split,
+  splitSigned,
+  unpack,
+  unpackSigned
+} from "./LayoutPacking.ts"
 
 /** A plane: `words` words for every `group` neighbouring blocks of the tensor. */
 export interface PlaneSpec {
@@ -259,8 +269,7 @@ const scalesAndMinima = (sc: Tensor) => {
   const byte = counting(arena, 4, 8)
   const at = (i: number): Tensor => word(sc, i).reshape([...lead, 1, 1]).shr(byte)
   const first = counting(arena, 2, 1, 1).eq(0)
-  const late = (nibble: number, upper: Tensor): Tensor =>
-    at(3).shr(nibble).and(15).or(upper.shr(6).and(3).shl(4))
+  const late = (nibble: number, upper: Tensor): Tensor => at(3).shr(nibble).and(15).or(upper.shr(6).and(3).shl(4))
   const scale = first.where(at(1).and(63), late(0, at(1)))
   const minimum = first.where(at(2).and(63), late(4, at(2)))
   const dm = word(sc, 0).reshape([...lead, 1, 1])

@@ -67,8 +67,10 @@ export const bytesOf = (raw: Tensor, blocks: number, blockBytes: number): Tensor
 
 /** Element i of a small table of signed bytes (packed four to a word): `i32`. */
 export const lookupSigned = (table: ReadonlyArray<number>, i: Tensor): Tensor => {
-  const words = Array.from({ length: table.length / 4 }, (_, w) =>
-    [0, 1, 2, 3].reduce((word, b) => word + (table[4 * w + b]! & 255) * 2 ** (8 * b), 0))
+  const words = Array.from(
+    { length: table.length / 4 },
+    (_, w) => [0, 1, 2, 3].reduce((word, b) => word + (table[4 * w + b]! & 255) * 2 ** (8 * b), 0)
+  )
   const choose = (from: number, to: number): Tensor => {
     if (to - from === 1) return full(i.arena, [], words[from]!, DType.u32)
     const middle = (from + to) / 2

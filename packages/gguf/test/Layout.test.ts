@@ -42,7 +42,9 @@ const laidOut = (layout: Layout.Layout, raw: Uint8Array, run = layout.blocks): U
     const source = buffer(arena, 0, { shape: [words.length], dtype: DType.u32 })
     const target = buffer(arena, 1, { shape: [layout.words], dtype: DType.u32 })
     const program = make(
-      Layout.relayout(layout, source, { first, count }).map((p) => assign(target.slice(0, p.offset, p.words.dim(0)), p.words))
+      Layout.relayout(layout, source, { first, count }).map((p) =>
+        assign(target.slice(0, p.offset, p.words.dim(0)), p.words)
+      )
     )
     expect(Spec.check("tensor", program.sink)).toEqual([])
     evaluate([program.sink], { buffers: new Map([[source.node, words], [target.node, out]]) })
@@ -74,7 +76,9 @@ const expectSameBits = (found: Float32Array, expected: Float32Array): void => {
   const a = new Uint32Array(found.buffer, found.byteOffset, found.length)
   const b = new Uint32Array(expected.buffer, expected.byteOffset, expected.length)
   expect(found.length).toBe(expected.length)
-  const wrong = Array.from(a.keys()).filter((i) => a[i] !== b[i] && !(Number.isNaN(found[i]) && Number.isNaN(expected[i])))
+  const wrong = Array.from(a.keys()).filter((i) =>
+    a[i] !== b[i] && !(Number.isNaN(found[i]) && Number.isNaN(expected[i]))
+  )
   expect(wrong.slice(0, 5).map((i) => [i, found[i], expected[i]])).toEqual([])
 }
 

@@ -77,7 +77,7 @@ const vectoriseReductions = (plan: Plan): boolean => {
 
 /** Short inner loops become straight code: packed integers are then shifted by constants. */
 const unrollShortLoops = (plan: Plan): void => {
-  for (const loop of Loops.reductions(plan.kernel).flatMap(Loops.loopsOf)) {
+  for (const loop of Loops.reductions(plan.kernel).flatMap((r) => [...Loops.loopsOf(r)].reverse())) {
     if (loop.axis !== "REDUCE" || loop.isSymbolic) continue
     const copies = Loops.all(plan.kernel)
       .filter((l) => l.axis === "UNROLL" || l.axis === "UPCAST")

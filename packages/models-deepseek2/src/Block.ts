@@ -136,8 +136,7 @@ const withinGroups = (experts: ExpertConfig, scores: Tensor): Tensor => {
 }
 
 /** `[..]` indices to `[.., n]`: true at the index. */
-const oneHot = (index: Tensor, n: number): Tensor =>
-  index.unsqueeze(-1).eq(iota(index.arena, n).cast(index.dtype))
+const oneHot = (index: Tensor, n: number): Tensor => index.unsqueeze(-1).eq(iota(index.arena, n).cast(index.dtype))
 
 /** Which experts each token uses, and with what weight: `[T, used]` both. */
 export const route = (
@@ -196,4 +195,3 @@ export const block = (input: BlockInput): { readonly x: Tensor; readonly write: 
     : mixture(weights, config.experts!, inner)
   return { x: middle.add(ffn).label("l_out"), write }
 }
-

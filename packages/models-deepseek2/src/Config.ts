@@ -87,13 +87,14 @@ const invalid = (file: Metadata.HasMetadata, key: string, found: unknown, wanted
     })
   )
 
+const key = (name: string): string => `deepseek2.${name}`
+
 const read = (file: Metadata.HasMetadata) =>
   Result.gen(function*() {
     const architecture = yield* Metadata.getString(file, "general.architecture")
     if (architecture !== "deepseek2") {
       return yield* invalid(file, "general.architecture", architecture, "deepseek2")
     }
-    const key = (name: string): string => `deepseek2.${name}`
     const required = (name: string) => Metadata.getUint32(file, key(name))
     const integer = (name: string, otherwise: number) => Metadata.withDefault(required(name), otherwise)
     const float = (name: string, otherwise: number) =>
@@ -112,7 +113,7 @@ const read = (file: Metadata.HasMetadata) =>
       return yield* invalid(file, key("rope.dimension_count"), rotated, `an even number below the head size ${head}`)
     }
     const vocabulary = yield* vocabularySize(file, key("vocab_size"))
-    const yarn = yield* yarnOf(file, key)
+    const yarn = yield* yarnOf(file)
     const config: Config = {
       name: yield* Metadata.withDefault(Metadata.getString(file, "general.name"), file.name),
       layers,
@@ -132,7 +133,7 @@ const read = (file: Metadata.HasMetadata) =>
         yarn,
         attentionFactor: yield* float("rope.scaling.attn_factor", 1)
       },
-      experts: yield* expertsOf(file, key, { blocks, layers, vocabulary })
+      experts: yield* expertsOf(file, { blocks, layers, vocabulary })
     }
     return config
   })
@@ -143,9 +144,7 @@ const vocabularySize = (file: Metadata.HasMetadata, key: string) =>
     return given > 0 ? given : (yield* Metadata.getStrings(file, "tokenizer.ggml.tokens")).length
   })
 
-type Key = (name: string) => string
-
-const yarnOf = (file: Metadata.HasMetadata, key: Key) =>
+const yarnOf = (file: Metadata.HasMetadata) =>
   Result.gen(function*() {
     const type = yield* Metadata.withDefault(Metadata.getString(file, key("rope.scaling.type")), "none")
     if (type === "none") return undefined
@@ -159,7 +158,6 @@ const yarnOf = (file: Metadata.HasMetadata, key: Key) =>
 
 const expertsOf = (
   file: Metadata.HasMetadata,
-  key: Key,
   model: { readonly blocks: number; readonly layers: number; readonly vocabulary: number }
 ) =>
   Result.gen(function*() {
@@ -173,7 +171,12 @@ const expertsOf = (
     const groups = Math.max(1, yield* integer("expert_group_count", 1))
     const groupsUsed = Math.max(1, yield* integer("expert_group_used_count", 1))
     if (count % groups !== 0 || groupsUsed > groups || groupsUsed * (count / groups) < used) {
-      return yield* invalid(file, key("expert_group_count"), `${groups} (${groupsUsed} used)`, "groups that hold the experts")
+      return yield* invalid(
+        file,
+        key("expert_group_count"),
+        `${groups} (${groupsUsed} used)`,
+        "groups that hold the experts"
+      )
     }
     const gating = yield* integer("expert_gating_func", 0)
     if (gating > 2) return yield* invalid(file, key("expert_gating_func"), gating, "1 (softmax) or 2 (sigmoid)")

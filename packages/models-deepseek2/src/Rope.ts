@@ -22,7 +22,9 @@ export const frequencies = (config: Config): ReadonlyArray<number> => {
 }
 
 /** Magnitudes that YaRN asks for: of the rotated values, and of the query-key product (to be squared). */
-const magnitudes = ({ rope: { attentionFactor, yarn } }: Config): { readonly rotation: number; readonly product: number } => {
+const magnitudes = (
+  { rope: { attentionFactor, yarn } }: Config
+): { readonly rotation: number; readonly product: number } => {
   if (yarn === undefined) return { rotation: attentionFactor, product: attentionFactor }
   const m = (s: number): number => 1 + 0.1 * s * Math.log(yarn.factor)
   // without a multiplier the rotated values grow by m(1); with one they grow by m(M) / m(M)

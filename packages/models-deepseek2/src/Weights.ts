@@ -71,15 +71,16 @@ export class WeightError extends Schema.TaggedError<WeightError>()("WeightError"
   unsupported: Schema.Array(Schema.String)
 }) {
   override get message(): string {
-    const list = (what: string, names: ReadonlyArray<string>): string =>
-      names.length === 0
-        ? ""
-        : `; ${what}: ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} more` : ""}`
     return `${this.file}: the tensors do not fit the metadata${list("missing", this.missing)}` +
       `${list("other dimensions", this.misshapen)}${list("unsupported types", this.unsupported)}` +
       "; convert the model again, or get all parts of a split file"
   }
 }
+
+const list = (what: string, names: ReadonlyArray<string>): string =>
+  names.length === 0
+    ? ""
+    : `; ${what}: ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} more` : ""}`
 
 type Wanted = readonly [role: Role, dims: ReadonlyArray<number>]
 

@@ -17,7 +17,10 @@ describe.each(["c01", "c02", "c03", "c04", "c05", "c06"])("%s", (name) => {
   const steps = 2
   const rows = run.prompt.length + steps
 
-  it.each(["f32", "f16"] as const)("prompt and %s cache, then single tokens, as the reference", (type) => {
+  // the packed cache once with low-rank queries and once in the old form; its row layouts differ in no other way
+  const types = name === "c01" || name === "c04" || name === "c06" ? ["f32", "f16"] as const : ["f32"] as const
+
+  it.each(types)("prompt and %s cache, then single tokens, as the reference", (type) => {
     const session = new Session(model, type)
     const found = [session.feed(run.prompt), ...run.continuation.slice(0, steps).map((token) => session.feed([token]))]
     const all = Float32Array.from(found.flatMap((part) => Array.from(part)))

@@ -52,15 +52,29 @@ const laidOut = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {
   return out
 }
 
-export const load = (name: string): Case => {
+/** Raw bytes of tensors by name. */
+export type RawTensors = ReadonlyMap<string, Weights.FileTensor & { readonly bytes: Uint8Array }>
+
+export const rawTensors = (name: string): RawTensors => {
   const { bytes, file } = readGguf(name)
+  return new Map(file.tensors.map((t) => [t.name, {
+    name: t.name,
+    type: t.type,
+    dims: t.dims,
+    bytes: bytes.subarray(t.offset, t.offset + t.bytes)
+  }]))
+}
+
+export const load = (name: string, tensors: RawTensors = rawTensors(name)): Case => {
+  const { file } = readGguf(name)
   const config = Result.getOrThrow(Config.fromMetadata(file))
-  const weights = Result.getOrThrow(Weights.find(config, file))
-  const words = new Map(weights.all.map((ref) => {
-    const tensor = file.tensorsByName.get(ref.name)!
-    return [ref.name, laidOut(ref.layout, bytes.subarray(tensor.offset, tensor.offset + tensor.bytes))] as const
-  }))
-  const { runs } = JSON.parse(readFileSync(new URL(`${name}.json`, folder), "utf8")) as { readonly runs: ReadonlyArray<Run> }
+  const weights = Result.getOrThrow(Weights.find(config, { name, tensorsByName: tensors }))
+  const words = new Map(
+    weights.all.map((ref) => [ref.name, laidOut(ref.layout, tensors.get(ref.name)!.bytes)] as const)
+  )
+  const { runs } = JSON.parse(readFileSync(new URL(`${name}.json`, folder), "utf8")) as {
+    readonly runs: ReadonlyArray<Run>
+  }
   return { config, weights, words, runs }
 }
 
@@ -122,7 +136,10 @@ export class Session {
 }
 
 /** Root mean square and largest difference. */
-export const difference = (a: ArrayLike<number>, b: ArrayLike<number>): { readonly rms: number; readonly max: number } => {
+export const difference = (
+  a: ArrayLike<number>,
+  b: ArrayLike<number>
+): { readonly rms: number; readonly max: number } => {
   expect(a.length).toBe(b.length)
   let squares = 0
   let max = 0

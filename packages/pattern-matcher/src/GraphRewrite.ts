@@ -53,6 +53,8 @@ export const graphRewrite = <C = unknown>(
   const phases: Array<number> = [visit]
   // for `link`: the node whose result becomes the result of nodes[i]
   const targets: Array<UOp> = [root]
+  // no source of the node on top has changed
+  let unchanged = false
   let fired = 0
   const last: Array<string> = []
 
@@ -102,19 +104,18 @@ export const graphRewrite = <C = unknown>(
         }
       }
       phases[top] = combine
+      unchanged = true
       if (enter === undefined || enter(node)) {
         const { src } = node
-        let waiting = false
         for (let i = src.length - 1; i >= 0; i--) {
-          if (memo.get(src[i]!) === undefined) {
-            push(src[i]!, visit, src[i]!)
-            waiting = true
-          }
+          const result = memo.get(src[i]!)
+          if (result === undefined) push(src[i]!, visit, src[i]!)
+          if (result !== src[i]) unchanged = false
         }
-        if (waiting) continue
+        if (nodes.length - 1 > top) continue
       }
-    }
-    const rebuilt = enter === undefined || enter(node) ? withResults(node, memo) : node
+    } else unchanged = false
+    const rebuilt = unchanged || (enter !== undefined && !enter(node)) ? node : withResults(node, memo)
     if (rebuilt !== node) {
       const known = memo.get(rebuilt)
       if (known !== undefined) {

@@ -65,6 +65,9 @@ export const orderHazards = (
 /** The memory that one node's own effect writes. */
 const writtenBy = (node: UOp): ReadonlyArray<UOp> => {
   if (node.op === "STORE") return [storageOf(node.src[0]!)]
+  if (node.op === "CUSTOM") {
+    return (node.arg as { readonly writes: ReadonlyArray<number> }).writes.map((i) => storageOf(node.src[i]!))
+  }
   if (node.op !== "CALL") return []
   return [...writtenParams(node.src[0]!)].map((slot) => storageOf(node.src[1 + slot]!))
 }

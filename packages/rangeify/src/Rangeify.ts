@@ -101,20 +101,14 @@ const scheduleBody = (
     })
   }
 
+  const custom = (node: UOp): void => {
+    const { name } = node.arg as { readonly name: string }
+    steps.push({ kind: "custom", name, custom: node, args: node.src.map((s) => refOf(storageOf(s))) })
+  }
+
   const call = (node: UOp): void => {
     const args = node.src.slice(1).map((arg) => refOf(isStorage(arg) ? storageOf(arg) : arg))
     const body = node.src[0]!
-    if (body.op === "CUSTOM") {
-      const outputs = body.src.map((r) => r.dtype.scalar === "void" ? noResult : temporary(bytesOf(r)))
-      callResults.set(node, outputs)
-      steps.push({
-        kind: "custom",
-        name: (body.arg as { name: string }).name,
-        custom: body,
-        args: [...args, ...outputs.filter((r) => r !== noResult)]
-      })
-      return
-    }
     const inner = scheduleFunction(body, context)
     const first = temporaries.length
     temporaries.push(...inner.temporaries)
@@ -128,6 +122,7 @@ const scheduleBody = (
   for (const node of nodes) {
     const from = steps.length
     if (node.op === "CALL") call(node)
+    else if (node.op === "CUSTOM") custom(node)
     else if (node.op === "STORE" || stored.has(node)) kernel(node)
     else continue
     groups.push({ node, from, to: steps.length })

@@ -230,7 +230,7 @@ const load = (state: WasmMemory, program: Program): Effect.Effect<Executable, De
   const { code } = program
   if (program.target !== "wasm" || !(code instanceof Uint8Array)) {
     return Effect.fail(
-      rejected(program, `a program for ${program.target}, this device runs wasm; render it with @tg/codegen-wasm`)
+      bad(`${program.name} is a program for ${program.target}, this device runs wasm; render it with @tg/codegen-wasm`)
     )
   }
   const { memory } = state

@@ -9,7 +9,9 @@ export const entry: Effect.Effect<GPU, DeviceError> = Effect.tryPromise({
   catch: (cause) =>
     error(
       "Unavailable",
-      `Dawn cannot be loaded on this platform (${cause instanceof Error ? cause.message : String(cause)}); use --device wasm`
+      `Dawn cannot be loaded on this platform (${
+        cause instanceof Error ? cause.message : String(cause)
+      }); use --device wasm`
     )
 })
 
@@ -19,6 +21,9 @@ export const entry: Effect.Effect<GPU, DeviceError> = Effect.tryPromise({
  */
 export const layer = (options: WebGpu.Options = {}): Layer.Layer<WebGpu.Services, DeviceError> =>
   Layer.unwrap(
-    Effect.acquireRelease(Effect.map(entry, (gpu) => ({ gpu })), (held) => Effect.sync(() => Reflect.deleteProperty(held, "gpu")))
-      .pipe(Effect.map(({ gpu }) => WebGpu.layer(gpu, options)))
+    Effect.acquireRelease(Effect.map(entry, (gpu) => ({ gpu })), (held) =>
+      Effect.sync(() => Reflect.deleteProperty(held, "gpu")))
+      .pipe(Effect.map(({ gpu }) =>
+        WebGpu.layer(gpu, options)
+      ))
   )

@@ -9,7 +9,8 @@ export interface Available {
   readonly description: string
 }
 
-const environment = (globalThis as { readonly process?: { readonly env: Readonly<Record<string, string | undefined>> } }).process?.env
+const environment =
+  (globalThis as { readonly process?: { readonly env: Readonly<Record<string, string | undefined>> } }).process?.env
 
 const find = async (): Promise<Available | undefined> => {
   const found = await Effect.runPromise(Effect.result(

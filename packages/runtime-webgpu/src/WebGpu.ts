@@ -75,7 +75,7 @@ export const fromDevice = (
       plan: runner.plan
     }
     return Context.make(Device, shape).pipe(
-      Context.add(WebGpuInfo, { adapter, features: [...device.features].sort(), limits, subgroupSizes, probes })
+      Context.add(WebGpuInfo, { adapter, features: [...device.features].toSorted(), limits, subgroupSizes, probes })
     )
   })
 

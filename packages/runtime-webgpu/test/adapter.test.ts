@@ -8,7 +8,7 @@ import * as WebGpu from "../src/WebGpu.ts"
 const info = (fields: Partial<GPUAdapterInfo>): GPUAdapterInfo =>
   ({ vendor: "", architecture: "", device: "", description: "", ...fields }) as GPUAdapterInfo
 
-const nvidia = info({ vendor: "nvidia", description: "NVIDIA H200: 580.159" })
+const nvidia = info({ vendor: "nvidia", device: "nvidia-h200", description: "NVIDIA: 580.159.04" })
 const llvmpipe = info({ vendor: "mesa", architecture: "software", description: "llvmpipe: Mesa 25" })
 
 /** An entry to WebGPU that answers requests for a fallback adapter and for a normal one. */
@@ -61,6 +61,7 @@ describe("profile", () => {
 
   it("takes measured speeds where the adapter is known, limits always from the device", () => {
     const known = Adapter.profile(Adapter.facts(nvidia), limits, [32, 32], probes)
+    assert.strictEqual(known.name, "nvidia-h200 (NVIDIA: 580.159.04)")
     assert.strictEqual(known.dispatchMicros, h200.dispatchMicros)
     assert.deepStrictEqual([known.maxWorkgroupThreads, known.maxBindingBytes, known.subgroupSize], [256, 1000, 32])
     const other = Adapter.profile(Adapter.facts(llvmpipe), limits, undefined, probes)

@@ -6,7 +6,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { Device } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import * as Testing from "../src/Testing.ts"
-import { Kernel, launch, render, wordsOf, type Words } from "./support.ts"
+import { Kernel, launch, render, type Words, wordsOf } from "./support.ts"
 
 const noGpu = (await Testing.availableAdapter()) === undefined
 
@@ -20,7 +20,11 @@ const output = (
   vars: Readonly<Record<string, number>> = {}
 ) =>
   Effect.gen(function*() {
-    const all = yield* launch(yield* render("test", kernel), [...inputs, wordsOf(new Uint8Array(4 * length), dtype)], vars)
+    const all = yield* launch(
+      yield* render("test", kernel),
+      [...inputs, wordsOf(new Uint8Array(4 * length), dtype)],
+      vars
+    )
     return Array.from(wordsOf(all[all.length - 1]!, dtype))
   })
 
@@ -47,7 +51,8 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         k.store(k.param(1, DType.f32), row, register)
         const x = floats(800)
         const expected = (count: number, rows: number) =>
-          Array.from({ length: 8 }, (_, r) => r < rows ? x.subarray(100 * r, 100 * r + count).reduce((a, b) => a + b, 0) : 0)
+          Array.from({ length: 8 }, (_, r) =>
+            r < rows ? x.subarray(100 * r, 100 * r + count).reduce((a, b) => a + b, 0) : 0)
         for (const [count, rows] of [[100, 8], [33, 5], [0, 1]] as const) {
           const found = yield* output(k, [x], [DType.f32, 8], { n: count, rows })
           assert.deepStrictEqual(found, expected(count, rows)) // sums of small integers are exact
@@ -82,16 +87,22 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         if (subgroupSize === undefined) return context.skip("the device has no subgroups of one size")
         const x = floats(64)
         for (const threads of [subgroupSize, subgroupSize / 2, 2]) {
-          for (const [op, combine] of [
-            ["ADD", (a: number, b: number) => a + b],
-            ["MAX", (a: number, b: number) => Math.max(a, b)],
-            ["MIN", (a: number, b: number) => Math.min(a, b)],
-            ["MUL", (a: number, b: number) => Math.fround(a * b)]
-          ] as const) {
+          for (
+            const [op, combine] of [
+              ["ADD", (a: number, b: number) => a + b],
+              ["MAX", (a: number, b: number) => Math.max(a, b)],
+              ["MIN", (a: number, b: number) => Math.min(a, b)],
+              ["MUL", (a: number, b: number) => Math.fround(a * b)]
+            ] as const
+          ) {
             const k = new Kernel()
             const thread = Expr.add(k.special("lidx0", 16), Expr.mul(k.special("lidx1", 4), 16))
             const value = k.load(k.param(0, DType.f32), thread)
-            k.store(k.param(1, DType.f32), thread, k.subgroup(op, op === "MUL" ? Expr.max(Expr.min(value, 2), 1) : value, threads))
+            k.store(
+              k.param(1, DType.f32),
+              thread,
+              k.subgroup(op, op === "MUL" ? Expr.max(Expr.min(value, 2), 1) : value, threads)
+            )
             const lanes = op === "MUL" ? x.map((v) => Math.max(1, Math.min(2, v))) : x // powers of two multiply exactly
             const group = (i: number) => lanes.subarray(i - (i % threads), i - (i % threads) + threads)
             const found = yield* output(k, [x], [DType.f32, 64])
@@ -153,7 +164,11 @@ const pairs = (dtype: DType.DType): readonly [ReadonlyArray<number>, ReadonlyArr
 }
 
 const array = (dtype: DType.DType, values: ReadonlyArray<number>): Words =>
-  dtype === DType.f32 ? Float32Array.from(values) : dtype === DType.i32 ? Int32Array.from(values) : Uint32Array.from(values)
+  dtype === DType.f32
+    ? Float32Array.from(values)
+    : dtype === DType.i32
+    ? Int32Array.from(values)
+    : Uint32Array.from(values)
 
 /** Relative errors beyond rounding, from the accuracy table of the WGSL specification (ulp = 2^-23). */
 const relativeError: Partial<Record<Op, number>> = {
@@ -236,9 +251,16 @@ describe.skipIf(noGpu)("operations agree with the reference evaluator", () => {
           for (const op of ["FLOORDIV", "FLOORMOD"] as const) {
             const k = operation(integers.length, DType.i32, 1, (a) => Expr.alu(op, a, Expr.like(a, divisor)))
             k.load(k.param(1, DType.i32), k.int(0))
-            const found = yield* output(k, [array(DType.i32, integers), new Int32Array(1)], [DType.i32, integers.length])
+            const found = yield* output(k, [array(DType.i32, integers), new Int32Array(1)], [
+              DType.i32,
+              integers.length
+            ])
             const reference = scalar(op, DType.i32, DType.i32)
-            assert.deepStrictEqual(found, Array.from(Int32Array.from(integers, (x) => reference(x, divisor, 0))), `${op} ${divisor}`)
+            assert.deepStrictEqual(
+              found,
+              Array.from(Int32Array.from(integers, (x) => reference(x, divisor, 0))),
+              `${op} ${divisor}`
+            )
           }
         }
       }))
@@ -256,13 +278,18 @@ describe.skipIf(noGpu)("halves", () => {
       return k
     }
     for (const halfSubnormals of [true, false]) {
-      it.effect(halfSubnormals ? "are unpacked exactly, all of them" : "are converted exactly by integers, all of them", () =>
-        Effect.gen(function*() {
-          const options = halfSubnormals ? {} : { halfSubnormals }
-          const [, bytes] = yield* launch(yield* render("widen", widen(), options), [words, new Float32Array(65_536)])
-          const found = wordsOf(bytes!, DType.f32)
-          for (const word of words) assert.isTrue(Object.is(found[word], toFloat(word, 0, 0)), `half ${word.toString(16)}`)
-        }))
+      it.effect(
+        halfSubnormals ? "are unpacked exactly, all of them" : "are converted exactly by integers, all of them",
+        () =>
+          Effect.gen(function*() {
+            const options = halfSubnormals ? {} : { halfSubnormals }
+            const [, bytes] = yield* launch(yield* render("widen", widen(), options), [words, new Float32Array(65_536)])
+            const found = wordsOf(bytes!, DType.f32)
+            for (const word of words) {
+              assert.isTrue(Object.is(found[word], toFloat(word, 0, 0)), `half ${word.toString(16)}`)
+            }
+          })
+      )
     }
 
     it.effect("are packed to the nearest, ties to even", () =>
@@ -273,11 +300,27 @@ describe.skipIf(noGpu)("halves", () => {
           const step = Math.max(2 ** -24, 2 ** (Math.floor(Math.log2(Math.abs(x) || 1)) - 10))
           return [x, x + step / 2, x + step / 2 * (1 + 2 ** -10), x + step / 2 * (1 - 2 ** -10)]
         })
-        const inputs = Float32Array.from([...middles, Infinity, -Infinity, 1e30, -1e30, NaN, 65_519, 65_520, 1e-30, -1e-30])
+        const inputs = Float32Array.from([
+          ...middles,
+          Infinity,
+          -Infinity,
+          1e30,
+          -1e30,
+          NaN,
+          65_519,
+          65_520,
+          1e-30,
+          -1e-30
+        ])
         const n = Math.ceil(inputs.length / 64)
         const k = new Kernel()
         const at = Expr.add(Expr.mul(k.special("gidx0", n), 64), k.special("lidx0", 64))
-        k.store(k.param(1, DType.u32), at, Expr.alu("FLOAT_TO_HALF", k.load(k.param(0, DType.f32), at)), Expr.lt(at, inputs.length))
+        k.store(
+          k.param(1, DType.u32),
+          at,
+          Expr.alu("FLOAT_TO_HALF", k.load(k.param(0, DType.f32), at)),
+          Expr.lt(at, inputs.length)
+        )
         const found = yield* output(k, [inputs], [DType.u32, inputs.length])
         const toHalf = scalar("FLOAT_TO_HALF", DType.f32, DType.u32)
         for (const [i, x] of inputs.entries()) {

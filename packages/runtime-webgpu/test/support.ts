@@ -14,7 +14,11 @@ export const bytesOf = (data: Words): Uint8Array => new Uint8Array(data.buffer, 
 /** Bytes as words of a dtype. */
 export const wordsOf = (bytes: Uint8Array, dtype: DType): Words => {
   const copy = bytes.slice().buffer
-  return dtype.scalar === "f32" ? new Float32Array(copy) : dtype.scalar === "i32" ? new Int32Array(copy) : new Uint32Array(copy)
+  return dtype.scalar === "f32"
+    ? new Float32Array(copy)
+    : dtype.scalar === "i32"
+    ? new Int32Array(copy)
+    : new Uint32Array(copy)
 }
 
 /** The program of a kernel for the device under test. */

@@ -32,9 +32,10 @@ const same = (what: string, got: ReadonlyArray<number>, wanted: ReadonlyArray<nu
   const at = wanted.findIndex((w, i) => !Object.is(got[i], w))
   return check(
     got.length === wanted.length && at < 0,
-    () => got.length === wanted.length
-      ? `${what}: element ${at} is ${got[at]}, not ${wanted[at]}`
-      : `${what}: ${got.length} elements, not ${wanted.length}`
+    () =>
+      got.length === wanted.length
+        ? `${what}: element ${at} is ${got[at]}, not ${wanted[at]}`
+        : `${what}: ${got.length} elements, not ${wanted.length}`
   )
 }
 
@@ -45,7 +46,8 @@ const expectWords = (device: DeviceShape, buffer: DeviceBuffer, wanted: Readonly
 const refuses = <A, R>(what: string, effect: Effect.Effect<A, DeviceError, R>) =>
   Effect.matchEffect(effect, {
     onSuccess: () => fail(`${what}: accepted, where BadArgument is due`),
-    onFailure: (error) => check(error.reason === "BadArgument", () => `${what}: ${error.reason}, where BadArgument is due`)
+    onFailure: (error) =>
+      check(error.reason === "BadArgument", () => `${what}: ${error.reason}, where BadArgument is due`)
   })
 
 /** A buffer with these words. */
@@ -97,14 +99,17 @@ export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> =
         yield* same("rest", wordsOf(yield* device.read(buffer, 16)).slice(0, 2), [5, 6])
       })),
 
-    make("a write takes the bytes of a part of an array, and as they are at the call", (device) =>
-      Effect.gen(function*() {
-        const buffer = yield* device.allocate(8, "copied")
-        const data = bytesOf([1, 2, 3, 4])
-        yield* device.write(buffer, data.subarray(4, 12))
-        data.fill(255)
-        yield* expectWords(device, buffer, [2, 3])
-      })),
+    make(
+      "a write takes the bytes of a part of an array, and as they are at the call",
+      (device) =>
+        Effect.gen(function*() {
+          const buffer = yield* device.allocate(8, "copied")
+          const data = bytesOf([1, 2, 3, 4])
+          yield* device.write(buffer, data.subarray(4, 12))
+          data.fill(255)
+          yield* expectWords(device, buffer, [2, 3])
+        })
+    ),
 
     make("a read gives bytes of its own", (device) =>
       Effect.gen(function*() {
@@ -119,7 +124,9 @@ export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> =
     make("many reads at once each get their part", (device) =>
       Effect.gen(function*() {
         const buffer = yield* filled(device, "shared", upTo(64))
-        const parts = yield* Effect.all(upTo(16).map((i) => device.read(buffer, i * 16, 16)), { concurrency: "unbounded" })
+        const parts = yield* Effect.all(upTo(16).map((i) => device.read(buffer, i * 16, 16)), {
+          concurrency: "unbounded"
+        })
         yield* same("parts", parts.flatMap(wordsOf), upTo(64))
       })),
 
@@ -235,11 +242,14 @@ export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> =
         yield* Effect.scoped(Effect.gen(function*() {
           yield* device.allocate(1000, "one")
           yield* device.allocate(3001, "two")
-          yield* check(device.allocatedBytes() - before >= 4004, () => `${device.allocatedBytes() - before} of 4004 bytes`)
+          yield* check(device.allocatedBytes() - before >= 4004, () =>
+            `${device.allocatedBytes() - before} of 4004 bytes`)
         }))
-        yield* check(device.allocatedBytes() === before, () => `${device.allocatedBytes() - before} bytes are still there`)
+        yield* check(device.allocatedBytes() === before, () =>
+          `${device.allocatedBytes() - before} bytes are still there`)
         yield* Effect.exit(Effect.scoped(Effect.andThen(device.allocate(64, "lost"), Effect.fail("on purpose"))))
-        yield* check(device.allocatedBytes() === before, () => `${device.allocatedBytes() - before} bytes are still there`)
+        yield* check(device.allocatedBytes() === before, () =>
+          `${device.allocatedBytes() - before} bytes are still there`)
       })),
 
     make("misaligned and outside ranges are bad arguments, and change nothing", (device) =>

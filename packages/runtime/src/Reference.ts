@@ -2,7 +2,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
 import { elementwise } from "@tg/core-uop/Op"
-import { type Program, Renderer, RenderError, type RendererCaps, signature } from "@tg/core-uop/Program"
+import { type Program, Renderer, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
 import { toposort, UOp, varArg } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
@@ -107,9 +107,11 @@ const slice = (buffer: DeviceBuffer, offset: number, length: number): Uint8Array
 const accept = (asked: Program): Loaded | DeviceError => {
   const { code, name, target } = asked
   if (target !== "reference") return bad(`${name} is a program for ${target}; this is the reference device`)
-  if (!(code instanceof UOp)) return new DeviceError({ reason: "ProgramRejected", message: `${name}: the code is not a kernel` })
+  if (!(code instanceof UOp)) {
+    return new DeviceError({ reason: "ProgramRejected", message: `${name}: the code is not a kernel` })
+  }
   const stages: ReadonlyArray<Spec.Stage> = code.op === "LINEAR" ? ["linear"] : ["opted", "expanded"]
-  const [first] = stages.map((stage) => Spec.check(stage, code)).sort((a, b) => a.length - b.length)
+  const [first] = stages.map((stage) => Spec.check(stage, code)).toSorted((a, b) => a.length - b.length)
   if (first !== undefined && first.length > 0) {
     const { node, reason } = first[0]!
     return new DeviceError({ reason: "ProgramRejected", message: `${name}: ${node}: ${reason}` })
@@ -127,14 +129,19 @@ const checkDispatch = ({ buffers, executable }: Dispatch): DeviceError | undefin
     if (words instanceof DeviceError) return words
     const twin = buffers.findIndex((other, j) => j !== i && other === buffer)
     if (twin >= 0 && bindings[i]!.access === "write") {
-      return bad(`${name} writes slot ${bindings[i]!.slot}, and ${buffer.label} is bound to slot ${bindings[twin]!.slot} too`)
+      return bad(
+        `${name} writes slot ${bindings[i]!.slot}, and ${buffer.label} is bound to slot ${bindings[twin]!.slot} too`
+      )
     }
   }
   return undefined
 }
 
 /** What is wrong with the variables of a launch, if anything. */
-const checkVars = ({ kernel, program: { name } }: Loaded, vars: Readonly<Record<string, number>>): DeviceError | undefined => {
+const checkVars = (
+  { kernel, program: { name } }: Loaded,
+  vars: Readonly<Record<string, number>>
+): DeviceError | undefined => {
   for (const node of toposort(kernel)) {
     if (node.op !== "VAR") continue
     const { max, min, name: variable } = varArg(node)
@@ -171,7 +178,8 @@ export const make = (options: Options = {}): DeviceShape => {
     if (allocated + bytes > limit) {
       return new DeviceError({
         reason: "OutOfMemory",
-        message: `${label} needs ${bytes} bytes; ${allocated} of ${limit} are taken; close other scopes or raise limitBytes`
+        message:
+          `${label} needs ${bytes} bytes; ${allocated} of ${limit} are taken; close other scopes or raise limitBytes`
       })
     }
     const memory = new Memory(label, bytes)

@@ -51,7 +51,9 @@ describe("what only the reference device does", () => {
     Effect.gen(function*() {
       const device = yield* Device
       const arena = new Arena()
-      const error = yield* Effect.flip(device.load(Reference.program("odd", arena.make("SINK", DType.none, [Expr.int(arena, 1)]))))
+      const error = yield* Effect.flip(
+        device.load(Reference.program("odd", arena.make("SINK", DType.none, [Expr.int(arena, 1)])))
+      )
       assert.strictEqual(error.reason, "ProgramRejected")
       assert.match(error.message, /odd: SINK: a kernel's roots are END nodes/)
     }).pipe(Effect.provide(Reference.layer)))
@@ -81,7 +83,10 @@ describe("what only the reference device does", () => {
       const buffers = [yield* device.allocate(Kernels.count * 4, "out"), yield* device.allocate(40, "short")]
       const exit = yield* Effect.exit((yield* device.plan([{ executable, buffers }])).run({}))
       assert.isTrue(Exit.isFailure(exit) && Cause.hasDies(exit.cause))
-      assert.match(String(Exit.isFailure(exit) ? Cause.squash(exit.cause) : ""), /slot 1: element 10 is outside the 10 elements/)
+      assert.match(
+        String(Exit.isFailure(exit) ? Cause.squash(exit.cause) : ""),
+        /slot 1: element 10 is outside the 10 elements/
+      )
     })).pipe(Effect.provide(Reference.layer)))
 
   it.effect("runs linear kernels through its renderer", () =>
@@ -94,7 +99,14 @@ describe("what only the reference device does", () => {
       const buffer = arena.make("PARAM", DType.u32, [size], { slot: 0 })
       const value = Expr.cast(thread, DType.u32)
       const element = Expr.element(buffer, thread)
-      const linear = arena.make("LINEAR", DType.none, [size, thread, buffer, value, element, Expr.store(element, value)])
+      const linear = arena.make("LINEAR", DType.none, [
+        size,
+        thread,
+        buffer,
+        value,
+        element,
+        Expr.store(element, value)
+      ])
       const executable = yield* device.load(yield* renderer.render("count", linear))
       assert.deepStrictEqual(executable.program.workgroup, [4, 1, 1])
       const out = yield* device.allocate(16, "out")

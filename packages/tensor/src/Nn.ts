@@ -63,8 +63,12 @@ export const contract = (x: Tensor, w: Tensor, rowRank: number): Tensor => {
   const row = w.shape.slice(w.rank - rowRank)
   const length = row.reduce<number>((n, d) => typeof d === "number" ? n * d : NaN, 1)
   if (x.rank === 0 || w.rank <= rowRank || (x.dim(-1) !== length && !(rowRank === 1 && x.dim(-1) === row[0]))) {
-    return fail("linear", "[..., K] with a weight [N, K]", `${Shape.print(x.shape)} with ${Shape.print(w.shape)}`,
-      "weights have one row per output")
+    return fail(
+      "linear",
+      "[..., K] with a weight [N, K]",
+      `${Shape.print(x.shape)} with ${Shape.print(w.shape)}`,
+      "weights have one row per output"
+    )
   }
   const spread = x.reshape([...x.shape.slice(0, -1), 1, ...row])
   return spread.mul(w).sum({ axis: row.map((_, i) => i - rowRank) })

@@ -229,7 +229,7 @@ export const make = (effects: ReadonlyArray<Tensor>): TensorProgram => {
       dtype: n.dtype,
       label: root.arena.labelOf(n),
       written: written.has(n)
-    })).sort((a, b) => a.id - b.id),
-    vars: [...vars.values()].sort((a, b) => a.name < b.name ? -1 : 1)
+    })).toSorted((a, b) => a.id - b.id),
+    vars: [...vars.values()].toSorted((a, b) => a.name < b.name ? -1 : 1)
   }
 }

@@ -24,8 +24,8 @@ export interface ReduceOptions {
   readonly keepDims?: boolean
 }
 
-const log2e = 1.4426950408889634
-const ln2 = 0.6931471805599453
+const log2e = Math.LOG2E
+const ln2 = Math.LN2
 
 /**
  * A value of the tensor program: a node with a dtype and a shape, not yet computed. Immutable; methods build further
@@ -283,8 +283,12 @@ export class Tensor {
       const start = extent(w.start)
       const size = extent(w.size)
       if (least(start) < 0 || least(size) < 0 || least(start) + least(size) > Shape.maxOf(whole)) {
-        return fail("shrink", `start ${least(start)}, size ${least(size)}`, `axis ${axis} of ${Shape.print(this.shape)}`,
-          "stay inside of the axis")
+        return fail(
+          "shrink",
+          `start ${least(start)}, size ${least(size)}`,
+          `axis ${axis} of ${Shape.print(this.shape)}`,
+          "stay inside of the axis"
+        )
       }
       return [start, size]
     })
@@ -299,7 +303,7 @@ export class Tensor {
   /** Reverses axes. */
   flip(...axes: ReadonlyArray<number>): Tensor {
     if (axes.length === 0) return this
-    const sorted = axes.map((axis) => node.axisOf("flip", axis, this.rank)).sort((a, b) => a - b)
+    const sorted = axes.map((axis) => node.axisOf("flip", axis, this.rank)).toSorted((a, b) => a - b)
     return new Tensor(this.arena.make("FLIP", this.dtype, [this.node], sorted))
   }
   /** This whole tensor `count` times, one after the other along an axis. */
@@ -314,7 +318,12 @@ export class Tensor {
   /** Rows of this (axis 0) by their numbers: shape `index.shape ++ this.shape[1:]`. Numbers must be in range. */
   gather(index: Tensor): Tensor {
     if (!DType.isInteger(index.dtype) || this.rank === 0) {
-      return fail("gather", "rows by an integer tensor", `${DType.print(index.dtype)} into rank ${this.rank}`, "cast it")
+      return fail(
+        "gather",
+        "rows by an integer tensor",
+        `${DType.print(index.dtype)} into rank ${this.rank}`,
+        "cast it"
+      )
     }
     return new Tensor(this.arena.make("GATHER", this.dtype, [this.node, index.node]))
   }
@@ -327,7 +336,7 @@ export class Tensor {
   private reduce(op: ReduceOp, options: ReduceOptions | number | undefined): Tensor {
     const { axis, keepDims = false } = typeof options === "number" ? { axis: options } : options ?? {}
     const given = axis === undefined ? this.shape.map((_, i) => i) : typeof axis === "number" ? [axis] : axis
-    const axes = [...new Set(given.map((a) => node.axisOf(op, a, this.rank)))].sort((a, b) => a - b)
+    const axes = [...new Set(given.map((a) => node.axisOf(op, a, this.rank)))].toSorted((a, b) => a - b)
     if (axes.length === 0) return this
     const result = new Tensor(this.arena.make("REDUCE", this.dtype, [this.node], { op, axes }))
     return keepDims ? result.reshape(this.shape.map((d, i) => axes.includes(i) ? 1 : d)) : result
@@ -361,8 +370,12 @@ const extent = (x: Extent): Shape.Dim => node.dim(x instanceof Tensor ? x.node :
 const least = (d: Shape.Dim): number => typeof d === "number" ? d : Bounds.of(d).min
 
 /** Every element is `value`. */
-export const full = (arena: Arena, shape: Shape.Shape, value: number | boolean, dtype: DType.DType = DType.f32): Tensor =>
-  new Tensor(node.full(arena, shape.map(node.dim), value, dtype))
+export const full = (
+  arena: Arena,
+  shape: Shape.Shape,
+  value: number | boolean,
+  dtype: DType.DType = DType.f32
+): Tensor => new Tensor(node.full(arena, shape.map(node.dim), value, dtype))
 
 export const zeros = (arena: Arena, shape: Shape.Shape, dtype: DType.DType = DType.f32): Tensor =>
   full(arena, shape, 0, dtype)

@@ -3,7 +3,7 @@ import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Spec from "@tg/core-uop/Spec"
 import { toposort } from "@tg/core-uop/UOp"
 import { rmsNorm } from "@tg/tensor/Nn"
-import { after, assign, call, custom, customKernels, type CustomKernel, make } from "@tg/tensor/Program"
+import { after, assign, call, custom, type CustomKernel, customKernels, make } from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
 import { Bench } from "./evaluate.ts"
@@ -32,7 +32,8 @@ describe("programs", () => {
   it("share one body among calls", () => {
     const b = new Bench()
     const weights = [b.f32([1, 2]), b.f32([3, 4])]
-    const block = (x: Tensor, w: Tensor): Tensor => call("block", [x, w], (p, g) => [rmsNorm(p!, g!, 0).label("norm")])[0]!
+    const block = (x: Tensor, w: Tensor): Tensor =>
+      call("block", [x, w], (p, g) => [rmsNorm(p!, g!, 0).label("norm")])[0]!
     const x = b.f32([1, 1])
     const out = b.f32([0, 0])
     const program = make([assign(out, weights.reduce(block, x))])

@@ -8,7 +8,9 @@ import { Bench } from "./evaluate.ts"
 /** Float results of a few operations in f32: a few units in the last place. */
 const near = (found: ReadonlyArray<number>, expected: ReadonlyArray<number>): void => {
   expect(found.length).toBe(expected.length)
-  found.forEach((x, i) => expect(Math.abs(x - expected[i]!)).toBeLessThanOrEqual(1e-6 * Math.max(1, Math.abs(expected[i]!))))
+  found.forEach((x, i) =>
+    expect(Math.abs(x - expected[i]!)).toBeLessThanOrEqual(1e-6 * Math.max(1, Math.abs(expected[i]!)))
+  )
 }
 
 describe("elementwise", () => {

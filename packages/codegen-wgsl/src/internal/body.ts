@@ -35,6 +35,10 @@ const readsRegister = (node: UOp): boolean => node.src.some((s) => s.op === "REG
 const bufferName = (buffer: UOp): string =>
   buffer.op === "PARAM" ? `data${(buffer.arg as { slot: number }).slot}` : `local${(buffer.arg as { id: number }).id}`
 
+/** Elements that follow each other in a buffer. */
+const neighbours = (name: string, at: Text, count: number): ReadonlyArray<string> =>
+  Array.from({ length: count }, (_, i) => `${name}[${i === 0 ? at.code : `${operand(at)} + ${i}`}]`)
+
 /** One access: the buffer's element width, the lanes wanted, and the index in units of elements if its form allows. */
 interface Access {
   readonly index: UOp
@@ -134,16 +138,15 @@ export const body = (linear: UOp, options: Options): Body => {
       case "constant":
         return atom(String(address.value))
       case "scaled":
-        return address.factor === 1 ? text(address.node) : compound(`${operand(text(address.node))} * ${address.factor}`)
+        return address.factor === 1
+          ? text(address.node)
+          : compound(`${operand(text(address.node))} * ${address.factor}`)
       case "sum": {
         const [a, b] = address.parts.map(addressText) as [Text, Text]
         return b.code === "0" ? a : a.code === "0" ? b : compound(`${operand(a)} + ${operand(b)}`)
       }
     }
   }
-
-  const neighbours = (name: string, at: Text, count: number): ReadonlyArray<string> =>
-    Array.from({ length: count }, (_, i) => `${name}[${i === 0 ? at.code : `${operand(at)} + ${i}`}]`)
 
   /** The places of an access, one per element that it touches. */
   const elements = ({ address, index, lanes, width }: Access): ReadonlyArray<string> => {

@@ -62,7 +62,9 @@ export const operands = (node: UOp, halfSubnormals: boolean): ReadonlyArray<UOp>
 /** The operands, those that the text repeats more than once. */
 export const inputs = (node: UOp, halfSubnormals: boolean): ReadonlyArray<UOp> => {
   const nodes = operands(node, halfSubnormals)
-  const repeats = perLane(node) ? node.dtype.lanes > 1 : node.op === "FLOORDIV" && isUnsigned(node) && !plainDivision(node)
+  const repeats = perLane(node)
+    ? node.dtype.lanes > 1
+    : node.op === "FLOORDIV" && isUnsigned(node) && !plainDivision(node)
   return repeats ? [...nodes, ...nodes] : nodes
 }
 
@@ -102,6 +104,9 @@ const halfToFloat = (node: UOp, [word]: ReadonlyArray<Text>, context: Context): 
   return lanes(node.dtype, (i) => `unpack2x16float(${laneOf(word!, node.dtype.lanes, i)}).${component}`)
 }
 
+/** A constant in every lane. */
+const splat = (dtype: DType.DType, value: string): string => dtype.lanes === 1 ? value : `${typeName(dtype)}(${value})`
+
 const division = (node: UOp, args: ReadonlyArray<Text>, context: Context): Text => {
   const [a, b] = args as [Text, Text]
   const divides = node.op === "FLOORDIV"
@@ -115,7 +120,6 @@ const division = (node: UOp, args: ReadonlyArray<Text>, context: Context): Text 
   const shift = shiftOf(node.src[1]!)
   if (shift === undefined) return call(node, divides ? "floor_div" : "floor_mod", [a, b], context)
   // an arithmetic shift rounds toward minus infinity, and a mask gives the remainder that belongs to it
-  const splat = (dtype: DType.DType, value: string) => dtype.lanes === 1 ? value : `${typeName(dtype)}(${value})`
   return divides
     ? compound(`${operand(a)} >> ${splat(DType.withLanes(DType.u32, node.dtype.lanes), `${shift}u`)}`)
     : compound(`${operand(a)} & ${splat(node.dtype, String(2 ** shift - 1))}`)
@@ -126,7 +130,7 @@ const shift = (node: UOp, [a, amount]: ReadonlyArray<Text>): Text => {
   const type = DType.withLanes(DType.u32, node.dtype.lanes)
   const known = splatValue(node.src[1]!)
   const by = known !== undefined
-    ? type.lanes === 1 ? `${known & 31}u` : `${typeName(type)}(${known & 31}u)` // WGSL rejects a constant above 31
+    ? splat(type, `${known & 31}u`) // WGSL rejects a constant above 31
     : node.src[1]!.dtype.scalar === "u32"
     ? operand(amount!)
     : `${typeName(type)}(${amount!.code})`
@@ -136,8 +140,12 @@ const shift = (node: UOp, [a, amount]: ReadonlyArray<Text>): Text => {
 const cast = (node: UOp, x: Text): Text => {
   const from = node.src[0]!.dtype.scalar === "index" ? "i32" : node.src[0]!.dtype.scalar
   const to = node.dtype.scalar === "index" ? "i32" : node.dtype.scalar
-  if (node.op === "BITCAST" && (from === "bool" || to === "bool")) throw new Refusal("BITCAST of bools, which have no bits")
-  return from === to ? x : atom(`${node.op === "BITCAST" ? `bitcast<${typeName(node.dtype)}>` : typeName(node.dtype)}(${x.code})`)
+  if (node.op === "BITCAST" && (from === "bool" || to === "bool")) {
+    throw new Refusal("BITCAST of bools, which have no bits")
+  }
+  return from === to
+    ? x
+    : atom(`${node.op === "BITCAST" ? `bitcast<${typeName(node.dtype)}>` : typeName(node.dtype)}(${x.code})`)
 }
 
 const symbols: Readonly<Partial<Record<Op, string>>> = {
@@ -171,7 +179,7 @@ export const elementwise = (node: UOp, args: ReadonlyArray<Text>, context: Conte
       return cast(node, a)
     case "NEG":
       return node.dtype.scalar === "u32"
-        ? compound(`${node.dtype.lanes === 1 ? "0u" : `${typeName(node.dtype)}()`} - ${operand(a)}`)
+        ? compound(`${splat(node.dtype, "0u")} - ${operand(a)}`)
         : compound(`-${operand(a)}`)
     case "SIN":
       return call(node, "sine", args, context)

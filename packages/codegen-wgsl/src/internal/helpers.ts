@@ -17,7 +17,10 @@ export type Helper =
 export const prelude: ReadonlyArray<readonly [Helper, ReadonlyArray<string>]> = [
   ["inf", ["let f32_inf_bits = 0x7f800000u;", "let f32_inf = bitcast<f32>(f32_inf_bits);"]],
   ["nan", ["let f32_nan_bits = 0x7fc00000u;", "let f32_nan = bitcast<f32>(f32_nan_bits);"]],
-  ["negative_zero", ["let f32_negative_zero_bits = 0x80000000u;", "let f32_negative_zero = bitcast<f32>(f32_negative_zero_bits);"]]
+  ["negative_zero", [
+    "let f32_negative_zero_bits = 0x80000000u;",
+    "let f32_negative_zero = bitcast<f32>(f32_negative_zero_bits);"
+  ]]
 ]
 
 /** Functions of the module. */

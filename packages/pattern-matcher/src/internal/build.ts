@@ -1,24 +1,33 @@
 import type { Arena, UOp } from "@tg/core-uop/UOp"
 import * as Sum from "../Sum.ts"
+import { decisions } from "./decisions.ts"
 import { divide, remainder } from "./divmod.ts"
 
 type S = Sum.Sum
 
-const better = (candidate: S, sum: S): boolean => candidate.terms.length < sum.terms.length
+const decisionsOf = (sum: S): number => sum.terms.reduce((n, term) => n + decisions(term), 0)
 
-/** Whether some other term's coefficient could be `a` times something: the cheap test before a candidate is tried. */
-const hasMultiple = (sum: S, a: number, except: number): boolean => {
-  for (let i = 0; i < sum.terms.length; i++) if (i !== except && sum.coefficients[i]! % a === 0) return true
-  return false
+/** Fewer divisions, or as many and fewer terms: what every step of `recombine` must reach, so it comes to rest. */
+const better = (candidate: S, sum: S): boolean => {
+  const difference = decisionsOf(candidate) - decisionsOf(sum)
+  return difference < 0 || (difference === 0 && candidate.terms.length < sum.terms.length)
+}
+
+/** The coefficients that occur: sums are long, but few coefficients are different. */
+const distinct = (sum: S): ReadonlyArray<number> => {
+  const seen: Array<number> = []
+  for (const c of sum.coefficients) if (!seen.includes(c)) seen.push(c)
+  return seen
 }
 
 /** With `x % d` at term `i`: `d * (x // d) + x % d = x`, also for the digits of a longer remainder. */
-const joinRemainder = (sum: S, i: number, arena: Arena): S | undefined => {
+const joinRemainder = (sum: S, i: number, coefficients: ReadonlyArray<number>, arena: Arena): S | undefined => {
   const term = sum.terms[i]!
   const m = sum.coefficients[i]!
   const x = Sum.of(term.src[0]!)
   const d = Sum.of(term.src[1]!)
-  if (Sum.isConstant(d) && !hasMultiple(sum, m * d.constant, i)) return undefined
+  // quotients, if any, come with a multiple of m * d
+  if (Sum.isConstant(d) && !coefficients.some((c) => c % (m * d.constant) === 0)) return undefined
   const q = divide(x, d, arena)
   const without = Sum.addScaled(Sum.addScaled(sum, Sum.atom(term), -m), Sum.mul(d, q), -m)
   const joined = Sum.addScaled(without, x, m)
@@ -40,6 +49,7 @@ const joinRemainder = (sum: S, i: number, arena: Arena): S | undefined => {
 /** With `x // d` at term `i`: `x - d * (x // d) = x % d`. */
 const formRemainder = (sum: S, i: number, arena: Arena): S | undefined => {
   const term = sum.terms[i]!
+  if (term.src[1]!.op !== "CONST" || sum.coefficients[i]! % Number(term.src[1]!.arg) !== 0) return undefined
   const x = Sum.of(term.src[0]!)
   const d = Sum.of(term.src[1]!)
   if (!Sum.isConstant(d) || d.constant <= 0 || sum.coefficients[i]! % d.constant !== 0) return undefined
@@ -50,15 +60,16 @@ const formRemainder = (sum: S, i: number, arena: Arena): S | undefined => {
   return better(formed, sum) ? formed : undefined
 }
 
-/** Joins quotients and remainders of the same division; each step leaves fewer terms. */
+/** Joins quotients and remainders of the same division; each step is `better`. */
 export const recombine = (sum: S, arena: Arena): S => {
   let current = sum
   for (;;) {
     if (current.terms.length < 2) return current
+    const coefficients = distinct(current)
     let next: S | undefined
     for (let i = 0; i < current.terms.length && next === undefined; i++) {
       const { op } = current.terms[i]!
-      if (op === "FLOORMOD") next = joinRemainder(current, i, arena)
+      if (op === "FLOORMOD") next = joinRemainder(current, i, coefficients, arena)
       else if (op === "FLOORDIV") next = formRemainder(current, i, arena)
     }
     if (next === undefined) return current

@@ -1,3 +1,4 @@
+import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import type { Arena, UOp } from "@tg/core-uop/UOp"
 import * as Sum from "../Sum.ts"
@@ -26,10 +27,12 @@ const div = (numerator: UOp, c: UOp): S => Sum.of(numerator.arena.make("FLOORDIV
 const mod = (numerator: UOp, c: UOp): S => Sum.of(numerator.arena.make("FLOORMOD", DType.index, [numerator, c]))
 const int = (arena: Arena, c: number): UOp => arena.make("CONST", DType.index, [], c)
 
-/** Coefficients reduced modulo `c` in the ways worth trying: toward zero, to 0 .. c-1, to the nearest multiple. */
-const residues: ReadonlyArray<(a: number, c: number) => number> = [
-  (a, c) => a % c,
-  (a, c) => floorMod(a, c),
+type Residue = (a: number, c: number) => number
+
+const towardZero: Residue = (a, c) => a % c
+/** Other ways to reduce coefficients: to 0 .. c-1, and to the nearest multiple with ties to either side. */
+const residues: ReadonlyArray<Residue> = [
+  floorMod,
   (a, c) => {
     const r = floorMod(a, c)
     return r * 2 > c ? r - c : r
@@ -41,7 +44,7 @@ const residues: ReadonlyArray<(a: number, c: number) => number> = [
 ]
 
 /** `sum = c * quotient + rest`, with the coefficients of `rest` reduced by `residue`. */
-const reduce = (sum: S, c: number, residue: (a: number, c: number) => number): S =>
+const reduce = (sum: S, c: number, residue: Residue): S =>
   Sum.mapCoefficients(sum, (a) => residue(a, c) + 0, floorMod(sum.constant, c))
 
 const dividedBy = (sum: S, c: number): S => Sum.mapCoefficients(sum, (a) => a / c, sum.constant / c)
@@ -50,22 +53,29 @@ const dividedBy = (sum: S, c: number): S => Sum.mapCoefficients(sum, (a) => a / 
 const separate = (sum: S, c: number): { readonly rest: S; readonly quotient: number | undefined } => {
   const whole = period(sum, c)
   if (whole !== undefined) return { rest: sum, quotient: whole }
-  let first: S | undefined
-  for (const residue of residues) {
-    const rest = reduce(sum, c, residue)
-    first ??= rest
-    const quotient = period(rest, c)
-    if (quotient !== undefined) return { rest, quotient }
+  const first = reduce(sum, c, towardZero)
+  const quotient = period(first, c)
+  if (quotient !== undefined) return { rest: first, quotient }
+  // small positive coefficients are the same whichever way they are reduced
+  if (first.coefficients.some((a) => a < 0 || 2 * a >= c)) {
+    for (const residue of residues) {
+      const rest = reduce(first, c, residue)
+      const quotient = period(rest, c)
+      if (quotient !== undefined) return { rest, quotient }
+    }
   }
-  const ties = first!.terms.length
+  const count = first.terms.length
   // one term at a time to the other side of zero
-  for (let i = 0; i < ties && ties <= 4; i++) {
+  for (let i = 0; i < count && count <= 4; i++) {
+    const range = Bounds.of(first.terms[i]!)
+    // a residue has to stay within one period by itself
+    if ((c - Math.abs(first.coefficients[i]!)) * (range.max - range.min) >= c) continue
     let at = 0
-    const rest = Sum.mapCoefficients(first!, (a) => at++ === i ? a - Math.sign(a) * c : a, first!.constant)
+    const rest = Sum.mapCoefficients(first, (a) => at++ === i ? a - Math.sign(a) * c : a, first.constant)
     const quotient = period(rest, c)
     if (quotient !== undefined) return { rest, quotient }
   }
-  return { rest: lifted(first!, c), quotient: undefined }
+  return { rest: lifted(first, c), quotient: undefined }
 }
 
 /** A multiple of `c` more, so that the numerator is never negative and a plain division will do. */

@@ -1,5 +1,5 @@
 import { ordinal } from "@tg/core-uop/Op"
-import { type Axis, key, rangeArg, type UOp, unseen } from "@tg/core-uop/UOp"
+import { type Axis, key, rangeArg, type UOp, unseen, varArg } from "@tg/core-uop/UOp"
 import { slot } from "./slot.ts"
 
 // outer loops first, so that the invariant part of a sum is a prefix of it
@@ -32,6 +32,13 @@ const hashArg = (arg: UOp["arg"]): number =>
     ? arg
     : hashText(typeof arg === "object" ? JSON.stringify(arg) : String(arg))
 
+/** Variables stand in the order of their names, as far as 28 bits tell. */
+const hashName = (name: string): number => {
+  let result = 0
+  for (let i = 0; i < 4; i++) result = result * 128 + (i < name.length ? name.charCodeAt(i) & 127 : 0)
+  return result * 8 + (hashText(name) & 7)
+}
+
 /** The innermost loop a node depends on. */
 const level = (node: UOp): number => {
   let result = 0
@@ -47,6 +54,7 @@ const level = (node: UOp): number => {
 
 /** 13 bits of loop level, 7 of operation, 31 of structural hash. */
 const derive = (node: UOp): number => {
+  if (node.op === "VAR") return ordinal.VAR * 2 ** 31 + hashName(varArg(node).name)
   let hash = mix(mix(ordinal[node.op], node.dtype.ordinal), hashArg(node.arg))
   for (const s of node.src) {
     const { rank } = slot(s)

@@ -7,6 +7,10 @@ export interface Slot {
   sum: Sum | undefined
   /** The node is a sum or product in normal form. */
   canonical: boolean
+  /** Operations that bounds may remove, counted with repetition; -1 when not counted yet. */
+  decisions: number
+  /** Results of simplifying the node under conditions. */
+  under: Map<UOp, UOp> | undefined
 }
 
 declare module "@tg/core-uop/UOp" {
@@ -15,4 +19,5 @@ declare module "@tg/core-uop/UOp" {
   }
 }
 
-export const slot = (node: UOp): Slot => node.cache.symbolic ??= { rank: -1, sum: undefined, canonical: false }
+export const slot = (node: UOp): Slot =>
+  node.cache.symbolic ??= { rank: -1, sum: undefined, canonical: false, decisions: -1, under: undefined }

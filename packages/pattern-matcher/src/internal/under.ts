@@ -2,6 +2,8 @@ import * as DType from "@tg/core-uop/DType"
 import { key, type Range, type UOp } from "@tg/core-uop/UOp"
 import * as Sum from "../Sum.ts"
 import { type Fact, factsOf, flatten, narrow, negated } from "./clauses.ts"
+import { decisions } from "./decisions.ts"
+import { slot } from "./slot.ts"
 import { not } from "./values.ts"
 
 type Simplify = (root: UOp) => UOp
@@ -92,13 +94,21 @@ const underTruth = (clauses: ReadonlyArray<UOp>, expression: UOp, simplify: Simp
 }
 
 /** Under facts, single terms have sharper bounds. */
-const underBounds = (facts: ReadonlyArray<Fact>, expression: UOp, simplify: Simplify): UOp => {
+const underBounds = (
+  facts: ReadonlyArray<Fact>,
+  expression: UOp,
+  nodes: ReadonlySet<UOp>,
+  simplify: Simplify
+): UOp => {
   const known = narrow(facts)
   if (known === undefined) return expression
   const map = new Map<UOp, UOp>()
   const back = new Map<UOp, UOp>()
+  // bounds change nothing but decisions, and terms that they make constant
+  const decides = decisions(expression) > 0
   for (const [term, range] of known) {
-    if (term.op === "MUL" || term.op === "CONST") continue
+    if (!nodes.has(term) || term.op === "MUL" || term.op === "CONST") continue
+    if (!decides && range.min < range.max) continue
     const variable = stand(term, range)
     map.set(term, variable)
     if (variable.op === "VAR") back.set(variable, term)
@@ -107,8 +117,8 @@ const underBounds = (facts: ReadonlyArray<Fact>, expression: UOp, simplify: Simp
 }
 
 /** Under one fact about several terms, their sum has sharper bounds. */
-const underSum = (fact: Fact, expression: UOp, simplify: Simplify): UOp => {
-  if (fact.terms.length < 2) return expression
+const underSum = (fact: Fact, expression: UOp, nodes: ReadonlySet<UOp>, simplify: Simplify): UOp => {
+  if (fact.terms.length < 2 || decisions(expression) === 0 || !fact.terms.every((t) => nodes.has(t))) return expression
   // a positive first coefficient, so that the part is found in either direction
   const sign = Math.sign(fact.coefficients[0]!)
   const part = Sum.scale(Sum.withoutConstant(fact), sign)
@@ -123,14 +133,40 @@ const underSum = (fact: Fact, expression: UOp, simplify: Simplify): UOp => {
   return attempt(expression, simplify, (x) => replaceTerms(x, part, variable), back)
 }
 
-/** `expression`, simplified where `condition` (both in normal form) is known to hold. */
-export const under = (condition: UOp, expression: UOp, simplify: Simplify): UOp => {
+const derive = (condition: UOp, expression: UOp, simplify: Simplify): UOp => {
+  const isBoolean = expression.dtype === DType.bool
   const clauses = flatten(condition)
   const facts = clauses.flatMap(factsOf)
-  let result = underTruth(clauses, expression, simplify)
-  result = underBounds(facts, result, simplify)
-  for (const fact of facts) result = underSum(fact, result, simplify)
+  // only a choice contains conditions
+  let result = isBoolean || decisions(expression) > 0 ? underTruth(clauses, expression, simplify) : expression
+  if (facts.length === 0) return result
+  let nodes: ReadonlySet<UOp> = new Set(inside(result))
+  const step = (next: UOp): void => {
+    if (next === result) return
+    result = next
+    nodes = new Set(inside(result))
+  }
+  step(underBounds(facts, result, nodes, simplify))
+  for (const fact of facts) step(underSum(fact, result, nodes, simplify))
   return result
+}
+
+/** `expression`, simplified where `condition` (both in normal form) is known to hold. */
+export const under = (condition: UOp, expression: UOp, simplify: Simplify): UOp => {
+  if (expression.op === "CONST") return expression
+  const known = slot(expression).under?.get(condition)
+  if (known !== undefined) return known
+  const result = derive(condition, expression, simplify)
+  remember(expression, condition, result)
+  // the result is not tried again
+  if (result !== expression) remember(result, condition, result)
+  return result
+}
+
+const remember = (expression: UOp, condition: UOp, result: UOp): void => {
+  const cache = slot(expression)
+  cache.under ??= new Map()
+  cache.under.set(condition, result)
 }
 
 /** `expression`, simplified where `condition` is known to be false. */

@@ -1,6 +1,6 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import type { UOp } from "@tg/core-uop/UOp"
-import { build } from "../internal/build.ts"
+import { build, recombine } from "../internal/build.ts"
 import { equal, lessThan } from "../internal/compare.ts"
 import { divide, remainder } from "../internal/divmod.ts"
 import { compare } from "../internal/rank.ts"
@@ -20,6 +20,30 @@ const settled = (node: UOp): UOp => {
   return node
 }
 
+/** A term or constant behind a sum in normal form that ends with an earlier term: nothing to reorder. */
+const isAppended = (node: UOp): boolean => {
+  if (node.op !== "ADD") return false
+  const a = Sum.of(node.src[0]!)
+  const b = Sum.of(node.src[1]!)
+  if (a.constant !== 0 || a.terms.length === 0 || b.terms.length + (b.constant === 0 ? 0 : 1) !== 1) return false
+  return isNormal(node.src[0]!) && isNormal(node.src[1]!) &&
+    (b.terms.length === 0 || compare(a.terms[a.terms.length - 1]!, b.terms[0]!) < 0)
+}
+
+const isNormal = (node: UOp): boolean => {
+  switch (node.op) {
+    case "ADD":
+    case "MUL":
+      return slot(node).canonical
+    case "SUB":
+    case "NEG":
+    case "SHL":
+      return false
+    default:
+      return true
+  }
+}
+
 /** -1, 0 or 1 when `a - b` never changes sign (0: always equal), else undefined. */
 const order = (a: UOp, b: UOp): number | undefined => {
   const difference = Sum.sub(Sum.of(a), Sum.of(b))
@@ -37,7 +61,8 @@ export const index = rules("index", [
   }),
   rule("sum", P.node("ADD", "SUB", "NEG", "MUL", "SHL"), (_, node) => {
     const sum = Sum.of(node)
-    return settled(build(sum, node.arena))
+    const joined = recombine(sum, node.arena)
+    return settled(joined === sum && isAppended(node) ? node : Sum.toNode(joined, node.arena))
   }, { when: isOpenSum }),
   rule("divide", P.floordiv(P.anything, P.anything), (_, node) => {
     const [a, b] = sums(node)

@@ -13,9 +13,12 @@ export const facts = (info: GPUAdapterInfo): AdapterFacts => ({
     softwareNames.test(`${info.architecture} ${info.device} ${info.description}`)
 })
 
-/** The name a person recognises. */
-export const nameOf = (adapter: AdapterFacts): string =>
-  adapter.description || adapter.device || `${adapter.vendor} ${adapter.architecture}`.trim() || "unnamed adapter"
+/** The name a person recognises. Drivers put the model into `device`, `description`, or both; browsers may hide them. */
+export const nameOf = (adapter: AdapterFacts): string => {
+  const { architecture, description, device, vendor } = adapter
+  if (device !== "" && description !== "") return `${device} (${description})`
+  return device || description || `${vendor} ${architecture}`.trim() || "unnamed adapter"
+}
 
 /** The limits kernels are bounded by. The rest stay at their defaults: a request for more is never free everywhere. */
 const wanted = [
@@ -42,7 +45,10 @@ export const limitsOf = (limits: GPUSupportedLimits): Record<string, number> =>
   Object.fromEntries(wanted.map((name) => [name, limits[name]]))
 
 /** Smallest and largest subgroup of a device with the feature. */
-export const subgroupSizes = (info: GPUAdapterInfo, features: ReadonlySet<string>): readonly [number, number] | undefined => {
+export const subgroupSizes = (
+  info: GPUAdapterInfo,
+  features: ReadonlySet<string>
+): readonly [number, number] | undefined => {
   const { subgroupMaxSize, subgroupMinSize } = info as { subgroupMinSize?: number; subgroupMaxSize?: number }
   return features.has("subgroups") && subgroupMinSize !== undefined && subgroupMaxSize !== undefined
     ? [subgroupMinSize, subgroupMaxSize]
@@ -56,7 +62,7 @@ export const profile = (
   sizes: readonly [number, number] | undefined,
   probes: Probes
 ): DeviceProfile => ({
-  ...(/\bH200\b/.test(adapter.description) ? h200 : webgpuDefault),
+  ...(/\bh200\b/i.test(nameOf(adapter)) ? h200 : webgpuDefault),
   name: nameOf(adapter),
   maxWorkgroupThreads: Math.min(limits["maxComputeInvocationsPerWorkgroup"]!, limits["maxComputeWorkgroupSizeX"]!),
   maxWorkgroupBytes: limits["maxComputeWorkgroupStorageSize"]!,

@@ -42,7 +42,10 @@ const checkRange = (verb: string, buffer: Memory, offset: number, bytes: number)
     return error("BadArgument", `${verb} ${buffer.label}: offset ${offset} and length ${bytes} must be multiples of 4`)
   }
   return offset + bytes > buffer.bytes
-    ? error("BadArgument", `${verb} ${buffer.label}: bytes ${offset} to ${offset + bytes} of a buffer of ${buffer.bytes}`)
+    ? error(
+      "BadArgument",
+      `${verb} ${buffer.label}: bytes ${offset} to ${offset + bytes} of a buffer of ${buffer.bytes}`
+    )
     : undefined
 }
 
@@ -60,7 +63,10 @@ export const make = (gpu: Gpu): Storage => {
       return error("BadArgument", `the buffer ${buffer.label} belongs to another device`)
     }
     return buffer.released
-      ? error("BadArgument", `the buffer ${buffer.label} was returned when its scope closed; allocate it in a longer one`)
+      ? error(
+        "BadArgument",
+        `the buffer ${buffer.label} was returned when its scope closed; allocate it in a longer one`
+      )
       : buffer
   }
 
@@ -80,7 +86,10 @@ export const make = (gpu: Gpu): Storage => {
       const made = yield* scoped(gpu, () =>
         device.createBuffer({ label, size, usage: usage.storage | usage.copySrc | usage.copyDst }))
       if (made.memory !== undefined) {
-        return yield* error("OutOfMemory", `allocate ${label}: ${bytes} bytes, with ${allocated} allocated: ${made.memory}`)
+        return yield* error(
+          "OutOfMemory",
+          `allocate ${label}: ${bytes} bytes, with ${allocated} allocated: ${made.memory}`
+        )
       }
       if (made.validation !== undefined) {
         return yield* gpu.trouble() ?? error("BadArgument", `allocate ${label}: ${made.validation}`)
@@ -154,7 +163,11 @@ export const make = (gpu: Gpu): Storage => {
       (target) => Effect.sync(() => returnStaging(target))
     )
 
-  const read = (buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Effect.Effect<Uint8Array, DeviceError> =>
+  const read = (
+    buffer: DeviceBuffer,
+    offset = 0,
+    bytes = buffer.bytes - offset
+  ): Effect.Effect<Uint8Array, DeviceError> =>
     Effect.suspend(() => {
       const memory = own(buffer)
       if (!(memory instanceof Memory)) return Effect.fail(memory)

@@ -16,7 +16,11 @@ interface Launch {
 type Vars = Readonly<Record<string, number>>
 
 /** Why a dispatch cannot be prepared: foreign objects, or buffers in roles that WebGPU keeps apart. */
-const checkDispatch = (gpu: Gpu, storage: Storage, { buffers, executable }: Dispatch): DeviceError | ReadonlyArray<Memory> => {
+const checkDispatch = (
+  gpu: Gpu,
+  storage: Storage,
+  { buffers, executable }: Dispatch
+): DeviceError | ReadonlyArray<Memory> => {
   if (!(executable instanceof Loaded) || executable.gpu !== gpu) {
     return error("BadArgument", `the program ${executable.program.name} was loaded on another device`)
   }
@@ -28,7 +32,9 @@ const checkDispatch = (gpu: Gpu, storage: Storage, { buffers, executable }: Disp
   for (const [i, buffer] of buffers.entries()) {
     const memory = storage.own(buffer)
     if (!(memory instanceof Memory)) return error("BadArgument", `${name}: ${memory.message}`)
-    const twin = memories.findIndex((m, j) => m === memory && (bindings[i]!.access === "write" || bindings[j]!.access === "write"))
+    const twin = memories.findIndex((m, j) =>
+      m === memory && (bindings[i]!.access === "write" || bindings[j]!.access === "write")
+    )
     if (twin >= 0) {
       return error(
         "BadArgument",
@@ -42,7 +48,10 @@ const checkDispatch = (gpu: Gpu, storage: Storage, { buffers, executable }: Disp
 
 /** Where each distinct list of variables lies in the uniform buffer. Programs with equal lists share a place. */
 const placeVars = (dispatches: ReadonlyArray<Dispatch>, alignment: number) => {
-  const places = new Map<string, { readonly offset: number; readonly size: number; readonly vars: ReadonlyArray<string> }>()
+  const places = new Map<
+    string,
+    { readonly offset: number; readonly size: number; readonly vars: ReadonlyArray<string> }
+  >()
   let end = 0
   for (const { executable: { program: { vars } } } of dispatches) {
     const key = vars.join()
@@ -65,116 +74,123 @@ const checkGrid = (name: string, grid: ReadonlyArray<number>, most: number): Dev
   const axis = grid.findIndex((size) => !(size >= 0 && size <= most))
   if (axis < 0) return undefined
   return grid[axis]! > most
-    ? error("LimitExceeded", `${name}: ${grid[axis]} workgroups along ${"xyz"[axis]}, the device runs ${most}; split the axis`)
+    ? error(
+      "LimitExceeded",
+      `${name}: ${grid[axis]} workgroups along ${"xyz"[axis]}, the device runs ${most}; split the axis`
+    )
     : error("BadArgument", `${name}: ${grid[axis]} workgroups along ${"xyz"[axis]}`)
 }
 
 /** Prepares launches once; a run writes the variables and submits one command buffer. */
-export const make = (gpu: Gpu, storage: Storage) => (dispatches: ReadonlyArray<Dispatch>): Effect.Effect<Replay, DeviceError> =>
-  Effect.gen(function*() {
-    const { device } = gpu
-    const most = device.limits.maxComputeWorkgroupsPerDimension
-    const used = new Set<Memory>()
-    const bound: Array<ReadonlyArray<Memory>> = []
-    for (const dispatch of dispatches) {
-      const memories = checkDispatch(gpu, storage, dispatch)
-      if (memories instanceof DeviceError) return yield* memories
-      bound.push(memories)
-      for (const memory of memories) used.add(memory)
-    }
-    const { bytes, places } = placeVars(dispatches, device.limits.minUniformBufferOffsetAlignment)
-
-    const prepare = (): { readonly uniforms: GPUBuffer | undefined; readonly launches: ReadonlyArray<Launch> } => {
-      const uniforms = bytes === 0
-        ? undefined
-        : device.createBuffer({ label: "variables", size: bytes, usage: usage.uniform | usage.copyDst })
-      const groups = new Map<string, GPUBindGroup>()
-      const launches = dispatches.map(({ executable }, i): Launch => {
-        const loaded = executable as Loaded
-        const { grid, vars } = loaded.program
-        const place = places.get(vars.join())
-        const key = `${layoutNumber(loaded.layout)};${bound[i]!.map((m) => m.id).join()};${place?.offset ?? ""}`
-        let group = groups.get(key)
-        if (group === undefined) {
-          const entries: Array<GPUBindGroupEntry> = bound[i]!.map((m, binding) => ({ binding, resource: { buffer: m.gpu } }))
-          if (place !== undefined) {
-            const resource = { buffer: uniforms!, offset: place.offset, size: place.size }
-            entries.push({ binding: entries.length, resource })
-          }
-          group = device.createBindGroup({ label: loaded.program.name, layout: loaded.layout, entries })
-          groups.set(key, group)
-        }
-        const isFixed = grid.every((size) => typeof size === "number")
-        return { loaded, group, fixed: isFixed ? gridOf(loaded, {}) : undefined }
-      })
-      return { uniforms, launches }
-    }
-    const layoutNumbers = new Map<GPUBindGroupLayout, number>()
-    const layoutNumber = (layout: GPUBindGroupLayout): number => {
-      const number = layoutNumbers.get(layout) ?? layoutNumbers.size
-      layoutNumbers.set(layout, number)
-      return number
-    }
-
-    const made = yield* scoped(gpu, prepare)
-    if (made.memory !== undefined) return yield* error("OutOfMemory", `preparing a plan: ${made.memory}`)
-    if (made.validation !== undefined) return yield* error("BadArgument", `preparing a plan: ${made.validation}`)
-    const { launches, uniforms } = made.value
-    for (const { fixed, loaded } of launches) {
-      const refused = fixed === undefined ? undefined : checkGrid(loaded.program.name, fixed, most)
-      if (refused !== undefined) return yield* refused
-    }
-    const words = new Int32Array(bytes / 4)
-
-    const writeVars = (vars: Vars): DeviceError | undefined => {
-      for (const { offset, vars: names } of places.values()) {
-        for (const [i, name] of names.entries()) {
-          const value = vars[name]
-          if (value === undefined || (value | 0) !== value) {
-            return error("BadArgument", `the variable ${name} is ${value}; the plan needs a 32-bit integer`)
-          }
-          words[offset / 4 + i] = value
-        }
+export const make =
+  (gpu: Gpu, storage: Storage) => (dispatches: ReadonlyArray<Dispatch>): Effect.Effect<Replay, DeviceError> =>
+    Effect.gen(function*() {
+      const { device } = gpu
+      const most = device.limits.maxComputeWorkgroupsPerDimension
+      const used = new Set<Memory>()
+      const bound: Array<ReadonlyArray<Memory>> = []
+      for (const dispatch of dispatches) {
+        const memories = checkDispatch(gpu, storage, dispatch)
+        if (memories instanceof DeviceError) return yield* memories
+        bound.push(memories)
+        for (const memory of memories) used.add(memory)
       }
-      if (uniforms !== undefined) device.queue.writeBuffer(uniforms, 0, words)
-      return undefined
-    }
+      const { bytes, places } = placeVars(dispatches, device.limits.minUniformBufferOffsetAlignment)
 
-    const submit = (vars: Vars): DeviceError | undefined => {
-      const grids: Array<readonly [number, number, number]> = []
+      const prepare = (): { readonly uniforms: GPUBuffer | undefined; readonly launches: ReadonlyArray<Launch> } => {
+        const uniforms = bytes === 0
+          ? undefined
+          : device.createBuffer({ label: "variables", size: bytes, usage: usage.uniform | usage.copyDst })
+        const groups = new Map<string, GPUBindGroup>()
+        const launches = dispatches.map(({ executable }, i): Launch => {
+          const loaded = executable as Loaded
+          const { grid, vars } = loaded.program
+          const place = places.get(vars.join())
+          const key = `${layoutNumber(loaded.layout)};${bound[i]!.map((m) => m.id).join()};${place?.offset ?? ""}`
+          let group = groups.get(key)
+          if (group === undefined) {
+            const entries: Array<GPUBindGroupEntry> = bound[i]!.map((m, binding) => ({
+              binding,
+              resource: { buffer: m.gpu }
+            }))
+            if (place !== undefined) {
+              const resource = { buffer: uniforms!, offset: place.offset, size: place.size }
+              entries.push({ binding: entries.length, resource })
+            }
+            group = device.createBindGroup({ label: loaded.program.name, layout: loaded.layout, entries })
+            groups.set(key, group)
+          }
+          const isFixed = grid.every((size) => typeof size === "number")
+          return { loaded, group, fixed: isFixed ? gridOf(loaded, {}) : undefined }
+        })
+        return { uniforms, launches }
+      }
+      const layoutNumbers = new Map<GPUBindGroupLayout, number>()
+      const layoutNumber = (layout: GPUBindGroupLayout): number => {
+        const number = layoutNumbers.get(layout) ?? layoutNumbers.size
+        layoutNumbers.set(layout, number)
+        return number
+      }
+
+      const made = yield* scoped(gpu, prepare)
+      if (made.memory !== undefined) return yield* error("OutOfMemory", `preparing a plan: ${made.memory}`)
+      if (made.validation !== undefined) return yield* error("BadArgument", `preparing a plan: ${made.validation}`)
+      const { launches, uniforms } = made.value
       for (const { fixed, loaded } of launches) {
-        const grid = fixed ?? gridOf(loaded, vars)
-        const refused = fixed === undefined ? checkGrid(loaded.program.name, grid, most) : undefined
-        if (refused !== undefined) return refused
-        grids.push(grid)
+        const refused = fixed === undefined ? undefined : checkGrid(loaded.program.name, fixed, most)
+        if (refused !== undefined) return yield* refused
       }
-      const encoder = device.createCommandEncoder()
-      const pass = encoder.beginComputePass()
-      let pipeline: GPUComputePipeline | undefined
-      for (const [i, { group, loaded }] of launches.entries()) {
-        const [x, y, z] = grids[i]!
-        if (x === 0 || y === 0 || z === 0) continue
-        if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
-        pipeline = loaded.pipeline
-        pass.setBindGroup(0, group)
-        pass.dispatchWorkgroups(x, y, z)
-      }
-      pass.end()
-      device.queue.submit([encoder.finish()])
-      return undefined
-    }
+      const words = new Int32Array(bytes / 4)
 
-    const run = (vars: Vars): Effect.Effect<void, DeviceError> =>
-      Effect.suspend(() => {
-        const trouble = gpu.trouble()
-        if (trouble !== undefined) return Effect.fail(trouble)
-        for (const memory of used) {
-          const found = storage.own(memory)
-          if (found instanceof DeviceError) return Effect.fail(found)
+      const writeVars = (vars: Vars): DeviceError | undefined => {
+        for (const { offset, vars: names } of places.values()) {
+          for (const [i, name] of names.entries()) {
+            const value = vars[name]
+            if (value === undefined || (value | 0) !== value) {
+              return error("BadArgument", `the variable ${name} is ${value}; the plan needs a 32-bit integer`)
+            }
+            words[offset / 4 + i] = value
+          }
         }
-        const refused = writeVars(vars) ?? submit(vars)
-        return refused === undefined ? Effect.void : Effect.fail(refused)
-      })
+        if (uniforms !== undefined) device.queue.writeBuffer(uniforms, 0, words)
+        return undefined
+      }
 
-    return { run }
-  })
+      const submit = (vars: Vars): DeviceError | undefined => {
+        const grids: Array<readonly [number, number, number]> = []
+        for (const { fixed, loaded } of launches) {
+          const grid = fixed ?? gridOf(loaded, vars)
+          const refused = fixed === undefined ? checkGrid(loaded.program.name, grid, most) : undefined
+          if (refused !== undefined) return refused
+          grids.push(grid)
+        }
+        const encoder = device.createCommandEncoder()
+        const pass = encoder.beginComputePass()
+        let pipeline: GPUComputePipeline | undefined
+        for (const [i, { group, loaded }] of launches.entries()) {
+          const [x, y, z] = grids[i]!
+          if (x === 0 || y === 0 || z === 0) continue
+          if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
+          pipeline = loaded.pipeline
+          pass.setBindGroup(0, group)
+          pass.dispatchWorkgroups(x, y, z)
+        }
+        pass.end()
+        device.queue.submit([encoder.finish()])
+        return undefined
+      }
+
+      const run = (vars: Vars): Effect.Effect<void, DeviceError> =>
+        Effect.suspend(() => {
+          const trouble = gpu.trouble()
+          if (trouble !== undefined) return Effect.fail(trouble)
+          for (const memory of used) {
+            const found = storage.own(memory)
+            if (found instanceof DeviceError) return Effect.fail(found)
+          }
+          const refused = writeVars(vars) ?? submit(vars)
+          return refused === undefined ? Effect.void : Effect.fail(refused)
+        })
+
+      return { run }
+    })

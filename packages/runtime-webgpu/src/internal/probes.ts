@@ -16,7 +16,9 @@ const numbers: Program = {
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   found[id.x] = bitcast<u32>(unpack2x16float(words[id.x]).x);
-  if (id.x == 0u) { found[${halves}u] = bitcast<u32>(bitcast<f32>(words[${halves}u]) * bitcast<f32>(words[${halves + 1}u])); }
+  if (id.x == 0u) { found[${halves}u] = bitcast<u32>(bitcast<f32>(words[${halves}u]) * bitcast<f32>(words[${
+    halves + 1
+  }u])); }
 }
 `,
   workgroup: [64, 1, 1],

@@ -43,7 +43,12 @@ export const checkLimits = (program: Program, limits: GPUSupportedLimits): Devic
   }
   const threads = program.workgroup.reduce((a, b) => a * b, 1)
   if (threads > limits.maxComputeInvocationsPerWorkgroup) {
-    return refuse("threads in a workgroup", threads, limits.maxComputeInvocationsPerWorkgroup, "lower its LOCAL and GROUP")
+    return refuse(
+      "threads in a workgroup",
+      threads,
+      limits.maxComputeInvocationsPerWorkgroup,
+      "lower its LOCAL and GROUP"
+    )
   }
   const most = [limits.maxComputeWorkgroupSizeX, limits.maxComputeWorkgroupSizeY, limits.maxComputeWorkgroupSizeZ]
   const axis = program.workgroup.findIndex((size, i) => size > most[i]!)
@@ -87,10 +92,18 @@ export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, Devi
     return layout
   }
 
-  const compile = (program: Program, code: string, layout: GPUBindGroupLayout): Effect.Effect<GPUComputePipeline, DeviceError> =>
+  const compile = (
+    program: Program,
+    code: string,
+    layout: GPUBindGroupLayout
+  ): Effect.Effect<GPUComputePipeline, DeviceError> =>
     Effect.gen(function*() {
-      const reject = (message: string) => error("ProgramRejected", `the kernel ${program.name} was rejected: ${message}`)
-      const { validation, value: module } = yield* scoped(gpu, () => device.createShaderModule({ label: program.name, code }))
+      const reject = (message: string) =>
+        error("ProgramRejected", `the kernel ${program.name} was rejected: ${message}`)
+      const { validation, value: module } = yield* scoped(
+        gpu,
+        () => device.createShaderModule({ label: program.name, code })
+      )
       if (validation !== undefined) {
         const info = yield* wait(gpu, () => module.getCompilationInfo(), reject)
         const explained = explain(code, info.messages)
@@ -100,7 +113,8 @@ export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, Devi
       const pipelineLayout = device.createPipelineLayout({ bindGroupLayouts: [layout] })
       return yield* wait(
         gpu,
-        () => device.createComputePipelineAsync({ label, layout: pipelineLayout, compute: { module, entryPoint: "main" } }),
+        () =>
+          device.createComputePipelineAsync({ label, layout: pipelineLayout, compute: { module, entryPoint: "main" } }),
         reject
       )
     })
@@ -110,7 +124,7 @@ export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, Devi
     if (trouble !== undefined) return yield* trouble
     const { code, name, target } = program
     if (target !== "wgsl" || typeof code !== "string") {
-      return yield* error("ProgramRejected", `the kernel ${name} is for ${target}; this device takes WGSL`)
+      return yield* error("BadArgument", `the kernel ${name} is for ${target}; this device takes WGSL`)
     }
     const refused = checkLimits(program, device.limits)
     if (refused !== undefined) return yield* refused

@@ -6,7 +6,8 @@ export const usage = { mapRead: 0x1, copySrc: 0x4, copyDst: 0x8, uniform: 0x40, 
 export const mapRead = 0x1
 
 /** A failure of the device, ready for the error channel. */
-export const error = (reason: DeviceError["reason"], message: string): DeviceError => new DeviceError({ reason, message })
+export const error = (reason: DeviceError["reason"], message: string): DeviceError =>
+  new DeviceError({ reason, message })
 
 const words = (cause: unknown): string => cause instanceof Error ? cause.message : String(cause)
 
@@ -26,7 +27,11 @@ export const watch = (device: GPUDevice): Gpu => {
   })
   device.onuncapturederror = (event) => {
     const kind = event.error.constructor.name
-    const reason = kind === "GPUOutOfMemoryError" ? "OutOfMemory" : kind === "GPUValidationError" ? "BadArgument" : "DeviceLost"
+    const reason = kind === "GPUOutOfMemoryError"
+      ? "OutOfMemory"
+      : kind === "GPUValidationError"
+      ? "BadArgument"
+      : "DeviceLost"
     uncaptured ??= error(reason, `the GPU refused a submission: ${event.error.message}`)
     event.preventDefault?.()
   }

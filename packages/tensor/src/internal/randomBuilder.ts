@@ -117,7 +117,11 @@ class Builder {
   }
 
   private step({ kind, picks: [a = 0, b = 0, c = 0, d = 0] }: Step): void {
-    const shape: Shape.Shape = a % 3 === 0 ? [this.rows.node, 2 + b % 4] : a % 3 === 1 ? [2 + b % 5] : [1 + b % 3, 1, 2 + c % 7]
+    const shape: Shape.Shape = a % 3 === 0
+      ? [this.rows.node, 2 + b % 4]
+      : a % 3 === 1
+      ? [2 + b % 5]
+      : [1 + b % 3, 1, 2 + c % 7]
     switch (kind) {
       case "inputFloat":
         return this.input(DType.f32, shape, d)
@@ -296,7 +300,8 @@ class Builder {
       case "expand":
         return x.rank < 4 ? keep(x.unsqueeze(axis).expand(x.shape.toSpliced(axis, 0, 1 + c % 3))) : undefined
       case "cat": {
-        const y = this.pick(c, (o) => o.dtype === x.dtype && o.rank === x.rank && typeof o.dim(axis) === "number" &&
+        const y = this.pick(c, (o) =>
+          o.dtype === x.dtype && o.rank === x.rank && typeof o.dim(axis) === "number" &&
           o.shape.every((d, i) => i === axis || d === x.shape[i]))
         if (typeof size !== "number" || y === undefined || size > 64) return
         this.use(v, y)
@@ -358,7 +363,11 @@ class Builder {
     if (kind === "norm") {
       this.use(v)
       const weight = full(this.arena, [x.dim(-1)], 0.5)
-      return this.push(Nn.rmsNorm(x, weight, 0.25), 0.5 * Math.sqrt(k), (error + unit * bound) * (2 + 8 * bound * bound))
+      return this.push(
+        Nn.rmsNorm(x, weight, 0.25),
+        0.5 * Math.sqrt(k),
+        (error + unit * bound) * (2 + 8 * bound * bound)
+      )
     }
     const fits = (y: Tensor): boolean =>
       y.dtype === DType.f32 && y.rank === 2 && y.dim(kind === "linear" ? 1 : 0) === x.dim(-1)
@@ -376,7 +385,8 @@ class Builder {
 
   /** Writes rows in the middle of a buffer with contents, and reads all of it afterwards. */
   private store(a: number): void {
-    const v = this.pick(a, (x) => x.rank === 2 && DType.isStorable(x.dtype) && x.dim(0) === this.rows.node &&
+    const v = this.pick(a, (x) =>
+      x.rank === 2 && DType.isStorable(x.dtype) && x.dim(0) === this.rows.node &&
       typeof x.dim(1) === "number")
     if (v === undefined) return
     this.use(v)

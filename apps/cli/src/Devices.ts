@@ -1,0 +1,90 @@
+/** Where programs run: the layers behind `--device`. What a choice does not need is not even imported. */
+import { Profile } from "@tg/core-uop/DeviceProfile"
+import { Compiler } from "@tg/jit/Compiler"
+import { Jit } from "@tg/jit/Jit"
+import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Device, type DeviceError } from "@tg/runtime/Device"
+import { Context, Effect, Layer } from "effect"
+
+/** The values of `--device`. */
+export const choices = ["auto", "webgpu", "wasm", "reference"] as const
+/** A value of `--device`. */
+export type Choice = typeof choices[number]
+
+/** The device in use, in words. */
+export class Chosen extends Context.Service<Chosen, {
+  readonly kind: Exclude<Choice, "auto">
+  /** For people: `wasm`, or the adapter. */
+  readonly name: string
+  /** Why `auto` did not take a GPU. */
+  readonly fallback: string | undefined
+}>()("@tg/cli/Devices/Chosen") {}
+
+/** What every choice provides. */
+export type Services = Device | Jit | Chosen
+
+const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
+
+/** Generated WebAssembly on the calling thread. */
+const wasmBecause = (fallback: string | undefined): Layer.Layer<Services, DeviceError> =>
+  Layer.unwrap(Effect.gen(function*() {
+    const [wasm, { layer: device }] = yield* Effect.promise(() =>
+      Promise.all([import("@tg/codegen-wasm/Wasm"), import("@tg/runtime-wasm/WasmDevice")])
+    )
+    const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(wasm.layer, profileOfDevice)))
+    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)))
+    const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", fallback })
+    return Layer.merge(jit, chosen).pipe(Layer.provideMerge(device()))
+  }))
+
+/** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
+const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Services, DeviceError> =>
+  Layer.unwrap(Effect.gen(function*() {
+    const [node, { WebGpuInfo }, renderer] = yield* Effect.promise(() =>
+      Promise.all([
+        import("@tg/runtime-webgpu/Node"),
+        import("@tg/runtime-webgpu/WebGpuInfo"),
+        import("@tg/codegen-wgsl/WgslRenderer")
+      ])
+    )
+    const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
+      const { subgroupSize } = (yield* Device).profile
+      const { halfSubnormals } = (yield* WebGpuInfo).probes
+      return renderer.layer({ subgroupSize, halfSubnormals })
+    }))
+    const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(rendererOfDevice, profileOfDevice)))
+    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)))
+    const chosen = Layer.effect(
+      Chosen,
+      Effect.map(WebGpuInfo, ({ adapter }) => ({
+        kind: "webgpu" as const,
+        name: `webgpu (${adapter.description || adapter.vendor}${adapter.software ? ", software" : ""})`,
+        fallback: undefined
+      }))
+    )
+    return Layer.merge(jit, chosen).pipe(Layer.provideMerge(node.layer(options)))
+  }))
+
+/** The evaluator: right, and slow. */
+const reference: Layer.Layer<Services> = Layer.unwrap(Effect.gen(function*() {
+  const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
+  const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
+  const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
+  return Layer.merge(jit, chosen).pipe(Layer.provideMerge(device))
+}))
+
+/** The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. */
+export const layer = (choice: Choice): Layer.Layer<Services, DeviceError> => {
+  switch (choice) {
+    case "wasm":
+      return wasmBecause(undefined)
+    case "webgpu":
+      return webgpu({ allowSoftware: true })
+    case "reference":
+      return reference
+    case "auto":
+      return webgpu({ allowSoftware: false }).pipe(
+        Layer.catchTag("DeviceError", (error) => wasmBecause(error.message))
+      )
+  }
+}

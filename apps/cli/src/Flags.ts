@@ -1,0 +1,53 @@
+/** Flags that several commands share. */
+import { fileURLToPath } from "node:url"
+import { Flag, GlobalFlag } from "effect/cli"
+import * as Devices from "./Devices.ts"
+
+/** The model that comes with the command line. */
+export const defaultModel = fileURLToPath(new URL("../models/tg-tiny-Q4_0.gguf", import.meta.url))
+
+/** `--model`, with tg-tiny as default. */
+export const model = Flag.String("model").pipe(
+  Flag.withMetavar("FILE"),
+  Flag.withDescription("A GGUF file (default: tg-tiny, which comes with tg)"),
+  Flag.withDefault(defaultModel)
+)
+
+/** `--model` where there is no default. */
+export const requiredModel = Flag.String("model").pipe(Flag.withMetavar("FILE"), Flag.withDescription("A GGUF file"))
+
+/** `--device`. */
+export const device = Flag.Literals("device", Devices.choices).pipe(
+  Flag.withDescription("Where to compute; auto takes a hardware GPU if there is one, else wasm"),
+  Flag.withDefault("auto" as const)
+)
+
+/** `--kv`. */
+export const kv = Flag.Literals("kv", ["f16", "f32"]).pipe(
+  Flag.withDescription("Precision of the key-value cache"),
+  Flag.withDefault("f16" as const)
+)
+
+/** `--context`. */
+export const context = Flag.Int("context").pipe(
+  Flag.withMetavar("TOKENS"),
+  Flag.withDescription("Tokens the context holds (default: what the model allows, at most 4096)"),
+  Flag.optional
+)
+
+/** `--json`. */
+export const json = Flag.Boolean("json").pipe(
+  Flag.withDescription("Print one JSON value instead of text"),
+  Flag.withDefault(false)
+)
+
+/** `--check`. */
+export const check = Flag.Boolean("check").pipe(
+  Flag.withDescription("Validate the program after every compiler stage"),
+  Flag.withDefault(false)
+)
+
+/** `--debug`, for all commands. */
+export const Debug = GlobalFlag.Setting("debug")({
+  flag: Flag.Boolean("debug").pipe(Flag.withDescription("Show stack traces of errors"), Flag.withDefault(false))
+})

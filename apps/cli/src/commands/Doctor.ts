@@ -1,0 +1,95 @@
+/** `tg doctor`: what this machine offers, what would be used, and why. */
+import { availableParallelism, totalmem } from "node:os"
+import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
+import { Context, Effect, Exit, Layer, Scope } from "effect"
+import { Command } from "effect/cli"
+import * as Flags from "../Flags.ts"
+import * as Output from "../Output.ts"
+
+/** What WebGPU offers, or why not. */
+type Gpu = (Facts & { readonly available: true }) | { readonly available: false; readonly reason: string }
+
+/** Looks at the machine. */
+export const command = Command.make(
+  "doctor",
+  { json: Flags.json },
+  Effect.fn("cli.doctor")(function*({ json }) {
+    const gpu = yield* gpuFacts
+    const report = { ...verdict(gpu), webgpu: gpu, wasm: wasmFacts(), host: hostFacts() }
+    yield* json ? Output.printJson(report) : Output.print(asText(report))
+  })
+).pipe(Command.withDescription("Show adapters, limits and features, and what would be used"))
+
+/** Starts the device as `--device webgpu` would, and lets go of it. */
+const gpuFacts: Effect.Effect<Gpu> = Effect.gen(function*() {
+  const [node, { WebGpuInfo }] = yield* Effect.promise(() =>
+    Promise.all([import("@tg/runtime-webgpu/Node"), import("@tg/runtime-webgpu/WebGpuInfo")])
+  )
+  const scope = yield* Scope.make()
+  return yield* Layer.buildWithScope(node.layer({ allowSoftware: true }), scope).pipe(
+    Effect.map((services): Gpu => ({ available: true, ...Context.get(services, WebGpuInfo) })),
+    Effect.catchTag("DeviceError", (error) => Effect.succeed<Gpu>({ available: false, reason: error.message })),
+    Effect.ensuring(Scope.close(scope, Exit.void))
+  )
+})
+
+/** What `--device auto` takes. */
+const verdict = (gpu: Gpu): { readonly device: "webgpu" | "wasm"; readonly why: string } => {
+  if (!gpu.available) return { device: "wasm", why: gpu.reason }
+  return gpu.adapter.software
+    ? {
+      device: "wasm",
+      why: `the only adapter is software (${gpu.adapter.description}); --device webgpu uses it all the same`
+    }
+    : { device: "webgpu", why: `${gpu.adapter.description || gpu.adapter.vendor} is a hardware adapter` }
+}
+
+// (module (func (result v128) v128.const i32x4 0 0 0 0))
+const simdModule = Uint8Array.of(
+  ...[0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 22, 1, 20, 0, 253, 12],
+  ...new Array<number>(16).fill(0),
+  11
+)
+
+const wasmFacts = () => ({
+  simd: WebAssembly.validate(simdModule),
+  sharedMemory: typeof SharedArrayBuffer !== "undefined"
+})
+
+const hostFacts = () => ({
+  node: process.version,
+  platform: `${process.platform} ${process.arch}`,
+  cores: availableParallelism(),
+  memoryBytes: totalmem()
+})
+
+const asText = (report: {
+  readonly device: string
+  readonly why: string
+  readonly webgpu: Gpu
+  readonly wasm: ReturnType<typeof wasmFacts>
+  readonly host: ReturnType<typeof hostFacts>
+}): string => {
+  const { device, host, wasm, webgpu, why } = report
+  return [
+    `--device auto uses ${device}: ${why}`,
+    "",
+    ...(webgpu.available ? gpuLines(webgpu) : [`webgpu: not available: ${webgpu.reason}`]),
+    "",
+    `wasm: 128-bit SIMD ${wasm.simd ? "yes" : "no: kernels will be refused; use a newer Node"}, ` +
+    `shared memory ${wasm.sharedMemory ? "yes" : "no"}`,
+    "",
+    `host: Node ${host.node}, ${host.platform}, ${host.cores} cores, ${(host.memoryBytes / 2 ** 30).toFixed(1)} GiB`,
+    ""
+  ].join("\n")
+}
+
+const gpuLines = ({ adapter, features, limits, probes, subgroupSizes }: Facts): ReadonlyArray<string> => [
+  `webgpu: ${adapter.description || "an adapter"}${adapter.software ? " (software)" : ""}`,
+  `  vendor ${adapter.vendor || "unknown"}, architecture ${adapter.architecture || "unknown"}, device ${adapter.device || "unknown"}`,
+  `  subgroups: ${subgroupSizes === undefined ? "none" : `${subgroupSizes[0]} to ${subgroupSizes[1]} threads`}`,
+  `  features: ${features.join(", ")}`,
+  `  found by running: ${Object.entries(probes).map(([name, found]) => `${name} ${found ? "yes" : "no"}`).join(", ")}`,
+  "  limits:",
+  ...Object.entries(limits).map(([name, value]) => `    ${name} ${value}`)
+]

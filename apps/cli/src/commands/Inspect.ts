@@ -1,0 +1,72 @@
+/** `tg inspect`: what a model file says, and whether it can be loaded. */
+import { ModelFile } from "@tg/engine"
+import * as FileByteSource from "@tg/gguf/FileByteSource"
+import * as Gguf from "@tg/gguf/Gguf"
+import type { MetadataValue } from "@tg/gguf/Metadata"
+import { Effect, Result } from "effect"
+import { Command } from "effect/cli"
+import * as Flags from "../Flags.ts"
+import * as Output from "../Output.ts"
+
+/** Shows metadata and tensors, then fails with the loader's error if the file cannot be loaded. */
+export const command = Command.make(
+  "inspect",
+  { model: Flags.model, json: Flags.json },
+  Effect.fn("cli.inspect")(function*({ json, model }) {
+    const source = yield* FileByteSource.open(model)
+    const gguf = yield* Gguf.read(source)
+    const refusal = refusalOf(gguf)
+    if (json) yield* Output.printJson({ ...asJson(gguf), loadable: refusal === undefined, error: errorOf(refusal) })
+    else yield* Output.print(asText(gguf))
+    if (refusal !== undefined) return yield* refusal
+  }, Effect.scoped)
+).pipe(Command.withDescription("Show the metadata and tensors of a model file, and whether it can be loaded"))
+
+/** Why the loader would refuse a file. */
+export const refusalOf = (gguf: Gguf.Gguf) => {
+  const checked = Result.flatMap(ModelFile.fromGguf(gguf), () => ModelFile.tokenizer(gguf))
+  return Result.isFailure(checked) ? checked.failure : undefined
+}
+
+const errorOf = (refusal: ReturnType<typeof refusalOf>) =>
+  refusal === undefined ? undefined : { tag: refusal._tag, message: refusal.message }
+
+const asJson = (gguf: Gguf.Gguf) => ({
+  file: gguf.name,
+  size: gguf.size,
+  version: gguf.version,
+  alignment: gguf.alignment,
+  metadata: Object.fromEntries([...gguf.metadata].map(([key, value]) => [key, jsonOf(value)])),
+  tensors: gguf.tensors.map(({ bytes, dims, name, offset, type }) => ({ name, type, dims, offset, bytes }))
+})
+
+// Numbers that JSON has no word for become text.
+const plain = (value: unknown): unknown =>
+  typeof value === "bigint" || (typeof value === "number" && !Number.isFinite(value)) ? String(value) : value
+
+const jsonOf = (value: MetadataValue): unknown =>
+  value.type === "array" ? Array.from(value.value as ArrayLike<unknown>, plain) : plain(value.value)
+
+const asText = (gguf: Gguf.Gguf): string => {
+  const types = Object.entries(Object.groupBy(gguf.tensors, (t) => t.type))
+    .map(([type, tensors]) => `${tensors!.length} ${type}`)
+  const width = Math.max(0, ...gguf.tensors.map((t) => t.name.length))
+  return [
+    `${gguf.name}: GGUF version ${gguf.version}, ${gguf.size} bytes, aligned to ${gguf.alignment}`,
+    "",
+    `${gguf.metadata.size} metadata keys`,
+    ...[...gguf.metadata].map(([key, value]) => `  ${key} = ${shown(value)}`),
+    "",
+    `${gguf.tensors.length} tensors${types.length > 0 ? `: ${types.join(", ")}` : ""}`,
+    ...gguf.tensors.map((t) => `  ${t.name.padEnd(width)}  ${t.type.padEnd(5)} [${t.dims.join(", ")}]`),
+    ""
+  ].join("\n")
+}
+
+const shown = (value: MetadataValue): string => {
+  if (value.type !== "array") return `${cut(JSON.stringify(plain(value.value)))} (${value.type})`
+  const first = Array.from({ length: Math.min(4, value.value.length) }, (_, i) => cut(JSON.stringify(plain(value.value[i]))))
+  return `[${first.join(", ")}${value.value.length > 4 ? ", .." : ""}] (${value.value.length} x ${value.element})`
+}
+
+const cut = (text: string): string => text.length > 80 ? `${text.slice(0, 77)}...` : text

@@ -1,0 +1,82 @@
+/** `tg logits`: the logits after each token, to a file. */
+import { Engine } from "@tg/engine/Engine"
+import { Clock, Effect, FileSystem, Option, Stream } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Chosen } from "../Devices.ts"
+import * as Flags from "../Flags.ts"
+import * as Models from "../Models.ts"
+import * as Output from "../Output.ts"
+import { UsageError } from "../Report.ts"
+
+const flags = {
+  model: Flags.model,
+  tokens: Flag.String("tokens").pipe(Flag.withMetavar("1,2,3"), Flag.withDescription("Token ids, with commas between")),
+  out: Flag.String("out").pipe(
+    Flag.withMetavar("FILE"),
+    Flag.withDescription("Where to write: little-endian float32, [tokens, vocabulary]")
+  ),
+  kv: Flags.kv,
+  context: Flags.context,
+  device: Flags.device,
+  check: Flags.check,
+  json: Flags.json
+} as const
+
+/** Writes logits. */
+export const command = Command.make(
+  "logits",
+  flags,
+  Effect.fn("cli.logits")(function*(given) {
+    const tokens = parseTokens(given.tokens)
+    if (tokens instanceof UsageError) return yield* tokens
+    const context = Option.isSome(given.context) ? given.context : yield* contextFor(tokens.length)
+    yield* Models.withModel({ ...given, context }, run(tokens, given))
+  })
+).pipe(Command.withDescription("Write the logits after each token to a file"))
+
+/** More than the default context, when more tokens are given. */
+const contextFor = (tokens: number): Effect.Effect<Option.Option<number>> =>
+  Effect.succeed(tokens > 4096 ? Option.some(tokens) : Option.none())
+
+/** `1,2,3` as numbers. */
+export const parseTokens = (text: string): ReadonlyArray<number> | UsageError => {
+  const parts = text.split(",").map((part) => part.trim())
+  const bad = parts.find((part) => !/^\d{1,15}$/.test(part))
+  return bad === undefined
+    ? parts.map(Number)
+    : new UsageError({ message: `--tokens has ${JSON.stringify(bad)}; give token ids with commas between: 1,2,3` })
+}
+
+const run = Effect.fn("cli.logits.run")(function*(
+  tokens: ReadonlyArray<number>,
+  { json, out }: { readonly out: string; readonly json: boolean }
+) {
+  const engine = yield* Engine
+  const chosen = yield* Chosen
+  const files = yield* FileSystem.FileSystem
+  const started = yield* Clock.currentTimeMillis
+  // the file is made once there is something to put into it
+  let file: FileSystem.File | undefined
+  const cannotWrite = Effect.mapError((error: { readonly message: string }) =>
+    new UsageError({ message: `${out} cannot be written: ${error.message}` }))
+  yield* engine.logits(tokens).pipe(
+    Stream.runForEach((rows) =>
+      Effect.gen(function*() {
+        file ??= yield* files.open(out, { flag: "w" }).pipe(cannotWrite)
+        yield* file.writeAll(littleEndian(rows)).pipe(cannotWrite)
+      })
+    ),
+    Effect.scoped
+  )
+  const millis = (yield* Clock.currentTimeMillis) - started
+  const shape = [tokens.length, engine.model.config.vocabulary]
+  if (json) yield* Output.printJson({ out, shape, device: chosen.name, millis })
+  yield* Output.note(`${out}: float32 [${shape.join(", ")}] from ${chosen.name} in ${millis} ms`)
+})
+
+const littleEndian = (rows: Float32Array): Uint8Array => {
+  const bytes = new Uint8Array(4 * rows.length)
+  const view = new DataView(bytes.buffer)
+  for (let i = 0; i < rows.length; i++) view.setFloat32(4 * i, rows[i]!, true)
+  return bytes
+}

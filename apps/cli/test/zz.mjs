@@ -1,3 +1,0 @@
-const t=async(m)=>{const s=performance.now(); await import(m); console.log(m,(performance.now()-s).toFixed(0))}
-console.log("boot",performance.now().toFixed(0))
-for (const m of ["effect/Effect","effect/Layer","effect/Stream","effect/Schema","effect/FileSystem","effect/Terminal","effect/cli/Command","effect/cli/Flag","effect/cli/Argument","effect","effect/cli","@effect/platform-node/NodeRuntime","@effect/platform-node/NodeFileSystem","@effect/platform-node/NodeStdio","@effect/platform-node/NodePath","@effect/platform-node/NodeTerminal","@effect/platform-node/NodeServices","@tg/jit","@tg/gguf","@tg/tokenizer","@tg/rangeify","@tg/devectorize","@tg/codegen-wasm", "@tg/runtime-wasm","@tg/runtime-webgpu/Node"]) await t(m).catch(e=>console.log(m,e.message))

@@ -1,0 +1,147 @@
+/** A loaded model that generates text: the service that commands and servers use. */
+import { ByteSource } from "@tg/gguf/ByteSource"
+import { Jit } from "@tg/jit/Jit"
+import { Device } from "@tg/runtime/Device"
+import * as Decoder from "@tg/tokenizer/Decoder"
+import type { Codec } from "@tg/tokenizer/Tokenizer"
+import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
+import { Context, Effect, Layer, Stream } from "effect"
+import * as Loader from "./Loader.ts"
+import * as ModelFile from "./ModelFile.ts"
+import * as Random from "./Random.ts"
+import * as Sampler from "./Sampler.ts"
+import * as Session from "./Session.ts"
+import * as Stop from "./Stop.ts"
+
+/** A generated token. */
+export interface Token {
+  readonly id: number
+  /** The text that is complete with this token. Maybe empty: part of a character, or an end-of-generation token. */
+  readonly text: string
+  /** Set on the last token. */
+  readonly stop: Stop.Reason | undefined
+}
+
+/** What to generate. */
+export interface Request {
+  /** The prompt. */
+  readonly tokens: ReadonlyArray<number>
+  /** End after this many tokens; without it, only the context ends a generation that the model does not end. */
+  readonly maxTokens?: number | undefined
+  /** Greedy by default. */
+  readonly sampling?: Sampler.Settings | undefined
+}
+
+/** Why a generation failed. */
+export type EngineError = Session.StepError | Sampler.InvalidSampling | Sampler.InvalidLogits | TokenizerError
+
+/** Why a model was not loaded. */
+export type LoadError = ModelFile.ModelError | Loader.LoadError | Session.ContextFull | Session.InvalidTokens
+
+/** How to load a model. */
+export interface Options extends Session.SessionOptions, Loader.LoadOptions {}
+
+/** A model on a device, with one conversation in its cache. */
+export class Engine extends Context.Service<Engine, {
+  readonly model: ModelFile.ModelFile
+  /** Tokens that fit the cache. */
+  readonly context: number
+  readonly tokenizer: Effect.Effect<Codec, TokenizerError>
+  /**
+   * Continues the prompt. What the cache shares with the prompt's beginning is not computed again. Fails with
+   * `ContextFull` when another token would not fit, after the tokens that did.
+   */
+  readonly generate: (request: Request) => Stream.Stream<Token, EngineError>
+  /** The logits after each token, `[n, vocabulary]` at a time. Starts with an empty cache. */
+  readonly logits: (tokens: ReadonlyArray<number>) => Stream.Stream<Float32Array, EngineError>
+  /** Compiles what `generate` (last) or `logits` (all) run, before their first step needs it. */
+  readonly prepare: (rows: Session.Rows) => Effect.Effect<void, EngineError>
+  /** The tokens in the cache. */
+  readonly cached: Effect.Effect<ReadonlyArray<number>>
+  /** Empties the cache. */
+  readonly reset: Effect.Effect<void>
+}>()("@tg/engine/Engine") {
+  /** Loads the model of the byte source. */
+  static readonly layer = (options: Options = {}): Layer.Layer<Engine, LoadError, ByteSource | Device | Jit> =>
+    Layer.effect(
+      Engine,
+      Effect.gen(function*() {
+        const source = yield* ByteSource
+        const model = yield* ModelFile.open(source)
+        return yield* fromModel(source, model, options)
+      })
+    )
+}
+
+/** Loads the weights of a model whose header has been read. */
+export const fromModel = Effect.fn("Engine.load")(function*(
+  source: ByteSource["Service"],
+  model: ModelFile.ModelFile,
+  options: Options = {}
+) {
+  const wanted = model.weights.all.map(({ layout, name }) => ({ layout, tensor: model.gguf.tensorsByName.get(name)! }))
+  const weights = yield* Loader.load(source, wanted, options)
+  const session = yield* Session.make(model, weights, options)
+  const tokenizer = yield* Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
+  return Engine.of({
+    model,
+    context: session.context,
+    tokenizer,
+    generate: (request) => Stream.unwrap(Effect.map(tokenizer, (codec) => generate(session, codec, request))),
+    logits: (tokens) => logits(session, tokens),
+    prepare: (rows) => Effect.asVoid(session.prepare(rows)),
+    cached: Effect.sync(session.tokens),
+    reset: session.reset
+  })
+})
+
+interface State {
+  readonly tokens: ReadonlyArray<number>
+  readonly count: number
+  readonly random: Random.Random
+}
+
+/** Tokens that follow the prompt, until a rule stops them. */
+export const generate = (session: Session.Session, codec: Codec, request: Request): Stream.Stream<Token, EngineError> =>
+  Stream.suspend(() => {
+    const sampling = request.sampling ?? Sampler.greedy
+    const invalid = Sampler.validate(sampling)
+    if (invalid !== undefined) return Stream.fail(invalid)
+    const rules: Stop.Rules = { endTokens: codec.vocabulary.eog, maxTokens: request.maxTokens ?? Infinity }
+    if (rules.maxTokens < 1) return Stream.empty
+    const decoder = Decoder.make(codec)
+    const start: State = { tokens: request.tokens, count: 0, random: Random.make(sampling.seed) }
+    return Stream.unfold<State | undefined, Token, EngineError, never>(
+      start,
+      Effect.fnUntraced(function*(state) {
+        if (state === undefined) return undefined
+        const row = yield* session.advance(state.tokens)
+        const drawn = Sampler.sample(row, sampling, state.random)
+        if (drawn === undefined) {
+          return yield* new Sampler.InvalidLogits({ position: state.tokens.length - 1, vocab: row.length })
+        }
+        const [id, random] = drawn
+        const count = state.count + 1
+        const stop = Stop.reasonOf(id, count, rules)
+        const text = (stop === "end" ? "" : decoder.push(id)) + (stop === undefined ? "" : decoder.flush())
+        const next: State | undefined = stop === undefined
+          ? { tokens: [...state.tokens, id], count, random }
+          : undefined
+        return [{ id, text, stop }, next] as const
+      })
+    )
+  })
+
+const logits = (
+  session: Session.Session,
+  tokens: ReadonlyArray<number>
+): Stream.Stream<Float32Array, EngineError> => {
+  const check = tokens.length > session.context
+    // refuse before the first row, not after the context's last
+    ? Effect.asVoid(session.advance(tokens))
+    : session.reset
+  const rows = Stream.fromIterable(Session.pieces(0, tokens.length, session.chunk)).pipe(
+    Stream.mapEffect(({ length, start }) => session.append(tokens.slice(start, start + length)))
+  )
+  return Stream.concat(Stream.fromEffectDrain(check), rows)
+}

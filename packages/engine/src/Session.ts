@@ -1,0 +1,284 @@
+/**
+ * One conversation on a device: a cache of the tokens it has seen, and the step that appends more.
+ *
+ * The cache is only ever described by the list of tokens in it. A step is told the whole list it should end with and
+ * processes what follows the longest common prefix, so a resent conversation costs only its last turn.
+ */
+import * as DType from "@tg/core-uop/DType"
+import { Arena } from "@tg/core-uop/UOp"
+import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import * as Cache from "@tg/models-deepseek2/Cache"
+import * as Model from "@tg/models-deepseek2/Model"
+import * as Rope from "@tg/models-deepseek2/Rope"
+import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import * as Program from "@tg/tensor/Program"
+import { buffer, variable } from "@tg/tensor/Tensor"
+import { Effect, Exit, Schema, Scope, Semaphore } from "effect"
+import type { ModelFile } from "./ModelFile.ts"
+
+/** More tokens than the session can hold. */
+export class ContextFull extends Schema.TaggedError<ContextFull>()("ContextFull", {
+  /** Tokens that would have to be in the session. */
+  asked: Schema.Number,
+  limit: Schema.Number,
+  /** What the model was made for. */
+  modelLimit: Schema.Number
+}) {
+  override get message(): string {
+    const more = this.limit < this.modelLimit ? `, raise the context (the model allows ${this.modelLimit})` : ""
+    return `the context holds ${this.limit} tokens and ${this.asked} were asked for; shorten the prompt or ask for ` +
+      `fewer tokens${more}`
+  }
+}
+
+/** A token id that the model does not have, or no token at all. */
+export class InvalidTokens extends Schema.TaggedError<InvalidTokens>()("InvalidTokens", {
+  message: Schema.String
+}) {}
+
+/** How to set up a session. */
+export interface SessionOptions {
+  /** Storage of the cache; half precision by default. */
+  readonly cache?: Cache.CacheType | undefined
+  /** Tokens the session can hold: the model's own limit by default, but at most 4096. */
+  readonly context?: number | undefined
+  /** Tokens processed at a time in a prompt; 32. */
+  readonly chunk?: number | undefined
+}
+
+/** Why a step failed. */
+export type StepError = ContextFull | InvalidTokens | DeviceError | JitError
+
+/** Logits of every token of a step, or of its last one. */
+export type Rows = "all" | "last"
+
+/** A conversation's state on the device. */
+export interface Session {
+  readonly context: number
+  readonly vocabulary: number
+  /** The tokens in the cache. */
+  readonly tokens: () => ReadonlyArray<number>
+  /** Makes the session hold exactly these tokens; answers with the logits after the last. Steps do not overlap. */
+  readonly advance: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
+  /** Appends up to `chunk` tokens; answers with the logits after each, `[tokens, vocabulary]`. */
+  readonly append: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
+  readonly chunk: number
+  /** Forgets all tokens. */
+  readonly reset: Effect.Effect<void>
+  /** Compiles ahead of the first step. */
+  readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
+}
+
+/** Length of the longest common prefix. */
+export const commonPrefix = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): number => {
+  const most = Math.min(a.length, b.length)
+  let n = 0
+  while (n < most && a[n] === b[n]) n++
+  return n
+}
+
+/** The pieces that `count` tokens from position `start` are processed in. */
+export const pieces = (
+  start: number,
+  count: number,
+  chunk: number
+): ReadonlyArray<{ readonly start: number; readonly length: number }> =>
+  Array.from({ length: Math.ceil(count / chunk) }, (_, i) => ({
+    start: start + i * chunk,
+    length: Math.min(chunk, count - i * chunk)
+  }))
+
+/** The context a session gets: what was asked, inside of what the model allows. */
+const contextOf = (model: ModelFile, asked: number | undefined): number | ContextFull => {
+  const modelLimit = model.config.contextLength
+  if (asked === undefined) return Math.min(modelLimit, 4096)
+  return asked > modelLimit ? new ContextFull({ asked, limit: modelLimit, modelLimit }) : asked
+}
+
+// Buffers of the step program.
+const tokensId = 0
+const cosSinId = 1
+const logitsId = 2
+const firstCacheId = 16
+
+interface StepShape {
+  readonly rows: Rows
+  readonly chunk: number
+  readonly context: number
+  readonly cache: Cache.CacheType
+}
+
+/** The program of one step: tokens in, logits out, the cache extended. */
+export const stepProgram = (
+  { config, weights }: ModelFile,
+  { cache, chunk, context, rows }: StepShape
+): Program.TensorProgram => {
+  const arena = new Arena()
+  const count = variable(arena, "T", 1, chunk)
+  const startPos = variable(arena, "startPos", 0, context - 1)
+  const tokens = buffer(arena, tokensId, { shape: [chunk], dtype: DType.u32, label: "tokens" })
+  const cosSin = buffer(arena, cosSinId, {
+    shape: [chunk, config.rotated / 2, 2],
+    dtype: DType.f32,
+    label: "cos_sin"
+  })
+  const caches = Array.from({ length: config.layers }, (_, i) =>
+    buffer(arena, firstCacheId + i, { ...Cache.storage(config, { type: cache, context }), label: `cache_${i}` }))
+  const { effects, logits } = Model.forward({
+    config,
+    weights,
+    buffers: Model.weightBuffers(arena, weights, firstCacheId + config.layers),
+    tokens: tokens.slice(0, 0, count),
+    startPos,
+    caches,
+    cosSin: cosSin.slice(0, 0, count),
+    rows
+  })
+  const outputRows = rows === "all" ? chunk : 1
+  const output = buffer(arena, logitsId, {
+    shape: [outputRows, config.vocabulary],
+    dtype: DType.f32,
+    label: "logits"
+  })
+  const target = rows === "all" ? output.slice(0, 0, count) : output
+  return Program.make([Program.assign(target, logits), ...effects])
+}
+
+/** Sets up a session over loaded weights. All its memory belongs to the Scope. */
+export const make: (
+  model: ModelFile,
+  weights: ReadonlyMap<string, DeviceBuffer>,
+  options?: SessionOptions
+) => Effect.Effect<Session, ContextFull | InvalidTokens | DeviceError, Device | Jit | Scope.Scope> = Effect.fn(
+  "Session.make"
+)(
+  function*(model, weights, options = {}) {
+    const device = yield* Device
+    const jit = yield* Jit
+    const scope = yield* Effect.scope
+    const { config } = model
+    const context = contextOf(model, options.context)
+    if (context instanceof ContextFull) return yield* context
+    if (!(Number.isInteger(context) && context > 0)) {
+      return yield* new InvalidTokens({ message: `a context of ${context} tokens was asked; it has to be 1 or more` })
+    }
+    const cache = options.cache ?? "f16"
+    const chunk = Math.min(options.chunk ?? 32, context)
+    const tokenBuffer = yield* device.allocate(4 * chunk, "tokens")
+    const cosSinBuffer = yield* device.allocate(4 * chunk * config.rotated, "cos_sin")
+    const storage = Cache.storage(config, { type: cache, context })
+    const cacheBytes = storage.shape.reduce<number>((n, d) => n * Number(d), 4)
+    const cacheBuffers = yield* Effect.forEach(
+      Array.from({ length: config.layers }, (_, i) => i),
+      (i) => device.allocate(cacheBytes, `cache_${i}`)
+    )
+    const bound: ReadonlyArray<readonly [number, DeviceBuffer]> = [
+      [tokensId, tokenBuffer],
+      [cosSinId, cosSinBuffer],
+      ...cacheBuffers.map((b, i) => [firstCacheId + i, b] as const),
+      ...model.weights.all.map((ref, i) => [firstCacheId + config.layers + i, weights.get(ref.name)!] as const)
+    ]
+
+    /** Compiles a variant when it is first asked for; what a failed attempt allocated is returned. */
+    const variant = (rows: Rows) => {
+      let made: { readonly prepared: Prepared; readonly logits: DeviceBuffer } | undefined
+      return Effect.fn("Session.prepare")(function*() {
+        if (made !== undefined) return made
+        const own = yield* Scope.fork(scope)
+        const outputRows = rows === "all" ? chunk : 1
+        made = yield* Effect.gen(function*() {
+          const logits = yield* device.allocate(4 * outputRows * config.vocabulary, `logits_${rows}`)
+          const program = stepProgram(model, { rows, chunk, context, cache })
+          const prepared = yield* jit.prepare(program.sink, new Map([...bound, [logitsId, logits]]))
+          return { prepared, logits }
+        }).pipe(
+          Scope.provide(own),
+          Effect.onExit((exit) => Exit.isSuccess(exit) ? Effect.void : Scope.close(own, exit))
+        )
+        return made
+      })
+    }
+    const variants = { all: variant("all"), last: variant("last") }
+
+    let held: ReadonlyArray<number> = []
+    const lock = yield* Semaphore.make(1)
+
+    /** Puts tokens behind the first `start` ones. */
+    const step = Effect.fnUntraced(function*(
+      { length, start }: { readonly start: number; readonly length: number },
+      tokens: ReadonlyArray<number>,
+      rows: Rows
+    ) {
+      const { logits, prepared } = yield* variants[rows]()
+      const positions = Array.from({ length }, (_, i) => start + i)
+      // until the step has succeeded, only what stands before it is certain
+      held = tokens.slice(0, start)
+      yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(tokens.slice(start, start + length))))
+      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, positions)))
+      yield* prepared.run({ T: length, startPos: start })
+      held = tokens.slice(0, start + length)
+      return logits
+    })
+
+    const check = (tokens: ReadonlyArray<number>): ContextFull | InvalidTokens | undefined => {
+      if (tokens.length === 0) return new InvalidTokens({ message: "no token was given; a prompt has at least one" })
+      const bad = tokens.find((id) => !(Number.isInteger(id) && id >= 0 && id < config.vocabulary))
+      if (bad !== undefined) {
+        return new InvalidTokens({
+          message: `token ${bad} was given; ${config.name} has the tokens 0 to ${config.vocabulary - 1}`
+        })
+      }
+      return tokens.length > context
+        ? new ContextFull({ asked: tokens.length, limit: context, modelLimit: config.contextLength })
+        : undefined
+    }
+
+    const read = (logits: DeviceBuffer, rows: number) =>
+      Effect.map(device.read(logits, 0, 4 * rows * config.vocabulary), (bytes) =>
+        bytes.byteOffset % 4 === 0
+          ? new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
+          : new Float32Array(bytes.slice().buffer))
+
+    return {
+      context,
+      vocabulary: config.vocabulary,
+      chunk,
+      tokens: () => held,
+      advance: (tokens) =>
+        Effect.gen(function*() {
+          const error = check(tokens)
+          if (error !== undefined) return yield* error
+          // the last token is processed again even if it is there: its logits are not kept
+          const kept = Math.min(commonPrefix(held, tokens), tokens.length - 1)
+          let logits: DeviceBuffer | undefined
+          for (const piece of pieces(kept, tokens.length - kept, chunk)) {
+            logits = yield* step(piece, tokens, "last")
+            // between steps signals and other fibers get their turn
+            yield* Effect.yieldNow
+          }
+          return yield* read(logits!, 1)
+        }).pipe(lock.withPermits(1)),
+      append: (tokens) =>
+        Effect.gen(function*() {
+          const all = [...held, ...tokens]
+          const error = check(tokens) ?? check(all)
+          if (error !== undefined) return yield* error
+          if (tokens.length > chunk) {
+            return yield* new InvalidTokens({
+              message: `${tokens.length} tokens were appended at once; the session takes up to ${chunk}`
+            })
+          }
+          const logits = yield* step({ start: held.length, length: tokens.length }, all, "all")
+          yield* Effect.yieldNow
+          return yield* read(logits, tokens.length)
+        }).pipe(lock.withPermits(1)),
+      reset: Effect.sync(() => {
+        held = []
+      }).pipe(lock.withPermits(1)),
+      prepare: (rows) => Effect.map(variants[rows](), ({ prepared }) => prepared).pipe(lock.withPermits(1))
+    }
+  }
+)
+
+const bytesOf = (words: Uint32Array | Float32Array): Uint8Array =>
+  new Uint8Array(words.buffer, words.byteOffset, words.byteLength)

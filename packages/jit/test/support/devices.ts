@@ -1,0 +1,86 @@
+import { Profile } from "@tg/core-uop/DeviceProfile"
+import { Renderer } from "@tg/core-uop/Program"
+import * as Wasm from "@tg/codegen-wasm/Wasm"
+import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
+import { Heuristics } from "@tg/heuristics/Heuristics"
+import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
+import { Compiler } from "@tg/jit/Compiler"
+import { Jit } from "@tg/jit/Jit"
+import { Postrange } from "@tg/postrange/Postrange"
+import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import * as Reference from "@tg/runtime/Reference"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
+import * as Testing from "@tg/runtime-webgpu/Testing"
+import { WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
+import type { RandomProgram } from "@tg/tensor/Random"
+import { Effect, Layer } from "effect"
+import { type Choose, type Contents, initial } from "./stages.ts"
+
+const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
+
+const stagesWith = (choose: Choose | undefined) =>
+  choose === undefined
+    ? Compiler.layer
+    : Compiler.layerNoDeps.pipe(
+      Layer.provide([
+        Layer.succeed(Heuristics, { choose: (kernel) => Effect.sync(() => choose(kernel)) }),
+        Postrange.layer,
+        Devectorize.layer,
+        Linearize.layer
+      ])
+    )
+
+const jit = (compiler: Layer.Layer<Compiler, never, Renderer | Profile>) =>
+  Jit.layer.pipe(Layer.provide([Rangeify.layer, compiler]), Layer.provide(profileOfDevice))
+
+/** The wasm device with everything needed to run tensor programs on it; `choose` replaces the heuristics. */
+export const wasm = (choose?: Choose) =>
+  jit(stagesWith(choose)).pipe(Layer.provide(Wasm.layer), Layer.provideMerge(WasmDevice.layer()))
+
+/** The WebGPU device, software adapters included; without subgroups if asked so. */
+export const webgpu = (options: { readonly choose?: Choose; readonly subgroups?: boolean } = {}) => {
+  const renderer = Layer.unwrap(
+    Effect.gen(function*() {
+      const device = yield* Device
+      const info = yield* WebGpuInfo
+      return WgslRenderer.layer({
+        subgroupSize: options.subgroups === false ? undefined : device.profile.subgroupSize,
+        halfSubnormals: info.probes.halfSubnormals
+      })
+    })
+  )
+  return jit(stagesWith(options.choose)).pipe(Layer.provide(renderer), Layer.provideMerge(Testing.layer))
+}
+
+/** The reference device: kernels as rangeify made them. */
+export const reference = Jit.layer.pipe(
+  Layer.provide([Rangeify.layer, Compiler.layerReference]),
+  Layer.provideMerge(Reference.layer)
+)
+
+/** Runs a random program on the device of the layer; its buffers afterwards. */
+export const run = (random: RandomProgram) =>
+  Effect.gen(function*() {
+    const device = yield* Device
+    const jit = yield* Jit
+    const contents = initial(random)
+    const buffers = new Map<number, DeviceBuffer>()
+    for (const [id, data] of contents) {
+      const buffer = yield* device.allocate(data.byteLength, `buffer ${id}`)
+      yield* device.write(buffer, new Uint8Array(data.buffer))
+      buffers.set(id, buffer)
+    }
+    const prepared = yield* jit.prepare(random.program.sink, buffers)
+    yield* prepared.run(random.vars)
+    const after: Contents = new Map()
+    for (const [id, data] of contents) {
+      const bytes = yield* device.read(buffers.get(id)!, 0, data.byteLength)
+      const copy = bytes.slice().buffer
+      after.set(
+        id,
+        data instanceof Float32Array ? new Float32Array(copy) : data instanceof Int32Array ? new Int32Array(copy) : new Uint32Array(copy)
+      )
+    }
+    return after
+  }).pipe(Effect.scoped)

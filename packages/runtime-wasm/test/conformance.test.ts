@@ -1,0 +1,26 @@
+import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
+import { type Program, RenderError } from "@tg/core-uop/Program"
+import type { UOp } from "@tg/core-uop/UOp"
+import * as Conformance from "@tg/runtime/Conformance"
+import { describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import * as Wasm from "../../codegen-wasm/src/Wasm.ts"
+import { devectorize } from "../../devectorize/src/Devectorize.ts"
+import { linearize } from "../../devectorize/src/Linearize.ts"
+import * as WasmDevice from "../src/WasmDevice.ts"
+
+const compile = (kernel: UOp): Effect.Effect<Program> =>
+  Effect.map(Wasm.assembler, (assembler) => {
+    const { name } = kernel.arg as { readonly name: string }
+    const expanded = devectorize(name, kernel, Wasm.caps, DeviceProfile.wasm)
+    if ("message" in expanded) throw expanded
+    const program = Wasm.render(name, linearize(expanded, Wasm.caps), assembler)
+    if (program instanceof RenderError) throw program
+    return program
+  })
+
+describe("conformance", () => {
+  for (const { effect, name } of Conformance.cases(compile)) {
+    it.effect(name, () => effect.pipe(Effect.provide(WasmDevice.layer())))
+  }
+})
