@@ -11,7 +11,7 @@ import * as Layout from "@tg/gguf/Layout"
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { assign, make, type TensorProgram } from "@tg/tensor/Program"
-import { buffer, variable } from "@tg/tensor/Tensor"
+import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
 import { Effect, type Scope } from "effect"
 
 /** A tensor to load: where its bytes are, and how its planes will lie. */
@@ -45,8 +45,9 @@ const maxWords = 2 ** 29
 /** Re-lays up to `blocks` blocks that lie in the raw buffer. */
 export interface Relayout {
   readonly program: TensorProgram
-  /** Blocks that the raw buffer holds: a multiple of the layout's `blockGroup`. */
+  /** Blocks that the raw buffer holds: a multiple of `unit`. */
   readonly blocks: number
+  readonly unit: number
   readonly rawBytes: number
 }
 
@@ -54,30 +55,51 @@ export interface Relayout {
 export const keyOf = (layout: Layout.Layout): string =>
   [layout.type, ...layout.planes.map((p) => `${p.name}:${p.group}:${p.groupWords}`)].join(" ")
 
+// Units larger than this gain nothing more.
+const largestUnit = 4096
+
 /**
- * The program of a kind of layout: `groups` runs of `blockGroup` blocks from the raw buffer to word `offset_<plane>` of
- * the destination, for each plane.
+ * How many blocks are re-laid as one unit: a divisor of every tensor of the kind, so that no unit reaches behind a
+ * plane. The more, the longer the part of a kernel's loops whose length is known when it is compiled.
  */
-export const relayout = (layout: Layout.Layout, chunkBytes: number): Relayout => {
+const unitOf = (kind: ReadonlyArray<Layout.Layout>): number => {
+  const [first] = kind
+  const group = first!.blockGroup
+  const groups = kind.map((layout) => Math.ceil(layout.blocks / group)).reduce(gcd)
+  for (let n = Math.floor(largestUnit / group); n > 1; n--) if (groups % n === 0) return group * n
+  return group
+}
+
+const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b)
+
+/**
+ * The program for layouts of one kind: `units` units of blocks from the raw buffer to word `offset_<plane>` of the
+ * destination, for each plane.
+ */
+export const relayout = (kind: ReadonlyArray<Layout.Layout>, chunkBytes: number): Relayout => {
+  const layout = kind.reduce((a, b) => b.blocks > a.blocks ? b : a)
   const { blockBytes, blockValues } = table[layout.type]
-  const unit = layout.blockGroup
+  const unit = unitOf(kind)
   const most = Math.max(1, Math.min(Math.floor(chunkBytes / (unit * blockBytes)), Math.ceil(layout.blocks / unit)))
   const blocks = unit * most
   const rawBytes = wholeWords(blocks * blockBytes)
   const arena = new Arena()
   const raw = buffer(arena, rawId, { shape: [rawBytes / 4], dtype: DType.u32, label: "raw" })
   const target = buffer(arena, planesId, { shape: [maxWords], dtype: DType.u32, label: "planes" })
-  const groups = variable(arena, "groups", 1, most)
+  const units = variable(arena, "units", 1, most)
   // the formula depends on the type, and on the length of a row only as far as `keyOf` tells
   const rows = Math.ceil(blocks / layout.blocksPerRow)
   const pattern = Layout.layoutOf(layout.type, [rows, layout.blocksPerRow * blockValues])
   const made = Layout.relayout(pattern, raw, { first: 0, count: blocks })
   const program = make(made.map(({ plane, words }) => {
     const offset = variable(arena, `offset_${plane.name}`, 0, maxWords)
-    const count = groups.mul(unit / plane.group * plane.groupWords)
-    return assign(target.slice(0, offset, count), words.slice(0, 0, count).label(`relayout_${layout.type}`))
+    const wordsOfUnit = unit / plane.group * plane.groupWords
+    // two axes, so that only the outer one is symbolic
+    const inUnits = (x: Tensor): Tensor => x.reshape([most, wordsOfUnit]).slice(0, 0, units)
+    const part = inUnits(target.slice(0, offset, most * wordsOfUnit))
+    return assign(part, inUnits(words).label(`relayout_${layout.type}`))
   }))
-  return { program, blocks, rawBytes }
+  return { program, blocks, unit, rawBytes }
 }
 
 const wholeWords = (bytes: number): number => Math.ceil(bytes / 4) * 4
@@ -137,19 +159,18 @@ const loadKind = Effect.fnUntraced(function*(
 ) {
   const device = yield* Device
   const jit = yield* Jit
-  const largest = kind.reduce((a, b) => b.layout.blocks > a.layout.blocks ? b : a)
-  const { blocks, program, rawBytes } = relayout(largest.layout, chunkBytes)
-  const { blockBytes } = table[largest.layout.type]
+  const { blocks, program, rawBytes, unit } = relayout(kind.map((w) => w.layout), chunkBytes)
+  const { blockBytes } = table[kind[0]!.layout.type]
   const raw = yield* device.allocate(rawBytes, "staging")
   for (const { layout, tensor } of kind) {
     const target = buffers.get(tensor.name)!
     const prepared: Prepared = yield* jit.prepare(program.sink, new Map([[rawId, raw], [planesId, target]]))
     for (let first = 0; first < layout.blocks; first += blocks) {
       const count = Math.min(blocks, layout.blocks - first)
-      const groups = Math.ceil(count / layout.blockGroup)
+      const units = Math.ceil(count / unit)
       const bytes = yield* source.read(tensor.offset + first * blockBytes, count * blockBytes)
-      yield* device.write(raw, padded(bytes, wholeWords(groups * layout.blockGroup * blockBytes)))
-      const vars: Record<string, number> = { groups }
+      yield* device.write(raw, padded(bytes, wholeWords(units * unit * blockBytes)))
+      const vars: Record<string, number> = { units }
       for (const plane of layout.planes) {
         vars[`offset_${plane.name}`] = plane.offset + first / plane.group * plane.groupWords
       }

@@ -8,7 +8,9 @@ import { Context, Effect, Layer } from "effect"
 
 const lanes = 4
 /** Copies of a reduction's body that still compile quickly and keep several loads in flight. */
-const maxUnroll = 8
+const maxUnrollCpu = 8
+/** Shader compilers take more than linear time in straight code; beyond this some need minutes. */
+const maxUnrollGpu = 4
 /** Threads that share one reduction: more only pays for reductions longer than any here. */
 const maxGroup = 64
 const maxLocal = 64
@@ -76,7 +78,7 @@ const vectoriseReductions = (plan: Plan): boolean => {
 }
 
 /** Short inner loops become straight code: packed integers are then shifted by constants. */
-const unrollShortLoops = (plan: Plan): void => {
+const unrollShortLoops = (plan: Plan, maxUnroll: number): void => {
   for (const loop of Loops.reductions(plan.kernel).flatMap((r) => [...Loops.loopsOf(r)].reverse())) {
     if (loop.axis !== "REDUCE" || loop.isSymbolic) continue
     const copies = Loops.all(plan.kernel)
@@ -99,7 +101,7 @@ const vectoriseOutputs = (plan: Plan): boolean => {
 const chooseCpu = (plan: Plan): void => {
   const reduced = vectoriseReductions(plan)
   if (!reduced) vectoriseOutputs(plan)
-  unrollShortLoops(plan)
+  unrollShortLoops(plan, maxUnrollCpu)
 }
 
 /** Threads of one reduction each, if outputs alone leave the device idle. */
@@ -129,7 +131,7 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   const reduced = vectoriseReductions(plan)
   if (!reduced) vectoriseOutputs(plan)
   const grouped = groupReductions(plan, profile)
-  unrollShortLoops(plan)
+  unrollShortLoops(plan, maxUnrollGpu)
   if (!grouped) localOutputs(plan)
 }
 

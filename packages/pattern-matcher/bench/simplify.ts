@@ -55,8 +55,14 @@ const quiet = best(7, () => () => {
 })
 let fired = 0
 Symbolic.simplify(graph(), { trace: () => fired++ })
-console.log(`${size} nodes, ${settled} afterwards, ${fired} rewrites: ${cold.toFixed(1)} ms, ${(size / cold / 1000).toFixed(2)} Mnodes/s`)
-console.log(`nothing to do: ${settled} nodes in ${quiet.toFixed(2)} ms, ${(settled / quiet / 1000).toFixed(2)} Mnodes/s`)
+console.log(
+  `${size} nodes, ${settled} afterwards, ${fired} rewrites: ${cold.toFixed(1)} ms, ${
+    (size / cold / 1000).toFixed(2)
+  } Mnodes/s`
+)
+console.log(
+  `nothing to do: ${settled} nodes in ${quiet.toFixed(2)} ms, ${(settled / quiet / 1000).toFixed(2)} Mnodes/s`
+)
 
 const long = (): UOp.UOp => {
   const arena = new UOp.Arena()

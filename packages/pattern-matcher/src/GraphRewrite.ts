@@ -1,4 +1,4 @@
-import { type UOp, toposort } from "@tg/core-uop/UOp"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
 import { Schema } from "effect"
 import type { PatternMatcher, Trace } from "./PatternMatcher.ts"
 
@@ -37,7 +37,7 @@ const combine = 1
 const link = 2
 
 /**
- * Rewrites a graph to the fixpoint of a rule set: sources first, then the node; what a rule returns is rewritten in turn.
+ * Rewrites a graph to the fixpoint of a rule set: sources first, then the node; results are rewritten in turn.
  * Equal nodes are rewritten once. Throws `RewriteLimit` when the rules do not come to rest.
  */
 export const graphRewrite = <C = unknown>(

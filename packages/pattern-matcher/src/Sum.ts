@@ -1,6 +1,6 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
-import { type Arena, type Range, type UOp, unseen } from "@tg/core-uop/UOp"
+import { type Arena, type Range, unseen, type UOp } from "@tg/core-uop/UOp"
 import type { Eq } from "fp-ts/Eq"
 import type { Ring } from "fp-ts/Ring"
 import { compare } from "./internal/rank.ts"
@@ -228,10 +228,7 @@ export const bounds = (sum: Sum): Range => {
   return { min: min + 0, max: max + 0 }
 }
 
-const gcd2 = (a: number, b: number): number => {
-  while (b !== 0) [a, b] = [b, a % b]
-  return Math.abs(a)
-}
+const gcd2 = (a: number, b: number): number => b === 0 ? Math.abs(a) : gcd2(b, a % b)
 
 /** Greatest common divisor of numbers; 0 for none. */
 export const gcd = (...numbers: ReadonlyArray<number>): number => numbers.reduce(gcd2, 0)
@@ -240,8 +237,7 @@ export const gcd = (...numbers: ReadonlyArray<number>): number => numbers.reduce
 export const content = (sum: Sum): number => gcd(...sum.coefficients)
 
 /** The largest number known to divide a term, whatever its atoms are. */
-const termDivisor = (term: UOp): number =>
-  factors(term).reduce((n, f) => n * (f.op === "MUL" ? 1 : atomDivisor(f)), 1)
+const termDivisor = (term: UOp): number => factors(term).reduce((n, f) => n * (f.op === "MUL" ? 1 : atomDivisor(f)), 1)
 
 const atomDivisor = (node: UOp): number => {
   switch (node.op) {
@@ -285,7 +281,7 @@ export const lowerBound = (sum: Sum): number => {
   return Math.max(bounds(relaxed).min, bounds(sum).min)
 }
 
-/** The loop variable of a term whose size is no constant, if replacing it by its largest value can only raise the term. */
+/** The loop variable of a term, of symbolic size, if replacing it by its largest value can only raise the term. */
 const symbolicRange = (term: UOp): UOp | undefined => {
   const atoms = factors(term)
   const range = atoms.findLast((f) => f.op === "RANGE" && f.src[0]!.op !== "CONST")

@@ -30,7 +30,7 @@ const memoOf = (arena: Arena): Map<UOp, UOp> => {
 
 /**
  * The graph with every rule applied to the fixpoint: the same values, fewer or cheaper nodes. Integer and boolean rules
- * are exact, float rules hold for every float. Effects keep their order. With a trace nothing is taken from earlier calls.
+ * are exact, float rules hold for every float. Effects keep their order. A trace sees every rewrite.
  */
 export const simplify = (root: UOp, options: { readonly trace?: Trace } = {}): UOp =>
   options.trace === undefined

@@ -7,7 +7,7 @@ import * as Symbolic from "../src/Symbolic.ts"
 import { assignments, evaluate, freeNodes } from "./support/evaluate.ts"
 import { generator, type Random, random } from "./support/random.ts"
 
-const rounds = Number(globalThis.process?.env["FUZZ"] ?? 3000)
+const rounds = Number(globalThis.process?.env["FUZZ"] ?? 1000)
 
 const check = (before: UOp, after: UOp, seed: string): void => {
   const all = assignments(freeNodes(before), 3000)
@@ -17,7 +17,9 @@ const check = (before: UOp, after: UOp, seed: string): void => {
     const expected = evaluate(before, at)
     const actual = evaluate(after, at)
     if (Number.isNaN(expected)) continue
-    if (expected !== actual || expected < range.min || expected > range.max || actual < tight.min || actual > tight.max) {
+    if (
+      expected !== actual || expected < range.min || expected > range.max || actual < tight.min || actual > tight.max
+    ) {
       expect.fail(
         `${seed}: ${Print.expression(before)}\n became ${Print.expression(after)}\n at ${JSON.stringify(at)}: ` +
           `${expected} in [${range.min}, ${range.max}] became ${actual} in [${tight.min}, ${tight.max}]`
@@ -35,7 +37,9 @@ const run = (kind: string, make: (r: Random, arena: Arena) => UOp, count = round
       check(before, after, `${kind} ${seed}`)
       const again = Symbolic.simplify(transfer(after, new Arena()))
       if (Print.expression(again) !== Print.expression(after)) {
-        problems.push(`${seed}: ${Print.expression(before)}\n  ${Print.expression(after)}\n  ${Print.expression(again)}`)
+        problems.push(
+          `${seed}: ${Print.expression(before)}\n  ${Print.expression(after)}\n  ${Print.expression(again)}`
+        )
       }
     }
     expect(problems).toEqual([])

@@ -1,3 +1,4 @@
+import { movement } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
 import { isStorage, nodesOf, storageOf } from "./Placement.ts"
 
@@ -29,22 +30,16 @@ export const orderHazards = (
     for (const input of reached(node, isStep)) {
       const from = number.get(input)
       if (from !== undefined) before[i]!.add(from)
-      else if (written.has(input) && !(node.op === "STORE" && storageOf(node.src[0]!) === input && !readsBuffer(node, input))) {
+      else if (written.has(input)) {
         readers.set(input, [...readers.get(input) ?? [], i])
       }
     }
   })
   if (written.size === 0) return steps.map((_, i) => i)
 
-  const ancestors = steps.map((_, i) => {
-    const all = new Set<number>()
-    for (const b of before[i]!) all.add(b)
-    return all
-  })
-  for (let i = 0; i < steps.length; i++) for (const b of [...ancestors[i]!]) for (const a of ancestors[b]!) ancestors[i]!.add(a)
   writes.forEach((buffers, w) => {
     for (const buffer of buffers) {
-      for (const r of readers.get(buffer) ?? []) if (r !== w && !ancestors[r]!.has(w)) before[w]!.add(r)
+      for (const r of readers.get(buffer) ?? []) if (r !== w) before[w]!.add(r)
     }
   })
 
@@ -72,8 +67,6 @@ const writtenBy = (node: UOp): ReadonlyArray<UOp> => {
   return [...writtenParams(node.src[0]!)].map((slot) => storageOf(node.src[1 + slot]!))
 }
 
-const readsBuffer = (store: UOp, buffer: UOp): boolean => nodesOf([store.src[1]!]).includes(buffer)
-
 /** What a step uses directly: other steps, and the buffers it meets in their old state. */
 const reached = (step: UOp, isStep: (node: UOp) => boolean): ReadonlyArray<UOp> => {
   const found: Array<UOp> = []
@@ -90,6 +83,15 @@ const reached = (step: UOp, isStep: (node: UOp) => boolean): ReadonlyArray<UOp> 
     if (isStorage(node) && node.op !== "GETTUPLE") return void found.push(node)
     for (const s of node.op === "CALL" ? node.src.slice(1) : node.src) visit(s)
   }
-  for (const s of step.op === "CALL" ? step.src.slice(1) : step.src) visit(s)
+  // a store does not read its target: only where in it to write, and what must have happened to it before
+  const visitTarget = (node: UOp): void => {
+    if (!movement.has(node.op)) return node.op === "AFTER" ? visit(node) : undefined
+    visitTarget(node.src[0]!)
+    for (const s of node.src.slice(1)) visit(s)
+  }
+  const [first, ...others] = step.op === "CALL" ? step.src.slice(1) : step.src
+  if (step.op === "STORE") visitTarget(first!)
+  else if (first !== undefined) visit(first)
+  for (const s of others) visit(s)
   return found
 }

@@ -1,3 +1,4 @@
+import { cheapest } from "./Cost.ts"
 import type { Schedule } from "./Schedule.ts"
 
 /** Which block of memory each temporary uses, and the blocks' sizes in bytes. */
@@ -37,8 +38,8 @@ export const planMemory = (schedule: Schedule): MemoryPlan => {
   for (let i = 0; i < schedule.steps.length; i++) {
     for (const id of starting(i)) {
       const bytes = schedule.temporaries[id]!.bytes
-      const candidates = [...free].sort((a, b) => blocks[a]! - blocks[b]!)
-      const block = candidates.find((b) => blocks[b]! >= bytes) ?? candidates.at(-1)
+      const leastGrowth = cheapest([...free], (b) => Math.max(0, bytes - blocks[b]!))
+      const [block] = cheapest(leastGrowth, (b) => blocks[b]!)
       if (block === undefined) {
         blockOf[id] = blocks.length
         blocks.push(bytes)

@@ -1,6 +1,7 @@
 import { movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
+import { chain, times } from "./Cost.ts"
 
 /** Which values of a function body get memory of their own. Everything else is computed where it is used. */
 export interface Placement {
@@ -173,9 +174,9 @@ export const place = (
     const from = movement.has(node.op) || node.op === "REDUCE" ? node.src.slice(0, 1) : node.op === "CALL" ? [] : node.src
     const ws = from.map(workOf)
     const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
-    const times = node.op === "REDUCE" ? reduceLength(node) : 1
+    const iterations = node.op === "REDUCE" ? reduceLength(node) : 1
     const w: Work = {
-      cost: ws.reduce((n, x) => n + x.cost, own) * times,
+      cost: times(chain([own, ...ws.map((x) => x.cost)]), iterations),
       reduces: node.op === "REDUCE" || ws.some((x) => x.reduces),
       transcendental: transcendental.has(node.op) || ws.some((x) => x.transcendental),
       leaves: union(ws.map((x) => x.leaves))

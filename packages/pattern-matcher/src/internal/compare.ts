@@ -1,8 +1,8 @@
 import * as DType from "@tg/core-uop/DType"
 import type { Arena, UOp } from "@tg/core-uop/UOp"
 import * as Sum from "../Sum.ts"
-import { build } from "./build.ts"
-import { fits } from "./divmod.ts"
+import { build, fits } from "./division.ts"
+import { settled } from "./slot.ts"
 
 type S = Sum.Sum
 
@@ -23,7 +23,7 @@ const withoutQuotient = (sum: S): S | undefined => {
 }
 
 /**
- * Leaves out small parts that cannot decide: `f * x + b < c` is `x < q` when `(c - b) / f` rounds up to the same `q` for
+ * Drops small parts that cannot decide: `f * x + b < c` is `x < q` when `(c - b) / f` rounds up to the same `q` for
  * every `b`. `sum` has no constant; the comparison is `sum < bound`.
  */
 const coarser = (sum: S, bound: number): { readonly sum: S; readonly bound: number } | undefined => {
@@ -42,7 +42,7 @@ const coarser = (sum: S, bound: number): { readonly sum: S; readonly bound: numb
 const twoSided = (op: "CMPLT" | "CMPEQ", sum: S, bound: number, arena: Arena): UOp => {
   const left = Sum.filter(sum, (c) => c > 0)
   const right = Sum.addScaled(Sum.constant(bound), Sum.filter(sum, (c) => c < 0), -1)
-  return arena.make(op, DType.bool, [build(left, arena), build(right, arena)])
+  return settled(arena.make(op, DType.bool, [build(left, arena), build(right, arena)]))
 }
 
 /** The last term decides the sign of the normal form. */
@@ -88,7 +88,8 @@ export const equal = (a: S, b: S, arena: Arena): UOp => {
   difference = Sum.mapCoefficients(difference, (c) => c / sign, difference.constant / sign)
   const opposite = Sum.scale(difference, -1)
   if (
-    Sum.lowerBound(Sum.addScaled(difference, Sum.one, -1)) >= 0 || Sum.lowerBound(Sum.addScaled(opposite, Sum.one, -1)) >= 0
+    Sum.lowerBound(Sum.addScaled(difference, Sum.one, -1)) >= 0 ||
+    Sum.lowerBound(Sum.addScaled(opposite, Sum.one, -1)) >= 0
   ) return bool(arena, false)
   return twoSided("CMPEQ", Sum.withoutConstant(difference), -difference.constant, arena)
 }

@@ -1,4 +1,4 @@
-import { type UOp, unseen } from "@tg/core-uop/UOp"
+import { unseen, type UOp } from "@tg/core-uop/UOp"
 import { slot } from "./slot.ts"
 
 const isCounted = (node: UOp): boolean => {

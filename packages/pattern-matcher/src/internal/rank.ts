@@ -1,5 +1,5 @@
 import { ordinal } from "@tg/core-uop/Op"
-import { type Axis, key, rangeArg, type UOp, unseen, varArg } from "@tg/core-uop/UOp"
+import { type Axis, key, rangeArg, unseen, type UOp, varArg } from "@tg/core-uop/UOp"
 import { slot } from "./slot.ts"
 
 // outer loops first, so that the invariant part of a sum is a prefix of it

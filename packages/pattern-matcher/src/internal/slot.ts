@@ -5,7 +5,7 @@ import type { Sum } from "../Sum.ts"
 export interface Slot {
   rank: number
   sum: Sum | undefined
-  /** The node is a sum or product in normal form. */
+  /** The node is in the normal form of index arithmetic: its rules leave it as it is. */
   canonical: boolean
   /** Operations that bounds may remove, counted with repetition; -1 when not counted yet. */
   decisions: number
@@ -21,3 +21,9 @@ declare module "@tg/core-uop/UOp" {
 
 export const slot = (node: UOp): Slot =>
   node.cache.symbolic ??= { rank: -1, sum: undefined, canonical: false, decisions: -1, under: undefined }
+
+/** Marks a node that the index rules made and would make again. */
+export const settled = (node: UOp): UOp => {
+  slot(node).canonical = true
+  return node
+}

@@ -116,21 +116,44 @@ const underBounds = (
   return map.size === 0 ? expression : attempt(expression, simplify, (x) => replace(x, map), back)
 }
 
-/** Under one fact about several terms, their sum has sharper bounds. */
-const underSum = (fact: Fact, expression: UOp, nodes: ReadonlySet<UOp>, simplify: Simplify): UOp => {
-  if (fact.terms.length < 2 || decisions(expression) === 0 || !fact.terms.every((t) => nodes.has(t))) return expression
-  // a positive first coefficient, so that the part is found in either direction
-  const sign = Math.sign(fact.coefficients[0]!)
-  const part = Sum.scale(Sum.withoutConstant(fact), sign)
-  const { max, min } = Sum.bounds(part)
-  const range: Range = sign > 0
-    ? { min, max: Math.min(max, -fact.constant) }
-    : { min: Math.max(min, fact.constant), max }
-  if (range.min > range.max || (range.min === min && range.max === max)) return expression
+/** The bounds that facts give to a sum without constant. */
+const boundsOf = (part: Sum.Sum, facts: ReadonlyArray<Fact>): Range => {
+  let { max, min } = Sum.bounds(part)
+  for (const fact of facts) {
+    const terms = Sum.withoutConstant(fact)
+    if (Sum.equals(terms, part)) max = Math.min(max, -fact.constant)
+    else if (Sum.equals(terms, Sum.scale(part, -1))) min = Math.max(min, fact.constant)
+  }
+  return { min, max }
+}
+
+/** Under facts about the same several terms, their sum has sharper bounds. */
+const underSum = (
+  part: Sum.Sum,
+  facts: ReadonlyArray<Fact>,
+  expression: UOp,
+  nodes: ReadonlySet<UOp>,
+  simplify: Simplify
+): UOp => {
+  if (decisions(expression) === 0 || !part.terms.every((t) => nodes.has(t))) return expression
+  const free = Sum.bounds(part)
+  const range = boundsOf(part, facts)
+  if (range.min > range.max || (range.min === free.min && range.max === free.max)) return expression
   const whole = Sum.toNode(part, expression.arena)
   const variable = stand(whole, range)
   const back = variable.op === "VAR" ? new Map([[variable, whole]]) : new Map<UOp, UOp>()
   return attempt(expression, simplify, (x) => replaceTerms(x, part, variable), back)
+}
+
+/** The sums of several terms that facts speak about, each once, with a positive first coefficient. */
+const partsOf = (facts: ReadonlyArray<Fact>): ReadonlyArray<Sum.Sum> => {
+  const parts: Array<Sum.Sum> = []
+  for (const fact of facts) {
+    if (fact.terms.length < 2) continue
+    const part = Sum.scale(Sum.withoutConstant(fact), Math.sign(fact.coefficients[0]!))
+    if (!parts.some((p) => Sum.equals(p, part))) parts.push(part)
+  }
+  return parts
 }
 
 const derive = (condition: UOp, expression: UOp, simplify: Simplify): UOp => {
@@ -147,7 +170,7 @@ const derive = (condition: UOp, expression: UOp, simplify: Simplify): UOp => {
     nodes = new Set(inside(result))
   }
   step(underBounds(facts, result, nodes, simplify))
-  for (const fact of facts) step(underSum(fact, result, nodes, simplify))
+  for (const part of partsOf(facts)) step(underSum(part, facts, result, nodes, simplify))
   return result
 }
 

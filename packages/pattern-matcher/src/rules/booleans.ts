@@ -22,7 +22,9 @@ export const booleans = rules("booleans", [
   rule("not-not", P.not(P.not(x)), ({ x }) => x),
   rule("and-not", P.and(x, P.not(x)), (_, node) => constantLike(node, false), { when }),
   rule("or-not", P.or(x, P.not(x)), (_, node) => constantLike(node, true), { when }),
-  rule("and-twice", P.and(P.and(x, y), x), (_, node) => node.src[0]!.op === "AND" ? node.src[0] : node.src[1], { when }),
+  rule("and-twice", P.and(P.and(x, y), x), (_, node) => node.src[0]!.op === "AND" ? node.src[0] : node.src[1], {
+    when
+  }),
   rule("or-twice", P.or(P.or(x, y), x), (_, node) => node.src[0]!.op === "OR" ? node.src[0] : node.src[1], { when }),
   rule("absorb-and", P.and(x, P.or(x, y)), ({ x }) => x, { when }),
   rule("absorb-or", P.or(x, P.and(x, y)), ({ x }) => x, { when }),

@@ -31,6 +31,9 @@ export const casts = rules("casts", [
     if (!survives(x, middle.dtype.scalar, node.dtype.scalar)) return undefined
     return x.dtype === node.dtype ? x : node.arena.make("CAST", node.dtype, [x])
   }),
-  rule("bitcast-bitcast", P.bitcast(P.bitcast(x)), ({ x }, node) =>
-    x.dtype === node.dtype ? x : node.arena.make("BITCAST", node.dtype, [x]))
+  rule(
+    "bitcast-bitcast",
+    P.bitcast(P.bitcast(x)),
+    ({ x }, node) => x.dtype === node.dtype ? x : node.arena.make("BITCAST", node.dtype, [x])
+  )
 ])

@@ -47,8 +47,16 @@ const disjunction = (node: UOp): UOp | undefined => {
 export const conditions = rules<Simplifier>("conditions", [
   rule("clauses", P.and(P.anything, P.anything), (_, node) => conjunction(node), { when: isBool }),
   rule("alternatives", P.or(P.anything, P.anything), (_, node) => disjunction(node), { when: isBool }),
-  rule("gated-index", P.index(P.any("buffer"), P.any("at"), P.any("gate")), ({ at, buffer, gate }, node, { simplify }: Simplifier) =>
-    !isIndex(at) ? undefined : node.with([buffer, under(gate, at, simplify), gate])),
-  rule("branches", P.where(P.any("c"), P.any("a"), P.any("b")), ({ a, b, c }, node, { simplify }: Simplifier) =>
-    node.with([c, under(c, a, simplify), unless(c, b, simplify)]), { when: (node) => isIndex(node) || isBool(node) })
+  rule(
+    "gated-index",
+    P.index(P.any("buffer"), P.any("at"), P.any("gate")),
+    ({ at, buffer, gate }, node, { simplify }: Simplifier) =>
+      !isIndex(at) ? undefined : node.with([buffer, under(gate, at, simplify), gate])
+  ),
+  rule(
+    "branches",
+    P.where(P.any("c"), P.any("a"), P.any("b")),
+    ({ a, b, c }, node, { simplify }: Simplifier) => node.with([c, under(c, a, simplify), unless(c, b, simplify)]),
+    { when: (node) => isIndex(node) || isBool(node) }
+  )
 ])

@@ -27,7 +27,9 @@ export const floats = rules("floats", [
   rule("add-neg", P.add(x, P.neg(y)), ({ x, y }) => binary("SUB", x, y), { when }),
   rule("sub-neg", P.sub(x, P.neg(y)), ({ x, y }) => binary("ADD", x, y), { when }),
   rule("mul-neg-neg", P.mul(P.neg(x), P.neg(y)), ({ x, y }) => binary("MUL", x, y), { when }),
-  rule("neg-constant", P.mul(P.neg(x), a), ({ a, x }) => binary("MUL", x, constantLike(a, -Number(valueOf(a)))), { when }),
+  rule("neg-constant", P.mul(P.neg(x), a), ({ a, x }) => binary("MUL", x, constantLike(a, -Number(valueOf(a)))), {
+    when
+  }),
   rule("max-self", P.op(["MAX", "MIN"], x, x), ({ x }) => x, { when }),
   rule("div-power", P.fdiv(x, a), ({ a, x }) => {
     const value = Number(valueOf(a))

@@ -1,24 +1,17 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import type { UOp } from "@tg/core-uop/UOp"
-import { build, recombine } from "../internal/build.ts"
 import { equal, lessThan } from "../internal/compare.ts"
-import { divide, remainder } from "../internal/divmod.ts"
+import { build, divide, recombine, remainder } from "../internal/division.ts"
 import { compare } from "../internal/rank.ts"
-import { slot } from "../internal/slot.ts"
+import { settled, slot } from "../internal/slot.ts"
 import { isIndex, not, valueOf } from "../internal/values.ts"
 import { rule, rules } from "../PatternMatcher.ts"
 import * as Sum from "../Sum.ts"
 import * as P from "../UPat.ts"
 
-const isOpenSum = (node: UOp): boolean => !slot(node).canonical && isIndex(node)
-const comparesIndex = (node: UOp): boolean => isIndex(node.src[0]!)
+const isOpen = (node: UOp): boolean => !slot(node).canonical && isIndex(node)
+const comparesIndex = (node: UOp): boolean => !slot(node).canonical && isIndex(node.src[0]!)
 const sums = (node: UOp): readonly [Sum.Sum, Sum.Sum] => [Sum.of(node.src[0]!), Sum.of(node.src[1]!)]
-
-/** Keeps a node that is in normal form: the same result means "no change". */
-const settled = (node: UOp): UOp => {
-  slot(node).canonical = true
-  return node
-}
 
 /** A term or constant behind a sum in normal form that ends with an earlier term: nothing to reorder. */
 const isAppended = (node: UOp): boolean => {
@@ -53,7 +46,7 @@ const order = (a: UOp, b: UOp): number | undefined => {
 
 const isPowerOfTwo = (x: number): boolean => x > 0 && Number.isInteger(Math.log2(x))
 
-/** Index arithmetic through its normal form. `Sum`, `internal/divmod.ts` and `internal/compare.ts` hold the algebra. */
+/** Index arithmetic by normal form. `Sum`, `internal/division.ts` and `internal/compare.ts` hold the algebra. */
 export const index = rules("index", [
   rule("range-of-one", P.node("RANGE", "SPECIAL"), (_, node) => {
     const { max, min } = Bounds.of(node.src[0]!)
@@ -63,15 +56,15 @@ export const index = rules("index", [
     const sum = Sum.of(node)
     const joined = recombine(sum, node.arena)
     return settled(joined === sum && isAppended(node) ? node : Sum.toNode(joined, node.arena))
-  }, { when: isOpenSum }),
+  }, { when: isOpen }),
   rule("divide", P.floordiv(P.anything, P.anything), (_, node) => {
     const [a, b] = sums(node)
     return build(divide(a, b, node.arena), node.arena)
-  }, { when: isIndex }),
+  }, { when: isOpen }),
   rule("remainder", P.floormod(P.anything, P.anything), (_, node) => {
     const [a, b] = sums(node)
     return build(remainder(a, b, node.arena), node.arena)
-  }, { when: isIndex }),
+  }, { when: isOpen }),
   rule("shift-right", P.shr(P.any("x"), P.constant("c")), ({ c, x }, node) => {
     if (!Sum.isShift(c)) return undefined
     return build(divide(Sum.of(x), Sum.constant(2 ** Number(c.arg)), node.arena), node.arena)

@@ -73,10 +73,19 @@ export const integers = rules("integers", [
   // shifts
   rule("shl-shl", P.shl(P.shl(x, a), b), ({ a, b, x }, node) => shifted(node, "SHL", x, a, b), { when }),
   rule("shr-shr", P.shr(P.shr(x, a), b), ({ a, b, x }, node) => shifted(node, "SHR", x, a, b), { when }),
-  rule("shr-shl", P.shl(P.shr(x, a), a), ({ a, x }, node) =>
-    isAmount(a) ? binary(node, "AND", x, constantLike(a, wrapLike(node, -(2 ** number(a))))) : undefined, { when }),
-  rule("shl-shr", P.shr(P.shl(x, a), a), ({ a, x }, node) =>
-    isAmount(a) ? binary(node, "AND", x, constantLike(a, 2 ** (32 - number(a)) - 1)) : undefined, { when: isUnsigned }),
+  rule(
+    "shr-shl",
+    P.shl(P.shr(x, a), a),
+    ({ a, x }, node) =>
+      isAmount(a) ? binary(node, "AND", x, constantLike(a, wrapLike(node, -(2 ** number(a))))) : undefined,
+    { when }
+  ),
+  rule(
+    "shl-shr",
+    P.shr(P.shl(x, a), a),
+    ({ a, x }, node) => isAmount(a) ? binary(node, "AND", x, constantLike(a, 2 ** (32 - number(a)) - 1)) : undefined,
+    { when: isUnsigned }
+  ),
   // (x & m) >> k = (x >> k) & (m >> k); the mask then often turns out to be idle
   rule("mask-shr", P.shr(P.and(x, a), b), ({ a, b, x }, node) =>
     isAmount(b)
@@ -91,12 +100,21 @@ export const integers = rules("integers", [
     const { max, min } = Bounds.of(x)
     return min >= 0 && max < number(a) ? x : undefined
   }, { when }),
-  rule("div-div", P.floordiv(P.floordiv(x, a), b), ({ a, b, x }, node) =>
-    number(a) > 0 && number(b) > 0 && number(a) * number(b) < 2 ** 31
-      ? binary(node, "FLOORDIV", x, constantLike(a, number(a) * number(b)))
-      : undefined, { when }),
-  rule("mod-mod", P.floormod(P.floormod(x, a), b), ({ a, b, x }, node) =>
-    number(b) > 0 && number(a) % number(b) === 0 ? binary(node, "FLOORMOD", x, b) : undefined, { when }),
+  rule(
+    "div-div",
+    P.floordiv(P.floordiv(x, a), b),
+    ({ a, b, x }, node) =>
+      number(a) > 0 && number(b) > 0 && number(a) * number(b) < 2 ** 31
+        ? binary(node, "FLOORDIV", x, constantLike(a, number(a) * number(b)))
+        : undefined,
+    { when }
+  ),
+  rule(
+    "mod-mod",
+    P.floormod(P.floormod(x, a), b),
+    ({ a, b, x }, node) => number(b) > 0 && number(a) % number(b) === 0 ? binary(node, "FLOORMOD", x, b) : undefined,
+    { when }
+  ),
   rule("max", P.max(x, y), ({ x, y }) => chosen(x, y), { when }),
   rule("min", P.min(x, y), ({ x, y }, node) => {
     const larger = chosen(x, y)

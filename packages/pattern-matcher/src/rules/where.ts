@@ -28,6 +28,9 @@ export const choices = rules("where", [
   rule("either", P.where(c, x, P.where(d, x, y)), ({ c, d, x, y }) => where(alu("OR", c, d), x, y)),
   rule("self-then", P.where(c, c, y), ({ c, y }) => alu("OR", c, y)),
   rule("self-else", P.where(c, x, c), ({ c, x }) => alu("AND", c, x)),
-  rule("known-true", P.where(c, P.op(["AND", "OR"], c, y), x), ({ c, x, y }, node) =>
-    where(c, node.src[1]!.op === "AND" ? y : constantLike(y, true), x))
+  rule(
+    "known-true",
+    P.where(c, P.op(["AND", "OR"], c, y), x),
+    ({ c, x, y }, node) => where(c, node.src[1]!.op === "AND" ? y : constantLike(y, true), x)
+  )
 ])

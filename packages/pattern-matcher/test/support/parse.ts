@@ -28,7 +28,9 @@ export const parser = (arena: Arena): { readonly parse: (text: string) => UOp } 
   const flag = (name: string): UOp => Expr.lt(Expr.variable(arena, name, 0, 1), 1)
   const named = (name: string): UOp => {
     const loop = loops[name[0]!]
-    if (loop !== undefined && name.length > 1) return Expr.range(arena, loop[0], loop[1] + Number(name.slice(1)), "GLOBAL")
+    if (loop !== undefined && name.length > 1) {
+      return Expr.range(arena, loop[0], loop[1] + Number(name.slice(1)), "GLOBAL")
+    }
     const n = Expr.variable(arena, "n", 1, 7)
     switch (name) {
       case "v":

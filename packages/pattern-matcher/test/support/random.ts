@@ -71,7 +71,8 @@ export const generator = (next: Random, arena: Arena) => {
     }
   }
 
-  const divisor = (): UOp => next(10) === 0 ? leaves[4]! : next(8) === 0 ? Expr.int(arena, -pick(small)) : Expr.int(arena, pick(small))
+  const divisor = (): UOp =>
+    next(10) === 0 ? leaves[4]! : next(8) === 0 ? Expr.int(arena, -pick(small)) : Expr.int(arena, pick(small))
 
   const bool = (depth: number): UOp => {
     if (depth === 0) return Expr.constant(arena, DType.bool, next(2) === 0)

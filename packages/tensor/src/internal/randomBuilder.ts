@@ -42,7 +42,9 @@ class Builder {
   build(steps: ReadonlyArray<Step>): RandomProgram {
     this.input(DType.f32, [4, 6], 11)
     steps.forEach((step) => this.step(step))
-    const results = this.values.filter((v) => !this.used.has(v.x)).slice(-6)
+    // a step may use values and make none: something is always left to compute
+    const unused = this.values.filter((v) => !this.used.has(v.x)).slice(-6)
+    const results = unused.length > 0 ? unused : this.values.slice(-1)
     for (const value of results) this.output(value)
     const program = Program.make(this.effects)
     return {

@@ -1,0 +1,161 @@
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import { describe, expect, it } from "vitest"
+
+/**
+ * The rows of the house. A package may depend on packages of earlier rows only, so that every stage can be used, replaced and
+ * tested without the ones below it. Development dependencies are free, as long as no cycle appears.
+ */
+const rows: ReadonlyArray<ReadonlyArray<string>> = [
+  ["core-uop"],
+  ["pattern-matcher"],
+  ["tensor"],
+  ["rangeify"],
+  ["postrange"],
+  ["heuristics"],
+  ["devectorize"],
+  ["codegen-wgsl"],
+  ["codegen-wasm"],
+  ["runtime"],
+  ["runtime-webgpu", "runtime-wasm"],
+  ["jit"],
+  ["gguf"],
+  ["tokenizer"],
+  ["models-deepseek2"],
+  ["engine"],
+  ["cli"]
+]
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+const rowOf = (name: string): number => rows.findIndex((row) => row.includes(name.replace("@tg/", "")))
+
+type Dependencies = Readonly<Record<string, string>>
+interface Manifest {
+  readonly name: string
+  readonly license?: string
+  readonly type?: string
+  readonly dependencies?: Dependencies
+  readonly peerDependencies?: Dependencies
+  readonly devDependencies?: Dependencies
+}
+interface TsConfig {
+  readonly compilerOptions?: { readonly types?: ReadonlyArray<string> }
+  readonly references?: ReadonlyArray<{ readonly path: string }>
+}
+
+const readJson = <A>(file: string): A => JSON.parse(fs.readFileSync(path.join(root, file), "utf8")) as A
+
+const sources = (folder: string): ReadonlyArray<string> =>
+  fs.existsSync(path.join(root, folder))
+    ? fs.readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" })
+      .filter((file) => file.endsWith(".ts") && !file.includes("node_modules"))
+      .map((file) => path.join(folder, file))
+    : []
+
+const statement = /^(?:import|export)\s(?:[^"]*?\sfrom\s+)?"([^"]+)"/gm
+const dynamic = /\bimport\("([^"]+)"\)/g
+
+/** What the files of a folder import, relative files left out: package names, and `node:` modules as they are. */
+const importsOf = (...folders: ReadonlyArray<string>): ReadonlySet<string> => {
+  const found = new Set<string>()
+  for (const file of folders.flatMap(sources)) {
+    const text = fs.readFileSync(path.join(root, file), "utf8")
+    for (const [, specifier] of [...text.matchAll(statement), ...text.matchAll(dynamic)]) {
+      if (specifier === undefined || specifier.startsWith(".")) continue
+      const parts = specifier.split("/")
+      found.add(specifier.startsWith("@") ? parts.slice(0, 2).join("/") : parts[0]!)
+    }
+  }
+  return found
+}
+
+const folders = ["packages", "apps"].flatMap((parent) =>
+  fs.readdirSync(path.join(root, parent)).map((name) => `${parent}/${name}`)
+    .filter((folder) => fs.existsSync(path.join(root, folder, "package.json")))
+)
+
+const keys = (dependencies: Dependencies | undefined): ReadonlyArray<string> => Object.keys(dependencies ?? {})
+const isOurs = (name: string): boolean => name.startsWith("@tg/")
+const isNode = (name: string): boolean => name.startsWith("node:")
+
+const packages = folders.map((folder) => {
+  const manifest = readJson<Manifest>(`${folder}/package.json`)
+  return {
+    folder,
+    manifest,
+    name: manifest.name,
+    run: keys(manifest.dependencies),
+    peer: keys(manifest.peerDependencies),
+    dev: keys(manifest.devDependencies),
+    imports: importsOf(`${folder}/src`),
+    testImports: importsOf(`${folder}/test`, `${folder}/bench`),
+    tsconfig: readJson<TsConfig>(`${folder}/tsconfig.json`)
+  }
+})
+
+const rootDev = keys(readJson<Manifest>("package.json").devDependencies)
+
+describe.each(packages)("$name", ({ folder, manifest, name, run, peer, dev, imports, testImports, tsconfig }) => {
+  it("has its place in the rows and a license", () => {
+    expect(rowOf(name)).toBeGreaterThanOrEqual(0)
+    expect(manifest).toMatchObject({ license: "MIT", type: "module" })
+  })
+
+  it("depends on earlier rows only", () => {
+    expect(run.filter((other) => isOurs(other) && !(rowOf(other) < rowOf(name)))).toEqual([])
+  })
+
+  it("declares what its sources import, and nothing else", () => {
+    const used = [...imports].filter((other) => !isNode(other) && other !== name)
+    expect([...run, ...peer].sort()).toEqual(used.sort())
+  })
+
+  it("declares what its tests import", () => {
+    const known = new Set([name, ...run, ...peer, ...dev])
+    const missing = [...testImports].filter((other) =>
+      !isNode(other) && !known.has(other) && !(!isOurs(other) && rootDev.includes(other))
+    )
+    expect(missing).toEqual([])
+  })
+
+  it("has no development dependency that its tests do not use", () => {
+    // a peer is repeated there so that the workspace installs it; typings are named in tsconfig.json
+    const used = new Set([...peer, ...testImports, ...(tsconfig.compilerOptions?.types ?? [])])
+    expect(dev.filter((other) => !used.has(other))).toEqual([])
+  })
+
+  it("references the projects it depends on", () => {
+    const referenced = (tsconfig.references ?? []).map((reference) => `@tg/${path.basename(reference.path)}`)
+    expect(referenced.sort()).toEqual(run.filter(isOurs).sort())
+  })
+
+  it.runIf(folder.startsWith("packages/"))("runs where there is no Node", () => {
+    expect([...imports].filter(isNode)).toEqual([])
+  })
+})
+
+describe("the workspace", () => {
+  it("has no dependency cycle, development dependencies included", () => {
+    const next = new Map(packages.map(({ name, run, dev }) => [name, [...run, ...dev].filter(isOurs)]))
+    const state = new Map<string, "open" | "done">()
+    const visit = (name: string, way: ReadonlyArray<string>): ReadonlyArray<string> | undefined => {
+      if (state.get(name) === "open") return [...way.slice(way.indexOf(name)), name]
+      if (state.get(name) === "done") return undefined
+      state.set(name, "open")
+      for (const other of next.get(name) ?? []) {
+        const cycle = visit(other, [...way, name])
+        if (cycle !== undefined) return cycle
+      }
+      state.set(name, "done")
+      return undefined
+    }
+    for (const { name } of packages) expect(visit(name, [])).toBeUndefined()
+  })
+
+  it("is compiled and type-checked as a whole", () => {
+    for (const file of ["tsconfig.json", "tsconfig.tests.json"]) {
+      expect((readJson<TsConfig>(file).references ?? []).map((reference) => reference.path).sort(), file).toEqual(folders.toSorted())
+    }
+  })
+})
