@@ -1,7 +1,35 @@
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
 import { defineConfig } from "vitest/config"
+
+const root = import.meta.dirname
+
+/** Every package and app is a project of its own name: `vitest run --project @tg/rangeify`. */
+const packages = ["packages", "apps"].flatMap((parent) =>
+  fs.readdirSync(path.join(root, parent)).map((name) => path.join(root, parent, name))
+).filter((folder) => fs.existsSync(path.join(folder, "package.json")))
+
+const nameOf = (folder: string): string => {
+  const manifest = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8")) as { readonly name: string }
+  return manifest.name
+}
 
 export default defineConfig({
   test: {
-    projects: ["packages/*", "apps/*", { test: { name: "workspace", include: ["test/**/*.test.ts"] } }]
+    // a process for each file: Dawn's threads and WebAssembly memories go away with it
+    pool: "forks",
+    // one by one on two cores, which is the default, leaves one of them idle
+    maxWorkers: Math.min(8, os.availableParallelism()),
+    // software Vulkan and the reference device compute whole models on two cores
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    projects: [
+      ...packages.map((folder) => ({
+        extends: true as const,
+        test: { name: nameOf(folder), root: folder, include: ["test/**/*.test.ts"] }
+      })),
+      { extends: true as const, test: { name: "workspace", include: ["test/*.test.ts"] } }
+    ]
   }
 })

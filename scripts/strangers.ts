@@ -30,7 +30,9 @@ const run = (cwd: string, command: string, ...args: ReadonlyArray<string>): stri
   const result = spawnSync(command, args, { cwd, encoding: "utf8", maxBuffer: 2 ** 26 })
   if (result.error !== undefined) throw new Error(`${command}: ${result.error.message}`)
   if (result.status !== 0) {
-    throw new Error(`${[command, ...args].join(" ")} in ${cwd} ended with ${result.status}\n${result.stdout}${result.stderr}`)
+    throw new Error(
+      `${[command, ...args].join(" ")} in ${cwd} ended with ${result.status}\n${result.stdout}${result.stderr}`
+    )
   }
   return result.stdout
 }
@@ -70,6 +72,15 @@ const pack = (folder: string): ReadonlyMap<string, { readonly tarball: string; r
     const unpacked = fs.mkdtempSync(path.join(folder, "unpacked-"))
     run(folder, "tar", "-xzf", tarball, "-C", unpacked)
     const manifest = readManifest(path.join(unpacked, "package/package.json"))
+    run(
+      folder,
+      path.join(root, "node_modules/.bin/publint"),
+      "run",
+      path.join(unpacked, "package"),
+      "--pack",
+      "false",
+      "--strict"
+    )
     const missing = missingFiles(path.join(unpacked, "package"))
     if (missing.length > 0) throw new Error(`${file} lacks ${missing.join(", ")}`)
     const problem = /"(?:workspace|catalog):/.exec(JSON.stringify(manifest))
@@ -93,7 +104,11 @@ const closure = (wants: ReadonlyArray<string>, packed: ReturnType<typeof pack>):
   return [...found].sort()
 }
 
-const tryProject = (folder: string, { name, wants }: typeof projects[number], packed: ReturnType<typeof pack>): void => {
+const tryProject = (
+  folder: string,
+  { name, wants }: typeof projects[number],
+  packed: ReturnType<typeof pack>
+): void => {
   const project = path.join(folder, name)
   fs.cpSync(path.join(root, "test/strangers", name), project, { recursive: true })
   const ours = closure(wants, packed)
@@ -103,16 +118,25 @@ const tryProject = (folder: string, { name, wants }: typeof projects[number], pa
   )
   const manifest = { name: `stranger-${name}`, private: true, type: "module", dependencies: tarballs, devDependencies }
   fs.writeFileSync(path.join(project, "package.json"), JSON.stringify(manifest, undefined, 2))
-  step(`${name}: install ${ours.join(", ")}`, () => run(project, "npm", "install", "--no-audit", "--no-fund", "--prefer-offline"))
+  step(
+    `${name}: install ${ours.join(", ")}`,
+    () => run(project, "npm", "install", "--no-audit", "--no-fund", "--prefer-offline")
+  )
 
   const installed = fs.readdirSync(path.join(project, "node_modules/@tg")).map((each) => `@tg/${each}`).sort()
-  if (installed.join() !== ours.join()) throw new Error(`${name}: installed ${installed.join()} instead of ${ours.join()}`)
+  if (installed.join() !== ours.join()) {
+    throw new Error(`${name}: installed ${installed.join()} instead of ${ours.join()}`)
+  }
   for (const each of ours) {
     const { version } = readManifest(path.join(project, "node_modules", each, "package.json"))
-    if (version !== packed.get(each)!.manifest.version) throw new Error(`${name}: ${each} ${version} is not the packed one`)
+    if (version !== packed.get(each)!.manifest.version) {
+      throw new Error(`${name}: ${each} ${version} is not the packed one`)
+    }
     const nested = path.join(project, "node_modules", each, "node_modules/@tg")
     // node identity crosses packages, so there has to be one copy of each
-    if (fs.existsSync(nested)) throw new Error(`${name}: ${each} brought copies of its own: ${fs.readdirSync(nested).join()}`)
+    if (fs.existsSync(nested)) {
+      throw new Error(`${name}: ${each} brought copies of its own: ${fs.readdirSync(nested).join()}`)
+    }
   }
 
   const bin = (tool: string): string => path.join(project, "node_modules/.bin", tool)

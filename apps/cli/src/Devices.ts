@@ -1,4 +1,5 @@
 /** Where programs run: the layers behind `--device`. What a choice does not need is not even imported. */
+import { readdirSync } from "node:fs"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
@@ -73,6 +74,25 @@ const reference: Layer.Layer<Services> = Layer.unwrap(Effect.gen(function*() {
   return Layer.merge(jit, chosen).pipe(Layer.provideMerge(device))
 }))
 
+// Render nodes of the kernel's drivers, NVIDIA's own, Windows' under WSL, and those of phones.
+const graphicsNodes = /^(dri|nvidia\d+|dxg|kgsl-3d0|mali\d+)$/
+
+/**
+ * Whether a hardware GPU can be there. On Linux a driver without a device node has nothing to drive; asking WebGPU would
+ * only tell that 0.7 s later, and Dawn prints what it misses.
+ */
+export const hasGraphicsNode = (): boolean => {
+  if (process.platform !== "linux") return true
+  try {
+    return readdirSync("/dev").some((name) => graphicsNodes.test(name))
+  } catch {
+    return true
+  }
+}
+
+/** What to say where `hasGraphicsNode` is false. */
+export const noGraphicsNode = "this machine has no graphics device under /dev"
+
 /** The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. */
 export const layer = (choice: Choice): Layer.Layer<Services, DeviceError> => {
   switch (choice) {
@@ -83,8 +103,13 @@ export const layer = (choice: Choice): Layer.Layer<Services, DeviceError> => {
     case "reference":
       return reference
     case "auto":
-      return webgpu({ allowSoftware: false }).pipe(
-        Layer.catchTag("DeviceError", (error) => wasmBecause(error.message))
+      return Layer.suspend(() =>
+        hasGraphicsNode()
+          ? webgpu({ allowSoftware: false }).pipe(
+            // what to do about it is the device's business; that it was not used is ours
+            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0]))
+          )
+          : wasmBecause(noGraphicsNode)
       )
   }
 }

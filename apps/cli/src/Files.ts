@@ -15,11 +15,14 @@ export const decodeJson = <A>(
 ): Effect.Effect<A, UsageError> =>
   Effect.try({
     try: (): unknown => JSON.parse(text),
-    catch: (error) => new UsageError({ message: `${where} is not JSON: ${error instanceof Error ? error.message : error}` })
+    catch: (error) =>
+      new UsageError({ message: `${where} is not JSON: ${error instanceof Error ? error.message : error}` })
   }).pipe(
     Effect.flatMap((json) =>
       Schema.decodeUnknownEffect(schema)(json).pipe(
-        Effect.mapError((error) => new UsageError({ message: `${where} has another form than expected: ${error.message}` }))
+        Effect.mapError((error) =>
+          new UsageError({ message: `${where} has another form than expected: ${error.message.replace(/\s+/g, " ")}` })
+        )
       )
     )
   )

@@ -1,6 +1,7 @@
 /** From flags to a running engine. */
 import { Checked } from "@tg/core-uop/Spec"
-import { Engine } from "@tg/engine/Engine"
+import { ModelFile } from "@tg/engine"
+import { Engine, fromModel } from "@tg/engine/Engine"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
 import { Effect, Layer, Option } from "effect"
 import * as Devices from "./Devices.ts"
@@ -14,12 +15,16 @@ export interface RunFlags {
   readonly check: boolean
 }
 
-/** The engine and the device of these flags. */
-export const layer = (flags: Omit<RunFlags, "check">) =>
-  Engine.layer({ cache: flags.kv, context: Option.getOrUndefined(flags.context) }).pipe(
-    Layer.provideMerge(Devices.layer(flags.device)),
-    Layer.provide(FileByteSource.layer(flags.model))
-  )
+/** The engine and the device of these flags. The file is checked before a device is started. */
+export const layer = ({ context, device, kv, model }: Omit<RunFlags, "check">) =>
+  Layer.unwrap(Effect.gen(function*() {
+    const source = yield* FileByteSource.open(model)
+    const checked = yield* ModelFile.open(source)
+    const options = { cache: kv, context: Option.getOrUndefined(context) }
+    return Layer.effect(Engine, fromModel(source, checked, options)).pipe(
+      Layer.provideMerge(Devices.layer(device))
+    )
+  }))
 
 /** Runs with a loaded model. The compiler's validators are on only where `--check` asks for them: they cost time. */
 export const withModel = <A, E, R>(flags: RunFlags, use: Effect.Effect<A, E, R>) =>
@@ -27,4 +32,3 @@ export const withModel = <A, E, R>(flags: RunFlags, use: Effect.Effect<A, E, R>)
     Effect.provide(layer(flags)),
     Effect.provideService(Checked, flags.check)
   )
-

@@ -31,13 +31,17 @@ export const conversation = ({ messages, prompt, system }: Asked): ReadonlyArray
     ...(prompt === undefined ? [] : [{ role: "user", content: prompt }])
   ]
   if (messages === undefined && prompt === undefined) {
-    return new UsageError({ message: "there is nothing to answer; give a prompt, or a conversation with --messages FILE" })
+    return new UsageError({
+      message: "there is nothing to answer; give a prompt, or a conversation with --messages FILE"
+    })
   }
   if (!all.some((m) => m.role !== "system")) {
     return new UsageError({ message: "the conversation has no message to answer; add one, or give a prompt" })
   }
   if (system !== undefined && messages?.[0]?.role === "system") {
-    return new UsageError({ message: "--system is given, and the messages begin with a system message; keep one of them" })
+    return new UsageError({
+      message: "--system is given, and the messages begin with a system message; keep one of them"
+    })
   }
   return all
 }

@@ -19,18 +19,19 @@ const tagOf = (error: unknown): string =>
  * Prints why a program failed. Stack traces come with `debug` only. A reader of our output that went away has seen what
  * it wanted: that is success.
  */
-export const handle = (options: { readonly debug: boolean }) =>
-<A, E, R>(program: Effect.Effect<A, E, R>): Effect.Effect<A | void, E, R | Stdio.Stdio> =>
-  Effect.catchCause(program, (cause): Effect.Effect<void, E, Stdio.Stdio> => {
-    if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
-    const error = Cause.squash(cause)
-    if (Output.isClosedPipe(error)) return Effect.void
-    // the command line's own errors have been printed, with a hint
-    const isShown = CliError.isCliError(error) && error._tag === "ShowHelp"
-    const lines = options.debug
-      ? Cause.pretty(cause)
-      : Cause.hasDies(cause)
-      ? `${describe(error)}\nThis is a defect of tg; --debug shows where it happened.`
-      : describe(error)
-    return Effect.andThen(isShown ? Effect.void : Output.note(lines), Effect.failCause(cause))
-  })
+export const handle =
+  (options: { readonly debug: boolean }) =>
+  <A, E, R>(program: Effect.Effect<A, E, R>): Effect.Effect<A | void, E, R | Stdio.Stdio> =>
+    Effect.catchCause(program, (cause): Effect.Effect<void, E, Stdio.Stdio> => {
+      if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
+      const error = Cause.squash(cause)
+      if (Output.isClosedPipe(error)) return Effect.void
+      // the command line's own errors have been printed, with a hint
+      const isShown = CliError.isCliError(error) && error._tag === "ShowHelp"
+      const lines = options.debug
+        ? Cause.pretty(cause)
+        : Cause.hasDies(cause)
+        ? `${describe(error)}\nThis is a defect of tg; --debug shows where it happened.`
+        : describe(error)
+      return Effect.andThen(isShown ? Effect.void : Output.note(lines), Effect.failCause(cause))
+    })

@@ -46,15 +46,19 @@ export const isRight = (question: Question, completion: string): boolean => {
 const hasTypes = (text: string, types: Readonly<Record<string, "string" | "number">>): boolean => {
   let value: unknown
   try {
-    value = JSON.parse(text, (_, item: unknown, context?: { readonly source?: string }) =>
-      typeof item === "number" && !/^-?\d+$/.test(context?.source ?? String(item)) ? new NotInteger() : item)
+    value = JSON.parse(
+      text,
+      (_, item: unknown, context?: { readonly source?: string }) =>
+        typeof item === "number" && !/^-?\d+$/.test(context?.source ?? String(item)) ? new NotInteger() : item
+    )
   } catch {
     return false
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false
   const entries = Object.entries(value)
   const names = Object.keys(types)
-  return entries.length === names.length && entries.every(([name, item], i) => name === names[i] && typeof item === types[name])
+  return entries.length === names.length &&
+    entries.every(([name, item], i) => name === names[i] && typeof item === types[name])
 }
 
 class NotInteger {}

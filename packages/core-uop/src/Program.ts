@@ -1,5 +1,5 @@
 import { Context, type Effect, Schema } from "effect"
-import * as DType from "./DType.ts"
+import type * as DType from "./DType.ts"
 import type { Op } from "./Op.ts"
 import { toposort, type UOp, varArg } from "./UOp.ts"
 

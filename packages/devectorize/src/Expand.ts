@@ -20,7 +20,8 @@ const isWide = (range: UOp): boolean => isExpanded(range) && range.src[0]!.op ==
 /** All assignments of values to the ranges, the last one fastest. */
 const assignments = (ranges: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyArray<readonly [UOp, number]>> =>
   ranges.reduce<ReadonlyArray<ReadonlyArray<readonly [UOp, number]>>>(
-    (list, range) => list.flatMap((head) => Array.from({ length: sizeOf(range) }, (_, i) => [...head, [range, i] as const])),
+    (list, range) =>
+      list.flatMap((head) => Array.from({ length: sizeOf(range) }, (_, i) => [...head, [range, i] as const])),
     [[]]
   )
 
@@ -94,7 +95,10 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
     }
     if (node.src.length === 0) return node
     const range = lanesRange(node, env)
-    if (range !== undefined && (node.dtype === DType.index || (comparison.has(node.op) && node.src[0]!.dtype === DType.index))) {
+    if (
+      range !== undefined &&
+      (node.dtype === DType.index || (comparison.has(node.op) && node.src[0]!.dtype === DType.index))
+    ) {
       return stack(perLane(range, env, (e) => index(node, e)))
     }
     const src = node.src.map((s) => expanded(s, env))
@@ -117,7 +121,9 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
     const scalars = perLane(range, env, one)
     const element = scalars[0]!.src[0]!
     const ungated = all(scalars.map((s) => s.src[0]!.src[2]))
-    if (ungated && !all(scalars) && areNeighbours(scalars.map((s) => s.src[0]!.src[1]!))) return Expr.load(element, width)
+    if (ungated && !all(scalars) && areNeighbours(scalars.map((s) => s.src[0]!.src[1]!))) {
+      return Expr.load(element, width)
+    }
     return stack(scalars)
   }
 
@@ -132,13 +138,17 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
     const lane: ReadonlyArray<readonly [UOp, Lane]> = own === undefined ? [] : [[own, "lanes"]]
     const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
     const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
-    const partial = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes)).reduce((a, b) => Expr.alu(op, a, b))
+    const partial = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes)).reduce((a, b) =>
+      Expr.alu(op, a, b)
+    )
     const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
     const reduced = Expr.reduce(op, partial, serial)
     const joined = own === undefined ? reduced : join(op, reduced)
-    const threads = ranges.filter((r) => axisOf(r) === "GROUP").reduce((n, r) => n * sizeOf(r), 1)
+    const groups = ranges.filter((r) => axisOf(r) === "GROUP")
+    const threads = groups.reduce((n, r) => n * sizeOf(r), 1)
     if (threads === 1) return joined
-    const grouped = (value: UOp): UOp => arena.make("GROUP_REDUCE", value.dtype, [value], { op, threads })
+    // the loops stay among the sources until they are mapped to threads
+    const grouped = (value: UOp): UOp => arena.make("GROUP_REDUCE", value.dtype, [value, ...groups], { op, threads })
     return joined.dtype.lanes === 1
       ? grouped(joined)
       : stack(Array.from({ length: width }, (_, i) => grouped(Expr.lane(joined, i))))

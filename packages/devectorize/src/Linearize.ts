@@ -1,7 +1,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { groupArg, openRanges, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { groupArg, openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 
 /** Instructions of one loop body (or of the kernel) under construction. */
 interface Scope {
@@ -23,6 +23,8 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
   const nodes = toposort(kernel)
   const thread = nodes.find((n) => n.op === "SPECIAL" && (n.arg as { name: string }).name === "lidx0")
   let nextId = 0
+  /** A loop number that no loop of the kernel has. */
+  const freshRange = (): number => 1_000_000 + nextId++
 
   const scopeOf = (ranges: Iterable<UOp>): Scope => {
     let deepest = root
@@ -62,7 +64,9 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
 
   const siblings = new Map<string, Array<UOp>>()
   const siblingKey = (node: UOp): string =>
-    `${node.src.slice(1).map((r) => r.id).join()}|${[...openRanges(node)].map((r) => r.id).sort((a, b) => a - b).join()}`
+    `${node.src.slice(1).map((r) => r.id).join()}|${
+      [...openRanges(node)].map((r) => r.id).sort((a, b) => a - b).join()
+    }`
   const groupKeyOf = (node: UOp): string => {
     const reduction = toposort(node.src[0]!).findLast((n) => n.op === "REDUCE")
     return `${reduction === undefined ? node.id : siblingKey(reduction)}:${groupArg(node).threads}`
@@ -70,12 +74,15 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
   const note = (key: string, node: UOp): void => {
     const list = siblings.get(key)
     if (list === undefined) siblings.set(key, [node])
-    else list.push(node)
+    else if (!list.includes(node)) list.push(node)
   }
-  for (const node of nodes) {
-    if (node.op === "REDUCE") note(siblingKey(node), node)
-    if (node.op === "GROUP_REDUCE") note(groupKeyOf(node), node)
+  const noteReductions = (roots: ReadonlyArray<UOp>): void => {
+    for (const node of toposort(...roots)) {
+      if (node.op === "REDUCE") note(siblingKey(node), node)
+      if (node.op === "GROUP_REDUCE") note(groupKeyOf(node), node)
+    }
   }
+  noteReductions([kernel])
 
   const reduce = (node: UOp): void => {
     const ranges = node.src.slice(1)
@@ -85,13 +92,18 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
       const initial = emit(Expr.identity(arena, reduceArg(n).op, n.dtype))
       return push(parent, arena.make("REG", n.dtype, [initial], { id: nextId++ }))
     })
-    const body = open(parent, ranges)
+    // copies of one reduction that stand at different places have loops of their own
+    const own = ranges.map((r) => scopes.has(r) ? Expr.range(arena, r.src[0]!, freshRange(), rangeArg(r).axis) : r)
+    const renamed = new Map(ranges.map((r, i) => [r, own[i]!] as const).filter(([r, fresh]) => r !== fresh))
+    const values = group.map((n) => substitute(n.src[0]!, renamed))
+    if (renamed.size > 0) noteReductions(values)
+    const body = open(parent, own)
     group.forEach((n, i) => {
-      const value = emit(n.src[0]!)
+      const value = emit(values[i]!)
       push(body, arena.make("ACCUMULATE", DType.none, [registers[i]!, value], { op: reduceArg(n).op }))
       done.set(n, registers[i]!)
     })
-    close(parent, ranges)
+    close(parent, own)
   }
 
   /** All results of one group of reductions cross the workgroup between the same two barriers. */
@@ -130,7 +142,7 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
       const initial = emit(Expr.identity(arena, groupArg(n).op, n.dtype))
       return add(arena.make("REG", n.dtype, [initial], { id: nextId++ }))
     })
-    const range = Expr.range(arena, partials, 1_000_000 + nextId++, "REDUCE")
+    const range = Expr.range(arena, partials, freshRange(), "REDUCE")
     emit(range.src[0]!)
     const first = emit(Expr.mul(Expr.floordiv(thread!, threads), partials))
     const body: Scope = { range, depth: scope.depth + 1, items: [] }

@@ -1,32 +1,30 @@
+import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { groupArg, rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 
 /** A launch grid the device cannot express. */
 export interface GridProblem {
   readonly message: string
 }
 
-const special = (like: UOp, name: string, size: UOp): UOp =>
-  like.arena.make("SPECIAL", DType.index, [size], { name })
+const special = (like: UOp, name: string, size: UOp): UOp => like.arena.make("SPECIAL", DType.index, [size], { name })
 
 /**
  * Maps GLOBAL loops to workgroup numbers and LOCAL and GROUP loops to thread numbers. The threads of a workgroup are one
- * line: `lidx0 = local * group + g`, the last LOCAL loop fastest. Only thread g = 0 of a group stores.
+ * line: `lidx0 = local * group + g`, the last loop fastest; a reduction grouped by less uses the low digits of g. Only
+ * thread g = 0 of a group stores.
  */
 export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   const { arena } = kernel
-  const ranges = [...new Set(toposort(kernel).filter((n) => n.op === "RANGE"))]
-  const ofAxis = (axis: string): ReadonlyArray<UOp> =>
-    ranges.filter((r) => rangeArg(r).axis === axis).sort((a, b) => rangeArg(a).id - rangeArg(b).id)
   const order = kernel.src.flatMap((end) => end.src.slice(1))
   const globals = order.filter((r, i) => rangeArg(r).axis === "GLOBAL" && order.indexOf(r) === i)
   const locals = order.filter((r, i) => rangeArg(r).axis === "LOCAL" && order.indexOf(r) === i)
-  const groups = ofAxis("GROUP")
   const replace = new Map<UOp, UOp>()
 
   const placed = placeOnGrid(globals, maxGrid)
   if (typeof placed === "string") return { message: placed }
+  let storeGate: UOp | undefined
   placed.forEach((dim, axis) => {
     const number = special(kernel, `gidx${axis}`, dim.size)
     let rest = number
@@ -38,25 +36,26 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
       replace.set(part.range, known === undefined ? term : Expr.add(known, term))
     }
   })
-
-  const group = groups.length === 0 ? 1 : sizeOf(groups[0]!)
-  const threads = locals.reduce((n, r) => n * sizeOf(r), group)
-  let storeGate: UOp | undefined
-  if (threads > 1 || locals.length > 0 || groups.length > 0) {
-    const thread = special(kernel, "lidx0", Expr.int(arena, threads))
-    if (groups.length > 0) {
-      const g = Expr.floormod(thread, group)
-      for (const r of groups) replace.set(r, g)
-      storeGate = Expr.lt(g, 1)
-    }
-    let rest = Expr.floordiv(thread, group)
-    for (const r of [...locals].reverse()) {
-      replace.set(r, Expr.floormod(rest, sizeOf(r)))
-      rest = Expr.floordiv(rest, sizeOf(r))
-    }
+  for (const range of globals.filter((r) => isPadded(r, maxGrid))) {
+    // the workgroups behind the end repeat the last iteration and store nothing
+    const [size, value] = [range.src[0]!, replace.get(range)!]
+    storeGate = both(storeGate, Expr.lt(value, size))
+    replace.set(range, Expr.min(value, Expr.sub(size, Expr.int(arena, 1))))
   }
 
-  const mapped = substitute(kernel, replace)
+  const grouped = toposort(kernel).filter((n) => n.op === "GROUP_REDUCE")
+  const group = Math.max(1, ...grouped.map((n) => groupArg(n).threads))
+  const threads = locals.reduce((n, r) => n * sizeOf(r), group)
+  if (threads > 1 || locals.length > 0) {
+    const thread = special(kernel, "lidx0", Expr.int(arena, threads))
+    if (group > 1) storeGate = both(storeGate, Expr.lt(Expr.floormod(thread, group), 1))
+    for (const reduction of grouped) {
+      spread(reduction.src.slice(1), Expr.floormod(thread, groupArg(reduction).threads), replace)
+    }
+    spread(locals, Expr.floordiv(thread, group), replace)
+  }
+
+  const mapped = withoutLoops(substitute(kernel, replace))
   const ends = mapped.src.map((end) => {
     const kept = end.src.slice(1).filter((r) => r.op === "RANGE")
     return arena.make("END", DType.none, [gated(end.src[0]!, storeGate), ...kept])
@@ -64,13 +63,34 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   return mapped.with(ends)
 }
 
+/** Gives each of the loops its digit of a thread number, the last one fastest. */
+const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>): void => {
+  let rest = number
+  for (const loop of [...loops].reverse()) {
+    replace.set(loop, Expr.floormod(rest, sizeOf(loop)))
+    rest = Expr.floordiv(rest, sizeOf(loop))
+  }
+}
+
+/** Reductions over threads, without the loops that have become threads among their sources. */
+const withoutLoops = (kernel: UOp): UOp => {
+  const done = new Map<UOp, UOp>()
+  for (const node of toposort(kernel)) {
+    const src = node.src.map((s) => done.get(s)!)
+    done.set(node, node.with(node.op === "GROUP_REDUCE" ? src.slice(0, 1) : src))
+  }
+  return done.get(kernel)!
+}
+
 const sizeOf = (range: UOp): number => Number(range.src[0]!.arg)
+
+const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
 
 const gated = (effect: UOp, gate: UOp | undefined): UOp => {
   if (gate === undefined) return effect
   if (effect.op === "TUPLE") return effect.with(effect.src.map((s) => gated(s, gate)))
   const [buffer, at, own] = effect.src[0]!.src
-  return Expr.store(Expr.element(buffer!, at!, own === undefined ? gate : Expr.and(own, gate)), effect.src[1]!)
+  return Expr.store(Expr.element(buffer!, at!, both(own, gate)), effect.src[1]!)
 }
 
 /** A run of iterations of one loop on a grid dimension: the loop's value grows by `stride` with it. */
@@ -101,9 +121,8 @@ const placeOnGrid = (ranges: ReadonlyArray<UOp>, maxGrid: number): ReadonlyArray
   }
   for (const range of [...ranges].reverse()) {
     if (range.src[0]!.op !== "CONST") continue
-    const pieces = split(sizeOf(range), maxGrid)
-    if (pieces === undefined) return `a loop of ${sizeOf(range)} workgroups does not split into grid dimensions of ${maxGrid}`
-    for (const piece of pieces) {
+    for (const piece of split(sizeOf(range), maxGrid)) {
+      if (piece.size > maxGrid) return `a loop of ${sizeOf(range)} workgroups does not fit a grid of ${maxGrid} squared`
       if (size * piece.size > maxGrid) flush()
       parts.push({ range, size: piece.size, stride: piece.stride, outermost: false })
       size *= piece.size
@@ -111,18 +130,42 @@ const placeOnGrid = (ranges: ReadonlyArray<UOp>, maxGrid: number): ReadonlyArray
   }
   flush()
   for (const range of [...ranges].reverse()) {
-    if (range.src[0]!.op === "CONST") continue
-    dims.push({ size: range.src[0]!, parts: [{ range, size: 0, stride: 1, outermost: true }] })
+    const dim = range.src[0]!
+    if (dim.op === "CONST") continue
+    const whole = { range, size: 0, stride: 1, outermost: true }
+    if (Bounds.of(dim).max <= maxGrid) dims.push({ size: dim, parts: [whole] })
+    else {
+      const rows = Expr.floordiv(Expr.add(dim, maxGrid - 1), maxGrid)
+      dims.push({ size: Expr.min(dim, maxGrid), parts: [whole] }, {
+        size: rows,
+        parts: [{ ...whole, stride: maxGrid }]
+      })
+    }
   }
   return dims.length > 3 ? `${dims.length} grid dimensions are needed, there are 3` : dims
 }
 
-const split = (size: number, maxGrid: number): ReadonlyArray<{ readonly size: number; readonly stride: number }> | undefined => {
+interface Piece {
+  readonly size: number
+  readonly stride: number
+}
+
+/** One loop as two: exactly if it divides, else the least that covers it. */
+const split = (size: number, maxGrid: number): ReadonlyArray<Piece> => {
   if (size <= maxGrid) return [{ size, stride: 1 }]
-  for (let inner = maxGrid; inner > 1; inner--) {
-    if (size % inner === 0 && size / inner <= maxGrid) {
-      return [{ size: inner, stride: 1 }, { size: size / inner, stride: inner }]
-    }
-  }
+  const inner = divisor(size, maxGrid) ?? Math.ceil(size / Math.ceil(size / maxGrid))
+  return [{ size: inner, stride: 1 }, { size: Math.ceil(size / inner), stride: inner }]
+}
+
+/** The largest number within the limit that splits the loop into two grid dimensions. */
+const divisor = (size: number, maxGrid: number): number | undefined => {
+  for (let inner = maxGrid; inner > 1; inner--) if (size % inner === 0 && size / inner <= maxGrid) return inner
   return undefined
+}
+
+/** Whether the grid has more workgroups than the loop has iterations. */
+const isPadded = (range: UOp, maxGrid: number): boolean => {
+  const size = range.src[0]!
+  if (size.op !== "CONST") return Bounds.of(size).max > maxGrid
+  return sizeOf(range) > maxGrid && divisor(sizeOf(range), maxGrid) === undefined
 }

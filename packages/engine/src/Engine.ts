@@ -1,7 +1,7 @@
 /** A loaded model that generates text: the service that commands and servers use. */
 import { ByteSource } from "@tg/gguf/ByteSource"
-import { Jit } from "@tg/jit/Jit"
-import { Device } from "@tg/runtime/Device"
+import type { Jit } from "@tg/jit/Jit"
+import type { Device } from "@tg/runtime/Device"
 import * as Decoder from "@tg/tokenizer/Decoder"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { TokenizerError } from "@tg/tokenizer/TokenizerError"

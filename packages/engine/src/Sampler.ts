@@ -25,6 +25,7 @@ export const greedy: Settings = { temperature: 0, topK: 0, topP: 1, minP: 0, see
 /** A setting that makes no sense. */
 export class InvalidSampling extends Schema.TaggedError<InvalidSampling>()("InvalidSampling", {
   setting: Schema.String,
+  // @effect-diagnostics-next-line schemaNumber:off
   value: Schema.Number,
   expected: Schema.String
 }) {
@@ -35,8 +36,8 @@ export class InvalidSampling extends Schema.TaggedError<InvalidSampling>()("Inva
 
 /** A row of logits without a single number to choose. */
 export class InvalidLogits extends Schema.TaggedError<InvalidLogits>()("InvalidLogits", {
-  position: Schema.Number,
-  vocab: Schema.Number
+  position: Schema.Finite,
+  vocab: Schema.Finite
 }) {
   override get message(): string {
     return `none of the ${this.vocab} logits after token ${this.position} is a number; the model file may be damaged: ` +

@@ -19,10 +19,10 @@ import type { ModelFile } from "./ModelFile.ts"
 /** More tokens than the session can hold. */
 export class ContextFull extends Schema.TaggedError<ContextFull>()("ContextFull", {
   /** Tokens that would have to be in the session. */
-  asked: Schema.Number,
-  limit: Schema.Number,
+  asked: Schema.Finite,
+  limit: Schema.Finite,
   /** What the model was made for. */
-  modelLimit: Schema.Number
+  modelLimit: Schema.Finite
 }) {
   override get message(): string {
     const more = this.limit < this.modelLimit ? `, raise the context (the model allows ${this.modelLimit})` : ""
@@ -89,9 +89,12 @@ export const pieces = (
   }))
 
 /** The context a session gets: what was asked, inside of what the model allows. */
-const contextOf = (model: ModelFile, asked: number | undefined): number | ContextFull => {
+const contextOf = (model: ModelFile, asked: number | undefined): number | ContextFull | InvalidTokens => {
   const modelLimit = model.config.contextLength
   if (asked === undefined) return Math.min(modelLimit, 4096)
+  if (!(Number.isSafeInteger(asked) && asked > 0)) {
+    return new InvalidTokens({ message: `a context of ${asked} tokens was asked for; it has to be 1 or more` })
+  }
   return asked > modelLimit ? new ContextFull({ asked, limit: modelLimit, modelLimit }) : asked
 }
 
@@ -122,8 +125,11 @@ export const stepProgram = (
     dtype: DType.f32,
     label: "cos_sin"
   })
-  const caches = Array.from({ length: config.layers }, (_, i) =>
-    buffer(arena, firstCacheId + i, { ...Cache.storage(config, { type: cache, context }), label: `cache_${i}` }))
+  const caches = Array.from(
+    { length: config.layers },
+    (_, i) =>
+      buffer(arena, firstCacheId + i, { ...Cache.storage(config, { type: cache, context }), label: `cache_${i}` })
+  )
   const { effects, logits } = Model.forward({
     config,
     weights,
@@ -158,10 +164,7 @@ export const make: (
     const scope = yield* Effect.scope
     const { config } = model
     const context = contextOf(model, options.context)
-    if (context instanceof ContextFull) return yield* context
-    if (!(Number.isInteger(context) && context > 0)) {
-      return yield* new InvalidTokens({ message: `a context of ${context} tokens was asked; it has to be 1 or more` })
-    }
+    if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
     const chunk = Math.min(options.chunk ?? 32, context)
     const tokenBuffer = yield* device.allocate(4 * chunk, "tokens")

@@ -4,7 +4,11 @@ import * as Random from "../src/Random.ts"
 import * as Sampler from "../src/Sampler.ts"
 
 const row = (...logits: ReadonlyArray<number>) => Float32Array.from(logits)
-const settings = (given: Partial<Sampler.Settings>): Sampler.Settings => ({ ...Sampler.greedy, temperature: 1, ...given })
+const settings = (given: Partial<Sampler.Settings>): Sampler.Settings => ({
+  ...Sampler.greedy,
+  temperature: 1,
+  ...given
+})
 const ids = (logits: Float32Array, given: Partial<Sampler.Settings>) =>
   Sampler.candidates(logits, settings(given)).map((c) => c.id)
 
@@ -162,7 +166,7 @@ describe("validate", () => {
     it(`refuses ${JSON.stringify(given)}`, () => {
       const error = Sampler.validate(settings(given))
       assert.strictEqual(error?.setting, Object.keys(given)[0])
-      assert.include(error.message, "has to be")
+      assert.include(error?.message, "has to be")
     })
   }
   it("accepts the rest", () =>

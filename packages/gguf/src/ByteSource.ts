@@ -10,6 +10,9 @@ export class ByteSourceError extends Schema.TaggedError<ByteSourceError>()("Byte
   detail: Schema.String
 }) {
   override get message(): string {
+    if (this.problem === "unavailable" && this.length === 0) {
+      return `${this.source} cannot be opened: ${this.detail}; check the path and its permissions`
+    }
     return `${this.source}: ${this.length} bytes at offset ${this.offset}: ${this.detail} (${this.problem})`
   }
 }

@@ -26,9 +26,51 @@ export interface GgufContents {
   readonly name?: string
 }
 
+/** A tensor of a file whose data is written elsewhere. */
+export type TensorEntry = Omit<TensorData, "data">
+
+/** Everything in front of the data, and where the data goes. */
+export interface Header {
+  /** The header, with the padding behind it. */
+  readonly bytes: Uint8Array<ArrayBuffer>
+  readonly alignment: number
+  /** Where each tensor starts, from the beginning of the file, in the order given. */
+  readonly offsets: ReadonlyArray<number>
+  /** Bytes of the whole file. */
+  readonly size: number
+}
+
 /** All bytes of the file. Tensors are consecutive, in the order given, as the usual loaders expect. */
 export const write = (contents: GgufContents): Result.Result<Uint8Array<ArrayBuffer>, GgufError> => {
-  const file = contents.name ?? "new GGUF"
+  const { tensors } = contents
+  return Result.flatMap(header(contents), ({ bytes: head, offsets, size }) => {
+    const wrong = tensors.find(({ data, dims, type }) => GgufType.bytesOf(type, dims) !== data.length)
+    if (wrong !== undefined) {
+      const { data, dims, name, type } = wrong
+      const wanted = String(GgufType.bytesOf(type, dims))
+      return Result.fail(
+        new InvalidTensor({
+          file: contents.name ?? unnamed,
+          tensor: name,
+          problem: "data-length",
+          detail: `${type} of ${dims.join(" x ")} takes ${wanted} bytes, the data has ${data.length}`
+        })
+      )
+    }
+    const bytes = new Uint8Array(size)
+    bytes.set(head)
+    tensors.forEach(({ data }, index) => bytes.set(data, offsets[index]!))
+    return Result.succeed(bytes)
+  })
+}
+
+const unnamed = "new GGUF"
+
+/** The header of a file, for data that does not fit memory: it is written at `offsets`, with zeros between. */
+export const header = (
+  contents: Omit<GgufContents, "tensors"> & { readonly tensors: ReadonlyArray<TensorEntry> }
+): Result.Result<Header, GgufError> => {
+  const file = contents.name ?? unnamed
   const pairs = [...contents.metadata].filter(([key]) => contents.alignment === undefined || key !== alignmentKey)
   if (contents.alignment !== undefined) pairs.push([alignmentKey, uint32(contents.alignment)])
   const metadata = new Map(pairs)
@@ -38,24 +80,26 @@ export const write = (contents: GgufContents): Result.Result<Uint8Array<ArrayBuf
       new InvalidMetadata({ file, key: alignmentKey, problem: "invalid-alignment", detail: alignment })
     )
   }
-  const error = checkKeys(file, pairs) ?? checkTensors(file, contents.tensors)
-  if (error !== undefined) return Result.fail(error)
+  const wrongKey = checkKeys(file, pairs)
+  if (wrongKey !== undefined) return Result.fail(wrongKey)
+  const lengths = checkTensors(file, contents.tensors)
+  if ("_tag" in lengths) return Result.fail(lengths)
 
   const sink = Sink.make()
-  const offsets = writeHeader(sink, pairs, contents.tensors, alignment)
+  const tensors = contents.tensors.map((tensor, i) => ({ ...tensor, bytes: lengths[i]! }))
+  const offsets = writeHeader(sink, pairs, tensors, alignment)
   const dataOffset = alignUp(sink.at, alignment)
-  const last = contents.tensors.length - 1
-  const end = last < 0 ? sink.at : alignUp(dataOffset + offsets[last]! + contents.tensors[last]!.data.length, alignment)
-  const bytes = new Uint8Array(end)
+  const last = tensors.at(-1)
+  const size = last === undefined ? sink.at : alignUp(dataOffset + offsets.at(-1)! + last.bytes, alignment)
+  const bytes = new Uint8Array(last === undefined ? sink.at : dataOffset)
   bytes.set(sink.bytes.subarray(0, sink.at))
-  contents.tensors.forEach(({ data }, index) => bytes.set(data, dataOffset + offsets[index]!))
-  return Result.succeed(bytes)
+  return Result.succeed({ bytes, alignment, offsets: offsets.map((offset) => dataOffset + offset), size })
 }
 
 const writeHeader = (
   sink: Sink.Sink,
   metadata: ReadonlyArray<readonly [string, MetadataValue]>,
-  tensors: ReadonlyArray<TensorData>,
+  tensors: ReadonlyArray<TensorEntry & { readonly bytes: number }>,
   alignment: number
 ): ReadonlyArray<number> => {
   Sink.u32(sink, 0x46554747) // GGUF
@@ -68,14 +112,14 @@ const writeHeader = (
     writeValue(sink, value)
   }
   let offset = 0
-  return tensors.map(({ data, dims, name, type }) => {
+  return tensors.map(({ bytes, dims, name, type }) => {
     Sink.string(sink, name)
     Sink.u32(sink, dims.length)
     for (const dim of dims) Sink.u64(sink, dim)
     Sink.u32(sink, GgufType.table[type].id)
     Sink.u64(sink, offset)
     const start = offset
-    offset = alignUp(offset + data.length, alignment)
+    offset = alignUp(offset + bytes, alignment)
     return start
   })
 }
@@ -158,9 +202,11 @@ const isInRange = ({ type, value }: Scalar): boolean => {
   return wrapped === BigInt(value)
 }
 
-const checkTensors = (file: string, tensors: ReadonlyArray<TensorData>): GgufError | undefined => {
+/** Bytes of each tensor, or what is wrong with one. */
+const checkTensors = (file: string, tensors: ReadonlyArray<TensorEntry>): ReadonlyArray<number> | GgufError => {
   const seen = new Set<string>()
-  for (const { data, dims, name, type } of tensors) {
+  const lengths: Array<number> = []
+  for (const { dims, name, type } of tensors) {
     const invalid = (problem: InvalidTensor["problem"], detail: string) =>
       new InvalidTensor({ file, tensor: name, problem, detail })
     if (seen.has(name)) return invalid("duplicate-name", "appears twice; rename one of them")
@@ -168,9 +214,7 @@ const checkTensors = (file: string, tensors: ReadonlyArray<TensorData>): GgufErr
     if (!name.isWellFormed()) return new InvalidText({ file, reading: "a tensor name", offset: 0 })
     const bytes = GgufType.bytesOf(type, dims)
     if (typeof bytes !== "number") return invalid(bytes.problem, bytes.detail)
-    if (bytes !== data.length) {
-      return invalid("data-length", `${type} of ${dims.join(" x ")} takes ${bytes} bytes, the data has ${data.length}`)
-    }
+    lengths.push(bytes)
   }
-  return undefined
+  return lengths
 }

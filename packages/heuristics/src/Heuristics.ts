@@ -11,8 +11,14 @@ const lanes = 4
 const maxUnrollCpu = 8
 /** Shader compilers take more than linear time in straight code; beyond this some need minutes. */
 const maxUnrollGpu = 4
-/** Threads that share one reduction: more only pays for reductions longer than any here. */
-const maxGroup = 64
+/** Threads that share one reduction: a subgroup, where there are subgroups. */
+const maxGroup = 32
+const groupWithoutSubgroups = 16
+/** Below this many iterations a reduction is faster in one thread than shared. */
+const shortReduction = 8
+/** Rows that one workgroup computes, each by one subgroup, when that leaves at least `manyWorkgroups`. */
+const rowsPerWorkgroup = 4
+const manyWorkgroups = 128
 const maxLocal = 64
 
 /** Opts chosen so far and the kernel they lead to. Illegal opts are passed over, so every list is legal. */
@@ -70,8 +76,12 @@ const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
 /** Vector lanes along the reductions where loads are contiguous there; returns whether any was. */
 const vectoriseReductions = (plan: Plan): boolean => {
   let any = false
-  for (const reduction of Loops.reductions(plan.kernel)) {
-    const loop = bestLoop(loadsOf(reduction.src[0]!), Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE"))
+  for (const number of Loops.reductions(plan.kernel).keys()) {
+    const reduction = Loops.reductions(plan.kernel)[number]!
+    const loops = Loops.loopsOf(reduction)
+    // reductions that share loops are vectorised together
+    if (loops.some((l) => l.axis === "UNROLL")) continue
+    const loop = bestLoop(loadsOf(reduction.src[0]!), loops.filter((l) => l.axis === "REDUCE"))
     if (loop !== undefined) any = plan.try(Opt.unroll(loop.id, lanes)) || any
   }
   return any
@@ -79,12 +89,9 @@ const vectoriseReductions = (plan: Plan): boolean => {
 
 /** Short inner loops become straight code: packed integers are then shifted by constants. */
 const unrollShortLoops = (plan: Plan, maxUnroll: number): void => {
-  for (const loop of Loops.reductions(plan.kernel).flatMap((r) => [...Loops.loopsOf(r)].reverse())) {
-    if (loop.axis !== "REDUCE" || loop.isSymbolic) continue
-    const copies = Loops.all(plan.kernel)
-      .filter((l) => l.axis === "UNROLL" || l.axis === "UPCAST")
-      .reduce((n, l) => n * l.size, 1)
-    if (copies * loop.size <= lanes * maxUnroll && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
+  for (const loop of Loops.all(plan.kernel).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).reverse()) {
+    const copies = Loops.copies(plan.kernel) * loop.size
+    if (copies <= lanes * maxUnroll && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
   }
 }
 
@@ -104,35 +111,61 @@ const chooseCpu = (plan: Plan): void => {
   unrollShortLoops(plan, maxUnrollCpu)
 }
 
-/** Threads of one reduction each, if outputs alone leave the device idle. */
-const groupReductions = (plan: Plan, profile: DeviceProfile): boolean => {
-  const outputs = Loops.outputs(plan.kernel).reduce((n, l) => n * l.size, 1)
-  const wanted = Math.min(maxGroup, 2 ** Math.floor(Math.log2(Math.max(1, profile.saturatingThreads / outputs))))
-  const reductions = Loops.reductions(plan.kernel).filter((r) => isOutermost(plan.kernel, r))
-  const longest = reductions.map((r) =>
-    Loops.loopsOf(r).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).sort((a, b) =>
-      largestPower(b.size, wanted) - largestPower(a.size, wanted)
-    )[0]
-  )
-  const amount = Math.min(...longest.map((l) => l === undefined ? 1 : largestPower(l.size, wanted)))
-  if (!Number.isFinite(amount) || amount < 4) return false
-  return longest.map((l) => plan.try(Opt.group(l!.id, amount))).some((done) => done)
+/** Iterations a symbolic loop is taken to have: enough to be worth sharing, whatever the context. */
+const symbolicIterations = 256
+
+/**
+ * Gives each outermost reduction up to `threads` threads, loop by loop from the outside: neighbouring threads then read
+ * neighbouring blocks. A loop of unknown length is shared last.
+ */
+const groupReductions = (plan: Plan, threads: number): void => {
+  for (const number of Loops.reductions(plan.kernel).keys()) {
+    const reduction = Loops.reductions(plan.kernel)[number]!
+    if (!isOutermost(plan.kernel, reduction)) continue
+    const loops = Loops.loopsOf(reduction)
+    let left = threads / loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
+    const serial = loops.filter((l) => l.axis === "REDUCE")
+    for (const loop of [...serial.filter((l) => !l.isSymbolic), ...serial.filter((l) => l.isSymbolic)]) {
+      const amount = loop.isSymbolic ? left : largestPower(loop.size, left)
+      if (plan.try(Opt.group(loop.id, amount))) left /= amount
+    }
+  }
 }
 
-/** Threads over neighbouring outputs. */
-const localOutputs = (plan: Plan): void => {
-  const loops = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
-  const last = loops.at(-1)
-  if (last === undefined) return
-  plan.try(Opt.local(last.id, largestDivisor(last.size, maxLocal)))
+/** Iterations of the longest reduction that one thread would do alone. */
+const longestReduction = (kernel: UOp): number =>
+  Math.max(
+    1,
+    ...Loops.reductions(kernel).map((r) =>
+      Loops.loopsOf(r).filter((l) => l.axis === "REDUCE").reduce(
+        (n, l) => n * (l.isSymbolic ? symbolicIterations : l.size),
+        1
+      )
+    )
+  )
+
+/** Workgroups there would be: a symbolic number of rows may be one. */
+const knownOutputs = (kernel: UOp): number =>
+  Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic).reduce((n, l) => n * l.size, 1)
+
+/** Threads over neighbouring outputs, as long as enough workgroups remain. */
+const localOutputs = (plan: Plan, most: number): void => {
+  const last = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic).at(-1)
+  if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
 }
 
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   const reduced = vectoriseReductions(plan)
   if (!reduced) vectoriseOutputs(plan)
-  const grouped = groupReductions(plan, profile)
+  const group = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups)
+  if (longestReduction(plan.kernel) < shortReduction) localOutputs(plan, maxLocal)
+  else {
+    // lanes along the outputs read along them: they get threads first
+    if (!reduced) localOutputs(plan, group / 2)
+    groupReductions(plan, group)
+    if (reduced) localOutputs(plan, Math.min(rowsPerWorkgroup, Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
+  }
   unrollShortLoops(plan, maxUnrollGpu)
-  if (!grouped) localOutputs(plan)
 }
 
 /** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */

@@ -46,7 +46,8 @@ export class Jit extends Context.Service<Jit, {
         const program = custom(step)
         const reason = new RenderError({
           kernel: step.name,
-          message: `${step.name} is written by hand and has no source for ${device.profile.name}; add one to its CustomKernel`
+          message:
+            `${step.name} is written by hand and has no source for ${device.profile.name}; add one to its CustomKernel`
         })
         return program === undefined
           ? Effect.fail(new CompileError({ kernel: step.name, reason }))
@@ -72,7 +73,9 @@ export class Jit extends Context.Service<Jit, {
               ? Effect.fail(
                 new DeviceError({
                   reason: "BadArgument",
-                  message: `${launch.name} uses buffer ${slot.kind === "buffer" ? slot.id : ""}, which the host did not bind`
+                  message: `${launch.name} uses buffer ${
+                    slot.kind === "buffer" ? slot.id : ""
+                  }, which the host did not bind`
                 })
               )
               : Effect.succeed(buffer)

@@ -28,5 +28,22 @@ export const reductions = (kernel: UOp): ReadonlyArray<UOp> => toposort(kernel).
 /** The loops of one reduction, outermost first. */
 export const loopsOf = (reduction: UOp): ReadonlyArray<Loop> => reduction.src.slice(1).map(toLoop)
 
-/** Every loop of the kernel: outputs, then reductions. */
-export const all = (kernel: UOp): ReadonlyArray<Loop> => [...outputs(kernel), ...reductions(kernel).flatMap(loopsOf)]
+/** Every loop of the kernel, once: outputs, then reductions. */
+export const all = (kernel: UOp): ReadonlyArray<Loop> => {
+  const nodes = new Set([
+    ...kernel.src.flatMap((end) => end.src.slice(1)),
+    ...reductions(kernel).flatMap((r) => r.src.slice(1))
+  ])
+  return [...nodes].map(toLoop)
+}
+
+const unique = (loops: ReadonlyArray<Loop>): ReadonlyArray<Loop> => [...new Map(loops.map((l) => [l.node, l])).values()]
+
+const product = (loops: ReadonlyArray<Loop>, axis: Axis): number =>
+  loops.filter((l) => l.axis === axis).reduce((n, l) => n * l.size, 1)
+
+/** How often the largest reduction (or the kernel's body) is written out: its own UNROLL, that of reductions in it, UPCAST. */
+export const copies = (kernel: UOp): number => {
+  const nested = reductions(kernel).map((r) => product(unique(reductions(r).flatMap(loopsOf)), "UNROLL"))
+  return product(outputs(kernel), "UPCAST") * Math.max(1, ...nested)
+}

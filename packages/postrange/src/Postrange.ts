@@ -1,7 +1,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Spec from "@tg/core-uop/Spec"
-import { type Axis, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Axis, openRanges, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { Context, Effect, Layer, Schema } from "effect"
 import * as Loops from "./Loops.ts"
 import { type Kind, type Opt, print } from "./Opt.ts"
@@ -37,44 +37,66 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       ? `the kernel has no loop r${opt.range}; it has ${loops.map((l) => `r${l.id}`).join(", ")}`
       : `r${opt.range} is ${named[0]!.axis}, ${opt.kind} wants ${wanted}`
   }
-  if (opt.kind === "LOOP") return opt.amount === loop.size ? undefined : `LOOP takes the whole of r${loop.id}, ${loop.size}`
-  if (loop.isSymbolic) return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
-  if (loop.size % opt.amount !== 0) return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
-  const product = (axes: ReadonlyArray<Axis>): number =>
-    loops.filter((l) => axes.includes(l.axis)).reduce((n, l) => n * l.size, 1)
+  if (opt.kind === "LOOP") {
+    return opt.amount === loop.size
+      ? undefined
+      : `LOOP takes the whole of r${loop.id}, ${loop.size}`
+  }
+  if (loop.isSymbolic && opt.kind !== "GROUP") {
+    return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
+  }
+  if (!loop.isSymbolic && loop.size % opt.amount !== 0) return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
   if (needsThreads.has(opt.kind)) {
     if (profile.kind !== "gpu") return `${profile.name} has no workgroups`
-    const groups = loops.filter((l) => l.axis === "GROUP")
-    const threads = threadsOf(loops, opt)
+    const threads = threadsOf(kernel, opt)
     if (threads > profile.maxWorkgroupThreads) {
       return `${threads} threads, the device allows ${profile.maxWorkgroupThreads}`
     }
-    // every thread keeps one partial result of each of its copies in workgroup memory
-    const bytes = 4 * threads * product(["UPCAST"])
-    if ((opt.kind === "GROUP" || groups.length > 0) && bytes > profile.maxWorkgroupBytes) {
-      return `${bytes} bytes of workgroup memory, the device has ${profile.maxWorkgroupBytes}`
-    }
     if (opt.kind === "GROUP") {
-      const other = groups.find((g) => g.size !== opt.amount)
-      if (other !== undefined) return `another reduction is grouped by ${other.size}; all groups of a kernel are equal`
-      if (Loops.reductions(kernel).some((r) => has(r, loop.node) && Loops.loopsOf(r).some((l) => l.axis === "GROUP"))) {
-        return `the reduction over r${loop.id} is grouped already`
+      const own = opt.amount * Math.max(...Loops.reductions(kernel).filter((r) => has(r, loop.node)).map(groupOf))
+      const other = Loops.reductions(kernel)
+        .filter((r) => !has(r, loop.node))
+        .map(groupOf)
+        .find((n) => n % own !== 0 && own % n !== 0)
+      if (other !== undefined) {
+        return `another reduction is grouped by ${other}; of two groups in a kernel one divides the other`
       }
       if (Loops.reductions(kernel).some((r) => has(r, loop.node) && isNested(kernel, r))) {
         return `the reduction over r${loop.id} runs inside another one`
       }
     }
   } else {
-    const copies = product(["UPCAST", "UNROLL"]) * opt.amount
+    const copies = Loops.copies(kernel) * opt.amount
     if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
   }
-  return undefined
+  const bytes = workgroupBytes(kernel, loop.node, opt)
+  return bytes > profile.maxWorkgroupBytes
+    ? `${bytes} bytes of workgroup memory, the device has ${profile.maxWorkgroupBytes}`
+    : undefined
 }
 
-const threadsOf = (loops: ReadonlyArray<Loops.Loop>, opt: Opt): number => {
-  const local = loops.filter((l) => l.axis === "LOCAL").reduce((n, l) => n * l.size, opt.kind === "LOCAL" ? opt.amount : 1)
-  const group = loops.find((l) => l.axis === "GROUP")?.size ?? (opt.kind === "GROUP" ? opt.amount : 1)
-  return local * group
+/** Every thread keeps one partial result of each copy of each grouped reduction in workgroup memory. */
+const workgroupBytes = (kernel: UOp, loop: UOp, opt: Opt): number => {
+  const loops = Loops.all(kernel)
+  const isGrouped = (reduction: UOp): boolean =>
+    (opt.kind === "GROUP" && has(reduction, loop)) || Loops.loopsOf(reduction).some((l) => l.axis === "GROUP")
+  const copies = loops.filter((l) => l.axis === "UPCAST").reduce((n, l) => n * l.size, 1)
+  return 4 * Loops.reductions(kernel).filter(isGrouped).length * threadsOf(kernel, opt) * copies *
+    (opt.kind === "UPCAST" ? opt.amount : 1)
+}
+
+/** Threads that share one reduction. */
+const groupOf = (reduction: UOp): number =>
+  Loops.loopsOf(reduction).filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
+
+const threadsOf = (kernel: UOp, opt: Opt): number => {
+  const local = Loops.outputs(kernel).filter((l) => l.axis === "LOCAL").reduce((n, l) => n * l.size, 1)
+  const groups = Loops.reductions(kernel).map((r) =>
+    opt.kind === "GROUP" && Loops.loopsOf(r).some((l) => l.id === opt.range && l.axis === "REDUCE")
+      ? groupOf(r) * opt.amount
+      : groupOf(r)
+  )
+  return local * (opt.kind === "LOCAL" ? opt.amount : 1) * Math.max(1, ...groups)
 }
 
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
@@ -95,6 +117,7 @@ const applyOne = (kernel: UOp, opt: Opt): UOp => {
     return replaceLoop(kernel, loop.node, [range], range)
   }
   if (opt.amount === 1) return kernel
+  if (loop.isSymbolic) return groupPadded(kernel, loop, opt.amount)
   if (opt.amount === loop.size) {
     const range = Expr.range(arena, size, loop.id, axisOf[opt.kind])
     return replaceLoop(kernel, loop.node, [range], range)
@@ -102,6 +125,39 @@ const applyOne = (kernel: UOp, opt: Opt): UOp => {
   const outer = Expr.range(arena, loop.size / opt.amount, loop.id, wanted)
   const inner = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), axisOf[opt.kind])
   return replaceLoop(kernel, loop.node, [outer, inner], Expr.add(Expr.mul(outer, opt.amount), inner))
+}
+
+/**
+ * GROUP of a loop whose length is known only at launch: rounded up to whole groups. Iterations behind the end read
+ * nothing and add the neutral element.
+ */
+const groupPadded = (kernel: UOp, loop: Loops.Loop, amount: number): UOp => {
+  const { arena } = kernel
+  const size = loop.node.src[0]!
+  const outer = Expr.range(arena, Expr.floordiv(Expr.add(size, amount - 1), amount), loop.id, "REDUCE")
+  const inner = Expr.range(arena, amount, 1 + Math.max(...Loops.all(kernel).map((l) => l.id)), "GROUP")
+  const at = Expr.add(Expr.mul(outer, amount), inner)
+  const exists = Expr.lt(at, size)
+  const padded = (reduction: UOp): UOp => {
+    const body = gateLoads(substitute(reduction.src[0]!, new Map([[loop.node, at]])), inner, exists)
+    const value = Expr.where(exists, body, Expr.identity(arena, reduceArg(reduction).op, body.dtype))
+    return reduction.with([value, ...reduction.src.slice(1).flatMap((r) => r === loop.node ? [outer, inner] : [r])])
+  }
+  const users = Loops.reductions(kernel).filter((r) => has(r, loop.node))
+  return substitute(kernel, new Map(users.map((r) => [r, padded(r)])))
+}
+
+/** Every load that depends on the loop happens only under the condition. */
+const gateLoads = (root: UOp, loop: UOp, condition: UOp): UOp => {
+  const done = new Map<UOp, UOp>()
+  for (const node of toposort(root)) {
+    const src = node.src.map((s) => done.get(s)!)
+    const gated = node.op === "INDEX" && openRanges(node).has(loop)
+      ? [src[0]!, src[1]!, src[2] === undefined ? condition : Expr.and(src[2], condition)]
+      : src
+    done.set(node, node.with(gated))
+  }
+  return done.get(root)!
 }
 
 /** Replaces a loop by others: `value` in expressions, `parts` in the lists of REDUCE and END. */
@@ -127,7 +183,11 @@ export const apply = (
   for (const opt of opts) {
     const reason = whyIllegal(result, opt, profile)
     if (reason !== undefined) {
-      return new IllegalOpt({ kernel: name, opt: print(opt), message: `${name}: ${print(opt)} is not legal: ${reason}` })
+      return new IllegalOpt({
+        kernel: name,
+        opt: print(opt),
+        message: `${name}: ${print(opt)} is not legal: ${reason}`
+      })
     }
     result = applyOne(result, opt)
   }

@@ -2,7 +2,12 @@ import type { Eq } from "fp-ts/Eq"
 import type { Semiring } from "fp-ts/Semiring"
 
 /** Cheapest derivation: choose with `min`, chain with `+`. `zero` is what cannot be done, `one` is what costs nothing. */
-export const Cost: Semiring<number> = { zero: Infinity, one: 0, add: Math.min, mul: (a, b) => a + b }
+export const Cost: Semiring<number> = {
+  zero: Infinity,
+  one: 0,
+  add: (a, b) => Math.min(a, b),
+  mul: (a, b) => a + b
+}
 
 /** One thing after the other. */
 export const chain = (costs: ReadonlyArray<number>): number => costs.reduce(Cost.mul, Cost.one)

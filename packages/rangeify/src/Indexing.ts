@@ -4,7 +4,8 @@ import * as ShapeOf from "@tg/core-uop/Shape"
 import { type Arena, transfer, type UOp } from "@tg/core-uop/UOp"
 
 /** A dimension as an index expression of the kernel's arena. */
-export const extent = (arena: Arena, dim: Dim): UOp => typeof dim === "number" ? Expr.int(arena, dim) : transfer(dim, arena)
+export const extent = (arena: Arena, dim: Dim): UOp =>
+  typeof dim === "number" ? Expr.int(arena, dim) : transfer(dim, arena)
 
 const isConst = (x: UOp, value: number): boolean => x.op === "CONST" && x.arg === value
 
@@ -39,7 +40,10 @@ const number = (arena: Arena, dims: ReadonlyArray<Dim>, index: ReadonlyArray<UOp
   let at = Expr.int(arena, 0)
   for (let axis = 0; axis < dims.length; axis++) {
     const dim = dims[axis]!
-    at = plus(axis === 0 ? at : typeof dim === "number" ? times(at, dim) : Expr.mul(at, extent(arena, dim)), index[axis]!)
+    at = plus(
+      axis === 0 ? at : typeof dim === "number" ? times(at, dim) : Expr.mul(at, extent(arena, dim)),
+      index[axis]!
+    )
   }
   return at
 }

@@ -39,7 +39,8 @@ export const lower = (arena: Arena, root: UOp, stored: ReadonlySet<UOp>): Lowere
     return param
   }
 
-  const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
+  const both = (gate: UOp | undefined, condition: UOp): UOp =>
+    gate === undefined ? condition : Expr.and(gate, condition)
 
   const read = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
     const owner = isStorage(node) ? storageOf(node) : node
@@ -164,4 +165,6 @@ const view = (arena: Arena, node: UOp, index: ReadonlyArray<UOp>): ReadonlyArray
 
 /** The flat place in memory of element `index` of a view that is written. */
 const destination = (arena: Arena, target: UOp, index: ReadonlyArray<UOp>): UOp =>
-  isStorage(target) ? flatten(arena, Shape.of(target), index) : destination(arena, target.src[0]!, view(arena, target, index))
+  isStorage(target)
+    ? flatten(arena, Shape.of(target), index)
+    : destination(arena, target.src[0]!, view(arena, target, index))

@@ -151,9 +151,9 @@ export const place = (
     for (;;) {
       const leaves = union(node.src.map((s) => workOf(s).leaves))
       if (leaves.size <= maxReads) return
-      const widest = node.src.filter((s) => !isLeaf(base(s))).sort((a, b) =>
-        workOf(b).leaves.size - workOf(a).leaves.size
-      )[0]
+      const widest = node.src.filter((s) =>
+        !isLeaf(base(s))
+      ).sort((a, b) => workOf(b).leaves.size - workOf(a).leaves.size)[0]
       if (widest === undefined) return
       store(widest)
       refresh(widest)
@@ -171,7 +171,11 @@ export const place = (
     viaEdges(node)
     for (const s of node.src) refresh(s)
     limitReads(node)
-    const from = movement.has(node.op) || node.op === "REDUCE" ? node.src.slice(0, 1) : node.op === "CALL" ? [] : node.src
+    const from = movement.has(node.op) || node.op === "REDUCE"
+      ? node.src.slice(0, 1)
+      : node.op === "CALL"
+      ? []
+      : node.src
     const ws = from.map(workOf)
     const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
     const iterations = node.op === "REDUCE" ? reduceLength(node) : 1

@@ -6,6 +6,7 @@ import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
 import { orderHazards } from "./Hazards.ts"
 import { lower } from "./Lower.ts"
+import { mergeReductions } from "./MergeReductions.ts"
 import { isStorage, place, storageOf } from "./Placement.ts"
 import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
 import { renumberRanges, splitRanges } from "./SplitRanges.ts"
@@ -88,11 +89,14 @@ const scheduleBody = (
     if (lowered.storage.length > context.limits.maxStorageBuffers) {
       throw new RangeifyError({
         reason: "TooManyBuffers",
-        message: `${labelOf(root)} binds ${lowered.storage.length} buffers, the device allows ${context.limits.maxStorageBuffers}; materialise a part of it with contiguous()`
+        message: `${
+          labelOf(root)
+        } binds ${lowered.storage.length} buffers, the device allows ${context.limits.maxStorageBuffers}; materialise a part of it with contiguous()`
       })
     }
     if (root.op !== "STORE") memory.set(root, temporary(bytesOf(root)))
-    const ast = renumberRanges(Symbolic.simplify(splitRanges(Symbolic.simplify(lowered.ast))))
+    const split = Symbolic.simplify(splitRanges(Symbolic.simplify(lowered.ast)))
+    const ast = renumberRanges(mergeReductions(split))
     steps.push({
       kind: "kernel",
       name: [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_"),
@@ -113,7 +117,11 @@ const scheduleBody = (
     const first = temporaries.length
     temporaries.push(...inner.temporaries)
     const bind = (ref: Ref): Ref =>
-      ref.kind === "param" ? args[ref.slot]! : ref.kind === "temporary" ? { kind: "temporary", id: first + ref.id } : ref
+      ref.kind === "param"
+        ? args[ref.slot]!
+        : ref.kind === "temporary"
+        ? { kind: "temporary", id: first + ref.id }
+        : ref
     for (const step of inner.steps) steps.push({ ...step, args: step.args.map(bind) })
     callResults.set(node, resultsByIndex(body, inner.results.map((id) => bind({ kind: "temporary", id }))))
   }
@@ -131,7 +139,8 @@ const scheduleBody = (
   if (order === undefined) {
     throw new RangeifyError({
       reason: "OrderCycle",
-      message: "a buffer is read in its old state by something that also needs the new one; copy it first with contiguous()"
+      message:
+        "a buffer is read in its old state by something that also needs the new one; copy it first with contiguous()"
     })
   }
   return {

@@ -5,7 +5,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { Device } from "@tg/runtime/Device"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Scope } from "effect"
-import * as Wasm from "../../codegen-wasm/src/Wasm.ts"
+import * as Wasm from "@tg/codegen-wasm/Wasm"
 import { kernel } from "../../codegen-wasm/test/support/linear.ts"
 import * as WasmDevice from "../src/WasmDevice.ts"
 

@@ -4,9 +4,9 @@ import type { UOp } from "@tg/core-uop/UOp"
 import * as Conformance from "@tg/runtime/Conformance"
 import { describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import * as Wasm from "../../codegen-wasm/src/Wasm.ts"
-import { devectorize } from "../../devectorize/src/Devectorize.ts"
-import { linearize } from "../../devectorize/src/Linearize.ts"
+import * as Wasm from "@tg/codegen-wasm/Wasm"
+import { devectorize } from "@tg/devectorize/Devectorize"
+import { linearize } from "@tg/devectorize/Linearize"
 import * as WasmDevice from "../src/WasmDevice.ts"
 
 const compile = (kernel: UOp): Effect.Effect<Program> =>

@@ -1,7 +1,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import * as node from "./internal/node.ts"
-import { iota, type Operand, Tensor } from "./Tensor.ts"
+import { iota, type Operand, type Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
 /** Joins along an axis of fixed sizes; all other axes agree. */

@@ -2,7 +2,7 @@ import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Spec from "@tg/core-uop/Spec"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Program from "@tg/tensor/Program"
-import { buffer, Tensor } from "@tg/tensor/Tensor"
+import { buffer, type Tensor } from "@tg/tensor/Tensor"
 import * as DType from "@tg/core-uop/DType"
 import { expect } from "vitest"
 

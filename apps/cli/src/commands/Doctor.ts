@@ -3,6 +3,7 @@ import { availableParallelism, totalmem } from "node:os"
 import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
 import { Context, Effect, Exit, Layer, Scope } from "effect"
 import { Command } from "effect/cli"
+import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Output from "../Output.ts"
 
@@ -36,6 +37,7 @@ const gpuFacts: Effect.Effect<Gpu> = Effect.gen(function*() {
 /** What `--device auto` takes. */
 const verdict = (gpu: Gpu): { readonly device: "webgpu" | "wasm"; readonly why: string } => {
   if (!gpu.available) return { device: "wasm", why: gpu.reason }
+  if (!Devices.hasGraphicsNode() && !gpu.adapter.software) return { device: "wasm", why: Devices.noGraphicsNode }
   return gpu.adapter.software
     ? {
       device: "wasm",
@@ -45,10 +47,11 @@ const verdict = (gpu: Gpu): { readonly device: "webgpu" | "wasm"; readonly why: 
 }
 
 // (module (func (result v128) v128.const i32x4 0 0 0 0))
-const simdModule = Uint8Array.of(
-  ...[0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 22, 1, 20, 0, 253, 12],
-  ...new Array<number>(16).fill(0),
-  11
+const simdModule = Uint8Array.from(
+  [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 22, 1, 20, 0, 253, 12].concat(
+    new Array<number>(16).fill(0),
+    11
+  )
 )
 
 const wasmFacts = () => ({
@@ -86,7 +89,9 @@ const asText = (report: {
 
 const gpuLines = ({ adapter, features, limits, probes, subgroupSizes }: Facts): ReadonlyArray<string> => [
   `webgpu: ${adapter.description || "an adapter"}${adapter.software ? " (software)" : ""}`,
-  `  vendor ${adapter.vendor || "unknown"}, architecture ${adapter.architecture || "unknown"}, device ${adapter.device || "unknown"}`,
+  `  vendor ${adapter.vendor || "unknown"}, architecture ${adapter.architecture || "unknown"}, device ${
+    adapter.device || "unknown"
+  }`,
   `  subgroups: ${subgroupSizes === undefined ? "none" : `${subgroupSizes[0]} to ${subgroupSizes[1]} threads`}`,
   `  features: ${features.join(", ")}`,
   `  found by running: ${Object.entries(probes).map(([name, found]) => `${name} ${found ? "yes" : "no"}`).join(", ")}`,

@@ -116,7 +116,9 @@ const run = Effect.fn("cli.eval.run")(function*(
   const agreement = recorded === 0
     ? `no completion is recorded for ${quantisation}`
     : `${share(agree, recorded)} agree with the recorded completion for ${quantisation}`
-  yield* Output.print(`${[...lines, "", `${"all".padEnd(width)}  ${share(right, questions.length)}`, agreement].join("\n")}\n`)
+  yield* Output.print(
+    `${[...lines, "", `${"all".padEnd(width)}  ${share(right, questions.length)}`, agreement].join("\n")}\n`
+  )
   yield* Output.note(`${tokens} tokens in ${seconds.toFixed(1)} s`)
 })
 

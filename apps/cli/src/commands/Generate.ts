@@ -93,8 +93,8 @@ const run = Effect.fn("cli.generate.run")(function*(job: Job) {
   const codec = yield* engine.tokenizer
   const prompt = yield* Prompt.tokens(gguf, codec, job)
   const loaded = yield* Clock.currentTimeMillis
-  const because = chosen.fallback === undefined ? "" : ` (no GPU: ${chosen.fallback})`
-  yield* Output.note(`${engine.model.config.name} on ${chosen.name}${because}`)
+  yield* Output.note(`${engine.model.config.name} on ${chosen.name}`)
+  if (chosen.fallback !== undefined) yield* Output.note(`no GPU is used: ${chosen.fallback}`)
 
   const generated: Array<Token> = []
   let firstAt: number | undefined
@@ -110,7 +110,9 @@ const run = Effect.fn("cli.generate.run")(function*(job: Job) {
   else {
     yield* Output.printAll(Stream.map(tokens, (token) => token.text)).pipe(
       // what was written stays a whole line, whatever happened after it
-      Effect.onExit((exit) => exit._tag === "Success" || generated.length > 0 ? Effect.ignore(Output.print("\n")) : Effect.void)
+      Effect.onExit((exit) =>
+        exit._tag === "Success" || generated.length > 0 ? Effect.ignore(Output.print("\n")) : Effect.void
+      )
     )
   }
 
@@ -168,8 +170,10 @@ const askedOf = Effect.fn("cli.prompt")(function*(given: {
   const path = Option.getOrUndefined(given.messages)
   const messages = path === undefined
     ? undefined
-    : yield* Effect.flatMap(Files.readText(path), (text) =>
-      Files.decodeJson(text, { schema: Prompt.Messages, where: path }))
+    : yield* Effect.flatMap(
+      Files.readText(path),
+      (text) => Files.decodeJson(text, { schema: Prompt.Messages, where: path })
+    )
   const asked = {
     prompt: prompt === "-" ? yield* stdinText : prompt,
     messages,

@@ -48,8 +48,9 @@ const jsonOf = (value: MetadataValue): unknown =>
   value.type === "array" ? Array.from(value.value as ArrayLike<unknown>, plain) : plain(value.value)
 
 const asText = (gguf: Gguf.Gguf): string => {
-  const types = Object.entries(Object.groupBy(gguf.tensors, (t) => t.type))
-    .map(([type, tensors]) => `${tensors!.length} ${type}`)
+  const types = [...Map.groupBy(gguf.tensors, (t) => t.type)]
+    .sort((a, b) => b[1].length - a[1].length)
+    .map(([type, tensors]) => `${tensors.length} ${type}`)
   const width = Math.max(0, ...gguf.tensors.map((t) => t.name.length))
   return [
     `${gguf.name}: GGUF version ${gguf.version}, ${gguf.size} bytes, aligned to ${gguf.alignment}`,
@@ -65,7 +66,10 @@ const asText = (gguf: Gguf.Gguf): string => {
 
 const shown = (value: MetadataValue): string => {
   if (value.type !== "array") return `${cut(JSON.stringify(plain(value.value)))} (${value.type})`
-  const first = Array.from({ length: Math.min(4, value.value.length) }, (_, i) => cut(JSON.stringify(plain(value.value[i]))))
+  const first = Array.from(
+    { length: Math.min(4, value.value.length) },
+    (_, i) => cut(JSON.stringify(plain(value.value[i])))
+  )
   return `[${first.join(", ")}${value.value.length > 4 ? ", .." : ""}] (${value.value.length} x ${value.element})`
 }
 

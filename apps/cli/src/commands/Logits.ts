@@ -58,7 +58,8 @@ const run = Effect.fn("cli.logits.run")(function*(
   // the file is made once there is something to put into it
   let file: FileSystem.File | undefined
   const cannotWrite = Effect.mapError((error: { readonly message: string }) =>
-    new UsageError({ message: `${out} cannot be written: ${error.message}` }))
+    new UsageError({ message: `${out} cannot be written: ${error.message}` })
+  )
   yield* engine.logits(tokens).pipe(
     Stream.runForEach((rows) =>
       Effect.gen(function*() {

@@ -1,4 +1,4 @@
-import * as DType from "@tg/core-uop/DType"
+import type * as DType from "@tg/core-uop/DType"
 import type { UOp } from "@tg/core-uop/UOp"
 
 /**

@@ -1,5 +1,5 @@
 import { Profile } from "@tg/core-uop/DeviceProfile"
-import { Renderer } from "@tg/core-uop/Program"
+import type { Renderer } from "@tg/core-uop/Program"
 import * as Wasm from "@tg/codegen-wasm/Wasm"
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { Heuristics } from "@tg/heuristics/Heuristics"
@@ -79,7 +79,11 @@ export const run = (random: RandomProgram) =>
       const copy = bytes.slice().buffer
       after.set(
         id,
-        data instanceof Float32Array ? new Float32Array(copy) : data instanceof Int32Array ? new Int32Array(copy) : new Uint32Array(copy)
+        data instanceof Float32Array
+          ? new Float32Array(copy)
+          : data instanceof Int32Array
+          ? new Int32Array(copy)
+          : new Uint32Array(copy)
       )
     }
     return after

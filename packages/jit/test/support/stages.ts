@@ -79,7 +79,7 @@ export const runSchedule = (random: RandomProgram, schedule: Schedule, execute: 
   return contents
 }
 
-const allOps = new Set([...elementwise])
+const allOps = new Set(elementwise)
 const caps = (hasGrid: boolean, subgroupSize?: number): RendererCaps => ({
   target: hasGrid ? "wgsl" : "wasm",
   hasGrid,
@@ -117,15 +117,16 @@ const expanded = (step: KernelStep, options: StageOptions): UOp => {
 }
 
 /** The evaluator at each stage, as a way to execute a kernel. */
-export const stages: Readonly<Record<"kernel" | "opted" | "expanded" | "linear", (options: StageOptions) => Execute>> = {
-  kernel: () => (step, args, vars) => evaluateKernel(checked("kernel", step.ast), args, vars),
-  opted: (options) => (step, args, vars) => evaluateKernel(opted(step, options), args, vars),
-  expanded: (options) => (step, args, vars) => evaluateKernel(expanded(step, options), args, vars),
-  linear: (options) => (step, args, vars) => {
-    const result = linearize(expanded(step, options), caps(options.hasGrid, options.subgroupSize))
-    evaluateLinear(checked("linear", result), args, vars, { subgroupSize: options.subgroupSize ?? 8 })
+export const stages: Readonly<Record<"kernel" | "opted" | "expanded" | "linear", (options: StageOptions) => Execute>> =
+  {
+    kernel: () => (step, args, vars) => evaluateKernel(checked("kernel", step.ast), args, vars),
+    opted: (options) => (step, args, vars) => evaluateKernel(opted(step, options), args, vars),
+    expanded: (options) => (step, args, vars) => evaluateKernel(expanded(step, options), args, vars),
+    linear: (options) => (step, args, vars) => {
+      const result = linearize(expanded(step, options), caps(options.hasGrid, options.subgroupSize))
+      evaluateLinear(checked("linear", result), args, vars)
+    }
   }
-}
 
 /** The first difference between two runs beyond what the program's outputs allow; `undefined` if they agree. */
 export const difference = (random: RandomProgram, want: Contents, got: Contents): string | undefined => {

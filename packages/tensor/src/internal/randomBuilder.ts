@@ -4,7 +4,7 @@ import { Arena } from "@tg/core-uop/UOp"
 import * as Nn from "../Nn.ts"
 import * as Program from "../Program.ts"
 import type { RandomInput, RandomOutput, RandomProgram, Step } from "../Random.ts"
-import { buffer, full, iota, scalar, Tensor, variable } from "../Tensor.ts"
+import { buffer, full, iota, scalar, type Tensor, variable } from "../Tensor.ts"
 import { generator } from "./generator.ts"
 
 /** A value with what is known of it: no element exceeds `bound`, and rounding moved it by at most about `error`. */

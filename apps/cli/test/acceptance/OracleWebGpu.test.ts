@@ -1,0 +1,9 @@
+import { describe } from "@effect/vitest"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import * as Oracle from "./support/oracle.ts"
+
+describe.skipIf((await availableAdapter()) === undefined)("the oracle's logits on WebGPU, software or not", () => {
+  for (const cache of ["f32", "f16"] as const) {
+    for (const name of Oracle.names) Oracle.test(name, { cache, device: "webgpu", timeout: 300_000 })
+  }
+})

@@ -1,0 +1,136 @@
+/** The oracle's models, through the layers that `--device` gives, against the logits recorded for them. */
+import { readFileSync } from "node:fs"
+import { assert, it } from "@effect/vitest"
+import { Engine } from "@tg/engine/Engine"
+import { fromBytes } from "@tg/gguf/ByteSource"
+import * as ModelFile from "@tg/engine/ModelFile"
+import { fromModel } from "@tg/engine/Engine"
+import { Effect, Layer, Stream } from "effect"
+import * as Devices from "../../../src/Devices.ts"
+
+const folder = new URL("../../../../../test/vectors/oracle/", import.meta.url)
+
+/** Storage of the cache. */
+export type Cache = "f16" | "f32"
+
+/** The names of the models. */
+export const names = ["c01", "c02", "c03", "c04", "c05", "c06"] as const
+/** The name of a model. */
+export type Name = typeof names[number]
+
+/** Tokens, and the logits expected after some of them. */
+export interface Run {
+  readonly name: string
+  readonly prompt: ReadonlyArray<number>
+  /** What the model answers greedily. */
+  readonly continuation: ReadonlyArray<number>
+  /** Positions that have logits. */
+  readonly rows: ReadonlyArray<number>
+  /** A file of them, `[rows, vocabulary]`. */
+  readonly logits: string
+  readonly argmax: ReadonlyArray<number>
+}
+
+/** The runs of a model. */
+export const runsOf = (name: Name): ReadonlyArray<Run> =>
+  (JSON.parse(readFileSync(new URL(`${name}.json`, folder), "utf8")) as { readonly runs: ReadonlyArray<Run> }).runs
+
+/** All tokens of a run. */
+export const tokensOf = (run: Run): ReadonlyArray<number> => [...run.prompt, ...run.continuation]
+
+const expectedOf = (run: Run): Float32Array =>
+  new Float32Array(Uint8Array.from(readFileSync(new URL(run.logits, folder))).buffer)
+
+/** The engine with a model of the oracle on the device of a choice. */
+export const engine = (name: Name, { cache, device }: { readonly cache: Cache; readonly device: Devices.Choice }) =>
+  Layer.effect(
+    Engine,
+    Effect.gen(function*() {
+      const source = fromBytes(name, new Uint8Array(readFileSync(new URL(`${name}.gguf`, folder))))
+      return yield* fromModel(source, yield* ModelFile.open(source), { cache })
+    })
+  ).pipe(Layer.provideMerge(Devices.layer(device)))
+
+/** Logits after each of the tokens, row by row. */
+export const logitsOf = Effect.fn("logitsOf")(function*(tokens: ReadonlyArray<number>) {
+  const pieces = yield* Stream.runCollect((yield* Engine).logits(tokens))
+  return rowsOf(pieces, (yield* Engine).model.config.vocabulary)
+})
+
+/** The rows of pieces of logits. */
+export const rowsOf = (pieces: ReadonlyArray<Float32Array>, vocabulary: number): ReadonlyArray<Float32Array> =>
+  pieces.flatMap((piece) =>
+    Array.from({ length: piece.length / vocabulary }, (_, i) => piece.subarray(i * vocabulary, (i + 1) * vocabulary))
+  )
+
+/** The largest of the logits: where, and how far above the second. */
+export const leader = (logits: Float32Array): { readonly id: number; readonly lead: number } => {
+  let id = 0
+  let second = -Infinity
+  for (let i = 1; i < logits.length; i++) {
+    if (logits[i]! > logits[id]!) {
+      second = logits[id]!
+      id = i
+    } else second = Math.max(second, logits[i]!)
+  }
+  return { id, lead: logits[id]! - second }
+}
+
+/** How far apart two lists of numbers are. A difference that is no number is infinite. */
+export const distance = (
+  a: ArrayLike<number>,
+  b: ArrayLike<number>
+): { readonly rms: number; readonly largest: number } => {
+  assert.strictEqual(a.length, b.length)
+  let squares = 0
+  let largest = 0
+  for (let i = 0; i < a.length; i++) {
+    const d = Math.abs(a[i]! - b[i]!)
+    squares += d * d
+    largest = Math.max(largest, Number.isNaN(d) ? Infinity : d)
+  }
+  return { rms: Math.sqrt(squares / a.length), largest }
+}
+
+/**
+ * What is asked of `logits` for float32 arithmetic, without and with a cache of half precision. The usual mistakes
+ * (pairing of the rotation, scales, biases, gating, norms) move the RMS by 0.07 and more, on logits of deviation 2.
+ */
+export const limits: Readonly<Record<Cache, { readonly rms: number; readonly largest: number }>> = {
+  f32: { rms: 5e-4, largest: 5e-3 },
+  f16: { rms: 5e-3, largest: 3e-2 }
+}
+
+/** Compares the rows of a run, and how many of them had a token far enough in front to compare it too. */
+const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): number => {
+  const expected = expectedOf(run)
+  const vocabulary = expected.length / run.rows.length
+  const picked = run.rows.map((position) => rows[position]!)
+  const found = Float32Array.from(picked.flatMap((row) => Array.from(row)))
+  const { largest, rms } = distance(found, expected)
+  assert.isAtMost(rms, limits[cache].rms, `RMS of ${run.name}`)
+  assert.isAtMost(largest, limits[cache].largest, `largest difference of ${run.name}`)
+  let compared = 0
+  run.argmax.forEach((id, i) => {
+    const reference = leader(expected.subarray(i * vocabulary, (i + 1) * vocabulary))
+    assert.strictEqual(reference.id, id)
+    // a smaller lead may turn without any value being off by more than is allowed
+    if (reference.lead <= 2 * limits[cache].largest) return
+    compared++
+    assert.strictEqual(leader(picked[i]!).id, id, `position ${run.rows[i]} of ${run.name}`)
+  })
+  return compared
+}
+
+/** The test of a model: all of its runs on one engine. */
+export const test = (
+  name: Name,
+  { cache, device, timeout }: { readonly cache: Cache; readonly device: Devices.Choice; readonly timeout: number }
+) =>
+  it.live(`${name}, ${cache} cache`, () =>
+    Effect.gen(function*() {
+      for (const run of runsOf(name)) {
+        // the tokens of the continuation are all further ahead than that
+        assert.isAtLeast(check(run, yield* logitsOf(tokensOf(run)), cache), run.continuation.length)
+      }
+    }).pipe(Effect.provide(engine(name, { cache, device }))), timeout)

@@ -1,0 +1,164 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
+import { Effect, Layer, Result, Stream } from "effect"
+import { Engine, type Request } from "../src/Engine.ts"
+import * as ModelFile from "../src/ModelFile.ts"
+import * as Sampler from "../src/Sampler.ts"
+import * as Stop from "../src/Stop.ts"
+import { wasm } from "./support/devices.ts"
+import { tiny, tinyLayer } from "./support/models.ts"
+
+const codec = Result.getOrThrow(ModelFile.tokenizer(tiny.gguf))
+const template = Result.getOrThrow(ChatTemplate.make(tiny.gguf.metadata, codec))
+
+const ask = (content: string): ReadonlyArray<number> => {
+  const messages = [{ role: "user", content }]
+  const prompt = template.render({ messages, variables: { enable_thinking: false } }, new Date(0))
+  return codec.encodeSegments(Result.getOrThrow(prompt).segments)
+}
+
+const collect = (request: Request) =>
+  Effect.gen(function*() {
+    return yield* Stream.runCollect((yield* Engine).generate(request))
+  })
+
+const textOf = (tokens: ReadonlyArray<{ readonly text: string }>) => tokens.map((t) => t.text).join("")
+
+describe("stop rules", () => {
+  const rules: Stop.Rules = { endTokens: new Set([7]), maxTokens: 3 }
+  it("goes on otherwise", () => assert.isUndefined(Stop.reasonOf(1, 2, rules)))
+  it("ends at an end token", () => assert.strictEqual(Stop.reasonOf(7, 1, rules), "end"))
+  it("ends at the length", () => assert.strictEqual(Stop.reasonOf(1, 3, rules), "length"))
+  it("an end token counts as the end, not as the length", () => assert.strictEqual(Stop.reasonOf(7, 3, rules), "end"))
+})
+
+describe("model files", () => {
+  it("without a template say what to do", () => {
+    const metadata = new Map([...tiny.gguf.metadata].filter(([key]) => key !== "tokenizer.chat_template"))
+    const error = Result.getOrThrow(Result.flip(ModelFile.chatTemplate({ ...tiny.gguf, metadata }, codec)))
+    assert.strictEqual(error._tag, "NoChatTemplate")
+    assert.include(error.message, "--raw")
+  })
+  it("without a tensor are refused", () => {
+    const tensorsByName = new Map([...tiny.gguf.tensorsByName].filter(([name]) => name !== "blk.2.ffn_norm.weight"))
+    const error = Result.getOrThrow(Result.flip(ModelFile.fromGguf({ ...tiny.gguf, tensorsByName })))
+    assert.strictEqual(error._tag, "WeightError")
+    assert.include(error.message, "blk.2.ffn_norm.weight")
+  })
+})
+
+const engine = Engine.layer({ context: 96 }).pipe(Layer.provide([wasm, tinyLayer]))
+
+layer(engine, { excludeTestServices: true, timeout: "30 seconds" })("generate", (it) => {
+  it.effect("answers a question and ends by itself", () =>
+    Effect.gen(function*() {
+      const tokens = yield* collect({ tokens: ask("What is 17 + 25?"), maxTokens: 60 })
+      assert.strictEqual(textOf(tokens), "17 + 25 = 42")
+      assert.strictEqual(tokens.at(-1)?.stop, "end")
+      assert.isTrue(codec.vocabulary.eog.has(tokens.at(-1)!.id))
+      assert.isTrue(tokens.slice(0, -1).every((t) => t.stop === undefined))
+    }))
+
+  it.effect("ends at the length asked for", () =>
+    Effect.gen(function*() {
+      const tokens = yield* collect({ tokens: ask("What is 17 + 25?"), maxTokens: 3 })
+      assert.strictEqual(tokens.length, 3)
+      assert.strictEqual(tokens.at(-1)?.stop, "length")
+    }))
+
+  it.effect("gives the same for the same prompt, whatever was asked between", () =>
+    Effect.gen(function*() {
+      const first = yield* collect({ tokens: ask("What is the capital of Peru?") })
+      yield* collect({ tokens: ask("Spell the word apple.") })
+      assertEquals(yield* collect({ tokens: ask("What is the capital of Peru?") }), first)
+      yield* (yield* Engine).reset
+      assertEquals(yield* collect({ tokens: ask("What is the capital of Peru?") }), first)
+    }))
+
+  it.effect("equal seeds draw equal texts, others differ", () =>
+    Effect.gen(function*() {
+      const drawn = (seed: number) =>
+        collect({
+          tokens: codec.encode("Once upon a time"),
+          maxTokens: 30,
+          sampling: { ...Sampler.greedy, temperature: 1.2, topK: 50, seed }
+        })
+      const first = yield* drawn(1)
+      assertEquals(yield* drawn(1), first)
+      assert.notStrictEqual(textOf(yield* drawn(2)), textOf(first))
+    }))
+
+  it.effect("fails with ContextFull once the context is full, after the tokens that fit", () =>
+    Effect.gen(function*() {
+      const prompt = codec.encode("Once upon a time").slice(0, 4)
+      const seen: Array<number> = []
+      // two tokens fit behind the prompt; the third is known, but has no place any more
+      const error = yield* (yield* Engine).generate({
+        tokens: Array.from({ length: 94 }, (_, i) => prompt[i % prompt.length]!),
+        maxTokens: 40
+      }).pipe(
+        Stream.tap((token) => Effect.sync(() => seen.push(token.id))),
+        Stream.runDrain,
+        Effect.flip
+      )
+      assert.strictEqual(error._tag, "ContextFull")
+      assert.strictEqual(seen.length, 3)
+    }))
+
+  it.effect("refuses a prompt that is longer than the context, and goes on working", () =>
+    Effect.gen(function*() {
+      const error = yield* Effect.flip(collect({ tokens: Array.from({ length: 97 }, () => 65) }))
+      assertEquals(error._tag === "ContextFull" && [error.asked, error.limit], [97, 96])
+      assert.strictEqual(textOf(yield* collect({ tokens: ask("What is 17 + 25?") })), "17 + 25 = 42")
+    }))
+
+  it.effect("refuses settings and tokens that make no sense", () =>
+    Effect.gen(function*() {
+      const bad = yield* Effect.flip(collect({ tokens: [1], sampling: { ...Sampler.greedy, topP: 2 } }))
+      assert.strictEqual(bad._tag, "InvalidSampling")
+      assert.strictEqual((yield* Effect.flip(collect({ tokens: [] })))._tag, "InvalidTokens")
+      assert.strictEqual((yield* Effect.flip(collect({ tokens: [5000] })))._tag, "InvalidTokens")
+    }))
+
+  it.effect("a reader that stops early leaves the session usable", () =>
+    Effect.gen(function*() {
+      const { generate } = yield* Engine
+      const two = yield* generate({ tokens: ask("What is 17 + 25?") }).pipe(Stream.take(2), Stream.runCollect)
+      assert.strictEqual(two.length, 2)
+      assert.strictEqual(textOf(yield* collect({ tokens: ask("What is 17 + 25?") })), "17 + 25 = 42")
+    }))
+
+  it.effect("two generations at once do not disturb each other", () =>
+    Effect.gen(function*() {
+      const [a, b] = yield* Effect.all([
+        collect({ tokens: ask("What is 17 + 25?") }),
+        collect({ tokens: ask("What is the capital of Peru?") })
+      ], { concurrency: "unbounded" })
+      assertEquals([textOf(a), textOf(b)], ["17 + 25 = 42", "Lima"])
+    }))
+
+  it.effect("logits: a row for each token, the largest is what greedy takes", () =>
+    Effect.gen(function*() {
+      const { logits } = yield* Engine
+      const prompt = ask("What is 17 + 25?")
+      const answer = yield* collect({ tokens: prompt })
+      const rows = yield* Stream.runCollect(logits([...prompt, ...answer.map((t) => t.id)]))
+      const all = rows.flatMap((part) =>
+        Array.from({ length: part.length / 1280 }, (_, i) => Sampler.argmax(part.subarray(1280 * i, 1280 * (i + 1))))
+      )
+      assertEquals(all.slice(prompt.length - 1, -1), answer.map((t) => t.id))
+    }))
+
+  it.effect("logits refuse more tokens than fit before giving a row", () =>
+    Effect.gen(function*() {
+      const { logits } = yield* Engine
+      let rows = 0
+      const error = yield* logits(Array.from({ length: 97 }, () => 65)).pipe(
+        Stream.tap(() => Effect.sync(() => rows++)),
+        Stream.runDrain,
+        Effect.flip
+      )
+      assertEquals([error._tag, rows], ["ContextFull", 0])
+    }))
+})

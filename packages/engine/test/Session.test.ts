@@ -1,0 +1,209 @@
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { Jit } from "@tg/jit/Jit"
+import { Device, type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
+import { Effect, Layer } from "effect"
+import * as Loader from "../src/Loader.ts"
+import * as Session from "../src/Session.ts"
+import { memory, wasm } from "./support/devices.ts"
+import { tiny, tinySource } from "./support/models.ts"
+
+describe("pure parts", () => {
+  it("finds the common prefix", () => {
+    assert.strictEqual(Session.commonPrefix([1, 2, 3], [1, 2, 4, 5]), 2)
+    assert.strictEqual(Session.commonPrefix([], [1]), 0)
+    assert.strictEqual(Session.commonPrefix([1, 2], [1, 2]), 2)
+  })
+  it("cuts a prompt into pieces", () => {
+    assertEquals(Session.pieces(5, 7, 3), [{ start: 5, length: 3 }, { start: 8, length: 3 }, { start: 11, length: 1 }])
+    assertEquals(Session.pieces(5, 0, 3), [])
+    assertEquals(Session.pieces(0, 3, 3), [{ start: 0, length: 3 }])
+  })
+})
+
+/** Steps that a session asked for, on a device that computes nothing. `fail` names the step that fails. */
+const mocked = (fail?: number) => {
+  const steps: Array<{ readonly T: number; readonly startPos: number }> = []
+  const { layer } = memory()
+  const jit = Layer.mock(Jit, {
+    prepare: () =>
+      Effect.succeed({
+        plan: { programs: [], launches: [], blocks: [] },
+        run: (vars) =>
+          Effect.suspend(() => {
+            steps.push({ T: vars["T"]!, startPos: vars["startPos"]! })
+            return steps.length === fail
+              ? Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost" }))
+              : Effect.void
+          })
+      })
+  })
+  const buffers = new Map<string, DeviceBuffer>(tiny.weights.all.map(({ name }) => [name, { label: name, bytes: 4 }]))
+  const session = (options: Session.SessionOptions) =>
+    Session.make(tiny, buffers, options).pipe(Effect.provide(Layer.merge(layer, jit)))
+  return { steps, session }
+}
+
+const count = (n: number, from = 0) => Array.from({ length: n }, (_, i) => from + i)
+
+describe("what a session runs", () => {
+  it.effect("a prompt in chunks, then token by token", () =>
+    Effect.gen(function*() {
+      const { session, steps } = mocked()
+      const it = yield* session({ chunk: 4, context: 16 })
+      yield* it.advance(count(10))
+      yield* it.advance(count(11))
+      assertEquals(steps, [
+        { T: 4, startPos: 0 },
+        { T: 4, startPos: 4 },
+        { T: 2, startPos: 8 },
+        { T: 1, startPos: 10 }
+      ])
+      assertEquals(it.tokens(), count(11))
+    }))
+
+  it.effect("only what follows the common prefix, and at least the last token", () =>
+    Effect.gen(function*() {
+      const { session, steps } = mocked()
+      const it = yield* session({ chunk: 8, context: 16 })
+      yield* it.advance([1, 2, 3, 4, 5])
+      yield* it.advance([1, 2, 3, 9])
+      yield* it.advance([1, 2, 3, 9])
+      yield* it.advance([1, 2])
+      assertEquals(steps.slice(1), [{ T: 1, startPos: 3 }, { T: 1, startPos: 3 }, { T: 1, startPos: 1 }])
+      assertEquals(it.tokens(), [1, 2])
+    }))
+
+  it.effect("everything again after a reset", () =>
+    Effect.gen(function*() {
+      const { session, steps } = mocked()
+      const it = yield* session({ chunk: 8, context: 16 })
+      yield* it.advance([1, 2, 3])
+      yield* it.reset
+      yield* it.advance([1, 2, 3])
+      assertEquals(steps, [{ T: 3, startPos: 0 }, { T: 3, startPos: 0 }])
+    }))
+
+  it.effect("after a failed step, nothing that it may have spoilt", () =>
+    Effect.gen(function*() {
+      const { session, steps } = mocked(3)
+      const it = yield* session({ chunk: 4, context: 16 })
+      yield* it.advance(count(6))
+      const error = yield* Effect.flip(it.advance(count(12)))
+      assert.strictEqual(error._tag, "DeviceError")
+      assertEquals(it.tokens(), count(6))
+      yield* it.advance(count(7))
+      assertEquals(steps.slice(2), [{ T: 4, startPos: 6 }, { T: 1, startPos: 6 }])
+    }))
+
+  it.effect("steps of two callers one after the other", () =>
+    Effect.gen(function*() {
+      const { session, steps } = mocked()
+      const it = yield* session({ chunk: 2, context: 16 })
+      yield* Effect.all([it.advance(count(5)), it.advance(count(5, 100))], { concurrency: "unbounded" })
+      assertEquals(steps.map((s) => s.startPos), [0, 2, 4, 0, 2, 4])
+      assertEquals(it.tokens(), count(5, 100))
+    }))
+})
+
+describe("what a session refuses", () => {
+  it.effect("more tokens than the context holds, before it runs any", () =>
+    Effect.gen(function*() {
+      const { session, steps } = mocked()
+      const it = yield* session({ context: 8 })
+      const error = yield* Effect.flip(it.advance(count(9)))
+      assertEquals(error._tag === "ContextFull" && [error.asked, error.limit, error.modelLimit], [9, 8, 1024])
+      assert.include(error.message, "raise the context (the model allows 1024)")
+      yield* it.advance(count(8))
+      assert.strictEqual((yield* Effect.flip(it.append([1])))._tag, "ContextFull")
+      assertEquals(steps, [{ T: 8, startPos: 0 }])
+    }))
+
+  for (const tokens of [[], [1280], [-1], [1.5], [NaN]]) {
+    it.effect(`tokens ${JSON.stringify(tokens)}`, () =>
+      Effect.gen(function*() {
+        const it = yield* mocked().session({ context: 8 })
+        assert.strictEqual((yield* Effect.flip(it.advance(tokens)))._tag, "InvalidTokens")
+      }))
+  }
+
+  for (const context of [0, -1, 2.5, 1025]) {
+    it.effect(`a context of ${context}`, () =>
+      Effect.gen(function*() {
+        const error = yield* Effect.flip(mocked().session({ context }))
+        assert.strictEqual(error._tag, context > 1024 ? "ContextFull" : "InvalidTokens")
+      }))
+  }
+})
+
+const wanted = tiny.weights.all.map(({ layout, name }) => ({ layout, tensor: tiny.gguf.tensorsByName.get(name)! }))
+
+/** A prompt and an answer of tg-tiny. */
+const tokens = [
+  1261,
+  1263,
+  1266,
+  285,
+  260,
+  263,
+  583,
+  302,
+  32,
+  53,
+  52,
+  286,
+  32,
+  52,
+  53,
+  63,
+  1267,
+  1270,
+  300,
+  583,
+  302,
+  32
+]
+
+describe("on wasm", () => {
+  it.live("a kept prefix gives the same logits as a fresh start", () =>
+    Effect.gen(function*() {
+      const weights = yield* Loader.load(tinySource, wanted)
+      const session = yield* Session.make(tiny, weights, { chunk: 8, context: 64 })
+      yield* session.advance([...tokens.slice(0, 12), 77, 78, 79])
+      const reused = yield* session.advance(tokens)
+      yield* session.reset
+      // the same pieces as after the prefix of 12: the same kernels on the same numbers
+      yield* session.advance(tokens.slice(0, 12))
+      const fresh = yield* session.advance(tokens)
+      assertEquals(reused, fresh)
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
+
+  for (const cache of ["f16", "f32"] as const) {
+    it.live(`logits do not depend on how tokens are grouped (${cache})`, () =>
+      Effect.gen(function*() {
+        const weights = yield* Loader.load(tinySource, wanted)
+        const whole = yield* Session.make(tiny, weights, { chunk: 32, cache })
+        const pieces = yield* Session.make(tiny, weights, { chunk: 5, cache })
+        const rows = yield* whole.append(tokens)
+        let last: Float32Array = new Float32Array(0)
+        for (let n = 3; n <= tokens.length; n++) last = yield* pieces.advance(tokens.slice(0, n))
+        const expected = rows.subarray((tokens.length - 1) * whole.vocabulary)
+        let largest = 0
+        for (let i = 0; i < last.length; i++) largest = Math.max(largest, Math.abs(last[i]! - expected[i]!))
+        // sums of float32 in another order; with halves a cached value may round the other way, 2^-11 of it
+        assert.isBelow(largest, cache === "f32" ? 1e-3 : 3e-2)
+      }).pipe(Effect.scoped, Effect.provide(wasm)))
+  }
+
+  it.live("returns all memory with its scope", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      yield* Effect.gen(function*() {
+        const weights = yield* Loader.load(tinySource, wanted)
+        const session = yield* Session.make(tiny, weights, { context: 64 })
+        yield* session.advance(tokens)
+        assert.isAbove(device.allocatedBytes(), 7_000_000)
+      }).pipe(Effect.scoped)
+      assert.strictEqual(device.allocatedBytes(), 0)
+    }).pipe(Effect.provide(wasm)))
+})

@@ -1,0 +1,42 @@
+import * as Wasm from "@tg/codegen-wasm/Wasm"
+import { Profile, wasm as profile } from "@tg/core-uop/DeviceProfile"
+import { Compiler } from "@tg/jit/Compiler"
+import { Jit } from "@tg/jit/Jit"
+import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Device, type DeviceBuffer, type DeviceShape } from "@tg/runtime/Device"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
+import { Effect, Layer } from "effect"
+
+const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
+
+/** The whole compiler over the wasm device. */
+export const wasm = Jit.layer.pipe(
+  Layer.provide([Rangeify.layer, Compiler.layer.pipe(Layer.provide([Wasm.layer, profileOfDevice]))]),
+  Layer.provideMerge(WasmDevice.layer())
+)
+
+/** A device that only keeps bytes. */
+export const memory = () => {
+  const contents = new Map<DeviceBuffer, Uint8Array>()
+  let allocated = 0
+  const shape: Pick<DeviceShape, "allocatedBytes" | "allocate" | "write" | "read"> = {
+    allocatedBytes: () => allocated,
+    allocate: (bytes, label) =>
+      Effect.acquireRelease(
+        Effect.sync(() => {
+          const buffer: DeviceBuffer = { label, bytes }
+          contents.set(buffer, new Uint8Array(bytes))
+          allocated += bytes
+          return buffer
+        }),
+        () =>
+          Effect.sync(() => {
+            allocated -= bytes
+          })
+      ),
+    write: (buffer, data, offset = 0) => Effect.sync(() => contents.get(buffer)!.set(data, offset)),
+    read: (buffer, offset = 0, bytes = buffer.bytes - offset) =>
+      Effect.sync(() => contents.get(buffer)!.slice(offset, offset + bytes))
+  }
+  return { contents, layer: Layer.mock(Device, { profile, ...shape }) }
+}

@@ -1,0 +1,182 @@
+import { assert, describe, expect, it } from "@effect/vitest"
+import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
+import type { UOp } from "@tg/core-uop/UOp"
+import { Arena, transfer } from "@tg/core-uop/UOp"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import * as Postrange from "@tg/postrange/Postrange"
+import { randomProgram } from "@tg/tensor/Random"
+import { Effect, Layer } from "effect"
+import { choose, Heuristics } from "../src/Heuristics.ts"
+import * as Kernels from "./support/kernels.ts"
+
+const { h200, wasm, webgpuDefault } = DeviceProfile
+
+const choices = (kernel: UOp, profile: DeviceProfile.DeviceProfile): string =>
+  choose(kernel, profile).map(Opt.print).join(", ")
+
+/** Devices that differ in what a list of opts may not exceed. */
+const profiles: ReadonlyArray<DeviceProfile.DeviceProfile> = [
+  wasm,
+  webgpuDefault,
+  h200,
+  { ...h200, name: "16 KiB of workgroup memory", maxWorkgroupBytes: 16384 },
+  { ...h200, name: "no subgroups", subgroupSize: undefined },
+  { ...h200, name: "subgroups of 8", subgroupSize: 8 },
+  { ...webgpuDefault, name: "no workgroup memory", maxWorkgroupBytes: 0 },
+  { ...webgpuDefault, name: "1 KiB of workgroup memory", maxWorkgroupBytes: 1024 },
+  { ...webgpuDefault, name: "16 threads", maxWorkgroupThreads: 16 },
+  { ...webgpuDefault, name: "one thread", maxWorkgroupThreads: 1 }
+]
+
+describe("Heuristics", () => {
+  /** The choices for the profiles, one line each. */
+  const table = (kernel: UOp): string =>
+    `\n${[wasm, webgpuDefault, h200].map((p) => `${p.name}: ${choices(kernel, p)}`).join("\n")}\n`
+
+  it("chooses for a matvec with a dequantised weight", () =>
+    expect(table(Kernels.dequantMatvec(2048, 2048))).toMatchInlineSnapshot(`
+      "
+      wasm: UNROLL(r3, 4), UNROLL(r3, 2), UNROLL(r2, 4)
+      webgpu-default: UNROLL(r3, 4), GROUP(r1, 16), LOCAL(r0, 4), UNROLL(r3, 2)
+      h200: UNROLL(r3, 4), GROUP(r1, 32), LOCAL(r0, 4), UNROLL(r3, 2), UNROLL(r1, 2)
+      "
+    `))
+
+  it("chooses for a matvec", () => expect(table(Kernels.matvec(256, 1024))).toMatchInlineSnapshot(`
+    "
+    wasm: UNROLL(r1, 4)
+    webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), LOCAL(r0, 2)
+    h200: UNROLL(r1, 4), GROUP(r1, 32), LOCAL(r0, 2)
+    "
+  `))
+
+  it("chooses for a matvec with rows enough to fill the device", () =>
+    expect(table(Kernels.matvec(2 ** 18, 64))).toMatchInlineSnapshot(`
+      "
+      wasm: UNROLL(r1, 4)
+      webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), LOCAL(r0, 4)
+      h200: UNROLL(r1, 4), GROUP(r1, 16), LOCAL(r0, 4)
+      "
+    `))
+
+  it("chooses for an elementwise kernel", () => expect(table(Kernels.elementwise(64, 256))).toMatchInlineSnapshot(`
+    "
+    wasm: UPCAST(r1, 4)
+    webgpu-default: UPCAST(r1, 4), LOCAL(r1, 64)
+    h200: UPCAST(r1, 4), LOCAL(r1, 64)
+    "
+  `))
+
+  it("chooses for an elementwise kernel of odd sizes", () =>
+    expect(table(Kernels.elementwise(63, 7))).toMatchInlineSnapshot(`
+      "
+      wasm: 
+      webgpu-default: LOCAL(r1, 7)
+      h200: LOCAL(r1, 7)
+      "
+    `))
+
+  it("chooses lanes along the store of a transpose", () =>
+    expect(table(Kernels.transpose(64, 32))).toMatchInlineSnapshot(`
+      "
+      wasm: UPCAST(r1, 4)
+      webgpu-default: UPCAST(r1, 4), LOCAL(r1, 16)
+      h200: UPCAST(r1, 4), LOCAL(r1, 16)
+      "
+    `))
+
+  it("chooses lanes along the outputs of a sum over a symbolic axis", () =>
+    expect(table(Kernels.symbolicSum(64))).toMatchInlineSnapshot(`
+      "
+      wasm: UPCAST(r0, 4)
+      webgpu-default: UPCAST(r0, 4), LOCAL(r0, 8), GROUP(r1, 16)
+      h200: UPCAST(r0, 4), LOCAL(r0, 16), GROUP(r1, 32)
+      "
+    `))
+
+  it("chooses for the sum of a long vector", () => expect(table(Kernels.sum(4096))).toMatchInlineSnapshot(`
+    "
+    wasm: UNROLL(r0, 4)
+    webgpu-default: UNROLL(r0, 4), GROUP(r0, 16)
+    h200: UNROLL(r0, 4), GROUP(r0, 32)
+    "
+  `))
+
+  it("chooses for the sum of a prime length", () => expect(table(Kernels.sum(1021))).toMatchInlineSnapshot(`
+    "
+    wasm: 
+    webgpu-default: 
+    h200: 
+    "
+  `))
+
+  it("is legal for every kernel of random programs, on every profile", () => {
+    let chosen = 0
+    for (let seed = 0; seed < 60; seed++) {
+      for (const kernel of Kernels.kernelsOfProgram(randomProgram(seed, 14).program.sink)) {
+        for (const profile of profiles) {
+          const opts = choose(kernel, profile)
+          const result = Postrange.apply("k", kernel, opts, profile)
+          if (result instanceof Postrange.IllegalOpt) assert.fail(`seed ${seed}, ${profile.name}: ${result.message}`)
+          const loops = Loops.all(result)
+          const size = (axis: string): number => loops.filter((l) => l.axis === axis).reduce((n, l) => n * l.size, 1)
+          const groups = Loops.reductions(result).map((r) =>
+            Loops.loopsOf(r).filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
+          )
+          assert.isAtMost(size("LOCAL") * Math.max(1, ...groups), profile.maxWorkgroupThreads)
+          chosen += opts.length
+        }
+      }
+    }
+    assert.isAbove(chosen, 1000)
+  })
+
+  it("shares a long reduction between threads, unless their partial results do not fit", () => {
+    const kernel = Kernels.matvec(4, 4096)
+    const groups = (maxWorkgroupBytes: number): number =>
+      choose(kernel, { ...webgpuDefault, maxWorkgroupBytes }).filter((o) => o.kind === "GROUP").length
+    assert.strictEqual(groups(16384), 1)
+    assert.strictEqual(groups(4), 0)
+  })
+
+  it("is deterministic: the same list for the same kernel, in any arena", () => {
+    for (let seed = 0; seed < 30; seed++) {
+      for (const kernel of Kernels.kernelsOfProgram(randomProgram(seed, 14).program.sink)) {
+        const copy = transfer(kernel, new Arena())
+        for (const profile of [wasm, webgpuDefault]) {
+          assert.strictEqual(choices(kernel, profile), choices(kernel, profile))
+          assert.strictEqual(choices(kernel, profile), choices(copy, profile))
+        }
+      }
+    }
+  })
+
+  describe("service", () => {
+    const opts = Effect.gen(function*() {
+      const heuristics = yield* Heuristics
+      return (yield* heuristics.choose(Kernels.matvec(256, 1024))).map(Opt.print)
+    })
+
+    it.effect("chooses for the profile it is given", () =>
+      Effect.gen(function*() {
+        const forDevice = (profile: DeviceProfile.DeviceProfile) =>
+          opts.pipe(Effect.provide(Heuristics.layer.pipe(Layer.provide(DeviceProfile.Profile.layer(profile)))))
+        assert.deepStrictEqual(yield* forDevice(wasm), ["UNROLL(r1, 4)"])
+        const onGpu = (yield* forDevice(h200)).map((text) => text.split("(")[0])
+        assert.include(onGpu, "GROUP")
+      }))
+
+    it.effect("works with a mocked profile", () =>
+      Effect.gen(function*() {
+        assert.deepStrictEqual(yield* opts, ["UNROLL(r1, 4)"])
+      }).pipe(Effect.provide(
+        Heuristics.layer.pipe(Layer.provide(Layer.mock(DeviceProfile.Profile, { ...wasm, maxWorkgroupBytes: 0 })))
+      )))
+
+    it.effect("layerNone never optimises", () =>
+      Effect.gen(function*() {
+        assert.deepStrictEqual(yield* opts, [])
+      }).pipe(Effect.provide(Heuristics.layerNone)))
+  })
+})

@@ -1,0 +1,60 @@
+import * as DType from "@tg/core-uop/DType"
+import type { UOp } from "@tg/core-uop/UOp"
+import { Arena } from "@tg/core-uop/UOp"
+import { kernels as kernelsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import * as Tensor from "@tg/tensor/Tensor"
+
+/** The kernels of a program. */
+export const kernelsOfProgram = (sink: UOp): ReadonlyArray<UOp> => {
+  const result = schedule(sink, { maxStorageBuffers: 8 })
+  if (result instanceof RangeifyError) throw result
+  return kernelsOf(result).map((k) => k.ast)
+}
+
+const f32 = DType.f32
+const u32 = DType.u32
+
+const single = (
+  make: (arena: Arena, buffer: (dtype: DType.DType, ...shape: ReadonlyArray<number>) => Tensor.Tensor) => Tensor.Tensor
+): UOp => {
+  const arena = new Arena()
+  let id = 0
+  const buffer = (dtype: DType.DType, ...shape: ReadonlyArray<number>): Tensor.Tensor =>
+    Tensor.buffer(arena, id++, { shape, dtype })
+  const value = make(arena, buffer)
+  const out = Tensor.buffer(arena, id, { shape: value.shape, dtype: value.dtype })
+  const kernels = kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
+  if (kernels.length !== 1) throw new Error(`${kernels.length} kernels`)
+  return kernels[0]!
+}
+
+/** `rows` dot products of `columns` with a weight of 4-bit quants, 8 to a word, and a half scale for each 32. */
+export const dequantMatvec = (rows: number, columns: number): UOp =>
+  single((arena, buffer) => {
+    const blocks = columns / 32
+    const words = buffer(u32, rows, blocks, 4)
+    const scales = buffer(u32, rows, blocks)
+    const shifts = Tensor.iota(arena, 8).cast(u32).mul(4)
+    const quants = words.unsqueeze(-1).shr(shifts).and(15).cast(f32).sub(8)
+    const weight = quants.mul(scales.and(0xffff).halfToFloat().reshape([rows, blocks, 1, 1]))
+    return Nn.linear(buffer(f32, 1, columns), weight)
+  })
+
+export const matvec = (rows: number, columns: number): UOp =>
+  single((_, buffer) => Nn.linear(buffer(f32, 1, columns), buffer(f32, rows, columns)))
+
+/** Elementwise over the rows, one factor for each column. */
+export const elementwise = (rows: number, columns: number): UOp =>
+  single((_, buffer) => buffer(f32, rows, columns).mul(buffer(f32, columns)).silu())
+
+/** Reads along the rows, writes along the columns. */
+export const transpose = (rows: number, columns: number): UOp =>
+  single((_, buffer) => buffer(f32, rows, columns).transpose().mul(2))
+
+/** Sums over a symbolic number of rows. */
+export const symbolicSum = (columns: number): UOp =>
+  single((arena, buffer) => buffer(f32, 4096, columns).slice(0, 0, Tensor.variable(arena, "n", 1, 4096)).sum(0))
+
+export const sum = (length: number): UOp => single((_, buffer) => buffer(f32, length).sum())

@@ -1,0 +1,216 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as DType from "@tg/core-uop/DType"
+import { Arena } from "@tg/core-uop/UOp"
+import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import * as Reference from "@tg/runtime/Reference"
+import { randomProgram } from "@tg/tensor/Random"
+import * as TensorProgram from "@tg/tensor/Program"
+import * as Tensor from "@tg/tensor/Tensor"
+import { Effect, Layer } from "effect"
+import { CompileError, Compiler } from "../src/Compiler.ts"
+import { Jit, launchCount } from "../src/Jit.ts"
+import type { ExecutionPlan } from "../src/Plan.ts"
+import { blocks, contents } from "./support/blocks.ts"
+import * as Devices from "./support/devices.ts"
+import { initial } from "./support/stages.ts"
+
+const bytesOf = (data: ArrayBufferView): Uint8Array =>
+  new Uint8Array(data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) as ArrayBuffer)
+
+const floats = (bytes: Uint8Array): ReadonlyArray<number> => [...new Float32Array(bytes.slice().buffer)]
+
+/** Buffers of the device with these contents. */
+const upload = (data: ReadonlyMap<number, ArrayBufferView>) =>
+  Effect.gen(function*() {
+    const device = yield* Device
+    const buffers = new Map<number, DeviceBuffer>()
+    for (const [id, values] of data) {
+      const buffer = yield* device.allocate(values.byteLength, `buffer ${id}`)
+      yield* device.write(buffer, bytesOf(values))
+      buffers.set(id, buffer)
+    }
+    return buffers
+  })
+
+const download = (buffers: ReadonlyMap<number, DeviceBuffer>) =>
+  Effect.gen(function*() {
+    const device = yield* Device
+    return yield* Effect.forEach([...buffers], ([id, buffer]) =>
+      Effect.map(device.read(buffer), (bytes) => [id, [...bytes]] as const))
+  })
+
+/** Runs a plan one launch at a time, each as a plan of its own. */
+const kernelByKernel = (
+  plan: ExecutionPlan,
+  buffers: ReadonlyMap<number, DeviceBuffer>,
+  vars: Readonly<Record<string, number>>
+) =>
+  Effect.gen(function*() {
+    const device = yield* Device
+    const memory = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `own block ${i}`))
+    for (const launch of plan.launches) {
+      const executable = yield* device.load(plan.programs[launch.program]!)
+      const bound = launch.slots.map((s) => s.kind === "block" ? memory[s.block]! : buffers.get(s.id)!)
+      yield* (yield* device.plan([{ executable, buffers: bound }])).run(vars)
+    }
+  })
+
+const x4 = (arena: Arena, id: number): Tensor.Tensor => Tensor.buffer(arena, id, { shape: [4], dtype: DType.f32 })
+
+describe("Jit", () => {
+  const replays = (name: string, layer: ReturnType<typeof Devices.wasm> | typeof Devices.reference) =>
+    it.live(`${name}: replay is bit for bit the run kernel by kernel`, () =>
+      Effect.gen(function*() {
+        const jit = yield* Jit
+        for (let seed = 0; seed < 40; seed++) {
+          yield* Effect.gen(function*() {
+            const random = randomProgram(seed, 16)
+            const replayed = yield* upload(initial(random))
+            const stepped = yield* upload(initial(random))
+            const prepared = yield* jit.prepare(random.program.sink, replayed)
+            yield* prepared.run(random.vars)
+            yield* kernelByKernel(prepared.plan, stepped, random.vars)
+            assert.deepStrictEqual(yield* download(replayed), yield* download(stepped), `seed ${seed}`)
+          }).pipe(Effect.scoped)
+        }
+      }).pipe(Effect.provide(layer)))
+  replays("wasm", Devices.wasm())
+  replays("reference", Devices.reference)
+
+  const program = blocks(4)
+  const data = new Map(program.buffers.map((b) => [
+    b.id,
+    contents(b.id, b.shape.reduce<number>((n, d) => n * Number(d), 1))
+  ]))
+
+  it.live("captures once, runs as often as asked, and returns the memory with its Scope", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const jit = yield* Jit
+      const before = device.allocatedBytes()
+      yield* Effect.gen(function*() {
+        const buffers = yield* upload(data)
+        const { plan, run } = yield* jit.prepare(program.sink, buffers)
+        assert.isAbove(plan.blocks.length, 0)
+        yield* run({})
+        const first = floats(yield* device.read(buffers.get(1)!))
+        yield* run({})
+        assert.deepStrictEqual(floats(yield* device.read(buffers.get(1)!)), first)
+        yield* device.write(buffers.get(0)!, bytesOf(contents(99, 8)))
+        yield* run({})
+        assert.notDeepEqual(floats(yield* device.read(buffers.get(1)!)), first)
+      }).pipe(Effect.scoped)
+      assert.strictEqual(device.allocatedBytes(), before)
+    }).pipe(Effect.provide(Devices.wasm())))
+
+  it.live("replays with other values of the variables, empty grids included", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const jit = yield* Jit
+      const arena = new Arena()
+      const n = Tensor.variable(arena, "n", 0, 4)
+      const [x, out] = [x4(arena, 0), x4(arena, 1)]
+      const { sink } = TensorProgram.make([TensorProgram.assign(out.slice(0, 0, n), x.slice(0, 0, n).mul(2))])
+      const buffers = yield* upload(new Map([[0, Float32Array.of(1, 2, 3, 4)], [1, new Float32Array(4)]]))
+      const { plan, run } = yield* jit.prepare(sink, buffers)
+      for (const [size, expected] of [[2, [2, 4, 0, 0]], [0, [2, 4, 0, 0]], [4, [2, 4, 6, 8]]] as const) {
+        yield* run({ n: size })
+        assert.deepStrictEqual(floats(yield* device.read(buffers.get(1)!)), expected)
+      }
+      assert.strictEqual(launchCount(plan, { n: 4 }), 1)
+    }).pipe(Effect.scoped, Effect.provide(Devices.wasm())))
+
+  it.live("says which kernel uses a buffer that the host did not bind", () =>
+    Effect.gen(function*() {
+      const jit = yield* Jit
+      const arena = new Arena()
+      const { sink } = TensorProgram.make([TensorProgram.assign(x4(arena, 1), x4(arena, 7).mul(2).label("twice"))])
+      const buffers = yield* upload(new Map([[1, new Float32Array(4)]]))
+      const error = yield* Effect.flip(jit.prepare(sink, buffers))
+      assert.strictEqual(error._tag, "DeviceError")
+      assert.strictEqual(error.message, "twice_4 uses buffer 7, which the host did not bind")
+    }).pipe(Effect.scoped, Effect.provide(Devices.reference)))
+
+  describe("hand-written kernels", () => {
+    const negate = {
+      name: "negate",
+      writes: [0],
+      cost: { bytes: 32, flops: 4 },
+      reference: () => undefined
+    }
+    const arena = new Arena()
+    const [x, y, out] = [x4(arena, 0), x4(arena, 1), x4(arena, 2)]
+    const done = TensorProgram.after(y, [TensorProgram.custom(negate, [y, x])])
+    const { sink } = TensorProgram.make([TensorProgram.assign(out, done.add(1))])
+    const memory = new Map([0, 1, 2].map((id) => [id, Float32Array.of(1, 2, 3, 4)]))
+
+    it.live("run as the program that they are given, in order with the others", () =>
+      Effect.gen(function*() {
+        const device = yield* Device
+        const { compile } = yield* Compiler
+        const jit = yield* Jit
+        const other = new Arena()
+        const { sink: body } = TensorProgram.make([TensorProgram.assign(x4(other, 1), x4(other, 0).neg())])
+        const { schedule } = yield* Rangeify
+        const [step] = (yield* schedule(body, { maxStorageBuffers: 8 })).steps
+        const program = yield* compile("negate", step!.kind === "kernel" ? step!.ast : body)
+        const buffers = yield* upload(memory)
+        const { run } = yield* jit.prepare(sink, buffers, (s) => s.name === "negate" ? program : undefined)
+        yield* run({})
+        assert.deepStrictEqual(floats(yield* device.read(buffers.get(2)!)), [0, -1, -2, -3])
+      }).pipe(
+        Effect.scoped,
+        Effect.provide(
+          Jit.layer.pipe(Layer.provideMerge([Rangeify.layer, Compiler.layerReference, Reference.layer]))
+        )
+      ))
+
+    it.live("without a program for the device are an error that says so", () =>
+      Effect.gen(function*() {
+        const jit = yield* Jit
+        const error = yield* Effect.flip(jit.prepare(sink, yield* upload(memory)))
+        assert.instanceOf(error, CompileError)
+        assert.include(error.message, "negate is written by hand and has no source for reference")
+      }).pipe(Effect.scoped, Effect.provide(Devices.reference)))
+  })
+
+  it.effect("works with mocked neighbours, and asks for each program once", () => {
+    const compiled: Array<string> = []
+    const loaded: Array<string> = []
+    const device = Reference.make()
+    const neighbours = [
+      Rangeify.layer,
+      Layer.mock(Compiler, {
+        compile: (name, kernel) =>
+          Effect.sync(() => {
+            compiled.push(name)
+            return Reference.program(name, kernel)
+          })
+      }),
+      Layer.succeed(Device, {
+        ...device,
+        load: (p) =>
+          Effect.suspend(() => {
+            loaded.push(p.name)
+            return device.load(p)
+          })
+      })
+    ] as const
+    return Effect.gen(function*() {
+      const jit = yield* Jit
+      const { plan, run } = yield* jit.prepare(program.sink, yield* upload(data))
+      assert.strictEqual(compiled.length, plan.programs.length)
+      assert.deepStrictEqual(loaded, plan.programs.map((p) => p.name))
+      assert.isAbove(plan.launches.length, 2 * plan.programs.length)
+      yield* run({})
+    }).pipe(Effect.scoped, Effect.provide(Jit.layer.pipe(Layer.provideMerge(Layer.mergeAll(...neighbours)))))
+  })
+
+  it.effect("passes on the errors of its stages", () =>
+    Effect.gen(function*() {
+      const jit = yield* Jit
+      const error = yield* Effect.flip(jit.prepare(new Arena().make("LINEAR", DType.none), new Map()))
+      assert.strictEqual(error._tag, "RangeifyError")
+    }).pipe(Effect.scoped, Effect.provide(Devices.reference)))
+})

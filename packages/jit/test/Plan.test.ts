@@ -1,0 +1,85 @@
+import { assert, describe, it } from "@effect/vitest"
+import type { Program } from "@tg/core-uop/Program"
+import { signature } from "@tg/core-uop/Program"
+import { planMemory } from "@tg/rangeify/Memory"
+import { RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import type { Schedule, Step } from "@tg/rangeify/Schedule"
+import { Arena } from "@tg/core-uop/UOp"
+import * as DType from "@tg/core-uop/DType"
+import * as TensorProgram from "@tg/tensor/Program"
+import * as Tensor from "@tg/tensor/Tensor"
+import { keyOf, plan } from "../src/Plan.ts"
+import { blocks } from "./support/blocks.ts"
+
+const scheduleOf = (program: TensorProgram.TensorProgram): Schedule => {
+  const result = schedule(program.sink, { maxStorageBuffers: 8 })
+  if (result instanceof RangeifyError) throw result
+  return result
+}
+
+/** A program that binds what its kernel binds, and does nothing. */
+const programOf = (step: Step): Program => ({
+  name: step.name,
+  target: "reference",
+  code: "",
+  ...(step.kind === "kernel" ? signature(step.ast) : { workgroup: [1, 1, 1], grid: [1, 1, 1], bindings: [], vars: [] })
+})
+
+describe("Plan", () => {
+  it("has each program once, and a launch for each step in order", () => {
+    const made = scheduleOf(blocks(5))
+    const asked: Array<string> = []
+    const { launches, programs } = plan(made, (step) => {
+      asked.push(keyOf(step))
+      return programOf(step)
+    })
+    const kernelsOfABlock = (made.steps.length - 1) / 5
+    assert.strictEqual(programs.length, kernelsOfABlock + 1)
+    assert.strictEqual(new Set(asked).size, asked.length)
+    assert.deepStrictEqual(launches.map((l) => l.name), made.steps.map((s) => s.name))
+    assert.deepStrictEqual(
+      launches.map((l) => l.program),
+      made.steps.map((_, i) => i === made.steps.length - 1 ? kernelsOfABlock : i % kernelsOfABlock)
+    )
+  })
+
+  it("binds buffers of the host by id, temporaries by their block, in the order of the bindings", () => {
+    const made = scheduleOf(blocks(2))
+    const { blocks: bytes, launches } = plan(made, programOf)
+    const memory = planMemory(made)
+    assert.deepStrictEqual(bytes, memory.blocks)
+    launches.forEach((launch, i) => {
+      assert.deepStrictEqual(
+        launch.slots,
+        made.steps[i]!.args.map((ref) =>
+          ref.kind === "buffer"
+            ? { kind: "buffer", id: (ref.node.arg as { id: number }).id }
+            : { kind: "block", block: memory.blockOf[(ref as { id: number }).id]! }
+        )
+      )
+    })
+  })
+
+  it("leaves out arguments that the program does not bind", () => {
+    const { launches } = plan(scheduleOf(blocks(1)), (step) => {
+      const program = programOf(step)
+      return { ...program, bindings: program.bindings.slice(0, 1) }
+    })
+    assert.isTrue(launches.every((l) => l.slots.length === 1))
+  })
+
+  it("is plain data: it survives JSON, and is equal for equal schedules", () => {
+    const make = () => plan(scheduleOf(blocks(3)), programOf)
+    const { blocks: bytes, launches } = make()
+    assert.deepStrictEqual(JSON.parse(JSON.stringify({ bytes, launches })), { bytes, launches })
+    assert.deepStrictEqual(make().launches, launches)
+  })
+
+  it("identifies hand-written kernels by name", () => {
+    const arena = new Arena()
+    const x = Tensor.buffer(arena, 0, { shape: [4], dtype: DType.f32 })
+    const kernel = { name: "by_hand", writes: [0], cost: { bytes: 16, flops: 0 }, reference: () => undefined }
+    const made = scheduleOf(TensorProgram.make([TensorProgram.custom(kernel, [x])]))
+    assert.deepStrictEqual(made.steps.map(keyOf), ["custom by_hand"])
+  })
+})

@@ -1,0 +1,72 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
+import * as Heuristics from "@tg/heuristics/Heuristics"
+import type { RandomProgram } from "@tg/tensor/Random"
+import { Effect } from "effect"
+import { forAll } from "./support/search.ts"
+import {
+  difference,
+  type Execute,
+  randomOpts,
+  runSchedule,
+  runTensor,
+  scheduled,
+  type StageOptions,
+  stages
+} from "./support/stages.ts"
+
+const programs = 200
+
+const gpu = (kernel: Parameters<StageOptions["choose"]>[0]) => Heuristics.choose(kernel, DeviceProfile.webgpuDefault)
+const cpu = (kernel: Parameters<StageOptions["choose"]>[0]) => Heuristics.choose(kernel, DeviceProfile.wasm)
+
+/** Opts and hardware under which a program passes through the stages; random opts differ from program to program. */
+const settings: Readonly<Record<string, (seed: number) => StageOptions>> = {
+  "heuristics for a GPU": () => ({ choose: gpu, hasGrid: true }),
+  "heuristics for a GPU with subgroups of 8": () => ({ choose: gpu, hasGrid: true, subgroupSize: 8 }),
+  "heuristics for a CPU": () => ({ choose: cpu, hasGrid: false }),
+  "random legal opts for a GPU": (seed) => ({ choose: randomOpts(seed, DeviceProfile.webgpuDefault), hasGrid: true }),
+  "random legal opts for a GPU with subgroups of 8": (seed) => ({
+    choose: randomOpts(seed + 1, DeviceProfile.webgpuDefault),
+    hasGrid: true,
+    subgroupSize: 8
+  }),
+  "random legal opts for a CPU": (seed) => ({ choose: randomOpts(seed + 2, DeviceProfile.wasm), hasGrid: false }),
+  "no opts on a GPU": () => ({ choose: () => [], hasGrid: true })
+}
+
+const compare = (random: RandomProgram, executes: Readonly<Record<string, Execute>>): string | undefined => {
+  const want = runTensor(random)
+  const schedule = scheduled(random)
+  for (const [stage, execute] of Object.entries(executes)) {
+    const problem = difference(random, want, runSchedule(random, schedule, execute))
+    if (problem !== undefined) return `${stage}: ${problem}`
+  }
+  return undefined
+}
+
+// every stage's input and output is checked against its spec on the way
+describe("a random program gives equal results at every stage", () => {
+  it.effect("tensor and kernel", () =>
+    Effect.gen(function*() {
+      const noOpts = settings["no opts on a GPU"]!(0)
+      const count = yield* forAll(
+        { runs: 2 * programs, size: 20 },
+        (random) => Effect.sync(() => compare(random, { kernel: stages.kernel(noOpts) }))
+      )
+      assert.isAbove(count, 0)
+    }), 120_000)
+
+  for (const [name, setting] of Object.entries(settings)) {
+    it.effect(`opted, expanded and linear: ${name}`, () =>
+      Effect.gen(function*() {
+        const count = yield* forAll({ runs: programs }, (random, seed) =>
+          Effect.sync(() => {
+            const options = setting(seed)
+            const { expanded, linear, opted } = stages
+            return compare(random, { opted: opted(options), expanded: expanded(options), linear: linear(options) })
+          }))
+        assert.isAbove(count, 0)
+      }), 120_000)
+  }
+})

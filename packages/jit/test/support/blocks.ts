@@ -1,0 +1,29 @@
+import * as DType from "@tg/core-uop/DType"
+import { Arena } from "@tg/core-uop/UOp"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import * as Tensor from "@tg/tensor/Tensor"
+
+const width = 8
+const hidden = 16
+
+/** A chain of `count` equal blocks, each with its own weights: `x + down(silu(up(norm(x))))`. Buffer 0 is x, 1 the result. */
+export const blocks = (count: number): Program.TensorProgram => {
+  const arena = new Arena()
+  let next = 0
+  const buffer = (...shape: ReadonlyArray<number>): Tensor.Tensor =>
+    Tensor.buffer(arena, next++, { shape, dtype: DType.f32 })
+  const [input, out] = [buffer(1, width), buffer(1, width)]
+  let x = input
+  for (let i = 0; i < count; i++) {
+    const weights = [buffer(width), buffer(hidden, width), buffer(width, hidden)]
+    x = Program.call("block", [x, ...weights], (y, norm, up, down) => [
+      y!.add(Nn.linear(Nn.linear(Nn.rmsNorm(y!, norm!, 1e-5), up!).silu(), down!))
+    ])[0]!
+  }
+  return Program.make([Program.assign(out, x)])
+}
+
+/** Contents of a buffer: small numbers that differ between buffers and elements. */
+export const contents = (id: number, elements: number): Float32Array =>
+  Float32Array.from({ length: elements }, (_, i) => ((i * 7 + id * 5) % 13 - 6) / 16)

@@ -1,0 +1,115 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Program from "@tg/tensor/Program"
+import { toposort } from "@tg/core-uop/UOp"
+import { nodesOf, place, storageOf } from "../src/Placement.ts"
+import { graphs } from "./support/graphs.ts"
+import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
+
+/** Kernels of each graph. A smaller number is progress, a larger one a regression: change them knowingly. */
+const kernelCounts: Readonly<Record<string, number>> = {
+  "elementwise chain": 1,
+  "views only": 1,
+  "sum of an expression": 1,
+  "mean, then elementwise work at the same place": 1,
+  "two reductions of one value": 1,
+  "a reduction of a reduction": 2,
+  "a reduction of a broadcast reduction": 2,
+  softmax: 3,
+  rmsNorm: 2,
+  linear: 1,
+  "linear with a dequantised weight": 1,
+  "rmsNorm, then linear": 2,
+  "mlp with silu": 2,
+  "residual around an mlp": 3,
+  attention: 5,
+  "top 2 of 8": 3,
+  "gather of rows": 1,
+  "gather of computed rows": 1,
+  "linear with a gathered weight": 1,
+  "a cheap value of two outputs": 2,
+  "a sum of two outputs": 3,
+  "a sum used twice in one kernel": 1,
+  "cat and pad": 1,
+  "an explicit copy": 2,
+  "a write and a read after it": 2,
+  "a sum over a symbolic axis": 1
+}
+
+describe("Placement", () => {
+  it("has an expectation for every graph", () =>
+    assert.deepStrictEqual(Object.keys(kernelCounts).toSorted(), Object.keys(graphs).toSorted()))
+
+  for (const [name, count] of Object.entries(kernelCounts)) {
+    it(`${name}: ${count} ${count === 1 ? "kernel" : "kernels"}, right values`, () => {
+      const { sink } = Program.make(graphs[name]!(new Build()))
+      const made = scheduled(sink)
+      assert.strictEqual(made.steps.length, count, made.steps.map((s) => s.name).join())
+      const vars = { n: 3, at: 2 }
+      const want = runTensor(sink, vars)
+      const got = runSchedule(sink, made, vars)
+      for (const [id, data] of want) {
+        // the same operations in another order: sums of at most 64 floats
+        data.forEach((x, i) => assert.closeTo(got.get(id)![i]!, x, 1e-5 * Math.abs(x) + 1e-6, `buffer ${id}[${i}]`))
+      }
+    })
+  }
+
+  it("stores the operand of a view, not the view", () => {
+    const b = new Build()
+    const sum = b.f32(4, 6).sum(1)
+    const effect = b.out(sum.reshape([2, 2, 1]).expand([2, 2, 3]).mul(b.f32(2, 2, 3)))
+    const { stored } = place([effect.node], [], 7)
+    assert.deepStrictEqual([...stored], [sum.node])
+  })
+
+  it("inlines a transcendental that few elements repeat, stores one that many do", () => {
+    const storedOf = (copies: number): number => {
+      const b = new Build()
+      const effect = b.out(b.f32(4, 1).sin().expand([4, copies]).mul(b.f32(4, copies)))
+      return place([effect.node], [], 7).stored.size
+    }
+    assert.strictEqual(storedOf(4), 0)
+    assert.strictEqual(storedOf(16), 1)
+  })
+
+  it("computes first what is read in another order than it is overwritten", () => {
+    const b = new Build()
+    const state = b.f32(6)
+    const effect = Program.assign(state, state.flip(0).add(1))
+    const { sink } = Program.make([effect])
+    assert.strictEqual(scheduled(sink).steps.length, 2)
+    assert.deepStrictEqual(runSchedule(sink).get(0), runTensor(sink).get(0))
+  })
+
+  it("keeps every kernel within the buffers it may bind", () => {
+    for (const limit of [2, 3, 4, 8]) {
+      const b = new Build()
+      const sum = Array.from({ length: 20 }, () => b.f32(4)).reduce((x, y) => x.add(y))
+      const { sink } = Program.make([b.out(sum)])
+      if (limit === 2) {
+        assert.throws(() => scheduled(sink, limit))
+        continue
+      }
+      const made = scheduled(sink, limit)
+      for (const step of made.steps) assert.isAtMost(step.args.length, limit)
+      assert.deepStrictEqual(runSchedule(sink, made), runTensor(sink))
+    }
+  })
+
+  it("does not enter the bodies of calls", () => {
+    const b = new Build()
+    const [y] = Program.call("twice", [b.f32(4)], (x) => [x!.mul(2)])
+    const effect = b.out(y!)
+    assert.isFalse(nodesOf([effect.node]).some((n) => n.op === "PARAM"))
+    assert.isTrue(toposort(effect.node).some((n) => n.op === "PARAM"))
+  })
+
+  it("finds the memory under views and orderings", () => {
+    const b = new Build()
+    const state = b.f32(4, 2)
+    const written = Program.after(state, [Program.assign(state, b.f32(4, 2))])
+    assert.strictEqual(storageOf(written.transpose().flip(0).slice(0, 1, 1).node), state.node)
+    const padded = state.pad([[1, 0], [0, 0]])
+    assert.strictEqual(storageOf(padded.node), padded.node)
+  })
+})

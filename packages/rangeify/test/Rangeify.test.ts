@@ -1,0 +1,147 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as DType from "@tg/core-uop/DType"
+import { Checked } from "@tg/core-uop/Spec"
+import { Arena, key, toposort } from "@tg/core-uop/UOp"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import type * as Tensor from "@tg/tensor/Tensor"
+import { randomProgram } from "@tg/tensor/Random"
+import { Effect } from "effect"
+import { kernels, Rangeify, RangeifyError, schedule, type ScheduleCache } from "../src/Rangeify.ts"
+import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
+
+/** A chain of equal blocks, each with its own weights. */
+const blocks = (b: Build, count: number): Tensor.Tensor => {
+  let x = b.f32(1, 8)
+  for (let i = 0; i < count; i++) {
+    x = Program.call("block", [x, b.f32(8), b.f32(16, 8), b.f32(8, 16)], (y, norm, up, down) => [
+      y!.add(Nn.linear(Nn.linear(Nn.rmsNorm(y!, norm!, 1e-5), up!).silu(), down!))
+    ])[0]!
+  }
+  return x
+}
+
+const keysOf = (made: ReturnType<typeof scheduled>): ReadonlyArray<string> =>
+  made.steps.map((s) =>
+    `${s.name} ${s.kind === "kernel" ? key(s.ast) : ""} ${JSON.stringify(s.args.map((a) => a.kind))}`
+  )
+
+const reasonOf = (result: unknown): string => {
+  assert.instanceOf(result, RangeifyError)
+  return (result as RangeifyError).reason
+}
+
+describe("Rangeify", () => {
+  it("schedules equal bodies once: their kernels are the same nodes", () => {
+    const b = new Build()
+    const { sink } = Program.make([b.out(blocks(b, 6))])
+    const cache: ScheduleCache = new Map()
+    const made = scheduled(sink, 8, cache)
+    assert.strictEqual(cache.size, 1)
+    const asts = new Set(kernels(made).slice(0, -1).map((k) => k.ast))
+    assert.strictEqual((made.steps.length - 1) % 6, 0)
+    assert.strictEqual(asts.size, (made.steps.length - 1) / 6)
+    assert.deepStrictEqual(runSchedule(sink, made), runTensor(sink))
+  })
+
+  it("finds the schedule of a body in the cache, for another program", () => {
+    const cache: ScheduleCache = new Map()
+    const b = new Build()
+    const first = scheduled(Program.make([b.out(blocks(b, 1))]).sink, 8, cache)
+    const c = new Build()
+    const second = scheduled(Program.make([c.out(blocks(c, 3))]).sink, 8, cache)
+    assert.strictEqual(cache.size, 1)
+    assert.strictEqual(kernels(second)[0]!.ast, kernels(first)[0]!.ast)
+  })
+
+  it("does not share schedules between limits", () => {
+    const cache: ScheduleCache = new Map()
+    for (const limit of [4, 8]) {
+      const b = new Build()
+      scheduled(Program.make([b.out(blocks(b, 2))]).sink, limit, cache)
+    }
+    assert.strictEqual(cache.size, 2)
+  })
+
+  it("gives the same schedule for the same program, in any arena", () => {
+    for (let seed = 0; seed < 40; seed++) {
+      const [a, b] = [randomProgram(seed, 24), randomProgram(seed, 24)]
+      assert.deepStrictEqual(keysOf(scheduled(a.program.sink)), keysOf(scheduled(b.program.sink)), `seed ${seed}`)
+    }
+  })
+
+  it("runs a program over 20 buffers on a device that binds 8", () => {
+    const b = new Build()
+    const inputs = Array.from({ length: 20 }, () => b.f32(3, 4))
+    const { sink } = Program.make([b.out(inputs.reduce((x, y, i) => i % 3 === 0 ? x.mul(y) : x.add(y.flip(0))))])
+    const made = scheduled(sink, 8)
+    assert.isAtLeast(made.steps.length, 3)
+    for (const step of made.steps) assert.isAtMost(step.args.length, 8)
+    assert.deepStrictEqual(runSchedule(sink, made), runTensor(sink))
+  })
+
+  it("names what binds too many buffers, and what to do", () => {
+    const b = new Build()
+    const { sink } = Program.make([b.out(b.f32(4).add(b.f32(4)).label("sum_of_both"))])
+    const error = schedule(sink, { maxStorageBuffers: 2 })
+    assert.strictEqual(reasonOf(error), "TooManyBuffers")
+    assert.strictEqual(
+      (error as RangeifyError).message,
+      "sum_of_both binds 3 buffers, the device allows 2; materialise a part of it with contiguous()"
+    )
+  })
+
+  it("leaves no movement operation in a kernel", () => {
+    const moving = new Set(["RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "GATHER", "IOTA"])
+    for (let seed = 0; seed < 40; seed++) {
+      for (const { ast } of kernels(scheduled(randomProgram(seed, 24).program.sink))) {
+        assert.isFalse(toposort(ast).some((n) => moving.has(n.op)))
+      }
+    }
+  })
+
+  it("passes hand-written kernels on, with their arguments", () => {
+    const b = new Build()
+    const [x, y] = [b.f32(4), b.f32(4)]
+    const kernel = { name: "by_hand", writes: [1], cost: { bytes: 32, flops: 0 }, reference: () => undefined }
+    const effect = Program.custom(kernel, [x, y])
+    const made = scheduled(Program.make([b.out(Program.after(y, [effect]).add(1))]).sink)
+    assert.deepStrictEqual(made.steps.map((s) => [s.kind, s.name]), [["custom", "by_hand"], ["kernel", "store_4"]])
+    assert.deepStrictEqual(made.steps[0]!.args, [{ kind: "buffer", node: x.node }, { kind: "buffer", node: y.node }])
+  })
+
+  describe("service", () => {
+    it.effect("schedules, and remembers bodies", () =>
+      Effect.gen(function*() {
+        const rangeify = yield* Rangeify
+        const b = new Build()
+        const { sink } = Program.make([b.out(blocks(b, 2))])
+        const [first, second] = [
+          yield* rangeify.schedule(sink, { maxStorageBuffers: 8 }),
+          yield* rangeify.schedule(sink, { maxStorageBuffers: 8 })
+        ]
+        assert.strictEqual(kernels(first)[0]!.ast, kernels(second)[0]!.ast)
+      }).pipe(Effect.provide(Rangeify.layer)))
+
+    it.effect("refuses what is not a tensor graph", () =>
+      Effect.gen(function*() {
+        const rangeify = yield* Rangeify
+        const arena = new Arena()
+        const sink = arena.make("SINK", DType.none, [arena.make("BARRIER", DType.none)])
+        const error = yield* Effect.flip(rangeify.schedule(sink, { maxStorageBuffers: 8 }))
+        assert.strictEqual(error.reason, "InvalidGraph")
+        assert.include(error.message, "BARRIER is not allowed")
+        const unchecked = rangeify.schedule(arena.make("SINK", DType.none), { maxStorageBuffers: 8 })
+        assert.deepStrictEqual((yield* unchecked.pipe(Effect.provideService(Checked, false))).steps, [])
+      }).pipe(Effect.provide(Rangeify.layer)))
+
+    it.effect("fails with the stage's own error", () =>
+      Effect.gen(function*() {
+        const rangeify = yield* Rangeify
+        const b = new Build()
+        const { sink } = Program.make([b.out(b.f32(4).add(b.f32(4)))])
+        const error = yield* Effect.flip(rangeify.schedule(sink, { maxStorageBuffers: 2 }))
+        assert.strictEqual(error.reason, "TooManyBuffers")
+      }).pipe(Effect.provide(Rangeify.layer)))
+  })
+})
