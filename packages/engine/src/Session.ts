@@ -113,7 +113,7 @@ interface StepShape {
 
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
-  { config, weights }: ModelFile,
+  { config, weights }: Pick<ModelFile, "config" | "weights">,
   { cache, chunk, context, rows }: StepShape
 ): Program.TensorProgram => {
   const arena = new Arena()

@@ -18,6 +18,8 @@ const groupWithoutSubgroups = 16
 const shortReduction = 8
 /** Rows that one workgroup computes, each by one subgroup, when that leaves at least `manyWorkgroups`. */
 const rowsPerWorkgroup = 4
+/** Several rows per thread still pay with this fraction of the threads that saturate the device. */
+const keptThreads = 8
 const manyWorkgroups = 128
 const maxLocal = 64
 
@@ -154,6 +156,13 @@ const localOutputs = (plan: Plan, most: number): void => {
   if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
 }
 
+/** Rows per thread: what does not depend on the row is then read once for several, if enough threads remain. */
+const upcastRows = (plan: Plan, enough: (rows: number) => boolean): void => {
+  const last = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic).at(-1)
+  const amount = last === undefined ? undefined : [4, 2].find((n) => last.size % n === 0 && enough(n))
+  if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
+}
+
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   const reduced = vectoriseReductions(plan)
   if (!reduced) vectoriseOutputs(plan)
@@ -163,6 +172,8 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
     // lanes along the outputs read along them: they get threads first
     if (!reduced) localOutputs(plan, group / 2)
     groupReductions(plan, group)
+    const threads = knownOutputs(plan.kernel) * group
+    if (reduced) upcastRows(plan, (rows) => threads / rows >= profile.saturatingThreads / keptThreads)
     if (reduced) localOutputs(plan, Math.min(rowsPerWorkgroup, Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
   }
   unrollShortLoops(plan, maxUnrollGpu)

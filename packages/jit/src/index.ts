@@ -1,3 +1,4 @@
 export * as Compiler from "./Compiler.ts"
+export * as Estimate from "./Estimate.ts"
 export * as Jit from "./Jit.ts"
 export * as Plan from "./Plan.ts"

@@ -68,6 +68,8 @@ const callBlock = (input: ForwardInput, x: Tensor, index: number): { readonly x:
     })
     return [made.x, made.write]
   })
+  // the call site: what tells the launches of equal blocks apart
+  x.arena.label(out!.node.src[0]!, `blk.${index}`)
   return { x: out!, write: write! }
 }
 

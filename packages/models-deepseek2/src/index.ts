@@ -1,6 +1,8 @@
 export * as Block from "./Block.ts"
 export * as Cache from "./Cache.ts"
 export * as Config from "./Config.ts"
+export * as Mixes from "./Mixes.ts"
 export * as Model from "./Model.ts"
 export * as Rope from "./Rope.ts"
+export * as Shapes from "./Shapes.ts"
 export * as Weights from "./Weights.ts"

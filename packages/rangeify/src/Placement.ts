@@ -196,12 +196,45 @@ export const place = (
 
   // values stored only because several places wanted them, whose users have since come to share one kernel
   const kept = sites(nodes, roots, stored)
+  const users = new Map<UOp, Array<UOp>>()
+  for (const node of nodes) {
+    for (const s of inputs(node)) {
+      const list = users.get(s)
+      if (list === undefined) users.set(s, [node])
+      else list.push(node)
+    }
+  }
+  /** The roots of the kernels that compute a value inline. */
+  const kernelsOf = (value: UOp): ReadonlySet<UOp> => {
+    const found = new Set<UOp>()
+    const above = new Set<UOp>([value])
+    for (const node of above) {
+      for (const user of users.get(node) ?? []) (stored.has(user) || isEffect(user) ? found : above).add(user)
+    }
+    return found
+  }
   for (const node of [...nodes].reverse()) {
     if (!onlyShared.has(node) || results.includes(node)) continue
     const [site, ...others] = kept.get(node) ?? []
-    if (site !== undefined && others.length === 0 && site.once) stored.delete(node)
+    if (site === undefined || others.length > 0 || !site.once) continue
+    stored.delete(node)
+    if ([...kernelsOf(node)].some((root) => readsOf(root, stored).size > maxReads)) stored.add(node)
   }
   return { nodes, stored }
+}
+
+/** The memory that a kernel reads, its root not counted. */
+const readsOf = (root: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => {
+  const reads = new Set<UOp>()
+  const seen = new Set<UOp>([root])
+  const visit = (node: UOp): void => {
+    if (seen.has(node)) return
+    seen.add(node)
+    if (isStorage(node) || stored.has(node)) reads.add(isStorage(node) ? storageOf(node) : node)
+    else for (const s of node.src) visit(s)
+  }
+  for (const s of root.op === "STORE" ? root.src.slice(1) : root.src) visit(s)
+  return reads
 }
 
 const reduceLength = (node: UOp): number => {

@@ -122,7 +122,11 @@ const scheduleBody = (
         : ref.kind === "temporary"
         ? { kind: "temporary", id: first + ref.id }
         : ref
-    for (const step of inner.steps) steps.push({ ...step, args: step.args.map(bind) })
+    const label = node.arena.labelOf(node)
+    for (const step of inner.steps) {
+      const site = [label, step.site].filter((part) => part !== undefined).join("/")
+      steps.push({ ...step, args: step.args.map(bind), ...(site === "" ? {} : { site }) })
+    }
     callResults.set(node, resultsByIndex(body, inner.results.map((id) => bind({ kind: "temporary", id }))))
   }
 

@@ -17,6 +17,8 @@ export interface KernelStep {
   /** Spec `kernel`. PARAM slots and range ids count from 0, so equal kernels are equal nodes. */
   readonly ast: UOp
   readonly args: ReadonlyArray<Ref>
+  /** The labels of the calls it came from, the outer one first: `blk.12`. */
+  readonly site?: string
 }
 
 /** A hand-written kernel: the CUSTOM node names it. */
@@ -25,6 +27,7 @@ export interface CustomStep {
   readonly name: string
   readonly custom: UOp
   readonly args: ReadonlyArray<Ref>
+  readonly site?: string
 }
 
 export type Step = KernelStep | CustomStep

@@ -1,0 +1,86 @@
+/** Model files with random weights: the shapes and types of real ones, loadable, without meaning. */
+import * as GgufWriter from "@tg/gguf/GgufWriter"
+import type { GgufError } from "@tg/gguf/GgufError"
+import { table } from "@tg/gguf/GgufType"
+import * as Metadata from "@tg/gguf/Metadata"
+import * as RandomBlocks from "@tg/gguf/RandomBlocks"
+import * as Shapes from "@tg/models-deepseek2/Shapes"
+import * as Vocabulary from "@tg/tokenizer/Synthetic"
+import { Result } from "effect"
+
+/** What to make. */
+export interface SyntheticOptions {
+  readonly seed: number
+  /** Fewer (or more) blocks than the model has. */
+  readonly layers?: number | undefined
+}
+
+/** A file that can be written piece by piece. */
+export interface SyntheticFile {
+  readonly shape: Shapes.Shape
+  /** Bytes of the file. */
+  readonly size: number
+  /** The file from its beginning to its end. A piece is overwritten when the next but one is made. */
+  readonly pieces: (pieceBytes?: number) => Iterable<Uint8Array>
+}
+
+/** The file of a shape: `glm-4.7-flash:q4_0`. Equal options give equal bytes. */
+export const make = (
+  name: string,
+  { layers, seed }: SyntheticOptions
+): Result.Result<SyntheticFile, Shapes.UnknownShape | GgufError> =>
+  Result.gen(function*() {
+    const shape = yield* Shapes.find(name, layers)
+    const header = yield* GgufWriter.header({
+      name: shape.name,
+      metadata: [...shape.metadata, ...tokenizerKeys(shape.architecture)],
+      tensors: shape.tensors
+    })
+    return {
+      shape,
+      size: header.size,
+      pieces: (pieceBytes = 4 * 2 ** 20) => pieces(shape, header, { pieceBytes, seed })
+    }
+  })
+
+function* pieces(
+  shape: Shapes.Shape,
+  { bytes, offsets, size }: GgufWriter.Header,
+  { pieceBytes, seed }: { readonly pieceBytes: number; readonly seed: number }
+): Generator<Uint8Array> {
+  yield bytes
+  let written = bytes.length
+  // one is written while the next is made; the last word of a piece may be half its own
+  const buffers = [0, 1].map(() => new ArrayBuffer(Math.ceil(pieceBytes / 4) * 4 + 4))
+  let next = 0
+  for (const [i, { dims, name, spread, type }] of shape.tensors.entries()) {
+    if (offsets[i]! > written) yield new Uint8Array(offsets[i]! - written)
+    const { blockBytes, blockValues } = table[type]
+    const random = RandomBlocks.make({ type, ...spread, seed: [seed, name] })
+    if (random === undefined) throw new Error(`${name}: the mixes have no types without random blocks, found ${type}`)
+    const most = Math.max(1, Math.floor(pieceBytes / blockBytes))
+    const blocks = dims.reduce((n, dim) => n * dim, 1) / blockValues
+    for (let first = 0; first < blocks; first += most) {
+      yield random.fill(buffers[next]!, Math.min(most, blocks - first))
+      next = 1 - next
+    }
+    written = offsets[i]! + blocks * blockBytes
+  }
+  if (size > written) yield new Uint8Array(size - written)
+}
+
+type Pair = readonly [key: string, value: Metadata.MetadataValue]
+
+const tokenizerKeys = ({ specialsAt, tokenizer: family, vocabulary: size }: Shapes.Architecture): Array<Pair> => {
+  const { addBos, chatTemplate, ids, merges, tokens, types } = Vocabulary.make({ size, specialsAt, family })
+  return [
+    ["tokenizer.ggml.model", Metadata.string("gpt2")],
+    ["tokenizer.ggml.pre", Metadata.string(family)],
+    ["tokenizer.ggml.tokens", Metadata.strings(tokens)],
+    ["tokenizer.ggml.token_type", Metadata.int32s(types)],
+    ["tokenizer.ggml.merges", Metadata.strings(merges)],
+    ...[...ids].map(([name, id]): Pair => [`tokenizer.ggml.${name}_token_id`, Metadata.uint32(id)]),
+    ["tokenizer.ggml.add_bos_token", Metadata.bool(addBos)],
+    ["tokenizer.chat_template", Metadata.string(chatTemplate)]
+  ]
+}

@@ -1,0 +1,91 @@
+/** What a schedule will cost on a device: launches, bytes and time, from the kernels alone. */
+import * as Bounds from "@tg/core-uop/Bounds"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { evaluateIndex } from "@tg/core-uop/Program"
+import { key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import { choose } from "@tg/heuristics/Heuristics"
+import * as Loops from "@tg/postrange/Loops"
+import * as Postrange from "@tg/postrange/Postrange"
+import type { Schedule, Step } from "@tg/rangeify/Schedule"
+
+/** Values of the symbolic variables. */
+export type Vars = Readonly<Record<string, number>>
+
+/** One launch of a schedule. */
+export interface LaunchEstimate {
+  readonly step: Step
+  /** Bytes moved between memory and the device, each byte counted once. */
+  readonly bytes: number
+  readonly micros: number
+  readonly workgroups: number
+  /** Threads of a workgroup. */
+  readonly threads: number
+}
+
+/** Bytes that a kernel (spec `kernel`) reads and writes, by the slot of the argument. */
+export const traffic = (kernel: UOp, vars: Vars): ReadonlyMap<number, number> => {
+  const indices = new Map<UOp, Set<UOp>>()
+  for (const node of toposort(kernel)) {
+    if (node.op !== "INDEX") continue
+    const [param, index] = node.src
+    const known = indices.get(param!)
+    if (known === undefined) indices.set(param!, new Set([index!]))
+    else known.add(index!)
+  }
+  return new Map([...indices].map(([param, found]) => {
+    const elements = [...found].reduce((sum, index) => sum + places(index, vars), 0)
+    const bytes = 4 * Math.min(elements, evaluateIndex(param.src[0]!, vars))
+    return [(param.arg as { readonly slot: number }).slot, bytes]
+  }))
+}
+
+/** How many values an index takes: one per iteration of its loops, but no more than its bounds hold. */
+const places = (index: UOp, vars: Vars): number => {
+  const { max, min } = Bounds.of(index)
+  const iterations = [...openRanges(index)].reduce((n, range) => n * evaluateIndex(range.src[0]!, vars), 1)
+  return Math.min(iterations, max - min + 1)
+}
+
+interface Shape {
+  readonly bytes: number
+  readonly workgroups: number
+  readonly threads: number
+}
+
+/** What each step takes. Equal kernels are looked at once. */
+export const estimate = (schedule: Schedule, profile: DeviceProfile, vars: Vars): ReadonlyArray<LaunchEstimate> => {
+  const known = new Map<string, Shape>()
+  const shapeOf = (step: Step): Shape => {
+    // a kernel written by hand says nothing about itself here
+    if (step.kind === "custom") return { bytes: 0, workgroups: 1, threads: 1 }
+    const text = key(step.ast)
+    const found = known.get(text)
+    if (found !== undefined) return found
+    const bytes = [...traffic(step.ast, vars).values()].reduce((a, b) => a + b, 0)
+    const made = { bytes, ...launchShape(step.name, step.ast, { profile, vars }) }
+    known.set(text, made)
+    return made
+  }
+  return schedule.steps.map((step) => {
+    const shape = shapeOf(step)
+    return { step, ...shape, micros: profile.dispatchMicros + shape.bytes / profile.bytesPerMicro }
+  })
+}
+
+/** The launch that the heuristics lead to. */
+const launchShape = (
+  name: string,
+  kernel: UOp,
+  { profile, vars }: { readonly profile: DeviceProfile; readonly vars: Vars }
+): { readonly workgroups: number; readonly threads: number } => {
+  const opted = Postrange.apply(name, kernel, choose(kernel, profile), profile)
+  if (opted instanceof Postrange.IllegalOpt) throw opted
+  const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
+    loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
+  const outputs = Loops.outputs(opted)
+  const groups = Loops.reductions(opted).map((r) => iterations(Loops.loopsOf(r).filter((l) => l.axis === "GROUP")))
+  return {
+    workgroups: iterations(outputs.filter((loop) => loop.axis === "GLOBAL")),
+    threads: iterations(outputs.filter((loop) => loop.axis === "LOCAL")) * Math.max(1, ...groups)
+  }
+}
