@@ -6,6 +6,8 @@ import * as Eval from "./commands/Eval.ts"
 import * as Generate from "./commands/Generate.ts"
 import * as Inspect from "./commands/Inspect.ts"
 import * as Logits from "./commands/Logits.ts"
+import * as Plan from "./commands/Plan.ts"
+import * as Synth from "./commands/Synth.ts"
 import * as Flags from "./Flags.ts"
 import * as Output from "./Output.ts"
 import * as Report from "./Report.ts"
@@ -16,7 +18,7 @@ export const version = "0.1.0"
 /** All commands. */
 export const tg = Command.make("tg").pipe(
   Command.withDescription("Run language models on this machine"),
-  Command.withSubcommands([Generate.command, Inspect.command, Logits.command, Eval.command, Doctor.command]),
+  Command.withSubcommands([Generate.command, Inspect.command, Logits.command, Eval.command, Doctor.command, Plan.command, Synth.command]),
   Command.withGlobalFlags([Flags.Debug])
 )
 

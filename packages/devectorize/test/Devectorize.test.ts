@@ -19,7 +19,9 @@ const broken = (): UOp => {
 
 describe("Devectorize", () => {
   it("leaves only operations and lanes that the renderer declared", () => {
-    const ops: ReadonlySet<Op> = new Set<Op>([...elementwise].filter((op) => op !== "MAX" && op !== "SUB" && op !== "FLOORMOD"))
+    const ops: ReadonlySet<Op> = new Set<Op>(
+      [...elementwise].filter((op) => op !== "MAX" && op !== "SUB" && op !== "FLOORMOD")
+    )
     for (const lanes of [[1], [1, 4]] as const) {
       const kernel = expanded(Kernels.elementwise(), [Opt.upcast(1, 4), Opt.local(0, 3)], { ...gpu, ops, lanes })
       for (const node of toposort(kernel)) {

@@ -44,6 +44,8 @@ export interface Options extends Session.SessionOptions, Loader.LoadOptions {}
 /** A model on a device, with one conversation in its cache. */
 export class Engine extends Context.Service<Engine, {
   readonly model: ModelFile.ModelFile
+  /** The steps behind `generate` and `logits`, to measure them one by one. It is the same conversation. */
+  readonly session: Session.Session
   /** Tokens that fit the cache. */
   readonly context: number
   readonly tokenizer: Effect.Effect<Codec, TokenizerError>
@@ -85,6 +87,7 @@ export const fromModel = Effect.fn("Engine.load")(function*(
   const tokenizer = yield* Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
   return Engine.of({
     model,
+    session,
     context: session.context,
     tokenizer,
     generate: (request) => Stream.unwrap(Effect.map(tokenizer, (codec) => generate(session, codec, request))),
@@ -115,10 +118,11 @@ export const generate = (session: Session.Session, codec: Codec, request: Reques
       start,
       Effect.fnUntraced(function*(state) {
         if (state === undefined) return undefined
-        const row = yield* session.advance(state.tokens)
-        const drawn = Sampler.sample(row, sampling, state.random)
-        if (drawn === undefined) {
-          return yield* new Sampler.InvalidLogits({ position: state.tokens.length - 1, vocab: row.length })
+        const drawn = sampling.temperature === 0
+          ? [yield* session.next(state.tokens), state.random] as const
+          : Sampler.sample(yield* session.advance(state.tokens), sampling, state.random)
+        if (drawn === undefined || Number.isNaN(drawn[0])) {
+          return yield* new Sampler.InvalidLogits({ position: state.tokens.length - 1, vocab: session.vocabulary })
         }
         const [id, random] = drawn
         const count = state.count + 1

@@ -8,13 +8,16 @@ import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import * as Cache from "@tg/models-deepseek2/Cache"
+import type { Config } from "@tg/models-deepseek2/Config"
 import * as Model from "@tg/models-deepseek2/Model"
 import * as Rope from "@tg/models-deepseek2/Rope"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
-import { Effect, Exit, Schema, Scope, Semaphore } from "effect"
+import { Effect, Exit, Fiber, Schema, Scope, Semaphore } from "effect"
 import type { ModelFile } from "./ModelFile.ts"
+import { argmax } from "./Sampler.ts"
 
 /** More tokens than the session can hold. */
 export class ContextFull extends Schema.TaggedError<ContextFull>()("ContextFull", {
@@ -36,13 +39,16 @@ export class InvalidTokens extends Schema.TaggedError<InvalidTokens>()("InvalidT
   message: Schema.String
 }) {}
 
+/** Tokens of a prompt processed at a time, unless a session is told otherwise. */
+export const defaultChunk = 32
+
 /** How to set up a session. */
 export interface SessionOptions {
   /** Storage of the cache; half precision by default. */
   readonly cache?: Cache.CacheType | undefined
   /** Tokens the session can hold: the model's own limit by default, but at most 4096. */
   readonly context?: number | undefined
-  /** Tokens processed at a time in a prompt; 32. */
+  /** Tokens processed at a time in a prompt; `defaultChunk`. */
   readonly chunk?: number | undefined
 }
 
@@ -60,6 +66,12 @@ export interface Session {
   readonly tokens: () => ReadonlyArray<number>
   /** Makes the session hold exactly these tokens; answers with the logits after the last. Steps do not overlap. */
   readonly advance: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
+  /**
+   * The greedy choice after these tokens, as `advance` would have it. Where the device works on its own, the steps that
+   * follow are submitted before this one's token is known: asking for the token after it then waits for less. Not a
+   * number where no logit is one.
+   */
+  readonly next: (tokens: ReadonlyArray<number>) => Effect.Effect<number, StepError>
   /** Appends up to `chunk` tokens; answers with the logits after each, `[tokens, vocabulary]`. */
   readonly append: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
   readonly chunk: number
@@ -67,6 +79,11 @@ export interface Session {
   readonly reset: Effect.Effect<void>
   /** Compiles ahead of the first step. */
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
+  /**
+   * What `next` replays for a token, to measure it: `run` takes T = 1 and a startPos, and writes that place of the cache.
+   * Nothing is known of the cache from there on, so a session that goes on is reset first.
+   */
+  readonly decodeStep: Effect.Effect<Prepared, StepError>
 }
 
 /** Length of the longest common prefix. */
@@ -89,8 +106,10 @@ export const pieces = (
   }))
 
 /** The context a session gets: what was asked, inside of what the model allows. */
-const contextOf = (model: ModelFile, asked: number | undefined): number | ContextFull | InvalidTokens => {
-  const modelLimit = model.config.contextLength
+export const contextOf = (
+  { contextLength: modelLimit }: Config,
+  asked: number | undefined
+): number | ContextFull | InvalidTokens => {
   if (asked === undefined) return Math.min(modelLimit, 4096)
   if (!(Number.isSafeInteger(asked) && asked > 0)) {
     return new InvalidTokens({ message: `a context of ${asked} tokens was asked for; it has to be 1 or more` })
@@ -102,6 +121,7 @@ const contextOf = (model: ModelFile, asked: number | undefined): number | Contex
 const tokensId = 0
 const cosSinId = 1
 const logitsId = 2
+const nextId = 3
 const firstCacheId = 16
 
 interface StepShape {
@@ -111,33 +131,39 @@ interface StepShape {
   readonly cache: Cache.CacheType
 }
 
-/** The program of one step: tokens in, logits out, the cache extended. */
-export const stepProgram = (
-  { config, weights }: Pick<ModelFile, "config" | "weights">,
-  { cache, chunk, context, rows }: StepShape
-): Program.TensorProgram => {
-  const arena = new Arena()
-  const count = variable(arena, "T", 1, chunk)
-  const startPos = variable(arena, "startPos", 0, context - 1)
-  const tokens = buffer(arena, tokensId, { shape: [chunk], dtype: DType.u32, label: "tokens" })
-  const cosSin = buffer(arena, cosSinId, {
-    shape: [chunk, config.rotated / 2, 2],
-    dtype: DType.f32,
-    label: "cos_sin"
-  })
-  const caches = Array.from(
+/** What a program is built from. */
+type ModelShape = Pick<ModelFile, "config" | "weights">
+
+/** Storage of the program, apart from what a step reads and gives. */
+const storage = (
+  arena: Arena,
+  { config, weights }: ModelShape,
+  { cache, context }: Pick<StepShape, "cache" | "context">
+) => ({
+  caches: Array.from(
     { length: config.layers },
     (_, i) =>
       buffer(arena, firstCacheId + i, { ...Cache.storage(config, { type: cache, context }), label: `cache_${i}` })
-  )
+  ),
+  buffers: Model.weightBuffers(arena, weights, firstCacheId + config.layers),
+  startPos: variable(arena, "startPos", 0, context - 1)
+})
+
+/** Rotations of up to `rows` tokens. */
+const rotations = (arena: Arena, { config }: ModelShape, rows: number) =>
+  buffer(arena, cosSinId, { shape: [rows, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
+
+/** The program of one step: tokens in, logits out, the cache extended. */
+export const stepProgram = (model: ModelShape, { cache, chunk, context, rows }: StepShape): Program.TensorProgram => {
+  const { config, weights } = model
+  const arena = new Arena()
+  const count = variable(arena, "T", 1, chunk)
   const { effects, logits } = Model.forward({
     config,
     weights,
-    buffers: Model.weightBuffers(arena, weights, firstCacheId + config.layers),
-    tokens: tokens.slice(0, 0, count),
-    startPos,
-    caches,
-    cosSin: cosSin.slice(0, 0, count),
+    ...storage(arena, model, { cache, context }),
+    tokens: buffer(arena, tokensId, { shape: [chunk], dtype: DType.u32, label: "tokens" }).slice(0, 0, count),
+    cosSin: rotations(arena, model, chunk).slice(0, 0, count),
     rows
   })
   const outputRows = rows === "all" ? chunk : 1
@@ -149,6 +175,43 @@ export const stepProgram = (
   const target = rows === "all" ? output.slice(0, 0, count) : output
   return Program.make([Program.assign(target, logits), ...effects])
 }
+
+/** The program of greedy decoding: takes a token from a buffer, extends the cache and leaves the next token there. */
+export const decodeProgram = (
+  model: ModelShape,
+  { cache, context }: Pick<StepShape, "cache" | "context">
+): Program.TensorProgram => {
+  const { config, weights } = model
+  const arena = new Arena()
+  const token = buffer(arena, nextId, { shape: [1], dtype: DType.u32, label: "next" })
+  const { effects, logits } = Model.forward({
+    config,
+    weights,
+    ...storage(arena, model, { cache, context }),
+    tokens: token,
+    cosSin: rotations(arena, model, 1),
+    rows: "last"
+  })
+  return Program.make([Program.assign(token, Nn.argmax(logits).label("sample")), ...effects])
+}
+
+/** Steps that are submitted before the token of the first of them has come back. */
+const stepsAhead = 3
+
+/** Greedy decoding under way. */
+interface Ahead {
+  /** All tokens known so far, the last one perhaps not yet fed. */
+  readonly tokens: Array<number>
+  /** Where the next step to submit will put its token. */
+  position: number
+  /** Tokens on their way, in order. */
+  readonly pending: Array<Fiber.Fiber<number, DeviceError>>
+}
+
+const isSame = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): boolean =>
+  a.length === b.length && a.every((id, i) => id === b[i])
+
+const wordOf = (bytes: Uint8Array): number => new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
 
 /** Sets up a session over loaded weights. All its memory belongs to the Scope. */
 export const make: (
@@ -163,14 +226,13 @@ export const make: (
     const jit = yield* Jit
     const scope = yield* Effect.scope
     const { config } = model
-    const context = contextOf(model, options.context)
+    const context = contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
-    const chunk = Math.min(options.chunk ?? 32, context)
+    const chunk = Math.min(options.chunk ?? defaultChunk, context)
     const tokenBuffer = yield* device.allocate(4 * chunk, "tokens")
     const cosSinBuffer = yield* device.allocate(4 * chunk * config.rotated, "cos_sin")
-    const storage = Cache.storage(config, { type: cache, context })
-    const cacheBytes = storage.shape.reduce<number>((n, d) => n * Number(d), 4)
+    const cacheBytes = Cache.storage(config, { type: cache, context }).shape.reduce<number>((n, d) => n * Number(d), 4)
     const cacheBuffers = yield* Effect.forEach(
       Array.from({ length: config.layers }, (_, i) => i),
       (i) => device.allocate(cacheBytes, `cache_${i}`)
@@ -203,7 +265,17 @@ export const make: (
     }
     const variants = { all: variant("all"), last: variant("last") }
 
+    /** The decode program, compiled when it is first asked for, and the token it reads and writes. */
+    const decoder = yield* Effect.cached(
+      Effect.gen(function*() {
+        const token = yield* device.allocate(4, "next")
+        const program = decodeProgram(model, { cache, context })
+        return { token, prepared: yield* jit.prepare(program.sink, new Map([...bound, [nextId, token]])) }
+      }).pipe(Scope.provide(scope))
+    )
+
     let held: ReadonlyArray<number> = []
+    let ahead: Ahead | undefined
     const lock = yield* Semaphore.make(1)
 
     /** Puts tokens behind the first `start` ones. */
@@ -213,6 +285,7 @@ export const make: (
       rows: Rows
     ) {
       const { logits, prepared } = yield* variants[rows]()
+      ahead = undefined
       const positions = Array.from({ length }, (_, i) => start + i)
       // until the step has succeeded, only what stands before it is certain
       held = tokens.slice(0, start)
@@ -242,25 +315,60 @@ export const make: (
           ? new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
           : new Float32Array(bytes.slice().buffer))
 
+    const advance = (tokens: ReadonlyArray<number>) =>
+      Effect.gen(function*() {
+        const error = check(tokens)
+        if (error !== undefined) return yield* error
+        // the last token is processed again even if it is there: its logits are not kept
+        const kept = Math.min(commonPrefix(held, tokens), tokens.length - 1)
+        let logits: DeviceBuffer | undefined
+        for (const piece of pieces(kept, tokens.length - kept, chunk)) {
+          logits = yield* step(piece, tokens, "last")
+          // between steps signals and other fibers get their turn
+          yield* Effect.yieldNow
+        }
+        return yield* read(logits!, 1)
+      })
+
+    /** Submits the step that feeds the token in the decoder's buffer, and a read of the token it leaves there. */
+    const runAhead = Effect.fnUntraced(function*(state: Ahead) {
+      const { prepared, token } = yield* decoder
+      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, [state.position])))
+      yield* prepared.run({ startPos: state.position })
+      state.position++
+      state.pending.push(
+        yield* Effect.forkIn(Effect.map(device.read(token), wordOf), scope, { startImmediately: true })
+      )
+    })
+
+    const next = Effect.fnUntraced(function*(tokens: ReadonlyArray<number>) {
+      const error = check(tokens)
+      if (error !== undefined) return yield* error
+      const running = ahead
+      if (running === undefined || !isSame(running.tokens, tokens)) {
+        const first = argmax(yield* advance(tokens)) ?? NaN
+        // a device that computes while it is called has nothing to run ahead of
+        if (device.profile.kind === "cpu" || Number.isNaN(first)) return first
+        yield* device.write((yield* decoder).token, bytesOf(Uint32Array.of(first)))
+        ahead = { tokens: [...tokens, first], position: tokens.length, pending: [] }
+        return first
+      }
+      while (running.pending.length < stepsAhead && running.position < context) yield* runAhead(running)
+      const id = yield* Fiber.join(running.pending.shift()!)
+      if (id >= config.vocabulary) return NaN
+      running.tokens.push(id)
+      // every token whose step was submitted is in the cache, as far as it is known
+      held = running.tokens.slice(0, running.position)
+      return id
+    })
+
     return {
       context,
       vocabulary: config.vocabulary,
       chunk,
       tokens: () => held,
-      advance: (tokens) =>
-        Effect.gen(function*() {
-          const error = check(tokens)
-          if (error !== undefined) return yield* error
-          // the last token is processed again even if it is there: its logits are not kept
-          const kept = Math.min(commonPrefix(held, tokens), tokens.length - 1)
-          let logits: DeviceBuffer | undefined
-          for (const piece of pieces(kept, tokens.length - kept, chunk)) {
-            logits = yield* step(piece, tokens, "last")
-            // between steps signals and other fibers get their turn
-            yield* Effect.yieldNow
-          }
-          return yield* read(logits!, 1)
-        }).pipe(lock.withPermits(1)),
+      advance: (tokens) => advance(tokens).pipe(lock.withPermits(1)),
+      next: (tokens) => next(tokens).pipe(lock.withPermits(1)),
       append: (tokens) =>
         Effect.gen(function*() {
           const all = [...held, ...tokens]
@@ -277,8 +385,13 @@ export const make: (
         }).pipe(lock.withPermits(1)),
       reset: Effect.sync(() => {
         held = []
+        ahead = undefined
       }).pipe(lock.withPermits(1)),
-      prepare: (rows) => Effect.map(variants[rows](), ({ prepared }) => prepared).pipe(lock.withPermits(1))
+      prepare: (rows) => Effect.map(variants[rows](), ({ prepared }) => prepared).pipe(lock.withPermits(1)),
+      decodeStep: Effect.suspend(() => device.profile.kind === "cpu" ? variants.last() : decoder).pipe(
+        Effect.map(({ prepared }) => prepared),
+        lock.withPermits(1)
+      )
     }
   }
 )

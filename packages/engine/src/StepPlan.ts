@@ -4,12 +4,12 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
 import { bytesOf } from "@tg/gguf/GgufType"
 import { estimate, type LaunchEstimate } from "@tg/jit/Estimate"
+import type { JitError } from "@tg/jit/Jit"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Shapes from "@tg/models-deepseek2/Shapes"
 import * as Weights from "@tg/models-deepseek2/Weights"
-import * as Memory from "@tg/rangeify/Memory"
-import { RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import type { BufferInfo } from "@tg/tensor/Program"
 import { Result } from "effect"
 import * as Session from "./Session.ts"
 
@@ -20,7 +20,7 @@ export interface Model {
   readonly weights: Weights.ModelWeights
 }
 
-/** Why a shape is not a model: only unknown names reach users. */
+/** Why there is no model: in practice, because the name is unknown. */
 export type ShapeError = Shapes.UnknownShape | Config.ConfigError | Weights.WeightError
 
 /** The model of a shape: `glm-4.7-flash:q4_0`. */
@@ -69,9 +69,9 @@ export interface StepPlan {
   /** Memory of the weights as they lie on the device. */
   readonly weightBytes: number
   readonly kvBytes: number
-  /** Memory that lives only during a step. */
+  /** Memory that lives only during a step, of the program for prompts and of the one that decodes. */
   readonly scratchBytes: number
-  /** Tokens, angles and logits. */
+  /** What goes in and out of steps: tokens, angles, logits. */
   readonly ioBytes: number
   /** Tensors that take more than one binding of the device. */
   readonly tensorsOverBinding: number
@@ -80,42 +80,55 @@ export interface StepPlan {
   readonly kernels: ReadonlyArray<KernelSummary>
 }
 
-/** Plans one decode step. */
-export const plan = ({ config, name, weights }: Model, options: PlanOptions): StepPlan | RangeifyError => {
-  const { cache, context, profile } = options
-  const chunk = Math.min(options.chunk ?? defaultChunk, context)
-  const program = Session.stepProgram({ config, weights }, { rows: "last", chunk, context, cache })
-  const steps = schedule(program.sink, { maxStorageBuffers: profile.maxStorageBuffers })
-  if (steps instanceof RangeifyError) return steps
-  const launches = estimate(steps, profile, { T: 1, startPos: context - 1 })
-  const sizes = new Map(program.buffers.map((b) => [b.label ?? "", DType.bytes(b.dtype) * maxElements(b.shape)]))
-  const sum = (bytes: ReadonlyArray<number>): number => bytes.reduce((a, b) => a + b, 0)
-  const kvBytes = sum([...sizes].flatMap(([label, bytes]) => label.startsWith("cache_") ? [bytes] : []))
-  return {
-    model: name,
-    deviceProfile: profile.name,
-    context,
-    cache,
-    dispatchesPerToken: launches.length,
-    dispatchesPerLayer: Array.from(
-      { length: config.layers },
-      (_, i) => launches.filter(({ step }) => step.site?.split("/")[0] === `blk.${i}`).length
-    ),
-    bytesPerToken: weightsRead(config, weights),
-    kvBytesPerToken: kvBytes,
-    movedBytesPerToken: sum(launches.map((launch) => launch.bytes)),
-    weightBytes: sum(weights.all.map(({ layout }) => 4 * layout.words)),
-    kvBytes,
-    scratchBytes: sum(Memory.planMemory(steps).blocks),
-    ioBytes: sum(["tokens", "cos_sin", "logits"].map((label) => sizes.get(label)!)),
-    tensorsOverBinding: weights.all.filter(({ layout }) => 4 * layout.words > profile.maxBindingBytes).length,
-    predictedMsPerToken: sum(launches.map((launch) => launch.micros)) / 1000,
-    kernels: summaries(launches)
-  }
-}
+/** Plans the decode step of a session. */
+export const plan = (
+  { config, name, weights }: Model,
+  { cache, chunk: wanted = Session.defaultChunk, context: asked, profile }: PlanOptions
+): Result.Result<StepPlan, Session.ContextFull | Session.InvalidTokens | JitError> =>
+  Result.gen(function*() {
+    const context = Session.contextOf(config, asked)
+    if (typeof context !== "number") return yield* Result.fail(context)
+    const model = { config, weights }
+    const chunk = Math.min(wanted, context)
+    // a device that works on its own decodes with a program of its own; prompts always take the other one
+    const prompt = Session.stepProgram(model, { rows: "last", chunk, context, cache })
+    const decode = profile.kind === "gpu" ? Session.decodeProgram(model, { cache, context }) : prompt
+    const promptStep = yield* estimate(prompt.sink, profile)
+    const decodeStep = decode === prompt ? promptStep : yield* estimate(decode.sink, profile)
+    const launches = decodeStep.launches({ T: 1, startPos: context - 1 })
 
-// What a session uses unless it is told otherwise.
-const defaultChunk = 32
+    const buffers = new Map([...prompt.buffers, ...decode.buffers].map((b) => [b.label ?? "", bytesOfBuffer(b)]))
+    const labelled = (isWanted: (label: string) => boolean): number =>
+      sum([...buffers].filter(([label]) => isWanted(label)).map(([, bytes]) => bytes))
+    const isCache = (label: string): boolean => label.startsWith("cache_")
+    const kvBytes = labelled(isCache)
+    const names = new Set(weights.all.map((ref) => ref.name))
+    return {
+      model: name,
+      deviceProfile: profile.name,
+      context,
+      cache,
+      dispatchesPerToken: launches.length,
+      dispatchesPerLayer: Array.from(
+        { length: config.layers },
+        (_, i) => launches.filter(({ step }) => step.site?.split("/")[0] === `blk.${i}`).length
+      ),
+      bytesPerToken: weightsRead(config, weights),
+      kvBytesPerToken: kvBytes,
+      movedBytesPerToken: sum(launches.map((launch) => launch.bytes)),
+      weightBytes: labelled((label) => names.has(label)),
+      kvBytes,
+      scratchBytes: sum(promptStep.blocks) + (decodeStep === promptStep ? 0 : sum(decodeStep.blocks)),
+      ioBytes: labelled((label) => !isCache(label) && !names.has(label)),
+      tensorsOverBinding: weights.all.filter(({ layout }) => 4 * layout.words > profile.maxBindingBytes).length,
+      predictedMsPerToken: sum(launches.map((launch) => launch.micros)) / 1000,
+      kernels: summaries(launches)
+    }
+  })
+
+const bytesOfBuffer = ({ dtype, shape }: BufferInfo): number => DType.bytes(dtype) * maxElements(shape)
+
+const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
 /** Bytes of the file that one token needs. */
 export const weightsRead = (config: Config.Config, weights: Weights.ModelWeights): number => {

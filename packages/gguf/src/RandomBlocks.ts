@@ -152,8 +152,10 @@ const scaled = (type: Name, deviation: number, state: State): Patch | undefined 
   const { blockBytes } = table[type]
   // where nothing else depends on it, the scale has either sign
   const signed = minimum === undefined
-  const scales = Array.from(normals(state, 0, 0.25, scaleCount), (x, i) =>
-    Math.exp(x) * deviation / rms * (signed && i % 2 === 1 ? -1 : 1))
+  // the mean square of exp(x) for x of deviation s is exp(2 s^2)
+  const spread = 0.25
+  const scales = Array.from(normals(state, 0, spread, scaleCount), (x, i) =>
+    Math.exp(x - spread ** 2) * deviation / rms * (signed && i % 2 === 1 ? -1 : 1))
   const encoded = Uint16Array.from(scales, half)
   const minima = Uint16Array.from(scales, (scale) => half(scale * (minimum?.factor ?? 0)))
   return (bytes, blocks) => {

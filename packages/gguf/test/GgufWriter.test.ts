@@ -138,3 +138,19 @@ describe("GgufWriter", () => {
     assert.deepInclude(key(Metadata.int32(2 ** 31)), { problem: "value-range" })
   })
 })
+
+describe("header", () => {
+  it("is the beginning of the whole file, and says where the data goes", () => {
+    const tensors = [
+      { name: "a", type: "F32" as const, dims: [3], data: new Uint8Array(12).fill(1) },
+      { name: "b", type: "Q4_0" as const, dims: [32, 2], data: new Uint8Array(36).fill(2) }
+    ]
+    const metadata = [["general.architecture", Metadata.string("test")]] as const
+    const { bytes, offsets, size } = Result.getOrThrow(GgufWriter.header({ metadata, tensors }))
+    const whole = Result.getOrThrow(GgufWriter.write({ metadata, tensors }))
+    const assembled = new Uint8Array(size)
+    assembled.set(bytes)
+    tensors.forEach(({ data }, i) => assembled.set(data, offsets[i]!))
+    assertEquals(assembled, whole)
+  })
+})

@@ -38,29 +38,31 @@ describe("Heuristics", () => {
     expect(table(Kernels.dequantMatvec(2048, 2048))).toMatchInlineSnapshot(`
       "
       wasm: UNROLL(r3, 4), UNROLL(r3, 2), UNROLL(r2, 4)
-      webgpu-default: UNROLL(r3, 4), GROUP(r1, 16), LOCAL(r0, 4), UNROLL(r3, 2)
-      h200: UNROLL(r3, 4), GROUP(r1, 32), LOCAL(r0, 4), UNROLL(r3, 2), UNROLL(r1, 2)
+      webgpu-default: UNROLL(r3, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
+      h200: UNROLL(r3, 4), GROUP(r1, 32), UPCAST(r0, 2), LOCAL(r0, 4), UNROLL(r3, 2)
       "
     `))
 
-  it("chooses for a matvec", () => expect(table(Kernels.matvec(256, 1024))).toMatchInlineSnapshot(`
-    "
-    wasm: UNROLL(r1, 4)
-    webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), LOCAL(r0, 2)
-    h200: UNROLL(r1, 4), GROUP(r1, 32), LOCAL(r0, 2)
-    "
-  `))
+  it("chooses for a matvec", () =>
+    expect(table(Kernels.matvec(256, 1024))).toMatchInlineSnapshot(`
+      "
+      wasm: UNROLL(r1, 4)
+      webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 2)
+      h200: UNROLL(r1, 4), GROUP(r1, 32), LOCAL(r0, 2)
+      "
+    `))
 
   it("chooses for a matvec with rows enough to fill the device", () =>
     expect(table(Kernels.matvec(2 ** 18, 64))).toMatchInlineSnapshot(`
       "
       wasm: UNROLL(r1, 4)
-      webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), LOCAL(r0, 4)
-      h200: UNROLL(r1, 4), GROUP(r1, 16), LOCAL(r0, 4)
+      webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
+      h200: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
       "
     `))
 
-  it("chooses for an elementwise kernel", () => expect(table(Kernels.elementwise(64, 256))).toMatchInlineSnapshot(`
+  it("chooses for an elementwise kernel", () =>
+    expect(table(Kernels.elementwise(64, 256))).toMatchInlineSnapshot(`
     "
     wasm: UPCAST(r1, 4)
     webgpu-default: UPCAST(r1, 4), LOCAL(r1, 64)
@@ -95,7 +97,8 @@ describe("Heuristics", () => {
       "
     `))
 
-  it("chooses for the sum of a long vector", () => expect(table(Kernels.sum(4096))).toMatchInlineSnapshot(`
+  it("chooses for the sum of a long vector", () =>
+    expect(table(Kernels.sum(4096))).toMatchInlineSnapshot(`
     "
     wasm: UNROLL(r0, 4)
     webgpu-default: UNROLL(r0, 4), GROUP(r0, 16)
@@ -103,7 +106,8 @@ describe("Heuristics", () => {
     "
   `))
 
-  it("chooses for the sum of a prime length", () => expect(table(Kernels.sum(1021))).toMatchInlineSnapshot(`
+  it("chooses for the sum of a prime length", () =>
+    expect(table(Kernels.sum(1021))).toMatchInlineSnapshot(`
     "
     wasm: 
     webgpu-default: 

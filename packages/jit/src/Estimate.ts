@@ -1,4 +1,4 @@
-/** What a schedule will cost on a device: launches, bytes and time, from the kernels alone. */
+/** What a tensor program will cost on a device: launches, bytes and time, from its kernels alone. */
 import * as Bounds from "@tg/core-uop/Bounds"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { evaluateIndex } from "@tg/core-uop/Program"
@@ -6,7 +6,10 @@ import { key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { choose } from "@tg/heuristics/Heuristics"
 import * as Loops from "@tg/postrange/Loops"
 import * as Postrange from "@tg/postrange/Postrange"
+import * as Memory from "@tg/rangeify/Memory"
+import { RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
+import { Result } from "effect"
 
 /** Values of the symbolic variables. */
 export type Vars = Readonly<Record<string, number>>
@@ -20,6 +23,25 @@ export interface LaunchEstimate {
   readonly workgroups: number
   /** Threads of a workgroup. */
   readonly threads: number
+}
+
+/** A program as `Jit.prepare` would run it. */
+export interface Estimate {
+  /** Its launches in their order, for these values of the variables. */
+  readonly launches: (vars: Vars) => ReadonlyArray<LaunchEstimate>
+  /** Bytes of each block of temporary memory. */
+  readonly blocks: ReadonlyArray<number>
+}
+
+/** Schedules a program and plans its memory. */
+export const estimate = (sink: UOp, profile: DeviceProfile): Result.Result<Estimate, RangeifyError> => {
+  const steps = schedule(sink, { maxStorageBuffers: profile.maxStorageBuffers })
+  return steps instanceof RangeifyError
+    ? Result.fail(steps)
+    : Result.succeed({
+      launches: (vars) => launches(steps, profile, vars),
+      blocks: Memory.planMemory(steps).blocks
+    })
 }
 
 /** Bytes that a kernel (spec `kernel`) reads and writes, by the slot of the argument. */
@@ -53,7 +75,7 @@ interface Shape {
 }
 
 /** What each step takes. Equal kernels are looked at once. */
-export const estimate = (schedule: Schedule, profile: DeviceProfile, vars: Vars): ReadonlyArray<LaunchEstimate> => {
+export const launches = (schedule: Schedule, profile: DeviceProfile, vars: Vars): ReadonlyArray<LaunchEstimate> => {
   const known = new Map<string, Shape>()
   const shapeOf = (step: Step): Shape => {
     // a kernel written by hand says nothing about itself here

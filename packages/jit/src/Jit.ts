@@ -1,8 +1,8 @@
 import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
-import type { CustomStep, Step } from "@tg/rangeify/Schedule"
-import { Device, type DeviceBuffer, DeviceError, type Replay } from "@tg/runtime/Device"
+import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
+import { Device, type DeviceBuffer, DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
 import type { Scope } from "effect"
 import { Context, Effect, Layer } from "effect"
 import { CompileError, Compiler } from "./Compiler.ts"
@@ -17,6 +17,10 @@ export type CustomPrograms = (step: CustomStep) => Program | undefined
 /** A tensor program made ready for a device. */
 export interface Prepared extends Replay {
   readonly plan: Plan.ExecutionPlan
+  /** What the plan was made from: step i became launch i. */
+  readonly schedule: Schedule
+  /** The launches bound to the device's memory, in their order: to replay a part of them, or one more often. */
+  readonly dispatches: ReadonlyArray<Dispatch>
 }
 
 /** Why a tensor program could not be made ready. */
@@ -86,7 +90,7 @@ export class Jit extends Context.Service<Jit, {
               (bound) => ({ executable: executables[launch.program]!, buffers: bound })
             ))
           const replay = yield* device.plan(dispatches)
-          return { plan, run: replay.run }
+          return { plan, schedule, dispatches, run: replay.run }
         })
       })
     })

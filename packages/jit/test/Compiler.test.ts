@@ -23,10 +23,11 @@ const steps = (count: number) => {
 const noting = (asked: Array<string>) =>
   Layer.succeed(Renderer, {
     caps: { ...Reference.caps, hasGrid: false },
-    render: (name, linear) => Effect.sync((): Program => {
-      asked.push(name)
-      return Reference.program(name, linear)
-    })
+    render: (name, linear) =>
+      Effect.sync((): Program => {
+        asked.push(name)
+        return Reference.program(name, linear)
+      })
   })
 
 const profile = DeviceProfile.Profile.layer(DeviceProfile.wasm)
@@ -94,35 +95,40 @@ describe("Compiler", () => {
       assert.deepStrictEqual(seen, ["heuristics", "postrange", "devectorize", "linearize", "render"])
     }).pipe(Effect.provide(compiler({
       heuristics: Layer.mock(Heuristics, {
-        choose: (input) => Effect.sync(() => {
-          assert.deepStrictEqual(note("heuristics", input), [kernel!.ast])
-          return opts
-        })
+        choose: (input) =>
+          Effect.sync(() => {
+            assert.deepStrictEqual(note("heuristics", input), [kernel!.ast])
+            return opts
+          })
       }),
       postrange: Layer.mock(Postrange, {
-        apply: (...inputs) => Effect.sync(() => {
-          assert.deepStrictEqual(note("postrange", ...inputs), ["k", kernel!.ast, opts, DeviceProfile.wasm])
-          return opted!
-        })
+        apply: (...inputs) =>
+          Effect.sync(() => {
+            assert.deepStrictEqual(note("postrange", ...inputs), ["k", kernel!.ast, opts, DeviceProfile.wasm])
+            return opted!
+          })
       }),
       devectorize: Layer.mock(Devectorize, {
-        devectorize: (name, input) => Effect.sync(() => {
-          assert.isTrue(note("devectorize", name, input)[1] === opted)
-          return expanded!
-        })
+        devectorize: (name, input) =>
+          Effect.sync(() => {
+            assert.isTrue(note("devectorize", name, input)[1] === opted)
+            return expanded!
+          })
       }),
       linearize: Layer.mock(Linearize, {
-        linearize: (name, input) => Effect.sync(() => {
-          assert.isTrue(note("linearize", name, input)[1] === expanded)
-          return linear!
-        })
+        linearize: (name, input) =>
+          Effect.sync(() => {
+            assert.isTrue(note("linearize", name, input)[1] === expanded)
+            return linear!
+          })
       }),
       renderer: Layer.mock(Renderer, {
         caps: Reference.caps,
-        render: (name, input: UOp) => Effect.sync(() => {
-          assert.isTrue(note("render", name, input)[1] === linear)
-          return Reference.program(name, input)
-        })
+        render: (name, input: UOp) =>
+          Effect.sync(() => {
+            assert.isTrue(note("render", name, input)[1] === linear)
+            return Reference.program(name, input)
+          })
       })
     })))
   })

@@ -45,7 +45,9 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
   if (loop.isSymbolic && opt.kind !== "GROUP") {
     return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
   }
-  if (!loop.isSymbolic && loop.size % opt.amount !== 0) return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
+  if (!loop.isSymbolic && loop.size % opt.amount !== 0) {
+    return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
+  }
   if (needsThreads.has(opt.kind)) {
     if (profile.kind !== "gpu") return `${profile.name} has no workgroups`
     const threads = threadsOf(kernel, opt)

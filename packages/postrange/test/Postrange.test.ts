@@ -116,7 +116,11 @@ describe("Postrange", () => {
       "96 bytes of workgroup memory, the device has 64",
       { ...gpu, maxWorkgroupBytes: 64 }
     ],
-    ["twoReductions", [upcast(0, 4), unroll(1, 16), unroll(2, 8)], `512 copies of the body, at most ${maxCopies} are sensible`],
+    [
+      "twoReductions",
+      [upcast(0, 4), unroll(1, 16), unroll(2, 8)],
+      `512 copies of the body, at most ${maxCopies} are sensible`
+    ],
     ["sums", [unroll(1, 32), upcast(0, 6), unroll(1, 2)], "r1 is UNROLL, UNROLL wants REDUCE"]
   ]
   for (const [name, opts, reason, profile = gpu] of illegal) {

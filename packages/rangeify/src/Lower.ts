@@ -4,7 +4,7 @@ import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, reduceArg, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
 import { extent, flatten, reshape } from "./Indexing.ts"
-import { isStorage, storageOf } from "./Placement.ts"
+import { isFree, isStorage, storageOf } from "./Placement.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
 export interface Lowered {
@@ -60,7 +60,7 @@ export const lower = (arena: Arena, root: UOp, stored: ReadonlySet<UOp>): Lowere
   }
 
   const compute = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
-    if (isStorage(node) || (node !== root && stored.has(node))) return read(node, index, gate)
+    if (isStorage(node) || (node !== root && stored.has(node) && !isFree(node))) return read(node, index, gate)
     const x = node.src[0]!
     switch (node.op) {
       case "CONST":

@@ -1,6 +1,7 @@
 import { rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 
-const sizesOf = (reduction: UOp): string => reduction.src.slice(1).map((r) => `${rangeArg(r).axis}${r.src[0]!.id}`).join()
+const sizesOf = (reduction: UOp): string =>
+  reduction.src.slice(1).map((r) => `${rangeArg(r).axis}${r.src[0]!.id}`).join()
 
 /**
  * Reductions of one kernel that run over loops of the same lengths and do not need each other's results get the same

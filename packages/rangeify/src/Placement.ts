@@ -3,6 +3,9 @@ import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
 import { chain, times } from "./Cost.ts"
 
+/** Values that are recomputed rather than read, even where a call or a result wants them in memory. */
+export const isFree = (node: UOp): boolean => node.op === "CONST" || node.op === "IOTA" || node.op === "VAR"
+
 /** Which values of a function body get memory of their own. Everything else is computed where it is used. */
 export interface Placement {
   /** All nodes of the body, sources first; the bodies of calls are not entered. */
@@ -93,12 +96,12 @@ export const place = (
   maxReads: number
 ): Placement => {
   const nodes = nodesOf(roots)
-  const stored = new Set<UOp>()
+  const stored = new Set<UOp>([...results, ...nodes.flatMap(wanted)])
   const onlyShared = new Set<UOp>()
   const work = new Map<UOp, Work>()
   const shared = sites(nodes, roots, nothing)
 
-  const isLeaf = (node: UOp): boolean => isStorage(node) || stored.has(node)
+  const isLeaf = (node: UOp): boolean => isStorage(node) || (stored.has(node) && !isFree(node))
   const leafWork = (node: UOp): Work => ({
     cost: 1,
     reduces: false,
@@ -109,16 +112,13 @@ export const place = (
   const store = (node: UOp): void => {
     const target = base(node)
     onlyShared.delete(target)
-    if (!isStorage(target) && target.op !== "CONST" && target.op !== "IOTA") stored.add(target)
+    if (!isStorage(target) && !isFree(target)) stored.add(target)
   }
   const isHeavy = (w: Work): boolean => w.reduces || w.cost > maxInlineCost
 
   const viaEdges = (node: UOp): void => {
     const [x, y] = node.src
     switch (node.op) {
-      case "CONTIGUOUS":
-        stored.add(node)
-        return
       case "EXPAND": {
         const w = workOf(x!)
         const n = repeats(node)
@@ -138,9 +138,6 @@ export const place = (
         if (!isLeaf(y!) && [...workOf(y!).leaves].some((leaf) => storageOf(leaf) === target)) stored.add(y!)
         return
       }
-      case "CALL":
-        for (const arg of node.src.slice(1)) if (!isStorage(arg)) stored.add(arg)
-        return
       default:
         return
     }
@@ -167,32 +164,41 @@ export const place = (
     work.set(node, workOf(node.src[0]!))
   }
 
-  for (const node of nodes) {
-    viaEdges(node)
-    for (const s of node.src) refresh(s)
-    limitReads(node)
-    const from = movement.has(node.op) || node.op === "REDUCE"
-      ? node.src.slice(0, 1)
-      : node.op === "CALL"
-      ? []
-      : node.src
-    const ws = from.map(workOf)
-    const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
-    const iterations = node.op === "REDUCE" ? reduceLength(node) : 1
-    const w: Work = {
-      cost: times(chain([own, ...ws.map((x) => x.cost)]), iterations),
-      reduces: node.op === "REDUCE" || ws.some((x) => x.reduces),
-      transcendental: transcendental.has(node.op) || ws.some((x) => x.transcendental),
-      leaves: union(ws.map((x) => x.leaves))
-    }
-    work.set(node, w)
-    const uses = shared.get(node)?.size ?? 0
-    if (uses > 1 && isHeavy(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) && !stored.has(node)) {
-      stored.add(node)
-      onlyShared.add(node)
+  const decide = (): void => {
+    for (const node of nodes) {
+      viaEdges(node)
+      for (const s of node.src) refresh(s)
+      limitReads(node)
+      const from = movement.has(node.op) || node.op === "REDUCE"
+        ? node.src.slice(0, 1)
+        : node.op === "CALL"
+        ? []
+        : node.src
+      const ws = from.map(workOf)
+      const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
+      const iterations = node.op === "REDUCE" ? reduceLength(node) : 1
+      const w: Work = {
+        cost: times(chain([own, ...ws.map((x) => x.cost)]), iterations),
+        reduces: node.op === "REDUCE" || ws.some((x) => x.reduces),
+        transcendental: transcendental.has(node.op) || ws.some((x) => x.transcendental),
+        leaves: union(ws.map((x) => x.leaves))
+      }
+      work.set(node, w)
+      const uses = shared.get(node)?.size ?? 0
+      if (
+        uses > 1 && isHeavy(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) && !stored.has(node)
+      ) {
+        stored.add(node)
+        onlyShared.add(node)
+      }
     }
   }
-  for (const result of results) stored.add(result)
+  // what is stored for a later user may add a buffer to the kernel of an earlier one: such a kernel is looked at again
+  for (let before = -1; before < stored.size;) {
+    before = stored.size
+    decide()
+    if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= maxReads)) break
+  }
 
   // values stored only because several places wanted them, whose users have since come to share one kernel
   const kept = sites(nodes, roots, stored)
@@ -223,6 +229,10 @@ export const place = (
   return { nodes, stored }
 }
 
+/** Values that must be in memory, whatever it costs. */
+const wanted = (node: UOp): ReadonlyArray<UOp> =>
+  node.op === "CALL" ? node.src.slice(1).filter((arg) => !isStorage(arg)) : node.op === "CONTIGUOUS" ? [node] : []
+
 /** The memory that a kernel reads, its root not counted. */
 const readsOf = (root: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => {
   const reads = new Set<UOp>()
@@ -230,10 +240,12 @@ const readsOf = (root: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => {
   const visit = (node: UOp): void => {
     if (seen.has(node)) return
     seen.add(node)
-    if (isStorage(node) || stored.has(node)) reads.add(isStorage(node) ? storageOf(node) : node)
+    if (isStorage(node)) reads.add(storageOf(node))
+    else if (stored.has(node) && !isFree(node)) reads.add(node)
     else for (const s of node.src) visit(s)
   }
-  for (const s of root.op === "STORE" ? root.src.slice(1) : root.src) visit(s)
+  const computed = root.op === "STORE" ? root.src.slice(1) : isEffect(root) || isStorage(root) ? [] : root.src
+  for (const s of computed) visit(s)
   return reads
 }
 

@@ -4,7 +4,7 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena, key, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
-import { orderHazards } from "./Hazards.ts"
+import { orderHazards, writtenParams } from "./Hazards.ts"
 import { lower } from "./Lower.ts"
 import { mergeReductions } from "./MergeReductions.ts"
 import { isStorage, place, storageOf } from "./Placement.ts"
@@ -53,7 +53,7 @@ const scheduleFunction = (body: UOp, context: Context_): Schedule => {
   const text = `${context.limits.maxStorageBuffers}:${key(body)}`
   const cached = context.cache.get(text) ?? scheduleBody(
     body.src.filter((r) => r.dtype.scalar === "void"),
-    body.src.filter((r) => r.dtype.scalar !== "void"),
+    body.src.filter((r) => r.dtype.scalar !== "void").map(computed),
     context
   )
   context.cache.set(text, cached)
@@ -113,6 +113,7 @@ const scheduleBody = (
   const call = (node: UOp): void => {
     const args = node.src.slice(1).map((arg) => refOf(isStorage(arg) ? storageOf(arg) : arg))
     const body = node.src[0]!
+    refuseAliases(node)
     const inner = scheduleFunction(body, context)
     const first = temporaries.length
     temporaries.push(...inner.temporaries)
@@ -153,6 +154,24 @@ const scheduleBody = (
     results: results.map((node) => (memory.get(node) as { readonly id: number }).id)
   }
 }
+
+/** A body knows its parameters apart; it cannot order a write to one behind a read of the same memory through another. */
+const refuseAliases = (call: UOp): void => {
+  const owners = call.src.slice(1).map(storageOf)
+  for (const slot of writtenParams(call.src[0]!)) {
+    const other = owners.findIndex((owner, i) => i !== slot && owner === owners[slot])
+    if (other < 0) continue
+    const { name } = call.arg as { readonly name: string }
+    throw new RangeifyError({
+      reason: "InvalidGraph",
+      message: `${name} is given one buffer as arguments ${other} and ${slot}, and writes it; pass it once`
+    })
+  }
+}
+
+/** A result that is an argument, or the result of another call, is copied: results have memory of their own. */
+const computed = (result: UOp): UOp =>
+  isStorage(result) ? result.arena.make("CONTIGUOUS", result.dtype, [result]) : result
 
 /** Stands at the place of an effect among a call's results. */
 const noResult: Ref = { kind: "temporary", id: -1 }

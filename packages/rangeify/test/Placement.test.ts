@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Program from "@tg/tensor/Program"
 import { toposort } from "@tg/core-uop/UOp"
+import { randomProgram } from "@tg/tensor/Random"
+import * as Tensor from "@tg/tensor/Tensor"
 import { nodesOf, place, storageOf } from "../src/Placement.ts"
 import { graphs } from "./support/graphs.ts"
 import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
@@ -94,6 +96,20 @@ describe("Placement", () => {
       for (const step of made.steps) assert.isAtMost(step.args.length, limit)
       assert.deepStrictEqual(runSchedule(sink, made), runTensor(sink))
     }
+  })
+
+  it("keeps random programs within 4 buffers a kernel: no operation needs more", () => {
+    for (let seed = 0; seed < 150; seed++) {
+      for (const step of scheduled(randomProgram(seed, 40).program.sink, 4).steps) assert.isAtMost(step.args.length, 4)
+    }
+  })
+
+  it("recomputes constants, even those that a call wants in memory", () => {
+    const b = new Build()
+    const half = Tensor.full(b.arena, [4], 0.5)
+    const [y] = Program.call("scale", [b.f32(4), half], (x, by) => [x!.mul(by!)])
+    const made = scheduled(Program.make([b.out(y!.mul(half))]).sink)
+    assert.strictEqual(made.steps.at(-1)!.args.length, 2)
   })
 
   it("does not enter the bodies of calls", () => {

@@ -4,7 +4,7 @@ import { Checked } from "@tg/core-uop/Spec"
 import { Arena, key, toposort } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
-import type * as Tensor from "@tg/tensor/Tensor"
+import * as Tensor from "@tg/tensor/Tensor"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect } from "effect"
 import { kernels, Rangeify, RangeifyError, schedule, type ScheduleCache } from "../src/Rangeify.ts"
@@ -89,6 +89,53 @@ describe("Rangeify", () => {
       (error as RangeifyError).message,
       "sum_of_both binds 3 buffers, the device allows 2; materialise a part of it with contiguous()"
     )
+  })
+
+  describe("functions", () => {
+    const [call, assign] = [Program.call, Program.assign]
+    const identity = (x: Tensor.Tensor): Tensor.Tensor => call("identity", [x], (p) => [p!])[0]!
+    const bodies: Readonly<Record<string, (b: Build) => ReadonlyArray<Tensor.Tensor>>> = {
+      "an argument as the result": (b) => [b.out(identity(b.f32(4)))],
+      "a computed argument as the result": (b) => [b.out(identity(b.f32(4).mul(2)))],
+      "a view of an argument": (b) => [b.out(call("f", [b.f32(4, 2)], (p) => [p!.transpose()])[0]!)],
+      "the result of another call": (b) => [b.out(call("f", [b.f32(4)], (p) => [identity(p!.add(1))])[0]!)],
+      "one value as two results": (b) => {
+        const [v, w] = call("f", [b.f32(4)], (p) => [p!.mul(2), p!.mul(2)])
+        return [b.out(v!.add(w!))]
+      },
+      "a result that is a view of another": (b) => {
+        const [v, w] = call("f", [b.f32(4, 2)], (p) => [p!.mul(2), p!.mul(2).transpose().reshape([4, 2])])
+        return [b.out(v!.add(w!))]
+      },
+      "a constant result": (b) => [b.out(call("f", [b.f32(4)], (p) => [Tensor.full(p!.arena, [3], 2)])[0]!)],
+      "a constant argument": (b) => [b.out(call("f", [Tensor.full(b.arena, [3], 2)], (p) => [p!.mul(3)])[0]!)],
+      "one buffer as two arguments": (b) => {
+        const x = b.f32(4)
+        return [b.out(call("f", [x, x], (p, q) => [p!.add(q!.flip(0))])[0]!)]
+      },
+      "an argument after a write to it": (b) => {
+        const [v, effect] = call("f", [b.f32(4), b.f32(4)], (p, x) => {
+          const write = assign(p!, x!)
+          return [Program.after(p!, [write]), write]
+        })
+        return [b.out(v!), effect!]
+      }
+    }
+    for (const [name, make] of Object.entries(bodies)) {
+      it(`gives ${name}`, () => {
+        const { sink } = Program.make(make(new Build()))
+        assert.deepStrictEqual(runSchedule(sink), runTensor(sink))
+      })
+    }
+
+    it("refuses a buffer that a body knows by two names and writes", () => {
+      const b = new Build()
+      const x = b.f32(4)
+      const [v, effect] = call("block", [x, x], (p, q) => [q!.flip(0), assign(p!, p!.add(1))])
+      const error = schedule(Program.make([b.out(v!), effect!]).sink, { maxStorageBuffers: 8 })
+      assert.strictEqual(reasonOf(error), "InvalidGraph")
+      assert.include((error as RangeifyError).message, "block is given one buffer as arguments 1 and 0, and writes it")
+    })
   })
 
   it("leaves no movement operation in a kernel", () => {

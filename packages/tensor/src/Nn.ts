@@ -111,5 +111,24 @@ export const topK = (x: Tensor, k: number): TopK => {
   return { values: pick(x.unsqueeze(-2)), indices: pick(position.cast(DType.u32)) }
 }
 
+// Rows longer than this are cut into pieces, so that many threads look for the largest element.
+const longRow = 4096
+
+/**
+ * Where the largest element of the last axis is (`u32`); of equal ones the first. NaN is never the largest: a row of
+ * nothing else gives the row's length.
+ */
+export const argmax = (x: Tensor): Tensor => {
+  const n = x.dim(-1)
+  if (typeof n !== "number") {
+    return fail("argmax", "a last axis of fixed size", `shape ${Shape.print(x.shape)}`, "slice it to a fixed size")
+  }
+  const piece = n <= longRow ? n : Array.from({ length: 1024 }, (_, i) => 1024 - i).find((d) => n % d === 0)!
+  const cut = (y: Tensor): Tensor => y.reshape([...x.shape.slice(0, -1), n / piece, piece])
+  const largest = cut(x).max(-1).max({ axis: -1, keepDims: true })
+  const position = iota(x.arena, n).cast(DType.i32)
+  return cut(x.eq(largest).where(position, n)).min(-1).min(-1).cast(DType.u32)
+}
+
 /** Elements of `a` where the condition holds, of `b` elsewhere. */
 export const where = (condition: Tensor, a: Operand, b: Operand): Tensor => condition.where(a, b)

@@ -90,7 +90,9 @@ export const window = (shift: number, last: number, arena = new Arena()): UOp =>
 /** Inputs whose sums are exact, by slot; the output is filled with NaN. */
 const inputs = (kernel: UOp): ReadonlyArray<Float32Array> => {
   const lengths = new Map(
-    toposort(kernel).filter((n) => n.op === "PARAM").map((n) => [(n.arg as { slot: number }).slot, Number(n.src[0]!.arg)])
+    toposort(kernel).filter((n) => n.op === "PARAM").map((
+      n
+    ) => [(n.arg as { slot: number }).slot, Number(n.src[0]!.arg)])
   )
   return [...lengths].sort(([a], [b]) => a - b).map(([slot, length]) =>
     Float32Array.from({ length }, (_, i) => slot === 0 ? NaN : (i * 13 + slot * 7) % 29 - 14)

@@ -5,10 +5,12 @@ export type State = Int32Array
 
 /** A state for a seed and a name: equal for equal ones, unrelated for others. */
 export const seedOf = (seed: number, name: string): State => {
-  let hash = 0x811c9dc5 ^ seed
-  for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193)
-  // seeds beyond 32 bits differ, too
-  hash ^= Math.imul(Math.floor(seed / 2 ** 32), 0x9e3779b1)
+  // both halves of a seed of up to 53 bits, then the name
+  let hash = 0x811c9dc5
+  for (const part of [seed, Math.floor(seed / 2 ** 32), ...Array.from(name, (c) => c.codePointAt(0)!)]) {
+    hash = Math.imul(hash ^ part, 0x9e3779b1)
+    hash ^= hash >>> 15
+  }
   const state = Int32Array.from({ length: 4 }, () => {
     hash = hash + 0x9e3779b9 | 0
     const x = Math.imul(hash ^ hash >>> 16, 0x85ebca6b)

@@ -64,7 +64,9 @@ export const symbolic = (arena = new Arena()): UOp => {
 /** What the kernel stores, for inputs whose sums are exact. */
 export const run = (kernel: UOp): Float32Array => {
   const lengths = new Map(
-    toposort(kernel).filter((n) => n.op === "PARAM").map((n) => [(n.arg as { slot: number }).slot, Number(n.src[0]!.arg)])
+    toposort(kernel).filter((n) => n.op === "PARAM").map((
+      n
+    ) => [(n.arg as { slot: number }).slot, Number(n.src[0]!.arg)])
   )
   const buffers = [...lengths].sort(([a], [b]) => a - b).map(([slot, length]) =>
     Float32Array.from({ length }, (_, i) => slot === 0 ? NaN : (i * 13 + slot * 7) % 29 - 14)

@@ -1,10 +1,9 @@
 /** The oracle's models, through the layers that `--device` gives, against the logits recorded for them. */
 import { readFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
-import { Engine } from "@tg/engine/Engine"
-import { fromBytes } from "@tg/gguf/ByteSource"
+import { Engine, fromModel } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
-import { fromModel } from "@tg/engine/Engine"
+import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
 import { Effect, Layer, Stream } from "effect"
 import * as Devices from "../../../src/Devices.ts"
 
@@ -41,13 +40,17 @@ export const tokensOf = (run: Run): ReadonlyArray<number> => [...run.prompt, ...
 const expectedOf = (run: Run): Float32Array =>
   new Float32Array(Uint8Array.from(readFileSync(new URL(run.logits, folder))).buffer)
 
+/** The bytes of a model. */
+export const source = (name: Name): ByteSource["Service"] =>
+  fromBytes(name, new Uint8Array(readFileSync(new URL(`${name}.gguf`, folder))))
+
 /** The engine with a model of the oracle on the device of a choice. */
 export const engine = (name: Name, { cache, device }: { readonly cache: Cache; readonly device: Devices.Choice }) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
-      const source = fromBytes(name, new Uint8Array(readFileSync(new URL(`${name}.gguf`, folder))))
-      return yield* fromModel(source, yield* ModelFile.open(source), { cache })
+      const bytes = source(name)
+      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device)))
 
@@ -108,6 +111,7 @@ const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): numbe
   const picked = run.rows.map((position) => rows[position]!)
   const found = Float32Array.from(picked.flatMap((row) => Array.from(row)))
   const { largest, rms } = distance(found, expected)
+  console.log("DIST", run.name, run.logits, cache, rms, largest)
   assert.isAtMost(rms, limits[cache].rms, `RMS of ${run.name}`)
   assert.isAtMost(largest, limits[cache].largest, `largest difference of ${run.name}`)
   let compared = 0

@@ -1,0 +1,114 @@
+/** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
+import * as ModelFile from "@tg/engine/ModelFile"
+import * as StepPlan from "@tg/engine/StepPlan"
+import * as FileByteSource from "@tg/gguf/FileByteSource"
+import { Effect, Option } from "effect"
+import { Command, Flag } from "effect/cli"
+import * as Flags from "../Flags.ts"
+import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
+import { UsageError } from "../Report.ts"
+
+const flags = {
+  model: Flags.requiredModel.pipe(Flag.optional),
+  shape: Flag.String("shape").pipe(
+    Flag.withMetavar("MODEL:MIX"),
+    Flag.withDescription("A known shape instead of a file: glm-4.7-flash:q4_0"),
+    Flag.optional
+  ),
+  ctx: Flag.Int("ctx").pipe(
+    Flag.withMetavar("TOKENS"),
+    Flag.withDescription("Tokens in the context; the step is the one that fills it"),
+    Flag.withDefault(1024)
+  ),
+  kv: Flags.kv,
+  profile: Profiles.profile,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
+  json: Flags.json
+} as const
+
+/** Plans a step. */
+export const command = Command.make(
+  "plan",
+  flags,
+  Effect.fn("cli.plan")(function*(given) {
+    const profile = yield* Profiles.resolve(given)
+    const model = yield* modelOf(given)
+    const plan = yield* Effect.fromResult(
+      StepPlan.plan(model, { profile, context: given.ctx, cache: given.kv })
+    )
+    yield* given.json ? Output.printJson(plan) : Output.print(asText(plan))
+  })
+).pipe(Command.withDescription("Show what a token costs: launches, bytes, memory and time; needs no GPU"))
+
+const modelOf = Effect.fnUntraced(
+  function*({ model, shape }: {
+    readonly model: Option.Option<string>
+    readonly shape: Option.Option<string>
+  }) {
+    if (Option.isSome(model) === Option.isSome(shape)) {
+      return yield* new UsageError({ message: "give either --model FILE or --shape MODEL:MIX" })
+    }
+    if (Option.isSome(shape)) return yield* Effect.fromResult(StepPlan.fromShape(shape.value))
+    const { config, gguf, weights } = yield* ModelFile.open(yield* FileByteSource.open(Option.getOrThrow(model)))
+    return { name: gguf.name, config, weights }
+  },
+  Effect.scoped
+)
+
+const asText = (plan: StepPlan.StepPlan): string => {
+  const { context, dispatchesPerLayer, predictedMsPerToken } = plan
+  const total = plan.weightBytes + plan.kvBytes + plan.scratchBytes + plan.ioBytes
+  const millis = predictedMsPerToken.toFixed(3)
+  return [
+    `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}`,
+    "",
+    `${plan.dispatchesPerToken} launches per token; per layer ${runs(dispatchesPerLayer)}`,
+    `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +
+    `${size(plan.movedBytesPerToken)} moved in all`,
+    `${size(total)} of memory: weights ${size(plan.weightBytes)}, cache ${size(plan.kvBytes)}, ` +
+    `scratch ${size(plan.scratchBytes)}, tokens and logits ${size(plan.ioBytes)}`,
+    ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
+    `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
+    "",
+    ...table(plan.kernels),
+    ""
+  ].join("\n")
+}
+
+const units = ["B", "kB", "MB", "GB"] as const
+
+/** Three or four digits and a unit. */
+const size = (bytes: number): string => {
+  const power = bytes < 1000 ? 0 : Math.min(3, Math.floor(Math.log10(bytes) / 3))
+  return `${(bytes / 1000 ** power).toFixed(power === 0 ? 0 : 2)} ${units[power]}`
+}
+
+/** `18, 46 x 27`: equal neighbours once. */
+const runs = (counts: ReadonlyArray<number>): string => {
+  const parts: Array<{ readonly count: number; times: number }> = []
+  for (const count of counts) {
+    const last = parts.at(-1)
+    if (last?.count === count) last.times++
+    else parts.push({ count, times: 1 })
+  }
+  return parts.map(({ count, times }) => times === 1 ? `${count}` : `${times} x ${count}`).join(", ")
+}
+
+/** The kernels, the most expensive ones first. */
+const table = (kernels: ReadonlyArray<StepPlan.KernelSummary>): ReadonlyArray<string> => {
+  const rows = kernels.toSorted((a, b) => b.calls * b.micros - a.calls * a.micros).map((k) => [
+    k.name,
+    String(k.calls),
+    size(k.bytes),
+    k.micros.toFixed(2),
+    (k.calls * k.micros).toFixed(0),
+    `${k.workgroups} x ${k.threads}`
+  ])
+  const all = [["kernel", "calls", "bytes", "us", "us/token", "workgroups x threads"], ...rows]
+  const widths = all[0]!.map((_, column) => Math.max(...all.map((row) => row[column]!.length)))
+  return all.map((row) =>
+    row.map((cell, column) => column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)).join("  ")
+  )
+}

@@ -1,0 +1,102 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { Effect, type Scope } from "effect"
+import * as Profiles from "../src/Profiles.ts"
+import { UsageError } from "../src/Report.ts"
+import { type Outcome, tg } from "./support/run.ts"
+
+const folder: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
+  Effect.promise(() => mkdtemp(join(tmpdir(), "tg-plan-"))),
+  (path) => Effect.promise(() => rm(path, { recursive: true }))
+)
+
+const assertRefused = ({ code, stderr, stdout }: Outcome, ...words: ReadonlyArray<string>): void => {
+  assertEquals([code, stdout], [1, ""])
+  for (const word of words) assert.include(stderr, word)
+  assert.notMatch(stderr, /^\s+at /m)
+}
+
+describe("plan", () => {
+  it.live("--json has the numbers of a step", () =>
+    Effect.gen(function*() {
+      const { code, stdout } = yield* tg(["plan", "--shape", "youtu-llm-2b:q4_0", "--json"])
+      const plan = JSON.parse(stdout)
+      assert.strictEqual(code, 0)
+      assertEquals([plan.deviceProfile, plan.context], ["h200", 1024])
+      assert.strictEqual(plan.dispatchesPerLayer.length, 32)
+      assert.closeTo(plan.bytesPerToken / 1e9, 1.17, 0.005)
+      // 32 layers of 1024 rows of 576 halves
+      assert.strictEqual(plan.kvBytes, 32 * 1024 * 576 * 2)
+      for (const key of ["dispatchesPerToken", "weightBytes", "scratchBytes", "predictedMsPerToken"]) {
+        assert.isAbove(plan[key], 0, key)
+      }
+    }))
+
+  it.live("prints a table of kernels", () =>
+    Effect.gen(function*() {
+      const { stdout } = yield* tg(["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--profile", "wasm"])
+      assert.match(stdout, /^tiny-glm:q4_k_m on wasm, context 64, cache f16$/m)
+      assert.match(stdout, /^\d+ launches per token; per layer \d+, 2 x \d+$/m)
+      assert.match(stdout, /^kernel +calls +bytes +us +us\/token +workgroups x threads$/m)
+    }))
+
+  it.live("plans for the file of a model", () =>
+    Effect.gen(function*() {
+      const path = join(yield* folder, "tiny.gguf")
+      yield* tg(["synth", "--shape", "tiny-lite:q4_0", "--out", path])
+      const numbers = (stdout: string) => ({ ...JSON.parse(stdout), model: "" })
+      const ofFile = yield* tg(["plan", "--model", path, "--json"])
+      const ofShape = yield* tg(["plan", "--shape", "tiny-lite:q4_0", "--json"])
+      assertEquals(numbers(ofFile.stdout), numbers(ofShape.stdout))
+    }).pipe(Effect.scoped))
+
+  it.live("takes a profile from a file, and halves the precision of the cache by default", () =>
+    Effect.gen(function*() {
+      const path = join(yield* folder, "mine.json")
+      const { subgroupSize: _, ...rest } = h200
+      yield* Effect.promise(() => writeFile(path, JSON.stringify({ ...rest, name: "mine", dispatchMicros: 0 })))
+      const args = ["plan", "--shape", "tiny-glm:q4_0", "--profile", path, "--json"]
+      const half = JSON.parse((yield* tg(args)).stdout)
+      const full = JSON.parse((yield* tg([...args, "--kv", "f32"])).stdout)
+      assert.strictEqual(half.deviceProfile, "mine")
+      assert.strictEqual(full.kvBytes, 2 * half.kvBytes)
+      assert.closeTo(half.predictedMsPerToken, half.movedBytesPerToken / h200.bytesPerMicro / 1000, 1e-9)
+    }).pipe(Effect.scoped))
+
+  it.live("refuses what makes no sense", () =>
+    Effect.gen(function*() {
+      assertRefused(yield* tg(["plan"]), "--model", "--shape")
+      assertRefused(yield* tg(["plan", "--shape", "glm:q4_0"]), "glm:q4_0", "glm-4.7-flash:q4_0")
+      assertRefused(yield* tg(["plan", "--shape", "tiny-glm:q4_0", "--profile", "h100"]), "h100", "h200")
+      assertRefused(yield* tg(["plan", "--shape", "tiny-glm:q4_0", "--ctx", "100000"]), "100000", "4096")
+      assertRefused(yield* tg(["plan", "--shape", "tiny-glm:q4_0", "--ctx", "0"]), "0")
+      assertRefused(
+        yield* tg(["plan", "--shape", "tiny-glm:q4_0", "--limit", "maxFoo=1"]),
+        "maxFoo",
+        "maxStorageBufferBindingSize"
+      )
+    }))
+})
+
+describe("Profiles", () => {
+  const limited = (limits: Readonly<Record<string, string>>, noSubgroups = false) =>
+    Profiles.limited(h200, { limits, noSubgroups })
+
+  it("lowers what a limit bounds, also below what WebGPU grants", () => {
+    const found = limited({ maxStorageBufferBindingSize: "1048576", maxComputeWorkgroupStorageSize: "1024" }, true)
+    assertEquals(found, { ...h200, maxBindingBytes: 2 ** 20, maxWorkgroupBytes: 1024, subgroupSize: undefined })
+  })
+  it("does not raise the device's own", () => {
+    assertEquals(limited({ maxStorageBuffersPerShaderStage: "64" }), h200)
+  })
+  it("refuses sizes that are none", () => {
+    for (const text of ["0", "-1", "1.5", "many", ""]) assert.instanceOf(limited({ maxBufferSize: text }), UsageError)
+  })
+  it("knows the built-in profiles by name", () => {
+    assert.strictEqual(Profiles.builtIn.get("webgpu-default"), webgpuDefault)
+  })
+})

@@ -1,0 +1,117 @@
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { h200, wasm as wasmProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { fromBytes } from "@tg/gguf/ByteSource"
+import { Device } from "@tg/runtime/Device"
+import { Effect, Result, Stream } from "effect"
+import * as Engine from "../src/Engine.ts"
+import * as ModelFile from "../src/ModelFile.ts"
+import * as StepPlan from "../src/StepPlan.ts"
+import * as Synthetic from "../src/Synthetic.ts"
+import { wasm } from "./support/devices.ts"
+
+const planOf = (shape: string, profile = h200): StepPlan.StepPlan =>
+  Result.getOrThrow(
+    Result.flatMap(StepPlan.fromShape(shape), (model) => StepPlan.plan(model, { profile, context: 256, cache: "f16" }))
+  )
+
+/** The bytes of a synthetic file. */
+const fileOf = (shape: string): Uint8Array => {
+  const file = Result.getOrThrow(Synthetic.make(shape, { seed: 1 }))
+  const bytes = new Uint8Array(file.size)
+  let at = 0
+  for (const piece of file.pieces(2 ** 16)) {
+    bytes.set(piece, at)
+    at += piece.length
+  }
+  assert.strictEqual(at, file.size)
+  return bytes
+}
+
+describe("StepPlan", () => {
+  it.each(
+    [["glm-4.7-flash:q4_0", 2.33], ["deepseek-v2-lite:q4_0", 1.45], ["youtu-llm-2b:q4_0", 1.17]] as const
+  )("%s reads %d GB of weights per token", (shape, gigabytes) => {
+    const plan = planOf(shape)
+    // published to three digits
+    assert.closeTo(plan.bytesPerToken / 1e9, gigabytes, 0.005)
+    // the kernels read every weight once, and a twentieth more for activations and a short cache
+    assert.isAbove(plan.movedBytesPerToken, plan.bytesPerToken)
+    assert.isBelow(plan.movedBytesPerToken, 1.05 * plan.bytesPerToken)
+    // at least the time of the bytes alone, and of the launches alone
+    assert.isAbove(plan.predictedMsPerToken, plan.movedBytesPerToken / h200.bytesPerMicro / 1000)
+    assert.isAbove(plan.predictedMsPerToken, plan.dispatchesPerToken * h200.dispatchMicros / 1000)
+  })
+
+  it("counts launches by layer, and schedules equal blocks once", () => {
+    const plan = planOf("glm-4.7-flash:q4_0")
+    const [dense, ...rest] = plan.dispatchesPerLayer
+    assert.strictEqual(plan.dispatchesPerLayer.length, 47)
+    assert.isAbove(dense!, 0)
+    assertEquals(rest, rest.map(() => rest[0]!))
+    const outside = plan.dispatchesPerToken - plan.dispatchesPerLayer.reduce((a, b) => a + b, 0)
+    // embedding, rotations, norm, head and sampling
+    assert.isAtLeast(outside, 2)
+    assert.isAtMost(outside, 12)
+    // two kinds of blocks, and what stands around them
+    assert.isAtMost(plan.kernels.length, dense! + rest[0]! + outside)
+    assertEquals(plan.kernels.reduce((sum, k) => sum + k.calls, 0), plan.dispatchesPerToken)
+  })
+
+  it("knows the limits of the device", () => {
+    assert.strictEqual(planOf("glm-4.7-flash:q4_0").tensorsOverBinding, 0)
+    // 47 x ffn_down_exps and so on: matrices of 64 experts are larger than 128 MiB in f16
+    assert.isAbove(planOf("glm-4.7-flash:f16", webgpuDefault).tensorsOverBinding, 3 * 46)
+  })
+
+  it("refuses a context that the model does not have", () => {
+    const model = Result.getOrThrow(StepPlan.fromShape("tiny-glm:q4_0"))
+    const error = Result.getOrThrow(
+      Result.flip(StepPlan.plan(model, { profile: h200, context: 1e6, cache: "f16" }))
+    )
+    assert.strictEqual(error._tag, "ContextFull")
+  })
+
+  it.live.each(["tiny-glm:q4_0", "tiny-lite:q4_k_m", "tiny-youtu:f16"])(
+    "%s: what is planned is what is allocated",
+    (shape) =>
+      Effect.gen(function*() {
+        const source = fromBytes(shape, fileOf(shape))
+        const model = yield* ModelFile.open(source)
+        const engine = yield* Engine.fromModel(source, model, { cache: "f16", context: 256 })
+        yield* engine.prepare("last")
+        const { ioBytes, kvBytes, scratchBytes, weightBytes } = planOf(shape, wasmProfile)
+        const planned = weightBytes + kvBytes + scratchBytes + ioBytes
+        const allocated = (yield* Device).allocatedBytes()
+        // devices round buffers up to their alignment
+        assert.isAtMost(Math.abs(allocated / planned - 1), 0.01, `${allocated} instead of ${planned}`)
+      }).pipe(Effect.scoped, Effect.provide(wasm))
+  )
+})
+
+describe("Synthetic", () => {
+  it("equal seeds give equal files", () => {
+    const [a, b] = [fileOf("tiny-glm:q4_0"), fileOf("tiny-glm:q4_0")]
+    assert.isTrue(Buffer.from(a.buffer).equals(Buffer.from(b.buffer)))
+    const other = Result.getOrThrow(Synthetic.make("tiny-glm:q4_0", { seed: 2 }))
+    const [header, embedding] = other.pieces(2 ** 16)
+    assert.isTrue(Buffer.from(a.buffer).includes(header!))
+    assert.isFalse(Buffer.from(a.buffer).includes(embedding!))
+  })
+
+  it.live.each(["tiny-glm:q4_k_m", "tiny-lite:q4_0", "tiny-youtu:q4_0"])("%s runs: finite, varied logits", (shape) =>
+    Effect.gen(function*() {
+      const source = fromBytes(shape, fileOf(shape))
+      const model = yield* ModelFile.open(source)
+      const engine = yield* Engine.fromModel(source, model, { cache: "f32", context: 64 })
+      const codec = yield* engine.tokenizer
+      assert.isAbove(codec.encode("hello there").length, 0)
+      const rows = yield* Stream.runCollect(engine.logits(codec.encode("hello there")))
+      const logits = rows.flatMap((row) => [...row])
+      assert.isTrue(logits.every(Number.isFinite))
+      const spread = Math.sqrt(logits.reduce((sum, x) => sum + x * x, 0) / logits.length)
+      // the output matrix is scaled for logits of deviation 2
+      assert.isAbove(spread, 1)
+      assert.isBelow(spread, 4)
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
+})

@@ -1,0 +1,44 @@
+/** One kernel through the compiler, every stage kept: to look at, not to run. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { RendererCaps } from "@tg/core-uop/Program"
+import type { UOp } from "@tg/core-uop/UOp"
+import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
+import { linearize } from "@tg/devectorize/Linearize"
+import { choose } from "@tg/heuristics/Heuristics"
+import type * as Opt from "@tg/postrange/Opt"
+import * as Postrange from "@tg/postrange/Postrange"
+import { Result } from "effect"
+
+/** What each stage made of a kernel. */
+export interface Stages {
+  /** Spec `kernel`. */
+  readonly kernel: UOp
+  /** What the heuristics chose. */
+  readonly opts: ReadonlyArray<Opt.Opt>
+  /** Spec `opted`. */
+  readonly opted: UOp
+  /** Spec `expanded`. */
+  readonly expanded: UOp
+  /** Spec `linear`: the renderer's input. */
+  readonly linear: UOp
+}
+
+/** Where a kernel would run. */
+export interface Target {
+  readonly profile: DeviceProfile
+  readonly caps: RendererCaps
+}
+
+/** The stages that `Compiler` runs before it renders, with the same results. */
+export const stages = (
+  name: string,
+  kernel: UOp,
+  { caps, profile }: Target
+): Result.Result<Stages, Postrange.IllegalOpt | DevectorizeError> => {
+  const opts = choose(kernel, profile)
+  const opted = Postrange.apply(name, kernel, opts, profile)
+  if (opted instanceof Postrange.IllegalOpt) return Result.fail(opted)
+  const expanded = devectorize(name, opted, caps, profile)
+  if (expanded instanceof DevectorizeError) return Result.fail(expanded)
+  return Result.succeed({ kernel, opts, opted, expanded, linear: linearize(expanded, caps) })
+}

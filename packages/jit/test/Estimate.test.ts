@@ -1,0 +1,52 @@
+import { h200 } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import { Arena } from "@tg/core-uop/UOp"
+import { assign, call, make } from "@tg/tensor/Program"
+import { buffer, variable } from "@tg/tensor/Tensor"
+import { Result } from "effect"
+import { describe, expect, it } from "vitest"
+import { estimate } from "../src/Estimate.ts"
+
+const f32 = (arena: Arena, id: number, shape: ReadonlyArray<number>) => buffer(arena, id, { shape, dtype: DType.f32 })
+
+describe("estimate", () => {
+  it("counts each byte that a matrix product reads and writes once", () => {
+    const arena = new Arena()
+    const [matrix, x, y] = [f32(arena, 0, [64, 256]), f32(arena, 1, [256]), f32(arena, 2, [64])]
+    const { sink } = make([assign(y, matrix.mul(x).sum(-1))])
+    const [launch, ...more] = Result.getOrThrow(estimate(sink, h200)).launches({})
+    expect(more).toEqual([])
+    const bytes = 4 * (64 * 256 + 256 + 64)
+    expect(launch!.bytes).toBe(bytes)
+    expect(launch!.micros).toBeCloseTo(h200.dispatchMicros + bytes / h200.bytesPerMicro, 12)
+    // every row has threads of its own
+    expect(launch!.workgroups * launch!.threads).toBeGreaterThanOrEqual(64)
+  })
+
+  it("counts what symbolic sizes and chosen rows leave", () => {
+    const arena = new Arena()
+    const n = variable(arena, "n", 1, 128)
+    const table = f32(arena, 0, [1000, 32])
+    const chosen = buffer(arena, 1, { shape: [128], dtype: DType.u32 }).slice(0, 0, n)
+    const out = f32(arena, 2, [128, 32]).slice(0, 0, n)
+    const { sink } = make([assign(out, table.gather(chosen))])
+    const { launches } = Result.getOrThrow(estimate(sink, h200))
+    for (const rows of [1, 5, 128]) expect(launches({ n: rows })[0]!.bytes).toBe(4 * rows * (32 + 1 + 32))
+  })
+
+  it("tells which call a launch comes from, and looks at equal bodies once", () => {
+    const arena = new Arena()
+    const weights = [0, 1, 2].map((id) => f32(arena, id, [32, 32]))
+    const x = weights.reduce((x, w, i) => {
+      const [y] = call("layer", [x, w], (x, w) => [w!.mul(x!).sum(-1)])
+      arena.label(y!.node.src[0]!, `blk.${i}`)
+      return y!
+    }, f32(arena, 3, [32]))
+    const { sink } = make([assign(f32(arena, 4, [32]), x)])
+    const launches = Result.getOrThrow(estimate(sink, h200)).launches({})
+    expect(launches.map(({ step }) => step.site).filter((site) => site !== undefined)).toEqual(["blk.0", "blk.1", "blk.2"])
+    const bodies = new Set(launches.map(({ step }) => step.site === undefined ? undefined : "ast" in step ? step.ast : step))
+    bodies.delete(undefined)
+    expect(bodies.size).toBe(1)
+  })
+})

@@ -1,0 +1,50 @@
+import { Result } from "effect"
+import { describe, expect, it } from "vitest"
+import * as Synthetic from "../src/Synthetic.ts"
+import * as Tokenizer from "../src/Tokenizer.ts"
+
+const families = ["glm4", "deepseek-llm", "youtu"] as const
+
+const codecOf = (made: Synthetic.Synthetic, pre: string): Tokenizer.Codec =>
+  Result.getOrThrow(Tokenizer.make(
+    new Map<string, unknown>([
+      ["tokenizer.ggml.model", "gpt2"],
+      ["tokenizer.ggml.pre", pre],
+      ["tokenizer.ggml.tokens", made.tokens],
+      ["tokenizer.ggml.token_type", made.types],
+      ["tokenizer.ggml.merges", made.merges],
+      ["tokenizer.ggml.add_bos_token", made.addBos],
+      ...[...made.ids].map(([name, id]) => [`tokenizer.ggml.${name}_token_id`, id] as const)
+    ])
+  ))
+
+describe("Synthetic", () => {
+  it.each(families)("%s: any text survives encoding", (family) => {
+    const codec = codecOf(Synthetic.make({ family, size: 512, specialsAt: 448 }), family)
+    for (const text of ["hello there", "  f(x) = 3.14\n\n", "Straße 北京 😀", ""]) {
+      expect(codec.decode(codec.encode(text))).toBe(text)
+    }
+    // merged: fewer tokens than bytes
+    expect(codec.encode("the other one").length).toBeLessThan(13)
+  })
+
+  it.each(families)("%s: ends at tokens of its own", (family) => {
+    const made = Synthetic.make({ family, size: 512, specialsAt: 448 })
+    const codec = codecOf(made, family)
+    expect(codec.vocabulary.eog.size).toBeGreaterThan(0)
+    for (const id of codec.vocabulary.eog) expect(codec.vocabulary.kinds[id]).toBe("control")
+    expect(codec.encode("", { addSpecial: true })).toEqual(made.addBos ? [made.ids.get("bos")] : [])
+  })
+
+  it("fills a vocabulary of the size of real ones without repeating a token", () => {
+    const made = Synthetic.make({ family: "glm4", size: 154880, specialsAt: 154820 })
+    expect(made.tokens.length).toBe(154880)
+    expect(new Set(made.tokens).size).toBe(154880)
+    expect(made.merges.length).toBe(154820 - 256)
+    expect(made.tokens[154820]).toBe("<|endoftext|>")
+  })
+
+  it("refuses a vocabulary without room", () => {
+    expect(() => Synthetic.make({ family: "youtu", size: 256, specialsAt: 256 })).toThrow(/cannot hold/)
+  })
+})
