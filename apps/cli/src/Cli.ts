@@ -1,12 +1,15 @@
 /** The command tree. */
 import { Effect, type Stdio } from "effect"
 import { CliOutput, Command } from "effect/cli"
+import * as Bench from "./commands/Bench.ts"
 import * as Doctor from "./commands/Doctor.ts"
 import * as Eval from "./commands/Eval.ts"
 import * as Generate from "./commands/Generate.ts"
 import * as Inspect from "./commands/Inspect.ts"
+import * as Kernel from "./commands/Kernel.ts"
 import * as Logits from "./commands/Logits.ts"
 import * as Plan from "./commands/Plan.ts"
+import * as Profile from "./commands/Profile.ts"
 import * as Synth from "./commands/Synth.ts"
 import * as Flags from "./Flags.ts"
 import * as Output from "./Output.ts"
@@ -18,7 +21,18 @@ export const version = "0.1.0"
 /** All commands. */
 export const tg = Command.make("tg").pipe(
   Command.withDescription("Run language models on this machine"),
-  Command.withSubcommands([Generate.command, Inspect.command, Logits.command, Eval.command, Doctor.command, Plan.command, Synth.command]),
+  Command.withSubcommands([
+    Generate.command,
+    Inspect.command,
+    Logits.command,
+    Eval.command,
+    Doctor.command,
+    Plan.command,
+    Bench.command,
+    Profile.command,
+    Kernel.command,
+    Synth.command
+  ]),
   Command.withGlobalFlags([Flags.Debug])
 )
 

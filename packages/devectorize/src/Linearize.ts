@@ -67,9 +67,19 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     `${node.src.slice(1).map((r) => r.id).join()}|${
       [...openRanges(node)].map((r) => r.id).sort((a, b) => a - b).join()
     }`
+  /** Reductions over threads that a value needs, one after the other: those of equal depth do not need each other. */
+  const depths = new Map<UOp, number>()
+  const depthOf = (root: UOp): number => {
+    for (const node of toposort(root)) {
+      if (depths.has(node)) continue
+      const below = Math.max(0, ...node.src.map((s) => depths.get(s)!))
+      depths.set(node, node.op === "GROUP_REDUCE" ? below + 1 : below)
+    }
+    return depths.get(root)!
+  }
   const groupKeyOf = (node: UOp): string => {
     const reduction = toposort(node.src[0]!).findLast((n) => n.op === "REDUCE")
-    return `${reduction === undefined ? node.id : siblingKey(reduction)}:${groupArg(node).threads}`
+    return `${reduction === undefined ? node.id : siblingKey(reduction)}:${groupArg(node).threads}:${depthOf(node)}`
   }
   const note = (key: string, node: UOp): void => {
     const list = siblings.get(key)

@@ -388,7 +388,9 @@ export const make: (
         ahead = undefined
       }).pipe(lock.withPermits(1)),
       prepare: (rows) => Effect.map(variants[rows](), ({ prepared }) => prepared).pipe(lock.withPermits(1)),
-      decodeStep: Effect.suspend(() => device.profile.kind === "cpu" ? variants.last() : decoder).pipe(
+      decodeStep: Effect.suspend((): Effect.Effect<{ readonly prepared: Prepared }, StepError> =>
+        device.profile.kind === "cpu" ? variants.last() : decoder
+      ).pipe(
         Effect.map(({ prepared }) => prepared),
         lock.withPermits(1)
       )

@@ -61,7 +61,7 @@ function* pieces(
     const most = Math.max(1, Math.floor(pieceBytes / blockBytes))
     const blocks = dims.reduce((n, dim) => n * dim, 1) / blockValues
     for (let first = 0; first < blocks; first += most) {
-      yield random.fill(buffers[next]!, Math.min(most, blocks - first))
+      yield random.next(buffers[next]!, Math.min(most, blocks - first))
       next = 1 - next
     }
     written = offsets[i]! + blocks * blockBytes

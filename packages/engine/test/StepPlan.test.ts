@@ -99,19 +99,22 @@ describe("Synthetic", () => {
     assert.isFalse(Buffer.from(a.buffer).includes(embedding!))
   })
 
-  it.live.each(["tiny-glm:q4_k_m", "tiny-lite:q4_0", "tiny-youtu:q4_0"])("%s runs: finite, varied logits", (shape) =>
-    Effect.gen(function*() {
-      const source = fromBytes(shape, fileOf(shape))
-      const model = yield* ModelFile.open(source)
-      const engine = yield* Engine.fromModel(source, model, { cache: "f32", context: 64 })
-      const codec = yield* engine.tokenizer
-      assert.isAbove(codec.encode("hello there").length, 0)
-      const rows = yield* Stream.runCollect(engine.logits(codec.encode("hello there")))
-      const logits = rows.flatMap((row) => [...row])
-      assert.isTrue(logits.every(Number.isFinite))
-      const spread = Math.sqrt(logits.reduce((sum, x) => sum + x * x, 0) / logits.length)
-      // the output matrix is scaled for logits of deviation 2
-      assert.isAbove(spread, 1)
-      assert.isBelow(spread, 4)
-    }).pipe(Effect.scoped, Effect.provide(wasm)))
+  it.live.each(["tiny-glm:q4_k_m", "tiny-lite:q4_0", "tiny-youtu:q4_0"])(
+    "%s runs: finite, varied logits",
+    (shape) =>
+      Effect.gen(function*() {
+        const source = fromBytes(shape, fileOf(shape))
+        const model = yield* ModelFile.open(source)
+        const engine = yield* Engine.fromModel(source, model, { cache: "f32", context: 64 })
+        const codec = yield* engine.tokenizer
+        assert.isAbove(codec.encode("hello there").length, 0)
+        const rows = yield* Stream.runCollect(engine.logits(codec.encode("hello there")))
+        const logits = rows.flatMap((row) => [...row])
+        assert.isTrue(logits.every(Number.isFinite))
+        const spread = Math.sqrt(logits.reduce((sum, x) => sum + x * x, 0) / logits.length)
+        // the output matrix is scaled for logits of deviation 2
+        assert.isAbove(spread, 1)
+        assert.isBelow(spread, 4)
+      }).pipe(Effect.scoped, Effect.provide(wasm))
+  )
 })

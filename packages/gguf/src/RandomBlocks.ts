@@ -16,7 +16,7 @@ export interface RandomOptions {
 /** A sequence of random blocks. */
 export interface RandomBlocks {
   /** Writes the next blocks to the start of the buffer, which holds as many and 4 bytes more; answers with a view. */
-  readonly fill: (buffer: ArrayBuffer, blocks: number) => Uint8Array<ArrayBuffer>
+  readonly next: (buffer: ArrayBuffer, blocks: number) => Uint8Array<ArrayBuffer>
 }
 
 /** A half-precision number in each block that the values are proportional to. */
@@ -88,7 +88,13 @@ const recipes: { readonly [N in Name]?: Recipe } = {
 }
 
 /** The types that can be filled. */
-export const types: ReadonlyArray<Name> = [...Object.keys(recipes) as ReadonlyArray<Name>, "F32", "F16", "BF16", "MXFP4"]
+export const types: ReadonlyArray<Name> = [
+  ...Object.keys(recipes) as ReadonlyArray<Name>,
+  "F32",
+  "F16",
+  "BF16",
+  "MXFP4"
+]
 
 /** A sequence of random blocks, or nothing for a type that has none here. */
 export const make = (options: RandomOptions): RandomBlocks | undefined => {
@@ -96,7 +102,7 @@ export const make = (options: RandomOptions): RandomBlocks | undefined => {
   const { blockBytes } = table[options.type]
   const patch = patchOf(options, state)
   return patch === undefined ? undefined : {
-    fill: (buffer, blocks) => {
+    next: (buffer, blocks) => {
       const random = new Uint32Array(buffer, 0, Math.ceil(blocks * blockBytes / 4))
       words(state, random)
       const bytes = new Uint8Array(buffer, 0, blocks * blockBytes)
@@ -154,8 +160,10 @@ const scaled = (type: Name, deviation: number, state: State): Patch | undefined 
   const signed = minimum === undefined
   // the mean square of exp(x) for x of deviation s is exp(2 s^2)
   const spread = 0.25
-  const scales = Array.from(normals(state, 0, spread, scaleCount), (x, i) =>
-    Math.exp(x - spread ** 2) * deviation / rms * (signed && i % 2 === 1 ? -1 : 1))
+  const scales = Array.from(
+    normals(state, 0, spread, scaleCount),
+    (x, i) => Math.exp(x - spread ** 2) * deviation / rms * (signed && i % 2 === 1 ? -1 : 1)
+  )
   const encoded = Uint16Array.from(scales, half)
   const minima = Uint16Array.from(scales, (scale) => half(scale * (minimum?.factor ?? 0)))
   return (bytes, blocks) => {
@@ -168,7 +176,7 @@ const scaled = (type: Name, deviation: number, state: State): Patch | undefined 
       halves[at] = encoded[which]!
       if (minimum !== undefined) halves[at + (minimum.at - scaleAt) / 2] = minima[which]!
     }
-    if (repair !== undefined) for (let at = 0; at < bytes.length; at += blockBytes) repair(bytes, at)
+    if (repair !== undefined) { for (let at = 0; at < bytes.length; at += blockBytes) repair(bytes, at) }
   }
 }
 

@@ -15,7 +15,7 @@ const valuesOf = (type: GgufType.Name, options: { readonly mean: number; readonl
   const { blockBytes, blockValues } = GgufType.table[type]
   const blocks = rows * cols / blockValues
   const raw = new ArrayBuffer(Math.ceil(blocks * blockBytes / 4) * 4 + 4)
-  RandomBlocks.make({ type, ...options, seed: [1, "weights"] })!.fill(raw, blocks)
+  RandomBlocks.make({ type, ...options, seed: [1, "weights"] })!.next(raw, blocks)
   const words = new Uint32Array(raw, 0, Math.ceil(blocks * blockBytes / 4))
   const layout = Layout.layoutOf(type, [rows, cols])
   const arena = new Arena()
@@ -36,7 +36,7 @@ const moments = (values: Float32Array) => {
 
 const first = (type: GgufType.Name, seed: readonly [number, string]): string => {
   const made = RandomBlocks.make({ type, mean: 0, deviation: 0.02, seed })!
-  return Buffer.from(made.fill(new ArrayBuffer(1028), 4)).toString("hex")
+  return Buffer.from(made.next(new ArrayBuffer(1028), 4)).toString("hex")
 }
 
 describe("RandomBlocks", () => {
@@ -61,14 +61,19 @@ describe("RandomBlocks", () => {
 
   it("equal seeds give equal blocks; other seeds and names give others", () => {
     expect(first("Q4_K", [1, "a"])).toBe(first("Q4_K", [1, "a"]))
-    const distinct = [first("Q4_K", [1, "a"]), first("Q4_K", [2, "a"]), first("Q4_K", [1, "b"]), first("Q4_K", [2 ** 32 + 1, "a"])]
+    const distinct = [
+      first("Q4_K", [1, "a"]),
+      first("Q4_K", [2, "a"]),
+      first("Q4_K", [1, "b"]),
+      first("Q4_K", [2 ** 32 + 1, "a"])
+    ]
     expect(new Set(distinct).size).toBe(4)
   })
 
   it("goes on where it stopped", () => {
     const made = RandomBlocks.make({ type: "Q4_0", mean: 0, deviation: 0.02, seed: [1, "a"] })!
     const buffer = new ArrayBuffer(22)
-    const blocks = Array.from({ length: 3 }, () => Buffer.from(made.fill(buffer, 1)).toString("hex"))
+    const blocks = Array.from({ length: 3 }, () => Buffer.from(made.next(buffer, 1)).toString("hex"))
     expect(blocks.map((block) => block.length)).toEqual([36, 36, 36])
     expect(new Set(blocks).size).toBe(3)
   })

@@ -73,7 +73,7 @@ const largestPower = (size: number, limit: number): number => {
 
 /** Whether a reduction runs once per thread and not once per iteration of another. */
 const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
-  Loops.reductions(kernel).every((r) => r === reduction || !toposort(r.src[0]!).includes(reduction))
+  !Loops.reductions(kernel).some((outer) => Loops.isInside(reduction, outer))
 
 /** Vector lanes along the reductions where loads are contiguous there; returns whether any was. */
 const vectoriseReductions = (plan: Plan): boolean => {
@@ -166,9 +166,10 @@ const upcastRows = (plan: Plan, enough: (rows: number) => boolean): void => {
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   const reduced = vectoriseReductions(plan)
   if (!reduced) vectoriseOutputs(plan)
-  const group = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups)
-  if (longestReduction(plan.kernel) < shortReduction) localOutputs(plan, maxLocal)
-  else {
+  const group = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, profile.maxWorkgroupThreads)
+  if (longestReduction(plan.kernel) < shortReduction) {
+    localOutputs(plan, Math.min(maxLocal, profile.maxWorkgroupThreads))
+  } else {
     // lanes along the outputs read along them: they get threads first
     if (!reduced) localOutputs(plan, group / 2)
     groupReductions(plan, group)

@@ -5,7 +5,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
 import { linearize } from "@tg/devectorize/Linearize"
 import { choose } from "@tg/heuristics/Heuristics"
-import type * as Opt from "@tg/postrange/Opt"
+import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import { Result } from "effect"
 
@@ -42,3 +42,6 @@ export const stages = (
   if (expanded instanceof DevectorizeError) return Result.fail(expanded)
   return Result.succeed({ kernel, opts, opted, expanded, linear: linearize(expanded, caps) })
 }
+
+/** The opts as the stages' messages write them: `GROUP(r2, 32)`. */
+export const printOpts = ({ opts }: Pick<Stages, "opts">): ReadonlyArray<string> => opts.map(Opt.print)

@@ -44,8 +44,14 @@ describe("estimate", () => {
     }, f32(arena, 3, [32]))
     const { sink } = make([assign(f32(arena, 4, [32]), x)])
     const launches = Result.getOrThrow(estimate(sink, h200)).launches({})
-    expect(launches.map(({ step }) => step.site).filter((site) => site !== undefined)).toEqual(["blk.0", "blk.1", "blk.2"])
-    const bodies = new Set(launches.map(({ step }) => step.site === undefined ? undefined : "ast" in step ? step.ast : step))
+    expect(launches.map(({ step }) => step.site).filter((site) => site !== undefined)).toEqual([
+      "blk.0",
+      "blk.1",
+      "blk.2"
+    ])
+    const bodies = new Set(
+      launches.map(({ step }) => step.site === undefined ? undefined : "ast" in step ? step.ast : step)
+    )
     bodies.delete(undefined)
     expect(bodies.size).toBe(1)
   })

@@ -191,7 +191,9 @@ const tiny = (full: Architecture, name: string): Architecture => ({
   vocabulary: 512,
   contextLength: 4096,
   yarn: full.yarn === undefined ? undefined : { ...full.yarn, originalContext: 64 },
-  experts: full.experts === undefined ? undefined : { ...full.experts, count: 8, used: full.experts.shared + 1, width: 256 },
+  experts: full.experts === undefined
+    ? undefined
+    : { ...full.experts, count: 8, used: full.experts.shared + 1, width: 256 },
   specialsAt: 448
 })
 
@@ -254,7 +256,12 @@ const matrix = (name: string, dims: ReadonlyArray<number>, gain = 1): Entry => (
   spread: { mean: 0, deviation: gain / Math.sqrt(dims[0]!) }
 })
 
-const float = (name: string, dims: ReadonlyArray<number>, spread: Spread): Entry => ({ name, dims, isFloat: true, spread })
+const float = (name: string, dims: ReadonlyArray<number>, spread: Spread): Entry => ({
+  name,
+  dims,
+  isFloat: true,
+  spread
+})
 
 const norm = (name: string, size: number): Entry => float(name, [size], { mean: 1, deviation: 0.15 })
 
@@ -332,7 +339,8 @@ const feedForwardOf = (a: Architecture, index: number): ReadonlyArray<Entry> => 
 type Pair = readonly [key: string, value: Metadata.MetadataValue]
 
 const metadataOf = (a: Architecture, mix: Mixes.Name): ReadonlyMap<string, Metadata.MetadataValue> => {
-  const own = (pairs: ReadonlyArray<Pair>): ReadonlyArray<Pair> => pairs.map(([key, value]) => [`deepseek2.${key}`, value])
+  const own = (pairs: ReadonlyArray<Pair>): ReadonlyArray<Pair> =>
+    pairs.map(([key, value]) => [`deepseek2.${key}`, value])
   const { float32, string, uint32 } = Metadata
   return new Map<string, Metadata.MetadataValue>([
     ["general.architecture", string("deepseek2")],

@@ -1,5 +1,5 @@
 import * as Bounds from "@tg/core-uop/Bounds"
-import { type Axis, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Axis, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
 
 /** One loop of a kernel. */
 export interface Loop {
@@ -28,6 +28,13 @@ export const reductions = (kernel: UOp): ReadonlyArray<UOp> => toposort(kernel).
 /** The loops of one reduction, outermost first. */
 export const loopsOf = (reduction: UOp): ReadonlyArray<Loop> => reduction.src.slice(1).map(toLoop)
 
+/** Whether a reduction is evaluated again in every iteration of another one: it depends on that one's loops. */
+export const isInside = (inner: UOp, outer: UOp): boolean => {
+  if (inner === outer) return false
+  const open = openRanges(inner)
+  return outer.src.slice(1).some((range) => open.has(range))
+}
+
 /** Every loop of the kernel, once: outputs, then reductions. */
 export const all = (kernel: UOp): ReadonlyArray<Loop> => {
   const nodes = new Set([
@@ -44,6 +51,8 @@ const product = (loops: ReadonlyArray<Loop>, axis: Axis): number =>
 
 /** How often the largest reduction (or the kernel's body) is written out: its own UNROLL, that of reductions in it, UPCAST. */
 export const copies = (kernel: UOp): number => {
-  const nested = reductions(kernel).map((r) => product(unique(reductions(r).flatMap(loopsOf)), "UNROLL"))
+  const nested = reductions(kernel).map((r) =>
+    product(unique(reductions(r).filter((n) => n === r || isInside(n, r)).flatMap(loopsOf)), "UNROLL")
+  )
   return product(outputs(kernel), "UPCAST") * Math.max(1, ...nested)
 }

@@ -103,9 +103,9 @@ const threadsOf = (kernel: UOp, opt: Opt): number => {
 
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
 
-/** Whether a reduction is evaluated inside the loops of another: a barrier there would need every thread's agreement. */
+/** A barrier inside another reduction's loops would need every thread's agreement. */
 const isNested = (kernel: UOp, inner: UOp): boolean =>
-  Loops.reductions(kernel).some((outer) => outer !== inner && toposort(outer.src[0]!).includes(inner))
+  Loops.reductions(kernel).some((outer) => Loops.isInside(inner, outer))
 
 /** Applies one legal opt: the loop is split and its inside gets the opt's axis. */
 const applyOne = (kernel: UOp, opt: Opt): UOp => {

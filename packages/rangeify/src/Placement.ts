@@ -76,6 +76,15 @@ interface Work {
   readonly leaves: ReadonlySet<UOp>
 }
 
+/** Operations per element up to which a row's scalar is computed again by whoever needs it. */
+const maxRowCost = 2 ** 16
+
+/**
+ * One value per row (a norm's scale, a sum of weights): all axes of fixed size are 1. Each thread group that uses it
+ * computes it in front of its own loops, which costs less than a kernel of its own and a trip through memory.
+ */
+const isRowScalar = (node: UOp): boolean => Shape.of(node).every((dim) => typeof dim !== "number" || dim === 1)
+
 const nothing: ReadonlySet<UOp> = new Set()
 
 const union = (sets: ReadonlyArray<ReadonlySet<UOp>>): ReadonlySet<UOp> => {
@@ -177,10 +186,12 @@ export const place = (
       const ws = from.map(workOf)
       const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
       const iterations = node.op === "REDUCE" ? reduceLength(node) : 1
+      const cost = times(chain([own, ...ws.map((x) => x.cost)]), iterations)
+      const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
       const w: Work = {
-        cost: times(chain([own, ...ws.map((x) => x.cost)]), iterations),
-        reduces: node.op === "REDUCE" || ws.some((x) => x.reduces),
-        transcendental: transcendental.has(node.op) || ws.some((x) => x.transcendental),
+        cost: isCheap ? 1 : cost,
+        reduces: !isCheap && (node.op === "REDUCE" || ws.some((x) => x.reduces)),
+        transcendental: !isCheap && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
         leaves: union(ws.map((x) => x.leaves))
       }
       work.set(node, w)

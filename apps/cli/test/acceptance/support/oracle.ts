@@ -111,7 +111,6 @@ const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): numbe
   const picked = run.rows.map((position) => rows[position]!)
   const found = Float32Array.from(picked.flatMap((row) => Array.from(row)))
   const { largest, rms } = distance(found, expected)
-  console.log("DIST", run.name, run.logits, cache, rms, largest)
   assert.isAtMost(rms, limits[cache].rms, `RMS of ${run.name}`)
   assert.isAtMost(largest, limits[cache].largest, `largest difference of ${run.name}`)
   let compared = 0

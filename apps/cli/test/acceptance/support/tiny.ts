@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Engine } from "@tg/engine/Engine"
-import { Effect, Option, Schema, Stream } from "effect"
+import { Effect, Layer, Option, Schema, Stream } from "effect"
 import type * as Devices from "../../../src/Devices.ts"
 import * as Models from "../../../src/Models.ts"
 import * as Prompt from "../../../src/Prompt.ts"
@@ -12,9 +12,10 @@ import * as Score from "../../../src/Score.ts"
 
 const file = (name: string): string => fileURLToPath(new URL(`../../../models/${name}`, import.meta.url))
 
-/** The engine with the model on the device of a choice. */
-export const engine = (device: Devices.Choice) =>
-  Models.layer({ model: file("tg-tiny-Q4_0.gguf"), device, kv: "f16", context: Option.none() })
+const engine = (device: Devices.Choice) =>
+  Models.layer({ model: file("tg-tiny-Q4_0.gguf"), device, kv: "f16", context: Option.none() }).pipe(
+    Layer.provide(NodeServices.layer)
+  )
 
 /** A question with the tokens that llama.cpp made of it, and what it answered. */
 const Question = Schema.Struct({
@@ -46,12 +47,14 @@ export const test = (name: string, device: Devices.Choice, asked: ReadonlyArray<
     Effect.gen(function*() {
       const answers = yield* Effect.forEach(asked, (question) =>
         Effect.map(answer(question), (text) => ({ question, text })))
-      const differing = answers.filter(({ question, text }) => text !== question.llama_cpp.Q4_0.text)
-        .map(({ question, text }) => ({ id: question.id, text, recorded: question.llama_cpp.Q4_0.text }))
+      const differing = answers.flatMap(({ question: { id, llama_cpp }, text }) =>
+        text === llama_cpp.Q4_0.text ? [] : [{ id, text, recorded: llama_cpp.Q4_0.text }]
+      )
       // llama.cpp rounds activations to 8 bits, so a close call may go the other way
       assert.isAtMost(differing.length, 0.05 * asked.length, JSON.stringify(differing, undefined, 2))
-      const right = count(answers, ({ question, text }) => Score.isRight(question, text))
+      const right = count(answers, ({ question, text }) =>
+        Score.isRight(question, text))
       const rightThere = count(asked, (question) => question.llama_cpp.Q4_0.right)
       assert.isAtMost(Math.abs(right - rightThere), 0.01 * asked.length, `${right} right, ${rightThere} there`)
-    }).pipe(Effect.provide(engine(device)), Effect.provide(NodeServices.layer)), timeout)
+    }).pipe(Effect.provide(engine(device))), timeout)
 }

@@ -1,0 +1,263 @@
+/** `tg bench`: how fast a model reads a prompt and writes text, and what it takes. */
+import { Engine } from "@tg/engine/Engine"
+import * as ModelFile from "@tg/engine/ModelFile"
+import * as Sampler from "@tg/engine/Sampler"
+import { ContextFull, type Session } from "@tg/engine/Session"
+import * as FileByteSource from "@tg/gguf/FileByteSource"
+import * as Profiler from "@tg/jit/Profiler"
+import { Device } from "@tg/runtime/Device"
+import { Clock, Duration, Effect, Option, Schema } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Chosen } from "../Devices.ts"
+import * as Flags from "../Flags.ts"
+import * as Models from "../Models.ts"
+import * as Output from "../Output.ts"
+import * as Peaks from "../Peaks.ts"
+import { UsageError } from "../Report.ts"
+
+const Positive = Schema.Int.check(Schema.isGreaterThan(0))
+
+const flags = {
+  model: Flags.model,
+  prompt: Flag.Int("prompt").pipe(
+    Flag.withAlias("p"),
+    Flag.withSchema(Positive),
+    Flag.withDescription("Tokens of a prompt (default: 512)"),
+    Flag.withDefault(512)
+  ),
+  generate: Flag.Int("generate").pipe(
+    Flag.withAlias("n"),
+    Flag.withSchema(Positive),
+    Flag.withDescription("Tokens to generate (default: 128)"),
+    Flag.withDefault(128)
+  ),
+  depths: Flag.String("depth").pipe(
+    Flag.withAlias("d"),
+    Flag.withMetavar("0,4096"),
+    Flag.withDescription("Tokens that are in the cache already, with commas between (default: 0)"),
+    Flag.withDefault("0")
+  ),
+  repeat: Flag.Int("repeat").pipe(
+    Flag.withAlias("r"),
+    Flag.withSchema(Positive),
+    Flag.withDescription("How often each is measured, after one run to warm up (default: 3)"),
+    Flag.withDefault(3)
+  ),
+  kv: Flags.kv,
+  context: Flags.context,
+  device: Flags.device,
+  check: Flags.check,
+  json: Flags.json
+} as const
+
+/** Measures a model on a device. */
+export const command = Command.make(
+  "bench",
+  flags,
+  Effect.fn("cli.bench")(function*(given) {
+    const depths = parseDepths(given.depths)
+    if (depths instanceof UsageError) return yield* depths
+    const peaks = yield* Peaks.watch
+    const context = yield* contextFor(given.model, given.context, neededTokens({ ...given, depths }))
+    const started = yield* Clock.currentTimeMillis
+    const [duration, report] = yield* Effect.timed(
+      Models.withModel({ ...given, context: Option.some(context) }, run({ ...given, depths, started }))
+    )
+    const { externalBytes, heapBytes } = yield* peaks
+    const all = { ...report, peakHeapBytes: heapBytes, peakExternalBytes: externalBytes }
+    yield* given.json ? Output.printJson(all) : Output.print(asText(all))
+    yield* Output.note(`measured in ${Duration.toSeconds(duration).toFixed(1)} s`)
+  }, Effect.scoped)
+).pipe(Command.withDescription("Measure how fast a model reads and writes on this machine, and the memory it takes"))
+
+/** `0,4096` as numbers, each once. */
+export const parseDepths = (text: string): ReadonlyArray<number> | UsageError => {
+  const parts = text.split(",").map((part) => part.trim())
+  const bad = parts.find((part) => !/^\d{1,9}$/.test(part))
+  return bad === undefined
+    ? [...new Set(parts.map(Number))]
+    : new UsageError({ message: `--depth has ${JSON.stringify(bad)}; give numbers of tokens with commas between: 0,4096` })
+}
+
+/** What is measured. */
+interface Asked {
+  readonly prompt: number
+  readonly generate: number
+  readonly depths: ReadonlyArray<number>
+}
+
+/** Tokens that are in the cache at most: decoding starts behind one at least. */
+export const neededTokens = ({ depths, generate, prompt }: Asked): number =>
+  Math.max(...depths.map((depth) => Math.max(depth + prompt, Math.max(depth, 1) + generate)))
+
+/** The context to measure with: what was asked, or the usual one, longer if the depths need it. Refused before loading. */
+const contextFor = Effect.fn("cli.bench.context")(
+  function*(model: string, asked: Option.Option<number>, needed: number) {
+    const { config } = yield* ModelFile.open(yield* FileByteSource.open(model))
+    const modelLimit = config.contextLength
+    const limit = Math.min(modelLimit, Option.getOrElse(asked, () => Math.max(4096, needed)))
+    if (needed > limit) return yield* new ContextFull({ asked: needed, limit, modelLimit })
+    return Option.getOrElse(asked, () => limit)
+  },
+  Effect.scoped
+)
+
+/** Speed over repeated measurements. */
+export interface Spread {
+  readonly mean: number
+  readonly min: number
+  readonly max: number
+}
+
+/** One measurement. */
+export interface Measured {
+  readonly tokens: number
+  /** Tokens that were in the cache before. */
+  readonly depth: number
+  readonly tokensPerSecond: Spread
+}
+
+/** Tokens per second from the times of equal work. The mean is that of the speeds. */
+export const spread = (tokens: number, micros: ReadonlyArray<number>): Spread => {
+  const speeds = micros.map((time) => tokens * 1e6 / time)
+  return {
+    mean: round(speeds.reduce((a, b) => a + b, 0) / speeds.length),
+    min: round(Math.min(...speeds)),
+    max: round(Math.max(...speeds))
+  }
+}
+
+const round = (value: number): number => Number(value.toPrecision(5))
+
+/** A sequence of ids of the vocabulary that looks like none in particular: equal for equal arguments. */
+export const tokenIds = (count: number, seed: number, vocabulary: number): ReadonlyArray<number> =>
+  Array.from({ length: count }, (_, i) => (Math.imul(i + 1, 0x9e3779b1) + Math.imul(seed, 0x85ebca6b) >>> 8) % vocabulary)
+
+// Steps behind one another that the time of a step is divided from.
+const steps = 32
+
+interface Job extends Asked {
+  readonly model: string
+  readonly kv: "f16" | "f32"
+  readonly repeat: number
+  readonly started: number
+}
+
+const run = Effect.fn("cli.bench.run")(function*(job: Job) {
+  const { model, session } = yield* Engine
+  const chosen = yield* Chosen
+  const device = yield* Device
+  const loadMs = (yield* Clock.currentTimeMillis) - job.started
+  yield* Output.note(`${model.config.name} on ${chosen.name}, context ${session.context}`)
+  if (chosen.fallback !== undefined) yield* Output.note(`no GPU is used: ${chosen.fallback}`)
+  const [compiling, step] = yield* Effect.timed(Effect.andThen(session.prepare("last"), session.decodeStep))
+
+  const prefill: Array<Measured> = []
+  const decode: Array<Measured & { readonly gpuMsPerToken: number; readonly encodeMsPerToken: number }> = []
+  for (const depth of job.depths) {
+    const times = yield* repeated(job.repeat, (round) => timePrefill(session, { depth, count: job.prompt, round }))
+    prefill.push({ tokens: job.prompt, depth, tokensPerSecond: spread(job.prompt, times) })
+    yield* Output.note(`prefill ${job.prompt} at ${depth}: ${shown(prefill.at(-1)!.tokensPerSecond)} tokens/s`)
+    const decoded = yield* repeated(job.repeat, () => timeDecode(session, { depth, count: job.generate }))
+    const vars = { T: 1, startPos: Math.max(depth, 1) }
+    yield* Profiler.backToBack(step, vars, 1)
+    const { encodeMicros, micros } = yield* Profiler.backToBack(step, vars, device.profile.kind === "cpu" ? 4 : steps)
+    decode.push({
+      tokens: job.generate,
+      depth,
+      tokensPerSecond: spread(job.generate, decoded),
+      gpuMsPerToken: round(micros / 1000),
+      encodeMsPerToken: round(encodeMicros / 1000)
+    })
+    yield* Output.note(`decode ${job.generate} at ${depth}: ${shown(decode.at(-1)!.tokensPerSecond)} tokens/s`)
+  }
+  return {
+    model: model.config.name,
+    file: model.gguf.name,
+    device: chosen.name,
+    context: session.context,
+    kv: job.kv,
+    loadMs,
+    compileMs: round(Duration.toMillis(compiling)),
+    prefill,
+    decode,
+    dispatchesPerToken: step.dispatches.length,
+    gpuMsPerToken: decode[0]!.gpuMsPerToken,
+    encodeMsPerToken: decode[0]!.encodeMsPerToken,
+    gpuBytes: device.allocatedBytes()
+  }
+})
+
+/** The times of all rounds but the first. */
+const repeated = <E, R>(count: number, measure: (round: number) => Effect.Effect<number, E, R>) =>
+  Effect.map(Effect.forEach(Array.from({ length: count + 1 }, (_, i) => i), measure), (times) => times.slice(1))
+
+/** Puts `depth` tokens into the cache and nothing else, and waits for it. */
+const fill = Effect.fnUntraced(function*(session: Session, depth: number) {
+  const tokens = tokenIds(depth, 0, session.vocabulary)
+  if (depth === 0) yield* session.reset
+  else yield* session.advance(tokens)
+  yield* Profiler.settle(yield* session.decodeStep)
+  return tokens
+})
+
+const micros = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<number, E, R> =>
+  Effect.map(Effect.timed(work), ([time]) => Duration.toMillis(time) * 1000)
+
+/** Until the logits after the prompt are here. */
+const timePrefill = Effect.fnUntraced(function*(
+  session: Session,
+  { count, depth, round }: { readonly depth: number; readonly count: number; readonly round: number }
+) {
+  const before = yield* fill(session, depth)
+  const tokens = [...before, ...tokenIds(count, round + 1, session.vocabulary)]
+  return yield* micros(session.advance(tokens))
+})
+
+/** Greedy decoding as `generate` does it, each token taken when it is there. The one after the prompt is not counted. */
+const timeDecode = Effect.fnUntraced(function*(
+  session: Session,
+  { count, depth }: { readonly depth: number; readonly count: number }
+) {
+  const tokens = [...(yield* fill(session, Math.max(1, depth)))]
+  const next = Effect.gen(function*() {
+    const id = yield* session.next(tokens)
+    if (Number.isNaN(id)) {
+      return yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: session.vocabulary })
+    }
+    tokens.push(id)
+  })
+  yield* next
+  return yield* micros(Effect.replicateEffect(next, count, { discard: true }))
+})
+
+const shown = ({ max, mean, min }: Spread): string => `${mean} (${min} to ${max})`
+
+type Report = Effect.Success<ReturnType<typeof run>> & {
+  readonly peakHeapBytes: number
+  readonly peakExternalBytes: number
+}
+
+const asText = (report: Report): string => {
+  const line = (what: string, { depth, tokens, tokensPerSecond: { max, mean, min } }: Measured): string =>
+    [`${what} ${tokens}`.padEnd(16), String(depth).padStart(7), ...[mean, min, max].map((x) => String(x).padStart(10))]
+      .join("")
+  return [
+    `${report.model} on ${report.device}, context ${report.context}, cache ${report.kv}`,
+    `loaded in ${report.loadMs} ms, compiled in ${report.compileMs} ms`,
+    "",
+    `${"tokens".padEnd(16)}${"depth".padStart(7)}${["mean/s", "min/s", "max/s"].map((x) => x.padStart(10)).join("")}`,
+    ...report.prefill.map((measured) => line("prefill", measured)),
+    ...report.decode.map((measured) => line("decode", measured)),
+    "",
+    ...report.decode.map(({ depth, encodeMsPerToken, gpuMsPerToken }) =>
+      `a step at ${depth}, behind one another: ${gpuMsPerToken} ms, of which the host encodes ${encodeMsPerToken} ms`
+    ),
+    `${report.dispatchesPerToken} launches per token`,
+    `${mebibytes(report.gpuBytes)} on the device; at most ${mebibytes(report.peakHeapBytes)} in the JavaScript heap and ` +
+    `${mebibytes(report.peakExternalBytes)} beside it`,
+    ""
+  ].join("\n")
+}
+
+const mebibytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`

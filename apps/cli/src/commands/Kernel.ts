@@ -1,0 +1,198 @@
+/** `tg kernel`: one kernel of a model through every stage of the compiler. */
+import * as Wasm from "@tg/codegen-wasm/Wasm"
+import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
+import * as DType from "@tg/core-uop/DType"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as Print from "@tg/core-uop/Print"
+import { RenderError } from "@tg/core-uop/Program"
+import type { UOp } from "@tg/core-uop/UOp"
+import * as ModelFile from "@tg/engine/ModelFile"
+import * as Session from "@tg/engine/Session"
+import * as StepPlan from "@tg/engine/StepPlan"
+import * as FileByteSource from "@tg/gguf/FileByteSource"
+import * as Stages from "@tg/jit/Stages"
+import { kernels, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { Effect, Option, Result } from "effect"
+import { Argument, Command, Flag } from "effect/cli"
+import * as Flags from "../Flags.ts"
+import * as KernelNames from "../KernelNames.ts"
+import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
+import { UsageError } from "../Report.ts"
+
+const targets = ["wgsl", "wasm"] as const
+/** A language that kernels are compiled to. */
+export type Target = typeof targets[number]
+
+const flags = {
+  name: Argument.String("name").pipe(
+    Argument.withDescription("The kernel, or how its name begins; without it, the names are listed"),
+    Argument.optional
+  ),
+  model: Flags.model,
+  shape: Flag.String("shape").pipe(
+    Flag.withMetavar("MODEL:MIX"),
+    Flag.withDescription("A known shape instead of a file: glm-4.7-flash:q4_0"),
+    Flag.optional
+  ),
+  step: Flag.Literals("step", ["decode", "prompt", "logits"]).pipe(
+    Flag.withDescription("The program it is part of: one token (default), a prompt, or all logits of a prompt"),
+    Flag.withDefault("decode" as const)
+  ),
+  target: Flag.Literals("target", targets).pipe(
+    Flag.withDescription("What to compile to (default: what the profile's kind of device runs)"),
+    Flag.optional
+  ),
+  kv: Flags.kv,
+  context: Flags.context,
+  profile: Profiles.profile,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
+  json: Flags.json
+} as const
+
+/** Shows a kernel. Needs neither its device nor weights. */
+export const command = Command.make(
+  "kernel",
+  flags,
+  Effect.fn("cli.kernel")(function*(given) {
+    const profile = yield* Profiles.resolve(given)
+    const usual: Target = profile.kind === "cpu" ? "wasm" : "wgsl"
+    const target = Option.getOrElse(given.target, () => usual)
+    if (target !== usual) {
+      return yield* new UsageError({
+        message: `${profile.name} is a ${profile.kind} and runs ${usual}; for --target ${target} give --profile ${
+          target === "wasm" ? "wasm" : "webgpu-default"
+        }`
+      })
+    }
+    const named = yield* kernelsOf(given, profile)
+    if (Option.isNone(given.name)) {
+      const names = [...named].map(([name, { calls }]) => ({ name, calls }))
+      yield* given.json
+        ? Output.printJson({ kernels: names })
+        : Output.print(names.map(({ calls, name }) => `${name}${calls === 1 ? "" : `  x ${calls}`}\n`).join(""))
+      return
+    }
+    const name = choose(given.name.value, [...named.keys()])
+    if (name instanceof UsageError) return yield* name
+    const { ast, calls } = named.get(name)!
+    const shown = yield* Effect.fromResult(render(name, ast, { profile, target }))
+    yield* given.json ? Output.printJson({ calls, ...shown }) : Output.print(asText({ calls, ...shown }))
+  })
+).pipe(
+  Command.withDescription("Show one kernel through every stage of the compiler; needs no GPU"),
+  Command.withExamples([{ command: "tg kernel ffn_up --profile wasm" }])
+)
+
+const kernelsOf = Effect.fnUntraced(
+  function*(given: {
+    readonly model: string
+    readonly shape: Option.Option<string>
+    readonly step: "decode" | "prompt" | "logits"
+    readonly kv: "f16" | "f32"
+    readonly context: Option.Option<number>
+  }, profile: DeviceProfile) {
+    if (Option.isSome(given.shape) && given.model !== Flags.defaultModel) {
+      return yield* new UsageError({ message: "--model and --shape are both given; keep one of them" })
+    }
+    const model = Option.isSome(given.shape)
+      ? yield* Effect.fromResult(StepPlan.fromShape(given.shape.value))
+      : yield* ModelFile.open(yield* FileByteSource.open(given.model))
+    const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
+    if (typeof context !== "number") return yield* context
+    const size = { context, cache: given.kv }
+    const chunk = Math.min(Session.defaultChunk, context)
+    // a device that computes while it is called decodes with the program of a prompt
+    const program = given.step === "decode" && profile.kind === "gpu"
+      ? Session.decodeProgram(model, size)
+      : Session.stepProgram(model, { ...size, chunk, rows: given.step === "logits" ? "all" : "last" })
+    const made = schedule(program.sink, { maxStorageBuffers: profile.maxStorageBuffers })
+    return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
+  },
+  Effect.scoped
+)
+
+/** The name itself, or the only one that begins so. */
+export const choose = (asked: string, names: ReadonlyArray<string>): string | UsageError => {
+  if (names.includes(asked)) return asked
+  const fitting = names.filter((name) => name.startsWith(asked))
+  if (fitting.length === 1) return fitting[0]!
+  return new UsageError({
+    message: fitting.length === 0
+      ? `no kernel is called ${asked}; there are\n  ${names.join("\n  ")}`
+      : `${fitting.length} kernels begin with ${asked}; give more of the name\n  ${fitting.join("\n  ")}`
+  })
+}
+
+/** What is shown of a kernel. The stages are in the notation of `Print.graph`, the linear one in order. */
+interface Shown {
+  readonly name: string
+  readonly target: Target
+  readonly profile: string
+  readonly kernel: string
+  readonly opts: ReadonlyArray<string>
+  readonly opted: string
+  readonly expanded: string
+  readonly linear: string
+  readonly code: string
+}
+
+const render = (
+  name: string,
+  kernel: UOp,
+  { profile, target }: { readonly profile: DeviceProfile; readonly target: Target }
+) =>
+  Result.gen(function*() {
+    const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize })
+    const caps = target === "wasm" ? Wasm.caps : wgsl
+    const stages = yield* Stages.stages(name, kernel, { profile, caps })
+    const { expanded, linear, opted } = stages
+    const text = target === "wasm" ? Wasm.text(name, linear) : Wgsl.render(name, linear, wgsl)
+    if (text instanceof RenderError) return yield* Result.fail(text)
+    const shown: Shown = {
+      name,
+      target,
+      profile: profile.name,
+      kernel: Print.graph(kernel),
+      opts: Stages.printOpts(stages),
+      opted: Print.graph(opted),
+      expanded: Print.graph(expanded),
+      linear: listing(linear),
+      code: typeof text === "string" ? text : String(text.code)
+    }
+    return shown
+  })
+
+/** The instructions of a linear kernel, one a line with the numbers of what it uses; loops are indented. */
+export const listing = ({ src }: UOp): string => {
+  const numbers = new Map(src.map((node, i) => [node, i]))
+  const nameOf = (node: UOp): string => numbers.has(node) ? `%${numbers.get(node)}` : Print.expression(node)
+  let depth = 0
+  return src.map((node, i) => {
+    if (node.op === "END") depth--
+    const indent = "  ".repeat(Math.max(0, depth))
+    if (node.op === "RANGE") depth++
+    const arg = node.arg === undefined ? "" : ` ${typeof node.arg === "object" ? JSON.stringify(node.arg) : node.arg}`
+    const label = node.arena.labelOf(node)
+    return `${`%${i}`.padStart(5)} ${indent}${node.op} ${DType.print(node.dtype)}${arg} (${
+      node.src.map(nameOf).join(", ")
+    })${label === undefined ? "" : `  # ${label}`}`
+  }).join("\n")
+}
+
+const asText = ({ calls, code, expanded, kernel, linear, name, opted, opts, profile, target }: Shown & {
+  readonly calls: number
+}): string =>
+  [
+    `${name} on ${profile}, launched ${calls === 1 ? "once" : `${calls} times`} in a step`,
+    ...[
+      ["kernel: what rangeify made", kernel],
+      ["opts: what the heuristics chose", opts.length === 0 ? "none" : opts.join("\n")],
+      ["opted: its loops by their kinds", opted],
+      ["expanded: threads, lanes and copies", expanded],
+      ["linear: in the order of execution", linear],
+      [`code: ${target === "wgsl" ? "WGSL" : "WebAssembly text"}`, code]
+    ].flatMap(([title, text]) => ["", `--- ${title}`, text!.trimEnd()]),
+    ""
+  ].join("\n")

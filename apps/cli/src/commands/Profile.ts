@@ -1,0 +1,171 @@
+/** `tg profile`: where the time of a token goes, kernel by kernel. */
+import { Engine } from "@tg/engine/Engine"
+import { ContextFull } from "@tg/engine/Session"
+import * as Estimate from "@tg/jit/Estimate"
+import type { Prepared } from "@tg/jit/Jit"
+import * as Profiler from "@tg/jit/Profiler"
+import type { Step } from "@tg/rangeify/Schedule"
+import { Device } from "@tg/runtime/Device"
+import { Effect, Schema } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Chosen } from "../Devices.ts"
+import * as Flags from "../Flags.ts"
+import * as KernelNames from "../KernelNames.ts"
+import * as Models from "../Models.ts"
+import * as Output from "../Output.ts"
+import { table } from "../Table.ts"
+
+const flags = {
+  model: Flags.model,
+  depth: Flag.Int("depth").pipe(
+    Flag.withAlias("d"),
+    Flag.withSchema(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))),
+    Flag.withMetavar("TOKENS"),
+    Flag.withDescription("Tokens that are in the cache already (default: 0)"),
+    Flag.withDefault(0)
+  ),
+  kv: Flags.kv,
+  context: Flags.context,
+  device: Flags.device,
+  check: Flags.check,
+  json: Flags.json
+} as const
+
+/** Measures the kernels of a decode step. */
+export const command = Command.make(
+  "profile",
+  flags,
+  Effect.fn("cli.profile")(function*(given) {
+    yield* Models.withModel(given, run(given))
+  })
+).pipe(Command.withDescription("Show which kernels a token's time goes to"))
+
+/** All launches of one kernel. */
+interface KernelRow {
+  readonly name: string
+  /** The parts of the model that launch it, as the model's labels say. */
+  readonly sites: string
+  readonly calls: number
+  /** Of one call. */
+  readonly us: number
+  readonly usPerToken: number
+  /** Read and written by one call, each byte once. */
+  readonly bytes: number
+  readonly gbPerSecond: number
+  /** Part of the time of all kernels. */
+  readonly share: number
+  /** Part of the bandwidth that the device's profile names. */
+  readonly roof: number
+}
+
+const run = Effect.fn("cli.profile.run")(function*({ depth, json }: { readonly depth: number; readonly json: boolean }) {
+  const { model, session } = yield* Engine
+  const chosen = yield* Chosen
+  const device = yield* Device
+  const { context } = session
+  if (depth >= context) {
+    return yield* new ContextFull({ asked: depth + 1, limit: context, modelLimit: model.config.contextLength })
+  }
+  // real values in the cache, and a real token to go on from
+  const tokens = Array.from({ length: Math.max(1, depth) }, (_, i) => i % session.vocabulary)
+  yield* session.advance(tokens)
+  const prepared = yield* session.decodeStep
+  const vars = { T: 1, startPos: depth }
+  const measured = yield* Profiler.profile(prepared, vars)
+  const kernels = rowsOf(measured, prepared, { vars, profile: device.profile })
+  const sum = kernels.reduce((total, kernel) => total + kernel.usPerToken, 0)
+  const report = {
+    model: model.config.name,
+    device: chosen.name,
+    context,
+    depth,
+    method: measured.method,
+    dispatchesPerToken: prepared.dispatches.length,
+    kernels,
+    sumMsPerToken: sum / 1000,
+    stepMsPerToken: measured.stepMicros / 1000,
+    restMsPerToken: (measured.stepMicros - sum) / 1000
+  }
+  yield* json ? Output.printJson(report) : Output.print(asText(report))
+})
+
+const rowsOf = (
+  { kernels }: Profiler.Profile,
+  prepared: Prepared,
+  { profile, vars }: { readonly profile: Device["Service"]["profile"]; readonly vars: Profiler.Vars }
+): ReadonlyArray<KernelRow> => {
+  const estimates = Estimate.launches(prepared.schedule, profile, vars)
+  const { steps } = prepared.schedule
+  const names = new Map(
+    [...KernelNames.nameApart(steps.filter((step) => step.kind === "kernel"))].map(([name, { ast }]) => [ast, name])
+  )
+  const nameOf = (step: Step): string => step.kind === "kernel" ? names.get(step.ast)! : step.name
+  const total = kernels.reduce((sum, { launches, micros }) => sum + launches.length * micros, 0)
+  return kernels.map(({ launches, micros }): KernelRow => {
+    const bytes = launches.reduce((sum, i) => sum + estimates[i]!.bytes, 0) / launches.length
+    const rate = micros === 0 ? 0 : bytes / micros
+    return {
+      name: nameOf(steps[launches[0]!]!),
+      sites: sitesOf(launches.map((i) => steps[i]!.site)),
+      calls: launches.length,
+      us: micros,
+      usPerToken: launches.length * micros,
+      bytes: Math.round(bytes),
+      gbPerSecond: rate / 1000,
+      share: total === 0 ? 0 : launches.length * micros / total,
+      roof: rate / profile.bytesPerMicro
+    }
+  }).sort((a, b) => b.usPerToken - a.usPerToken)
+}
+
+/** `blk.1 .. blk.46`: the first and the last of the places, in their order. */
+export const sitesOf = (sites: ReadonlyArray<string | undefined>): string => {
+  const named = [...new Set(sites.filter((site) => site !== undefined))]
+  return named.length < 3 ? named.join(", ") : `${named[0]} .. ${named.at(-1)}`
+}
+
+const methods: Readonly<Record<Profiler.Method, string>> = {
+  each: "each launch timed by itself, in the order of the step; the median of several steps, and the mean over the calls",
+  extra: "a step with more launches of the kernel in their places, less the step as it is, divided by the extra ones; " +
+    "the copies read other layers' weights, so they find as little in the caches"
+}
+
+const asText = (report: {
+  readonly model: string
+  readonly device: string
+  readonly depth: number
+  readonly method: Profiler.Method
+  readonly dispatchesPerToken: number
+  readonly kernels: ReadonlyArray<KernelRow>
+  readonly sumMsPerToken: number
+  readonly stepMsPerToken: number
+  readonly restMsPerToken: number
+}): string => {
+  const { restMsPerToken, stepMsPerToken, sumMsPerToken } = report
+  const percent = (part: number): string => `${(100 * part).toFixed(1)}%`
+  return [
+    `${report.model} on ${report.device}: the step behind ${report.depth} tokens, ${report.dispatchesPerToken} launches`,
+    `us of a call: ${methods[report.method]}`,
+    "bytes: what a call reads and writes, each byte once; roof: of the bandwidth in the device's profile",
+    "",
+    ...table([
+      ["kernel", "calls", "us", "us/token", "share", "bytes", "GB/s", "roof", "where"],
+      ...report.kernels.map((k) => [
+        k.name,
+        String(k.calls),
+        k.us.toFixed(2),
+        k.usPerToken.toFixed(1),
+        percent(k.share),
+        String(k.bytes),
+        k.gbPerSecond.toFixed(2),
+        percent(k.roof),
+        k.sites
+      ])
+    ]),
+    "",
+    `sum of kernels ${sumMsPerToken.toFixed(3)} ms; steps behind one another ${stepMsPerToken.toFixed(3)} ms each; rest ${
+      restMsPerToken.toFixed(3)
+    } ms (${percent(restMsPerToken / stepMsPerToken)})`,
+    ""
+  ].join("\n")
+}

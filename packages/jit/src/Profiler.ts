@@ -1,0 +1,184 @@
+/**
+ * How long each kernel of a prepared program takes, without timers on the device.
+ *
+ * A kernel alone finds other values in temporary memory than in the program, and values may be indices. So launches are
+ * only ever timed in their place: after everything that comes before them, on the inputs they really have.
+ */
+import { Device, type DeviceBuffer, type DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
+import { Duration, Effect } from "effect"
+import type { Prepared } from "./Jit.ts"
+
+/** Values of the symbolic variables. */
+export type Vars = Readonly<Record<string, number>>
+
+/**
+ * `each`: every launch by itself, in the program's order, for a device that computes while it is called. `extra`: the
+ * program with each launch of a kernel repeated in its place, less the program as it is, divided by the extra launches.
+ */
+export type Method = "each" | "extra"
+
+/** All launches of one program. */
+export interface KernelTime {
+  /** Their numbers in the plan. */
+  readonly launches: ReadonlyArray<number>
+  /** Of one launch. */
+  readonly micros: number
+}
+
+/** Where the time of a program goes. */
+export interface Profile {
+  readonly method: Method
+  /** In the order of their first launch. */
+  readonly kernels: ReadonlyArray<KernelTime>
+  /** One run among many that are submitted without waiting. */
+  readonly stepMicros: number
+}
+
+/** Runs that are submitted one after the other, and waited for once. */
+export interface BackToBack {
+  /** From the first call to the last result, per run. */
+  readonly micros: number
+  /** What the calls take, per run. None of it is work where the device computes while it is called: 0 there. */
+  readonly encodeMicros: number
+}
+
+/** The value in the middle, or between the two in the middle. */
+export const median = (values: ReadonlyArray<number>): number => {
+  const sorted = values.toSorted((a, b) => a - b)
+  const half = sorted.length >> 1
+  return sorted.length % 2 === 1 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2
+}
+
+/** Waits until everything submitted before has finished. */
+export const settle = ({ dispatches }: Pick<Prepared, "dispatches">): Effect.Effect<void, DeviceError, Device> =>
+  Effect.gen(function*() {
+    const buffer = dispatches[0]?.buffers[0]
+    if (buffer !== undefined) yield* (yield* Device).read(buffer, 0, 4)
+  })
+
+const micros = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<number, E, R> =>
+  Effect.map(Effect.timed(work), ([time]) => Duration.toMillis(time) * 1000)
+
+/** How long a run takes when the device always has the next one. */
+export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: Prepared, vars: Vars, runs: number) {
+  const { profile } = yield* Device
+  yield* settle(prepared)
+  let encoding = 0
+  const all = yield* micros(Effect.gen(function*() {
+    encoding = yield* micros(Effect.replicateEffect(prepared.run(vars), runs, { discard: true }))
+    yield* settle(prepared)
+  }))
+  const made: BackToBack = { micros: all / runs, encodeMicros: profile.kind === "cpu" ? 0 : encoding / runs }
+  return made
+})
+
+// Short programs are timed this often; the middle one counts.
+const rounds = 7
+const fewRounds = 3
+/** From here on programs are long: noise is small beside them, and patience is not. */
+const longMicros = 200_000
+/** Extra launches are to take at least this long: well above what the clock and the waiting vary by. */
+const extraMicros = 20_000
+/** With so many, a kernel of a microsecond shows. */
+const mostExtra = 400
+
+/** Times every kernel. What the program writes keeps the values that a run with these variables leaves. */
+export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepared, vars: Vars) {
+  const device = yield* Device
+  const { plan } = prepared
+  yield* prepared.run(vars)
+  const first = (yield* backToBack(prepared, vars, 2)).micros
+  const count = first > longMicros ? fewRounds : rounds
+  const groups = [...Map.groupBy(plan.launches.keys(), (i) => plan.launches[i]!.program).values()]
+  const times = device.profile.kind === "cpu"
+    ? yield* timeEach(prepared, vars, { groups, count })
+    : yield* timeExtra(prepared, vars, { groups, count })
+  const steps = yield* Effect.replicateEffect(backToBack(prepared, vars, first > longMicros ? 2 : 16), fewRounds)
+  const made: Profile = {
+    method: device.profile.kind === "cpu" ? "each" : "extra",
+    kernels: groups.map((launches, i) => ({ launches, micros: times[i]! })),
+    stepMicros: median(steps.map((step) => step.micros))
+  }
+  return made
+})
+
+interface Job {
+  /** Numbers of the launches of each program. */
+  readonly groups: ReadonlyArray<ReadonlyArray<number>>
+  readonly count: number
+}
+
+const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Vars, { count, groups }: Job) {
+  const device = yield* Device
+  const singles = yield* Effect.forEach(dispatches, (dispatch) => device.plan([dispatch]))
+  const times = dispatches.map((): Array<number> => [])
+  for (let round = 0; round < count; round++) {
+    for (const [i, single] of singles.entries()) times[i]!.push(yield* micros(single.run(vars)))
+  }
+  return groups.map((group) => group.reduce((sum, i) => sum + median(times[i]!), 0) / group.length)
+})
+
+const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, { count, groups }: Job) {
+  const device = yield* Device
+  const run = (replay: Replay) => micros(Effect.andThen(replay.run(vars), settle(prepared)))
+  const goal = Math.max(extraMicros, yield* run(prepared))
+  return yield* Effect.forEach(
+    groups,
+    Effect.fnUntraced(function*(group) {
+      const most = Math.ceil(mostExtra / group.length)
+      for (let copies = 1;; copies = Math.min(most, 4 * copies)) {
+        const longer = yield* device.plan(withExtra(prepared, group, copies))
+        yield* run(longer)
+        /** What the copies take in all. The clock of a device drifts: the two are timed in turns. */
+        const difference = Effect.map(
+          Effect.replicateEffect(Effect.zipWith(run(prepared), run(longer), (without, all) => all - without), count),
+          median
+        )
+        // a machine that is busy elsewhere can show too much once, but not twice
+        const found = yield* difference
+        if (copies < most && found < goal) continue
+        const again = copies < most ? yield* difference : found
+        if (copies < most && again < goal / 2) continue
+        return Math.max(0, (found + again) / 2) / (copies * group.length)
+      }
+    })
+  )
+})
+
+/**
+ * The program with `copies` more launches in front of each one of the group. A copy reads the weights of another member,
+ * the next one each time: a launch that repeats its own would find them in the caches. Temporary memory, and what is
+ * written, stay those of the place, and the launch itself comes last: the program goes on with the right values.
+ */
+export const withExtra = (
+  { dispatches, plan }: Pick<Prepared, "dispatches" | "plan">,
+  group: ReadonlyArray<number>,
+  copies: number
+): ReadonlyArray<Dispatch> => {
+  const members = new Set(group)
+  let next = group.length >> 1
+  return dispatches.flatMap((own, i) => {
+    if (!members.has(i)) return [own]
+    const extra = Array.from({ length: copies }, () => {
+      const to = group[next++ % group.length]!
+      return borrow({ plan, dispatches }, i, to)
+    })
+    return [...extra, own]
+  })
+}
+
+/** Launch `from` with what launch `to` of the same program reads from the host's buffers. */
+const borrow = (
+  { dispatches, plan }: Pick<Prepared, "dispatches" | "plan">,
+  from: number,
+  to: number
+): Dispatch => {
+  const own = dispatches[from]!
+  const { bindings } = own.executable.program
+  const isShared = (launch: number, at: number): boolean => plan.launches[launch]!.slots[at]!.kind === "buffer"
+  const buffers = own.buffers.map((buffer, at): DeviceBuffer =>
+    bindings[at]!.access === "read" && isShared(from, at) && isShared(to, at) ? dispatches[to]!.buffers[at]! : buffer
+  )
+  // one buffer in two places may be refused; then the copy is an exact one
+  return new Set(buffers).size < new Set(own.buffers).size ? own : { executable: own.executable, buffers }
+}
