@@ -1,10 +1,16 @@
 /** Flags that several commands share. */
+import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Flag, GlobalFlag } from "effect/cli"
 import * as Devices from "./Devices.ts"
 
+// in a bundle the models are beside the program, in the package beside its sources
+const models = ["./models/", "../models/"].map((folder) => new URL(folder, import.meta.url))
+
 /** The model that comes with the command line. */
-export const defaultModel = fileURLToPath(new URL("../models/tg-tiny-Q4_0.gguf", import.meta.url))
+export const defaultModel = fileURLToPath(
+  new URL("tg-tiny-Q4_0.gguf", models.find((url) => existsSync(url)) ?? models[1])
+)
 
 /** `--model`, with tg-tiny as default. */
 export const model = Flag.String("model").pipe(

@@ -29,6 +29,8 @@ const mocked = (fail?: number) => {
     prepare: () =>
       Effect.succeed({
         plan: { programs: [], launches: [], blocks: [] },
+        schedule: { steps: [], temporaries: [], results: [] },
+        dispatches: [],
         run: (vars) =>
           Effect.suspend(() => {
             steps.push({ T: vars["T"]!, startPos: vars["startPos"]! })

@@ -138,6 +138,14 @@ const withinGroups = (experts: ExpertConfig, scores: Tensor): Tensor => {
 /** `[..]` indices to `[.., n]`: true at the index. */
 const oneHot = (index: Tensor, n: number): Tensor => index.unsqueeze(-1).eq(iota(index.arena, n).cast(index.dtype))
 
+/** `[T, n]` values and `[T, k]` indices to the `[T, k]` values there. A single row is indexed; of several, each row's own. */
+const pick = (x: Tensor, index: Tensor): Tensor => {
+  const n = Number(x.dim(-1))
+  return x.dim(0) === 1
+    ? x.reshape([n]).gather(index)
+    : oneHot(index, n).where(x.unsqueeze(1), 0).sum(-1)
+}
+
 /** Which experts each token uses, and with what weight: `[T, used]` both. */
 export const route = (
   experts: ExpertConfig,
@@ -148,7 +156,7 @@ export const route = (
   const selection = bias === undefined ? p : p.add(bias)
   const chosen = Nn.topK(withinGroups(experts, selection), experts.used).indices.label("ffn_moe_topk")
   // the bias selects, it never weighs
-  const own = oneHot(chosen, experts.count).where(p.unsqueeze(1), 0).sum(-1)
+  const own = pick(p, chosen)
   const normed = experts.normalise
     ? own.div(own.sum({ axis: -1, keepDims: true }).maximum(leastWeightSum))
     : own

@@ -58,14 +58,21 @@ const base = (node: UOp): UOp => bijective.has(node.op) ? base(node.src[0]!) : n
 
 const transcendental: ReadonlySet<string> = new Set(["EXP2", "LOG2", "SIN", "SQRT", "FDIV"])
 
-/** Recomputing a transcendental this many times costs more than a kernel that stores it. */
+/** Recomputing a transcendental this many times costs more than a kernel that stores it, unless there are few in all. */
 const expensiveRepeats = 8
+const fewElements = 4096
 /** Inlined operations per element beyond which a repeated value is stored, whatever it is made of. */
 const maxInlineCost = 4096
 
 const repeats = (expand: UOp): number => {
   const elements = Shape.maxElements(Shape.of(expand.src[0]!))
   return elements === 0 ? 1 : Shape.maxElements(Shape.of(expand)) / elements
+}
+
+/** Elements of a value, for one row where the number of rows is symbolic. */
+const elementsPerRow = (node: UOp): number => {
+  const shape = Shape.of(node)
+  return Shape.maxElements(typeof shape[0] === "number" ? shape : shape.slice(1))
 }
 
 /** What computing one element inline takes, given what is stored below. */
@@ -131,7 +138,8 @@ export const place = (
       case "EXPAND": {
         const w = workOf(x!)
         const n = repeats(node)
-        if (n > 1 && (isHeavy(w) || (w.transcendental && n >= expensiveRepeats))) store(x!)
+        const expensive = w.transcendental && n >= expensiveRepeats && elementsPerRow(node) > fewElements
+        if (n > 1 && (isHeavy(w) || expensive)) store(x!)
         return
       }
       case "REDUCE":

@@ -76,7 +76,9 @@ export const parseDepths = (text: string): ReadonlyArray<number> | UsageError =>
   const bad = parts.find((part) => !/^\d{1,9}$/.test(part))
   return bad === undefined
     ? [...new Set(parts.map(Number))]
-    : new UsageError({ message: `--depth has ${JSON.stringify(bad)}; give numbers of tokens with commas between: 0,4096` })
+    : new UsageError({
+      message: `--depth has ${JSON.stringify(bad)}; give numbers of tokens with commas between: 0,4096`
+    })
 }
 
 /** What is measured. */
@@ -131,7 +133,10 @@ const round = (value: number): number => Number(value.toPrecision(5))
 
 /** A sequence of ids of the vocabulary that looks like none in particular: equal for equal arguments. */
 export const tokenIds = (count: number, seed: number, vocabulary: number): ReadonlyArray<number> =>
-  Array.from({ length: count }, (_, i) => (Math.imul(i + 1, 0x9e3779b1) + Math.imul(seed, 0x85ebca6b) >>> 8) % vocabulary)
+  Array.from(
+    { length: count },
+    (_, i) => (Math.imul(i + 1, 0x9e3779b1) + Math.imul(seed, 0x85ebca6b) >>> 8) % vocabulary
+  )
 
 // Steps behind one another that the time of a step is divided from.
 const steps = 32
@@ -254,7 +259,9 @@ const asText = (report: Report): string => {
       `a step at ${depth}, behind one another: ${gpuMsPerToken} ms, of which the host encodes ${encodeMsPerToken} ms`
     ),
     `${report.dispatchesPerToken} launches per token`,
-    `${mebibytes(report.gpuBytes)} on the device; at most ${mebibytes(report.peakHeapBytes)} in the JavaScript heap and ` +
+    `${mebibytes(report.gpuBytes)} on the device; at most ${
+      mebibytes(report.peakHeapBytes)
+    } in the JavaScript heap and ` +
     `${mebibytes(report.peakExternalBytes)} beside it`,
     ""
   ].join("\n")

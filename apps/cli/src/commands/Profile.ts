@@ -58,36 +58,38 @@ interface KernelRow {
   readonly roof: number
 }
 
-const run = Effect.fn("cli.profile.run")(function*({ depth, json }: { readonly depth: number; readonly json: boolean }) {
-  const { model, session } = yield* Engine
-  const chosen = yield* Chosen
-  const device = yield* Device
-  const { context } = session
-  if (depth >= context) {
-    return yield* new ContextFull({ asked: depth + 1, limit: context, modelLimit: model.config.contextLength })
+const run = Effect.fn("cli.profile.run")(
+  function*({ depth, json }: { readonly depth: number; readonly json: boolean }) {
+    const { model, session } = yield* Engine
+    const chosen = yield* Chosen
+    const device = yield* Device
+    const { context } = session
+    if (depth >= context) {
+      return yield* new ContextFull({ asked: depth + 1, limit: context, modelLimit: model.config.contextLength })
+    }
+    // real values in the cache, and a real token to go on from
+    const tokens = Array.from({ length: Math.max(1, depth) }, (_, i) => i % session.vocabulary)
+    yield* session.advance(tokens)
+    const prepared = yield* session.decodeStep
+    const vars = { T: 1, startPos: depth }
+    const measured = yield* Profiler.profile(prepared, vars)
+    const kernels = rowsOf(measured, prepared, { vars, profile: device.profile })
+    const sum = kernels.reduce((total, kernel) => total + kernel.usPerToken, 0)
+    const report = {
+      model: model.config.name,
+      device: chosen.name,
+      context,
+      depth,
+      method: measured.method,
+      dispatchesPerToken: prepared.dispatches.length,
+      kernels,
+      sumMsPerToken: sum / 1000,
+      stepMsPerToken: measured.stepMicros / 1000,
+      restMsPerToken: (measured.stepMicros - sum) / 1000
+    }
+    yield* json ? Output.printJson(report) : Output.print(asText(report))
   }
-  // real values in the cache, and a real token to go on from
-  const tokens = Array.from({ length: Math.max(1, depth) }, (_, i) => i % session.vocabulary)
-  yield* session.advance(tokens)
-  const prepared = yield* session.decodeStep
-  const vars = { T: 1, startPos: depth }
-  const measured = yield* Profiler.profile(prepared, vars)
-  const kernels = rowsOf(measured, prepared, { vars, profile: device.profile })
-  const sum = kernels.reduce((total, kernel) => total + kernel.usPerToken, 0)
-  const report = {
-    model: model.config.name,
-    device: chosen.name,
-    context,
-    depth,
-    method: measured.method,
-    dispatchesPerToken: prepared.dispatches.length,
-    kernels,
-    sumMsPerToken: sum / 1000,
-    stepMsPerToken: measured.stepMicros / 1000,
-    restMsPerToken: (measured.stepMicros - sum) / 1000
-  }
-  yield* json ? Output.printJson(report) : Output.print(asText(report))
-})
+)
 
 const rowsOf = (
   { kernels }: Profiler.Profile,
@@ -125,8 +127,10 @@ export const sitesOf = (sites: ReadonlyArray<string | undefined>): string => {
 }
 
 const methods: Readonly<Record<Profiler.Method, string>> = {
-  each: "each launch timed by itself, in the order of the step; the median of several steps, and the mean over the calls",
-  extra: "a step with more launches of the kernel in their places, less the step as it is, divided by the extra ones; " +
+  each:
+    "each launch timed by itself, in the order of the step; the median of several steps, and the mean over the calls",
+  extra:
+    "a step with more launches of the kernel in their places, less the step as it is, divided by the extra ones; " +
     "the copies read other layers' weights, so they find as little in the caches"
 }
 
@@ -163,9 +167,9 @@ const asText = (report: {
       ])
     ]),
     "",
-    `sum of kernels ${sumMsPerToken.toFixed(3)} ms; steps behind one another ${stepMsPerToken.toFixed(3)} ms each; rest ${
-      restMsPerToken.toFixed(3)
-    } ms (${percent(restMsPerToken / stepMsPerToken)})`,
+    `sum of kernels ${sumMsPerToken.toFixed(3)} ms; steps behind one another ${
+      stepMsPerToken.toFixed(3)
+    } ms each; rest ${restMsPerToken.toFixed(3)} ms (${percent(restMsPerToken / stepMsPerToken)})`,
     ""
   ].join("\n")
 }

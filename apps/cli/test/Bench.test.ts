@@ -1,0 +1,78 @@
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { Effect } from "effect"
+import { neededTokens, parseDepths, spread, tokenIds } from "../src/commands/Bench.ts"
+import { tg } from "./support/run.ts"
+
+const wasm = ["--device", "wasm"]
+
+describe("bench", () => {
+  it("takes each depth once, and refuses what is no depth", () => {
+    assertEquals(parseDepths("0, 4096,0"), [0, 4096])
+    assert.match(String(parseDepths("0,x")), /"x"; give numbers of tokens/)
+  })
+
+  it("needs room for the prompt and for the text at every depth", () => {
+    assert.strictEqual(neededTokens({ depths: [0, 100], prompt: 8, generate: 20 }), 120)
+    assert.strictEqual(neededTokens({ depths: [0], prompt: 1, generate: 20 }), 21)
+  })
+
+  it("gives mean, least and largest speed", () => {
+    assertEquals(spread(10, [1e6, 2e6]), { mean: 7.5, min: 5, max: 10 })
+  })
+
+  it("measures with other tokens each time", () => {
+    const [first, again, other] = [tokenIds(9, 1, 50), tokenIds(9, 1, 50), tokenIds(9, 2, 50)]
+    assertEquals(first, again)
+    assert.notDeepEqual(first, other)
+    assert.isTrue(first.every((id) => id >= 0 && id < 50))
+  })
+
+  it.live("--json has speeds at each depth, the costs of a token and the memory", () =>
+    Effect.gen(function*() {
+      const args = ["-p", "4", "-n", "3", "-d", "0,5", "--repeat", "2"]
+      const { code, stdout } = yield* tg(["bench", ...wasm, ...args, "--json"])
+      assert.strictEqual(code, 0)
+      const report = JSON.parse(stdout)
+      assertEquals([report.model, report.device, report.encodeMsPerToken], ["tg-tiny", "wasm", 0])
+      assertEquals(report.prefill.map((m: { tokens: number; depth: number }) => [m.tokens, m.depth]), [[4, 0], [4, 5]])
+      assertEquals(report.decode.map((m: { tokens: number; depth: number }) => [m.tokens, m.depth]), [[3, 0], [3, 5]])
+      for (const { tokensPerSecond: { max, mean, min } } of [...report.prefill, ...report.decode]) {
+        assert.isTrue(0 < min && min <= mean && mean <= max)
+      }
+      for (const key of ["loadMs", "dispatchesPerToken", "gpuMsPerToken", "peakHeapBytes", "gpuBytes"]) {
+        assert.isAbove(report[key], 0)
+      }
+    }), 30_000)
+
+  it.live("a depth beyond the context is refused before the model is loaded", () =>
+    Effect.gen(function*() {
+      const { code, stderr, stdout } = yield* tg(["bench", ...wasm, "-d", "1000"])
+      assertEquals([code, stdout], [1, ""])
+      assert.include(stderr, "the context holds 1024 tokens and 1512 were asked for")
+    }))
+})
+
+describe("profile", () => {
+  it.live("--json has every launch, and relates their sum to the step", () =>
+    Effect.gen(function*() {
+      const { code, stdout } = yield* tg(["profile", ...wasm, "--depth", "3", "--json"])
+      assert.strictEqual(code, 0)
+      const { dispatchesPerToken, kernels, restMsPerToken, stepMsPerToken, sumMsPerToken } = JSON.parse(stdout)
+      const sum = (f: (kernel: { calls: number; usPerToken: number; share: number }) => number): number =>
+        kernels.map(f).reduce((a: number, b: number) => a + b, 0)
+      assert.strictEqual(sum((k) => k.calls), dispatchesPerToken)
+      // 1e-9: sums of floats in another order
+      assert.closeTo(sum((k) => k.usPerToken) / 1000, sumMsPerToken, 1e-9)
+      assert.closeTo(sum((k) => k.share), 1, 1e-9)
+      assert.closeTo(sumMsPerToken + restMsPerToken, stepMsPerToken, 1e-9)
+      assert.strictEqual(new Set(kernels.map((k: { name: string }) => k.name)).size, kernels.length)
+    }), 30_000)
+
+  it.live("a depth beyond the context is refused", () =>
+    Effect.gen(function*() {
+      const { code, stderr } = yield* tg(["profile", ...wasm, "--depth", "1024"])
+      assert.strictEqual(code, 1)
+      assert.include(stderr, "1025 were asked for")
+    }))
+})

@@ -1,0 +1,50 @@
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import * as Expr from "@tg/core-uop/Expr"
+import { Arena } from "@tg/core-uop/UOp"
+import { Effect } from "effect"
+import { choose } from "../src/commands/Kernel.ts"
+import { nameApart } from "../src/KernelNames.ts"
+import { UsageError } from "../src/Report.ts"
+import { tg } from "./support/run.ts"
+
+describe("kernel", () => {
+  it("takes a name, or the only one that begins so", () => {
+    const names = ["query_4", "query_4.2", "cache_144"]
+    assertEquals(choose("query_4", names), "query_4")
+    assertEquals(choose("ca", names), "cache_144")
+    const many = choose("query", names)
+    assert.isTrue(many instanceof UsageError)
+    assert.include(String(many), "2 kernels begin with query")
+    assert.include(String(choose("x", names)), "no kernel is called x; there are\n  query_4\n")
+  })
+
+  it("gives different kernels of one name a number", () => {
+    const arena = new Arena()
+    const [a, b] = [Expr.int(arena, 1), Expr.int(arena, 2)]
+    const steps = [{ name: "x", ast: a }, { name: "x", ast: b }, { name: "x", ast: a }]
+    assertEquals([...nameApart(steps)].map(([name, { calls }]) => [name, calls]), [["x", 2], ["x.2", 1]])
+  })
+
+  const codes = [["webgpu-default", /@compute/], ["h200", /subgroupAdd|@compute/], ["wasm", /^\(module/]] as const
+  for (const [profile, code] of codes) {
+    it.live(`shows every stage for ${profile}`, () =>
+      Effect.gen(function*() {
+        const listed = JSON.parse((yield* tg(["kernel", "--profile", profile, "--json"])).stdout).kernels
+        const { name } = listed.find((k: { name: string }) => k.name.startsWith("attn_output"))
+        const shown = JSON.parse((yield* tg(["kernel", name, "--profile", profile, "--json"])).stdout)
+        assertEquals([shown.name, shown.calls], [name, 6])
+        assert.match(shown.code, code)
+        assert.isNotEmpty(shown.opts)
+        for (const stage of ["kernel", "opted", "expanded"]) assert.match(shown[stage], /SINK/)
+        assert.match(shown.linear, /^ +%0 /)
+      }), 30_000)
+  }
+
+  it.live("a target that the profile does not run is refused", () =>
+    Effect.gen(function*() {
+      const { code, stderr } = yield* tg(["kernel", "--target", "wasm"])
+      assert.strictEqual(code, 1)
+      assert.include(stderr, "for --target wasm give --profile wasm")
+    }))
+})

@@ -1,0 +1,100 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Device, type DeviceBuffer, type Dispatch } from "@tg/runtime/Device"
+import { Effect } from "effect"
+import { Jit } from "../src/Jit.ts"
+import type { Slot } from "../src/Plan.ts"
+import { median, profile, withExtra } from "../src/Profiler.ts"
+import { blocks, contents } from "./support/blocks.ts"
+import * as Devices from "./support/devices.ts"
+
+describe("median", () => {
+  it("is the middle, or between the two in the middle", () => {
+    assert.deepStrictEqual([median([3, 1, 2]), median([4, 1, 3, 2])], [2, 2.5])
+  })
+})
+
+describe("withExtra", () => {
+  const program = {
+    name: "k",
+    target: "reference",
+    code: "",
+    workgroup: [1, 1, 1],
+    grid: [1, 1, 1],
+    bindings: [{ slot: 0, access: "write" }, { slot: 1, access: "read" }, { slot: 2, access: "read" }],
+    vars: []
+  } as const
+  const buffer = (label: string): DeviceBuffer => ({ label, bytes: 4 })
+  /** Layer i: writes its block, reads another block and its weights. */
+  const layers = [0, 1, 2].map((i): { readonly dispatch: Dispatch; readonly slots: ReadonlyArray<Slot> } => ({
+    dispatch: { executable: { program }, buffers: [buffer(`out${i}`), buffer(`in${i}`), buffer(`weights${i}`)] },
+    slots: [{ kind: "block", block: 0 }, { kind: "block", block: 1 }, { kind: "buffer", id: i }]
+  }))
+  const prepared = {
+    dispatches: layers.map((layer) => layer.dispatch),
+    plan: {
+      programs: [program],
+      launches: layers.map(({ slots }) => ({ name: "k", program: 0, slots })),
+      blocks: [4, 4]
+    }
+  }
+  const labels = (dispatches: ReadonlyArray<Dispatch>) =>
+    dispatches.map((dispatch) => dispatch.buffers.map((b) => b.label).join())
+
+  it("puts copies with other layers' weights in front of a launch, and keeps the launch last", () => {
+    assert.deepStrictEqual(labels(withExtra(prepared, [0, 1, 2], 2)), [
+      "out0,in0,weights1",
+      "out0,in0,weights2",
+      "out0,in0,weights0",
+      "out1,in1,weights0",
+      "out1,in1,weights1",
+      "out1,in1,weights1",
+      "out2,in2,weights2",
+      "out2,in2,weights0",
+      "out2,in2,weights2"
+    ])
+  })
+
+  it("leaves other kernels alone", () => {
+    assert.deepStrictEqual(labels(withExtra(prepared, [1], 1)), [
+      "out0,in0,weights0",
+      "out1,in1,weights1",
+      "out1,in1,weights1",
+      "out2,in2,weights2"
+    ])
+  })
+})
+
+describe("profile", () => {
+  const sees = (name: string, layer: ReturnType<typeof Devices.wasm>, method: "each" | "extra", kind: "cpu" | "gpu") =>
+    it.live(`${name}: has a time for every launch, and leaves what a run leaves`, () =>
+      Effect.gen(function*() {
+        const device = yield* Device
+        const jit = yield* Jit
+        const program = blocks(3)
+        const buffers = new Map<number, DeviceBuffer>()
+        for (const { id, shape } of program.buffers) {
+          const data = contents(id, shape.reduce<number>((n, d) => n * Number(d), 1))
+          const made = yield* device.allocate(data.byteLength, `buffer ${id}`)
+          yield* device.write(made, new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
+          buffers.set(id, made)
+        }
+        const prepared = yield* jit.prepare(program.sink, buffers)
+        const all = Effect.forEach([...buffers.values()], (b) => Effect.map(device.read(b), (bytes) => [...bytes]))
+        yield* prepared.run({})
+        const expected = yield* all
+        const measured = yield* profile(prepared, {}).pipe(
+          Effect.provideService(Device, { ...device, profile: { ...device.profile, kind } })
+        )
+        assert.deepStrictEqual(yield* all, expected)
+        assert.strictEqual(measured.method, method)
+        assert.deepStrictEqual(
+          measured.kernels.flatMap((kernel) => kernel.launches).toSorted((a, b) => a - b),
+          prepared.dispatches.map((_, i) => i)
+        )
+        assert.isTrue(measured.kernels.every((kernel) => kernel.micros >= 0))
+        assert.isAbove(measured.stepMicros, 0)
+      }).pipe(Effect.scoped, Effect.provide(layer)), 60_000)
+  sees("each", Devices.wasm(), "each", "cpu")
+  // the other method on the same device: it would trap where a copy read a wrong index
+  sees("extra", Devices.wasm(), "extra", "gpu")
+})
