@@ -2,7 +2,7 @@ import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
-import { Device, type DeviceBuffer, DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
+import { Device, type DeviceBuffer, DeviceError, type Dispatch, type Executable, type Replay } from "@tg/runtime/Device"
 import type { Scope } from "effect"
 import { Context, Effect, Layer } from "effect"
 import { CompileError, Compiler } from "./Compiler.ts"
@@ -26,11 +26,18 @@ export interface Prepared extends Replay {
 /** Why a tensor program could not be made ready. */
 export type JitError = RangeifyError | CompileError | DeviceError
 
+/** A program scheduled and compiled, not bound to memory. */
+interface Captured {
+  readonly schedule: Schedule
+  readonly plan: Plan.ExecutionPlan
+  readonly executables: ReadonlyArray<Executable>
+}
+
 /** Captures a tensor program once and replays it. */
 export class Jit extends Context.Service<Jit, {
   /**
    * Schedules and compiles the program, allocates its temporary memory in the Scope and binds everything to the
-   * device. `run` then executes it with the given values of the symbolic variables.
+   * device; preparing the same graph again, for other buffers, only binds. `run` then executes it with the given values of the symbolic variables.
    */
   readonly prepare: (
     sink: UOp,
@@ -58,18 +65,30 @@ export class Jit extends Context.Service<Jit, {
           : Effect.succeed(program)
       }
 
+      // the part of the work that does not depend on the buffers, for a program that is bound more than once
+      const captured = new WeakMap<UOp, Captured>()
+      const capture = Effect.fn("Jit.capture")(function*(sink: UOp, custom: CustomPrograms) {
+        const known = captured.get(sink)
+        if (known !== undefined) return known
+        const schedule = yield* rangeify.schedule(sink, { maxStorageBuffers: device.profile.maxStorageBuffers })
+        const programs = new Map<string, Program>()
+        for (const step of schedule.steps) {
+          const key = Plan.keyOf(step)
+          if (!programs.has(key)) programs.set(key, yield* programOf(step, custom))
+        }
+        const plan = Plan.plan(schedule, (step) => programs.get(Plan.keyOf(step))!)
+        const executables = yield* Effect.forEach(plan.programs, (program) => device.load(program), {
+          concurrency: "unbounded"
+        })
+        const made = { schedule, plan, executables }
+        // hand-written kernels may be given differently next time
+        if (schedule.steps.every((step) => step.kind === "kernel")) captured.set(sink, made)
+        return made
+      })
+
       return Jit.of({
         prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, custom = () => undefined) {
-          const schedule = yield* rangeify.schedule(sink, { maxStorageBuffers: device.profile.maxStorageBuffers })
-          const programs = new Map<string, Program>()
-          for (const step of schedule.steps) {
-            const key = Plan.keyOf(step)
-            if (!programs.has(key)) programs.set(key, yield* programOf(step, custom))
-          }
-          const plan = Plan.plan(schedule, (step) => programs.get(Plan.keyOf(step))!)
-          const executables = yield* Effect.forEach(plan.programs, (program) => device.load(program), {
-            concurrency: "unbounded"
-          })
+          const { executables, plan, schedule } = yield* capture(sink, custom)
           const blocks = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `block ${i}`))
           const resolve = (slot: Plan.Slot, launch: Plan.Launch): Effect.Effect<DeviceBuffer, DeviceError> => {
             const buffer = slot.kind === "block" ? blocks[slot.block] : buffers.get(slot.id)

@@ -59,6 +59,36 @@ const kernelByKernel = (
 const x4 = (arena: Arena, id: number): Tensor.Tensor => Tensor.buffer(arena, id, { shape: [4], dtype: DType.f32 })
 
 describe("Jit", () => {
+  it.effect("schedules a graph once, however many buffers it is bound to", () => {
+    let schedules = 0
+    const counting = Layer.effect(
+      Rangeify,
+      Effect.map(Rangeify, ({ schedule }) => ({
+        schedule: (...args: Parameters<typeof schedule>) => {
+          schedules++
+          return schedule(...args)
+        }
+      }))
+    ).pipe(Layer.provide(Rangeify.layer))
+    const layer = Jit.layer.pipe(
+      Layer.provide([counting, Compiler.layerReference]),
+      Layer.provideMerge(Reference.layer)
+    )
+    return Effect.gen(function*() {
+      const jit = yield* Jit
+      const arena = new Arena()
+      const { sink } = TensorProgram.make([TensorProgram.assign(x4(arena, 1), x4(arena, 0).mul(2))])
+      for (const values of [[1, 2, 3, 4], [5, 6, 7, 8]]) {
+        const buffers = yield* upload(new Map([[0, Float32Array.from(values)], [1, new Float32Array(4)]]))
+        const prepared = yield* jit.prepare(sink, buffers)
+        yield* prepared.run({})
+        const device = yield* Device
+        assert.deepStrictEqual(floats(yield* device.read(buffers.get(1)!)), values.map((v) => v * 2))
+      }
+      assert.strictEqual(schedules, 1)
+    }).pipe(Effect.scoped, Effect.provide(layer))
+  })
+
   const replays = (name: string, layer: ReturnType<typeof Devices.wasm> | typeof Devices.reference) =>
     it.live(`${name}: replay is bit for bit the run kernel by kernel`, () =>
       Effect.gen(function*() {

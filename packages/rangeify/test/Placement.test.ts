@@ -23,7 +23,8 @@ const kernelCounts: Readonly<Record<string, number>> = {
   "rmsNorm, then linear": 2,
   "mlp with silu": 2,
   "residual around an mlp": 3,
-  attention: 5,
+  // so few elements that the probabilities are computed where they are used
+  attention: 4,
   "top 2 of 8": 3,
   "gather of rows": 1,
   "gather of computed rows": 1,
@@ -70,8 +71,10 @@ describe("Placement", () => {
       const effect = b.out(b.f32(4, 1).sin().expand([4, copies]).mul(b.f32(4, copies)))
       return place([effect.node], [], 7).stored.size
     }
+    // 8 repeats are many, but not of 4096 elements in all
     assert.strictEqual(storedOf(4), 0)
-    assert.strictEqual(storedOf(16), 1)
+    assert.strictEqual(storedOf(1024), 0)
+    assert.strictEqual(storedOf(2048), 1)
   })
 
   it("computes first what is read in another order than it is overwritten", () => {
