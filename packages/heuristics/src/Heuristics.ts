@@ -125,11 +125,11 @@ const groupReductions = (plan: Plan, threads: number): void => {
     const reduction = Loops.reductions(plan.kernel)[number]!
     if (!isOutermost(plan.kernel, reduction)) continue
     const loops = Loops.loopsOf(reduction)
-    let left = threads / loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
+    let left = Math.floor(threads / loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1))
     const serial = loops.filter((l) => l.axis === "REDUCE")
     for (const loop of [...serial.filter((l) => !l.isSymbolic), ...serial.filter((l) => l.isSymbolic)]) {
       const amount = loop.isSymbolic ? left : largestPower(loop.size, left)
-      if (plan.try(Opt.group(loop.id, amount))) left /= amount
+      if (plan.try(Opt.group(loop.id, amount))) left = Math.floor(left / amount)
     }
   }
 }
@@ -171,7 +171,7 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
     localOutputs(plan, Math.min(maxLocal, profile.maxWorkgroupThreads))
   } else {
     // lanes along the outputs read along them: they get threads first
-    if (!reduced) localOutputs(plan, group / 2)
+    if (!reduced) localOutputs(plan, Math.floor(group / 2))
     groupReductions(plan, group)
     const threads = knownOutputs(plan.kernel) * group
     if (reduced) upcastRows(plan, (rows) => threads / rows >= profile.saturatingThreads / keptThreads)

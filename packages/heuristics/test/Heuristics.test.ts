@@ -26,6 +26,7 @@ const profiles: ReadonlyArray<DeviceProfile.DeviceProfile> = [
   { ...webgpuDefault, name: "no workgroup memory", maxWorkgroupBytes: 0 },
   { ...webgpuDefault, name: "1 KiB of workgroup memory", maxWorkgroupBytes: 1024 },
   { ...webgpuDefault, name: "16 threads", maxWorkgroupThreads: 16 },
+  { ...webgpuDefault, name: "10 threads", maxWorkgroupThreads: 10 },
   { ...webgpuDefault, name: "one thread", maxWorkgroupThreads: 1 }
 ]
 
