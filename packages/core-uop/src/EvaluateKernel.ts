@@ -155,6 +155,20 @@ const combineGroup = (run: Run, node: UOp, axes: ReadonlyArray<number>): Data =>
   return out
 }
 
+/** Where an access goes: in workgroup memory, behind that of the workgroups before this one. */
+const indexOf = (run: Run, element: UOp, axes: ReadonlyArray<number>): Data => {
+  const index = broadcast(run, valueOf(run, element.src[1]!), axes, 1)
+  const local = element.src[0]!
+  if (local.op !== "LOCAL" || local.src.length === 0) return index
+  let own = new Int32Array(index.length)
+  for (const s of local.src) {
+    const value = broadcast(run, valueOf(run, s), axes, 1)
+    own = own.map((n, i) => n * KernelPlan.extentOf(s, run.vars) + value[i]!)
+  }
+  const { length } = local.arg as { readonly length: number }
+  return own.map((n, i) => n * length + index[i]!)
+}
+
 const gateOf = (run: Run, element: UOp, axes: ReadonlyArray<number>): Data | undefined =>
   element.src[2] === undefined ? undefined : broadcast(run, valueOf(run, element.src[2]), axes, 1)
 
@@ -176,18 +190,16 @@ const evaluateNode = (run: Run, node: UOp, axes: ReadonlyArray<number>): Data | 
     case "LOAD": {
       const element = node.src[0]!
       const out = output(run, node, count * node.dtype.lanes)
-      const index = broadcast(run, valueOf(run, element.src[1]!), axes, 1)
-      run.memory.load(element, out, index, gateOf(run, element, axes), node.dtype.lanes)
+      run.memory.load(element, out, indexOf(run, element, axes), gateOf(run, element, axes), node.dtype.lanes)
       return out
     }
     case "STORE": {
       const element = node.src[0]!
       const lanes = node.src[1]!.dtype.lanes
-      const index = broadcast(run, valueOf(run, element.src[1]!), axes, 1)
       run.memory.store(
         element,
         broadcast(run, valueOf(run, node.src[1]!), axes, lanes),
-        index,
+        indexOf(run, element, axes),
         gateOf(run, element, axes),
         lanes
       )
@@ -252,7 +264,8 @@ const singleStores = (end: UOp): ReadonlyArray<UOp> =>
  * Throws on an access outside a buffer, naming slot and index: that is a compiler's mistake, not a condition.
  */
 export const evaluateKernel = (kernel: UOp, args: Arguments, vars: Vars = {}, options: Options = {}): void => {
-  const memory = new Memory(toposort(kernel), args, options)
+  const instances = (local: UOp): number => local.src.reduce((n, s) => n * KernelPlan.extentOf(s, vars), 1)
+  const memory = new Memory(toposort(kernel), args, { ...options, instances })
   for (const end of kernel.src.flatMap(singleStores)) {
     const plan = KernelPlan.make(end, vars, options.blockElements ?? defaultBlock)
     if (plan === undefined) continue

@@ -1,3 +1,4 @@
+import * as Bounds from "./Bounds.ts"
 import { evaluateScalar, type Vars } from "./EvaluateOps.ts"
 import * as Print from "./Print.ts"
 import { groupArg, openRanges, toposort, type UOp } from "./UOp.ts"
@@ -133,6 +134,10 @@ const dependencies = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, ReadonlySet<U
   return new Map(nodes.map((node) => [node, new Set([...specials.get(node)!, ...openRanges(node)])]))
 }
 
+/** One more than the largest value of an index expression. */
+export const extentOf = (index: UOp, vars: Vars): number =>
+  index.op === "RANGE" ? Math.max(0, evaluateScalar(index.src[0]!, vars)) : Bounds.of(index).max + 1
+
 /** Plans `END(STORE or TUPLE of STOREs, ...ranges)`; undefined when a loop around the stores runs no time. */
 export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
   const stores = end.src[0]?.op === "TUPLE" ? end.src[0].src : end.src.slice(0, 1)
@@ -162,7 +167,7 @@ export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
   const loads: Array<Load> = []
   const evaluated: Array<{ readonly node: UOp; readonly axes: ReadonlyArray<number> }> = []
   for (const node of nodes) {
-    if (node.op === "PARAM" || node.op === "INDEX") continue
+    if (node.op === "PARAM" || node.op === "LOCAL" || node.op === "INDEX") continue
     const own = axesOf(open.get(node)!)
     evaluated.push({ node, axes: own })
     const touched = node.op === "REDUCE" ? axesOf(new Set([...open.get(node)!, ...node.src.slice(1)])) : own

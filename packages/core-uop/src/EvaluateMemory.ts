@@ -40,11 +40,20 @@ export class Memory {
   private readonly written = new Map<string, Uint8Array>()
   private readonly checkWrites: boolean
 
-  constructor(nodes: ReadonlyArray<UOp>, args: Arguments, options: { readonly checkWrites?: boolean }) {
+  constructor(
+    nodes: ReadonlyArray<UOp>,
+    args: Arguments,
+    options: {
+      readonly checkWrites?: boolean
+      /** How many workgroups have memory of their own, for each LOCAL; 1 where not given. */
+      readonly instances?: (local: UOp) => number
+    }
+  ) {
     this.checkWrites = options.checkWrites === true
     for (const node of nodes) {
       if (node.op === "LOCAL") {
-        this.views.set(node, allocate(node.dtype, (node.arg as { readonly length: number }).length))
+        const { length } = node.arg as { readonly length: number }
+        this.views.set(node, allocate(node.dtype, length * (options.instances?.(node) ?? 1)))
       }
       if (node.op !== "PARAM") continue
       const { slot } = node.arg as { readonly slot: number }

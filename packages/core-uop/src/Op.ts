@@ -8,7 +8,7 @@ export const ops = [
   "IOTA", // src = [n]; shape [n]; element i is i, dtype index
   "RANGE", // src = [size]; arg: {id, axis}; a loop variable
   "SPECIAL", // src = [size]; arg: {name}; a hardware index
-  "LOCAL", // arg: {id, length}; workgroup memory
+  "LOCAL", // arg: {id, length}; workgroup memory; before `linear`, src = what tells workgroups apart
   "REG", // src = [initial value]; arg: {id}; a mutable register
   // movement (tensor stage); dims and offsets are index UOps in src
   "RESHAPE", // src = [x, ...dims]

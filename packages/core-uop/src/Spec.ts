@@ -19,6 +19,7 @@ const structure = ["SINK", "CONST", "VAR"] as const
 const kernelOps: ReadonlyArray<Op> = [
   ...structure,
   "PARAM",
+  "LOCAL",
   "RANGE",
   "REDUCE",
   "INDEX",
@@ -75,7 +76,7 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
 
 const axes: Readonly<Record<Stage, ReadonlySet<Axis>>> = {
   tensor: new Set(),
-  kernel: new Set(["GLOBAL", "REDUCE"]),
+  kernel: new Set(["GLOBAL", "LOOP", "REDUCE"]),
   opted: new Set(["GLOBAL", "LOOP", "LOCAL", "UPCAST", "REDUCE", "GROUP", "UNROLL"]),
   expanded: new Set(["GLOBAL", "LOOP", "REDUCE"]),
   linear: new Set(["GLOBAL", "LOOP", "REDUCE"])
@@ -190,9 +191,15 @@ const checkRoot = (stage: Stage, root: UOp): string | undefined => {
   if (stage === "linear") return root.op === "LINEAR" ? undefined : "the root is not LINEAR"
   if (root.op !== "SINK") return "the root is not SINK"
   if (stage === "tensor") return undefined
+  const filled = new Set<UOp>()
   for (const end of root.src) {
     if (end.op !== "END") return "a kernel's roots are END nodes"
     if (openRanges(end).size > 0) return "a loop variable is used outside its loop"
+    const reads = toposort(end).filter((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "LOCAL")
+    if (reads.some((load) => !filled.has(load.src[0]!.src[0]!))) return "workgroup memory is read before it is written"
+    for (const store of end.src[0]!.op === "TUPLE" ? end.src[0]!.src : end.src.slice(0, 1)) {
+      if (store.src[0]?.src[0]?.op === "LOCAL") filled.add(store.src[0].src[0])
+    }
   }
   return undefined
 }

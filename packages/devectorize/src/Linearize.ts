@@ -92,8 +92,6 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
       if (node.op === "GROUP_REDUCE") note(groupKeyOf(node), node)
     }
   }
-  noteReductions([kernel])
-
   const reduce = (node: UOp): void => {
     const ranges = node.src.slice(1)
     const parent = scopeOf(openRanges(node))
@@ -176,7 +174,10 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
   const emit = (node: UOp): UOp => {
     const known = done.get(node)
     if (known !== undefined) return known
-    if (node.op === "REDUCE") reduce(node)
+    if (node.op === "LOCAL") {
+      const { length } = node.arg as { readonly length: number }
+      done.set(node, push(root, arena.make("LOCAL", node.dtype, [], { id: nextId++, length })))
+    } else if (node.op === "REDUCE") reduce(node)
     else if (node.op === "GROUP_REDUCE") crossThreads(node)
     else {
       const made = node.with(node.src.map(emit))
@@ -185,11 +186,23 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     return done.get(node)!
   }
 
+  /** Workgroup memory written since the last barrier. */
+  const unseen = new Set<UOp>()
   for (const end of kernel.src) {
+    // reductions on both sides of a barrier share no loop
+    siblings.clear()
+    noteReductions([end])
+    if (toposort(end).some((n) => n.op === "LOAD" && unseen.has(n.src[0]!.src[0]!))) {
+      push(root, arena.make("BARRIER", DType.none, [], nextId++))
+      unseen.clear()
+    }
     const ranges = end.src.slice(1)
     const body = open(root, ranges)
     const stores = end.src[0]!.op === "TUPLE" ? end.src[0]!.src : [end.src[0]!]
-    for (const store of stores) body.items.push(store.with(store.src.map(emit)))
+    for (const store of stores) {
+      body.items.push(store.with(store.src.map(emit)))
+      if (store.src[0]!.src[0]!.op === "LOCAL") unseen.add(store.src[0]!.src[0]!)
+    }
     close(root, ranges)
   }
   return arena.make("LINEAR", DType.none, [...new Set(flatten(root))])

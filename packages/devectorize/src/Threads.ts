@@ -13,13 +13,12 @@ const special = (like: UOp, name: string, size: UOp): UOp => like.arena.make("SP
 /**
  * Maps GLOBAL loops to workgroup numbers and LOCAL and GROUP loops to thread numbers. The threads of a workgroup are one
  * line: `lidx0 = local * group + g`, the last loop fastest; a reduction grouped by less uses the low digits of g. Only
- * thread g = 0 of a group stores.
+ * thread g = 0 of a group stores. Each END uses the same line anew; threads that it has no work for store nothing.
  */
 export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   const { arena } = kernel
   const order = kernel.src.flatMap((end) => end.src.slice(1))
   const globals = order.filter((r, i) => rangeArg(r).axis === "GLOBAL" && order.indexOf(r) === i)
-  const locals = order.filter((r, i) => rangeArg(r).axis === "LOCAL" && order.indexOf(r) === i)
   const replace = new Map<UOp, UOp>()
 
   const placed = placeOnGrid(globals, maxGrid)
@@ -43,25 +42,44 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
     replace.set(range, Expr.min(value, Expr.sub(size, Expr.int(arena, 1))))
   }
 
-  const grouped = toposort(kernel).filter((n) => n.op === "GROUP_REDUCE")
-  const group = Math.max(1, ...grouped.map((n) => groupArg(n).threads))
-  const threads = locals.reduce((n, r) => n * sizeOf(r), group)
-  if (threads > 1 || locals.length > 0) {
-    const thread = special(kernel, "lidx0", Expr.int(arena, threads))
-    if (group > 1) storeGate = both(storeGate, Expr.lt(Expr.floormod(thread, group), 1))
-    for (const reduction of grouped) {
-      spread(reduction.src.slice(1), Expr.floormod(thread, groupArg(reduction).threads), replace)
-    }
-    spread(locals, Expr.floordiv(thread, group), replace)
+  const phases = kernel.src.map((end): Phase => {
+    const groups = toposort(end).filter((n) => n.op === "GROUP_REDUCE").map((n) => groupArg(n).threads)
+    const locals = end.src.slice(1).filter((r) => rangeArg(r).axis === "LOCAL")
+    const group = Math.max(1, ...groups)
+    return { end, locals, group, threads: locals.reduce((n, r) => n * sizeOf(r), group) }
+  })
+  const group = Math.max(...phases.map((phase) => phase.group))
+  const most = Math.max(...phases.map((phase) => phase.threads))
+  const threads = Math.ceil(most / group) * group
+  const thread = special(kernel, "lidx0", Expr.int(arena, threads))
+  for (const reduction of toposort(kernel).filter((n) => n.op === "GROUP_REDUCE")) {
+    spread(reduction.src.slice(1), Expr.floormod(thread, groupArg(reduction).threads), replace)
   }
+  for (const phase of phases) spread(phase.locals, Expr.floordiv(thread, phase.group), replace)
 
   const mapped = withoutLoops(substitute(kernel, replace))
-  const ends = mapped.src.map((end) => {
+  const ends = mapped.src.map((end, i) => {
+    const phase = phases[i]!
     const kept = end.src.slice(1).filter((r) => r.op === "RANGE")
-    return arena.make("END", DType.none, [gated(end.src[0]!, storeGate), ...kept])
+    let gate = isStage(phase.end) ? undefined : storeGate
+    if (phase.group > 1) gate = both(gate, Expr.lt(Expr.floormod(thread, phase.group), 1))
+    if (phase.threads < threads) gate = both(gate, Expr.lt(thread, phase.threads))
+    return arena.make("END", DType.none, [gated(end.src[0]!, gate), ...kept])
   })
   return mapped.with(ends)
 }
+
+/** One END and the threads that it has work for. */
+interface Phase {
+  readonly end: UOp
+  readonly locals: ReadonlyArray<UOp>
+  readonly group: number
+  readonly threads: number
+}
+
+/** Whether an END fills workgroup memory. */
+const isStage = (end: UOp): boolean =>
+  (end.src[0]!.op === "TUPLE" ? end.src[0]!.src[0]! : end.src[0]!).src[0]!.src[0]!.op === "LOCAL"
 
 /** Gives each of the loops its digit of a thread number, the last one fastest. */
 const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>): void => {

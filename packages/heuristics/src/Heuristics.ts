@@ -76,10 +76,10 @@ const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
   !Loops.reductions(kernel).some((outer) => Loops.isInside(reduction, outer))
 
 /** Vector lanes along the reductions where loads are contiguous there; returns whether any was. */
-const vectoriseReductions = (plan: Plan): boolean => {
+const vectoriseReductions = (plan: Plan, part: () => UOp = () => plan.kernel): boolean => {
   let any = false
-  for (const number of Loops.reductions(plan.kernel).keys()) {
-    const reduction = Loops.reductions(plan.kernel)[number]!
+  for (const number of Loops.reductions(part()).keys()) {
+    const reduction = Loops.reductions(part())[number]!
     const loops = Loops.loopsOf(reduction)
     // reductions that share loops are vectorised together
     if (loops.some((l) => l.axis === "UNROLL")) continue
@@ -98,9 +98,12 @@ const unrollShortLoops = (plan: Plan, maxUnroll: number): void => {
 }
 
 /** Lanes along the outputs, where the store and the loads are contiguous. */
-const vectoriseOutputs = (plan: Plan): boolean => {
-  const loops = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL")
-  const store = plan.kernel.src[0]!.src[0]!
+const vectoriseOutputs = (
+  plan: Plan,
+  part: () => UOp = () => plan.kernel.src[0]!,
+  loops: ReadonlyArray<Loops.Loop> = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL")
+): boolean => {
+  const store = part().src[0]!
   const contiguous = loops.filter((l) => isVectorisable(l) && stepOf(store.src[0]!.src[1]!, l.node) === 1)
   const loop = bestLoop(loadsOf(store.src[1]!), contiguous) ?? contiguous[0]
   return loop !== undefined && plan.try(Opt.upcast(loop.id, lanes))
@@ -120,9 +123,9 @@ const symbolicIterations = 256
  * Gives each outermost reduction up to `threads` threads, loop by loop from the outside: neighbouring threads then read
  * neighbouring blocks. A loop of unknown length is shared last.
  */
-const groupReductions = (plan: Plan, threads: number): void => {
-  for (const number of Loops.reductions(plan.kernel).keys()) {
-    const reduction = Loops.reductions(plan.kernel)[number]!
+const groupReductions = (plan: Plan, threads: number, part: () => UOp = () => plan.kernel): void => {
+  for (const number of Loops.reductions(part()).keys()) {
+    const reduction = Loops.reductions(part())[number]!
     if (!isOutermost(plan.kernel, reduction)) continue
     const loops = Loops.loopsOf(reduction)
     let left = Math.floor(threads / loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1))
@@ -180,10 +183,59 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   unrollShortLoops(plan, maxUnrollGpu)
 }
 
+/** Threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
+const stagingThreads = 256
+
+/**
+ * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
+ * over all threads; so does the END that stores, whose outputs a workgroup shares as far as the device stays full.
+ */
+const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
+  const most = Math.min(stagingThreads, profile.maxWorkgroupThreads)
+  const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
+  const last = plan.kernel.src.length - 1
+  for (let number = 0; number <= last; number++) {
+    const end = (): UOp => plan.kernel.src[number]!
+    const between = Loops.betweenWorkgroups(plan.kernel)
+    const own = (): ReadonlyArray<Loops.Loop> =>
+      Loops.ofEnd(end()).filter((l) =>
+        !between.has(l.node) && !l.isSymbolic && (l.axis === "LOOP" || l.axis === "GLOBAL")
+      )
+    const reduced = vectoriseReductions(plan, end)
+    if (!reduced) vectoriseOutputs(plan, end, own())
+    const elements = own().reduce((n, l) => n * l.size, 1)
+    if (longestReduction(end()) >= shortReduction) {
+      const wanted = Math.max(1, Math.floor(most / elements))
+      const threads = reduced ? Math.max(subgroup / 4, wanted) : wanted
+      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads)), end)
+    }
+    const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
+    let left = Math.floor(most / group)
+    for (const loop of [...own()].reverse()) {
+      const amount = largestDivisor(loop.size, left)
+      if (plan.try(Opt.local(loop.id, amount))) left = Math.floor(left / amount)
+    }
+    if (number === last) shareOutputs(plan, profile, own())
+  }
+  unrollShortLoops(plan, maxUnrollGpu)
+}
+
+/** Outputs that remain become a loop of each workgroup, so that fewer of them stage the same, while the device is full. */
+const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArray<Loops.Loop>): void => {
+  const full = 2 * profile.saturatingThreads / 1024
+  for (const loop of remaining.filter((l) => l.axis === "GLOBAL").reverse()) {
+    const others = knownOutputs(plan.kernel) / loop.size
+    if (others >= full) plan.try(Opt.loop(loop.id, loop.size))
+  }
+}
+
+const largestPowerOfTwo = (limit: number): number => 2 ** Math.floor(Math.log2(Math.max(1, limit)))
+
 /** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */
 export const choose = (kernel: UOp, profile: DeviceProfile): ReadonlyArray<Opt.Opt> => {
   const plan = new Plan(kernel, profile)
   if (profile.kind === "cpu") chooseCpu(plan)
+  else if (kernel.src.length > 1) chooseStaged(plan, profile)
   else chooseGpu(plan, profile)
   return plan.opts
 }

@@ -7,7 +7,7 @@ import { choose } from "@tg/heuristics/Heuristics"
 import * as Loops from "@tg/postrange/Loops"
 import * as Postrange from "@tg/postrange/Postrange"
 import * as Memory from "@tg/rangeify/Memory"
-import { RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { Result } from "effect"
 
@@ -35,7 +35,7 @@ export interface Estimate {
 
 /** Schedules a program and plans its memory. */
 export const estimate = (sink: UOp, profile: DeviceProfile): Result.Result<Estimate, RangeifyError> => {
-  const steps = schedule(sink, { maxStorageBuffers: profile.maxStorageBuffers })
+  const steps = schedule(sink, limitsOf(profile))
   return steps instanceof RangeifyError
     ? Result.fail(steps)
     : Result.succeed({
@@ -48,7 +48,7 @@ export const estimate = (sink: UOp, profile: DeviceProfile): Result.Result<Estim
 export const traffic = (kernel: UOp, vars: Vars): ReadonlyMap<number, number> => {
   const indices = new Map<UOp, Set<UOp>>()
   for (const node of toposort(kernel)) {
-    if (node.op !== "INDEX") continue
+    if (node.op !== "INDEX" || node.src[0]!.op === "LOCAL") continue
     const [param, index] = node.src
     const known = indices.get(param!)
     if (known === undefined) indices.set(param!, new Set([index!]))
@@ -104,10 +104,8 @@ const launchShape = (
   if (opted instanceof Postrange.IllegalOpt) throw opted
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
-  const outputs = Loops.outputs(opted)
-  const groups = Loops.reductions(opted).map((r) => iterations(Loops.loopsOf(r).filter((l) => l.axis === "GROUP")))
   return {
-    workgroups: iterations(outputs.filter((loop) => loop.axis === "GLOBAL")),
-    threads: iterations(outputs.filter((loop) => loop.axis === "LOCAL")) * Math.max(1, ...groups)
+    workgroups: iterations(Loops.outputs(opted).filter((loop) => loop.axis === "GLOBAL")),
+    threads: Loops.threads(opted)
   }
 }

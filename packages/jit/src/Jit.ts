@@ -1,6 +1,6 @@
 import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
-import { Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
+import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
 import { Device, type DeviceBuffer, DeviceError, type Dispatch, type Executable, type Replay } from "@tg/runtime/Device"
 import type { Scope } from "effect"
@@ -70,7 +70,7 @@ export class Jit extends Context.Service<Jit, {
       const capture = Effect.fn("Jit.capture")(function*(sink: UOp, custom: CustomPrograms) {
         const known = captured.get(sink)
         if (known !== undefined) return known
-        const schedule = yield* rangeify.schedule(sink, { maxStorageBuffers: device.profile.maxStorageBuffers })
+        const schedule = yield* rangeify.schedule(sink, limitsOf(device.profile))
         const programs = new Map<string, Program>()
         for (const step of schedule.steps) {
           const key = Plan.keyOf(step)

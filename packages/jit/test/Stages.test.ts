@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
 import * as Heuristics from "@tg/heuristics/Heuristics"
+import { kernels, type Limits } from "@tg/rangeify/Rangeify"
 import type { RandomProgram } from "@tg/tensor/Random"
 import { Effect } from "effect"
 import { forAll } from "./support/search.ts"
@@ -11,6 +12,7 @@ import {
   runSchedule,
   runTensor,
   scheduled,
+  stageAll,
   type StageOptions,
   stages
 } from "./support/stages.ts"
@@ -35,9 +37,13 @@ const settings: Readonly<Record<string, (seed: number) => StageOptions>> = {
   "no opts on a GPU": () => ({ choose: () => [], hasGrid: true })
 }
 
-const compare = (random: RandomProgram, executes: Readonly<Record<string, Execute>>): string | undefined => {
+const compare = (
+  random: RandomProgram,
+  executes: Readonly<Record<string, Execute>>,
+  limits: Partial<Limits> = {}
+): string | undefined => {
   const want = runTensor(random)
-  const schedule = scheduled(random)
+  const schedule = scheduled(random, limits)
   for (const [stage, execute] of Object.entries(executes)) {
     const problem = difference(random, want, runSchedule(random, schedule, execute))
     if (problem !== undefined) return `${stage}: ${problem}`
@@ -56,6 +62,33 @@ describe("a random program gives equal results at every stage", () => {
       )
       assert.isAbove(count, 0)
     }), 120_000)
+
+  it.effect("with everything staged in workgroup memory that may be", () =>
+    Effect.gen(function*() {
+      let staged = 0
+      const count = yield* forAll({ runs: programs / 4, size: 20 }, (random, seed) =>
+        Effect.sync(() => {
+          const limits = { fusion: stageAll }
+          staged += kernels(scheduled(random, limits)).filter((step) => step.ast.src.length > 1).length
+          const { expanded, kernel, linear, opted } = stages
+          return [
+            "heuristics for a GPU",
+            "random legal opts for a GPU",
+            "random legal opts for a GPU with subgroups of 8"
+          ]
+            .map((name) => settings[name]!(seed))
+            .map((options) =>
+              compare(random, {
+                kernel: kernel(options),
+                opted: opted(options),
+                expanded: expanded(options),
+                linear: linear(options)
+              }, limits)
+            ).find((problem) => problem !== undefined)
+        }))
+      assert.isAbove(count, 0)
+      assert.isAbove(staged, programs / 16)
+    }), 240_000)
 
   for (const [name, setting] of Object.entries(settings)) {
     it.effect(`opted, expanded and linear: ${name}`, () =>

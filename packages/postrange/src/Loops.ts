@@ -19,8 +19,21 @@ const toLoop = (node: UOp): Loop => ({
   isSymbolic: node.src[0]!.op !== "CONST"
 })
 
-/** The loops over outputs, outermost first. */
-export const outputs = (kernel: UOp): ReadonlyArray<Loop> => kernel.src.flatMap((end) => end.src.slice(1).map(toLoop))
+const unique = (loops: ReadonlyArray<Loop>): ReadonlyArray<Loop> => [...new Map(loops.map((l) => [l.node, l])).values()]
+
+/** The loops of one END, outermost first: over outputs, or over what it puts into workgroup memory. */
+export const ofEnd = (end: UOp): ReadonlyArray<Loop> => end.src.slice(1).map(toLoop)
+
+/** The loops over outputs and over staged values, in the order of the ENDs, outermost first. */
+export const outputs = (kernel: UOp): ReadonlyArray<Loop> => unique(kernel.src.flatMap(ofEnd))
+
+/** The memory that a kernel's workgroups share inside. */
+export const workgroupMemory = (kernel: UOp): ReadonlyArray<UOp> =>
+  kernel.src.length === 1 ? [] : toposort(kernel).filter((n) => n.op === "LOCAL")
+
+/** The loops that tell workgroups apart: what is staged in workgroup memory depends on them. */
+export const betweenWorkgroups = (kernel: UOp): ReadonlySet<UOp> =>
+  new Set(workgroupMemory(kernel).flatMap((memory) => [...openRanges(memory)]))
 
 /** The reductions of a kernel, inner ones first. */
 export const reductions = (kernel: UOp): ReadonlyArray<UOp> => toposort(kernel).filter((n) => n.op === "REDUCE")
@@ -44,15 +57,20 @@ export const all = (kernel: UOp): ReadonlyArray<Loop> => {
   return [...nodes].map(toLoop)
 }
 
-const unique = (loops: ReadonlyArray<Loop>): ReadonlyArray<Loop> => [...new Map(loops.map((l) => [l.node, l])).values()]
-
 const product = (loops: ReadonlyArray<Loop>, axis: Axis): number =>
   loops.filter((l) => l.axis === axis).reduce((n, l) => n * l.size, 1)
+
+/** Threads that share one reduction. */
+export const groupOf = (reduction: UOp): number => product(loopsOf(reduction), "GROUP")
+
+/** Threads of a workgroup: as many as the most demanding END has work for. */
+export const threads = (kernel: UOp): number =>
+  Math.max(...kernel.src.map((end) => product(ofEnd(end), "LOCAL") * Math.max(1, ...reductions(end).map(groupOf))))
 
 /** How often the largest reduction (or the kernel's body) is written out: its own UNROLL, that of reductions in it, UPCAST. */
 export const copies = (kernel: UOp): number => {
   const nested = reductions(kernel).map((r) =>
     product(unique(reductions(r).filter((n) => n === r || isInside(n, r)).flatMap(loopsOf)), "UNROLL")
   )
-  return product(outputs(kernel), "UPCAST") * Math.max(1, ...nested)
+  return Math.max(...kernel.src.map((end) => product(ofEnd(end), "UPCAST"))) * Math.max(1, ...nested)
 }

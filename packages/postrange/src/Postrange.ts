@@ -26,16 +26,22 @@ const needsThreads: ReadonlySet<Kind> = new Set(["LOCAL", "GROUP"])
 /** More copies of a kernel's body than this compile slowly and run slower. */
 export const maxCopies = 256
 
+/** Axes of which an opt takes iterations. What is staged in workgroup memory starts as a LOOP of each thread. */
+const wantedAxes = (opt: Opt): ReadonlyArray<Axis> => needsReduction.has(opt.kind) ? ["REDUCE"] : ["GLOBAL", "LOOP"]
+
 /** Why an opt may not be applied to this kernel, or `undefined` if it may. */
 export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): string | undefined => {
   const loops = Loops.all(kernel)
   const named = loops.filter((l) => l.id === opt.range)
-  const wanted = needsReduction.has(opt.kind) ? "REDUCE" : "GLOBAL"
-  const loop = named.find((l) => l.axis === wanted)
+  const wanted = wantedAxes(opt)
+  const loop = named.find((l) => wanted.includes(l.axis))
   if (loop === undefined) {
     return named.length === 0
       ? `the kernel has no loop r${opt.range}; it has ${loops.map((l) => `r${l.id}`).join(", ")}`
-      : `r${opt.range} is ${named[0]!.axis}, ${opt.kind} wants ${wanted}`
+      : `r${opt.range} is ${named[0]!.axis}, ${opt.kind} wants ${wanted[0]}`
+  }
+  if (Loops.betweenWorkgroups(kernel).has(loop.node)) {
+    return `r${loop.id} tells workgroups apart: what they stage depends on it`
   }
   if (opt.kind === "LOOP") {
     return opt.amount === loop.size
@@ -55,10 +61,10 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       return `${threads} threads, the device allows ${profile.maxWorkgroupThreads}`
     }
     if (opt.kind === "GROUP") {
-      const own = opt.amount * Math.max(...Loops.reductions(kernel).filter((r) => has(r, loop.node)).map(groupOf))
+      const own = opt.amount * Math.max(...Loops.reductions(kernel).filter((r) => has(r, loop.node)).map(Loops.groupOf))
       const other = Loops.reductions(kernel)
         .filter((r) => !has(r, loop.node))
-        .map(groupOf)
+        .map(Loops.groupOf)
         .find((n) => n % own !== 0 && own % n !== 0)
       if (other !== undefined) {
         return `another reduction is grouped by ${other}; of two groups in a kernel one divides the other`
@@ -77,29 +83,25 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
     : undefined
 }
 
-/** Every thread keeps one partial result of each copy of each grouped reduction in workgroup memory. */
+/**
+ * Every thread keeps one partial result of each copy of each grouped reduction in workgroup memory, beside what is
+ * staged there.
+ */
 const workgroupBytes = (kernel: UOp, loop: UOp, opt: Opt): number => {
   const loops = Loops.all(kernel)
   const isGrouped = (reduction: UOp): boolean =>
     (opt.kind === "GROUP" && has(reduction, loop)) || Loops.loopsOf(reduction).some((l) => l.axis === "GROUP")
   const copies = loops.filter((l) => l.axis === "UPCAST").reduce((n, l) => n * l.size, 1)
-  return 4 * Loops.reductions(kernel).filter(isGrouped).length * threadsOf(kernel, opt) * copies *
-    (opt.kind === "UPCAST" ? opt.amount : 1)
-}
-
-/** Threads that share one reduction. */
-const groupOf = (reduction: UOp): number =>
-  Loops.loopsOf(reduction).filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
-
-const threadsOf = (kernel: UOp, opt: Opt): number => {
-  const local = Loops.outputs(kernel).filter((l) => l.axis === "LOCAL").reduce((n, l) => n * l.size, 1)
-  const groups = Loops.reductions(kernel).map((r) =>
-    opt.kind === "GROUP" && Loops.loopsOf(r).some((l) => l.id === opt.range && l.axis === "REDUCE")
-      ? groupOf(r) * opt.amount
-      : groupOf(r)
+  const staged = Loops.workgroupMemory(kernel).reduce(
+    (n, m) => n + 4 * (m.arg as { readonly length: number }).length,
+    0
   )
-  return local * (opt.kind === "LOCAL" ? opt.amount : 1) * Math.max(1, ...groups)
+  return staged + 4 * Loops.reductions(kernel).filter(isGrouped).length * threadsOf(kernel, opt) * copies *
+      (opt.kind === "UPCAST" ? opt.amount : 1)
 }
+
+/** Threads of a workgroup once the opt is applied; it is applied to find out. */
+const threadsOf = (kernel: UOp, opt: Opt): number => Loops.threads(applyOne(kernel, opt))
 
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
 
@@ -111,8 +113,7 @@ const isNested = (kernel: UOp, inner: UOp): boolean =>
 const applyOne = (kernel: UOp, opt: Opt): UOp => {
   const { arena } = kernel
   const loops = Loops.all(kernel)
-  const wanted = needsReduction.has(opt.kind) ? "REDUCE" : "GLOBAL"
-  const loop = loops.find((l) => l.id === opt.range && l.axis === wanted)!
+  const loop = loops.find((l) => l.id === opt.range && wantedAxes(opt).includes(l.axis))!
   const size = loop.node.src[0]!
   if (opt.kind === "LOOP") {
     const range = Expr.range(arena, size, loop.id, "LOOP")
@@ -124,7 +125,7 @@ const applyOne = (kernel: UOp, opt: Opt): UOp => {
     const range = Expr.range(arena, size, loop.id, axisOf[opt.kind])
     return replaceLoop(kernel, loop.node, [range], range)
   }
-  const outer = Expr.range(arena, loop.size / opt.amount, loop.id, wanted)
+  const outer = Expr.range(arena, loop.size / opt.amount, loop.id, loop.axis)
   const inner = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), axisOf[opt.kind])
   return replaceLoop(kernel, loop.node, [outer, inner], Expr.add(Expr.mul(outer, opt.amount), inner))
 }

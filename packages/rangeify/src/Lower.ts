@@ -1,8 +1,10 @@
+import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { type Arena, reduceArg, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
+import { type Arena, openRanges, reduceArg, substitute, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { extent, flatten, reshape } from "./Indexing.ts"
 import { isFree, isStorage, storageOf } from "./Placement.ts"
 
@@ -12,22 +14,30 @@ export interface Lowered {
   readonly storage: ReadonlyArray<UOp>
   /** Upper bounds of the output loops. */
   readonly sizes: ReadonlyArray<number>
+  /** Bytes that a workgroup stages; infinite if their number is not known. */
+  readonly workgroupBytes: number
 }
 
 /** The dtype a value has in memory: booleans and indices are widened to 32 bits. */
 export const storageType = (dtype: DType.DType): DType.DType =>
   dtype.scalar === "bool" ? DType.u32 : dtype.scalar === "index" ? DType.i32 : dtype
 
+/** Where the values that are not computed inline live: in a buffer, or in the memory of each workgroup that reads them. */
+export interface Homes {
+  readonly stored: ReadonlySet<UOp>
+  readonly staged: ReadonlySet<UOp>
+}
+
 /**
- * Lowers one stored value (or one STORE effect) to a range program in `arena`. `stored` are the values that have memory;
- * all others are computed inline.
+ * Lowers one stored value (or one STORE effect) to a range program in `arena`: an END for each value it stages in
+ * workgroup memory, sources first, then the END that stores the root.
  */
-export const lower = (arena: Arena, root: UOp, stored: ReadonlySet<UOp>): Lowered => {
+export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lowered => {
   const slots = new Map<UOp, UOp>()
   const memo = new Map<string, UOp>()
   let nextRange = 0
 
-  const newRange = (dim: Shape.Dim, axis: "GLOBAL" | "REDUCE"): UOp =>
+  const newRange = (dim: Shape.Dim, axis: "GLOBAL" | "LOOP" | "REDUCE"): UOp =>
     dim === 1 ? Expr.int(arena, 0) : Expr.range(arena, extent(arena, dim), nextRange++, axis)
 
   const slot = (owner: UOp): UOp => {
@@ -59,8 +69,21 @@ export const lower = (arena: Arena, root: UOp, stored: ReadonlySet<UOp>): Lowere
     return result
   }
 
+  /** Reads of each staged value; where they lie in its memory is known when all of them are. */
+  const stageReads = new Map<UOp, Array<Read>>()
+  const readStage = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
+    const reads = stageReads.get(node) ?? []
+    stageReads.set(node, reads)
+    const mark = arena.make("LOCAL", storageType(node.dtype), [], { id: node.id, length: reads.length })
+    const load = Expr.load(Expr.element(mark, Expr.int(arena, 0), gate))
+    reads.push({ load, index: index.map((at) => Symbolic.simplify(at)), gate })
+    return Expr.cast(load, node.dtype)
+  }
+
+  let current = root
   const compute = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
-    if (isStorage(node) || (node !== root && stored.has(node) && !isFree(node))) return read(node, index, gate)
+    if (isStorage(node) || (node !== current && stored.has(node) && !isFree(node))) return read(node, index, gate)
+    if (node !== current && staged.has(node)) return readStage(node, index, gate)
     const x = node.src[0]!
     switch (node.op) {
       case "CONST":
@@ -125,12 +148,74 @@ export const lower = (arena: Arena, root: UOp, stored: ReadonlySet<UOp>): Lowere
     : flatten(arena, shape, ranges)
   const element = Expr.element(out, at)
   const stores = Expr.store(element, Expr.cast(value(computed, ranges, undefined), out.dtype))
-  const end = arena.make("END", DType.none, [stores, ...ranges.filter((r) => r.op === "RANGE")])
-  return {
-    ast: arena.make("SINK", DType.none, [end]),
-    storage: [...slots.keys()],
-    sizes: shape.map(Shape.maxOf)
+  const end = (store: UOp, loops: ReadonlyArray<UOp>): UOp =>
+    arena.make("END", DType.none, [store, ...loops.filter((r) => r.op === "RANGE")])
+  const ends = [end(stores, ranges)]
+
+  // a stage is lowered when all its readers are: sources have smaller numbers
+  const filled = new Map<UOp, UOp>()
+  const replaced = new Map<UOp, UOp>()
+  let workgroupBytes = 0
+  for (;;) {
+    const node = [...stageReads.keys()].filter((n) => !filled.has(n)).sort((a, b) => b.id - a.id)[0]
+    if (node === undefined) break
+    const reads = stageReads.get(node)!
+    const own = new Set(ranges)
+    const dims = Shape.of(node).map((dim, axis) => sharedIndex(reads, axis, dim, own))
+    const loops = dims.map((shared, axis) => shared ?? newRange(Shape.of(node)[axis]!, "LOOP"))
+    const kept = dims.flatMap((shared, axis) => shared === undefined ? [axis] : [])
+    const inMemory = (index: ReadonlyArray<UOp>): UOp =>
+      flatten(arena, kept.map((axis) => Shape.of(node)[axis]!), kept.map((axis) => index[axis]!))
+    const length = kept.reduce((n, axis) => n * Shape.maxOf(Shape.of(node)[axis]!), 1)
+    workgroupBytes += kept.every((axis) => typeof Shape.of(node)[axis] === "number") ? 4 * length : Infinity
+    const shared = dims.filter((at) => at !== undefined && at.op !== "CONST") as ReadonlyArray<UOp>
+    const memory = arena.make("LOCAL", storageType(node.dtype), shared, { id: filled.size, length })
+    current = node
+    const computed = Expr.cast(compute(node, loops, undefined), memory.dtype)
+    const outer = ranges.filter((r) => shared.some((at) => openRanges(at).has(r)))
+    ends.unshift(end(Expr.store(Expr.element(memory, inMemory(loops)), computed), [
+      ...outer,
+      ...kept.map((axis) => loops[axis]!)
+    ]))
+    filled.set(node, memory)
+    for (const { gate, index, load } of reads) {
+      replaced.set(load, Expr.load(Expr.element(memory, inMemory(index), gate)))
+    }
   }
+  let ast = arena.make("SINK", DType.none, ends)
+  // an index may itself be read from a stage
+  while (toposort(ast).some((n) => replaced.has(n))) ast = substitute(ast, replaced)
+  return {
+    ast,
+    storage: [...slots.keys()],
+    sizes: shape.map(Shape.maxOf),
+    workgroupBytes
+  }
+}
+
+/** A use of a staged value: the load that stands for it, and which element it wants. */
+interface Read {
+  readonly load: UOp
+  readonly index: ReadonlyArray<UOp>
+  readonly gate: UOp | undefined
+}
+
+/**
+ * The index along an axis if it is the same for all readers and depends on nothing but output loops (`own`): each
+ * workgroup then computes only its own part of that axis.
+ */
+const sharedIndex = (
+  reads: ReadonlyArray<Read>,
+  axis: number,
+  dim: Shape.Dim,
+  own: ReadonlySet<UOp>
+): UOp | undefined => {
+  const at = reads[0]!.index[axis]!
+  if (dim === 1) return at
+  if (reads.some((read) => read.index[axis] !== at)) return undefined
+  if ([...openRanges(at)].some((r) => !own.has(r)) || toposort(at).some((n) => n.op === "LOAD")) return undefined
+  const { max, min } = Bounds.of(at)
+  return reads.every((read) => read.gate === undefined) || (min >= 0 && max < Shape.maxOf(dim)) ? at : undefined
 }
 
 /** The index into a movement operation's source of element `index` of its result. */

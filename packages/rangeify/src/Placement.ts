@@ -11,6 +11,12 @@ export interface Placement {
   /** All nodes of the body, sources first; the bodies of calls are not entered. */
   readonly nodes: ReadonlyArray<UOp>
   readonly stored: ReadonlySet<UOp>
+  /** Those of the stored values that need not be: they would only be computed more often. */
+  readonly movable: ReadonlySet<UOp>
+  /** Operations for one element of each value. */
+  readonly costOf: (node: UOp) => number
+  /** The roots of the kernels that compute a value, or read it. */
+  readonly kernelsOf: (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
 }
 
 const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
@@ -112,7 +118,8 @@ export const place = (
   maxReads: number
 ): Placement => {
   const nodes = nodesOf(roots)
-  const stored = new Set<UOp>([...results, ...nodes.flatMap(wanted)])
+  const must = new Set<UOp>([...results, ...nodes.flatMap(wanted)])
+  const stored = new Set<UOp>(must)
   const onlyShared = new Set<UOp>()
   const work = new Map<UOp, Work>()
   const shared = sites(nodes, roots, nothing)
@@ -152,7 +159,10 @@ export const place = (
       case "STORE": {
         // what is overwritten while it is read elsewhere in the same kernel is computed first
         const target = storageOf(x!)
-        if (!isLeaf(y!) && [...workOf(y!).leaves].some((leaf) => storageOf(leaf) === target)) stored.add(y!)
+        if (!isLeaf(y!) && [...workOf(y!).leaves].some((leaf) => storageOf(leaf) === target)) {
+          stored.add(y!)
+          must.add(y!)
+        }
         return
       }
       default:
@@ -230,7 +240,7 @@ export const place = (
     }
   }
   /** The roots of the kernels that compute a value inline. */
-  const kernelsOf = (value: UOp): ReadonlySet<UOp> => {
+  const kernelsOf = (value: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => {
     const found = new Set<UOp>()
     const above = new Set<UOp>([value])
     for (const node of above) {
@@ -243,9 +253,10 @@ export const place = (
     const [site, ...others] = kept.get(node) ?? []
     if (site === undefined || others.length > 0 || !site.once) continue
     stored.delete(node)
-    if ([...kernelsOf(node)].some((root) => readsOf(root, stored).size > maxReads)) stored.add(node)
+    if ([...kernelsOf(node, stored)].some((root) => readsOf(root, stored).size > maxReads)) stored.add(node)
   }
-  return { nodes, stored }
+  const movable = new Set([...stored].filter((node) => !must.has(node)))
+  return { nodes, stored, movable, kernelsOf, costOf: (node) => work.get(node)?.cost ?? 0 }
 }
 
 /** Values that must be in memory, whatever it costs. */

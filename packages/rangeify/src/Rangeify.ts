@@ -1,13 +1,16 @@
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, key, type UOp } from "@tg/core-uop/UOp"
+import { Arena, key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
 import { orderHazards, writtenParams } from "./Hazards.ts"
-import { lower } from "./Lower.ts"
+import { chain, Cost } from "./Cost.ts"
+import * as Fusion from "./Fusion.ts"
+import { type Homes, lower } from "./Lower.ts"
 import { mergeReductions } from "./MergeReductions.ts"
-import { isStorage, place, storageOf } from "./Placement.ts"
+import { isStorage, place, type Placement, storageOf } from "./Placement.ts"
 import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
 import { renumberRanges, splitRanges } from "./SplitRanges.ts"
 
@@ -21,7 +24,15 @@ export class RangeifyError extends Schema.TaggedError<RangeifyError>()("Rangeify
 export interface Limits {
   /** Storage buffers one kernel may bind, the output included. */
   readonly maxStorageBuffers: number
+  /** Decides what workgroups stage in their own memory. Without it nothing is. */
+  readonly fusion?: Fusion.FusionCost | undefined
 }
+
+/** The limits of a device, and its costs. */
+export const limitsOf = (profile: DeviceProfile): Limits => ({
+  maxStorageBuffers: profile.maxStorageBuffers,
+  fusion: Fusion.ofProfile(profile)
+})
 
 /** Schedules of function bodies by their structure: equal blocks are scheduled once. */
 export type ScheduleCache = Map<string, Schedule>
@@ -50,7 +61,8 @@ interface Context_ {
 const scheduleFunction = (body: UOp, context: Context_): Schedule => {
   const known = context.bodies.get(body)
   if (known !== undefined) return known
-  const text = `${context.limits.maxStorageBuffers}:${key(body)}`
+  const { fusion, maxStorageBuffers } = context.limits
+  const text = `${maxStorageBuffers}:${fusion?.name ?? ""}:${key(body)}`
   const cached = context.cache.get(text) ?? scheduleBody(
     body.src.filter((r) => r.dtype.scalar === "void"),
     body.src.filter((r) => r.dtype.scalar !== "void").map(computed),
@@ -66,7 +78,10 @@ const scheduleBody = (
   results: ReadonlyArray<UOp>,
   context: Context_
 ): Schedule => {
-  const { nodes, stored } = place([...effects, ...results], results, context.limits.maxStorageBuffers - 1)
+  const placement = place([...effects, ...results], results, context.limits.maxStorageBuffers - 1)
+  const { nodes } = placement
+  const homes = stage(placement, context.limits)
+  const { stored } = homes
   const steps: Array<Step> = []
   const temporaries: Array<Temporary> = []
   const memory = new Map<UOp, Ref>()
@@ -85,7 +100,7 @@ const scheduleBody = (
   const bytesOf = (node: UOp): number => 4 * Math.max(1, Shape.maxElements(Shape.of(node)))
 
   const kernel = (root: UOp): void => {
-    const lowered = lower(context.arena, root, stored)
+    const lowered = lower(context.arena, root, homes)
     if (lowered.storage.length > context.limits.maxStorageBuffers) {
       throw new RangeifyError({
         reason: "TooManyBuffers",
@@ -95,8 +110,7 @@ const scheduleBody = (
       })
     }
     if (root.op !== "STORE") memory.set(root, temporary(bytesOf(root)))
-    const split = Symbolic.simplify(splitRanges(Symbolic.simplify(lowered.ast)))
-    const ast = renumberRanges(mergeReductions(split))
+    const ast = finish(lowered.ast)
     steps.push({
       kind: "kernel",
       name: [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_"),
@@ -153,6 +167,62 @@ const scheduleBody = (
     temporaries,
     results: results.map((node) => (memory.get(node) as { readonly id: number }).id)
   }
+}
+
+/** A lowered kernel with its loops split, shared and numbered. */
+const finish = (kernel: UOp): UOp => {
+  const split = Symbolic.simplify(splitRanges(Symbolic.simplify(kernel)))
+  const last = split.src.length - 1
+  // a workgroup that needs only r // 6 stages nothing for each r % 6
+  const ends = split.src.map((end, i) => {
+    const open = openRanges(end.src[0]!)
+    return i === last ? end : end.with([end.src[0]!, ...end.src.slice(1).filter((r) => open.has(r))])
+  })
+  return renumberRanges(mergeReductions(split.with(ends)))
+}
+
+/** Whether a kernel reads the buffer it writes. */
+const readsTarget = (kernel: UOp): boolean =>
+  toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
+
+/** Operations beyond which a value is not even considered for being computed in every workgroup. */
+const maxStagedWork = 2 ** 17
+
+/**
+ * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
+ * a launch and a trip through memory less, against the same work in every workgroup.
+ */
+const stage = (placement: Placement, limits: Limits): Homes => {
+  const { costOf, kernelsOf, movable, nodes } = placement
+  let homes: Homes = { stored: placement.stored, staged: new Set() }
+  const { fusion } = limits
+  if (fusion === undefined) return homes
+  const costs = new Map<string, number>()
+  /** Microseconds of one kernel, or infinity if the device cannot run it. */
+  const micros = (root: UOp, { staged, stored }: Homes): number => {
+    const reached = [...staged].filter((node) => kernelsOf(node, stored).has(root))
+    const text = `${root.id}:${reached.map((n) => n.id).join()}`
+    const known = costs.get(text)
+    if (known !== undefined) return known
+    const lowered = lower(new Arena(), root, { staged, stored })
+    const fits = lowered.workgroupBytes <= fusion.maxWorkgroupBytes &&
+      lowered.storage.length <= limits.maxStorageBuffers && !(root.op === "STORE" && readsTarget(lowered.ast))
+    const cost = fits ? fusion.kernelMicros(finish(lowered.ast)) : Cost.zero
+    costs.set(text, cost)
+    return cost
+  }
+  const total = (roots: Iterable<UOp>, at: Homes): number => chain([...roots].map((root) => micros(root, at)))
+  for (const node of nodes) {
+    const last = Shape.of(node).at(-1)
+    if (!movable.has(node) || typeof last !== "number" || last * costOf(node) > maxStagedWork) continue
+    const users = kernelsOf(node, homes.stored)
+    const moved: Homes = {
+      stored: new Set([...homes.stored].filter((n) => n !== node)),
+      staged: new Set([...homes.staged, node])
+    }
+    if (total(users, moved) < total([node, ...users], homes)) homes = moved
+  }
+  return homes
 }
 
 /** A body knows its parameters apart; it cannot order a write to one behind a read of the same memory through another. */

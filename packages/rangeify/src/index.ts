@@ -1,4 +1,5 @@
 export * as Cost from "./Cost.ts"
+export * as Fusion from "./Fusion.ts"
 export * as Hazards from "./Hazards.ts"
 export * as Indexing from "./Indexing.ts"
 export * as Lower from "./Lower.ts"

@@ -53,7 +53,10 @@ describe("Lower", () => {
   it("binds each buffer once, the output first", () => {
     const b = new Build()
     const x = b.f32(4, 4)
-    const lowered = lower(new Arena(), b.out(x.add(x.transpose()).mul(b.f32(4))).node, new Set())
+    const lowered = lower(new Arena(), b.out(x.add(x.transpose()).mul(b.f32(4))).node, {
+      stored: new Set(),
+      staged: new Set()
+    })
     assert.deepStrictEqual(lowered.storage.map((s) => s.arg), [{ id: 2 }, { id: 0 }, { id: 1 }])
     assert.deepStrictEqual(lowered.sizes, [4, 4])
   })

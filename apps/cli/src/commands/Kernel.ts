@@ -11,7 +11,7 @@ import * as Session from "@tg/engine/Session"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
 import * as Stages from "@tg/jit/Stages"
-import { kernels, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import { Effect, Option, Result } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
@@ -107,7 +107,7 @@ const kernelsOf = Effect.fnUntraced(
     const program = given.step === "decode" && profile.kind === "gpu"
       ? Session.decodeProgram(model, size)
       : Session.stepProgram(model, { ...size, chunk, rows: given.step === "logits" ? "all" : "last" })
-    const made = schedule(program.sink, { maxStorageBuffers: profile.maxStorageBuffers })
+    const made = schedule(program.sink, limitsOf(profile))
     return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
   },
   Effect.scoped

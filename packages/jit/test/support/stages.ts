@@ -11,6 +11,7 @@ import { linearize } from "@tg/devectorize/Linearize"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
+import type { FusionCost } from "@tg/rangeify/Fusion"
 import * as Memory from "@tg/rangeify/Memory"
 import * as Rangeify from "@tg/rangeify/Rangeify"
 import type { KernelStep, Ref, Schedule } from "@tg/rangeify/Schedule"
@@ -53,11 +54,14 @@ const checked = (stage: Spec.Stage, root: UOp): UOp => {
 export type Execute = (step: KernelStep, args: ReadonlyArray<Data>, vars: Readonly<Record<string, number>>) => void
 
 /** The schedule of a program, with its input checked. */
-export const scheduled = (random: RandomProgram, maxStorageBuffers = 8): Schedule => {
-  const result = Rangeify.schedule(checked("tensor", random.program.sink), { maxStorageBuffers })
+export const scheduled = (random: RandomProgram, limits: Partial<Rangeify.Limits> = {}): Schedule => {
+  const result = Rangeify.schedule(checked("tensor", random.program.sink), { maxStorageBuffers: 8, ...limits })
   if (result instanceof Rangeify.RangeifyError) throw result
   return result
 }
+
+/** Every kernel costs the same, so whatever may be staged in workgroup memory is. */
+export const stageAll: FusionCost = { name: "stage all", maxWorkgroupBytes: 8192, kernelMicros: () => 1 }
 
 /** Runs a schedule, kernel by kernel, in the memory that the plan gives it. */
 export const runSchedule = (random: RandomProgram, schedule: Schedule, execute: Execute): Contents => {
