@@ -3,7 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Layout from "@tg/gguf/Layout"
 import * as Nn from "@tg/tensor/Nn"
 import { after, assign } from "@tg/tensor/Program"
-import { iota, scalar, type Tensor } from "@tg/tensor/Tensor"
+import { iota, scalar, type Tensor, zeros } from "@tg/tensor/Tensor"
 import * as Cache from "./Cache.ts"
 import type { Config, ExpertConfig } from "./Config.ts"
 import { attentionScale, rotate } from "./Rope.ts"
@@ -97,19 +97,45 @@ const attention = (input: BlockInput, x: Tensor): { readonly output: Tensor; rea
   const position = rotate(q.slice(-1, n, rotated), cosSin)
   const full = Nn.cat([query(q.slice(-1, 0, n)), position], -1).mul(attentionScale(config)).label("query")
 
-  const length = startPos.add(scalar(x.arena, tokens))
-  const seen = after(cache, [write]).slice(0, 0, length)
-  const scores = Cache.scores(config, full, seen)
-  const weighed = Nn.softmax(causal(scores, startPos)).label("attn_softmax")
-  const z = Cache.mix(config, weighed, seen).label("attn_mix")
+  const written = after(cache, [write])
+  const z = tokens === 1 ? split(config, full, written, startPos) : whole(config, full, written, startPos)
   const mixed = output(z).reshape([tokens, heads * value])
   return { output: product(mixed, need(weights, "attn_output")).label("attn_output"), write }
 }
 
-/** Hides position u from token t unless u <= startPos + t. One token sees all. */
+/** Attention of several tokens, `query [T, H, K]`, over all rows up to theirs: `[T, H, latent]`. */
+const whole = (config: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
+  const seen = cache.slice(0, 0, startPos.add(scalar(query.arena, query.dim(0))))
+  const scores = Cache.scores(config, query, seen)
+  return Cache.mix(config, Nn.softmax(causal(scores, startPos)).label("attn_softmax"), seen).label("attn_mix")
+}
+
+/**
+ * Attention of one token, `query [1, H, K]`: each piece of the cache gives the mix of its rows, weighed relative to its
+ * own largest score, with that score and the sum of the weights; combined, they are the softmax over all rows
+ * (FlashDecoding).
+ */
+const split = (config: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
+  const { arena } = query
+  const { latent } = config
+  const { piece } = Cache
+  const pieces = startPos.add(piece).floordiv(piece)
+  const rows = cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).slice(0, 0, pieces)
+  const position = iota(arena, rows.dim(0)).mul(piece).unsqueeze(1).add(iota(arena, piece))
+  const scores = position.le(startPos).where(Cache.scores(config, query, rows), hidden)
+  const most = scores.max({ axis: -1, keepDims: true })
+  const weights = scores.sub(most).exp()
+  const parts = [Cache.mix(config, weights, rows), most, weights.sum({ axis: -1, keepDims: true })]
+  // four columns, so that rows of the result stay aligned
+  const record = Nn.cat([...parts, zeros(arena, [...most.shape.slice(0, -1), 2])], -1).contiguous().label("attn_split")
+  const column = (at: number): Tensor => record.slice(-1, latent + at, 1)
+  const scale = column(0).sub(column(0).max({ axis: 2, keepDims: true })).exp()
+  return record.slice(-1, 0, latent).mul(scale).sum(2).div(column(1).mul(scale).sum(2)).label("attn_mix")
+}
+
+/** Hides position u from token t unless u <= startPos + t. */
 const causal = (scores: Tensor, startPos: Tensor): Tensor => {
   const tokens = scores.dim(0)
-  if (tokens === 1) return scores
   const own = iota(scores.arena, tokens).add(startPos).reshape([tokens, 1, 1])
   return iota(scores.arena, scores.dim(-1)).le(own).where(scores, hidden)
 }

@@ -9,14 +9,19 @@ import { cacheRow, type Config } from "./Config.ts"
 /** How cached values are stored. */
 export type CacheType = "f16" | "f32"
 
-/** Shape and dtype of a block's cache buffer. */
+/** Positions of one piece of the cache: attention of a single token is split into such pieces. */
+export const piece = 64
+
+/** Shape and dtype of a block's cache buffer: whole pieces. */
 export const storage = (
   config: Config,
   options: { readonly type: CacheType; readonly context: number }
-): { readonly shape: Shape.Shape; readonly dtype: DType.DType } =>
-  options.type === "f32"
-    ? { shape: [options.context, cacheRow(config)], dtype: DType.f32 }
-    : { shape: [options.context, halfRow(config) / 2], dtype: DType.u32 }
+): { readonly shape: Shape.Shape; readonly dtype: DType.DType } => {
+  const positions = Math.ceil(options.context / piece) * piece
+  return options.type === "f32"
+    ? { shape: [positions, cacheRow(config)], dtype: DType.f32 }
+    : { shape: [positions, halfRow(config) / 2], dtype: DType.u32 }
+}
 
 /** Rows of halves are padded to groups of 8 values in 4 words: value 4h + w of a group is half h of word w. */
 const halfRow = (config: Config): number => Math.ceil(cacheRow(config) / 8) * 8
@@ -35,33 +40,35 @@ const widen = (x: Tensor, width: number): Tensor => {
   return missing === 0 ? x : cat([x, zeros(x.arena, [...x.shape.slice(0, -1), missing])], -1)
 }
 
-/** Stored rows `[S, words]` as floats, with the row on nested axes. */
+/** Stored rows `[..., words]` as floats, with the row on nested axes. */
 const unpack = (config: Config, stored: Tensor): Tensor =>
   stored.dtype === DType.f32
     ? stored
-    : stored.reshape([stored.dim(0), halfRow(config) / 8, 1, 4]).shr(counting(stored.arena, 2, 16, 1)).halfToFloat()
+    : stored.reshape([...stored.shape.slice(0, -1), halfRow(config) / 8, 1, 4])
+      .shr(counting(stored.arena, 2, 16, 1)).halfToFloat()
 
-/** Products of queries `[T, H, latent + rotated]` with stored rows `[S, words]`: `[T, H, S]`. */
+const ones = (n: number): ReadonlyArray<number> => Array.from({ length: n }, () => 1)
+
+/** Products of queries `[A..., latent + rotated]` with stored rows `[S..., words]`: `[A..., S...]`. */
 export const scores = (config: Config, query: Tensor, stored: Tensor): Tensor => {
   const keys = unpack(config, stored)
-  const row = keys.shape.slice(1)
+  const leading = stored.rank - 1
+  const row = keys.shape.slice(leading)
   const width = row.reduce<number>((n, d) => n * Number(d), 1)
-  const [tokens, heads] = query.shape
-  return widen(query, width).reshape([tokens!, heads!, 1, ...row]).mul(keys)
+  return widen(query, width).reshape([...query.shape.slice(0, -1), ...ones(leading), ...row]).mul(keys)
     .sum({ axis: row.map((_, i) => i - row.length) })
 }
 
-/** The latents of stored rows, mixed by `weights [T, H, S]`: `[T, H, latent]`. */
+/** The latents of stored rows `[S..., n, words]`, mixed by `weights [A..., S..., n]`: `[A..., S..., latent]`. */
 export const mix = (config: Config, weights: Tensor, stored: Tensor): Tensor => {
   const rows = unpack(config, stored)
-  const length = stored.dim(0)
-  const latents = rows.rank === 2
-    ? rows.slice(1, 0, config.latent)
+  const leading = stored.rank - 1
+  const latents = rows.rank === stored.rank
+    ? rows.slice(-1, 0, config.latent)
     : config.latent % 8 === 0
-    ? rows.slice(1, 0, config.latent / 8)
-    : rows.reshape([length, halfRow(config)]).slice(1, 0, config.latent)
-  const [tokens, heads] = weights.shape
-  const aside = latents.shape.slice(1).map(() => 1)
-  return weights.reshape([tokens!, heads!, length, ...aside]).mul(latents).sum(2)
-    .reshape([tokens!, heads!, config.latent])
+    ? rows.slice(leading, 0, config.latent / 8)
+    : rows.reshape([...stored.shape.slice(0, -1), halfRow(config)]).slice(-1, 0, config.latent)
+  const row = latents.shape.slice(leading)
+  return weights.reshape([...weights.shape, ...ones(row.length)]).mul(latents)
+    .sum(-1 - row.length).reshape([...weights.shape.slice(0, -1), config.latent])
 }

@@ -3,6 +3,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { transcendental } from "./Placement.ts"
 
 /** What a kernel of a schedule costs, in microseconds on one device. Compared, never added to measurements. */
 export interface FusionCost {
@@ -25,6 +26,8 @@ const cacheBytesPerMicro = 64 * 1700
 /** Waiting for the first load and the barrier behind a stage. */
 const stageLatency = 0.4
 
+const transcendentalOperations = 8
+
 const iterations = (ranges: Iterable<UOp>): number => {
   let n = 1
   for (const range of ranges) {
@@ -43,7 +46,7 @@ const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: num
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
     const times = iterations([...openRanges(node)].filter((r) => !outside.has(r)))
     if (isLoad) bytes += 4 * times
-    else operations += times
+    else operations += times * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
   return { operations, bytes }
 }

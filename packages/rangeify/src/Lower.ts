@@ -38,7 +38,7 @@ export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lower
   let nextRange = 0
 
   const newRange = (dim: Shape.Dim, axis: "GLOBAL" | "LOOP" | "REDUCE"): UOp =>
-    dim === 1 ? Expr.int(arena, 0) : Expr.range(arena, extent(arena, dim), nextRange++, axis)
+    dim === 1 ? Expr.int(arena, 0) : Expr.range(arena, Symbolic.simplify(extent(arena, dim)), nextRange++, axis)
 
   const slot = (owner: UOp): UOp => {
     const known = slots.get(owner)

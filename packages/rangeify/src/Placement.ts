@@ -13,8 +13,8 @@ export interface Placement {
   readonly stored: ReadonlySet<UOp>
   /** Those of the stored values that need not be: they would only be computed more often. */
   readonly movable: ReadonlySet<UOp>
-  /** Operations for one element of each value. */
-  readonly costOf: (node: UOp) => number
+  /** What one element of a value takes, where it is computed. */
+  readonly workOf: (node: UOp) => Pick<Work, "cost" | "reduces">
   /** The roots of the kernels that compute a value, or read it. */
   readonly kernelsOf: (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
 }
@@ -62,7 +62,8 @@ const bijective: ReadonlySet<string> = new Set(["RESHAPE", "PERMUTE", "FLIP"])
 /** The value under reorderings of the same elements: storing it makes every such view free. */
 const base = (node: UOp): UOp => bijective.has(node.op) ? base(node.src[0]!) : node
 
-const transcendental: ReadonlySet<string> = new Set(["EXP2", "LOG2", "SIN", "SQRT", "FDIV"])
+/** Functions that take several times as long as an addition. */
+export const transcendental: ReadonlySet<string> = new Set(["EXP2", "LOG2", "SIN", "SQRT", "FDIV"])
 
 /** Recomputing a transcendental this many times costs more than a kernel that stores it, unless there are few in all. */
 const expensiveRepeats = 8
@@ -122,7 +123,7 @@ export const place = (
   const stored = new Set<UOp>(must)
   const onlyShared = new Set<UOp>()
   const work = new Map<UOp, Work>()
-  const shared = sites(nodes, roots, nothing)
+  const shared = sites(nodes, roots, must)
 
   const isLeaf = (node: UOp): boolean => isStorage(node) || (stored.has(node) && !isFree(node))
   const leafWork = (node: UOp): Work => ({
@@ -256,7 +257,7 @@ export const place = (
     if ([...kernelsOf(node, stored)].some((root) => readsOf(root, stored).size > maxReads)) stored.add(node)
   }
   const movable = new Set([...stored].filter((node) => !must.has(node)))
-  return { nodes, stored, movable, kernelsOf, costOf: (node) => work.get(node)?.cost ?? 0 }
+  return { nodes, stored, movable, kernelsOf, workOf: (node) => work.get(node)! }
 }
 
 /** Values that must be in memory, whatever it costs. */

@@ -6,7 +6,7 @@ import { Arena, key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
 import { orderHazards, writtenParams } from "./Hazards.ts"
-import { chain, Cost } from "./Cost.ts"
+import { chain, cheapest, Cost } from "./Cost.ts"
 import * as Fusion from "./Fusion.ts"
 import { type Homes, lower } from "./Lower.ts"
 import { mergeReductions } from "./MergeReductions.ts"
@@ -186,22 +186,22 @@ const readsTarget = (kernel: UOp): boolean =>
   toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
 
 /** Operations beyond which a value is not even considered for being computed in every workgroup. */
-const maxStagedWork = 2 ** 17
+const maxStagedWork = 2 ** 19
 
 /**
  * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
  * a launch and a trip through memory less, against the same work in every workgroup.
  */
 const stage = (placement: Placement, limits: Limits): Homes => {
-  const { costOf, kernelsOf, movable, nodes } = placement
+  const { kernelsOf, movable, nodes, workOf } = placement
   let homes: Homes = { stored: placement.stored, staged: new Set() }
   const { fusion } = limits
   if (fusion === undefined) return homes
   const costs = new Map<string, number>()
   /** Microseconds of one kernel, or infinity if the device cannot run it. */
   const micros = (root: UOp, { staged, stored }: Homes): number => {
-    const reached = [...staged].filter((node) => kernelsOf(node, stored).has(root))
-    const text = `${root.id}:${reached.map((n) => n.id).join()}`
+    const reached = [...movable].filter((node) => !stored.has(node) && kernelsOf(node, stored).has(root))
+    const text = [root, ...reached].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
     const known = costs.get(text)
     if (known !== undefined) return known
     const lowered = lower(new Arena(), root, { staged, stored })
@@ -212,15 +212,20 @@ const stage = (placement: Placement, limits: Limits): Homes => {
     return cost
   }
   const total = (roots: Iterable<UOp>, at: Homes): number => chain([...roots].map((root) => micros(root, at)))
-  for (const node of nodes) {
+  // users first: what two kernels read is staged once if these two have become one
+  for (const node of [...nodes].reverse()) {
+    if (!movable.has(node)) continue
+    const { cost, reduces } = workOf(node)
     const last = Shape.of(node).at(-1)
-    if (!movable.has(node) || typeof last !== "number" || last * costOf(node) > maxStagedWork) continue
+    if ((typeof last === "number" ? last : 1) * cost > maxStagedWork) continue
     const users = kernelsOf(node, homes.stored)
-    const moved: Homes = {
-      stored: new Set([...homes.stored].filter((n) => n !== node)),
-      staged: new Set([...homes.staged, node])
-    }
-    if (total(users, moved) < total([node, ...users], homes)) homes = moved
+    const stored = new Set([...homes.stored].filter((n) => n !== node))
+    const inline: Homes = { stored, staged: homes.staged }
+    const workgroup: Homes = { stored, staged: new Set([...homes.staged, node]) }
+    const before = total([node, ...users], homes)
+    const candidates = reduces ? [workgroup] : [inline, workgroup]
+    const best = cheapest(candidates, (home) => total(users, home))[0]!
+    if (total(users, best) < before) homes = best
   }
   return homes
 }
