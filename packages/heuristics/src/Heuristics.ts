@@ -42,7 +42,9 @@ class Plan {
   }
 }
 
-const loadsOf = (node: UOp): ReadonlyArray<UOp> => toposort(node).filter((n) => n.op === "LOAD")
+/** Loads from buffers; workgroup memory is as fast in any order. */
+const loadsOf = (node: UOp): ReadonlyArray<UOp> =>
+  toposort(node).filter((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "PARAM")
 
 /** Loads that become one vector access along the loop, less those that fall apart into single ones. */
 const contiguity = (loads: ReadonlyArray<UOp>, loop: Loops.Loop): number =>
@@ -166,6 +168,18 @@ const upcastRows = (plan: Plan, enough: (rows: number) => boolean): void => {
   if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
 }
 
+/** A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup. */
+const shareRows = (
+  plan: Plan,
+  profile: DeviceProfile,
+  { group, rows }: { readonly group: number; readonly rows: number }
+): void => {
+  groupReductions(plan, group)
+  const threads = knownOutputs(plan.kernel) * group
+  upcastRows(plan, (each) => threads / each >= profile.saturatingThreads / keptThreads)
+  localOutputs(plan, Math.min(rows, Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
+}
+
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   const reduced = vectoriseReductions(plan)
   if (!reduced) vectoriseOutputs(plan)
@@ -175,10 +189,8 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   } else {
     // lanes along the outputs read along them: they get threads first
     if (!reduced) localOutputs(plan, Math.floor(group / 2))
-    groupReductions(plan, group)
-    const threads = knownOutputs(plan.kernel) * group
-    if (reduced) upcastRows(plan, (rows) => threads / rows >= profile.saturatingThreads / keptThreads)
-    if (reduced) localOutputs(plan, Math.min(rowsPerWorkgroup, Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
+    if (reduced) shareRows(plan, profile, { group, rows: rowsPerWorkgroup })
+    else groupReductions(plan, group)
   }
   unrollShortLoops(plan, maxUnrollGpu)
 }
@@ -202,6 +214,10 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
         !between.has(l.node) && !l.isSymbolic && (l.axis === "LOOP" || l.axis === "GLOBAL")
       )
     const reduced = vectoriseReductions(plan, end)
+    if (number === last && reduced && longestReduction(end()) >= shortReduction) {
+      shareRows(plan, profile, { group: subgroup, rows: Math.floor(most / subgroup) })
+      break
+    }
     if (!reduced) vectoriseOutputs(plan, end, own())
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {

@@ -95,7 +95,8 @@ const attention = (input: BlockInput, x: Tensor): { readonly output: Tensor; rea
 
   const q = queries(input, x).reshape([tokens, heads, n + rotated])
   const position = rotate(q.slice(-1, n, rotated), cosSin)
-  const full = Nn.cat([query(q.slice(-1, 0, n)), position], -1).mul(attentionScale(config)).label("query")
+  // every cached position reads it
+  const full = Nn.cat([query(q.slice(-1, 0, n)), position], -1).mul(attentionScale(config)).contiguous().label("query")
 
   const written = after(cache, [write])
   const z = tokens === 1 ? split(config, full, written, startPos) : whole(config, full, written, startPos)
@@ -196,6 +197,13 @@ const expertProduct = (x: Tensor, weight: Weight, chosen: Tensor, rows?: readonl
   return Nn.contract(x, part, rowRank)
 }
 
+/** `x [T, used, K]` times the chosen experts' matrices, summed over the experts in the same loop: `[T, rows]`. */
+const expertSum = (x: Tensor, weight: Weight, chosen: Tensor): Tensor => {
+  const { rowRank, values } = Layout.decode(weight.layout, weight.words, chosen)
+  const row = values.shape.slice(values.rank - rowRank)
+  return x.reshape([...x.shape.slice(0, -1), 1, ...row]).mul(values).sum({ axis: [1, ...row.map((_, i) => i - rowRank)] })
+}
+
 const mixture = (weights: Lookup, experts: ExpertConfig, x: Tensor): Tensor => {
   const logits = product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp")
   const bias = weights("exp_probs_b")
@@ -209,9 +217,9 @@ const mixture = (weights: Lookup, experts: ExpertConfig, x: Tensor): Tensor => {
   const up = fused === undefined
     ? expertProduct(own, need(weights, "ffn_up_exps"), routed.chosen)
     : expertProduct(own, fused, routed.chosen, [width, width])
-  const inner = gated(gate.label("ffn_gate_exps"), up.label("ffn_up_exps"))
-  const down = expertProduct(inner, need(weights, "ffn_down_exps"), routed.chosen).label("ffn_down_exps")
-  const mixed = down.mul(routed.weights.unsqueeze(-1)).sum(1).label("ffn_moe_out")
+  // the experts' weights go into the activations, where the sum over experts is linear
+  const inner = gated(gate.label("ffn_gate_exps"), up.label("ffn_up_exps")).mul(routed.weights.unsqueeze(-1))
+  const mixed = expertSum(inner, need(weights, "ffn_down_exps"), routed.chosen).label("ffn_down_exps")
   return experts.shared === 0
     ? mixed
     : mixed.add(dense(weights, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))

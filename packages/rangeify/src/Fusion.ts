@@ -23,10 +23,14 @@ const threadsPerProcessor = 1024
 const operationsPerMicro = 128 * 1700
 /** Bytes one processor gets from the caches per microsecond. */
 const cacheBytesPerMicro = 64 * 1700
+/** Workgroups of 256 threads that one processor runs at a time, each hiding the latency of others. */
+const residentWorkgroups = 8
 /** Waiting for the first load and the barrier behind a stage. */
 const stageLatency = 0.4
 
 const transcendentalOperations = 8
+
+const none: ReadonlySet<UOp> = new Set()
 
 const iterations = (ranges: Iterable<UOp>): number => {
   let n = 1
@@ -53,7 +57,7 @@ const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: num
 
 /**
  * The cost model of a GPU: a launch, then waves of workgroups, each of which first stages what it keeps in its memory and
- * then does its share of the rest. The share is as small as it can be while the device is full.
+ * then does its share of the rest. The share is as large as it can be while the device is full.
  */
 export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   if (profile.kind !== "gpu") return undefined
@@ -74,10 +78,14 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const workgroups = stages.length === 0 ? full : apart * Math.min(inside, Math.max(1, Math.round(full / apart)))
-      const waves = Math.ceil(workgroups / full)
-      const staged = stages.reduce((sum, end) => sum + stageLatency + micros(workOf(end, between)), 0)
-      const own = micros(workOf(main, new Set()))
-      return profile.dispatchMicros + waves * staged + own / processors
+      const latency = stageLatency * stages.length * Math.ceil(workgroups / (residentWorkgroups * processors))
+      // one workgroup alone takes its time; all of them share the processors
+      const repeats = workgroups / apart
+      const staged = stages.reduce(
+        (sum, end) => sum + Math.max(micros(workOf(end, between)), repeats * micros(workOf(end, none)) / processors),
+        0
+      )
+      return profile.dispatchMicros + latency + staged + micros(workOf(main, none)) / processors
     }
   }
 }

@@ -186,7 +186,7 @@ const readsTarget = (kernel: UOp): boolean =>
   toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
 
 /** Operations beyond which a value is not even considered for being computed in every workgroup. */
-const maxStagedWork = 2 ** 19
+const maxStagedWork = 2 ** 20
 
 /**
  * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
