@@ -230,7 +230,8 @@ export const block = (input: BlockInput): { readonly x: Tensor; readonly write: 
   const { config, weights, x } = input
   const normed = Nn.rmsNorm(x, plain(need(weights, "attn_norm")), config.epsilon).label("attn_norm")
   const { output, write } = attention(input, normed)
-  const middle = x.add(output).label("ffn_inp")
+  // the projection adds the residual; what follows reads the sum
+  const middle = x.add(output).contiguous().label("ffn_inp")
   const inner = Nn.rmsNorm(middle, plain(need(weights, "ffn_norm")), config.epsilon).label("ffn_norm")
   const ffn = weights("ffn_gate_inp") === undefined
     ? dense(weights, inner, ["ffn_gate", "ffn_up", "ffn_down"])
