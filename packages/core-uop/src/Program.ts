@@ -102,6 +102,12 @@ export const evaluateIndex = (node: UOp | number, vars: Readonly<Record<string, 
       return Math.floor(at(0) / at(1))
     case "FLOORMOD":
       return at(0) - Math.floor(at(0) / at(1)) * at(1)
+    case "SHL":
+      return at(0) * 2 ** at(1)
+    case "SHR":
+      return Math.floor(at(0) / 2 ** at(1))
+    case "AND":
+      return at(0) & at(1)
     case "MAX":
       return Math.max(at(0), at(1))
     case "MIN":

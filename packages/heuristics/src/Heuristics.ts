@@ -215,7 +215,10 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       )
     const reduced = vectoriseReductions(plan, end)
     if (number === last && reduced && longestReduction(end()) >= shortReduction) {
-      shareRows(plan, profile, { group: subgroup, rows: Math.floor(most / subgroup) })
+      shareRows(plan, profile, {
+        group: subgroup,
+        rows: Math.floor(Math.min(512, profile.maxWorkgroupThreads) / subgroup)
+      })
       break
     }
     if (!reduced) vectoriseOutputs(plan, end, own())

@@ -15,6 +15,16 @@ export interface FusionCost {
   readonly kernelMicros: (kernel: UOp) => number
 }
 
+/**
+ * Outputs that a workgroup computes: elements that its threads compute alone, or rows of a matrix-vector product, as many
+ * as keep the device full.
+ */
+const leastRows = 8
+const mostRows = 64
+const outputsPerWorkgroup = 1024
+/** From this length on a reduction is shared by many threads. */
+const longReduction = 256
+
 /** What a loop of unknown length is taken to run: positions of a short context in pieces, or tokens. */
 const symbolicIterations = 64
 /** Threads of one processor, by which `saturatingThreads` counts processors. */
@@ -30,6 +40,9 @@ const stageLatency = 0.4
 
 const transcendentalOperations = 8
 
+/** Outputs for which one thread, or its neighbours through their cache, load a value once. */
+const together = 4
+
 const none: ReadonlySet<UOp> = new Set()
 
 const iterations = (ranges: Iterable<UOp>): number => {
@@ -41,28 +54,37 @@ const iterations = (ranges: Iterable<UOp>): number => {
   return n
 }
 
-/** Operations and loaded bytes of one END, for one iteration of the loops in `outside`. */
+/**
+ * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. What does not depend on one of the
+ * END's loops is done again in its iterations, less those that one thread does together.
+ */
 const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: number; readonly bytes: number } => {
   let operations = 0
   let bytes = 0
+  const own = end.src.slice(1).filter((r) => !outside.has(r))
   for (const node of toposort(end)) {
     const isLoad = node.op === "LOAD" && node.src[0]!.src[0]!.op === "PARAM"
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
-    const times = iterations([...openRanges(node)].filter((r) => !outside.has(r)))
+    const open = openRanges(node)
+    const repeats = iterations(own.filter((r) => !open.has(r)))
+    const times = iterations([...open].filter((r) => !outside.has(r))) * Math.max(1, repeats / together)
     if (isLoad) bytes += 4 * times
     else operations += times * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
   return { operations, bytes }
 }
 
+/** Iterations of the longest reduction. */
+const longest = (end: UOp): number =>
+  Math.max(1, ...toposort(end).filter((n) => n.op === "REDUCE").map((n) => iterations(n.src.slice(1))))
+
 /**
  * The cost model of a GPU: a launch, then waves of workgroups, each of which first stages what it keeps in its memory and
- * then does its share of the rest. The share is as large as it can be while the device is full.
+ * then does its share of the rest.
  */
 export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   if (profile.kind !== "gpu") return undefined
   const processors = Math.max(1, profile.saturatingThreads / threadsPerProcessor)
-  const full = 2 * processors
   const micros = ({ bytes, operations }: { readonly operations: number; readonly bytes: number }): number =>
     Math.max(operations / operationsPerMicro, bytes / cacheBytesPerMicro)
   return {
@@ -77,7 +99,9 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       )
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
-      const workgroups = stages.length === 0 ? full : apart * Math.min(inside, Math.max(1, Math.round(full / apart)))
+      const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
+      const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
+      const workgroups = apart * Math.ceil(inside / shared)
       const latency = stageLatency * stages.length * Math.ceil(workgroups / (residentWorkgroups * processors))
       // one workgroup alone takes its time; all of them share the processors
       const repeats = workgroups / apart
