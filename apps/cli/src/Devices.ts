@@ -4,7 +4,8 @@ import { Profile } from "@tg/core-uop/DeviceProfile"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Rangeify } from "@tg/rangeify/Rangeify"
-import { Device, type DeviceError } from "@tg/runtime/Device"
+import { Device, DeviceError } from "@tg/runtime/Device"
+import { Tuner } from "@tg/tuner/Tuner"
 import { Context, Effect, Layer } from "effect"
 
 /** The values of `--device`. */
@@ -22,9 +23,15 @@ export class Chosen extends Context.Service<Chosen, {
 }>()("@tg/cli/Devices/Chosen") {}
 
 /** What every choice provides. */
-export type Services = Device | Jit | Chosen
+export type Services = Device | Jit | Chosen | Tuner
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
+
+/** What runs on a device, over its renderer and its profile. */
+const stages = Layer.merge(
+  Jit.layer.pipe(Layer.provide([Compiler.layer, Rangeify.layer])),
+  Tuner.layer
+)
 
 /** Generated WebAssembly on the calling thread. */
 const wasmBecause = (fallback: string | undefined): Layer.Layer<Services, DeviceError> =>
@@ -32,10 +39,8 @@ const wasmBecause = (fallback: string | undefined): Layer.Layer<Services, Device
     const [wasm, { layer: device }] = yield* Effect.promise(() =>
       Promise.all([import("@tg/codegen-wasm/Wasm"), import("@tg/runtime-wasm/WasmDevice")])
     )
-    const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(wasm.layer, profileOfDevice)))
-    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)))
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", fallback })
-    return Layer.merge(jit, chosen).pipe(Layer.provideMerge(device()))
+    return Layer.merge(stages.pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(Layer.provideMerge(device()))
   }))
 
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
@@ -53,8 +58,6 @@ const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Servi
       const { halfSubnormals } = (yield* WebGpuInfo).probes
       return renderer.layer({ subgroupSize, halfSubnormals })
     }))
-    const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(rendererOfDevice, profileOfDevice)))
-    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)))
     const chosen = Layer.effect(
       Chosen,
       Effect.map(WebGpuInfo, ({ adapter }) => ({
@@ -63,7 +66,9 @@ const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Servi
         fallback: undefined
       }))
     )
-    return Layer.merge(jit, chosen).pipe(Layer.provideMerge(node.layer(options)))
+    return Layer.merge(stages.pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(node.layer(options))
+    )
   }))
 
 /** The evaluator: right, and slow. */
@@ -71,7 +76,14 @@ const reference: Layer.Layer<Services> = Layer.unwrap(Effect.gen(function*() {
   const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
   const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
   const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
-  return Layer.merge(jit, chosen).pipe(Layer.provideMerge(device))
+  const untunable = Effect.fail(
+    new DeviceError({
+      reason: "Unavailable",
+      message: "the reference evaluator runs kernels as they are; tune for --device webgpu or wasm"
+    })
+  )
+  const tuner = Layer.succeed(Tuner, { look: () => untunable, tune: () => untunable })
+  return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(device))
 }))
 
 // Render nodes of the kernel's drivers, NVIDIA's own, Windows' under WSL, and those of phones.

@@ -85,7 +85,8 @@ export const command = Command.make(
   Command.withExamples([{ command: "tg kernel ffn_up --profile wasm" }])
 )
 
-const kernelsOf = Effect.fnUntraced(
+/** The kernels of a step of a model, by name. */
+export const kernelsOf = Effect.fnUntraced(
   function*(given: {
     readonly model: string
     readonly shape: Option.Option<string>

@@ -37,7 +37,7 @@ const wanted = [
 /** Asks for everything the adapter has, of what matters here. */
 export const descriptor = (adapter: GPUAdapter): GPUDeviceDescriptor => ({
   requiredLimits: Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]])),
-  requiredFeatures: adapter.features.has("subgroups") ? ["subgroups"] : []
+  requiredFeatures: (["subgroups", "timestamp-query"] as const).filter((name) => adapter.features.has(name))
 })
 
 /** The limits as plain numbers. */

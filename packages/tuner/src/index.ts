@@ -1,0 +1,7 @@
+export * as Check from "./Check.ts"
+export * as Inputs from "./Inputs.ts"
+export * as Moves from "./Moves.ts"
+export * as Search from "./Search.ts"
+export * as Template from "./Template.ts"
+export * as Tuner from "./Tuner.ts"
+export * as Workbench from "./Workbench.ts"
