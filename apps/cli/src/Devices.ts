@@ -1,10 +1,14 @@
 /** Where programs run: the layers behind `--device`. What a choice does not need is not even imported. */
 import { readdirSync } from "node:fs"
 import { Profile } from "@tg/core-uop/DeviceProfile"
+import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
+import { Postrange } from "@tg/postrange/Postrange"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, DeviceError } from "@tg/runtime/Device"
+import type { Store } from "@tg/tuner/Store"
+import * as Tuned from "@tg/tuner/Tuned"
 import { Tuner } from "@tg/tuner/Tuner"
 import { Context, Effect, Layer } from "effect"
 
@@ -28,23 +32,28 @@ export type Services = Device | Jit | Chosen | Tuner
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
 /** What runs on a device, over its renderer and its profile. */
-const stages = Layer.merge(
-  Jit.layer.pipe(Layer.provide([Compiler.layer, Rangeify.layer])),
-  Tuner.layer
-)
+const stages = (store: Store) => {
+  const compiler = Compiler.layerNoDeps.pipe(
+    Layer.provide([Tuned.layer(store), Postrange.layer, Devectorize.layer, Linearize.layer])
+  )
+  return Layer.merge(Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer])), Tuner.layer)
+}
 
 /** Generated WebAssembly on the calling thread. */
-const wasmBecause = (fallback: string | undefined): Layer.Layer<Services, DeviceError> =>
+const wasmBecause = (fallback: string | undefined, store: Store): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [wasm, { layer: device }] = yield* Effect.promise(() =>
       Promise.all([import("@tg/codegen-wasm/Wasm"), import("@tg/runtime-wasm/WasmDevice")])
     )
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", fallback })
-    return Layer.merge(stages.pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(Layer.provideMerge(device()))
+    return Layer.merge(stages(store).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(Layer.provideMerge(device()))
   }))
 
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
-const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Services, DeviceError> =>
+const webgpu = (
+  options: { readonly allowSoftware: boolean },
+  store: Store
+): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [node, { WebGpuInfo }, renderer] = yield* Effect.promise(() =>
       Promise.all([
@@ -66,7 +75,7 @@ const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Servi
         fallback: undefined
       }))
     )
-    return Layer.merge(stages.pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
+    return Layer.merge(stages(store).pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
       Layer.provideMerge(node.layer(options))
     )
   }))
@@ -105,23 +114,26 @@ export const hasGraphicsNode = (): boolean => {
 /** What to say where `hasGraphicsNode` is false. */
 export const noGraphicsNode = "this machine has no graphics device under /dev"
 
-/** The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. */
-export const layer = (choice: Choice): Layer.Layer<Services, DeviceError> => {
+/**
+ * The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. Opts come from the store where it knows the
+ * kernel and the device.
+ */
+export const layer = (choice: Choice, store: Store = Tuned.shipped): Layer.Layer<Services, DeviceError> => {
   switch (choice) {
     case "wasm":
-      return wasmBecause(undefined)
+      return wasmBecause(undefined, store)
     case "webgpu":
-      return webgpu({ allowSoftware: true })
+      return webgpu({ allowSoftware: true }, store)
     case "reference":
       return reference
     case "auto":
       return Layer.suspend(() =>
         hasGraphicsNode()
-          ? webgpu({ allowSoftware: false }).pipe(
+          ? webgpu({ allowSoftware: false }, store).pipe(
             // what to do about it is the device's business; that it was not used is ours
-            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0]))
+            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0], store))
           )
-          : wasmBecause(noGraphicsNode)
+          : wasmBecause(noGraphicsNode, store)
       )
   }
 }

@@ -31,7 +31,7 @@ const slotOf = (param: UOp): number => (param.arg as { readonly slot: number }).
 /** The arguments of a kernel (spec `kernel`), by slot. */
 export const argumentsOf = (kernel: UOp): ReadonlyArray<Argument> => {
   const nodes = toposort(kernel)
-  const indices = nodes.filter((n) => n.op === "INDEX")
+  const indices = nodes.filter((n) => n.op === "INDEX" && n.src[0]!.op === "PARAM")
   const stored = new Set(nodes.filter((n) => n.op === "STORE").map((n) => n.src[0]!.src[0]!))
   const asFloat = new Set(
     nodes.filter((n) => n.op === "BITCAST" && n.dtype === DType.f32 && n.src[0]!.op === "LOAD").map((n) =>
@@ -108,7 +108,8 @@ export const words = ({ role }: Pick<Argument, "role">, seed: number, length: nu
       for (let i = 0; i < length; i++) made[i] = next() & halvesKept | halvesSet
       return made
     case "places":
-      for (let i = 0; i < length; i++) made[i] = next() % (role.most + 1)
+      // one after the other from anywhere: what is picked is picked once
+      for (let i = 0, first = next(); i < length; i++) made[i] = (first + i) % (role.most + 1)
       return made
   }
 }

@@ -18,7 +18,7 @@ const mostCopies = 128
 /** Small changes wait until the coarse ones of equally good lists have been tried. */
 const smallChange = 1.1
 
-const axes = { LOCAL: "GLOBAL", UPCAST: "GLOBAL", LOOP: "GLOBAL", GROUP: "REDUCE", UNROLL: "REDUCE" } as const
+const isReduced = (kind: Opt.Kind): boolean => kind === "GROUP" || kind === "UNROLL"
 /** What the same iterations can become instead. */
 const others = { LOCAL: "UPCAST", UPCAST: "LOCAL", GROUP: "UNROLL", UNROLL: "GROUP" } as const
 
@@ -30,6 +30,7 @@ const primes = [2, 3, 5, 7]
 /** Lists that differ from this one in one step. Not all of them are legal. */
 const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<ReadonlyArray<Opt.Opt>> => {
   const loops = Loops.all(kernel)
+  const stages = kernel.src.length > 1
   const loopOf = (range: number): Loops.Loop | undefined => loops.find((l) => l.id === range)
   const factors = (range: number): ReadonlyArray<number> => {
     const loop = loopOf(range)
@@ -56,19 +57,24 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
     // the same iterations done in another way, and the same way for another loop
     if (opt.kind !== "LOOP") lists.push(at(i, new Opt.Opt({ ...opt, kind: others[opt.kind] })))
     for (const loop of loops) {
-      if (loop.id !== opt.range && loop.axis === axes[opt.kind]) lists.push(at(i, new Opt.Opt({ ...opt, range: loop.id })))
+      if (loop.id !== opt.range && (loop.axis === "REDUCE") === isReduced(opt.kind)) {
+        lists.push(at(i, new Opt.Opt({ ...opt, range: loop.id })))
+      }
     }
     // inner iterations become the outer ones
     const next = opts.findIndex((o, j) => j > i && o.range === opt.range)
     if (next > 0) lists.push(opts.map((o, k) => k === i ? opts[next]! : k === next ? opt : o))
   }
   for (const loop of loops) {
-    const kinds = loop.axis === "GLOBAL" ? (["LOCAL", "UPCAST"] as const) : (["GROUP", "UNROLL"] as const)
+    const kinds = loop.axis === "REDUCE" ? (["GROUP", "UNROLL"] as const) : (["LOCAL", "UPCAST"] as const)
     for (const kind of kinds) {
       for (const amount of new Set([...factors(loop.id), 4])) {
         lists.push([...opts, new Opt.Opt({ kind, range: loop.id, amount })])
       }
     }
+    // what the opts before left of it
+    const taken = opts.filter((o) => o.range === loop.id).reduce((n, o) => n * o.amount, 1)
+    if (stages && loop.axis === "GLOBAL" && loop.size % taken === 0) lists.push([...opts, Opt.loop(loop.id, loop.size / taken)])
   }
   return lists
 }
@@ -78,7 +84,7 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
  * one amount, opt, loop or order. `usual` are the opts that its templates take their vectors from.
  */
 export const space = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: DeviceProfile): Space<Candidate> => {
-  const near = Template.around(usual, profile)
+  const near = Template.around(kernel, usual, profile)
   const fromTemplate = (template: Template.Template): Candidate => ({
     opts: Template.build(kernel, template, profile),
     template
@@ -88,7 +94,7 @@ export const space = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: Devic
     // opts of different loops may stand in any order
     keyOf: ({ opts }) => print(opts.toSorted((a, b) => a.range - b.range)),
     neighbours: ({ opts, template }) => {
-      const coarse = isGpu ? Template.variants(template ?? near).map(fromTemplate) : []
+      const coarse = isGpu ? Template.variants(kernel, template ?? near).map(fromTemplate) : []
       const small = edits(kernel, opts).map((list): Candidate => ({ opts: list, template: undefined }))
       const all: ReadonlyArray<Neighbour<Candidate>> = [
         ...coarse.map((candidate) => ({ candidate, delay: 1 })),

@@ -40,7 +40,7 @@ export interface Timed {
 export interface Tuned {
   /** The heuristics' choice: where the search starts, and what has to be beaten. */
   readonly usual: Timed
-  /** The usual opts, where nothing is clearly better. */
+  /** `usual` itself where nothing is clearly better. */
   readonly best: Timed
   /** Lists that were timed, and those that gave no program or were far too slow. */
   readonly tried: number
@@ -54,6 +54,9 @@ const batch = 8
 const patience = 1.3
 /** A candidate that takes this many times as long as the best is not timed again. */
 const hopeless = 2
+/** The first launches of a program take longer than others; these many times as long, and this much besides. */
+const veryHopeless = 10
+const firstLaunchMicros = 2000
 const compileSeconds = 10
 /** Time on the device for a first look, and for one of the times of which the middle one counts. */
 const lookMicros = 1000
@@ -79,8 +82,9 @@ const measure = Effect.fnUntraced(function*(
   executable: Executable,
   { best, like }: { readonly best: number; readonly like: number }
 ) {
+  const few = yield* bench.time(executable, fewest)
+  if ((yield* few.again) > veryHopeless * best + firstLaunchMicros) return Infinity
   const first = yield* bench.time(executable, launchesFor(lookMicros, like))
-  yield* first.again
   const look = yield* first.again
   if (look > hopeless * best) return Infinity
   const timing = yield* bench.time(executable, launchesFor(timeMicros, look))
@@ -186,6 +190,7 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job) {
   }
   const [first, ...rest] = last.map(({ opts, program }, i) => ({ opts, program, micros: median(times[i]!) }))
   const refused: Array<string> = []
+  const result = (best: Timed): Tuned => ({ usual: first!, best, tried: measured.length, failed, refused })
   const isTelling = Check.isTelling(wanted)
   for (const { micros, opts, program } of rest.toSorted((a, b) => a.micros - b.micros)) {
     if (micros > worthwhile * first!.micros) break
@@ -196,10 +201,6 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job) {
     refused.push(`${Moves.print(opts)}: ${problem}`)
   }
   return result(first!)
-
-  function result({ micros, opts }: Timed): Tuned {
-    return { usual: { opts: usual, micros: first!.micros }, best: { opts, micros }, tried: measured.length, failed, refused }
-  }
 }, Effect.scoped)
 
 /** Searches on the device of its layer. */

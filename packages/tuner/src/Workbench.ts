@@ -20,7 +20,7 @@ export interface Setup {
   readonly vars: Inputs.Vars
   /** Bytes that one launch moves. */
   readonly bytes: number
-  /** Launches take turns on copies of what they read, so that this many bytes pass before one comes again. */
+  /** Launches take turns on what they read, so that this many bytes pass before the same come again. */
   readonly rotateBytes: number
   readonly seed: number
 }
@@ -46,8 +46,6 @@ export interface Timing {
 const sharedBytes = 65536
 /** Random words are made up to here, and repeated. */
 const patternWords = 2 ** 20
-/** Copies take no more memory than this. */
-const mostCopyBytes = 2 ** 31
 const mostCopies = 64
 
 const bytesOf = (words: Uint32Array): Uint8Array => new Uint8Array(words.buffer, words.byteOffset, words.byteLength)
@@ -64,8 +62,8 @@ export const make: (
     const profile = yield* Profile
     const vars = Inputs.varsOf(kernel, given)
     const all = Inputs.argumentsOf(kernel)
-    const patternOf = (argument: Inputs.Argument) =>
-      Inputs.words(argument, seed + argument.slot, Math.min(argument.words, patternWords))
+    const patternOf = (argument: Inputs.Argument, copy = 0) =>
+      Inputs.words(argument, seed + argument.slot + all.length * copy, Math.min(argument.words, patternWords))
 
     const fill = Effect.fnUntraced(function*(buffer: DeviceBuffer, pattern: Uint32Array, words: number) {
       for (let at = 0; at < words; at += pattern.length) {
@@ -79,17 +77,14 @@ export const make: (
       )
 
     const isRotated = ({ role, words }: Inputs.Argument): boolean => role.kind !== "output" && 4 * words >= sharedBytes
-    const copyBytes = all.filter(isRotated).reduce((n, { words }) => n + 4 * words, 0)
-    const copies = copyBytes === 0
-      ? 1
-      : Math.max(1, Math.min(Math.ceil(rotateBytes / bytes), Math.floor(mostCopyBytes / copyBytes), mostCopies))
-    const buffers = yield* Effect.forEach(all, (argument) => {
-      const pattern = argument.role.kind === "output" ? undefined : patternOf(argument)
-      return Effect.forEach(
-        Array.from({ length: isRotated(argument) ? copies : 1 }),
-        () => allocate(argument, pattern)
-      )
-    })
+    const readBytes = all.filter(isRotated).reduce((n, { words }) => n + 4 * words, 0)
+    const most = (bytes: number): number => bytes === 0 ? 1 : Math.max(1, Math.min(mostCopies, Math.ceil(rotateBytes / bytes)))
+    /** As many as make the launches read something else each time: other copies, or other places in them. */
+    const copiesOf = (argument: Inputs.Argument): number =>
+      argument.role.kind === "places" ? most(bytes) : isRotated(argument) ? most(readBytes) : 1
+    const buffers = yield* Effect.forEach(all, (argument) =>
+      Effect.forEach(Array.from({ length: copiesOf(argument) }).keys(), (copy) =>
+        allocate(argument, argument.role.kind === "output" ? undefined : patternOf(argument, copy))))
     const bufferOf = new Map(all.map(({ slot }, i) => [slot, buffers[i]!]))
     const bind = (executable: Executable, launch: number): ReadonlyArray<DeviceBuffer> =>
       executable.program.bindings.map(({ slot }) => {

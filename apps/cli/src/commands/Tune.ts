@@ -4,6 +4,7 @@ import * as Estimate from "@tg/jit/Estimate"
 import * as Opt from "@tg/postrange/Opt"
 import { Device } from "@tg/runtime/Device"
 import * as Inputs from "@tg/tuner/Inputs"
+import * as Store from "@tg/tuner/Store"
 import { type Timed, Tuner } from "@tg/tuner/Tuner"
 import { Clock, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
@@ -11,6 +12,7 @@ import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Output from "../Output.ts"
 import { table } from "../Table.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 import * as Kernel from "./Kernel.ts"
 
 const Positive = Schema.Finite.check(Schema.isGreaterThan(0))
@@ -39,6 +41,11 @@ const flags = {
     Flag.withMetavar("TOKENS"),
     Flag.withDescription("Tokens that are in the cache already (default: 512)"),
     Flag.withDefault(512)
+  ),
+  out: Flag.String("out").pipe(
+    Flag.withMetavar("FILE"),
+    Flag.withDescription("Where to keep what is found (default: tuned.json in the user's folder for caches)"),
+    Flag.optional
   ),
   seed: Flag.Int("seed").pipe(Flag.withDescription("Orders the search (default: 0)"), Flag.withDefault(0)),
   kv: Flags.kv,
@@ -90,6 +97,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly kernel: Option.Option<string>
   readonly budget: number
   readonly depth: number
+  readonly out: Option.Option<string>
   readonly seed: number
   readonly kv: "f16" | "f32"
   readonly context: Option.Option<number>
@@ -98,6 +106,8 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   const device = yield* Device
   const chosen = yield* Devices.Chosen
   const tuner = yield* Tuner
+  const { adapter } = device.profile
+  const out = Option.isSome(given.out) ? given.out.value : yield* TunedFiles.userFile
   const all = yield* Kernel.kernelsOf({ ...given, step: "decode" }, device.profile)
   const named = Option.isNone(given.kernel)
     ? [...all]
@@ -109,8 +119,17 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
     const bytes = bytesOf(ast, vars)
     return { name, kernel: ast, setup: { vars, bytes, rotateBytes, seed: given.seed }, seconds: budget }
   }
-  const survey = yield* Effect.forEach(named, ([name, { ast, calls }]) =>
-    Effect.map(tuner.look(jobOf(name, ast, 0)), ({ micros }) => ({ name, ast, calls, us: calls * micros })))
+  // a kernel that does not fit the device is none that can be tuned; the others can
+  const orNote = <A, E extends Error, R>(name: string, work: Effect.Effect<A, E, R>) =>
+    work.pipe(
+      Effect.asSome,
+      Effect.catch((error) => Effect.as(Output.note(`${name} is left out: ${error.message}`), Option.none<A>()))
+    )
+  const survey = (yield* Effect.forEach(named, ([name, { ast, calls }]) =>
+    Effect.map(
+      orNote(name, tuner.look(jobOf(name, ast, 0))),
+      Option.map(({ micros }) => ({ name, ast, calls, us: calls * micros }))
+    ))).flatMap(Option.toArray)
   const total = survey.reduce((sum, { us }) => sum + us, 0)
   yield* Output.note(
     `${chosen.name}: ${survey.length} kernels, ${(total / 1000).toFixed(3)} ms a token with the heuristics; ` +
@@ -125,7 +144,9 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
     left -= Math.sqrt(us)
     const job = jobOf(name, ast, budget)
     const { bytes } = job.setup
-    const { best, failed, refused, tried, usual } = yield* tuner.tune(job)
+    const tuned = yield* orNote(name, tuner.tune(job))
+    if (Option.isNone(tuned)) continue
+    const { best, failed, refused, tried, usual } = tuned.value
     const rowOf = ({ micros, opts }: Timed): Row => ({
       opts: opts.map(Opt.print),
       us: round(micros),
@@ -142,12 +163,16 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
       refused
     }
     reports.push(report)
+    if (adapter !== undefined && best !== usual) {
+      const entry = { name, opts: best.opts, micros: best.micros, usualMicros: usual.micros }
+      yield* TunedFiles.add(out, Store.of(adapter, ast, entry))
+    }
     yield* Output.note(
       `${name}: ${report.heuristic.us} us to ${report.tuned.us} us, ${tried} tried, ${failed} failed: ` +
         `${report.tuned.opts.join(", ")}${refused.length === 0 ? "" : `; refused ${refused.join("; ")}`}`
     )
   }
-  const result = { device: chosen.name, seconds: round(yield* seconds), kernels: reports }
+  const result = { device: chosen.name, adapter, file: out, seconds: round(yield* seconds), kernels: reports }
   yield* given.json ? Output.printJson(result) : Output.print(asText(result))
 })
 
@@ -156,7 +181,8 @@ const bytesOf = (kernel: UOp, vars: Inputs.Vars): number =>
 
 const round = (x: number): number => Math.round(x * 100) / 100
 
-const asText = ({ device, kernels, seconds }: {
+const asText = ({ device, file, kernels, seconds }: {
+  readonly file: string
   readonly device: string
   readonly seconds: number
   readonly kernels: ReadonlyArray<Report>
@@ -179,7 +205,7 @@ const asText = ({ device, kernels, seconds }: {
       ])
     ]),
     "",
-    `sum of these kernels in a token: ${sum("heuristic")} ms, tuned ${sum("tuned")} ms`,
+    `sum of these kernels in a token: ${sum("heuristic")} ms, tuned ${sum("tuned")} ms; kept in ${file}`,
     ""
   ].join("\n")
 }
