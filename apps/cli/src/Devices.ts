@@ -46,7 +46,9 @@ const wasmBecause = (fallback: string | undefined, store: Store): Layer.Layer<Se
       Promise.all([import("@tg/codegen-wasm/Wasm"), import("@tg/runtime-wasm/WasmDevice")])
     )
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", fallback })
-    return Layer.merge(stages(store).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(Layer.provideMerge(device()))
+    return Layer.merge(stages(store).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(device())
+    )
   }))
 
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */

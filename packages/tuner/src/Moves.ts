@@ -50,8 +50,10 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
       // what this opt gives up, another one takes
       for (const [j, other] of opts.entries()) {
         if (j === i || !factors(other.range).includes(p)) continue
-        lists.push(opts.map((o, k) => k === i ? scaled(opt, 1 / p) : k === j ? scaled(other, p) : o)
-          .filter((o) => o.amount > 1))
+        lists.push(
+          opts.map((o, k) => k === i ? scaled(opt, 1 / p) : k === j ? scaled(other, p) : o)
+            .filter((o) => o.amount > 1)
+        )
       }
     }
     // the same iterations done in another way, and the same way for another loop
@@ -74,7 +76,9 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
     }
     // what the opts before left of it
     const taken = opts.filter((o) => o.range === loop.id).reduce((n, o) => n * o.amount, 1)
-    if (stages && loop.axis === "GLOBAL" && loop.size % taken === 0) lists.push([...opts, Opt.loop(loop.id, loop.size / taken)])
+    if (stages && loop.axis === "GLOBAL" && loop.size % taken === 0) {
+      lists.push([...opts, Opt.loop(loop.id, loop.size / taken)])
+    }
   }
   return lists
 }

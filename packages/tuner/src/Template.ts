@@ -120,7 +120,7 @@ export const build = (kernel: UOp, template: Template, profile: DeviceProfile): 
   if (rows !== undefined) attempt(Opt.upcast(rows.id, largestPower(rows.size, template.rows)))
   const local = outputs()[0]
   if (local !== undefined) attempt(Opt.local(local.id, largestPower(local.size, template.local)))
-  if (template.rest === "loop") for (const loop of outputs()) attempt(Opt.loop(loop.id, loop.size))
+  if (template.rest === "loop") { for (const loop of outputs()) attempt(Opt.loop(loop.id, loop.size)) }
   take(template.unroll, "inside", (loop, left) => Opt.unroll(loop.id, amountOf(loop, left)), "UNROLL")
   return opts
 }

@@ -2,12 +2,12 @@
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import * as Bounds from "@tg/core-uop/Bounds"
-import { Renderer } from "@tg/core-uop/Program"
+import type { Renderer } from "@tg/core-uop/Program"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import { choose } from "@tg/heuristics/Heuristics"
 import type * as Opt from "@tg/postrange/Opt"
 import * as Loops from "@tg/postrange/Loops"
-import { Device, type Executable } from "@tg/runtime/Device"
+import type { Device, Executable } from "@tg/runtime/Device"
 import { Clock, Context, Effect, Layer, Option, Schema } from "effect"
 import * as Check from "./Check.ts"
 import * as Inputs from "./Inputs.ts"
@@ -54,9 +54,8 @@ const batch = 8
 const patience = 1.3
 /** A candidate that takes this many times as long as the best is not timed again. */
 const hopeless = 2
-/** The first launches of a program take longer than others; these many times as long, and this much besides. */
+/** One that takes this many times as long is not even looked at properly. */
 const veryHopeless = 10
-const firstLaunchMicros = 2000
 const compileSeconds = 10
 /** Time on the device for a first look, and for one of the times of which the middle one counts. */
 const lookMicros = 1000
@@ -83,7 +82,9 @@ const measure = Effect.fnUntraced(function*(
   { best, like }: { readonly best: number; readonly like: number }
 ) {
   const few = yield* bench.time(executable, fewest)
-  if ((yield* few.again) > veryHopeless * best + firstLaunchMicros) return Infinity
+  // drivers may finish compiling when a program first runs
+  const slow = veryHopeless * best
+  if ((yield* few.again) > slow && (yield* few.again) > slow) return Infinity
   const first = yield* bench.time(executable, launchesFor(lookMicros, like))
   const look = yield* first.again
   if (look > hopeless * best) return Infinity
@@ -158,13 +159,16 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job) {
     { seed: setup.seed, batch, most: Infinity, patience }
   )
   const measured: Array<Search.Measured<Moves.Candidate>> = []
-  let step = course.next()
-  step = course.next([usualMicros])
-  while (step.done !== true && (yield* Clock.currentTimeMillis) < end) {
+  const isOver = Effect.map(Clock.currentTimeMillis, (now) => now >= end)
+  course.next()
+  let step = course.next([usualMicros])
+  // however short the time, something is tried
+  while (step.done !== true && (measured.length === 0 || !(yield* isOver))) {
     const candidates = step.value
     const compiled = yield* compileAll(bench, candidates)
     const costs: Array<number> = []
     for (const [i, program] of compiled.entries()) {
+      if (measured.length > 0 && (yield* isOver)) break
       const cost = Option.isNone(program) ? Infinity : yield* measure(bench, program.value, { best, like: best })
       if (cost === Infinity) failed++
       else programs.set(candidates[i]!, Option.getOrThrow(program))
@@ -172,7 +176,7 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job) {
       costs.push(cost)
       measured.push({ candidate: candidates[i]!, cost })
     }
-    step = course.next(costs)
+    if (costs.length === candidates.length) step = course.next(costs)
   }
 
   const promising = measured.filter(({ cost }) => cost < usualMicros).toSorted((a, b) => a.cost - b.cost)

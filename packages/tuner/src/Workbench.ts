@@ -78,13 +78,19 @@ export const make: (
 
     const isRotated = ({ role, words }: Inputs.Argument): boolean => role.kind !== "output" && 4 * words >= sharedBytes
     const readBytes = all.filter(isRotated).reduce((n, { words }) => n + 4 * words, 0)
-    const most = (bytes: number): number => bytes === 0 ? 1 : Math.max(1, Math.min(mostCopies, Math.ceil(rotateBytes / bytes)))
+    const most = (bytes: number): number =>
+      bytes === 0 ? 1 : Math.max(1, Math.min(mostCopies, Math.ceil(rotateBytes / bytes)))
     /** As many as make the launches read something else each time: other copies, or other places in them. */
     const copiesOf = (argument: Inputs.Argument): number =>
       argument.role.kind === "places" ? most(bytes) : isRotated(argument) ? most(readBytes) : 1
-    const buffers = yield* Effect.forEach(all, (argument) =>
-      Effect.forEach(Array.from({ length: copiesOf(argument) }).keys(), (copy) =>
-        allocate(argument, argument.role.kind === "output" ? undefined : patternOf(argument, copy))))
+    const buffers = yield* Effect.forEach(
+      all,
+      (argument) =>
+        Effect.forEach(
+          Array.from({ length: copiesOf(argument) }).keys(),
+          (copy) => allocate(argument, argument.role.kind === "output" ? undefined : patternOf(argument, copy))
+        )
+    )
     const bufferOf = new Map(all.map(({ slot }, i) => [slot, buffers[i]!]))
     const bind = (executable: Executable, launch: number): ReadonlyArray<DeviceBuffer> =>
       executable.program.bindings.map(({ slot }) => {
