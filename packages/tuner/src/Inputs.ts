@@ -73,6 +73,13 @@ const mostPlace = (param: UOp, indices: ReadonlyArray<UOp>): number | undefined 
   return low
 }
 
+/** Whether a kernel itself finds out what it reads: the router of experts does, in front of the experts' product. */
+export const picks = (kernel: UOp): boolean =>
+  toposort(kernel).some((index) =>
+    index.op === "INDEX" && index.src[0]!.op === "PARAM" &&
+    toposort(...index.src.slice(1)).some((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "LOCAL")
+  )
+
 /** The kernel's variables: those given, held to their bounds, and the largest values of the others. */
 export const varsOf = (kernel: UOp, given: Vars): Vars =>
   Object.fromEntries(

@@ -80,9 +80,13 @@ export const make: (
     const readBytes = all.filter(isRotated).reduce((n, { words }) => n + 4 * words, 0)
     const most = (bytes: number): number =>
       bytes === 0 ? 1 : Math.max(1, Math.min(mostCopies, Math.ceil(rotateBytes / bytes)))
+    const picks = Inputs.picks(kernel)
     /** As many as make the launches read something else each time: other copies, or other places in them. */
-    const copiesOf = (argument: Inputs.Argument): number =>
-      argument.role.kind === "places" ? most(bytes) : isRotated(argument) ? most(readBytes) : 1
+    const copiesOf = (argument: Inputs.Argument): number => {
+      if (argument.role.kind === "output") return 1
+      if (isRotated(argument)) return most(readBytes)
+      return picks || argument.role.kind === "places" ? most(bytes) : 1
+    }
     const buffers = yield* Effect.forEach(
       all,
       (argument) =>

@@ -13,6 +13,13 @@ describe("arguments", () => {
   })
 })
 
+describe("picks", () => {
+  it("is for kernels that compute what they read", () => {
+    const kernels = [Kernels.pickedRows(), Kernels.chosenRows(), Kernels.product(4, 8)]
+    assert.deepStrictEqual(kernels.map(Inputs.picks), [true, false, false])
+  })
+})
+
 describe("words", () => {
   const make = (role: Inputs.Role, seed = 1) => Inputs.words({ role }, seed, 4096)
 

@@ -42,7 +42,9 @@ describe("space", () => {
 
   it("has only what the kernel and the device allow", () => {
     for (const profile of [webgpuDefault, h200, wasm]) {
-      for (const one of [kernel, Kernels.chosenRows(), Kernels.symbolic(), Kernels.product(7, 15)]) {
+      for (
+        const one of [kernel, Kernels.chosenRows(), Kernels.pickedRows(), Kernels.symbolic(), Kernels.product(7, 15)]
+      ) {
         const lists = neighboursOf(one, choose(one, profile), profile)
         for (const opts of lists) {
           assert.notInstanceOf(Postrange.apply("k", one, opts, profile), Postrange.IllegalOpt, Moves.print(opts))
@@ -54,7 +56,7 @@ describe("space", () => {
   })
 
   it("has lists that compute the same", () => {
-    for (const one of [Kernels.product(6, 32), Kernels.chosenRows()]) {
+    for (const one of [Kernels.product(6, 32), Kernels.chosenRows(), Kernels.pickedRows()]) {
       const data = Inputs.argumentsOf(one).map((argument): Float32Array | Uint32Array => {
         const words = Inputs.words(argument, argument.slot, argument.words)
         return argument.scalar === "f32" ? new Float32Array(words.buffer) : words

@@ -39,3 +39,19 @@ export const symbolic = (arena = new Arena()): UOp => {
   const x = Expr.load(Expr.element(param(arena, 1, DType.f32, 64), i))
   return sink(arena, Expr.store(Expr.element(param(arena, 0, DType.f32, 64), i), Expr.add(x, 1)), i)
 }
+
+/** `chosenRows` of one row, which is first put into workgroup memory: `out[r1] = sum over r2 of w[m, r1, r2] * x[r2]`, `m = max x`. */
+export const pickedRows = (arena = new Arena()): UOp => {
+  const [group, row] = [Expr.range(arena, 2, 0, "GLOBAL"), Expr.range(arena, 8, 1, "GLOBAL")]
+  const [j, k] = [Expr.range(arena, 16, 2, "REDUCE"), Expr.range(arena, 16, 3, "REDUCE")]
+  const memory = arena.make("LOCAL", DType.f32, [group], { id: 0, length: 1 })
+  const x = (at: UOp): UOp => Expr.load(Expr.element(param(arena, 2, DType.f32, 16), at))
+  const place = Expr.element(memory, Expr.int(arena, 0))
+  const stage = arena.make("END", DType.none, [Expr.store(place, Expr.reduce("MAX", x(j), [j])), group])
+  const picked = Expr.cast(Expr.cast(Expr.load(place), DType.u32), DType.index)
+  const at = Expr.add(Expr.add(Expr.mul(picked, 128), Expr.mul(row, 16)), k)
+  const w = Expr.load(Expr.element(param(arena, 1, DType.f32, 256), at))
+  const out = Expr.element(param(arena, 0, DType.f32, 16), Expr.add(Expr.mul(group, 8), row))
+  const store = Expr.store(out, Expr.reduce("ADD", Expr.mul(w, x(k)), [k]))
+  return arena.make("SINK", DType.none, [stage, arena.make("END", DType.none, [store, group, row])])
+}
