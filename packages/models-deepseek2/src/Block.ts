@@ -201,7 +201,9 @@ const expertProduct = (x: Tensor, weight: Weight, chosen: Tensor, rows?: readonl
 const expertSum = (x: Tensor, weight: Weight, chosen: Tensor): Tensor => {
   const { rowRank, values } = Layout.decode(weight.layout, weight.words, chosen)
   const row = values.shape.slice(values.rank - rowRank)
-  return x.reshape([...x.shape.slice(0, -1), 1, ...row]).mul(values).sum({ axis: [1, ...row.map((_, i) => i - rowRank)] })
+  return x.reshape([...x.shape.slice(0, -1), 1, ...row]).mul(values).sum({
+    axis: [1, ...row.map((_, i) => i - rowRank)]
+  })
 }
 
 const mixture = (weights: Lookup, experts: ExpertConfig, x: Tensor): Tensor => {

@@ -98,7 +98,7 @@ const rowsOf = (
   prepared: Prepared,
   { profile, vars }: { readonly profile: Device["Service"]["profile"]; readonly vars: Profiler.Vars }
 ): ReadonlyArray<KernelRow> => {
-  const estimates = Estimate.launches(prepared.schedule, profile, vars)
+  const estimates = Estimate.launches(prepared.schedule, { profile, vars })
   const { steps } = prepared.schedule
   const names = new Map(
     [...KernelNames.nameApart(steps.filter((step) => step.kind === "kernel"))].map(([name, { ast }]) => [ast, name])

@@ -11,6 +11,7 @@ import { Command, Flag } from "effect/cli"
 import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Output from "../Output.ts"
+import { UsageError } from "../Report.ts"
 import { table } from "../Table.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 import * as Kernel from "./Kernel.ts"
@@ -112,6 +113,13 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   const named = Option.isNone(given.kernel)
     ? [...all]
     : [...all].filter(([name]) => name.startsWith(Option.getOrThrow(given.kernel)))
+  if (named.length === 0) {
+    return yield* new UsageError({
+      message: `no kernel's name begins with ${Option.getOrElse(given.kernel, () => "")}; there are\n  ${
+        [...all.keys()].join("\n  ")
+      }`
+    })
+  }
   const vars = { T: 1, startPos: given.depth }
   const started = yield* Clock.currentTimeMillis
   const seconds = Effect.map(Clock.currentTimeMillis, (now) => (now - started) / 1000)
@@ -130,6 +138,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
       orNote(name, tuner.look(jobOf(name, ast, 0))),
       Option.map(({ micros }) => ({ name, ast, calls, us: calls * micros }))
     ))).flatMap(Option.toArray)
+  if (survey.length === 0) return yield* new UsageError({ message: "no kernel can be tuned here" })
   const total = survey.reduce((sum, { us }) => sum + us, 0)
   yield* Output.note(
     `${chosen.name}: ${survey.length} kernels, ${(total / 1000).toFixed(3)} ms a token with the heuristics; ` +
