@@ -20,6 +20,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["runtime"],
   ["runtime-webgpu", "runtime-wasm"],
   ["jit"],
+  ["tuner"],
   ["gguf"],
   ["tokenizer"],
   ["models-deepseek2"],

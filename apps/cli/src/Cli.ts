@@ -11,6 +11,7 @@ import * as Logits from "./commands/Logits.ts"
 import * as Plan from "./commands/Plan.ts"
 import * as Profile from "./commands/Profile.ts"
 import * as Synth from "./commands/Synth.ts"
+import * as Tune from "./commands/Tune.ts"
 import * as Flags from "./Flags.ts"
 import * as Output from "./Output.ts"
 import * as Report from "./Report.ts"
@@ -31,6 +32,7 @@ export const tg = Command.make("tg").pipe(
     Bench.command,
     Profile.command,
     Kernel.command,
+    Tune.command,
     Synth.command
   ]),
   Command.withGlobalFlags([Flags.Debug])

@@ -1,10 +1,15 @@
 /** Where programs run: the layers behind `--device`. What a choice does not need is not even imported. */
 import { readdirSync } from "node:fs"
 import { Profile } from "@tg/core-uop/DeviceProfile"
+import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
+import { Postrange } from "@tg/postrange/Postrange"
 import { Rangeify } from "@tg/rangeify/Rangeify"
-import { Device, type DeviceError } from "@tg/runtime/Device"
+import { Device, DeviceError } from "@tg/runtime/Device"
+import type { Store } from "@tg/tuner/Store"
+import * as Tuned from "@tg/tuner/Tuned"
+import { Tuner } from "@tg/tuner/Tuner"
 import { Context, Effect, Layer } from "effect"
 
 /** The values of `--device`. */
@@ -22,24 +27,35 @@ export class Chosen extends Context.Service<Chosen, {
 }>()("@tg/cli/Devices/Chosen") {}
 
 /** What every choice provides. */
-export type Services = Device | Jit | Chosen
+export type Services = Device | Jit | Chosen | Tuner
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
+/** What runs on a device, over its renderer and its profile. */
+const stages = (store: Store) => {
+  const compiler = Compiler.layerNoDeps.pipe(
+    Layer.provide([Tuned.layer(store), Postrange.layer, Devectorize.layer, Linearize.layer])
+  )
+  return Layer.merge(Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer])), Tuner.layer)
+}
+
 /** Generated WebAssembly on the calling thread. */
-const wasmBecause = (fallback: string | undefined): Layer.Layer<Services, DeviceError> =>
+const wasmBecause = (fallback: string | undefined, store: Store): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [wasm, { layer: device }] = yield* Effect.promise(() =>
       Promise.all([import("@tg/codegen-wasm/Wasm"), import("@tg/runtime-wasm/WasmDevice")])
     )
-    const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(wasm.layer, profileOfDevice)))
-    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)))
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", fallback })
-    return Layer.merge(jit, chosen).pipe(Layer.provideMerge(device()))
+    return Layer.merge(stages(store).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(device())
+    )
   }))
 
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
-const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Services, DeviceError> =>
+const webgpu = (
+  options: { readonly allowSoftware: boolean },
+  store: Store
+): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [node, { WebGpuInfo }, renderer] = yield* Effect.promise(() =>
       Promise.all([
@@ -53,8 +69,6 @@ const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Servi
       const { halfSubnormals } = (yield* WebGpuInfo).probes
       return renderer.layer({ subgroupSize, halfSubnormals })
     }))
-    const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(rendererOfDevice, profileOfDevice)))
-    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)))
     const chosen = Layer.effect(
       Chosen,
       Effect.map(WebGpuInfo, ({ adapter }) => ({
@@ -63,7 +77,9 @@ const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Servi
         fallback: undefined
       }))
     )
-    return Layer.merge(jit, chosen).pipe(Layer.provideMerge(node.layer(options)))
+    return Layer.merge(stages(store).pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(node.layer(options))
+    )
   }))
 
 /** The evaluator: right, and slow. */
@@ -71,7 +87,14 @@ const reference: Layer.Layer<Services> = Layer.unwrap(Effect.gen(function*() {
   const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
   const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
   const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
-  return Layer.merge(jit, chosen).pipe(Layer.provideMerge(device))
+  const untunable = Effect.fail(
+    new DeviceError({
+      reason: "Unavailable",
+      message: "the reference evaluator runs kernels as they are; tune for --device webgpu or wasm"
+    })
+  )
+  const tuner = Layer.succeed(Tuner, { look: () => untunable, tune: () => untunable })
+  return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(device))
 }))
 
 // Render nodes of the kernel's drivers, NVIDIA's own, Windows' under WSL, and those of phones.
@@ -93,23 +116,26 @@ export const hasGraphicsNode = (): boolean => {
 /** What to say where `hasGraphicsNode` is false. */
 export const noGraphicsNode = "this machine has no graphics device under /dev"
 
-/** The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. */
-export const layer = (choice: Choice): Layer.Layer<Services, DeviceError> => {
+/**
+ * The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. Opts come from the store where it knows the
+ * kernel and the device.
+ */
+export const layer = (choice: Choice, store: Store = Tuned.shipped): Layer.Layer<Services, DeviceError> => {
   switch (choice) {
     case "wasm":
-      return wasmBecause(undefined)
+      return wasmBecause(undefined, store)
     case "webgpu":
-      return webgpu({ allowSoftware: true })
+      return webgpu({ allowSoftware: true }, store)
     case "reference":
       return reference
     case "auto":
       return Layer.suspend(() =>
         hasGraphicsNode()
-          ? webgpu({ allowSoftware: false }).pipe(
+          ? webgpu({ allowSoftware: false }, store).pipe(
             // what to do about it is the device's business; that it was not used is ours
-            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0]))
+            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0], store))
           )
-          : wasmBecause(noGraphicsNode)
+          : wasmBecause(noGraphicsNode, store)
       )
   }
 }

@@ -5,6 +5,7 @@ import { Engine, fromModel } from "@tg/engine/Engine"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
 import { Effect, Layer, Option } from "effect"
 import * as Devices from "./Devices.ts"
+import * as TunedFiles from "./TunedFiles.ts"
 
 /** The flags that decide how a model runs. */
 export interface RunFlags {
@@ -13,16 +14,18 @@ export interface RunFlags {
   readonly kv: "f16" | "f32"
   readonly context: Option.Option<number>
   readonly check: boolean
+  readonly noTune: boolean
 }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = ({ context, device, kv, model }: Omit<RunFlags, "check">) =>
+export const layer = ({ context, device, kv, model, noTune }: Omit<RunFlags, "check">) =>
   Layer.unwrap(Effect.gen(function*() {
     const source = yield* FileByteSource.open(model)
     const checked = yield* ModelFile.open(source)
+    const store = yield* TunedFiles.load({ noTune })
     const options = { cache: kv, context: Option.getOrUndefined(context) }
     return Layer.effect(Engine, fromModel(source, checked, options)).pipe(
-      Layer.provideMerge(Devices.layer(device))
+      Layer.provideMerge(Devices.layer(device, store))
     )
   }))
 

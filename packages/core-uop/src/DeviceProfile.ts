@@ -3,6 +3,8 @@ import { Context, Layer } from "effect"
 /** What a device can do and how fast, as plain data. Sizes in bytes, times in microseconds. */
 export interface DeviceProfile {
   readonly name: string
+  /** The make of the device, for what is known about single ones: `webgpu nvidia nvidia-h200`. */
+  readonly adapter?: string | undefined
   /** `gpu` runs a grid of workgroups; `cpu` runs loops with short vectors. */
   readonly kind: "gpu" | "cpu"
   readonly maxWorkgroupThreads: number
@@ -41,6 +43,7 @@ export const webgpuDefault: DeviceProfile = {
 /** NVIDIA H200 through Dawn, measured. */
 export const h200: DeviceProfile = {
   name: "h200",
+  adapter: "webgpu nvidia nvidia-h200",
   kind: "gpu",
   maxWorkgroupThreads: 1024,
   maxWorkgroupBytes: 49152,
@@ -56,6 +59,7 @@ export const h200: DeviceProfile = {
 /** One WebAssembly thread with 128-bit SIMD. */
 export const wasm: DeviceProfile = {
   name: "wasm",
+  adapter: "wasm",
   kind: "cpu",
   maxWorkgroupThreads: 1,
   maxWorkgroupBytes: 0,

@@ -3,7 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
 import { bytesOf } from "@tg/gguf/GgufType"
-import { estimate, type LaunchEstimate } from "@tg/jit/Estimate"
+import { type Choose, estimate, type LaunchEstimate } from "@tg/jit/Estimate"
 import type { JitError } from "@tg/jit/Jit"
 import type * as Cache from "@tg/models-deepseek2/Cache"
 import * as Config from "@tg/models-deepseek2/Config"
@@ -39,6 +39,8 @@ export interface PlanOptions {
   readonly cache: Cache.CacheType
   /** Tokens a step can process; the session's default. */
   readonly chunk?: number | undefined
+  /** Which opts a kernel gets: the heuristics' if nothing else is given. */
+  readonly choose?: Choose | undefined
 }
 
 /** All launches of one kernel. */
@@ -83,7 +85,7 @@ export interface StepPlan {
 /** Plans the decode step of a session. */
 export const plan = (
   { config, name, weights }: Model,
-  { cache, chunk: wanted = Session.defaultChunk, context: asked, profile }: PlanOptions
+  { cache, choose, chunk: wanted = Session.defaultChunk, context: asked, profile }: PlanOptions
 ): Result.Result<StepPlan, Session.ContextFull | Session.InvalidTokens | JitError> =>
   Result.gen(function*() {
     const context = Session.contextOf(config, asked)
@@ -93,8 +95,8 @@ export const plan = (
     // a device that works on its own decodes with a program of its own; prompts always take the other one
     const prompt = Session.stepProgram(model, { rows: "last", chunk, context, cache })
     const decode = profile.kind === "gpu" ? Session.decodeProgram(model, { cache, context }) : prompt
-    const promptStep = yield* estimate(prompt.sink, profile)
-    const decodeStep = decode === prompt ? promptStep : yield* estimate(decode.sink, profile)
+    const promptStep = yield* estimate(prompt.sink, profile, choose)
+    const decodeStep = decode === prompt ? promptStep : yield* estimate(decode.sink, profile, choose)
     const launches = decodeStep.launches({ T: 1, startPos: context - 1 })
 
     const buffers = new Map([...prompt.buffers, ...decode.buffers].map((b) => [b.label ?? "", bytesOfBuffer(b)]))

@@ -3,8 +3,9 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import { key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
-import { choose } from "@tg/heuristics/Heuristics"
+import { choose as usual } from "@tg/heuristics/Heuristics"
 import * as Loops from "@tg/postrange/Loops"
+import type * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import * as Memory from "@tg/rangeify/Memory"
 import { limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
@@ -33,13 +34,20 @@ export interface Estimate {
   readonly blocks: ReadonlyArray<number>
 }
 
-/** Schedules a program and plans its memory. */
-export const estimate = (sink: UOp, profile: DeviceProfile): Result.Result<Estimate, RangeifyError> => {
+/** Gives a kernel its opts. */
+export type Choose = (kernel: UOp) => ReadonlyArray<Opt.Opt>
+
+/** Schedules a program and plans its memory, with the heuristics' opts if no others are given. */
+export const estimate = (
+  sink: UOp,
+  profile: DeviceProfile,
+  choose: Choose = (kernel) => usual(kernel, profile)
+): Result.Result<Estimate, RangeifyError> => {
   const steps = schedule(sink, limitsOf(profile))
   return steps instanceof RangeifyError
     ? Result.fail(steps)
     : Result.succeed({
-      launches: (vars) => launches(steps, profile, vars),
+      launches: (vars) => launches(steps, { profile, vars, choose }),
       blocks: Memory.planMemory(steps).blocks
     })
 }
@@ -74,8 +82,18 @@ interface Shape {
   readonly threads: number
 }
 
+/** The situation of a launch. */
+interface Situation {
+  readonly profile: DeviceProfile
+  readonly vars: Vars
+  readonly choose?: Choose | undefined
+}
+
 /** What each step takes. Equal kernels are looked at once. */
-export const launches = (schedule: Schedule, profile: DeviceProfile, vars: Vars): ReadonlyArray<LaunchEstimate> => {
+export const launches = (
+  schedule: Schedule,
+  { profile, vars, choose = (kernel) => usual(kernel, profile) }: Situation
+): ReadonlyArray<LaunchEstimate> => {
   const known = new Map<string, Shape>()
   const shapeOf = (step: Step): Shape => {
     // a kernel written by hand says nothing about itself here
@@ -84,7 +102,7 @@ export const launches = (schedule: Schedule, profile: DeviceProfile, vars: Vars)
     const found = known.get(text)
     if (found !== undefined) return found
     const bytes = [...traffic(step.ast, vars).values()].reduce((a, b) => a + b, 0)
-    const made = { bytes, ...launchShape(step.name, step.ast, { profile, vars }) }
+    const made = { bytes, ...launchShape(step.name, step.ast, { profile, vars, choose }) }
     known.set(text, made)
     return made
   }
@@ -94,13 +112,13 @@ export const launches = (schedule: Schedule, profile: DeviceProfile, vars: Vars)
   })
 }
 
-/** The launch that the heuristics lead to. */
+/** The launch that the opts lead to. */
 const launchShape = (
   name: string,
   kernel: UOp,
-  { profile, vars }: { readonly profile: DeviceProfile; readonly vars: Vars }
+  { choose, profile, vars }: Situation & { readonly choose: Choose }
 ): { readonly workgroups: number; readonly threads: number } => {
-  const opted = Postrange.apply(name, kernel, choose(kernel, profile), profile)
+  const opted = Postrange.apply(name, kernel, choose(kernel), profile)
   if (opted instanceof Postrange.IllegalOpt) throw opted
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)

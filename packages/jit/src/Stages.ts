@@ -4,7 +4,7 @@ import type { RendererCaps } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
 import { linearize } from "@tg/devectorize/Linearize"
-import { choose } from "@tg/heuristics/Heuristics"
+import { choose as usual } from "@tg/heuristics/Heuristics"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import { Result } from "effect"
@@ -13,7 +13,7 @@ import { Result } from "effect"
 export interface Stages {
   /** Spec `kernel`. */
   readonly kernel: UOp
-  /** What the heuristics chose. */
+  /** What was chosen for it. */
   readonly opts: ReadonlyArray<Opt.Opt>
   /** Spec `opted`. */
   readonly opted: UOp
@@ -27,15 +27,17 @@ export interface Stages {
 export interface Target {
   readonly profile: DeviceProfile
   readonly caps: RendererCaps
+  /** Which opts a kernel gets: the heuristics' if nothing else is given. */
+  readonly choose?: ((kernel: UOp) => ReadonlyArray<Opt.Opt>) | undefined
 }
 
 /** The stages that `Compiler` runs before it renders, with the same results. */
 export const stages = (
   name: string,
   kernel: UOp,
-  { caps, profile }: Target
+  { caps, choose = (kernel) => usual(kernel, profile), profile }: Target
 ): Result.Result<Stages, Postrange.IllegalOpt | DevectorizeError> => {
-  const opts = choose(kernel, profile)
+  const opts = choose(kernel)
   const opted = Postrange.apply(name, kernel, opts, profile)
   if (opted instanceof Postrange.IllegalOpt) return Result.fail(opted)
   const expanded = devectorize(name, opted, caps, profile)

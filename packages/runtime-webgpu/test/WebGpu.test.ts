@@ -184,6 +184,16 @@ describe.skipIf(noGpu)("plans", () => {
         assert.deepStrictEqual(integers(yield* device.read(buffer)), Array.from({ length: 4 }, () => 2 - 14 + 1100))
       }).pipe(Effect.scoped))
 
+    it.effect("run as well when they are timed", () =>
+      Effect.gen(function*() {
+        const device = yield* Device
+        const buffer = yield* device.allocate(16, "timed")
+        const executable = yield* Effect.flatMap(render("timed", adder("n")), device.load)
+        const replay = yield* device.plan(Array.from({ length: 3 }, () => ({ executable, buffers: [buffer] })))
+        assert.isAtLeast(yield* (replay.timed ?? (() => Effect.as(replay.run({ n: 2 }), 0)))({ n: 2 }), 0)
+        assert.deepStrictEqual(integers(yield* device.read(buffer)), [6, 6, 6, 6])
+      }).pipe(Effect.scoped))
+
     it.effect("take their grid from variables, and skip an empty one", () =>
       Effect.gen(function*() {
         const device = yield* Device

@@ -23,6 +23,8 @@ export interface Dispatch {
 /** A fixed sequence of launches, prepared once. Each run executes them in order with these values of the variables. */
 export interface Replay {
   readonly run: (vars: Readonly<Record<string, number>>) => Effect.Effect<void, DeviceError>
+  /** Runs it and waits: the microseconds that the device itself worked. Only where the device has a clock to read. */
+  readonly timed?: ((vars: Readonly<Record<string, number>>) => Effect.Effect<number, DeviceError>) | undefined
 }
 
 /** Why a device refused or failed. */

@@ -14,6 +14,7 @@ import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Peaks from "../Peaks.ts"
 import { UsageError } from "../Report.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 
 const Positive = Schema.Int.check(Schema.isGreaterThan(0))
 
@@ -46,6 +47,7 @@ const flags = {
   kv: Flags.kv,
   context: Flags.context,
   device: Flags.device,
+  noTune: TunedFiles.noTune,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -11,6 +11,7 @@ import * as Output from "../Output.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
 import * as Score from "../Score.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 
 // As many as the recorded completions could have.
 const maxTokens = 200
@@ -22,6 +23,7 @@ const flags = {
   kv: Flags.kv,
   context: Flags.context,
   device: Flags.device,
+  noTune: TunedFiles.noTune,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -10,6 +10,7 @@ import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
   prompt: Argument.String("prompt").pipe(
@@ -53,6 +54,7 @@ const flags = {
   kv: Flags.kv,
   context: Flags.context,
   device: Flags.device,
+  noTune: TunedFiles.noTune,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -12,6 +12,8 @@ import * as StepPlan from "@tg/engine/StepPlan"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
 import * as Stages from "@tg/jit/Stages"
 import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import type { Store } from "@tg/tuner/Store"
+import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option, Result } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
@@ -19,6 +21,7 @@ import * as KernelNames from "../KernelNames.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 
 const targets = ["wgsl", "wasm"] as const
 /** A language that kernels are compiled to. */
@@ -48,6 +51,7 @@ const flags = {
   profile: Profiles.profile,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  noTune: TunedFiles.noTune,
   json: Flags.json
 } as const
 
@@ -77,7 +81,8 @@ export const command = Command.make(
     const name = choose(given.name.value, [...named.keys()])
     if (name instanceof UsageError) return yield* name
     const { ast, calls } = named.get(name)!
-    const shown = yield* Effect.fromResult(render(name, ast, { profile, target }))
+    const store = yield* TunedFiles.load(given)
+    const shown = yield* Effect.fromResult(render(name, ast, { profile, target, store }))
     yield* given.json ? Output.printJson({ calls, ...shown }) : Output.print(asText({ calls, ...shown }))
   })
 ).pipe(
@@ -85,7 +90,8 @@ export const command = Command.make(
   Command.withExamples([{ command: "tg kernel ffn_up --profile wasm" }])
 )
 
-const kernelsOf = Effect.fnUntraced(
+/** The kernels of a step of a model, by name. */
+export const kernelsOf = Effect.fnUntraced(
   function*(given: {
     readonly model: string
     readonly shape: Option.Option<string>
@@ -132,6 +138,7 @@ interface Shown {
   readonly profile: string
   readonly kernel: string
   readonly opts: ReadonlyArray<string>
+  readonly origin: Tuned.Choice["origin"]
   readonly opted: string
   readonly expanded: string
   readonly linear: string
@@ -141,12 +148,17 @@ interface Shown {
 const render = (
   name: string,
   kernel: UOp,
-  { profile, target }: { readonly profile: DeviceProfile; readonly target: Target }
+  { profile, store, target }: {
+    readonly profile: DeviceProfile
+    readonly target: Target
+    readonly store: Store
+  }
 ) =>
   Result.gen(function*() {
     const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize })
     const caps = target === "wasm" ? Wasm.caps : wgsl
-    const stages = yield* Stages.stages(name, kernel, { profile, caps })
+    const { opts: chosen, origin } = Tuned.choose(kernel, profile, store)
+    const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: () => chosen })
     const { expanded, linear, opted } = stages
     const text = target === "wasm" ? Wasm.text(name, linear) : Wgsl.render(name, linear, wgsl)
     if (text instanceof RenderError) return yield* Result.fail(text)
@@ -156,6 +168,7 @@ const render = (
       profile: profile.name,
       kernel: Print.graph(kernel),
       opts: Stages.printOpts(stages),
+      origin,
       opted: Print.graph(opted),
       expanded: Print.graph(expanded),
       linear: listing(linear),
@@ -181,14 +194,20 @@ export const listing = ({ src }: UOp): string => {
   }).join("\n")
 }
 
-const asText = ({ calls, code, expanded, kernel, linear, name, opted, opts, profile, target }: Shown & {
+const origins: Readonly<Record<Tuned.Choice["origin"], string>> = {
+  heuristics: "what the heuristics chose",
+  tuned: "what was tuned for this device",
+  stale: "what the heuristics chose; tuned ones do not fit the kernel any more"
+}
+
+const asText = ({ calls, code, expanded, kernel, linear, name, opted, opts, origin, profile, target }: Shown & {
   readonly calls: number
 }): string =>
   [
     `${name} on ${profile}, launched ${calls === 1 ? "once" : `${calls} times`} in a step`,
     ...[
       ["kernel: what rangeify made", kernel],
-      ["opts: what the heuristics chose", opts.length === 0 ? "none" : opts.join("\n")],
+      [`opts: ${origins[origin]}`, opts.length === 0 ? "none" : opts.join("\n")],
       ["opted: its loops by their kinds", opted],
       ["expanded: threads, lanes and copies", expanded],
       ["linear: in the order of execution", linear],

@@ -7,6 +7,7 @@ import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import { UsageError } from "../Report.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
   model: Flags.model,
@@ -18,6 +19,7 @@ const flags = {
   kv: Flags.kv,
   context: Flags.context,
   device: Flags.device,
+  noTune: TunedFiles.noTune,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -1,13 +1,16 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
+import type { UOp } from "@tg/core-uop/UOp"
 import * as ModelFile from "@tg/engine/ModelFile"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
+import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
   model: Flags.requiredModel.pipe(Flag.optional),
@@ -25,6 +28,7 @@ const flags = {
   profile: Profiles.profile,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  noTune: TunedFiles.noTune,
   json: Flags.json
 } as const
 
@@ -35,8 +39,10 @@ export const command = Command.make(
   Effect.fn("cli.plan")(function*(given) {
     const profile = yield* Profiles.resolve(given)
     const model = yield* modelOf(given)
+    const store = yield* TunedFiles.load(given)
+    const choose = (kernel: UOp) => Tuned.choose(kernel, profile, store).opts
     const plan = yield* Effect.fromResult(
-      StepPlan.plan(model, { profile, context: given.ctx, cache: given.kv })
+      StepPlan.plan(model, { profile, context: given.ctx, cache: given.kv, choose })
     )
     yield* given.json ? Output.printJson(plan) : Output.print(asText(plan))
   })

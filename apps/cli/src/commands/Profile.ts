@@ -14,6 +14,7 @@ import * as KernelNames from "../KernelNames.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import { table } from "../Table.ts"
+import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
   model: Flags.model,
@@ -27,6 +28,7 @@ const flags = {
   kv: Flags.kv,
   context: Flags.context,
   device: Flags.device,
+  noTune: TunedFiles.noTune,
   check: Flags.check,
   json: Flags.json
 } as const
@@ -96,7 +98,7 @@ const rowsOf = (
   prepared: Prepared,
   { profile, vars }: { readonly profile: Device["Service"]["profile"]; readonly vars: Profiler.Vars }
 ): ReadonlyArray<KernelRow> => {
-  const estimates = Estimate.launches(prepared.schedule, profile, vars)
+  const estimates = Estimate.launches(prepared.schedule, { profile, vars })
   const { steps } = prepared.schedule
   const names = new Map(
     [...KernelNames.nameApart(steps.filter((step) => step.kind === "kernel"))].map(([name, { ast }]) => [ast, name])

@@ -20,6 +20,10 @@ export const nameOf = (adapter: AdapterFacts): string => {
   return device || description || `${vendor} ${architecture}`.trim() || "unnamed adapter"
 }
 
+/** The make and model without the driver's version: what kernels were tuned for. */
+const makeOf = ({ architecture, device, vendor }: AdapterFacts): string =>
+  ["webgpu", vendor, architecture, device].filter((part) => part !== "").join(" ")
+
 /** The limits kernels are bounded by. The rest stay at their defaults: a request for more is never free everywhere. */
 const wanted = [
   "maxStorageBufferBindingSize",
@@ -37,7 +41,7 @@ const wanted = [
 /** Asks for everything the adapter has, of what matters here. */
 export const descriptor = (adapter: GPUAdapter): GPUDeviceDescriptor => ({
   requiredLimits: Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]])),
-  requiredFeatures: adapter.features.has("subgroups") ? ["subgroups"] : []
+  requiredFeatures: (["subgroups", "timestamp-query"] as const).filter((name) => adapter.features.has(name))
 })
 
 /** The limits as plain numbers. */
@@ -64,6 +68,7 @@ export const profile = (
 ): DeviceProfile => ({
   ...(/\bh200\b/i.test(nameOf(adapter)) ? h200 : webgpuDefault),
   name: nameOf(adapter),
+  adapter: makeOf(adapter),
   maxWorkgroupThreads: Math.min(limits["maxComputeInvocationsPerWorkgroup"]!, limits["maxComputeWorkgroupSizeX"]!),
   maxWorkgroupBytes: limits["maxComputeWorkgroupStorageSize"]!,
   maxGrid: limits["maxComputeWorkgroupsPerDimension"]!,

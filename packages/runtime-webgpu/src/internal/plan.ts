@@ -4,6 +4,7 @@ import { Effect } from "effect"
 import { Memory, type Storage } from "./memory.ts"
 import { Loaded } from "./programs.ts"
 import { error, type Gpu, scoped, usage } from "./queue.ts"
+import * as Timer from "./timer.ts"
 
 /** One launch with everything the device needs prepared. */
 interface Launch {
@@ -156,7 +157,7 @@ export const make =
         return undefined
       }
 
-      const submit = (vars: Vars): DeviceError | undefined => {
+      const submit = (vars: Vars, timer?: Timer.Timer): DeviceError | undefined => {
         const grids: Array<readonly [number, number, number]> = []
         for (const { fixed, loaded } of launches) {
           const grid = fixed ?? gridOf(loaded, vars)
@@ -165,7 +166,7 @@ export const make =
           grids.push(grid)
         }
         const encoder = device.createCommandEncoder()
-        const pass = encoder.beginComputePass()
+        const pass = encoder.beginComputePass(timer?.descriptor)
         let pipeline: GPUComputePipeline | undefined
         for (const [i, { group, loaded }] of launches.entries()) {
           const [x, y, z] = grids[i]!
@@ -176,21 +177,27 @@ export const make =
           pass.dispatchWorkgroups(x, y, z)
         }
         pass.end()
+        timer?.resolve(encoder)
         device.queue.submit([encoder.finish()])
         return undefined
       }
 
+      const check = (vars: Vars): DeviceError | undefined => {
+        const trouble = gpu.trouble()
+        if (trouble !== undefined) return trouble
+        for (const memory of used) {
+          const found = storage.own(memory)
+          if (found instanceof DeviceError) return found
+        }
+        return writeVars(vars)
+      }
       const run = (vars: Vars): Effect.Effect<void, DeviceError> =>
         Effect.suspend(() => {
-          const trouble = gpu.trouble()
-          if (trouble !== undefined) return Effect.fail(trouble)
-          for (const memory of used) {
-            const found = storage.own(memory)
-            if (found instanceof DeviceError) return Effect.fail(found)
-          }
-          const refused = writeVars(vars) ?? submit(vars)
+          const refused = check(vars) ?? submit(vars)
           return refused === undefined ? Effect.void : Effect.fail(refused)
         })
+      const timed = (vars: Vars): Effect.Effect<number, DeviceError> =>
+        Timer.time(gpu, (timer) => check(vars) ?? submit(vars, timer))
 
-      return { run }
+      return device.features.has("timestamp-query") ? { run, timed } : { run }
     })

@@ -13,7 +13,7 @@ import * as Score from "../../../src/Score.ts"
 const file = (name: string): string => fileURLToPath(new URL(`../../../models/${name}`, import.meta.url))
 
 const engine = (device: Devices.Choice) =>
-  Models.layer({ model: file("tg-tiny-Q4_0.gguf"), device, kv: "f16", context: Option.none() }).pipe(
+  Models.layer({ model: file("tg-tiny-Q4_0.gguf"), device, kv: "f16", context: Option.none(), noTune: false }).pipe(
     Layer.provide(NodeServices.layer)
   )
 

@@ -1,0 +1,52 @@
+import type { DeviceError } from "@tg/runtime/Device"
+import { Effect } from "effect"
+import { error, type Gpu, mapRead, usage, wait } from "./queue.ts"
+
+/** GPUBufferUsage.QUERY_RESOLVE. */
+const queryResolve = 0x200
+/** Two timestamps of 64 bits. */
+const bytes = 16
+const nanosPerMicro = 1000n
+
+/** What a pass needs so that the device times it. */
+export interface Timer {
+  readonly descriptor: GPUComputePassDescriptor
+  /** Adds the commands behind the pass that make its times readable. */
+  readonly resolve: (encoder: GPUCommandEncoder) => void
+}
+
+/** Microseconds between the start and the end of a compute pass on the device's own clock, which `submit` encodes. */
+export const time = (
+  gpu: Gpu,
+  submit: (timer: Timer) => DeviceError | undefined
+): Effect.Effect<number, DeviceError> => {
+  const { device } = gpu
+  const acquire = Effect.sync(() => ({
+    queries: device.createQuerySet({ type: "timestamp", count: 2 }),
+    resolved: device.createBuffer({ size: bytes, usage: queryResolve | usage.copySrc }),
+    staging: device.createBuffer({ size: bytes, usage: usage.mapRead | usage.copyDst })
+  }))
+  return Effect.acquireUseRelease(acquire, ({ queries, resolved, staging }) =>
+    Effect.gen(function*() {
+      const refused = submit({
+        descriptor: {
+          timestampWrites: { querySet: queries, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 }
+        },
+        resolve: (encoder) => {
+          encoder.resolveQuerySet(queries, 0, 2, resolved, 0)
+          encoder.copyBufferToBuffer(resolved, 0, staging, 0, bytes)
+        }
+      })
+      if (refused !== undefined) return yield* refused
+      yield* wait(gpu, () => staging.mapAsync(mapRead), (message) => error("DeviceLost", `timing: ${message}`))
+      const [start, end] = new BigUint64Array(staging.getMappedRange()) as unknown as readonly [bigint, bigint]
+      staging.unmap()
+      const trouble = gpu.trouble()
+      return trouble === undefined ? Number((end - start) / nanosPerMicro) : yield* trouble
+    }), ({ queries, resolved, staging }) =>
+    Effect.sync(() => {
+      queries.destroy()
+      resolved.destroy()
+      staging.destroy()
+    }))
+}

@@ -1,0 +1,79 @@
+/** Whether two runs of a kernel agree. */
+import { reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Bounds from "@tg/core-uop/Bounds"
+import * as Loops from "@tg/postrange/Loops"
+import type { Argument } from "./Inputs.ts"
+
+/** How far results may be apart when sums are added in another order. */
+export interface Tolerance {
+  /** Of the largest result. */
+  readonly relative: number
+  /** Words hold two halves each, the last bit of which may differ. */
+  readonly packsHalves: boolean
+}
+
+// Half a unit in the last place of a float.
+const rounding = 2 ** -24
+// For what follows a sum: products, roots, exponentials.
+const otherSteps = 64
+
+/**
+ * What a kernel's sums allow: each of n additions rounds a partial sum, and partial sums of numbers of either sign stay about as
+ * small as the largest result. Errors add up at worst to n roundings on each side.
+ */
+export const toleranceOf = (kernel: UOp): Tolerance => {
+  const iterations = (reduction: UOp): number =>
+    Loops.loopsOf(reduction).reduce((n, loop) => n * Bounds.of(loop.node.src[0]!).max, 1)
+  const sums = Loops.reductions(kernel).filter((reduction) => reduceArg(reduction).op === "ADD")
+  const additions = sums.reduce((n, reduction) => n + iterations(reduction), 0)
+  return {
+    relative: 2 * rounding * (additions + otherSteps),
+    packsHalves: toposort(kernel).some((n) => n.op === "FLOAT_TO_HALF")
+  }
+}
+
+/** An output of a kernel. */
+export interface Output {
+  readonly scalar: Argument["scalar"]
+  readonly words: Uint32Array<ArrayBuffer>
+}
+
+/** Numbers whose distance is that of the halves they stand for, in units of the last place. */
+const ordered = (half: number): number => (half & 0x8000) === 0 ? half : -(half & 0x7fff)
+
+const areNearHalves = (a: number, b: number): boolean =>
+  Math.abs(ordered(a & 0xffff) - ordered(b & 0xffff)) <= 1 && Math.abs(ordered(a >>> 16) - ordered(b >>> 16)) <= 1
+
+/** What is wrong with `found`, if it is not what `wanted` is, as far as the tolerance goes. */
+export const difference = (
+  wanted: ReadonlyArray<Output>,
+  found: ReadonlyArray<Output>,
+  { packsHalves, relative }: Tolerance
+): string | undefined => {
+  for (const [number, { scalar, words }] of wanted.entries()) {
+    const other = found[number]!.words
+    const [a, b] = [new Float32Array(words.buffer), new Float32Array(other.buffer)]
+    const allowed = scalar === "f32" ? relative * largest(a) : 0
+    for (let i = 0; i < words.length; i++) {
+      if (words[i] === other[i]) continue
+      const agree = scalar === "f32"
+        ? a[i] === b[i] || Math.abs(a[i]! - b[i]!) <= allowed || (Number.isNaN(a[i]) && Number.isNaN(b[i]))
+        : packsHalves && areNearHalves(words[i]!, other[i]!)
+      if (agree) continue
+      const [x, y] = scalar === "f32" ? [a[i], b[i]] : [words[i], other[i]]
+      return `output ${number}[${i}] is ${y} instead of ${x}${scalar === "f32" ? `, ${allowed} apart at most` : ""}`
+    }
+  }
+  return undefined
+}
+
+const largest = (values: Float32Array): number =>
+  values.reduce((most, x) => Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most, 0)
+
+/** Whether results say anything: more than half of the numbers exist. */
+export const isTelling = (outputs: ReadonlyArray<Output>): boolean =>
+  outputs.every(({ scalar, words }) => {
+    if (scalar !== "f32") return true
+    const finite = new Float32Array(words.buffer).reduce((n, x) => n + (Number.isFinite(x) ? 1 : 0), 0)
+    return 2 * finite > words.length
+  })

@@ -1,0 +1,126 @@
+/** Opt lists made from a few numbers: the coarse part of the search space. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { UOp } from "@tg/core-uop/UOp"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import * as Postrange from "@tg/postrange/Postrange"
+
+/** The form of a kernel's launch: of its last END, which stores what the kernel is for. */
+export interface Template {
+  /** Opts of the ENDs before, which stage values in workgroup memory; and vector lanes. */
+  readonly first: ReadonlyArray<Opt.Opt>
+  /** Threads that share a reduction. */
+  readonly group: number
+  /** Which loops of a reduction threads come from first: neighbours then read what is far apart, or near. */
+  readonly from: "outside" | "inside"
+  /** Neighbouring outputs that one thread computes. */
+  readonly rows: number
+  /** Neighbouring outputs of the threads of a workgroup. */
+  readonly local: number
+  /** Iterations of a reduction that become straight code, besides vectors. */
+  readonly unroll: number
+  /** Who computes what is left of the outputs: other workgroups, or each workgroup in a loop after it has staged values. */
+  readonly rest: "workgroups" | "loop"
+}
+
+/** The values that are tried. */
+const choices: { readonly [K in Exclude<keyof Template, "first">]: ReadonlyArray<Template[K]> } = {
+  group: [1, 8, 16, 32, 64, 128, 256],
+  from: ["outside", "inside"],
+  rows: [1, 2, 4, 8],
+  local: [1, 2, 4, 8, 16, 64, 128],
+  unroll: [1, 2, 4, 8, 16],
+  rest: ["workgroups", "loop"]
+}
+
+/** Templates for a kernel that differ in one number. */
+export const variants = (kernel: UOp, template: Template): ReadonlyArray<Template> =>
+  (Object.keys(choices) as ReadonlyArray<keyof typeof choices>)
+    // a workgroup that has staged nothing has no reason to compute more
+    .filter((name) => name !== "rest" || kernel.src.length > 1)
+    .flatMap((name) =>
+      choices[name].filter((value) => value !== template[name]).map((value) => ({ ...template, [name]: value }))
+    )
+
+/** The template nearest to the usual choice: its stages and vectors, a subgroup for each reduction. */
+export const around = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: DeviceProfile): Template => ({
+  first: firstOf(kernel, usual),
+  group: profile.subgroupSize ?? 16,
+  from: "outside",
+  rows: 1,
+  local: 1,
+  unroll: 1,
+  rest: "workgroups"
+})
+
+const width = 4
+
+/** The loops of an END and of the reductions in it. */
+const loopsOf = (end: UOp): ReadonlyArray<Loops.Loop> => [
+  ...Loops.ofEnd(end),
+  ...Loops.reductions(end).flatMap(Loops.loopsOf)
+]
+
+const firstOf = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>): ReadonlyArray<Opt.Opt> => {
+  const own = new Set(loopsOf(kernel.src.at(-1)!).map(({ id }) => id))
+  const stages = usual.filter(({ range }) => !own.has(range))
+  const rest = usual.filter(({ range }) => own.has(range))
+  const end = rest.findIndex(({ amount, kind }) => (kind !== "UNROLL" && kind !== "UPCAST") || amount !== width)
+  return [...stages, ...(end < 0 ? rest : rest.slice(0, end))]
+}
+
+/** Largest power of two that divides the size, up to a limit. */
+const largestPower = (size: number, limit: number): number => {
+  let d = 1
+  while (d * 2 <= limit && size % (d * 2) === 0) d *= 2
+  return d
+}
+
+/** The list of a template, as far as the kernel and the device allow. */
+export const build = (kernel: UOp, template: Template, profile: DeviceProfile): ReadonlyArray<Opt.Opt> => {
+  const opts: Array<Opt.Opt> = []
+  let made = kernel
+  const attempt = (opt: Opt.Opt): boolean => {
+    if (opt.amount <= 1) return false
+    const next = Postrange.apply("", made, [opt], profile)
+    if (next instanceof Postrange.IllegalOpt) return false
+    made = next
+    opts.push(opt)
+    return true
+  }
+  /** Splits `total` iterations off the serial loops of the reductions, loop by loop. */
+  const take = (
+    total: number,
+    from: Template["from"],
+    opt: (loop: Loops.Loop, left: number) => Opt.Opt,
+    taken: Loops.Loop["axis"]
+  ): void => {
+    for (const number of Loops.reductions(made.src.at(-1)!).keys()) {
+      const loops = Loops.loopsOf(Loops.reductions(made.src.at(-1)!)[number]!)
+      const done = loops.filter((l) => l.axis === taken).reduce((n, l) => n * l.size, 1)
+      let left = taken === "GROUP" ? Math.floor(total / done) : total
+      const serial = loops.filter((l) => l.axis === "REDUCE")
+      const known = serial.filter((l) => !l.isSymbolic)
+      for (const loop of [...(from === "inside" ? known.toReversed() : known), ...serial.filter((l) => l.isSymbolic)]) {
+        const chosen = opt(loop, left)
+        if (left > 1 && attempt(chosen)) left = Math.floor(left / chosen.amount)
+      }
+    }
+  }
+  const amountOf = (loop: Loops.Loop, left: number): number => loop.isSymbolic ? left : largestPower(loop.size, left)
+  for (const opt of template.first) attempt(opt)
+  take(template.group, template.from, (loop, left) => Opt.group(loop.id, amountOf(loop, left)), "GROUP")
+  /** Outputs that are still there to be shared out, the fastest first. */
+  const outputs = (): ReadonlyArray<Loops.Loop> => {
+    const between = Loops.betweenWorkgroups(made)
+    return Loops.ofEnd(made.src.at(-1)!)
+      .filter((l) => l.axis === "GLOBAL" && !l.isSymbolic && !between.has(l.node)).reverse()
+  }
+  const rows = outputs()[0]
+  if (rows !== undefined) attempt(Opt.upcast(rows.id, largestPower(rows.size, template.rows)))
+  const local = outputs()[0]
+  if (local !== undefined) attempt(Opt.local(local.id, largestPower(local.size, template.local)))
+  if (template.rest === "loop") { for (const loop of outputs()) attempt(Opt.loop(loop.id, loop.size)) }
+  take(template.unroll, "inside", (loop, left) => Opt.unroll(loop.id, amountOf(loop, left)), "UNROLL")
+  return opts
+}

@@ -1,0 +1,96 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Wasm from "@tg/codegen-wasm/Wasm"
+import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
+import { Profile } from "@tg/core-uop/DeviceProfile"
+import * as Postrange from "@tg/postrange/Postrange"
+import { Device, type Executable } from "@tg/runtime/Device"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
+import * as Testing from "@tg/runtime-webgpu/Testing"
+import { Effect, Layer } from "effect"
+import { Tuner } from "../src/Tuner.ts"
+import * as Kernels from "./support/kernels.ts"
+
+const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
+const wasm = Tuner.layer.pipe(Layer.provideMerge([Wasm.layer, profileOfDevice]), Layer.provideMerge(WasmDevice.layer()))
+const renderer = Layer.unwrap(
+  Effect.map(Device, ({ profile: { subgroupSize } }) => WgslRenderer.layer({ subgroupSize }))
+)
+const webgpu = Tuner.layer.pipe(Layer.provideMerge([renderer, profileOfDevice]), Layer.provideMerge(Testing.layer))
+
+const setup = { vars: {}, bytes: 4 * 64 * 256, rotateBytes: 4 * 4 * 64 * 256, seed: 0 }
+
+const tunes = (name: string, layer: typeof wasm | typeof webgpu, kernel: ReturnType<typeof Kernels.product>) =>
+  it.live(name, () =>
+    Effect.gen(function*() {
+      const tuner = yield* Tuner
+      const { profile } = yield* Device
+      const job = { name, kernel, setup, seconds: 0.5 }
+      const look = yield* tuner.look(job)
+      const { best, failed, refused, tried, usual } = yield* tuner.tune(job)
+      assert.deepStrictEqual(look.opts, usual.opts)
+      assert.isAbove(look.micros, 0)
+      assert.isAbove(tried, 0)
+      assert.isAtMost(failed, tried)
+      assert.isEmpty(refused)
+      assert.isAtMost(best.micros, usual.micros)
+      assert.notInstanceOf(Postrange.apply(name, kernel, best.opts, profile), Postrange.IllegalOpt)
+    }).pipe(Effect.provide(layer)))
+
+describe("Tuner on wasm", () => {
+  tunes("product", wasm, Kernels.product(64, 256))
+  tunes("chosen rows", wasm, Kernels.chosenRows())
+
+  const kernel = Kernels.product(16, 64)
+  const job = { name: "product", kernel, setup, seconds: 0.2 }
+
+  /** The device as it would be if every program but the first were twice as fast, and read differently when read again. */
+  const fake = (read: (bytes: Uint8Array, time: number) => Uint8Array) =>
+    Layer.effect(
+      Device,
+      Effect.map(Device, (device) => {
+        let first: Executable | undefined
+        let reads = 0
+        return Device.of({
+          ...device,
+          load: (program) => Effect.tap(device.load(program), (made) => Effect.sync(() => first ??= made)),
+          plan: (dispatches) =>
+            Effect.map(device.plan(dispatches), ({ run }) => ({
+              run,
+              timed: () => Effect.succeed(dispatches.length * (dispatches[0]!.executable === first ? 10 : 5))
+            })),
+          read: (buffer, offset, bytes) =>
+            Effect.map(
+              device.read(buffer, offset, bytes),
+              (found) => bytes === undefined ? read(found, reads++) : found
+            )
+        })
+      })
+    ).pipe(Layer.provide(WasmDevice.layer()))
+  const withFake = (read: (bytes: Uint8Array, time: number) => Uint8Array) =>
+    Tuner.layer.pipe(Layer.provide([Wasm.layer, profileOfDevice]), Layer.provide(fake(read)))
+
+  it.live("takes what is faster and computes the same", () =>
+    Effect.gen(function*() {
+      const { best, usual } = yield* (yield* Tuner).tune(job)
+      assert.deepStrictEqual([usual.micros, best.micros], [10, 5])
+    }).pipe(Effect.provide(withFake((bytes) => bytes))))
+
+  it.live("refuses what computes something else, and says so", () =>
+    Effect.gen(function*() {
+      const { best, refused, usual } = yield* (yield* Tuner).tune(job)
+      assert.strictEqual(best, usual)
+      assert.isNotEmpty(refused)
+      assert.match(refused[0]!, /^[A-Z]+\(.*: output 0\[0\] is .* instead of /)
+    }).pipe(Effect.provide(withFake((bytes, time) => time === 0 ? bytes : bytes.fill(64)))))
+
+  it.live("fails where the usual opts are wrong already", () =>
+    Effect.gen(function*() {
+      const error = yield* Effect.flip((yield* Tuner).tune(job))
+      assert.strictEqual(error._tag, "WrongResult")
+      assert.match(error.message, /^product is wrong before any tuning: output 0\[0\] is .* instead of /)
+    }).pipe(Effect.provide(withFake((bytes) => bytes.fill(64)))))
+})
+
+describe.skipIf((await Testing.availableAdapter()) === undefined)("Tuner on WebGPU", () => {
+  tunes("product", webgpu, Kernels.product(16, 64))
+})
