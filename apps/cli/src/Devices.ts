@@ -41,7 +41,7 @@ const wasmBecause = (fallback: string | undefined): Layer.Layer<Services, Device
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
 const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
-    const [node, { WebGpuInfo }, renderer] = yield* Effect.promise(() =>
+    const [node, { packedDotFeature, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
       Promise.all([
         import("@tg/runtime-webgpu/Node"),
         import("@tg/runtime-webgpu/WebGpuInfo"),
@@ -50,8 +50,8 @@ const webgpu = (options: { readonly allowSoftware: boolean }): Layer.Layer<Servi
     )
     const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
       const { subgroupSize } = (yield* Device).profile
-      const { halfSubnormals } = (yield* WebGpuInfo).probes
-      return renderer.layer({ subgroupSize, halfSubnormals })
+      const { languageFeatures, probes: { halfSubnormals } } = yield* WebGpuInfo
+      return renderer.layer({ subgroupSize, halfSubnormals, packedDot: languageFeatures.includes(packedDotFeature) })
     }))
     const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(rendererOfDevice, profileOfDevice)))
     const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)))

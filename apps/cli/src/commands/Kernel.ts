@@ -144,7 +144,7 @@ const render = (
   { profile, target }: { readonly profile: DeviceProfile; readonly target: Target }
 ) =>
   Result.gen(function*() {
-    const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize })
+    const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
     const caps = target === "wasm" ? Wasm.caps : wgsl
     const stages = yield* Stages.stages(name, kernel, { profile, caps })
     const { expanded, linear, opted } = stages
