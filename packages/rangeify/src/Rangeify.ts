@@ -215,7 +215,7 @@ const stage = (placement: Placement, limits: Limits): Homes => {
   // users first: what two kernels read is staged once if these two have become one
   for (const node of [...nodes].reverse()) {
     if (!movable.has(node)) continue
-    const { cost, reduces } = workOf(node)
+    const { cost, iterations } = workOf(node)
     const last = Shape.of(node).at(-1)
     if ((typeof last === "number" ? last : 1) * cost > maxStagedWork) continue
     const users = kernelsOf(node, homes.stored)
@@ -223,7 +223,7 @@ const stage = (placement: Placement, limits: Limits): Homes => {
     const inline: Homes = { stored, staged: homes.staged }
     const workgroup: Homes = { stored, staged: new Set([...homes.staged, node]) }
     const before = total([node, ...users], homes)
-    const candidates = reduces ? [workgroup] : [inline, workgroup]
+    const candidates = iterations > 0 ? [workgroup] : [inline, workgroup]
     const best = cheapest(candidates, (home) => total(users, home))[0]!
     if (total(users, best) < before) homes = best
   }

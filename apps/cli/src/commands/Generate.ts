@@ -51,6 +51,7 @@ const flags = {
     Flag.withDefault(false)
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   check: Flags.check,

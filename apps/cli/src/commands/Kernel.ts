@@ -44,6 +44,7 @@ const flags = {
     Flag.optional
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   profile: Profiles.profile,
   limits: Profiles.limits,
@@ -91,6 +92,7 @@ const kernelsOf = Effect.fnUntraced(
     readonly shape: Option.Option<string>
     readonly step: "decode" | "prompt" | "logits"
     readonly kv: "f16" | "f32"
+    readonly activations: Session.ActivationPolicy
     readonly context: Option.Option<number>
   }, profile: DeviceProfile) {
     if (Option.isSome(given.shape) && given.model !== Flags.defaultModel) {
@@ -101,7 +103,7 @@ const kernelsOf = Effect.fnUntraced(
       : yield* ModelFile.open(yield* FileByteSource.open(given.model))
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
-    const size = { context, cache: given.kv }
+    const size = { context, cache: given.kv, activations: Session.activationsOn(profile, given.activations) }
     const chunk = Math.min(Session.defaultChunk, context)
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"

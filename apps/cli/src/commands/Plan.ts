@@ -22,6 +22,7 @@ const flags = {
     Flag.withDefault(1024)
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   profile: Profiles.profile,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
@@ -36,7 +37,7 @@ export const command = Command.make(
     const profile = yield* Profiles.resolve(given)
     const model = yield* modelOf(given)
     const plan = yield* Effect.fromResult(
-      StepPlan.plan(model, { profile, context: given.ctx, cache: given.kv })
+      StepPlan.plan(model, { profile, context: given.ctx, cache: given.kv, activations: given.activations })
     )
     yield* given.json ? Output.printJson(plan) : Output.print(asText(plan))
   })
@@ -62,7 +63,7 @@ const asText = (plan: StepPlan.StepPlan): string => {
   const total = plan.weightBytes + plan.kvBytes + plan.scratchBytes + plan.ioBytes
   const millis = predictedMsPerToken.toFixed(3)
   return [
-    `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}`,
+    `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}, ${plan.activations} activations`,
     "",
     `${plan.dispatchesPerToken} launches per token; per layer ${runs(dispatchesPerLayer)}`,
     `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +

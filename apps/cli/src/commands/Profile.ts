@@ -25,6 +25,7 @@ const flags = {
     Flag.withDefault(0)
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   check: Flags.check,
