@@ -57,7 +57,7 @@ const webgpu = (
   store: Store
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
-    const [node, { WebGpuInfo }, renderer] = yield* Effect.promise(() =>
+    const [node, { packedDotFeature, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
       Promise.all([
         import("@tg/runtime-webgpu/Node"),
         import("@tg/runtime-webgpu/WebGpuInfo"),
@@ -66,8 +66,8 @@ const webgpu = (
     )
     const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
       const { subgroupSize } = (yield* Device).profile
-      const { halfSubnormals } = (yield* WebGpuInfo).probes
-      return renderer.layer({ subgroupSize, halfSubnormals })
+      const { languageFeatures, probes: { halfSubnormals } } = yield* WebGpuInfo
+      return renderer.layer({ subgroupSize, halfSubnormals, packedDot: languageFeatures.includes(packedDotFeature) })
     }))
     const chosen = Layer.effect(
       Chosen,

@@ -34,6 +34,14 @@ export const kv = Flag.Literals("kv", ["f16", "f32"]).pipe(
   Flag.withDefault("f16" as const)
 )
 
+/** `--activations`. */
+export const activations = Flag.Literals("activations", ["auto", "float", "int8"]).pipe(
+  Flag.withDescription(
+    "What products with quantised weights read: floats, or 8 bits per 32 values; auto takes int8 where the device has an instruction for it"
+  ),
+  Flag.withDefault("auto" as const)
+)
+
 /** `--context`. */
 export const context = Flag.Int("context").pipe(
   Flag.withMetavar("TOKENS"),

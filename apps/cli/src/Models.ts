@@ -2,6 +2,7 @@
 import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
 import { Engine, fromModel } from "@tg/engine/Engine"
+import type { ActivationPolicy } from "@tg/engine/Session"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
 import { Effect, Layer, Option } from "effect"
 import * as Devices from "./Devices.ts"
@@ -12,18 +13,19 @@ export interface RunFlags {
   readonly model: string
   readonly device: Devices.Choice
   readonly kv: "f16" | "f32"
+  readonly activations: ActivationPolicy
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
 }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = ({ context, device, kv, model, noTune }: Omit<RunFlags, "check">) =>
+export const layer = ({ activations, context, device, kv, model, noTune }: Omit<RunFlags, "check">) =>
   Layer.unwrap(Effect.gen(function*() {
     const source = yield* FileByteSource.open(model)
     const checked = yield* ModelFile.open(source)
     const store = yield* TunedFiles.load({ noTune })
-    const options = { cache: kv, context: Option.getOrUndefined(context) }
+    const options = { cache: kv, activations, context: Option.getOrUndefined(context) }
     return Layer.effect(Engine, fromModel(source, checked, options)).pipe(
       Layer.provideMerge(Devices.layer(device, store))
     )

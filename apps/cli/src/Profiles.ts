@@ -38,7 +38,7 @@ export interface ProfileFlags {
 const Positive = Schema.Finite.check(Schema.isGreaterThan(0))
 const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 
-/** A profile in a file. Without `subgroupSize` the device has no subgroups of one known size. */
+/** A profile in a file. Without `subgroupSize` the device has no subgroups of one known size, without `packedDot` no such instruction. */
 export const FromFile = Schema.Struct({
   name: Schema.String,
   kind: Schema.Literals(["gpu", "cpu"]),
@@ -48,6 +48,7 @@ export const FromFile = Schema.Struct({
   maxStorageBuffers: Count,
   maxBindingBytes: Count,
   subgroupSize: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThan(1))),
+  packedDot: Schema.optionalKey(Schema.Boolean),
   saturatingThreads: Count,
   dispatchMicros: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)),
   bytesPerMicro: Positive
@@ -106,5 +107,5 @@ export const resolve = (
 const fromFile = Effect.fnUntraced(function*(path: string) {
   const text = yield* Files.readText(path)
   const read = yield* Files.decodeJson(text, { schema: FromFile, where: path })
-  return { ...read, subgroupSize: read.subgroupSize }
+  return { ...read, subgroupSize: read.subgroupSize, packedDot: read.packedDot ?? false }
 })

@@ -27,7 +27,7 @@ afterAll(() => {
 })
 
 const kernels = kernelsOf(
-  { model: defaultModel, shape: Option.none(), step: "decode", kv: "f16", context: Option.none() },
+  { model: defaultModel, shape: Option.none(), step: "decode", kv: "f16", activations: "auto", context: Option.none() },
   wasm
 ).pipe(Effect.provide(NodeServices.layer))
 const [name, { ast: kernel }] = [...await Effect.runPromise(kernels)].find(([name]) => name.startsWith("attn_q_a"))!

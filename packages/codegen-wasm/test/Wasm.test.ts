@@ -1,4 +1,5 @@
 import * as DType from "@tg/core-uop/DType"
+import { dot4I8 } from "@tg/core-uop/EvaluateOps"
 import * as Expr from "@tg/core-uop/Expr"
 import { Renderer } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
@@ -165,6 +166,23 @@ describe.each([1, 4] as const)("elementwise, %i lanes", (lanes) => {
     const max = map(lanes, 4, [DType.f32, DType.f32], DType.f32, Expr.max)
     assert.deepStrictEqual(execute(max, [new Float32Array(4), first, second])[0], first)
     assert.deepStrictEqual(execute(max, [new Float32Array(4), second, first])[0], second)
+  })
+})
+
+describe.each([1, 4] as const)("%i lanes", (lanes) => {
+  it("multiplies bytes and adds the products of a word", () => {
+    const [a, b] = [[0, 0x80808080, 0x7f7f7f7f, 0x01020304, 0xfe81007f, 0x12345678, 0xffffffff, 0x80000000], [
+      0x80808080,
+      0x80808080,
+      0x80808080,
+      0x05060708,
+      0x7f7f7f7f,
+      0x9abcdef0,
+      1,
+      0x80000000
+    ]].map((words) => Uint32Array.from(words)) as [Uint32Array, Uint32Array]
+    const dot = map(lanes, 8, [DType.u32, DType.u32], DType.i32, (x, y) => Expr.alu("DOT4I8", x, y))
+    assert.deepStrictEqual(execute(dot, [new Int32Array(8), a, b])[0], Int32Array.from(a, (x, i) => dot4I8(x, b[i]!)))
   })
 })
 

@@ -73,6 +73,7 @@ const grow = (b: LinearBuilder, leaves: ReadonlyArray<UOp>, random: (n: number) 
       case 4: {
         const amount = random(2) === 0 ? Expr.like(a, random(32)) : Expr.and(c, 31)
         if (!float) values.push(Expr.alu(choose(["SHL", "SHR"]), a, amount))
+        if (a.dtype.scalar === "u32") values.push(Expr.alu("DOT4I8", a, c))
         break
       }
       case 5:

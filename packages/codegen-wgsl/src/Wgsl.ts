@@ -12,6 +12,8 @@ export interface Options {
   readonly subgroupSize?: number | undefined
   /** True when the device's unpack2x16float keeps subnormal halves; otherwise integer arithmetic does it (default). */
   readonly halfSubnormals?: boolean | undefined
+  /** True where WGSL has the language feature packed_4x8_integer_dot_product; otherwise shifts and products do it. */
+  readonly packedDot?: boolean | undefined
 }
 
 /** The capabilities of the renderer, and how it converts halves. */
@@ -21,13 +23,14 @@ export interface Caps extends RendererCaps {
 
 /** MULACC is left out: drivers contract a product and a sum where they gain from it. */
 const ops = new Set([...elementwise].filter((op) => op !== "MULACC"))
+const opsWithoutDot = new Set([...ops].filter((op) => op !== "DOT4I8"))
 
 /** What this renderer expresses on such a device. */
 export const caps = (options: Options = {}): Caps => ({
   target: "wgsl",
   hasGrid: true,
   lanes: [1, 2, 4],
-  ops,
+  ops: options.packedDot === true ? ops : opsWithoutDot,
   subgroupSize: options.subgroupSize,
   halfSubnormals: options.halfSubnormals ?? false
 })

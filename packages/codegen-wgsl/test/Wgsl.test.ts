@@ -10,7 +10,7 @@ import { Kernel } from "./kernels.ts"
 
 afterAll(Dawn.close)
 
-const caps = Wgsl.caps({ subgroupSize: 8, halfSubnormals: true })
+const caps = Wgsl.caps({ subgroupSize: 8, halfSubnormals: true, packedDot: true })
 
 /** The WGSL of a kernel that keeps the linear contract; checked by Dawn where there is one. */
 const render = async (kernel: Kernel, options: Wgsl.Caps = caps): Promise<string> => {
@@ -294,6 +294,18 @@ describe("halves", () => {
   it("are packed exactly", async () => {
     const packed = (k: Kernel) => Expr.alu("FLOAT_TO_HALF", k.load(k.param(1, DType.f32), k.int(0)))
     assert.strictEqual(await expression(DType.u32, packed), "float_to_half(x0)")
+  })
+})
+
+describe("products of bytes", () => {
+  const words = (k: Kernel) => k.load(k.param(0, DType.u32), k.int(0))
+  it("are packed", async () => {
+    const dot = (k: Kernel) => Expr.alu("DOT4I8", words(k), Expr.and(words(k), 0x0f0f0f0f))
+    assert.strictEqual(await expression(DType.i32, dot), "dot4I8Packed(x0, x0 & 252645135u)")
+  })
+  it("are declared where the language has them", () => {
+    assert.isTrue(caps.ops.has("DOT4I8"))
+    assert.isFalse(Wgsl.caps().ops.has("DOT4I8"))
   })
 })
 

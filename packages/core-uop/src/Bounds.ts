@@ -138,6 +138,8 @@ const transferFunction = (node: UOp, b: (i: number) => Range): Range => {
       const equal = b(0).min === b(0).max && b(1).min === b(1).max && b(0).min === b(1).min
       return { min: b(0).max < b(1).min || b(1).max < b(0).min ? 1 : 0, max: equal ? 0 : 1 }
     }
+    case "DOT4I8":
+      return { min: -4 * 128 * 127, max: 4 * 128 * 128 }
     case "WHERE":
       return isTrue(b(0)) ? b(1) : isFalse(b(0)) ? b(2) : Lattice.join(b(1), b(2))
     case "CAST":

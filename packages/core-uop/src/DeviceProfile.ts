@@ -14,6 +14,8 @@ export interface DeviceProfile {
   readonly maxBindingBytes: number
   /** Lanes of a subgroup if the device has subgroups of one known size. */
   readonly subgroupSize: number | undefined
+  /** Sums of four products of bytes (DOT4I8) are one instruction. */
+  readonly packedDot: boolean
   /** Threads that keep the device busy. */
   readonly saturatingThreads: number
   readonly dispatchMicros: number
@@ -35,6 +37,7 @@ export const webgpuDefault: DeviceProfile = {
   maxStorageBuffers: 8,
   maxBindingBytes: 128 * 2 ** 20,
   subgroupSize: undefined,
+  packedDot: false,
   saturatingThreads: 16384,
   dispatchMicros: 5,
   bytesPerMicro: 100_000
@@ -51,6 +54,7 @@ export const h200: DeviceProfile = {
   maxStorageBuffers: 16,
   maxBindingBytes: 2 ** 31 - 4,
   subgroupSize: 32,
+  packedDot: true,
   saturatingThreads: 132 * 1024,
   dispatchMicros: 1.8,
   bytesPerMicro: 4_600_000
@@ -67,6 +71,7 @@ export const wasm: DeviceProfile = {
   maxStorageBuffers: 64,
   maxBindingBytes: 2 ** 31,
   subgroupSize: undefined,
+  packedDot: false,
   saturatingThreads: 1,
   dispatchMicros: 0.1,
   bytesPerMicro: 10_000

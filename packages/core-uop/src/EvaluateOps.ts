@@ -97,6 +97,13 @@ const bitcast = (from: DType, to: DType): ScalarFunction => {
   return cast(from, to)
 }
 
+/** The sum of products of four signed bytes, lowest with lowest. */
+export const dot4I8 = (x: number, y: number): number => {
+  let sum = 0
+  for (let top = 24; top >= 0; top -= 8) sum += ((x << top) >> 24) * ((y << top) >> 24)
+  return sum
+}
+
 const floordiv = (x: number, y: number): number => y === 0 ? 0 : Math.floor(x / y)
 const floormod = (x: number, y: number): number => y === 0 ? 0 : x - Math.floor(x / y) * y
 
@@ -162,6 +169,8 @@ export const scalar = (op: Op, from: DType, to: DType): ScalarFunction => {
       return (x, y) => x === y ? 1 : 0
     case "CMPNE":
       return (x, y) => x !== y ? 1 : 0
+    case "DOT4I8":
+      return dot4I8
     case "WHERE":
       return (x, y, z) => x !== 0 ? y : z
     case "MULACC":

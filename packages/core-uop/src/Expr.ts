@@ -36,6 +36,8 @@ export const alu = (op: Op, ...src: ReadonlyArray<UOp>): UOp => {
     ? DType.withLanes(DType.f32, last.dtype.lanes)
     : op === "FLOAT_TO_HALF"
     ? DType.withLanes(DType.u32, last.dtype.lanes)
+    : op === "DOT4I8"
+    ? DType.withLanes(DType.i32, last.dtype.lanes)
     : last.dtype
   return last.arena.make(op, dtype, src)
 }

@@ -71,6 +71,7 @@ export const ops = [
   "CMPLT",
   "CMPEQ",
   "CMPNE",
+  "DOT4I8", // two u32 of four signed bytes each -> i32, the sum of the four products
   // ternary
   "WHERE", // [condition, a, b]
   "MULACC" // a * b + c, only where the renderer declares it
@@ -114,12 +115,13 @@ export const binary = set(
   "XOR",
   "SHL",
   "SHR",
-  ...comparison
+  ...comparison,
+  "DOT4I8"
 )
 export const ternary = set("WHERE", "MULACC")
 /** Operations that act on each element alone. */
 export const elementwise: ReadonlySet<Op> = new Set([...unary, ...binary, ...ternary])
-export const commutative = set("ADD", "MUL", "MAX", "MIN", "AND", "OR", "XOR", "CMPEQ", "CMPNE")
+export const commutative = set("ADD", "MUL", "MAX", "MIN", "AND", "OR", "XOR", "CMPEQ", "CMPNE", "DOT4I8")
 export const movement = set("RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP")
 
 /** Operations a reduction may use: commutative monoids. */

@@ -106,6 +106,11 @@ const checkElementwise = (node: UOp): string | undefined => {
       ? undefined
       : "wants f32 -> u32"
   }
+  if (node.op === "DOT4I8") {
+    return a!.dtype.scalar === "u32" && b!.dtype.scalar === "u32" && node.dtype.scalar === "i32"
+      ? undefined
+      : "wants u32 and u32 -> i32"
+  }
   if (node.op === "WHERE") {
     if (a!.dtype.scalar !== "bool") return "the condition is not a bool"
     return b!.dtype === node.dtype && node.src[2]!.dtype === node.dtype ? undefined : "branches of another dtype"

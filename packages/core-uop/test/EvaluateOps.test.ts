@@ -116,6 +116,13 @@ describe("elementwise operations", () => {
     expect(apply(op, dtype, dtype, ...x)).toBe(wanted)
   })
 
+  it.each<[ReadonlyArray<number>, number]>([
+    [[0x01020304, 0x05060708], 5 + 12 + 21 + 32],
+    [[0xff00ff00, 0x7f017f01], -254],
+    [[0x80808080, 0x80808080], 65536],
+    [[0x80808080, 0x7f7f7f7f], -65024]
+  ])("DOT4I8 of %o is %d", (x, wanted) => expect(apply("DOT4I8", u32, i32, ...x)).toBe(wanted))
+
   it.each<[Op, DType.DType, ReadonlyArray<number>, number]>([
     ["CMPLT", f32, [NaN, 1], 0],
     ["CMPLT", u32, [1, 2 ** 32 - 1], 1],

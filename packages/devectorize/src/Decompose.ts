@@ -125,6 +125,16 @@ const floatToHalf: Rule = ({ src: [x] }) => {
   return bitcast(where(lt(like(bits, 0x7f800000), magnitude), like(bits, 0x7e00), signed), u32)
 }
 
+/** Four products of sign-extended bytes. Their sum is below 2^17. */
+const dot4I8: Rule = ({ src: [x, y] }) => {
+  const byte = (word: UOp, i: number): UOp => {
+    const bits = bitcast(word, i32)
+    return shr(i === 3 ? bits : shl(bits, 24 - 8 * i), 24)
+  }
+  const products = [0, 1, 2, 3].map((i) => mul(byte(x!, i), byte(y!, i)))
+  return add(add(products[0]!, products[1]!), add(products[2]!, products[3]!))
+}
+
 /** How each operation is said with simpler ones, for scalars and vectors (kernel stages: constants have no shape). */
 export const decompositions: Table = {
   EXP2: exp2,
@@ -132,6 +142,7 @@ export const decompositions: Table = {
   SIN: sin,
   HALF_TO_FLOAT: halfToFloat,
   FLOAT_TO_HALF: floatToHalf,
+  DOT4I8: dot4I8,
   MULACC: ({ src: [a, b, c] }) => add(mul(a!, b!), c!),
   MAX: ({ src: [a, b] }) => where(lt(a!, b!), b!, a!),
   MIN: ({ src: [a, b] }) => where(lt(b!, a!), b!, a!),

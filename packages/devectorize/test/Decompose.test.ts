@@ -168,6 +168,13 @@ describe("decompose", () => {
     assert.strictEqual(compile(decomposed("MULACC", DType.f32, DType.f32, DType.f32))(2, 3, 4), 10)
   })
 
+  it("DOT4I8", () => {
+    const dot = compile(decomposed("DOT4I8", DType.u32, DType.u32))
+    const words = [0, 1, 0xffffffff, 0x80808080, 0x7f7f7f7f, 0x01020304, 0xfe81007f, 0x12345678, 0x80000000]
+    const exact = scalar("DOT4I8", DType.u32, DType.i32)
+    for (const x of words) for (const y of words) assert.strictEqual(dot(x, y), exact(x, y, 0), `${x} ${y}`)
+  })
+
   it("keeps what the renderer has", () => {
     const arena = new Arena()
     const node = Expr.alu("EXP2", Expr.alu("LOG2", leaf(arena, DType.f32)))

@@ -4,9 +4,11 @@
  * The cache is only ever described by the list of tokens in it. A step is told the whole list it should end with and
  * processes what follows the longest common prefix, so a resent conversation costs only its last turn.
  */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import type { Config } from "@tg/models-deepseek2/Config"
 import * as Model from "@tg/models-deepseek2/Model"
@@ -42,10 +44,21 @@ export class InvalidTokens extends Schema.TaggedError<InvalidTokens>()("InvalidT
 /** Tokens of a prompt processed at a time, unless a session is told otherwise. */
 export const defaultChunk = 32
 
+/** `auto` is `int8` where the device multiplies bytes in one instruction, `float` elsewhere. */
+export type ActivationPolicy = Activations | "auto"
+
+/** What a policy means on a device. */
+export const activationsOn = (
+  { packedDot }: Pick<DeviceProfile, "packedDot">,
+  policy: ActivationPolicy = "auto"
+): Activations => policy !== "auto" ? policy : packedDot ? "int8" : "float"
+
 /** How to set up a session. */
 export interface SessionOptions {
   /** Storage of the cache; half precision by default. */
   readonly cache?: Cache.CacheType | undefined
+  /** How products with quantised weights read activations; `auto` by default. */
+  readonly activations?: ActivationPolicy | undefined
   /** Tokens the session can hold: the model's own limit by default, but at most 4096. */
   readonly context?: number | undefined
   /** Tokens processed at a time in a prompt; `defaultChunk`. */
@@ -61,6 +74,7 @@ export type Rows = "all" | "last"
 /** A conversation's state on the device. */
 export interface Session {
   readonly context: number
+  readonly activations: Activations
   readonly vocabulary: number
   /** The tokens in the cache. */
   readonly tokens: () => ReadonlyArray<number>
@@ -129,6 +143,8 @@ interface StepShape {
   readonly chunk: number
   readonly context: number
   readonly cache: Cache.CacheType
+  /** `float` if it is not said. */
+  readonly activations?: Activations | undefined
 }
 
 /** What a program is built from. */
@@ -154,13 +170,17 @@ const rotations = (arena: Arena, { config }: ModelShape, rows: number) =>
   buffer(arena, cosSinId, { shape: [rows, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
 
 /** The program of one step: tokens in, logits out, the cache extended. */
-export const stepProgram = (model: ModelShape, { cache, chunk, context, rows }: StepShape): Program.TensorProgram => {
+export const stepProgram = (
+  model: ModelShape,
+  { activations, cache, chunk, context, rows }: StepShape
+): Program.TensorProgram => {
   const { config, weights } = model
   const arena = new Arena()
   const count = variable(arena, "T", 1, chunk)
   const { effects, logits } = Model.forward({
     config,
     weights,
+    activations,
     ...storage(arena, model, { cache, context }),
     tokens: buffer(arena, tokensId, { shape: [chunk], dtype: DType.u32, label: "tokens" }).slice(0, 0, count),
     cosSin: rotations(arena, model, chunk).slice(0, 0, count),
@@ -179,7 +199,7 @@ export const stepProgram = (model: ModelShape, { cache, chunk, context, rows }: 
 /** The program of greedy decoding: takes a token from a buffer, extends the cache and leaves the next token there. */
 export const decodeProgram = (
   model: ModelShape,
-  { cache, context }: Pick<StepShape, "cache" | "context">
+  { activations, cache, context }: Omit<StepShape, "rows" | "chunk">
 ): Program.TensorProgram => {
   const { config, weights } = model
   const arena = new Arena()
@@ -187,6 +207,7 @@ export const decodeProgram = (
   const { effects, logits } = Model.forward({
     config,
     weights,
+    activations,
     ...storage(arena, model, { cache, context }),
     tokens: token,
     cosSin: rotations(arena, model, 1),
@@ -229,6 +250,7 @@ export const make: (
     const context = contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
+    const activations = activationsOn(device.profile, options.activations)
     const chunk = Math.min(options.chunk ?? defaultChunk, context)
     const tokenBuffer = yield* device.allocate(4 * chunk, "tokens")
     const cosSinBuffer = yield* device.allocate(4 * chunk * config.rotated, "cos_sin")
@@ -253,7 +275,7 @@ export const make: (
         const outputRows = rows === "all" ? chunk : 1
         made = yield* Effect.gen(function*() {
           const logits = yield* device.allocate(4 * outputRows * config.vocabulary, `logits_${rows}`)
-          const program = stepProgram(model, { rows, chunk, context, cache })
+          const program = stepProgram(model, { rows, chunk, context, cache, activations })
           const prepared = yield* jit.prepare(program.sink, new Map([...bound, [logitsId, logits]]))
           return { prepared, logits }
         }).pipe(
@@ -269,7 +291,7 @@ export const make: (
     const decoder = yield* Effect.cached(
       Effect.gen(function*() {
         const token = yield* device.allocate(4, "next")
-        const program = decodeProgram(model, { cache, context })
+        const program = decodeProgram(model, { cache, context, activations })
         return { token, prepared: yield* jit.prepare(program.sink, new Map([...bound, [nextId, token]])) }
       }).pipe(Scope.provide(scope))
     )
@@ -364,6 +386,7 @@ export const make: (
 
     return {
       context,
+      activations,
       vocabulary: config.vocabulary,
       chunk,
       tokens: () => held,

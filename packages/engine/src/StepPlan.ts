@@ -5,6 +5,7 @@ import { maxElements } from "@tg/core-uop/Shape"
 import { bytesOf } from "@tg/gguf/GgufType"
 import { type Choose, estimate, type LaunchEstimate } from "@tg/jit/Estimate"
 import type { JitError } from "@tg/jit/Jit"
+import type { Activations } from "@tg/models-deepseek2/Block"
 import type * as Cache from "@tg/models-deepseek2/Cache"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Shapes from "@tg/models-deepseek2/Shapes"
@@ -37,6 +38,8 @@ export interface PlanOptions {
   /** Tokens the cache holds; the step is the one that fills its last place. */
   readonly context: number
   readonly cache: Cache.CacheType
+  /** `auto` by default. */
+  readonly activations?: Session.ActivationPolicy | undefined
   /** Tokens a step can process; the session's default. */
   readonly chunk?: number | undefined
   /** Which opts a kernel gets: the heuristics' if nothing else is given. */
@@ -60,6 +63,7 @@ export interface StepPlan {
   readonly deviceProfile: string
   readonly context: number
   readonly cache: Cache.CacheType
+  readonly activations: Activations
   readonly dispatchesPerToken: number
   readonly dispatchesPerLayer: ReadonlyArray<number>
   /** Weights read: those of all tokens, the chosen experts' share, and one row of the embedding. */
@@ -85,7 +89,7 @@ export interface StepPlan {
 /** Plans the decode step of a session. */
 export const plan = (
   { config, name, weights }: Model,
-  { cache, choose, chunk: wanted = Session.defaultChunk, context: asked, profile }: PlanOptions
+  { activations: policy, cache, choose, chunk: wanted = Session.defaultChunk, context: asked, profile }: PlanOptions
 ): Result.Result<StepPlan, Session.ContextFull | Session.InvalidTokens | JitError> =>
   Result.gen(function*() {
     const context = Session.contextOf(config, asked)
@@ -93,8 +97,10 @@ export const plan = (
     const model = { config, weights }
     const chunk = Math.min(wanted, context)
     // a device that works on its own decodes with a program of its own; prompts always take the other one
-    const prompt = Session.stepProgram(model, { rows: "last", chunk, context, cache })
-    const decode = profile.kind === "gpu" ? Session.decodeProgram(model, { cache, context }) : prompt
+    const activations = Session.activationsOn(profile, policy)
+    const size = { context, cache, activations }
+    const prompt = Session.stepProgram(model, { ...size, rows: "last", chunk })
+    const decode = profile.kind === "gpu" ? Session.decodeProgram(model, size) : prompt
     const promptStep = yield* estimate(prompt.sink, profile, choose)
     const decodeStep = decode === prompt ? promptStep : yield* estimate(decode.sink, profile, choose)
     const launches = decodeStep.launches({ T: 1, startPos: context - 1 })
@@ -110,6 +116,7 @@ export const plan = (
       deviceProfile: profile.name,
       context,
       cache,
+      activations,
       dispatchesPerToken: launches.length,
       dispatchesPerLayer: Array.from(
         { length: config.layers },

@@ -2,9 +2,11 @@
 import * as DType from "@tg/core-uop/DType"
 import type * as Shape from "@tg/core-uop/Shape"
 import { split } from "./LayoutPacking.ts"
+import type * as Int8 from "@tg/tensor/Int8"
 import type { Tensor } from "@tg/tensor/Tensor"
 import { fail } from "@tg/tensor/TensorError"
-import { type Codec, codecOf, supported } from "./LayoutCodec.ts"
+import { type Codec, codecOf, type Planes, supported } from "./LayoutCodec.ts"
+import { decoderOf } from "./LayoutInt8.ts"
 import { type Name, table } from "./GgufType.ts"
 
 /** A plane of one tensor in its buffer; offset and size in words. Offsets are multiples of 4. */
@@ -116,11 +118,8 @@ export interface SpreadRows {
   readonly rowRank: number
 }
 
-/**
- * The values as `f32` with the row on nested axes, which is how products want them: `contract(x, values, rowRank)`.
- * With `select`, only those items of the first axis are decoded: the result starts with the axes of `select`.
- */
-export const decode = (layout: Layout, words: Tensor, select?: Tensor): SpreadRows => {
+/** The planes of a tensor by name; with `select`, of those items of its first axis. */
+const planesOf = (layout: Layout, words: Tensor, select: Tensor | undefined): Planes => {
   if (words.dtype !== DType.u32 || words.dim(0) !== layout.words) {
     return fail(
       "decode",
@@ -135,7 +134,7 @@ export const decode = (layout: Layout, words: Tensor, select?: Tensor): SpreadRo
   const flat = (plane: Plane): Tensor => words.slice(0, plane.offset, plane.words)
   const chosen = (x: Tensor): Tensor => select === undefined ? x : x.gather(select)
   const { blocks, blocksPerRow } = layout
-  const values = codec(layout.type, blocksPerRow).decode({
+  return {
     words: (name) => {
       const plane = planeOf(name)
       return chosen(
@@ -155,9 +154,27 @@ export const decode = (layout: Layout, words: Tensor, select?: Tensor): SpreadRo
       const all = split(flat(plane), bits).reshape([plane.words * plane.group]).slice(0, 0, blocks)
       return chosen(all.reshape([...lead, blocksPerRow]))
     }
-  })
-  const rank = (select === undefined ? 0 : select.rank - 1) + lead.length
+  }
+}
+
+/**
+ * The values as `f32` with the row on nested axes, which is how products want them: `contract(x, values, rowRank)`.
+ * With `select`, only those items of the first axis are decoded: the result starts with the axes of `select`.
+ */
+export const decode = (layout: Layout, words: Tensor, select?: Tensor): SpreadRows => {
+  const values = codec(layout.type, layout.blocksPerRow).decode(planesOf(layout, words, select))
+  const rank = (select === undefined ? 0 : select.rank - 1) + layout.shape.length - 1
   return { values, rowRank: values.rank - rank }
+}
+
+/** Whether the values of a type are small integers with scales, in rows that `decodeInt8` can give. */
+export const isInt8 = ({ type }: Layout): boolean => decoderOf(type) !== undefined
+
+/** The rows as bytes with scales, for `Int8.contract`; `select` as in `decode`. Of layouts that are `isInt8`. */
+export const decodeInt8 = (layout: Layout, words: Tensor, select?: Tensor): Int8.Rows => {
+  const decoder = decoderOf(layout.type) ??
+    fail("decodeInt8", `bytes of ${layout.type}`, "values that are no small integers", "use decode")
+  return decoder(planesOf(layout, words, select), layout.blocksPerRow)
 }
 
 /** The values of the tensor as `f32` in its own shape (with `select`: axes of `select`, then the rest of the shape). */

@@ -9,9 +9,11 @@ import {
   join,
   lookupSigned,
   pack,
+  packBits,
   split,
   splitSigned,
   unpack,
+  unpackBits,
   unpackSigned
 } from "./LayoutPacking.ts"
 
@@ -58,11 +60,11 @@ const word = (words: Tensor, i: number): Tensor => words.slice(-1, i, 1).squeeze
 /** Appends axes of size 1. */
 const spread = (x: Tensor, axes: number): Tensor => x.reshape([...x.shape, ...Array.from({ length: axes }, () => 1)])
 /** Replaces the last `from` axes by `to`. */
-const regroup = (x: Tensor, from: number, to: ReadonlyArray<number>): Tensor =>
+export const regroup = (x: Tensor, from: number, to: ReadonlyArray<number>): Tensor =>
   x.reshape([...x.shape.slice(0, x.rank - from), ...to])
-const float = (x: Tensor): Tensor => x.cast(DType.f32)
-const low = (x: Tensor): Tensor => x.halfToFloat()
-const high = (x: Tensor): Tensor => x.shr(16).halfToFloat()
+export const float = (x: Tensor): Tensor => x.cast(DType.f32)
+export const low = (x: Tensor): Tensor => x.halfToFloat()
+export const high = (x: Tensor): Tensor => x.shr(16).halfToFloat()
 
 /** Values j = 0..31 of 16 bytes: low nibbles, then high ones. */
 const nibbles32 = (q: Tensor): Tensor => {
@@ -111,7 +113,7 @@ const q4Scaled = (decode: (q: Tensor, d: Tensor) => Tensor): Codec => ({
   decode: (p) => decode(regroup(unpack(p.words("q"), 4), 3, [8, 4]), spread(low(p.fields("d")), 2))
 })
 
-const iq4Table = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
+export const iq4Table = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
 
 const q4_0 = q4Scaled((q, d) => float(q.cast(DType.i32).sub(8)).mul(d))
 const iq4_nl = q4Scaled((q, d) => d.mul(float(lookupSigned(iq4Table, q))))
@@ -141,8 +143,8 @@ const fifthBits = (blocksPerRow: number) =>
     }
     : {
       plane: plane("h", 1),
-      relayout: (qh: Tensor) => join(qh, 8),
-      decode: (p: Planes) => regroup(split(p.words("h"), 1), 2, [8, 4])
+      relayout: (qh: Tensor) => packBits(split(join(qh, 8), 1).reshape([Number(qh.dim(0)), 32])),
+      decode: (p: Planes) => regroup(unpackBits(p.words("h")), 3, [8, 4])
     }
 
 const q5_0 = ({ blocksPerRow }: RowInfo): Codec => {
@@ -205,11 +207,14 @@ const mxfp4: Codec = {
     const magnitude = q.and(7).mul(4)
     const v = full(q.arena, [], 0xc8643210, DType.u32).shr(magnitude).and(15).cast(DType.i32)
     const value = q.lt(8).where(v, v.neg())
-    // 2^(e - 128): e - 1 is the exponent field; 2^-128 and 2^-127 are the subnormals of bits 21 and 22
-    const e = p.fields("e")
-    const scale = e.lt(2).where(e.and(1).add(1).shl(21), e.sub(1).shl(23)).bitcast(DType.f32)
-    return spread(scale, 2).mul(float(value))
+    return spread(powersOfTwo(p), 2).mul(float(value))
   }
+}
+
+/** Scales of MXFP4, 2^(e - 128): e - 1 is the exponent field; 2^-128 and 2^-127 are the subnormals of bits 21 and 22. */
+export const powersOfTwo = (p: Planes): Tensor => {
+  const e = p.fields("e")
+  return e.lt(2).where(e.and(1).add(1).shl(21), e.sub(1).shl(23)).bitcast(DType.f32)
 }
 
 // ---- blocks of 256 values
@@ -227,11 +232,18 @@ const q2_k: Codec = {
   },
   decode: (p) => {
     const q = float(regroup(unpack(p.words("q"), 2), 3, [4, 4, 4, 4]))
-    const sc = split(p.words("sc"), 8)
-    const dm = p.words("dm")
-    const scale = low(dm).unsqueeze(-1).mul(float(sc.and(15)))
-    const minimum = high(dm).unsqueeze(-1).mul(float(sc.shr(4)))
+    const { minimum, scale } = scalesQ2K(p)
     return spread(scale, 2).mul(q).sub(spread(minimum, 2))
+  }
+}
+
+/** Scales and minima of Q2_K, `[.., blocks, 4, 4]`. */
+export const scalesQ2K = (p: Planes): { readonly scale: Tensor; readonly minimum: Tensor } => {
+  const sc = split(p.words("sc"), 8)
+  const dm = p.words("dm")
+  return {
+    scale: low(dm).unsqueeze(-1).mul(float(sc.and(15))),
+    minimum: high(dm).unsqueeze(-1).mul(float(sc.shr(4)))
   }
 }
 
@@ -250,20 +262,26 @@ const q3_k: Codec = {
     const lowBits = regroup(unpack(p.words("q"), 2), 3, [2, 2, 4, 4, 4])
     const highBit = regroup(unpack(p.words("h"), 1), 3, [2, 2, 4, 4, 4])
     const q = lowBits.or(highBit.shl(2)).cast(DType.i32).sub(4)
-    const sc = p.words("sc")
-    const { arena } = sc
-    const lead = sc.shape.slice(0, -1)
-    const byte = counting(arena, 4, 8)
-    const nibble = sc.slice(-1, 0, 2).reshape([...lead, 1, 2, 1]).shr(counting(arena, 2, 4, 2).add(byte)).and(15)
-    const top = word(sc, 2).reshape([...lead, 1, 1, 1])
-      .shr(counting(arena, 2, 4, 2).add(counting(arena, 2, 2, 1)).add(byte)).and(3)
-    const scale = float(nibble.or(top.shl(4)).cast(DType.i32).sub(32))
-    return spread(low(word(sc, 3)).reshape([...lead, 1, 1, 1]).mul(scale), 2).mul(float(q))
+    return spread(scalesQ3K(p), 2).mul(float(q))
   }
 }
 
+/** Scales of Q3_K, `[.., blocks, 2, 2, 4]`. */
+export const scalesQ3K = (p: Planes): Tensor => {
+  const sc = p.words("sc")
+  const { arena } = sc
+  const lead = sc.shape.slice(0, -1)
+  const byte = counting(arena, 4, 8)
+  const nibble = sc.slice(-1, 0, 2).reshape([...lead, 1, 2, 1]).shr(counting(arena, 2, 4, 2).add(byte)).and(15)
+  const top = word(sc, 2).reshape([...lead, 1, 1, 1])
+    .shr(counting(arena, 2, 4, 2).add(counting(arena, 2, 2, 1)).add(byte)).and(3)
+  const scale = float(nibble.or(top.shl(4)).cast(DType.i32).sub(32))
+  return low(word(sc, 3)).reshape([...lead, 1, 1, 1]).mul(scale)
+}
+
 /** Scales and minima of Q4_K and Q5_K, `[.., blocks, 2, 4]` each, from the words [d dmin, s0..3, s4..7, s8..11]. */
-const scalesAndMinima = (sc: Tensor) => {
+export const scalesAndMinima = (p: Planes): { readonly scale: Tensor; readonly minimum: Tensor } => {
+  const sc = p.words("sc")
   const { arena } = sc
   const lead = sc.shape.slice(0, -1)
   const byte = counting(arena, 4, 8)
@@ -274,8 +292,8 @@ const scalesAndMinima = (sc: Tensor) => {
   const minimum = first.where(at(2).and(63), late(4, at(2)))
   const dm = word(sc, 0).reshape([...lead, 1, 1])
   return {
-    scale: spread(low(dm).mul(float(scale)), 2),
-    minimum: spread(high(dm).mul(float(minimum)), 2)
+    scale: low(dm).mul(float(scale)),
+    minimum: high(dm).mul(float(minimum))
   }
 }
 
@@ -290,8 +308,8 @@ const q4_k: Codec = {
     return { q: pack(nibbles256(part(bytes, 16, 128)), 4), sc: join(part(bytes, 0, 16), 8) }
   },
   decode: (p) => {
-    const { minimum, scale } = scalesAndMinima(p.words("sc"))
-    return scale.mul(float(regroup(unpack(p.words("q"), 4), 3, [2, 4, 8, 4]))).sub(minimum)
+    const { minimum, scale } = scalesAndMinima(p)
+    return spread(scale, 2).mul(float(regroup(unpack(p.words("q"), 4), 3, [2, 4, 8, 4]))).sub(spread(minimum, 2))
   }
 }
 
@@ -306,10 +324,10 @@ const q5_k: Codec = {
     }
   },
   decode: (p) => {
-    const { minimum, scale } = scalesAndMinima(p.words("sc"))
+    const { minimum, scale } = scalesAndMinima(p)
     const nibble = regroup(unpack(p.words("q"), 4), 3, [2, 4, 8, 4])
     const fifth = regroup(unpack(p.words("h"), 1), 3, [2, 4, 8, 4])
-    return scale.mul(float(nibble.or(fifth.shl(4)))).sub(minimum)
+    return spread(scale, 2).mul(float(nibble.or(fifth.shl(4)))).sub(spread(minimum, 2))
   }
 }
 
@@ -331,10 +349,13 @@ const q6_k: Codec = {
     const lowBits = regroup(unpack(p.words("ql"), 4), 3, [4, 2, 2, 4, 4])
     const highBits = regroup(unpack(p.words("qh"), 2), 3, [4, 2, 2, 4, 4])
     const q = float(lowBits.or(highBits.shl(4)).cast(DType.i32).sub(32))
-    const sc = regroup(float(splitSigned(p.words("sc"), 8)), 2, [4, 2, 2])
-    return spread(spread(low(p.fields("d")), 3).mul(sc), 2).mul(q)
+    return spread(scalesQ6K(p), 2).mul(q)
   }
 }
+
+/** Scales of Q6_K, `[.., blocks, 4, 2, 2]`. */
+export const scalesQ6K = (p: Planes): Tensor =>
+  spread(low(p.fields("d")), 3).mul(regroup(float(splitSigned(p.words("sc"), 8)), 2, [4, 2, 2]))
 
 /** [.., blocks, 8, 8, 4]: k = 32j + 4s + w. Words of `sc`: d and the high scale bits, then the low ones. */
 const iq4_xs: Codec = {
@@ -345,14 +366,17 @@ const iq4_xs: Codec = {
     return { q: pack(nibbles32(q), 4).reshape([blocks, 32]), sc: join(part(bytes, 0, 8), 8) }
   },
   decode: (p) => {
-    const sc = p.words("sc")
-    const { arena } = sc
-    const lowBits = split(word(sc, 1), 4)
-    const highBits = word(sc, 0).unsqueeze(-1).shr(counting(arena, 8, 2).add(16)).and(3)
-    const scale = float(lowBits.or(highBits.shl(4)).cast(DType.i32).sub(32))
     const q = lookupSigned(iq4Table, unpack(p.words("q"), 4))
-    return spread(low(word(sc, 0)).unsqueeze(-1).mul(scale), 2).mul(float(q))
+    return spread(scalesIQ4XS(p), 2).mul(float(q))
   }
+}
+
+/** Scales of IQ4_XS, `[.., blocks, 8]`. */
+export const scalesIQ4XS = (p: Planes): Tensor => {
+  const sc = p.words("sc")
+  const lowBits = split(word(sc, 1), 4)
+  const highBits = word(sc, 0).unsqueeze(-1).shr(counting(sc.arena, 8, 2).add(16)).and(3)
+  return low(word(sc, 0)).unsqueeze(-1).mul(float(lowBits.or(highBits.shl(4)).cast(DType.i32).sub(32)))
 }
 
 const codecs: { readonly [K in Name]?: (row: RowInfo) => Codec } = {

@@ -4,6 +4,7 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena } from "@tg/core-uop/UOp"
 import * as GgufType from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
+import * as Int8 from "@tg/tensor/Int8"
 import { contract } from "@tg/tensor/Nn"
 import { assign, make } from "@tg/tensor/Program"
 import { buffer, type Tensor } from "@tg/tensor/Tensor"
@@ -82,6 +83,12 @@ const expectSameBits = (found: Float32Array, expected: Float32Array): void => {
   expect(wrong.slice(0, 5).map((i) => [i, found[i], expected[i]])).toEqual([])
 }
 
+/** To the nearest integer, halves to the even one. */
+const roundToEven = (x: number): number => {
+  const down = Math.floor(x)
+  return x - down > 0.5 || (x - down === 0.5 && down % 2 !== 0) ? down + 1 : down
+}
+
 describe("every type", () => {
   it("of the vectors has a layout", () => {
     expect(Object.keys(index.types).filter((name) => !Layout.types.includes(name as GgufType.Name))).toEqual([])
@@ -130,6 +137,81 @@ describe("every type", () => {
   }
 })
 
+describe("rows of bytes", () => {
+  const quantised = (Object.entries(index.types) as Array<[GgufType.Name, Entry]>)
+    .filter(([type]) => Layout.isInt8(Layout.layoutOf(type, [256])))
+
+  it("exist for all but floating-point types", () => {
+    const others = Layout.types.filter((type) => !quantised.some(([name]) => name === type))
+    expect(others.toSorted()).toEqual(["BF16", "F16", "F32"])
+  })
+
+  /** Rows in float64 from their bytes, next to what `dequantise` gives. */
+  const valuesOf = (layout: Layout.Layout, words: Uint32Array): ReadonlyArray<number> => {
+    const arena = new Arena()
+    const source = buffer(arena, 0, { shape: [words.length], dtype: DType.u32 })
+    const rows = Layout.decodeInt8(layout, source)
+    const parts = [rows.words, rows.scale, ...rows.minimum === undefined ? [] : [rows.minimum]]
+    const [bytes, scale, minimum] = evaluate(parts.map((t) => t.node), {
+      buffers: new Map([[source.node, words]]),
+      float64: true
+    }).map((v) => v!.data)
+    const count = layout.shape.reduce((n, d) => n * d)
+    const values = new Array<number>(count)
+    const scalesPerBlock = scale!.length / (count / 32)
+    for (let k = 0; k < count; k++) {
+      const block = k >> 5
+      const [h, b, w] = [(k >> 4) & 1, (k >> 2) & 3, k & 3]
+      const quant = bytes![8 * block + 4 * h + w]! << (24 - 8 * b) >> 24
+      const own = scalesPerBlock * block + (scalesPerBlock === 2 ? h : 0)
+      values[k] = scale![own]! * (quant - rows.zero) - (minimum?.[own] ?? 0)
+    }
+    return values
+  }
+
+  for (const [type, entry] of quantised) {
+    const { blockBytes, blockValues } = GgufType.table[type]
+    it(`${type}: hold the values`, () => {
+      // rows of 3 blocks share words of some planes
+      for (const blocksPerRow of [3, 8]) {
+        const cols = blocksPerRow * blockValues
+        const rows = Math.floor(entry.blocks / blocksPerRow)
+        const layout = Layout.layoutOf(type, [rows, cols])
+        const words = laidOut(layout, bytesAt(entry.offsets.blocks, rows * blocksPerRow * blockBytes))
+        const found = valuesOf(layout, words)
+        const expected = floatsAt(entry.offsets.values, rows * cols)
+        // exact but for the roundings of the expected value
+        const wrong = Array.from(found.keys()).filter((i) =>
+          Number.isFinite(expected[i]!) && !(Math.abs(found[i]! - expected[i]!) <= 2 ** -22 * Math.abs(expected[i]!))
+        )
+        expect(wrong.slice(0, 5).map((i) => [i, found[i], expected[i]])).toEqual([])
+      }
+    })
+
+    it(`${type}: products differ from exact ones by what the activation was rounded`, () => {
+      const { cols, rows } = entry
+      const layout = Layout.layoutOf(type, [rows, cols])
+      const words = laidOut(layout, bytesAt(entry.offsets.matrix, rows * cols / blockValues * blockBytes))
+      const x = floatsAt(entry.offsets.x, cols)
+      // the activation as it is after rounding, in plain JavaScript
+      const rounded = Float32Array.from(x)
+      for (let first = 0; first < cols; first += 32) {
+        const scale = Math.fround(
+          x.subarray(first, first + 32).reduce((m, v) => Math.max(m, Math.abs(v)), 0) * Math.fround(1 / 127)
+        )
+        for (let i = first; i < first + 32; i++) rounded[i] = scale * roundToEven(x[i]! / scale)
+      }
+      const exact = evaluated(words, (w, input) => {
+        const { rowRank, values } = Layout.decode(layout, w)
+        return contract(input(rounded), values, rowRank)
+      })
+      const found = evaluated(words, (w, input) => Int8.contract(Int8.quantise(input(x)), Layout.decodeInt8(layout, w)))
+      // outputs are of order 1, sums of 1024 rounded products
+      found.forEach((v, i) => expect(Math.abs(v - exact[i]!)).toBeLessThan(1e-5))
+    })
+  }
+})
+
 describe("layouts", () => {
   it("put planes at multiples of 4 words", () => {
     for (const type of Layout.types) {
@@ -147,7 +229,10 @@ describe("layouts", () => {
     // value j is nibble j: low nibbles are 0..15, high ones 16..31 (modulo 16)
     for (let j = 0; j < 16; j++) raw[2 + j] = j | (j << 4)
     const words = laidOut(layout, raw)
-    for (let j = 0; j < 32; j++) expect((words[j & 3]! >>> (4 * (j >> 2))) & 15).toBe(j & 15)
+    for (let j = 0; j < 32; j++) {
+      const bit = 8 * ((j >> 2) & 3) + 4 * (j >> 4)
+      expect((words[j & 3]! >>> bit) & 15).toBe(j & 15)
+    }
   })
 
   it("add little to the file's size", () => {

@@ -130,7 +130,8 @@ const groupReductions = (plan: Plan, threads: number, part: () => UOp = () => pl
     const reduction = Loops.reductions(part())[number]!
     if (!isOutermost(plan.kernel, reduction)) continue
     const loops = Loops.loopsOf(reduction)
-    let left = Math.floor(threads / loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1))
+    const taken = loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
+    let left = Math.max(1, Math.floor(threads / taken))
     const serial = loops.filter((l) => l.axis === "REDUCE")
     for (const loop of [...serial.filter((l) => !l.isSymbolic), ...serial.filter((l) => l.isSymbolic)]) {
       const amount = loop.isSymbolic ? left : largestPower(loop.size, left)

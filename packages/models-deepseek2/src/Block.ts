@@ -1,6 +1,7 @@
 /** One transformer block as a function of its input, its cache and its weights. */
 import * as DType from "@tg/core-uop/DType"
 import * as Layout from "@tg/gguf/Layout"
+import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import { after, assign } from "@tg/tensor/Program"
 import { iota, scalar, type Tensor, zeros } from "@tg/tensor/Tensor"
@@ -18,8 +19,18 @@ export interface Weight {
 /** The weights of a block, found by role. */
 export type Lookup = (role: Role) => Weight | undefined
 
+/** How products with quantised weights read their other operand: as it is, or rounded to 8 bits per 32 values. */
+export type Activations = "float" | "int8"
+
+/** The operand of products: as it is and, where products may use it, quantised. */
+interface Activation {
+  readonly values: Tensor
+  readonly int8: Tensor | undefined
+}
+
 /** What a block computes on. */
 export interface BlockInput {
+  readonly activations: Activations
   readonly config: Config
   readonly weights: Lookup
   /** `[T, embedding]`. */
@@ -45,46 +56,83 @@ const need = (weights: Lookup, role: Role): Weight => {
 /** A vector, or a small matrix, as it is. */
 const plain = ({ layout, words }: Weight): Tensor => Layout.dequantise(layout, words)
 
-/** `x` times a weight whose rows are outputs. */
-export const product = (x: Tensor, { layout, words }: Weight): Tensor => {
-  const { rowRank, values } = Layout.decode(layout, words)
-  return Nn.contract(x, values, rowRank)
+/** `x [.., K]` as products of this policy read it. All of them share what is quantised. */
+export const activation = (x: Tensor, activations: Activations): Activation => ({
+  values: x,
+  int8: activations === "int8" && Number(x.dim(-1)) % Int8.blockValues === 0 ? Int8.quantise(x) : undefined
+})
+
+/** Like `activation`, for what is the result of a product: stored once, to be read by all that the rounding takes. */
+const computed = (x: Tensor, activations: Activations): Activation => activation(stored(x, activations), activations)
+
+const stored = (x: Tensor, activations: Activations): Tensor => activations === "int8" ? x.contiguous() : x
+
+/** One activation for several experts: `[T, K]` to `[T, 1, K]`. */
+const forExperts = ({ int8, values }: Activation): Activation => ({
+  values: values.unsqueeze(1),
+  int8: int8?.unsqueeze(1)
+})
+
+/** Which part of a weight to multiply with. */
+interface Part {
+  /** The experts, by number. */
+  readonly select?: Tensor | undefined
+  /** Another view of the rows. It gets a tensor and how many of its last axes are a row. */
+  readonly view?: (x: Tensor, rowRank: number) => Tensor
+}
+
+/** Whether the product is one of bytes. */
+const isInt8 = (x: Activation, layout: Layout.Layout): x is Activation & { readonly int8: Tensor } =>
+  x.int8 !== undefined && Layout.isInt8(layout)
+
+/** `x` times a weight whose rows are outputs, or times a part of it. */
+export const product = (x: Activation, { layout, words }: Weight, { select, view }: Part = {}): Tensor => {
+  if (isInt8(x, layout)) {
+    const rows = Layout.decodeInt8(layout, words, select)
+    return Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view))
+  }
+  const { rowRank, values } = Layout.decode(layout, words, select)
+  return Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)
 }
 
 /** Keys and values are made from the cached latent; both up-projections are absorbed into query and output. */
-const absorbed = ({ config, weights }: BlockInput) => {
+const absorbed = ({ activations, config, weights }: BlockInput) => {
   const { heads, latent, plain: n, value } = config
   const joint = weights("attn_kv_b")
   if (joint === undefined || weights("attn_k_b") !== undefined) {
     const keys = need(weights, "attn_k_b")
     const values = need(weights, "attn_v_b")
     return {
-      query: (q: Tensor) => product(q, keys).label("attn_k_b"),
-      output: (z: Tensor) => product(z, values).label("attn_v_b")
+      query: (q: Tensor) => product(activation(q, activations), keys).label("attn_k_b"),
+      output: (z: Tensor) => product(activation(z, activations), values).label("attn_v_b")
     }
   }
   // one matrix: per head n key rows, then the value rows
+  const perHead = (x: Tensor, rowRank: number): Tensor =>
+    x.reshape([heads, n + value, ...x.shape.slice(x.rank - rowRank)])
   const { rowRank, values } = Layout.decode(joint.layout, joint.words)
-  const perHead = values.reshape([heads, n + value, ...values.shape.slice(values.rank - rowRank)])
-  const keys = perHead.slice(1, 0, n).reshape([heads, n, latent]).transpose()
+  // sums over rows: a scale belongs to a row, so these are no products of bytes
+  const keys = perHead(values, rowRank).slice(1, 0, n).reshape([heads, n, latent]).transpose()
+  const valueRows = (x: Tensor, rowRank: number): Tensor => perHead(x, rowRank).slice(1, n, value)
   return {
     query: (q: Tensor) => Nn.contract(q, keys, 1).label("attn_kv_b"),
-    output: (z: Tensor) => Nn.contract(z, perHead.slice(1, n, value), rowRank).label("attn_kv_b")
+    output: (z: Tensor) => product(computed(z, activations), joint, { view: valueRows }).label("attn_kv_b")
   }
 }
 
-const queries = ({ config, weights }: BlockInput, x: Tensor): Tensor => {
+const queries = ({ activations, config, weights }: BlockInput, x: Activation): Tensor => {
   if (config.queryRank === 0) return product(x, need(weights, "attn_q")).label("attn_q")
   const low = product(x, need(weights, "attn_q_a")).label("attn_q_a")
   const normed = Nn.rmsNorm(low, plain(need(weights, "attn_q_a_norm")), config.epsilon).label("attn_q_a_norm")
-  return product(normed, need(weights, "attn_q_b")).label("attn_q_b")
+  return product(activation(normed, activations), need(weights, "attn_q_b")).label("attn_q_b")
 }
 
-/** Attention over the cache, whose rows of these tokens are written first. `x` is normalised. */
-const attention = (input: BlockInput, x: Tensor): { readonly output: Tensor; readonly write: Tensor } => {
-  const { cache, config, cosSin, startPos, weights } = input
+/** Attention over the cache, whose rows of these tokens are written first. `normed` is the input. */
+const attention = (input: BlockInput, normed: Tensor): { readonly output: Tensor; readonly write: Tensor } => {
+  const { activations, cache, config, cosSin, startPos, weights } = input
   const { heads, latent, plain: n, rotated, value } = config
-  const tokens = x.dim(0)
+  const tokens = normed.dim(0)
+  const x = activation(normed, activations)
   const { output, query } = absorbed(input)
 
   const kv = product(x, need(weights, "attn_kv_a_mqa")).label("attn_kv_a_mqa")
@@ -93,14 +141,14 @@ const attention = (input: BlockInput, x: Tensor): { readonly output: Tensor; rea
   const rows = Nn.cat([c, key], -1).label("attn_kv_a_norm")
   const write = assign(cache.slice(0, startPos, tokens), Cache.pack(config, cache, rows)).label("cache")
 
-  const q = queries(input, x).reshape([tokens, heads, n + rotated])
+  const q = stored(queries(input, x), activations).reshape([tokens, heads, n + rotated])
   const position = rotate(q.slice(-1, n, rotated), cosSin)
   // every cached position reads it
   const full = Nn.cat([query(q.slice(-1, 0, n)), position], -1).mul(attentionScale(config)).contiguous().label("query")
 
   const written = after(cache, [write])
   const z = tokens === 1 ? split(config, full, written, startPos) : whole(config, full, written, startPos)
-  const mixed = output(z).reshape([tokens, heads * value])
+  const mixed = computed(output(z).reshape([tokens, heads * value]), activations)
   return { output: product(mixed, need(weights, "attn_output")).label("attn_output"), write }
 }
 
@@ -143,10 +191,13 @@ const causal = (scores: Tensor, startPos: Tensor): Tensor => {
 
 const gated = (gate: Tensor, up: Tensor): Tensor => gate.silu().mul(up)
 
-const dense = (weights: Lookup, x: Tensor, names: readonly [gate: Role, up: Role, down: Role]): Tensor => {
-  const [gate, up, down] = names
+const dense = (
+  { activations, weights }: BlockInput,
+  x: Activation,
+  [gate, up, down]: readonly [gate: Role, up: Role, down: Role]
+): Tensor => {
   const inner = gated(product(x, need(weights, gate)).label(gate), product(x, need(weights, up)).label(up))
-  return product(inner, need(weights, down)).label(down)
+  return product(computed(inner, activations), need(weights, down)).label(down)
 }
 
 /** Scores of experts outside of the best groups become too small to be chosen. */
@@ -190,53 +241,63 @@ export const route = (
   return { chosen, weights: (experts.scale === 1 ? normed : normed.mul(experts.scale)).label("ffn_moe_weights") }
 }
 
-/** `x [T, 1 or used, K]` times the chosen experts' matrices, indexed inside of the product: `[T, used, rows]`. */
-const expertProduct = (x: Tensor, weight: Weight, chosen: Tensor, rows?: readonly [number, number]): Tensor => {
-  const { rowRank, values } = Layout.decode(weight.layout, weight.words, chosen)
-  const part = rows === undefined ? values : values.slice(values.rank - rowRank - 1, rows[0], rows[1])
-  return Nn.contract(x, part, rowRank)
+/** The output of the experts, and who they were: `[T, used]`. */
+interface Mixture {
+  readonly output: Tensor
+  readonly chosen: Tensor
 }
 
 /** `x [T, used, K]` times the chosen experts' matrices, summed over the experts in the same loop: `[T, rows]`. */
-const expertSum = (x: Tensor, weight: Weight, chosen: Tensor): Tensor => {
-  const { rowRank, values } = Layout.decode(weight.layout, weight.words, chosen)
+const expertSum = (x: Activation, { layout, words }: Weight, chosen: Tensor): Tensor => {
+  if (isInt8(x, layout)) return Int8.contract(x.int8, Layout.decodeInt8(layout, words, chosen), [1])
+  const { rowRank, values } = Layout.decode(layout, words, chosen)
   const row = values.shape.slice(values.rank - rowRank)
-  return x.reshape([...x.shape.slice(0, -1), 1, ...row]).mul(values).sum({
+  return x.values.reshape([...x.values.shape.slice(0, -1), 1, ...row]).mul(values).sum({
     axis: [1, ...row.map((_, i) => i - rowRank)]
   })
 }
 
-const mixture = (weights: Lookup, experts: ExpertConfig, x: Tensor): Tensor => {
+const mixture = (input: BlockInput, experts: ExpertConfig, x: Activation): Mixture => {
+  const { activations, weights } = input
   const logits = product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp")
   const bias = weights("exp_probs_b")
   const routed = route(experts, logits, bias === undefined ? undefined : plain(bias))
-  const own = x.unsqueeze(1)
+  const select = routed.chosen
+  const own = forExperts(x)
   const fused = weights("ffn_gate_up_exps")
   const { width } = experts
-  const gate = fused === undefined
-    ? expertProduct(own, need(weights, "ffn_gate_exps"), routed.chosen)
-    : expertProduct(own, fused, routed.chosen, [0, width])
-  const up = fused === undefined
-    ? expertProduct(own, need(weights, "ffn_up_exps"), routed.chosen)
-    : expertProduct(own, fused, routed.chosen, [width, width])
+  // the chosen experts' matrices are indexed inside of the products: [T, used, rows]
+  const half = (start: number): Tensor =>
+    product(own, fused!, { select, view: (w, rowRank) => w.slice(w.rank - rowRank - 1, start, width) })
+  const gate = fused === undefined ? product(own, need(weights, "ffn_gate_exps"), { select }) : half(0)
+  const up = fused === undefined ? product(own, need(weights, "ffn_up_exps"), { select }) : half(width)
   // the experts' weights go into the activations, where the sum over experts is linear
   const inner = gated(gate.label("ffn_gate_exps"), up.label("ffn_up_exps")).mul(routed.weights.unsqueeze(-1))
-  const mixed = expertSum(inner, need(weights, "ffn_down_exps"), routed.chosen).label("ffn_down_exps")
-  return experts.shared === 0
+  const mixed = expertSum(computed(inner, activations), need(weights, "ffn_down_exps"), select).label("ffn_down_exps")
+  const output = experts.shared === 0
     ? mixed
-    : mixed.add(dense(weights, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))
+    : mixed.add(dense(input, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))
+  return { output, chosen: select }
 }
 
-/** The block's output `[T, embedding]` and its write to the cache. */
-export const block = (input: BlockInput): { readonly x: Tensor; readonly write: Tensor } => {
-  const { config, weights, x } = input
+/** What a block computes: `x [T, embedding]`, its write to the cache, and the experts it chose, `[T, used]`, if it has any. */
+export interface BlockOutput {
+  readonly x: Tensor
+  readonly write: Tensor
+  readonly chosen: Tensor | undefined
+}
+
+/** One block. */
+export const block = (input: BlockInput): BlockOutput => {
+  const { activations, config, weights, x } = input
   const normed = Nn.rmsNorm(x, plain(need(weights, "attn_norm")), config.epsilon).label("attn_norm")
   const { output, write } = attention(input, normed)
   // the projection adds the residual; what follows reads the sum
   const middle = x.add(output).contiguous().label("ffn_inp")
-  const inner = Nn.rmsNorm(middle, plain(need(weights, "ffn_norm")), config.epsilon).label("ffn_norm")
-  const ffn = weights("ffn_gate_inp") === undefined
-    ? dense(weights, inner, ["ffn_gate", "ffn_up", "ffn_down"])
-    : mixture(weights, config.experts!, inner)
-  return { x: middle.add(ffn).label("l_out"), write }
+  const second = Nn.rmsNorm(middle, plain(need(weights, "ffn_norm")), config.epsilon).label("ffn_norm")
+  const inner = activation(second, activations)
+  const ffn: { readonly output: Tensor; readonly chosen?: Tensor } = weights("ffn_gate_inp") === undefined
+    ? { output: dense(input, inner, ["ffn_gate", "ffn_up", "ffn_down"]) }
+    : mixture(input, config.experts!, inner)
+  return { x: middle.add(ffn.output).label("l_out"), write, chosen: ffn.chosen }
 }

@@ -5,7 +5,7 @@ import { call } from "@tg/tensor/Program"
 import { buffer, scalar, type Tensor } from "@tg/tensor/Tensor"
 import type { Arena } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
-import { block, product } from "./Block.ts"
+import { activation, type Activations, block, type BlockOutput, product } from "./Block.ts"
 import type { Config } from "./Config.ts"
 import type { BlockWeights, ModelWeights, Role, WeightRef } from "./Weights.ts"
 
@@ -16,6 +16,8 @@ export type WeightBuffers = (ref: WeightRef) => Tensor
 export interface ForwardInput {
   readonly config: Config
   readonly weights: ModelWeights
+  /** How products with quantised weights read activations; `float` if it is not said. */
+  readonly activations?: Activations | undefined
   readonly buffers: WeightBuffers
   /** `u32 [T]`; T may be symbolic. */
   readonly tokens: Tensor
@@ -27,12 +29,16 @@ export interface ForwardInput {
   readonly cosSin: Tensor
   /** Logits of all tokens, or of the last one. */
   readonly rows: "all" | "last"
+  /** Whether the experts that blocks choose are among the results; they are not, if it is not said. */
+  readonly experts?: "kept" | undefined
 }
 
 /** `logits [T or 1, vocabulary]`, and the cache writes, which must reach the sink. */
 export interface ForwardOutput {
   readonly logits: Tensor
   readonly effects: ReadonlyArray<Tensor>
+  /** Of each block with experts, in order: those chosen, `u32 [T, used]`. Empty unless they are kept. */
+  readonly experts: ReadonlyArray<Tensor>
 }
 
 /** A buffer for each weight, numbered from `firstId`. */
@@ -47,15 +53,16 @@ export const weightBuffers = (arena: Arena, weights: ModelWeights, firstId: numb
 }
 
 /** Blocks of one kind share a body: the weights come in as arguments. */
-const callBlock = (input: ForwardInput, x: Tensor, index: number): { readonly x: Tensor; readonly write: Tensor } => {
+const callBlock = (input: ForwardInput, x: Tensor, index: number): BlockOutput => {
   const weights: BlockWeights = input.weights.blocks[index]!
   const roles = Object.keys(weights) as ReadonlyArray<Role>
   const cache = input.caches[index]!
   const words = roles.map((role) => input.buffers(weights[role]!))
   const name = weights.ffn_gate_inp === undefined ? "dense_block" : "expert_block"
-  const [out, write] = call(name, [x, input.cosSin, cache, input.startPos, ...words], (...params) => {
+  const [out, write, chosen] = call(name, [x, input.cosSin, cache, input.startPos, ...words], (...params) => {
     const [own, cosSin, rows, startPos] = params
     const made = block({
+      activations: input.activations ?? "float",
       config: input.config,
       weights: (role) => {
         const at = roles.indexOf(role)
@@ -66,27 +73,32 @@ const callBlock = (input: ForwardInput, x: Tensor, index: number): { readonly x:
       cache: rows!,
       startPos: startPos!
     })
-    return [made.x, made.write]
+    return input.experts === undefined || made.chosen === undefined
+      ? [made.x, made.write]
+      : [made.x, made.write, made.chosen]
   })
   // the call site: what tells the launches of equal blocks apart
   x.arena.label(out!.node.src[0]!, `blk.${index}`)
-  return { x: out!, write: write! }
+  return { x: out!, write: write!, chosen }
 }
 
 /** Tokens to logits. */
 export const forward = (input: ForwardInput): ForwardOutput => {
-  const { buffers, config, tokens, weights } = input
+  const { activations = "float", buffers, config, tokens, weights } = input
   const { layout } = weights.tokenEmbedding
   let x = Layout.dequantise(layout, buffers(weights.tokenEmbedding), tokens).label("token_embd")
   const effects: Array<Tensor> = []
+  const experts: Array<Tensor> = []
   for (let i = 0; i < config.layers; i++) {
     const made = callBlock(input, x, i)
     x = made.x
     effects.push(made.write)
+    if (made.chosen !== undefined) experts.push(made.chosen)
   }
   const kept = input.rows === "last" ? x.slice(0, scalar(x.arena, x.dim(0)).sub(1), 1) : x
   const norm = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
   const normed = Nn.rmsNorm(kept, norm, config.epsilon).label("output_norm")
-  const logits = product(normed, { layout: weights.output.layout, words: buffers(weights.output) }).label("output")
-  return { logits, effects }
+  const output = { layout: weights.output.layout, words: buffers(weights.output) }
+  const logits = product(activation(normed, activations), output).label("output")
+  return { logits, effects, experts }
 }

@@ -1,3 +1,4 @@
+import * as DType from "@tg/core-uop/DType"
 import { movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
@@ -14,7 +15,7 @@ export interface Placement {
   /** Those of the stored values that need not be: they would only be computed more often. */
   readonly movable: ReadonlySet<UOp>
   /** What one element of a value takes, where it is computed. */
-  readonly workOf: (node: UOp) => Pick<Work, "cost" | "reduces">
+  readonly workOf: (node: UOp) => Pick<Work, "cost" | "iterations">
   /** The roots of the kernels that compute a value, or read it. */
   readonly kernelsOf: (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
 }
@@ -85,10 +86,17 @@ const elementsPerRow = (node: UOp): number => {
 /** What computing one element inline takes, given what is stored below. */
 interface Work {
   readonly cost: number
-  readonly reduces: boolean
+  /** Iterations of the reductions in it, 0 without any. */
+  readonly iterations: number
   readonly transcendental: boolean
   readonly leaves: ReadonlySet<UOp>
 }
+
+/** A sum of so few integers is arithmetic like any other: straight code, also inside of a reduction. */
+const fewIntegers = 16
+
+/** A reduction over a block of this size, as quantisations have them, is computed again for the elements of the block. */
+const blockIterations = 32
 
 /** Operations per element up to which a row's scalar is computed again by whoever needs it. */
 const maxRowCost = 2 ** 16
@@ -128,7 +136,7 @@ export const place = (
   const isLeaf = (node: UOp): boolean => isStorage(node) || (stored.has(node) && !isFree(node))
   const leafWork = (node: UOp): Work => ({
     cost: 1,
-    reduces: false,
+    iterations: 0,
     transcendental: false,
     leaves: new Set([node])
   })
@@ -138,7 +146,9 @@ export const place = (
     onlyShared.delete(target)
     if (!isStorage(target) && !isFree(target)) stored.add(target)
   }
-  const isHeavy = (w: Work): boolean => w.reduces || w.cost > maxInlineCost
+  /** One value per block: cheaper to compute where it is used than to store. */
+  const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && w.cost <= maxInlineCost
+  const isHeavy = (w: Work): boolean => w.iterations > 0 || w.cost > maxInlineCost
 
   const viaEdges = (node: UOp): void => {
     const [x, y] = node.src
@@ -147,14 +157,14 @@ export const place = (
         const w = workOf(x!)
         const n = repeats(node)
         const expensive = w.transcendental && n >= expensiveRepeats && elementsPerRow(node) > fewElements
-        if (n > 1 && (isHeavy(w) || expensive)) store(x!)
+        if (n > 1 && (isHeavy(w) || expensive) && !(isBlockScalar(w) && n <= blockIterations)) store(x!)
         return
       }
       case "REDUCE":
-        if (workOf(x!).reduces) store(x!)
+        if (workOf(x!).iterations > 0) store(x!)
         return
       case "GATHER":
-        if (workOf(x!).reduces) store(x!)
+        if (workOf(x!).iterations > 0) store(x!)
         if (isHeavy(workOf(y!))) store(y!)
         return
       case "STORE": {
@@ -204,19 +214,24 @@ export const place = (
         : node.src
       const ws = from.map(workOf)
       const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
-      const iterations = node.op === "REDUCE" ? reduceLength(node) : 1
-      const cost = times(chain([own, ...ws.map((x) => x.cost)]), iterations)
+      const below = Math.max(0, ...ws.map((x) => x.iterations))
+      // what is expanded and not stored is a block's scalar: it does not depend on the place in the block
+      const shares = node.op === "EXPAND" && below > 0 ? repeats(node) : 1
+      const repeated = node.op === "REDUCE" ? reduceLength(node) : 1
+      const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
+      const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
       const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
       const w: Work = {
         cost: isCheap ? 1 : cost,
-        reduces: !isCheap && (node.op === "REDUCE" || ws.some((x) => x.reduces)),
-        transcendental: !isCheap && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
+        iterations: isCheap || shares > 1 ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
+        transcendental: !isCheap && shares === 1 && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
         leaves: union(ws.map((x) => x.leaves))
       }
       work.set(node, w)
       const uses = shared.get(node)?.size ?? 0
       if (
-        uses > 1 && isHeavy(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) && !stored.has(node)
+        uses > 1 && isHeavy(w) && !isBlockScalar(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) &&
+        !stored.has(node)
       ) {
         stored.add(node)
         onlyShared.add(node)

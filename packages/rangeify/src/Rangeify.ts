@@ -185,9 +185,6 @@ const finish = (kernel: UOp): UOp => {
 const readsTarget = (kernel: UOp): boolean =>
   toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
 
-/** Operations beyond which a value is not even considered for being computed in every workgroup. */
-const maxStagedWork = 2 ** 20
-
 /**
  * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
  * a launch and a trip through memory less, against the same work in every workgroup.
@@ -215,15 +212,12 @@ const stage = (placement: Placement, limits: Limits): Homes => {
   // users first: what two kernels read is staged once if these two have become one
   for (const node of [...nodes].reverse()) {
     if (!movable.has(node)) continue
-    const { cost, reduces } = workOf(node)
-    const last = Shape.of(node).at(-1)
-    if ((typeof last === "number" ? last : 1) * cost > maxStagedWork) continue
     const users = kernelsOf(node, homes.stored)
     const stored = new Set([...homes.stored].filter((n) => n !== node))
     const inline: Homes = { stored, staged: homes.staged }
     const workgroup: Homes = { stored, staged: new Set([...homes.staged, node]) }
     const before = total([node, ...users], homes)
-    const candidates = reduces ? [workgroup] : [inline, workgroup]
+    const candidates = workOf(node).iterations > 0 ? [workgroup] : [inline, workgroup]
     const best = cheapest(candidates, (home) => total(users, home))[0]!
     if (total(users, best) < before) homes = best
   }

@@ -52,10 +52,14 @@ export const selectAdapter = (gpu: GPU, options: Options = {}): Effect.Effect<GP
     return yield* noAdapter(facts.filter((f, i) => facts.findIndex((g) => g.description === f.description) === i))
   })
 
-/** The device over a GPUDevice that someone else owns and destroys. Runs the probe kernels once. */
+/**
+ * The device over a GPUDevice that someone else owns and destroys; `language` are the WGSL features of its entry. Runs
+ * the probe kernels once.
+ */
 export const fromDevice = (
   device: GPUDevice,
-  info: GPUAdapterInfo = device.adapterInfo
+  info: GPUAdapterInfo = device.adapterInfo,
+  language: ReadonlySet<string> = new Set()
 ): Effect.Effect<Context.Context<Services>, DeviceError> =>
   Effect.gen(function*() {
     const gpu = watch(device)
@@ -65,8 +69,9 @@ export const fromDevice = (
     const limits = Adapter.limitsOf(device.limits)
     const subgroupSizes = Adapter.subgroupSizes(info, device.features)
     const probes = yield* probe(runner, subgroupSizes)
+    const languageFeatures = [...language].toSorted()
     const shape: DeviceShape = {
-      profile: Adapter.profile(adapter, limits, subgroupSizes, probes),
+      profile: Adapter.profile(adapter, limits, { subgroupSizes, probes, languageFeatures }),
       allocatedBytes: runner.allocatedBytes,
       allocate: runner.allocate,
       write: runner.write,
@@ -75,13 +80,21 @@ export const fromDevice = (
       plan: runner.plan
     }
     return Context.make(Device, shape).pipe(
-      Context.add(WebGpuInfo, { adapter, features: [...device.features].toSorted(), limits, subgroupSizes, probes })
+      Context.add(WebGpuInfo, {
+        adapter,
+        features: [...device.features].toSorted(),
+        languageFeatures,
+        limits,
+        subgroupSizes,
+        probes
+      })
     )
   })
 
 /** The device of an adapter, with all it offers; destroyed with the scope. */
 export const fromAdapter = (
-  adapter: GPUAdapter
+  adapter: GPUAdapter,
+  language: ReadonlySet<string> = new Set()
 ): Effect.Effect<Context.Context<Services>, DeviceError, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.tryPromise({
@@ -89,8 +102,10 @@ export const fromAdapter = (
       catch: unavailable(`the adapter ${Adapter.nameOf(Adapter.facts(adapter.info))} gave no device`)
     }),
     (device) => Effect.sync(() => device.destroy())
-  ).pipe(Effect.flatMap((device) => fromDevice(device, adapter.info)))
+  ).pipe(Effect.flatMap((device) => fromDevice(device, adapter.info, language)))
 
 /** The device of `navigator.gpu`, or of any other entry to WebGPU. */
 export const layer = (gpu: GPU, options: Options = {}): Layer.Layer<Services, DeviceError> =>
-  Layer.effectContext(Effect.flatMap(selectAdapter(gpu, options), fromAdapter))
+  Layer.effectContext(
+    Effect.flatMap(selectAdapter(gpu, options), (adapter) => fromAdapter(adapter, gpu.wgslLanguageFeatures))
+  )

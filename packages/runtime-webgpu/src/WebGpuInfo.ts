@@ -20,10 +20,15 @@ export interface Probes {
   readonly linearSubgroups: boolean
 }
 
+/** The language feature of `dot4I8Packed`. It is listed also where it is not one instruction. */
+export const packedDotFeature = "packed_4x8_integer_dot_product"
+
 /** Facts about the device in use, for reports and for the renderer's options. */
 export interface Facts {
   readonly adapter: AdapterFacts
   readonly features: ReadonlyArray<string>
+  /** What WGSL can say here beyond its core. */
+  readonly languageFeatures: ReadonlyArray<string>
   readonly limits: Readonly<Record<string, number>>
   /** Smallest and largest subgroup, if the device has subgroups. */
   readonly subgroupSizes: readonly [number, number] | undefined

@@ -58,20 +58,30 @@ describe("profile", () => {
     maxComputeWorkgroupsPerDimension: 65_535
   }
   const probes = { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
+  const facts = { probes, subgroupSizes: [32, 32], languageFeatures: ["packed_4x8_integer_dot_product"] } as const
 
   it("takes measured speeds where the adapter is known, limits always from the device", () => {
-    const known = Adapter.profile(Adapter.facts(nvidia), limits, [32, 32], probes)
+    const known = Adapter.profile(Adapter.facts(nvidia), limits, facts)
     assert.strictEqual(known.name, "nvidia-h200 (NVIDIA: 580.159.04)")
     assert.strictEqual(known.dispatchMicros, h200.dispatchMicros)
     assert.deepStrictEqual([known.maxWorkgroupThreads, known.maxBindingBytes, known.subgroupSize], [256, 1000, 32])
-    const other = Adapter.profile(Adapter.facts(llvmpipe), limits, undefined, probes)
+    const other = Adapter.profile(Adapter.facts(llvmpipe), limits, { ...facts, subgroupSizes: undefined })
     assert.strictEqual(other.bytesPerMicro, webgpuDefault.bytesPerMicro)
     assert.strictEqual(other.name, "llvmpipe: Mesa 25")
   })
 
+  it("counts on products of bytes where they are instructions", () => {
+    const packedDot = (info: typeof nvidia, known = facts.languageFeatures as ReadonlyArray<string>) =>
+      Adapter.profile(Adapter.facts(info), limits, { ...facts, languageFeatures: known }).packedDot
+    assert.isTrue(packedDot(nvidia))
+    assert.isFalse(packedDot(nvidia, []))
+    assert.isFalse(packedDot(llvmpipe))
+    assert.isFalse(packedDot({ ...nvidia, vendor: "apple", architecture: "metal-3", description: "" }))
+  })
+
   it("has a subgroup size only when lanes follow the thread number", () => {
     const scattered = { ...probes, linearSubgroups: false }
-    assert.isUndefined(Adapter.profile(Adapter.facts(nvidia), limits, [32, 32], scattered).subgroupSize)
+    assert.isUndefined(Adapter.profile(Adapter.facts(nvidia), limits, { ...facts, probes: scattered }).subgroupSize)
   })
 })
 

@@ -5,6 +5,7 @@ import type { Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Device } from "@tg/runtime/Device"
 import { Effect } from "effect"
+import { WebGpuInfo } from "../src/WebGpuInfo.ts"
 import * as Testing from "../src/Testing.ts"
 import { Kernel, launch, render, type Words, wordsOf } from "./support.ts"
 
@@ -234,6 +235,14 @@ describe.skipIf(noGpu)("operations agree with the reference evaluator", () => {
             }
           }))
       }
+    }
+
+    for (const lanes of [1, 4] as const) {
+      it.effect(`products of bytes, ${lanes} lanes`, () =>
+        Effect.gen(function*() {
+          assert.include((yield* WebGpuInfo).languageFeatures, "packed_4x8_integer_dot_product")
+          yield* check("DOT4I8", DType.u32, lanes, (a, b) => Expr.alu("DOT4I8", a, b))
+        }))
     }
 
     it.effect("casts", () =>

@@ -4,7 +4,7 @@ import type { DType } from "@tg/core-uop/DType"
 import { type Program, RenderError } from "@tg/core-uop/Program"
 import { Device } from "@tg/runtime/Device"
 import { Effect } from "effect"
-import { WebGpuInfo } from "../src/WebGpuInfo.ts"
+import { packedDotFeature, WebGpuInfo } from "../src/WebGpuInfo.ts"
 
 export { Kernel }
 export type Words = Float32Array | Int32Array | Uint32Array
@@ -25,11 +25,12 @@ export const wordsOf = (bytes: Uint8Array, dtype: DType): Words => {
 export const render = (name: string, kernel: Kernel, options: Wgsl.Options = {}) =>
   Effect.gen(function*() {
     const { subgroupSize } = (yield* Device).profile
-    const { probes } = yield* WebGpuInfo
+    const { languageFeatures, probes } = yield* WebGpuInfo
+    const packedDot = languageFeatures.includes(packedDotFeature)
     const program = Wgsl.render(
       name,
       kernel.linear(),
-      Wgsl.caps({ subgroupSize, halfSubnormals: probes.halfSubnormals, ...options })
+      Wgsl.caps({ subgroupSize, halfSubnormals: probes.halfSubnormals, packedDot, ...options })
     )
     return program instanceof RenderError ? yield* program : program
   })

@@ -28,6 +28,7 @@ export const profile: DeviceProfile = {
   maxStorageBuffers: 1024,
   maxBindingBytes: 2 ** 32,
   subgroupSize: undefined,
+  packedDot: false,
   saturatingThreads: 1,
   dispatchMicros: 10,
   bytesPerMicro: 100

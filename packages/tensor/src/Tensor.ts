@@ -119,6 +119,11 @@ export class Tensor {
   shr(x: Operand): Tensor {
     return this.binary("SHR", x)
   }
+  /** The sum of products of the four signed bytes in each word, as `i32`. Both are `u32`. */
+  dot4I8(x: Operand): Tensor {
+    if (this.dtype !== DType.u32) return fail("dot4I8", "words of four bytes (u32)", DType.print(this.dtype), "pack it")
+    return this.binary("DOT4I8", x)
+  }
   lt(x: Operand): Tensor {
     return this.binary("CMPLT", x)
   }

@@ -1,3 +1,4 @@
+export * as Int8 from "./Int8.ts"
 export * as Nn from "./Nn.ts"
 export * as Program from "./Program.ts"
 export * as Random from "./Random.ts"

@@ -80,6 +80,7 @@ describe("random programs", () => {
       "CAST",
       "FLOORMOD",
       "SHR",
+      "DOT4I8",
       "EXP2",
       "HALF_TO_FLOAT"
     ]

@@ -45,6 +45,7 @@ const flags = {
     Flag.withDefault(3)
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   noTune: TunedFiles.noTune,
@@ -184,6 +185,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     device: chosen.name,
     context: session.context,
     kv: job.kv,
+    activations: session.activations,
     loadMs,
     compileMs: round(Duration.toMillis(compiling)),
     prefill,
@@ -250,7 +252,7 @@ const asText = (report: Report): string => {
     [`${what} ${tokens}`.padEnd(16), String(depth).padStart(7), ...[mean, min, max].map((x) => String(x).padStart(10))]
       .join("")
   return [
-    `${report.model} on ${report.device}, context ${report.context}, cache ${report.kv}`,
+    `${report.model} on ${report.device}, context ${report.context}, cache ${report.kv}, ${report.activations} activations`,
     `loaded in ${report.loadMs} ms, compiled in ${report.compileMs} ms`,
     "",
     `${"tokens".padEnd(16)}${"depth".padStart(7)}${["mean/s", "min/s", "max/s"].map((x) => x.padStart(10)).join("")}`,

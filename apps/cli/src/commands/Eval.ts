@@ -21,6 +21,7 @@ const flags = {
   model: Flags.model,
   limit: Flag.Int("limit").pipe(Flag.withDescription("Ask only the first questions"), Flag.optional),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   noTune: TunedFiles.noTune,

@@ -52,6 +52,7 @@ const flags = {
     Flag.withDefault(false)
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   noTune: TunedFiles.noTune,

@@ -47,6 +47,7 @@ const flags = {
     Flag.optional
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   profile: Profiles.profile,
   limits: Profiles.limits,
@@ -97,6 +98,7 @@ export const kernelsOf = Effect.fnUntraced(
     readonly shape: Option.Option<string>
     readonly step: "decode" | "prompt" | "logits"
     readonly kv: "f16" | "f32"
+    readonly activations: Session.ActivationPolicy
     readonly context: Option.Option<number>
   }, profile: DeviceProfile) {
     if (Option.isSome(given.shape) && given.model !== Flags.defaultModel) {
@@ -107,7 +109,7 @@ export const kernelsOf = Effect.fnUntraced(
       : yield* ModelFile.open(yield* FileByteSource.open(given.model))
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
-    const size = { context, cache: given.kv }
+    const size = { context, cache: given.kv, activations: Session.activationsOn(profile, given.activations) }
     const chunk = Math.min(Session.defaultChunk, context)
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
@@ -155,7 +157,7 @@ const render = (
   }
 ) =>
   Result.gen(function*() {
-    const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize })
+    const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
     const caps = target === "wasm" ? Wasm.caps : wgsl
     const { opts: chosen, origin } = Tuned.choose(kernel, profile, store)
     const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: () => chosen })

@@ -17,6 +17,7 @@ const flags = {
     Flag.withDescription("Where to write: little-endian float32, [tokens, vocabulary]")
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   noTune: TunedFiles.noTune,

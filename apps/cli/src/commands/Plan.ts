@@ -25,6 +25,7 @@ const flags = {
     Flag.withDefault(1024)
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   profile: Profiles.profile,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
@@ -42,7 +43,13 @@ export const command = Command.make(
     const store = yield* TunedFiles.load(given)
     const choose = (kernel: UOp) => Tuned.choose(kernel, profile, store).opts
     const plan = yield* Effect.fromResult(
-      StepPlan.plan(model, { profile, context: given.ctx, cache: given.kv, choose })
+      StepPlan.plan(model, {
+        profile,
+        context: given.ctx,
+        cache: given.kv,
+        activations: given.activations,
+        choose
+      })
     )
     yield* given.json ? Output.printJson(plan) : Output.print(asText(plan))
   })
@@ -68,7 +75,7 @@ const asText = (plan: StepPlan.StepPlan): string => {
   const total = plan.weightBytes + plan.kvBytes + plan.scratchBytes + plan.ioBytes
   const millis = predictedMsPerToken.toFixed(3)
   return [
-    `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}`,
+    `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}, ${plan.activations} activations`,
     "",
     `${plan.dispatchesPerToken} launches per token; per layer ${runs(dispatchesPerLayer)}`,
     `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +

@@ -26,6 +26,7 @@ const flags = {
     Flag.withDefault(0)
   ),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   noTune: TunedFiles.noTune,

@@ -1,5 +1,6 @@
 /** `tg tune`: better opts for the kernels of a token, found by trying them on the device. */
 import type { UOp } from "@tg/core-uop/UOp"
+import type * as Session from "@tg/engine/Session"
 import * as Estimate from "@tg/jit/Estimate"
 import * as Opt from "@tg/postrange/Opt"
 import { Device } from "@tg/runtime/Device"
@@ -50,6 +51,7 @@ const flags = {
   ),
   seed: Flag.Int("seed").pipe(Flag.withDescription("Orders the search (default: 0)"), Flag.withDefault(0)),
   kv: Flags.kv,
+  activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   json: Flags.json
@@ -101,6 +103,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly out: Option.Option<string>
   readonly seed: number
   readonly kv: "f16" | "f32"
+  readonly activations: Session.ActivationPolicy
   readonly context: Option.Option<number>
   readonly json: boolean
 }) {

@@ -2,13 +2,19 @@ import { describe } from "@effect/vitest"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { questions, test } from "./support/tiny.ts"
 
-describe("the answers of tg-tiny are those of llama.cpp", () => test("on wasm", "wasm", questions, 180_000))
+/** One in 17, which have many kinds. */
+const sample = questions.filter((_, i) => i % 17 === 0)
 
-// Software Vulkan takes minutes for all of them: without TG_FULL=1 it is asked one in 17, which have many kinds.
+describe("the answers of tg-tiny are those of llama.cpp", () => {
+  test("on wasm", { device: "wasm", timeout: 180_000 }, questions)
+  test("on wasm, with activations of 8 bits", { device: "wasm", activations: "int8", timeout: 180_000 }, sample)
+})
+
+// Software Vulkan takes minutes for all of them: without TG_FULL=1 it is asked the sample.
 const all = process.env["TG_FULL"] === "1"
-const asked = all ? questions : questions.filter((_, i) => i % 17 === 0)
+const asked = all ? questions : sample
 
 describe.skipIf((await availableAdapter()) === undefined)(
   "the answers of tg-tiny are those of llama.cpp, on WebGPU, software or not",
-  () => test(`to ${asked.length} of the questions`, "webgpu", asked, 1_800_000)
+  () => test(`to ${asked.length} of the questions`, { device: "webgpu", timeout: 1_800_000 }, asked)
 )

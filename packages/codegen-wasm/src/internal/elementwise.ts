@@ -15,7 +15,7 @@ export interface Body {
   readonly helper: (name: Helper) => string
 }
 
-/** Functions of the module besides the kernel: integer division of any operands. Division by zero gives 0. */
+/** Functions of the module besides the kernel. Division by zero gives 0. */
 export const helpers = {
   floordiv: `(func $floordiv (param $a i32) (param $b i32) (result i32) (local $q i32) (local $r i32)
     (if (i32.eqz (local.get $b)) (then (return (i32.const 0))))
@@ -32,7 +32,15 @@ export const helpers = {
   udiv: `(func $udiv (param $a i32) (param $b i32) (result i32)
     (if (result i32) (i32.eqz (local.get $b)) (then (i32.const 0)) (else (i32.div_u (local.get $a) (local.get $b)))))`,
   umod: `(func $umod (param $a i32) (param $b i32) (result i32)
-    (if (result i32) (i32.eqz (local.get $b)) (then (i32.const 0)) (else (i32.rem_u (local.get $a) (local.get $b)))))`
+    (if (result i32) (i32.eqz (local.get $b)) (then (i32.const 0)) (else (i32.rem_u (local.get $a) (local.get $b)))))`,
+  dot4i8: `(func $dot4i8 (param $a i32) (param $b i32) (result i32)
+    (i32.add
+      (i32.add
+        (i32.mul (i32.extend8_s (local.get $a)) (i32.extend8_s (local.get $b)))
+        (i32.mul (i32.extend8_s (i32.shr_u (local.get $a) (i32.const 8))) (i32.extend8_s (i32.shr_u (local.get $b) (i32.const 8)))))
+      (i32.add
+        (i32.mul (i32.extend8_s (i32.shr_u (local.get $a) (i32.const 16))) (i32.extend8_s (i32.shr_u (local.get $b) (i32.const 16))))
+        (i32.mul (i32.shr_s (local.get $a) (i32.const 24)) (i32.shr_s (local.get $b) (i32.const 24))))))`
 } as const
 export type Helper = keyof typeof helpers
 
@@ -213,6 +221,18 @@ const negate = (node: UOp, body: Body): string => {
   return `(i32.sub (i32.const 0) ${code})`
 }
 
+/** Products of bytes as 16 bits, added in pairs, and once more: the pairs of a word are neighbours in one of two vectors. */
+const dot4I8 = (node: UOp, body: Body): string => {
+  const [x, y] = node.src.map((s) => body.value(s)) as [string, string]
+  if (!isVector(node.dtype)) return `(call ${body.helper("dot4i8")} ${x} ${y})`
+  const [a, a2] = body.twice(x, "v128")
+  const [b, b2] = body.twice(y, "v128")
+  const [low, low2] = body.twice(`(i32x4.extadd_pairwise_i16x8_s (i16x8.extmul_low_i8x16_s ${a} ${b}))`, "v128")
+  const [high, high2] = body.twice(`(i32x4.extadd_pairwise_i16x8_s (i16x8.extmul_high_i8x16_s ${a2} ${b2}))`, "v128")
+  return `(i32x4.add (i8x16.shuffle 0 1 2 3 8 9 10 11 16 17 18 19 24 25 26 27 ${low} ${high}) ` +
+    `(i8x16.shuffle 4 5 6 7 12 13 14 15 20 21 22 23 28 29 30 31 ${low2} ${high2}))`
+}
+
 /** The code of an elementwise operation. */
 export const elementwise = (node: UOp, body: Body): string => {
   const t = prefix(node.dtype)
@@ -232,6 +252,8 @@ export const elementwise = (node: UOp, body: Body): string => {
     case "SHL":
     case "SHR":
       return shift(node, body)
+    case "DOT4I8":
+      return dot4I8(node, body)
     case "WHERE": {
       const [condition, a, b] = node.src as [UOp, UOp, UOp]
       return isVector(node.dtype)
@@ -273,5 +295,6 @@ export const rendered: ReadonlySet<Op> = new Set<Op>([
   "CMPLT",
   "CMPEQ",
   "CMPNE",
+  "DOT4I8",
   "WHERE"
 ])

@@ -46,6 +46,7 @@ const perLane = (node: UOp): boolean => {
     case "HALF_TO_FLOAT":
     case "FLOAT_TO_HALF":
     case "SIN":
+    case "DOT4I8":
       return true
     case "FLOORDIV":
     case "FLOORMOD":
@@ -187,6 +188,8 @@ export const elementwise = (node: UOp, args: ReadonlyArray<Text>, context: Conte
       return halfToFloat(node, args, context)
     case "FLOAT_TO_HALF":
       return call(node, "float_to_half", args, context)
+    case "DOT4I8":
+      return lanes(node.dtype, (i) => `dot4I8Packed(${args.map((x) => laneOf(x, node.dtype.lanes, i)).join(", ")})`)
     case "FLOORDIV":
     case "FLOORMOD":
       return division(node, args, context)

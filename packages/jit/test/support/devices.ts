@@ -12,7 +12,7 @@ import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import * as Testing from "@tg/runtime-webgpu/Testing"
-import { WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
+import { packedDotFeature, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
 import type { RandomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
 import { type Choose, type Contents, initial } from "./stages.ts"
@@ -46,7 +46,8 @@ export const webgpu = (options: { readonly choose?: Choose; readonly subgroups?:
       const info = yield* WebGpuInfo
       return WgslRenderer.layer({
         subgroupSize: options.subgroups === false ? undefined : device.profile.subgroupSize,
-        halfSubnormals: info.probes.halfSubnormals
+        halfSubnormals: info.probes.halfSubnormals,
+        packedDot: info.languageFeatures.includes(packedDotFeature)
       })
     })
   )

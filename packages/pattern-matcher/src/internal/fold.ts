@@ -38,6 +38,10 @@ export const floatToHalf = (value: number): number => {
   return x === 0 ? sign : sign | (rounded + (exponent + 14) * 1024)
 }
 
+/** The sum of products of four signed bytes. */
+const dot4I8 = (x: number, y: number): number =>
+  [0, 8, 16, 24].reduce((sum, at) => sum + ((x << (24 - at)) >> 24) * ((y << (24 - at)) >> 24), 0)
+
 /** Brings a result into its dtype: machine integers wrap, floats round; undefined when it is not representable. */
 const wrap = (value: number, scalar: ScalarName): number | boolean | undefined => {
   switch (scalar) {
@@ -196,6 +200,8 @@ export const fold = (
     }
     case "HALF_TO_FLOAT":
       return wrap(halfToFloat(x & 0xffff), "f32")
+    case "DOT4I8":
+      return dot4I8(x, y)
     case "FLOAT_TO_HALF":
       return Number.isNaN(x) ? undefined : floatToHalf(Math.fround(x))
     default: {

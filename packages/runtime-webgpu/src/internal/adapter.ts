@@ -1,5 +1,5 @@
 import { type DeviceProfile, h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import type { AdapterFacts, Probes } from "../WebGpuInfo.ts"
+import { type AdapterFacts, type Facts, packedDotFeature } from "../WebGpuInfo.ts"
 
 const softwareNames = /llvmpipe|lavapipe|swiftshader|basic render|software/i
 
@@ -59,12 +59,15 @@ export const subgroupSizes = (
     : undefined
 }
 
+/** Whether a product of bytes is an instruction. On Metal it is expanded, on a CPU it gains nothing. */
+const packedDot = ({ architecture, description, software, vendor }: AdapterFacts, language: ReadonlyArray<string>) =>
+  language.includes(packedDotFeature) && !software && !/apple|metal/i.test(`${vendor} ${architecture} ${description}`)
+
 /** The compiler's view of the device. Speeds are measured ones where the adapter is known, else a small GPU's. */
 export const profile = (
   adapter: AdapterFacts,
   limits: Readonly<Record<string, number>>,
-  sizes: readonly [number, number] | undefined,
-  probes: Probes
+  { languageFeatures, probes, subgroupSizes: sizes }: Pick<Facts, "languageFeatures" | "probes" | "subgroupSizes">
 ): DeviceProfile => ({
   ...(/\bh200\b/i.test(nameOf(adapter)) ? h200 : webgpuDefault),
   name: nameOf(adapter),
@@ -74,5 +77,6 @@ export const profile = (
   maxGrid: limits["maxComputeWorkgroupsPerDimension"]!,
   maxStorageBuffers: limits["maxStorageBuffersPerShaderStage"]!,
   maxBindingBytes: Math.min(limits["maxStorageBufferBindingSize"]!, limits["maxBufferSize"]!),
-  subgroupSize: sizes !== undefined && probes.linearSubgroups ? sizes[0] : undefined
+  subgroupSize: sizes !== undefined && probes.linearSubgroups ? sizes[0] : undefined,
+  packedDot: packedDot(adapter, languageFeatures)
 })

@@ -73,7 +73,15 @@ export const broadcastTo = (operation: string, x: UOp, shape: Shape.Shape): UOp 
 }
 
 const resultOf = (op: Op, last: DType.DType): DType.DType =>
-  comparison.has(op) ? DType.bool : op === "HALF_TO_FLOAT" ? DType.f32 : op === "FLOAT_TO_HALF" ? DType.u32 : last
+  comparison.has(op)
+    ? DType.bool
+    : op === "HALF_TO_FLOAT"
+    ? DType.f32
+    : op === "FLOAT_TO_HALF"
+    ? DType.u32
+    : op === "DOT4I8"
+    ? DType.i32
+    : last
 
 /** An elementwise operation over broadcast sources. */
 export const elementwise = (op: Op, ...src: ReadonlyArray<UOp>): UOp => {

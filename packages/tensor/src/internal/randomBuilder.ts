@@ -249,6 +249,7 @@ class Builder {
       case "shift":
         return this.push(b % 2 === 0 ? x.x.shl(c % 32) : x.x.shr(c % 32), 0, 0)
       case "bits":
+        if (c % 5 === 4 && x.x.dtype === DType.u32) return this.push(x.x.dot4I8(y.x), 0, 0)
         return this.push(x.x[(["and", "or", "xor"] as const)[c % 3]!](y.x), 0, 0)
       case "compare":
         return this.push(x.x[(["lt", "gt", "le", "ge", "eq", "ne"] as const)[c % 6]!](y.x), 0, 0)

@@ -28,6 +28,8 @@ export interface Run {
   /** A file of them, `[rows, vocabulary]`. */
   readonly logits: string
   readonly argmax: ReadonlyArray<number>
+  /** By number of the block, the experts chosen at each position. */
+  readonly experts?: Readonly<Record<string, ReadonlyArray<ReadonlyArray<number>>>>
 }
 
 /** The runs of a model. */
@@ -37,7 +39,7 @@ export const runsOf = (name: Name): ReadonlyArray<Run> =>
 /** All tokens of a run. */
 export const tokensOf = (run: Run): ReadonlyArray<number> => [...run.prompt, ...run.continuation]
 
-const expectedOf = (run: Run): Float32Array =>
+export const expectedOf = (run: Run): Float32Array =>
   new Float32Array(Uint8Array.from(readFileSync(new URL(run.logits, folder))).buffer)
 
 /** The bytes of a model. */
@@ -50,7 +52,7 @@ export const engine = (name: Name, { cache, device }: { readonly cache: Cache; r
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
-      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache })
+      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, activations: "float" })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device)))
 

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Engine } from "@tg/engine/Engine"
+import type { ActivationPolicy } from "@tg/engine/Session"
 import { Effect, Layer, Option, Schema, Stream } from "effect"
 import type * as Devices from "../../../src/Devices.ts"
 import * as Models from "../../../src/Models.ts"
@@ -12,8 +13,15 @@ import * as Score from "../../../src/Score.ts"
 
 const file = (name: string): string => fileURLToPath(new URL(`../../../models/${name}`, import.meta.url))
 
-const engine = (device: Devices.Choice) =>
-  Models.layer({ model: file("tg-tiny-Q4_0.gguf"), device, kv: "f16", context: Option.none(), noTune: false }).pipe(
+const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
+  Models.layer({
+    model: file("tg-tiny-Q4_0.gguf"),
+    device,
+    kv: "f16",
+    activations,
+    context: Option.none(),
+    noTune: false
+  }).pipe(
     Layer.provide(NodeServices.layer)
   )
 
@@ -42,7 +50,15 @@ const answer = Effect.fn("answer")(function*(question: Question) {
 const count = <A>(items: ReadonlyArray<A>, keep: (item: A) => boolean): number => items.filter(keep).length
 
 /** The test of a device: the questions, greedily, against the completions of llama.cpp from the same file. */
-export const test = (name: string, device: Devices.Choice, asked: ReadonlyArray<Question>, timeout: number): void => {
+export const test = (
+  name: string,
+  { activations = "auto", device, timeout }: {
+    readonly device: Devices.Choice
+    readonly activations?: ActivationPolicy
+    readonly timeout: number
+  },
+  asked: ReadonlyArray<Question>
+): void => {
   it.live(name, () =>
     Effect.gen(function*() {
       const answers = yield* Effect.forEach(asked, (question) =>
@@ -56,5 +72,5 @@ export const test = (name: string, device: Devices.Choice, asked: ReadonlyArray<
         Score.isRight(question, text))
       const rightThere = count(asked, (question) => question.llama_cpp.Q4_0.right)
       assert.isAtMost(Math.abs(right - rightThere), 0.01 * asked.length, `${right} right, ${rightThere} there`)
-    }).pipe(Effect.provide(engine(device))), timeout)
+    }).pipe(Effect.provide(engine(device, activations))), timeout)
 }

@@ -1,0 +1,13 @@
+import { describe } from "@effect/vitest"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import * as Int8 from "./support/int8.ts"
+import * as Oracle from "./support/oracle.ts"
+
+describe("logits with activations of 8 bits are as near to the float ones as llama.cpp's", () => {
+  for (const name of Oracle.names) Int8.test(name, { device: "wasm", timeout: 60_000 })
+})
+
+describe.skipIf((await availableAdapter()) === undefined)("on WebGPU too, software or not", () => {
+  // experts, sixteen-value scales, and minima; and Q4_0 alone
+  for (const name of ["c02", "c03"] as const) Int8.test(name, { device: "webgpu", timeout: 120_000 })
+})

@@ -1,0 +1,146 @@
+/** The oracle's models with activations of 8 bits: as near to the float logits as llama.cpp is with its own. */
+import { readFileSync } from "node:fs"
+import { assert, it } from "@effect/vitest"
+import * as DType from "@tg/core-uop/DType"
+import { Arena } from "@tg/core-uop/UOp"
+import * as Loader from "@tg/engine/Loader"
+import * as ModelFile from "@tg/engine/ModelFile"
+import { Jit } from "@tg/jit/Jit"
+import type { Activations } from "@tg/models-deepseek2/Block"
+import * as Cache from "@tg/models-deepseek2/Cache"
+import * as Model from "@tg/models-deepseek2/Model"
+import * as Rope from "@tg/models-deepseek2/Rope"
+import { Device } from "@tg/runtime/Device"
+import { assign, make } from "@tg/tensor/Program"
+import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
+import { Effect } from "effect"
+import type * as Devices from "../../../src/Devices.ts"
+import * as DeviceLayers from "../../../src/Devices.ts"
+import * as Oracle from "./oracle.ts"
+
+/** Of llama.cpp's logits with activations of 8 bits, the RMS distance to its float logits, row by row. */
+const llamaCpp = JSON.parse(
+  readFileSync(new URL("../../../../../test/vectors/oracle/int8.json", import.meta.url), "utf8")
+) as Readonly<Record<Oracle.Name, Readonly<Record<string, ReadonlyArray<number>>>>>
+
+/** Logits and, for each block with experts, the chosen ones, of all tokens of a run in one step. */
+const forward = Effect.fn("forward")(function*(
+  name: Oracle.Name,
+  tokens: ReadonlyArray<number>,
+  activations: Activations
+) {
+  const device = yield* Device
+  const source = Oracle.source(name)
+  const { config, gguf, weights } = yield* ModelFile.open(source)
+  const loaded = yield* Loader.load(
+    source,
+    weights.all.map(({ layout, name }) => ({ layout, tensor: gguf.tensorsByName.get(name)! }))
+  )
+  const arena = new Arena()
+  const context = 128
+  const storage = Cache.storage(config, { type: "f16", context })
+  const ids = buffer(arena, 0, { shape: [tokens.length], dtype: DType.u32 })
+  const cosSin = buffer(arena, 1, { shape: [tokens.length, config.rotated / 2, 2], dtype: DType.f32 })
+  const caches = Array.from({ length: config.layers }, (_, i) => buffer(arena, 2 + i, storage))
+  const firstWeight = 2 + config.layers
+  const firstResult = firstWeight + weights.all.length
+  const { effects, experts, logits } = Model.forward({
+    config,
+    weights,
+    activations,
+    buffers: Model.weightBuffers(arena, weights, firstWeight),
+    tokens: ids,
+    startPos: variable(arena, "startPos", 0, context - 1),
+    caches,
+    cosSin,
+    rows: "all",
+    experts: "kept"
+  })
+  const words = (x: Tensor): number => x.shape.reduce<number>((n, d) => n * Number(d), 1)
+  const allocate = (count: number, data?: Uint32Array | Float32Array) =>
+    Effect.tap(device.allocate(4 * count, "oracle"), (memory) =>
+      data === undefined ? Effect.void : device.write(memory, new Uint8Array(data.buffer)))
+  const results = [logits, ...experts]
+  const outputs = results.map((x, i) => buffer(arena, firstResult + i, { shape: x.shape, dtype: x.dtype }))
+  const memory = yield* Effect.forEach(results, (x) => allocate(words(x)))
+  const program = make([...results.map((x, i) => assign(outputs[i]!, x)), ...effects])
+  const prepared = yield* (yield* Jit).prepare(
+    program.sink,
+    new Map([
+      [0, yield* allocate(tokens.length, Uint32Array.from(tokens))],
+      [1, yield* allocate(words(cosSin), Rope.rope(config, Array.from(tokens.keys())))],
+      ...(yield* Effect.forEach(caches, (c, i) => Effect.map(allocate(words(c)), (m) => [2 + i, m] as const))),
+      ...weights.all.map((ref, i) => [firstWeight + i, loaded.get(ref.name)!] as const),
+      ...memory.map((m, i) => [firstResult + i, m] as const)
+    ])
+  )
+  yield* prepared.run({ startPos: 0 })
+  const [first, ...rest] = yield* Effect.forEach(memory, (m) => Effect.map(device.read(m), (b) => b.slice().buffer))
+  return {
+    rows: Oracle.rowsOf([new Float32Array(first!)], config.vocabulary),
+    experts: rest.map((b) => new Uint32Array(b))
+  }
+})
+
+const median = (values: ReadonlyArray<number>): number => {
+  const sorted = values.toSorted((a, b) => a - b)
+  const middle = sorted.length >> 1
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
+}
+
+/** Positions at which a block chose other experts than the reference. */
+const flips = (run: Oracle.Run, experts: ReadonlyArray<Uint32Array>): number => {
+  const expected = Object.values(run.experts ?? {})
+  if (run.experts === undefined) return 0
+  assert.strictEqual(experts.length, expected.length)
+  const set = (ids: Iterable<number>): string => [...ids].toSorted((a, b) => a - b).join()
+  return Oracle.tokensOf(run).filter((_, position) =>
+    expected.some((block, i) => {
+      const used = block[position]!.length
+      return set(experts[i]!.subarray(position * used, (position + 1) * used)) !== set(block[position]!)
+    })
+  ).length
+}
+
+/** What is compared of a run. */
+export interface Comparison {
+  readonly run: string
+  /** Median over the rows of the RMS distance to the float logits. */
+  readonly rms: number
+  /** The same of llama.cpp. */
+  readonly llamaCpp: number
+  readonly flips: number
+  readonly positions: number
+}
+
+/** All runs of a model. */
+export const compare = (name: Oracle.Name) =>
+  Effect.forEach(Oracle.runsOf(name), (run) =>
+    Effect.gen(function*() {
+      const { experts, rows } = yield* forward(name, Oracle.tokensOf(run), "int8")
+      const expected = Oracle.expectedOf(run)
+      const vocabulary = expected.length / run.rows.length
+      const comparison: Comparison = {
+        run: run.name,
+        rms: median(run.rows.map((position, i) =>
+          Oracle.distance(rows[position]!, expected.subarray(i * vocabulary, (i + 1) * vocabulary)).rms
+        )),
+        llamaCpp: median(llamaCpp[name][run.name]!),
+        flips: flips(run, experts),
+        positions: Oracle.tokensOf(run).length
+      }
+      return comparison
+    }).pipe(Effect.scoped))
+
+/** The test of a model. */
+export const test = (
+  name: Oracle.Name,
+  { device, timeout }: { readonly device: Devices.Choice; readonly timeout: number }
+): void =>
+  it.live(name, () =>
+    Effect.gen(function*() {
+      for (const { flips, llamaCpp, positions, rms, run } of yield* compare(name)) {
+        assert.isAtMost(rms, 1.25 * llamaCpp, `median RMS of ${run}`)
+        assert.isAtMost(flips, positions / 10, `positions of ${run} with other experts`)
+      }
+    }).pipe(Effect.provide(DeviceLayers.layer(device))), timeout)

@@ -1,0 +1,102 @@
+/** Activations of 8 bits, and their products with weights that are small integers: sums of products of bytes. */
+import * as DType from "@tg/core-uop/DType"
+import * as Shape from "@tg/core-uop/Shape"
+import { iota, type Tensor } from "./Tensor.ts"
+import { fail } from "./TensorError.ts"
+
+/** Neighbouring values that share a scale. */
+export const blockValues = 32
+
+// Words of a block: quants, then what a product needs to know of them.
+const quantWords = 8
+const scaleAt = 8
+const sumAt = 9
+const halvesAt = 10
+const blockWords = 12
+
+/** 1.5 * 2^23: a float below 2^22 added to it leaves the nearest integer in the low bits, ties to even. */
+const rounder = 12582912
+const rounderBits = 0x4b400000
+
+/** Scales below are zero: devices may flush subnormal numbers. */
+const leastScale = 2 ** -120
+
+/**
+ * Float `[.., K]` to `u32 [.., K / 32, 12]`: for each block of 32 values the quants, 4 to a word (byte b of word 4h + w
+ * is value 16h + 4b + w), the scale (the bits of an f32: the largest magnitude / 127), the sum of the quants, and the
+ * sums of its two halves. A block with a value that is not finite has an infinite scale and no quants, so that no
+ * product with it is finite.
+ */
+export const quantise = (x: Tensor): Tensor => {
+  const k = x.rank === 0 ? 0 : x.dim(-1)
+  if (!DType.isFloat(x.dtype) || typeof k !== "number" || k % blockValues !== 0) {
+    return fail("quantise", "f32 [.., a multiple of 32]", `${DType.print(x.dtype)} ${Shape.print(x.shape)}`, "pad it")
+  }
+  const { arena } = x
+  const blocks = [...x.shape.slice(0, -1), k / blockValues]
+  const values = x.reshape([...blocks, 2, 4, 4])
+  const magnitude = values.abs()
+  const finite = magnitude.lt(Infinity).where(magnitude, Infinity)
+  const scale = finite.max({ axis: [-3, -2, -1], keepDims: true }).mul(1 / 127)
+  const inverse = scale.gt(leastScale).where(scale.reciprocal(), 0)
+  const quants = values.mul(inverse).add(rounder).bitcast(DType.u32).sub(rounderBits).unsqueeze(-4)
+  // one sum over the block for every word of the result, which takes from a value its byte, all of it, or nothing
+  const count = (n: number, trailing: number): Tensor =>
+    iota(arena, n).cast(DType.u32).reshape([n, ...Array.from({ length: trailing }, () => 1)])
+  const half = count(2, 2)
+  const at = count(blockWords, 3)
+  const byte = half.mul(4).add(count(4, 0)).eq(at).where(quants.and(255).shl(count(4, 1).mul(8)), 0)
+  const whole = at.eq(sumAt).or(at.eq(half.add(halvesAt))).where(quants, 0)
+  const words = at.lt(quantWords).where(byte, whole).sum({ axis: [-3, -2, -1] })
+  const bits = scale.reshape([...blocks, 1]).bitcast(DType.u32)
+  return at.reshape([blockWords]).eq(scaleAt).where(bits, words)
+}
+
+/** Weights `[.., rows, K]` as integers of a byte with scales: `scale (q - zero) - minimum`. */
+export interface Rows {
+  /** `u32 [.., rows, K / 32, 2, 4]`: byte b of word (h, w) is q of value 16h + 4b + w of its block. */
+  readonly words: Tensor
+  /** `f32 [.., rows, K / 32, 1]`, or `[.., 2]` where each half of a block has its own. */
+  readonly scale: Tensor
+  readonly zero: number
+  /** Like `scale`. */
+  readonly minimum: Tensor | undefined
+}
+
+/** The same rows seen otherwise: `view` gets each tensor and how many of its last axes are a row. */
+export const mapRows = (rows: Rows, view: (x: Tensor, rowRank: number) => Tensor): Rows => ({
+  words: view(rows.words, 3),
+  scale: view(rows.scale, 2),
+  zero: rows.zero,
+  minimum: rows.minimum === undefined ? undefined : view(rows.minimum, 2)
+})
+
+/**
+ * `y[.., n] = sum_k w[n, k] x[.., k]` for quantised `x`, whose leading axes broadcast with those of the weight. Sums of a
+ * block are exact integers, scaled once. `alsoOver` are axes of the result that are summed in the same loop.
+ */
+export const contract = (
+  x: Tensor,
+  { minimum, scale, words, zero }: Rows,
+  alsoOver: ReadonlyArray<number> = []
+): Tensor => {
+  const blocks = x.shape.slice(0, -1)
+  const lead = [...blocks.slice(0, -1), 1]
+  const rows = words.shape.slice(0, -3)
+  const missing = Math.max(0, rows.length - lead.length)
+  const all = [...rows.slice(0, missing), ...lead.map((d, i) => d === 1 ? rows[i + rows.length - lead.length] ?? 1 : d)]
+  const row = [...all, blocks.at(-1)!]
+  // repeated as a whole, so that it is the block which is stored and not parts of it
+  const spread = x.reshape([...lead, blocks.at(-1)!, blockWords]).expand([...row, blockWords])
+  const part = (at: number, count: number): Tensor => spread.slice(-1, at, count)
+  const dots = part(0, quantWords).reshape([...row, 2, 4]).dot4I8(words)
+  const inHalves = scale.dim(-1) === 2
+  const sums = inHalves ? part(halvesAt, 2) : part(sumAt, 1)
+  const whole = inHalves ? dots.sum(-1) : dots.sum({ axis: [-2, -1] }).unsqueeze(-1)
+  const centred = zero === 0 ? whole : whole.sub(sums.bitcast(DType.i32).mul(zero))
+  const scaled = centred.cast(DType.f32).mul(scale)
+  const shifted = minimum === undefined
+    ? scaled
+    : scaled.sub(sums.bitcast(DType.i32).cast(DType.f32).mul(minimum))
+  return shifted.mul(part(scaleAt, 1).bitcast(DType.f32)).sum({ axis: [...alsoOver, -2, -1] })
+}
