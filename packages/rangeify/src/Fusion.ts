@@ -35,8 +35,9 @@ const operationsPerMicro = 128 * 1700
 const cacheBytesPerMicro = 64 * 1700
 /** Workgroups of 256 threads that one processor runs at a time, each hiding the latency of others. */
 const residentWorkgroups = 8
-/** Waiting for the first load and the barrier behind a stage. */
-const stageLatency = 0.4
+/** Waiting for the loads of a stage and the barrier behind it, or for the barrier alone (measured on an H200). */
+const loadLatency = 1.2
+const barrierLatency = 0.4
 
 const transcendentalOperations = 8
 
@@ -74,6 +75,9 @@ const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: num
   return { operations, bytes }
 }
 
+const readsBuffers = (end: UOp): boolean =>
+  toposort(end).some((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "PARAM")
+
 /** Iterations of the longest reduction. */
 const longest = (end: UOp): number =>
   Math.max(1, ...toposort(end).filter((n) => n.op === "REDUCE").map((n) => iterations(n.src.slice(1))))
@@ -102,7 +106,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
       const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
       const workgroups = apart * Math.ceil(inside / shared)
-      const latency = stageLatency * stages.length * Math.ceil(workgroups / (residentWorkgroups * processors))
+      const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
+      const latency = waves * stages.reduce((sum, end) => sum + (readsBuffers(end) ? loadLatency : barrierLatency), 0)
       // one workgroup alone takes its time; all of them share the processors
       const repeats = workgroups / apart
       const staged = stages.reduce(
