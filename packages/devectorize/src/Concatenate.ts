@@ -51,16 +51,23 @@ export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Targ
   const workgroup = workgroupNumber(ends.at(-1)!, maxGrid, lowered)
   const thread = special(arena, "lidx0", Expr.int(arena, threads))
 
-  members.forEach((member, m) => {
+  // the conditions of all branches stand in the head before there are branches, so none is computed again in one
+  const branches = members.map((member, m) => {
     const isThread = member.threads < threads ? emit(Expr.lt(thread, member.threads)) : undefined
-    const isLast = member.hasBarriers ? isThread : undefined
     const block = m === 0
       ? Expr.lt(workgroup, ends[0]!)
       : Expr.and(Expr.lt(workgroup, ends[m]!), Expr.not(Expr.lt(workgroup, ends[m - 1]!)))
-    const condition = isThread === undefined || member.hasBarriers ? block : Expr.and(block, isThread)
-    const branch = arena.make("IF", DType.none, [emit(condition)])
+    const mayWait = isThread !== undefined && !member.hasBarriers
+    return {
+      branch: arena.make("IF", DType.none, [emit(mayWait ? Expr.and(block, isThread) : block)]),
+      isThread: mayWait ? undefined : isThread
+    }
+  })
+
+  members.forEach((member, m) => {
+    const { branch, isThread } = branches[m]!
     const own = m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!)
-    const ownThread = isLast === undefined ? thread : Expr.min(thread, member.threads - 1)
+    const ownThread = isThread === undefined ? thread : Expr.min(thread, member.threads - 1)
     const here = new Set<UOp>()
     const push = (node: UOp): UOp => {
       if (!head.has(node)) here.add(node)
@@ -75,7 +82,7 @@ export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Targ
           head.add(node)
           return node
         case "LOCAL": {
-          const shared = memory.get(node)!
+          const shared = memory[m]!.get(node)!
           head.add(shared)
           return shared
         }
@@ -91,9 +98,9 @@ export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Targ
         case "BARRIER":
           return push(arena.make("BARRIER", node.dtype, src, fresh++))
         case "STORE": {
-          if (isLast === undefined) return push(node.with(src))
+          if (isThread === undefined) return push(node.with(src))
           const [buffer, at, gate] = src[0]!.src
-          const both = gate === undefined ? isLast : push(Expr.and(gate, isLast))
+          const both = gate === undefined ? isThread : push(Expr.and(gate, isThread))
           return push(Expr.store(push(Expr.element(buffer!, at!, both)), src[1]!))
         }
         default:
@@ -159,30 +166,31 @@ const indexOf = (
   return isOutermost ? rest : Expr.floormod(rest, node.src[0]!)
 }
 
-/** Where each LOCAL lies: the first ones of a kind are one, the second ones, and so on, as long as the longest of them. */
-const overlay = (linears: ReadonlyArray<UOp>): ReadonlyMap<UOp, UOp> => {
-  const places = new Map<string, Array<UOp>>()
-  for (const { src } of linears) {
+/**
+ * Where the LOCALs of each kernel lie: the first ones of a kind are one, the second ones, and so on, as long as the longest
+ * of them. Kernels number theirs alike, so one node may be the memory of several.
+ */
+const overlay = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {
+  const lengths = new Map<string, number>()
+  const keys = linears.map(({ src }) => {
     const counts = new Map<string, number>()
-    for (const node of src) {
-      if (node.op !== "LOCAL") continue
+    return src.filter(({ op }) => op === "LOCAL").map((node) => {
       // memory that one kernel writes in vectors and another one in scalars would be declared as scalars
       const lanes = src.filter((n) => n.op === "STORE" && n.src[0]!.src[0] === node).map((n) => n.src[1]!.dtype.lanes)
       const kind = `${DType.print(node.dtype)} x ${Math.min(...lanes)}`
       const number = counts.get(kind) ?? 0
       counts.set(kind, number + 1)
       const key = `${kind}: ${number}`
-      const known = places.get(key)
-      if (known === undefined) places.set(key, [node])
-      else known.push(node)
-    }
-  }
-  const lengthOf = (node: UOp): number => (node.arg as { readonly length: number }).length
-  return new Map(
-    [...places.values()].flatMap((nodes, id) => {
-      const length = Math.max(...nodes.map(lengthOf))
-      const shared = nodes[0]!.arena.make("LOCAL", nodes[0]!.dtype, [], { id, length })
-      return nodes.map((node) => [node, shared] as const)
+      const { length } = node.arg as { readonly length: number }
+      lengths.set(key, Math.max(length, lengths.get(key) ?? 0))
+      return { node, key }
     })
+  })
+  const ids = new Map([...lengths.keys()].map((key, id) => [key, id]))
+  return keys.map((own) =>
+    new Map(own.map(({ key, node }) => {
+      const arg = { id: ids.get(key)!, length: lengths.get(key)! }
+      return [node, node.arena.make("LOCAL", node.dtype, [], arg)]
+    }))
   )
 }
