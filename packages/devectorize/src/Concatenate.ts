@@ -88,7 +88,10 @@ export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Targ
         }
         case "SPECIAL": {
           const made = lowered(indexOf(node, { grid: member.grid, workgroup: own, thread: ownThread }))
-          for (const part of toposort(made)) isFree(part) ? head.add(part) : push(part)
+          for (const part of toposort(made)) {
+            if (isFree(part)) head.add(part)
+            else push(part)
+          }
           return made
         }
         case "RANGE":

@@ -40,7 +40,7 @@ export const stages = (
   { caps, choose = (member) => usual(member, profile), profile }: Target
 ): Result.Result<Stages, Postrange.IllegalOpt | DevectorizeError> =>
   Result.gen(function*() {
-    const parts = []
+    const parts: Array<MemberStages> = []
     for (const member of members(kernel)) parts.push(yield* stagesOfMember(name, member, { caps, choose, profile }))
     const [first, ...others] = parts
     const joined = (rootOf: (part: MemberStages) => UOp): UOp =>
