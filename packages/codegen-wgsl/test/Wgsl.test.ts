@@ -190,6 +190,54 @@ describe("kernels", () => {
     `)
   })
 
+  it("reads in each branch what stands in both, and waits where all threads come by", async () => {
+    const k = new Kernel()
+    const group = k.special("gidx0", 8)
+    const thread = k.special("lidx0", 4)
+    const [isFirst, isSecond] = [Expr.lt(group, 3), Expr.not(Expr.lt(group, 3))]
+    const shared = k.local(0, DType.f32, 4)
+    const weight = Expr.load(Expr.element(k.param(0, DType.f32), k.int(7)))
+    const results = [k.param(1, DType.f32), k.param(2, DType.f32)] as const
+    for (const node of [thread, isFirst, isSecond, shared, ...weight.src[0]!.src, ...results, k.int(0)]) k.add(node)
+    k.branch(isFirst, () => {
+      k.store(shared, thread, k.add(weight))
+      k.barrier()
+      k.store(results[0], Expr.add(Expr.mul(group, 4), thread), k.load(shared, k.int(0)))
+    })
+    k.branch(isSecond, () => {
+      k.again(weight)
+      k.store(results[1], thread, Expr.mul(weight, weight))
+    })
+    expect(await render(k)).toMatchInlineSnapshot(`
+      "// kernel
+      @group(0) @binding(0) var<storage, read> data0: array<f32>;
+      @group(0) @binding(1) var<storage, read_write> data1: array<f32>;
+      @group(0) @binding(2) var<storage, read_write> data2: array<f32>;
+      var<workgroup> local0: array<f32, 4>;
+      @compute @workgroup_size(4, 1, 1)
+      fn main(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(local_invocation_id) local_invocation_id: vec3<u32>) {
+        let lidx0 = i32(local_invocation_id.x);
+        let gidx0 = i32(workgroup_id.x);
+        let v0 = gidx0 < 3;
+        if (v0) {
+          let x0 = data0[7];
+          local0[lidx0] = x0;
+          workgroupBarrier();
+          let x1 = local0[0];
+          data1[(gidx0 * 4) + lidx0] = x1;
+        }
+        if (!v0) {
+          let x2 = data0[7];
+          data2[lidx0] = x2 * x2;
+        }
+      }
+      "
+    `)
+    const apart = new Kernel()
+    apart.branch(Expr.lt(apart.special("lidx0", 4), 3), () => apart.barrier())
+    assert.match(Spec.check("linear", apart.linear())[0]!.reason, /threads of a workgroup may disagree/)
+  })
+
   it("drops gated loads and stores behind their gates", async () => {
     const k = new Kernel()
     const i = k.special("gidx0", Expr.variable(k.arena, "rows", 0, 1000))

@@ -16,6 +16,12 @@ export class Kernel {
     return node
   }
 
+  /** Appends the node where it may stand already. */
+  again(node: UOp): UOp {
+    this.list.push(node)
+    return node
+  }
+
   linear(): UOp {
     return this.arena.make("LINEAR", DType.none, this.list)
   }

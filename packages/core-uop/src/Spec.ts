@@ -186,11 +186,20 @@ const checkOrder = (linear: UOp): string | undefined => {
     if (node.op === "END" || node.op === "ENDIF") {
       if (open.pop() !== node.src[0]) return `${node.op} closes what is not innermost`
     }
-    if (node.op === "BARRIER" && open.some((n) => n.op === "IF")) return "BARRIER inside IF"
+    if (node.op === "BARRIER" && open.some((n) => n.op === "IF" && !isUniform(n.src[0]!))) {
+      return "BARRIER inside an IF that threads of a workgroup may disagree about"
+    }
     seen.add(node)
   }
   return open.length === 0 ? undefined : `${open[0]!.op} is never closed`
 }
+
+/** Whether a value is the same for all threads of a workgroup, as its form shows. */
+const isUniform = (value: UOp): boolean =>
+  toposort(value).every((node) =>
+    elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" ||
+    (node.op === "SPECIAL" && (node.arg as { readonly name: string }).name.startsWith("gidx"))
+  )
 
 const checkRoot = (stage: Stage, root: UOp): string | undefined => {
   if (stage === "linear") return root.op === "LINEAR" ? undefined : "the root is not LINEAR"

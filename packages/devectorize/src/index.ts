@@ -1,3 +1,4 @@
+export * as Concatenate from "./Concatenate.ts"
 export * as Decompose from "./Decompose.ts"
 export * as Devectorize from "./Devectorize.ts"
 export * as Expand from "./Expand.ts"

@@ -58,6 +58,23 @@ describe("StepPlan", () => {
     assertEquals(plan.kernels.reduce((sum, k) => sum + k.calls, 0), plan.dispatchesPerToken)
   })
 
+  // fewer is progress, more a regression: change these knowingly
+  it.each(
+    [
+      ["glm-4.7-flash:q4_0", 12, 16],
+      ["deepseek-v2-lite:q4_0", 11, 15],
+      ["youtu-llm-2b:q4_0", 12, 12]
+    ] as const
+  )("%s launches %d kernels in its first layer and %d in its last", (shape, first, last) => {
+    const layers = planOf(shape).dispatchesPerLayer
+    assertEquals([layers[0], layers.at(-1)], [first, last])
+  })
+
+  it("joins kernels that do not depend on each other", () => {
+    const names = planOf("glm-4.7-flash:q4_0").kernels.map(({ name }) => name)
+    for (const name of ["attn_q_a_768+attn_kv_a_mqa_576", "attn_q_b_5120+cache_288"]) assert.include(names, name)
+  })
+
   it("knows the limits of the device", () => {
     assert.strictEqual(planOf("glm-4.7-flash:q4_0").tensorsOverBinding, 0)
     // 47 x ffn_down_exps and so on: matrices of 64 experts are larger than 128 MiB in f16

@@ -2,9 +2,11 @@ import { Profile } from "@tg/core-uop/DeviceProfile"
 import { type Program, Renderer, RenderError, signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
 import { key, type UOp } from "@tg/core-uop/UOp"
+import { concatenate } from "@tg/devectorize/Concatenate"
 import { Devectorize, DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import { IllegalOpt, Postrange } from "@tg/postrange/Postrange"
+import { members } from "@tg/rangeify/Horizontal"
 import { Context, Effect, Layer, Schema } from "effect"
 
 /** Which kernel did not compile, and which stage refused it. */
@@ -17,7 +19,10 @@ export class CompileError extends Schema.TaggedError<CompileError>()("CompileErr
   }
 }
 
-/** Kernel to program: heuristics, postrange, devectorize, linearize, render. Equal kernels are compiled once. */
+/**
+ * Kernel to program: heuristics, postrange, devectorize, linearize, render. Equal kernels are compiled once. The members of
+ * a kernel with several roots go through the stages each for itself, and are put together in front of the renderer.
+ */
 export class Compiler extends Context.Service<Compiler, {
   readonly compile: (name: string, kernel: UOp) => Effect.Effect<Program, CompileError>
 }>()("@tg/jit/Compiler") {
@@ -30,11 +35,17 @@ export class Compiler extends Context.Service<Compiler, {
       const devectorize = yield* Devectorize
       const linearize = yield* Linearize
       const renderer = yield* Renderer
-      const lowerOnce = Effect.fn("Compiler.compile")(function*(name: string, kernel: UOp) {
+      const lowerMember = Effect.fnUntraced(function*(name: string, kernel: UOp) {
         const opts = yield* heuristics.choose(kernel)
         const opted = yield* postrange.apply(name, kernel, opts, profile)
         const expanded = yield* devectorize.devectorize(name, opted, renderer.caps, profile)
-        const linear = yield* linearize.linearize(name, expanded, renderer.caps)
+        return yield* linearize.linearize(name, expanded, renderer.caps)
+      })
+      const lowerOnce = Effect.fn("Compiler.compile")(function*(name: string, kernel: UOp) {
+        const parts = yield* Effect.forEach(members(kernel), (member) => lowerMember(name, member))
+        const linear = parts.length === 1
+          ? parts[0]!
+          : concatenate(parts, { caps: renderer.caps, maxGrid: profile.maxGrid })
         const violation = yield* Spec.firstViolation("linear", linear)
         if (violation !== undefined) return yield* new RenderError({ kernel: name, message: `${name}: ${violation}` })
         return yield* renderer.render(name, linear)

@@ -7,6 +7,7 @@ import { choose as usual } from "@tg/heuristics/Heuristics"
 import * as Loops from "@tg/postrange/Loops"
 import type * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
+import { members } from "@tg/rangeify/Horizontal"
 import * as Memory from "@tg/rangeify/Memory"
 import { limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
@@ -102,7 +103,12 @@ export const launches = (
     const found = known.get(text)
     if (found !== undefined) return found
     const bytes = [...traffic(step.ast, vars).values()].reduce((a, b) => a + b, 0)
-    const made = { bytes, ...launchShape(step.name, step.ast, { profile, vars, choose }) }
+    const shapes = members(step.ast).map((member) => launchShape(step.name, member, { profile, vars, choose }))
+    const made = {
+      bytes,
+      workgroups: shapes.reduce((n, shape) => n + shape.workgroups, 0),
+      threads: Math.max(...shapes.map((shape) => shape.threads))
+    }
     known.set(text, made)
     return made
   }

@@ -2,19 +2,21 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { RendererCaps } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
+import { concatenate } from "@tg/devectorize/Concatenate"
 import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
 import { linearize } from "@tg/devectorize/Linearize"
 import { choose as usual } from "@tg/heuristics/Heuristics"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
+import { members } from "@tg/rangeify/Horizontal"
 import { Result } from "effect"
 
-/** What each stage made of a kernel. */
+/** What each stage made of a kernel: of all its members, where it has several. */
 export interface Stages {
   /** Spec `kernel`. */
   readonly kernel: UOp
-  /** What was chosen for it. */
-  readonly opts: ReadonlyArray<Opt.Opt>
+  /** What was chosen for each member. */
+  readonly opts: ReadonlyArray<ReadonlyArray<Opt.Opt>>
   /** Spec `opted`. */
   readonly opted: UOp
   /** Spec `expanded`. */
@@ -35,15 +37,45 @@ export interface Target {
 export const stages = (
   name: string,
   kernel: UOp,
-  { caps, choose = (kernel) => usual(kernel, profile), profile }: Target
-): Result.Result<Stages, Postrange.IllegalOpt | DevectorizeError> => {
+  { caps, choose = (member) => usual(member, profile), profile }: Target
+): Result.Result<Stages, Postrange.IllegalOpt | DevectorizeError> =>
+  Result.gen(function*() {
+    const parts: Array<MemberStages> = []
+    for (const member of members(kernel)) parts.push(yield* stagesOfMember(name, member, { caps, choose, profile }))
+    const [first, ...others] = parts
+    const joined = (rootOf: (part: MemberStages) => UOp): UOp =>
+      rootOf(first!).with(parts.flatMap((p) => rootOf(p).src))
+    return {
+      kernel,
+      opts: parts.map(({ opts }) => opts),
+      opted: joined(({ opted }) => opted),
+      expanded: joined(({ expanded }) => expanded),
+      linear: others.length === 0
+        ? first!.linear
+        : concatenate(parts.map(({ linear }) => linear), { caps, maxGrid: profile.maxGrid })
+    }
+  })
+
+interface MemberStages {
+  readonly opts: ReadonlyArray<Opt.Opt>
+  readonly opted: UOp
+  readonly expanded: UOp
+  readonly linear: UOp
+}
+
+const stagesOfMember = (
+  name: string,
+  kernel: UOp,
+  { caps, choose, profile }: Required<Target>
+): Result.Result<MemberStages, Postrange.IllegalOpt | DevectorizeError> => {
   const opts = choose(kernel)
   const opted = Postrange.apply(name, kernel, opts, profile)
   if (opted instanceof Postrange.IllegalOpt) return Result.fail(opted)
   const expanded = devectorize(name, opted, caps, profile)
   if (expanded instanceof DevectorizeError) return Result.fail(expanded)
-  return Result.succeed({ kernel, opts, opted, expanded, linear: linearize(expanded, caps) })
+  return Result.succeed({ opts, opted, expanded, linear: linearize(expanded, caps) })
 }
 
-/** The opts as the stages' messages write them: `GROUP(r2, 32)`. */
-export const printOpts = ({ opts }: Pick<Stages, "opts">): ReadonlyArray<string> => opts.map(Opt.print)
+/** The opts as the stages' messages write them: `GROUP(r2, 32)`; those of several members behind their numbers, `1: `. */
+export const printOpts = ({ opts }: Pick<Stages, "opts">): ReadonlyArray<string> =>
+  opts.flatMap((own, member) => own.map((opt) => `${opts.length === 1 ? "" : `${member + 1}: `}${Opt.print(opt)}`))

@@ -42,7 +42,7 @@ describe.skipIf((await availableAdapter()) === undefined)("on WebGPU, software o
   const choose = randomly(DeviceProfile.webgpuDefault)
   on("with the heuristics", 60, Devices.webgpu())
   on("with the heuristics, without subgroups", 30, Devices.webgpu({ subgroups: false }))
-  on("with random legal opts", 15, Devices.webgpu({ choose }))
+  on("with random legal opts", 10, Devices.webgpu({ choose }))
   on("with random legal opts, without subgroups", 15, Devices.webgpu({ choose, subgroups: false }))
 
   it.live("runs loops that are longer than a grid dimension", () =>

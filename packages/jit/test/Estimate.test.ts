@@ -23,6 +23,21 @@ describe("estimate", () => {
     expect(launch!.workgroups * launch!.threads).toBeGreaterThanOrEqual(64)
   })
 
+  it("adds up what joined kernels move and launch", () => {
+    const arena = new Arena()
+    const [first, second, x] = [f32(arena, 0, [64, 256]), f32(arena, 1, [32, 256]), f32(arena, 2, [256])]
+    const products = [first, second].map((matrix, i) => assign(f32(arena, 3 + i, [64 >> i]), matrix.mul(x).sum(-1)))
+    const launchesOf = (effects: typeof products) => Result.getOrThrow(estimate(make(effects).sink, h200)).launches({})
+    const [launch, ...more] = launchesOf(products)
+    expect(more).toEqual([])
+    // the vector is read by both, and counted once
+    expect(launch!.bytes).toBe(4 * (64 * 256 + 32 * 256 + 256 + 64 + 32))
+    const alone = products.map((product) => launchesOf([product])[0]!)
+    expect(launch!.workgroups).toBe(alone[0]!.workgroups + alone[1]!.workgroups)
+    expect(launch!.threads).toBe(Math.max(alone[0]!.threads, alone[1]!.threads))
+    expect(launch!.step.name).toBe(alone.map(({ step }) => step.name).join("+"))
+  })
+
   it("counts what symbolic sizes and chosen rows leave", () => {
     const arena = new Arena()
     const n = variable(arena, "n", 1, 128)

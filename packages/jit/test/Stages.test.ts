@@ -34,7 +34,8 @@ const settings: Readonly<Record<string, (seed: number) => StageOptions>> = {
     subgroupSize: 8
   }),
   "random legal opts for a CPU": (seed) => ({ choose: randomOpts(seed + 2, DeviceProfile.wasm), hasGrid: false }),
-  "no opts on a GPU": () => ({ choose: () => [], hasGrid: true })
+  "no opts on a GPU": () => ({ choose: () => [], hasGrid: true }),
+  "heuristics for a GPU, joined kernels on a grid of several rows": () => ({ choose: gpu, hasGrid: true, maxGrid: 7 })
 }
 
 const compare = (
@@ -58,7 +59,7 @@ describe("a random program gives equal results at every stage", () => {
       const noOpts = settings["no opts on a GPU"]!(0)
       const count = yield* forAll(
         { runs: 2 * programs, size: 20 },
-        (random) => Effect.sync(() => compare(random, { kernel: stages.kernel(noOpts) }))
+        (random) => Effect.sync(() => compare(random, { kernel: stages.kernel(noOpts) }, { joinsKernels: true }))
       )
       assert.isAbove(count, 0)
     }), 120_000)
@@ -68,7 +69,7 @@ describe("a random program gives equal results at every stage", () => {
       let staged = 0
       const count = yield* forAll({ runs: programs / 4, size: 20 }, (random, seed) =>
         Effect.sync(() => {
-          const limits = { fusion: stageAll }
+          const limits = { fusion: stageAll, joinsKernels: seed % 2 === 0 }
           staged += kernels(scheduled(random, limits)).filter((step) => step.ast.src.length > 1).length
           const { expanded, kernel, linear, opted } = stages
           return [
@@ -97,7 +98,8 @@ describe("a random program gives equal results at every stage", () => {
           Effect.sync(() => {
             const options = setting(seed)
             const { expanded, linear, opted } = stages
-            return compare(random, { opted: opted(options), expanded: expanded(options), linear: linear(options) })
+            const executes = { opted: opted(options), expanded: expanded(options), linear: linear(options) }
+            return compare(random, executes, { joinsKernels: options.hasGrid })
           }))
         assert.isAbove(count, 0)
       }), 120_000)

@@ -8,6 +8,7 @@ import { Context, Effect, Layer, Schema } from "effect"
 import { orderHazards, writtenParams } from "./Hazards.ts"
 import { chain, cheapest, Cost } from "./Cost.ts"
 import * as Fusion from "./Fusion.ts"
+import { joinIndependent } from "./Horizontal.ts"
 import { type Homes, lower } from "./Lower.ts"
 import { mergeReductions } from "./MergeReductions.ts"
 import { isStorage, place, type Placement, storageOf } from "./Placement.ts"
@@ -26,12 +27,15 @@ export interface Limits {
   readonly maxStorageBuffers: number
   /** Decides what workgroups stage in their own memory. Without it nothing is. */
   readonly fusion?: Fusion.FusionCost | undefined
+  /** Whether kernels that do not depend on each other are joined, for a device that runs workgroups side by side. */
+  readonly joinsKernels?: boolean | undefined
 }
 
 /** The limits of a device, and its costs. */
 export const limitsOf = (profile: DeviceProfile): Limits => ({
   maxStorageBuffers: profile.maxStorageBuffers,
-  fusion: Fusion.ofProfile(profile)
+  fusion: Fusion.ofProfile(profile),
+  joinsKernels: profile.kind === "gpu"
 })
 
 /** Schedules of function bodies by their structure: equal blocks are scheduled once. */
@@ -61,8 +65,8 @@ interface Context_ {
 const scheduleFunction = (body: UOp, context: Context_): Schedule => {
   const known = context.bodies.get(body)
   if (known !== undefined) return known
-  const { fusion, maxStorageBuffers } = context.limits
-  const text = `${maxStorageBuffers}:${fusion?.name ?? ""}:${key(body)}`
+  const { fusion, joinsKernels = false, maxStorageBuffers } = context.limits
+  const text = `${maxStorageBuffers}:${fusion?.name ?? ""}:${joinsKernels}:${key(body)}`
   const cached = context.cache.get(text) ?? scheduleBody(
     body.src.filter((r) => r.dtype.scalar === "void"),
     body.src.filter((r) => r.dtype.scalar !== "void").map(computed),
@@ -162,8 +166,22 @@ const scheduleBody = (
         "a buffer is read in its old state by something that also needs the new one; copy it first with contiguous()"
     })
   }
+  // what a call does is one body's affair: its steps stay together, as they are
+  const ordered: Array<Step> = []
+  let own: Array<Step> = []
+  const flush = (): void => {
+    const { joinsKernels = false, maxStorageBuffers } = context.limits
+    ordered.push(...joinsKernels ? joinIndependent(own, maxStorageBuffers) : own)
+    own = []
+  }
+  for (const { from, node, to } of order.map((i) => groups[i]!)) {
+    if (node.op === "CALL") flush()
+    const target = node.op === "CALL" ? ordered : own
+    target.push(...steps.slice(from, to))
+  }
+  flush()
   return {
-    steps: order.flatMap((i) => steps.slice(groups[i]!.from, groups[i]!.to)),
+    steps: ordered,
     temporaries,
     results: results.map((node) => (memory.get(node) as { readonly id: number }).id)
   }

@@ -1,6 +1,7 @@
 export * as Cost from "./Cost.ts"
 export * as Fusion from "./Fusion.ts"
 export * as Hazards from "./Hazards.ts"
+export * as Horizontal from "./Horizontal.ts"
 export * as Indexing from "./Indexing.ts"
 export * as Lower from "./Lower.ts"
 export * as Memory from "./Memory.ts"

@@ -56,6 +56,10 @@ export const body = (linear: UOp, options: Options): Body => {
   const lines: Array<string> = []
   const open: Array<UOp> = []
   const texts = new Map<UOp, Text>()
+  /** The RANGE or IF in whose body a value stands; none at the top. */
+  const blocks = new Map<UOp, UOp>()
+  /** Number of the instruction that is being rendered. */
+  let place = 0
   /** Index and gate of an INDEX that names registers: their values at that place. */
   const snapshots = new Map<UOp, ReadonlyArray<Text>>()
   const counters = new Map<string, number>()
@@ -117,7 +121,7 @@ export const body = (linear: UOp, options: Options): Body => {
   const text = (node: UOp): Text => {
     const found = texts.get(node)
     if (found === undefined) throw new Refusal(`${node.op} is used but does not stand before its use`)
-    const block = node.op === "RANGE" ? node : usage.blockOf(node)
+    const block = node.op === "RANGE" ? node : blocks.get(node)
     if (block !== undefined && !open.includes(block)) {
       throw new Refusal(`${node.op} stands inside a ${block.op} and is used after its end`)
     }
@@ -261,7 +265,7 @@ export const body = (linear: UOp, options: Options): Body => {
     const name = node.op === "LOAD" ? "x" : "v"
     const free = node.op !== "LOAD" && node.op !== "SUBGROUP_REDUCE" && !readsRegister(node)
     const trivial = free && (value.constant || node.op === "LANE" || /^\w+$/.test(value.code))
-    const short = free && usage.isInlinable(node) && value.code.length <= inlineColumns
+    const short = free && usage.isInlinable(place) && value.code.length <= inlineColumns
     texts.set(node, trivial || short ? value : bind(name, value))
   }
 
@@ -325,6 +329,12 @@ export const body = (linear: UOp, options: Options): Body => {
     }
   }
 
-  for (const node of linear.src) if (usage.isLive(node)) instruction(node)
+  for (const node of linear.src) {
+    const block = open[open.length - 1]
+    if (usage.isLive(place)) instruction(node)
+    if (block === undefined) blocks.delete(node)
+    else blocks.set(node, block)
+    place++
+  }
   return { lines, helpers, builtins, locals, widths: elementWidths }
 }

@@ -6,12 +6,14 @@ import { elementwise } from "@tg/core-uop/Op"
 import type { RendererCaps } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { concatenate } from "@tg/devectorize/Concatenate"
 import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
 import { linearize } from "@tg/devectorize/Linearize"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import type { FusionCost } from "@tg/rangeify/Fusion"
+import { members } from "@tg/rangeify/Horizontal"
 import * as Memory from "@tg/rangeify/Memory"
 import * as Rangeify from "@tg/rangeify/Rangeify"
 import type { KernelStep, Ref, Schedule } from "@tg/rangeify/Schedule"
@@ -99,37 +101,42 @@ export interface StageOptions {
   readonly choose: Choose
   readonly hasGrid: boolean
   readonly subgroupSize?: number
+  /** Workgroups along one dimension that joined kernels may take. */
+  readonly maxGrid?: number
 }
 
 const profileOf = (options: StageOptions) => options.hasGrid ? DeviceProfile.webgpuDefault : DeviceProfile.wasm
 
-const opted = (step: KernelStep, options: StageOptions): UOp => {
-  const result = Postrange.apply(step.name, checked("kernel", step.ast), options.choose(step.ast), profileOf(options))
-  if (result instanceof Postrange.IllegalOpt) throw result
-  return checked("opted", result)
-}
+/** The members of a kernel after a stage. */
+type Members = (step: KernelStep, options: StageOptions) => ReadonlyArray<UOp>
 
-const expanded = (step: KernelStep, options: StageOptions): UOp => {
-  const result = devectorize(
-    step.name,
-    opted(step, options),
-    caps(options.hasGrid, options.subgroupSize),
-    profileOf(options)
-  )
-  if (result instanceof DevectorizeError) throw result
-  return checked("expanded", result)
+const opted: Members = (step, options) =>
+  members(checked("kernel", step.ast)).map((member) => {
+    const result = Postrange.apply(step.name, member, options.choose(member), profileOf(options))
+    if (result instanceof Postrange.IllegalOpt) throw result
+    return checked("opted", result)
+  })
+
+const expanded: Members = (step, options) =>
+  opted(step, options).map((member) => {
+    const result = devectorize(step.name, member, caps(options.hasGrid, options.subgroupSize), profileOf(options))
+    if (result instanceof DevectorizeError) throw result
+    return checked("expanded", result)
+  })
+
+const linear = (step: KernelStep, options: StageOptions): UOp => {
+  const target = { caps: caps(options.hasGrid, options.subgroupSize), maxGrid: options.maxGrid ?? 65535 }
+  const [first, ...others] = expanded(step, options).map((m) => checked("linear", linearize(m, target.caps)))
+  return others.length === 0 ? first! : checked("linear", concatenate([first!, ...others], target))
 }
 
 /** The evaluator at each stage, as a way to execute a kernel. */
 export const stages: Readonly<Record<"kernel" | "opted" | "expanded" | "linear", (options: StageOptions) => Execute>> =
   {
     kernel: () => (step, args, vars) => evaluateKernel(checked("kernel", step.ast), args, vars),
-    opted: (options) => (step, args, vars) => evaluateKernel(opted(step, options), args, vars),
-    expanded: (options) => (step, args, vars) => evaluateKernel(expanded(step, options), args, vars),
-    linear: (options) => (step, args, vars) => {
-      const result = linearize(expanded(step, options), caps(options.hasGrid, options.subgroupSize))
-      evaluateLinear(checked("linear", result), args, vars)
-    }
+    opted: (options) => (step, args, vars) => opted(step, options).forEach((m) => evaluateKernel(m, args, vars)),
+    expanded: (options) => (step, args, vars) => expanded(step, options).forEach((m) => evaluateKernel(m, args, vars)),
+    linear: (options) => (step, args, vars) => evaluateLinear(linear(step, options), args, vars)
   }
 
 /** The first difference between two runs beyond what the program's outputs allow; `undefined` if they agree. */

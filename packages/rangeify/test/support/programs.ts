@@ -38,6 +38,13 @@ export const scheduled = (sink: UOp, maxStorageBuffers = 8, cache?: ScheduleCach
   return result
 }
 
+/** The schedule for a device that runs independent kernels side by side. */
+export const joined = (sink: UOp, maxStorageBuffers = 8, cache?: ScheduleCache): Schedule => {
+  const result = schedule(sink, { maxStorageBuffers, joinsKernels: true }, cache)
+  if (result instanceof RangeifyError) throw result
+  return result
+}
+
 const idOf = (buffer: UOp): number => (buffer.arg as { readonly id: number }).id
 
 /** Buffers with numbers that differ everywhere and are exact in sums. */

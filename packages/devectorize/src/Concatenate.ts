@@ -1,0 +1,199 @@
+import * as Bounds from "@tg/core-uop/Bounds"
+import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import { type RendererCaps, signature } from "@tg/core-uop/Program"
+import { groupArg, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { decompose, rewrite, strength } from "./Decompose.ts"
+
+/** A linear kernel and the launch it was made for: workgroups along three dimensions, threads along one. */
+interface Member {
+  readonly linear: UOp
+  readonly grid: ReadonlyArray<UOp>
+  readonly threads: number
+  readonly hasBarriers: boolean
+}
+
+/** Where the launch may run. */
+export interface Target {
+  readonly caps: Pick<RendererCaps, "ops">
+  /** Workgroups along one dimension. */
+  readonly maxGrid: number
+}
+
+/**
+ * Linear kernels of which none touches what another one writes, as one linear kernel: the first workgroups run the first
+ * kernel, the next ones the second, and so on. A workgroup has as many threads as the largest one needs. In the others
+ * the threads behind the end wait; where there are barriers to reach, they repeat what the last thread does and store
+ * nothing. Workgroup memory lies in one place, because a workgroup runs only one of the kernels.
+ */
+export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Target): UOp => {
+  const { arena } = linears[0]!
+  const members = linears.map(memberOf)
+  const threads = threadsOf(members)
+  const memory = overlay(linears)
+  /** What all branches may use: it stands in front of them. */
+  const head = new Set<UOp>()
+  const body: Array<UOp> = []
+  const lowered = (x: UOp): UOp => rewrite(decompose(Symbolic.simplify(x), caps.ops), strength)
+  const emit = (x: UOp): UOp => {
+    const made = lowered(x)
+    for (const node of toposort(made)) head.add(node)
+    return made
+  }
+  let fresh = 0
+
+  const ends: Array<UOp> = []
+  for (const { grid } of members) {
+    const workgroups = grid.reduce((n, size) => Expr.mul(n, size))
+    ends.push(ends.length === 0 ? workgroups : Expr.add(ends.at(-1)!, workgroups))
+  }
+  const workgroup = workgroupNumber(ends.at(-1)!, maxGrid, lowered)
+  const thread = special(arena, "lidx0", Expr.int(arena, threads))
+
+  // the conditions of all branches stand in the head before there are branches, so none is computed again in one
+  const branches = members.map((member, m) => {
+    const isThread = member.threads < threads ? emit(Expr.lt(thread, member.threads)) : undefined
+    const block = m === 0
+      ? Expr.lt(workgroup, ends[0]!)
+      : Expr.and(Expr.lt(workgroup, ends[m]!), Expr.not(Expr.lt(workgroup, ends[m - 1]!)))
+    const mayWait = isThread !== undefined && !member.hasBarriers
+    return {
+      branch: arena.make("IF", DType.none, [emit(mayWait ? Expr.and(block, isThread) : block)]),
+      isThread: mayWait ? undefined : isThread
+    }
+  })
+
+  members.forEach((member, m) => {
+    const { branch, isThread } = branches[m]!
+    const own = m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!)
+    const ownThread = isThread === undefined ? thread : Expr.min(thread, member.threads - 1)
+    const here = new Set<UOp>()
+    const push = (node: UOp): UOp => {
+      if (!head.has(node)) here.add(node)
+      return node
+    }
+    const done = new Map<UOp, UOp>()
+    const copy = (node: UOp, src: ReadonlyArray<UOp>): UOp => {
+      switch (node.op) {
+        case "CONST":
+        case "VAR":
+        case "PARAM":
+          head.add(node)
+          return node
+        case "LOCAL": {
+          const shared = memory[m]!.get(node)!
+          head.add(shared)
+          return shared
+        }
+        case "SPECIAL": {
+          const made = lowered(indexOf(node, { grid: member.grid, workgroup: own, thread: ownThread }))
+          for (const part of toposort(made)) {
+            if (isFree(part)) head.add(part)
+            else push(part)
+          }
+          return made
+        }
+        case "RANGE":
+          return push(arena.make("RANGE", node.dtype, src, { ...rangeArg(node), id: fresh++ }))
+        case "REG":
+          return push(arena.make("REG", node.dtype, src, { id: fresh++ }))
+        case "BARRIER":
+          return push(arena.make("BARRIER", node.dtype, src, fresh++))
+        case "STORE": {
+          if (isThread === undefined) return push(node.with(src))
+          const [buffer, at, gate] = src[0]!.src
+          const both = gate === undefined ? isThread : push(Expr.and(gate, isThread))
+          return push(Expr.store(push(Expr.element(buffer!, at!, both)), src[1]!))
+        }
+        default:
+          return push(node.with(src))
+      }
+    }
+    for (const node of member.linear.src) {
+      const made = copy(node, node.src.map((s) => done.get(s)!))
+      arena.inherit(made, node)
+      done.set(node, made)
+    }
+    body.push(branch, ...here, arena.make("ENDIF", DType.none, [branch]))
+  })
+  return arena.make("LINEAR", DType.none, [...head, ...body])
+}
+
+const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>
+  arena.make("SPECIAL", DType.index, [size], { name })
+
+/** Means the same everywhere in a kernel. */
+const isFree = ({ op }: UOp): boolean => op === "CONST" || op === "VAR" || op === "SPECIAL"
+
+const memberOf = (linear: UOp): Member => {
+  const { grid, workgroup } = signature(linear)
+  return {
+    linear,
+    grid: grid.map((size) => typeof size === "number" ? Expr.int(linear.arena, size) : size),
+    threads: workgroup[0],
+    hasBarriers: linear.src.some((node) => node.op === "BARRIER")
+  }
+}
+
+/** Threads of the largest workgroup, and so many that whole groups of them take part in every subgroup operation. */
+const threadsOf = (members: ReadonlyArray<Member>): number => {
+  const most = Math.max(...members.map((m) => m.threads))
+  const groups = members.flatMap(({ linear }) => linear.src.filter((node) => node.op === "SUBGROUP_REDUCE"))
+  const width = Math.max(1, ...groups.map((node) => groupArg(node).threads))
+  return width * Math.ceil(most / width)
+}
+
+/** The number of the workgroup in the launch, which takes two dimensions where one is too short. */
+const workgroupNumber = (count: UOp, maxGrid: number, lowered: (x: UOp) => UOp): UOp => {
+  const { arena } = count
+  if (Bounds.of(count).max <= maxGrid) return special(arena, "gidx0", lowered(count))
+  const column = special(arena, "gidx0", lowered(Expr.min(count, maxGrid)))
+  const row = special(arena, "gidx1", lowered(Expr.floordiv(Expr.add(count, maxGrid - 1), maxGrid)))
+  return Expr.add(Expr.mul(row, maxGrid), column)
+}
+
+/** What a hardware index of a member is in the launch. */
+const indexOf = (
+  node: UOp,
+  at: { readonly grid: ReadonlyArray<UOp>; readonly workgroup: UOp; readonly thread: UOp }
+): UOp => {
+  const { name } = node.arg as { readonly name: string }
+  if (name.startsWith("lidx")) return at.thread
+  const axis = Number(name.slice(-1))
+  // it is no less than zero where it is used, and divisions are simpler when that shows
+  const number = Expr.max(at.workgroup, 0)
+  const below = at.grid.slice(0, axis).reduce((n, size) => Expr.mul(n, size), Expr.int(node.arena, 1))
+  const isOutermost = at.grid.slice(axis + 1).every((size) => size.op === "CONST" && size.arg === 1)
+  const rest = Expr.floordiv(number, below)
+  return isOutermost ? rest : Expr.floormod(rest, node.src[0]!)
+}
+
+/**
+ * Where the LOCALs of each kernel lie: the first ones of a kind are one, the second ones, and so on, as long as the longest
+ * of them. Kernels number theirs alike, so one node may be the memory of several.
+ */
+const overlay = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {
+  const lengths = new Map<string, number>()
+  const keys = linears.map(({ src }) => {
+    const counts = new Map<string, number>()
+    return src.filter(({ op }) => op === "LOCAL").map((node) => {
+      // memory that one kernel writes in vectors and another one in scalars would be declared as scalars
+      const lanes = src.filter((n) => n.op === "STORE" && n.src[0]!.src[0] === node).map((n) => n.src[1]!.dtype.lanes)
+      const kind = `${DType.print(node.dtype)} x ${Math.min(...lanes)}`
+      const number = counts.get(kind) ?? 0
+      counts.set(kind, number + 1)
+      const key = `${kind}: ${number}`
+      const { length } = node.arg as { readonly length: number }
+      lengths.set(key, Math.max(length, lengths.get(key) ?? 0))
+      return { node, key }
+    })
+  })
+  const ids = new Map([...lengths.keys()].map((key, id) => [key, id]))
+  return keys.map((own) =>
+    new Map(own.map(({ key, node }) => {
+      const arg = { id: ids.get(key)!, length: lengths.get(key)! }
+      return [node, node.arena.make("LOCAL", node.dtype, [], arg)]
+    }))
+  )
+}

@@ -1,0 +1,185 @@
+import * as Bounds from "@tg/core-uop/Bounds"
+import * as DType from "@tg/core-uop/DType"
+import { signature } from "@tg/core-uop/Program"
+import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import type { KernelStep, Ref, Step } from "./Schedule.ts"
+import { renumberRanges } from "./SplitRanges.ts"
+
+/** A kernel as part of a launch. */
+interface Member {
+  readonly step: KernelStep
+  /** Its place in the order that was given. */
+  readonly at: number
+  readonly work: number
+}
+
+/** What runs at once. A hand-written kernel runs alone. */
+interface Launch {
+  readonly members: Array<Member>
+  readonly buffers: Set<string>
+  readonly alone: Step | undefined
+}
+
+/**
+ * Steps of one function body, in an order in which every read is after the writes it depends on, with independent kernels
+ * joined to one. There are as many levels as the longest chain of dependent steps. Kernels on such a chain have their
+ * level; any other one joins a launch of a level it may have: one that takes as long anyway, the earliest if several do.
+ * No launch binds more than `maxBuffers` buffers.
+ */
+export const joinIndependent = (steps: ReadonlyArray<Step>, maxBuffers: number): ReadonlyArray<Step> => {
+  const before = dependencies(steps)
+  const fixed = new Map<number, number>()
+  const { first, last } = levels(before, fixed)
+  const work = steps.map((step) => step.kind === "kernel" ? workOf(step.ast) : 0)
+  const critical = [...steps.keys()].filter((i) => first[i] === last[i])
+  const free = [...steps.keys()].filter((i) => first[i] !== last[i]).sort((a, b) => work[b]! - work[a]! || a - b)
+  const launches: Array<Array<Launch>> = Array.from({ length: Math.max(0, ...last.map((n) => n + 1)) }, () => [])
+
+  const place = (i: number, from: number, to: number): number => {
+    const step = steps[i]!
+    let best: { readonly level: number; readonly launch: Launch; readonly cost: number } | undefined
+    for (let level = from; level <= to; level++) {
+      for (const launch of launches[level]!) {
+        if (step.kind !== "kernel" || !fits(launch, step, maxBuffers)) continue
+        const cost = Math.max(0, work[i]! - Math.max(...launch.members.map((m) => m.work)))
+        if (best === undefined || cost < best.cost) best = { level, launch, cost }
+      }
+    }
+    const launch = best?.launch ?? { members: [], buffers: new Set(), alone: step.kind === "kernel" ? undefined : step }
+    if (best === undefined) launches[from]!.push(launch)
+    if (step.kind === "kernel") {
+      launch.members.push({ step, at: i, work: work[i]! })
+      for (const ref of boundRefs(step)) launch.buffers.add(keyOf(ref))
+    }
+    return best?.level ?? from
+  }
+
+  for (const i of critical) fixed.set(i, place(i, first[i]!, last[i]!))
+  for (const i of free) {
+    const now = levels(before, fixed)
+    fixed.set(i, place(i, now.first[i]!, now.last[i]!))
+  }
+  return launches.flatMap((level) => level.map(stepOf))
+}
+
+/** The kernels that a kernel consists of: one for each of its roots, loops numbered from 0, with the slots of the whole. */
+export const members = (kernel: UOp): ReadonlyArray<UOp> =>
+  kernel.src.length === 1 ? [kernel] : kernel.src.map((end) => renumberRanges(kernel.with([end])))
+
+const keyOf = (ref: Ref): string => {
+  switch (ref.kind) {
+    case "buffer":
+      return `b${ref.node.id}`
+    case "param":
+      return `p${ref.slot}`
+    case "temporary":
+      return `t${ref.id}`
+  }
+}
+
+/** Memory that a step touches, and which of it the step writes. */
+const accesses = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWritten: boolean }> => {
+  if (step.kind === "kernel") {
+    return signature(step.ast).bindings.map((b) => ({ ref: step.args[b.slot]!, isWritten: b.access === "write" }))
+  }
+  const { writes } = step.custom.arg as { readonly writes: ReadonlyArray<number> }
+  return step.args.map((ref, i) => ({ ref, isWritten: writes.includes(i) }))
+}
+
+const boundRefs = (step: KernelStep): ReadonlyArray<Ref> => accesses(step).map(({ ref }) => ref)
+
+/** For each step the earlier ones that it must come after: it reads what they write, or writes what they read or write. */
+const dependencies = (steps: ReadonlyArray<Step>): ReadonlyArray<ReadonlySet<number>> => {
+  const writer = new Map<string, number>()
+  const readers = new Map<string, Array<number>>()
+  return steps.map((step, i) => {
+    const before = new Set<number>()
+    const touched = accesses(step).map(({ isWritten, ref }) => ({ key: keyOf(ref), isWritten }))
+    for (const { isWritten, key } of touched) {
+      const wrote = writer.get(key)
+      if (wrote !== undefined) before.add(wrote)
+      if (isWritten) { for (const reader of readers.get(key) ?? []) before.add(reader) }
+    }
+    for (const { isWritten, key } of touched) {
+      if (isWritten) {
+        writer.set(key, i)
+        readers.delete(key)
+      } else readers.set(key, [...readers.get(key) ?? [], i])
+    }
+    return before
+  })
+}
+
+/** The first and the last level each step may have, given the levels that some of them have. */
+const levels = (
+  before: ReadonlyArray<ReadonlySet<number>>,
+  fixed: ReadonlyMap<number, number>
+): { readonly first: ReadonlyArray<number>; readonly last: ReadonlyArray<number> } => {
+  const first: Array<number> = []
+  before.forEach((earlier, i) => {
+    first.push(fixed.get(i) ?? Math.max(-1, ...[...earlier].map((b) => first[b]!)) + 1)
+  })
+  const depth = Math.max(0, ...first)
+  const last = first.map(() => depth)
+  for (let i = before.length - 1; i >= 0; i--) {
+    last[i] = fixed.get(i) ?? last[i]!
+    for (const b of before[i]!) last[b] = Math.min(last[b]!, last[i]! - 1)
+  }
+  return { first, last }
+}
+
+/** Iterations of the longest nest of loops: what decides how long a kernel takes beside others. */
+const workOf = (kernel: UOp): number =>
+  Math.max(
+    ...toposort(kernel).filter((node) => node.op === "REDUCE" || node.op === "END").map((node) =>
+      [...openRanges(node.src[0]!)].reduce((n, range) => n * Bounds.of(range.src[0]!).max, 1)
+    )
+  )
+
+/** Whether a launch has room for the kernel's buffers. Launches and kernels of one level write nothing that others touch. */
+const fits = (launch: Launch, step: KernelStep, maxBuffers: number): boolean =>
+  launch.alone === undefined &&
+  new Set([...launch.buffers, ...boundRefs(step).map(keyOf)]).size <= maxBuffers
+
+/** One kernel with a root for each member, the most work first; memory that members share is one argument. */
+const stepOf = ({ alone, members }: Launch): Step => {
+  if (alone !== undefined) return alone
+  if (members.length === 1) return members[0]!.step
+  const ordered = members.toSorted((a, b) => b.work - a.work || a.at - b.at).map(({ step }) => step)
+  const args: Array<Ref> = []
+  const slots = new Map<string, number>()
+  const slotOf = (ref: Ref): number => {
+    const known = slots.get(keyOf(ref))
+    if (known !== undefined) return known
+    slots.set(keyOf(ref), args.length)
+    return args.push(ref) - 1
+  }
+  let ranges = 0
+  const ends = ordered.flatMap((step) => {
+    const moved = move(step.ast, (slot) => slotOf(step.args[slot]!), ranges)
+    ranges += toposort(step.ast).filter((node) => node.op === "RANGE").length
+    return moved.src
+  })
+  return {
+    kind: "kernel",
+    name: ordered.map(({ name }) => name).join("+"),
+    ast: ordered[0]!.ast.arena.make("SINK", DType.none, ends),
+    args
+  }
+}
+
+/** The kernel with other argument slots, and loop numbers from `firstRange` on. */
+const move = (kernel: UOp, slotOf: (slot: number) => number, firstRange: number): UOp => {
+  const done = new Map<UOp, UOp>()
+  for (const node of toposort(kernel)) {
+    const src = node.src.map((s) => done.get(s)!)
+    const made = node.op === "PARAM"
+      ? node.arena.make("PARAM", node.dtype, src, { slot: slotOf((node.arg as { readonly slot: number }).slot) })
+      : node.op === "RANGE"
+      ? node.arena.make("RANGE", node.dtype, src, { ...rangeArg(node), id: rangeArg(node).id + firstRange })
+      : node.with(src)
+    node.arena.inherit(made, node)
+    done.set(node, made)
+  }
+  return done.get(kernel)!
+}
