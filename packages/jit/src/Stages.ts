@@ -66,7 +66,7 @@ interface MemberStages {
 const stagesOfMember = (
   name: string,
   kernel: UOp,
-  { caps, choose, profile }: Required<Target>
+  { caps, choose, profile }: Target & { readonly choose: NonNullable<Target["choose"]> }
 ): Result.Result<MemberStages, Postrange.IllegalOpt | DevectorizeError> => {
   const opts = choose(kernel)
   const opted = Postrange.apply(name, kernel, opts, profile)

@@ -62,9 +62,21 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, maxBuffers: number):
   return launches.flatMap((level) => level.map(stepOf))
 }
 
-/** The kernels that a kernel consists of: one for each of its roots, loops numbered from 0, with the slots of the whole. */
-export const members = (kernel: UOp): ReadonlyArray<UOp> =>
-  kernel.src.length === 1 ? [kernel] : kernel.src.map((end) => renumberRanges(kernel.with([end])))
+/**
+ * The kernels that a kernel consists of, loops numbered from 0, with the slots of the whole: one for each END that writes
+ * a buffer, with the ENDs before it that stage what it reads in workgroup memory.
+ */
+export const members = (kernel: UOp): ReadonlyArray<UOp> => {
+  const parts: Array<Array<UOp>> = [[]]
+  for (const end of kernel.src) {
+    if (parts.at(-1)!.some((e) => !isStage(e))) parts.push([])
+    parts.at(-1)!.push(end)
+  }
+  return parts.length === 1 ? [kernel] : parts.map((ends) => renumberRanges(kernel.with(ends)))
+}
+
+/** Whether an END fills workgroup memory. */
+const isStage = (end: UOp): boolean => end.src[0]!.src[0]!.src[0]!.op === "LOCAL"
 
 const keyOf = (ref: Ref): string => {
   switch (ref.kind) {
