@@ -62,10 +62,8 @@ export const activation = (x: Tensor, activations: Activations): Activation => (
   int8: activations === "int8" && Number(x.dim(-1)) % Int8.blockValues === 0 ? Int8.quantise(x) : undefined
 })
 
-/** Like `activation`, for what is the result of a product: stored once, to be read by all that the rounding takes. */
-const computed = (x: Tensor, activations: Activations): Activation => activation(stored(x, activations), activations)
-
-const stored = (x: Tensor, activations: Activations): Tensor => activations === "int8" ? x.contiguous() : x
+/** An activation that is not worth rounding: the product has few rows for each of its values. */
+const float = (values: Tensor): Activation => ({ values, int8: undefined })
 
 /** One activation for several experts: `[T, K]` to `[T, 1, K]`. */
 const forExperts = ({ int8, values }: Activation): Activation => ({
@@ -96,15 +94,15 @@ export const product = (x: Activation, { layout, words }: Weight, { select, view
 }
 
 /** Keys and values are made from the cached latent; both up-projections are absorbed into query and output. */
-const absorbed = ({ activations, config, weights }: BlockInput) => {
+const absorbed = ({ config, weights }: BlockInput) => {
   const { heads, latent, plain: n, value } = config
   const joint = weights("attn_kv_b")
   if (joint === undefined || weights("attn_k_b") !== undefined) {
     const keys = need(weights, "attn_k_b")
     const values = need(weights, "attn_v_b")
     return {
-      query: (q: Tensor) => product(activation(q, activations), keys).label("attn_k_b"),
-      output: (z: Tensor) => product(activation(z, activations), values).label("attn_v_b")
+      query: (q: Tensor) => product(float(q), keys).label("attn_k_b"),
+      output: (z: Tensor) => product(float(z), values).label("attn_v_b")
     }
   }
   // one matrix: per head n key rows, then the value rows
@@ -116,7 +114,7 @@ const absorbed = ({ activations, config, weights }: BlockInput) => {
   const valueRows = (x: Tensor, rowRank: number): Tensor => perHead(x, rowRank).slice(1, n, value)
   return {
     query: (q: Tensor) => Nn.contract(q, keys, 1).label("attn_kv_b"),
-    output: (z: Tensor) => product(computed(z, activations), joint, { view: valueRows }).label("attn_kv_b")
+    output: (z: Tensor) => product(float(z), joint, { view: valueRows }).label("attn_kv_b")
   }
 }
 
@@ -141,14 +139,14 @@ const attention = (input: BlockInput, normed: Tensor): { readonly output: Tensor
   const rows = Nn.cat([c, key], -1).label("attn_kv_a_norm")
   const write = assign(cache.slice(0, startPos, tokens), Cache.pack(config, cache, rows)).label("cache")
 
-  const q = stored(queries(input, x), activations).reshape([tokens, heads, n + rotated])
+  const q = queries(input, x).reshape([tokens, heads, n + rotated])
   const position = rotate(q.slice(-1, n, rotated), cosSin)
   // every cached position reads it
   const full = Nn.cat([query(q.slice(-1, 0, n)), position], -1).mul(attentionScale(config)).contiguous().label("query")
 
   const written = after(cache, [write])
   const z = tokens === 1 ? split(config, full, written, startPos) : whole(config, full, written, startPos)
-  const mixed = computed(output(z).reshape([tokens, heads * value]), activations)
+  const mixed = activation(output(z).reshape([tokens, heads * value]), activations)
   return { output: product(mixed, need(weights, "attn_output")).label("attn_output"), write }
 }
 
@@ -197,7 +195,7 @@ const dense = (
   [gate, up, down]: readonly [gate: Role, up: Role, down: Role]
 ): Tensor => {
   const inner = gated(product(x, need(weights, gate)).label(gate), product(x, need(weights, up)).label(up))
-  return product(computed(inner, activations), need(weights, down)).label(down)
+  return product(activation(inner, activations), need(weights, down)).label(down)
 }
 
 /** Scores of experts outside of the best groups become too small to be chosen. */
@@ -273,7 +271,7 @@ const mixture = (input: BlockInput, experts: ExpertConfig, x: Activation): Mixtu
   const up = fused === undefined ? product(own, need(weights, "ffn_up_exps"), { select }) : half(width)
   // the experts' weights go into the activations, where the sum over experts is linear
   const inner = gated(gate.label("ffn_gate_exps"), up.label("ffn_up_exps")).mul(routed.weights.unsqueeze(-1))
-  const mixed = expertSum(computed(inner, activations), need(weights, "ffn_down_exps"), select).label("ffn_down_exps")
+  const mixed = expertSum(activation(inner, activations), need(weights, "ffn_down_exps"), select).label("ffn_down_exps")
   const output = experts.shared === 0
     ? mixed
     : mixed.add(dense(input, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))
@@ -292,8 +290,7 @@ export const block = (input: BlockInput): BlockOutput => {
   const { activations, config, weights, x } = input
   const normed = Nn.rmsNorm(x, plain(need(weights, "attn_norm")), config.epsilon).label("attn_norm")
   const { output, write } = attention(input, normed)
-  // the projection adds the residual; what follows reads the sum
-  const middle = x.add(output).contiguous().label("ffn_inp")
+  const middle = x.add(output).label("ffn_inp")
   const second = Nn.rmsNorm(middle, plain(need(weights, "ffn_norm")), config.epsilon).label("ffn_norm")
   const inner = activation(second, activations)
   const ffn: { readonly output: Tensor; readonly chosen?: Tensor } = weights("ffn_gate_inp") === undefined

@@ -1,5 +1,5 @@
 import * as DType from "@tg/core-uop/DType"
-import { movement } from "@tg/core-uop/Op"
+import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
 import { chain, times } from "./Cost.ts"
@@ -133,6 +133,27 @@ export const place = (
   const work = new Map<UOp, Work>()
   const shared = sites(nodes, roots, must)
 
+  const position = new Map(nodes.map((node, i) => [node, i]))
+  const users = new Map<UOp, Array<UOp>>()
+  for (const node of nodes) {
+    for (const s of inputs(node)) {
+      const list = users.get(s)
+      if (list === undefined) users.set(s, [node])
+      else list.push(node)
+    }
+  }
+  /** Whether all uses of a value go through one value of its shape, which can be stored in its place. */
+  const isPassedOn = (node: UOp): boolean => {
+    const pending = new Set(users.get(node))
+    for (;;) {
+      const [first] = [...pending].sort((a, b) => position.get(a)! - position.get(b)!)
+      if (first === undefined || !elementwise.has(first.op) || !Shape.equal(Shape.of(first), Shape.of(node))) return false
+      if (pending.size === 1) return true
+      pending.delete(first)
+      for (const user of users.get(first) ?? []) pending.add(user)
+    }
+  }
+
   const isLeaf = (node: UOp): boolean => isStorage(node) || (stored.has(node) && !isFree(node))
   const leafWork = (node: UOp): Work => ({
     cost: 1,
@@ -231,7 +252,7 @@ export const place = (
       const uses = shared.get(node)?.size ?? 0
       if (
         uses > 1 && isHeavy(w) && !isBlockScalar(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) &&
-        !stored.has(node)
+        !stored.has(node) && !isPassedOn(node)
       ) {
         stored.add(node)
         onlyShared.add(node)
@@ -247,14 +268,6 @@ export const place = (
 
   // values stored only because several places wanted them, whose users have since come to share one kernel
   const kept = sites(nodes, roots, stored)
-  const users = new Map<UOp, Array<UOp>>()
-  for (const node of nodes) {
-    for (const s of inputs(node)) {
-      const list = users.get(s)
-      if (list === undefined) users.set(s, [node])
-      else list.push(node)
-    }
-  }
   /** The roots of the kernels that compute a value inline. */
   const kernelsOf = (value: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => {
     const found = new Set<UOp>()

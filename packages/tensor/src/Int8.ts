@@ -49,7 +49,8 @@ export const quantise = (x: Tensor): Tensor => {
   const whole = at.eq(sumAt).or(at.eq(half.add(halvesAt))).where(quants, 0)
   const words = at.lt(quantWords).where(byte, whole).sum({ axis: [-3, -2, -1] })
   const bits = scale.reshape([...blocks, 1]).bitcast(DType.u32)
-  return at.reshape([blockWords]).eq(scaleAt).where(bits, words)
+  // one buffer, so that nothing of it is computed again by those who read it
+  return at.reshape([blockWords]).eq(scaleAt).where(bits, words).contiguous()
 }
 
 /** Weights `[.., rows, K]` as integers of a byte with scales: `scale (q - zero) - minimum`. */
