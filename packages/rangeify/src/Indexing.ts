@@ -10,7 +10,7 @@ export const extent = (arena: Arena, dim: Dim): UOp =>
 const isConst = (x: UOp, value: number): boolean => x.op === "CONST" && x.arg === value
 
 /** `a + b` and `a * b` without the trivial cases, so that lowering does not build what the simplifier removes at once. */
-const plus = (a: UOp, b: UOp): UOp =>
+export const plus = (a: UOp, b: UOp): UOp =>
   isConst(a, 0)
     ? b
     : isConst(b, 0)

@@ -5,7 +5,7 @@ import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, openRanges, reduceArg, substitute, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
-import { extent, flatten, reshape } from "./Indexing.ts"
+import { extent, flatten, plus, reshape } from "./Indexing.ts"
 import { isFree, isStorage, storageOf } from "./Placement.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
@@ -161,17 +161,18 @@ export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lower
     if (node === undefined) break
     const reads = stageReads.get(node)!
     const own = new Set(ranges)
-    const dims = Shape.of(node).map((dim, axis) => sharedIndex(reads, axis, dim, own))
-    const loops = dims.map((shared, axis) => shared ?? newRange(Shape.of(node)[axis]!, "LOOP"))
-    const kept = dims.flatMap((shared, axis) => shared === undefined ? [axis] : [])
-    const inMemory = (index: ReadonlyArray<UOp>): UOp =>
-      flatten(arena, kept.map((axis) => Shape.of(node)[axis]!), kept.map((axis) => index[axis]!))
-    const length = kept.reduce((n, axis) => n * Shape.maxOf(Shape.of(node)[axis]!), 1)
-    workgroupBytes += kept.every((axis) => typeof Shape.of(node)[axis] === "number") ? 4 * length : Infinity
-    const shared = dims.filter((at) => at !== undefined && at.op !== "CONST") as ReadonlyArray<UOp>
+    const windows = Shape.of(node).map((dim, axis) => windowOf(reads, axis, dim, own))
+    const loops = windows.map(({ size }) => newRange(size, "LOOP"))
+    const kept = windows.flatMap(({ size }, axis) => size === 1 ? [] : [axis])
+    const sizes = kept.map((axis) => windows[axis]!.size)
+    const inMemory = (index: ReadonlyArray<UOp>): UOp => flatten(arena, sizes, kept.map((axis) => index[axis]!))
+    const length = Shape.maxElements(sizes)
+    workgroupBytes += sizes.every((size) => typeof size === "number") ? 4 * length : Infinity
+    const shared = windows.flatMap(({ start }) => start.op === "CONST" ? [] : [start])
     const memory = arena.make("LOCAL", storageType(node.dtype), shared, { id: filled.size, length })
     current = node
-    const computed = Expr.cast(compute(node, loops, undefined), memory.dtype)
+    const place = windows.map(({ start }, axis) => plus(start, loops[axis]!))
+    const computed = Expr.cast(compute(node, place, undefined), memory.dtype)
     const outer = ranges.filter((r) => shared.some((at) => openRanges(at).has(r)))
     ends.unshift(end(Expr.store(Expr.element(memory, inMemory(loops)), computed), [
       ...outer,
@@ -179,7 +180,9 @@ export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lower
     ]))
     filled.set(node, memory)
     for (const { gate, index, load } of reads) {
-      replaced.set(load, Expr.load(Expr.element(memory, inMemory(index), gate)))
+      const inside = index.map((at) => sumOf(arena, termsOf(at).filter((term) => !dependsOnlyOn(term, own))))
+      const at = index.map((whole, axis) => windows[axis]!.isWhole ? whole : inside[axis]!)
+      replaced.set(load, Expr.load(Expr.element(memory, inMemory(at), gate)))
     }
   }
   let ast = arena.make("SINK", DType.none, ends)
@@ -200,22 +203,46 @@ interface Read {
   readonly gate: UOp | undefined
 }
 
+/** The part of an axis that one workgroup computes. */
+interface Window {
+  readonly start: UOp
+  readonly size: Shape.Dim
+  /** It is the whole axis. */
+  readonly isWhole: boolean
+}
+
+const termsOf = (at: UOp): ReadonlyArray<UOp> => at.op === "ADD" ? at.src.flatMap(termsOf) : [at]
+
+const sumOf = (arena: Arena, terms: ReadonlyArray<UOp>): UOp =>
+  terms.length === 0 ? Expr.int(arena, 0) : terms.reduce((a, b) => Expr.add(a, b))
+
+/** Whether an index depends on no loop but these, and on no memory. */
+const dependsOnlyOn = (at: UOp, own: ReadonlySet<UOp>): boolean =>
+  [...openRanges(at)].every((r) => own.has(r)) && !toposort(at).some((n) => n.op === "LOAD")
+
 /**
- * The index along an axis if it is the same for all readers and depends on nothing but output loops (`own`): each
- * workgroup then computes only its own part of that axis.
+ * What of an axis the readers of one workgroup want: if all of them index it by the same sum over output loops (`own`) and
+ * a rest that is small, then from that sum on as much as the rest spans; else all of it.
  */
-const sharedIndex = (
-  reads: ReadonlyArray<Read>,
-  axis: number,
-  dim: Shape.Dim,
-  own: ReadonlySet<UOp>
-): UOp | undefined => {
-  const at = reads[0]!.index[axis]!
-  if (dim === 1) return at
-  if (reads.some((read) => read.index[axis] !== at)) return undefined
-  if ([...openRanges(at)].some((r) => !own.has(r)) || toposort(at).some((n) => n.op === "LOAD")) return undefined
-  const { max, min } = Bounds.of(at)
-  return reads.every((read) => read.gate === undefined) || (min >= 0 && max < Shape.maxOf(dim)) ? at : undefined
+const windowOf = (reads: ReadonlyArray<Read>, axis: number, dim: Shape.Dim, own: ReadonlySet<UOp>): Window => {
+  const { arena } = reads[0]!.load
+  const whole: Window = { start: Expr.int(arena, 0), size: dim, isWhole: true }
+  if (dim === 1) return whole
+  const parts = reads.map(({ index }) => {
+    const terms = termsOf(index[axis]!)
+    return {
+      start: sumOf(arena, terms.filter((term) => dependsOnlyOn(term, own))),
+      rest: Bounds.of(sumOf(arena, terms.filter((term) => !dependsOnlyOn(term, own))))
+    }
+  })
+  const { start } = parts[0]!
+  const size = 1 + Math.max(...parts.map(({ rest }) => rest.max))
+  if (parts.some((part) => part.start !== start || part.rest.min < 0)) return whole
+  if (start.op === "CONST" || !(size < Shape.maxOf(dim))) return whole
+  const bounds = Bounds.of(start)
+  // readers behind a gate may name places that do not exist
+  const exists = bounds.min >= 0 && bounds.max + size <= Shape.maxOf(dim)
+  return exists || reads.every((read) => read.gate === undefined) ? { start, size, isWhole: false } : whole
 }
 
 /** The index into a movement operation's source of element `index` of its result. */
