@@ -16,8 +16,8 @@ const maxGroup = 32
 const groupWithoutSubgroups = 16
 /** Below this many iterations a reduction is faster in one thread than shared. */
 const shortReduction = 8
-/** Rows that one workgroup computes, each by one subgroup, when that leaves at least `manyWorkgroups`. */
-const rowsPerWorkgroup = 4
+/** Threads of a workgroup that computes rows, when that leaves at least `manyWorkgroups`. */
+const rowThreads = 128
 /** Several rows per thread still pay with this fraction of the threads that saturate the device. */
 const keptThreads = 8
 const manyWorkgroups = 128
@@ -169,16 +169,22 @@ const upcastRows = (plan: Plan, enough: (rows: number) => boolean): void => {
   if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
 }
 
-/** A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup. */
+/**
+ * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
+ * Few rows get larger groups, so that the device is full.
+ */
 const shareRows = (
   plan: Plan,
   profile: DeviceProfile,
-  { group, rows }: { readonly group: number; readonly rows: number }
+  { group, threads }: { readonly group: number; readonly threads: number }
 ): void => {
-  groupReductions(plan, group)
-  const threads = knownOutputs(plan.kernel) * group
-  upcastRows(plan, (each) => threads / each >= profile.saturatingThreads / keptThreads)
-  localOutputs(plan, Math.min(rows, Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
+  const rows = knownOutputs(plan.kernel)
+  const wide = Math.min(threads, largestPowerOfTwo(Math.max(group, profile.saturatingThreads / rows)))
+  groupReductions(plan, wide)
+  // products of bytes read so little for a row that sharing it does not pay
+  const isInt8 = toposort(plan.kernel).some((n) => n.op === "DOT4I8")
+  if (wide === group && !isInt8) upcastRows(plan, (each) => rows * group / each >= profile.saturatingThreads / keptThreads)
+  localOutputs(plan, Math.min(Math.floor(threads / wide), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
 }
 
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
@@ -190,21 +196,26 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   } else {
     // lanes along the outputs read along them: they get threads first
     if (!reduced) localOutputs(plan, Math.floor(group / 2))
-    if (reduced) shareRows(plan, profile, { group, rows: rowsPerWorkgroup })
+    if (reduced) shareRows(plan, profile, { group, threads: Math.min(rowThreads, profile.maxWorkgroupThreads) })
     else groupReductions(plan, group)
   }
   unrollShortLoops(plan, maxUnrollGpu)
 }
 
-/** Threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
+/** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
 const stagingThreads = 256
+/** Workgroups along a loop of unknown length. */
+const symbolicPieces = 16
 
 /**
  * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
  * over all threads; so does the END that stores, whose outputs a workgroup shares as far as the device stays full.
  */
 const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
-  const most = Math.min(stagingThreads, profile.maxWorkgroupThreads)
+  const alike = [...Loops.betweenWorkgroups(plan.kernel)].map((r) => Loops.toLoop(r))
+    .reduce((n, l) => n * (l.isSymbolic ? symbolicPieces : l.size), 1)
+  const wanted = Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
+  const most = Math.min(wanted, profile.maxWorkgroupThreads)
   const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
@@ -216,17 +227,14 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       )
     const reduced = vectoriseReductions(plan, end)
     if (number === last && reduced && longestReduction(end()) >= shortReduction) {
-      shareRows(plan, profile, {
-        group: subgroup,
-        rows: Math.floor(Math.min(512, profile.maxWorkgroupThreads) / subgroup)
-      })
+      shareRows(plan, profile, { group: subgroup, threads: Math.min(2 * stagingThreads, profile.maxWorkgroupThreads) })
       break
     }
     if (!reduced) vectoriseOutputs(plan, end, own())
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {
-      const wanted = Math.max(1, Math.floor(most / elements))
-      const threads = reduced ? Math.max(subgroup / 4, wanted) : wanted
+      const each = Math.max(1, Math.floor(most / elements))
+      const threads = reduced ? Math.max(subgroup / 4, each) : each
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads)), end)
     }
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))

@@ -62,7 +62,7 @@ export const activation = (x: Tensor, activations: Activations): Activation => (
   int8: activations === "int8" && Number(x.dim(-1)) % Int8.blockValues === 0 ? Int8.quantise(x) : undefined
 })
 
-/** An activation that is not worth rounding: the product has few rows for each of its values. */
+/** An activation that is not worth rounding: the product has so few rows that a launch for the rounding costs more. */
 const float = (values: Tensor): Activation => ({ values, int8: undefined })
 
 /** One activation for several experts: `[T, K]` to `[T, 1, K]`. */
@@ -118,11 +118,11 @@ const absorbed = ({ config, weights }: BlockInput) => {
   }
 }
 
-const queries = ({ activations, config, weights }: BlockInput, x: Activation): Tensor => {
+const queries = ({ config, weights }: BlockInput, x: Activation): Tensor => {
   if (config.queryRank === 0) return product(x, need(weights, "attn_q")).label("attn_q")
   const low = product(x, need(weights, "attn_q_a")).label("attn_q_a")
   const normed = Nn.rmsNorm(low, plain(need(weights, "attn_q_a_norm")), config.epsilon).label("attn_q_a_norm")
-  return product(activation(normed, activations), need(weights, "attn_q_b")).label("attn_q_b")
+  return product(float(normed), need(weights, "attn_q_b")).label("attn_q_b")
 }
 
 /** Attention over the cache, whose rows of these tokens are written first. `normed` is the input. */
@@ -130,7 +130,7 @@ const attention = (input: BlockInput, normed: Tensor): { readonly output: Tensor
   const { activations, cache, config, cosSin, startPos, weights } = input
   const { heads, latent, plain: n, rotated, value } = config
   const tokens = normed.dim(0)
-  const x = activation(normed, activations)
+  const x = float(normed)
   const { output, query } = absorbed(input)
 
   const kv = product(x, need(weights, "attn_kv_a_mqa")).label("attn_kv_a_mqa")

@@ -11,7 +11,8 @@ export interface Loop {
   readonly isSymbolic: boolean
 }
 
-const toLoop = (node: UOp): Loop => ({
+/** A RANGE as a loop. */
+export const toLoop = (node: UOp): Loop => ({
   node,
   id: rangeArg(node).id,
   axis: rangeArg(node).axis,
