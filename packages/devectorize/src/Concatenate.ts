@@ -68,9 +68,15 @@ export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Targ
     const { branch, isThread } = branches[m]!
     const own = m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!)
     const ownThread = isThread === undefined ? thread : Expr.min(thread, member.threads - 1)
-    const here = new Set<UOp>()
+    const here: Array<UOp> = []
+    /** What is defined in the branch and in each loop that is open. */
+    const scopes = [new Set<UOp>()]
     const push = (node: UOp): UOp => {
-      if (!head.has(node)) here.add(node)
+      if (node.op === "END" || node.op === "ENDIF") scopes.pop()
+      else if (head.has(node) || scopes.some((scope) => scope.has(node))) return node
+      scopes.at(-1)!.add(node)
+      here.push(node)
+      if (node.op === "RANGE" || node.op === "IF") scopes.push(new Set())
       return node
     }
     const done = new Map<UOp, UOp>()

@@ -16,6 +16,9 @@ const maxGroup = 32
 const groupWithoutSubgroups = 16
 /** Below this many iterations a reduction is faster in one thread than shared. */
 const shortReduction = 8
+/** From so many threads on, a row is shared down to the words of its blocks: this many lanes inside of a block. */
+const wideRow = 128
+const coalescedLanes = 8
 /** Threads of a workgroup that computes rows, when that leaves at least `manyWorkgroups`. */
 const rowThreads = 128
 /** Several rows per thread still pay with this fraction of the threads that saturate the device. */
@@ -123,19 +126,32 @@ const symbolicIterations = 256
 
 /**
  * Gives each outermost reduction up to `threads` threads, loop by loop from the outside: neighbouring threads then read
- * neighbouring blocks. A loop of unknown length is shared last.
+ * neighbouring blocks. The first `inside` of them go to the innermost loops, so that neighbours read neighbouring
+ * activations and share words of the weight. A loop of unknown length is shared last.
  */
-const groupReductions = (plan: Plan, threads: number, part: () => UOp = () => plan.kernel): void => {
+const groupReductions = (
+  plan: Plan,
+  threads: number,
+  { inside = 1, part = () => plan.kernel }: { readonly inside?: number; readonly part?: () => UOp } = {}
+): void => {
   for (const number of Loops.reductions(part()).keys()) {
     const reduction = Loops.reductions(part())[number]!
     if (!isOutermost(plan.kernel, reduction)) continue
     const loops = Loops.loopsOf(reduction)
     const taken = loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
     let left = Math.max(1, Math.floor(threads / taken))
-    const serial = loops.filter((l) => l.axis === "REDUCE")
-    for (const loop of [...serial.filter((l) => !l.isSymbolic), ...serial.filter((l) => l.isSymbolic)]) {
-      const amount = loop.isSymbolic ? left : largestPower(loop.size, left)
+    const share = (loop: Loops.Loop, most: number): void => {
+      const amount = loop.isSymbolic ? most : largestPower(loop.size, most)
       if (plan.try(Opt.group(loop.id, amount))) left = Math.floor(left / amount)
+    }
+    const serial = loops.filter((l) => l.axis === "REDUCE")
+    const known = serial.filter((l) => !l.isSymbolic)
+    const reserved = left / Math.min(left, inside)
+    if (known.length > 1) { for (const loop of known.slice(1).reverse()) share(loop, Math.floor(left / reserved)) }
+    for (const loop of [...known, ...serial.filter((l) => l.isSymbolic)]) {
+      if (Loops.all(plan.kernel).some((l) => l.id === loop.id && l.axis === "REDUCE" && l.size === loop.size)) {
+        share(loop, left)
+      }
     }
   }
 }
@@ -179,12 +195,16 @@ const shareRows = (
   { group, threads }: { readonly group: number; readonly threads: number }
 ): void => {
   const rows = knownOutputs(plan.kernel)
-  const wide = Math.min(threads, largestPowerOfTwo(Math.max(group, profile.saturatingThreads / rows)))
-  groupReductions(plan, wide)
-  // products of bytes read so little for a row that sharing it does not pay
+  // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
   const isInt8 = toposort(plan.kernel).some((n) => n.op === "DOT4I8")
-  if (wide === group && !isInt8) upcastRows(plan, (each) => rows * group / each >= profile.saturatingThreads / keptThreads)
-  localOutputs(plan, Math.min(Math.floor(threads / wide), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
+  const wanted = isInt8 ? group : Math.min(2 * threads, 2 * profile.saturatingThreads / rows)
+  const wide = Math.max(group, largestPowerOfTwo(wanted))
+  groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
+  if (wide === group && !isInt8) {
+    upcastRows(plan, (each) => rows * group / each >= profile.saturatingThreads / keptThreads)
+  }
+  const most = isInt8 ? threads / 2 : threads
+  localOutputs(plan, Math.min(Math.floor(most / wide), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
 }
 
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
@@ -204,18 +224,21 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
 
 /** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
 const stagingThreads = 256
-/** Workgroups along a loop of unknown length. */
-const symbolicPieces = 16
+/** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
+const aloneThreads = 64
 
 /**
  * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
  * over all threads; so does the END that stores, whose outputs a workgroup shares as far as the device stays full.
  */
 const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
+  // along a loop of unknown length there are enough workgroups
   const alike = [...Loops.betweenWorkgroups(plan.kernel)].map((r) => Loops.toLoop(r))
-    .reduce((n, l) => n * (l.isSymbolic ? symbolicPieces : l.size), 1)
-  const wanted = Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
-  const most = Math.min(wanted, profile.maxWorkgroupThreads)
+    .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
+  const wanted = alike === 1
+    ? aloneThreads
+    : Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
+  const most = Math.min(Number.isFinite(alike) ? wanted : stagingThreads, profile.maxWorkgroupThreads)
   const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
@@ -235,7 +258,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.max(1, Math.floor(most / elements))
       const threads = reduced ? Math.max(subgroup / 4, each) : each
-      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads)), end)
+      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads)), { part: end })
     }
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
     let left = Math.floor(most / group)

@@ -77,27 +77,32 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
     const copies = Loops.copies(kernel) * opt.amount
     if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
   }
-  const bytes = workgroupBytes(kernel, loop.node, opt)
+  const bytes = workgroupBytes(applyOne(kernel, opt), profile)
   return bytes > profile.maxWorkgroupBytes
     ? `${bytes} bytes of workgroup memory, the device has ${profile.maxWorkgroupBytes}`
     : undefined
 }
 
 /**
- * Every thread keeps one partial result of each copy of each grouped reduction in workgroup memory, beside what is
- * staged there.
+ * Bytes of workgroup memory: what is staged there, and the partial results of reductions shared by more threads than a
+ * subgroup has: one for each subgroup, or each thread where there are no subgroups, and for each copy of the reduction.
  */
-const workgroupBytes = (kernel: UOp, loop: UOp, opt: Opt): number => {
-  const loops = Loops.all(kernel)
-  const isGrouped = (reduction: UOp): boolean =>
-    (opt.kind === "GROUP" && has(reduction, loop)) || Loops.loopsOf(reduction).some((l) => l.axis === "GROUP")
-  const copies = loops.filter((l) => l.axis === "UPCAST").reduce((n, l) => n * l.size, 1)
+const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
   const staged = Loops.workgroupMemory(kernel).reduce(
     (n, m) => n + 4 * (m.arg as { readonly length: number }).length,
     0
   )
-  return staged + 4 * Loops.reductions(kernel).filter(isGrouped).length * threadsOf(kernel, opt) * copies *
-      (opt.kind === "UPCAST" ? opt.amount : 1)
+  const threads = Loops.threads(kernel)
+  const lanes = profile.subgroupSize
+  const partials = kernel.src.flatMap((end) => {
+    const copies = Loops.ofEnd(end).filter((l) => l.axis === "UPCAST").reduce((n, l) => n * l.size, 1)
+    return Loops.reductions(end).map(Loops.groupOf).filter((group) => group > 1).map((group) =>
+      lanes !== undefined && lanes % group === 0
+        ? 0
+        : copies * Math.ceil(lanes !== undefined && group % lanes === 0 ? threads / lanes : threads)
+    )
+  })
+  return staged + 4 * partials.reduce((a, b) => a + b, 0)
 }
 
 /** Threads of a workgroup once the opt is applied; it is applied to find out. */

@@ -38,6 +38,8 @@ const residentWorkgroups = 8
 /** Waiting for the loads of a stage and the barrier behind it, or for the barrier alone (measured on an H200). */
 const loadLatency = 1.2
 const barrierLatency = 0.4
+/** The part of a wave's latency that other workgroups do not hide. */
+const overlap = 0.25
 
 const transcendentalOperations = 8
 
@@ -107,7 +109,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
       const workgroups = apart * Math.ceil(inside / shared)
       const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
-      const latency = waves * stages.reduce((sum, end) => sum + (readsBuffers(end) ? loadLatency : barrierLatency), 0)
+      const latency = (1 + overlap * (waves - 1)) *
+        stages.reduce((sum, end) => sum + (readsBuffers(end) ? loadLatency : barrierLatency), 0)
       // one workgroup alone takes its time; all of them share the processors
       const repeats = workgroups / apart
       const staged = stages.reduce(
