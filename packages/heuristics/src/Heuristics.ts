@@ -183,7 +183,9 @@ const shareRows = (
   groupReductions(plan, wide)
   // products of bytes read so little for a row that sharing it does not pay
   const isInt8 = toposort(plan.kernel).some((n) => n.op === "DOT4I8")
-  if (wide === group && !isInt8) upcastRows(plan, (each) => rows * group / each >= profile.saturatingThreads / keptThreads)
+  if (wide === group && !isInt8) {
+    upcastRows(plan, (each) => rows * group / each >= profile.saturatingThreads / keptThreads)
+  }
   localOutputs(plan, Math.min(Math.floor(threads / wide), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
 }
 
