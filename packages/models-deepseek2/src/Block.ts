@@ -59,7 +59,9 @@ const plain = ({ layout, words }: Weight): Tensor => Layout.dequantise(layout, w
 /** `x [.., K]` as products of this policy read it. All of them share what is quantised. */
 export const activation = (x: Tensor, activations: Activations): Activation => ({
   values: x,
-  int8: activations === "int8" && Number(x.dim(-1)) % Int8.blockValues === 0 ? Int8.quantise(x) : undefined
+  int8: activations === "int8" && Number(x.dim(-1)) % Int8.blockValues === 0
+    ? Int8.quantise(x).label("int8")
+    : undefined
 })
 
 /** An activation that is not worth rounding: the product has so few rows that a launch for the rounding costs more. */

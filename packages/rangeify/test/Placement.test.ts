@@ -20,6 +20,8 @@ const kernelCounts: Readonly<Record<string, number>> = {
   rmsNorm: 2,
   linear: 1,
   "linear with a dequantised weight": 1,
+  // the norm and the rounding share one
+  "a norm, then products with activations of 8 bits": 3,
   "rmsNorm, then linear": 2,
   "mlp with silu": 2,
   "residual around an mlp": 3,

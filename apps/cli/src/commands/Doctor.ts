@@ -87,13 +87,16 @@ const asText = (report: {
   ].join("\n")
 }
 
-const gpuLines = ({ adapter, features, limits, probes, subgroupSizes }: Facts): ReadonlyArray<string> => [
+const gpuLines = (
+  { adapter, features, languageFeatures, limits, probes, subgroupSizes }: Facts
+): ReadonlyArray<string> => [
   `webgpu: ${adapter.description || "an adapter"}${adapter.software ? " (software)" : ""}`,
   `  vendor ${adapter.vendor || "unknown"}, architecture ${adapter.architecture || "unknown"}, device ${
     adapter.device || "unknown"
   }`,
   `  subgroups: ${subgroupSizes === undefined ? "none" : `${subgroupSizes[0]} to ${subgroupSizes[1]} threads`}`,
   `  features: ${features.join(", ")}`,
+  `  WGSL language features: ${languageFeatures.join(", ")}`,
   `  found by running: ${Object.entries(probes).map(([name, found]) => `${name} ${found ? "yes" : "no"}`).join(", ")}`,
   "  limits:",
   ...Object.entries(limits).map(([name, value]) => `    ${name} ${value}`)

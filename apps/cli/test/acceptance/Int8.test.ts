@@ -8,6 +8,6 @@ describe("logits with activations of 8 bits are as near to the float ones as lla
 })
 
 describe.skipIf((await availableAdapter()) === undefined)("on WebGPU too, software or not", () => {
-  // experts, sixteen-value scales, and minima; and Q4_0 alone
-  for (const name of ["c02", "c03"] as const) Int8.test(name, { device: "webgpu", timeout: 120_000 })
+  // experts, scales of 16 values, and minima
+  Int8.test("c02", { device: "webgpu", timeout: 300_000, tokens: 5 })
 })

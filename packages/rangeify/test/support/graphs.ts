@@ -1,4 +1,5 @@
 import * as DType from "@tg/core-uop/DType"
+import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
@@ -44,6 +45,11 @@ export const graphs: Readonly<Record<string, (b: Build) => ReadonlyArray<Tensor.
   "linear with a dequantised weight": (b) => {
     const x = b.f32(1, 64)
     return [b.out(Nn.linear(x, dequantised(b, 12, 4)))]
+  },
+  "a norm, then products with activations of 8 bits": (b) => {
+    const x = Int8.quantise(Nn.rmsNorm(b.f32(1, 64), b.f32(64), 1e-5))
+    const rows = (n: number) => ({ words: b.u32(n, 2, 2, 4), scale: b.f32(n, 2, 1), zero: 8, minimum: b.f32(n, 2, 1) })
+    return [b.out(Int8.contract(x, rows(12))), b.out(Int8.contract(x, rows(4)))]
   },
   "rmsNorm, then linear": (b) => [b.out(Nn.linear(Nn.rmsNorm(b.f32(4, 8), b.f32(8), 1e-5), b.f32(16, 8)))],
   "mlp with silu": (b) => [b.out(mlp(b, b.f32(4, 8)))],

@@ -9,6 +9,7 @@ import * as GgufType from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
 import { Jit } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import * as Int8 from "@tg/tensor/Int8"
 import { contract } from "@tg/tensor/Nn"
 import { assign, make } from "@tg/tensor/Program"
 import { buffer, type Tensor } from "@tg/tensor/Tensor"
@@ -20,6 +21,8 @@ interface Entry {
   readonly values: number
   readonly rows: number
   readonly cols: number
+  /** RMS error of llama.cpp's product, which rounds the activation to 8 bits. */
+  readonly cpu_rms_err: number
   /** Where things lie in the file of vectors. */
   readonly offsets: { readonly [K in "blocks" | "values" | "matrix" | "x" | "y"]: number }
 }
@@ -167,6 +170,15 @@ const vectors = Effect.fn("vectors")(function*(type: GgufType.Name, compare: Com
   // 1024 products of order 2^-5 of the result, added in float32 in any order: about 2^-24 * sqrt(1024) at worst
   const limit = 1e-5 * rms
   assert.deepEqual(differing(product, y, (a, b) => Math.abs(a - b) <= limit), [])
+  if (!Layout.isInt8(matrix!.layout)) return
+  const rounded = yield* compute(
+    matrix!,
+    x,
+    (words, vector) => Int8.contract(Int8.quantise(vector), Layout.decodeInt8(matrix!.layout, words))
+  )
+  const error = Math.sqrt(rounded.reduce((sum, v, i) => sum + (v - y[i]!) ** 2, 0) / rows)
+  assert.isAtMost(error, 1.25 * index.types[type].cpu_rms_err, "RMS error with activations of 8 bits")
+  assert.isAbove(error, 0)
 })
 
 /** All halves and all bfloat16 numbers that are finite, and MXFP4 with all scales whose values are. */
