@@ -32,9 +32,9 @@ describe("StepPlan", () => {
   // launches of the first layer and of the last: fewer is progress, more a regression; change them knowingly
   it.each(
     [
-      ["glm-4.7-flash:q4_0", 2.33, [13, 14]],
-      ["deepseek-v2-lite:q4_0", 1.45, [10, 11]],
-      ["youtu-llm-2b:q4_0", 1.17, [12, 12]]
+      ["glm-4.7-flash:q4_0", 2.33, [9, 10]],
+      ["deepseek-v2-lite:q4_0", 1.45, [8, 9]],
+      ["youtu-llm-2b:q4_0", 1.17, [9, 9]]
     ] as const
   )("%s reads %d GB of weights per token", (shape, gigabytes, launches) => {
     const plan = planOf(shape)
