@@ -31,7 +31,7 @@ describe("kernel", () => {
     it.live(`shows every stage for ${profile}`, () =>
       Effect.gen(function*() {
         const listed = JSON.parse((yield* tg(["kernel", "--profile", profile, "--json"])).stdout).kernels
-        const { name } = listed.find((k: { name: string }) => k.name.startsWith("attn_output"))
+        const { name } = listed.find((k: { name: string }) => k.name.startsWith("ffn_inp"))
         const shown = JSON.parse((yield* tg(["kernel", name, "--profile", profile, "--json"])).stdout)
         assertEquals([shown.name, shown.calls], [name, 6])
         assert.match(shown.code, code)
@@ -40,6 +40,16 @@ describe("kernel", () => {
         assert.match(shown.linear, /^ +%0 /)
       }), 30_000)
   }
+
+  it.live("shows the members of a joined kernel", () =>
+    Effect.gen(function*() {
+      const listed = JSON.parse((yield* tg(["kernel", "--profile", "h200", "--json"])).stdout).kernels
+      const { name } = listed.find((k: { name: string }) => k.name.split("+").length === 2)
+      const shown = JSON.parse((yield* tg(["kernel", name, "--profile", "h200", "--json"])).stdout)
+      assert.strictEqual(shown.name, name)
+      assertEquals(new Set(shown.opts.map((opt: string) => opt.slice(0, 3))), new Set(["1: ", "2: "]))
+      assert.match(shown.code, /if \(v\d+\) \{/)
+    }), 30_000)
 
   it.live("a target that the profile does not run is refused", () =>
     Effect.gen(function*() {

@@ -14,6 +14,12 @@ interface Member {
   readonly hasBarriers: boolean
 }
 
+/** A linear kernel with its slots in the launch: slot i of it is `slots[i]` there. */
+export interface Part {
+  readonly linear: UOp
+  readonly slots: ReadonlyArray<number>
+}
+
 /** Where the launch may run. */
 export interface Target {
   readonly caps: Pick<RendererCaps, "ops">
@@ -25,9 +31,11 @@ export interface Target {
  * Linear kernels of which none touches what another one writes, as one linear kernel: the first workgroups run the first
  * kernel, the next ones the second, and so on. A workgroup has as many threads as the largest one needs. In the others
  * the threads behind the end wait; where there are barriers to reach, they repeat what the last thread does and store
- * nothing. Workgroup memory lies in one place, because a workgroup runs only one of the kernels.
+ * nothing. Workgroup memory lies in one place, because a workgroup runs only one of the kernels. One kernel stays as it is.
  */
-export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Target): UOp => {
+export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Target): UOp => {
+  const linears = parts.map(({ linear }) => linear)
+  if (linears.length === 1) return linears[0]!
   const { arena } = linears[0]!
   const members = linears.map(memberOf)
   const threads = threadsOf(members)
@@ -69,14 +77,14 @@ export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Targ
     const own = m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!)
     const ownThread = isThread === undefined ? thread : Expr.min(thread, member.threads - 1)
     const here: Array<UOp> = []
-    /** What is defined in the branch and in each loop that is open. */
-    const scopes = [new Set<UOp>()]
+    /** What stands in each of the loops that are open, the branch itself first. */
+    const seen: Array<Set<UOp>> = [new Set()]
     const push = (node: UOp): UOp => {
-      if (node.op === "END" || node.op === "ENDIF") scopes.pop()
-      else if (head.has(node) || scopes.some((scope) => scope.has(node))) return node
-      scopes.at(-1)!.add(node)
+      if (head.has(node) || seen.some((nodes) => nodes.has(node))) return node
+      if (node.op === "END" || node.op === "ENDIF") seen.pop()
       here.push(node)
-      if (node.op === "RANGE" || node.op === "IF") scopes.push(new Set())
+      seen.at(-1)!.add(node)
+      if (node.op === "RANGE" || node.op === "IF") seen.push(new Set())
       return node
     }
     const done = new Map<UOp, UOp>()
@@ -84,9 +92,14 @@ export const concatenate = (linears: ReadonlyArray<UOp>, { caps, maxGrid }: Targ
       switch (node.op) {
         case "CONST":
         case "VAR":
-        case "PARAM":
           head.add(node)
           return node
+        case "PARAM": {
+          const slot = parts[m]!.slots[(node.arg as { readonly slot: number }).slot]!
+          const param = arena.make("PARAM", node.dtype, src, { slot })
+          head.add(param)
+          return param
+        }
         case "LOCAL": {
           const shared = memory[m]!.get(node)!
           head.add(shared)
@@ -176,22 +189,21 @@ const indexOf = (
 }
 
 /**
- * Where the LOCALs of each kernel lie: the first ones of a kind are one, the second ones, and so on, as long as the longest
- * of them. Kernels number theirs alike, so one node may be the memory of several.
+ * Where the LOCALs of each kernel lie: the longest ones of a dtype are one, the second longest, and so on, as long as the
+ * longest of them. Kernels number theirs alike, so one node may be the memory of several.
  */
 const overlay = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {
+  const lengthOf = (node: UOp): number => (node.arg as { readonly length: number }).length
   const lengths = new Map<string, number>()
   const keys = linears.map(({ src }) => {
     const counts = new Map<string, number>()
-    return src.filter(({ op }) => op === "LOCAL").map((node) => {
-      // memory that one kernel writes in vectors and another one in scalars would be declared as scalars
-      const lanes = src.filter((n) => n.op === "STORE" && n.src[0]!.src[0] === node).map((n) => n.src[1]!.dtype.lanes)
-      const kind = `${DType.print(node.dtype)} x ${Math.min(...lanes)}`
-      const number = counts.get(kind) ?? 0
-      counts.set(kind, number + 1)
-      const key = `${kind}: ${number}`
-      const { length } = node.arg as { readonly length: number }
-      lengths.set(key, Math.max(length, lengths.get(key) ?? 0))
+    const memory = src.filter(({ op }) => op === "LOCAL").toSorted((a, b) => lengthOf(b) - lengthOf(a))
+    return memory.map((node) => {
+      const dtype = DType.print(node.dtype)
+      const number = counts.get(dtype) ?? 0
+      counts.set(dtype, number + 1)
+      const key = `${dtype}: ${number}`
+      lengths.set(key, Math.max(lengthOf(node), lengths.get(key) ?? 0))
       return { node, key }
     })
   })

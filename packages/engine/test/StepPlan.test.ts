@@ -29,10 +29,16 @@ const fileOf = (shape: string): Uint8Array => {
 }
 
 describe("StepPlan", () => {
+  // launches of the first layer and of the last: fewer is progress, more a regression; change them knowingly
   it.each(
-    [["glm-4.7-flash:q4_0", 2.33], ["deepseek-v2-lite:q4_0", 1.45], ["youtu-llm-2b:q4_0", 1.17]] as const
-  )("%s reads %d GB of weights per token", (shape, gigabytes) => {
+    [
+      ["glm-4.7-flash:q4_0", 2.33, [9, 10]],
+      ["deepseek-v2-lite:q4_0", 1.45, [8, 9]],
+      ["youtu-llm-2b:q4_0", 1.17, [9, 9]]
+    ] as const
+  )("%s reads %d GB of weights per token", (shape, gigabytes, launches) => {
     const plan = planOf(shape)
+    assertEquals([plan.dispatchesPerLayer[0], plan.dispatchesPerLayer.at(-1)], [...launches])
     // published to three digits
     assert.closeTo(plan.bytesPerToken / 1e9, gigabytes, 0.005)
     // the kernels read every weight once, and a twentieth more for activations and a short cache
@@ -56,22 +62,8 @@ describe("StepPlan", () => {
     // two kinds of blocks, and what stands around them
     assert.isAtMost(plan.kernels.length, dense! + rest[0]! + outside)
     assertEquals(plan.kernels.reduce((sum, k) => sum + k.calls, 0), plan.dispatchesPerToken)
-  })
-
-  // fewer is progress, more a regression: change these knowingly
-  it.each(
-    [
-      ["glm-4.7-flash:q4_0", 12, 16],
-      ["deepseek-v2-lite:q4_0", 11, 15],
-      ["youtu-llm-2b:q4_0", 12, 12]
-    ] as const
-  )("%s launches %d kernels in its first layer and %d in its last", (shape, first, last) => {
-    const layers = planOf(shape).dispatchesPerLayer
-    assertEquals([layers[0], layers.at(-1)], [first, last])
-  })
-
-  it("joins kernels that do not depend on each other", () => {
-    const names = planOf("glm-4.7-flash:q4_0").kernels.map(({ name }) => name)
+    // what does not depend on each other shares a launch
+    const names = plan.kernels.map(({ name }) => name)
     for (const name of ["attn_q_a_768+attn_kv_a_mqa_576", "attn_q_b_5120+cache_288"]) assert.include(names, name)
   })
 

@@ -42,10 +42,11 @@ export class Compiler extends Context.Service<Compiler, {
         return yield* linearize.linearize(name, expanded, renderer.caps)
       })
       const lowerOnce = Effect.fn("Compiler.compile")(function*(name: string, kernel: UOp) {
-        const parts = yield* Effect.forEach(members(kernel), (member) => lowerMember(name, member))
-        const linear = parts.length === 1
-          ? parts[0]!
-          : concatenate(parts, { caps: renderer.caps, maxGrid: profile.maxGrid })
+        const parts = yield* Effect.forEach(
+          members(kernel),
+          ({ ast, slots }) => Effect.map(lowerMember(name, ast), (linear) => ({ linear, slots }))
+        )
+        const linear = concatenate(parts, { caps: renderer.caps, maxGrid: profile.maxGrid })
         const violation = yield* Spec.firstViolation("linear", linear)
         if (violation !== undefined) return yield* new RenderError({ kernel: name, message: `${name}: ${violation}` })
         return yield* renderer.render(name, linear)

@@ -103,7 +103,7 @@ export const launches = (
     const found = known.get(text)
     if (found !== undefined) return found
     const bytes = [...traffic(step.ast, vars).values()].reduce((a, b) => a + b, 0)
-    const shapes = members(step.ast).map((member) => launchShape(step.name, member, { profile, vars, choose }))
+    const shapes = members(step.ast).map(({ ast }) => launchShape(step.name, ast, { profile, vars, choose }))
     const made = {
       bytes,
       workgroups: shapes.reduce((n, shape) => n + shape.workgroups, 0),

@@ -2,7 +2,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { RendererCaps } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
-import { concatenate } from "@tg/devectorize/Concatenate"
+import { concatenate, type Part } from "@tg/devectorize/Concatenate"
 import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
 import { linearize } from "@tg/devectorize/Linearize"
 import { choose as usual } from "@tg/heuristics/Heuristics"
@@ -17,9 +17,9 @@ export interface Stages {
   readonly kernel: UOp
   /** What was chosen for each member. */
   readonly opts: ReadonlyArray<ReadonlyArray<Opt.Opt>>
-  /** Spec `opted`. */
+  /** Spec `opted`, with each member's own slots and loops. */
   readonly opted: UOp
-  /** Spec `expanded`. */
+  /** Spec `expanded`, likewise. */
   readonly expanded: UOp
   /** Spec `linear`: the renderer's input. */
   readonly linear: UOp
@@ -40,19 +40,18 @@ export const stages = (
   { caps, choose = (member) => usual(member, profile), profile }: Target
 ): Result.Result<Stages, Postrange.IllegalOpt | DevectorizeError> =>
   Result.gen(function*() {
-    const parts: Array<MemberStages> = []
-    for (const member of members(kernel)) parts.push(yield* stagesOfMember(name, member, { caps, choose, profile }))
-    const [first, ...others] = parts
+    const parts: Array<MemberStages & Part> = []
+    for (const { ast, slots } of members(kernel)) {
+      parts.push({ ...yield* stagesOfMember(name, ast, { caps, choose, profile }), slots })
+    }
     const joined = (rootOf: (part: MemberStages) => UOp): UOp =>
-      rootOf(first!).with(parts.flatMap((p) => rootOf(p).src))
+      rootOf(parts[0]!).with(parts.flatMap((part) => rootOf(part).src))
     return {
       kernel,
       opts: parts.map(({ opts }) => opts),
       opted: joined(({ opted }) => opted),
       expanded: joined(({ expanded }) => expanded),
-      linear: others.length === 0
-        ? first!.linear
-        : concatenate(parts.map(({ linear }) => linear), { caps, maxGrid: profile.maxGrid })
+      linear: concatenate(parts, { caps, maxGrid: profile.maxGrid })
     }
   })
 

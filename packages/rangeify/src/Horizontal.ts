@@ -1,7 +1,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import { signature } from "@tg/core-uop/Program"
-import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Arg, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import type { KernelStep, Ref, Step } from "./Schedule.ts"
 import { renumberRanges } from "./SplitRanges.ts"
 
@@ -17,6 +17,8 @@ interface Member {
 interface Launch {
   readonly members: Array<Member>
   readonly buffers: Set<string>
+  /** Workgroup memory that members fill. */
+  stagedBytes: number
   readonly alone: Step | undefined
 }
 
@@ -24,9 +26,9 @@ interface Launch {
  * Steps of one function body, in an order in which every read is after the writes it depends on, with independent kernels
  * joined to one. There are as many levels as the longest chain of dependent steps. Kernels on such a chain have their
  * level; any other one joins a launch of a level it may have: one that takes as long anyway, the earliest if several do.
- * No launch binds more than `maxBuffers` buffers.
+ * No launch takes more room than there is.
  */
-export const joinIndependent = (steps: ReadonlyArray<Step>, maxBuffers: number): ReadonlyArray<Step> => {
+export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): ReadonlyArray<Step> => {
   const before = dependencies(steps)
   const fixed = new Map<number, number>()
   const { first, last } = levels(before, fixed)
@@ -40,16 +42,18 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, maxBuffers: number):
     let best: { readonly level: number; readonly launch: Launch; readonly cost: number } | undefined
     for (let level = from; level <= to; level++) {
       for (const launch of launches[level]!) {
-        if (step.kind !== "kernel" || !fits(launch, step, maxBuffers)) continue
+        if (step.kind !== "kernel" || !fits(launch, step, room)) continue
         const cost = Math.max(0, work[i]! - Math.max(...launch.members.map((m) => m.work)))
         if (best === undefined || cost < best.cost) best = { level, launch, cost }
       }
     }
-    const launch = best?.launch ?? { members: [], buffers: new Set(), alone: step.kind === "kernel" ? undefined : step }
+    const launch = best?.launch ??
+      { members: [], buffers: new Set(), stagedBytes: 0, alone: step.kind === "kernel" ? undefined : step }
     if (best === undefined) launches[from]!.push(launch)
     if (step.kind === "kernel") {
       launch.members.push({ step, at: i, work: work[i]! })
       for (const ref of boundRefs(step)) launch.buffers.add(keyOf(ref))
+      launch.stagedBytes += stagedBytes(step.ast)
     }
     return best?.level ?? from
   }
@@ -62,21 +66,51 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, maxBuffers: number):
   return launches.flatMap((level) => level.map(stepOf))
 }
 
-/**
- * The kernels that a kernel consists of, loops numbered from 0, with the slots of the whole: one for each END that writes
- * a buffer, with the ENDs before it that stage what it reads in workgroup memory.
- */
-export const members = (kernel: UOp): ReadonlyArray<UOp> => {
-  const parts: Array<Array<UOp>> = [[]]
-  for (const end of kernel.src) {
-    if (parts.at(-1)!.some((e) => !isStage(e))) parts.push([])
-    parts.at(-1)!.push(end)
-  }
-  return parts.length === 1 ? [kernel] : parts.map((ends) => renumberRanges(kernel.with(ends)))
+/** A kernel that is part of another one, and which of its slots are its own: slot i is `slots[i]` there. */
+export interface Part {
+  readonly ast: UOp
+  readonly slots: ReadonlyArray<number>
 }
 
-/** Whether an END fills workgroup memory. */
-const isStage = (end: UOp): boolean => end.src[0]!.src[0]!.src[0]!.op === "LOCAL"
+/**
+ * The kernels that a kernel consists of, as each would be alone: roots that fill workgroup memory belong to the next one
+ * that stores a result.
+ */
+export const members = (kernel: UOp): ReadonlyArray<Part> => {
+  const parts: Array<Array<UOp>> = [[]]
+  for (const end of kernel.src) {
+    parts.at(-1)!.push(end)
+    if (!fillsWorkgroupMemory(end)) parts.push([])
+  }
+  const roots = parts.filter((ends) => ends.length > 0)
+  // a kernel that is not joined stays what it is
+  if (roots.length < 2) return [{ ast: kernel, slots: slotsOf(kernel).toSorted((a, b) => a - b) }]
+  return roots.map((ends) => canonical(renumberRanges(kernel.with(ends))))
+}
+
+const slotsOf = (...roots: ReadonlyArray<UOp>): ReadonlyArray<number> => [
+  ...new Set(
+    toposort(...roots).filter((node) => node.op === "PARAM").map((node) => (node.arg as { readonly slot: number }).slot)
+  )
+]
+
+/** The kernel with the slots in the order in which its nodes use them, what it stores first, and its memory from 0. */
+export const canonical = (kernel: UOp): Part => {
+  const nodes = toposort(kernel)
+  const result = kernel.src.at(-1)!.src[0]!
+  const target = (result.op === "TUPLE" ? result.src[0]! : result).src[0]!.src[0]!
+  const slots = slotsOf(target, kernel)
+  const memory = nodes.filter((node) => node.op === "LOCAL").map(idOf)
+  const by = { range: 0, memory: memory.length === 0 ? 0 : -Math.min(...memory) }
+  return { ast: move(kernel, (slot) => slots.indexOf(slot), by), slots }
+}
+
+const idOf = (memory: UOp): number => (memory.arg as { readonly id: number }).id
+
+const fillsWorkgroupMemory = (end: UOp): boolean => {
+  const effect = end.src[0]
+  return (effect?.op === "TUPLE" ? effect.src[0] : effect)?.src[0]?.src[0]?.op === "LOCAL"
+}
 
 const keyOf = (ref: Ref): string => {
   switch (ref.kind) {
@@ -148,10 +182,25 @@ const workOf = (kernel: UOp): number =>
     )
   )
 
-/** Whether a launch has room for the kernel's buffers. Launches and kernels of one level write nothing that others touch. */
-const fits = (launch: Launch, step: KernelStep, maxBuffers: number): boolean =>
+/** What a launch may take. */
+export interface Room {
+  /** Storage buffers it binds. */
+  readonly buffers: number
+  /** Workgroup memory that its members fill; what reductions over threads need comes to it. */
+  readonly stagedBytes: number
+}
+
+const stagedBytes = (kernel: UOp): number =>
+  toposort(kernel).reduce(
+    (bytes, node) => node.op === "LOCAL" ? bytes + 4 * (node.arg as { readonly length: number }).length : bytes,
+    0
+  )
+
+/** Whether a launch has room for the kernel. Launches and kernels of one level write nothing that others touch. */
+const fits = (launch: Launch, step: KernelStep, room: Room): boolean =>
   launch.alone === undefined &&
-  new Set([...launch.buffers, ...boundRefs(step).map(keyOf)]).size <= maxBuffers
+  launch.stagedBytes + stagedBytes(step.ast) <= room.stagedBytes &&
+  new Set([...launch.buffers, ...boundRefs(step).map(keyOf)]).size <= room.buffers
 
 /** One kernel with a root for each member, the most work first; memory that members share is one argument. */
 const stepOf = ({ alone, members }: Launch): Step => {
@@ -166,10 +215,14 @@ const stepOf = ({ alone, members }: Launch): Step => {
     slots.set(keyOf(ref), args.length)
     return args.push(ref) - 1
   }
-  let ranges = 0
+  let by: Offsets = { range: 0, memory: 0 }
   const ends = ordered.flatMap((step) => {
-    const moved = move(step.ast, (slot) => slotOf(step.args[slot]!), ranges)
-    ranges += toposort(step.ast).filter((node) => node.op === "RANGE").length
+    const moved = move(step.ast, (slot) => slotOf(step.args[slot]!), by)
+    const nodes = toposort(step.ast)
+    by = {
+      range: by.range + nodes.filter((node) => node.op === "RANGE").length,
+      memory: by.memory + nodes.filter((node) => node.op === "LOCAL").length
+    }
     return moved.src
   })
   return {
@@ -180,16 +233,29 @@ const stepOf = ({ alone, members }: Launch): Step => {
   }
 }
 
-/** The kernel with other argument slots, and loop numbers from `firstRange` on. */
-const move = (kernel: UOp, slotOf: (slot: number) => number, firstRange: number): UOp => {
+/** What is added to the numbers of loops and of workgroup memory. */
+interface Offsets {
+  readonly range: number
+  readonly memory: number
+}
+
+/** The kernel with other argument slots, and with other numbers for its loops and its workgroup memory. */
+const move = (kernel: UOp, slotOf: (slot: number) => number, by: Offsets): UOp => {
+  const argOf = (node: UOp): Arg => {
+    switch (node.op) {
+      case "PARAM":
+        return { slot: slotOf((node.arg as { readonly slot: number }).slot) }
+      case "RANGE":
+        return { ...rangeArg(node), id: rangeArg(node).id + by.range }
+      case "LOCAL":
+        return { ...(node.arg as { readonly length: number }), id: idOf(node) + by.memory }
+      default:
+        return node.arg
+    }
+  }
   const done = new Map<UOp, UOp>()
   for (const node of toposort(kernel)) {
-    const src = node.src.map((s) => done.get(s)!)
-    const made = node.op === "PARAM"
-      ? node.arena.make("PARAM", node.dtype, src, { slot: slotOf((node.arg as { readonly slot: number }).slot) })
-      : node.op === "RANGE"
-      ? node.arena.make("RANGE", node.dtype, src, { ...rangeArg(node), id: rangeArg(node).id + firstRange })
-      : node.with(src)
+    const made = node.arena.make(node.op, node.dtype, node.src.map((s) => done.get(s)!), argOf(node))
     node.arena.inherit(made, node)
     done.set(node, made)
   }

@@ -8,7 +8,7 @@ import { Context, Effect, Layer, Schema } from "effect"
 import { orderHazards, writtenParams } from "./Hazards.ts"
 import { chain, cheapest, Cost } from "./Cost.ts"
 import * as Fusion from "./Fusion.ts"
-import { joinIndependent } from "./Horizontal.ts"
+import { canonical, joinIndependent } from "./Horizontal.ts"
 import { type Homes, lower } from "./Lower.ts"
 import { mergeReductions } from "./MergeReductions.ts"
 import { isStorage, place, type Placement, storageOf } from "./Placement.ts"
@@ -114,12 +114,12 @@ const scheduleBody = (
       })
     }
     if (root.op !== "STORE") memory.set(root, temporary(bytesOf(root)))
-    const ast = finish(lowered.ast)
+    const { ast, slots } = canonical(finish(lowered.ast))
     steps.push({
       kind: "kernel",
       name: [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_"),
       ast,
-      args: lowered.storage.map((owner) => refOf(owner))
+      args: slots.map((slot) => refOf(lowered.storage[slot]!))
     })
   }
 
@@ -170,8 +170,10 @@ const scheduleBody = (
   const ordered: Array<Step> = []
   let own: Array<Step> = []
   const flush = (): void => {
-    const { joinsKernels = false, maxStorageBuffers } = context.limits
-    ordered.push(...joinsKernels ? joinIndependent(own, maxStorageBuffers) : own)
+    const { fusion, joinsKernels = false, maxStorageBuffers } = context.limits
+    // half of the workgroup memory is left to reductions over threads
+    const room = { buffers: maxStorageBuffers, stagedBytes: (fusion?.maxWorkgroupBytes ?? 0) / 2 }
+    ordered.push(...joinsKernels ? joinIndependent(own, room) : own)
     own = []
   }
   for (const { from, node, to } of order.map((i) => groups[i]!)) {

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { signature } from "@tg/core-uop/Program"
-import { rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { key, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { randomProgram } from "@tg/tensor/Random"
@@ -34,7 +34,9 @@ const check = (sink: UOp, made: Schedule, vars = { n: 3, at: 2 }): void => {
   const got = runSchedule(sink, made, vars)
   for (const [id, data] of runSchedule(sink, scheduled(sink), vars)) assert.deepStrictEqual(got.get(id), data)
   for (const step of kernels(made)) {
-    const accesses = members(step.ast).map((member) => signature(member).bindings)
+    const accesses = members(step.ast).map(({ ast, slots }) =>
+      signature(ast).bindings.map(({ access, slot }) => ({ access, slot: slots[slot]! }))
+    )
     accesses.forEach((own, i) => {
       const others = accesses.filter((_, j) => j !== i).flat()
       for (const { access, slot } of own) {
@@ -161,10 +163,14 @@ describe("members", () => {
     const { ast } = kernels(joined(sink))[0]!
     const parts = members(ast)
     assert.strictEqual(parts.length, 2)
-    for (const part of parts) {
+    // the rows are slot 1 of both
+    assert.deepStrictEqual(parts.map(({ slots }) => slots), [[0, 1, 2], [3, 1, 4]])
+    for (const { ast: part } of parts) {
       const ids = toposort(part).filter((node) => node.op === "RANGE").map((node) => rangeArg(node).id)
       assert.deepStrictEqual(ids.toSorted(), [0, 1])
     }
-    assert.deepStrictEqual(members(parts[0]!), [parts[0]!])
+    // each is the kernel that it would be alone
+    assert.deepStrictEqual(parts.map((part) => key(part.ast)), kernels(scheduled(sink)).map((step) => key(step.ast)))
+    assert.deepStrictEqual(members(parts[0]!.ast), [{ ast: parts[0]!.ast, slots: [0, 1, 2] }])
   })
 })

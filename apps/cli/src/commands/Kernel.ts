@@ -11,7 +11,7 @@ import * as Session from "@tg/engine/Session"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
 import * as Stages from "@tg/jit/Stages"
-import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { kernels, type Limits, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import type { Store } from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option, Result } from "effect"
@@ -93,14 +93,18 @@ export const command = Command.make(
 
 /** The kernels of a step of a model, by name. */
 export const kernelsOf = Effect.fnUntraced(
-  function*(given: {
-    readonly model: string
-    readonly shape: Option.Option<string>
-    readonly step: "decode" | "prompt" | "logits"
-    readonly kv: "f16" | "f32"
-    readonly activations: Session.ActivationPolicy
-    readonly context: Option.Option<number>
-  }, profile: DeviceProfile) {
+  function*(
+    given: {
+      readonly model: string
+      readonly shape: Option.Option<string>
+      readonly step: "decode" | "prompt" | "logits"
+      readonly kv: "f16" | "f32"
+      readonly activations: Session.ActivationPolicy
+      readonly context: Option.Option<number>
+    },
+    profile: DeviceProfile,
+    limits: Limits = limitsOf(profile)
+  ) {
     if (Option.isSome(given.shape) && given.model !== Flags.defaultModel) {
       return yield* new UsageError({ message: "--model and --shape are both given; keep one of them" })
     }
@@ -115,7 +119,7 @@ export const kernelsOf = Effect.fnUntraced(
     const program = given.step === "decode" && profile.kind === "gpu"
       ? Session.decodeProgram(model, size)
       : Session.stepProgram(model, { ...size, chunk, rows: given.step === "logits" ? "all" : "last" })
-    const made = schedule(program.sink, limitsOf(profile))
+    const made = schedule(program.sink, limits)
     return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
   },
   Effect.scoped
@@ -159,8 +163,13 @@ const render = (
   Result.gen(function*() {
     const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
     const caps = target === "wasm" ? Wasm.caps : wgsl
-    const { opts: chosen, origin } = Tuned.choose(kernel, profile, store)
-    const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: () => chosen })
+    const found = new Set<Tuned.Choice["origin"]>()
+    const chosen = (member: UOp) => {
+      const { opts, origin } = Tuned.choose(member, profile, store)
+      found.add(origin)
+      return opts
+    }
+    const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: chosen })
     const { expanded, linear, opted } = stages
     const text = target === "wasm" ? Wasm.text(name, linear) : Wgsl.render(name, linear, wgsl)
     if (text instanceof RenderError) return yield* Result.fail(text)
@@ -170,7 +179,8 @@ const render = (
       profile: profile.name,
       kernel: Print.graph(kernel),
       opts: Stages.printOpts(stages),
-      origin,
+      // of several members' the one that says most
+      origin: (["stale", "tuned"] as const).find((origin) => found.has(origin)) ?? "heuristics",
       opted: Print.graph(opted),
       expanded: Print.graph(expanded),
       linear: listing(linear),

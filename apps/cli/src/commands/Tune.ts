@@ -3,6 +3,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import type * as Session from "@tg/engine/Session"
 import * as Estimate from "@tg/jit/Estimate"
 import * as Opt from "@tg/postrange/Opt"
+import { limitsOf } from "@tg/rangeify/Rangeify"
 import { Device } from "@tg/runtime/Device"
 import * as Inputs from "@tg/tuner/Inputs"
 import * as Store from "@tg/tuner/Store"
@@ -112,7 +113,9 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   const tuner = yield* Tuner
   const { adapter } = device.profile
   const out = Option.isSome(given.out) ? given.out.value : yield* TunedFiles.userFile
-  const all = yield* Kernel.kernelsOf({ ...given, step: "decode" }, device.profile)
+  // a joined kernel's members are compiled as if they were alone, and tuned alone
+  const limits = { ...limitsOf(device.profile), joinsKernels: false }
+  const all = yield* Kernel.kernelsOf({ ...given, step: "decode" }, device.profile, limits)
   const named = Option.isNone(given.kernel)
     ? [...all]
     : [...all].filter(([name]) => name.startsWith(Option.getOrThrow(given.kernel)))

@@ -13,7 +13,7 @@ import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import type { FusionCost } from "@tg/rangeify/Fusion"
-import { members } from "@tg/rangeify/Horizontal"
+import { members, type Part } from "@tg/rangeify/Horizontal"
 import * as Memory from "@tg/rangeify/Memory"
 import * as Rangeify from "@tg/rangeify/Rangeify"
 import type { KernelStep, Ref, Schedule } from "@tg/rangeify/Schedule"
@@ -108,34 +108,44 @@ export interface StageOptions {
 const profileOf = (options: StageOptions) => options.hasGrid ? DeviceProfile.webgpuDefault : DeviceProfile.wasm
 
 /** The members of a kernel after a stage. */
-type Members = (step: KernelStep, options: StageOptions) => ReadonlyArray<UOp>
+type Members = (step: KernelStep, options: StageOptions) => ReadonlyArray<Part>
 
 const opted: Members = (step, options) =>
-  members(checked("kernel", step.ast)).map((member) => {
-    const result = Postrange.apply(step.name, member, options.choose(member), profileOf(options))
+  members(checked("kernel", step.ast)).map(({ ast, slots }) => {
+    const result = Postrange.apply(step.name, ast, options.choose(ast), profileOf(options))
     if (result instanceof Postrange.IllegalOpt) throw result
-    return checked("opted", result)
+    return { ast: checked("opted", result), slots }
   })
 
 const expanded: Members = (step, options) =>
-  opted(step, options).map((member) => {
-    const result = devectorize(step.name, member, caps(options.hasGrid, options.subgroupSize), profileOf(options))
+  opted(step, options).map(({ ast, slots }) => {
+    const result = devectorize(step.name, ast, caps(options.hasGrid, options.subgroupSize), profileOf(options))
     if (result instanceof DevectorizeError) throw result
-    return checked("expanded", result)
+    return { ast: checked("expanded", result), slots }
   })
 
 const linear = (step: KernelStep, options: StageOptions): UOp => {
   const target = { caps: caps(options.hasGrid, options.subgroupSize), maxGrid: options.maxGrid ?? 65535 }
-  const [first, ...others] = expanded(step, options).map((m) => checked("linear", linearize(m, target.caps)))
-  return others.length === 0 ? first! : checked("linear", concatenate([first!, ...others], target))
+  const parts = expanded(step, options).map(({ ast, slots }) => ({
+    linear: checked("linear", linearize(ast, target.caps)),
+    slots
+  }))
+  return checked("linear", concatenate(parts, target))
+}
+
+/** The members one after the other, each on its own arguments. */
+const evaluateMembers = (stage: Members) => (options: StageOptions): Execute => (step, args, vars) => {
+  for (const { ast, slots } of stage(step, options)) {
+    evaluateKernel(ast, new Map(slots.map((slot, i) => [i, args[slot]!])), vars)
+  }
 }
 
 /** The evaluator at each stage, as a way to execute a kernel. */
 export const stages: Readonly<Record<"kernel" | "opted" | "expanded" | "linear", (options: StageOptions) => Execute>> =
   {
     kernel: () => (step, args, vars) => evaluateKernel(checked("kernel", step.ast), args, vars),
-    opted: (options) => (step, args, vars) => opted(step, options).forEach((m) => evaluateKernel(m, args, vars)),
-    expanded: (options) => (step, args, vars) => expanded(step, options).forEach((m) => evaluateKernel(m, args, vars)),
+    opted: evaluateMembers(opted),
+    expanded: evaluateMembers(expanded),
     linear: (options) => (step, args, vars) => evaluateLinear(linear(step, options), args, vars)
   }
 
