@@ -1,9 +1,7 @@
 /** `tg bench`: how fast a model reads a prompt and writes text, and what it takes. */
 import { Engine } from "@tg/engine/Engine"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, type Session } from "@tg/engine/Session"
-import * as FileByteSource from "@tg/gguf/FileByteSource"
 import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Schema } from "effect"
@@ -98,7 +96,7 @@ export const neededTokens = ({ depths, generate, prompt }: Asked): number =>
 /** The context to measure with: what was asked, or the usual one, longer if the depths need it. Refused before loading. */
 const contextFor = Effect.fn("cli.bench.context")(
   function*(model: string, asked: Option.Option<number>, needed: number) {
-    const { config } = yield* ModelFile.open(yield* FileByteSource.open(model))
+    const { config } = (yield* Models.open(model)).file
     const modelLimit = config.contextLength
     const limit = Math.min(modelLimit, Option.getOrElse(asked, () => Math.max(4096, needed)))
     if (needed > limit) return yield* new ContextFull({ asked: needed, limit, modelLimit })
