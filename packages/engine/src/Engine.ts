@@ -5,7 +5,7 @@ import type { Device } from "@tg/runtime/Device"
 import * as Decoder from "@tg/tokenizer/Decoder"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
-import { Context, Effect, Layer, Stream } from "effect"
+import { Context, Duration, Effect, Layer, Stream } from "effect"
 import * as Loader from "./Loader.ts"
 import * as ModelFile from "./ModelFile.ts"
 import * as Random from "./Random.ts"
@@ -38,12 +38,27 @@ export type EngineError = Session.StepError | Sampler.InvalidSampling | Sampler.
 /** Why a model was not loaded. */
 export type LoadError = ModelFile.ModelError | Loader.LoadError | Session.ContextFull | Session.InvalidTokens
 
+/** What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats. */
+export type Program = Session.Rows | "decode"
+
 /** How to load a model. */
-export interface Options extends Session.SessionOptions, Loader.LoadOptions {}
+export interface Options extends Session.SessionOptions, Loader.LoadOptions {
+  /** Compiled while the weights are on their way; without it, each program when it is first needed. */
+  readonly prepare?: ReadonlyArray<Program> | undefined
+  /** The model's tokenizer, where it has been made; without it, it is made when it is first needed. */
+  readonly tokenizer?: Codec | undefined
+}
+
+/** How long loading took, in milliseconds. Both were done at the same time. */
+export interface LoadTimes {
+  readonly weights: number
+  readonly compile: number
+}
 
 /** A model on a device, with one conversation in its cache. */
 export class Engine extends Context.Service<Engine, {
   readonly model: ModelFile.ModelFile
+  readonly loadTimes: LoadTimes
   /** The steps behind `generate` and `logits`, to measure them one by one. It is the same conversation. */
   readonly session: Session.Session
   /** Tokens that fit the cache. */
@@ -82,11 +97,24 @@ export const fromModel = Effect.fn("Engine.load")(function*(
   options: Options = {}
 ) {
   const wanted = model.weights.all.map(({ layout, name }) => ({ layout, tensor: model.gguf.tensorsByName.get(name)! }))
-  const weights = yield* Loader.load(source, wanted, options)
+  const weights = yield* Loader.allocate(wanted)
   const session = yield* Session.make(model, weights, options)
-  const tokenizer = yield* Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
+  const compile = Effect.forEach(
+    options.prepare ?? [],
+    (program) => program === "decode" ? session.decodeStep : session.prepare(program),
+    { discard: true }
+  )
+  const [[filling], [compiling]] = yield* Effect.all([
+    Effect.timed(Loader.fill(source, wanted, weights, options)),
+    Effect.timed(compile)
+  ], { concurrency: 2 })
+  const made = options.tokenizer
+  const tokenizer = made === undefined
+    ? yield* Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
+    : Effect.succeed(made)
   return Engine.of({
     model,
+    loadTimes: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) },
     session,
     context: session.context,
     tokenizer,

@@ -33,7 +33,7 @@ export const command = Command.make(
     const tokens = parseTokens(given.tokens)
     if (tokens instanceof UsageError) return yield* tokens
     const context = Option.isSome(given.context) ? given.context : yield* contextFor(tokens.length)
-    yield* Models.withModel({ ...given, context }, run(tokens, given))
+    yield* Models.withModel({ ...given, context }, { prepare: ["all"], text: false }, run(tokens, given))
   })
 ).pipe(Command.withDescription("Write the logits after each token to a file"))
 
