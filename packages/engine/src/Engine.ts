@@ -8,7 +8,6 @@ import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { Context, Duration, Effect, Layer, Stream } from "effect"
 import * as Loader from "./Loader.ts"
 import * as ModelFile from "./ModelFile.ts"
-import * as Random from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
 import * as Session from "./Session.ts"
 import * as Stop from "./Stop.ts"
@@ -129,7 +128,6 @@ export const fromModel = Effect.fn("Engine.load")(function*(
 interface State {
   readonly tokens: ReadonlyArray<number>
   readonly count: number
-  readonly random: Random.Random
 }
 
 /** Tokens that follow the prompt, until a rule stops them. */
@@ -141,23 +139,20 @@ export const generate = (session: Session.Session, codec: Codec, request: Reques
     const rules: Stop.Rules = { endTokens: codec.vocabulary.eog, maxTokens: request.maxTokens ?? Infinity }
     if (rules.maxTokens < 1) return Stream.empty
     const decoder = Decoder.make(codec)
-    const start: State = { tokens: request.tokens, count: 0, random: Random.make(sampling.seed) }
+    const start: State = { tokens: request.tokens, count: 0 }
     return Stream.unfold<State | undefined, Token, EngineError, never>(
       start,
       Effect.fnUntraced(function*(state) {
         if (state === undefined) return undefined
-        const drawn = sampling.temperature === 0
-          ? [yield* session.next(state.tokens), state.random] as const
-          : Sampler.sample(yield* session.advance(state.tokens), sampling, state.random)
-        if (drawn === undefined || Number.isNaN(drawn[0])) {
+        const id = yield* session.next(state.tokens, sampling)
+        if (Number.isNaN(id)) {
           return yield* new Sampler.InvalidLogits({ position: state.tokens.length - 1, vocab: session.vocabulary })
         }
-        const [id, random] = drawn
         const count = state.count + 1
         const stop = Stop.reasonOf(id, count, rules)
         const text = (stop === "end" ? "" : decoder.push(id)) + (stop === undefined ? "" : decoder.flush())
         const next: State | undefined = stop === undefined
-          ? { tokens: [...state.tokens, id], count, random }
+          ? { tokens: [...state.tokens, id], count }
           : undefined
         return [{ id, text, stop }, next] as const
       })

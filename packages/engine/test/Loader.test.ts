@@ -15,14 +15,7 @@ import * as Random from "../src/Random.ts"
 import { wasm } from "./support/devices.ts"
 import { tiny, tinyBytes, tinySource } from "./support/models.ts"
 
-const noise = (length: number): Uint8Array => {
-  let random = Random.make(length)
-  return Uint8Array.from({ length }, () => {
-    const [x, after] = Random.next(random)
-    random = after
-    return Math.floor(x * 256)
-  })
-}
+const noise = (length: number): Uint8Array => Uint8Array.from({ length }, (_, i) => Random.words(length, i)[0] >>> 24)
 
 /** The planes as the evaluator makes them of the whole tensor at once. */
 const planes = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {

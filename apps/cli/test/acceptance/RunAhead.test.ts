@@ -1,0 +1,57 @@
+import { readFileSync } from "node:fs"
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { fromModel } from "@tg/engine/Engine"
+import * as ModelFile from "@tg/engine/ModelFile"
+import * as Random from "@tg/engine/Random"
+import * as Sampler from "@tg/engine/Sampler"
+import { fromBytes } from "@tg/gguf/ByteSource"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import { Effect } from "effect"
+import * as Devices from "../../src/Devices.ts"
+import { tg } from "../support/run.ts"
+
+const source = fromBytes(
+  "tiny",
+  new Uint8Array(readFileSync(new URL("../../models/tg-tiny-Q4_0.gguf", import.meta.url)))
+)
+const prompt = [1261, 1263, 1266, 285, 260, 263, 583, 302]
+const wild: Sampler.Settings = { temperature: 1.2, topK: 0, topP: 1, minP: 0, seed: 7 }
+const ways: ReadonlyArray<Sampler.Settings> = [
+  wild,
+  { ...wild, topK: 40, topP: 0.9, minP: 0.01 },
+  Sampler.greedy,
+  { ...wild, topP: 0.8, seed: 8 }
+]
+
+describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ahead on WebGPU", () => {
+  it.live("takes the tokens that the host takes step by step, whatever the settings", () =>
+    Effect.gen(function*() {
+      const { session } = yield* fromModel(source, yield* ModelFile.open(source), { context: 128 })
+      // settings change in the middle of a text
+      const settings = ways.flatMap((way) => Array.from({ length: 8 }, () => way))
+      const ahead = [...prompt]
+      for (const way of settings) ahead.push(yield* session.next(ahead, way))
+      yield* session.reset
+      const host = [...prompt]
+      for (const way of settings) {
+        const id = Sampler.sample(yield* session.advance(host), way, Random.words(way.seed, host.length))
+        host.push(id!)
+      }
+      assertEquals(ahead, host)
+    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 120_000)
+
+  it.live("equal seeds print equal texts, on the GPU as without one", () =>
+    Effect.gen(function*() {
+      const told = (device: string, seed: number) => {
+        const draw = ["--temperature", "0.8", "--top-p", "0.9", "--seed", String(seed)]
+        return Effect.map(
+          tg(["generate", "--device", device, "--json", "--raw", "-n", "12", ...draw, "Once upon a time"]),
+          ({ stdout }) => JSON.parse(stdout).text as string
+        )
+      }
+      const first = yield* told("webgpu", 3)
+      assertEquals([yield* told("webgpu", 3), yield* told("wasm", 3)], [first, first])
+      assert.notStrictEqual(yield* told("webgpu", 4), first)
+    }), 120_000)
+})
