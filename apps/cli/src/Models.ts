@@ -5,8 +5,9 @@ import { ModelFile } from "@tg/engine"
 import { Engine, fromModel, type Program } from "@tg/engine/Engine"
 import type { ActivationPolicy } from "@tg/engine/Session"
 import * as GgufFile from "@tg/gguf/GgufFile"
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer, Option, Stdio } from "effect"
 import * as Devices from "./Devices.ts"
+import * as Output from "./Output.ts"
 import * as Progress from "./Progress.ts"
 import * as TunedFiles from "./TunedFiles.ts"
 
@@ -53,10 +54,16 @@ export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) 
       const { onProgress } = told
       const { activations, kv: cache } = flags
       const context = Option.getOrUndefined(flags.context)
-      const options = { cache, activations, context, prepare, tokenizer, onProgress }
+      const stdio = yield* Stdio.Stdio
+      const rebuild = Output.note("the device was lost; everything is built again on a new one").pipe(
+        Effect.andThen(Layer.build(Layer.fresh(devices))),
+        Effect.provideService(Stdio.Stdio, stdio)
+      )
+      const options = { cache, activations, context, prepare, tokenizer, onProgress, rebuild }
       return yield* fromModel(source, file, options).pipe(Effect.onExit((exit) => told.end(exit)))
     })
-    return Layer.effect(Engine, loading).pipe(Layer.provideMerge(Devices.layer(flags.device, store)))
+    const devices = Devices.layer(flags.device, store)
+    return Layer.effect(Engine, loading).pipe(Layer.provideMerge(devices))
   }))
 
 const weightBytes = ({ gguf, weights }: ModelFile.ModelFile): number =>

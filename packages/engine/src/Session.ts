@@ -103,7 +103,8 @@ export interface Session {
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
   /**
    * What `next` replays for a token, to measure it: `run` takes T = 1 and a startPos, and writes that place of the cache.
-   * Nothing is known of the cache from there on, so a session that goes on is reset first.
+   * Nothing is known of the cache from there on, so a session that goes on is reset first. Where the context grows, it
+   * is good for the size that the context has.
    */
   readonly decodeStep: Effect.Effect<Prepared, StepError>
 }
