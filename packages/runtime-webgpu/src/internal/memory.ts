@@ -167,7 +167,11 @@ export const make = (gpu: Gpu): Storage => {
             () => target.mapAsync(mapRead, 0, bytes),
             (message) => error("DeviceLost", `read ${memory.label}: ${message}`)
           )
-          const copy = new Uint8Array(target.getMappedRange(0, bytes)).slice()
+          // a device that was lost meanwhile takes the mapping away
+          const copy = yield* Effect.try({
+            try: () => new Uint8Array(target.getMappedRange(0, bytes)).slice(),
+            catch: (cause) => gpu.trouble() ?? error("DeviceLost", `read ${memory.label}: ${String(cause)}`)
+          })
           target.unmap()
           const trouble = gpu.trouble()
           return trouble === undefined ? copy : yield* trouble
