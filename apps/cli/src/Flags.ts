@@ -45,7 +45,7 @@ export const activations = Flag.Literals("activations", ["auto", "float", "int8"
 /** `--context`. */
 export const context = Flag.Int("context").pipe(
   Flag.withMetavar("TOKENS"),
-  Flag.withDescription("Tokens the context holds (default: what the model allows, at most 4096)"),
+  Flag.withDescription("Tokens the context has memory for (default: it grows, up to what the model allows)"),
   Flag.optional
 )
 

@@ -1,11 +1,14 @@
 /** From flags to a running engine. */
+import { basename } from "node:path"
 import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
-import { Engine, fromModel } from "@tg/engine/Engine"
+import { Engine, fromModel, type Program } from "@tg/engine/Engine"
 import type { ActivationPolicy } from "@tg/engine/Session"
-import * as FileByteSource from "@tg/gguf/FileByteSource"
-import { Effect, Layer, Option } from "effect"
+import * as GgufFile from "@tg/gguf/GgufFile"
+import { Effect, Layer, Option, Stdio } from "effect"
 import * as Devices from "./Devices.ts"
+import * as Output from "./Output.ts"
+import * as Progress from "./Progress.ts"
 import * as TunedFiles from "./TunedFiles.ts"
 
 /** The flags that decide how a model runs. */
@@ -17,23 +20,58 @@ export interface RunFlags {
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
+  /** Tells nothing of loading. */
+  readonly json: boolean
 }
 
+/** A model file that is open: its bytes, and what its header says. A split model is opened by any of its parts. */
+export const open = Effect.fn("cli.open")(function*(path: string) {
+  const { gguf, source } = yield* GgufFile.open(path)
+  return { source, file: yield* Effect.fromResult(ModelFile.fromGguf(gguf)) }
+})
+
+/** What a command does with a model. */
+export interface Needs {
+  /** Compiled while the model loads. */
+  readonly prepare: ReadonlyArray<Program>
+  /** Whether it turns text into tokens or back. */
+  readonly text: boolean
+}
+
+/** Generating from text. */
+export const forText: Needs = { prepare: ["last", "decode"], text: true }
+/** Generating from tokens. */
+export const forTokens: Needs = { prepare: ["last", "decode"], text: false }
+
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = ({ activations, context, device, kv, model, noTune }: Omit<RunFlags, "check">) =>
+export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) =>
   Layer.unwrap(Effect.gen(function*() {
-    const source = yield* FileByteSource.open(model)
-    const checked = yield* ModelFile.open(source)
-    const store = yield* TunedFiles.load({ noTune })
-    const options = { cache: kv, activations, context: Option.getOrUndefined(context) }
-    return Layer.effect(Engine, fromModel(source, checked, options)).pipe(
-      Layer.provideMerge(Devices.layer(device, store))
-    )
+    const { file, source } = yield* open(flags.model)
+    const store = yield* TunedFiles.load({ noTune: flags.noTune })
+    const tokenizer = text ? yield* Effect.fromResult(ModelFile.tokenizer(file.gguf)) : undefined
+    const loading = Effect.gen(function*() {
+      const told = flags.json ? Progress.silent : yield* Progress.start(basename(flags.model), weightBytes(file))
+      const { onProgress } = told
+      const { activations, kv: cache } = flags
+      const context = Option.getOrUndefined(flags.context)
+      const stdio = yield* Stdio.Stdio
+      const rebuild = Output.note("the device was lost; everything is built again on a new one").pipe(
+        Effect.andThen(Layer.build(Layer.fresh(devices))),
+        Effect.provideService(Stdio.Stdio, stdio)
+      )
+      const options = { cache, activations, context, prepare, tokenizer, onProgress, rebuild }
+      return yield* fromModel(source, file, options).pipe(Effect.onExit((exit) => told.end(exit)))
+    })
+    const devices = Devices.layer(flags.device, store)
+    return Layer.effect(Engine, loading).pipe(Layer.provideMerge(devices))
   }))
 
+const weightBytes = ({ gguf, weights }: ModelFile.ModelFile): number =>
+  weights.all.reduce((sum, { name }) => sum + gguf.tensorsByName.get(name)!.bytes, 0)
+
 /** Runs with a loaded model. The compiler's validators are on only where `--check` asks for them: they cost time. */
-export const withModel = <A, E, R>(flags: RunFlags, use: Effect.Effect<A, E, R>) =>
+export const withModel = <A, E, R>(flags: RunFlags, needs: Needs, use: Effect.Effect<A, E, R>) =>
   use.pipe(
-    Effect.provide(layer(flags)),
+    Effect.provide(layer(flags, needs)),
     Effect.provideService(Checked, flags.check)
   )

@@ -50,6 +50,28 @@ describe("synth", () => {
       assert.isFalse(a.equals(c))
     }).pipe(Effect.scoped))
 
+  it.live("--split writes parts with the same tensors", () =>
+    Effect.gen(function*() {
+      const dir = yield* folder
+      const synth = (out: string, ...more: ReadonlyArray<string>) =>
+        Effect.map(
+          tg(["synth", "--shape", "tiny-youtu:q4_0", "--layers", "1", "--out", out, "--json", ...more]),
+          ({ stdout }) => JSON.parse(stdout)
+        )
+      const whole = join(dir, "whole.gguf")
+      yield* synth(whole)
+      const { out, parts } = yield* synth(join(dir, "parts.gguf"), "--split", "3")
+      assertEquals([out, parts], [join(dir, "parts-00001-of-00003.gguf"), 3])
+      const logits = (model: string) =>
+        Effect.gen(function*() {
+          const path = join(dir, "logits.bin")
+          const run = yield* tg(["logits", "--device", "wasm", "--model", model, "--tokens", "5,6", "--out", path])
+          assert.strictEqual(run.code, 0, run.stderr)
+          return yield* Effect.promise(() => readFile(path))
+        })
+      assert.isTrue((yield* logits(out)).equals(yield* logits(whole)))
+    }).pipe(Effect.scoped))
+
   it.live("refuses shapes it does not know, and places it cannot write to", () =>
     Effect.gen(function*() {
       const unknown = yield* tg(["synth", "--shape", "tiny-glm", "--out", "/dev/null"])

@@ -1,14 +1,15 @@
 /** A loaded model that generates text: the service that commands and servers use. */
 import { ByteSource } from "@tg/gguf/ByteSource"
-import type { Jit } from "@tg/jit/Jit"
-import type { Device } from "@tg/runtime/Device"
+import { Jit } from "@tg/jit/Jit"
+import { Device, type DeviceError } from "@tg/runtime/Device"
 import * as Decoder from "@tg/tokenizer/Decoder"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
-import { Context, Effect, Layer, Stream } from "effect"
+import { Context, Duration, Effect, Layer, type Scope, Stream } from "effect"
+import * as Growing from "./Growing.ts"
 import * as Loader from "./Loader.ts"
 import * as ModelFile from "./ModelFile.ts"
-import * as Random from "./Random.ts"
+import * as Recovering from "./Recovering.ts"
 import * as Sampler from "./Sampler.ts"
 import * as Session from "./Session.ts"
 import * as Stop from "./Stop.ts"
@@ -38,15 +39,32 @@ export type EngineError = Session.StepError | Sampler.InvalidSampling | Sampler.
 /** Why a model was not loaded. */
 export type LoadError = ModelFile.ModelError | Loader.LoadError | Session.ContextFull | Session.InvalidTokens
 
+/** What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats. */
+export type Program = Session.Rows | "decode"
+
 /** How to load a model. */
-export interface Options extends Session.SessionOptions, Loader.LoadOptions {}
+export interface Options extends Session.SessionOptions, Loader.LoadOptions {
+  /** Compiled while the weights are on their way; without it, each program when it is first needed. */
+  readonly prepare?: ReadonlyArray<Program> | undefined
+  /** Makes another device when this one is lost, in a Scope of its own. Without it, a lost device is an error. */
+  readonly rebuild?: Effect.Effect<Context.Context<Device | Jit>, DeviceError, Scope.Scope> | undefined
+  /** The model's tokenizer, where it has been made; without it, it is made when it is first needed. */
+  readonly tokenizer?: Codec | undefined
+}
+
+/** How long loading took, in milliseconds. Both were done at the same time. */
+export interface LoadTimes {
+  readonly weights: number
+  readonly compile: number
+}
 
 /** A model on a device, with one conversation in its cache. */
 export class Engine extends Context.Service<Engine, {
   readonly model: ModelFile.ModelFile
+  readonly loadTimes: LoadTimes
   /** The steps behind `generate` and `logits`, to measure them one by one. It is the same conversation. */
   readonly session: Session.Session
-  /** Tokens that fit the cache. */
+  /** Tokens that a conversation may have. */
   readonly context: number
   readonly tokenizer: Effect.Effect<Codec, TokenizerError>
   /**
@@ -75,18 +93,61 @@ export class Engine extends Context.Service<Engine, {
     )
 }
 
+/** A session over the weights of the source, and how long it took. */
+const start = Effect.fn("Engine.start")(
+  function*(source: ByteSource["Service"], model: ModelFile.ModelFile, options: Options) {
+    const wanted = model.weights.all.map(({ layout, name }) => ({
+      layout,
+      tensor: model.gguf.tensorsByName.get(name)!
+    }))
+    const weights = yield* Loader.allocate(wanted)
+    const session = yield* Growing.make(model, weights, options)
+    const compile = Effect.forEach(
+      options.prepare ?? [],
+      (program) => program === "decode" ? session.decodeStep : session.prepare(program),
+      { discard: true }
+    )
+    const [[filling], [compiling]] = yield* Effect.all([
+      Effect.timed(Loader.fill(source, wanted, weights, options)),
+      Effect.timed(compile)
+    ], { concurrency: 2 })
+    const times: LoadTimes = { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) }
+    return { session, times }
+  }
+)
+
 /** Loads the weights of a model whose header has been read. */
 export const fromModel = Effect.fn("Engine.load")(function*(
   source: ByteSource["Service"],
   model: ModelFile.ModelFile,
   options: Options = {}
 ) {
-  const wanted = model.weights.all.map(({ layout, name }) => ({ layout, tensor: model.gguf.tensorsByName.get(name)! }))
-  const weights = yield* Loader.load(source, wanted, options)
-  const session = yield* Session.make(model, weights, options)
-  const tokenizer = yield* Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
+  const { rebuild } = options
+  // without the Scope: a session that can be replaced has its own
+  const device = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
+  let loadTimes: LoadTimes | undefined
+  const first = start(source, model, options).pipe(
+    Effect.provide(device),
+    Effect.map(({ session, times }) => {
+      loadTimes = times
+      return session
+    })
+  )
+  const again = (made: NonNullable<typeof rebuild>) =>
+    Effect.flatMap(
+      made,
+      (services) => start(source, model, { ...options, onProgress: undefined }).pipe(Effect.provide(services))
+    ).pipe(
+      Effect.map(({ session }) => session)
+    )
+  const session = rebuild === undefined ? yield* first : yield* Recovering.make(first, again(rebuild))
+  const made = options.tokenizer
+  const tokenizer = made === undefined
+    ? yield* Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
+    : Effect.succeed(made)
   return Engine.of({
     model,
+    loadTimes: loadTimes!,
     session,
     context: session.context,
     tokenizer,
@@ -101,7 +162,6 @@ export const fromModel = Effect.fn("Engine.load")(function*(
 interface State {
   readonly tokens: ReadonlyArray<number>
   readonly count: number
-  readonly random: Random.Random
 }
 
 /** Tokens that follow the prompt, until a rule stops them. */
@@ -113,23 +173,20 @@ export const generate = (session: Session.Session, codec: Codec, request: Reques
     const rules: Stop.Rules = { endTokens: codec.vocabulary.eog, maxTokens: request.maxTokens ?? Infinity }
     if (rules.maxTokens < 1) return Stream.empty
     const decoder = Decoder.make(codec)
-    const start: State = { tokens: request.tokens, count: 0, random: Random.make(sampling.seed) }
+    const start: State = { tokens: request.tokens, count: 0 }
     return Stream.unfold<State | undefined, Token, EngineError, never>(
       start,
       Effect.fnUntraced(function*(state) {
         if (state === undefined) return undefined
-        const drawn = sampling.temperature === 0
-          ? [yield* session.next(state.tokens), state.random] as const
-          : Sampler.sample(yield* session.advance(state.tokens), sampling, state.random)
-        if (drawn === undefined || Number.isNaN(drawn[0])) {
+        const id = yield* session.next(state.tokens, sampling)
+        if (Number.isNaN(id)) {
           return yield* new Sampler.InvalidLogits({ position: state.tokens.length - 1, vocab: session.vocabulary })
         }
-        const [id, random] = drawn
         const count = state.count + 1
         const stop = Stop.reasonOf(id, count, rules)
         const text = (stop === "end" ? "" : decoder.push(id)) + (stop === undefined ? "" : decoder.flush())
         const next: State | undefined = stop === undefined
-          ? { tokens: [...state.tokens, id], count, random }
+          ? { tokens: [...state.tokens, id], count }
           : undefined
         return [{ id, text, stop }, next] as const
       })

@@ -1,6 +1,6 @@
 /**
- * Weights from a file to a device: ranges of blocks through one staging buffer, re-laid into planes by the device itself.
- * Only the range in flight is ever in the JavaScript heap.
+ * Weights from a file to a device: ranges of the file through a staging buffer, re-laid into planes by the device itself.
+ * Only the few ranges on their way are ever in JavaScript's memory.
  */
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
@@ -8,11 +8,11 @@ import type { ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
 import type { TensorInfo } from "@tg/gguf/Gguf"
 import { type Name, table } from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
-import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import { Jit, type JitError } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { assign, make, type TensorProgram } from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
-import { Effect, type Scope } from "effect"
+import { Effect, type Scope, Stream } from "effect"
 
 /** A tensor to load: where its bytes are, and how its planes will lie. */
 export interface Wanted {
@@ -29,10 +29,13 @@ export interface Progress {
 
 /** How to load. */
 export interface LoadOptions {
-  /** Bytes read and re-laid at a time; 1 MiB. */
+  /** Bytes read and re-laid at a time; 4 MiB. */
   readonly chunkBytes?: number | undefined
   readonly onProgress?: ((progress: Progress) => Effect.Effect<void>) | undefined
 }
+
+/** Ranges of the file that are read before the device has taken the one in front of them. */
+const chunksAhead = 4
 
 /** Why weights cannot be loaded. */
 export type LoadError = ByteSourceError | DeviceError | JitError
@@ -107,78 +110,133 @@ const wholeWords = (bytes: number): number => Math.ceil(bytes / 4) * 4
 // Their planes are the bytes of the file.
 const plain: ReadonlySet<Name> = new Set(["F32"])
 
-/**
- * Reads the tensors into device memory that belongs to the Scope. Buffers come by tensor name, `layout.words` words
- * each.
- */
-export const load: (
-  source: ByteSource["Service"],
-  wanted: ReadonlyArray<Wanted>,
-  options?: LoadOptions
-) => Effect.Effect<ReadonlyMap<string, DeviceBuffer>, LoadError, Device | Jit | Scope.Scope> = Effect.fn("Loader.load")(
-  function*(source, wanted, options = {}) {
+/** Memory for the planes of each tensor, by its name. It belongs to the Scope. */
+export const allocate = (
+  wanted: ReadonlyArray<Wanted>
+): Effect.Effect<ReadonlyMap<string, DeviceBuffer>, DeviceError, Device | Scope.Scope> =>
+  Effect.gen(function*() {
     const device = yield* Device
-    const chunkBytes = options.chunkBytes ?? 2 ** 20
-    const totalBytes = wanted.reduce((sum, { tensor }) => sum + tensor.bytes, 0)
-    let loadedBytes = 0
-    const loaded = (tensor: string, bytes: number): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        loadedBytes += bytes
-        return options.onProgress?.({ tensor, loadedBytes, totalBytes }) ?? Effect.void
-      })
+    const buffers = yield* Effect.forEach(
+      wanted,
+      ({ layout, tensor }) => device.allocate(4 * layout.words, tensor.name),
+      { concurrency: 16 }
+    )
+    return new Map(wanted.map(({ tensor }, i) => [tensor.name, buffers[i]!]))
+  })
 
-    const buffers = new Map<string, DeviceBuffer>()
-    for (const { layout, tensor } of wanted) {
-      buffers.set(tensor.name, yield* device.allocate(4 * layout.words, tensor.name))
-    }
-    for (const { layout, tensor } of wanted.filter((w) => plain.has(w.layout.type))) {
-      const target = buffers.get(tensor.name)!
-      for (let at = 0; at < tensor.bytes; at += chunkBytes) {
-        const length = Math.min(chunkBytes, tensor.bytes - at)
-        yield* device.write(target, yield* source.read(tensor.offset + at, length), 4 * layout.planes[0]!.offset + at)
-        yield* loaded(tensor.name, length)
-      }
-    }
-    const kinds = Map.groupBy(wanted.filter((w) => !plain.has(w.layout.type)), (w) => keyOf(w.layout))
-    for (const kind of kinds.values()) yield* loadKind(source, kind, { buffers, chunkBytes, loaded })
-    return buffers
-  }
-)
-
-interface Loading {
-  readonly buffers: ReadonlyMap<string, DeviceBuffer>
-  readonly chunkBytes: number
-  readonly loaded: (tensor: string, bytes: number) => Effect.Effect<void>
+/** A part of a tensor on its way: `blocks` blocks from `first` on. */
+interface Chunk {
+  readonly wanted: Wanted
+  readonly first: number
+  readonly blocks: number
 }
 
-/** Loads tensors of one kind. Their staging buffer lives as long as this takes. */
-const loadKind = Effect.fnUntraced(function*(
+/** What takes a chunk's bytes to where they belong. */
+type Put = (chunk: Chunk, bytes: Uint8Array) => Effect.Effect<void, DeviceError>
+
+/**
+ * Fills the buffers of the tensors. The next ranges of the file are read while the device takes the ones before: at most
+ * `chunksAhead` of them are in memory, whatever the size of the file. Tensors are read in the order of the file.
+ */
+export const fill: (
   source: ByteSource["Service"],
+  wanted: ReadonlyArray<Wanted>,
+  buffers: ReadonlyMap<string, DeviceBuffer>,
+  options?: LoadOptions
+) => Effect.Effect<void, LoadError, Device | Jit> = Effect.fn("Loader.fill")(
+  function*(source, wanted, buffers, options = {}) {
+    const chunkBytes = options.chunkBytes ?? 4 * 2 ** 20
+    const totalBytes = wanted.reduce((sum, { tensor }) => sum + tensor.bytes, 0)
+    let loadedBytes = 0
+    const kinds = yield* Effect.forEach(
+      Map.groupBy(wanted, ({ layout }) => keyOf(layout)),
+      ([key, kind]) => Effect.map(kindOf(kind, chunkBytes), (made) => [key, made] as const),
+      { concurrency: "unbounded" }
+    )
+    const byKey = new Map(kinds)
+    const puts = new Map<Wanted, Put>()
+    const read = Effect.fnUntraced(function*(chunk: Chunk) {
+      const { layout, tensor } = chunk.wanted
+      const { blockBytes } = table[layout.type]
+      const bytes = source.read(tensor.offset + chunk.first * blockBytes, chunk.blocks * blockBytes)
+      if (chunk.first > 0) return { chunk, bytes: yield* bytes }
+      const bound = byKey.get(keyOf(layout))!.bind(buffers.get(tensor.name)!)
+      const [put, first] = yield* Effect.all([bound, bytes], { concurrency: 2 })
+      puts.set(chunk.wanted, put)
+      return { chunk, bytes: first }
+    })
+    const inFile = wanted.toSorted((a, b) => a.tensor.offset - b.tensor.offset)
+    yield* Stream.fromIterable(chunksOf(inFile, (w) => byKey.get(keyOf(w.layout))!.blocks)).pipe(
+      Stream.mapEffect(read, { concurrency: chunksAhead }),
+      Stream.runForEach(Effect.fnUntraced(function*({ bytes, chunk }) {
+        yield* puts.get(chunk.wanted)!(chunk, bytes)
+        loadedBytes += bytes.length
+        yield* options.onProgress?.({ tensor: chunk.wanted.tensor.name, loadedBytes, totalBytes }) ?? Effect.void
+      }))
+    )
+  },
+  Effect.scoped
+)
+
+function* chunksOf(wanted: ReadonlyArray<Wanted>, blocksOf: (w: Wanted) => number): Generator<Chunk> {
+  for (const each of wanted) {
+    const most = blocksOf(each)
+    for (let first = 0; first < each.layout.blocks; first += most) {
+      yield { wanted: each, first, blocks: Math.min(most, each.layout.blocks - first) }
+    }
+  }
+}
+
+/** How tensors of one kind are loaded: so many blocks at a time, into a buffer. */
+interface Kind {
+  readonly blocks: number
+  readonly bind: (target: DeviceBuffer) => Effect.Effect<Put, LoadError, Scope.Scope>
+}
+
+const kindOf = (
   kind: ReadonlyArray<Wanted>,
-  { buffers, chunkBytes, loaded }: Loading
-) {
+  chunkBytes: number
+): Effect.Effect<Kind, LoadError, Device | Jit | Scope.Scope> =>
+  plain.has(kind[0]!.layout.type)
+    ? plainKind(kind[0]!.layout.type, chunkBytes)
+    : relaidKind(kind.map((w) => w.layout), chunkBytes)
+
+/** Words that are their own plane. */
+const plainKind = (type: Name, chunkBytes: number): Effect.Effect<Kind, never, Device> =>
+  Effect.map(Device, (device) => {
+    const { blockBytes } = table[type]
+    return {
+      blocks: Math.max(1, Math.floor(chunkBytes / blockBytes)),
+      bind: (target) =>
+        Effect.succeed(({ first, wanted: { layout } }, bytes) =>
+          device.write(target, bytes, 4 * layout.planes[0]!.offset + first * blockBytes)
+        )
+    }
+  })
+
+/** Blocks that go through a staging buffer, which the queue keeps in order. */
+const relaidKind = Effect.fnUntraced(function*(kind: ReadonlyArray<Layout.Layout>, chunkBytes: number) {
   const device = yield* Device
   const jit = yield* Jit
-  const { blocks, program, rawBytes, unit } = relayout(kind.map((w) => w.layout), chunkBytes)
-  const { blockBytes } = table[kind[0]!.layout.type]
+  const { blocks, program, rawBytes, unit } = relayout(kind, chunkBytes)
+  const { blockBytes } = table[kind[0]!.type]
   const raw = yield* device.allocate(rawBytes, "staging")
-  for (const { layout, tensor } of kind) {
-    const target = buffers.get(tensor.name)!
-    const prepared: Prepared = yield* jit.prepare(program.sink, new Map([[rawId, raw], [planesId, target]]))
-    for (let first = 0; first < layout.blocks; first += blocks) {
-      const count = Math.min(blocks, layout.blocks - first)
+  const bind = Effect.fnUntraced(function*(target: DeviceBuffer) {
+    const prepared = yield* jit.prepare(program.sink, new Map([[rawId, raw], [planesId, target]]))
+    return Effect.fnUntraced(function*({ blocks: count, first, wanted: { layout } }: Chunk, bytes: Uint8Array) {
       const units = Math.ceil(count / unit)
-      const bytes = yield* source.read(tensor.offset + first * blockBytes, count * blockBytes)
       yield* device.write(raw, padded(bytes, wholeWords(units * unit * blockBytes)))
       const vars: Record<string, number> = { units }
       for (const plane of layout.planes) {
         vars[`offset_${plane.name}`] = plane.offset + first / plane.group * plane.groupWords
       }
       yield* prepared.run(vars)
-      yield* loaded(tensor.name, bytes.length)
-    }
-  }
-}, Effect.scoped)
+    })
+  })
+  // captured here, so that binding the tensors does not compile the program once for each of them
+  yield* jit.compile(program.sink)
+  return { blocks, bind }
+})
 
 const padded = (bytes: Uint8Array, length: number): Uint8Array => {
   if (bytes.length === length) return bytes
@@ -186,3 +244,15 @@ const padded = (bytes: Uint8Array, length: number): Uint8Array => {
   longer.set(bytes)
   return longer
 }
+
+/** Loads tensors into buffers of their own, which belong to the Scope. */
+export const load = (
+  source: ByteSource["Service"],
+  wanted: ReadonlyArray<Wanted>,
+  options?: LoadOptions
+): Effect.Effect<ReadonlyMap<string, DeviceBuffer>, LoadError, Device | Jit | Scope.Scope> =>
+  Effect.gen(function*() {
+    const buffers = yield* allocate(wanted)
+    yield* fill(source, wanted, buffers, options)
+    return buffers
+  })

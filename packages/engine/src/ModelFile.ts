@@ -1,7 +1,8 @@
 /** What a model file says about itself, checked: everything but its weights. */
 import type { ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
 import { type Gguf, read } from "@tg/gguf/Gguf"
-import type { GgufError } from "@tg/gguf/GgufError"
+import type { GgufError, WrongType } from "@tg/gguf/GgufError"
+import * as Split from "@tg/gguf/Split"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Weights from "@tg/models-deepseek2/Weights"
 import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
@@ -24,12 +25,17 @@ export class NoChatTemplate extends Schema.TaggedError<NoChatTemplate>()("NoChat
   }
 }
 
-/** Why a file is not a model that can be loaded. */
-export type ModelError = GgufError | ByteSourceError | Config.ConfigError | Weights.WeightError
+/** Why a header does not describe a model that can be loaded. */
+export type HeaderError = Config.ConfigError | Weights.WeightError | Split.SplitError | WrongType
 
-/** The model a header describes. */
-export const fromGguf = (gguf: Gguf): Result.Result<ModelFile, Config.ConfigError | Weights.WeightError> =>
+/** Why a file is not a model that can be loaded. */
+export type ModelError = GgufError | ByteSourceError | HeaderError
+
+/** The model a header describes. A part of a split model is none. */
+export const fromGguf = (gguf: Gguf): Result.Result<ModelFile, HeaderError> =>
   Result.gen(function*() {
+    const part = yield* Split.partOf(gguf)
+    if (part !== undefined) return yield* Result.fail(Split.single(gguf.name, part))
     const config = yield* Config.fromMetadata(gguf)
     const weights = yield* Weights.find(config, gguf)
     return { gguf, config, weights }

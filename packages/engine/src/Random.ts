@@ -1,28 +1,27 @@
-/** A small deterministic random number generator whose state is a value: equal seeds give equal texts on every machine. */
+/** The random numbers of sampling: 32-bit words that depend on a seed, a place in the text and a token, on nothing else. */
 
-/** The state: two halves of a 64-bit counter and two halves of its mixed key. */
-export interface Random {
-  readonly key: number
-  readonly count: number
+/** Two words. */
+export type Words = readonly [number, number]
+
+/** The words of a place in a text: any seed (of which 53 bits count), and the number of tokens in front of it. */
+export const words = (seed: number, position: number): Words => {
+  const key = mix(mix(seed >>> 0) ^ Math.floor(seed / 2 ** 32))
+  return [mix(key ^ mix(position * 2)), mix(key ^ mix(position * 2 + 1))]
 }
 
-/** The generator of a seed: any integer, of which 53 bits count. */
-export const make = (seed: number): Random => ({
-  key: mix(mix(seed >>> 0) ^ Math.floor(seed / 2 ** 32)),
-  count: 0
-})
-
-/** A number in [0, 1) with 53 bits, and the state after it. */
-export const next = (random: Random): readonly [number, Random] => {
-  const high = mix(random.key ^ mix(random.count * 2)) >>> 5
-  const low = mix(random.key ^ mix(random.count * 2 + 1)) >>> 6
-  return [(high * 2 ** 26 + low) / 2 ** 53, { key: random.key, count: random.count + 1 }]
+/** The words of one token at a place, each uniform over the 32-bit integers. */
+export const ofToken = ([a, b]: Words, id: number): Words => {
+  const own = mix(id + a)
+  return [mix(own ^ b), mix(own + b)]
 }
+
+/** Numbers of `mix`: it adds the first, and multiplies by the others between shifts by `shifts`. */
+export const mixer = { add: 0x9e3779b9, factors: [0x21f0aaad, 0x735a2d97], shifts: [16, 15, 15] } as const
 
 // A bijection of 32-bit words in which every input bit moves every output bit: odd multipliers and xor-shifts.
 const mix = (x: number): number => {
-  let h = (x + 0x9e3779b9) | 0
-  h = Math.imul(h ^ (h >>> 16), 0x21f0aaad)
-  h = Math.imul(h ^ (h >>> 15), 0x735a2d97)
-  return (h ^ (h >>> 15)) >>> 0
+  let h = (x + mixer.add) | 0
+  h = Math.imul(h ^ (h >>> mixer.shifts[0]), mixer.factors[0])
+  h = Math.imul(h ^ (h >>> mixer.shifts[1]), mixer.factors[1])
+  return (h ^ (h >>> mixer.shifts[2])) >>> 0
 }

@@ -1,6 +1,21 @@
-/** Choosing the next token from a row of logits: pure functions of the row, the settings and a generator state. */
+/**
+ * Choosing the next token from a row of logits: pure functions of the row, the settings and two random words.
+ *
+ * The rule is made of operations that are exact on every device (one subtraction and one product of float32, integers,
+ * comparisons), so that `SampleProgram`, which follows it on a GPU, takes the same token to the bit.
+ *
+ * - A token's *distance* is how much less likely than the likeliest it is: `(top - logit) log2(e)` in units of 2^-16,
+ *   rounded down, at most 2^24 - 1 (256 powers of two). A logit that is NaN or -Infinity is no candidate.
+ * - The three cuts are bounds on the distance. `topK`: the k-th smallest distance. `topP`: the smallest one that leaves
+ *   candidates (of those that `topK` leaves) with `topP` of their mass; a mass is `2^27 2^-distance`, rounded down.
+ *   `minP`: `-log2(minP)`. A token as far away as the last one that a cut keeps is kept, too.
+ * - The draw is a race: each candidate has a time, exponentially distributed with its weight as rate, and the first one
+ *   wins, which is a draw in proportion to the weights. Only logarithms of times are compared:
+ *   `(top - logit) log2(e) / temperature` plus the noise of the token, in units of 2^-16; of equal ones the lowest id.
+ */
 import { Schema } from "effect"
 import * as Random from "./Random.ts"
+import * as Tables from "./SamplerTables.ts"
 
 /**
  * How to choose. The candidates are cut by `topK`, then by `topP`, then by `minP`, by their probabilities as the model
@@ -9,18 +24,21 @@ import * as Random from "./Random.ts"
 export interface Settings {
   /** 0 takes the likeliest token; 1 draws as the model says; larger is wilder. */
   readonly temperature: number
-  /** Keep this many of the likeliest; 0 keeps all. */
+  /** Keep this many of the likeliest (more if several are equal to the last of them); 0 keeps all. */
   readonly topK: number
   /** Keep the fewest likeliest that together have this probability; 1 keeps all. */
   readonly topP: number
   /** Keep those at least this likely relative to the likeliest; 0 keeps all. */
   readonly minP: number
-  /** Where the generator starts. */
+  /** Equal seeds draw equal tokens. */
   readonly seed: number
 }
 
 /** The likeliest token, always. */
 export const greedy: Settings = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0 }
+
+/** Whether the likeliest token is taken, without a draw. */
+export const isGreedy = ({ temperature, topK }: Settings): boolean => temperature === 0 || topK === 1
 
 /** A setting that makes no sense. */
 export class InvalidSampling extends Schema.TaggedError<InvalidSampling>()("InvalidSampling", {
@@ -70,90 +88,116 @@ export const argmax = (logits: Float32Array): number | undefined => {
   return best
 }
 
-/** A token that may be chosen, and its probability among the candidates. */
-export interface Candidate {
-  readonly id: number
-  readonly probability: number
+/** A bound on the distance that all candidates keep. */
+export const farthest = 2 ** 24 - 1
+
+/** What a difference of logits is multiplied by to be a distance. */
+export const scale = Math.fround(Tables.octave * Math.LOG2E)
+
+/** The settings as a device takes them. */
+export interface Rule {
+  /** What a difference of logits is multiplied by in the race. */
+  readonly drawScale: number
+  /** Candidates to keep; 0 keeps all. */
+  readonly topK: number
+  /** Share of the mass to keep, in units of 2^-16; 2^16 keeps all. */
+  readonly topP: number
+  /** The largest distance that `minP` allows. */
+  readonly most: number
 }
 
-/**
- * What a draw may give, with probabilities that sum to 1: likeliest first (of equal ones the lowest id) where `topK` or
- * `topP` cuts, else in the order of ids, which spares sorting a vocabulary. Empty if no logit is a number.
- */
-export const candidates = (logits: Float32Array, settings: Settings): ReadonlyArray<Candidate> => {
-  const { minP, temperature, topK, topP } = settings
+/** Logarithms behind the race are at most this, so that noise can be added. */
+export const farthestDraw = 2 ** 30
+
+/** The rule of settings that draw. */
+export const ruleOf = ({ minP, temperature, topK, topP }: Settings): Rule => ({
+  // an infinity times a difference of zero would be no number; below 2^-100 all are alike
+  drawScale: Math.fround(Math.min(Math.max(Tables.octave * Math.LOG2E / temperature, 2 ** -100), 2 ** 100)),
+  topK,
+  topP: Math.round(topP * 2 ** 16),
+  most: Math.min(farthest, Math.floor(-Math.log2(minP) * Tables.octave))
+})
+
+const scaled = (difference: number, by: number, most: number): number =>
+  Math.trunc(Math.min(Math.fround(difference * by), most))
+
+/** The difference to the largest logit. Of two infinities it is none. */
+const below = (top: number, logit: number): number => logit === top ? 0 : Math.fround(top - logit)
+
+/** Distances; `farthest + 1` where there is no candidate. */
+const distances = (logits: Float32Array, top: number): Int32Array => {
+  const found = new Int32Array(logits.length)
+  for (let id = 0; id < logits.length; id++) {
+    found[id] = logits[id]! > -Infinity ? scaled(below(top, logits[id]!), scale, farthest) : farthest + 1
+  }
+  return found
+}
+
+const digitBits = 12
+const digits = 2 ** digitBits
+
+/** The smallest distance up to which the tokens have enough weight together; `farthest` if they never have. */
+const reaching = (distance: Int32Array, most: number, enough: number, weightOf: (d: number) => number): number => {
+  let prefix = 0
+  let before = 0
+  for (const shift of [digitBits, 0]) {
+    const sums = new Float64Array(digits)
+    for (const d of distance) {
+      if (d <= most && d >>> shift >>> digitBits === prefix) sums[d >>> shift & digits - 1]! += weightOf(d)
+    }
+    let digit = 0
+    while (digit < digits - 1 && before + sums[digit]! < enough) before += sums[digit++]!
+    prefix = prefix * digits + digit
+  }
+  return prefix
+}
+
+/** The largest distance that all cuts keep. */
+const bound = (distance: Int32Array, { most, topK, topP }: Rule): number => {
+  const first = topK === 0 ? farthest : reaching(distance, farthest, topK, () => 1)
+  if (topP === 2 ** 16) return Math.min(most, first)
+  const table = Tables.shared()
+  const massOf = (d: number): number => Tables.mass(table, d)
+  let total = 0
+  for (const d of distance) if (d <= first) total += massOf(d)
+  // masses are integers, so the first sum that is not below the product is the first that is not below it rounded up
+  const enough = Number((BigInt(total) * BigInt(topP) + 0xffffn) >> 16n)
+  return Math.min(most, first, reaching(distance, first, enough, massOf))
+}
+
+/** The ids that a draw may give, in their order. Empty if no logit is a number. */
+export const candidates = (logits: Float32Array, settings: Settings): ReadonlyArray<number> => {
   const best = argmax(logits)
   if (best === undefined) return []
-  if (temperature === 0) return [{ id: best, probability: 1 }]
+  if (isGreedy(settings)) return [best]
+  const rule = ruleOf(settings)
+  const distance = distances(logits, logits[best]!)
+  const most = bound(distance, rule)
+  return [...distance.keys()].filter((id) => distance[id]! <= most)
+}
+
+/** Draws a token with the random words of its place (`Random.words`). `undefined` if no logit is a number. */
+export const sample = (logits: Float32Array, settings: Settings, words: Random.Words): number | undefined => {
+  const best = argmax(logits)
+  if (best === undefined || isGreedy(settings)) return best
+  const rule = ruleOf(settings)
   const top = logits[best]!
-  // an infinite logit takes everything: the difference of two infinities is no number
-  const distance = (id: number): number => logits[id] === top ? 0 : logits[id]! - top
-  const all = topK > 0 || topP < 1 ? likeliest(logits, topK === 0 ? logits.length : topK) : numbers(logits)
-  const least = Math.log(minP)
-  const kept = (topP < 1 ? all.slice(0, countOfMass(all.map((id) => Math.exp(distance(id))), topP)) : all)
-    .filter((id) => distance(id) >= least)
-  const weights = kept.map((id) => Math.exp(distance(id) / temperature))
-  const total = weights.reduce((sum, weight) => sum + weight, 0)
-  return weights.map((weight, i) => ({ id: kept[i]!, probability: weight / total }))
-}
-
-/** How many of the first masses make up this share of all. */
-const countOfMass = (masses: ReadonlyArray<number>, share: number): number => {
-  const enough = share * masses.reduce((sum, mass) => sum + mass, 0)
-  let sum = 0
-  const last = masses.findIndex((mass) => (sum += mass) >= enough)
-  return last === -1 ? masses.length : last + 1
-}
-
-/** Draws a token: its id, and the generator after it. `undefined` if no logit is a number. */
-export const sample = (
-  logits: Float32Array,
-  settings: Settings,
-  random: Random.Random
-): readonly [id: number, random: Random.Random] | undefined => {
-  if (settings.temperature === 0) {
-    const id = argmax(logits)
-    return id === undefined ? undefined : [id, random]
-  }
-  const choices = candidates(logits, settings)
-  const last = choices[choices.length - 1]
-  if (last === undefined) return undefined
-  const [at, after] = Random.next(random)
-  let sum = 0
-  for (const { id, probability } of choices) {
-    sum += probability
-    if (at < sum) return [id, after]
-  }
-  // rounding may leave the sum just below 1
-  return [last.id, after]
-}
-
-// Up to here, keeping a sorted list costs less than sorting all of a vocabulary.
-const shortList = 256
-
-/** Ids of the `count` largest logits in descending order, of equal ones the lowest id first; NaN and -Infinity left out. */
-const likeliest = (logits: Float32Array, count: number): ReadonlyArray<number> => {
-  if (count > shortList) {
-    return numbers(logits)
-      .sort((a, b) => logits[a] === logits[b] ? a - b : logits[a]! > logits[b]! ? -1 : 1)
-      .slice(0, count)
-  }
-  const ids: Array<number> = []
+  const distance = distances(logits, top)
+  const most = bound(distance, rule)
+  const table = Tables.shared()
+  let winner = best
+  let first = Infinity
   for (let id = 0; id < logits.length; id++) {
-    const logit = logits[id]!
-    if (!(logit > -Infinity) || (ids.length === count && logits[ids[count - 1]!]! >= logit)) continue
-    let at = ids.length === count ? count - 1 : ids.length
-    while (at > 0 && logits[ids[at - 1]!]! < logit) {
-      ids[at] = ids[at - 1]!
-      at--
+    if (distance[id]! > most) continue
+    const handicap = scaled(below(top, logits[id]!), rule.drawScale, farthestDraw)
+    // noise is not negative: this one cannot win any more
+    if (handicap >= first) continue
+    const [high, low] = Random.ofToken(words, id)
+    const time = handicap + Tables.noise(table, high, low)
+    if (time < first) {
+      first = time
+      winner = id
     }
-    ids[at] = id
   }
-  return ids
-}
-
-const numbers = (logits: Float32Array): Array<number> => {
-  const ids: Array<number> = []
-  for (let id = 0; id < logits.length; id++) if (logits[id]! > -Infinity) ids.push(id)
-  return ids
+  return winner
 }

@@ -18,8 +18,11 @@ import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
 import { Effect, Exit, Fiber, Schema, Scope, Semaphore } from "effect"
+import { copyRows } from "./CacheCopy.ts"
+import * as Draw from "./Draw.ts"
 import type { ModelFile } from "./ModelFile.ts"
-import { argmax } from "./Sampler.ts"
+import * as Random from "./Random.ts"
+import * as Sampler from "./Sampler.ts"
 
 /** More tokens than the session can hold. */
 export class ContextFull extends Schema.TaggedError<ContextFull>()("ContextFull", {
@@ -59,10 +62,12 @@ export interface SessionOptions {
   readonly cache?: Cache.CacheType | undefined
   /** How products with quantised weights read activations; `auto` by default. */
   readonly activations?: ActivationPolicy | undefined
-  /** Tokens the session can hold: the model's own limit by default, but at most 4096. */
+  /** Tokens the session can hold: the model's own limit by default, but at most `defaultContext`. */
   readonly context?: number | undefined
   /** Tokens processed at a time in a prompt; `defaultChunk`. */
   readonly chunk?: number | undefined
+  /** Begin with what a session of the same model and kind of cache holds. */
+  readonly from?: Pick<Session, "tokens" | "caches"> | undefined
 }
 
 /** Why a step failed. */
@@ -81,21 +86,25 @@ export interface Session {
   /** Makes the session hold exactly these tokens; answers with the logits after the last. Steps do not overlap. */
   readonly advance: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
   /**
-   * The greedy choice after these tokens, as `advance` would have it. Where the device works on its own, the steps that
-   * follow are submitted before this one's token is known: asking for the token after it then waits for less. Not a
-   * number where no logit is one.
+   * The token after these by settings that are valid, the likeliest one by default: what `Sampler.sample` takes from the
+   * logits of `advance`, with the random words of the place. Where the device works on its own, it draws too, and the
+   * steps that follow are submitted before this one's token is known: asking for the token after it then waits for
+   * less. Not a number where no logit is one.
    */
-  readonly next: (tokens: ReadonlyArray<number>) => Effect.Effect<number, StepError>
+  readonly next: (tokens: ReadonlyArray<number>, sampling?: Sampler.Settings) => Effect.Effect<number, StepError>
   /** Appends up to `chunk` tokens; answers with the logits after each, `[tokens, vocabulary]`. */
   readonly append: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
   readonly chunk: number
+  /** The buffers of the cache, one for each block. */
+  readonly caches: ReadonlyArray<DeviceBuffer>
   /** Forgets all tokens. */
   readonly reset: Effect.Effect<void>
   /** Compiles ahead of the first step. */
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
   /**
    * What `next` replays for a token, to measure it: `run` takes T = 1 and a startPos, and writes that place of the cache.
-   * Nothing is known of the cache from there on, so a session that goes on is reset first.
+   * Nothing is known of the cache from there on, so a session that goes on is reset first. Where the context grows, it
+   * is good for the size that the context has.
    */
   readonly decodeStep: Effect.Effect<Prepared, StepError>
 }
@@ -119,12 +128,15 @@ export const pieces = (
     length: Math.min(chunk, count - i * chunk)
   }))
 
+/** The context of a session that was not told one. */
+export const defaultContext = 4096
+
 /** The context a session gets: what was asked, inside of what the model allows. */
 export const contextOf = (
   { contextLength: modelLimit }: Config,
   asked: number | undefined
 ): number | ContextFull | InvalidTokens => {
-  if (asked === undefined) return Math.min(modelLimit, 4096)
+  if (asked === undefined) return Math.min(modelLimit, defaultContext)
   if (!(Number.isSafeInteger(asked) && asked > 0)) {
     return new InvalidTokens({ message: `a context of ${asked} tokens was asked for; it has to be 1 or more` })
   }
@@ -196,10 +208,14 @@ export const stepProgram = (
   return Program.make([Program.assign(target, logits), ...effects])
 }
 
-/** The program of greedy decoding: takes a token from a buffer, extends the cache and leaves the next token there. */
+/**
+ * The program of decoding: takes a token from a buffer, extends the cache, and leaves the likeliest next token there, or the
+ * logits in a buffer of their own.
+ */
 export const decodeProgram = (
   model: ModelShape,
-  { activations, cache, context }: Omit<StepShape, "rows" | "chunk">
+  { activations, cache, context }: Omit<StepShape, "rows" | "chunk">,
+  result: "token" | "logits" = "token"
 ): Program.TensorProgram => {
   const { config, weights } = model
   const arena = new Arena()
@@ -213,14 +229,17 @@ export const decodeProgram = (
     cosSin: rotations(arena, model, 1),
     rows: "last"
   })
-  return Program.make([Program.assign(token, Nn.argmax(logits).label("sample")), ...effects])
+  if (result === "token") return Program.make([Program.assign(token, Nn.argmax(logits).label("sample")), ...effects])
+  const output = buffer(arena, logitsId, { shape: [1, config.vocabulary], dtype: DType.f32, label: "logits" })
+  return Program.make([Program.assign(output, logits), ...effects])
 }
 
 /** Steps that are submitted before the token of the first of them has come back. */
 const stepsAhead = 3
 
-/** Greedy decoding under way. */
+/** Decoding under way. */
 interface Ahead {
+  readonly sampling: Sampler.Settings
   /** All tokens known so far, the last one perhaps not yet fed. */
   readonly tokens: Array<number>
   /** Where the next step to submit will put its token. */
@@ -232,6 +251,10 @@ interface Ahead {
 const isSame = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): boolean =>
   a.length === b.length && a.every((id, i) => id === b[i])
 
+const isSameSampling = (a: Sampler.Settings, b: Sampler.Settings): boolean =>
+  Sampler.isGreedy(a) && Sampler.isGreedy(b) ||
+  (["temperature", "topK", "topP", "minP", "seed"] as const).every((name) => a[name] === b[name])
+
 const wordOf = (bytes: Uint8Array): number => new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
 
 /** Sets up a session over loaded weights. All its memory belongs to the Scope. */
@@ -239,7 +262,7 @@ export const make: (
   model: ModelFile,
   weights: ReadonlyMap<string, DeviceBuffer>,
   options?: SessionOptions
-) => Effect.Effect<Session, ContextFull | InvalidTokens | DeviceError, Device | Jit | Scope.Scope> = Effect.fn(
+) => Effect.Effect<Session, StepError, Device | Jit | Scope.Scope> = Effect.fn(
   "Session.make"
 )(
   function*(model, weights, options = {}) {
@@ -287,16 +310,35 @@ export const make: (
     }
     const variants = { all: variant("all"), last: variant("last") }
 
-    /** The decode program, compiled when it is first asked for, and the token it reads and writes. */
+    /** The token that decoding feeds, and leaves for the next step. */
+    const decoded = yield* device.allocate(4, "next")
+
+    /** Greedy decoding, compiled when it is first asked for. */
     const decoder = yield* Effect.cached(
-      Effect.gen(function*() {
-        const token = yield* device.allocate(4, "next")
-        const program = decodeProgram(model, { cache, context, activations })
-        return { token, prepared: yield* jit.prepare(program.sink, new Map([...bound, [nextId, token]])) }
-      }).pipe(Scope.provide(scope))
+      Effect.suspend(() =>
+        jit.prepare(decodeProgram(model, { cache, context, activations }).sink, new Map([...bound, [nextId, decoded]]))
+      ).pipe(Scope.provide(scope))
     )
 
-    let held: ReadonlyArray<number> = []
+    /** Decoding with a draw: a step that leaves logits, and what draws from them. */
+    const drawer = yield* Effect.cached(
+      Effect.gen(function*() {
+        const logits = yield* device.allocate(4 * config.vocabulary, "logits_next")
+        const program = decodeProgram(model, { cache, context, activations }, "logits")
+        const prepared = yield* jit.prepare(program.sink, new Map([...bound, [nextId, decoded], [logitsId, logits]]))
+        const draw = yield* Draw.make({ logits, token: decoded, vocabulary: config.vocabulary })
+        return { prepared, draw }
+      }).pipe(Scope.provide(scope), Effect.provideService(Device, device), Effect.provideService(Jit, jit))
+    )
+
+    if (options.from !== undefined) {
+      const { shape } = Cache.storage(config, { type: cache, context })
+      yield* copyRows(options.from.caches, cacheBuffers, {
+        rows: options.from.tokens().length,
+        rowWords: Number(shape[1])
+      })
+    }
+    let held: ReadonlyArray<number> = options.from?.tokens() ?? []
     let ahead: Ahead | undefined
     const lock = yield* Semaphore.make(1)
 
@@ -352,27 +394,35 @@ export const make: (
         return yield* read(logits!, 1)
       })
 
-    /** Submits the step that feeds the token in the decoder's buffer, and a read of the token it leaves there. */
+    /** Submits the step that feeds the token on the device, and a read of the token it leaves there. */
     const runAhead = Effect.fnUntraced(function*(state: Ahead) {
-      const { prepared, token } = yield* decoder
-      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, [state.position])))
-      yield* prepared.run({ startPos: state.position })
+      const { position, sampling } = state
+      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, [position])))
+      if (Sampler.isGreedy(sampling)) yield* (yield* decoder).run({ startPos: position })
+      else {
+        const { draw, prepared } = yield* drawer
+        const drawAt = yield* draw(sampling)
+        yield* prepared.run({ startPos: position })
+        yield* drawAt(position + 1)
+      }
       state.position++
       state.pending.push(
-        yield* Effect.forkIn(Effect.map(device.read(token), wordOf), scope, { startImmediately: true })
+        yield* Effect.forkIn(Effect.map(device.read(decoded), wordOf), scope, { startImmediately: true })
       )
     })
 
-    const next = Effect.fnUntraced(function*(tokens: ReadonlyArray<number>) {
+    const next = Effect.fnUntraced(function*(tokens: ReadonlyArray<number>, sampling: Sampler.Settings) {
       const error = check(tokens)
       if (error !== undefined) return yield* error
       const running = ahead
-      if (running === undefined || !isSame(running.tokens, tokens)) {
-        const first = argmax(yield* advance(tokens)) ?? NaN
+      if (running === undefined || !isSame(running.tokens, tokens) || !isSameSampling(running.sampling, sampling)) {
+        const words = Random.words(sampling.seed, tokens.length)
+        const first = Sampler.sample(yield* advance(tokens), sampling, words) ?? NaN
         // a device that computes while it is called has nothing to run ahead of
-        if (device.profile.kind === "cpu" || Number.isNaN(first)) return first
-        yield* device.write((yield* decoder).token, bytesOf(Uint32Array.of(first)))
-        ahead = { tokens: [...tokens, first], position: tokens.length, pending: [] }
+        const isAlone = device.profile.kind === "gpu" && Draw.fits(sampling, config.vocabulary)
+        if (!isAlone || Number.isNaN(first)) return first
+        yield* device.write(decoded, bytesOf(Uint32Array.of(first)))
+        ahead = { sampling, tokens: [...tokens, first], position: tokens.length, pending: [] }
         return first
       }
       while (running.pending.length < stepsAhead && running.position < context) yield* runAhead(running)
@@ -389,9 +439,10 @@ export const make: (
       activations,
       vocabulary: config.vocabulary,
       chunk,
+      caches: cacheBuffers,
       tokens: () => held,
       advance: (tokens) => advance(tokens).pipe(lock.withPermits(1)),
-      next: (tokens) => next(tokens).pipe(lock.withPermits(1)),
+      next: (tokens, sampling = Sampler.greedy) => next(tokens, sampling).pipe(lock.withPermits(1)),
       append: (tokens) =>
         Effect.gen(function*() {
           const all = [...held, ...tokens]
@@ -411,12 +462,9 @@ export const make: (
         ahead = undefined
       }).pipe(lock.withPermits(1)),
       prepare: (rows) => Effect.map(variants[rows](), ({ prepared }) => prepared).pipe(lock.withPermits(1)),
-      decodeStep: Effect.suspend((): Effect.Effect<{ readonly prepared: Prepared }, StepError> =>
-        device.profile.kind === "cpu" ? variants.last() : decoder
-      ).pipe(
-        Effect.map(({ prepared }) => prepared),
-        lock.withPermits(1)
-      )
+      decodeStep: Effect.suspend((): Effect.Effect<Prepared, StepError> =>
+        device.profile.kind === "cpu" ? Effect.map(variants.last(), ({ prepared }) => prepared) : decoder
+      ).pipe(lock.withPermits(1))
     }
   }
 )

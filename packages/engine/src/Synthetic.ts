@@ -4,6 +4,7 @@ import type { GgufError } from "@tg/gguf/GgufError"
 import { table } from "@tg/gguf/GgufType"
 import * as Metadata from "@tg/gguf/Metadata"
 import * as RandomBlocks from "@tg/gguf/RandomBlocks"
+import * as Split from "@tg/gguf/Split"
 import * as Shapes from "@tg/models-deepseek2/Shapes"
 import * as Vocabulary from "@tg/tokenizer/Synthetic"
 import { Result } from "effect"
@@ -13,6 +14,11 @@ export interface SyntheticOptions {
   readonly seed: number
   /** Fewer (or more) blocks than the model has. */
   readonly layers?: number | undefined
+}
+
+/** What to make, in how many files. */
+export interface SplitOptions extends SyntheticOptions {
+  readonly parts: number
 }
 
 /** A file that can be written piece by piece. */
@@ -27,24 +33,46 @@ export interface SyntheticFile {
 /** The file of a shape: `glm-4.7-flash:q4_0`. Equal options give equal bytes. */
 export const make = (
   name: string,
-  { layers, seed }: SyntheticOptions
+  options: SyntheticOptions
 ): Result.Result<SyntheticFile, Shapes.UnknownShape | GgufError> =>
+  Result.flatMap(contents(name, options), ({ contents, shape }) => file(shape, contents, options))
+
+/** The same model in several files, in the order of their numbers (`Split.fileName`). */
+export const makeParts = (
+  name: string,
+  options: SplitOptions
+): Result.Result<ReadonlyArray<SyntheticFile>, Shapes.UnknownShape | GgufError> =>
   Result.gen(function*() {
-    const shape = yield* Shapes.find(name, layers)
-    const header = yield* GgufWriter.header({
+    const { contents: whole, shape } = yield* contents(name, options)
+    const parts = yield* Split.divide(whole, options.parts)
+    return yield* Result.all(parts.map((part) => file(shape, part, options)))
+  })
+
+type Contents = Omit<GgufWriter.GgufContents, "tensors"> & Pick<Shapes.Shape, "tensors">
+
+const contents = (name: string, { layers }: SyntheticOptions) =>
+  Result.map(Shapes.find(name, layers), (shape): { readonly shape: Shapes.Shape; readonly contents: Contents } => ({
+    shape,
+    contents: {
       name: shape.name,
       metadata: [...shape.metadata, ...tokenizerKeys(shape.architecture)],
       tensors: shape.tensors
-    })
-    return {
-      shape,
-      size: header.size,
-      pieces: (pieceBytes = 4 * 2 ** 20) => pieces(shape, header, { pieceBytes, seed })
     }
-  })
+  }))
+
+const file = (
+  shape: Shapes.Shape,
+  contents: Contents,
+  { seed }: SyntheticOptions
+): Result.Result<SyntheticFile, GgufError> =>
+  Result.map(GgufWriter.header(contents), (header) => ({
+    shape,
+    size: header.size,
+    pieces: (pieceBytes = 4 * 2 ** 20) => pieces(contents.tensors, header, { pieceBytes, seed })
+  }))
 
 function* pieces(
-  shape: Shapes.Shape,
+  tensors: Contents["tensors"],
   { bytes, offsets, size }: GgufWriter.Header,
   { pieceBytes, seed }: { readonly pieceBytes: number; readonly seed: number }
 ): Generator<Uint8Array> {
@@ -53,7 +81,7 @@ function* pieces(
   // one is written while the next is made; the last word of a piece may be half its own
   const buffers = [0, 1].map(() => new ArrayBuffer(Math.ceil(pieceBytes / 4) * 4 + 4))
   let next = 0
-  for (const [i, { dims, name, spread, type }] of shape.tensors.entries()) {
+  for (const [i, { dims, name, spread, type }] of tensors.entries()) {
     if (offsets[i]! > written) yield new Uint8Array(offsets[i]! - written)
     const { blockBytes, blockValues } = table[type]
     const random = RandomBlocks.make({ type, ...spread, seed: [seed, name] })

@@ -1,13 +1,14 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
+import { Jit } from "@tg/jit/Jit"
 import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
-import { Effect, Layer, Result, Stream } from "effect"
-import { Engine, type Request } from "../src/Engine.ts"
+import { Deferred, Effect, Layer, Result, Stream } from "effect"
+import { Engine, fromModel, type Request } from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
 import * as Sampler from "../src/Sampler.ts"
 import * as Stop from "../src/Stop.ts"
 import { wasm } from "./support/devices.ts"
-import { tiny, tinyLayer } from "./support/models.ts"
+import { tiny, tinyLayer, tinySource } from "./support/models.ts"
 
 const codec = Result.getOrThrow(ModelFile.tokenizer(tiny.gguf))
 const template = Result.getOrThrow(ChatTemplate.make(tiny.gguf.metadata, codec))
@@ -46,6 +47,35 @@ describe("model files", () => {
     assert.strictEqual(error._tag, "WeightError")
     assert.include(error.message, "blk.2.ffn_norm.weight")
   })
+})
+
+describe("loading", () => {
+  it.live("compiles while the weights are on their way", () =>
+    Effect.gen(function*() {
+      const compiled = yield* Deferred.make<void>()
+      const jit = yield* Jit
+      const watched = Jit.of({
+        ...jit,
+        // the step binds more than a tensor and its staging buffer
+        prepare: (sink, buffers) =>
+          jit.prepare(sink, buffers).pipe(
+            Effect.tap(() => buffers.size > 2 ? Deferred.succeed(compiled, undefined) : Effect.void)
+          )
+      })
+      // the last byte of the file comes when the program is compiled, so one after the other would never end
+      const source = {
+        ...tinySource,
+        read: (offset: number, length: number) =>
+          tinySource.read(offset, length).pipe(
+            Effect.tap(() => offset + length === tinySource.size ? Deferred.await(compiled) : Effect.void)
+          )
+      }
+      const { loadTimes, session } = yield* fromModel(source, tiny, { context: 96, prepare: ["last"] }).pipe(
+        Effect.provideService(Jit, watched)
+      )
+      assert.isAtLeast(loadTimes.weights, loadTimes.compile)
+      assert.strictEqual(yield* session.next(ask("What is 17 + 25?")), codec.encode("1")[0])
+    }).pipe(Effect.scoped, Effect.provide(wasm)), 20_000)
 })
 
 const engine = Engine.layer({ context: 96 }).pipe(Layer.provide([wasm, tinyLayer]))

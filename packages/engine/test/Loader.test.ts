@@ -10,18 +10,12 @@ import { Device } from "@tg/runtime/Device"
 import { buffer } from "@tg/tensor/Tensor"
 import { Effect } from "effect"
 import * as Loader from "../src/Loader.ts"
+import type { ModelFile } from "../src/ModelFile.ts"
 import * as Random from "../src/Random.ts"
 import { wasm } from "./support/devices.ts"
 import { tiny, tinyBytes, tinySource } from "./support/models.ts"
 
-const noise = (length: number): Uint8Array => {
-  let random = Random.make(length)
-  return Uint8Array.from({ length }, () => {
-    const [x, after] = Random.next(random)
-    random = after
-    return Math.floor(x * 256)
-  })
-}
+const noise = (length: number): Uint8Array => Uint8Array.from({ length }, (_, i) => Random.words(length, i)[0] >>> 24)
 
 /** The planes as the evaluator makes them of the whole tensor at once. */
 const planes = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {
@@ -41,6 +35,9 @@ const wanted = (name: string, type: Name, shape: ReadonlyArray<number>, offset: 
   const bytes = layout.blocks * table[type].blockBytes
   return { tensor: { name, type, dims: shape.toReversed(), offset, bytes }, layout }
 }
+
+const wantedOf = ({ gguf, weights }: ModelFile): ReadonlyArray<Loader.Wanted> =>
+  weights.all.map(({ layout, name }) => ({ layout, tensor: gguf.tensorsByName.get(name)! }))
 
 /** Loads and reads back. */
 const loaded = (source: ReturnType<typeof fromBytes>, all: ReadonlyArray<Loader.Wanted>, chunkBytes: number) =>
@@ -76,7 +73,7 @@ describe("load", () => {
     Effect.gen(function*() {
       const device = yield* Device
       const before = device.allocatedBytes()
-      const all = tiny.weights.all.map(({ layout, name }) => ({ layout, tensor: tiny.gguf.tensorsByName.get(name)! }))
+      const all = wantedOf(tiny)
       const seen: Array<Loader.Progress> = []
       const during = yield* Loader.load(tinySource, all, {
         onProgress: (progress) => Effect.sync(() => seen.push(progress))
@@ -90,9 +87,35 @@ describe("load", () => {
       )
     }).pipe(Effect.provide(wasm)))
 
+  it.live("reads ahead of the device, but only so far", () =>
+    Effect.gen(function*() {
+      const [started, taken] = [{ bytes: 0 }, { bytes: 0 }]
+      let most = 0
+      const source = {
+        ...tinySource,
+        read: (offset: number, length: number) =>
+          Effect.suspend(() => {
+            started.bytes += length
+            most = Math.max(most, started.bytes - taken.bytes)
+            return tinySource.read(offset, length)
+          })
+      }
+      const chunkBytes = 2 ** 16
+      yield* Loader.load(source, wantedOf(tiny), {
+        chunkBytes,
+        onProgress: ({ loadedBytes }) =>
+          Effect.sync(() => {
+            taken.bytes = loadedBytes
+          })
+      })
+      assert.isAbove(most, 2 * chunkBytes)
+      // four that are being read, and up to three between there and the device
+      assert.isAtMost(most, 7 * chunkBytes)
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
+
   it.live("fails with the source's error when the file ends early", () =>
     Effect.gen(function*() {
-      const all = tiny.weights.all.map(({ layout, name }) => ({ layout, tensor: tiny.gguf.tensorsByName.get(name)! }))
+      const all = wantedOf(tiny)
       const short = fromBytes("short", tinyBytes.subarray(0, 5_000_000))
       const error = yield* Effect.flip(Loader.load(short, all).pipe(Effect.scoped))
       assert.strictEqual(error._tag, "ByteSourceError")

@@ -4,7 +4,7 @@ import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
 import { Device, type DeviceBuffer, DeviceError, type Dispatch, type Executable, type Replay } from "@tg/runtime/Device"
 import type { Scope } from "effect"
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Fiber, Layer } from "effect"
 import { CompileError, Compiler } from "./Compiler.ts"
 import * as Plan from "./Plan.ts"
 
@@ -35,6 +35,8 @@ interface Captured {
 
 /** Captures a tensor program once and replays it. */
 export class Jit extends Context.Service<Jit, {
+  /** Schedules and compiles the program ahead of `prepare`, which then only binds it. */
+  readonly compile: (sink: UOp) => Effect.Effect<void, JitError>
   /**
    * Schedules and compiles the program, allocates its temporary memory in the Scope and binds everything to the
    * device; preparing the same graph again, for other buffers, only binds. `run` then executes it with the given values of the symbolic variables.
@@ -72,14 +74,18 @@ export class Jit extends Context.Service<Jit, {
         if (known !== undefined) return known
         const schedule = yield* rangeify.schedule(sink, limitsOf(device.profile))
         const programs = new Map<string, Program>()
+        const loading = new Map<Program, Fiber.Fiber<Executable, DeviceError>>()
         for (const step of schedule.steps) {
           const key = Plan.keyOf(step)
-          if (!programs.has(key)) programs.set(key, yield* programOf(step, custom))
+          if (programs.has(key)) continue
+          const program = yield* programOf(step, custom)
+          programs.set(key, program)
+          // the device compiles this one while the next is made, and between two other fibers get their turn
+          loading.set(program, yield* Effect.forkChild(device.load(program), { startImmediately: true }))
+          yield* Effect.yieldNow
         }
         const plan = Plan.plan(schedule, (step) => programs.get(Plan.keyOf(step))!)
-        const executables = yield* Effect.forEach(plan.programs, (program) => device.load(program), {
-          concurrency: "unbounded"
-        })
+        const executables = yield* Effect.forEach(plan.programs, (program) => Fiber.join(loading.get(program)!))
         const made = { schedule, plan, executables }
         // hand-written kernels may be given differently next time
         if (schedule.steps.every((step) => step.kind === "kernel")) captured.set(sink, made)
@@ -87,6 +93,7 @@ export class Jit extends Context.Service<Jit, {
       })
 
       return Jit.of({
+        compile: (sink) => Effect.asVoid(capture(sink, () => undefined)),
         prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, custom = () => undefined) {
           const { executables, plan, schedule } = yield* capture(sink, custom)
           const blocks = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `block ${i}`))

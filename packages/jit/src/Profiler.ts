@@ -116,7 +116,7 @@ const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Var
     for (const [i, single] of singles.entries()) times[i]!.push(yield* micros(single.run(vars)))
   }
   return groups.map((group) => group.reduce((sum, i) => sum + median(times[i]!), 0) / group.length)
-})
+}, Effect.scoped)
 
 const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, { count, groups }: Job) {
   const device = yield* Device
@@ -141,7 +141,7 @@ const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, { 
         if (copies < most && again < goal / 2) continue
         return Math.max(0, (found + again) / 2) / (copies * group.length)
       }
-    })
+    }, Effect.scoped)
   )
 })
 

@@ -127,7 +127,7 @@ describe("WasmDevice", () => {
       const failure = (effect: Effect.Effect<unknown, { readonly message: string }>) =>
         Effect.map(Effect.flip(effect), (e) => e.message)
       assert.match(
-        yield* failure(device.plan([{ executable, buffers: [a] }])),
+        yield* failure(Effect.scoped(device.plan([{ executable, buffers: [a] }]))),
         /scale has 2 bindings and got 1 buffers/
       )
       const replay = yield* device.plan([{ executable, buffers: [a, a] }])

@@ -240,10 +240,27 @@ describe.skipIf(noGpu)("plans", () => {
       Effect.gen(function*() {
         const device = yield* Device
         const executable = yield* device.load(yield* render("add", adder("n")))
-        const replay = yield* Effect.scoped(Effect.gen(function*() {
-          return yield* device.plan([{ executable, buffers: [yield* device.allocate(16, "short-lived")] }])
-        }))
+        const memory = yield* Scope.make()
+        const buffers = [yield* Scope.provide(device.allocate(16, "short-lived"), memory)]
+        const replay = yield* device.plan([{ executable, buffers }])
+        yield* Scope.close(memory, Exit.void)
         yield* refused(replay.run({ n: 1 }), "BadArgument", /short-lived was returned/)
+      }))
+
+    it.effect("return what they hold with their scope, and do not run after it", () =>
+      Effect.gen(function*() {
+        const device = yield* Device
+        const executable = yield* device.load(yield* render("add", adder("n")))
+        const buffers = [yield* device.allocate(16, "values")]
+        const before = device.allocatedBytes()
+        const replay = yield* Effect.scoped(Effect.gen(function*() {
+          const made = yield* device.plan([{ executable, buffers }])
+          assert.isAbove(device.allocatedBytes(), before)
+          yield* made.run({ n: 1 })
+          return made
+        }))
+        assert.strictEqual(device.allocatedBytes(), before)
+        yield* refused(replay.run({ n: 1 }), "BadArgument", /after its scope closed/)
       }))
   })
 })

@@ -46,7 +46,7 @@ export class DeviceError extends Schema.TaggedError<DeviceError>()("DeviceError"
 /** A place where programs run. Every device passes `Conformance`. */
 export interface DeviceShape {
   readonly profile: DeviceProfile
-  /** Bytes now allocated by `allocate` and not yet returned. */
+  /** Bytes now allocated, by `allocate` and for plans, and not yet returned. */
   readonly allocatedBytes: () => number
   /** Zero-filled memory of at least `bytes`, rounded up to a multiple of 4. */
   readonly allocate: (bytes: number, label: string) => Effect.Effect<DeviceBuffer, DeviceError, Scope.Scope>
@@ -55,7 +55,8 @@ export interface DeviceShape {
   /** Copies bytes out after everything submitted before has finished; offset and length are multiples of 4. */
   readonly read: (buffer: DeviceBuffer, offset?: number, bytes?: number) => Effect.Effect<Uint8Array, DeviceError>
   readonly load: (program: Program) => Effect.Effect<Executable, DeviceError>
-  readonly plan: (dispatches: ReadonlyArray<Dispatch>) => Effect.Effect<Replay, DeviceError>
+  /** Prepares launches. What the device keeps for them lives as long as the Scope, and so long the plan may be run. */
+  readonly plan: (dispatches: ReadonlyArray<Dispatch>) => Effect.Effect<Replay, DeviceError, Scope.Scope>
 }
 
 export class Device extends Context.Service<Device, DeviceShape>()("@tg/runtime/Device") {}

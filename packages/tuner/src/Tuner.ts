@@ -90,7 +90,7 @@ const measure = Effect.fnUntraced(function*(
   if (look > hopeless * best) return Infinity
   const timing = yield* bench.time(executable, launchesFor(timeMicros, look))
   return median(yield* Effect.replicateEffect(timing.again, rounds))
-})
+}, Effect.scoped)
 
 /** About the time of one launch, when nothing is known about it. */
 const roughly = Effect.fnUntraced(function*(bench: Workbench.Workbench, executable: Executable) {
@@ -98,7 +98,7 @@ const roughly = Effect.fnUntraced(function*(bench: Workbench.Workbench, executab
   yield* again
   const first = yield* again
   return yield* (yield* bench.time(executable, launchesFor(timeMicros, first))).again
-})
+}, Effect.scoped)
 
 /** Iterations of all loops times operations: what evaluating a kernel takes. */
 const workOf = (kernel: UOp): number =>

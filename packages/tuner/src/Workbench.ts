@@ -30,7 +30,7 @@ export interface Workbench {
   readonly kernel: UOp
   readonly compile: (opts: ReadonlyArray<Opt.Opt>) => Effect.Effect<Executable, CompileError>
   /** Microseconds of one launch among `launches` that follow one another. */
-  readonly time: (executable: Executable, launches: number) => Effect.Effect<Timing, DeviceError>
+  readonly time: (executable: Executable, launches: number) => Effect.Effect<Timing, DeviceError, Scope.Scope>
   /** What one launch computes. */
   readonly outputs: (executable: Executable) => Effect.Effect<ReadonlyArray<Output>, DeviceError>
   /** The data of the first copy, by slot, as a launch finds it. */
@@ -130,7 +130,7 @@ export const make: (
             device.read(bufferOf.get(slot)![0]!),
             (read): Output => ({ scalar, words: new Uint32Array(read.slice().buffer) })
           ))
-      }),
+      }, Effect.scoped),
       data: () =>
         all.map((argument) => {
           const pattern = patternOf(argument)

@@ -1,9 +1,7 @@
 /** `tg bench`: how fast a model reads a prompt and writes text, and what it takes. */
 import { Engine } from "@tg/engine/Engine"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, type Session } from "@tg/engine/Session"
-import * as FileByteSource from "@tg/gguf/FileByteSource"
 import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Schema } from "effect"
@@ -64,7 +62,11 @@ export const command = Command.make(
     const context = yield* contextFor(given.model, given.context, neededTokens({ ...given, depths }))
     const started = yield* Clock.currentTimeMillis
     const [duration, report] = yield* Effect.timed(
-      Models.withModel({ ...given, context: Option.some(context) }, run({ ...given, depths, started }))
+      Models.withModel(
+        { ...given, context: Option.some(context) },
+        Models.forTokens,
+        run({ ...given, depths, started })
+      )
     )
     const { externalBytes, heapBytes } = yield* peaks
     const all = { ...report, peakHeapBytes: heapBytes, peakExternalBytes: externalBytes }
@@ -98,7 +100,7 @@ export const neededTokens = ({ depths, generate, prompt }: Asked): number =>
 /** The context to measure with: what was asked, or the usual one, longer if the depths need it. Refused before loading. */
 const contextFor = Effect.fn("cli.bench.context")(
   function*(model: string, asked: Option.Option<number>, needed: number) {
-    const { config } = yield* ModelFile.open(yield* FileByteSource.open(model))
+    const { config } = (yield* Models.open(model)).file
     const modelLimit = config.contextLength
     const limit = Math.min(modelLimit, Option.getOrElse(asked, () => Math.max(4096, needed)))
     if (needed > limit) return yield* new ContextFull({ asked: needed, limit, modelLimit })
@@ -152,13 +154,13 @@ interface Job extends Asked {
 }
 
 const run = Effect.fn("cli.bench.run")(function*(job: Job) {
-  const { model, session } = yield* Engine
+  const { loadTimes, model, session } = yield* Engine
   const chosen = yield* Chosen
   const device = yield* Device
   const loadMs = (yield* Clock.currentTimeMillis) - job.started
   yield* Output.note(`${model.config.name} on ${chosen.name}, context ${session.context}`)
   if (chosen.fallback !== undefined) yield* Output.note(`no GPU is used: ${chosen.fallback}`)
-  const [compiling, step] = yield* Effect.timed(Effect.andThen(session.prepare("last"), session.decodeStep))
+  const step = yield* session.decodeStep
 
   const prefill: Array<Measured> = []
   const decode: Array<Measured & { readonly gpuMsPerToken: number; readonly encodeMsPerToken: number }> = []
@@ -187,7 +189,8 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     kv: job.kv,
     activations: session.activations,
     loadMs,
-    compileMs: round(Duration.toMillis(compiling)),
+    weightsMs: round(loadTimes.weights),
+    compileMs: round(loadTimes.compile),
     prefill,
     decode,
     dispatchesPerToken: step.dispatches.length,
@@ -253,7 +256,7 @@ const asText = (report: Report): string => {
       .join("")
   return [
     `${report.model} on ${report.device}, context ${report.context}, cache ${report.kv}, ${report.activations} activations`,
-    `loaded in ${report.loadMs} ms, compiled in ${report.compileMs} ms`,
+    `ready in ${report.loadMs} ms: loaded in ${report.weightsMs} ms, and compiled in ${report.compileMs} ms meanwhile`,
     "",
     `${"tokens".padEnd(16)}${"depth".padStart(7)}${["mean/s", "min/s", "max/s"].map((x) => x.padStart(10)).join("")}`,
     ...report.prefill.map((measured) => line("prefill", measured)),

@@ -71,7 +71,11 @@ export const command = Command.make(
       return yield* new UsageError({ message: `-n ${given.maxTokens} was asked; it has to be 1 or more` })
     }
     const asked = yield* askedOf(given)
-    yield* Models.withModel(given, run({ ...asked, maxTokens: given.maxTokens, json: given.json, sampling, started }))
+    yield* Models.withModel(
+      given,
+      Models.forText,
+      run({ ...asked, maxTokens: given.maxTokens, json: given.json, sampling, started })
+    )
   })
 ).pipe(
   Command.withDescription("Generate text on this machine"),

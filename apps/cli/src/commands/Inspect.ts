@@ -1,7 +1,7 @@
 /** `tg inspect`: what a model file says, and whether it can be loaded. */
 import { ModelFile } from "@tg/engine"
-import * as FileByteSource from "@tg/gguf/FileByteSource"
-import * as Gguf from "@tg/gguf/Gguf"
+import type { Gguf } from "@tg/gguf/Gguf"
+import * as GgufFile from "@tg/gguf/GgufFile"
 import type { MetadataValue } from "@tg/gguf/Metadata"
 import { Effect, Result } from "effect"
 import { Command } from "effect/cli"
@@ -13,8 +13,7 @@ export const command = Command.make(
   "inspect",
   { model: Flags.model, json: Flags.json },
   Effect.fn("cli.inspect")(function*({ json, model }) {
-    const source = yield* FileByteSource.open(model)
-    const gguf = yield* Gguf.read(source)
+    const { gguf } = yield* GgufFile.open(model)
     const refusal = refusalOf(gguf)
     if (json) yield* Output.printJson({ ...asJson(gguf), loadable: refusal === undefined, error: errorOf(refusal) })
     else yield* Output.print(asText(gguf))
@@ -23,7 +22,7 @@ export const command = Command.make(
 ).pipe(Command.withDescription("Show the metadata and tensors of a model file, and whether it can be loaded"))
 
 /** Why the loader would refuse a file. */
-export const refusalOf = (gguf: Gguf.Gguf) => {
+export const refusalOf = (gguf: Gguf) => {
   const checked = Result.flatMap(ModelFile.fromGguf(gguf), () => ModelFile.tokenizer(gguf))
   return Result.isFailure(checked) ? checked.failure : undefined
 }
@@ -31,7 +30,7 @@ export const refusalOf = (gguf: Gguf.Gguf) => {
 const errorOf = (refusal: ReturnType<typeof refusalOf>) =>
   refusal === undefined ? undefined : { tag: refusal._tag, message: refusal.message }
 
-const asJson = (gguf: Gguf.Gguf) => ({
+const asJson = (gguf: Gguf) => ({
   file: gguf.name,
   size: gguf.size,
   version: gguf.version,
@@ -47,7 +46,7 @@ const plain = (value: unknown): unknown =>
 const jsonOf = (value: MetadataValue): unknown =>
   value.type === "array" ? Array.from(value.value as ArrayLike<unknown>, plain) : plain(value.value)
 
-const asText = (gguf: Gguf.Gguf): string => {
+const asText = (gguf: Gguf): string => {
   const types = [...Map.groupBy(gguf.tensors, (t) => t.type)]
     .sort((a, b) => b[1].length - a[1].length)
     .map(([type, tensors]) => `${tensors.length} ${type}`)

@@ -6,10 +6,8 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Print from "@tg/core-uop/Print"
 import { RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as Session from "@tg/engine/Session"
 import * as StepPlan from "@tg/engine/StepPlan"
-import * as FileByteSource from "@tg/gguf/FileByteSource"
 import * as Stages from "@tg/jit/Stages"
 import { kernels, type Limits, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import type { Store } from "@tg/tuner/Store"
@@ -18,6 +16,7 @@ import { Effect, Option, Result } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
 import * as KernelNames from "../KernelNames.ts"
+import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
@@ -110,7 +109,7 @@ export const kernelsOf = Effect.fnUntraced(
     }
     const model = Option.isSome(given.shape)
       ? yield* Effect.fromResult(StepPlan.fromShape(given.shape.value))
-      : yield* ModelFile.open(yield* FileByteSource.open(given.model))
+      : (yield* Models.open(given.model)).file
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
     const size = { context, cache: given.kv, activations: Session.activationsOn(profile, given.activations) }

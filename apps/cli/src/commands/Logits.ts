@@ -1,6 +1,6 @@
 /** `tg logits`: the logits after each token, to a file. */
 import { Engine } from "@tg/engine/Engine"
-import { Clock, Effect, FileSystem, Option, Stream } from "effect"
+import { Clock, Effect, FileSystem, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
@@ -32,14 +32,9 @@ export const command = Command.make(
   Effect.fn("cli.logits")(function*(given) {
     const tokens = parseTokens(given.tokens)
     if (tokens instanceof UsageError) return yield* tokens
-    const context = Option.isSome(given.context) ? given.context : yield* contextFor(tokens.length)
-    yield* Models.withModel({ ...given, context }, run(tokens, given))
+    yield* Models.withModel(given, { prepare: ["all"], text: false }, run(tokens, given))
   })
 ).pipe(Command.withDescription("Write the logits after each token to a file"))
-
-/** More than the default context, when more tokens are given. */
-const contextFor = (tokens: number): Effect.Effect<Option.Option<number>> =>
-  Effect.succeed(tokens > 4096 ? Option.some(tokens) : Option.none())
 
 /** `1,2,3` as numbers. */
 export const parseTokens = (text: string): ReadonlyArray<number> | UsageError => {

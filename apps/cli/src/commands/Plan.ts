@@ -1,12 +1,11 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
 import type { UOp } from "@tg/core-uop/UOp"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as StepPlan from "@tg/engine/StepPlan"
-import * as FileByteSource from "@tg/gguf/FileByteSource"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
+import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
@@ -64,7 +63,7 @@ const modelOf = Effect.fnUntraced(
       return yield* new UsageError({ message: "give either --model FILE or --shape MODEL:MIX" })
     }
     if (Option.isSome(shape)) return yield* Effect.fromResult(StepPlan.fromShape(shape.value))
-    const { config, gguf, weights } = yield* ModelFile.open(yield* FileByteSource.open(Option.getOrThrow(model)))
+    const { config, gguf, weights } = (yield* Models.open(Option.getOrThrow(model))).file
     return { name: gguf.name, config, weights }
   },
   Effect.scoped

@@ -39,7 +39,7 @@ export const command = Command.make(
   "profile",
   flags,
   Effect.fn("cli.profile")(function*(given) {
-    yield* Models.withModel(given, run(given))
+    yield* Models.withModel(given, Models.forTokens, run(given))
   })
 ).pipe(Command.withDescription("Show which kernels a token's time goes to"))
 

@@ -1,6 +1,7 @@
 /** `tg synth`: a loadable model file with random weights. */
 import * as Synthetic from "@tg/engine/Synthetic"
-import { Clock, Effect, Fiber, FileSystem, Option, Schema } from "effect"
+import * as Split from "@tg/gguf/Split"
+import { Clock, Effect, Fiber, FileSystem, Option, Result, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
 import * as Output from "../Output.ts"
@@ -18,6 +19,12 @@ const flags = {
     Flag.withDescription("Blocks, if not as many as the model has"),
     Flag.optional
   ),
+  split: Flag.Int("split").pipe(
+    Flag.withSchema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 99999 }))),
+    Flag.withMetavar("PARTS"),
+    Flag.withDescription("Write this many files, NAME-00001-of-00003.gguf and so on (default: 1)"),
+    Flag.withDefault(1)
+  ),
   json: Flags.json
 } as const
 
@@ -25,19 +32,29 @@ const flags = {
 export const command = Command.make(
   "synth",
   flags,
-  Effect.fn("cli.synth")(function*({ json, layers, out, seed, shape }) {
-    const file = yield* Effect.fromResult(Synthetic.make(shape, { seed, layers: Option.getOrUndefined(layers) }))
+  Effect.fn("cli.synth")(function*({ json, layers, out, seed, shape, split: parts }) {
+    const options = { seed, layers: Option.getOrUndefined(layers), parts }
+    const files = yield* Effect.fromResult(
+      parts === 1 ? Result.map(Synthetic.make(shape, options), (file) => [file]) : Synthetic.makeParts(shape, options)
+    )
     const started = yield* Clock.currentTimeMillis
-    yield* write(out, file)
+    const names = files.map((_, i) => nameOf(out, { number: i + 1, count: parts }))
+    for (const [i, file] of files.entries()) yield* write(names[i]!, file)
     const millis = Math.max(1, (yield* Clock.currentTimeMillis) - started)
-    const { name, tensors } = file.shape
-    if (json) yield* Output.printJson({ out, shape: name, seed, bytes: file.size, tensors: tensors.length, millis })
+    const { name, tensors } = files[0]!.shape
+    const bytes = files.reduce((sum, { size }) => sum + size, 0)
+    if (json) {
+      yield* Output.printJson({ out: names[0], shape: name, seed, bytes, tensors: tensors.length, parts, millis })
+    }
     yield* Output.note(
-      `${out}: ${name}, ${tensors.length} tensors, ${(file.size / 1e9).toFixed(3)} GB in ` +
-        `${(millis / 1000).toFixed(1)} s (${(file.size / millis / 1000).toFixed(0)} MB/s)`
+      `${names[0]}${parts === 1 ? "" : ` and ${parts - 1} more`}: ${name}, ${tensors.length} tensors, ` +
+        `${(bytes / 1e9).toFixed(3)} GB in ${(millis / 1000).toFixed(1)} s (${(bytes / millis / 1000).toFixed(0)} MB/s)`
     )
   })
 ).pipe(Command.withDescription("Write a model file with random weights, to try sizes and speeds"))
+
+const nameOf = (out: string, part: { readonly number: number; readonly count: number }): string =>
+  part.count === 1 ? out : Split.fileName(out.replace(/\.gguf$/, ""), part)
 
 const write = Effect.fn("cli.synth.write")(function*(out: string, file: Synthetic.SyntheticFile) {
   const files = yield* FileSystem.FileSystem

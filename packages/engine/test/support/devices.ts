@@ -9,11 +9,15 @@ import { Effect, Layer } from "effect"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
+/** The whole compiler over a wasm device. */
+export const compilerOver = <E>(device: Layer.Layer<Device, E>) =>
+  Jit.layer.pipe(
+    Layer.provide([Rangeify.layer, Compiler.layer.pipe(Layer.provide([Wasm.layer, profileOfDevice]))]),
+    Layer.provideMerge(device)
+  )
+
 /** The whole compiler over the wasm device. */
-export const wasm = Jit.layer.pipe(
-  Layer.provide([Rangeify.layer, Compiler.layer.pipe(Layer.provide([Wasm.layer, profileOfDevice]))]),
-  Layer.provideMerge(WasmDevice.layer())
-)
+export const wasm = compilerOver(WasmDevice.layer())
 
 /** A device that only keeps bytes. */
 export const memory = () => {

@@ -49,6 +49,7 @@ export const fileSystem = (opened = { count: 0 }) =>
   Layer.succeed(
     FileSystem.FileSystem,
     FileSystem.makeNoop({
+      exists: (name) => Effect.sync(() => fs.existsSync(name)),
       open: (name) =>
         Effect.acquireRelease(
           Effect.try({ try: () => fs.openSync(name, "r"), catch: (error) => systemError(error, name) }).pipe(

@@ -19,8 +19,9 @@ export class Memory implements DeviceBuffer {
 
 /** Writes larger than this go in pieces: the queue keeps a copy of every piece until the GPU has taken it. */
 const pieceBytes = 32 * 2 ** 20
-/** Bytes the queue may hold before a write waits for the GPU. */
-const queuedBytes = 256 * 2 ** 20
+/** The queue may hold this many times so many bytes before a write waits for the GPU to take the oldest of them. */
+const queuedParts = 4
+const partBytes = 64 * 2 ** 20
 /** Staging buffers up to this size are kept for the next read. */
 const keptBytes = 2 ** 20
 const keptCount = 8
@@ -30,6 +31,8 @@ const roundUp = (x: number, multiple: number): number => Math.ceil(x / multiple)
 /** Storage of one device: allocation, writing and reading. */
 export interface Storage {
   readonly allocatedBytes: () => number
+  /** Adds memory that others hold on the device to `allocatedBytes`. */
+  readonly count: (bytes: number) => void
   readonly allocate: (bytes: number, label: string) => Effect.Effect<Memory, DeviceError, Scope.Scope>
   readonly write: (buffer: DeviceBuffer, data: Uint8Array, offset?: number) => Effect.Effect<void, DeviceError>
   readonly read: (buffer: DeviceBuffer, offset?: number, bytes?: number) => Effect.Effect<Uint8Array, DeviceError>
@@ -56,7 +59,9 @@ export const make = (gpu: Gpu): Storage => {
   const staging: Array<GPUBuffer> = []
   let allocated = 0
   let nextId = 0
+  /** Bytes written since the last part, and the parts that the GPU may not have taken yet. */
   let queued = 0
+  const parts: Array<Promise<undefined>> = []
 
   const own = (buffer: DeviceBuffer): Memory | DeviceError => {
     if (!(buffer instanceof Memory) || !owned.has(buffer)) {
@@ -107,11 +112,18 @@ export const make = (gpu: Gpu): Storage => {
       memory.gpu.destroy()
     })
 
-  /** The queue holds a copy of what it has not sent: a model's weights would double without this wait. */
-  const drain = Effect.suspend(() => {
-    queued = 0
+  /** The queue holds a copy of what it has not sent: without this wait a model's weights would be there twice. */
+  const makeRoom = Effect.suspend(() => {
     queue.submit([])
-    return wait(gpu, () => queue.onSubmittedWorkDone(), (message) => error("DeviceLost", message))
+    const taken = queue.onSubmittedWorkDone()
+    // whoever waits for it sees a failure; nobody may have to
+    taken.catch(() => {})
+    parts.push(taken)
+    queued = 0
+    const oldest = parts.length > queuedParts - 1 ? parts.shift() : undefined
+    return oldest === undefined
+      ? Effect.void
+      : wait(gpu, () => oldest, (message) => error("DeviceLost", message))
   })
 
   const write = (buffer: DeviceBuffer, data: Uint8Array, offset = 0): Effect.Effect<void, DeviceError> =>
@@ -126,7 +138,7 @@ export const make = (gpu: Gpu): Storage => {
         const bytes = piece.buffer instanceof ArrayBuffer ? piece as Uint8Array<ArrayBuffer> : new Uint8Array(piece)
         queue.writeBuffer(memory.gpu, offset + at, bytes)
         queued += bytes.byteLength
-        if (queued > queuedBytes) yield* drain
+        if (queued >= partBytes) yield* makeRoom
       }
     })
 
@@ -155,7 +167,11 @@ export const make = (gpu: Gpu): Storage => {
             () => target.mapAsync(mapRead, 0, bytes),
             (message) => error("DeviceLost", `read ${memory.label}: ${message}`)
           )
-          const copy = new Uint8Array(target.getMappedRange(0, bytes)).slice()
+          // a device that was lost meanwhile takes the mapping away
+          const copy = yield* Effect.try({
+            try: () => new Uint8Array(target.getMappedRange(0, bytes)).slice(),
+            catch: (cause) => gpu.trouble() ?? error("DeviceLost", `read ${memory.label}: ${String(cause)}`)
+          })
           target.unmap()
           const trouble = gpu.trouble()
           return trouble === undefined ? copy : yield* trouble
@@ -178,6 +194,9 @@ export const make = (gpu: Gpu): Storage => {
 
   return {
     allocatedBytes: () => allocated,
+    count: (bytes) => {
+      allocated += bytes
+    },
     allocate: (bytes, label) => Effect.acquireRelease(create(bytes, label), release),
     write,
     read,

@@ -1,6 +1,6 @@
 import { evaluateIndex } from "@tg/core-uop/Program"
 import { DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
-import { Effect } from "effect"
+import { Effect, type Scope } from "effect"
 import { Memory, type Storage } from "./memory.ts"
 import { Loaded } from "./programs.ts"
 import { error, type Gpu, scoped, usage } from "./queue.ts"
@@ -84,7 +84,8 @@ const checkGrid = (name: string, grid: ReadonlyArray<number>, most: number): Dev
 
 /** Prepares launches once; a run writes the variables and submits one command buffer. */
 export const make =
-  (gpu: Gpu, storage: Storage) => (dispatches: ReadonlyArray<Dispatch>): Effect.Effect<Replay, DeviceError> =>
+  (gpu: Gpu, storage: Storage) =>
+  (dispatches: ReadonlyArray<Dispatch>): Effect.Effect<Replay, DeviceError, Scope.Scope> =>
     Effect.gen(function*() {
       const { device } = gpu
       const most = device.limits.maxComputeWorkgroupsPerDimension
@@ -133,7 +134,16 @@ export const make =
         return number
       }
 
-      const made = yield* scoped(gpu, prepare)
+      let closed = false
+      const made = yield* Effect.acquireRelease(
+        Effect.tap(scoped(gpu, prepare), () => Effect.sync(() => storage.count(bytes))),
+        ({ value: { uniforms } }) =>
+          Effect.sync(() => {
+            closed = true
+            uniforms?.destroy()
+            storage.count(-bytes)
+          })
+      )
       if (made.memory !== undefined) return yield* error("OutOfMemory", `preparing a plan: ${made.memory}`)
       if (made.validation !== undefined) return yield* error("BadArgument", `preparing a plan: ${made.validation}`)
       const { launches, uniforms } = made.value
@@ -185,6 +195,7 @@ export const make =
       const check = (vars: Vars): DeviceError | undefined => {
         const trouble = gpu.trouble()
         if (trouble !== undefined) return trouble
+        if (closed) return error("BadArgument", "a plan was run after its scope closed")
         for (const memory of used) {
           const found = storage.own(memory)
           if (found instanceof DeviceError) return found

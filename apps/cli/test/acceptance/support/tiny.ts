@@ -14,14 +14,18 @@ import * as Score from "../../../src/Score.ts"
 const file = (name: string): string => fileURLToPath(new URL(`../../../models/${name}`, import.meta.url))
 
 const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
-  Models.layer({
-    model: file("tg-tiny-Q4_0.gguf"),
-    device,
-    kv: "f16",
-    activations,
-    context: Option.none(),
-    noTune: false
-  }).pipe(
+  Models.layer(
+    {
+      model: file("tg-tiny-Q4_0.gguf"),
+      device,
+      kv: "f16",
+      activations,
+      context: Option.none(),
+      noTune: false,
+      json: true
+    },
+    Models.forText
+  ).pipe(
     Layer.provide(NodeServices.layer)
   )
 

@@ -1,0 +1,52 @@
+import { readFileSync } from "node:fs"
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { fromModel } from "@tg/engine/Engine"
+import * as ModelFile from "@tg/engine/ModelFile"
+import * as Random from "@tg/engine/Random"
+import * as Sampler from "@tg/engine/Sampler"
+import { fromBytes } from "@tg/gguf/ByteSource"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import { Effect } from "effect"
+import * as Devices from "../../src/Devices.ts"
+import { tg } from "../support/run.ts"
+
+const path = new URL("../../../../test/vectors/oracle/c03.gguf", import.meta.url)
+const source = fromBytes("c03", new Uint8Array(readFileSync(path)))
+const prompt = [1, 2, 3, 4]
+const wild: Sampler.Settings = { temperature: 1.2, topK: 0, topP: 1, minP: 0, seed: 7 }
+const ways: ReadonlyArray<Sampler.Settings> = [
+  wild,
+  Sampler.greedy,
+  { ...wild, topK: 40, topP: 0.9, minP: 0.01 }
+]
+
+describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ahead on WebGPU", () => {
+  it.live("takes the tokens that the host takes step by step, whatever the settings", () =>
+    Effect.gen(function*() {
+      const { session } = yield* fromModel(source, yield* ModelFile.open(source), { context: 128 })
+      // settings change in the middle of a text
+      const settings = ways.flatMap((way) => Array.from({ length: 4 }, () => way))
+      const ahead = [...prompt]
+      for (const way of settings) ahead.push(yield* session.next(ahead, way))
+      yield* session.reset
+      const host = [...prompt]
+      for (const way of settings) {
+        const id = Sampler.sample(yield* session.advance(host), way, Random.words(way.seed, host.length))
+        host.push(id!)
+      }
+      assertEquals(ahead, host)
+    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 120_000)
+
+  it.live("equal seeds print equal texts, on a GPU as without one", () =>
+    Effect.gen(function*() {
+      const told = (device: string) =>
+        Effect.map(
+          tg(["generate", "--device", device, "--raw", "-n", "8", "--temperature", "0.8", "--seed", "3", "Once upon"]),
+          ({ stdout }) => stdout
+        )
+      const text = yield* told("webgpu")
+      assert.isAbove(text.length, 10)
+      assert.strictEqual(yield* told("wasm"), text)
+    }), 120_000)
+})

@@ -1,0 +1,83 @@
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { Jit } from "@tg/jit/Jit"
+import { Device, DeviceError, type DeviceShape } from "@tg/runtime/Device"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
+import { Context, Effect, Layer, Stream } from "effect"
+import { fromModel } from "../src/Engine.ts"
+import * as Sampler from "../src/Sampler.ts"
+import { compilerOver } from "./support/devices.ts"
+import { tiny, tinySource } from "./support/models.ts"
+
+const lost = Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost; make a new one" }))
+
+/** The wasm device, until so many reads were answered. `made` are the devices. */
+const fragile = (reads: number, made: Array<DeviceShape>) =>
+  compilerOver(Layer.effect(
+    Device,
+    Effect.map(WasmDevice.make(), (device) => {
+      made.push(device)
+      let left = reads
+      return Device.of({
+        ...device,
+        write: (...args) => Effect.suspend(() => left < 0 ? lost : device.write(...args)),
+        read: (...args) => Effect.suspend(() => left-- <= 0 ? lost : device.read(...args))
+      })
+    })
+  ))
+
+const prompt = [1261, 1263, 1266, 285, 260, 263]
+const sampling: Sampler.Settings = { ...Sampler.greedy, temperature: 0.9, seed: 2 }
+
+/** Text from an engine whose devices last for so many reads each. */
+const text = (lives: ReadonlyArray<number>, made: Array<DeviceShape> = []) =>
+  Effect.gen(function*() {
+    const next = [...lives]
+    const device = Effect.suspend(() => Layer.build(fragile(next.shift() ?? Infinity, made)))
+    const first = Context.pick(Device, Jit)(yield* device)
+    const { generate, logits } = yield* fromModel(tinySource, tiny, { context: 96, rebuild: device }).pipe(
+      Effect.provide(first)
+    )
+    const tokens = yield* Stream.runCollect(generate({ tokens: prompt, maxTokens: 12, sampling }))
+    const rows = yield* Stream.runCollect(logits([...prompt, ...tokens.map((t) => t.id)]))
+    return { tokens, rows }
+  }).pipe(Effect.scoped)
+
+describe("a lost device", () => {
+  it.live("is replaced, and the text goes on as if nothing had happened", () =>
+    Effect.gen(function*() {
+      const whole = yield* text([])
+      const made: Array<DeviceShape> = []
+      assert.isAtLeast(whole.tokens.length, 4)
+      assertEquals(yield* text([2, 1, 1], made), whole)
+      assert.strictEqual(made.length, 4)
+      // nothing is left on any of them
+      assertEquals(made.map((device) => device.allocatedBytes()), [0, 0, 0, 0])
+    }), 60_000)
+
+  it.live("is an error where no other one is made", () =>
+    Effect.gen(function*() {
+      const first = Context.pick(Device, Jit)(yield* Layer.build(fragile(3, [])))
+      const { generate } = yield* fromModel(tinySource, tiny, { context: 96 }).pipe(Effect.provide(first))
+      const error = yield* Effect.flip(Stream.runCollect(generate({ tokens: prompt, maxTokens: 12 })))
+      assert.deepInclude(error, { _tag: "DeviceError", reason: "DeviceLost" })
+    }).pipe(Effect.scoped))
+
+  it.live("is an error that says why it could not be replaced", () =>
+    Effect.gen(function*() {
+      const first = Context.pick(Device, Jit)(yield* Layer.build(fragile(3, [])))
+      const rebuild = Effect.fail(new DeviceError({ reason: "Unavailable", message: "there is no other GPU" }))
+      const { generate } = yield* fromModel(tinySource, tiny, { context: 96, rebuild }).pipe(Effect.provide(first))
+      const error = yield* Effect.flip(Stream.runCollect(generate({ tokens: prompt, maxTokens: 12 })))
+      assert.deepInclude(error, { _tag: "DeviceError", reason: "DeviceLost" })
+      assert.include(error.message, "there is no other GPU")
+    }).pipe(Effect.scoped))
+
+  it.live("that is lost again at once is an error", () =>
+    Effect.gen(function*() {
+      const made: Array<DeviceShape> = []
+      const error = yield* Effect.flip(text([1, 0, 0, 0], made))
+      assert.deepInclude(error, { _tag: "DeviceError", reason: "DeviceLost" })
+      assert.strictEqual(made.length, 2)
+    }))
+})
