@@ -12,6 +12,7 @@ import * as TunedFiles from "./TunedFiles.ts"
 export interface RunFlags {
   readonly model: string
   readonly device: Devices.Choice
+  readonly threads: Option.Option<number>
   readonly kv: "f16" | "f32"
   readonly activations: ActivationPolicy
   readonly context: Option.Option<number>
@@ -20,14 +21,14 @@ export interface RunFlags {
 }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = ({ activations, context, device, kv, model, noTune }: Omit<RunFlags, "check">) =>
+export const layer = ({ activations, context, device, kv, model, noTune, threads }: Omit<RunFlags, "check">) =>
   Layer.unwrap(Effect.gen(function*() {
     const source = yield* FileByteSource.open(model)
     const checked = yield* ModelFile.open(source)
     const store = yield* TunedFiles.load({ noTune })
     const options = { cache: kv, activations, context: Option.getOrUndefined(context) }
     return Layer.effect(Engine, fromModel(source, checked, options)).pipe(
-      Layer.provideMerge(Devices.layer(device, store))
+      Layer.provideMerge(Devices.layer(device, store, { threads: Option.getOrUndefined(threads) }))
     )
   }))
 
