@@ -31,6 +31,8 @@ class KernelWriter implements Body {
   readonly locals: Array<string> = []
   readonly helpers = new Set<Helper>()
   readonly lines: Array<string> = []
+  /** The locals of vector literals. */
+  readonly constants = new Map<string, string>()
   private readonly placement: Placement
   private readonly vars: ReadonlyArray<string>
   private readonly nest: ReadonlyArray<UOp>
@@ -53,7 +55,7 @@ class KernelWriter implements Body {
 
   value(item: Item): string {
     if (!(item instanceof Address)) {
-      if (isConstant(item)) return literal(item)
+      if (isConstant(item)) return this.constant(item)
       if (item.op === "PARAM") return `(local.get $p${(item.arg as { readonly slot: number }).slot})`
       if (item.op === "VAR") return `(local.get $v${this.vars.indexOf(varArg(item).name)})`
     }
@@ -69,6 +71,17 @@ class KernelWriter implements Body {
   helper(name: Helper): string {
     this.helpers.add(name)
     return `$${name}`
+  }
+
+  /** Engines make a vector literal anew wherever it stands, with several instructions: it is kept in a local. */
+  private constant(node: UOp): string {
+    const code = literal(node)
+    if (node.dtype.lanes !== 4 || code === zero(node.dtype)) return code
+    const known = this.constants.get(code)
+    if (known !== undefined) return `(local.get ${known})`
+    const name = this.local("c", "v128")
+    this.constants.set(code, name)
+    return `(local.get ${name})`
   }
 
   private line(text: string): void {
@@ -302,6 +315,7 @@ export const moduleText = (
     ...[...writer.helpers].toSorted().map((name) => `  ${helpers[name]}`),
     `  (func (export "run")${parameters.map((p) => ` (param ${p} i32)`).join("")}`,
     ...(writer.locals.length === 0 ? [] : [`    ${writer.locals.join(" ")}`]),
+    ...[...writer.constants].map(([code, name]) => `    (local.set ${name} ${code})`),
     ...writer.lines,
     "  ))",
     ""
