@@ -76,7 +76,7 @@ class KernelWriter implements Body {
   /** Engines make a vector literal anew wherever it stands, with several instructions: it is kept in a local. */
   private constant(node: UOp): string {
     const code = literal(node)
-    if (node.dtype.lanes !== 4 || code === zero(node.dtype)) return code
+    if (node.dtype.lanes !== 4 || /^\(v128.const \S+ 0 0 0 0\)$/.test(code)) return code
     const known = this.constants.get(code)
     if (known !== undefined) return `(local.get ${known})`
     const name = this.local("c", "v128")
