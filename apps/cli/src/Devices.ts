@@ -24,6 +24,8 @@ export class Chosen extends Context.Service<Chosen, {
   readonly kind: Exclude<Choice, "auto">
   /** For people: `wasm`, or the adapter. */
   readonly name: string
+  /** Threads of the CPU that compute, where the CPU computes. */
+  readonly threads?: number
   /** Why `auto` did not take a GPU. */
   readonly fallback: string | undefined
 }>()("@tg/cli/Devices/Chosen") {}
