@@ -17,6 +17,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
   Models.layer({
     model: file("tg-tiny-Q4_0.gguf"),
     device,
+    threads: Option.none(),
     kv: "f16",
     activations,
     context: Option.none(),
