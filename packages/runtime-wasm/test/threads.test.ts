@@ -75,6 +75,21 @@ describe("threads", () => {
       assert.deepStrictEqual(numbers(yield* device.read(b)), Int32Array.from({ length: count }, (_, i) => 243 * i + 121))
     }).pipe(Effect.provide(device)))
 
+  it.live("do not take parts of kernels that they have not received", () =>
+    Effect.gen(function*() {
+      const { crew, memory } = yield* crewOfFour
+      const { code } = yield* render(affine)
+      // every launch is of a new kernel, while the threads are looking for work
+      for (let round = 0; round < 300; round++) {
+        const module = new WebAssembly.Module(code as Uint8Array<ArrayBuffer>)
+        const run = new WebAssembly.Instance(module, { env: { memory } }).exports["run"] as Run
+        const kernel = crew.add(module)
+        const launch = { run, kernel, args: [0, 4 * count], iterations: count, size: 16 }
+        assert.isUndefined(crew.run(launch))
+        assert.isUndefined(crew.run(launch))
+      }
+    }))
+
   it.live("report a trap, and go on", () =>
     Effect.gen(function*() {
       const device = yield* Device

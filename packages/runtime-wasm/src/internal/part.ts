@@ -91,8 +91,8 @@ export const attend = (
         seen = turn
         if (turn % 2 !== 0) {
           Atomics.add(cells, cell.active, 1)
-          // the launch may have ended before it was known that we take part
-          if (Atomics.load(cells, cell.turn) === turn) {
+          // the launch may have ended before it was known that we take part, or its kernel not be here yet
+          if (Atomics.load(cells, cell.turn) === turn && Atomics.load(cells, cell.posted) === received) {
             Atomics.add(cells, cell.done, take(cells, kernels[cells[cell.kernel]!]!, cell))
           }
           Atomics.sub(cells, cell.active, 1)
