@@ -167,7 +167,8 @@ export const measure = Effect.fn("Peer.measure")(function*(job: Job) {
   const failed = (found: string): PeerError =>
     new PeerError({
       reason: "Run",
-      message: `llama.cpp did not run ${job.model}: ${found}\nIt is installed in ${cwd}; remove that folder to install ` +
+      message:
+        `llama.cpp did not run ${job.model}: ${found}\nIt is installed in ${cwd}; remove that folder to install ` +
         `it again, or measure without --peer`
     })
   const argument = JSON.stringify({ ...job, model: resolve(job.model) })

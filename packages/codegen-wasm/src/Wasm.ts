@@ -33,7 +33,12 @@ export type { Memory }
 /** What kernels and devices use where nobody says otherwise. */
 export const defaultMemory = (): Memory => typeof SharedArrayBuffer === "function" ? "shared" : "own"
 
-const moduleOf = (name: string, linear: UOp, nest: Nest, { memory = defaultMemory() }: Options): string | RenderError => {
+const moduleOf = (
+  name: string,
+  linear: UOp,
+  nest: Nest,
+  { memory = defaultMemory() }: Options
+): string | RenderError => {
   for (const node of linear.src) {
     const reason = unsupported(node, rendered)
     if (reason !== undefined) return new RenderError({ kernel: name, message: `${name}: ${reason}` })

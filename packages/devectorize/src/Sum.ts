@@ -20,7 +20,7 @@ const without = (factors: Factors, factor: UOp): Factors => {
 const commonest = (terms: ReadonlyArray<Factors>): UOp | undefined => {
   const counts = new Map<UOp, number>()
   for (const term of terms) {
-    if (term.length > 1) for (const factor of new Set(term)) counts.set(factor, (counts.get(factor) ?? 0) + 1)
+    if (term.length > 1) { for (const factor of new Set(term)) counts.set(factor, (counts.get(factor) ?? 0) + 1) }
   }
   const [best] = [...counts].toSorted((a, b) => b[1] - a[1])
   return best !== undefined && best[1] > 1 ? best[0] : undefined

@@ -7,8 +7,10 @@ import { sum, tree } from "../src/Sum.ts"
 
 const arena = new Arena()
 const values = (dtype: DType.DType): ReadonlyArray<UOp> =>
-  Array.from({ length: 8 }, (_, slot) =>
-    Expr.load(Expr.element(arena.make("PARAM", dtype, [Expr.int(arena, 4)], { slot }), Expr.int(arena, 0))))
+  Array.from(
+    { length: 8 },
+    (_, slot) => Expr.load(Expr.element(arena.make("PARAM", dtype, [Expr.int(arena, 4)], { slot }), Expr.int(arena, 0)))
+  )
 const [a, b, c, d, e, s, t] = values(DType.f32) as [UOp, UOp, UOp, UOp, UOp, UOp, UOp]
 const { add, mul } = Expr
 const same = (made: UOp, wanted: UOp) => assert.strictEqual(expression(made), expression(wanted))

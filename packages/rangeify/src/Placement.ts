@@ -147,7 +147,9 @@ export const place = (
     const pending = new Set(users.get(node))
     for (;;) {
       const [first] = [...pending].sort((a, b) => position.get(a)! - position.get(b)!)
-      if (first === undefined || !elementwise.has(first.op) || !Shape.equal(Shape.of(first), Shape.of(node))) return false
+      if (first === undefined || !elementwise.has(first.op) || !Shape.equal(Shape.of(first), Shape.of(node))) {
+        return false
+      }
       if (pending.size === 1) return true
       pending.delete(first)
       for (const user of users.get(first) ?? []) pending.add(user)

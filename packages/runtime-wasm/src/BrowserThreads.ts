@@ -10,7 +10,7 @@ const start = (source: string): Thread => {
   const worker = new Worker(url)
   URL.revokeObjectURL(url)
   return {
-    post: (message) => worker.postMessage(message),
+    post: (message) => worker.postMessage(message, []),
     end: () => Promise.resolve(worker.terminate())
   }
 }

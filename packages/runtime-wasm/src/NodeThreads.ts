@@ -4,7 +4,7 @@ import { type Thread, Threads, type ThreadsShape } from "./Threads.ts"
 
 /** What `Worker` of `node:worker_threads` has. */
 export interface NodeWorker {
-  readonly postMessage: (message: unknown) => void
+  readonly postMessage: (message: unknown, transfer: []) => void
   readonly terminate: () => Promise<unknown>
   readonly unref: () => void
 }
@@ -23,7 +23,7 @@ const start = (worker: NodeWorkerClass) => (source: string): Thread => {
   // one that only waits for work does not keep the program running
   thread.unref()
   return {
-    post: (message) => thread.postMessage(message),
+    post: (message) => thread.postMessage(message, []),
     end: async () => {
       await thread.terminate()
     }

@@ -29,7 +29,10 @@ interface State {
 const asEffect = <A>(value: A | DeviceError): Effect.Effect<A, DeviceError> =>
   value instanceof DeviceError ? Effect.fail(value) : Effect.succeed(value)
 
-const load = ({ crew, kernels, memory: { memory } }: State, program: Program): Effect.Effect<Executable, DeviceError> => {
+const load = (
+  { crew, kernels, memory: { memory } }: State,
+  program: Program
+): Effect.Effect<Executable, DeviceError> => {
   const { code } = program
   if (program.target !== "wasm" || !(code instanceof Uint8Array)) {
     return Effect.fail(
@@ -48,8 +51,7 @@ const load = ({ crew, kernels, memory: { memory } }: State, program: Program): E
       kernels.keep(code, kernel)
       return executable(kernel)
     },
-    catch: (error) =>
-      new DeviceError({ reason: "ProgramRejected", message: `${program.name}: ${String(error)}` })
+    catch: (error) => new DeviceError({ reason: "ProgramRejected", message: `${program.name}: ${String(error)}` })
   })
 }
 

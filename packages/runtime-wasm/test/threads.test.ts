@@ -72,7 +72,10 @@ describe("threads", () => {
       const back = { executable, buffers: [a, b] }
       const plan = yield* device.plan([there, back, there, back, there])
       yield* plan.run({})
-      assert.deepStrictEqual(numbers(yield* device.read(b)), Int32Array.from({ length: count }, (_, i) => 243 * i + 121))
+      assert.deepStrictEqual(
+        numbers(yield* device.read(b)),
+        Int32Array.from({ length: count }, (_, i) => 243 * i + 121)
+      )
     }).pipe(Effect.provide(device)))
 
   it.live("do not take parts of kernels that they have not received", () =>

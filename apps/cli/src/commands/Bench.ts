@@ -117,12 +117,14 @@ const contextFor = Effect.fn("cli.bench.context")(
 
 /** The same measurements by a peer, with as many threads. */
 const peerReport = Effect.fn("cli.bench.peer")(
-  function*(given: Asked & {
-    readonly model: string
-    readonly context: number
-    readonly repeat: number
-    readonly threads: Option.Option<number>
-  }) {
+  function*(
+    given: Asked & {
+      readonly model: string
+      readonly context: number
+      readonly repeat: number
+      readonly threads: Option.Option<number>
+    }
+  ) {
     const { context, depths, generate, model, prompt, repeat } = given
     const threads = Option.getOrElse(given.threads, cores)
     yield* Output.note(`llama.cpp with ${threads} threads of the CPU`)

@@ -81,8 +81,7 @@ const typical = (cost: Count): number => {
   }
 }
 
-const isShareable = (item: UOp | Body): item is Body =>
-  "items" in item && rangeArg(item.range!).axis === "GLOBAL"
+const isShareable = (item: UOp | Body): item is Body => "items" in item && rangeArg(item.range!).axis === "GLOBAL"
 
 const stores = (item: UOp | Body): boolean => "items" in item ? item.items.some(stores) : item.op === "STORE"
 

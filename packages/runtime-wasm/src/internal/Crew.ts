@@ -110,4 +110,3 @@ const mayWait = ((): boolean => {
     return false
   }
 })()
-

@@ -58,8 +58,10 @@ const forward = Effect.fn("forward")(function*(
   })
   const words = (x: Tensor): number => x.shape.reduce<number>((n, d) => n * Number(d), 1)
   const allocate = (count: number, data?: Uint32Array | Float32Array) =>
-    Effect.tap(device.allocate(4 * count, "oracle"), (memory) =>
-      data === undefined ? Effect.void : device.write(memory, new Uint8Array(data.buffer)))
+    Effect.tap(
+      device.allocate(4 * count, "oracle"),
+      (memory) => data === undefined ? Effect.void : device.write(memory, new Uint8Array(data.buffer))
+    )
   const results = [logits, ...experts]
   const outputs = results.map((x, i) => buffer(arena, firstResult + i, { shape: x.shape, dtype: x.dtype }))
   const memory = yield* Effect.forEach(results, (x) => allocate(words(x)))
@@ -122,9 +124,11 @@ export const compare = (name: Oracle.Name) =>
       const vocabulary = expected.length / run.rows.length
       const comparison: Comparison = {
         run: run.name,
-        rms: median(run.rows.map((position, i) =>
-          Oracle.distance(rows[position]!, expected.subarray(i * vocabulary, (i + 1) * vocabulary)).rms
-        )),
+        rms: median(
+          run.rows.map((position, i) =>
+            Oracle.distance(rows[position]!, expected.subarray(i * vocabulary, (i + 1) * vocabulary)).rms
+          )
+        ),
         llamaCpp: median(llamaCpp[name][run.name]!),
         flips: flips(run, experts),
         positions: Oracle.tokensOf(run).length
