@@ -1,5 +1,7 @@
 /** Where programs run: the layers behind `--device`. What a choice does not need is not even imported. */
 import { readdirSync } from "node:fs"
+import { availableParallelism } from "node:os"
+import { Worker } from "node:worker_threads"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
 import { Compiler } from "@tg/jit/Compiler"
@@ -22,6 +24,8 @@ export class Chosen extends Context.Service<Chosen, {
   readonly kind: Exclude<Choice, "auto">
   /** For people: `wasm`, or the adapter. */
   readonly name: string
+  /** Threads of the CPU that compute, where the CPU computes. */
+  readonly threads?: number
   /** Why `auto` did not take a GPU. */
   readonly fallback: string | undefined
 }>()("@tg/cli/Devices/Chosen") {}
@@ -39,15 +43,33 @@ const stages = (store: Store) => {
   return Layer.merge(Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer])), Tuner.layer)
 }
 
-/** Generated WebAssembly on the calling thread. */
-const wasmBecause = (fallback: string | undefined, store: Store): Layer.Layer<Services, DeviceError> =>
+/** How a choice is carried out. */
+export interface Options {
+  /** Threads of `wasm`, with the calling one; one for each core if not said. */
+  readonly threads?: number | undefined
+}
+
+/** Threads that `wasm` has if nobody says how many. */
+export const cores = (): number => availableParallelism()
+
+/** Generated WebAssembly on the calling thread and others. */
+const wasmBecause = (
+  fallback: string | undefined,
+  store: Store,
+  { threads = cores() }: Options
+): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
-    const [wasm, { layer: device }] = yield* Effect.promise(() =>
-      Promise.all([import("@tg/codegen-wasm/Wasm"), import("@tg/runtime-wasm/WasmDevice")])
+    const [wasm, { layer: device }, nodeThreads] = yield* Effect.promise(() =>
+      Promise.all([
+        import("@tg/codegen-wasm/Wasm"),
+        import("@tg/runtime-wasm/WasmDevice"),
+        import("@tg/runtime-wasm/NodeThreads")
+      ])
     )
-    const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", fallback })
+    const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads, fallback })
     return Layer.merge(stages(store).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
-      Layer.provideMerge(device())
+      Layer.provideMerge(device()),
+      Layer.provide(nodeThreads.layer(Worker, threads))
     )
   }))
 
@@ -120,10 +142,14 @@ export const noGraphicsNode = "this machine has no graphics device under /dev"
  * The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. Opts come from the store where it knows the
  * kernel and the device.
  */
-export const layer = (choice: Choice, store: Store = Tuned.shipped): Layer.Layer<Services, DeviceError> => {
+export const layer = (
+  choice: Choice,
+  store: Store = Tuned.shipped,
+  options: Options = {}
+): Layer.Layer<Services, DeviceError> => {
   switch (choice) {
     case "wasm":
-      return wasmBecause(undefined, store)
+      return wasmBecause(undefined, store, options)
     case "webgpu":
       return webgpu({ allowSoftware: true }, store)
     case "reference":
@@ -133,9 +159,9 @@ export const layer = (choice: Choice, store: Store = Tuned.shipped): Layer.Layer
         hasGraphicsNode()
           ? webgpu({ allowSoftware: false }, store).pipe(
             // what to do about it is the device's business; that it was not used is ours
-            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0], store))
+            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0], store, options))
           )
-          : wasmBecause(noGraphicsNode, store)
+          : wasmBecause(noGraphicsNode, store, options)
       )
   }
 }

@@ -1,6 +1,7 @@
 /** Flags that several commands share. */
 import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import { Schema } from "effect"
 import { Flag, GlobalFlag } from "effect/cli"
 import * as Devices from "./Devices.ts"
 
@@ -26,6 +27,14 @@ export const requiredModel = Flag.String("model").pipe(Flag.withMetavar("FILE"),
 export const device = Flag.Literals("device", Devices.choices).pipe(
   Flag.withDescription("Where to compute; auto takes a hardware GPU if there is one, else wasm"),
   Flag.withDefault("auto" as const)
+)
+
+/** `--threads`. */
+export const threads = Flag.Int("threads").pipe(
+  Flag.withMetavar("N"),
+  Flag.withSchema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 256 }))),
+  Flag.withDescription("Threads of the wasm device (default: one for each core)"),
+  Flag.optional
 )
 
 /** `--kv`. */

@@ -15,6 +15,7 @@ import * as TunedFiles from "./TunedFiles.ts"
 export interface RunFlags {
   readonly model: string
   readonly device: Devices.Choice
+  readonly threads: Option.Option<number>
   readonly kv: "f16" | "f32"
   readonly activations: ActivationPolicy
   readonly context: Option.Option<number>
@@ -62,7 +63,7 @@ export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) 
       const options = { cache, activations, context, prepare, tokenizer, onProgress, rebuild }
       return yield* fromModel(source, file, options).pipe(Effect.onExit((exit) => told.end(exit)))
     })
-    const devices = Devices.layer(flags.device, store)
+    const devices = Devices.layer(flags.device, store, { threads: Option.getOrUndefined(flags.threads) })
     return Layer.effect(Engine, loading).pipe(Layer.provideMerge(devices))
   }))
 

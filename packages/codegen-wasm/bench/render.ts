@@ -52,7 +52,11 @@ console.log(
     `with assembly ${best(20, () => void Wasm.render("large", large, assembler)).toFixed(2)} ms`
 )
 
-const memory = new WebAssembly.Memory({ initial: Math.ceil((rows * columns + rows + columns) * 4 / 65536) + 1 })
+const memory = new WebAssembly.Memory({
+  initial: Math.ceil((rows * columns + rows + columns) * 4 / 65536) + 1,
+  maximum: 65536,
+  shared: true
+})
 const pointers = [0, rows * 4 + columns * 4, rows * 4]
 const w = new Float32Array(memory.buffer, pointers[1]!, rows * columns).fill(0.5)
 const x = new Float32Array(memory.buffer, pointers[2]!, columns).fill(2)
@@ -75,5 +79,5 @@ for (const unroll of [1, 2, 4, 8]) {
   if ("_tag" in program) throw new Error(program.message)
   const { instance } = await WebAssembly.instantiate(program.code as Uint8Array<ArrayBuffer>, { env: { memory } })
   const { run } = instance.exports as { readonly run: (...p: ReadonlyArray<number>) => void }
-  report(`matvec 2048 x 2048, wasm, ${unroll} rows`, best(60, () => run(...pointers)))
+  report(`matvec 2048 x 2048, wasm, ${unroll} rows`, best(60, () => run(0, rows / unroll, ...pointers)))
 }

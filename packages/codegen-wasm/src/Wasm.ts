@@ -2,7 +2,8 @@ import { type Program, Renderer, type RendererCaps, RenderError, signature } fro
 import type { UOp } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
 import { rendered } from "./internal/elementwise.ts"
-import { moduleText, unsupported } from "./internal/kernel.ts"
+import { type Memory, moduleText, unsupported } from "./internal/kernel.ts"
+import { type Nest, nestOf } from "./internal/nest.ts"
 import { place } from "./internal/placement.ts"
 
 /** What WebAssembly with 128-bit SIMD expresses. */
@@ -19,27 +20,63 @@ export interface Assembler {
   readonly assemble: (name: string, text: string) => Uint8Array
 }
 
-/**
- * The module of a kernel in the text format. It imports `env.memory` and exports `run`, whose parameters are a byte
- * address for each binding, then each variable, in the order of the program's `bindings` and `vars`. Addresses are
- * multiples of 16.
- */
-export const text = (name: string, linear: UOp): string | RenderError => {
+/** How kernels are rendered. */
+export interface Options {
+  /**
+   * Whether other threads share the kernels' memory. Default: `shared` where the host has shared memory, which in a
+   * page needs cross-origin isolation. The device has to agree.
+   */
+  readonly memory?: Memory | undefined
+}
+export type { Memory }
+
+/** What kernels and devices use where nobody says otherwise. */
+export const defaultMemory = (): Memory => typeof SharedArrayBuffer === "function" ? "shared" : "own"
+
+const moduleOf = (
+  name: string,
+  linear: UOp,
+  nest: Nest,
+  { memory = defaultMemory() }: Options
+): string | RenderError => {
   for (const node of linear.src) {
     const reason = unsupported(node, rendered)
     if (reason !== undefined) return new RenderError({ kernel: name, message: `${name}: ${reason}` })
   }
   const placement = place(linear)
   if ("problem" in placement) return new RenderError({ kernel: name, message: `${name}: ${placement.problem}` })
-  return moduleText(placement, signature(linear))
+  return moduleText(placement, signature(linear), { memory, nest })
 }
 
+/**
+ * The module of a kernel in the text format. It imports `env.memory` and exports `run`, whose parameters are the
+ * iterations to do, from and up to, then a byte address for each binding, then each variable, in the order of the
+ * program's `bindings` and `vars`. Addresses are multiples of 16. The iterations are those of `grid[0]`.
+ */
+export const text = (name: string, linear: UOp, options: Options = {}): string | RenderError =>
+  moduleOf(name, linear, nestOf(linear), options)
+
 /** Renders a linear kernel. */
-export const render = (name: string, linear: UOp, assembler: Assembler): Program | RenderError => {
-  const module = text(name, linear)
+export const render = (
+  name: string,
+  linear: UOp,
+  assembler: Assembler,
+  options: Options = {}
+): Program | RenderError => {
+  const nest = nestOf(linear)
+  const module = moduleOf(name, linear, nest, options)
   if (typeof module !== "string") return module
+  const { iterations, perIteration, perPart } = nest
   try {
-    return { name, target: "wasm", code: assembler.assemble(name, module), ...signature(linear) }
+    const code = assembler.assemble(name, module)
+    return {
+      name,
+      target: "wasm",
+      code,
+      ...signature(linear),
+      grid: [iterations, 1, 1],
+      instructions: { perPart, perIteration }
+    }
   } catch (error) {
     return new RenderError({
       kernel: name,
@@ -48,15 +85,23 @@ export const render = (name: string, linear: UOp, assembler: Assembler): Program
   }
 }
 
+/** `validate` takes the features that are allowed, which the typings of wabt do not say. */
+interface FeatureModule {
+  readonly validate: (features: object) => void
+  readonly toBinary: (options: object) => { readonly buffer: Uint8Array }
+  readonly destroy: () => void
+}
+
 /** Loads the assembler (once; 18 ms). */
 export const assembler: Effect.Effect<Assembler> = Effect.promise(async () => {
   const { default: load } = await import("wabt")
   const wabt = await load()
+  const features = { simd: true, sat_float_to_int: true, threads: true }
   return {
     assemble: (name, source) => {
-      const module = wabt.parseWat(`${name}.wat`, source, { simd: true, sat_float_to_int: true, threads: true })
+      const module = wabt.parseWat(`${name}.wat`, source, features) as FeatureModule
       try {
-        module.validate()
+        module.validate(features)
         return module.toBinary({}).buffer
       } finally {
         module.destroy()
@@ -65,15 +110,19 @@ export const assembler: Effect.Effect<Assembler> = Effect.promise(async () => {
   }
 })
 
+/** The renderer for `@tg/runtime-wasm`, with options. */
+export const layerWith = (options: Options): Layer.Layer<Renderer> =>
+  Layer.effect(
+    Renderer,
+    Effect.map(assembler, (loaded) =>
+      Renderer.of({
+        caps,
+        render: Effect.fn("Wasm.render")(function*(name, linear) {
+          const program = render(name, linear, loaded, options)
+          return program instanceof RenderError ? yield* program : program
+        })
+      }))
+  )
+
 /** The renderer for `@tg/runtime-wasm`. */
-export const layer: Layer.Layer<Renderer> = Layer.effect(
-  Renderer,
-  Effect.map(assembler, (loaded) =>
-    Renderer.of({
-      caps,
-      render: Effect.fn("Wasm.render")(function*(name, linear) {
-        const program = render(name, linear, loaded)
-        return program instanceof RenderError ? yield* program : program
-      })
-    }))
-)
+export const layer: Layer.Layer<Renderer> = layerWith({})

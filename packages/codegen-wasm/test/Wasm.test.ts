@@ -1,10 +1,11 @@
 import * as DType from "@tg/core-uop/DType"
 import { dot4I8 } from "@tg/core-uop/EvaluateOps"
 import * as Expr from "@tg/core-uop/Expr"
-import { Renderer } from "@tg/core-uop/Program"
+import { evaluateIndex, Renderer } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { assert, describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { nestOf } from "../src/internal/nest.ts"
 import * as Wasm from "../src/Wasm.ts"
 import { execute } from "./support/execute.ts"
 import { kernel, type LinearBuilder } from "./support/linear.ts"
@@ -284,21 +285,23 @@ describe("loops", () => {
   it("renders addresses once per loop and offsets as immediates", () => {
     expect(text(matvec(6, 16))).toMatchInlineSnapshot(`
       "(module
-        (import "env" "memory" (memory 1))
-        (func (export "run") (param $p0 i32) (param $p1 i32) (param $p2 i32)
+        (import "env" "memory" (memory 1 65536 shared))
+        (func (export "run") (param $from i32) (param $to i32) (param $p0 i32) (param $p1 i32) (param $p2 i32)
           (local $i0 i32) (local $a1 i32) (local $r2 v128) (local $i3 i32)
-          (local.set $i0 (i32.const 0))
-          (loop $loop_i0
-            (local.set $a1 (i32.add (local.get $p1) (i32.shl (local.get $i0) (i32.const 6))))
-            (local.set $r2 (v128.const f32x4 0 0 0 0))
-            (local.set $i3 (i32.const 0))
-            (loop $loop_i3
-              (local.set $r2 (f32x4.add (local.get $r2) (f32x4.mul (v128.load (i32.add (local.get $a1) (i32.shl (local.get $i3) (i32.const 4)))) (v128.load (i32.add (local.get $p2) (i32.shl (local.get $i3) (i32.const 4)))))))
-              (br_if $loop_i3 (i32.lt_s (local.tee $i3 (i32.add (local.get $i3) (i32.const 1))) (i32.const 4)))
+          (if (i32.lt_s (local.get $from) (local.get $to)) (then
+            (local.set $i0 (local.get $from))
+            (loop $loop_i0
+              (local.set $a1 (i32.add (local.get $p1) (i32.shl (local.get $i0) (i32.const 6))))
+              (local.set $r2 (v128.const f32x4 0 0 0 0))
+              (local.set $i3 (i32.const 0))
+              (loop $loop_i3
+                (local.set $r2 (f32x4.add (local.get $r2) (f32x4.mul (v128.load (i32.add (local.get $a1) (i32.shl (local.get $i3) (i32.const 4)))) (v128.load (i32.add (local.get $p2) (i32.shl (local.get $i3) (i32.const 4)))))))
+                (br_if $loop_i3 (i32.lt_s (local.tee $i3 (i32.add (local.get $i3) (i32.const 1))) (i32.const 4)))
+              )
+              (f32.store (i32.add (local.get $p0) (i32.shl (local.get $i0) (i32.const 2))) (f32.add (f32.add (f32.add (f32x4.extract_lane 0 (local.get $r2)) (f32x4.extract_lane 1 (local.get $r2))) (f32x4.extract_lane 2 (local.get $r2))) (f32x4.extract_lane 3 (local.get $r2))))
+              (br_if $loop_i0 (i32.lt_s (local.tee $i0 (i32.add (local.get $i0) (i32.const 1))) (local.get $to)))
             )
-            (f32.store (i32.add (local.get $p0) (i32.shl (local.get $i0) (i32.const 2))) (f32.add (f32.add (f32.add (f32x4.extract_lane 0 (local.get $r2)) (f32x4.extract_lane 1 (local.get $r2))) (f32x4.extract_lane 2 (local.get $r2))) (f32x4.extract_lane 3 (local.get $r2))))
-            (br_if $loop_i0 (i32.lt_s (local.tee $i0 (i32.add (local.get $i0) (i32.const 1))) (i32.const 6)))
-          )
+          ))
         ))
       "
     `)
@@ -329,22 +332,24 @@ describe("loops", () => {
     )
     expect(text(linear)).toMatchInlineSnapshot(`
       "(module
-        (import "env" "memory" (memory 1))
-        (func (export "run") (param $p0 i32) (param $p1 i32)
+        (import "env" "memory" (memory 1 65536 shared))
+        (func (export "run") (param $from i32) (param $to i32) (param $p0 i32) (param $p1 i32)
           (local $i0 i32) (local $a1 i32) (local $r2 f32) (local $i3 i32) (local $a4 i32)
-          (local.set $i0 (i32.const 0))
-          (loop $loop_i0
-            (local.set $a1 (i32.add (local.get $p1) (i32.shl (local.get $i0) (i32.const 6))))
-            (local.set $r2 (f32.const 0))
-            (local.set $i3 (i32.const 0))
-            (loop $loop_i3
-              (local.set $a4 (i32.add (local.get $a1) (i32.shl (local.get $i3) (i32.const 2))))
-              (local.set $r2 (f32.add (local.get $r2) (f32.mul (f32.load (local.get $a4)) (f32.load offset=32 (local.get $a4)))))
-              (br_if $loop_i3 (i32.lt_s (local.tee $i3 (i32.add (local.get $i3) (i32.const 1))) (i32.const 8)))
+          (if (i32.lt_s (local.get $from) (local.get $to)) (then
+            (local.set $i0 (local.get $from))
+            (loop $loop_i0
+              (local.set $a1 (i32.add (local.get $p1) (i32.shl (local.get $i0) (i32.const 6))))
+              (local.set $r2 (f32.const 0))
+              (local.set $i3 (i32.const 0))
+              (loop $loop_i3
+                (local.set $a4 (i32.add (local.get $a1) (i32.shl (local.get $i3) (i32.const 2))))
+                (local.set $r2 (f32.add (local.get $r2) (f32.mul (f32.load (local.get $a4)) (f32.load offset=32 (local.get $a4)))))
+                (br_if $loop_i3 (i32.lt_s (local.tee $i3 (i32.add (local.get $i3) (i32.const 1))) (i32.const 8)))
+              )
+              (f32.store (i32.add (local.get $p0) (i32.shl (local.get $i0) (i32.const 2))) (local.get $r2))
+              (br_if $loop_i0 (i32.lt_s (local.tee $i0 (i32.add (local.get $i0) (i32.const 1))) (local.get $to)))
             )
-            (f32.store (i32.add (local.get $p0) (i32.shl (local.get $i0) (i32.const 2))) (local.get $r2))
-            (br_if $loop_i0 (i32.lt_s (local.tee $i0 (i32.add (local.get $i0) (i32.const 1))) (i32.const 2)))
-          )
+          ))
         ))
       "
     `)
@@ -565,4 +570,67 @@ describe("Renderer", () => {
       const error = yield* Effect.flip(renderer.render("softmax", linear))
       assert.strictEqual(error.kernel, "softmax")
     }).pipe(Effect.provide(Wasm.layer)))
+})
+
+describe("parts", () => {
+  /** out[t, i, j] = t + 10 i + 100 j + sum of x, whose sum stands in the outermost loop. */
+  const nested = (innermost: "GLOBAL" | "LOOP") =>
+    kernel((b) => {
+      const out = b.param(0)
+      const x = b.param(1)
+      const count = b.add(Expr.variable(b.arena, "n", 1, 4))
+      b.loop(count, "GLOBAL", (t) => {
+        const sum = b.register(b.add(Expr.constant(b.arena, DType.f32, 0)))
+        b.loop(2, "REDUCE", (k) => b.accumulate("ADD", sum, b.load(x, k)))
+        b.loop(3, "GLOBAL", (i) => {
+          b.loop(5, innermost, (j) => {
+            const index = Expr.add(Expr.add(t, Expr.mul(i, 10)), Expr.mul(j, 100))
+            const at = Expr.add(Expr.mul(Expr.add(Expr.mul(t, 3), i), 5), j)
+            b.store(out, at, Expr.add(Expr.cast(index, DType.f32), sum))
+          })
+        })
+      })
+    })
+  const expected = (n: number) =>
+    f32(
+      60,
+      (i) => i >= n * 15 ? 0 : Math.floor(i / 15) + 10 * (Math.floor(i / 5) % 3) + 100 * (i % 5) + 3
+    )
+
+  it.each([["GLOBAL", 1], ["GLOBAL", 2], ["GLOBAL", 7], ["GLOBAL", 61], ["LOOP", 4]] as const)(
+    "%s: %i parts are the whole",
+    (innermost, parts) => {
+      for (const n of [1, 2, 4]) {
+        const [out] = execute(nested(innermost), [new Float32Array(60), f32(2, (i) => i + 1)], [n], parts)
+        assert.deepStrictEqual(out, expected(n))
+      }
+    }
+  )
+
+  const shape = (linear: UOp, n: number) => {
+    const { iterations, perIteration, perPart } = nestOf(linear)
+    return [iterations, perPart, perIteration].map((count) => evaluateIndex(count, { n }))
+  }
+
+  it("counts what is done for each part and each iteration", () => {
+    // the sum: its start, two loads and two additions
+    assert.deepStrictEqual(shape(nested("GLOBAL"), 2), [30, 5, 11])
+    assert.deepStrictEqual(shape(nested("LOOP"), 2), [6, 5, 55])
+  })
+
+  it("does not divide what is stored by several loops", () => {
+    const linear = kernel((b) => {
+      const out = b.param(0)
+      const one = b.add(Expr.constant(b.arena, DType.f32, 1))
+      b.loop(4, "GLOBAL", (i) => b.store(out, i, one))
+      b.loop(4, "GLOBAL", (i) => b.store(out, Expr.add(i, 4), one))
+    })
+    assert.deepStrictEqual(nestOf(linear).ranges, [])
+    assert.deepStrictEqual(execute(linear, [new Float32Array(8)])[0], f32(8, () => 1))
+  })
+
+  it("renders for a memory that only one thread has", () => {
+    const module = Wasm.text("test", nested("GLOBAL"), { memory: "own" })
+    assert.match(String(module), /\(import "env" "memory" \(memory 1\)\)/)
+  })
 })

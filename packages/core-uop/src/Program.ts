@@ -35,6 +35,11 @@ export interface Program {
   readonly grid: readonly [UOp | number, UOp | number, UOp | number]
   readonly bindings: ReadonlyArray<Binding>
   readonly vars: ReadonlyArray<string>
+  /**
+   * Instructions, roughly, as index expressions over VARs: of each part in which the grid is run, and of each of its
+   * iterations besides. For devices that divide a launch among a few threads.
+   */
+  readonly instructions?: { readonly perPart: UOp | number; readonly perIteration: UOp | number } | undefined
 }
 
 /** A kernel the target cannot express. */

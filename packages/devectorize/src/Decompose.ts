@@ -150,16 +150,31 @@ export const decompositions: Table = {
   NEG: ({ src: [x] }) => sub(like(x!, DType.isFloat(x!.dtype) ? -0 : 0), x!)
 }
 
+/** The constant in every lane. */
+const constantOf = (node: UOp): number | undefined => {
+  const scalar = node.op === "STACK" && node.src.every((s) => s === node.src[0]) ? node.src[0]! : node
+  return scalar.op === "CONST" ? Number(scalar.arg) : undefined
+}
+
 /** The exponent of a constant power of two in every lane. */
 const log2OfConstant = (node: UOp): number | undefined => {
-  const scalar = node.op === "STACK" && node.src.every((s) => s === node.src[0]) ? node.src[0]! : node
-  if (scalar.op !== "CONST") return undefined
-  const exponent = Math.log2(Number(scalar.arg))
+  const exponent = Math.log2(constantOf(node) ?? NaN)
   return Number.isInteger(exponent) && exponent >= 0 && exponent < 31 ? exponent : undefined
 }
 
-/** Cheaper forms of integer division. Floor division by a power of two is a shift, negative numbers included. */
+/**
+ * Cheaper forms of integer division, and of moving a field from one place to another. Floor division by a power of two
+ * is a shift, negative numbers included.
+ */
 export const strength: Table = {
+  // ((x >> a) & m) << b is one shift and one mask
+  SHL: ({ src: [field, up] }) => {
+    if (field!.op !== "AND" || field!.dtype.scalar !== "u32" || field!.src[0]!.op !== "SHR") return undefined
+    const [[x, down], mask] = [field!.src[0]!.src, field!.src[1]!]
+    const [a, m, b] = [down!, mask, up!].map(constantOf)
+    if (a === undefined || b === undefined || m === undefined || m * 2 ** b >= 2 ** 32) return undefined
+    return and(a === b ? x! : a > b ? shr(x!, a - b) : shl(x!, b - a), m * 2 ** b)
+  },
   FLOORDIV: ({ src: [x, y] }) => {
     const exponent = log2OfConstant(y!)
     return exponent === undefined ? undefined : exponent === 0 ? x! : shr(x!, exponent)

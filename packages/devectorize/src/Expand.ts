@@ -5,6 +5,7 @@ import type { RendererCaps } from "@tg/core-uop/Program"
 import { openRanges, rangeArg, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { sum, tree } from "./Sum.ts"
 
 const width = 4
 
@@ -138,9 +139,8 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
     const lane: ReadonlyArray<readonly [UOp, Lane]> = own === undefined ? [] : [[own, "lanes"]]
     const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
     const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
-    const partial = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes)).reduce((a, b) =>
-      Expr.alu(op, a, b)
-    )
+    const parts = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes))
+    const partial = op === "ADD" ? sum(parts) : tree(parts, (a, b) => Expr.alu(op, a, b))
     const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
     const reduced = Expr.reduce(op, partial, serial)
     const joined = own === undefined ? reduced : join(op, reduced)

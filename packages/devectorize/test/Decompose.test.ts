@@ -257,3 +257,27 @@ describe("strength", () => {
     }
   })
 })
+
+describe("fields", () => {
+  const moved = (down: number, mask: number, up: number): { readonly root: UOp; readonly same: UOp } => {
+    const arena = new Arena()
+    const root = Expr.shl(Expr.and(Expr.shr(leaf(arena, DType.u32), down), mask), up)
+    return { root, same: rewrite(root, strength) }
+  }
+  const words = [0, 1, 0xffffffff, 0x12345678, 0x9abcdef0, 0x80000000]
+  const shifts = (root: UOp): number => toposort(root).filter((n) => n.op === "SHL" || n.op === "SHR").length
+
+  it.each([[4, 3, 4], [6, 3, 4], [2, 3, 4], [8, 255, 24], [30, 3, 1]])(
+    "the field x >> %i & %i moves up %i with one shift",
+    (down, mask, up) => {
+      const { root, same } = moved(down, mask, up)
+      assert.strictEqual(shifts(same), down === up ? 0 : 1)
+      for (const word of words) assert.strictEqual(compile(same)(word), compile(root)(word))
+    }
+  )
+
+  it("one that loses bits at the top is left alone", () => {
+    const { root, same } = moved(8, 255, 25)
+    assert.strictEqual(same, root)
+  })
+})

@@ -95,10 +95,10 @@ const vectoriseReductions = (plan: Plan, part: () => UOp = () => plan.kernel): b
 }
 
 /** Short inner loops become straight code: packed integers are then shifted by constants. */
-const unrollShortLoops = (plan: Plan, maxUnroll: number): void => {
+const unrollShortLoops = (plan: Plan, maxUnroll: number, maxCopies = lanes * maxUnroll): void => {
   for (const loop of Loops.all(plan.kernel).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).reverse()) {
     const copies = Loops.copies(plan.kernel) * loop.size
-    if (copies <= lanes * maxUnroll && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
+    if (copies <= maxCopies && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
   }
 }
 
@@ -112,13 +112,6 @@ const vectoriseOutputs = (
   const contiguous = loops.filter((l) => isVectorisable(l) && stepOf(store.src[0]!.src[1]!, l.node) === 1)
   const loop = bestLoop(loadsOf(store.src[1]!), contiguous) ?? contiguous[0]
   return loop !== undefined && plan.try(Opt.upcast(loop.id, lanes))
-}
-
-/** One thread: short vectors, straight inner loops. */
-const chooseCpu = (plan: Plan): void => {
-  const reduced = vectoriseReductions(plan)
-  if (!reduced) vectoriseOutputs(plan)
-  unrollShortLoops(plan, maxUnrollCpu)
 }
 
 /** Iterations a symbolic loop is taken to have: enough to be worth sharing, whatever the context. */
@@ -172,6 +165,10 @@ const longestReduction = (kernel: UOp): number =>
 const knownOutputs = (kernel: UOp): number =>
   Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic).reduce((n, l) => n * l.size, 1)
 
+/** Outputs that one thread computes at once. */
+const upcastOf = (kernel: UOp): number =>
+  Loops.outputs(kernel).filter((l) => l.axis === "UPCAST").reduce((n, l) => n * l.size, 1)
+
 /** Threads over neighbouring outputs, as long as enough workgroups remain. */
 const localOutputs = (plan: Plan, most: number): void => {
   const last = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic).at(-1)
@@ -205,6 +202,17 @@ const shareRows = (
   }
   const most = isInt8 ? threads / 2 : threads
   localOutputs(plan, Math.min(Math.floor(most / wide), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
+}
+
+/** With fewer groups of rows than this, threads of a CPU have too little to divide. */
+const fewestRows = 16
+
+/** Few threads: short vectors, rows that share what they load, straight inner loops. */
+const chooseCpu = (plan: Plan): void => {
+  const reduced = vectoriseReductions(plan)
+  if (reduced) upcastRows(plan, (rows) => knownOutputs(plan.kernel) / rows >= fewestRows)
+  else vectoriseOutputs(plan)
+  unrollShortLoops(plan, maxUnrollCpu, lanes * maxUnrollCpu * upcastOf(plan.kernel))
 }
 
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {

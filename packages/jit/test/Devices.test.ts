@@ -29,6 +29,7 @@ describe("a random program gives the values of its tensor graph", () => {
 
   on("on the reference device", 100, Devices.reference)
   on("on wasm", 220, Devices.wasm())
+  on("on wasm, divided among threads", 60, Devices.wasmThreads)
   on("on wasm, with random legal opts", 100, Devices.wasm(randomly(DeviceProfile.wasm)))
 })
 

@@ -1,1 +1,2 @@
+export * as Threads from "./Threads.ts"
 export * as WasmDevice from "./WasmDevice.ts"

@@ -154,7 +154,7 @@ describe("WasmDevice", () => {
       const program = yield* render("scale", scale)
       const first = yield* device.load(program)
       const second = yield* device.load({ ...program, name: "again", code: (program.code as Uint8Array).slice() })
-      assert.strictEqual((first as { run?: unknown }).run, (second as { run?: unknown }).run)
+      assert.strictEqual((first as { kernel?: unknown }).kernel, (second as { kernel?: unknown }).kernel)
       assert.strictEqual(second.program.name, "again")
     }).pipe(Effect.provide(WasmDevice.layer())))
 })

@@ -6,11 +6,12 @@ import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Chosen } from "../Devices.ts"
+import { Chosen, cores } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Peaks from "../Peaks.ts"
+import * as Peer from "../Peer.ts"
 import { UsageError } from "../Report.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
@@ -46,7 +47,12 @@ const flags = {
   activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
+  threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  peer: Flag.Literals("peer", Peer.names).pipe(
+    Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
+    Flag.optional
+  ),
   check: Flags.check,
   json: Flags.json
 } as const
@@ -69,7 +75,9 @@ export const command = Command.make(
       )
     )
     const { externalBytes, heapBytes } = yield* peaks
-    const all = { ...report, peakHeapBytes: heapBytes, peakExternalBytes: externalBytes }
+    // behind our own measurement, so that neither disturbs the other
+    const peer = Option.isSome(given.peer) ? yield* peerReport({ ...given, depths, context }) : undefined
+    const all = { ...report, peakHeapBytes: heapBytes, peakExternalBytes: externalBytes, ...(peer && { peer }) }
     yield* given.json ? Output.printJson(all) : Output.print(asText(all))
     yield* Output.note(`measured in ${Duration.toSeconds(duration).toFixed(1)} s`)
   }, Effect.scoped)
@@ -107,6 +115,26 @@ const contextFor = Effect.fn("cli.bench.context")(
     return Option.getOrElse(asked, () => limit)
   },
   Effect.scoped
+)
+
+/** The same measurements by a peer, with as many threads. */
+const peerReport = Effect.fn("cli.bench.peer")(
+  function*(
+    given: Asked & {
+      readonly model: string
+      readonly context: number
+      readonly repeat: number
+      readonly threads: Option.Option<number>
+    }
+  ) {
+    const { context, depths, generate, model, prompt, repeat } = given
+    const threads = Option.getOrElse(given.threads, cores)
+    yield* Output.note(`llama.cpp with ${threads} threads of the CPU`)
+    const { times, ...rest } = yield* Peer.measure({ model, threads, prompt, generate, depths, repeat, context })
+    const measured = (tokens: number, what: "prefill" | "decode"): ReadonlyArray<Measured> =>
+      times.map((at) => ({ tokens, depth: at.depth, tokensPerSecond: spread(tokens, at[what]) }))
+    return { ...rest, prefill: measured(prompt, "prefill"), decode: measured(generate, "decode") }
+  }
 )
 
 /** Speed over repeated measurements. */
@@ -185,6 +213,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     model: model.config.name,
     file: model.gguf.name,
     device: chosen.name,
+    ...(chosen.threads !== undefined && { threads: chosen.threads }),
     context: session.context,
     kv: job.kv,
     activations: session.activations,
@@ -248,6 +277,7 @@ const shown = ({ max, mean, min }: Spread): string => `${mean} (${min} to ${max}
 type Report = Effect.Success<ReturnType<typeof run>> & {
   readonly peakHeapBytes: number
   readonly peakExternalBytes: number
+  readonly peer?: Effect.Success<ReturnType<typeof peerReport>>
 }
 
 const asText = (report: Report): string => {
@@ -255,8 +285,9 @@ const asText = (report: Report): string => {
     [`${what} ${tokens}`.padEnd(16), String(depth).padStart(7), ...[mean, min, max].map((x) => String(x).padStart(10))]
       .join("")
   return [
-    `${report.model} on ${report.device}, context ${report.context}, cache ${report.kv}, ${report.activations} activations`,
-    `ready in ${report.loadMs} ms: loaded in ${report.weightsMs} ms, and compiled in ${report.compileMs} ms meanwhile`,
+      `${report.model} on ${report.device}${threadsOf(report)}, context ${report.context}, cache ${report.kv}, ` +
+      `${report.activations} activations`,
+      `ready in ${report.loadMs} ms: loaded in ${report.weightsMs} ms, and compiled in ${report.compileMs} ms meanwhile`,
     "",
     `${"tokens".padEnd(16)}${"depth".padStart(7)}${["mean/s", "min/s", "max/s"].map((x) => x.padStart(10)).join("")}`,
     ...report.prefill.map((measured) => line("prefill", measured)),
@@ -270,8 +301,20 @@ const asText = (report: Report): string => {
       mebibytes(report.peakHeapBytes)
     } in the JavaScript heap and ` +
     `${mebibytes(report.peakExternalBytes)} beside it`,
+    ...(report.peer === undefined ? [] : [
+      "",
+      `${report.peer.name} ${report.peer.release} (${report.peer.package}) on the CPU${threadsOf(report.peer)}`,
+      ...report.peer.prefill.map((measured) => line("prefill", measured)),
+      ...report.peer.decode.map((measured) => line("decode", measured)),
+      `decode at ${report.decode[0]!.depth}: ${
+        (report.decode[0]!.tokensPerSecond.mean / report.peer.decode[0]!.tokensPerSecond.mean).toFixed(2)
+      } of its speed`
+    ]),
     ""
   ].join("\n")
 }
+
+const threadsOf = ({ threads }: { readonly threads?: number }): string =>
+  threads === undefined ? "" : `, ${threads} ${threads === 1 ? "thread" : "threads"}`
 
 const mebibytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`

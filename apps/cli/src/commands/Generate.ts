@@ -55,6 +55,7 @@ const flags = {
   activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
+  threads: Flags.threads,
   noTune: TunedFiles.noTune,
   check: Flags.check,
   json: Flags.json

@@ -5,6 +5,7 @@ import type { Program } from "@tg/core-uop/Program"
 import { type UOp, varArg } from "@tg/core-uop/UOp"
 import { Address } from "./address.ts"
 import { type Body, combine, elementwise, type Helper, helpers } from "./elementwise.ts"
+import type { Nest } from "./nest.ts"
 import { isLeaf, type Item, type Placement } from "./placement.ts"
 import {
   isConstant,
@@ -18,23 +19,31 @@ import {
   zero
 } from "./value.ts"
 
-/** The memory that kernels share with their device. The only place that declares it. */
-const memoryImport = `(import "env" "memory" (memory 1))`
+/** The memory that kernels share with their device, and with its other threads if it is `shared`. */
+export type Memory = "shared" | "own"
+const memoryImport: Readonly<Record<Memory, string>> = {
+  shared: `(import "env" "memory" (memory 1 65536 shared))`,
+  own: `(import "env" "memory" (memory 1))`
+}
 
 /** Writes the body of `run`, statement by statement. */
 class KernelWriter implements Body {
   readonly locals: Array<string> = []
   readonly helpers = new Set<Helper>()
   readonly lines: Array<string> = []
+  /** The locals of vector literals. */
+  readonly constants = new Map<string, string>()
   private readonly placement: Placement
   private readonly vars: ReadonlyArray<string>
+  private readonly nest: ReadonlyArray<UOp>
   /** The local that holds a value, an address, a register or a loop's counter. */
   private readonly names = new Map<Item, string>()
   private indent = 2
 
-  constructor(placement: Placement, vars: ReadonlyArray<string>) {
+  constructor(placement: Placement, vars: ReadonlyArray<string>, nest: ReadonlyArray<UOp>) {
     this.placement = placement
     this.vars = vars
+    this.nest = nest
   }
 
   write(item: Item): void {
@@ -46,7 +55,7 @@ class KernelWriter implements Body {
 
   value(item: Item): string {
     if (!(item instanceof Address)) {
-      if (isConstant(item)) return literal(item)
+      if (isConstant(item)) return this.constant(item)
       if (item.op === "PARAM") return `(local.get $p${(item.arg as { readonly slot: number }).slot})`
       if (item.op === "VAR") return `(local.get $v${this.vars.indexOf(varArg(item).name)})`
     }
@@ -62,6 +71,17 @@ class KernelWriter implements Body {
   helper(name: Helper): string {
     this.helpers.add(name)
     return `$${name}`
+  }
+
+  /** Engines make a vector literal anew wherever it stands, with several instructions: it is kept in a local. */
+  private constant(node: UOp): string {
+    const code = literal(node)
+    if (node.dtype.lanes !== 4 || /^\(v128.const \S+ 0 0 0 0\)$/.test(code)) return code
+    const known = this.constants.get(code)
+    if (known !== undefined) return `(local.get ${known})`
+    const name = this.local("c", "v128")
+    this.constants.set(code, name)
+    return `(local.get ${name})`
   }
 
   private line(text: string): void {
@@ -209,6 +229,7 @@ class KernelWriter implements Body {
 
   /** The test is at the bottom: a guard skips loops that may have no iteration. One iteration needs no loop. */
   private openLoop(range: UOp): void {
+    if (this.nest.includes(range)) return this.openShared(range)
     const counter = this.local("i", "i32")
     this.names.set(range, counter)
     const size = range.src[0]!
@@ -219,6 +240,7 @@ class KernelWriter implements Body {
   }
 
   private closeLoop(range: UOp): void {
+    if (this.nest.includes(range)) return this.closeShared(range)
     const counter = this.names.get(range)!
     const size = range.src[0]!
     const { max, min } = Bounds.of(size)
@@ -229,19 +251,71 @@ class KernelWriter implements Body {
     }
     if (min < 1) this.close("))")
   }
+
+  /**
+   * A loop of the nest whose iterations, counted through all of its loops, this call does from `$from` to `$to`. The
+   * counters start in the middle; the innermost loop takes what is left, up to its end.
+   */
+  private openShared(range: UOp): void {
+    const { nest } = this
+    const inner = nest.at(-1)!
+    if (range === nest[0]) {
+      this.open("(if (i32.lt_s (local.get $from) (local.get $to)) (then")
+      for (const loop of nest) this.names.set(loop, this.local("i", "i32"))
+      if (nest.length > 1) this.locals.push("(local $left i32) (local $stop i32)")
+      if (nest.length > 1) this.line("(local.set $left (i32.sub (local.get $to) (local.get $from)))")
+      for (const loop of nest.slice(1).reverse()) {
+        const size = this.value(loop.src[0]!)
+        this.line(`(local.set ${this.names.get(loop)!} (i32.rem_u (local.get $from) ${size}))`)
+        this.line(`(local.set $from (i32.div_u (local.get $from) ${size}))`)
+      }
+      this.line(`(local.set ${this.names.get(range)!} (local.get $from))`)
+    }
+    const counter = this.names.get(range)!
+    if (range === inner && nest.length > 1) {
+      const size = this.value(range.src[0]!)
+      const all = `(i32.add (local.get ${counter}) (local.get $left))`
+      this.line(`(local.set $stop (select ${size} ${all} (i32.lt_u ${size} ${all})))`)
+      this.line(`(local.set $left (i32.sub (local.get $left) (i32.sub (local.get $stop) (local.get ${counter}))))`)
+    }
+    this.open(`(loop $loop_${counter.slice(1)}`)
+  }
+
+  private closeShared(range: UOp): void {
+    const { nest } = this
+    const counter = this.names.get(range)!
+    const next = `(local.tee ${counter} (i32.add (local.get ${counter}) (i32.const 1)))`
+    const again = nest.length === 1
+      ? `(i32.lt_s ${next} (local.get $to))`
+      : range === nest.at(-1)
+      ? `(i32.lt_u ${next} (local.get $stop))`
+      : `(i32.and (i32.lt_u ${next} ${this.value(range.src[0]!)}) (i32.ne (local.get $left) (i32.const 0)))`
+    this.line(`(br_if $loop_${counter.slice(1)} ${again})`)
+    this.close(")")
+    if (range !== nest[0]) this.line(`(local.set ${counter} (i32.const 0))`)
+    else this.close("))")
+  }
 }
 
-/** The text of a module whose exported function `run` is the kernel. */
-export const moduleText = (placement: Placement, { bindings, vars }: Pick<Program, "bindings" | "vars">): string => {
-  const writer = new KernelWriter(placement, vars)
+/**
+ * The text of a module whose exported function `run` is the kernel: iterations `from` to `to` (not included) of the
+ * nest. A kernel without a nest runs whole.
+ */
+export const moduleText = (
+  placement: Placement,
+  { bindings, vars }: Pick<Program, "bindings" | "vars">,
+  { memory, nest }: { readonly memory: Memory; readonly nest: Nest }
+): string => {
+  const writer = new KernelWriter(placement, vars, nest.ranges)
   for (const item of placement.items) writer.write(item)
-  const parameters = [...bindings.map((b) => `$p${b.slot}`), ...vars.map((_, i) => `$v${i}`)]
+  const parameters = ["$from", "$to", ...bindings.map((b) => `$p${b.slot}`), ...vars.map((_, i) => `$v${i}`)]
   return [
     "(module",
-    `  ${memoryImport}`,
+    `  ${memoryImport[memory]}`,
     ...[...writer.helpers].toSorted().map((name) => `  ${helpers[name]}`),
     `  (func (export "run")${parameters.map((p) => ` (param ${p} i32)`).join("")}`,
     ...(writer.locals.length === 0 ? [] : [`    ${writer.locals.join(" ")}`]),
+    ...[...writer.constants].map(([code, name]) => `    (local.set ${name} ${code})`),
     ...writer.lines,
     "  ))",
     ""

@@ -1,4 +1,5 @@
 import type { UOp } from "@tg/core-uop/UOp"
+import { evaluateIndex } from "@tg/core-uop/Program"
 import { Effect } from "effect"
 import * as Wasm from "../../src/Wasm.ts"
 
@@ -6,17 +7,23 @@ export type Data = Float32Array | Int32Array | Uint32Array
 
 const assembler = await Effect.runPromise(Wasm.assembler)
 
-/** Runs a kernel on copies of these buffers (by slot order) and returns what the memory then holds. */
+/**
+ * Runs a kernel on copies of these buffers (by slot order) and returns what the memory then holds. `parts` is in how
+ * many calls its iterations are done, the last ones first.
+ */
 export const execute = <const D extends ReadonlyArray<Data>>(
   linear: UOp,
   buffers: D,
-  vars: ReadonlyArray<number> = []
+  vars: ReadonlyArray<number> = [],
+  parts = 1
 ): D => {
   const program = Wasm.render("test", linear, assembler)
   if ("_tag" in program) throw new Error(program.message)
   // the memory ends within a page after the last buffer: accesses far outside trap
   const memory = new WebAssembly.Memory({
-    initial: 1 + Math.ceil(buffers.reduce((n, b) => n + b.byteLength + 16, 0) / 65536)
+    initial: 1 + Math.ceil(buffers.reduce((n, b) => n + b.byteLength + 16, 0) / 65536),
+    maximum: 65536,
+    shared: true
   })
   const pointers: Array<number> = []
   let at = 64
@@ -29,10 +36,14 @@ export const execute = <const D extends ReadonlyArray<Data>>(
   const { run } = new WebAssembly.Instance(module, { env: { memory } }).exports as {
     run: (...args: ReadonlyArray<number>) => void
   }
-  run(...pointers, ...vars)
+  const iterations = evaluateIndex(program.grid[0], Object.fromEntries(program.vars.map((name, i) => [name, vars[i]!])))
+  for (let part = parts - 1; part >= 0; part--) {
+    const [from, to] = [part, part + 1].map((p) => Math.floor(iterations * p / parts))
+    run(from!, to!, ...pointers, ...vars)
+  }
   return buffers.map((data, i) =>
     new (data.constructor as new(b: ArrayBuffer) => Data)(
-      memory.buffer.slice(pointers[i]!, pointers[i]! + data.byteLength)
+      new Uint8Array(memory.buffer).slice(pointers[i]!, pointers[i]! + data.byteLength).buffer
     )
   ) as unknown as D
 }

@@ -1,3 +1,4 @@
+import { Worker } from "node:worker_threads"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import type { Renderer } from "@tg/core-uop/Program"
 import * as Wasm from "@tg/codegen-wasm/Wasm"
@@ -10,6 +11,7 @@ import { Postrange } from "@tg/postrange/Postrange"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
+import * as NodeThreads from "@tg/runtime-wasm/NodeThreads"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import * as Testing from "@tg/runtime-webgpu/Testing"
 import { packedDotFeature, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
@@ -37,6 +39,9 @@ const jit = (compiler: Layer.Layer<Compiler, never, Renderer | Profile>) =>
 /** The wasm device with everything needed to run tensor programs on it; `choose` replaces the heuristics. */
 export const wasm = (choose?: Choose) =>
   jit(stagesWith(choose)).pipe(Layer.provide(Wasm.layer), Layer.provideMerge(WasmDevice.layer()))
+
+/** The wasm device that divides every launch among three threads, however small. */
+export const wasmThreads = wasm().pipe(Layer.provide(NodeThreads.layer(Worker, 3, { sharedInstructions: 1 })))
 
 /** The WebGPU device, software adapters included; without subgroups if asked so. */
 export const webgpu = (options: { readonly choose?: Choose; readonly subgroups?: boolean } = {}) => {

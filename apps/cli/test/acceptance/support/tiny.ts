@@ -18,6 +18,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
     {
       model: file("tg-tiny-Q4_0.gguf"),
       device,
+      threads: Option.none(),
       kv: "f16",
       activations,
       context: Option.none(),
