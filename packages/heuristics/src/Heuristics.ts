@@ -19,6 +19,8 @@ const shortReduction = 8
 /** From so many threads on, a row is shared down to the words of its blocks: this many lanes inside of a block. */
 const wideRow = 128
 const coalescedLanes = 8
+/** Subgroups that share one row: every thread adds up their partial results. */
+const mostSubgroups = 8
 /** Threads of a workgroup that computes rows, when that leaves at least `manyWorkgroups`. */
 const rowThreads = 128
 /** Several rows per thread still pay with this fraction of the threads that saturate the device. */
@@ -194,7 +196,8 @@ const shareRows = (
   const rows = knownOutputs(plan.kernel)
   // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
   const isInt8 = toposort(plan.kernel).some((n) => n.op === "DOT4I8")
-  const wanted = isInt8 ? group : Math.min(2 * threads, 2 * profile.saturatingThreads / rows)
+  const widest = Math.min(2 * threads, mostSubgroups * (profile.subgroupSize ?? 0))
+  const wanted = isInt8 ? group : Math.min(widest, 2 * profile.saturatingThreads / rows)
   const wide = Math.max(group, largestPowerOfTwo(wanted))
   groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
   if (wide === group && !isInt8) {

@@ -40,7 +40,7 @@ describe("Heuristics", () => {
       "
       wasm: UNROLL(r3, 4), UPCAST(r0, 4), UNROLL(r3, 2), UNROLL(r2, 4)
       webgpu-default: UNROLL(r3, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
-      h200: UNROLL(r3, 4), GROUP(r1, 32), UPCAST(r0, 2), LOCAL(r0, 4), UNROLL(r3, 2)
+      h200: UNROLL(r3, 4), GROUP(r3, 2), GROUP(r2, 4), GROUP(r1, 16), UNROLL(r1, 4)
       "
     `))
 
@@ -49,7 +49,7 @@ describe("Heuristics", () => {
       "
       wasm: UNROLL(r1, 4), UPCAST(r0, 4)
       webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 2)
-      h200: UNROLL(r1, 4), GROUP(r1, 32), LOCAL(r0, 2)
+      h200: UNROLL(r1, 4), GROUP(r1, 256)
       "
     `))
 
@@ -57,7 +57,7 @@ describe("Heuristics", () => {
     expect(table(Kernels.matvec(2 ** 18, 64))).toMatchInlineSnapshot(`
       "
       wasm: UNROLL(r1, 4), UPCAST(r0, 4)
-      webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
+      webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 8)
       h200: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
       "
     `))
@@ -100,12 +100,12 @@ describe("Heuristics", () => {
 
   it("chooses for the sum of a long vector", () =>
     expect(table(Kernels.sum(4096))).toMatchInlineSnapshot(`
-    "
-    wasm: UNROLL(r0, 4)
-    webgpu-default: UNROLL(r0, 4), GROUP(r0, 16)
-    h200: UNROLL(r0, 4), GROUP(r0, 32)
-    "
-  `))
+      "
+      wasm: UNROLL(r0, 4)
+      webgpu-default: UNROLL(r0, 4), GROUP(r0, 16)
+      h200: UNROLL(r0, 4), GROUP(r0, 256), UNROLL(r0, 4)
+      "
+    `))
 
   it("chooses for the sum of a prime length", () =>
     expect(table(Kernels.sum(1021))).toMatchInlineSnapshot(`

@@ -285,9 +285,9 @@ const asText = (report: Report): string => {
     [`${what} ${tokens}`.padEnd(16), String(depth).padStart(7), ...[mean, min, max].map((x) => String(x).padStart(10))]
       .join("")
   return [
-      `${report.model} on ${report.device}${threadsOf(report)}, context ${report.context}, cache ${report.kv}, ` +
-      `${report.activations} activations`,
-      `ready in ${report.loadMs} ms: loaded in ${report.weightsMs} ms, and compiled in ${report.compileMs} ms meanwhile`,
+    `${report.model} on ${report.device}${threadsOf(report)}, context ${report.context}, cache ${report.kv}, ` +
+    `${report.activations} activations`,
+    `ready in ${report.loadMs} ms: loaded in ${report.weightsMs} ms, and compiled in ${report.compileMs} ms meanwhile`,
     "",
     `${"tokens".padEnd(16)}${"depth".padStart(7)}${["mean/s", "min/s", "max/s"].map((x) => x.padStart(10)).join("")}`,
     ...report.prefill.map((measured) => line("prefill", measured)),
