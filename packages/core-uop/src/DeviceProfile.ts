@@ -11,7 +11,12 @@ export interface DeviceProfile {
   readonly maxWorkgroupBytes: number
   readonly maxGrid: number
   readonly maxStorageBuffers: number
+  /** Bytes of one argument of a kernel. A larger buffer is bound in windows. */
   readonly maxBindingBytes: number
+  /** Bytes of one buffer. More is held in several, each with as many bytes, which no window crosses. */
+  readonly maxBufferBytes: number
+  /** Bytes of all buffers together, where that is known. */
+  readonly memoryBytes?: number | undefined
   /** Lanes of a subgroup if the device has subgroups of one known size. */
   readonly subgroupSize: number | undefined
   /** Sums of four products of bytes (DOT4I8) are one instruction. */
@@ -36,6 +41,7 @@ export const webgpuDefault: DeviceProfile = {
   maxGrid: 65535,
   maxStorageBuffers: 8,
   maxBindingBytes: 128 * 2 ** 20,
+  maxBufferBytes: 256 * 2 ** 20,
   subgroupSize: undefined,
   packedDot: false,
   saturatingThreads: 16384,
@@ -53,6 +59,8 @@ export const h200: DeviceProfile = {
   maxGrid: 65535,
   maxStorageBuffers: 16,
   maxBindingBytes: 2 ** 31 - 4,
+  maxBufferBytes: 2 ** 40,
+  memoryBytes: 141e9,
   subgroupSize: 32,
   packedDot: true,
   saturatingThreads: 132 * 1024,
@@ -70,6 +78,8 @@ export const wasm: DeviceProfile = {
   maxGrid: 2 ** 31 - 1,
   maxStorageBuffers: 64,
   maxBindingBytes: 2 ** 31,
+  maxBufferBytes: 2 ** 32,
+  memoryBytes: 2 ** 32,
   subgroupSize: undefined,
   packedDot: false,
   saturatingThreads: 1,

@@ -2,7 +2,7 @@ import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
-import { Device, type DeviceBuffer, DeviceError, type Dispatch, type Executable, type Replay } from "@tg/runtime/Device"
+import { type Binding, Device, type DeviceBuffer, DeviceError, type Dispatch, type Executable, type Replay } from "@tg/runtime/Device"
 import type { Scope } from "effect"
 import { Context, Effect, Fiber, Layer } from "effect"
 import { CompileError, Compiler } from "./Compiler.ts"
@@ -97,7 +97,7 @@ export class Jit extends Context.Service<Jit, {
         prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, custom = () => undefined) {
           const { executables, plan, schedule } = yield* capture(sink, custom)
           const blocks = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `block ${i}`))
-          const resolve = (slot: Plan.Slot, launch: Plan.Launch): Effect.Effect<DeviceBuffer, DeviceError> => {
+          const resolve = (slot: Plan.Slot, launch: Plan.Launch): Effect.Effect<Binding, DeviceError> => {
             const buffer = slot.kind === "block" ? blocks[slot.block] : buffers.get(slot.id)
             return buffer === undefined
               ? Effect.fail(
@@ -108,7 +108,7 @@ export class Jit extends Context.Service<Jit, {
                   }, which the host did not bind`
                 })
               )
-              : Effect.succeed(buffer)
+              : Effect.succeed(slot.window === undefined ? buffer : { buffer, ...slot.window })
           }
           const dispatches = yield* Effect.forEach(plan.launches, (launch) =>
             Effect.map(

@@ -3,10 +3,13 @@ import { key } from "@tg/core-uop/UOp"
 import * as Memory from "@tg/rangeify/Memory"
 import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
 
-/** Memory a launch binds: a buffer of the host, by id, or a block of the plan. */
+/** Memory a launch binds: a buffer of the host, by id, or a block of the plan; or a window of one, in bytes. */
 export type Slot =
-  | { readonly kind: "buffer"; readonly id: number }
-  | { readonly kind: "block"; readonly block: number }
+  & (
+    | { readonly kind: "buffer"; readonly id: number }
+    | { readonly kind: "block"; readonly block: number }
+  )
+  & { readonly window?: { readonly offset: number; readonly bytes: number } }
 
 /** One launch of the plan. */
 export interface Launch {
@@ -42,6 +45,10 @@ export const plan = (schedule: Schedule, programOf: (step: Step) => Program): Ex
     return programs.length - 1
   }
   const slotOf = (ref: Ref): Slot => {
+    const memory = memoryOf(ref)
+    return ref.window === undefined ? memory : { ...memory, window: ref.window }
+  }
+  const memoryOf = (ref: Ref): Slot => {
     switch (ref.kind) {
       case "buffer":
         return { kind: "buffer", id: (ref.node.arg as { readonly id: number }).id }

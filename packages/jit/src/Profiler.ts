@@ -4,7 +4,7 @@
  * A kernel alone finds other values in temporary memory than in the program, and values may be indices. So launches are
  * only ever timed in their place: after everything that comes before them, on the inputs they really have.
  */
-import { Device, type DeviceBuffer, type DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
+import { type Binding, bufferOf, Device, type DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
 import { Duration, Effect } from "effect"
 import type { Prepared } from "./Jit.ts"
 
@@ -52,8 +52,8 @@ export const median = (values: ReadonlyArray<number>): number => {
 /** Waits until everything submitted before has finished. */
 export const settle = ({ dispatches }: Pick<Prepared, "dispatches">): Effect.Effect<void, DeviceError, Device> =>
   Effect.gen(function*() {
-    const buffer = dispatches[0]?.buffers[0]
-    if (buffer !== undefined) yield* (yield* Device).read(buffer, 0, 4)
+    const first = dispatches[0]?.buffers[0]
+    if (first !== undefined) yield* (yield* Device).read(bufferOf(first), 0, 4)
   })
 
 const micros = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<number, E, R> =>
@@ -176,9 +176,10 @@ const borrow = (
   const own = dispatches[from]!
   const { bindings } = own.executable.program
   const isShared = (launch: number, at: number): boolean => plan.launches[launch]!.slots[at]!.kind === "buffer"
-  const buffers = own.buffers.map((buffer, at): DeviceBuffer =>
+  const buffers = own.buffers.map((buffer, at): Binding =>
     bindings[at]!.access === "read" && isShared(from, at) && isShared(to, at) ? dispatches[to]!.buffers[at]! : buffer
   )
+  const different = (bindings: ReadonlyArray<Binding>): number => new Set(bindings.map(bufferOf)).size
   // one buffer in two places may be refused; then the copy is an exact one
-  return new Set(buffers).size < new Set(own.buffers).size ? own : { executable: own.executable, buffers }
+  return different(buffers) < different(own.buffers) ? own : { executable: own.executable, buffers }
 }

@@ -1,4 +1,4 @@
-import type { Arena, UOp } from "@tg/core-uop/UOp"
+import type { Arena, Range, UOp } from "@tg/core-uop/UOp"
 import { graphRewrite } from "./GraphRewrite.ts"
 import { make, type PatternMatcher, type Trace } from "./PatternMatcher.ts"
 import { booleans } from "./rules/booleans.ts"
@@ -10,6 +10,7 @@ import { index } from "./rules/index.ts"
 import { integers } from "./rules/integers.ts"
 import { memory } from "./rules/memory.ts"
 import { choices } from "./rules/where.ts"
+import { boundsUnder as inBounds } from "./internal/boundsUnder.ts"
 import { under } from "./internal/under.ts"
 import * as Sum from "./Sum.ts"
 
@@ -54,3 +55,6 @@ export const sum = (x: UOp): Sum.Sum => Sum.of(simplify(x))
 /** An index or boolean expression, simplified where `condition` holds (elsewhere the result may be any value). */
 export const simplifyUnder = (condition: UOp, expression: UOp): UOp =>
   under(simplify(condition), simplify(expression), simplify)
+
+/** The values of an index expression where `condition` holds; where it never does, some single value. */
+export const boundsUnder = (condition: UOp, x: UOp): Range => inBounds(simplify(condition), simplify(x))

@@ -52,7 +52,7 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
     if (best === undefined) launches[from]!.push(launch)
     if (step.kind === "kernel") {
       launch.members.push({ step, at: i, work: work[i]! })
-      for (const ref of boundRefs(step)) launch.buffers.add(keyOf(ref))
+      for (const ref of boundRefs(step)) launch.buffers.add(bindingOf(ref))
       launch.stagedBytes += stagedBytes(step.ast)
     }
     return best?.level ?? from
@@ -112,6 +112,11 @@ const fillsWorkgroupMemory = (end: UOp): boolean => {
   return (effect?.op === "TUPLE" ? effect.src[0] : effect)?.src[0]?.src[0]?.op === "LOCAL"
 }
 
+/** Equal for arguments that are one binding: different windows of a buffer are not. */
+const bindingOf = (ref: Ref): string =>
+  ref.window === undefined ? keyOf(ref) : `${keyOf(ref)}+${ref.window.offset}:${ref.window.bytes}`
+
+/** Equal for the same memory. */
 const keyOf = (ref: Ref): string => {
   switch (ref.kind) {
     case "buffer":
@@ -200,7 +205,7 @@ const stagedBytes = (kernel: UOp): number =>
 const fits = (launch: Launch, step: KernelStep, room: Room): boolean =>
   launch.alone === undefined &&
   launch.stagedBytes + stagedBytes(step.ast) <= room.stagedBytes &&
-  new Set([...launch.buffers, ...boundRefs(step).map(keyOf)]).size <= room.buffers
+  new Set([...launch.buffers, ...boundRefs(step).map(bindingOf)]).size <= room.buffers
 
 /** One kernel with a root for each member, the most work first; memory that members share is one argument. */
 const stepOf = ({ alone, members }: Launch): Step => {
@@ -210,9 +215,9 @@ const stepOf = ({ alone, members }: Launch): Step => {
   const args: Array<Ref> = []
   const slots = new Map<string, number>()
   const slotOf = (ref: Ref): number => {
-    const known = slots.get(keyOf(ref))
+    const known = slots.get(bindingOf(ref))
     if (known !== undefined) return known
-    slots.set(keyOf(ref), args.length)
+    slots.set(bindingOf(ref), args.length)
     return args.push(ref) - 1
   }
   let by: Offsets = { range: 0, memory: 0 }

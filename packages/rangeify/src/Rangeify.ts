@@ -5,6 +5,7 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena, key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
+import { fit } from "./Fit.ts"
 import { orderHazards, writtenParams } from "./Hazards.ts"
 import { chain, cheapest, Cost } from "./Cost.ts"
 import * as Fusion from "./Fusion.ts"
@@ -14,17 +15,16 @@ import { mergeReductions } from "./MergeReductions.ts"
 import { isStorage, place, type Placement, storageOf } from "./Placement.ts"
 import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
 import { renumberRanges, splitRanges } from "./SplitRanges.ts"
+import { type BindingLimits, wordBytes } from "./Windows.ts"
 
 /** A tensor graph that has no schedule. */
 export class RangeifyError extends Schema.TaggedError<RangeifyError>()("RangeifyError", {
-  reason: Schema.Literals(["InvalidGraph", "OrderCycle", "TooManyBuffers"]),
+  reason: Schema.Literals(["InvalidGraph", "OrderCycle", "TooManyBuffers", "BufferTooLarge"]),
   message: Schema.String
 }) {}
 
 /** What the schedule must respect. */
-export interface Limits {
-  /** Storage buffers one kernel may bind, the output included. */
-  readonly maxStorageBuffers: number
+export interface Limits extends BindingLimits {
   /** Decides what workgroups stage in their own memory. Without it nothing is. */
   readonly fusion?: Fusion.FusionCost | undefined
   /** Whether kernels that do not depend on each other are joined, for a device that runs workgroups side by side. */
@@ -34,6 +34,8 @@ export interface Limits {
 /** The limits of a device, and its costs. */
 export const limitsOf = (profile: DeviceProfile): Limits => ({
   maxStorageBuffers: profile.maxStorageBuffers,
+  maxBindingBytes: profile.maxBindingBytes,
+  maxBufferBytes: profile.maxBufferBytes,
   fusion: Fusion.ofProfile(profile),
   joinsKernels: profile.kind === "gpu"
 })
@@ -65,8 +67,10 @@ interface Context_ {
 const scheduleFunction = (body: UOp, context: Context_): Schedule => {
   const known = context.bodies.get(body)
   if (known !== undefined) return known
-  const { fusion, joinsKernels = false, maxStorageBuffers } = context.limits
-  const text = `${maxStorageBuffers}:${fusion?.name ?? ""}:${joinsKernels}:${key(body)}`
+  const { bindingAlignment, fusion, joinsKernels = false, maxBindingBytes, maxBufferBytes, maxStorageBuffers } =
+    context.limits
+  const limits = [maxStorageBuffers, maxBindingBytes, maxBufferBytes, bindingAlignment, fusion?.name, joinsKernels]
+  const text = `${limits.join()}:${key(body)}`
   const cached = context.cache.get(text) ?? scheduleBody(
     body.src.filter((r) => r.dtype.scalar === "void"),
     body.src.filter((r) => r.dtype.scalar !== "void").map(computed),
@@ -77,14 +81,35 @@ const scheduleFunction = (body: UOp, context: Context_): Schedule => {
   return cached
 }
 
+/** A kernel over buffers of several windows may need more bindings than it has buffers: then it is given fewer of them. */
 const scheduleBody = (
   effects: ReadonlyArray<UOp>,
   results: ReadonlyArray<UOp>,
   context: Context_
 ): Schedule => {
-  const placement = place([...effects, ...results], results, context.limits.maxStorageBuffers - 1)
+  let first: RangeifyError | undefined
+  for (let reads = context.limits.maxStorageBuffers - 1; reads > 0; reads--) {
+    try {
+      return scheduleReading(reads, effects, results, context)
+    } catch (error) {
+      if (!(error instanceof RangeifyError && error.reason === "TooManyBuffers")) throw error
+      first ??= error
+    }
+  }
+  throw first!
+}
+
+const scheduleReading = (
+  maxReads: number,
+  effects: ReadonlyArray<UOp>,
+  results: ReadonlyArray<UOp>,
+  context: Context_
+): Schedule => {
+  const placement = place([...effects, ...results], results, maxReads)
   const { nodes } = placement
-  const homes = stage(placement, context.limits)
+  const homes = maxReads === context.limits.maxStorageBuffers - 1
+    ? stage(placement, context.limits)
+    : { stored: placement.stored, staged: new Set<UOp>() }
   const { stored } = homes
   const steps: Array<Step> = []
   const temporaries: Array<Temporary> = []
@@ -101,30 +126,29 @@ const scheduleBody = (
     if (owner.op === "GETTUPLE" && !stored.has(owner)) return callResults.get(owner.src[0]!)![owner.arg as number]!
     return memory.get(owner)!
   }
-  const bytesOf = (node: UOp): number => 4 * Math.max(1, Shape.maxElements(Shape.of(node)))
-
   const kernel = (root: UOp): void => {
     const lowered = lower(context.arena, root, homes)
-    if (lowered.storage.length > context.limits.maxStorageBuffers) {
-      throw new RangeifyError({
-        reason: "TooManyBuffers",
-        message: `${
-          labelOf(root)
-        } binds ${lowered.storage.length} buffers, the device allows ${context.limits.maxStorageBuffers}; materialise a part of it with contiguous()`
-      })
-    }
     if (root.op !== "STORE") memory.set(root, temporary(bytesOf(root)))
-    const { ast, slots } = canonical(finish(lowered.ast))
-    steps.push({
-      kind: "kernel",
-      name: [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_"),
-      ast,
-      args: slots.map((slot) => refOf(lowered.storage[slot]!))
-    })
+    const whole = { ast: finish(lowered.ast), args: lowered.storage.map((owner) => refOf(owner)) }
+    const parts = fit(whole, context.limits, (words) => temporary(wordBytes * words))
+    if (parts === undefined) throw tooMany(labelOf(root), lowered.storage, context.limits)
+    const name = [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_")
+    for (const part of parts) {
+      const { ast, slots } = canonical(part.ast)
+      steps.push({ kind: "kernel", name, ast, args: slots.map((slot) => part.args[slot]!) })
+    }
   }
 
   const custom = (node: UOp): void => {
     const { name } = node.arg as { readonly name: string }
+    const large = node.src.find((s) => isOverBinding(storageOf(s), context.limits))
+    if (large !== undefined) {
+      throw new RangeifyError({
+        reason: "BufferTooLarge",
+        message: `${name} is written by hand and given ${bytesOf(storageOf(large))} bytes in one buffer, the device ` +
+          `binds ${mostBytes(context.limits)}; give it a part at a time`
+      })
+    }
     steps.push({ kind: "custom", name, custom: node, args: node.src.map((s) => refOf(storageOf(s))) })
   }
 
@@ -135,12 +159,14 @@ const scheduleBody = (
     const inner = scheduleFunction(body, context)
     const first = temporaries.length
     temporaries.push(...inner.temporaries)
-    const bind = (ref: Ref): Ref =>
-      ref.kind === "param"
+    const bind = (ref: Ref): Ref => {
+      const memory = ref.kind === "param"
         ? args[ref.slot]!
         : ref.kind === "temporary"
-        ? { kind: "temporary", id: first + ref.id }
+        ? { kind: ref.kind, id: first + ref.id }
         : ref
+      return ref.window === undefined ? memory : { ...memory, window: ref.window }
+    }
     const label = node.arena.labelOf(node)
     for (const step of inner.steps) {
       const site = [label, step.site].filter((part) => part !== undefined).join("/")
@@ -222,7 +248,9 @@ const stage = (placement: Placement, limits: Limits): Homes => {
     const known = costs.get(text)
     if (known !== undefined) return known
     const lowered = lower(new Arena(), root, { staged, stored })
-    const fits = lowered.workgroupBytes <= fusion.maxWorkgroupBytes &&
+    // a kernel that is cut into several has no stages
+    const isCut = lowered.storage.some((owner) => isOverBinding(owner, limits))
+    const fits = lowered.workgroupBytes <= (isCut ? 0 : fusion.maxWorkgroupBytes) &&
       lowered.storage.length <= limits.maxStorageBuffers && !(root.op === "STORE" && readsTarget(lowered.ast))
     const cost = fits ? fusion.kernelMicros(finish(lowered.ast)) : Cost.zero
     costs.set(text, cost)
@@ -242,6 +270,25 @@ const stage = (placement: Placement, limits: Limits): Homes => {
     if (total(users, best) < before) homes = best
   }
   return homes
+}
+
+const bytesOf = (node: UOp): number => wordBytes * Math.max(1, Shape.maxElements(Shape.of(node)))
+
+/** Bytes of the largest buffer that is bound as a whole. */
+const mostBytes = ({ maxBindingBytes = Infinity, maxBufferBytes = Infinity }: Limits): number =>
+  Math.min(maxBindingBytes, maxBufferBytes)
+
+const isOverBinding = (owner: UOp, limits: Limits): boolean => bytesOf(owner) > mostBytes(limits)
+
+const tooMany = (name: string, storage: ReadonlyArray<UOp>, limits: Limits): RangeifyError => {
+  const large = storage.filter((owner) => isOverBinding(owner, limits))
+  const windows = large.length === 0 ? "" : `, ${large.length} of them in windows of ${mostBytes(limits)} bytes`
+  return new RangeifyError({
+    reason: "TooManyBuffers",
+    message: `${name} reads and writes ${storage.length} buffers${windows}, and the device binds ` +
+      `${limits.maxStorageBuffers} at once; materialise a part of it with contiguous()` +
+      (large.length === 0 ? "" : ", or raise the limit")
+  })
 }
 
 /** A body knows its parameters apart; it cannot order a write to one behind a read of the same memory through another. */

@@ -1,13 +1,16 @@
 import type { UOp } from "@tg/core-uop/UOp"
 
-/** Where a kernel argument lives, seen from the function body that the kernel belongs to. */
-export type Ref =
+/** Memory, seen from the function body that uses it. */
+export type Storage =
   /** A buffer the host owns. */
   | { readonly kind: "buffer"; readonly node: UOp }
   /** An argument of the function. */
   | { readonly kind: "param"; readonly slot: number }
   /** Memory that exists only while the schedule runs. */
   | { readonly kind: "temporary"; readonly id: number }
+
+/** Where a kernel argument lives: memory, or the window of it that the kernel sees as all there is. Sizes in bytes. */
+export type Ref = Storage & { readonly window?: { readonly offset: number; readonly bytes: number } }
 
 /** One kernel of the schedule: a range program and the memory bound to its PARAM slots. */
 export interface KernelStep {

@@ -79,7 +79,7 @@ export const make = (options: Options = {}): Effect.Effect<DeviceShape, DeviceEr
       : undefined
     const state: State = { memory, kernels: new Kernels(), crew }
     return {
-      profile: DeviceProfile.wasm,
+      profile: { ...DeviceProfile.wasm, memoryBytes: maximum * pageBytes },
       allocatedBytes: () => memory.allocated,
       allocate: (bytes, label): Effect.Effect<DeviceBuffer, DeviceError, Scope.Scope> =>
         Effect.acquireRelease(
@@ -97,6 +97,11 @@ export const make = (options: Options = {}): Effect.Effect<DeviceShape, DeviceEr
         Effect.suspend(() => {
           const source = memory.view(buffer, offset, bytes)
           return source instanceof DeviceError ? Effect.fail(source) : Effect.succeed(new Uint8Array(source))
+        }),
+      copy: (copies) =>
+        Effect.suspend(() => {
+          const error = memory.copy(copies)
+          return error === undefined ? Effect.void : Effect.fail(error)
         }),
       load: (program) => load(state, program),
       plan: (dispatches) =>

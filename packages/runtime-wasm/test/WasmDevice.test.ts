@@ -97,7 +97,6 @@ describe("WasmDevice", () => {
       assert.strictEqual(error.reason, "OutOfMemory")
       assert.match(error.message, /kv cache: 1048576 bytes asked, 65536 are in use.*may use 1048576.*raise maxBytes/)
       assert.strictEqual(device.allocatedBytes(), 65536)
-      assert.strictEqual((yield* Effect.flip(device.allocate(2 ** 31 + 4, "huge"))).reason, "LimitExceeded")
       // the refusals took nothing: the rest still fits
       yield* device.allocate(2 ** 20 - 65536, "rest")
     }).pipe(Effect.provide(WasmDevice.layer({ maxBytes: 2 ** 20 }))))

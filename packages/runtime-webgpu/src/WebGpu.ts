@@ -12,6 +12,14 @@ import { type AdapterFacts, WebGpuInfo } from "./WebGpuInfo.ts"
 export interface Options {
   /** Software adapters run kernels on the CPU, slowly: only when asked for, and only when there is no other. Default false. */
   readonly allowSoftware?: boolean | undefined
+  /** Bytes of one GPUBuffer, if fewer than the device allows: larger buffers are held in several. */
+  readonly maxBufferBytes?: number | undefined
+}
+
+/** What a device does not say about itself. */
+export interface Surroundings extends Pick<Options, "maxBufferBytes"> {
+  /** WGSL's language extensions that the entry to WebGPU knows. */
+  readonly language?: ReadonlySet<string> | undefined
 }
 
 /** What the layers of this module provide. */
@@ -59,11 +67,11 @@ export const selectAdapter = (gpu: GPU, options: Options = {}): Effect.Effect<GP
 export const fromDevice = (
   device: GPUDevice,
   info: GPUAdapterInfo = device.adapterInfo,
-  language: ReadonlySet<string> = new Set()
+  { language = new Set(), maxBufferBytes }: Surroundings = {}
 ): Effect.Effect<Context.Context<Services>, DeviceError> =>
   Effect.gen(function*() {
     const gpu = watch(device)
-    const storage = Memory.make(gpu)
+    const storage = Memory.make(gpu, maxBufferBytes)
     const runner = { ...storage, load: Programs.make(gpu), plan: Plan.make(gpu, storage) }
     const adapter = Adapter.facts(info)
     const limits = Adapter.limitsOf(device.limits)
@@ -76,6 +84,7 @@ export const fromDevice = (
       allocate: runner.allocate,
       write: runner.write,
       read: runner.read,
+      copy: runner.copy,
       load: runner.load,
       plan: runner.plan
     }
@@ -94,7 +103,7 @@ export const fromDevice = (
 /** The device of an adapter, with all it offers; destroyed with the scope. */
 export const fromAdapter = (
   adapter: GPUAdapter,
-  language: ReadonlySet<string> = new Set()
+  surroundings: Surroundings = {}
 ): Effect.Effect<Context.Context<Services>, DeviceError, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.tryPromise({
@@ -102,10 +111,11 @@ export const fromAdapter = (
       catch: unavailable(`the adapter ${Adapter.nameOf(Adapter.facts(adapter.info))} gave no device`)
     }),
     (device) => Effect.sync(() => device.destroy())
-  ).pipe(Effect.flatMap((device) => fromDevice(device, adapter.info, language)))
+  ).pipe(Effect.flatMap((device) => fromDevice(device, adapter.info, surroundings)))
 
 /** The device of `navigator.gpu`, or of any other entry to WebGPU. */
 export const layer = (gpu: GPU, options: Options = {}): Layer.Layer<Services, DeviceError> =>
   Layer.effectContext(
-    Effect.flatMap(selectAdapter(gpu, options), (adapter) => fromAdapter(adapter, gpu.wgslLanguageFeatures))
+    Effect.flatMap(selectAdapter(gpu, options), (adapter) =>
+      fromAdapter(adapter, { language: gpu.wgslLanguageFeatures, maxBufferBytes: options.maxBufferBytes }))
   )

@@ -140,6 +140,48 @@ export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> =
         yield* expectWords(device, output, upTo(n).map((i) => i + 1))
       })),
 
+    make("a program sees a window of a buffer as all there is", (device) =>
+      Effect.gen(function*() {
+        const n = Kernels.count
+        const input = yield* filled(device, "input", upTo(n + 64))
+        const output = yield* device.allocate(n * 4 + 512, "output")
+        const window = { buffer: input, offset: 256, bytes: n * 4 }
+        const buffers = [{ buffer: output, offset: 512, bytes: n * 4 }, window]
+        const executable = yield* load(Kernels.addOne)
+        yield* (yield* device.plan([{ executable, buffers }])).run({})
+        yield* expectWords(device, output, [...upTo(128).map(() => 0), ...upTo(n).map((i) => i + 65)])
+        const wrong = (part: { readonly offset: number; readonly bytes: number }) =>
+          device.plan([{ executable, buffers: [output, { buffer: input, ...part }] }])
+        yield* refuses("a window that starts anywhere", wrong({ offset: 64, bytes: n * 4 }))
+        yield* refuses("a window beyond the end", wrong({ offset: 512, bytes: n * 4 + 256 }))
+      })),
+
+    make("copies happen in order, between writes and runs", (device) =>
+      Effect.gen(function*() {
+        const n = Kernels.count
+        const input = yield* filled(device, "input", upTo(n))
+        const output = yield* device.allocate(n * 4, "output")
+        const copy = yield* device.allocate(16, "copy")
+        yield* (yield* device.plan([{ executable: yield* load(Kernels.addOne), buffers: [output, input] }])).run({})
+        yield* device.copy([
+          { from: output, fromOffset: 20, to: copy, toOffset: 0, bytes: 12 },
+          { from: input, fromOffset: 4, to: copy, toOffset: 8, bytes: 8 }
+        ])
+        yield* device.write(output, bytesOf([9, 9, 9, 9, 9, 9, 9]))
+        yield* expectWords(device, copy, [6, 7, 1, 2])
+      })),
+
+    make("a copy that does not fit is a bad argument, and copies nothing", (device) =>
+      Effect.gen(function*() {
+        const from = yield* filled(device, "from", [1, 2, 3, 4])
+        const to = yield* filled(device, "to", [5, 6, 7, 8])
+        const whole = { from, fromOffset: 0, to, toOffset: 0, bytes: 16 }
+        yield* refuses("a copy behind the end", device.copy([whole, { ...whole, toOffset: to.bytes - 8 }]))
+        yield* refuses("a copy of 3 bytes", device.copy([whole, { ...whole, bytes: 3 }]))
+        yield* refuses("a copy to itself", device.copy([whole, { ...whole, to: from }]))
+        yield* expectWords(device, to, [5, 6, 7, 8])
+      })),
+
     make("a write after a run does not reach into it", (device) =>
       Effect.gen(function*() {
         const n = Kernels.count

@@ -1,3 +1,4 @@
+import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Context, type Effect, Schema, type Scope } from "effect"
@@ -14,10 +15,46 @@ export interface Executable {
   readonly program: Program
 }
 
+/** A part of a buffer as an argument of a kernel. The kernel sees its first byte as element 0. */
+export interface Window {
+  readonly buffer: DeviceBuffer
+  /** In bytes: a multiple of 256. */
+  readonly offset: number
+  /** A multiple of 4. */
+  readonly bytes: number
+}
+
+/** An argument of a kernel: a whole buffer, or a window of one. */
+export type Binding = DeviceBuffer | Window
+
 /** One kernel launch: `buffers` are in the order of `program.bindings`. */
 export interface Dispatch {
   readonly executable: Executable
-  readonly buffers: ReadonlyArray<DeviceBuffer>
+  readonly buffers: ReadonlyArray<Binding>
+}
+
+/** The buffer behind an argument. */
+export const bufferOf = (binding: Binding): DeviceBuffer => "buffer" in binding ? binding.buffer : binding
+
+/** The part of its buffer that an argument is; what is wrong with it is a message. */
+export const windowOf = (binding: Binding): Window | string => {
+  if (!("buffer" in binding)) return { buffer: binding, offset: 0, bytes: binding.bytes }
+  const { buffer, bytes, offset } = binding
+  const isWhole = Number.isInteger(offset) && offset >= 0 && offset % bindingAlignment === 0 &&
+    Number.isInteger(bytes) && bytes >= 0 && bytes % 4 === 0
+  return isWhole && offset + bytes <= buffer.bytes
+    ? binding
+    : `a window of ${bytes} bytes from ${offset} on, of ${buffer.label} with ${buffer.bytes} bytes; ` +
+      `windows lie inside of the buffer and start at multiples of ${bindingAlignment}`
+}
+
+/** Bytes to copy from one buffer to another; offsets and length are multiples of 4. */
+export interface Copy {
+  readonly from: DeviceBuffer
+  readonly fromOffset: number
+  readonly to: DeviceBuffer
+  readonly toOffset: number
+  readonly bytes: number
 }
 
 /** A fixed sequence of launches, prepared once. Each run executes them in order with these values of the variables. */
@@ -54,6 +91,8 @@ export interface DeviceShape {
   readonly write: (buffer: DeviceBuffer, data: Uint8Array, offset?: number) => Effect.Effect<void, DeviceError>
   /** Copies bytes out after everything submitted before has finished; offset and length are multiples of 4. */
   readonly read: (buffer: DeviceBuffer, offset?: number, bytes?: number) => Effect.Effect<Uint8Array, DeviceError>
+  /** Copies between different buffers, one after the other. Ordered with `write`, `run` and `read`. */
+  readonly copy: (copies: ReadonlyArray<Copy>) => Effect.Effect<void, DeviceError>
   readonly load: (program: Program) => Effect.Effect<Executable, DeviceError>
   /** Prepares launches. What the device keeps for them lives as long as the Scope, and so long the plan may be run. */
   readonly plan: (dispatches: ReadonlyArray<Dispatch>) => Effect.Effect<Replay, DeviceError, Scope.Scope>

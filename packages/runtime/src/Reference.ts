@@ -6,7 +6,17 @@ import { type Program, Renderer, type RendererCaps, RenderError, signature } fro
 import * as Spec from "@tg/core-uop/Spec"
 import { toposort, UOp, varArg } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
-import { Device, type DeviceBuffer, DeviceError, type DeviceShape, type Dispatch, type Executable } from "./Device.ts"
+import {
+  type Binding,
+  bufferOf,
+  Device,
+  type DeviceBuffer,
+  DeviceError,
+  type DeviceShape,
+  type Dispatch,
+  type Executable,
+  windowOf
+} from "./Device.ts"
 
 /** What the reference device may be asked to watch. */
 export interface Options {
@@ -27,6 +37,7 @@ export const profile: DeviceProfile = {
   maxGrid: 2 ** 31 - 1,
   maxStorageBuffers: 1024,
   maxBindingBytes: 2 ** 32,
+  maxBufferBytes: 2 ** 32,
   subgroupSize: undefined,
   packedDot: false,
   saturatingThreads: 1,
@@ -125,10 +136,13 @@ const checkDispatch = ({ buffers, executable }: Dispatch): DeviceError | undefin
   if (!(executable instanceof Loaded)) return bad(`${executable.program.name} was loaded by another device`)
   const { bindings, name } = executable.program
   if (buffers.length !== bindings.length) return bad(`${name} binds ${bindings.length} buffers, not ${buffers.length}`)
-  for (const [i, buffer] of buffers.entries()) {
+  for (const [i, binding] of buffers.entries()) {
+    const buffer = bufferOf(binding)
     const words = open(buffer)
     if (words instanceof DeviceError) return words
-    const twin = buffers.findIndex((other, j) => j !== i && other === buffer)
+    const window = windowOf(binding)
+    if (typeof window === "string") return bad(`${name} is given ${window}`)
+    const twin = buffers.findIndex((other, j) => j !== i && bufferOf(other) === buffer)
     if (twin >= 0 && bindings[i]!.access === "write") {
       return bad(
         `${name} writes slot ${bindings[i]!.slot}, and ${buffer.label} is bound to slot ${bindings[twin]!.slot} too`
@@ -155,9 +169,14 @@ const checkVars = (
   return undefined
 }
 
+const wordsOf = (binding: Binding): Uint32Array => {
+  const { words } = bufferOf(binding) as Memory
+  return "buffer" in binding ? words!.subarray(binding.offset / 4, (binding.offset + binding.bytes) / 4) : words!
+}
+
 const execute = ({ buffers, executable }: Dispatch, vars: Readonly<Record<string, number>>, options: Options): void => {
   const { kernel, program: { bindings } } = executable as Loaded
-  const args = new Map(bindings.map(({ slot }, i) => [slot, (buffers[i] as Memory).words!]))
+  const args = new Map(bindings.map(({ slot }, i) => [slot, wordsOf(buffers[i]!)]))
   if (kernel.op === "LINEAR") evaluateLinear(kernel, args, vars, options)
   else evaluateKernel(kernel, args, vars, options)
 }
@@ -207,6 +226,20 @@ export const make = (options: Options = {}): DeviceShape => {
       effect(() => {
         const source = slice(buffer, offset, bytes ?? buffer.bytes - offset)
         return source instanceof DeviceError ? source : source.slice()
+      }),
+    copy: (copies) =>
+      effect(() => {
+        const moves: Array<readonly [to: Uint8Array, from: Uint8Array]> = []
+        for (const { bytes, from, fromOffset, to, toOffset } of copies) {
+          const source = slice(from, fromOffset, bytes)
+          const target = slice(to, toOffset, bytes)
+          if (source instanceof DeviceError) return source
+          if (target instanceof DeviceError) return target
+          if (from === to) return bad(`${from.label} is copied to itself; copies are between different buffers`)
+          moves.push([target, source])
+        }
+        for (const [to, from] of moves) to.set(from)
+        return undefined
       }),
     load: (asked) => effect(() => accept(asked)),
     plan: (dispatches) =>

@@ -70,7 +70,13 @@ export const runSchedule = (random: RandomProgram, schedule: Schedule, execute: 
   const contents = initial(random)
   const memory = Memory.planMemory(schedule)
   const blocks = memory.blocks.map((bytes) => new Uint32Array(bytes / 4).fill(0x7fc00001))
-  const resolve = (ref: Ref): Data =>
+  const resolve = (ref: Ref): Data => {
+    const data = memoryOf(ref)
+    return ref.window === undefined
+      ? data
+      : data.subarray(ref.window.offset / 4, (ref.window.offset + ref.window.bytes) / 4)
+  }
+  const memoryOf = (ref: Ref): Data =>
     ref.kind === "buffer"
       ? contents.get((ref.node.arg as { readonly id: number }).id)!
       : ref.kind === "temporary"

@@ -72,7 +72,7 @@ export const narrow = (facts: ReadonlyArray<Fact>): ReadonlyMap<UOp, Range> | un
 const lowest = (c: number, r: Range): number => c > 0 ? c * r.min : c * r.max
 
 /** The largest value of a sum when some terms have sharper bounds. */
-const highest = (sum: Sum.Sum, known: ReadonlyMap<UOp, Range>): number => {
+export const highest = (sum: Sum.Sum, known: ReadonlyMap<UOp, Range>): number => {
   let result = sum.constant
   for (let i = 0; i < sum.terms.length; i++) {
     result -= lowest(-sum.coefficients[i]!, known.get(sum.terms[i]!) ?? Bounds.of(sum.terms[i]!))

@@ -8,7 +8,7 @@ import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Program from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 import { planMemory } from "../../src/Memory.ts"
-import { RangeifyError, schedule, type ScheduleCache } from "../../src/Rangeify.ts"
+import { type Limits, RangeifyError, schedule, type ScheduleCache } from "../../src/Rangeify.ts"
 import type { Ref, Schedule } from "../../src/Schedule.ts"
 
 /** Makes buffers with running ids in a fresh arena. */
@@ -32,8 +32,12 @@ export class Build {
   }
 }
 
-export const scheduled = (sink: UOp, maxStorageBuffers = 8, cache?: ScheduleCache): Schedule => {
-  const result = schedule(sink, { maxStorageBuffers }, cache)
+export const scheduled = (
+  sink: UOp,
+  limits: number | Limits = 8,
+  cache?: ScheduleCache
+): Schedule => {
+  const result = schedule(sink, typeof limits === "number" ? { maxStorageBuffers: limits } : limits, cache)
   if (result instanceof RangeifyError) throw result
   return result
 }
@@ -84,6 +88,12 @@ export const runSchedule = (
   const memory = planMemory(made)
   const blocks = memory.blocks.map((bytes) => new Uint32Array(bytes / 4).fill(0x7fc00001))
   const resolve = (ref: Ref): Data => {
+    const data = memoryOf(ref)
+    return ref.window === undefined
+      ? data
+      : data.subarray(ref.window.offset / 4, (ref.window.offset + ref.window.bytes) / 4)
+  }
+  const memoryOf = (ref: Ref): Data => {
     if (ref.kind === "buffer") return data.get(idOf(ref.node))!
     if (ref.kind === "temporary") return blocks[memory.blockOf[ref.id]!]!
     throw new Error("an unbound parameter")

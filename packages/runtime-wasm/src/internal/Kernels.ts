@@ -1,5 +1,5 @@
 import { evaluateIndex, type Program } from "@tg/core-uop/Program"
-import { type DeviceBuffer, DeviceError, type Dispatch, type Executable } from "@tg/runtime/Device"
+import { type DeviceBuffer, DeviceError, type Dispatch, type Executable, windowOf } from "@tg/runtime/Device"
 import type { Crew } from "./Crew.ts"
 import type { Run } from "./part.ts"
 import { bad, type WasmBuffer, type WasmMemory } from "./WasmMemory.ts"
@@ -136,10 +136,12 @@ export class LaunchList {
       return bad(`${program.name} has ${program.bindings.length} bindings and got ${buffers.length} buffers`)
     }
     const pointers: Array<number> = []
-    for (const buffer of buffers) {
-      const own = this.memory.own(buffer)
+    for (const binding of buffers) {
+      const window = windowOf(binding)
+      if (typeof window === "string") return bad(`${program.name} is given ${window}`)
+      const own = this.memory.own(window.buffer)
       if (own instanceof DeviceError) return own
-      pointers.push(own.offset)
+      pointers.push(own.offset + window.offset)
       this.buffers.add(own)
     }
     const vars = program.vars.map((name, i) => ({ name, at: pointers.length + i }))

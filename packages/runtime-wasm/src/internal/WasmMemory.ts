@@ -1,5 +1,4 @@
-import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
-import { type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
+import { type Copy, type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
 import { Heap } from "./Heap.ts"
 
 export const pageBytes = 65536
@@ -43,13 +42,6 @@ export class WasmMemory {
       return bad(`${label}: ${requested} is not a number of bytes`)
     }
     const bytes = Math.ceil(requested / 4) * 4
-    const { maxBindingBytes } = DeviceProfile.wasm
-    if (bytes > maxBindingBytes) {
-      return new DeviceError({
-        reason: "LimitExceeded",
-        message: `${label}: ${bytes} bytes asked, one buffer holds at most ${maxBindingBytes}; split it by rows`
-      })
-    }
     const offset = this.heap.allocate(bytes, this.maxBytes)
     if (offset === undefined) return this.outOfMemory(label, bytes, `the device may use ${this.maxBytes}`)
     const missing = this.heap.end - this.memory.buffer.byteLength
@@ -114,6 +106,21 @@ export class WasmMemory {
     return buffer.live
       ? buffer
       : bad(`${buffer.label} is used after its Scope closed; keep the Scope open as long as its users`)
+  }
+
+  /** Copies between buffers, one after the other; nothing if one of them cannot be made. */
+  copy(copies: ReadonlyArray<Copy>): DeviceError | undefined {
+    const moves: Array<readonly [to: Uint8Array, from: Uint8Array]> = []
+    for (const { bytes, from, fromOffset, to, toOffset } of copies) {
+      const source = this.view(from, fromOffset, bytes)
+      const target = this.view(to, toOffset, bytes)
+      if (source instanceof DeviceError) return source
+      if (target instanceof DeviceError) return target
+      if (from === to) return bad(`${from.label} is copied to itself; copies are between different buffers`)
+      moves.push([target, source])
+    }
+    for (const [to, from] of moves) to.set(from)
+    return undefined
   }
 
   /** Part of a buffer. The view is for now only: growing the memory detaches it. */

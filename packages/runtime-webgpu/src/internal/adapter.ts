@@ -76,7 +76,8 @@ export const profile = (
   maxWorkgroupBytes: limits["maxComputeWorkgroupStorageSize"]!,
   maxGrid: limits["maxComputeWorkgroupsPerDimension"]!,
   maxStorageBuffers: limits["maxStorageBuffersPerShaderStage"]!,
-  maxBindingBytes: Math.min(limits["maxStorageBufferBindingSize"]!, limits["maxBufferSize"]!),
+  maxBindingBytes: limits["maxStorageBufferBindingSize"]!,
+  maxBufferBytes: limits["maxBufferSize"]!,
   subgroupSize: sizes !== undefined && probes.linearSubgroups ? sizes[0] : undefined,
   packedDot: packedDot(adapter, languageFeatures)
 })

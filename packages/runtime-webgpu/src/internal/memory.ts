@@ -1,19 +1,44 @@
-import type { DeviceBuffer, DeviceError } from "@tg/runtime/Device"
+import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
+import type { Copy, DeviceBuffer, DeviceError } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import { error, type Gpu, mapRead, scoped, usage, wait } from "./queue.ts"
 
-/** A storage buffer on the GPU. Its true size is a multiple of 16, so that it can be bound as vectors of four. */
+/** A run of bytes inside of one GPUBuffer. */
+export interface Piece {
+  readonly gpu: GPUBuffer
+  readonly offset: number
+  readonly bytes: number
+}
+
+/**
+ * A storage buffer on the GPU: one GPUBuffer, or as many as the limit on their size makes necessary, all but the last of
+ * that size. Its true size is a multiple of 16, so that it can be bound as vectors of four.
+ */
 export class Memory implements DeviceBuffer {
   readonly label: string
   readonly bytes: number
-  readonly gpu: GPUBuffer
+  readonly segments: ReadonlyArray<GPUBuffer>
+  readonly segmentBytes: number
   readonly id: number
   released = false
-  constructor(label: string, bytes: number, gpu: GPUBuffer, id: number) {
+  constructor(label: string, bytes: number, segments: ReadonlyArray<GPUBuffer>, segmentBytes: number, id: number) {
     this.label = label
     this.bytes = bytes
-    this.gpu = gpu
+    this.segments = segments
+    this.segmentBytes = segmentBytes
     this.id = id
+  }
+
+  /** The GPUBuffers that hold these bytes, in order. */
+  pieces(offset: number, bytes: number): ReadonlyArray<Piece> {
+    const pieces: Array<Piece> = []
+    for (let at = offset; at < offset + bytes;) {
+      const segment = Math.floor(at / this.segmentBytes)
+      const end = Math.min(offset + bytes, (segment + 1) * this.segmentBytes)
+      pieces.push({ gpu: this.segments[segment]!, offset: at - segment * this.segmentBytes, bytes: end - at })
+      at = end
+    }
+    return pieces
   }
 }
 
@@ -36,6 +61,7 @@ export interface Storage {
   readonly allocate: (bytes: number, label: string) => Effect.Effect<Memory, DeviceError, Scope.Scope>
   readonly write: (buffer: DeviceBuffer, data: Uint8Array, offset?: number) => Effect.Effect<void, DeviceError>
   readonly read: (buffer: DeviceBuffer, offset?: number, bytes?: number) => Effect.Effect<Uint8Array, DeviceError>
+  readonly copy: (copies: ReadonlyArray<Copy>) => Effect.Effect<void, DeviceError>
   /** The buffer as this device's own, or why it cannot be used. */
   readonly own: (buffer: DeviceBuffer) => Memory | DeviceError
 }
@@ -52,8 +78,11 @@ const checkRange = (verb: string, buffer: Memory, offset: number, bytes: number)
     : undefined
 }
 
-export const make = (gpu: Gpu): Storage => {
+/** `maxBufferBytes`: what one GPUBuffer may take, if less than the device allows. */
+export const make = (gpu: Gpu, maxBufferBytes = Infinity): Storage => {
   const { device } = gpu
+  const largest = Math.min(device.limits.maxBufferSize, maxBufferBytes)
+  const segmentBytes = largest - largest % bindingAlignment
   const { queue } = device
   const owned = new WeakSet<Memory>()
   const staging: Array<GPUBuffer> = []
@@ -75,31 +104,34 @@ export const make = (gpu: Gpu): Storage => {
       : buffer
   }
 
-  const checkSize = (bytes: number, label: string): DeviceError | undefined => {
-    if (!Number.isFinite(bytes) || bytes < 0) return error("BadArgument", `allocate ${label}: ${bytes} bytes`)
-    const most = Math.min(device.limits.maxStorageBufferBindingSize, device.limits.maxBufferSize)
-    return roundUp(bytes, 16) > most
-      ? error("LimitExceeded", `allocate ${label}: ${bytes} bytes, a kernel can bind ${most}; split the tensor`)
-      : undefined
-  }
+  const checkSize = (bytes: number, label: string): DeviceError | undefined =>
+    !Number.isFinite(bytes) || bytes < 0 ? error("BadArgument", `allocate ${label}: ${bytes} bytes`) : undefined
+
+  const createSegment = (size: number, label: string): Effect.Effect<GPUBuffer, DeviceError> =>
+    Effect.gen(function*() {
+      const made = yield* scoped(gpu, () =>
+        device.createBuffer({ label, size, usage: usage.storage | usage.copySrc | usage.copyDst }))
+      if (made.memory === undefined && made.validation === undefined) return made.value
+      made.value.destroy()
+      return made.memory !== undefined
+        ? yield* error("OutOfMemory", `allocate ${label}: ${size} bytes, with ${allocated} allocated: ${made.memory}`)
+        : yield* gpu.trouble() ?? error("BadArgument", `allocate ${label}: ${made.validation}`)
+    })
 
   const create = (bytes: number, label: string): Effect.Effect<Memory, DeviceError> =>
     Effect.gen(function*() {
       const refused = gpu.trouble() ?? checkSize(bytes, label)
       if (refused !== undefined) return yield* refused
       const size = Math.max(16, roundUp(bytes, 16))
-      const made = yield* scoped(gpu, () =>
-        device.createBuffer({ label, size, usage: usage.storage | usage.copySrc | usage.copyDst }))
-      if (made.memory !== undefined) {
-        return yield* error(
-          "OutOfMemory",
-          `allocate ${label}: ${bytes} bytes, with ${allocated} allocated: ${made.memory}`
+      const segments: Array<GPUBuffer> = []
+      for (let at = 0; at < size; at += segmentBytes) {
+        segments.push(
+          yield* createSegment(Math.min(segmentBytes, size - at), label).pipe(
+            Effect.tapError(() => Effect.sync(() => segments.forEach((segment) => segment.destroy())))
+          )
         )
       }
-      if (made.validation !== undefined) {
-        return yield* gpu.trouble() ?? error("BadArgument", `allocate ${label}: ${made.validation}`)
-      }
-      const memory = new Memory(label, Math.max(4, roundUp(bytes, 4)), made.value, nextId++)
+      const memory = new Memory(label, Math.max(4, roundUp(bytes, 4)), segments, segmentBytes, nextId++)
       owned.add(memory)
       allocated += memory.bytes
       return memory
@@ -109,7 +141,7 @@ export const make = (gpu: Gpu): Storage => {
     Effect.sync(() => {
       memory.released = true
       allocated -= memory.bytes
-      memory.gpu.destroy()
+      for (const segment of memory.segments) segment.destroy()
     })
 
   /** The queue holds a copy of what it has not sent: without this wait a model's weights would be there twice. */
@@ -136,7 +168,11 @@ export const make = (gpu: Gpu): Storage => {
         const piece = data.subarray(at, at + pieceBytes)
         // a piece of shared memory is copied first: writeBuffer does not take it everywhere
         const bytes = piece.buffer instanceof ArrayBuffer ? piece as Uint8Array<ArrayBuffer> : new Uint8Array(piece)
-        queue.writeBuffer(memory.gpu, offset + at, bytes)
+        let written = 0
+        for (const part of memory.pieces(offset + at, bytes.byteLength)) {
+          queue.writeBuffer(part.gpu, part.offset, bytes, written, part.bytes)
+          written += part.bytes
+        }
         queued += bytes.byteLength
         if (queued >= partBytes) yield* makeRoom
       }
@@ -160,7 +196,11 @@ export const make = (gpu: Gpu): Storage => {
       (target) =>
         Effect.gen(function*() {
           const encoder = device.createCommandEncoder()
-          encoder.copyBufferToBuffer(memory.gpu, offset, target, 0, bytes)
+          let read = 0
+          for (const part of memory.pieces(offset, bytes)) {
+            encoder.copyBufferToBuffer(part.gpu, part.offset, target, read, part.bytes)
+            read += part.bytes
+          }
           queue.submit([encoder.finish()])
           yield* wait(
             gpu,
@@ -192,6 +232,33 @@ export const make = (gpu: Gpu): Storage => {
       return bytes === 0 ? Effect.succeed(new Uint8Array(0)) : copyOut(memory, offset, bytes)
     })
 
+  const copy = (copies: ReadonlyArray<Copy>): Effect.Effect<void, DeviceError> =>
+    Effect.suspend(() => {
+      const encoder = device.createCommandEncoder()
+      for (const { bytes, from, fromOffset, to, toOffset } of copies) {
+        const [source, target] = [own(from), own(to)]
+        if (!(source instanceof Memory)) return Effect.fail(source)
+        if (!(target instanceof Memory)) return Effect.fail(target)
+        if (source === target) {
+          return Effect.fail(error("BadArgument", `${from.label} is copied to itself; use different buffers`))
+        }
+        const refused = gpu.trouble() ?? checkRange("copy from", source, fromOffset, bytes) ??
+          checkRange("copy to", target, toOffset, bytes)
+        if (refused !== undefined) return Effect.fail(refused)
+        let copied = 0
+        for (const part of source.pieces(fromOffset, bytes)) {
+          let read = 0
+          for (const { gpu: into, bytes: length, offset } of target.pieces(toOffset + copied, part.bytes)) {
+            encoder.copyBufferToBuffer(part.gpu, part.offset + read, into, offset, length)
+            read += length
+          }
+          copied += part.bytes
+        }
+      }
+      queue.submit([encoder.finish()])
+      return Effect.void
+    })
+
   return {
     allocatedBytes: () => allocated,
     count: (bytes) => {
@@ -200,6 +267,7 @@ export const make = (gpu: Gpu): Storage => {
     allocate: (bytes, label) => Effect.acquireRelease(create(bytes, label), release),
     write,
     read,
+    copy,
     own
   }
 }

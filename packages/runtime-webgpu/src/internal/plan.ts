@@ -1,5 +1,5 @@
 import { evaluateIndex } from "@tg/core-uop/Program"
-import { DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
+import { DeviceError, type Dispatch, type Replay, windowOf } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import { Memory, type Storage } from "./memory.ts"
 import { Loaded } from "./programs.ts"
@@ -16,12 +16,38 @@ interface Launch {
 
 type Vars = Readonly<Record<string, number>>
 
+/** A buffer, or a part of one, as the GPU is told of it. */
+interface Bound {
+  readonly memory: Memory
+  readonly resource: GPUBufferBinding
+  /** Equal for equal resources. */
+  readonly key: string
+}
+
+/** What is bound for an argument of a kernel: it lies in one GPUBuffer, and is no larger than a binding may be. */
+const bind = (gpu: Gpu, memory: Memory, window: { readonly offset: number; readonly bytes: number }): Bound | string => {
+  const { bytes, offset } = window
+  const most = gpu.device.limits.maxStorageBufferBindingSize
+  if (bytes > most) return `${bytes} bytes of ${memory.label}, the device binds ${most}; bind a window of it`
+  const [piece, other] = memory.pieces(offset, Math.max(4, bytes))
+  if (other !== undefined) {
+    return `bytes ${offset} to ${offset + bytes} of ${memory.label}, which lie in two buffers of ${memory.segmentBytes}; ` +
+      "bind a window for each"
+  }
+  if (piece!.offset === 0 && bytes === memory.bytes) {
+    return { memory, resource: { buffer: piece!.gpu }, key: `${memory.id}` }
+  }
+  // whole vectors of four, which the buffer has room for
+  const size = Math.min(Math.ceil(bytes / 16) * 16, piece!.gpu.size - piece!.offset)
+  return { memory, resource: { buffer: piece!.gpu, offset: piece!.offset, size }, key: `${memory.id}+${offset}:${bytes}` }
+}
+
 /** Why a dispatch cannot be prepared: foreign objects, or buffers in roles that WebGPU keeps apart. */
 const checkDispatch = (
   gpu: Gpu,
   storage: Storage,
   { buffers, executable }: Dispatch
-): DeviceError | ReadonlyArray<Memory> => {
+): DeviceError | ReadonlyArray<Bound> => {
   if (!(executable instanceof Loaded) || executable.gpu !== gpu) {
     return error("BadArgument", `the program ${executable.program.name} was loaded on another device`)
   }
@@ -29,12 +55,14 @@ const checkDispatch = (
   if (buffers.length !== bindings.length) {
     return error("BadArgument", `${name}: ${buffers.length} buffers for ${bindings.length} bindings`)
   }
-  const memories: Array<Memory> = []
-  for (const [i, buffer] of buffers.entries()) {
-    const memory = storage.own(buffer)
+  const bound: Array<Bound> = []
+  for (const [i, binding] of buffers.entries()) {
+    const window = windowOf(binding)
+    if (typeof window === "string") return error("BadArgument", `${name} is given ${window}`)
+    const memory = storage.own(window.buffer)
     if (!(memory instanceof Memory)) return error("BadArgument", `${name}: ${memory.message}`)
-    const twin = memories.findIndex((m, j) =>
-      m === memory && (bindings[i]!.access === "write" || bindings[j]!.access === "write")
+    const twin = bound.findIndex((b, j) =>
+      b.memory === memory && (bindings[i]!.access === "write" || bindings[j]!.access === "write")
     )
     if (twin >= 0) {
       return error(
@@ -42,9 +70,11 @@ const checkDispatch = (
         `${name}: ${memory.label} is bound as ${twin} and as ${i}, and written; WebGPU allows that only as one binding`
       )
     }
-    memories.push(memory)
+    const made = bind(gpu, memory, window)
+    if (typeof made === "string") return error("LimitExceeded", `${name} is given ${made}`)
+    bound.push(made)
   }
-  return memories
+  return bound
 }
 
 /** Where each distinct list of variables lies in the uniform buffer. Programs with equal lists share a place. */
@@ -90,12 +120,12 @@ export const make =
       const { device } = gpu
       const most = device.limits.maxComputeWorkgroupsPerDimension
       const used = new Set<Memory>()
-      const bound: Array<ReadonlyArray<Memory>> = []
+      const bound: Array<ReadonlyArray<Bound>> = []
       for (const dispatch of dispatches) {
-        const memories = checkDispatch(gpu, storage, dispatch)
-        if (memories instanceof DeviceError) return yield* memories
-        bound.push(memories)
-        for (const memory of memories) used.add(memory)
+        const found = checkDispatch(gpu, storage, dispatch)
+        if (found instanceof DeviceError) return yield* found
+        bound.push(found)
+        for (const { memory } of found) used.add(memory)
       }
       const { bytes, places } = placeVars(dispatches, device.limits.minUniformBufferOffsetAlignment)
 
@@ -108,13 +138,10 @@ export const make =
           const loaded = executable as Loaded
           const { grid, vars } = loaded.program
           const place = places.get(vars.join())
-          const key = `${layoutNumber(loaded.layout)};${bound[i]!.map((m) => m.id).join()};${place?.offset ?? ""}`
+          const key = `${layoutNumber(loaded.layout)};${bound[i]!.map((b) => b.key).join()};${place?.offset ?? ""}`
           let group = groups.get(key)
           if (group === undefined) {
-            const entries: Array<GPUBindGroupEntry> = bound[i]!.map((m, binding) => ({
-              binding,
-              resource: { buffer: m.gpu }
-            }))
+            const entries: Array<GPUBindGroupEntry> = bound[i]!.map(({ resource }, binding) => ({ binding, resource }))
             if (place !== undefined) {
               const resource = { buffer: uniforms!, offset: place.offset, size: place.size }
               entries.push({ binding: entries.length, resource })

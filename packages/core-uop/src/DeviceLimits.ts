@@ -1,0 +1,79 @@
+/** Lower limits than a device has: what `--limit` and `--no-subgroups` ask for, as data. */
+import { Schema } from "effect"
+import type { DeviceProfile } from "./DeviceProfile.ts"
+
+/** Where every binding of a part of a buffer starts, and what its size is rounded up to: WebGPU's own default. */
+export const bindingAlignment = 256
+
+type Size =
+  | "maxBindingBytes"
+  | "maxBufferBytes"
+  | "maxStorageBuffers"
+  | "maxWorkgroupBytes"
+  | "maxWorkgroupThreads"
+  | "maxGrid"
+  | "memoryBytes"
+
+interface Limit {
+  /** What it bounds. Kernels have one line of threads, so that sizes along y and z are 1. */
+  readonly bounds: Size | undefined
+  /** Below this nothing can run. */
+  readonly least: number
+}
+
+/** WebGPU's limits that can bind, by their names there, and `memory`: bytes of all buffers together. */
+export const known: ReadonlyMap<string, Limit> = new Map<string, Limit>([
+  ["maxStorageBufferBindingSize", { bounds: "maxBindingBytes", least: bindingAlignment }],
+  ["maxBufferSize", { bounds: "maxBufferBytes", least: bindingAlignment }],
+  ["maxStorageBuffersPerShaderStage", { bounds: "maxStorageBuffers", least: 2 }],
+  ["maxComputeWorkgroupStorageSize", { bounds: "maxWorkgroupBytes", least: 0 }],
+  ["maxComputeInvocationsPerWorkgroup", { bounds: "maxWorkgroupThreads", least: 1 }],
+  ["maxComputeWorkgroupSizeX", { bounds: "maxWorkgroupThreads", least: 1 }],
+  ["maxComputeWorkgroupSizeY", { bounds: undefined, least: 1 }],
+  ["maxComputeWorkgroupSizeZ", { bounds: undefined, least: 1 }],
+  ["maxComputeWorkgroupsPerDimension", { bounds: "maxGrid", least: 1 }],
+  ["memory", { bounds: "memoryBytes", least: 1 }]
+])
+
+/** Limits by the names of `known`, and whether subgroups may be used. */
+export interface Restrictions {
+  readonly limits: Readonly<Record<string, number>>
+  readonly subgroups: boolean
+}
+
+/** What restricts nothing. */
+export const unrestricted: Restrictions = { limits: {}, subgroups: true }
+
+/** A limit that there is not, or one with which nothing can run. */
+export class InvalidLimit extends Schema.TaggedError<InvalidLimit>()("InvalidLimit", { message: Schema.String }) {}
+
+/** Limits from their text, `NAME=VALUE`. */
+export const parse = (
+  limits: Readonly<Record<string, string>>,
+  subgroups: boolean
+): Restrictions | InvalidLimit => {
+  const parsed: Record<string, number> = {}
+  for (const [name, text] of Object.entries(limits)) {
+    const limit = known.get(name)
+    if (limit === undefined) {
+      return new InvalidLimit({ message: `the limit ${name} is not known; known are ${[...known.keys()].join(", ")}` })
+    }
+    if (!/^\d{1,15}$/.test(text) || Number(text) < limit.least) {
+      return new InvalidLimit({
+        message: `the limit ${name}=${text} is no size to work with; give a whole number from ${limit.least}`
+      })
+    }
+    parsed[name] = Number(text)
+  }
+  return { limits: parsed, subgroups }
+}
+
+/** The profile with these limits. One above the device's own changes nothing. */
+export const restrict = (profile: DeviceProfile, { limits, subgroups }: Restrictions): DeviceProfile => {
+  const lower: { -readonly [S in Size]?: number } = {}
+  for (const [name, value] of Object.entries(limits)) {
+    const size = known.get(name)?.bounds
+    if (size !== undefined) lower[size] = Math.min(lower[size] ?? profile[size] ?? Infinity, value)
+  }
+  return { ...profile, ...lower, subgroupSize: subgroups ? profile.subgroupSize : undefined }
+}

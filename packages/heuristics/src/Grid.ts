@@ -1,0 +1,35 @@
+import type { UOp } from "@tg/core-uop/UOp"
+import * as Loops from "@tg/postrange/Loops"
+
+/** Dimensions of a grid. */
+const dimensions = 3
+
+/** How many dimensions loops take: neighbouring ones of fixed size share one, longer ones take two. */
+const dimensionsOf = (loops: ReadonlyArray<Loops.Loop>, maxGrid: number): number => {
+  let used = 0
+  let shared = Infinity
+  for (const { isSymbolic, size } of loops.toReversed()) {
+    if (size > maxGrid * maxGrid) return Infinity
+    if (isSymbolic || size > maxGrid) {
+      used += size > maxGrid ? 2 : 1
+      if (!isSymbolic) shared = Infinity
+      continue
+    }
+    shared *= size
+    if (shared <= maxGrid) continue
+    used++
+    shared = size
+  }
+  return used
+}
+
+/**
+ * The output loop to run inside of the threads, because the loops over workgroups do not fit a grid: the longest of fixed
+ * size, since it helps most, else the longest. `undefined` if they fit.
+ */
+export const loopOffGrid = (kernel: UOp, maxGrid: number): Loops.Loop | undefined => {
+  const loops = Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")
+  return dimensionsOf(loops, maxGrid) <= dimensions
+    ? undefined
+    : loops.toSorted((a, b) => Number(a.isSymbolic) - Number(b.isSymbolic) || b.size - a.size)[0]
+}

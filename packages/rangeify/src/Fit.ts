@@ -1,0 +1,151 @@
+/**
+ * Kernels over buffers that are larger than a binding: cut into kernels whose arguments are windows of them.
+ *
+ * An access whose place depends on the output loops is narrowed by cutting those: several launches, each over its rows.
+ * What every output needs as a whole is cut along the reduction. What an index from memory decides is chosen among windows,
+ * or computed in one pass for each range of the index.
+ */
+import * as Expr from "@tg/core-uop/Expr"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { passes, select, storedIn } from "./FitIndices.ts"
+import {
+  atFirst,
+  chainReduction,
+  cutOutput,
+  cutReduction,
+  fits,
+  type Kernel,
+  outputsOf,
+  outputToCut,
+  reductionToCut,
+  slotOf,
+  type Temporary
+} from "./FitLoops.ts"
+import type { Ref } from "./Schedule.ts"
+import { renumberRanges } from "./SplitRanges.ts"
+import {
+  type Access,
+  accessesOf,
+  type BindingLimits,
+  cover,
+  isLarge,
+  pack,
+  sizesOf,
+  type Span,
+  windowFor,
+  wordBytes
+} from "./Windows.ts"
+
+/**
+ * Kernels that do the same as this one, in order, within the limits; `undefined` if one needs more buffers than allowed.
+ * What is cut has one END.
+ */
+export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary): ReadonlyArray<Kernel> | undefined => {
+  const sizes = sizesOf(limits)
+  const params = toposort(kernel.ast).filter((node) => node.op === "PARAM")
+  // nothing of it is changed, so it may have stages
+  if (!params.some((param) => isLarge(param, sizes))) {
+    return params.length > limits.maxStorageBuffers ? undefined : [kernel]
+  }
+
+  const wideIn = (ast: UOp): ReadonlyArray<Access> =>
+    accessesOf(ast, sizes).accesses.filter((access) => windowFor(access, sizes) === undefined)
+
+  const split = (given: Kernel): ReadonlyArray<Kernel> | undefined => {
+    const wide = wideIn(given.ast)
+    if (wide.length === 0) return bound(given)
+    const outputs = outputsOf(given.ast)
+    const rows = wide.filter(({ node }) => fits(atFirst(node, outputs), sizes))
+    if (rows.length > 0) return each(cutOutput(given, outputToCut(given.ast, rows, sizes)))
+    const store = wide.find(({ node }) => node === given.ast.src[0]!.src[0]!.src[0])
+    if (store !== undefined) return narrowed(given, cover(store, sizes).map((span) => storedIn(given, span)))
+    const cut = reductionToCut(given.ast, wide, sizes)
+    const together = cut === undefined ? bound(select(given, wide, sizes)) : split(cutReduction(given, cut))
+    if (together !== undefined) return together
+    const guarded = passes(given, wide, sizes)
+    if (guarded !== undefined) return narrowed(given, guarded)
+    return cut === undefined ? undefined : each(chainReduction(given, cut, temporary))
+  }
+
+  const each = (kernels: ReadonlyArray<Kernel>): ReadonlyArray<Kernel> | undefined => {
+    const made: Array<Kernel> = []
+    for (const part of kernels) {
+      const parts = split(part)
+      if (parts === undefined) return undefined
+      made.push(...parts)
+    }
+    return made
+  }
+
+  const reach = ({ ast }: Kernel): number => wideIn(ast).reduce((sum, { hi, lo }) => sum + hi - lo, 0)
+
+  /** Kernels with conditions that are to make accesses narrower, if they do. */
+  const narrowed = (given: Kernel, parts: ReadonlyArray<Kernel>): ReadonlyArray<Kernel> | undefined =>
+    parts.every((part) => reach(part) < reach(given)) ? each(parts) : undefined
+
+  /** The kernel with windows as arguments, if that takes few enough of them. */
+  const bound = ({ args, ast }: Kernel): ReadonlyArray<Kernel> | undefined => {
+    const { accesses, whole } = accessesOf(ast, sizes)
+    if (accesses.some((access) => windowFor(access, sizes) === undefined)) return undefined
+    const large = [...Map.groupBy(accesses, ({ param }) => param)].map(([param, own]) => ({
+      param,
+      own,
+      windows: pack(own, sizes)
+    }))
+    const bindings = whole.length + large.reduce((n, { windows }) => n + windows.length, 0)
+    return bindings > limits.maxStorageBuffers ? undefined : [rebound({ args, ast }, whole, large)]
+  }
+
+  return split(kernel)
+}
+
+/** A parameter, what is read or written of it, and the windows that hold that. */
+interface Large {
+  readonly param: UOp
+  readonly own: ReadonlyArray<Access>
+  readonly windows: ReadonlyArray<Span>
+}
+
+/** The kernel over new parameters, the output first: those that are bound whole, and the windows of the others. */
+const rebound = ({ args, ast }: Kernel, whole: ReadonlyArray<UOp>, large: ReadonlyArray<Large>): Kernel => {
+  const { arena } = ast
+  const made: Array<Ref> = []
+  const param = (like: UOp, length: number, ref: Ref): UOp => {
+    made.push(ref)
+    return arena.make("PARAM", like.dtype, [Expr.int(arena, length)], { slot: made.length - 1 })
+  }
+  const params = new Map<UOp, UOp>()
+  const windowOf = new Map<UOp, { readonly param: UOp; readonly lo: number }>()
+  const output = ast.src[0]!.src[0]!.src[0]!.src[0]!
+  const order = [...whole, ...large.map((l) => l.param)].sort((a, b) =>
+    Number(b === output) - Number(a === output) || slotOf(a) - slotOf(b)
+  )
+  for (const old of order) {
+    const ref = args[slotOf(old)]!
+    const windowed = large.find((l) => l.param === old)
+    if (windowed === undefined) {
+      params.set(old, param(old, Number(old.src[0]!.arg), ref))
+      continue
+    }
+    for (const { hi, lo } of windowed.windows) {
+      const window = param(old, hi - lo, { ...ref, window: { offset: wordBytes * lo, bytes: wordBytes * (hi - lo) } })
+      for (const access of windowed.own) {
+        if (lo <= access.lo && access.hi <= hi) windowOf.set(access.node, { param: window, lo })
+      }
+    }
+  }
+  const done = new Map<UOp, UOp>()
+  for (const node of toposort(ast)) {
+    const src = node.src.map((s) => done.get(s)!)
+    const window = windowOf.get(node)
+    done.set(
+      node,
+      params.get(node) ??
+        (window === undefined
+          ? node.with(src)
+          : Expr.element(window.param, Expr.sub(src[1]!, window.lo), src[2]))
+    )
+  }
+  return { ast: renumberRanges(Symbolic.simplify(done.get(ast)!)), args: made }
+}

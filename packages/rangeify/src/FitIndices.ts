@@ -1,0 +1,151 @@
+/** Accesses at places that memory or a variable decides: a choice among windows, or one pass for each. */
+import * as Bounds from "@tg/core-uop/Bounds"
+import * as Expr from "@tg/core-uop/Expr"
+import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { atFirst, fits, type Kernel, largest, outputsOf } from "./FitLoops.ts"
+import { type Access, cover, type Sizes, type Span } from "./Windows.ts"
+
+/** An access at `stride * index + rest`, where the index is read from memory, or a variable. */
+interface Indexed {
+  readonly index: UOp
+  /** The values with which it stays inside of the buffer. */
+  readonly values: Span
+}
+
+const isDecidedElsewhere = (node: UOp): boolean => toposort(node).some((n) => n.op === "LOAD" || n.op === "VAR")
+
+/** What decides an access from outside of the kernel's loops; of several things, what moves it furthest. */
+const indexedBy = ({ node, param }: Access): Indexed | undefined => {
+  const [, at, gate] = node.src
+  const { coefficients, terms } = Symbolic.sum(at!)
+  const found = terms.map((index, i) => ({ index, stride: coefficients[i]! }))
+    .filter(({ index, stride }) => stride > 0 && isDecidedElsewhere(index))
+    .sort((a, b) => b.stride - a.stride)[0]
+  if (found === undefined) return undefined
+  const { index, stride } = found
+  const rest = Bounds.of(Symbolic.simplify(Expr.sub(at!, Expr.mul(index, stride))))
+  const { max, min } = gate === undefined ? Bounds.of(index) : Symbolic.boundsUnder(gate, index)
+  const last = Math.floor((Number(param.src[0]!.arg) - 1 - Math.max(0, rest.min)) / stride)
+  const values = { lo: Math.max(0, min), hi: Math.min(last, max) + 1 }
+  return values.lo < values.hi ? { index, values } : undefined
+}
+
+const both = (a: UOp | undefined, b: UOp): UOp => a === undefined ? b : Expr.and(a, b)
+
+const inside = (x: UOp, { hi, lo }: Span): UOp => Expr.and(Expr.not(Expr.lt(x, lo)), Expr.lt(x, hi))
+
+/** The same access, where the condition holds too. */
+const gated = (element: UOp, condition: UOp): UOp => {
+  const [param, at, gate] = element.src
+  return Expr.element(param!, at!, both(gate, condition))
+}
+
+/** The kernel with other nodes; what is under a replaced node is replaced first, and `now` tells by what. */
+const rebuilt = (ast: UOp, change: (node: UOp, original: UOp, now: (node: UOp) => UOp) => UOp): UOp => {
+  const done = new Map<UOp, UOp>()
+  const now = (node: UOp): UOp => done.get(node) ?? node
+  for (const node of toposort(ast)) done.set(node, change(node.with(node.src.map(now)), node, now))
+  return Symbolic.simplify(done.get(ast)!)
+}
+
+const storeOf = (ast: UOp): UOp => ast.src[0]!.src[0]!
+
+/** The part of a kernel that stores into a span of its output. */
+export const storedIn = ({ args, ast }: Kernel, span: Span): Kernel => {
+  const [element] = storeOf(ast).src
+  return {
+    ast: rebuilt(ast, (node, original) => original === element ? gated(node, inside(node.src[1]!, span)) : node),
+    args
+  }
+}
+
+/** How many neighbouring values of the index, from `lo` on, reach into one window in all of the accesses; 0 if not one. */
+const perWindow = ({ index, values }: Indexed, nodes: ReadonlyArray<UOp>, sizes: Sizes): number =>
+  largest(values.hi - values.lo, (n) => {
+    const condition = inside(index, { lo: values.lo, hi: values.lo + n })
+    return nodes.every((node) => fits(Symbolic.simplify(gated(node, condition)), sizes))
+  })
+
+/** Pieces of a span, each as long as it may be at its place; `undefined` if there is a place for none. */
+const greedily = ({ hi, lo }: Span, lengthFrom: (lo: number) => number): ReadonlyArray<Span> | undefined => {
+  const pieces: Array<Span> = []
+  for (let at = lo; at < hi;) {
+    const length = lengthFrom(at)
+    if (length === 0) return undefined
+    pieces.push({ lo: at, hi: Math.min(hi, at + length) })
+    at += length
+  }
+  return pieces
+}
+
+/** Whether an index is the same in all iterations of the reductions. */
+const isOfOutputs = (index: UOp): boolean =>
+  [...openRanges(index)].every((range) => rangeArg(range).axis === "GLOBAL")
+
+/**
+ * The kernel once for each range of an index, each of which stores only the outputs whose index lies there. `undefined` if
+ * no index of these accesses decides for whole outputs.
+ */
+export const passes = (
+  { args, ast }: Kernel,
+  wide: ReadonlyArray<Access>,
+  sizes: Sizes
+): ReadonlyArray<Kernel> | undefined => {
+  const first = wide.map(indexedBy).find((found) => found !== undefined && isOfOutputs(found.index))
+  if (first === undefined) return undefined
+  const { index, values } = first
+  const concerned = wide.filter((access) => indexedBy(access)?.index === index).map((access) => access.node)
+  // cutting output loops comes later, where that is needed too
+  const standing = outputsOf(ast).filter((range) => !openRanges(index).has(range))
+  const still = concerned.map((node) => atFirst(node, standing))
+  const spans = greedily(values, (lo) => {
+    const rest = { index, values: { lo, hi: values.hi } }
+    return perWindow(rest, concerned, sizes) || perWindow(rest, still, sizes)
+  })
+  if (spans === undefined || spans.length < 2) return undefined
+  const [element] = storeOf(ast).src
+  return spans.map((span) => {
+    const condition = inside(index, span)
+    return {
+      ast: rebuilt(ast, (node, original) =>
+        original === element || concerned.includes(original) ? gated(node, condition) : node),
+      args
+    }
+  })
+}
+
+/** The kernel with each wide load as a choice among loads that are narrow. */
+export const select = ({ args, ast }: Kernel, wide: ReadonlyArray<Access>, sizes: Sizes): Kernel => {
+  const parts = new Map(wide.map((access) => [access.node, partsOf(access, sizes)]))
+  return {
+    ast: rebuilt(ast, (node, original, now) => {
+      const own = original.op === "LOAD" ? parts.get(original.src[0]!) : undefined
+      if (own === undefined) return node
+      const [element] = node.src
+      const loads = own.map(({ by, span }) => Expr.load(gated(element!, inside(now(by), span))))
+      return loads.slice(0, -1)
+        .reduceRight((rest, load, i) => Expr.where(Expr.lt(now(own[i]!.by), own[i]!.span.hi), load, rest), loads.at(-1)!)
+    }),
+    args
+  }
+}
+
+/** A part of what an access can reach: where the value `by` lies in the span. The last part is what is left over. */
+interface Part {
+  readonly by: UOp
+  readonly span: Span
+}
+
+const partsOf = (access: Access, sizes: Sizes): ReadonlyArray<Part> => {
+  const { node } = access
+  const indexed = indexedBy(access)
+  // a condition on the index alone is the same for all of a row
+  const spans = indexed === undefined ? undefined : greedily(
+    indexed.values,
+    (lo) => perWindow({ index: indexed.index, values: { lo, hi: indexed.values.hi } }, [node], sizes)
+  )
+  return spans === undefined
+    ? cover(access, sizes).map((span) => ({ by: node.src[1]!, span }))
+    : spans.map((span) => ({ by: indexed!.index, span }))
+}
