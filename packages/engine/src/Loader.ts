@@ -2,17 +2,19 @@
  * Weights from a file to a device: ranges of the file through a staging buffer, re-laid into planes by the device itself.
  * Only the few ranges on their way are ever in JavaScript's memory.
  */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
 import type { ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
 import type { TensorInfo } from "@tg/gguf/Gguf"
 import { type Name, table } from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
+import { estimate } from "@tg/jit/Estimate"
 import { Jit, type JitError } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { assign, make, type TensorProgram } from "@tg/tensor/Program"
-import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
-import { Effect, type Scope, Stream } from "effect"
+import { buffer, variable } from "@tg/tensor/Tensor"
+import { Effect, Result, type Scope, Stream } from "effect"
 
 /** A tensor to load: where its bytes are, and how its planes will lie. */
 export interface Wanted {
@@ -40,10 +42,18 @@ const chunksAhead = 4
 /** Why weights cannot be loaded. */
 export type LoadError = ByteSourceError | DeviceError | JitError
 
-// Buffers of a relayout program. A destination is declared as large as any can be; the bound one decides.
+// Buffers of a relayout program: what came from the file, then a piece of each plane.
 const rawId = 0
-const planesId = 1
-const maxWords = 2 ** 29
+const firstPlaneId = 1
+
+/** A piece of a plane, as many words as its blocks take. */
+export interface PlanePiece {
+  readonly id: number
+  readonly name: string
+  readonly wordsPerUnit: number
+  /** Size of its buffer. */
+  readonly bytes: number
+}
 
 /** Re-lays up to `blocks` blocks that lie in the raw buffer. */
 export interface Relayout {
@@ -52,6 +62,7 @@ export interface Relayout {
   readonly blocks: number
   readonly unit: number
   readonly rawBytes: number
+  readonly planes: ReadonlyArray<PlanePiece>
 }
 
 /** Tensors with equal keys are re-laid by the same program. */
@@ -75,10 +86,7 @@ const unitOf = (kind: ReadonlyArray<Layout.Layout>): number => {
 
 const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b)
 
-/**
- * The program for layouts of one kind: `units` units of blocks from the raw buffer to word `offset_<plane>` of the
- * destination, for each plane.
- */
+/** The program for layouts of one kind: `units` units of blocks from the raw buffer to a piece of each plane. */
 export const relayout = (kind: ReadonlyArray<Layout.Layout>, chunkBytes: number): Relayout => {
   const layout = kind.reduce((a, b) => b.blocks > a.blocks ? b : a)
   const { blockBytes, blockValues } = table[layout.type]
@@ -88,27 +96,48 @@ export const relayout = (kind: ReadonlyArray<Layout.Layout>, chunkBytes: number)
   const rawBytes = wholeWords(blocks * blockBytes)
   const arena = new Arena()
   const raw = buffer(arena, rawId, { shape: [rawBytes / 4], dtype: DType.u32, label: "raw" })
-  const target = buffer(arena, planesId, { shape: [maxWords], dtype: DType.u32, label: "planes" })
   const units = variable(arena, "units", 1, most)
   // the formula depends on the type, and on the length of a row only as far as `keyOf` tells
   const rows = Math.ceil(blocks / layout.blocksPerRow)
   const pattern = Layout.layoutOf(layout.type, [rows, layout.blocksPerRow * blockValues])
   const made = Layout.relayout(pattern, raw, { first: 0, count: blocks })
-  const program = make(made.map(({ plane, words }) => {
-    const offset = variable(arena, `offset_${plane.name}`, 0, maxWords)
-    const wordsOfUnit = unit / plane.group * plane.groupWords
+  const planes = made.map(({ plane: { group, groupWords, name } }, i): PlanePiece => {
+    const wordsPerUnit = unit / group * groupWords
+    return { id: firstPlaneId + i, name, wordsPerUnit, bytes: 4 * most * wordsPerUnit }
+  })
+  const program = make(made.map(({ words }, i) => {
+    const { id, name, wordsPerUnit } = planes[i]!
     // two axes, so that only the outer one is symbolic
-    const inUnits = (x: Tensor): Tensor => x.reshape([most, wordsOfUnit]).slice(0, 0, units)
-    const part = inUnits(target.slice(0, offset, most * wordsOfUnit))
-    return assign(part, inUnits(words).label(`relayout_${layout.type}`))
+    const target = buffer(arena, id, { shape: [most, wordsPerUnit], dtype: DType.u32, label: name })
+    const inUnits = words.reshape([most, wordsPerUnit]).slice(0, 0, units).label(`relayout_${layout.type}`)
+    return assign(target.slice(0, 0, units), inUnits)
   }))
-  return { program, blocks, unit, rawBytes }
+  return { program, blocks, unit, rawBytes, planes }
 }
 
 const wholeWords = (bytes: number): number => Math.ceil(bytes / 4) * 4
 
 // Their planes are the bytes of the file.
 const plain: ReadonlySet<Name> = new Set(["F32"])
+
+/** Bytes read and re-laid at a time, unless told otherwise: no more than a binding holds. */
+const chunkOf = (asked: number | undefined, { maxBindingBytes }: DeviceProfile): number =>
+  Math.min(asked ?? 4 * 2 ** 20, maxBindingBytes)
+
+/** Bytes that loading takes beside the tensors themselves. */
+export const stagingBytes = (
+  layouts: ReadonlyArray<Layout.Layout>,
+  profile: DeviceProfile
+): Result.Result<number, JitError> =>
+  Result.gen(function*() {
+    let bytes = 0
+    for (const kind of Map.groupBy(layouts.filter(({ type }) => !plain.has(type)), keyOf).values()) {
+      const { planes, program, rawBytes } = relayout(kind, chunkOf(undefined, profile))
+      const { blocks } = yield* estimate(program.sink, profile)
+      bytes += [rawBytes, ...planes.map((p) => p.bytes), ...blocks].reduce((a, b) => a + b, 0)
+    }
+    return bytes
+  })
 
 /** Memory for the planes of each tensor, by its name. It belongs to the Scope. */
 export const allocate = (
@@ -145,7 +174,8 @@ export const fill: (
   options?: LoadOptions
 ) => Effect.Effect<void, LoadError, Device | Jit> = Effect.fn("Loader.fill")(
   function*(source, wanted, buffers, options = {}) {
-    const chunkBytes = options.chunkBytes ?? 4 * 2 ** 20
+    const { profile } = yield* Device
+    const chunkBytes = chunkOf(options.chunkBytes, profile)
     const totalBytes = wanted.reduce((sum, { tensor }) => sum + tensor.bytes, 0)
     let loadedBytes = 0
     const kinds = yield* Effect.forEach(
@@ -218,24 +248,28 @@ const plainKind = (type: Name, chunkBytes: number): Effect.Effect<Kind, never, D
 const relaidKind = Effect.fnUntraced(function*(kind: ReadonlyArray<Layout.Layout>, chunkBytes: number) {
   const device = yield* Device
   const jit = yield* Jit
-  const { blocks, program, rawBytes, unit } = relayout(kind, chunkBytes)
+  const { blocks, planes, program, rawBytes, unit } = relayout(kind, chunkBytes)
   const { blockBytes } = table[kind[0]!.type]
   const raw = yield* device.allocate(rawBytes, "staging")
-  const bind = Effect.fnUntraced(function*(target: DeviceBuffer) {
-    const prepared = yield* jit.prepare(program.sink, new Map([[rawId, raw], [planesId, target]]))
-    return Effect.fnUntraced(function*({ blocks: count, first, wanted: { layout } }: Chunk, bytes: Uint8Array) {
+  const pieces = yield* Effect.forEach(planes, ({ bytes, name }) => device.allocate(bytes, `staging ${name}`))
+  const prepared = yield* jit.prepare(
+    program.sink,
+    new Map([[rawId, raw], ...planes.map(({ id }, i) => [id, pieces[i]!] as const)])
+  )
+  const put = (target: DeviceBuffer): Put =>
+    Effect.fnUntraced(function*({ blocks: count, first, wanted: { layout } }, bytes) {
       const units = Math.ceil(count / unit)
       yield* device.write(raw, padded(bytes, wholeWords(units * unit * blockBytes)))
-      const vars: Record<string, number> = { units }
-      for (const plane of layout.planes) {
-        vars[`offset_${plane.name}`] = plane.offset + first / plane.group * plane.groupWords
-      }
-      yield* prepared.run(vars)
+      yield* prepared.run({ units })
+      yield* device.copy(layout.planes.map((plane, i) => ({
+        from: pieces[i]!,
+        fromOffset: 0,
+        to: target,
+        toOffset: 4 * (plane.offset + first / plane.group * plane.groupWords),
+        bytes: 4 * units * planes[i]!.wordsPerUnit
+      })))
     })
-  })
-  // captured here, so that binding the tensors does not compile the program once for each of them
-  yield* jit.compile(program.sink)
-  return { blocks, bind }
+  return { blocks, bind: (target) => Effect.succeed(put(target)) } satisfies Kind
 })
 
 const padded = (bytes: Uint8Array, length: number): Uint8Array => {

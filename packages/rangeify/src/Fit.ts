@@ -18,6 +18,7 @@ import {
   type Kernel,
   outputsOf,
   outputToCut,
+  pieces,
   reductionToCut,
   slotOf,
   type Temporary
@@ -61,7 +62,12 @@ export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary)
     const store = wide.find(({ node }) => node === given.ast.src[0]!.src[0]!.src[0])
     if (store !== undefined) return narrowed(given, cover(store, sizes).map((span) => storedIn(given, span)))
     const cut = reductionToCut(given.ast, wide, sizes)
-    const together = cut === undefined ? bound(select(given, wide, sizes)) : split(cutReduction(given, cut))
+    // a kernel with more windows than bindings need not be tried
+    const together = cut === undefined
+      ? bound(select(given, wide, sizes))
+      : pieces(cut) < limits.maxStorageBuffers
+      ? split(cutReduction(given, cut))
+      : undefined
     if (together !== undefined) return together
     const guarded = passes(given, wide, sizes)
     if (guarded !== undefined) return narrowed(given, guarded)
@@ -80,9 +86,11 @@ export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary)
 
   const reach = ({ ast }: Kernel): number => wideIn(ast).reduce((sum, { hi, lo }) => sum + hi - lo, 0)
 
-  /** Kernels with conditions that are to make accesses narrower, if they do. */
-  const narrowed = (given: Kernel, parts: ReadonlyArray<Kernel>): ReadonlyArray<Kernel> | undefined =>
-    parts.every((part) => reach(part) < reach(given)) ? each(parts) : undefined
+  /** Kernels with conditions that are to make accesses narrower, if they do. Those that never store drop out. */
+  const narrowed = (given: Kernel, all: ReadonlyArray<Kernel>): ReadonlyArray<Kernel> | undefined => {
+    const parts = all.filter((part) => part.ast.src[0]!.src[0]!.src[0]!.src[2]?.arg !== false)
+    return parts.every((part) => reach(part) < reach(given)) ? each(parts) : undefined
+  }
 
   /** The kernel with windows as arguments, if that takes few enough of them. */
   const bound = ({ args, ast }: Kernel): ReadonlyArray<Kernel> | undefined => {

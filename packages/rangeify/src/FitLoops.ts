@@ -57,6 +57,9 @@ export interface Cut {
   readonly length: number
 }
 
+/** How many pieces a cut makes. */
+export const pieces = ({ length, range }: Cut): number => Math.ceil(iterations(range) / length)
+
 /**
  * Even pieces of at most `most` iterations. Multiples of 64 where that is possible: pieces of rows of any size then start
  * where windows do, and differ in nothing but their windows.
@@ -74,11 +77,12 @@ interface Piece {
   readonly value: UOp
 }
 
-const piecesOf = ({ length, range }: Cut, id: (piece: number) => number): ReadonlyArray<Piece> => {
+const piecesOf = (cut: Cut, id: (piece: number) => number): ReadonlyArray<Piece> => {
+  const { length, range } = cut
   const { arena } = range
   const size = range.src[0]!
   const count = iterations(range)
-  return Array.from({ length: Math.ceil(count / length) }, (_, i): Piece => {
+  return Array.from({ length: pieces(cut) }, (_, i): Piece => {
     const start = i * length
     const left = Expr.min(Expr.sub(size, start), length)
     const own = size.op === "CONST"
@@ -149,14 +153,14 @@ const reducedIn = (reduction: UOp, x: UOp, range: UOp, { loops, value }: Piece):
 export const cutReduction = (kernel: Kernel, cut: Cut): Kernel => {
   const { ast, args } = kernel
   const { nextId, reductions } = reductionsOver(ast, cut.range)
-  const pieces = piecesOf(cut, (i) => nextId + i)
+  const parts = piecesOf(cut, (i) => nextId + i)
   const done = new Map<UOp, UOp>()
   for (const node of toposort(ast)) {
     const src = node.src.map((s) => done.get(s)!)
     done.set(
       node,
       reductions.includes(node)
-        ? pieces.map((piece) => reducedIn(node, src[0]!, cut.range, piece))
+        ? parts.map((piece) => reducedIn(node, src[0]!, cut.range, piece))
           .reduce((a, b) => Expr.alu(reduceArg(node).op, a, b))
         : node.with(src)
     )
@@ -178,7 +182,7 @@ export const chainReduction = (
   const { op } = reduceArg(reduction!)
   const [x] = reduction!.src
   const stored = storageType(x!.dtype)
-  const pieces = piecesOf(cut, () => nextId)
+  const parts = piecesOf(cut, () => nextId)
   const open = [...openRanges(reduction!)].sort((a, b) => rangeArg(a).id - rangeArg(b).id)
   const words = open.reduce((n, range) => n * iterations(range), 1)
   const slots = 1 + Math.max(...toposort(ast).filter((n) => n.op === "PARAM").map(slotOf))
@@ -192,10 +196,10 @@ export const chainReduction = (
   const asOutputs = new Map(open.map((r) => [r, arena.make("RANGE", r.dtype, r.src, { ...rangeArg(r), axis: "GLOBAL" })]))
   const all: Array<Ref> = [...args]
   const kernels: Array<Kernel> = []
-  for (const [i, piece] of pieces.entries()) {
+  for (const [i, piece] of parts.entries()) {
     const before = i === 0 ? undefined : slots + i - 1
     const value = combined(piece, before)
-    if (i === pieces.length - 1) {
+    if (i === parts.length - 1) {
       kernels.push({ ast: Symbolic.simplify(substitute(ast, new Map([[reduction!, value]]))), args: [...all] })
       break
     }
