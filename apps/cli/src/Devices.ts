@@ -3,12 +3,14 @@ import { readdirSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { Worker } from "node:worker_threads"
 import { Profile } from "@tg/core-uop/DeviceProfile"
+import { type Restrictions, unrestricted } from "@tg/core-uop/DeviceLimits"
 import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Postrange } from "@tg/postrange/Postrange"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, DeviceError } from "@tg/runtime/Device"
+import * as Limited from "@tg/runtime/Limited"
 import type { Store } from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Tuner } from "@tg/tuner/Tuner"
@@ -43,10 +45,11 @@ const stages = (store: Store) => {
   return Layer.merge(Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer])), Tuner.layer)
 }
 
-/** How a choice is carried out. */
-export interface Options {
-  /** Threads of `wasm`, with the calling one; one for each core if not said. */
-  readonly threads?: number | undefined
+/** How a choice is carried out: what a device is restricted to, the opts that are known for it, threads of `wasm`. */
+interface Setup {
+  readonly restrictions: Restrictions
+  readonly store: Store
+  readonly threads: number
 }
 
 /** Threads that `wasm` has if nobody says how many. */
@@ -55,8 +58,7 @@ export const cores = (): number => availableParallelism()
 /** Generated WebAssembly on the calling thread and others. */
 const wasmBecause = (
   fallback: string | undefined,
-  store: Store,
-  { threads = cores() }: Options
+  { restrictions, store, threads }: Setup
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [wasm, { layer: device }, nodeThreads] = yield* Effect.promise(() =>
@@ -68,7 +70,7 @@ const wasmBecause = (
     )
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads, fallback })
     return Layer.merge(stages(store).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
-      Layer.provideMerge(device()),
+      Layer.provideMerge(Limited.within(restrictions)(device())),
       Layer.provide(nodeThreads.layer(Worker, threads))
     )
   }))
@@ -76,7 +78,7 @@ const wasmBecause = (
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
 const webgpu = (
   options: { readonly allowSoftware: boolean },
-  store: Store
+  { restrictions, store }: Setup
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [node, { packedDotFeature, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
@@ -99,13 +101,14 @@ const webgpu = (
         fallback: undefined
       }))
     )
+    const device = node.layer({ ...options, maxBufferBytes: restrictions.limits["maxBufferSize"] })
     return Layer.merge(stages(store).pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
-      Layer.provideMerge(node.layer(options))
+      Layer.provideMerge(Limited.within(restrictions)(device))
     )
   }))
 
 /** The evaluator: right, and slow. */
-const reference: Layer.Layer<Services> = Layer.unwrap(Effect.gen(function*() {
+const reference = (restrictions: Restrictions): Layer.Layer<Services> => Layer.unwrap(Effect.gen(function*() {
   const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
   const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
   const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
@@ -116,7 +119,7 @@ const reference: Layer.Layer<Services> = Layer.unwrap(Effect.gen(function*() {
     })
   )
   const tuner = Layer.succeed(Tuner, { look: () => untunable, tune: () => untunable })
-  return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(device))
+  return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(Limited.within(restrictions)(device)))
 }))
 
 // Render nodes of the kernel's drivers, NVIDIA's own, Windows' under WSL, and those of phones.
@@ -144,24 +147,29 @@ export const noGraphicsNode = "this machine has no graphics device under /dev"
  */
 export const layer = (
   choice: Choice,
-  store: Store = Tuned.shipped,
-  options: Options = {}
+  { restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
+    readonly restrictions?: Restrictions | undefined
+    readonly store?: Store | undefined
+    /** Of `wasm`, with the calling one; one for each core if not said. */
+    readonly threads?: number | undefined
+  } = {}
 ): Layer.Layer<Services, DeviceError> => {
+  const setup: Setup = { restrictions, store, threads }
   switch (choice) {
     case "wasm":
-      return wasmBecause(undefined, store, options)
+      return wasmBecause(undefined, setup)
     case "webgpu":
-      return webgpu({ allowSoftware: true }, store)
+      return webgpu({ allowSoftware: true }, setup)
     case "reference":
-      return reference
+      return reference(restrictions)
     case "auto":
       return Layer.suspend(() =>
         hasGraphicsNode()
-          ? webgpu({ allowSoftware: false }, store).pipe(
+          ? webgpu({ allowSoftware: false }, setup).pipe(
             // what to do about it is the device's business; that it was not used is ours
-            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0], store, options))
+            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0], setup))
           )
-          : wasmBecause(noGraphicsNode, store, options)
+          : wasmBecause(noGraphicsNode, setup)
       )
   }
 }

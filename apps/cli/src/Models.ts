@@ -8,7 +8,9 @@ import * as GgufFile from "@tg/gguf/GgufFile"
 import { Effect, Layer, Option, Stdio } from "effect"
 import * as Devices from "./Devices.ts"
 import * as Output from "./Output.ts"
+import * as Profiles from "./Profiles.ts"
 import * as Progress from "./Progress.ts"
+import { UsageError } from "./Report.ts"
 import * as TunedFiles from "./TunedFiles.ts"
 
 /** The flags that decide how a model runs. */
@@ -21,6 +23,8 @@ export interface RunFlags {
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
+  readonly limits: Readonly<Record<string, string>>
+  readonly noSubgroups: boolean
   /** Tells nothing of loading. */
   readonly json: boolean
 }
@@ -47,6 +51,8 @@ export const forTokens: Needs = { prepare: ["last", "decode"], text: false }
 /** The engine and the device of these flags. The file is checked before a device is started. */
 export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) =>
   Layer.unwrap(Effect.gen(function*() {
+    const restrictions = Profiles.restrictionsOf(flags)
+    if (restrictions instanceof UsageError) return yield* restrictions
     const { file, source } = yield* open(flags.model)
     const store = yield* TunedFiles.load({ noTune: flags.noTune })
     const tokenizer = text ? yield* Effect.fromResult(ModelFile.tokenizer(file.gguf)) : undefined
@@ -63,7 +69,8 @@ export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) 
       const options = { cache, activations, context, prepare, tokenizer, onProgress, rebuild }
       return yield* fromModel(source, file, options).pipe(Effect.onExit((exit) => told.end(exit)))
     })
-    const devices = Devices.layer(flags.device, store, { threads: Option.getOrUndefined(flags.threads) })
+    const threads = Option.getOrUndefined(flags.threads)
+    const devices = Devices.layer(flags.device, { restrictions, store, threads })
     return Layer.effect(Engine, loading).pipe(Layer.provideMerge(devices))
   }))
 

@@ -1,4 +1,6 @@
 /** Devices as data, for commands that need none: what `--profile`, `--limit` and `--no-subgroups` say. */
+import * as DeviceLimits from "@tg/core-uop/DeviceLimits"
+import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { type DeviceProfile, h200, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { Effect, type FileSystem, Schema } from "effect"
 import { Flag } from "effect/cli"
@@ -18,7 +20,7 @@ export const profile = Flag.String("profile").pipe(
 /** `--limit`, any number of times. */
 export const limits = Flag.KeyValuePair("limit").pipe(
   Flag.withMetavar("NAME=VALUE"),
-  Flag.withDescription("A WebGPU limit to stay within: maxStorageBufferBindingSize=1048576"),
+  Flag.withDescription("A WebGPU limit to stay within, maxStorageBufferBindingSize=1048576; or memory=BYTES in all"),
   Flag.withDefault({})
 )
 
@@ -47,6 +49,8 @@ export const FromFile = Schema.Struct({
   maxGrid: Count,
   maxStorageBuffers: Count,
   maxBindingBytes: Count,
+  maxBufferBytes: Count,
+  memoryBytes: Schema.optionalKey(Positive),
   subgroupSize: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThan(1))),
   packedDot: Schema.optionalKey(Schema.Boolean),
   saturatingThreads: Count,
@@ -54,36 +58,10 @@ export const FromFile = Schema.Struct({
   bytesPerMicro: Positive
 })
 
-type Size = "maxWorkgroupThreads" | "maxWorkgroupBytes" | "maxGrid" | "maxStorageBuffers" | "maxBindingBytes"
-
-/** The number of a profile that a WebGPU limit bounds. A buffer is bound as a whole. */
-const sizes: ReadonlyMap<string, Size> = new Map([
-  ["maxComputeInvocationsPerWorkgroup", "maxWorkgroupThreads"],
-  ["maxComputeWorkgroupSizeX", "maxWorkgroupThreads"],
-  ["maxComputeWorkgroupStorageSize", "maxWorkgroupBytes"],
-  ["maxComputeWorkgroupsPerDimension", "maxGrid"],
-  ["maxStorageBuffersPerShaderStage", "maxStorageBuffers"],
-  ["maxStorageBufferBindingSize", "maxBindingBytes"],
-  ["maxBufferSize", "maxBindingBytes"]
-])
-
-/** The profile with lower limits. A limit above the device's own changes nothing. */
-export const limited = (
-  profile: DeviceProfile,
-  { limits, noSubgroups }: Omit<ProfileFlags, "profile">
-): DeviceProfile | UsageError => {
-  const lower: { -readonly [S in Size]?: number } = {}
-  for (const [name, text] of Object.entries(limits)) {
-    const size = sizes.get(name)
-    if (size === undefined) {
-      return new UsageError({ message: `--limit ${name} is not known; known are ${[...sizes.keys()].join(", ")}` })
-    }
-    if (!/^\d{1,15}$/.test(text) || Number(text) < 1) {
-      return new UsageError({ message: `--limit ${name}=${text} has no size; give a whole number from 1` })
-    }
-    lower[size] = Math.min(lower[size] ?? profile[size], Number(text))
-  }
-  return { ...profile, ...lower, subgroupSize: noSubgroups ? undefined : profile.subgroupSize }
+/** The limits of these flags, which any device can be given. */
+export const restrictionsOf = ({ limits, noSubgroups }: Omit<ProfileFlags, "profile">): Restrictions | UsageError => {
+  const found = DeviceLimits.parse(limits, !noSubgroups)
+  return found instanceof DeviceLimits.InvalidLimit ? new UsageError({ message: `--limit: ${found.message}` }) : found
 }
 
 /** The profile of these flags. */
@@ -100,12 +78,13 @@ export const resolve = (
       })
     }
     const profile = known ?? (yield* fromFile(flags.profile))
-    const made = limited(profile, flags)
-    return made instanceof UsageError ? yield* made : made
+    const restrictions = restrictionsOf(flags)
+    return restrictions instanceof UsageError ? yield* restrictions : DeviceLimits.restrict(profile, restrictions)
   })
 
 const fromFile = Effect.fnUntraced(function*(path: string) {
   const text = yield* Files.readText(path)
   const read = yield* Files.decodeJson(text, { schema: FromFile, where: path })
-  return { ...read, subgroupSize: read.subgroupSize, packedDot: read.packedDot ?? false }
+  const profile: DeviceProfile = { ...read, subgroupSize: read.subgroupSize, packedDot: read.packedDot ?? false }
+  return profile
 })

@@ -350,7 +350,7 @@ describe("eval", () => {
       const printed = JSON.parse((yield* tg(["eval", path, ...wasm, "--json"])).stdout)
       assertEquals([printed.questions, printed.right, printed.agree], [5, 4, 5])
       assertEquals(printed.tasks.impossible, { questions: 1, right: 0 })
-      const { stdout } = yield* tg(["eval", path, ...wasm, "--limit", "2"])
+      const { stdout } = yield* tg(["eval", path, ...wasm, "--first", "2"])
       assert.include(stdout, "2 of 2 (100.0%) agree")
     }))
 

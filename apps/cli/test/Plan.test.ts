@@ -83,19 +83,6 @@ describe("plan", () => {
 })
 
 describe("Profiles", () => {
-  const limited = (limits: Readonly<Record<string, string>>, noSubgroups = false) =>
-    Profiles.limited(h200, { limits, noSubgroups })
-
-  it("lowers what a limit bounds, also below what WebGPU grants", () => {
-    const found = limited({ maxStorageBufferBindingSize: "1048576", maxComputeWorkgroupStorageSize: "1024" }, true)
-    assertEquals(found, { ...h200, maxBindingBytes: 2 ** 20, maxWorkgroupBytes: 1024, subgroupSize: undefined })
-  })
-  it("does not raise the device's own", () => {
-    assertEquals(limited({ maxStorageBuffersPerShaderStage: "64" }), h200)
-  })
-  it("refuses sizes that are none", () => {
-    for (const text of ["0", "-1", "1.5", "many", ""]) assert.instanceOf(limited({ maxBufferSize: text }), UsageError)
-  })
   it("knows the built-in profiles by name", () => {
     assert.strictEqual(Profiles.builtIn.get("webgpu-default"), webgpuDefault)
   })

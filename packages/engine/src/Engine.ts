@@ -8,6 +8,7 @@ import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { Context, Duration, Effect, Layer, type Scope, Stream } from "effect"
 import * as Growing from "./Growing.ts"
 import * as Loader from "./Loader.ts"
+import * as MemoryPlan from "./MemoryPlan.ts"
 import * as ModelFile from "./ModelFile.ts"
 import * as Recovering from "./Recovering.ts"
 import * as Sampler from "./Sampler.ts"
@@ -37,7 +38,12 @@ export interface Request {
 export type EngineError = Session.StepError | Sampler.InvalidSampling | Sampler.InvalidLogits | TokenizerError
 
 /** Why a model was not loaded. */
-export type LoadError = ModelFile.ModelError | Loader.LoadError | Session.ContextFull | Session.InvalidTokens
+export type LoadError =
+  | ModelFile.ModelError
+  | Loader.LoadError
+  | MemoryPlan.DoesNotFit
+  | Session.ContextFull
+  | Session.InvalidTokens
 
 /** What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats. */
 export type Program = Session.Rows | "decode"
@@ -100,6 +106,7 @@ const start = Effect.fn("Engine.start")(
       layout,
       tensor: model.gguf.tensorsByName.get(name)!
     }))
+    yield* checkMemory(model, options)
     const weights = yield* Loader.allocate(wanted)
     const session = yield* Growing.make(model, weights, options)
     const compile = Effect.forEach(
@@ -115,6 +122,18 @@ const start = Effect.fn("Engine.start")(
     return { session, times }
   }
 )
+
+/** Refuses what the device has no room for, before anything is read. */
+const checkMemory = Effect.fnUntraced(function*(model: ModelFile.ModelFile, options: Options) {
+  const { profile } = yield* Device
+  const { config } = model
+  const context = Session.contextOf(config, options.context)
+  if (typeof context !== "number") return yield* context
+  const chunk = Session.chunkOf(config, { asked: options.chunk, context, profile })
+  const activations = Session.activationsOn(profile, options.activations)
+  const cache = options.cache ?? "f16"
+  yield* Effect.fromResult(MemoryPlan.check(model, { activations, cache, chunk, context, profile }))
+})
 
 /** Loads the weights of a model whose header has been read. */
 export const fromModel = Effect.fn("Engine.load")(function*(

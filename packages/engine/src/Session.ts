@@ -44,7 +44,7 @@ export class InvalidTokens extends Schema.TaggedError<InvalidTokens>()("InvalidT
   message: Schema.String
 }) {}
 
-/** Tokens of a prompt processed at a time, unless a session is told otherwise. */
+/** Tokens of a prompt processed at a time, unless a session is told otherwise or a binding holds fewer of their scores. */
 export const defaultChunk = 32
 
 /** `auto` is `int8` where the device multiplies bytes in one instruction, `float` elsewhere. */
@@ -64,7 +64,7 @@ export interface SessionOptions {
   readonly activations?: ActivationPolicy | undefined
   /** Tokens the session can hold: the model's own limit by default, but at most `defaultContext`. */
   readonly context?: number | undefined
-  /** Tokens processed at a time in a prompt; `defaultChunk`. */
+  /** Tokens processed at a time in a prompt; `chunkOf`. */
   readonly chunk?: number | undefined
   /** Begin with what a session of the same model and kind of cache holds. */
   readonly from?: Pick<Session, "tokens" | "caches"> | undefined
@@ -141,6 +141,22 @@ export const contextOf = (
     return new InvalidTokens({ message: `a context of ${asked} tokens was asked for; it has to be 1 or more` })
   }
   return asked > modelLimit ? new ContextFull({ asked, limit: modelLimit, modelLimit }) : asked
+}
+
+/**
+ * Tokens that a session processes at a time: as many as asked, else so many that the attention scores of a step, its
+ * largest value, take one binding.
+ */
+export const chunkOf = (
+  { heads }: Config,
+  { asked, context, profile }: {
+    readonly asked: number | undefined
+    readonly context: number
+    readonly profile: DeviceProfile
+  }
+): number => {
+  const fitting = Math.floor(profile.maxBindingBytes / (4 * heads * context))
+  return Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
 }
 
 // Buffers of the step program.
@@ -274,7 +290,7 @@ export const make: (
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
     const activations = activationsOn(device.profile, options.activations)
-    const chunk = Math.min(options.chunk ?? defaultChunk, context)
+    const chunk = chunkOf(config, { asked: options.chunk, context, profile: device.profile })
     const tokenBuffer = yield* device.allocate(4 * chunk, "tokens")
     const cosSinBuffer = yield* device.allocate(4 * chunk * config.rotated, "cos_sin")
     const cacheBytes = Cache.storage(config, { type: cache, context }).shape.reduce<number>((n, d) => n * Number(d), 4)

@@ -1,17 +1,15 @@
 /** What one decode step will launch, read, allocate and take, without a device and without weights. */
-import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { maxElements } from "@tg/core-uop/Shape"
 import { bytesOf } from "@tg/gguf/GgufType"
-import { type Choose, estimate, type LaunchEstimate } from "@tg/jit/Estimate"
+import type { Choose, LaunchEstimate } from "@tg/jit/Estimate"
 import type { JitError } from "@tg/jit/Jit"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import type * as Cache from "@tg/models-deepseek2/Cache"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Shapes from "@tg/models-deepseek2/Shapes"
 import * as Weights from "@tg/models-deepseek2/Weights"
-import type { BufferInfo } from "@tg/tensor/Program"
 import { Result } from "effect"
+import * as MemoryPlan from "./MemoryPlan.ts"
 import * as Session from "./Session.ts"
 
 /** A model as far as a plan needs it. */
@@ -58,7 +56,7 @@ export interface KernelSummary {
 }
 
 /** What a step will be like. Sizes in bytes. */
-export interface StepPlan {
+export interface StepPlan extends MemoryPlan.Memory {
   readonly model: string
   readonly deviceProfile: string
   readonly context: number
@@ -72,13 +70,10 @@ export interface StepPlan {
   readonly kvBytesPerToken: number
   /** Everything that the kernels read and write, caches and activations included. */
   readonly movedBytesPerToken: number
-  /** Memory of the weights as they lie on the device. */
-  readonly weightBytes: number
-  readonly kvBytes: number
-  /** Memory that lives only during a step, of the program for prompts and of the one that decodes. */
-  readonly scratchBytes: number
-  /** What goes in and out of steps: tokens, angles, logits. */
-  readonly ioBytes: number
+  /** All memory at the moment when it is most. */
+  readonly memoryBytes: number
+  /** What the device has, if that is known. */
+  readonly deviceMemoryBytes: number | undefined
   /** Tensors that take more than one binding of the device. */
   readonly tensorsOverBinding: number
   readonly predictedMsPerToken: number
@@ -89,28 +84,18 @@ export interface StepPlan {
 /** Plans the decode step of a session. */
 export const plan = (
   { config, name, weights }: Model,
-  { activations: policy, cache, choose, chunk: wanted = Session.defaultChunk, context: asked, profile }: PlanOptions
+  { activations: policy, cache, choose, chunk: wanted, context: asked, profile }: PlanOptions
 ): Result.Result<StepPlan, Session.ContextFull | Session.InvalidTokens | JitError> =>
   Result.gen(function*() {
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* Result.fail(context)
     const model = { config, weights }
-    const chunk = Math.min(wanted, context)
-    // a device that works on its own decodes with a program of its own; prompts always take the other one
+    const chunk = Session.chunkOf(config, { asked: wanted, context, profile })
     const activations = Session.activationsOn(profile, policy)
-    const size = { context, cache, activations }
-    const prompt = Session.stepProgram(model, { ...size, rows: "last", chunk })
-    const decode = profile.kind === "gpu" ? Session.decodeProgram(model, size) : prompt
-    const promptStep = yield* estimate(prompt.sink, profile, choose)
-    const decodeStep = decode === prompt ? promptStep : yield* estimate(decode.sink, profile, choose)
-    const launches = decodeStep.launches({ T: 1, startPos: context - 1 })
+    const setting = { activations, cache, choose, chunk, context, profile }
+    const { decode, memory } = yield* MemoryPlan.whole(model, setting)
+    const launches = decode.launches({ T: 1, startPos: context - 1 })
 
-    const buffers = new Map([...prompt.buffers, ...decode.buffers].map((b) => [b.label ?? "", bytesOfBuffer(b)]))
-    const labelled = (isWanted: (label: string) => boolean): number =>
-      sum([...buffers].filter(([label]) => isWanted(label)).map(([, bytes]) => bytes))
-    const isCache = (label: string): boolean => label.startsWith("cache_")
-    const kvBytes = labelled(isCache)
-    const names = new Set(weights.all.map((ref) => ref.name))
     return {
       model: name,
       deviceProfile: profile.name,
@@ -123,19 +108,16 @@ export const plan = (
         (_, i) => launches.filter(({ step }) => step.site?.split("/")[0] === `blk.${i}`).length
       ),
       bytesPerToken: weightsRead(config, weights),
-      kvBytesPerToken: kvBytes,
+      kvBytesPerToken: memory.kvBytes,
       movedBytesPerToken: sum(launches.map((launch) => launch.bytes)),
-      weightBytes: labelled((label) => names.has(label)),
-      kvBytes,
-      scratchBytes: sum(promptStep.blocks) + (decodeStep === promptStep ? 0 : sum(decodeStep.blocks)),
-      ioBytes: labelled((label) => !isCache(label) && !names.has(label)),
+      ...memory,
+      memoryBytes: MemoryPlan.mostBytes(memory),
+      deviceMemoryBytes: profile.memoryBytes,
       tensorsOverBinding: weights.all.filter(({ layout }) => 4 * layout.words > profile.maxBindingBytes).length,
       predictedMsPerToken: sum(launches.map((launch) => launch.micros)) / 1000,
       kernels: summaries(launches)
     }
   })
-
-const bytesOfBuffer = ({ dtype, shape }: BufferInfo): number => DType.bytes(dtype) * maxElements(shape)
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 

@@ -1,6 +1,7 @@
 export * as Engine from "./Engine.ts"
 export * as Growing from "./Growing.ts"
 export * as Loader from "./Loader.ts"
+export * as MemoryPlan from "./MemoryPlan.ts"
 export * as ModelFile from "./ModelFile.ts"
 export * as Random from "./Random.ts"
 export * as Recovering from "./Recovering.ts"

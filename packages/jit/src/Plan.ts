@@ -45,8 +45,15 @@ export const plan = (schedule: Schedule, programOf: (step: Step) => Program): Ex
     return programs.length - 1
   }
   const slotOf = (ref: Ref): Slot => {
-    const memory = memoryOf(ref)
-    return ref.window === undefined ? memory : { ...memory, window: ref.window }
+    const slot = memoryOf(ref)
+    const window = ref.window ?? partOfBlock(ref)
+    return window === undefined ? slot : { ...slot, window }
+  }
+  /** A block is as large as the largest value that is ever in it, which may be more than a binding takes. */
+  const partOfBlock = (ref: Ref): Slot["window"] => {
+    if (ref.kind !== "temporary") return undefined
+    const { bytes } = schedule.temporaries[ref.id]!
+    return bytes === memory.blocks[memory.blockOf[ref.id]!] ? undefined : { offset: 0, bytes }
   }
   const memoryOf = (ref: Ref): Slot => {
     switch (ref.kind) {

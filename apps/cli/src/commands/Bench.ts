@@ -12,6 +12,7 @@ import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Peaks from "../Peaks.ts"
 import * as Peer from "../Peer.ts"
+import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
@@ -53,6 +54,8 @@ const flags = {
     Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
     Flag.optional
   ),
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -1,13 +1,14 @@
 /** `tg eval`: questions with known answers, greedily, in one process. */
 import { Engine } from "@tg/engine/Engine"
 import * as Metadata from "@tg/gguf/Metadata"
-import { Clock, Effect, Result, Stream } from "effect"
+import { Clock, Effect, Option, Result, Stream } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { Chosen } from "../Devices.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
 import * as Score from "../Score.ts"
@@ -19,13 +20,19 @@ const maxTokens = 200
 const flags = {
   questions: Argument.String("questions").pipe(Argument.withDescription("A file of questions, one JSON object a line")),
   model: Flags.model,
-  limit: Flag.Int("limit").pipe(Flag.withDescription("Ask only the first questions"), Flag.optional),
+  first: Flag.Int("first").pipe(
+    Flag.withMetavar("QUESTIONS"),
+    Flag.withDescription("Ask only so many, from the beginning"),
+    Flag.optional
+  ),
   kv: Flags.kv,
   activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
   check: Flags.check,
   json: Flags.json
 } as const
@@ -36,8 +43,7 @@ export const command = Command.make(
   flags,
   Effect.fn("cli.eval")(function*(given) {
     const all = yield* readQuestions(given.questions)
-    const limit = given.limit._tag === "Some" ? given.limit.value : all.length
-    const questions = all.slice(0, Math.max(0, limit))
+    const questions = all.slice(0, Math.max(0, Option.getOrElse(given.first, () => all.length)))
     if (questions.length === 0) return yield* new UsageError({ message: `${given.questions} has no questions to ask` })
     yield* Models.withModel(given, Models.forText, run(questions, given))
   })

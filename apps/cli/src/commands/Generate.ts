@@ -8,6 +8,7 @@ import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
 import * as TunedFiles from "../TunedFiles.ts"
@@ -57,6 +58,8 @@ const flags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -113,7 +113,7 @@ export const kernelsOf = Effect.fnUntraced(
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
     const size = { context, cache: given.kv, activations: Session.activationsOn(profile, given.activations) }
-    const chunk = Math.min(Session.defaultChunk, context)
+    const chunk = Session.chunkOf(model.config, { asked: undefined, context, profile })
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
       ? Session.decodeProgram(model, size)

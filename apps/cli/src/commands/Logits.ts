@@ -6,6 +6,7 @@ import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
@@ -22,6 +23,8 @@ const flags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -71,7 +71,8 @@ const modelOf = Effect.fnUntraced(
 
 const asText = (plan: StepPlan.StepPlan): string => {
   const { context, dispatchesPerLayer, predictedMsPerToken } = plan
-  const total = plan.weightBytes + plan.kvBytes + plan.scratchBytes + plan.ioBytes
+  const { deviceMemoryBytes, memoryBytes } = plan
+  const tooMuch = deviceMemoryBytes !== undefined && memoryBytes > deviceMemoryBytes
   const millis = predictedMsPerToken.toFixed(3)
   return [
     `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}, ${plan.activations} activations`,
@@ -79,8 +80,10 @@ const asText = (plan: StepPlan.StepPlan): string => {
     `${plan.dispatchesPerToken} launches per token; per layer ${runs(dispatchesPerLayer)}`,
     `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +
     `${size(plan.movedBytesPerToken)} moved in all`,
-    `${size(total)} of memory: weights ${size(plan.weightBytes)}, cache ${size(plan.kvBytes)}, ` +
-    `scratch ${size(plan.scratchBytes)}, tokens and logits ${size(plan.ioBytes)}`,
+    `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: weights ${size(plan.weightBytes)}, cache ${size(plan.kvBytes)}, ` +
+    `scratch ${size(plan.scratchBytes)}, tokens and logits ${size(plan.ioBytes)}; while loading, staging ${
+      size(plan.stagingBytes)
+    }`,
     ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
     `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
     "",

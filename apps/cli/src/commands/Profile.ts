@@ -13,6 +13,7 @@ import * as Flags from "../Flags.ts"
 import * as KernelNames from "../KernelNames.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
 import { table } from "../Table.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
@@ -31,6 +32,8 @@ const flags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
   check: Flags.check,
   json: Flags.json
 } as const

@@ -1,6 +1,7 @@
 /** The oracle's models, through the layers that `--device` gives, against the logits recorded for them. */
 import { readFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
+import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { Engine, fromModel } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
@@ -46,15 +47,22 @@ export const expectedOf = (run: Run): Float32Array =>
 export const source = (name: Name): ByteSource["Service"] =>
   fromBytes(name, new Uint8Array(readFileSync(new URL(`${name}.gguf`, folder))))
 
+/** How a model runs. */
+export interface Setting {
+  readonly cache: Cache
+  readonly device: Devices.Choice
+  readonly restrictions?: Restrictions | undefined
+}
+
 /** The engine with a model of the oracle on the device of a choice. */
-export const engine = (name: Name, { cache, device }: { readonly cache: Cache; readonly device: Devices.Choice }) =>
+export const engine = (name: Name, { cache, device, restrictions }: Setting) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
       return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, activations: "float" })
     })
-  ).pipe(Layer.provideMerge(Devices.layer(device)))
+  ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions })))
 
 /** Logits after each of the tokens, row by row. */
 export const logitsOf = Effect.fn("logitsOf")(function*(tokens: ReadonlyArray<number>) {
@@ -128,14 +136,11 @@ const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): numbe
 }
 
 /** The test of a model: all of its runs on one engine. */
-export const test = (
-  name: Name,
-  { cache, device, timeout }: { readonly cache: Cache; readonly device: Devices.Choice; readonly timeout: number }
-) =>
-  it.live(`${name}, ${cache} cache`, () =>
+export const test = (name: Name, { timeout, what = "", ...setting }: Setting & { readonly timeout: number; readonly what?: string }) =>
+  it.live(`${name}, ${setting.cache} cache${what}`, () =>
     Effect.gen(function*() {
       for (const run of runsOf(name)) {
         // the tokens of the continuation are all further ahead than that
-        assert.isAtLeast(check(run, yield* logitsOf(tokensOf(run)), cache), run.continuation.length)
+        assert.isAtLeast(check(run, yield* logitsOf(tokensOf(run)), setting.cache), run.continuation.length)
       }
-    }).pipe(Effect.provide(engine(name, { cache, device }))), timeout)
+    }).pipe(Effect.provide(engine(name, setting))), timeout)

@@ -1,0 +1,134 @@
+/** The memory that a model takes on a device, before anything is allocated: one answer for plans and for the loader. */
+import * as DType from "@tg/core-uop/DType"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { maxElements } from "@tg/core-uop/Shape"
+import { type Choose, estimate, type Estimate } from "@tg/jit/Estimate"
+import type { JitError } from "@tg/jit/Jit"
+import type { Activations } from "@tg/models-deepseek2/Block"
+import * as Cache from "@tg/models-deepseek2/Cache"
+import type { Config } from "@tg/models-deepseek2/Config"
+import type { ModelWeights } from "@tg/models-deepseek2/Weights"
+import type { BufferInfo } from "@tg/tensor/Program"
+import { Result, Schema } from "effect"
+import * as Loader from "./Loader.ts"
+import * as Session from "./Session.ts"
+
+/** Sizes in bytes. */
+export interface Memory {
+  /** The weights as they lie on the device. */
+  readonly weightBytes: number
+  readonly kvBytes: number
+  /** What lives only during a step, of the program for prompts and of the one that decodes. */
+  readonly scratchBytes: number
+  /** What goes in and out of steps: tokens, angles, logits. */
+  readonly ioBytes: number
+  /** What loading takes beside all of that, until the weights are there. */
+  readonly stagingBytes: number
+}
+
+/** All memory at the moment when it is most: programs are made ready while weights are loaded. */
+export const mostBytes = ({ ioBytes, kvBytes, scratchBytes, stagingBytes, weightBytes }: Memory): number =>
+  weightBytes + kvBytes + scratchBytes + ioBytes + stagingBytes
+
+/** A model as far as its memory goes. */
+export interface Model {
+  readonly config: Config
+  readonly weights: ModelWeights
+}
+
+/** How the model will run. */
+export interface Setting {
+  readonly profile: DeviceProfile
+  /** Tokens the cache holds. */
+  readonly context: number
+  readonly cache: Cache.CacheType
+  readonly activations: Activations
+  /** Tokens a step can process. */
+  readonly chunk: number
+  /** Opts for the estimate of the decode step; the heuristics' if not given. */
+  readonly choose?: Choose | undefined
+}
+
+/** A model that the device has no room for. */
+export class DoesNotFit extends Schema.TaggedError<DoesNotFit>()("DoesNotFit", {
+  model: Schema.String,
+  device: Schema.String,
+  limitBytes: Schema.Finite,
+  weightBytes: Schema.Finite,
+  kvBytes: Schema.Finite,
+  scratchBytes: Schema.Finite,
+  ioBytes: Schema.Finite,
+  stagingBytes: Schema.Finite
+}) {
+  override get message(): string {
+    const { ioBytes, kvBytes, scratchBytes, stagingBytes, weightBytes } = this
+    const parts: ReadonlyArray<readonly [string, number]> = [
+      ["weights", weightBytes],
+      ["cache", kvBytes],
+      ["scratch", scratchBytes],
+      ["tokens and logits", ioBytes],
+      ["staging", stagingBytes]
+    ]
+    const sum = parts.filter(([, bytes]) => bytes > 0).map(([what, bytes]) => `${what} ${gigabytes(bytes)}`).join(" + ")
+    return `${this.model} does not fit ${this.device}: ${sum} = ${gigabytes(mostBytes(this))} > ` +
+      `${gigabytes(this.limitBytes)} GB; use a smaller context (--context), a smaller model, or another device`
+  }
+}
+
+const gigabytes = (bytes: number): string => (bytes / 1e9).toPrecision(3)
+
+const bytesOf = ({ dtype, shape }: BufferInfo): number => DType.bytes(dtype) * maxElements(shape)
+
+const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
+
+/** The memory of a model, and what its decode step will do. */
+export const whole = (
+  model: Model,
+  { activations, cache, choose, chunk, context, profile }: Setting
+): Result.Result<{ readonly memory: Memory; readonly decode: Estimate }, JitError> =>
+  Result.gen(function*() {
+    // a device that works on its own decodes with a program of its own; prompts always take the other one
+    const size = { activations, cache, context }
+    const prompt = Session.stepProgram(model, { ...size, rows: "last", chunk })
+    const own = profile.kind === "gpu" ? Session.decodeProgram(model, size) : undefined
+    const promptStep = yield* estimate(prompt.sink, profile, choose)
+    const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink, profile, choose)
+    const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
+    const stored = storedBytes(model, { cache, context })
+    const memory: Memory = {
+      ...stored,
+      scratchBytes: sum(promptStep.blocks) + (own === undefined ? 0 : sum(decodeStep.blocks)),
+      ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes,
+      stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile)
+    }
+    return { memory, decode: decodeStep }
+  })
+
+/** What takes most of the memory, and is known without looking at any program. */
+const storedBytes = (
+  { config, weights }: Model,
+  { cache, context }: Pick<Setting, "cache" | "context">
+): Pick<Memory, "weightBytes" | "kvBytes"> => {
+  const { dtype, shape } = Cache.storage(config, { type: cache, context })
+  return {
+    weightBytes: sum(weights.all.map(({ layout }) => 4 * layout.words)),
+    kvBytes: config.layers * DType.bytes(dtype) * maxElements(shape)
+  }
+}
+
+/** Below this part of the device's memory nobody needs to look more closely. */
+const plenty = 0.5
+
+/** Refuses a model that does not fit its device, with the sum that does not. */
+export const check = (model: Model, setting: Setting): Result.Result<void, DoesNotFit | JitError> =>
+  Result.gen(function*() {
+    const { memoryBytes, name } = setting.profile
+    if (memoryBytes === undefined) return
+    const least: Memory = { ...storedBytes(model, setting), scratchBytes: 0, ioBytes: 0, stagingBytes: 0 }
+    if (mostBytes(least) < plenty * memoryBytes) return
+    const memory = mostBytes(least) > memoryBytes ? least : (yield* whole(model, setting)).memory
+    if (mostBytes(memory) <= memoryBytes) return
+    return yield* Result.fail(
+      new DoesNotFit({ model: model.config.name, device: name, limitBytes: memoryBytes, ...memory })
+    )
+  })
