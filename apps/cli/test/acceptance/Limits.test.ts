@@ -1,8 +1,37 @@
 import { describe } from "@effect/vitest"
+import type { Restrictions } from "@tg/core-uop/DeviceLimits"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import * as Oracle from "./support/oracle.ts"
 
-describe("the oracle's logits on wasm, in windows", () => {
-  for (const name of Oracle.names) for (const size of [2**20, 65536]) {
-    Oracle.test(name, { cache: "f16", device: "wasm", timeout: 600_000, what: ` ${size}`, restrictions: { limits: { maxStorageBufferBindingSize: size }, subgroups: true } })
+const window = { maxStorageBufferBindingSize: 2 ** 20 }
+const workgroup = { maxComputeWorkgroupStorageSize: 16384 }
+const buffers = { maxStorageBuffersPerShaderStage: 8 }
+const together = { ...window, ...workgroup, ...buffers }
+/** Small enough that every weight, most activations and the cache take several windows, and buffers several segments. */
+const tiny = { maxStorageBufferBindingSize: 2 ** 16, maxBufferSize: 2 ** 17 }
+
+const limited = (limits: Restrictions["limits"]): Restrictions => ({ limits, subgroups: true })
+const without = (limits: Restrictions["limits"]): Restrictions => ({ limits, subgroups: false })
+
+describe("the oracle's logits on wasm, within limits", () => {
+  for (const name of Oracle.names) {
+    const setting = { cache: "f16", device: "wasm", timeout: 60_000 } as const
+    Oracle.test(name, { ...setting, what: ", windows of 64 KiB", restrictions: limited(tiny) })
+  }
+})
+
+// each model under one restriction, and one under all of them
+describe.skipIf((await availableAdapter()) === undefined)("the oracle's logits on WebGPU, within limits", () => {
+  const cases: ReadonlyArray<readonly [Oracle.Name, string, Restrictions]> = [
+    ["c01", ", windows of 1 MiB", limited(window)],
+    ["c02", ", 16 KiB of workgroup memory", limited(workgroup)],
+    ["c03", ", without subgroups", without({})],
+    ["c04", ", 8 buffers", limited(buffers)],
+    ["c02", ", all of these", without(together)],
+    ["c01", ", all of these", without(together)],
+    ["c06", ", windows of 64 KiB in buffers of 128 KiB", limited(tiny)]
+  ]
+  for (const [name, what, restrictions] of cases) {
+    Oracle.test(name, { cache: "f16", device: "webgpu", timeout: 300_000, what, restrictions })
   }
 })

@@ -1,9 +1,11 @@
 import * as Wasm from "@tg/codegen-wasm/Wasm"
+import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { Profile, wasm as profile } from "@tg/core-uop/DeviceProfile"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceBuffer, type DeviceShape } from "@tg/runtime/Device"
+import * as Limited from "@tg/runtime/Limited"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { Effect, Layer } from "effect"
 
@@ -18,6 +20,12 @@ export const compilerOver = <E>(device: Layer.Layer<Device, E>) =>
 
 /** The whole compiler over the wasm device. */
 export const wasm = compilerOver(WasmDevice.layer())
+
+/** The whole compiler over the wasm device within limits. */
+export const wasmWithin = (restrictions: Restrictions, seen: (device: DeviceShape) => DeviceShape = (d) => d) =>
+  compilerOver(Layer.effect(Device, Effect.map(Device, seen)).pipe(
+    Layer.provide(Limited.within(restrictions)(WasmDevice.layer()))
+  ))
 
 /** A device that only keeps bytes. */
 export const memory = () => {

@@ -1,0 +1,115 @@
+import { assert, describe, it } from "@effect/vitest"
+import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
+import { wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
+import { Device, type DeviceShape } from "@tg/runtime/Device"
+import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
+import { Effect, Result } from "effect"
+import { fromModel } from "../src/Engine.ts"
+import * as Loader from "../src/Loader.ts"
+import * as MemoryPlan from "../src/MemoryPlan.ts"
+import * as Session from "../src/Session.ts"
+import * as StepPlan from "../src/StepPlan.ts"
+import { wasmWithin } from "./support/devices.ts"
+import { tiny, tinySource } from "./support/models.ts"
+
+const context = 512
+const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
+  const profile = restrict(wasmProfile, restrictions)
+  const chunk = Session.chunkOf(tiny.config, { asked: undefined, context, profile })
+  return { profile, context, chunk, cache: "f16" }
+}
+
+const memoryOf = (restrictions: Restrictions): MemoryPlan.Memory =>
+  Result.getOrThrow(MemoryPlan.whole(tiny, setting(restrictions))).memory
+
+/** Notes the most bytes that are allocated at any moment. */
+const watching = (seen: { most: number }) => (device: DeviceShape): DeviceShape => ({
+  ...device,
+  allocate: (bytes, label) =>
+    Effect.tap(device.allocate(bytes, label), () =>
+      Effect.sync(() => {
+        seen.most = Math.max(seen.most, device.allocatedBytes())
+      }))
+})
+
+/** A source that counts what is read of it. */
+const counted = (source: ByteSource["Service"]) => {
+  const reads = { bytes: 0 }
+  const read: ByteSource["Service"]["read"] = (offset, length) => {
+    reads.bytes += length
+    return source.read(offset, length)
+  }
+  return { reads, source: { ...source, read } }
+}
+
+const within = (limits: Restrictions["limits"]): Restrictions => ({ limits, subgroups: true })
+
+describe("the memory of tg-tiny", () => {
+  for (
+    const [name, restrictions] of [
+      ["as it is", within({})],
+      ["in windows of 256 KiB", within({ maxStorageBufferBindingSize: 2 ** 18 })]
+    ] as const
+  ) {
+    it.live(`${name}: what is planned is what is allocated, while it loads and then`, () => {
+      const seen = { most: 0 }
+      return Effect.gen(function*() {
+        const memory = memoryOf(restrictions)
+        const wanted = tiny.weights.all.map(({ layout, name }) => ({
+          layout,
+          tensor: tiny.gguf.tensorsByName.get(name)!
+        }))
+        yield* Effect.scoped(Loader.load(tinySource, wanted))
+        assert.closeTo(seen.most / (memory.weightBytes + memory.stagingBytes), 1, 0.01)
+        const engine = yield* fromModel(tinySource, tiny, { context })
+        yield* engine.prepare("last")
+        const steady = memory.weightBytes + memory.kvBytes + memory.scratchBytes + memory.ioBytes
+        assert.closeTo((yield* Device).allocatedBytes() / steady, 1, 0.01)
+        assert.closeTo(seen.most / MemoryPlan.mostBytes(memory), 1, 0.01)
+      }).pipe(Effect.scoped, Effect.provide(wasmWithin(restrictions, watching(seen))))
+    })
+  }
+
+  it.live("is refused where there is less, before a byte of a tensor is read", () => {
+    const memory = memoryOf(within({}))
+    const most = MemoryPlan.mostBytes(memory)
+    const budget = within({ memory: most - 1 })
+    return Effect.gen(function*() {
+      const { reads, source } = counted(tinySource)
+      const error = yield* Effect.flip(fromModel(source, tiny, { context }))
+      if (error._tag !== "DoesNotFit") throw error
+      assert.strictEqual(reads.bytes, 0)
+      assert.strictEqual((yield* Device).allocatedBytes(), 0)
+      assert.deepInclude(error, { ...memory, limitBytes: most - 1 })
+      assert.match(error.message, /weights 0\.00\d+ \+ cache 0\.0\d+ \+ scratch .* > 0\.0\d+ GB; use a smaller context/)
+    }).pipe(Effect.scoped, Effect.provide(wasmWithin(budget)))
+  })
+
+  it.live("is enough where there is just that", () =>
+    Effect.gen(function*() {
+      const engine = yield* fromModel(tinySource, tiny, { context })
+      yield* engine.prepare("last")
+    }).pipe(Effect.scoped, Effect.provide(wasmWithin(within({ memory: MemoryPlan.mostBytes(memoryOf(within({}))) })))))
+})
+
+describe("a model that is too large for a device", () => {
+  const refusal = (shape: string, memory: number, context = 4096) => {
+    const model = Result.getOrThrow(StepPlan.fromShape(shape))
+    return Result.getOrThrow(
+      Result.flip(MemoryPlan.check(model, {
+        profile: restrict(wasmProfile, within({ memory })),
+        context,
+        chunk: 32,
+        cache: "f16"
+      }))
+    ).message
+  }
+
+  it("is refused by its weights alone, without looking at its kernels", () => {
+    assert.match(refusal("glm-4.7-flash:q4_0", 8e9), /weights 17\.2 \+ cache 0\.222 = 17\.4 > 4\.29 GB/)
+  })
+
+  it("is refused by its cache", () => {
+    assert.match(refusal("youtu-llm-2b:q4_0", 4e9, 131072), /weights 1\.\d+ \+ cache 4\.\d+ = \d\.\d+ > 4\.00 GB/)
+  })
+})
