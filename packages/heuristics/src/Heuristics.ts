@@ -5,6 +5,7 @@ import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import { Context, Effect, Layer } from "effect"
+import { loopOffGrid } from "./Grid.ts"
 
 const lanes = 4
 /** Copies of a reduction's body that still compile quickly and keep several loads in flight. */
@@ -296,10 +297,22 @@ const largestPowerOfTwo = (limit: number): number => 2 ** Math.floor(Math.log2(M
 /** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */
 export const choose = (kernel: UOp, profile: DeviceProfile): ReadonlyArray<Opt.Opt> => {
   const plan = new Plan(kernel, profile)
-  if (profile.kind === "cpu") chooseCpu(plan)
-  else if (kernel.src.length > 1) chooseStaged(plan, profile)
+  if (profile.kind === "cpu") {
+    chooseCpu(plan)
+    return plan.opts
+  }
+  if (kernel.src.length > 1) chooseStaged(plan, profile)
   else chooseGpu(plan, profile)
+  fitGrid(plan, profile)
   return plan.opts
+}
+
+/** Loops for which the grid has no room run inside of the threads. */
+const fitGrid = (plan: Plan, { maxGrid }: DeviceProfile): void => {
+  for (;;) {
+    const loop = loopOffGrid(plan.kernel, maxGrid)
+    if (loop === undefined || !plan.try(Opt.loop(loop.id, loop.size))) return
+  }
 }
 
 /** The heuristics stage: kernel and device profile to a list of opts. */

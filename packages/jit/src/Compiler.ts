@@ -8,11 +8,12 @@ import { Heuristics } from "@tg/heuristics/Heuristics"
 import { IllegalOpt, Postrange } from "@tg/postrange/Postrange"
 import { members } from "@tg/rangeify/Horizontal"
 import { Context, Effect, Layer, Schema } from "effect"
+import * as KernelLimits from "./KernelLimits.ts"
 
 /** Which kernel did not compile, and which stage refused it. */
 export class CompileError extends Schema.TaggedError<CompileError>()("CompileError", {
   kernel: Schema.String,
-  reason: Schema.Union([IllegalOpt, DevectorizeError, RenderError])
+  reason: Schema.Union([IllegalOpt, DevectorizeError, RenderError, KernelLimits.KernelLimit])
 }) {
   override get message(): string {
     return `${this.kernel} does not compile: ${this.reason.message}`
@@ -49,6 +50,8 @@ export class Compiler extends Context.Service<Compiler, {
         const linear = concatenate(parts, { caps: renderer.caps, maxGrid: profile.maxGrid })
         const violation = yield* Spec.firstViolation("linear", linear)
         if (violation !== undefined) return yield* new RenderError({ kernel: name, message: `${name}: ${violation}` })
+        const exceeded = KernelLimits.check(name, linear, profile)
+        if (exceeded !== undefined) return yield* exceeded
         return yield* renderer.render(name, linear)
       })
       return Compiler.of({ compile: once(lowerOnce) })
@@ -74,7 +77,7 @@ export class Compiler extends Context.Service<Compiler, {
 
 /** Remembers programs by kernel structure. */
 const once = (
-  compile: (name: string, kernel: UOp) => Effect.Effect<Program, IllegalOpt | DevectorizeError | RenderError>
+  compile: (name: string, kernel: UOp) => Effect.Effect<Program, (typeof CompileError)["fields"]["reason"]["Type"]>
 ): Compiler["Service"]["compile"] => {
   const programs = new Map<string, Program>()
   return (name, kernel) => {

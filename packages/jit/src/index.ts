@@ -1,6 +1,7 @@
 export * as Compiler from "./Compiler.ts"
 export * as Estimate from "./Estimate.ts"
 export * as Jit from "./Jit.ts"
+export * as KernelLimits from "./KernelLimits.ts"
 export * as Plan from "./Plan.ts"
 export * as Profiler from "./Profiler.ts"
 export * as Stages from "./Stages.ts"

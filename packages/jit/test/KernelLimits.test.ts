@@ -1,13 +1,17 @@
 import { assert, describe, it } from "@effect/vitest"
 import { restrict } from "@tg/core-uop/DeviceLimits"
 import { type DeviceProfile, h200, Profile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import type { UOp } from "@tg/core-uop/UOp"
+import * as DType from "@tg/core-uop/DType"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
 import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
 import { linearize } from "@tg/devectorize/Linearize"
-import { choose, Heuristics } from "@tg/heuristics/Heuristics"
+import { choose } from "@tg/heuristics/Heuristics"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import * as Reference from "@tg/runtime/Reference"
+import { kernels, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import * as Program from "@tg/tensor/Program"
+import { buffer } from "@tg/tensor/Tensor"
 import { Effect, Layer } from "effect"
 import { Compiler } from "../src/Compiler.ts"
 import * as KernelLimits from "../src/KernelLimits.ts"
@@ -67,9 +71,12 @@ describe("a random program for a device with low limits", () => {
 describe("a kernel that exceeds a limit", () => {
   it.effect("does not compile, and says which kernel and which limit", () =>
     Effect.gen(function*() {
-      const random = (yield* Effect.sync(() => scheduledProduct()))
+      const arena = new Arena()
+      const [a, b, out] = [0, 1, 2].map((id) => buffer(arena, id, { shape: [4], dtype: DType.f32 }))
+      const made = schedule(Program.make([Program.assign(out!, a!.mul(b!))]).sink, { maxStorageBuffers: 8 })
+      if (made instanceof RangeifyError) throw made
       const { compile } = yield* Compiler
-      const error = yield* Effect.flip(compile("product", random))
+      const error = yield* Effect.flip(compile("product", kernels(made)[0]!.ast))
       assert.strictEqual(error.reason._tag, "KernelLimit")
       assert.strictEqual(
         error.message,

@@ -13,6 +13,7 @@ import { Command, Flag } from "effect/cli"
 import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
 import { table } from "../Table.ts"
 import * as TunedFiles from "../TunedFiles.ts"
@@ -55,6 +56,8 @@ const flags = {
   activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
   json: Flags.json
 } as const
 
@@ -63,7 +66,9 @@ export const command = Command.make(
   "tune",
   flags,
   Effect.fn("cli.tune")(function*(given) {
-    yield* run(given).pipe(Effect.provide(Devices.layer(given.device)))
+    const restrictions = Profiles.restrictionsOf(given)
+    if (restrictions instanceof UsageError) return yield* restrictions
+    yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { restrictions })))
   })
 ).pipe(
   Command.withDescription("Search for better opts for a token's kernels on this device"),

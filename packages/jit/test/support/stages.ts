@@ -109,9 +109,12 @@ export interface StageOptions {
   readonly subgroupSize?: number
   /** Workgroups along one dimension that joined kernels may take. */
   readonly maxGrid?: number
+  /** The device to compile for, if not one with the usual limits. */
+  readonly profile?: DeviceProfile.DeviceProfile
 }
 
-const profileOf = (options: StageOptions) => options.hasGrid ? DeviceProfile.webgpuDefault : DeviceProfile.wasm
+const profileOf = (options: StageOptions) =>
+  options.profile ?? (options.hasGrid ? DeviceProfile.webgpuDefault : DeviceProfile.wasm)
 
 /** The members of a kernel after a stage. */
 type Members = (step: KernelStep, options: StageOptions) => ReadonlyArray<Part>
@@ -131,7 +134,7 @@ const expanded: Members = (step, options) =>
   })
 
 const linear = (step: KernelStep, options: StageOptions): UOp => {
-  const target = { caps: caps(options.hasGrid, options.subgroupSize), maxGrid: options.maxGrid ?? 65535 }
+  const target = { caps: caps(options.hasGrid, options.subgroupSize), maxGrid: options.maxGrid ?? profileOf(options).maxGrid }
   const parts = expanded(step, options).map(({ ast, slots }) => ({
     linear: checked("linear", linearize(ast, target.caps)),
     slots
