@@ -8,6 +8,12 @@ export const readText = (path: string): Effect.Effect<string, UsageError, FileSy
     Effect.mapError((error) => new UsageError({ message: `${path} cannot be read: ${error.message}` }))
   )
 
+/** Writes a file. */
+export const writeText = (path: string, text: string): Effect.Effect<void, UsageError, FileSystem.FileSystem> =>
+  Effect.flatMap(FileSystem.FileSystem, (files) => files.writeFileString(path, text)).pipe(
+    Effect.mapError((error) => new UsageError({ message: `${path} cannot be written: ${error.message}` }))
+  )
+
 /** Reads JSON by a schema; `where` says what it is, for the error. */
 export const decodeJson = <A>(
   text: string,

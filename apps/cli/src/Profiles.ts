@@ -43,6 +43,7 @@ const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 /** A profile in a file. Without `subgroupSize` the device has no subgroups of one known size, without `packedDot` no such instruction. */
 export const FromFile = Schema.Struct({
   name: Schema.String,
+  adapter: Schema.optionalKey(Schema.String),
   kind: Schema.Literals(["gpu", "cpu"]),
   maxWorkgroupThreads: Count,
   maxWorkgroupBytes: Count,

@@ -6,7 +6,6 @@ import { assertEquals } from "@effect/vitest/utils"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { Effect, type Scope } from "effect"
 import * as Profiles from "../src/Profiles.ts"
-import { UsageError } from "../src/Report.ts"
 import { type Outcome, tg } from "./support/run.ts"
 
 const folder: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(

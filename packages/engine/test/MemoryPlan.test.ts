@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
 import { wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
 import { Device, type DeviceShape } from "@tg/runtime/Device"
-import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
+import type { ByteSource } from "@tg/gguf/ByteSource"
 import { Effect, Result } from "effect"
 import { fromModel } from "../src/Engine.ts"
 import * as Loader from "../src/Loader.ts"
@@ -16,7 +16,7 @@ const context = 512
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)
   const chunk = Session.chunkOf(tiny.config, { asked: undefined, context, profile })
-  return { profile, context, chunk, cache: "f16" }
+  return { profile, context, chunk, cache: "f16", activations: "float" }
 }
 
 const memoryOf = (restrictions: Restrictions): MemoryPlan.Memory =>
@@ -100,7 +100,8 @@ describe("a model that is too large for a device", () => {
         profile: restrict(wasmProfile, within({ memory })),
         context,
         chunk: 32,
-        cache: "f16"
+        cache: "f16",
+        activations: "float"
       }))
     ).message
   }

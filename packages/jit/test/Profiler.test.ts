@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Device, type DeviceBuffer, type Dispatch } from "@tg/runtime/Device"
+import { bufferOf, Device, type DeviceBuffer, type Dispatch } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { Jit } from "../src/Jit.ts"
 import type { Slot } from "../src/Plan.ts"
@@ -38,7 +38,7 @@ describe("withExtra", () => {
     }
   }
   const labels = (dispatches: ReadonlyArray<Dispatch>) =>
-    dispatches.map((dispatch) => dispatch.buffers.map((b) => b.label).join())
+    dispatches.map((dispatch) => dispatch.buffers.map((b) => bufferOf(b).label).join())
 
   it("puts copies with other layers' weights in front of a launch, and keeps the launch last", () => {
     assert.deepStrictEqual(labels(withExtra(prepared, [0, 1, 2], 2)), [

@@ -1,25 +1,74 @@
 /** `tg doctor`: what this machine offers, what would be used, and why. */
 import { availableParallelism, totalmem } from "node:os"
 import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
-import { Context, Effect, Exit, Layer, Scope } from "effect"
-import { Command } from "effect/cli"
+import type { Restrictions } from "@tg/core-uop/DeviceLimits"
+import * as Measure from "@tg/jit/Measure"
+import { Context, Effect, Exit, Layer, Option, Scope } from "effect"
+import { Command, Flag } from "effect/cli"
 import * as Devices from "../Devices.ts"
+import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
 import * as Output from "../Output.ts"
+import * as Profiles from "../Profiles.ts"
+import { UsageError } from "../Report.ts"
 
 /** What WebGPU offers, or why not. */
 type Gpu = (Facts & { readonly available: true }) | { readonly available: false; readonly reason: string }
 
+const flags = {
+  measure: Flag.Boolean("measure").pipe(
+    Flag.withDescription("Measure how fast the device is: launches, submitting them, reading memory"),
+    Flag.withDefault(false)
+  ),
+  out: Flag.String("out").pipe(
+    Flag.withMetavar("FILE"),
+    Flag.withDescription("Write what was measured as a profile, for plan --profile FILE"),
+    Flag.optional
+  ),
+  device: Flags.device,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
+  json: Flags.json
+} as const
+
 /** Looks at the machine. */
 export const command = Command.make(
   "doctor",
-  { json: Flags.json },
-  Effect.fn("cli.doctor")(function*({ json }) {
+  flags,
+  Effect.fn("cli.doctor")(function*(given) {
+    const { json, measure } = given
+    if (Option.isSome(given.out) && !measure) {
+      return yield* new UsageError({ message: "--out is where --measure writes a profile; give both" })
+    }
+    const restrictions = Profiles.restrictionsOf(given)
+    if (restrictions instanceof UsageError) return yield* restrictions
     const gpu = yield* gpuFacts
-    const report = { ...verdict(gpu), webgpu: gpu, wasm: wasmFacts(), host: hostFacts() }
+    const measured = measure ? yield* speeds(given.device, restrictions) : undefined
+    if (measured !== undefined && Option.isSome(given.out)) {
+      yield* Files.writeText(given.out.value, `${JSON.stringify(measured.profile, null, 2)}\n`)
+    }
+    const report = {
+      ...verdict(gpu),
+      webgpu: gpu,
+      wasm: wasmFacts(),
+      host: hostFacts(),
+      ...(measured === undefined ? {} : { measured })
+    }
     yield* json ? Output.printJson(report) : Output.print(asText(report))
   })
-).pipe(Command.withDescription("Show adapters, limits and features, and what would be used"))
+).pipe(
+  Command.withDescription("Show adapters, limits and features, and what would be used"),
+  Command.withExamples([
+    { command: "tg doctor --measure --out here.json", description: "Write a profile that plan --profile takes" }
+  ])
+)
+
+/** How fast the device of a choice is. */
+const speeds = (choice: Devices.Choice, restrictions: Restrictions) =>
+  Effect.gen(function*() {
+    const { name } = yield* Devices.Chosen
+    return { device: name, ...(yield* Measure.measure()) }
+  }).pipe(Effect.provide(Devices.layer(choice, { restrictions })))
 
 /** Starts the device as `--device webgpu` would, and lets go of it. */
 const gpuFacts: Effect.Effect<Gpu> = Effect.gen(function*() {
@@ -72,8 +121,9 @@ const asText = (report: {
   readonly webgpu: Gpu
   readonly wasm: ReturnType<typeof wasmFacts>
   readonly host: ReturnType<typeof hostFacts>
+  readonly measured?: Measure.Measured & { readonly device: string }
 }): string => {
-  const { device, host, wasm, webgpu, why } = report
+  const { device, host, measured, wasm, webgpu, why } = report
   return [
     `--device auto uses ${device}: ${why}`,
     "",
@@ -83,9 +133,20 @@ const asText = (report: {
     `shared memory ${wasm.sharedMemory ? "yes" : "no"}`,
     "",
     `host: Node ${host.node}, ${host.platform}, ${host.cores} cores, ${(host.memoryBytes / 2 ** 30).toFixed(1)} GiB`,
+    ...(measured === undefined ? [] : ["", ...measuredLines(measured)]),
     ""
   ].join("\n")
 }
+
+const measuredLines = (
+  { device, dispatchMicros, encodeMicros, readings }: Measure.Measured & { readonly device: string }
+): ReadonlyArray<string> => [
+  `measured on ${device}:`,
+  `  a launch takes ${dispatchMicros} us, submitting it ${encodeMicros} us`,
+  ...readings.map(({ bytes, bytesPerMicro, micros }) =>
+    `  reading ${bytes / 2 ** 20} MiB takes ${micros} us: ${(bytesPerMicro / 1000).toPrecision(3)} GB/s`
+  )
+]
 
 const gpuLines = (
   { adapter, features, languageFeatures, limits, probes, subgroupSizes }: Facts
