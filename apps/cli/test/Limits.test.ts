@@ -24,7 +24,15 @@ describe("--limit and --no-subgroups", () => {
   it.live("change nothing about an answer", () =>
     Effect.gen(function*() {
       const windows = ["--limit", "maxStorageBufferBindingSize=262144", "--limit", "maxBufferSize=524288"]
-      const { code, stdout } = yield* tg(["generate", ...wasm, ...windows, "--no-subgroups", "--context", "128", "What is 17 + 25?"])
+      const { code, stdout } = yield* tg([
+        "generate",
+        ...wasm,
+        ...windows,
+        "--no-subgroups",
+        "--context",
+        "128",
+        "What is 17 + 25?"
+      ])
       assertEquals([code, stdout], [0, "17 + 25 = 42\n"])
     }))
 
@@ -48,7 +56,11 @@ describe("--limit and --no-subgroups", () => {
           "maxStorageBufferBindingSize, maxBufferSize"
         )
       }
-      assertRefused(yield* tg(["generate", "hello", "--limit", "maxBufferSize=1MB"]), "maxBufferSize=1MB", "whole number")
+      assertRefused(
+        yield* tg(["generate", "hello", "--limit", "maxBufferSize=1MB"]),
+        "maxBufferSize=1MB",
+        "whole number"
+      )
     }))
 
   it.live("memory=BYTES refuses a model that takes more, with the sum", () =>

@@ -2,7 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
-import { type Choose, estimate, type Estimate } from "@tg/jit/Estimate"
+import { type Choose, type Estimate, estimate } from "@tg/jit/Estimate"
 import type { JitError } from "@tg/jit/Jit"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"

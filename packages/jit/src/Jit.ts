@@ -2,7 +2,15 @@ import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
-import { type Binding, Device, type DeviceBuffer, DeviceError, type Dispatch, type Executable, type Replay } from "@tg/runtime/Device"
+import {
+  type Binding,
+  Device,
+  type DeviceBuffer,
+  DeviceError,
+  type Dispatch,
+  type Executable,
+  type Replay
+} from "@tg/runtime/Device"
 import type { Scope } from "effect"
 import { Context, Effect, Fiber, Layer } from "effect"
 import { CompileError, Compiler } from "./Compiler.ts"

@@ -50,9 +50,7 @@ const demandsOf = (linear: UOp, profile: DeviceProfile): ReadonlyArray<Demand> =
   const specials = of("SPECIAL").map((node) => ({ name: (node.arg as { readonly name: string }).name, node }))
   const sizes = (kind: string): ReadonlyArray<number> =>
     specials.filter(({ name }) => name.startsWith(kind)).map(({ node }) => sizeOf(node))
-  const shared = of("LOCAL").map((node) =>
-    DType.bytes(node.dtype) * (node.arg as { readonly length: number }).length
-  )
+  const shared = of("LOCAL").map((node) => DType.bytes(node.dtype) * (node.arg as { readonly length: number }).length)
   return [
     ...bindings,
     {

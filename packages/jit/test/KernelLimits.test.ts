@@ -8,7 +8,7 @@ import { linearize } from "@tg/devectorize/Linearize"
 import { choose } from "@tg/heuristics/Heuristics"
 import * as Postrange from "@tg/postrange/Postrange"
 import * as Reference from "@tg/runtime/Reference"
-import { kernels, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import * as Program from "@tg/tensor/Program"
 import { buffer } from "@tg/tensor/Tensor"
 import { Effect, Layer } from "effect"
@@ -50,11 +50,10 @@ describe("a random program for a device with low limits", () => {
   for (const [name, profile] of Object.entries(devices)) {
     it.effect(`${name}: compiles within them, to the same values`, () =>
       Effect.gen(function*() {
-        const { maxBindingBytes, maxStorageBuffers } = profile
         const options: StageOptions = { choose: (kernel) => choose(kernel, profile), hasGrid: true, profile }
         const count = yield* forAll({ runs: 40 }, (random) =>
           Effect.sync(() => {
-            const schedule = scheduled(random, { maxBindingBytes, maxStorageBuffers })
+            const schedule = scheduled(random, limitsOf(profile))
             for (const step of schedule.steps) {
               if (step.kind !== "kernel") continue
               const exceeded = KernelLimits.check(step.name, compiled(step.name, step.ast, profile), profile)

@@ -1,5 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
+import { webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { toposort } from "@tg/core-uop/UOp"
+import * as Fusion from "@tg/rangeify/Fusion"
 import type { Limits } from "@tg/rangeify/Rangeify"
 import type { Schedule } from "@tg/rangeify/Schedule"
 import type { RandomProgram } from "@tg/tensor/Random"
@@ -39,6 +41,13 @@ const limits: Readonly<Record<string, Limits>> = {
   "of 256 bytes": { maxStorageBuffers: 8, maxBindingBytes: 256, bindingAlignment: 32 },
   "of 64 bytes": { maxStorageBuffers: 8, maxBindingBytes: 64, bindingAlignment: 16 },
   "of 64 bytes, four at once": { maxStorageBuffers: 4, maxBindingBytes: 64, bindingAlignment: 16 },
+  "of 256 bytes, some kernels joined, some values staged": {
+    maxStorageBuffers: 8,
+    maxBindingBytes: 256,
+    bindingAlignment: 32,
+    fusion: Fusion.ofProfile(webgpuDefault),
+    joinsKernels: true
+  },
   "in buffers of 64 bytes": { maxStorageBuffers: 8, maxBindingBytes: 48, maxBufferBytes: 64, bindingAlignment: 16 }
 }
 

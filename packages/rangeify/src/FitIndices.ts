@@ -80,8 +80,7 @@ const greedily = ({ hi, lo }: Span, lengthFrom: (lo: number) => number): Readonl
 }
 
 /** Whether an index is the same in all iterations of the reductions. */
-const isOfOutputs = (index: UOp): boolean =>
-  [...openRanges(index)].every((range) => rangeArg(range).axis === "GLOBAL")
+const isOfOutputs = (index: UOp): boolean => [...openRanges(index)].every((range) => rangeArg(range).axis === "GLOBAL")
 
 /**
  * The kernel once for each range of an index, each of which stores only the outputs whose index lies there. `undefined` if
@@ -108,8 +107,10 @@ export const passes = (
   return spans.map((span) => {
     const condition = inside(index, span)
     return {
-      ast: rebuilt(ast, (node, original) =>
-        original === element || concerned.includes(original) ? gated(node, condition) : node),
+      ast: rebuilt(
+        ast,
+        (node, original) => original === element || concerned.includes(original) ? gated(node, condition) : node
+      ),
       args
     }
   })
@@ -125,7 +126,10 @@ export const select = ({ args, ast }: Kernel, wide: ReadonlyArray<Access>, sizes
       const [element] = node.src
       const loads = own.map(({ by, span }) => Expr.load(gated(element!, inside(now(by), span))))
       return loads.slice(0, -1)
-        .reduceRight((rest, load, i) => Expr.where(Expr.lt(now(own[i]!.by), own[i]!.span.hi), load, rest), loads.at(-1)!)
+        .reduceRight(
+          (rest, load, i) => Expr.where(Expr.lt(now(own[i]!.by), own[i]!.span.hi), load, rest),
+          loads.at(-1)!
+        )
     }),
     args
   }

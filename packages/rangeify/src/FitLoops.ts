@@ -99,8 +99,7 @@ export const outputToCut = (kernel: UOp, accesses: ReadonlyArray<Access>, sizes:
   const candidates = outputsOf(kernel).filter((range) =>
     iterations(range) > 1 && accesses.some(({ node }) => openRanges(node).has(range))
   )
-  const score = (range: UOp): number =>
-    accesses.reduce((sum, { node }) => sum + widthOf(inFirst(node, range, 1)), 0)
+  const score = (range: UOp): number => accesses.reduce((sum, { node }) => sum + widthOf(inFirst(node, range, 1)), 0)
   const best = candidates.map((range) => ({ range, score: score(range) })).reduce((a, b) => b.score < a.score ? b : a)
   const helped = accesses.filter(({ node }) => fits(inFirst(node, best.range, 1), sizes))
   const most = largest(
@@ -193,7 +192,9 @@ export const chainReduction = (
     return before === undefined ? own : Expr.alu(op, Expr.cast(Expr.load(partial(before)), x!.dtype), own)
   }
   // loops around the reduction, whatever they are in the kernel, are outputs of its parts
-  const asOutputs = new Map(open.map((r) => [r, arena.make("RANGE", r.dtype, r.src, { ...rangeArg(r), axis: "GLOBAL" })]))
+  const asOutputs = new Map(
+    open.map((r) => [r, arena.make("RANGE", r.dtype, r.src, { ...rangeArg(r), axis: "GLOBAL" })])
+  )
   const all: Array<Ref> = [...args]
   const kernels: Array<Kernel> = []
   for (const [i, piece] of parts.entries()) {

@@ -1,4 +1,4 @@
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import * as Spec from "@tg/core-uop/Spec"
@@ -32,13 +32,19 @@ export interface Limits extends BindingLimits {
 }
 
 /** The limits of a device, and its costs. */
-export const limitsOf = (profile: DeviceProfile): Limits => ({
-  maxStorageBuffers: profile.maxStorageBuffers,
-  maxBindingBytes: profile.maxBindingBytes,
-  maxBufferBytes: profile.maxBufferBytes,
-  fusion: Fusion.ofProfile(profile),
-  joinsKernels: profile.kind === "gpu"
-})
+export const limitsOf = (profile: DeviceProfile): Limits => {
+  // loops that do not fit a small grid run inside of threads, which staged values and joined kernels do not allow; and
+  // what joined kernels need of a workgroup's memory adds up
+  const hasUsualGrid = profile.maxGrid >= webgpuDefault.maxGrid
+  const hasUsualMemory = profile.maxWorkgroupBytes >= webgpuDefault.maxWorkgroupBytes
+  return {
+    maxStorageBuffers: profile.maxStorageBuffers,
+    maxBindingBytes: profile.maxBindingBytes,
+    maxBufferBytes: profile.maxBufferBytes,
+    fusion: hasUsualGrid ? Fusion.ofProfile(profile) : undefined,
+    joinsKernels: profile.kind === "gpu" && hasUsualGrid && hasUsualMemory
+  }
+}
 
 /** Schedules of function bodies by their structure: equal blocks are scheduled once. */
 export type ScheduleCache = Map<string, Schedule>

@@ -1,5 +1,5 @@
 /** A device with lower limits than it has: its profile says so, and it refuses what exceeds them. */
-import { type Restrictions, restrict } from "@tg/core-uop/DeviceLimits"
+import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Effect, Layer } from "effect"

@@ -80,7 +80,9 @@ const asText = (plan: StepPlan.StepPlan): string => {
     `${plan.dispatchesPerToken} launches per token; per layer ${runs(dispatchesPerLayer)}`,
     `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +
     `${size(plan.movedBytesPerToken)} moved in all`,
-    `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: weights ${size(plan.weightBytes)}, cache ${size(plan.kvBytes)}, ` +
+    `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: weights ${
+      size(plan.weightBytes)
+    }, cache ${size(plan.kvBytes)}, ` +
     `scratch ${size(plan.scratchBytes)}, tokens and logits ${size(plan.ioBytes)}; while loading, staging ${
       size(plan.stagingBytes)
     }`,

@@ -111,7 +111,9 @@ export const make = (gpu: Gpu, maxBufferBytes = Infinity): Storage => {
     Effect.gen(function*() {
       const made = yield* scoped(gpu, () =>
         device.createBuffer({ label, size, usage: usage.storage | usage.copySrc | usage.copyDst }))
-      if (made.memory === undefined && made.validation === undefined) return made.value
+      if (made.memory === undefined && made.validation === undefined) {
+        return made.value
+      }
       made.value.destroy()
       return made.memory !== undefined
         ? yield* error("OutOfMemory", `allocate ${label}: ${size} bytes, with ${allocated} allocated: ${made.memory}`)

@@ -25,13 +25,19 @@ interface Bound {
 }
 
 /** What is bound for an argument of a kernel: it lies in one GPUBuffer, and is no larger than a binding may be. */
-const bind = (gpu: Gpu, memory: Memory, window: { readonly offset: number; readonly bytes: number }): Bound | string => {
+const bind = (
+  gpu: Gpu,
+  memory: Memory,
+  window: { readonly offset: number; readonly bytes: number }
+): Bound | string => {
   const { bytes, offset } = window
   const most = gpu.device.limits.maxStorageBufferBindingSize
   if (bytes > most) return `${bytes} bytes of ${memory.label}, the device binds ${most}; bind a window of it`
   const [piece, other] = memory.pieces(offset, Math.max(4, bytes))
   if (other !== undefined) {
-    return `bytes ${offset} to ${offset + bytes} of ${memory.label}, which lie in two buffers of ${memory.segmentBytes}; ` +
+    return `bytes ${offset} to ${
+      offset + bytes
+    } of ${memory.label}, which lie in two buffers of ${memory.segmentBytes}; ` +
       "bind a window for each"
   }
   if (piece!.offset === 0 && bytes === memory.bytes) {
@@ -39,7 +45,11 @@ const bind = (gpu: Gpu, memory: Memory, window: { readonly offset: number; reado
   }
   // whole vectors of four, which the buffer has room for
   const size = Math.min(Math.ceil(bytes / 16) * 16, piece!.gpu.size - piece!.offset)
-  return { memory, resource: { buffer: piece!.gpu, offset: piece!.offset, size }, key: `${memory.id}+${offset}:${bytes}` }
+  return {
+    memory,
+    resource: { buffer: piece!.gpu, offset: piece!.offset, size },
+    key: `${memory.id}+${offset}:${bytes}`
+  }
 }
 
 /** Why a dispatch cannot be prepared: foreign objects, or buffers in roles that WebGPU keeps apart. */

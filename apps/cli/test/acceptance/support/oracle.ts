@@ -136,7 +136,10 @@ const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): numbe
 }
 
 /** The test of a model: all of its runs on one engine. */
-export const test = (name: Name, { timeout, what = "", ...setting }: Setting & { readonly timeout: number; readonly what?: string }) =>
+export const test = (
+  name: Name,
+  { timeout, what = "", ...setting }: Setting & { readonly timeout: number; readonly what?: string }
+) =>
   it.live(`${name}, ${setting.cache} cache${what}`, () =>
     Effect.gen(function*() {
       for (const run of runsOf(name)) {
