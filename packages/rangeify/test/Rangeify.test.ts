@@ -87,7 +87,7 @@ describe("Rangeify", () => {
     assert.strictEqual(reasonOf(error), "TooManyBuffers")
     assert.strictEqual(
       (error as RangeifyError).message,
-      "sum_of_both binds 3 buffers, the device allows 2; materialise a part of it with contiguous()"
+      "sum_of_both reads and writes 3 buffers, and the device binds 2 at once; materialise a part of it with contiguous()"
     )
   })
 
