@@ -61,11 +61,13 @@ describe("the memory of tg-tiny", () => {
         }))
         yield* Effect.scoped(Loader.load(tinySource, wanted))
         assert.closeTo(seen.most / (memory.weightBytes + memory.stagingBytes), 1, 0.01)
-        const engine = yield* fromModel(tinySource, tiny, { context })
-        yield* engine.prepare("last")
-        const steady = memory.weightBytes + memory.kvBytes + memory.scratchBytes + memory.ioBytes
+        seen.most = 0
+        yield* fromModel(tinySource, tiny, { context, prepare: ["last"] })
+        const steady = MemoryPlan.mostBytes(memory) - memory.stagingBytes
         assert.closeTo((yield* Device).allocatedBytes() / steady, 1, 0.01)
-        assert.closeTo(seen.most / MemoryPlan.mostBytes(memory), 1, 0.01)
+        // weights may be there before all programs are
+        assert.isAtLeast(seen.most, 0.99 * steady)
+        assert.isAtMost(seen.most, 1.01 * MemoryPlan.mostBytes(memory))
       }).pipe(Effect.scoped, Effect.provide(wasmWithin(restrictions, watching(seen))))
     })
   }
@@ -87,8 +89,7 @@ describe("the memory of tg-tiny", () => {
 
   it.live("is enough where there is just that", () =>
     Effect.gen(function*() {
-      const engine = yield* fromModel(tinySource, tiny, { context })
-      yield* engine.prepare("last")
+      yield* fromModel(tinySource, tiny, { context, prepare: ["last"] })
     }).pipe(Effect.scoped, Effect.provide(wasmWithin(within({ memory: MemoryPlan.mostBytes(memoryOf(within({}))) })))))
 })
 

@@ -8,7 +8,7 @@
 import * as Expr from "@tg/core-uop/Expr"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
-import { passes, select, storedIn } from "./FitIndices.ts"
+import { passes, select, storedIn, targetsOf } from "./FitIndices.ts"
 import {
   atFirst,
   chainReduction,
@@ -59,8 +59,9 @@ export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary)
     const outputs = outputsOf(given.ast)
     const rows = wide.filter(({ node }) => fits(atFirst(node, outputs), sizes))
     if (rows.length > 0) return each(cutOutput(given, outputToCut(given.ast, rows, sizes)))
-    const store = wide.find(({ node }) => node === given.ast.src[0]!.src[0]!.src[0])
-    if (store !== undefined) return narrowed(given, cover(store, sizes).map((span) => storedIn(given, span)))
+    const targets = targetsOf(given.ast)
+    const store = wide.find(({ node }) => targets.includes(node))
+    if (store !== undefined) return narrowed(given, cover(store, sizes).map((span) => storedIn(given, store.node, span)))
     const cut = reductionToCut(given.ast, wide, sizes)
     // a kernel with more windows than bindings need not be tried
     const together = cut === undefined
@@ -88,7 +89,7 @@ export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary)
 
   /** Kernels with conditions that are to make accesses narrower, if they do. Those that never store drop out. */
   const narrowed = (given: Kernel, all: ReadonlyArray<Kernel>): ReadonlyArray<Kernel> | undefined => {
-    const parts = all.filter((part) => part.ast.src[0]!.src[0]!.src[0]!.src[2]?.arg !== false)
+    const parts = all.filter(({ ast }) => targetsOf(ast).some((target) => target.src[2]?.arg !== false))
     return parts.every((part) => reach(part) < reach(given)) ? each(parts) : undefined
   }
 
@@ -125,7 +126,7 @@ const rebound = ({ args, ast }: Kernel, whole: ReadonlyArray<UOp>, large: Readon
   }
   const params = new Map<UOp, UOp>()
   const windowOf = new Map<UOp, { readonly param: UOp; readonly lo: number }>()
-  const output = ast.src[0]!.src[0]!.src[0]!.src[0]!
+  const [output] = targetsOf(ast).map((target) => target.src[0]!)
   const order = [...whole, ...large.map((l) => l.param)].sort((a, b) =>
     Number(b === output) - Number(a === output) || slotOf(a) - slotOf(b)
   )

@@ -49,16 +49,17 @@ const rebuilt = (ast: UOp, change: (node: UOp, original: UOp, now: (node: UOp) =
   return Symbolic.simplify(done.get(ast)!)
 }
 
-const storeOf = (ast: UOp): UOp => ast.src[0]!.src[0]!
-
-/** The part of a kernel that stores into a span of its output. */
-export const storedIn = ({ args, ast }: Kernel, span: Span): Kernel => {
-  const [element] = storeOf(ast).src
-  return {
-    ast: rebuilt(ast, (node, original) => original === element ? gated(node, inside(node.src[1]!, span)) : node),
-    args
-  }
+/** The INDEX nodes that a kernel stores to: one, or those of results that are stored together. */
+export const targetsOf = (ast: UOp): ReadonlyArray<UOp> => {
+  const effect = ast.src[0]!.src[0]!
+  return (effect.op === "TUPLE" ? effect.src : [effect]).map((store) => store.src[0]!)
 }
+
+/** A kernel that stores only into a span of one of its targets. */
+export const storedIn = ({ args, ast }: Kernel, target: UOp, span: Span): Kernel => ({
+  ast: rebuilt(ast, (node, original) => original === target ? gated(node, inside(node.src[1]!, span)) : node),
+  args
+})
 
 /** How many neighbouring values of the index, from `lo` on, reach into one window in all of the accesses; 0 if not one. */
 const perWindow = ({ index, values }: Indexed, nodes: ReadonlyArray<UOp>, sizes: Sizes): number =>
@@ -103,13 +104,13 @@ export const passes = (
     return perWindow(rest, concerned, sizes) || perWindow(rest, still, sizes)
   })
   if (spans === undefined || spans.length < 2) return undefined
-  const [element] = storeOf(ast).src
+  const targets = targetsOf(ast)
   return spans.map((span) => {
     const condition = inside(index, span)
     return {
       ast: rebuilt(
         ast,
-        (node, original) => original === element || concerned.includes(original) ? gated(node, condition) : node
+        (node, original) => targets.includes(original) || concerned.includes(original) ? gated(node, condition) : node
       ),
       args
     }
