@@ -61,7 +61,12 @@ export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary)
     if (rows.length > 0) return each(cutOutput(given, outputToCut(given.ast, rows, sizes)))
     const targets = targetsOf(given.ast)
     const store = wide.find(({ node }) => targets.includes(node))
-    if (store !== undefined) return narrowed(given, cover(store, sizes).map((span) => storedIn(given, store.node, span)))
+    if (store !== undefined) {
+      return narrowed(
+        given,
+        cover(store, sizes).map((span) => storedIn(given, store.node, span))
+      )
+    }
     const cut = reductionToCut(given.ast, wide, sizes)
     // a kernel with more windows than bindings need not be tried
     const together = cut === undefined

@@ -23,9 +23,11 @@ export const wasm = compilerOver(WasmDevice.layer())
 
 /** The whole compiler over the wasm device within limits. */
 export const wasmWithin = (restrictions: Restrictions, seen: (device: DeviceShape) => DeviceShape = (d) => d) =>
-  compilerOver(Layer.effect(Device, Effect.map(Device, seen)).pipe(
-    Layer.provide(Limited.within(restrictions)(WasmDevice.layer()))
-  ))
+  compilerOver(
+    Layer.effect(Device, Effect.map(Device, seen)).pipe(
+      Layer.provide(Limited.within(restrictions)(WasmDevice.layer()))
+    )
+  )
 
 /** A device that only keeps bytes. */
 export const memory = () => {

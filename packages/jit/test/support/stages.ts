@@ -134,7 +134,10 @@ const expanded: Members = (step, options) =>
   })
 
 const linear = (step: KernelStep, options: StageOptions): UOp => {
-  const target = { caps: caps(options.hasGrid, options.subgroupSize), maxGrid: options.maxGrid ?? profileOf(options).maxGrid }
+  const target = {
+    caps: caps(options.hasGrid, options.subgroupSize),
+    maxGrid: options.maxGrid ?? profileOf(options).maxGrid
+  }
   const parts = expanded(step, options).map(({ ast, slots }) => ({
     linear: checked("linear", linearize(ast, target.caps)),
     slots
