@@ -25,7 +25,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       noTune: false,
       json: true
     },
-    Models.forText
+    Models.forText()
   ).pipe(
     Layer.provide(NodeServices.layer)
   )
