@@ -3,6 +3,7 @@ import { basename } from "node:path"
 import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
 import { Engine, fromModel, type Program } from "@tg/engine/Engine"
+import * as Sampler from "@tg/engine/Sampler"
 import type { ActivationPolicy } from "@tg/engine/Session"
 import * as GgufFile from "@tg/gguf/GgufFile"
 import { Effect, Layer, Option, Stdio } from "effect"
@@ -44,9 +45,9 @@ export interface Needs {
 }
 
 /** Generating from text. */
-export const forText: Needs = { prepare: ["last", "decode"], text: true }
-/** Generating from tokens. */
-export const forTokens: Needs = { prepare: ["last", "decode"], text: false }
+export const forText = (sampling = Sampler.greedy): Needs => ({ prepare: ["last", sampling], text: true })
+/** Generating the likeliest tokens from tokens. */
+export const forTokens: Needs = { prepare: ["last", Sampler.greedy], text: false }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
 export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) =>

@@ -45,8 +45,11 @@ export type LoadError =
   | Session.ContextFull
   | Session.InvalidTokens
 
-/** What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats. */
-export type Program = Session.Rows | "decode"
+/**
+ * What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats with
+ * these settings.
+ */
+export type Program = Session.Rows | Sampler.Settings
 
 /** How to load a model. */
 export interface Options extends Session.SessionOptions, Loader.LoadOptions {
@@ -111,7 +114,8 @@ const start = Effect.fn("Engine.start")(
     const session = yield* Growing.make(model, weights, options)
     const compile = Effect.forEach(
       options.prepare ?? [],
-      (program) => program === "decode" ? session.decodeStep : session.prepare(program),
+      (program): Effect.Effect<unknown, Session.StepError> =>
+        typeof program === "string" ? session.prepare(program) : session.prepareNext(program),
       { discard: true }
     )
     const [[filling], [compiling]] = yield* Effect.all([

@@ -68,6 +68,7 @@ export const over: (
       append: (tokens) => using(() => held() + tokens.length, (session) => session.append(tokens)),
       reset: lock.withPermits(1)(Effect.suspend(() => current.session.reset)),
       prepare: (rows) => using(held, (session) => session.prepare(rows)),
+      prepareNext: (sampling) => using(held, (session) => session.prepareNext(sampling)),
       // it writes the place behind the tokens
       decodeStep: using(() => Math.min(most, held() + 1), (session) => session.decodeStep)
     }

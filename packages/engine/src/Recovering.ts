@@ -81,6 +81,7 @@ export const make: <E1, E2>(
         ),
       reset: Effect.suspend(() => current.session.reset),
       prepare: (rows) => asking((session) => session.prepare(rows)),
+      prepareNext: (sampling) => asking((session) => session.prepareNext(sampling)),
       decodeStep: asking((session) => session.decodeStep)
     } satisfies Session
   }

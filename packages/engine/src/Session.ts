@@ -101,6 +101,8 @@ export interface Session {
   readonly reset: Effect.Effect<void>
   /** Compiles ahead of the first step. */
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
+  /** Compiles what `next` repeats with these settings. */
+  readonly prepareNext: (sampling: Sampler.Settings) => Effect.Effect<void, StepError>
   /**
    * What `next` replays for a token, to measure it: `run` takes T = 1 and a startPos, and writes that place of the cache.
    * Nothing is known of the cache from there on, so a session that goes on is reset first. Where the context grows, it
@@ -427,6 +429,16 @@ export const make: (
       )
     })
 
+    /** A device that computes while it is called has nothing to run ahead of, and one that cannot draw has no token to feed. */
+    const runsAhead = (sampling: Sampler.Settings): boolean =>
+      device.profile.kind === "gpu" && (Sampler.isGreedy(sampling) || Draw.fits(sampling, config.vocabulary))
+
+    const prepareNext = Effect.fnUntraced(function*(sampling: Sampler.Settings) {
+      if (!runsAhead(sampling)) yield* variants.last()
+      else if (Sampler.isGreedy(sampling)) yield* decoder
+      else yield* (yield* drawer).draw(sampling)
+    })
+
     const next = Effect.fnUntraced(function*(tokens: ReadonlyArray<number>, sampling: Sampler.Settings) {
       const error = check(tokens)
       if (error !== undefined) return yield* error
@@ -434,9 +446,7 @@ export const make: (
       if (running === undefined || !isSame(running.tokens, tokens) || !isSameSampling(running.sampling, sampling)) {
         const words = Random.words(sampling.seed, tokens.length)
         const first = Sampler.sample(yield* advance(tokens), sampling, words) ?? NaN
-        // a device that computes while it is called has nothing to run ahead of
-        const isAlone = device.profile.kind === "gpu" && Draw.fits(sampling, config.vocabulary)
-        if (!isAlone || Number.isNaN(first)) return first
+        if (!runsAhead(sampling) || Number.isNaN(first)) return first
         yield* device.write(decoded, bytesOf(Uint32Array.of(first)))
         ahead = { sampling, tokens: [...tokens, first], position: tokens.length, pending: [] }
         return first
@@ -478,6 +488,7 @@ export const make: (
         ahead = undefined
       }).pipe(lock.withPermits(1)),
       prepare: (rows) => Effect.map(variants[rows](), ({ prepared }) => prepared).pipe(lock.withPermits(1)),
+      prepareNext: (sampling) => prepareNext(sampling).pipe(lock.withPermits(1)),
       decodeStep: Effect.suspend((): Effect.Effect<Prepared, StepError> =>
         device.profile.kind === "cpu" ? Effect.map(variants.last(), ({ prepared }) => prepared) : decoder
       ).pipe(lock.withPermits(1))

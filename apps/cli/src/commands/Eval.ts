@@ -45,7 +45,7 @@ export const command = Command.make(
     const all = yield* readQuestions(given.questions)
     const questions = all.slice(0, Math.max(0, Option.getOrElse(given.first, () => all.length)))
     if (questions.length === 0) return yield* new UsageError({ message: `${given.questions} has no questions to ask` })
-    yield* Models.withModel(given, Models.forText, run(questions, given))
+    yield* Models.withModel(given, Models.forText(), run(questions, given))
   })
 ).pipe(Command.withDescription("Ask questions with known answers and count the right ones"))
 

@@ -77,7 +77,7 @@ export const command = Command.make(
     const asked = yield* askedOf(given)
     yield* Models.withModel(
       given,
-      Models.forText,
+      Models.forText(sampling),
       run({ ...asked, maxTokens: given.maxTokens, json: given.json, sampling, started })
     )
   })

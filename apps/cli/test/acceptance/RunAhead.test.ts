@@ -6,6 +6,7 @@ import * as ModelFile from "@tg/engine/ModelFile"
 import * as Random from "@tg/engine/Random"
 import * as Sampler from "@tg/engine/Sampler"
 import { fromBytes } from "@tg/gguf/ByteSource"
+import { Jit } from "@tg/jit/Jit"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { Effect } from "effect"
 import * as Devices from "../../src/Devices.ts"
@@ -36,6 +37,24 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
         host.push(id!)
       }
       assertEquals(ahead, host)
+    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 120_000)
+
+  it.live("has nothing left to compile once it was prepared", () =>
+    Effect.gen(function*() {
+      const jit = yield* Jit
+      let prepared = 0
+      const counted = Jit.of({
+        ...jit,
+        prepare: (...args) => Effect.tap(jit.prepare(...args), () => Effect.sync(() => prepared++))
+      })
+      const { session } = yield* fromModel(source, yield* ModelFile.open(source), {
+        context: 128,
+        prepare: ["last", wild]
+      }).pipe(Effect.provideService(Jit, counted))
+      const before = prepared
+      const tokens = [...prompt]
+      for (let i = 0; i < 3; i++) tokens.push(yield* session.next(tokens, wild))
+      assert.strictEqual(prepared, before)
     }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 120_000)
 
   it.live("equal seeds print equal texts, on a GPU as without one", () =>

@@ -27,7 +27,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       noSubgroups: false,
       json: true
     },
-    Models.forText
+    Models.forText()
   ).pipe(
     Layer.provide(NodeServices.layer)
   )
