@@ -130,21 +130,17 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
 
   const reduction = (node: UOp, env: Env): UOp => {
     const { op } = reduceArg(node)
-    const x = node.src[0]!
     const ranges = node.src.slice(1)
     const own = vectors ? widest(node, ranges.filter(isWide)) : undefined
     const outer = lanesRange(node, env)
-    if (own !== undefined && outer !== undefined) return stack(perLane(outer, env, (e) => expanded(node, e)))
-    const copies = assignments(ranges.filter((r) => isExpanded(r) && r !== own))
-    const lane: ReadonlyArray<readonly [UOp, Lane]> = own === undefined ? [] : [[own, "lanes"]]
-    const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
-    const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
-    const parts = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes))
-    const partial = op === "ADD" ? sum(parts) : tree(parts, (a, b) => Expr.alu(op, a, b))
-    const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
-    const reduced = Expr.reduce(op, partial, serial)
-    const joined = own === undefined ? reduced : join(op, reduced)
     const groups = ranges.filter((r) => axisOf(r) === "GROUP")
+    if (own !== undefined && outer !== undefined) {
+      return groups.length > 0
+        ? stack(perLane(outer, env, (e) => expanded(node, e)))
+        : joinAll(op, perLane(outer, env, (e) => partialOf(node, e, own)))
+    }
+    const reduced = partialOf(node, env, own)
+    const joined = own === undefined ? reduced : join(op, reduced)
     const threads = groups.reduce((n, r) => n * sizeOf(r), 1)
     if (threads === 1) return joined
     // the loops stay among the sources until they are mapped to threads
@@ -154,9 +150,35 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
       : stack(Array.from({ length: width }, (_, i) => grouped(Expr.lane(joined, i))))
   }
 
+  /** A reduction of this thread, with the lanes of `own` not joined yet. */
+  const partialOf = (node: UOp, env: Env, own: UOp | undefined): UOp => {
+    const { op } = reduceArg(node)
+    const [x, ...ranges] = node.src as [UOp, ...Array<UOp>]
+    const copies = assignments(ranges.filter((r) => isExpanded(r) && r !== own))
+    const lane: ReadonlyArray<readonly [UOp, Lane]> = own === undefined ? [] : [[own, "lanes"]]
+    const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
+    const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
+    const parts = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes))
+    const partial = op === "ADD" ? sum(parts) : tree(parts, (a, b) => Expr.alu(op, a, b))
+    const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
+    return Expr.reduce(op, partial, serial)
+  }
+
   /** Combines the lanes of a vector, pairwise. */
   const join = (op: ReduceOp, x: UOp): UOp =>
     Expr.alu(op, Expr.alu(op, Expr.lane(x, 0), Expr.lane(x, 1)), Expr.alu(op, Expr.lane(x, 2), Expr.lane(x, 3)))
+
+  /** The joins of four vectors, as a vector: the same pairs, of all four at once. */
+  const joinAll = (op: ReduceOp, vectors: ReadonlyArray<UOp>): UOp => {
+    if (all(vectors)) return join(op, vectors[0]!)
+    const pairs = (a: UOp, b: UOp): UOp => {
+      const take = (first: number): UOp =>
+        stack([Expr.lane(a, first), Expr.lane(a, first + 2), Expr.lane(b, first), Expr.lane(b, first + 2)])
+      return Expr.alu(op, take(0), take(1))
+    }
+    const [a, b, c, d] = vectors as [UOp, UOp, UOp, UOp]
+    return pairs(pairs(a, b), pairs(c, d))
+  }
 
   const ends = kernel.src.map((end) => {
     const store = end.src[0]!
