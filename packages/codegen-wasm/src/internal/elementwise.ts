@@ -227,8 +227,14 @@ const dot4I8 = (node: UOp, body: Body): string => {
   if (!isVector(node.dtype)) return `(call ${body.helper("dot4i8")} ${x} ${y})`
   const [a, a2] = body.twice(x, "v128")
   const [b, b2] = body.twice(y, "v128")
-  const [low, low2] = body.twice(`(i32x4.dot_i16x8_s (i16x8.extend_low_i8x16_s ${a}) (i16x8.extend_low_i8x16_s ${b}))`, "v128")
-  const [high, high2] = body.twice(`(i32x4.dot_i16x8_s (i16x8.extend_high_i8x16_s ${a2}) (i16x8.extend_high_i8x16_s ${b2}))`, "v128")
+  const [low, low2] = body.twice(
+    `(i32x4.dot_i16x8_s (i16x8.extend_low_i8x16_s ${a}) (i16x8.extend_low_i8x16_s ${b}))`,
+    "v128"
+  )
+  const [high, high2] = body.twice(
+    `(i32x4.dot_i16x8_s (i16x8.extend_high_i8x16_s ${a2}) (i16x8.extend_high_i8x16_s ${b2}))`,
+    "v128"
+  )
   return `(i32x4.add (i8x16.shuffle 0 1 2 3 8 9 10 11 16 17 18 19 24 25 26 27 ${low} ${high}) ` +
     `(i8x16.shuffle 4 5 6 7 12 13 14 15 20 21 22 23 28 29 30 31 ${low2} ${high2}))`
 }
