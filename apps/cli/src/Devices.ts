@@ -108,19 +108,20 @@ const webgpu = (
   }))
 
 /** The evaluator: right, and slow. */
-const reference = (restrictions: Restrictions): Layer.Layer<Services> => Layer.unwrap(Effect.gen(function*() {
-  const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
-  const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
-  const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
-  const untunable = Effect.fail(
-    new DeviceError({
-      reason: "Unavailable",
-      message: "the reference evaluator runs kernels as they are; tune for --device webgpu or wasm"
-    })
-  )
-  const tuner = Layer.succeed(Tuner, { look: () => untunable, tune: () => untunable })
-  return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(Limited.within(restrictions)(device)))
-}))
+const reference = (restrictions: Restrictions): Layer.Layer<Services> =>
+  Layer.unwrap(Effect.gen(function*() {
+    const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
+    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
+    const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
+    const untunable = Effect.fail(
+      new DeviceError({
+        reason: "Unavailable",
+        message: "the reference evaluator runs kernels as they are; tune for --device webgpu or wasm"
+      })
+    )
+    const tuner = Layer.succeed(Tuner, { look: () => untunable, tune: () => untunable })
+    return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(Limited.within(restrictions)(device)))
+  }))
 
 // Render nodes of the kernel's drivers, NVIDIA's own, Windows' under WSL, and those of phones.
 const graphicsNodes = /^(dri|nvidia\d+|dxg|kgsl-3d0|mali\d+)$/
