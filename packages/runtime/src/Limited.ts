@@ -45,15 +45,17 @@ export const limited = (device: DeviceShape, restrictions: Restrictions): Device
     ...device,
     profile,
     allocate: (bytes, label) =>
-      device.allocatedBytes() + bytes > memoryBytes
-        ? Effect.fail(
-          new DeviceError({
-            reason: "OutOfMemory",
-            message: `${label}: ${bytes} bytes asked, ${device.allocatedBytes()} are in use, and all may take ` +
-              `${memoryBytes}; use a smaller context or model`
-          })
-        )
-        : device.allocate(bytes, label),
+      Effect.suspend(() =>
+        device.allocatedBytes() + bytes > memoryBytes
+          ? Effect.fail(
+            new DeviceError({
+              reason: "OutOfMemory",
+              message: `${label}: ${bytes} bytes asked, ${device.allocatedBytes()} are in use, and all may take ` +
+                `${memoryBytes}; use a smaller context or model`
+            })
+          )
+          : device.allocate(bytes, label)
+      ),
     load: (program) => {
       const refused = checkProgram(program, profile)
       return refused === undefined ? device.load(program) : Effect.fail(refused)

@@ -14,7 +14,7 @@ const limited = (limits: Restrictions["limits"]): Restrictions => ({ limits, sub
 const without = (limits: Restrictions["limits"]): Restrictions => ({ limits, subgroups: false })
 
 describe("the oracle's logits on wasm, within limits", () => {
-  for (const name of Oracle.names) {
+  for (const name of ["c01", "c03", "c04"] as const) {
     const setting = { cache: "f16", device: "wasm", timeout: 60_000 } as const
     Oracle.test(name, { ...setting, what: ", windows of 64 KiB", restrictions: limited(tiny) })
   }
@@ -26,10 +26,8 @@ describe.skipIf((await availableAdapter()) === undefined)("the oracle's logits o
     ["c01", ", windows of 1 MiB", limited(window)],
     ["c02", ", 16 KiB of workgroup memory", limited(workgroup)],
     ["c03", ", without subgroups", without({})],
-    ["c04", ", 8 buffers", limited(buffers)],
-    ["c02", ", all of these", without(together)],
-    ["c01", ", all of these", without(together)],
-    ["c06", ", windows of 64 KiB in buffers of 128 KiB", limited(tiny)]
+    ["c06", ", 8 buffers", limited(buffers)],
+    ["c02", ", all of these", without(together)]
   ]
   for (const [name, what, restrictions] of cases) {
     Oracle.test(name, { cache: "f16", device: "webgpu", timeout: 300_000, what, restrictions })
