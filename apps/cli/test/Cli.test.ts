@@ -306,7 +306,8 @@ describe("logits", () => {
         const oracle = JSON.parse(readFileSync(join(vectors, "oracle/c03.json"), "utf8"))
         const { continuation, logits, prompt, rows } = oracle.runs[0]
         const tokens = [...prompt, ...continuation]
-        const args = ["--model", join(vectors, "oracle/c03.gguf"), "--tokens", tokens.join(), "--out", out, "--kv", kv]
+        const model = join(vectors, "oracle/c03.gguf")
+        const args = ["--model", model, "--tokens", tokens.join(), "--out", out, "--kv", kv, "--activations", "float"]
         const outcome = yield* tg(["logits", ...wasm, ...args])
         assertEquals([outcome.code, outcome.stdout], [0, ""])
         const floats = (path: string) => new Float32Array(new Uint8Array(readFileSync(path)).buffer)

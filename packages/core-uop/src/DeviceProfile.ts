@@ -19,7 +19,7 @@ export interface DeviceProfile {
   readonly memoryBytes?: number | undefined
   /** Lanes of a subgroup if the device has subgroups of one known size. */
   readonly subgroupSize: number | undefined
-  /** Sums of four products of bytes (DOT4I8) are one instruction. */
+  /** Sums of four products of bytes (DOT4I8) are one instruction, or so few that products of bytes are the faster ones. */
   readonly packedDot: boolean
   /** Threads that keep the device busy. */
   readonly saturatingThreads: number
@@ -81,7 +81,7 @@ export const wasm: DeviceProfile = {
   maxBufferBytes: 2 ** 32,
   memoryBytes: 2 ** 32,
   subgroupSize: undefined,
-  packedDot: false,
+  packedDot: true,
   saturatingThreads: 1,
   dispatchMicros: 0.1,
   bytesPerMicro: 10_000

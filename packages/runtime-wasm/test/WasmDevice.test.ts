@@ -101,6 +101,20 @@ describe("WasmDevice", () => {
       yield* device.allocate(2 ** 20 - 65536, "rest")
     }).pipe(Effect.provide(WasmDevice.layer({ maxBytes: 2 ** 20 }))))
 
+  it.effect("says that WebAssembly ends at 4 GiB", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      // reserved, and never touched
+      yield* device.allocate(2 ** 31, "half")
+      yield* device.allocate(4, "a little")
+      const error = yield* Effect.flip(device.allocate(2 ** 31, "a large model"))
+      assert.strictEqual(error.reason, "OutOfMemory")
+      assert.match(
+        error.message,
+        /a large model: 2147483648 bytes asked.*WebAssembly addresses no more.*a smaller model, or a GPU/
+      )
+    }).pipe(Effect.provide(WasmDevice.layer())))
+
   it.effect("rejects programs that are not its own", () =>
     Effect.gen(function*() {
       const device = yield* Device
