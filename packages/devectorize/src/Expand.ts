@@ -177,7 +177,12 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid"
     const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
     const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
     const parts = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes))
-    const partial = op === "ADD" ? sum(parts) : tree(parts, (a, b) => Expr.alu(op, a, b))
+    // products with lanes of outputs are added one by one: a product and a sum are one instruction
+    const partial = lanesRange(node, env) !== undefined && own === undefined
+      ? parts.reduce((a, b) => Expr.alu(op, a, b))
+      : op === "ADD"
+      ? sum(parts)
+      : tree(parts, (a, b) => Expr.alu(op, a, b))
     const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
     return Expr.reduce(op, partial, serial)
   }

@@ -15,7 +15,7 @@ import { tiny, tinySource } from "./support/models.ts"
 const context = 512
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)
-  const chunk = Session.chunkOf(tiny.config, { asked: undefined, context, profile })
+  const prompts = Session.promptShape(tiny.config, { asked: undefined, context, profile })
   return { profile, context, chunk, cache: "f16", activations: "float" }
 }
 
