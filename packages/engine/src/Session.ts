@@ -134,6 +134,14 @@ export type StepError = ContextFull | InvalidTokens | DeviceError | JitError
 /** Logits of every token of a step, or of its last one. */
 export type Rows = "all" | "last"
 
+/** A step of a prompt, to be measured. */
+export interface PromptStep {
+  readonly prepared: Prepared
+  readonly vars: Readonly<Record<string, number>>
+  /** Tokens it processes. */
+  readonly length: number
+}
+
 /** A conversation's state on the device. */
 export interface Session {
   readonly context: number
@@ -167,6 +175,11 @@ export interface Session {
    * is good for the size that the context has.
    */
   readonly decodeStep: Effect.Effect<Prepared, StepError>
+  /**
+   * What `advance` replays for the first piece of a prompt of so many tokens behind `start` others, and the variables it
+   * runs with, to measure it: on the tokens of the last step, and with the cache as after `decodeStep`.
+   */
+  readonly promptStep: (start: number, length: number) => Effect.Effect<PromptStep, StepError>
 }
 
 /** Length of the longest common prefix. */
@@ -572,7 +585,15 @@ export const make: (
       prepareNext: (sampling) => prepareNext(sampling).pipe(lock.withPermits(1)),
       decodeStep: Effect.suspend((): Effect.Effect<Prepared, StepError> =>
         device.profile.kind === "cpu" ? Effect.map(last.few(), ({ prepared }) => prepared) : decoder
-      ).pipe(lock.withPermits(1))
+      ).pipe(lock.withPermits(1)),
+      promptStep: (start, asked) => {
+        const isBatch = asked >= least
+        const length = Math.min(asked, isBatch ? batch : few)
+        return (isBatch ? last.batch : last.few)().pipe(
+          Effect.map(({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length })),
+          lock.withPermits(1)
+        )
+      }
     }
   }
 )
