@@ -527,7 +527,7 @@ export const make: (
       device.profile.kind === "gpu" && (Sampler.isGreedy(sampling) || Draw.fits(sampling, config.vocabulary))
 
     const prepareNext = Effect.fnUntraced(function*(sampling: Sampler.Settings) {
-      if (!runsAhead(sampling)) yield* variants.last()
+      if (!runsAhead(sampling)) yield* last.few()
       else if (Sampler.isGreedy(sampling)) yield* decoder
       else yield* (yield* drawer).draw(sampling)
     })
@@ -587,7 +587,7 @@ export const make: (
         device.profile.kind === "cpu" ? Effect.map(last.few(), ({ prepared }) => prepared) : decoder
       ).pipe(lock.withPermits(1)),
       promptStep: (start, asked) => {
-        const isBatch = asked >= least
+        const isBatch = asked >= batchFrom
         const length = Math.min(asked, isBatch ? batch : few)
         return (isBatch ? last.batch : last.few)().pipe(
           Effect.map(({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length })),

@@ -90,7 +90,7 @@ export const plan = (
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* Result.fail(context)
     const model = { config, weights }
-    const prompts = Session.promptShape(config, { activations: policy, asked: wanted, context, profile, prompts })
+    const prompts = Session.promptShape(config, { activations: policy, asked: wanted, context, profile })
     const activations = Session.activationsOn(profile, policy)
     const setting = { activations, cache, choose, context, profile, prompts }
     const { decode, memory } = yield* MemoryPlan.whole(model, setting)

@@ -16,7 +16,7 @@ const context = 512
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)
   const prompts = Session.promptShape(tiny.config, { asked: undefined, context, profile })
-  return { profile, context, chunk, cache: "f16", activations: "float" }
+  return { profile, context, prompts, cache: "f16", activations: "float" }
 }
 
 const memoryOf = (restrictions: Restrictions): MemoryPlan.Memory =>
