@@ -7,6 +7,7 @@ import type { JitError } from "@tg/jit/Jit"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import type { Config } from "@tg/models-deepseek2/Config"
+import * as Order from "@tg/models-deepseek2/Order"
 import type { ModelWeights } from "@tg/models-deepseek2/Weights"
 import type { BufferInfo } from "@tg/tensor/Program"
 import { Result, Schema } from "effect"
@@ -98,10 +99,13 @@ export const whole = (
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink, profile, choose)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
     const stored = storedBytes(model, { cache, context })
+    // a token and its angles, also for batches that are not compiled yet
+    const spare = Session.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
       scratchBytes: sum(promptStep.blocks) + (own === undefined ? 0 : sum(decodeStep.blocks)),
-      ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes,
+      ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
+        4 * spare * (1 + model.config.rotated),
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile)
     }
     return { memory, decode: decodeStep }

@@ -96,6 +96,10 @@ export const promptShape = (
   }
 }
 
+/** Tokens that a session has room for on their way into steps. */
+export const tokensHeld = ({ batch, batchFrom, chunk, few }: PromptShape): number =>
+  Order.wholeTiles(Math.max(chunk, few, batchFrom === Infinity ? 1 : batch))
+
 /** Whether a prompt of a few words is a batch. */
 export const isBatchFirst = ({ batchFrom }: PromptShape): boolean => batchFrom <= defaultChunk
 
@@ -365,14 +369,15 @@ export const make: (
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
     const activations = activationsOn(device.profile, options.activations)
-    const { batch, batchFrom, chunk, few } = promptShape(config, {
+    const prompts = promptShape(config, {
       activations: options.activations,
       asked: options.chunk,
       batchFrom: options.batchFrom,
       context,
       profile: device.profile
     })
-    const most = Order.wholeTiles(Math.max(chunk, few, batchFrom === Infinity ? 1 : batch))
+    const { batch, batchFrom, chunk, few } = prompts
+    const most = tokensHeld(prompts)
     const tokenBuffer = yield* device.allocate(4 * most, "tokens")
     const cosSinBuffer = yield* device.allocate(4 * most * config.rotated, "cos_sin")
     const cacheBytes = Cache.storage(config, { type: cache, context: cacheRows(context) }).shape
