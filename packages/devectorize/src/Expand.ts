@@ -39,7 +39,7 @@ const areNeighbours = (at: ReadonlyArray<UOp>): boolean =>
  * open as lanes at any place: along outputs the one that makes the store contiguous, in a reduction the one along which
  * most loads are contiguous. Everything else is copied.
  */
-export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
+export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid">): UOp => {
   const { arena } = kernel
   const memo = new Map<UOp, Map<string, UOp>>()
   const vectors = caps.lanes.includes(width)
@@ -118,7 +118,7 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
     const range = lanesRange(node, env)
     const one = (e: Env): UOp =>
       Expr.load(Expr.element(buffer!, index(at!, e), gate === undefined ? undefined : index(gate, e)))
-    if (range === undefined) return one(env)
+    if (range === undefined) return laneOfCopies(node, env, one) ?? one(env)
     const scalars = perLane(range, env, one)
     const element = scalars[0]!.src[0]!
     const ungated = all(scalars.map((s) => s.src[0]!.src[2]))
@@ -128,11 +128,29 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
     return stack(scalars)
   }
 
+  /**
+   * Where the copies of a load along an expanded loop are neighbours, they are lanes of one load. Not on a CPU, which
+   * loads a single value into all lanes.
+   */
+  const laneOfCopies = (node: UOp, env: Env, one: (env: Env) => UOp): UOp | undefined => {
+    if (!vectors || !caps.hasGrid) return undefined
+    for (const range of openRanges(node)) {
+      const copy = env.get(range)
+      if (typeof copy !== "number" || !isWide(range) || stepOf(node.src[0]!.src[1]!, range) !== 1) continue
+      const scalars = perLane(range, env, one)
+      if (!all(scalars.map((s) => s.src[0]!.src[2])) || !areNeighbours(scalars.map((s) => s.src[0]!.src[1]!))) continue
+      return Expr.lane(Expr.load(scalars[0]!.src[0]!, width), copy)
+    }
+    return undefined
+  }
+
   const reduction = (node: UOp, env: Env): UOp => {
     const { op } = reduceArg(node)
     const ranges = node.src.slice(1)
-    const own = vectors ? widest(node, ranges.filter(isWide)) : undefined
+    const inside = vectors ? widest(node, ranges.filter(isWide)) : undefined
     const outer = lanesRange(node, env)
+    // lanes along the outputs stay where loads are contiguous there: copies of the body are added to each lane's sum
+    const own = outer !== undefined && widest(node, [outer]) !== undefined ? undefined : inside
     const groups = ranges.filter((r) => axisOf(r) === "GROUP")
     if (own !== undefined && outer !== undefined) {
       return groups.length > 0
@@ -159,7 +177,12 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes">): UOp => {
     const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
     const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
     const parts = values.map((v) => v.dtype.lanes === lanes ? v : Expr.splat(v, lanes))
-    const partial = op === "ADD" ? sum(parts) : tree(parts, (a, b) => Expr.alu(op, a, b))
+    // products with lanes of outputs are added one by one: a product and a sum are one instruction
+    const partial = lanesRange(node, env) !== undefined && own === undefined
+      ? parts.reduce((a, b) => Expr.alu(op, a, b))
+      : op === "ADD"
+      ? sum(parts)
+      : tree(parts, (a, b) => Expr.alu(op, a, b))
     const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
     return Expr.reduce(op, partial, serial)
   }

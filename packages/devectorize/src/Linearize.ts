@@ -1,5 +1,6 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
+import type { ReduceOp } from "@tg/core-uop/Op"
 import type { RendererCaps } from "@tg/core-uop/Program"
 import { groupArg, openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 
@@ -8,6 +9,21 @@ interface Scope {
   readonly range: UOp | undefined
   readonly depth: number
   readonly items: Array<UOp | Scope>
+}
+
+/** With this many sums at once, adding to one need not wait for the last addition to it. */
+const manySums = 8
+
+/** What a sum's copies of the body add, one by one: a product and an addition to a register are one instruction. */
+const addendsOf = (value: UOp, op: ReduceOp): ReadonlyArray<UOp> => {
+  const found: Array<UOp> = []
+  let rest = value
+  while (rest.op === op) {
+    found.unshift(rest.src[1]!)
+    rest = rest.src[0]!
+  }
+  found.unshift(rest)
+  return new Set(found).size === found.length ? found : [value]
 }
 
 /**
@@ -106,11 +122,16 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     const values = group.map((n) => substitute(n.src[0]!, renamed))
     if (renamed.size > 0) noteReductions(values)
     const body = open(parent, own)
-    group.forEach((n, i) => {
-      const value = emit(values[i]!)
-      push(body, arena.make("ACCUMULATE", DType.none, [registers[i]!, value], { op: reduceArg(n).op }))
-      done.set(n, registers[i]!)
-    })
+    const addends = group.map((n, i) => group.length < manySums ? [values[i]!] : addendsOf(values[i]!, reduceArg(n).op))
+    // one addend of every sum, then the next: what they share is read, used and forgotten
+    for (let j = 0; j < Math.max(...addends.map((list) => list.length)); j++) {
+      group.forEach((n, i) => {
+        const addend = addends[i]![j]
+        if (addend === undefined) return
+        push(body, arena.make("ACCUMULATE", DType.none, [registers[i]!, emit(addend)], { op: reduceArg(n).op }))
+      })
+    }
+    group.forEach((n, i) => done.set(n, registers[i]!))
     close(parent, own)
   }
 

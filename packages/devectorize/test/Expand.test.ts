@@ -16,8 +16,8 @@ const accesses = (kernel: UOp): ReadonlyArray<string> =>
   ).toSorted()
 
 const times = (count: number, text: string): ReadonlyArray<string> => Array.from({ length: count }, () => text)
-const vectors = { lanes: [1, 4] } as const
-const scalars = { lanes: [1] } as const
+const vectors = { lanes: [1, 4], hasGrid: false } as const
+const scalars = { lanes: [1], hasGrid: false } as const
 
 describe("Expand", () => {
   const lists: ReadonlyArray<readonly [keyof typeof Kernels, ReadonlyArray<Opt.Opt>]> = [
@@ -101,6 +101,27 @@ describe("Expand", () => {
     const result = expand(opted(kernel, [upcast(0, 4), unroll(1, 4)]), vectors)
     assert.deepStrictEqual(accesses(result), [...times(4, "LOAD f32x4"), "STORE f32x4"])
     assert.deepStrictEqual(Kernels.run(result), Kernels.run(kernel))
+  })
+
+  /** `out[i] = sum over k of w[k] x[4 k + i]`: weights are neighbours along k, activations along i. */
+  const product = (): UOp => {
+    const arena = new Arena()
+    const [i, k] = [Expr.range(arena, 4, 0, "GLOBAL"), Expr.range(arena, 8, 1, "REDUCE")]
+    const [out, w, x] = [4, 8, 32].map((length, slot) =>
+      arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+    )
+    const term = Expr.mul(Expr.load(Expr.element(w!, k)), Expr.load(Expr.element(x!, Expr.add(Expr.mul(k, 4), i))))
+    const store = Expr.store(Expr.element(out!, i), Expr.reduce("ADD", term, [k]))
+    return arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, i])])
+  }
+
+  it("keeps lanes along the outputs where loads are contiguous there, and reads the other operand once for all copies", () => {
+    const result = expand(opted(product(), [upcast(0, 4), unroll(1, 4)]), gpu)
+    assert.deepStrictEqual(accesses(result).toSorted(), [...times(5, "LOAD f32x4"), "STORE f32x4"])
+    assert.deepStrictEqual(Kernels.run(result), Kernels.run(product()))
+    // a CPU loads one value into all lanes
+    const loads = accesses(expand(opted(product(), [upcast(0, 4), unroll(1, 4)]), { ...gpu, hasGrid: false }))
+    assert.deepStrictEqual(loads.toSorted(), [...times(4, "LOAD f32"), ...times(4, "LOAD f32x4"), "STORE f32x4"])
   })
 
   it("leaves threads and loops alone, and turns groups into GROUP_REDUCE", () => {

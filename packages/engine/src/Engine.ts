@@ -133,10 +133,11 @@ const checkMemory = Effect.fnUntraced(function*(model: ModelFile.ModelFile, opti
   const { config } = model
   const context = Session.contextOf(config, options.context)
   if (typeof context !== "number") return yield* context
-  const chunk = Session.chunkOf(config, { asked: options.chunk, context, profile })
+  const { batchFrom, chunk: asked } = options
+  const prompts = Session.promptShape(config, { activations: options.activations, asked, batchFrom, context, profile })
   const activations = Session.activationsOn(profile, options.activations)
   const cache = options.cache ?? "f16"
-  yield* Effect.fromResult(MemoryPlan.check(model, { activations, cache, chunk, context, profile }))
+  yield* Effect.fromResult(MemoryPlan.check(model, { activations, cache, context, profile, prompts }))
 })
 
 /** Loads the weights of a model whose header has been read. */

@@ -70,7 +70,9 @@ export const over: (
       prepare: (rows) => using(held, (session) => session.prepare(rows)),
       prepareNext: (sampling) => using(held, (session) => session.prepareNext(sampling)),
       // it writes the place behind the tokens
-      decodeStep: using(() => Math.min(most, held() + 1), (session) => session.decodeStep)
+      decodeStep: using(() => Math.min(most, held() + 1), (session) => session.decodeStep),
+      promptStep: (start, length) =>
+        using(() => Math.min(most, start + length), (session) => session.promptStep(start, length))
     }
   }
 )

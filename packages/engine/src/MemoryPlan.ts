@@ -7,6 +7,7 @@ import type { JitError } from "@tg/jit/Jit"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import type { Config } from "@tg/models-deepseek2/Config"
+import * as Order from "@tg/models-deepseek2/Order"
 import type { ModelWeights } from "@tg/models-deepseek2/Weights"
 import type { BufferInfo } from "@tg/tensor/Program"
 import { Result, Schema } from "effect"
@@ -44,7 +45,7 @@ export interface Setting {
   readonly cache: Cache.CacheType
   readonly activations: Activations
   /** Tokens a step can process. */
-  readonly chunk: number
+  readonly prompts: Session.PromptShape
   /** Opts for the estimate of the decode step; the heuristics' if not given. */
   readonly choose?: Choose | undefined
 }
@@ -84,21 +85,27 @@ const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a
 /** The memory of a model, and what its decode step will do. */
 export const whole = (
   model: Model,
-  { activations, cache, choose, chunk, context, profile }: Setting
+  { activations, cache, choose, context, profile, prompts }: Setting
 ): Result.Result<{ readonly memory: Memory; readonly decode: Estimate }, JitError> =>
   Result.gen(function*() {
     // a device that works on its own decodes with a program of its own; prompts always take the other one
     const size = { activations, cache, context }
-    const prompt = Session.stepProgram(model, { ...size, rows: "last", chunk })
+    const first = Session.isBatchFirst(prompts)
+      ? { chunk: prompts.batch, order: "features" } as const
+      : { chunk: prompts.few, order: "tokens" } as const
+    const prompt = Session.stepProgram(model, { ...size, ...first, rows: "last" })
     const own = profile.kind === "gpu" ? Session.decodeProgram(model, size) : undefined
     const promptStep = yield* estimate(prompt.sink, profile, choose)
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink, profile, choose)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
     const stored = storedBytes(model, { cache, context })
+    // a token and its angles, also for batches that are not compiled yet
+    const spare = Session.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
       scratchBytes: sum(promptStep.blocks) + (own === undefined ? 0 : sum(decodeStep.blocks)),
-      ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes,
+      ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
+        4 * spare * (1 + model.config.rotated),
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile)
     }
     return { memory, decode: decodeStep }
@@ -109,7 +116,7 @@ const storedBytes = (
   { config, weights }: Model,
   { cache, context }: Pick<Setting, "cache" | "context">
 ): Pick<Memory, "weightBytes" | "kvBytes"> => {
-  const { dtype, shape } = Cache.storage(config, { type: cache, context })
+  const { dtype, shape } = Cache.storage(config, { type: cache, context: Session.cacheRows(context) })
   return {
     weightBytes: sum(weights.all.map(({ layout }) => 4 * layout.words)),
     kvBytes: config.layers * DType.bytes(dtype) * maxElements(shape)

@@ -82,7 +82,8 @@ export const make: <E1, E2>(
       reset: Effect.suspend(() => current.session.reset),
       prepare: (rows) => asking((session) => session.prepare(rows)),
       prepareNext: (sampling) => asking((session) => session.prepareNext(sampling)),
-      decodeStep: asking((session) => session.decodeStep)
+      decodeStep: asking((session) => session.decodeStep),
+      promptStep: (start, length) => asking((session) => session.promptStep(start, length))
     } satisfies Session
   }
 )

@@ -12,6 +12,7 @@ import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import type { Config } from "@tg/models-deepseek2/Config"
 import * as Model from "@tg/models-deepseek2/Model"
+import * as Order from "@tg/models-deepseek2/Order"
 import * as Rope from "@tg/models-deepseek2/Rope"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import * as Nn from "@tg/tensor/Nn"
@@ -44,8 +45,67 @@ export class InvalidTokens extends Schema.TaggedError<InvalidTokens>()("InvalidT
   message: Schema.String
 }) {}
 
-/** Tokens of a prompt processed at a time, unless a session is told otherwise or a binding holds fewer of their scores. */
+/** Tokens appended at a time, and of a short prompt. */
 export const defaultChunk = 32
+/** Tokens of a longer prompt processed at a time: enough to read each weight seldom. */
+const largestBatch = { gpu: 512, cpu: 128 }
+/**
+ * Tokens from which a prompt is a batch, processed in tiles. A processor gains as much, but it decodes with the program
+ * of few tokens, so a batch is one more program to compile.
+ */
+const usualBatchFrom = { gpu: 2, cpu: 64 }
+/** What the attention scores of a batch may take. */
+const scoreBytes = 256 * 2 ** 20
+
+/** The programs that process prompts, by the tokens they take at a time. */
+export interface PromptShape {
+  /** Tokens from which a prompt is a batch. */
+  readonly batchFrom: number
+  readonly batch: number
+  /** Of a prompt that is no batch. */
+  readonly few: number
+  /** Where all logits are wanted. */
+  readonly chunk: number
+}
+
+/**
+ * What fits a model and a device: at most so many tokens that the attention scores of a step, its largest value, take one
+ * binding. Batches read floats: who asks for bytes has none.
+ */
+export const promptShape = (
+  { heads }: Config,
+  { activations = "auto", asked, batchFrom, context, profile }: {
+    readonly activations?: ActivationPolicy | undefined
+    readonly asked: number | undefined
+    readonly batchFrom?: number | undefined
+    readonly context: number
+    readonly profile: Pick<DeviceProfile, "kind" | "maxBindingBytes">
+  }
+): PromptShape => {
+  const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / (4 * heads * cacheRows(context)))
+  const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
+  let batch = largestBatch[profile.kind]
+  while (batch > fitting) batch /= 2
+  const none = activations === "int8" || batch < Order.tileTokens
+  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind])
+  return {
+    batchFrom: from,
+    batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
+    few: profile.kind === "gpu" && from !== Infinity ? 1 : chunk,
+    chunk
+  }
+}
+
+/** Tokens that a session has room for on their way into steps. */
+export const tokensHeld = ({ batch, batchFrom, chunk, few }: PromptShape): number =>
+  Order.wholeTiles(Math.max(chunk, few, batchFrom === Infinity ? 1 : batch))
+
+/** Whether a prompt of a few words is a batch. */
+export const isBatchFirst = ({ batchFrom }: PromptShape): boolean => batchFrom <= defaultChunk
+
+/** Positions that a cache has room for, in whole pieces: a last tile may stand beyond the context. */
+export const cacheRows = (context: number): number =>
+  Math.ceil((context + Order.tileTokens - 1) / Cache.piece) * Cache.piece
 
 /** `auto` is `int8` where the device multiplies bytes in one instruction, `float` elsewhere. */
 export type ActivationPolicy = Activations | "auto"
@@ -64,10 +124,12 @@ export interface SessionOptions {
   readonly activations?: ActivationPolicy | undefined
   /** Tokens the session can hold: the model's own limit by default, but at most `defaultContext`. */
   readonly context?: number | undefined
-  /** Tokens processed at a time in a prompt; `chunkOf`. */
+  /** Tokens processed at a time; as `promptShape` says if not given. */
   readonly chunk?: number | undefined
   /** Begin with what a session of the same model and kind of cache holds. */
   readonly from?: Pick<Session, "tokens" | "caches"> | undefined
+  /** Tokens from which a prompt is a batch; as `promptShape` says. Where all logits are wanted, they are if a chunk is. */
+  readonly batchFrom?: number | undefined
 }
 
 /** Why a step failed. */
@@ -75,6 +137,14 @@ export type StepError = ContextFull | InvalidTokens | DeviceError | JitError
 
 /** Logits of every token of a step, or of its last one. */
 export type Rows = "all" | "last"
+
+/** A step of a prompt, to be measured. */
+export interface PromptStep {
+  readonly prepared: Prepared
+  readonly vars: Readonly<Record<string, number>>
+  /** Tokens it processes. */
+  readonly length: number
+}
 
 /** A conversation's state on the device. */
 export interface Session {
@@ -109,6 +179,11 @@ export interface Session {
    * is good for the size that the context has.
    */
   readonly decodeStep: Effect.Effect<Prepared, StepError>
+  /**
+   * What `advance` replays for the first piece of a prompt of so many tokens behind `start` others, and the variables it
+   * runs with, to measure it: on the tokens of the last step, and with the cache as after `decodeStep`.
+   */
+  readonly promptStep: (start: number, length: number) => Effect.Effect<PromptStep, StepError>
 }
 
 /** Length of the longest common prefix. */
@@ -145,22 +220,6 @@ export const contextOf = (
   return asked > modelLimit ? new ContextFull({ asked, limit: modelLimit, modelLimit }) : asked
 }
 
-/**
- * Tokens that a session processes at a time: as many as asked, else so many that the attention scores of a step, its
- * largest value, take one binding.
- */
-export const chunkOf = (
-  { heads }: Config,
-  { asked, context, profile }: {
-    readonly asked: number | undefined
-    readonly context: number
-    readonly profile: DeviceProfile
-  }
-): number => {
-  const fitting = Math.floor(profile.maxBindingBytes / (4 * heads * context))
-  return Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
-}
-
 // Buffers of the step program.
 const tokensId = 0
 const cosSinId = 1
@@ -175,6 +234,7 @@ interface StepShape {
   readonly cache: Cache.CacheType
   /** `float` if it is not said. */
   readonly activations?: Activations | undefined
+  readonly order: Order.Order
 }
 
 /** What a program is built from. */
@@ -189,7 +249,10 @@ const storage = (
   caches: Array.from(
     { length: config.layers },
     (_, i) =>
-      buffer(arena, firstCacheId + i, { ...Cache.storage(config, { type: cache, context }), label: `cache_${i}` })
+      buffer(arena, firstCacheId + i, {
+        ...Cache.storage(config, { type: cache, context: cacheRows(context) }),
+        label: `cache_${i}`
+      })
   ),
   buffers: Model.weightBuffers(arena, weights, firstCacheId + config.layers),
   startPos: variable(arena, "startPos", 0, context - 1)
@@ -199,30 +262,44 @@ const storage = (
 const rotations = (arena: Arena, { config }: ModelShape, rows: number) =>
   buffer(arena, cosSinId, { shape: [rows, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
 
+/** Values of the variables of a step program. */
+const variablesOf = (order: Order.Order, start: number, length: number): Readonly<Record<string, number>> =>
+  order === "tokens" ? { T: length, startPos: start } : {
+    T: length,
+    startPos: start,
+    tiles: Order.wholeTiles(length) / Order.tileTokens,
+    pieces: Math.ceil((start + Order.wholeTiles(length)) / Cache.piece)
+  }
+
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
   model: ModelShape,
-  { activations, cache, chunk, context, rows }: StepShape
+  { activations, cache, chunk, context, order, rows }: StepShape
 ): Program.TensorProgram => {
   const { config, weights } = model
   const arena = new Arena()
   const count = variable(arena, "T", 1, chunk)
+  const isBatch = order === "features"
+  const most = isBatch ? Order.wholeTiles(chunk) : chunk
+  const tiles = variable(arena, "tiles", 1, Math.ceil(chunk / Order.tileTokens))
+  const keys = variable(arena, "pieces", 1, cacheRows(context) / Cache.piece).mul(Cache.piece)
+  const length = isBatch ? tiles.mul(Order.tileTokens) : chunk === 1 ? 1 : count
   const { effects, logits } = Model.forward({
     config,
     weights,
     activations,
     ...storage(arena, model, { cache, context }),
-    tokens: buffer(arena, tokensId, { shape: [chunk], dtype: DType.u32, label: "tokens" }).slice(0, 0, count),
-    cosSin: rotations(arena, model, chunk).slice(0, 0, count),
-    rows
+    tokens: buffer(arena, tokensId, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
+    cosSin: rotations(arena, model, most).slice(0, 0, length),
+    rows,
+    batch: isBatch ? { tiles, count, keys } : undefined
   })
-  const outputRows = rows === "all" ? chunk : 1
   const output = buffer(arena, logitsId, {
-    shape: [outputRows, config.vocabulary],
+    shape: [rows === "all" ? most : 1, config.vocabulary],
     dtype: DType.f32,
     label: "logits"
   })
-  const target = rows === "all" ? output.slice(0, 0, count) : output
+  const target = rows === "all" ? output.slice(0, 0, length) : output
   return Program.make([Program.assign(target, logits), ...effects])
 }
 
@@ -232,7 +309,7 @@ export const stepProgram = (
  */
 export const decodeProgram = (
   model: ModelShape,
-  { activations, cache, context }: Omit<StepShape, "rows" | "chunk">,
+  { activations, cache, context }: Omit<StepShape, "rows" | "chunk" | "order">,
   result: "token" | "logits" = "token"
 ): Program.TensorProgram => {
   const { config, weights } = model
@@ -292,10 +369,19 @@ export const make: (
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
     const activations = activationsOn(device.profile, options.activations)
-    const chunk = chunkOf(config, { asked: options.chunk, context, profile: device.profile })
-    const tokenBuffer = yield* device.allocate(4 * chunk, "tokens")
-    const cosSinBuffer = yield* device.allocate(4 * chunk * config.rotated, "cos_sin")
-    const cacheBytes = Cache.storage(config, { type: cache, context }).shape.reduce<number>((n, d) => n * Number(d), 4)
+    const prompts = promptShape(config, {
+      activations: options.activations,
+      asked: options.chunk,
+      batchFrom: options.batchFrom,
+      context,
+      profile: device.profile
+    })
+    const { batch, batchFrom, chunk, few } = prompts
+    const most = tokensHeld(prompts)
+    const tokenBuffer = yield* device.allocate(4 * most, "tokens")
+    const cosSinBuffer = yield* device.allocate(4 * most * config.rotated, "cos_sin")
+    const cacheBytes = Cache.storage(config, { type: cache, context: cacheRows(context) }).shape
+      .reduce<number>((n, d) => n * Number(d), 4)
     const cacheBuffers = yield* Effect.forEach(
       Array.from({ length: config.layers }, (_, i) => i),
       (i) => device.allocate(cacheBytes, `cache_${i}`)
@@ -308,17 +394,18 @@ export const make: (
     ]
 
     /** Compiles a variant when it is first asked for; what a failed attempt allocated is returned. */
-    const variant = (rows: Rows) => {
-      let made: { readonly prepared: Prepared; readonly logits: DeviceBuffer } | undefined
+    const variant = (shape: Pick<StepShape, "chunk" | "order" | "rows">) => {
+      let made: { readonly prepared: Prepared; readonly logits: DeviceBuffer; readonly order: Order.Order } | undefined
       return Effect.fn("Session.prepare")(function*() {
         if (made !== undefined) return made
         const own = yield* Scope.fork(scope)
-        const outputRows = rows === "all" ? chunk : 1
+        const { chunk, order, rows } = shape
+        const outputRows = rows === "last" ? 1 : order === "tokens" ? chunk : Order.wholeTiles(chunk)
         made = yield* Effect.gen(function*() {
           const logits = yield* device.allocate(4 * outputRows * config.vocabulary, `logits_${rows}`)
-          const program = stepProgram(model, { rows, chunk, context, cache, activations })
+          const program = stepProgram(model, { ...shape, context, cache, activations })
           const prepared = yield* jit.prepare(program.sink, new Map([...bound, [logitsId, logits]]))
-          return { prepared, logits }
+          return { prepared, logits, order }
         }).pipe(
           Scope.provide(own),
           Effect.onExit((exit) => Exit.isSuccess(exit) ? Effect.void : Scope.close(own, exit))
@@ -326,7 +413,14 @@ export const make: (
         return made
       })
     }
-    const variants = { all: variant("all"), last: variant("last") }
+    type Variant = ReturnType<typeof variant>
+    const all = variant({ rows: "all", chunk, order: batchFrom <= chunk ? "features" : "tokens" })
+    const last: { readonly batch: Variant; readonly few: Variant } = {
+      batch: variant({ rows: "last", chunk: batch, order: "features" }),
+      few: variant({ rows: "last", chunk: few, order: "tokens" })
+    }
+    // what a prompt of a few words needs
+    const first = batchFrom > defaultChunk ? last.few : last.batch
 
     /** The token that decoding feeds, and leaves for the next step. */
     const decoded = yield* device.allocate(4, "next")
@@ -364,16 +458,19 @@ export const make: (
     const step = Effect.fnUntraced(function*(
       { length, start }: { readonly start: number; readonly length: number },
       tokens: ReadonlyArray<number>,
-      rows: Rows
+      program: Variant
     ) {
-      const { logits, prepared } = yield* variants[rows]()
+      const { logits, order, prepared } = yield* program()
       ahead = undefined
-      const positions = Array.from({ length }, (_, i) => start + i)
+      const whole = order === "tokens" ? length : Order.wholeTiles(length)
+      const positions = Array.from({ length: whole }, (_, i) => start + i)
+      // a tile that is not full repeats the last token; nobody looks at what becomes of it
+      const ids = positions.map((position) => tokens[Math.min(position, start + length - 1)]!)
       // until the step has succeeded, only what stands before it is certain
       held = tokens.slice(0, start)
-      yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(tokens.slice(start, start + length))))
+      yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(ids)))
       yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, positions)))
-      yield* prepared.run({ T: length, startPos: start })
+      yield* prepared.run(variablesOf(order, start, length))
       held = tokens.slice(0, start + length)
       return logits
     })
@@ -404,8 +501,9 @@ export const make: (
         // the last token is processed again even if it is there: its logits are not kept
         const kept = Math.min(commonPrefix(held, tokens), tokens.length - 1)
         let logits: DeviceBuffer | undefined
-        for (const piece of pieces(kept, tokens.length - kept, chunk)) {
-          logits = yield* step(piece, tokens, "last")
+        const isBatch = tokens.length - kept >= batchFrom
+        for (const piece of pieces(kept, tokens.length - kept, isBatch ? batch : few)) {
+          logits = yield* step(piece, tokens, isBatch ? last.batch : last.few)
           // between steps signals and other fibers get their turn
           yield* Effect.yieldNow
         }
@@ -434,7 +532,7 @@ export const make: (
       device.profile.kind === "gpu" && (Sampler.isGreedy(sampling) || Draw.fits(sampling, config.vocabulary))
 
     const prepareNext = Effect.fnUntraced(function*(sampling: Sampler.Settings) {
-      if (!runsAhead(sampling)) yield* variants.last()
+      if (!runsAhead(sampling)) yield* last.few()
       else if (Sampler.isGreedy(sampling)) yield* decoder
       else yield* (yield* drawer).draw(sampling)
     })
@@ -471,15 +569,15 @@ export const make: (
       next: (tokens, sampling = Sampler.greedy) => next(tokens, sampling).pipe(lock.withPermits(1)),
       append: (tokens) =>
         Effect.gen(function*() {
-          const all = [...held, ...tokens]
-          const error = check(tokens) ?? check(all)
+          const whole = [...held, ...tokens]
+          const error = check(tokens) ?? check(whole)
           if (error !== undefined) return yield* error
           if (tokens.length > chunk) {
             return yield* new InvalidTokens({
               message: `${tokens.length} tokens were appended at once; the session takes up to ${chunk}`
             })
           }
-          const logits = yield* step({ start: held.length, length: tokens.length }, all, "all")
+          const logits = yield* step({ start: held.length, length: tokens.length }, whole, all)
           yield* Effect.yieldNow
           return yield* read(logits, tokens.length)
         }).pipe(lock.withPermits(1)),
@@ -487,11 +585,20 @@ export const make: (
         held = []
         ahead = undefined
       }).pipe(lock.withPermits(1)),
-      prepare: (rows) => Effect.map(variants[rows](), ({ prepared }) => prepared).pipe(lock.withPermits(1)),
+      prepare: (rows) =>
+        Effect.map((rows === "all" ? all : first)(), ({ prepared }) => prepared).pipe(lock.withPermits(1)),
       prepareNext: (sampling) => prepareNext(sampling).pipe(lock.withPermits(1)),
       decodeStep: Effect.suspend((): Effect.Effect<Prepared, StepError> =>
-        device.profile.kind === "cpu" ? Effect.map(variants.last(), ({ prepared }) => prepared) : decoder
-      ).pipe(lock.withPermits(1))
+        device.profile.kind === "cpu" ? Effect.map(last.few(), ({ prepared }) => prepared) : decoder
+      ).pipe(lock.withPermits(1)),
+      promptStep: (start, asked) => {
+        const isBatch = asked >= batchFrom
+        const length = Math.min(asked, isBatch ? batch : few)
+        return (isBatch ? last.batch : last.few)().pipe(
+          Effect.map(({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length })),
+          lock.withPermits(1)
+        )
+      }
     }
   }
 )

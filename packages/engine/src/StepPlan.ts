@@ -90,9 +90,9 @@ export const plan = (
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* Result.fail(context)
     const model = { config, weights }
-    const chunk = Session.chunkOf(config, { asked: wanted, context, profile })
+    const prompts = Session.promptShape(config, { activations: policy, asked: wanted, context, profile })
     const activations = Session.activationsOn(profile, policy)
-    const setting = { activations, cache, choose, chunk, context, profile }
+    const setting = { activations, cache, choose, context, profile, prompts }
     const { decode, memory } = yield* MemoryPlan.whole(model, setting)
     const launches = decode.launches({ T: 1, startPos: context - 1 })
 

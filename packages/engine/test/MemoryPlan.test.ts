@@ -15,8 +15,8 @@ import { tiny, tinySource } from "./support/models.ts"
 const context = 512
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)
-  const chunk = Session.chunkOf(tiny.config, { asked: undefined, context, profile })
-  return { profile, context, chunk, cache: "f16", activations: "float" }
+  const prompts = Session.promptShape(tiny.config, { asked: undefined, context, profile })
+  return { profile, context, prompts, cache: "f16", activations: "float" }
 }
 
 const memoryOf = (restrictions: Restrictions): MemoryPlan.Memory =>
@@ -96,11 +96,12 @@ describe("the memory of tg-tiny", () => {
 describe("a model that is too large for a device", () => {
   const refusal = (shape: string, memory: number, context = 4096) => {
     const model = Result.getOrThrow(StepPlan.fromShape(shape))
+    const profile = restrict(wasmProfile, within({ memory }))
     return Result.getOrThrow(
       Result.flip(MemoryPlan.check(model, {
-        profile: restrict(wasmProfile, within({ memory })),
+        profile,
         context,
-        chunk: 32,
+        prompts: Session.promptShape(model.config, { asked: undefined, context, profile }),
         cache: "f16",
         activations: "float"
       }))

@@ -23,8 +23,8 @@ describe("pure parts", () => {
 
 /** Steps that a session asked for, on a device that computes nothing. `fail` names the step that fails. */
 const mocked = (fail?: number) => {
-  const steps: Array<{ readonly T: number; readonly startPos: number }> = []
-  const { layer } = memory()
+  const steps: Array<Readonly<Record<string, number>>> = []
+  const { contents, layer } = memory()
   const jit = Layer.mock(Jit, {
     prepare: () =>
       Effect.succeed({
@@ -33,7 +33,7 @@ const mocked = (fail?: number) => {
         dispatches: [],
         run: (vars) =>
           Effect.suspend(() => {
-            steps.push({ T: vars["T"]!, startPos: vars["startPos"]! })
+            steps.push(vars)
             return steps.length === fail
               ? Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost" }))
               : Effect.void
@@ -43,7 +43,12 @@ const mocked = (fail?: number) => {
   const buffers = new Map<string, DeviceBuffer>(tiny.weights.all.map(({ name }) => [name, { label: name, bytes: 4 }]))
   const session = (options: Session.SessionOptions) =>
     Session.make(tiny, buffers, options).pipe(Effect.provide(Layer.merge(layer, jit)))
-  return { steps, session }
+  /** What a buffer holds. */
+  const words = (label: string): ReadonlyArray<number> => {
+    const [, bytes] = [...contents].find(([buffer]) => buffer.label === label)!
+    return [...new Uint32Array(bytes.buffer)]
+  }
+  return { steps, session, words }
 }
 
 const count = (n: number, from = 0) => Array.from({ length: n }, (_, i) => from + i)
@@ -62,6 +67,20 @@ describe("what a session runs", () => {
         { T: 1, startPos: 10 }
       ])
       assertEquals(it.tokens(), count(11))
+    }))
+
+  it.effect("a prompt in tiles of tokens, filled up with the last one; a single token without tiles", () =>
+    Effect.gen(function*() {
+      const { session, steps, words } = mocked()
+      const it = yield* session({ batchFrom: 2, chunk: 40, context: 100 })
+      yield* it.advance(count(60, 7))
+      assertEquals(words("tokens").slice(0, 32), [...count(20, 47), ...count(12).map(() => 66)])
+      yield* it.advance(count(61, 7))
+      assertEquals(steps, [
+        { T: 40, startPos: 0, tiles: 3, pieces: 1 },
+        { T: 20, startPos: 40, tiles: 2, pieces: 2 },
+        { T: 1, startPos: 60 }
+      ])
     }))
 
   it.effect("only what follows the common prefix, and at least the last token", () =>

@@ -3,9 +3,10 @@ import { toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import * as Postrange from "@tg/postrange/Postrange"
 import { Context, Effect, Layer } from "effect"
 import { loopOffGrid } from "./Grid.ts"
+import { Plan } from "./Plan.ts"
+import { chooseTiles, chooseTilesCpu } from "./Tiles.ts"
 
 const lanes = 4
 /** Copies of a reduction's body that still compile quickly and keep several loads in flight. */
@@ -28,25 +29,6 @@ const rowThreads = 128
 const keptThreads = 8
 const manyWorkgroups = 128
 const maxLocal = 64
-
-/** Opts chosen so far and the kernel they lead to. Illegal opts are passed over, so every list is legal. */
-class Plan {
-  readonly opts: Array<Opt.Opt> = []
-  kernel: UOp
-  private readonly profile: DeviceProfile
-  constructor(kernel: UOp, profile: DeviceProfile) {
-    this.kernel = kernel
-    this.profile = profile
-  }
-  try(opt: Opt.Opt): boolean {
-    if (opt.amount <= 1) return false
-    const next = Postrange.apply("", this.kernel, [opt], this.profile)
-    if (next instanceof Postrange.IllegalOpt) return false
-    this.kernel = next
-    this.opts.push(opt)
-    return true
-  }
-}
 
 /** Loads from buffers; workgroup memory is as fast in any order. */
 const loadsOf = (node: UOp): ReadonlyArray<UOp> =>
@@ -298,11 +280,11 @@ const largestPowerOfTwo = (limit: number): number => 2 ** Math.floor(Math.log2(M
 export const choose = (kernel: UOp, profile: DeviceProfile): ReadonlyArray<Opt.Opt> => {
   const plan = new Plan(kernel, profile)
   if (profile.kind === "cpu") {
-    chooseCpu(plan)
+    if (!chooseTilesCpu(plan)) chooseCpu(plan)
     return plan.opts
   }
   if (kernel.src.length > 1) chooseStaged(plan, profile)
-  else chooseGpu(plan, profile)
+  else if (!chooseTiles(plan, profile)) chooseGpu(plan, profile)
   fitGrid(plan, profile)
   return plan.opts
 }

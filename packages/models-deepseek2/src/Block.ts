@@ -7,6 +7,8 @@ import { after, assign } from "@tg/tensor/Program"
 import { iota, scalar, type Tensor, zeros } from "@tg/tensor/Tensor"
 import * as Cache from "./Cache.ts"
 import type { Config, ExpertConfig } from "./Config.ts"
+import { fromPlaces, keepPlaces, places, toPlaces } from "./Grouped.ts"
+import { keep, keepAlways, type Order } from "./Order.ts"
 import { attentionScale, rotate } from "./Rope.ts"
 import type { Role } from "./Weights.ts"
 
@@ -40,6 +42,19 @@ export interface BlockInput {
   readonly cache: Tensor
   /** Position of the first token, dtype `index`. */
   readonly startPos: Tensor
+  readonly order: Order
+  /** In the order of features. */
+  readonly batch?: Batch | undefined
+}
+
+/** What a step of many tokens has to know beside them; symbolic integers. */
+export interface Batch {
+  /** T / `Order.tileTokens`. */
+  readonly tiles: Tensor
+  /** Tokens that count: the last tile may not be full. */
+  readonly count: Tensor
+  /** Positions of the cache to look at: startPos + T, rounded up to whole pieces; what is behind a token is hidden. */
+  readonly keys: Tensor
 }
 
 /** Scores of positions that must not be seen: finite, so that no infinity enters arithmetic. */
@@ -63,6 +78,9 @@ export const activation = (x: Tensor, activations: Activations): Activation => (
     ? Int8.quantise(x).label("int8")
     : undefined
 })
+
+/** What a product computed, as the operand of another one. */
+const computed = (x: Tensor, { activations, order }: BlockInput): Activation => activation(keep(order, x), activations)
 
 /** An activation that is not worth rounding: the product has so few rows that a launch for the rounding costs more. */
 const float = (values: Tensor): Activation => ({ values, int8: undefined })
@@ -120,43 +138,56 @@ const absorbed = ({ config, weights }: BlockInput) => {
   }
 }
 
-const queries = ({ config, weights }: BlockInput, x: Activation): Tensor => {
+/** The norm of each token; its factor is computed once where it is worth storing. */
+const norm = ({ config, order, weights }: BlockInput, x: Tensor, role: Role): Tensor =>
+  x.mul(keep(order, Nn.rmsScale(x, config.epsilon).label(role))).mul(plain(need(weights, role))).label(role)
+
+/** The norm of each token, for several products. */
+const normed = (input: BlockInput, x: Tensor, role: Role): Tensor => keep(input.order, norm(input, x, role))
+
+const queries = (input: BlockInput, x: Activation): Tensor => {
+  const { config, order, weights } = input
   if (config.queryRank === 0) return product(x, need(weights, "attn_q")).label("attn_q")
-  const low = product(x, need(weights, "attn_q_a")).label("attn_q_a")
-  const normed = Nn.rmsNorm(low, plain(need(weights, "attn_q_a_norm")), config.epsilon).label("attn_q_a_norm")
-  return product(float(normed), need(weights, "attn_q_b")).label("attn_q_b")
+  const low = keep(order, product(x, need(weights, "attn_q_a")).label("attn_q_a"))
+  return product(float(normed(input, low, "attn_q_a_norm")), need(weights, "attn_q_b")).label("attn_q_b")
 }
 
-/** Attention over the cache, whose rows of these tokens are written first. `normed` is the input. */
-const attention = (input: BlockInput, normed: Tensor): { readonly output: Tensor; readonly write: Tensor } => {
-  const { activations, cache, config, cosSin, startPos, weights } = input
+/** Attention over the cache, whose rows of these tokens are written first. `x` is normalised. */
+const attention = (input: BlockInput, x: Activation): { readonly output: Tensor; readonly write: Tensor } => {
+  const { cache, config, cosSin, order, startPos, weights } = input
   const { heads, latent, plain: n, rotated, value } = config
-  const tokens = normed.dim(0)
-  const x = float(normed)
+  const tokens = x.values.dim(0)
   const { output, query } = absorbed(input)
 
-  const kv = product(x, need(weights, "attn_kv_a_mqa")).label("attn_kv_a_mqa")
-  const c = Nn.rmsNorm(kv.slice(-1, 0, latent), plain(need(weights, "attn_kv_a_norm")), config.epsilon)
+  const kv = keep(order, product(x, need(weights, "attn_kv_a_mqa")).label("attn_kv_a_mqa"))
+  const c = norm(input, kv.slice(-1, 0, latent), "attn_kv_a_norm")
   const key = rotate(kv.slice(-1, latent, rotated), cosSin)
   const rows = Nn.cat([c, key], -1).label("attn_kv_a_norm")
   const write = assign(cache.slice(0, startPos, tokens), Cache.pack(config, cache, rows)).label("cache")
 
-  const q = queries(input, x).reshape([tokens, heads, n + rotated])
+  const q = keep(order, queries(input, x)).reshape([tokens, heads, n + rotated])
   const position = rotate(q.slice(-1, n, rotated), cosSin)
+  const latents = keep(order, query(q.slice(-1, 0, n)))
   // every cached position reads it
-  const full = Nn.cat([query(q.slice(-1, 0, n)), position], -1).mul(attentionScale(config)).contiguous().label("query")
+  const full = keepAlways(order, Nn.cat([latents, position], -1).mul(attentionScale(config)).label("query"))
 
   const written = after(cache, [write])
-  const z = tokens === 1 ? split(config, full, written, startPos) : whole(config, full, written, startPos)
-  const mixed = activation(output(z).reshape([tokens, heads * value]), activations)
+  const z = tokens === 1 ? split(config, full, written, startPos) : whole(input, full, written)
+  const mixed = computed(output(z).reshape([tokens, heads * value]), input)
   return { output: product(mixed, need(weights, "attn_output")).label("attn_output"), write }
 }
 
 /** Attention of several tokens, `query [T, H, K]`, over all rows up to theirs: `[T, H, latent]`. */
-const whole = (config: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
-  const seen = cache.slice(0, 0, startPos.add(scalar(query.arena, query.dim(0))))
-  const scores = Cache.scores(config, query, seen)
-  return Cache.mix(config, Nn.softmax(causal(scores, startPos)).label("attn_softmax"), seen).label("attn_mix")
+const whole = ({ batch, config, order, startPos }: BlockInput, query: Tensor, cache: Tensor): Tensor => {
+  const seen = cache.slice(0, 0, batch?.keys ?? startPos.add(scalar(query.arena, query.dim(0))))
+  const scores = keep(order, causal(Cache.scores(config, query, seen), startPos))
+  return keep(order, Cache.mix(config, softmax(order, scores), seen).label("attn_mix"))
+}
+
+/** Over the positions, `[T, H, S]`. */
+const softmax = (order: Order, scores: Tensor): Tensor => {
+  const e = scores.sub(keep(order, scores.max({ axis: -1, keepDims: true }))).exp()
+  return keep(order, e.div(keep(order, e.sum({ axis: -1, keepDims: true }))).label("attn_softmax"))
 }
 
 /**
@@ -192,12 +223,13 @@ const causal = (scores: Tensor, startPos: Tensor): Tensor => {
 const gated = (gate: Tensor, up: Tensor): Tensor => gate.silu().mul(up)
 
 const dense = (
-  { activations, weights }: BlockInput,
+  input: BlockInput,
   x: Activation,
   [gate, up, down]: readonly [gate: Role, up: Role, down: Role]
 ): Tensor => {
+  const { weights } = input
   const inner = gated(product(x, need(weights, gate)).label(gate), product(x, need(weights, up)).label(up))
-  return product(activation(inner, activations), need(weights, down)).label(down)
+  return product(computed(inner, input), need(weights, down)).label(down)
 }
 
 /** Scores of experts outside of the best groups become too small to be chosen. */
@@ -225,11 +257,13 @@ const pick = (x: Tensor, index: Tensor): Tensor => {
 }
 
 /** Which experts each token uses, and with what weight: `[T, used]` both. */
-export const route = (
-  experts: ExpertConfig,
-  logits: Tensor,
-  bias: Tensor | undefined
-): { readonly chosen: Tensor; readonly weights: Tensor } => {
+export interface Routed {
+  readonly chosen: Tensor
+  readonly weights: Tensor
+}
+
+/** The router of a mixture. */
+export const route = (experts: ExpertConfig, logits: Tensor, bias: Tensor | undefined): Routed => {
   const p = experts.gating === "softmax" ? Nn.softmax(logits) : logits.sigmoid()
   const selection = bias === undefined ? p : p.add(bias)
   const chosen = Nn.topK(withinGroups(experts, selection), experts.used).indices.label("ffn_moe_topk")
@@ -257,27 +291,46 @@ const expertSum = (x: Activation, { layout, words }: Weight, chosen: Tensor): Te
   })
 }
 
+/** The first half of the experts of `select`: what their down projections take. */
+const innerOf = (weights: Lookup, { width }: ExpertConfig, x: Activation, select: Tensor): Tensor => {
+  const fused = weights("ffn_gate_up_exps")
+  const half = (start: number): Tensor =>
+    product(x, fused!, { select, view: (w, rowRank) => w.slice(w.rank - rowRank - 1, start, width) })
+  const gate = fused === undefined ? product(x, need(weights, "ffn_gate_exps"), { select }) : half(0)
+  const up = fused === undefined ? product(x, need(weights, "ffn_up_exps"), { select }) : half(width)
+  return gated(gate.label("ffn_gate_exps"), up.label("ffn_up_exps"))
+}
+
+/** The chosen experts' outputs, weighed and summed: each token reads its own experts, indexed inside of the products. */
+const tokenByToken = (input: BlockInput, experts: ExpertConfig, x: Activation, routed: Routed): Tensor => {
+  // the experts' weights go into the activations, where the sum over experts is linear
+  const inner = innerOf(input.weights, experts, forExperts(x), routed.chosen).mul(routed.weights.unsqueeze(-1))
+  const down = need(input.weights, "ffn_down_exps")
+  return expertSum(computed(inner, input), down, routed.chosen).label("ffn_down_exps")
+}
+
+/** The same for a batch: an expert's tokens are put together, and share what is read of it. */
+const grouped = (input: BlockInput, experts: ExpertConfig, x: Activation, { chosen, weights }: Routed): Tensor => {
+  const at = places(chosen.contiguous(), input.batch!.tiles, experts.count)
+  const select = at.expert.unsqueeze(-1)
+  const inner = keepPlaces(innerOf(input.weights, experts, float(toPlaces(at, x.values)), select))
+  const outputs = keepPlaces(
+    product(float(inner), need(input.weights, "ffn_down_exps"), { select }).label("ffn_down_exps")
+  )
+  const weighed = fromPlaces(at, outputs).mul(weights.contiguous().unsqueeze(-1))
+  return keep(input.order, weighed.sum(1).label("ffn_moe_out"))
+}
+
 const mixture = (input: BlockInput, experts: ExpertConfig, x: Activation): Mixture => {
-  const { activations, weights } = input
-  const logits = product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp")
+  const { order, weights } = input
+  const logits = keep(order, product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp"))
   const bias = weights("exp_probs_b")
   const routed = route(experts, logits, bias === undefined ? undefined : plain(bias))
-  const select = routed.chosen
-  const own = forExperts(x)
-  const fused = weights("ffn_gate_up_exps")
-  const { width } = experts
-  // the chosen experts' matrices are indexed inside of the products: [T, used, rows]
-  const half = (start: number): Tensor =>
-    product(own, fused!, { select, view: (w, rowRank) => w.slice(w.rank - rowRank - 1, start, width) })
-  const gate = fused === undefined ? product(own, need(weights, "ffn_gate_exps"), { select }) : half(0)
-  const up = fused === undefined ? product(own, need(weights, "ffn_up_exps"), { select }) : half(width)
-  // the experts' weights go into the activations, where the sum over experts is linear
-  const inner = gated(gate.label("ffn_gate_exps"), up.label("ffn_up_exps")).mul(routed.weights.unsqueeze(-1))
-  const mixed = expertSum(activation(inner, activations), need(weights, "ffn_down_exps"), select).label("ffn_down_exps")
+  const mixed = (input.batch === undefined ? tokenByToken : grouped)(input, experts, x, routed)
   const output = experts.shared === 0
     ? mixed
     : mixed.add(dense(input, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))
-  return { output, chosen: select }
+  return { output, chosen: routed.chosen }
 }
 
 /** What a block computes: `x [T, embedding]`, its write to the cache, and the experts it chose, `[T, used]`, if it has any. */
@@ -289,12 +342,10 @@ export interface BlockOutput {
 
 /** One block. */
 export const block = (input: BlockInput): BlockOutput => {
-  const { activations, config, weights, x } = input
-  const normed = Nn.rmsNorm(x, plain(need(weights, "attn_norm")), config.epsilon).label("attn_norm")
-  const { output, write } = attention(input, normed)
-  const middle = x.add(output).label("ffn_inp")
-  const second = Nn.rmsNorm(middle, plain(need(weights, "ffn_norm")), config.epsilon).label("ffn_norm")
-  const inner = activation(second, activations)
+  const { config, order, weights, x } = input
+  const { output, write } = attention(input, float(normed(input, x, "attn_norm")))
+  const middle = keep(order, x.add(output).label("ffn_inp"))
+  const inner = activation(normed(input, middle, "ffn_norm"), input.activations)
   const ffn: { readonly output: Tensor; readonly chosen?: Tensor } = weights("ffn_gate_inp") === undefined
     ? { output: dense(input, inner, ["ffn_gate", "ffn_up", "ffn_down"]) }
     : mixture(input, config.experts!, inner)

@@ -5,8 +5,9 @@ import { call } from "@tg/tensor/Program"
 import { buffer, scalar, type Tensor } from "@tg/tensor/Tensor"
 import type { Arena } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
-import { activation, type Activations, block, type BlockOutput, product } from "./Block.ts"
+import { activation, type Activations, type Batch, block, type BlockOutput, product } from "./Block.ts"
 import type { Config } from "./Config.ts"
+import * as Order from "./Order.ts"
 import type { BlockWeights, ModelWeights, Role, WeightRef } from "./Weights.ts"
 
 /** The buffers of weights: a `u32 [layout.words]` tensor for each. */
@@ -21,6 +22,11 @@ export interface ForwardInput {
   readonly buffers: WeightBuffers
   /** `u32 [T]`; T may be symbolic. */
   readonly tokens: Tensor
+  /**
+   * Many tokens, stored feature by feature: T is a multiple of `Order.tileTokens`, of which the last ones only fill up.
+   * Products of a batch read floats.
+   */
+  readonly batch?: Batch | undefined
   /** Position of the first token: a symbolic integer (`index`, rank 0). */
   readonly startPos: Tensor
   /** One per block, as `Cache.storage` says. Rows from `startPos` on are written. */
@@ -52,30 +58,37 @@ export const weightBuffers = (arena: Arena, weights: ModelWeights, firstId: numb
   return (ref) => made.get(ref.name)!
 }
 
-/** Blocks of one kind share a body: the weights come in as arguments. */
+const orderOf = ({ batch }: ForwardInput): Order.Order => batch === undefined ? "tokens" : "features"
+
+/** Blocks of one kind share a body: the weights come in as arguments. `x` goes in and out as it is stored. */
 const callBlock = (input: ForwardInput, x: Tensor, index: number): BlockOutput => {
   const weights: BlockWeights = input.weights.blocks[index]!
   const roles = Object.keys(weights) as ReadonlyArray<Role>
   const cache = input.caches[index]!
   const words = roles.map((role) => input.buffers(weights[role]!))
   const name = weights.ffn_gate_inp === undefined ? "dense_block" : "expert_block"
+  const order = orderOf(input)
+  const isBatch = order === "features"
   const [out, write, chosen] = call(name, [x, input.cosSin, cache, input.startPos, ...words], (...params) => {
     const [own, cosSin, rows, startPos] = params
     const made = block({
-      activations: input.activations ?? "float",
+      activations: isBatch ? "float" : input.activations ?? "float",
       config: input.config,
       weights: (role) => {
         const at = roles.indexOf(role)
         return at < 0 ? undefined : { layout: weights[role]!.layout, words: params[4 + at]! }
       },
-      x: own!,
+      x: isBatch ? Order.load(own!) : own!,
       cosSin: cosSin!,
       cache: rows!,
-      startPos: startPos!
+      startPos: startPos!,
+      order,
+      batch: input.batch
     })
+    const out = isBatch ? Order.store(made.x) : made.x
     return input.experts === undefined || made.chosen === undefined
-      ? [made.x, made.write]
-      : [made.x, made.write, made.chosen]
+      ? [out, made.write]
+      : [out, made.write, made.chosen]
   })
   // the call site: what tells the launches of equal blocks apart
   x.arena.label(out!.node.src[0]!, `blk.${index}`)
@@ -84,21 +97,27 @@ const callBlock = (input: ForwardInput, x: Tensor, index: number): BlockOutput =
 
 /** Tokens to logits. */
 export const forward = (input: ForwardInput): ForwardOutput => {
-  const { activations = "float", buffers, config, tokens, weights } = input
+  const { activations = "float", batch, buffers, config, tokens, weights } = input
   const { layout } = weights.tokenEmbedding
-  let x = Layout.dequantise(layout, buffers(weights.tokenEmbedding), tokens).label("token_embd")
+  const embedded = Layout.dequantise(layout, buffers(weights.tokenEmbedding), tokens).label("token_embd")
+  let stored = batch === undefined ? embedded : Order.store(embedded)
   const effects: Array<Tensor> = []
   const experts: Array<Tensor> = []
   for (let i = 0; i < config.layers; i++) {
-    const made = callBlock(input, x, i)
-    x = made.x
+    const made = callBlock(input, stored, i)
+    stored = made.x
     effects.push(made.write)
     if (made.chosen !== undefined) experts.push(made.chosen)
   }
-  const kept = input.rows === "last" ? x.slice(0, scalar(x.arena, x.dim(0)).sub(1), 1) : x
-  const norm = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
-  const normed = Nn.rmsNorm(kept, norm, config.epsilon).label("output_norm")
+  const order = input.rows === "all" ? orderOf(input) : "tokens"
+  const x = batch === undefined ? stored : Order.load(stored)
+  const row = x.slice(0, (batch?.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
+  // a batch's one row is spread over memory, and every row of the output matrix reads it: it is laid out first
+  const kept = input.rows === "all" ? x : batch === undefined ? row : row.contiguous()
+  const gain = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
+  const normed = kept.mul(Order.keep(order, Nn.rmsScale(kept, config.epsilon))).mul(gain).label("output_norm")
   const output = { layout: weights.output.layout, words: buffers(weights.output) }
-  const logits = product(activation(normed, activations), output).label("output")
+  const operand = activation(Order.keep(order, normed), order === "features" ? "float" : activations)
+  const logits = Order.keep(order, product(operand, output).label("output"))
   return { logits, effects, experts }
 }

@@ -8,6 +8,7 @@ import * as Layout from "@tg/gguf/Layout"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Model from "@tg/models-deepseek2/Model"
+import * as Order from "@tg/models-deepseek2/Order"
 import { rope } from "@tg/models-deepseek2/Rope"
 import * as Weights from "@tg/models-deepseek2/Weights"
 import * as Program from "@tg/tensor/Program"
@@ -88,28 +89,45 @@ export class Session {
   private readonly model: Case
   private readonly type: Cache.CacheType
   private readonly storage: ReadonlyArray<Float32Array | Uint32Array>
+  private readonly order: Order.Order
   private position = 0
 
-  constructor(model: Case, type: Cache.CacheType) {
+  constructor(model: Case, type: Cache.CacheType, order: Order.Order = "tokens") {
     this.model = model
     this.type = type
+    this.order = order
     const { dtype, shape } = Cache.storage(model.config, { type, context })
     const size = Number(shape[0]) * Number(shape[1])
     this.storage = model.weights.blocks.map(() => dtype === DType.f32 ? new Float32Array(size) : new Uint32Array(size))
   }
 
-  /** The program for runs of up to `tokens` tokens (symbolic), or of exactly one. */
+  /** The program for runs of up to `tokens` tokens (symbolic), or of exactly one; in tiles of them in the order of features. */
   private build(tokens: number, rows: "all" | "last") {
     const { config, weights } = this.model
     const arena = new Arena()
     const startPos = variable(arena, "start_pos", 0, context - 1)
-    const count = tokens === 1 ? 1 : variable(arena, "tokens", 1, context).node
+    const isBatch = this.order === "features"
+    const real = variable(arena, "tokens", 1, context)
+    const tiles = variable(arena, "tiles", 1, context / Order.tileTokens)
+    const runs = variable(arena, "runs", 1, context / Cache.piece)
+    const count = isBatch ? tiles.mul(Order.tileTokens).node : tokens === 1 ? 1 : real.node
+    const batch = isBatch ? { tiles, count: real, keys: runs.mul(Cache.piece) } : undefined
     const ids = buffer(arena, 0, { shape: [count], dtype: DType.u32, label: "tokens" })
     const cosSin = buffer(arena, 1, { shape: [count, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
     const layout = Cache.storage(config, { type: this.type, context })
     const caches = weights.blocks.map((_, i) => buffer(arena, 2 + i, { ...layout, label: `cache.${i}` }))
     const buffers = Model.weightBuffers(arena, weights, 2 + caches.length)
-    const { effects, logits } = Model.forward({ config, weights, buffers, tokens: ids, startPos, caches, cosSin, rows })
+    const { effects, logits } = Model.forward({
+      config,
+      weights,
+      buffers,
+      tokens: ids,
+      startPos,
+      caches,
+      cosSin,
+      rows,
+      batch
+    })
     const sink = Program.sink(effects)
     expect(Spec.check("tensor", sink)).toEqual([])
     return { arena, ids, cosSin, caches, buffers, effects, logits }
@@ -119,19 +137,25 @@ export class Session {
   feed(tokens: ReadonlyArray<number>, rows: "all" | "last" = "all"): Float32Array {
     const { config, weights, words } = this.model
     const built = this.build(tokens.length, rows)
-    const positions = tokens.map((_, i) => this.position + i)
+    const length = this.order === "tokens" ? tokens.length : Order.wholeTiles(tokens.length)
+    const positions = Array.from({ length }, (_, i) => this.position + i)
     const data = new Map<UOp, Float32Array | Uint32Array>([
-      [built.ids.node, Uint32Array.from(tokens)],
+      [built.ids.node, Uint32Array.from(positions.map((_, i) => tokens[Math.min(i, tokens.length - 1)]!))],
       [built.cosSin.node, rope(config, positions)],
       ...built.caches.map((c, i) => [c.node, this.storage[i]!] as const),
       ...weights.all.map((ref) => [built.buffers(ref).node, words.get(ref.name)!] as const)
     ])
     const [value] = evaluate([built.logits.node, ...built.effects.map((e) => e.node)], {
       buffers: data,
-      vars: { start_pos: this.position, tokens: tokens.length }
+      vars: {
+        start_pos: this.position,
+        tokens: tokens.length,
+        tiles: length / Order.tileTokens,
+        runs: Math.ceil((this.position + length) / Cache.piece)
+      }
     })
     this.position += tokens.length
-    return value!.data as Float32Array
+    return (value!.data as Float32Array).subarray(0, rows === "all" ? tokens.length * config.vocabulary : undefined)
   }
 }
 

@@ -1,9 +1,14 @@
 import * as Expr from "@tg/core-uop/Expr"
 import { rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 
+/** The fixed factor of a symbolic number of iterations, `16` of `16 tiles`. */
+const fixedFactor = (size: UOp): number =>
+  size.op === "MUL" && size.src[1]!.op === "CONST" ? Math.max(1, Number(size.src[1]!.arg)) : 1
+
 /**
  * Splits loops whose variable is only used through quotients and remainders: `r // 32` and `r % 32` with r < 1024
- * become two loops of 32, so that indices are sums again. Reductions stay reductions, outputs stay outputs.
+ * become two loops of 32, so that indices are sums again. A loop of `16 n` iterations, n symbolic, becomes one of n and
+ * one of 16: of the two, the second has a length that is known. Reductions stay reductions, outputs stay outputs.
  */
 export const splitRanges = (kernel: UOp): UOp => {
   const nodes = toposort(kernel)
@@ -25,11 +30,20 @@ export const splitRanges = (kernel: UOp): UOp => {
       note(x.src[0]!, Number(x.src[1]!.arg) * c)
     }
   }
-  if (divisors.size === 0) return kernel
+  const multiples = nodes.filter((n) => n.op === "RANGE" && fixedFactor(n.src[0]!) > 1)
+  if (divisors.size === 0 && multiples.length === 0) return kernel
 
   let nextId = 1 + Math.max(...nodes.filter((n) => n.op === "RANGE").map((n) => rangeArg(n).id))
   const parts = new Map<UOp, ReadonlyArray<UOp>>()
   const replace = new Map<UOp, UOp>()
+  for (const range of multiples) {
+    const { axis, id } = rangeArg(range)
+    const factor = fixedFactor(range.src[0]!)
+    const outer = Expr.range(kernel.arena, range.src[0]!.src[0]!, id, axis)
+    const inner = Expr.range(kernel.arena, factor, nextId++, axis)
+    parts.set(range, [outer, inner])
+    replace.set(range, Expr.add(Expr.mul(outer, factor), inner))
+  }
   for (const range of nodes) {
     const found = divisors.get(range)
     if (found === undefined) continue

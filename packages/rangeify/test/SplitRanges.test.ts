@@ -57,6 +57,18 @@ describe("SplitRanges", () => {
     assert.strictEqual(splitRanges(symbolic), symbolic)
   })
 
+  it("splits a multiple of a symbolic number into that number and the factor", () => {
+    const n = Expr.variable(arena, "n", 1, 4)
+    const i = Expr.range(arena, Symbolic.simplify(Expr.mul(n, 16)), 0, "GLOBAL")
+    const store = Expr.store(Expr.element(param(0, 64), i), Expr.load(Expr.element(param(1, 64), i)))
+    const kernel = arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, i])])
+    const split = Symbolic.simplify(splitRanges(kernel))
+    assert.deepStrictEqual(split.src[0]!.src.slice(1).map((r) => r.src[0]!), [n, Expr.int(arena, 16)])
+    const out = new Float32Array(64)
+    evaluateKernel(split, [out, Float32Array.from({ length: 64 }, (_, i) => i)], { n: 3 })
+    assert.deepStrictEqual([...out], Array.from({ length: 64 }, (_, i) => i < 48 ? i : 0))
+  })
+
   it("splits reductions into reductions", () => {
     const r = Expr.range(arena, 32, 1, "REDUCE")
     const x = Expr.load(Expr.element(param(1, 4), Expr.floordiv(r, 8)))

@@ -80,9 +80,11 @@ export const softmax = (x: Tensor, axis = -1): Tensor => {
   return e.div(e.sum({ axis, keepDims: true }))
 }
 
+/** `1 / sqrt(mean(x^2) + eps)` over the last axis, which stays with size 1. */
+export const rmsScale = (x: Tensor, eps: number): Tensor => x.mul(x).mean({ axis: -1, keepDims: true }).add(eps).rsqrt()
+
 /** `weight * x / sqrt(mean(x^2) + eps)` over the last axis. */
-export const rmsNorm = (x: Tensor, weight: Tensor, eps: number): Tensor =>
-  x.mul(x.mul(x).mean({ axis: -1, keepDims: true }).add(eps).rsqrt()).mul(weight)
+export const rmsNorm = (x: Tensor, weight: Tensor, eps: number): Tensor => x.mul(rmsScale(x, eps)).mul(weight)
 
 /** The k largest of the last axis in descending order, and where they were (`u32`). */
 export interface TopK {

@@ -113,11 +113,19 @@ export const kernelsOf = Effect.fnUntraced(
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
     const size = { context, cache: given.kv, activations: Session.activationsOn(profile, given.activations) }
-    const chunk = Session.chunkOf(model.config, { asked: undefined, context, profile })
+    const prompts = Session.promptShape(model.config, {
+      activations: given.activations,
+      asked: undefined,
+      context,
+      profile
+    })
+    const isBatch = prompts.batchFrom !== Infinity && !(given.step === "decode" && profile.kind === "cpu")
+    const order = isBatch ? "features" : "tokens"
+    const chunk = given.step === "prompt" && isBatch ? prompts.batch : prompts.chunk
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
       ? Session.decodeProgram(model, size)
-      : Session.stepProgram(model, { ...size, chunk, rows: given.step === "logits" ? "all" : "last" })
+      : Session.stepProgram(model, { ...size, chunk, order, rows: given.step === "logits" ? "all" : "last" })
     const made = schedule(program.sink, limits)
     return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
   },

@@ -6,7 +6,7 @@ import type { Prepared } from "@tg/jit/Jit"
 import * as Profiler from "@tg/jit/Profiler"
 import type { Step } from "@tg/rangeify/Schedule"
 import { Device } from "@tg/runtime/Device"
-import { Effect, Schema } from "effect"
+import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
@@ -26,6 +26,13 @@ const flags = {
     Flag.withDescription("Tokens that are in the cache already (default: 0)"),
     Flag.withDefault(0)
   ),
+  prompt: Flag.Int("prompt").pipe(
+    Flag.withAlias("p"),
+    Flag.withSchema(Schema.Int.check(Schema.isGreaterThan(0))),
+    Flag.withMetavar("TOKENS"),
+    Flag.withDescription("A step that reads so many tokens of a prompt, instead of one that writes a token"),
+    Flag.optional
+  ),
   kv: Flags.kv,
   activations: Flags.activations,
   context: Flags.context,
@@ -38,7 +45,7 @@ const flags = {
   json: Flags.json
 } as const
 
-/** Measures the kernels of a decode step. */
+/** Measures the kernels of a decode step, or of one that reads a prompt. */
 export const command = Command.make(
   "profile",
   flags,
@@ -66,19 +73,25 @@ interface KernelRow {
 }
 
 const run = Effect.fn("cli.profile.run")(
-  function*({ depth, json }: { readonly depth: number; readonly json: boolean }) {
+  function*(
+    { depth, json, prompt }: { readonly depth: number; readonly json: boolean; readonly prompt: Option.Option<number> }
+  ) {
     const { model, session } = yield* Engine
     const chosen = yield* Chosen
     const device = yield* Device
     const { context } = session
-    if (depth >= context) {
-      return yield* new ContextFull({ asked: depth + 1, limit: context, modelLimit: model.config.contextLength })
+    const asked = Option.getOrElse(prompt, () => 1)
+    if (depth + asked > context) {
+      return yield* new ContextFull({ asked: depth + asked, limit: context, modelLimit: model.config.contextLength })
     }
-    // real values in the cache, and a real token to go on from
-    const tokens = Array.from({ length: Math.max(1, depth) }, (_, i) => i % session.vocabulary)
-    yield* session.advance(tokens)
-    const prepared = yield* session.decodeStep
-    const vars = { T: 1, startPos: depth }
+    // real values in the cache, and real tokens to go on from
+    const before = Option.isSome(prompt) ? depth : Math.max(1, depth)
+    const tokens = Array.from({ length: before + asked }, (_, i) => i % session.vocabulary)
+    if (before > 0) yield* session.advance(tokens.slice(0, before))
+    if (Option.isSome(prompt)) yield* session.advance(tokens)
+    const { length, prepared, vars } = Option.isSome(prompt)
+      ? yield* session.promptStep(depth, asked)
+      : { prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth }, length: 1 }
     const measured = yield* Profiler.profile(prepared, vars)
     const kernels = rowsOf(measured, prepared, { vars, profile: device.profile })
     const sum = kernels.reduce((total, kernel) => total + kernel.usPerToken, 0)
@@ -87,6 +100,7 @@ const run = Effect.fn("cli.profile.run")(
       device: chosen.name,
       context,
       depth,
+      tokens: length,
       method: measured.method,
       dispatchesPerToken: prepared.dispatches.length,
       kernels,
@@ -145,6 +159,7 @@ const asText = (report: {
   readonly model: string
   readonly device: string
   readonly depth: number
+  readonly tokens: number
   readonly method: Profiler.Method
   readonly dispatchesPerToken: number
   readonly kernels: ReadonlyArray<KernelRow>
@@ -155,12 +170,24 @@ const asText = (report: {
   const { restMsPerToken, stepMsPerToken, sumMsPerToken } = report
   const percent = (part: number): string => `${(100 * part).toFixed(1)}%`
   return [
-    `${report.model} on ${report.device}: the step behind ${report.depth} tokens, ${report.dispatchesPerToken} launches`,
+    `${report.model} on ${report.device}: the step ${
+      report.tokens === 1 ? "" : `of ${report.tokens} tokens `
+    }behind ${report.depth} tokens, ${report.dispatchesPerToken} launches`,
     `us of a call: ${methods[report.method]}`,
     "bytes: what a call reads and writes, each byte once; roof: of the bandwidth in the device's profile",
     "",
     ...table([
-      ["kernel", "calls", "us", "us/token", "share", "bytes", "GB/s", "roof", "where"],
+      [
+        "kernel",
+        "calls",
+        "us",
+        report.tokens === 1 ? "us/token" : "us/step",
+        "share",
+        "bytes",
+        "GB/s",
+        "roof",
+        "where"
+      ],
       ...report.kernels.map((k) => [
         k.name,
         String(k.calls),

@@ -52,15 +52,17 @@ export interface Setting {
   readonly cache: Cache
   readonly device: Devices.Choice
   readonly restrictions?: Restrictions | undefined
+  /** Tokens from which a prompt is a batch, if not as the device has it. */
+  readonly batchFrom?: number
 }
 
 /** The engine with a model of the oracle on the device of a choice. */
-export const engine = (name: Name, { cache, device, restrictions }: Setting) =>
+export const engine = (name: Name, { batchFrom, cache, device, restrictions }: Setting) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
-      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, activations: "float" })
+      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, batchFrom, activations: "float" })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions })))
 

@@ -1,0 +1,24 @@
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { UOp } from "@tg/core-uop/UOp"
+import type * as Opt from "@tg/postrange/Opt"
+import * as Postrange from "@tg/postrange/Postrange"
+
+/** Opts chosen so far and the kernel they lead to. Illegal opts are passed over, so every list is legal. */
+export class Plan {
+  readonly opts: Array<Opt.Opt> = []
+  kernel: UOp
+  private readonly profile: DeviceProfile
+  constructor(kernel: UOp, profile: DeviceProfile) {
+    this.kernel = kernel
+    this.profile = profile
+  }
+  /** Adds the opt if it is legal and does anything; returns whether it was added. */
+  try(opt: Opt.Opt): boolean {
+    if (opt.amount <= 1) return false
+    const next = Postrange.apply("", this.kernel, [opt], this.profile)
+    if (next instanceof Postrange.IllegalOpt) return false
+    this.kernel = next
+    this.opts.push(opt)
+    return true
+  }
+}

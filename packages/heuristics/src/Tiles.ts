@@ -1,0 +1,222 @@
+/**
+ * Kernels over tiles of tokens: the store is contiguous along a short loop of tokens, inside of a symbolic number of
+ * tiles. A thread computes a tile of tokens and rows of a product, so that a weight it unpacks serves several tokens and
+ * an activation it reads several rows.
+ */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import { stepOf } from "@tg/pattern-matcher/Affine"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import type { Plan } from "./Plan.ts"
+
+const lanes = 4
+/** Tokens of a tile: what tells their loop from the features of a symbolic number of rows. */
+const tileTokens = 16
+/** A device with that many threads has registers for a large tile in each, and a compiler that takes long code. */
+const manyThreads = 2 ** 16
+/** Results that a thread keeps in registers, besides what it reads, and how often it has the body of their loop. */
+interface Tile {
+  readonly tokens: number
+  readonly rows: number
+  readonly copies: number
+}
+const largeTile: Tile = { tokens: 16, rows: 4, copies: 256 }
+const smallTile: Tile = { tokens: 4, rows: 2, copies: 32 }
+/** Copies of a body of short vectors: four vectors of tokens, four weights. */
+const maxCopiesCpu = 64
+const tileFor = (profile: DeviceProfile): Tile => profile.saturatingThreads >= manyThreads ? largeTile : smallTile
+/** Threads of a workgroup: they read the same activations. */
+const workgroup = 128
+/** With this fraction of the threads that saturate the device, each with many independent sums, it is busy. */
+const keptThreads = 4
+/** Threads that share one reduction of a product; of a sum over tokens, whose results are few. */
+const maxGroup = 32
+const maxSumGroup = 256
+
+/** Sums of fewer terms stay in one thread. */
+const shortSum = 8
+
+const loadsOf = (node: UOp): ReadonlyArray<UOp> => toposort(node).filter((n) => n.op === "LOAD")
+const indexOf = (load: UOp): UOp => load.src[0]!.src[1]!
+const dependsOn = (load: UOp, loop: Loops.Loop): boolean => openRanges(indexOf(load)).has(loop.node)
+const isFree = (loop: Loops.Loop): boolean => loop.axis === "GLOBAL" && !loop.isSymbolic
+
+/** The loop over the tokens of a tile, if the kernel has one. */
+export const tokenLoop = (kernel: UOp): Loops.Loop | undefined => {
+  const outputs = Loops.outputs(kernel)
+  const at = kernel.src[0]!.src[0]!.src[0]!.src[1]!
+  return outputs.find((loop) =>
+    isFree(loop) && loop.size === tileTokens && stepOf(at, loop.node) === 1 &&
+    outputs.some((tiles) => tiles.isSymbolic && stepOf(at, tiles.node) === loop.size)
+  )
+}
+
+const withId = (kernel: UOp, id: number): Loops.Loop | undefined =>
+  Loops.outputs(kernel).find((loop) => loop.id === id && loop.axis === "GLOBAL")
+
+/** The largest power of two that divides `size` and is at most `limit`. */
+const power = (size: number, limit: number): number => {
+  let d = 1
+  while (d * 2 <= limit && size % (d * 2) === 0) d *= 2
+  return d
+}
+
+const divisor = (size: number, limit: number): number => {
+  for (let d = Math.min(size, limit); d > 1; d--) if (size % d === 0) return d
+  return 1
+}
+
+const count = (loops: ReadonlyArray<Loops.Loop>): number => loops.reduce((n, loop) => n * loop.size, 1)
+
+/** Results that no thread computes yet. */
+const outputsOf = (kernel: UOp): number => count(Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL"))
+
+/** Splits the reductions over up to `most` threads, outer loops first, until there are `threads` of them. */
+const group = (plan: Plan, { most, threads }: { readonly most: number; readonly threads: number }): number => {
+  let shared = 1
+  for (const reduction of Loops.reductions(plan.kernel)) {
+    let left = 1
+    while (left < most && outputsOf(plan.kernel) * left < threads) left *= 2
+    let own = 1
+    for (const loop of Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE" && !l.isSymbolic)) {
+      const amount = power(loop.size, left)
+      if (plan.try(Opt.group(loop.id, amount))) {
+        left /= amount
+        own *= amount
+      }
+    }
+    shared = Math.max(shared, own)
+    // reductions over the same loops are grouped together
+    if (own > 1) break
+  }
+  return shared
+}
+
+/** Threads along loops of outputs, inner ones first. */
+const local = (plan: Plan, ids: ReadonlyArray<number>, most: number): void => {
+  let left = most
+  for (const id of ids) {
+    const loop = withId(plan.kernel, id)
+    if (loop === undefined) continue
+    const amount = divisor(loop.size, left)
+    if (plan.try(Opt.local(id, amount))) left = Math.floor(left / amount)
+  }
+}
+
+/** Weights and activations of a product, and the loops over its rows, inner ones first. */
+interface Product {
+  readonly weights: ReadonlyArray<UOp>
+  readonly rows: ReadonlyArray<Loops.Loop>
+}
+
+const productOf = (kernel: UOp, tokens: Loops.Loop): Product | undefined => {
+  const loads = [...new Set(Loops.reductions(kernel).flatMap((r) => loadsOf(r.src[0]!)))]
+  const activations = loads.filter((load) => dependsOn(load, tokens))
+  const weights = loads.filter((load) => !dependsOn(load, tokens))
+  const rows = Loops.outputs(kernel)
+    .filter((loop) => isFree(loop) && loop !== tokens && weights.some((w) => dependsOn(w, loop)))
+    .filter((loop) => !activations.some((x) => dependsOn(x, loop)))
+    .reverse()
+  return activations.length === 0 || rows.length === 0 ? undefined : { weights, rows }
+}
+
+/** The loop of a reduction along which weights are neighbours, or else its innermost one. */
+const innerLoop = (reduction: UOp, weights: ReadonlyArray<UOp>): Loops.Loop | undefined => {
+  const loops = Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE" && !l.isSymbolic)
+  return loops.findLast((l) => l.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), l.node) === 1)) ??
+    loops.at(-1)
+}
+
+const unroll = (plan: Plan, maxCopies: number, weights: (kernel: UOp) => ReadonlyArray<UOp>): void => {
+  for (const number of Loops.reductions(plan.kernel).keys()) {
+    const reduction = Loops.reductions(plan.kernel)[number]!
+    const loops = Loops.loopsOf(reduction)
+    if (loops.some((l) => l.axis === "UNROLL")) continue
+    const loop = innerLoop(reduction, weights(plan.kernel))
+    if (loop !== undefined && Loops.copies(plan.kernel) * lanes <= maxCopies) {
+      plan.try(Opt.unroll(loop.id, power(loop.size, lanes)))
+    }
+  }
+}
+
+const product = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows, weights }: Product): void => {
+  const threads = profile.saturatingThreads / keptThreads
+  const sums = Loops.reductions(plan.kernel).length
+  const tile = tileFor(profile)
+  plan.try(Opt.upcast(tokens.id, lanes))
+  plan.try(Opt.upcast(tokens.id, power(tokens.size / lanes, tile.tokens / lanes)))
+  // rows that are neighbours in memory are read together
+  const row =
+    rows.find((loop) => loop.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), loop.node) === 1)) ??
+      rows.find((loop) => loop.size % lanes === 0) ?? rows[0]!
+  const mine = [tile.rows, tile.rows / 2].find((n) =>
+    row.size % n === 0 && n * sums <= tile.rows && outputsOf(plan.kernel) / n * maxGroup >= threads
+  )
+  if (mine !== undefined) plan.try(Opt.upcast(row.id, mine))
+  const shared = group(plan, { most: maxGroup, threads })
+  const others = Loops.outputs(plan.kernel).filter((l) => isFree(l) && !rows.some((r) => r.id === l.id)).reverse()
+  local(
+    plan,
+    [...rows, ...others].map((l) => l.id),
+    Math.floor(Math.min(workgroup, profile.maxWorkgroupThreads) / shared)
+  )
+  unroll(plan, tile.copies, (kernel) => productOf(kernel, tokens)?.weights ?? weights)
+}
+
+/** What is done to each element, and sums over the features of a token. */
+const each = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop): void => {
+  const isSum = Loops.reductions(plan.kernel).length > 0
+  plan.try(Opt.upcast(tokens.id, lanes))
+  const aside = tokens.size / lanes
+  const shared = isSum
+    ? group(plan, {
+      most: Math.min(maxSumGroup, Math.floor(profile.maxWorkgroupThreads / aside)),
+      threads: profile.saturatingThreads / 2
+    })
+    : 1
+  const others = Loops.outputs(plan.kernel).filter((l) => isFree(l) && l.id !== tokens.id).reverse()
+  local(plan, [tokens.id, ...others.map((l) => l.id)], Math.max(aside, Math.floor(workgroup / shared)))
+  unroll(plan, tileFor(profile).copies, () => [])
+}
+
+/** Whether the kernel writes the features of a token next to each other, for tiles of tokens, and sums next to nothing. */
+const isCopyOfTiles = (kernel: UOp): boolean => {
+  const outputs = Loops.outputs(kernel)
+  const at = kernel.src[0]!.src[0]!.src[0]!.src[1]!
+  const steps = outputs.map((loop) => stepOf(at, loop.node))
+  return outputs.some((tiles, i) =>
+    tiles.isSymbolic &&
+    outputs.some((tokens, j) =>
+      isFree(tokens) && tokens.size === tileTokens && steps[i] === tokens.size * (steps[j] ?? 0)
+    )
+  ) && Loops.reductions(kernel).every((r) => count(Loops.loopsOf(r)) < shortSum)
+}
+
+/** Chooses for a kernel over tiles of tokens; returns whether it is one. */
+export const chooseTiles = (plan: Plan, profile: DeviceProfile): boolean => {
+  const tokens = tokenLoop(plan.kernel)
+  if (tokens === undefined) {
+    if (!isCopyOfTiles(plan.kernel)) return false
+    local(plan, Loops.outputs(plan.kernel).filter(isFree).map((l) => l.id).reverse(), workgroup)
+    return true
+  }
+  const made = productOf(plan.kernel, tokens)
+  if (made === undefined) each(plan, profile, tokens)
+  else product(plan, profile, tokens, made)
+  return true
+}
+
+/**
+ * Chooses for a product over tiles of tokens in one thread with short vectors: a weight is unpacked once for all tokens
+ * of a tile. Returns whether the kernel is one.
+ */
+export const chooseTilesCpu = (plan: Plan): boolean => {
+  const tokens = tokenLoop(plan.kernel)
+  const made = tokens === undefined ? undefined : productOf(plan.kernel, tokens)
+  if (tokens === undefined || made === undefined) return false
+  plan.try(Opt.upcast(tokens.id, lanes))
+  plan.try(Opt.upcast(tokens.id, tokens.size / lanes))
+  unroll(plan, maxCopiesCpu, (kernel) => productOf(kernel, tokens)?.weights ?? made.weights)
+  return true
+}

@@ -1,0 +1,92 @@
+import { assert, describe, expect, it } from "@effect/vitest"
+import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import type { UOp } from "@tg/core-uop/UOp"
+import { Arena } from "@tg/core-uop/UOp"
+import * as Opt from "@tg/postrange/Opt"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
+import { choose } from "../src/Heuristics.ts"
+import { tokenLoop } from "../src/Tiles.ts"
+import * as Kernels from "./support/kernels.ts"
+
+const { h200, webgpuDefault } = DeviceProfile
+
+/** The only kernel over `x [K, T]`, `w [N, K]`, T = 16 tiles; the result is stored as `[.., T]`. */
+const tiled = (rows: number, columns: number, compute: (x: Tensor, w: Tensor) => Tensor): UOp => {
+  const arena = new Arena()
+  const tokens = variable(arena, "tiles", 1, 32).mul(16)
+  const x = buffer(arena, 1, { shape: [columns, tokens.node], dtype: DType.f32 })
+  const w = buffer(arena, 2, { shape: [rows, columns], dtype: DType.f32 })
+  const value = compute(x, w)
+  const out = buffer(arena, 0, { shape: value.shape, dtype: DType.f32 })
+  const [kernel, ...others] = Kernels.kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
+  assert.lengthOf(others, 0)
+  return kernel!
+}
+
+const product = (rows: number, columns: number): UOp =>
+  tiled(rows, columns, (x, w) => Nn.linear(x.transpose(), w).transpose())
+
+describe("Tiles", () => {
+  const table = (kernel: UOp): string =>
+    `\n${[webgpuDefault, h200].map((p) => `${p.name}: ${choose(kernel, p).map(Opt.print).join(", ")}`).join("\n")}\n`
+
+  it("gives a thread tokens and rows of a product", () =>
+    expect(table(product(6144, 2048))).toMatchInlineSnapshot(`
+      "
+      webgpu-default: UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r0, 128), UNROLL(r3, 4)
+      h200: UPCAST(r2, 4), UPCAST(r2, 4), UPCAST(r0, 4), LOCAL(r0, 128), UNROLL(r3, 4)
+      "
+    `))
+
+  it("shares the sums of a product with few rows among threads", () =>
+    expect(table(product(64, 2048))).toMatchInlineSnapshot(`
+      "
+      webgpu-default: UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r0, 32), LOCAL(r2, 4), UNROLL(r3, 4)
+      h200: UPCAST(r2, 4), UPCAST(r2, 4), GROUP(r3, 32), LOCAL(r0, 4), UNROLL(r3, 4)
+      "
+    `))
+
+  it("keeps as many results where a row has two sums", () =>
+    expect(table(tiled(6144, 2048, (x, w) => {
+      const [a, b] = [w, w.add(1)].map((y) => Nn.linear(x.transpose(), y))
+      return a!.silu().mul(b!).transpose()
+    }))).toMatchInlineSnapshot(`
+      "
+      webgpu-default: UPCAST(r2, 4), LOCAL(r0, 128), UNROLL(r3, 4)
+      h200: UPCAST(r2, 4), UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r0, 128), UNROLL(r3, 4)
+      "
+    `))
+
+  it("spreads the sum over the features of a token over many threads", () =>
+    expect(table(tiled(1, 2048, (x) => x.mul(x).sum({ axis: 0, keepDims: true })))).toMatchInlineSnapshot(`
+      "
+      webgpu-default: UPCAST(r1, 4), GROUP(r2, 64), LOCAL(r1, 4), UNROLL(r2, 4)
+      h200: UPCAST(r1, 4), GROUP(r2, 256), LOCAL(r1, 4), UNROLL(r2, 4)
+      "
+    `))
+
+  it("puts neighbouring tokens and features into one workgroup", () =>
+    expect(table(tiled(1, 2048, (x) => x.silu()))).toMatchInlineSnapshot(`
+      "
+      webgpu-default: UPCAST(r2, 4), LOCAL(r2, 4), LOCAL(r0, 32)
+      h200: UPCAST(r2, 4), LOCAL(r2, 4), LOCAL(r0, 32)
+      "
+    `))
+
+  it("puts rows of tokens into one workgroup where they are written token by token", () =>
+    expect(table(tiled(1, 2048, (x) => x.transpose()))).toMatchInlineSnapshot(`
+      "
+      webgpu-default: LOCAL(r2, 128)
+      h200: LOCAL(r2, 128)
+      "
+    `))
+
+  it("is not asked where the number of tokens is known, or no multiple of a tile", () => {
+    for (const kernel of [Kernels.matvec(256, 1024), Kernels.elementwise(64, 64), Kernels.symbolicSum(16)]) {
+      assert.isUndefined(tokenLoop(kernel))
+    }
+  })
+})

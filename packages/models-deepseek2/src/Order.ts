@@ -1,0 +1,32 @@
+/** How the activations of a step lie in memory. */
+import type { Tensor } from "@tg/tensor/Tensor"
+
+/**
+ * `tokens`: the features of one token are neighbours, and what the compiler does not want to store is not stored. Right
+ * for a token or a few.
+ *
+ * `features`: one feature of neighbouring tokens lies together, `[.., T]`, with T a multiple of `tileTokens`. A product
+ * then works on tiles of tokens, and a weight that was unpacked serves all of a tile. What is read more than once is
+ * stored.
+ */
+export type Order = "tokens" | "features"
+
+/** Tokens of a tile. */
+export const tileTokens = 16
+
+/** `count` rounded up to whole tiles of tokens. */
+export const wholeTiles = (count: number): number => Math.ceil(count / tileTokens) * tileTokens
+
+/** `[T, ..]` as it is stored, `[.., T]`. */
+export const store = (x: Tensor): Tensor => x.permute([...x.shape.keys()].map((i) => (i + 1) % x.rank)).contiguous()
+
+/** What is stored as `[.., T]`, as `[T, ..]`. */
+export const load = (x: Tensor): Tensor => x.permute([...x.shape.keys()].map((i) => (i + x.rank - 1) % x.rank))
+
+const isStored = (x: Tensor): boolean => x.node.op === "PERMUTE" && x.node.src[0]!.op === "CONTIGUOUS"
+
+/** A value `[T, ..]` that is used more than once: in the order of features it is computed once. */
+export const keep = (order: Order, x: Tensor): Tensor => order === "tokens" || isStored(x) ? x : load(store(x))
+
+/** A value `[T, ..]` that is stored in either order. */
+export const keepAlways = (order: Order, x: Tensor): Tensor => order === "tokens" ? x.contiguous() : keep(order, x)

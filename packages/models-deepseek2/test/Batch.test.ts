@@ -1,0 +1,61 @@
+import * as DType from "@tg/core-uop/DType"
+import { evaluate } from "@tg/core-uop/EvaluateTensor"
+import { Arena } from "@tg/core-uop/UOp"
+import { places } from "@tg/models-deepseek2/Grouped"
+import { tileTokens } from "@tg/models-deepseek2/Order"
+import { buffer, variable } from "@tg/tensor/Tensor"
+import { describe, expect, it } from "vitest"
+import { difference, load, Session } from "./oracle.ts"
+
+describe("tokens in tiles, stored feature by feature", () => {
+  it("the logits of a prompt token by token", () => {
+    const model = load("c06")
+    const { continuation, prompt } = model.runs[0]!
+    const tokens = [...prompt, ...continuation].slice(0, 20)
+    const expected = new Session(model, "f32").feed(tokens)
+    // a tile that starts behind others, and one that is not full; sums run over whole pieces of the cache
+    const pieces = new Session(model, "f32", "features")
+    const found = [tokens.slice(0, 3), tokens.slice(3, 19)].map((piece) => pieces.feed(piece))
+    const all = Float32Array.from([...found[0]!, ...found[1]!, ...pieces.feed(tokens.slice(19), "last")])
+    expect(difference(all, expected).max).toBeLessThan(1e-4)
+  }, 60_000)
+})
+
+/** Where the pairs of `chosen [T, used]` are put. */
+const placed = (chosen: ReadonlyArray<ReadonlyArray<number>>, count: number) => {
+  const arena = new Arena()
+  const used = chosen[0]!.length
+  const tiles = variable(arena, "tiles", 1, 4)
+  const table = buffer(arena, 0, { shape: [tiles.mul(tileTokens).node, used], dtype: DType.u32 })
+  const data = new Uint32Array(4 * tileTokens * used)
+  data.set(chosen.flat())
+  const { expert, place, token } = places(table, tiles, count)
+  const found = evaluate([expert.node, token.node, place.node], {
+    buffers: new Map([[table.node, data]]),
+    vars: { tiles: chosen.length / tileTokens }
+  })
+  const [experts, tokens, at] = found.map((value) => Array.from(value!.data))
+  return { experts: experts!, tokens: tokens!, at: at! }
+}
+
+describe("the places of pairs", () => {
+  const cases: Readonly<Record<string, (token: number) => ReadonlyArray<number>>> = {
+    "spread over the experts": (token) => [token * 5 % 7, (token * 5 + 3) % 7],
+    "all at one expert, and another": () => [6, 0],
+    "an expert without tokens": (token) => [1 + token % 2, 3 + token % 4]
+  }
+  it.each(Object.entries(cases))("%s: each pair has one, in a group of its expert", (_, choose) => {
+    for (const length of [tileTokens, 3 * tileTokens]) {
+      const chosen = Array.from({ length }, (_, token) => choose(token))
+      const { at, experts, tokens } = placed(chosen, 7)
+      expect(experts.length).toBe(chosen.flat().length / tileTokens + 7)
+      expect(new Set(at).size).toBe(at.length)
+      at.forEach((place, i) => {
+        const token = Math.floor(i / 2)
+        expect(tokens[place]).toBe(token)
+        expect(experts[Math.floor(place / tileTokens)]).toBe(chosen[token]![i % 2])
+      })
+      expect(tokens.every((token) => token >= 0 && token < length)).toBe(true)
+    }
+  })
+})
