@@ -119,7 +119,7 @@ const reference = (restrictions: Restrictions): Layer.Layer<Services> =>
         message: "the reference evaluator runs kernels as they are; tune for --device webgpu or wasm"
       })
     )
-    const tuner = Layer.succeed(Tuner, { look: () => untunable, tune: () => untunable })
+    const tuner = Layer.succeed(Tuner, { look: () => untunable, time: () => untunable, tune: () => untunable })
     return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(Limited.within(restrictions)(device)))
   }))
 

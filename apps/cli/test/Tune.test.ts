@@ -3,13 +3,20 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
-import { wasm } from "@tg/core-uop/DeviceProfile"
+import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
+import { type DeviceProfile, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { signature } from "@tg/core-uop/Program"
+import type { UOp } from "@tg/core-uop/UOp"
+import { stages } from "@tg/jit/Stages"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
+import { members } from "@tg/rangeify/Horizontal"
 import * as Store from "@tg/tuner/Store"
-import { Effect, Option } from "effect"
+import * as Tuned from "@tg/tuner/Tuned"
+import { Effect, Option, Result } from "effect"
 import { kernelsOf } from "../src/commands/Kernel.ts"
 import { defaultModel } from "../src/Flags.ts"
+import { membersApart } from "../src/KernelNames.ts"
 import { tg } from "./support/run.ts"
 
 // a folder for caches of this file's own
@@ -26,46 +33,88 @@ afterAll(() => {
   rmSync(folder, { recursive: true })
 })
 
-const kernels = kernelsOf(
-  { model: defaultModel, shape: Option.none(), step: "decode", kv: "f16", activations: "auto", context: Option.none() },
-  wasm
-).pipe(Effect.provide(NodeServices.layer))
-const [name, { ast: kernel }] = [...await Effect.runPromise(kernels)].find(([name]) => name.startsWith("attn_q_a"))!
+const kernelsOn = (profile: DeviceProfile) =>
+  Effect.runPromise(
+    kernelsOf(
+      {
+        model: defaultModel,
+        shape: Option.none(),
+        step: "decode",
+        kv: "f16",
+        activations: "auto",
+        context: Option.none()
+      },
+      profile
+    ).pipe(Effect.provide(NodeServices.layer))
+  )
+const [name, { ast: kernel }] = [...await kernelsOn(wasm)].find(([name]) => name.startsWith("attn_q_a"))!
 const loop = Loops.all(kernel).find(({ axis, size }) => axis === "REDUCE" && size % 2 === 0)!.id
 
 /** The opts of a kernel as a command sees them. */
 const seen = (...flags: ReadonlyArray<string>) =>
   Effect.map(
     tg(["kernel", name, "--profile", "wasm", "--json", ...flags]),
-    ({ stderr, stdout }) => ({ ...(JSON.parse(stdout) as { opts: Array<string>; origin: string }), stderr })
+    ({ stderr, stdout }) => ({ ...(JSON.parse(stdout) as { opts: Array<string>; origins: Array<string> }), stderr })
   )
 
 describe("tuned opts", () => {
   it.effect("are used where they fit, and left out with --no-tune", () =>
     Effect.gen(function*() {
       const usual = yield* seen()
-      assert.strictEqual(usual.origin, "heuristics")
+      assert.deepStrictEqual(usual.origins, ["heuristics"])
 
       const entry = { name, micros: 1, usualMicros: 2 }
       writeFileSync(file, Store.encode(Store.of("wasm", kernel, { ...entry, opts: [Opt.unroll(loop, 2)] })))
       const tuned = yield* seen()
-      assert.deepStrictEqual([tuned.origin, tuned.opts], ["tuned", [`UNROLL(r${loop}, 2)`]])
+      assert.deepStrictEqual([tuned.origins, tuned.opts], [["tuned"], [`UNROLL(r${loop}, 2)`]])
       const without = yield* seen("--no-tune")
-      assert.deepStrictEqual([without.origin, without.opts], ["heuristics", usual.opts])
+      assert.deepStrictEqual([without.origins, without.opts], [["heuristics"], usual.opts])
 
       writeFileSync(file, Store.encode(Store.of("wasm", kernel, { ...entry, opts: [Opt.unroll(loop, 7)] })))
       const stale = yield* seen()
-      assert.deepStrictEqual([stale.origin, stale.opts], ["stale", usual.opts])
+      assert.deepStrictEqual([stale.origins, stale.opts], [["stale"], usual.opts])
     }))
 
   it.effect("are left out, and that is told, when the file is no good", () =>
     Effect.gen(function*() {
       writeFileSync(file, "{}")
-      const { origin, stderr } = yield* seen()
-      assert.strictEqual(origin, "heuristics")
+      const { origins, stderr } = yield* seen()
+      assert.deepStrictEqual(origins, ["heuristics"])
       assert.match(stderr, /warning: tuned opts are not used: .*tuned.json holds no tuned opts of version 1/)
       assert.strictEqual((yield* seen("--no-tune")).stderr, "")
     }))
+})
+
+describe("members of launches", () => {
+  const profile = { ...webgpuDefault, adapter: "some gpu" }
+
+  it("are tuned as kernels of their own, and found again by the compiler in every launch", async () => {
+    const launches = await kernelsOn(profile)
+    const all = membersApart(launches)
+    const joined = [...launches].filter(([, { ast }]) => members(ast).length > 1)
+    assert.isNotEmpty(joined)
+    const store = [...all].reduce((known, [name, { ast }]) => {
+      const slots = signature(ast).bindings.map(({ slot }) => slot)
+      assert.deepStrictEqual(slots, slots.map((_, i) => i))
+      return Store.merge(known, Store.of(profile.adapter, ast, { name, opts: [], micros: 1, usualMicros: 2 }))
+    }, Store.empty)
+    assert.strictEqual(store.get(profile.adapter)!.size, all.size)
+    const chosen: Array<UOp> = []
+    const choose = (member: UOp) => {
+      const choice = Tuned.choose(member, profile, store)
+      if (choice.origin === "tuned") chosen.push(member)
+      return choice.opts
+    }
+    for (const [name, { ast, calls }] of joined) {
+      Result.getOrThrow(stages(name, ast, { profile, caps: Wgsl.caps(profile), choose }))
+      assert.deepStrictEqual(chosen.splice(0), members(ast).map((member) => member.ast))
+      for (const { ast: member } of members(ast)) {
+        const known = [...all].find(([, { ast }]) => Store.keyOf(ast) === Store.keyOf(member))![1]
+        assert.include(known.launches, name)
+        assert.isAtLeast(known.calls, calls)
+      }
+    }
+  })
 })
 
 describe("tune", () => {
@@ -80,6 +129,23 @@ describe("tune", () => {
       assert.strictEqual(found.name, name)
       assert.isAbove(found.tried, 0)
       assert.isAtMost(found.tuned.us, found.heuristic.us)
+    }))
+
+  it.live("with no budget only measures", () =>
+    Effect.gen(function*() {
+      const args = ["tune", "--device", "wasm", "--kernel", "attn_", "--budget", "0"]
+      const { kernels, ...rest } = JSON.parse((yield* tg([...args, "--json"])).stdout)
+      assert.deepStrictEqual(Object.keys(rest), ["device", "adapter", "seconds"])
+      assert.isAbove(kernels.length, 2)
+      for (const { calls, heuristic, launches, name } of kernels) {
+        assert.deepStrictEqual(launches, [name])
+        assert.isAbove(calls * heuristic.us, 0)
+      }
+      const micros = kernels.map((k: { calls: number; heuristic: { us: number } }) => k.calls * k.heuristic.us)
+      assert.deepStrictEqual(micros, micros.toSorted((a: number, b: number) => b - a))
+      const text = (yield* tg(args)).stdout
+      assert.match(text, /each kernel alone, with the heuristics' opts\n\nkernel +calls +us +us\/token/)
+      assert.match(text, /\nsum of these kernels in a token: [0-9.]+ ms\n$/)
     }))
 
   it.effect("says what it cannot tune", () =>

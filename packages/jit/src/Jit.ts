@@ -124,7 +124,7 @@ export class Jit extends Context.Service<Jit, {
               (bound) => ({ executable: executables[launch.program]!, buffers: bound })
             ))
           const replay = yield* device.plan(dispatches)
-          return { plan, schedule, dispatches, run: replay.run }
+          return { ...replay, plan, schedule, dispatches }
         })
       })
     })

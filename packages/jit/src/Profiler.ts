@@ -1,5 +1,5 @@
 /**
- * How long each kernel of a prepared program takes, without timers on the device.
+ * How long each kernel of a prepared program takes: by the device's clock where it has one, else by ours.
  *
  * A kernel alone finds other values in temporary memory than in the program, and values may be indices. So launches are
  * only ever timed in their place: after everything that comes before them, on the inputs they really have.
@@ -12,10 +12,12 @@ import type { Prepared } from "./Jit.ts"
 export type Vars = Readonly<Record<string, number>>
 
 /**
- * `each`: every launch by itself, in the program's order, for a device that computes while it is called. `extra`: the
- * program with each launch of a kernel repeated in its place, less the program as it is, divided by the extra launches.
+ * `timestamps`: the program with a boundary between its launches, and the device's clock read at each of them. `each`: every
+ * launch by itself, in the program's order, for a device that computes while it is called. `extra`, for any other device: the
+ * program with each launch of a kernel repeated in its place, less the program as it is, divided by the extra launches. What
+ * the host takes to submit them is in it where that takes longer than the device.
  */
-export type Method = "each" | "extra"
+export type Method = "timestamps" | "each" | "extra"
 
 /** All launches of one program. */
 export interface KernelTime {
@@ -32,6 +34,8 @@ export interface Profile {
   readonly kernels: ReadonlyArray<KernelTime>
   /** One run among many that are submitted without waiting. */
   readonly stepMicros: number
+  /** One run on the device's clock, without boundaries between the launches. Only with `timestamps`. */
+  readonly deviceMicros?: number
 }
 
 /** Runs that are submitted one after the other, and waited for once. */
@@ -90,14 +94,18 @@ export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepare
   const first = (yield* backToBack(prepared, vars, 2)).micros
   const count = first > longMicros ? fewRounds : rounds
   const groups = [...Map.groupBy(plan.launches.keys(), (i) => plan.launches[i]!.program).values()]
-  const times = device.profile.kind === "cpu"
-    ? yield* timeEach(prepared, vars, { groups, count })
-    : yield* timeExtra(prepared, vars, { groups, count })
+  const job: Job = { groups, count }
+  const method = methodFor(prepared, device.profile.kind)
+  const measure = { timestamps: timeByTimestamps, each: timeEach, extra: timeExtra }[method]
+  const times = yield* measure(prepared, vars, job)
   const steps = yield* Effect.replicateEffect(backToBack(prepared, vars, first > longMicros ? 2 : 16), fewRounds)
   const made: Profile = {
-    method: device.profile.kind === "cpu" ? "each" : "extra",
+    method,
     kernels: groups.map((launches, i) => ({ launches, micros: times[i]! })),
-    stepMicros: median(steps.map((step) => step.micros))
+    stepMicros: median(steps.map((step) => step.micros)),
+    ...(prepared.timed === undefined || method !== "timestamps"
+      ? {}
+      : { deviceMicros: median(yield* Effect.replicateEffect(prepared.timed(vars), count)) })
   }
   return made
 })
@@ -108,14 +116,22 @@ interface Job {
   readonly count: number
 }
 
-const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Vars, { count, groups }: Job) {
+const methodFor = ({ timed, timedEach }: Prepared, kind: "gpu" | "cpu"): Method =>
+  timed !== undefined && timedEach !== undefined ? "timestamps" : kind === "cpu" ? "each" : "extra"
+
+/** The mean over the launches of a group of the median over the rounds. */
+const meansOf = (rounds: ReadonlyArray<ReadonlyArray<number>>, { groups }: Job): ReadonlyArray<number> =>
+  groups.map((group) => group.reduce((sum, i) => sum + median(rounds.map((round) => round[i]!)), 0) / group.length)
+
+const timeByTimestamps = Effect.fnUntraced(function*({ timedEach }: Prepared, vars: Vars, job: Job) {
+  return meansOf(yield* Effect.replicateEffect(timedEach!(vars), job.count), job)
+})
+
+const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Vars, job: Job) {
   const device = yield* Device
   const singles = yield* Effect.forEach(dispatches, (dispatch) => device.plan([dispatch]))
-  const times = dispatches.map((): Array<number> => [])
-  for (let round = 0; round < count; round++) {
-    for (const [i, single] of singles.entries()) times[i]!.push(yield* micros(single.run(vars)))
-  }
-  return groups.map((group) => group.reduce((sum, i) => sum + median(times[i]!), 0) / group.length)
+  const round = Effect.forEach(singles, (single) => micros(single.run(vars)))
+  return meansOf(yield* Effect.replicateEffect(round, job.count), job)
 }, Effect.scoped)
 
 const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, { count, groups }: Job) {

@@ -65,6 +65,43 @@ describe("withExtra", () => {
 })
 
 describe("profile", () => {
+  /** The device with a clock: launch i takes i + 1 microseconds, and 10 more in the first round of seven. */
+  const withClock = (device: Device["Service"]): Device["Service"] => {
+    let round = 0
+    return {
+      ...device,
+      plan: (dispatches) =>
+        Effect.map(device.plan(dispatches), ({ run }) => ({
+          run,
+          timed: (vars) => Effect.as(run(vars), 5),
+          timedEach: (vars) =>
+            Effect.map(run(vars), () => {
+              const late = round++ === 0 ? 10 : 0
+              return dispatches.map((_, i) => i + 1 + late)
+            })
+        }))
+    }
+  }
+
+  it.live("believes the device's clock where there is one", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const jit = yield* Jit
+      const program = blocks(3)
+      const buffers = new Map<number, DeviceBuffer>()
+      for (const { id, shape } of program.buffers) {
+        const bytes = 4 * shape.reduce<number>((n, d) => n * Number(d), 1)
+        buffers.set(id, yield* device.allocate(bytes, `buffer ${id}`))
+      }
+      const prepared = yield* jit.prepare(program.sink, buffers)
+      const clocked = { ...prepared, ...(yield* withClock(device).plan(prepared.dispatches)) }
+      const { deviceMicros, kernels, method } = yield* profile(clocked, {})
+      assert.deepStrictEqual([method, deviceMicros], ["timestamps", 5])
+      for (const { launches, micros } of kernels) {
+        assert.strictEqual(micros, launches.reduce((sum, i) => sum + i + 1, 0) / launches.length)
+      }
+    }).pipe(Effect.scoped, Effect.provide(Devices.wasm())))
+
   const sees = (name: string, layer: ReturnType<typeof Devices.wasm>, method: "each" | "extra", kind: "cpu" | "gpu") =>
     it.live(`${name}: has a time for every launch, and leaves what a run leaves`, () =>
       Effect.gen(function*() {

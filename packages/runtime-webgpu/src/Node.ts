@@ -3,9 +3,12 @@ import { Effect, Layer } from "effect"
 import { error } from "./internal/queue.ts"
 import * as WebGpu from "./WebGpu.ts"
 
+/** Timestamps as the device has them. Dawn rounds them for pages that must not look too closely; a kernel takes less than that. */
+const flags = ["disable-dawn-features=timestamp_quantization"]
+
 /** Dawn's entry to WebGPU. Its native library is loaded here, not when this module is imported. */
 export const entry: Effect.Effect<GPU, DeviceError> = Effect.tryPromise({
-  try: async () => (await import("webgpu")).create([]),
+  try: async () => (await import("webgpu")).create(flags),
   catch: (cause) =>
     error(
       "Unavailable",

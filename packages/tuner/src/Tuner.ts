@@ -21,13 +21,12 @@ export class WrongResult extends Schema.TaggedError<WrongResult>()("WrongResult"
   message: Schema.String
 }) {}
 
-/** What to tune, and how long. */
+/** A kernel and how it is set up. */
 export interface Job {
   readonly name: string
-  /** Spec `kernel`. */
+  /** Spec `kernel`, with one END that writes a buffer: a member of a launch (`Horizontal.members`) and not a joined one. */
   readonly kernel: UOp
   readonly setup: Workbench.Setup
-  readonly seconds: number
 }
 
 /** Opts and the time of one launch. */
@@ -136,17 +135,26 @@ const look = Effect.fn("Tuner.look")(function*({ kernel, name, setup }: Job) {
   return { opts, micros: yield* roughly(bench, yield* bench.compile(opts)) }
 }, Effect.scoped)
 
-const tune = Effect.fn("Tuner.tune")(function*(job: Job) {
-  const { kernel, name, seconds, setup } = job
+/** The time of a launch with the usual opts, and their program. */
+const timeUsual = Effect.fnUntraced(function*(bench: Workbench.Workbench, opts: ReadonlyArray<Opt.Opt>) {
+  const program = yield* bench.compile(opts)
+  const micros = yield* measure(bench, program, { best: Infinity, like: yield* roughly(bench, program) })
+  return { micros, program }
+})
+
+const time = Effect.fn("Tuner.time")(function*({ kernel, name, setup }: Job) {
+  const opts = choose(kernel, yield* Profile)
+  const { micros } = yield* timeUsual(yield* Workbench.make(name, kernel, setup), opts)
+  return { opts, micros }
+}, Effect.scoped)
+
+const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
+  const { kernel, name, setup } = job
   const profile = yield* Profile
   const usual = choose(kernel, profile)
   const end = (yield* Clock.currentTimeMillis) + 1000 * seconds
   const bench = yield* Workbench.make(name, kernel, setup)
-  const usualProgram = yield* bench.compile(usual)
-  const usualMicros = yield* measure(bench, usualProgram, {
-    best: Infinity,
-    like: yield* roughly(bench, usualProgram)
-  })
+  const { micros: usualMicros, program: usualProgram } = yield* timeUsual(bench, usual)
   const wanted = yield* bench.outputs(usualProgram)
   yield* checkUsual(job, bench, wanted)
 
@@ -211,8 +219,10 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job) {
 export class Tuner extends Context.Service<Tuner, {
   /** The heuristics' choice, and roughly what a launch takes with it, where caches may help. */
   readonly look: (job: Job) => Effect.Effect<Timed, Workbench.CompileError>
-  /** Tries opts until none is left that may be better, or the time is over. Takes the device for itself. */
-  readonly tune: (job: Job) => Effect.Effect<Tuned, Workbench.CompileError | WrongResult>
+  /** The heuristics' choice, and what a launch takes with it, timed as well as `tune` does. */
+  readonly time: (job: Job) => Effect.Effect<Timed, Workbench.CompileError>
+  /** Tries opts until none is left that may be better, or the seconds are over. Takes the device for itself. */
+  readonly tune: (job: Job, seconds: number) => Effect.Effect<Tuned, Workbench.CompileError | WrongResult>
 }>()("@tg/tuner/Tuner") {
   static readonly layer = Layer.effect(
     Tuner,
@@ -220,7 +230,8 @@ export class Tuner extends Context.Service<Tuner, {
       const services = yield* Effect.context<Device | Renderer | Profile>()
       return Tuner.of({
         look: (job) => Effect.provideContext(look(job), services),
-        tune: (job) => Effect.provideContext(tune(job), services)
+        time: (job) => Effect.provideContext(time(job), services),
+        tune: (job, seconds) => Effect.provideContext(tune(job, seconds), services)
       })
     })
   )

@@ -24,11 +24,14 @@ const tunes = (name: string, layer: typeof wasm | typeof webgpu, kernel: ReturnT
     Effect.gen(function*() {
       const tuner = yield* Tuner
       const { profile } = yield* Device
-      const job = { name, kernel, setup, seconds: 0.5 }
+      const job = { name, kernel, setup }
       const look = yield* tuner.look(job)
-      const { best, failed, refused, tried, usual } = yield* tuner.tune(job)
+      const { best, failed, refused, tried, usual } = yield* tuner.tune(job, 0.5)
       assert.deepStrictEqual(look.opts, usual.opts)
       assert.isAbove(look.micros, 0)
+      const timed = yield* tuner.time(job)
+      assert.deepStrictEqual(timed.opts, usual.opts)
+      assert.isAbove(timed.micros, 0)
       assert.isAbove(tried, 0)
       assert.isAtMost(failed, tried)
       assert.isEmpty(refused)
@@ -41,7 +44,7 @@ describe("Tuner on wasm", () => {
   tunes("chosen rows", wasm, Kernels.chosenRows())
 
   const kernel = Kernels.product(16, 64)
-  const job = { name: "product", kernel, setup, seconds: 0.2 }
+  const job = { name: "product", kernel, setup }
 
   /** The device as it would be if every program but the first were twice as fast, and read differently when read again. */
   const fake = (read: (bytes: Uint8Array, time: number) => Uint8Array) =>
@@ -71,13 +74,13 @@ describe("Tuner on wasm", () => {
 
   it.live("takes what is faster and computes the same", () =>
     Effect.gen(function*() {
-      const { best, usual } = yield* (yield* Tuner).tune(job)
+      const { best, usual } = yield* (yield* Tuner).tune(job, 0.2)
       assert.deepStrictEqual([usual.micros, best.micros], [10, 5])
     }).pipe(Effect.provide(withFake((bytes) => bytes))))
 
   it.live("refuses what computes something else, and says so", () =>
     Effect.gen(function*() {
-      const { best, refused, usual } = yield* (yield* Tuner).tune(job)
+      const { best, refused, usual } = yield* (yield* Tuner).tune(job, 0.2)
       assert.strictEqual(best, usual)
       assert.isNotEmpty(refused)
       assert.match(refused[0]!, /^[A-Z]+\(.*: output 0\[0\] is .* instead of /)
@@ -85,7 +88,7 @@ describe("Tuner on wasm", () => {
 
   it.live("fails where the usual opts are wrong already", () =>
     Effect.gen(function*() {
-      const error = yield* Effect.flip((yield* Tuner).tune(job))
+      const error = yield* Effect.flip((yield* Tuner).tune(job, 0.2))
       assert.strictEqual(error._tag, "WrongResult")
       assert.match(error.message, /^product is wrong before any tuning: output 0\[0\] is .* instead of /)
     }).pipe(Effect.provide(withFake((bytes) => bytes.fill(64)))))

@@ -9,7 +9,8 @@ import type { UOp } from "@tg/core-uop/UOp"
 import * as Session from "@tg/engine/Session"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as Stages from "@tg/jit/Stages"
-import { kernels, type Limits, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { members } from "@tg/rangeify/Horizontal"
+import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import type { Store } from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option, Result } from "effect"
@@ -101,8 +102,7 @@ export const kernelsOf = Effect.fnUntraced(
       readonly activations: Session.ActivationPolicy
       readonly context: Option.Option<number>
     },
-    profile: DeviceProfile,
-    limits: Limits = limitsOf(profile)
+    profile: DeviceProfile
   ) {
     if (Option.isSome(given.shape) && given.model !== Flags.defaultModel) {
       return yield* new UsageError({ message: "--model and --shape are both given; keep one of them" })
@@ -151,7 +151,8 @@ interface Shown {
   readonly profile: string
   readonly kernel: string
   readonly opts: ReadonlyArray<string>
-  readonly origin: Tuned.Choice["origin"]
+  /** Of each member. */
+  readonly origins: ReadonlyArray<Tuned.Choice["origin"]>
   readonly opted: string
   readonly expanded: string
   readonly linear: string
@@ -170,13 +171,8 @@ const render = (
   Result.gen(function*() {
     const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
     const caps = target === "wasm" ? Wasm.caps : wgsl
-    const found = new Set<Tuned.Choice["origin"]>()
-    const chosen = (member: UOp) => {
-      const { opts, origin } = Tuned.choose(member, profile, store)
-      found.add(origin)
-      return opts
-    }
-    const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: chosen })
+    const choose = (member: UOp): Tuned.Choice => Tuned.choose(member, profile, store)
+    const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: (member) => choose(member).opts })
     const { expanded, linear, opted } = stages
     const text = target === "wasm" ? Wasm.text(name, linear) : Wgsl.render(name, linear, wgsl)
     if (text instanceof RenderError) return yield* Result.fail(text)
@@ -186,8 +182,7 @@ const render = (
       profile: profile.name,
       kernel: Print.graph(kernel),
       opts: Stages.printOpts(stages),
-      // of several members' the one that says most
-      origin: (["stale", "tuned"] as const).find((origin) => found.has(origin)) ?? "heuristics",
+      origins: members(kernel).map(({ ast }) => choose(ast).origin),
       opted: Print.graph(opted),
       expanded: Print.graph(expanded),
       linear: listing(linear),
@@ -219,14 +214,22 @@ const origins: Readonly<Record<Tuned.Choice["origin"], string>> = {
   stale: "what the heuristics chose; tuned ones do not fit the kernel any more"
 }
 
-const asText = ({ calls, code, expanded, kernel, linear, name, opted, opts, origin, profile, target }: Shown & {
+/** `1, 3: what was tuned for this device; 2: what the heuristics chose` */
+const describeOrigins = (all: Shown["origins"]): string => {
+  const numbers = Map.groupBy(all.keys(), (i) => all[i]!)
+  return numbers.size === 1
+    ? origins[all[0]!]
+    : [...numbers].map(([origin, own]) => `${own.map((i) => i + 1).join(", ")}: ${origins[origin]}`).join("; ")
+}
+
+const asText = ({ calls, code, expanded, kernel, linear, name, opted, opts, origins, profile, target }: Shown & {
   readonly calls: number
 }): string =>
   [
     `${name} on ${profile}, launched ${calls === 1 ? "once" : `${calls} times`} in a step`,
     ...[
       ["kernel: what rangeify made", kernel],
-      [`opts: ${origins[origin]}`, opts.length === 0 ? "none" : opts.join("\n")],
+      [`opts: ${describeOrigins(origins)}`, opts.length === 0 ? "none" : opts.join("\n")],
       ["opted: its loops by their kinds", opted],
       ["expanded: threads, lanes and copies", expanded],
       ["linear: in the order of execution", linear],

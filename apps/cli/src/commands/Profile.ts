@@ -106,7 +106,9 @@ const run = Effect.fn("cli.profile.run")(
       kernels,
       sumMsPerToken: sum / 1000,
       stepMsPerToken: measured.stepMicros / 1000,
-      restMsPerToken: (measured.stepMicros - sum) / 1000
+      restMsPerToken: (measured.stepMicros - sum) / 1000,
+      // on the device's clock, without boundaries
+      ...(measured.deviceMicros === undefined ? {} : { deviceMsPerToken: measured.deviceMicros / 1000 })
     }
     yield* json ? Output.printJson(report) : Output.print(asText(report))
   }
@@ -148,11 +150,15 @@ export const sitesOf = (sites: ReadonlyArray<string | undefined>): string => {
 }
 
 const methods: Readonly<Record<Profiler.Method, string>> = {
+  timestamps:
+    "of the device's own clock, at boundaries between the launches of the step, which cost a little themselves; the median of " +
+    "several steps, and the mean over the calls",
   each:
     "each launch timed by itself, in the order of the step; the median of several steps, and the mean over the calls",
   extra:
     "a step with more launches of the kernel in their places, less the step as it is, divided by the extra ones; " +
-    "the copies read other layers' weights, so they find as little in the caches"
+    "the copies read other layers' weights, so they find as little in the caches; where submitting takes longer than the " +
+    "device, that is in it"
 }
 
 const asText = (report: {
@@ -166,8 +172,9 @@ const asText = (report: {
   readonly sumMsPerToken: number
   readonly stepMsPerToken: number
   readonly restMsPerToken: number
+  readonly deviceMsPerToken?: number
 }): string => {
-  const { restMsPerToken, stepMsPerToken, sumMsPerToken } = report
+  const { deviceMsPerToken, restMsPerToken, stepMsPerToken, sumMsPerToken } = report
   const percent = (part: number): string => `${(100 * part).toFixed(1)}%`
   return [
     `${report.model} on ${report.device}: the step ${
@@ -204,6 +211,9 @@ const asText = (report: {
     `sum of kernels ${sumMsPerToken.toFixed(3)} ms; steps behind one another ${
       stepMsPerToken.toFixed(3)
     } ms each; rest ${restMsPerToken.toFixed(3)} ms (${percent(restMsPerToken / stepMsPerToken)})`,
+    ...(deviceMsPerToken === undefined
+      ? []
+      : [`a step without the boundaries: ${deviceMsPerToken.toFixed(3)} ms on the device's clock`]),
     ""
   ].join("\n")
 }

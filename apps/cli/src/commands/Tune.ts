@@ -3,15 +3,15 @@ import type { UOp } from "@tg/core-uop/UOp"
 import type * as Session from "@tg/engine/Session"
 import * as Estimate from "@tg/jit/Estimate"
 import * as Opt from "@tg/postrange/Opt"
-import { limitsOf } from "@tg/rangeify/Rangeify"
 import { Device } from "@tg/runtime/Device"
 import * as Inputs from "@tg/tuner/Inputs"
 import * as Store from "@tg/tuner/Store"
-import { type Timed, Tuner } from "@tg/tuner/Tuner"
+import { type Job, type Timed, Tuner } from "@tg/tuner/Tuner"
 import { Clock, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
+import * as KernelNames from "../KernelNames.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
@@ -19,7 +19,7 @@ import { table } from "../Table.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 import * as Kernel from "./Kernel.ts"
 
-const Positive = Schema.Finite.check(Schema.isGreaterThan(0))
+const Seconds = Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))
 
 const flags = {
   model: Flags.model,
@@ -35,8 +35,8 @@ const flags = {
   ),
   budget: Flag.Finite("budget").pipe(
     Flag.withMetavar("SECONDS"),
-    Flag.withSchema(Positive),
-    Flag.withDescription("How long to search in all (default: 60)"),
+    Flag.withSchema(Seconds),
+    Flag.withDescription("How long to search in all; 0 only times the kernels as they are (default: 60)"),
     Flag.withDefault(60)
   ),
   depth: Flag.Int("depth").pipe(
@@ -82,13 +82,19 @@ interface Row {
   readonly gbPerSecond: number
 }
 
-/** What came out for one kernel. */
-interface Report {
+/** A kernel and what a launch of it takes as it is. */
+interface Measured {
   readonly name: string
+  /** The launches of a step that it is part of, by their names in `profile`. */
+  readonly launches: ReadonlyArray<string>
   readonly calls: number
   /** Read and written by one call, each byte once. */
   readonly bytes: number
   readonly heuristic: Row
+}
+
+/** What came out for one kernel. */
+interface Found extends Measured {
   readonly tuned: Row
   readonly tried: number
   readonly failed: number
@@ -98,7 +104,12 @@ interface Report {
 /** Bytes after which caches have forgotten what was read: more than any has. */
 const rotateBytes = 2 ** 27
 /** Kernels with less of a token's time are left as they are. */
-const least = 0.003
+const least = 0.01
+
+/** A kernel by its name. */
+interface Named extends KernelNames.Member {
+  readonly name: string
+}
 
 const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly model: string
@@ -115,85 +126,124 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
 }) {
   const device = yield* Device
   const chosen = yield* Devices.Chosen
-  const tuner = yield* Tuner
-  const { adapter } = device.profile
-  const out = Option.isSome(given.out) ? given.out.value : yield* TunedFiles.userFile
-  // a joined kernel's members are compiled as if they were alone, and tuned alone
-  const limits = { ...limitsOf(device.profile), joinsKernels: false }
-  const all = yield* Kernel.kernelsOf({ ...given, step: "decode" }, device.profile, limits)
-  const named = Option.isNone(given.kernel)
-    ? [...all]
-    : [...all].filter(([name]) => name.startsWith(Option.getOrThrow(given.kernel)))
+  const all = KernelNames.membersApart(yield* Kernel.kernelsOf({ ...given, step: "decode" }, device.profile))
+  const asked = Option.getOrElse(given.kernel, () => "")
+  const named = [...all].filter(([name, { launches }]) => name.startsWith(asked) || launches.includes(asked))
+    .map(([name, member]): Named => ({ name, ...member }))
   if (named.length === 0) {
     return yield* new UsageError({
-      message: `no kernel's name begins with ${Option.getOrElse(given.kernel, () => "")}; there are\n  ${
-        [...all.keys()].join("\n  ")
-      }`
+      message: `no kernel's name begins with ${asked}; there are\n  ${[...all.keys()].join("\n  ")}`
     })
   }
   const vars = { T: 1, startPos: given.depth }
   const started = yield* Clock.currentTimeMillis
   const seconds = Effect.map(Clock.currentTimeMillis, (now) => (now - started) / 1000)
-  const jobOf = (name: string, ast: UOp, budget: number) => {
-    const bytes = bytesOf(ast, vars)
-    return { name, kernel: ast, setup: { vars, bytes, rotateBytes, seed: given.seed }, seconds: budget }
+  const jobOf = ({ ast, name }: Named): Job => ({
+    name,
+    kernel: ast,
+    setup: { vars, bytes: bytesOf(ast, vars), rotateBytes, seed: given.seed }
+  })
+  if (given.budget === 0) {
+    const kernels = yield* measure(named, jobOf)
+    const result = { device: chosen.name, adapter: device.profile.adapter, seconds: round(yield* seconds), kernels }
+    return yield* given.json ? Output.printJson(result) : Output.print(asTextOfMeasured(result))
   }
-  // a kernel that does not fit the device is none that can be tuned; the others can
-  const orNote = <A, E extends Error, R>(name: string, work: Effect.Effect<A, E, R>) =>
-    work.pipe(
-      Effect.asSome,
-      Effect.catch((error) => Effect.as(Output.note(`${name} is left out: ${error.message}`), Option.none<A>()))
-    )
-  const survey = (yield* Effect.forEach(named, ([name, { ast, calls }]) =>
-    Effect.map(
-      orNote(name, tuner.look(jobOf(name, ast, 0))),
-      Option.map(({ micros }) => ({ name, ast, calls, us: calls * micros }))
-    ))).flatMap(Option.toArray)
-  if (survey.length === 0) return yield* new UsageError({ message: "no kernel can be tuned here" })
-  const total = survey.reduce((sum, { us }) => sum + us, 0)
-  yield* Output.note(
-    `${chosen.name}: ${survey.length} kernels, ${(total / 1000).toFixed(3)} ms a token with the heuristics; ` +
-      `looked at in ${(yield* seconds).toFixed(1)} s`
+  const { kernels, file } = yield* search(named, { ...given, jobOf, seconds })
+  const result = { device: chosen.name, adapter: device.profile.adapter, file, seconds: round(yield* seconds), kernels }
+  yield* given.json ? Output.printJson(result) : Output.print(asText(result))
+})
+
+/** A kernel that does not fit the device is none that can be tuned; the others can. */
+const orNote = <A, E extends Error, R>(name: string, work: Effect.Effect<A, E, R>) =>
+  work.pipe(
+    Effect.asSome,
+    Effect.catch((error) => Effect.as(Output.note(`${name} is left out: ${error.message}`), Option.none<A>()))
   )
+
+/** What is there of what was asked for. */
+const someOf = <A>(found: ReadonlyArray<Option.Option<A>>) => {
+  const some = found.flatMap(Option.toArray)
+  return some.length === 0
+    ? Effect.fail(new UsageError({ message: "no kernel can be tuned here" }))
+    : Effect.succeed(some)
+}
+
+const rowOf = ({ micros, opts }: Timed, bytes: number): Row => ({
+  opts: opts.map(Opt.print),
+  us: round(micros),
+  gbPerSecond: round(bytes / micros / 1000)
+})
+
+const measuredOf = ({ calls, launches, name }: Named, { bytes }: Job["setup"], usual: Timed): Measured => ({
+  name,
+  launches,
+  calls,
+  bytes: Math.round(bytes),
+  heuristic: rowOf(usual, bytes)
+})
+
+/** The kernels as the heuristics have them, those that take most of a token's time first. */
+const measure = Effect.fnUntraced(function*(named: ReadonlyArray<Named>, jobOf: (kernel: Named) => Job) {
+  const tuner = yield* Tuner
+  const found = yield* Effect.forEach(named, (kernel) => {
+    const job = jobOf(kernel)
+    return orNote(kernel.name, Effect.map(tuner.time(job), (usual) => measuredOf(kernel, job.setup, usual)))
+  })
+  return (yield* someOf(found)).toSorted((a, b) => b.calls * b.heuristic.us - a.calls * a.heuristic.us)
+})
+
+/** Searches for better opts, and keeps what it finds. */
+const search = Effect.fnUntraced(function*(named: ReadonlyArray<Named>, { budget, jobOf, out, seconds }: {
+  readonly budget: number
+  readonly jobOf: (kernel: Named) => Job
+  readonly out: Option.Option<string>
+  /** Since the command began. */
+  readonly seconds: Effect.Effect<number>
+}) {
+  const tuner = yield* Tuner
+  const { adapter } = (yield* Device).profile
+  const file = Option.isSome(out) ? out.value : yield* TunedFiles.userFile
+  const looks = yield* Effect.forEach(named, (kernel) =>
+    Effect.map(
+      orNote(kernel.name, tuner.look(jobOf(kernel))),
+      Option.map(({ micros }) => ({ kernel, us: kernel.calls * micros }))
+    ))
+  const survey = yield* someOf(looks)
+  const total = survey.reduce((sum, { us }) => sum + us, 0)
   const wanted = survey.filter(({ us }) => us >= least * total).toSorted((a, b) => b.us - a.us)
-  const reports: Array<Report> = []
+  yield* Output.note(
+    `${survey.length} kernels, ${(total / 1000).toFixed(3)} ms a token with the heuristics; ` +
+      `looked at in ${(yield* seconds).toFixed(1)} s; ${wanted.length} of them have ${100 * least}% of it or more`
+  )
+  const kernels: Array<Found> = []
   let left = wanted.reduce((sum, { us }) => sum + Math.sqrt(us), 0)
-  for (const { ast, calls, name, us } of wanted) {
+  for (const { kernel, us } of wanted) {
+    const { ast, name } = kernel
     // what one kernel does not need is for those after it
-    const budget = Math.max(0, given.budget - (yield* seconds)) * Math.sqrt(us) / left
+    const own = Math.max(0, budget - (yield* seconds)) * Math.sqrt(us) / left
     left -= Math.sqrt(us)
-    const job = jobOf(name, ast, budget)
-    const { bytes } = job.setup
-    const tuned = yield* orNote(name, tuner.tune(job))
+    const job = jobOf(kernel)
+    const tuned = yield* orNote(name, tuner.tune(job, own))
     if (Option.isNone(tuned)) continue
     const { best, failed, refused, tried, usual } = tuned.value
-    const rowOf = ({ micros, opts }: Timed): Row => ({
-      opts: opts.map(Opt.print),
-      us: round(micros),
-      gbPerSecond: round(bytes / micros / 1000)
-    })
-    const report = {
-      name,
-      calls,
-      bytes: Math.round(bytes),
-      heuristic: rowOf(usual),
-      tuned: rowOf(best),
+    const found: Found = {
+      ...measuredOf(kernel, job.setup, usual),
+      tuned: rowOf(best, job.setup.bytes),
       tried,
       failed,
       refused
     }
-    reports.push(report)
+    kernels.push(found)
     if (adapter !== undefined && best !== usual) {
       const entry = { name, opts: best.opts, micros: best.micros, usualMicros: usual.micros }
-      yield* TunedFiles.add(out, Store.of(adapter, ast, entry))
+      yield* TunedFiles.add(file, Store.of(adapter, ast, entry))
     }
     yield* Output.note(
-      `${name}: ${report.heuristic.us} us to ${report.tuned.us} us, ${tried} tried, ${failed} failed: ` +
-        `${report.tuned.opts.join(", ")}${refused.length === 0 ? "" : `; refused ${refused.join("; ")}`}`
+      `${name}: ${found.heuristic.us} us to ${found.tuned.us} us, ${tried} tried, ${failed} failed: ` +
+        `${found.tuned.opts.join(", ")}${refused.length === 0 ? "" : `; refused ${refused.join("; ")}`}`
     )
   }
-  const result = { device: chosen.name, adapter, file: out, seconds: round(yield* seconds), kernels: reports }
-  yield* given.json ? Output.printJson(result) : Output.print(asText(result))
+  return { file, kernels }
 })
 
 const bytesOf = (kernel: UOp, vars: Inputs.Vars): number =>
@@ -201,19 +251,25 @@ const bytesOf = (kernel: UOp, vars: Inputs.Vars): number =>
 
 const round = (x: number): number => Math.round(x * 100) / 100
 
+/** What all launches of a token take, in milliseconds. */
+const sumOf = <K extends Measured>(kernels: ReadonlyArray<K>, usOf: (kernel: K) => number): string =>
+  (kernels.reduce((sum, kernel) => sum + kernel.calls * usOf(kernel), 0) / 1000).toFixed(3)
+
+/** The launches that a kernel is a part of, beside others. */
+const beside = ({ launches, name }: Measured): string =>
+  launches.length === 1 && launches[0] === name ? "" : launches.join(", ")
+
 const asText = ({ device, file, kernels, seconds }: {
   readonly file: string
   readonly device: string
   readonly seconds: number
-  readonly kernels: ReadonlyArray<Report>
-}): string => {
-  const sum = (row: "heuristic" | "tuned"): string =>
-    (kernels.reduce((n, k) => n + k.calls * k[row].us, 0) / 1000).toFixed(3)
-  return [
-    `${device}, ${seconds} s`,
+  readonly kernels: ReadonlyArray<Found>
+}): string =>
+  [
+    `${device}, ${seconds} s; each kernel alone`,
     "",
     ...table([
-      ["kernel", "calls", "heuristic us", "tuned us", "bytes", "GB/s", "opts"],
+      ["kernel", "calls", "heuristic us", "tuned us", "bytes", "GB/s", "opts", "launched in"],
       ...kernels.map((k) => [
         k.name,
         String(k.calls),
@@ -221,11 +277,39 @@ const asText = ({ device, file, kernels, seconds }: {
         k.tuned.us.toFixed(2),
         String(k.bytes),
         k.tuned.gbPerSecond.toFixed(1),
-        k.tuned.opts.join(", ")
+        k.tuned.opts.join(", "),
+        beside(k)
       ])
     ]),
     "",
-    `sum of these kernels in a token: ${sum("heuristic")} ms, tuned ${sum("tuned")} ms; kept in ${file}`,
+    `sum of these kernels in a token: ${sumOf(kernels, (k) => k.heuristic.us)} ms, tuned ${
+      sumOf(kernels, (k) => k.tuned.us)
+    } ms; kept in ${file}`,
     ""
   ].join("\n")
-}
+
+const asTextOfMeasured = ({ device, kernels, seconds }: {
+  readonly device: string
+  readonly seconds: number
+  readonly kernels: ReadonlyArray<Measured>
+}): string =>
+  [
+    `${device}, ${seconds} s; each kernel alone, with the heuristics' opts`,
+    "",
+    ...table([
+      ["kernel", "calls", "us", "us/token", "bytes", "GB/s", "opts", "launched in"],
+      ...kernels.map((k) => [
+        k.name,
+        String(k.calls),
+        k.heuristic.us.toFixed(2),
+        (k.calls * k.heuristic.us).toFixed(1),
+        String(k.bytes),
+        k.heuristic.gbPerSecond.toFixed(1),
+        k.heuristic.opts.join(", "),
+        beside(k)
+      ])
+    ]),
+    "",
+    `sum of these kernels in a token: ${sumOf(kernels, (k) => k.heuristic.us)} ms`,
+    ""
+  ].join("\n")
