@@ -126,7 +126,7 @@ export const kernelsOf = Effect.fnUntraced(
     const program = given.step === "decode" && profile.kind === "gpu"
       ? Session.decodeProgram(model, size)
       : Session.stepProgram(model, { ...size, chunk, order, rows: given.step === "logits" ? "all" : "last" })
-    const made = schedule(program.sink, limits)
+    const made = schedule(program.sink, limitsOf(profile))
     return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
   },
   Effect.scoped
