@@ -46,19 +46,34 @@ describe("logits on wasm do not depend on the pieces that a prompt is processed 
         )
         // the run with the longest prompt
         const tokens = Oracle.tokensOf(Oracle.runsOf(name).at(-1)!)
-        const session = yield* Session.make(model, weights, { cache, chunk: tokens.length, batchFrom: Infinity })
+        const session = yield* Session.make(model, weights, {
+          activations: "float",
+          cache,
+          chunk: tokens.length,
+          batchFrom: Infinity
+        })
         const whole = yield* inPieces(session, tokens, tokens.length)
         assert.lengthOf(whole, tokens.length * session.vocabulary)
         const near = (found: ReadonlyArray<number>, expected: ReadonlyArray<number>, what: string): void =>
           assert.isAtMost(Oracle.distance(found, expected).largest, limits[cache], what)
         for (const length of [32, 5, 1]) {
           near(yield* inPieces(session, tokens, length), whole, `pieces of ${length}`)
-          const made = yield* Session.make(model, weights, { cache, chunk: length, batchFrom: Infinity })
+          const made = yield* Session.make(model, weights, {
+            activations: "float",
+            cache,
+            chunk: length,
+            batchFrom: Infinity
+          })
           near(yield* inPieces(made, tokens, length), whole, `a program for pieces of ${length}`)
         }
         near(yield* lastTwo(session, tokens), whole.slice(-2 * session.vocabulary), "the last two")
         // in tiles of tokens, as on a GPU; a piece behind another starts in the middle of a run of positions
-        const tiles = yield* Session.make(model, weights, { cache, batchFrom: 2, chunk: tokens.length })
+        const tiles = yield* Session.make(model, weights, {
+          activations: "float",
+          cache,
+          batchFrom: 2,
+          chunk: tokens.length
+        })
         const tiled = yield* inPieces(tiles, tokens, tokens.length)
         near(yield* inPieces(tiles, tokens, 17), tiled, "pieces of 17 in tiles")
         // single tokens have the program of a token, which adds everything in another order
