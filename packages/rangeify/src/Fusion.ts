@@ -29,10 +29,9 @@ const longReduction = 256
 const symbolicIterations = 64
 /** Threads of one processor, by which `saturatingThreads` counts processors. */
 const threadsPerProcessor = 1024
-/** Operations of one processor per microsecond: 128 lanes at 1.7 GHz. */
-const operationsPerMicro = 128 * 1700
-/** Bytes one processor gets from the caches per microsecond. */
-const cacheBytesPerMicro = 64 * 1700
+/** Operations a device does, and bytes its caches give, in the time in which its memory gives one byte (those of an H200). */
+const operationsPerByte = 6.25
+const cachedPerByte = 3
 /** Workgroups of 256 threads that one processor runs at a time, each hiding the latency of others. */
 const residentWorkgroups = 8
 /** Waiting for the loads of a stage and the barrier behind it, or for the barrier alone (measured on an H200). */
@@ -91,8 +90,9 @@ const longest = (end: UOp): number =>
 export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   if (profile.kind !== "gpu") return undefined
   const processors = Math.max(1, profile.saturatingThreads / threadsPerProcessor)
+  const rate = profile.bytesPerMicro / processors
   const micros = ({ bytes, operations }: { readonly operations: number; readonly bytes: number }): number =>
-    Math.max(operations / operationsPerMicro, bytes / cacheBytesPerMicro)
+    Math.max(operations / operationsPerByte, bytes / cachedPerByte) / rate
   return {
     name: profile.name,
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,

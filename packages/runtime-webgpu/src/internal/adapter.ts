@@ -63,13 +63,20 @@ export const subgroupSizes = (
 const packedDot = ({ architecture, description, software, vendor }: AdapterFacts, language: ReadonlyArray<string>) =>
   language.includes(packedDotFeature) && !software && !/apple|metal/i.test(`${vendor} ${architecture} ${description}`)
 
+/** Speeds of an adapter that is a program: a few cores with short vectors. */
+const onProcessor = { dispatchMicros: 5, bytesPerMicro: 5000 }
+
 /** The compiler's view of the device. Speeds are measured ones where the adapter is known, else a small GPU's. */
 export const profile = (
   adapter: AdapterFacts,
   limits: Readonly<Record<string, number>>,
   { languageFeatures, probes, subgroupSizes: sizes }: Pick<Facts, "languageFeatures" | "probes" | "subgroupSizes">
 ): DeviceProfile => ({
-  ...(/\bh200\b/i.test(nameOf(adapter)) ? h200 : webgpuDefault),
+  ...(/\bh200\b/i.test(nameOf(adapter))
+    ? h200
+    : adapter.software
+    ? { ...webgpuDefault, ...onProcessor }
+    : webgpuDefault),
   name: nameOf(adapter),
   adapter: makeOf(adapter),
   maxWorkgroupThreads: Math.min(limits["maxComputeInvocationsPerWorkgroup"]!, limits["maxComputeWorkgroupSizeX"]!),
