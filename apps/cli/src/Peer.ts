@@ -115,7 +115,7 @@ export interface Measured {
  * measured once to warm up; the token after a prompt is not counted, as in our own measurement.
  */
 const script = `
-import { getLlama } from "node-llama-cpp"
+const { getLlama } = await import(${JSON.stringify(packageName)})
 const job = JSON.parse(process.argv.at(-1))
 const llama = await getLlama({
   gpu: false, build: "never", skipDownload: true, maxThreads: job.threads, progressLogs: false, logLevel: "error"

@@ -66,7 +66,7 @@ describe("profile", () => {
     assert.strictEqual(known.dispatchMicros, h200.dispatchMicros)
     assert.deepStrictEqual([known.maxWorkgroupThreads, known.maxBindingBytes, known.subgroupSize], [256, 1000, 32])
     const other = Adapter.profile(Adapter.facts(llvmpipe), limits, { ...facts, subgroupSizes: undefined })
-    assert.strictEqual(other.bytesPerMicro, webgpuDefault.bytesPerMicro)
+    assert.isBelow(other.bytesPerMicro, webgpuDefault.bytesPerMicro)
     assert.strictEqual(other.name, "llvmpipe: Mesa 25")
   })
 
