@@ -83,6 +83,8 @@ const fewRounds = 3
 const longMicros = 200_000
 /** Extra launches are to take at least this long: well above what the clock and the waiting vary by. */
 const extraMicros = 20_000
+/** What it takes until a device has raised its clock. */
+const warmMicros = 300_000
 /** With so many, a kernel of a microsecond shows. */
 const mostExtra = 400
 
@@ -94,7 +96,7 @@ export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepare
   const first = (yield* backToBack(prepared, vars, 2)).micros
   const count = first > longMicros ? fewRounds : rounds
   const groups = [...Map.groupBy(plan.launches.keys(), (i) => plan.launches[i]!.program).values()]
-  const job: Job = { groups, count }
+  const job: Job = { groups, count, stepMicros: first }
   const method = methodFor(prepared, device.profile.kind)
   const measure = { timestamps: timeByTimestamps, each: timeEach, extra: timeExtra }[method]
   const times = yield* measure(prepared, vars, job)
@@ -111,6 +113,8 @@ export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepare
 })
 
 interface Job {
+  /** How long a step takes. */
+  readonly stepMicros: number
   /** Numbers of the launches of each program. */
   readonly groups: ReadonlyArray<ReadonlyArray<number>>
   readonly count: number
@@ -123,8 +127,12 @@ const methodFor = ({ timed, timedEach }: Prepared, kind: "gpu" | "cpu"): Method 
 const meansOf = (rounds: ReadonlyArray<ReadonlyArray<number>>, { groups }: Job): ReadonlyArray<number> =>
   groups.map((group) => group.reduce((sum, i) => sum + median(rounds.map((round) => round[i]!)), 0) / group.length)
 
-const timeByTimestamps = Effect.fnUntraced(function*({ timedEach }: Prepared, vars: Vars, job: Job) {
-  return meansOf(yield* Effect.replicateEffect(timedEach!(vars), job.count), job)
+/** An idle device runs at a part of its clock: steps in front of the timed ones keep it awake. */
+const timeByTimestamps = Effect.fnUntraced(function*({ run, timedEach }: Prepared, vars: Vars, job: Job) {
+  const busy = (micros: number) =>
+    Effect.replicateEffect(run(vars), Math.max(1, Math.round(micros / job.stepMicros)), { discard: true })
+  yield* busy(warmMicros)
+  return meansOf(yield* Effect.replicateEffect(Effect.andThen(busy(extraMicros), timedEach!(vars)), job.count), job)
 })
 
 const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Vars, job: Job) {
