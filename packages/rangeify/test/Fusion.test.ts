@@ -1,0 +1,82 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Int8 from "@tg/tensor/Int8"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import type { Tensor } from "@tg/tensor/Tensor"
+import { type FusionCost, ofProfile } from "../src/Fusion.ts"
+import { kernels } from "../src/Rangeify.ts"
+import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
+
+/** Every kernel costs the same, so whatever may be staged in workgroup memory is. */
+const stageAll: FusionCost = { name: "stage all", maxWorkgroupBytes: 16384, kernelMicros: () => 1 }
+
+const counts = (made: (b: Build) => Tensor, fusion: FusionCost): readonly [before: number, after: number] => {
+  const b = new Build()
+  const { sink } = Program.make([b.out(made(b))])
+  const want = runTensor(sink)
+  const before = scheduled(sink)
+  const after = scheduled(sink, { maxStorageBuffers: 8, fusion })
+  for (const schedule of [before, after]) {
+    for (const [id, data] of runSchedule(sink, schedule)) {
+      const expected = want.get(id)!
+      // sums of a few dozen floats, in another order
+      data.forEach((x, i) => assert.closeTo(x, expected[i]!, 1e-4 * Math.max(1, Math.abs(expected[i]!))))
+    }
+  }
+  return [kernels(before).length, kernels(after).length]
+}
+
+const localsOf = (kernel: UOp): ReadonlyArray<number> =>
+  toposort(kernel).filter((n) => n.op === "LOCAL").map((n) => (n.arg as { readonly length: number }).length)
+
+describe("staging in workgroup memory", () => {
+  it("makes a softmax one kernel", () => {
+    assert.deepStrictEqual(counts((b) => Nn.softmax(b.f32(4, 48)), stageAll), [3, 1])
+  })
+
+  it("makes a top-k one kernel", () => {
+    const [before, after] = counts((b) => Nn.topK(b.f32(3, 48).sigmoid(), 4).values, stageAll)
+    assert.isAbove(before, 1)
+    assert.strictEqual(after, 1)
+  })
+
+  it("quantises the rows of a product where they are computed, a block for each workgroup", () => {
+    const product = (b: Build): Tensor => Int8.quantise(Nn.linear(b.f32(1, 16), b.f32(64, 16)))
+    // the last one copies the blocks to the output
+    assert.deepStrictEqual(counts(product, stageAll), [3, 2])
+    const b = new Build()
+    const { sink } = Program.make([b.out(product(b))])
+    const [kernel] = kernels(scheduled(sink, { maxStorageBuffers: 8, fusion: stageAll }))
+    assert.deepStrictEqual(localsOf(kernel!.ast), [32])
+  })
+
+  it("does not make every workgroup repeat a product of matrices", () => {
+    const b = new Build()
+    const { sink } = Program.make([b.out(Nn.linear(Nn.linear(b.f32(1, 256), b.f32(512, 256)), b.f32(512, 512)))])
+    const fusion = ofProfile(DeviceProfile.h200)
+    assert.strictEqual(kernels(scheduled(sink, { maxStorageBuffers: 8, fusion })).length, 2)
+  })
+
+  it("is not done where the values do not fit", () => {
+    assert.deepStrictEqual(counts((b) => Nn.softmax(b.f32(4, 48)), { ...stageAll, maxWorkgroupBytes: 0 }), [3, 3])
+  })
+
+  it("is for GPUs", () => {
+    assert.isUndefined(ofProfile(DeviceProfile.wasm))
+  })
+})
+
+describe("reductions of one kernel", () => {
+  it("share no loop with one that they depend on through another's", () => {
+    // the squares and the largest element share a loop; the sum of exponentials needs the largest element first
+    const [, after] = counts((b) => {
+      const x = b.f32(4, 32)
+      const scale = x.mul(x).sum({ axis: -1, keepDims: true })
+      const most = x.max({ axis: -1, keepDims: true })
+      return x.sub(most).exp().sum({ axis: -1, keepDims: true }).add(scale)
+    }, stageAll)
+    assert.strictEqual(after, 1)
+  })
+})
