@@ -1,5 +1,6 @@
 import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
+import { FusionCosts } from "@tg/rangeify/Fusion"
 import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
 import {
@@ -61,6 +62,7 @@ export class Jit extends Context.Service<Jit, {
       const device = yield* Device
       const rangeify = yield* Rangeify
       const compiler = yield* Compiler
+      const costsOf = yield* FusionCosts
 
       const programOf = (step: Step, custom: CustomPrograms) => {
         if (step.kind === "kernel") return compiler.compile(step.name, step.ast)
@@ -80,7 +82,7 @@ export class Jit extends Context.Service<Jit, {
       const capture = Effect.fn("Jit.capture")(function*(sink: UOp, custom: CustomPrograms) {
         const known = captured.get(sink)
         if (known !== undefined) return known
-        const schedule = yield* rangeify.schedule(sink, limitsOf(device.profile))
+        const schedule = yield* rangeify.schedule(sink, limitsOf(device.profile, costsOf))
         const programs = new Map<string, Program>()
         const loading = new Map<Program, Fiber.Fiber<Executable, DeviceError>>()
         for (const step of schedule.steps) {

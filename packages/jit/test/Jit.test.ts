@@ -1,10 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
+import { type FusionCost, FusionCosts } from "@tg/rangeify/Fusion"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
 import { randomProgram } from "@tg/tensor/Random"
+import * as Nn from "@tg/tensor/Nn"
 import * as TensorProgram from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 import { Effect, Layer } from "effect"
@@ -87,6 +89,35 @@ describe("Jit", () => {
       }
       assert.strictEqual(schedules, 1)
     }).pipe(Effect.scoped, Effect.provide(layer))
+  })
+
+  it.effect("stages what the costs that are provided prefer", () => {
+    const launches = (fusion: FusionCost | undefined) =>
+      Effect.gen(function*() {
+        const jit = yield* Jit
+        const arena = new Arena()
+        const buffer = (id: number) => Tensor.buffer(arena, id, { shape: [2, 48], dtype: DType.f32 })
+        const { sink } = TensorProgram.make([TensorProgram.assign(buffer(1), Nn.softmax(buffer(0)))])
+        const x = Float32Array.from({ length: 96 }, (_, i) => i % 7)
+        const buffers = yield* upload(new Map([[0, x], [1, new Float32Array(96)]]))
+        const prepared = yield* jit.prepare(sink, buffers)
+        yield* prepared.run({})
+        const found = floats(yield* (yield* Device).read(buffers.get(1)!))
+        assert.closeTo(found.slice(0, 48).reduce((a, b) => a + b, 0), 1, 1e-5)
+        return prepared.plan.launches.length
+      }).pipe(
+        Effect.scoped,
+        Effect.provide(
+          Jit.layer.pipe(
+            Layer.provide([Rangeify.layer, Compiler.layerReference, Layer.succeed(FusionCosts, () => fusion)]),
+            Layer.provideMerge(Reference.layer)
+          )
+        )
+      )
+    return Effect.gen(function*() {
+      assert.strictEqual(yield* launches(undefined), 3)
+      assert.strictEqual(yield* launches({ name: "all", maxWorkgroupBytes: 4096, kernelMicros: () => 1 }), 1)
+    })
   })
 
   const replays = (name: string, layer: ReturnType<typeof Devices.wasm> | typeof Devices.reference) =>

@@ -3,6 +3,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { Context } from "effect"
 import { transcendental } from "./Placement.ts"
 
 /** What a kernel of a schedule costs, in microseconds on one device. Compared, never added to measurements. */
@@ -121,3 +122,12 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
     }
   }
 }
+
+/**
+ * The costs by which programs are scheduled for a device; `undefined` stages nothing. `Jit` asks it once for each device:
+ * provide another to try other placements.
+ */
+export const FusionCosts = Context.Reference<(profile: DeviceProfile) => FusionCost | undefined>(
+  "@tg/rangeify/FusionCosts",
+  { defaultValue: () => ofProfile }
+)

@@ -32,7 +32,7 @@ export interface Limits extends BindingLimits {
 }
 
 /** The limits of a device, and its costs. */
-export const limitsOf = (profile: DeviceProfile): Limits => {
+export const limitsOf = (profile: DeviceProfile, costsOf = Fusion.ofProfile): Limits => {
   // loops that do not fit a small grid run inside of threads, which staged values and joined kernels do not allow; and
   // what joined kernels need of a workgroup's memory adds up
   const hasUsualGrid = profile.maxGrid >= webgpuDefault.maxGrid
@@ -41,7 +41,7 @@ export const limitsOf = (profile: DeviceProfile): Limits => {
     maxStorageBuffers: profile.maxStorageBuffers,
     maxBindingBytes: profile.maxBindingBytes,
     maxBufferBytes: profile.maxBufferBytes,
-    fusion: hasUsualGrid ? Fusion.ofProfile(profile) : undefined,
+    fusion: hasUsualGrid ? costsOf(profile) : undefined,
     joinsKernels: profile.kind === "gpu" && hasUsualGrid && hasUsualMemory
   }
 }
