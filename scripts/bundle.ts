@@ -30,7 +30,13 @@ const refuse = (why: string): never => {
 
 // some of what is bundled are CommonJS modules, which expect these
 const banner = `import { createRequire as tgCreateRequire } from "node:module"
-const require = tgCreateRequire(import.meta.url), __filename = import.meta.filename, __dirname = import.meta.dirname`
+const require = tgCreateRequire(import.meta.url), __filename = import.meta.filename, __dirname = import.meta.dirname
+if (Number(process.versions.node.split(".")[0]) < 24) {
+  console.error(
+    "error: tg needs Node 24 or newer, and this is " + process.versions.node + "; install one, or bundle with --node"
+  )
+  process.exit(1)
+}`
 
 /** The whole command line as one file. Dawn stays outside: it looks for its native part beside itself. */
 const bundleProgram = async (out: string): Promise<void> => {
