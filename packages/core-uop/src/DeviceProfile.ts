@@ -27,6 +27,9 @@ export interface DeviceProfile {
   readonly bytesPerMicro: number
 }
 
+/** Processors of a GPU, by the threads that keep one of them busy: 1024. */
+export const processorsOf = ({ saturatingThreads }: DeviceProfile): number => saturatingThreads / 1024
+
 /** The device a kernel is tuned for. Needs no device: a profile is data. */
 export class Profile extends Context.Service<Profile, DeviceProfile>()("@tg/core-uop/DeviceProfile") {
   static readonly layer = (profile: DeviceProfile) => Layer.succeed(Profile, profile)

@@ -2,6 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { groupArg, rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { isStage } from "@tg/core-uop/Workgroup"
 
 /** A launch grid the device cannot express. */
 export interface GridProblem {
@@ -76,10 +77,6 @@ interface Phase {
   readonly group: number
   readonly threads: number
 }
-
-/** Whether an END fills workgroup memory. */
-const isStage = (end: UOp): boolean =>
-  (end.src[0]!.op === "TUPLE" ? end.src[0]!.src[0]! : end.src[0]!).src[0]!.src[0]!.op === "LOCAL"
 
 /** Gives each of the loops its digit of a thread number, the last one fastest. */
 const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>): void => {

@@ -1,5 +1,6 @@
-import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, processorsOf, Profile } from "@tg/core-uop/DeviceProfile"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
@@ -50,7 +51,7 @@ const bestLoop = (loads: ReadonlyArray<UOp>, loops: ReadonlyArray<Loops.Loop>): 
   return best !== undefined && best.score > 0 ? best.loop : undefined
 }
 
-/** Largest divisor of `size` that is at most `limit`; for `powerOfTwo`, among the powers of two. */
+/** Largest divisor of `size` that is at most `limit`, among all or among the powers of two. */
 const largestDivisor = (size: number, limit: number): number => {
   for (let d = Math.min(size, limit); d > 1; d--) if (size % d === 0) return d
   return 1
@@ -115,22 +116,20 @@ const groupReductions = (
   for (const number of Loops.reductions(part()).keys()) {
     const reduction = Loops.reductions(part())[number]!
     if (!isOutermost(plan.kernel, reduction)) continue
-    const loops = Loops.loopsOf(reduction)
-    const taken = loops.filter((l) => l.axis === "GROUP").reduce((n, l) => n * l.size, 1)
-    let left = Math.max(1, Math.floor(threads / taken))
+    let left = Math.max(1, Math.floor(threads / Loops.groupOf(reduction)))
+    const shared = new Set<number>()
     const share = (loop: Loops.Loop, most: number): void => {
+      if (shared.has(loop.id)) return
       const amount = loop.isSymbolic ? most : largestPower(loop.size, most)
-      if (plan.try(Opt.group(loop.id, amount))) left = Math.floor(left / amount)
+      if (!plan.try(Opt.group(loop.id, amount))) return
+      left = Math.floor(left / amount)
+      shared.add(loop.id)
     }
-    const serial = loops.filter((l) => l.axis === "REDUCE")
+    const serial = Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE")
     const known = serial.filter((l) => !l.isSymbolic)
     const reserved = left / Math.min(left, inside)
-    if (known.length > 1) { for (const loop of known.slice(1).reverse()) share(loop, Math.floor(left / reserved)) }
-    for (const loop of [...known, ...serial.filter((l) => l.isSymbolic)]) {
-      if (Loops.all(plan.kernel).some((l) => l.id === loop.id && l.axis === "REDUCE" && l.size === loop.size)) {
-        share(loop, left)
-      }
-    }
+    for (const loop of known.slice(1).reverse()) share(loop, Math.floor(left / reserved))
+    for (const loop of [...known, ...serial.filter((l) => l.isSymbolic)]) share(loop, left)
   }
 }
 
@@ -227,7 +226,7 @@ const aloneThreads = 64
  */
 const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   // along a loop of unknown length there are enough workgroups
-  const alike = [...Loops.betweenWorkgroups(plan.kernel)].map((r) => Loops.toLoop(r))
+  const alike = [...loopsBetween(plan.kernel)].map((r) => Loops.toLoop(r))
     .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
   const wanted = alike === 1
     ? aloneThreads
@@ -237,7 +236,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
-    const between = Loops.betweenWorkgroups(plan.kernel)
+    const between = loopsBetween(plan.kernel)
     const own = (): ReadonlyArray<Loops.Loop> =>
       Loops.ofEnd(end()).filter((l) =>
         !between.has(l.node) && !l.isSymbolic && (l.axis === "LOOP" || l.axis === "GLOBAL")
@@ -267,7 +266,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
 
 /** Outputs that remain become a loop of each workgroup, so that fewer of them stage the same, while the device is full. */
 const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArray<Loops.Loop>): void => {
-  const full = 2 * profile.saturatingThreads / 1024
+  const full = 2 * processorsOf(profile)
   for (const loop of remaining.filter((l) => l.axis === "GLOBAL").reverse()) {
     const others = knownOutputs(plan.kernel) / loop.size
     if (others >= full) plan.try(Opt.loop(loop.id, loop.size))

@@ -28,14 +28,6 @@ export const ofEnd = (end: UOp): ReadonlyArray<Loop> => end.src.slice(1).map(toL
 /** The loops over outputs and over staged values, in the order of the ENDs, outermost first. */
 export const outputs = (kernel: UOp): ReadonlyArray<Loop> => unique(kernel.src.flatMap(ofEnd))
 
-/** The memory that a kernel's workgroups share inside. */
-export const workgroupMemory = (kernel: UOp): ReadonlyArray<UOp> =>
-  kernel.src.length === 1 ? [] : toposort(kernel).filter((n) => n.op === "LOCAL")
-
-/** The loops that tell workgroups apart: what is staged in workgroup memory depends on them. */
-export const betweenWorkgroups = (kernel: UOp): ReadonlySet<UOp> =>
-  new Set(workgroupMemory(kernel).flatMap((memory) => [...openRanges(memory)]))
-
 /** The reductions of a kernel, inner ones first. */
 export const reductions = (kernel: UOp): ReadonlyArray<UOp> => toposort(kernel).filter((n) => n.op === "REDUCE")
 

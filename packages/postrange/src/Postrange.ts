@@ -2,6 +2,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Spec from "@tg/core-uop/Spec"
 import { type Axis, openRanges, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Workgroup from "@tg/core-uop/Workgroup"
 import { Context, Effect, Layer, Schema } from "effect"
 import * as Loops from "./Loops.ts"
 import { type Kind, type Opt, print } from "./Opt.ts"
@@ -40,7 +41,7 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       ? `the kernel has no loop r${opt.range}; it has ${loops.map((l) => `r${l.id}`).join(", ")}`
       : `r${opt.range} is ${named[0]!.axis}, ${opt.kind} wants ${wanted[0]}`
   }
-  if (Loops.betweenWorkgroups(kernel).has(loop.node)) {
+  if (Workgroup.loopsBetween(kernel).has(loop.node)) {
     return `r${loop.id} tells workgroups apart: what they stage depends on it`
   }
   if (opt.kind === "LOOP") {
@@ -88,10 +89,7 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
  * subgroup has: one for each subgroup, or each thread where there are no subgroups, and for each copy of the reduction.
  */
 const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
-  const staged = Loops.workgroupMemory(kernel).reduce(
-    (n, m) => n + 4 * (m.arg as { readonly length: number }).length,
-    0
-  )
+  const staged = Workgroup.bytesOf(kernel)
   const threads = Loops.threads(kernel)
   const lanes = profile.subgroupSize
   const partials = kernel.src.flatMap((end) => {

@@ -1,8 +1,9 @@
 import * as Bounds from "@tg/core-uop/Bounds"
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { transcendental } from "./Placement.ts"
 
@@ -28,8 +29,6 @@ const longReduction = 256
 
 /** What a loop of unknown length is taken to run: positions of a short context in pieces, or tokens. */
 const symbolicIterations = 64
-/** Threads of one processor, by which `saturatingThreads` counts processors. */
-const threadsPerProcessor = 1024
 /** Operations a device does, and bytes its caches give, in the time in which its memory gives one byte (those of an H200). */
 const operationsPerByte = 6.25
 const cachedPerByte = 3
@@ -47,6 +46,8 @@ const transcendentalOperations = 8
 const together = 4
 
 const none: ReadonlySet<UOp> = new Set()
+
+const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && node.src[0]!.src[0]!.op === "PARAM"
 
 const iterations = (ranges: Iterable<UOp>): number => {
   let n = 1
@@ -66,7 +67,7 @@ const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: num
   let bytes = 0
   const own = end.src.slice(1).filter((r) => !outside.has(r))
   for (const node of toposort(end)) {
-    const isLoad = node.op === "LOAD" && node.src[0]!.src[0]!.op === "PARAM"
+    const isLoad = loadsBuffer(node)
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
     const open = openRanges(node)
     const repeats = iterations(own.filter((r) => !open.has(r)))
@@ -77,8 +78,7 @@ const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: num
   return { operations, bytes }
 }
 
-const readsBuffers = (end: UOp): boolean =>
-  toposort(end).some((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "PARAM")
+const readsBuffers = (end: UOp): boolean => toposort(end).some(loadsBuffer)
 
 /** Iterations of the longest reduction. */
 const longest = (end: UOp): number =>
@@ -90,7 +90,7 @@ const longest = (end: UOp): number =>
  */
 export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   if (profile.kind !== "gpu") return undefined
-  const processors = Math.max(1, profile.saturatingThreads / threadsPerProcessor)
+  const processors = Math.max(1, processorsOf(profile))
   const rate = profile.bytesPerMicro / processors
   const micros = ({ bytes, operations }: { readonly operations: number; readonly bytes: number }): number =>
     Math.max(operations / operationsPerByte, bytes / cachedPerByte) / rate
@@ -101,9 +101,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const stages = kernel.src.slice(0, -1)
       const main = kernel.src[kernel.src.length - 1]!
       const outputs = new Set(main.src.slice(1).filter((r) => rangeArg(r).axis === "GLOBAL"))
-      const between = new Set(
-        toposort(kernel).filter((n) => n.op === "LOCAL").flatMap((memory) => [...openRanges(memory)])
-      )
+      const between = loopsBetween(kernel)
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))

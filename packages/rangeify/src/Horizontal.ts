@@ -2,6 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import { signature } from "@tg/core-uop/Program"
 import { type Arg, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Workgroup from "@tg/core-uop/Workgroup"
 import type { KernelStep, Ref, Step } from "./Schedule.ts"
 import { renumberRanges } from "./SplitRanges.ts"
 
@@ -53,7 +54,7 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
     if (step.kind === "kernel") {
       launch.members.push({ step, at: i, work: work[i]! })
       for (const ref of boundRefs(step)) launch.buffers.add(bindingOf(ref))
-      launch.stagedBytes += stagedBytes(step.ast)
+      launch.stagedBytes += Workgroup.bytesOf(step.ast)
     }
     return best?.level ?? from
   }
@@ -80,7 +81,7 @@ export const members = (kernel: UOp): ReadonlyArray<Part> => {
   const parts: Array<Array<UOp>> = [[]]
   for (const end of kernel.src) {
     parts.at(-1)!.push(end)
-    if (!fillsWorkgroupMemory(end)) parts.push([])
+    if (!Workgroup.isStage(end)) parts.push([])
   }
   const roots = parts.filter((ends) => ends.length > 0)
   // a kernel that is not joined stays what it is
@@ -106,11 +107,6 @@ export const canonical = (kernel: UOp): Part => {
 }
 
 const idOf = (memory: UOp): number => (memory.arg as { readonly id: number }).id
-
-const fillsWorkgroupMemory = (end: UOp): boolean => {
-  const effect = end.src[0]
-  return (effect?.op === "TUPLE" ? effect.src[0] : effect)?.src[0]?.src[0]?.op === "LOCAL"
-}
 
 /** Equal for arguments that are one binding: different windows of a buffer are not. */
 const bindingOf = (ref: Ref): string =>
@@ -195,16 +191,10 @@ export interface Room {
   readonly stagedBytes: number
 }
 
-const stagedBytes = (kernel: UOp): number =>
-  toposort(kernel).reduce(
-    (bytes, node) => node.op === "LOCAL" ? bytes + 4 * (node.arg as { readonly length: number }).length : bytes,
-    0
-  )
-
 /** Whether a launch has room for the kernel. Launches and kernels of one level write nothing that others touch. */
 const fits = (launch: Launch, step: KernelStep, room: Room): boolean =>
   launch.alone === undefined &&
-  launch.stagedBytes + stagedBytes(step.ast) <= room.stagedBytes &&
+  launch.stagedBytes + Workgroup.bytesOf(step.ast) <= room.stagedBytes &&
   new Set([...launch.buffers, ...boundRefs(step).map(bindingOf)]).size <= room.buffers
 
 /** One kernel with a root for each member, the most work first; memory that members share is one argument. */

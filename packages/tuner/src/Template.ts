@@ -1,6 +1,7 @@
 /** Opt lists made from a few numbers: the coarse part of the search space. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
+import { loopsBetween } from "@tg/core-uop/Workgroup"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
@@ -112,7 +113,7 @@ export const build = (kernel: UOp, template: Template, profile: DeviceProfile): 
   take(template.group, template.from, (loop, left) => Opt.group(loop.id, amountOf(loop, left)), "GROUP")
   /** Outputs that are still there to be shared out, the fastest first. */
   const outputs = (): ReadonlyArray<Loops.Loop> => {
-    const between = Loops.betweenWorkgroups(made)
+    const between = loopsBetween(made)
     return Loops.ofEnd(made.src.at(-1)!)
       .filter((l) => l.axis === "GLOBAL" && !l.isSymbolic && !between.has(l.node)).reverse()
   }
