@@ -117,7 +117,7 @@ export const forward = (input: ForwardInput): ForwardOutput => {
   const gain = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
   const normed = kept.mul(Order.keep(order, Nn.rmsScale(kept, config.epsilon))).mul(gain).label("output_norm")
   const output = { layout: weights.output.layout, words: buffers(weights.output) }
-  const operand = activation(Order.keep(order, normed), order === "features" ? "float" : activations)
+  const operand = activation(Order.keep(order, normed), batch === undefined ? activations : "float")
   const logits = Order.keep(order, product(operand, output).label("output"))
   return { logits, effects, experts }
 }
