@@ -1,5 +1,5 @@
 import { type DeviceProfile, processorsOf, Profile } from "@tg/core-uop/DeviceProfile"
-import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
@@ -29,6 +29,8 @@ const rowThreads = 128
 /** Several rows per thread still pay with this fraction of the threads that saturate the device. */
 const keptThreads = 8
 const manyWorkgroups = 128
+/** Outputs that one thread computes of the same values. */
+const mostAlike = 16
 const maxLocal = 64
 
 /** Loads from buffers; workgroup memory is as fast in any order. */
@@ -159,6 +161,16 @@ const localOutputs = (plan: Plan, most: number): void => {
   if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
 }
 
+/** Outputs of which one thread computes all: no load depends on which of them it is, so others would load the same again. */
+const upcastAlike = (plan: Plan, part: () => UOp = () => plan.kernel.src[0]!): void => {
+  const loads = loadsOf(part()).map((load) => openRanges(load.src[0]!))
+  for (const loop of Loops.ofEnd(part()).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)) {
+    if (loop.size <= mostAlike && loads.length > 0 && loads.every((open) => !open.has(loop.node))) {
+      plan.try(Opt.upcast(loop.id, loop.size))
+    }
+  }
+}
+
 /** Rows per thread: what does not depend on the row is then read once for several, if enough threads remain. */
 const upcastRows = (plan: Plan, enough: (rows: number) => boolean): void => {
   const last = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic).at(-1)
@@ -201,6 +213,7 @@ const chooseCpu = (plan: Plan): void => {
 }
 
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
+  upcastAlike(plan)
   const reduced = vectoriseReductions(plan)
   if (!reduced) vectoriseOutputs(plan)
   const group = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, profile.maxWorkgroupThreads)

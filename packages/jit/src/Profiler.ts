@@ -12,12 +12,12 @@ import type { Prepared } from "./Jit.ts"
 export type Vars = Readonly<Record<string, number>>
 
 /**
- * `timestamps`: the program with a boundary between its launches, and the device's clock read at each of them. `each`: every
- * launch by itself, in the program's order, for a device that computes while it is called. `extra`, for any other device: the
- * program with each launch of a kernel repeated in its place, less the program as it is, divided by the extra launches. What
- * the host takes to submit them is in it where that takes longer than the device.
+ * `each`: every launch by itself, in the program's order, for a device that computes while it is called. The others: the
+ * program with each launch of a kernel repeated in its place, less the program as it is, divided by the extra launches: what
+ * a launch adds to the program, with the wait for the one before it. `clock` times both on the device's own clock, `extra` on
+ * the host's, and what the host takes to submit them is in it where that takes longer than the device.
  */
-export type Method = "timestamps" | "each" | "extra"
+export type Method = "clock" | "each" | "extra"
 
 /** All launches of one program. */
 export interface KernelTime {
@@ -34,7 +34,7 @@ export interface Profile {
   readonly kernels: ReadonlyArray<KernelTime>
   /** One run among many that are submitted without waiting. */
   readonly stepMicros: number
-  /** One run on the device's clock, without boundaries between the launches. Only with `timestamps`. */
+  /** One run on the device's clock. Only with `clock`. */
   readonly deviceMicros?: number
 }
 
@@ -80,11 +80,12 @@ export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: P
 const rounds = 7
 const fewRounds = 3
 /** From here on programs are long: noise is small beside them, and patience is not. */
-const longMicros = 200_000
+const longMicros = 20_000
 /** Extra launches are to take at least this long: well above what the clock and the waiting vary by. */
-const extraMicros = 20_000
-/** What it takes until a device has raised its clock. */
+const extraMicros = { host: 20_000, device: 1000 }
+/** What it takes until a device has raised its clock, and until it would lower it again. */
 const warmMicros = 300_000
+const awakeMicros = 4000
 /** With so many, a kernel of a microsecond shows. */
 const mostExtra = 400
 
@@ -98,16 +99,15 @@ export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepare
   const groups = [...Map.groupBy(plan.launches.keys(), (i) => plan.launches[i]!.program).values()]
   const job: Job = { groups, count, stepMicros: first }
   const method = methodFor(prepared, device.profile.kind)
-  const measure = { timestamps: timeByTimestamps, each: timeEach, extra: timeExtra }[method]
-  const times = yield* measure(prepared, vars, job)
+  const times = yield* (method === "each" ? timeEach : timeExtra)(prepared, vars, job)
   const steps = yield* Effect.replicateEffect(backToBack(prepared, vars, first > longMicros ? 2 : 16), fewRounds)
   const made: Profile = {
     method,
     kernels: groups.map((launches, i) => ({ launches, micros: times[i]! })),
     stepMicros: median(steps.map((step) => step.micros)),
-    ...(prepared.timed === undefined || method !== "timestamps"
+    ...(prepared.timed === undefined || method !== "clock"
       ? {}
-      : { deviceMicros: median(yield* Effect.replicateEffect(prepared.timed(vars), count)) })
+      : { deviceMicros: median(yield* Effect.replicateEffect(awake(prepared, vars, job), count)) })
   }
   return made
 })
@@ -120,19 +120,17 @@ interface Job {
   readonly count: number
 }
 
-const methodFor = ({ timed, timedEach }: Prepared, kind: "gpu" | "cpu"): Method =>
-  timed !== undefined && timedEach !== undefined ? "timestamps" : kind === "cpu" ? "each" : "extra"
+const methodFor = ({ timed }: Prepared, kind: "gpu" | "cpu"): Method =>
+  kind === "cpu" ? "each" : timed === undefined ? "extra" : "clock"
 
 /** The mean over the launches of a group of the median over the rounds. */
 const meansOf = (rounds: ReadonlyArray<ReadonlyArray<number>>, { groups }: Job): ReadonlyArray<number> =>
   groups.map((group) => group.reduce((sum, i) => sum + median(rounds.map((round) => round[i]!)), 0) / group.length)
 
-/** An idle device runs at a part of its clock: steps in front of the timed ones keep it awake. */
-const timeByTimestamps = Effect.fnUntraced(function*({ run, timedEach }: Prepared, vars: Vars, job: Job) {
-  const busy = (micros: number) =>
-    Effect.replicateEffect(run(vars), Math.max(1, Math.round(micros / job.stepMicros)), { discard: true })
-  yield* busy(warmMicros)
-  return meansOf(yield* Effect.replicateEffect(Effect.andThen(busy(extraMicros), timedEach!(vars)), job.count), job)
+/** A run on the device's clock. An idle device runs at a part of its clock: runs in front of the timed one keep it awake. */
+const awake = Effect.fnUntraced(function*({ run, timed }: Replay, vars: Vars, { stepMicros }: Job) {
+  yield* Effect.replicateEffect(run(vars), Math.round(awakeMicros / stepMicros), { discard: true })
+  return yield* timed!(vars)
 })
 
 const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Vars, job: Job) {
@@ -142,10 +140,14 @@ const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Var
   return meansOf(yield* Effect.replicateEffect(round, job.count), job)
 }, Effect.scoped)
 
-const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, { count, groups }: Job) {
+const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, job: Job) {
+  const { count, groups, stepMicros } = job
   const device = yield* Device
-  const run = (replay: Replay) => micros(Effect.andThen(replay.run(vars), settle(prepared)))
-  const goal = Math.max(extraMicros, yield* run(prepared))
+  const hasClock = prepared.timed !== undefined
+  const run = (replay: Replay) =>
+    hasClock ? awake(replay, vars, job) : micros(Effect.andThen(replay.run(vars), settle(prepared)))
+  if (hasClock) yield* Effect.replicateEffect(prepared.run(vars), Math.ceil(warmMicros / stepMicros), { discard: true })
+  const goal = hasClock ? extraMicros.device : Math.max(extraMicros.host, yield* run(prepared))
   return yield* Effect.forEach(
     groups,
     Effect.fnUntraced(function*(group) {

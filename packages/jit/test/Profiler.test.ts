@@ -65,23 +65,18 @@ describe("withExtra", () => {
 })
 
 describe("profile", () => {
-  /** The device with a clock: launch i takes i + 1 microseconds, and 10 more in the first round of seven. */
-  const withClock = (device: Device["Service"]): Device["Service"] => {
-    let round = 0
-    return {
-      ...device,
-      plan: (dispatches) =>
-        Effect.map(device.plan(dispatches), ({ run }) => ({
-          run,
-          timed: (vars) => Effect.as(run(vars), 5),
-          timedEach: (vars) =>
-            Effect.map(run(vars), () => {
-              const late = round++ === 0 ? 10 : 0
-              return dispatches.map((_, i) => i + 1 + late)
-            })
-        }))
-    }
-  }
+  /** A device with a clock, on which launches of this program take 7 microseconds and all others 3. */
+  const withClock = (device: Device["Service"], slow: string): Device["Service"] => ({
+    ...device,
+    profile: { ...device.profile, kind: "gpu" },
+    plan: (dispatches) =>
+      Effect.map(device.plan(dispatches), ({ run }) => ({
+        run,
+        timed: (vars) =>
+          Effect.as(run(vars), dispatches.reduce((sum, { executable }) => sum + timeOf(executable.program.name, slow), 0))
+      }))
+  })
+  const timeOf = (name: string, slow: string): number => name === slow ? 7 : 3
 
   it.live("believes the device's clock where there is one", () =>
     Effect.gen(function*() {
@@ -94,12 +89,18 @@ describe("profile", () => {
         buffers.set(id, yield* device.allocate(bytes, `buffer ${id}`))
       }
       const prepared = yield* jit.prepare(program.sink, buffers)
-      const clocked = { ...prepared, ...(yield* withClock(device).plan(prepared.dispatches)) }
-      const { deviceMicros, kernels, method } = yield* profile(clocked, {})
-      assert.deepStrictEqual([method, deviceMicros], ["timestamps", 5])
+      const { programs } = prepared.plan
+      const slow = programs[0]!.name
+      const clocked = withClock(device, slow)
+      const { deviceMicros, kernels, method } = yield* profile(
+        { ...prepared, ...(yield* clocked.plan(prepared.dispatches)) },
+        {}
+      ).pipe(Effect.provideService(Device, clocked))
+      assert.strictEqual(method, "clock")
       for (const { launches, micros } of kernels) {
-        assert.strictEqual(micros, launches.reduce((sum, i) => sum + i + 1, 0) / launches.length)
+        assert.strictEqual(micros, timeOf(programs[prepared.plan.launches[launches[0]!]!.program]!.name, slow))
       }
+      assert.strictEqual(kernels.reduce((sum, { launches, micros }) => sum + launches.length * micros, 0), deviceMicros)
     }).pipe(Effect.scoped, Effect.provide(Devices.wasm())))
 
   const sees = (name: string, layer: ReturnType<typeof Devices.wasm>, method: "each" | "extra", kind: "cpu" | "gpu") =>

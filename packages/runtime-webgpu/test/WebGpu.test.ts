@@ -188,26 +188,6 @@ describe.skipIf(noGpu)("plans", () => {
         assert.deepStrictEqual(integers(yield* device.read(buffer)), [6, 6, 6, 6])
       }).pipe(Effect.scoped))
 
-    it.effect("have a time for each launch, more than one query set has room for", () =>
-      Effect.gen(function*() {
-        const device = yield* Device
-        const launches = 2050
-        const buffer = yield* device.allocate(16, "timed")
-        const executable = yield* Effect.flatMap(render("timed", adder("n")), device.load)
-        const replay = yield* device.plan(Array.from({ length: launches }, () => ({ executable, buffers: [buffer] })))
-        const times = yield* (replay.timedEach ?? (({ n }) =>
-          Effect.as(replay.run({ n: n! }), Array(launches).fill(1))))({
-            n: 2
-          })
-        assert.strictEqual(times.length, launches)
-        assert.isTrue(times.every((time) => time >= 0))
-        // not rounded to 65 us
-        assert.isTrue(times.some((time) => time > 0 && time < 60))
-        assert.deepStrictEqual(integers(yield* device.read(buffer)), Array(4).fill(2 * launches))
-        const none = yield* device.plan([])
-        assert.deepStrictEqual(yield* (none.timedEach?.({}) ?? Effect.succeed([])), [])
-      }).pipe(Effect.scoped))
-
     it.effect("take their grid from variables, and skip an empty one", () =>
       Effect.gen(function*() {
         const device = yield* Device

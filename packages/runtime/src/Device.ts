@@ -62,10 +62,6 @@ export interface Replay {
   readonly run: (vars: Readonly<Record<string, number>>) => Effect.Effect<void, DeviceError>
   /** Runs it and waits: the microseconds that the device itself worked. Only where the device has a clock to read. */
   readonly timed?: ((vars: Readonly<Record<string, number>>) => Effect.Effect<number, DeviceError>) | undefined
-  /** The same for each launch, in their order. Each begins when the one before has ended. */
-  readonly timedEach?:
-    | ((vars: Readonly<Record<string, number>>) => Effect.Effect<ReadonlyArray<number>, DeviceError>)
-    | undefined
 }
 
 /** Why a device refused or failed. */

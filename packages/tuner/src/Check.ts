@@ -10,6 +10,8 @@ export interface Tolerance {
   readonly relative: number
   /** Words hold two halves each, the last bit of which may differ. */
   readonly packsHalves: boolean
+  /** Words are of quantised blocks: signed bytes and sums of them, either off by one for each value rounded, and scales. */
+  readonly quantises: boolean
 }
 
 // Half a unit in the last place of a float.
@@ -28,7 +30,8 @@ export const toleranceOf = (kernel: UOp): Tolerance => {
   const additions = sums.reduce((n, reduction) => n + iterations(reduction), 0)
   return {
     relative: 2 * rounding * (additions + otherSteps),
-    packsHalves: toposort(kernel).some((n) => n.op === "FLOAT_TO_HALF")
+    packsHalves: toposort(kernel).some((n) => n.op === "FLOAT_TO_HALF"),
+    quantises: toposort(kernel).some((n) => n.op === "BITCAST" && n.dtype.scalar === "u32")
   }
 }
 
@@ -44,11 +47,22 @@ const ordered = (half: number): number => (half & 0x8000) === 0 ? half : -(half 
 const areNearHalves = (a: number, b: number): boolean =>
   Math.abs(ordered(a & 0xffff) - ordered(b & 0xffff)) <= 1 && Math.abs(ordered(a >>> 16) - ordered(b >>> 16)) <= 1
 
+// Of a block, each of which may be rounded the other way.
+const blockValues = 32
+const mantissa = 2 ** 23
+
+const areNearBytes = (a: number, b: number): boolean =>
+  [0, 8, 16, 24].every((shift) => Math.abs((a << (24 - shift) >> 24) - (b << (24 - shift) >> 24)) <= 1)
+
+/** Words of a quantised block; a scale's last places are those that the tolerance allows for a float. */
+const areNearQuants = (a: number, b: number, relative: number): boolean =>
+  areNearBytes(a, b) || Math.abs((a | 0) - (b | 0)) <= Math.max(blockValues, relative * mantissa)
+
 /** What is wrong with `found`, if it is not what `wanted` is, as far as the tolerance goes. */
 export const difference = (
   wanted: ReadonlyArray<Output>,
   found: ReadonlyArray<Output>,
-  { packsHalves, relative }: Tolerance
+  { packsHalves, quantises, relative }: Tolerance
 ): string | undefined => {
   for (const [number, { scalar, words }] of wanted.entries()) {
     const other = found[number]!.words
@@ -58,7 +72,7 @@ export const difference = (
       if (words[i] === other[i]) continue
       const agree = scalar === "f32"
         ? a[i] === b[i] || Math.abs(a[i]! - b[i]!) <= allowed || (Number.isNaN(a[i]) && Number.isNaN(b[i]))
-        : packsHalves && areNearHalves(words[i]!, other[i]!)
+        : packsHalves && areNearHalves(words[i]!, other[i]!) || quantises && areNearQuants(words[i]!, other[i]!, relative)
       if (agree) continue
       const [x, y] = scalar === "f32" ? [a[i], b[i]] : [words[i], other[i]]
       return `output ${number}[${i}] is ${y} instead of ${x}${scalar === "f32" ? `, ${allowed} apart at most` : ""}`

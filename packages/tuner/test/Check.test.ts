@@ -7,7 +7,7 @@ const floats = (...values: ReadonlyArray<number>): Check.Output => ({
   words: new Uint32Array(Float32Array.from(values).buffer)
 })
 const words = (...values: ReadonlyArray<number>): Check.Output => ({ scalar: "u32", words: Uint32Array.from(values) })
-const tolerance = { relative: 2 ** -20, packsHalves: false }
+const tolerance = { relative: 2 ** -20, packsHalves: false, quantises: false }
 
 describe("difference", () => {
   it("is none within the tolerance, of the largest number", () => {
@@ -29,6 +29,18 @@ describe("difference", () => {
     const near = [words(0x3c01_0000, 7)]
     assert.isUndefined(Check.difference(a, near, { ...tolerance, packsHalves: true }))
     assert.match(Check.difference(a, b, { ...tolerance, packsHalves: true })!, /instead of/)
+  })
+
+  it("takes quantised values that were rounded the other way, and scales within the tolerance", () => {
+    const quantised = { ...tolerance, quantises: true }
+    const quants = [words(0x7f_00_ff_01)]
+    assert.isUndefined(Check.difference(quants, [words(0x7e_01_00_00)], quantised))
+    assert.match(Check.difference(quants, [words(0x7f_00_ff_03)], tolerance)!, /instead of/)
+    assert.match(Check.difference(quants, [words(0x7d_00_ff_01)], quantised)!, /instead of/)
+    const scale = floats(0.1)
+    const other = { scalar: "u32", words: Uint32Array.of(scale.words[0]! + 8) } as const
+    assert.isUndefined(Check.difference([{ ...scale, scalar: "u32" }], [other], quantised))
+    assert.match(Check.difference([words(0x3dcc_cccd)], [words(0x3dcd_d000)], quantised)!, /instead of/)
   })
 
   it("allows more for longer sums", () => {

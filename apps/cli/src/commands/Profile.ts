@@ -107,7 +107,7 @@ const run = Effect.fn("cli.profile.run")(
       sumMsPerToken: sum / 1000,
       stepMsPerToken: measured.stepMicros / 1000,
       restMsPerToken: (measured.stepMicros - sum) / 1000,
-      // on the device's clock, without boundaries
+      // on the device's clock
       ...(measured.deviceMicros === undefined ? {} : { deviceMsPerToken: measured.deviceMicros / 1000 })
     }
     yield* json ? Output.printJson(report) : Output.print(asText(report))
@@ -150,11 +150,11 @@ export const sitesOf = (sites: ReadonlyArray<string | undefined>): string => {
 }
 
 const methods: Readonly<Record<Profiler.Method, string>> = {
-  timestamps:
-    "of the device's own clock, at boundaries between the launches of the step, which cost a little themselves; the median of " +
-    "several steps, and the mean over the calls",
   each:
     "each launch timed by itself, in the order of the step; the median of several steps, and the mean over the calls",
+  clock:
+    "what it adds to a step on the device's clock: a step with more launches of the kernel in their places, less the step as " +
+    "it is, divided by the extra ones; the copies read other layers' weights, so they find as little in the caches",
   extra:
     "a step with more launches of the kernel in their places, less the step as it is, divided by the extra ones; " +
     "the copies read other layers' weights, so they find as little in the caches; where submitting takes longer than the " +
@@ -213,7 +213,7 @@ const asText = (report: {
     } ms each; rest ${restMsPerToken.toFixed(3)} ms (${percent(restMsPerToken / stepMsPerToken)})`,
     ...(deviceMsPerToken === undefined
       ? []
-      : [`a step without the boundaries: ${deviceMsPerToken.toFixed(3)} ms on the device's clock`]),
+      : [`a step on the device's clock: ${deviceMsPerToken.toFixed(3)} ms`]),
     ""
   ].join("\n")
 }

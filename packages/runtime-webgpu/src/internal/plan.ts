@@ -213,15 +213,10 @@ export const make =
           grids.push(grid)
         }
         const encoder = device.createCommandEncoder()
-        let pass = encoder.beginComputePass(timer?.descriptor(0))
+        const pass = encoder.beginComputePass(timer?.descriptor)
         let pipeline: GPUComputePipeline | undefined
         for (const [i, { group, loaded }] of launches.entries()) {
           const [x, y, z] = grids[i]!
-          if (timer !== undefined && i > 0 && i < timer.passes) {
-            pass.end()
-            pass = encoder.beginComputePass(timer.descriptor(i))
-            pipeline = undefined
-          }
           if (x === 0 || y === 0 || z === 0) continue
           if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
           pipeline = loaded.pipeline
@@ -249,11 +244,8 @@ export const make =
           const refused = check(vars) ?? submit(vars)
           return refused === undefined ? Effect.void : Effect.fail(refused)
         })
-      const timeOf = (vars: Vars, passes: number): Effect.Effect<ReadonlyArray<number>, DeviceError> =>
-        Timer.time(gpu, passes, (timer) => check(vars) ?? submit(vars, timer))
-      const timed = (vars: Vars): Effect.Effect<number, DeviceError> => Effect.map(timeOf(vars, 1), ([time]) => time!)
-      const timedEach = (vars: Vars): Effect.Effect<ReadonlyArray<number>, DeviceError> =>
-        Effect.map(timeOf(vars, Math.max(1, launches.length)), (times) => times.slice(0, launches.length))
+      const timed = (vars: Vars): Effect.Effect<number, DeviceError> =>
+        Timer.time(gpu, (timer) => check(vars) ?? submit(vars, timer))
 
-      return device.features.has("timestamp-query") ? { run, timed, timedEach } : { run }
+      return device.features.has("timestamp-query") ? { run, timed } : { run }
     })
