@@ -33,11 +33,12 @@ export type Cause =
   /** Without it one kernel would bind more buffers than it may. */
   | { readonly _tag: "Bindings"; readonly needs: number; readonly has: number }
 
-/** A hard limit that a kernel would exceed. Sizes in bytes, infinite if not known before the launch. */
+/** A hard limit that a kernel would exceed. Workgroup memory in bytes. */
 export interface Forbidden {
   readonly _tag: "Forbidden"
   readonly limit: "workgroupBytes" | "bindings"
-  readonly needs: number
+  /** Not there if it is only known at the launch. */
+  readonly needs?: number
   readonly has: number
   /** The kernel that would. */
   readonly kernel: string
@@ -102,8 +103,11 @@ export interface Boundary {
   readonly launch: Launch
 }
 
-/** The nearest model line: the node's own, or the first one found among what it computes. */
+/** The nearest model line: the node's own, or the first one found among what it computes. Calls have names. */
 export const labelOf = (root: UOp): string => {
+  if (root.op === "CALL" || root.op === "CUSTOM") {
+    return root.arena.labelOf(root) ?? (root.arg as { readonly name: string }).name
+  }
   const queue = [root]
   const seen = new Set<UOp>(queue)
   for (let i = 0; i < queue.length && i < 64; i++) {
@@ -149,7 +153,7 @@ const printCause = (cause: Cause): string => {
 const printForbidden = ({ has, kernel, limit, needs }: Forbidden): string =>
   limit === "bindings"
     ? `${kernel} would bind ${needs} buffers of ${has}`
-    : `${kernel} would take ${needs === Infinity ? "an unknown number of" : needs} bytes of workgroup memory of ${has}`
+    : `${kernel} would take ${needs ?? "an unknown number of"} bytes of workgroup memory of ${has}`
 
 const printVerdict = (verdict: Verdict): string => {
   switch (verdict._tag) {

@@ -130,9 +130,8 @@ const scheduleReading = (
       users: [...new Set(users.map(labelOf))],
       cause,
       placements: homes.considered.get(root) ?? [],
-      inside: [...homes.considered].filter(([node]) =>
-        !stored.has(node) && placement.kernelsOf(node, stored).has(root)
-      ).map(([node, placements]) => ({ value: labelOf(node), cause: placement.causeOf(node), placements })),
+      inside: [...homes.considered].filter(([node]) => !stored.has(node) && placement.kernelsOf(node, stored).has(root))
+        .map(([node, placements]) => ({ value: labelOf(node), cause: placement.causeOf(node), placements })),
       launch: { _tag: "Alone" }
     }
   }

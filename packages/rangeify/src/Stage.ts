@@ -63,7 +63,7 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
     const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
       _tag: "Forbidden",
       limit,
-      needs,
+      ...needs === Infinity ? {} : { needs },
       has,
       kernel: labelOf(root),
       micros: micros()

@@ -32,7 +32,9 @@ const flags = {
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
   explain: Flag.Boolean("explain").pipe(
-    Flag.withDescription("Say of every kernel why it is one: where its value could live, at what cost, and what forbade it"),
+    Flag.withDescription(
+      "Say of every kernel why it is one: where its value could live, at what cost, and what forbade it"
+    ),
     Flag.withDefault(false)
   ),
   json: Flags.json
@@ -87,7 +89,9 @@ const asText = (plan: StepPlan.StepPlan): string => {
   return [
     `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}, ${plan.activations} activations`,
     "",
-    `${plan.dispatchesPerToken} launches per token; per layer ${runs(dispatchesPerLayer)}; ${barriersPerToken} barriers`,
+    `${plan.dispatchesPerToken} launches per token; per layer ${
+      runs(dispatchesPerLayer)
+    }; ${barriersPerToken} barriers`,
     `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +
     `${size(plan.movedBytesPerToken)} moved in all`,
     `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: weights ${
