@@ -1,7 +1,10 @@
 /** Devices as data, for commands that need none: what `--profile`, `--limit` and `--no-subgroups` say. */
+import * as Wasm from "@tg/codegen-wasm/Wasm"
+import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
 import * as DeviceLimits from "@tg/core-uop/DeviceLimits"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { type DeviceProfile, h200, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import type { RendererCaps } from "@tg/core-uop/Program"
 import { Effect, type FileSystem, Schema } from "effect"
 import { Flag } from "effect/cli"
 import * as Files from "./Files.ts"
@@ -9,6 +12,12 @@ import { UsageError } from "./Report.ts"
 
 /** The profiles that come with the command line. */
 export const builtIn: ReadonlyMap<string, DeviceProfile> = new Map([h200, wasm, webgpuDefault].map((p) => [p.name, p]))
+
+/** What WGSL has on a device. */
+export const wgslOf = ({ packedDot, subgroupSize }: DeviceProfile): Wgsl.Caps => Wgsl.caps({ packedDot, subgroupSize })
+
+/** What the language has that a device runs. */
+export const capsOf = (profile: DeviceProfile): RendererCaps => profile.kind === "cpu" ? Wasm.caps : wgslOf(profile)
 
 /** `--profile`. */
 export const profile = Flag.String("profile").pipe(

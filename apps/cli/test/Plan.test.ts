@@ -4,6 +4,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import * as Explain from "@tg/rangeify/Explain"
 import { Effect, type Scope } from "effect"
 import * as Profiles from "../src/Profiles.ts"
 import { type Outcome, tg } from "./support/run.ts"
@@ -19,6 +20,9 @@ const assertRefused = ({ code, stderr, stdout }: Outcome, ...words: ReadonlyArra
   assert.notMatch(stderr, /^\s+at /m)
 }
 
+const boundariesIn = (launches: ReadonlyArray<Explain.ExplainedLaunch>): number =>
+  launches.reduce((sum, { boundaries }) => sum + boundaries.length, 0)
+
 describe("plan", () => {
   it.live("--json has the numbers of a step", () =>
     Effect.gen(function*() {
@@ -30,7 +34,9 @@ describe("plan", () => {
       assert.closeTo(plan.bytesPerToken / 1e9, 1.17, 0.005)
       // 32 layers of 576 halves for each of 1024 positions, and for a tile behind them
       assert.strictEqual(plan.kvBytes, 32 * (1024 + 64) * 576 * 2)
-      for (const key of ["dispatchesPerToken", "weightBytes", "scratchBytes", "predictedMsPerToken"]) {
+      for (
+        const key of ["dispatchesPerToken", "barriersPerToken", "weightBytes", "scratchBytes", "predictedMsPerToken"]
+      ) {
         assert.isAbove(plan[key], 0, key)
       }
     }))
@@ -39,8 +45,28 @@ describe("plan", () => {
     Effect.gen(function*() {
       const { stdout } = yield* tg(["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--profile", "wasm"])
       assert.match(stdout, /^tiny-glm:q4_k_m on wasm, context 64, cache f16, int8 activations$/m)
-      assert.match(stdout, /^\d+ launches per token; per layer \d+, (\d+, \d+|2 x \d+)$/m)
+      assert.match(stdout, /^\d+ launches per token; per layer \d+, (\d+, \d+|2 x \d+); 0 barriers$/m)
       assert.match(stdout, /^kernel +calls +bytes +us +us\/token +workgroups x threads$/m)
+    }))
+
+  it.live("--explain says of every launch why it is there", () =>
+    Effect.gen(function*() {
+      const args = ["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--explain"]
+      const plan = JSON.parse((yield* tg([...args, "--json"])).stdout)
+      const bodies: ReadonlyArray<Explain.ExplainedBody> = plan.explain
+      const launches = bodies.flatMap((body) => body.launches)
+      assert.strictEqual(launches.reduce((sum, { calls }) => sum + calls, 0), plan.dispatchesPerToken)
+      const { stdout } = yield* tg(args)
+      const lines = stdout.split("\n")
+      for (const { boundaries, name } of launches) {
+        assert.include(lines, `  ${name}`)
+        assert.strictEqual(boundaries.map(({ kernel }) => kernel).join("+"), name)
+        for (const line of boundaries.flatMap(Explain.print)) assert.include(lines, `      ${line}`)
+      }
+      assert.strictEqual(lines.filter((line) => line.startsWith("      launch: ")).length, boundariesIn(launches))
+      assert.match(stdout, /^expert_block, 2 sites, blk\.1 to blk\.2: \d+ launches$/m)
+      assert.match(stdout, /^      weighed: global [\d.]+ us, workgroup [\d.]+ us/m)
+      assert.notInclude((yield* tg(args.slice(0, -1))).stdout, "weighed")
     }))
 
   it.live("plans for the file of a model", () =>

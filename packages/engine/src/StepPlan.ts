@@ -1,13 +1,18 @@
 /** What one decode step will launch, read, allocate and take, without a device and without weights. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { RendererCaps } from "@tg/core-uop/Program"
+import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
-import type { Choose, LaunchEstimate } from "@tg/jit/Estimate"
+import * as Barriers from "@tg/jit/Barriers"
+import type { Choose, LaunchEstimate, Vars } from "@tg/jit/Estimate"
 import type { JitError } from "@tg/jit/Jit"
+import * as Stages from "@tg/jit/Stages"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import type * as Cache from "@tg/models-deepseek2/Cache"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Shapes from "@tg/models-deepseek2/Shapes"
 import * as Weights from "@tg/models-deepseek2/Weights"
+import * as Explain from "@tg/rangeify/Explain"
 import { Result } from "effect"
 import * as MemoryPlan from "./MemoryPlan.ts"
 import * as Session from "./Session.ts"
@@ -42,6 +47,8 @@ export interface PlanOptions {
   readonly chunk?: number | undefined
   /** Which opts a kernel gets: the heuristics' if nothing else is given. */
   readonly choose?: Choose | undefined
+  /** What kernels are compiled for, to count barriers in them. */
+  readonly caps?: RendererCaps | undefined
 }
 
 /** All launches of one kernel. */
@@ -64,6 +71,8 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly activations: Activations
   readonly dispatchesPerToken: number
   readonly dispatchesPerLayer: ReadonlyArray<number>
+  /** Of each launch those that a workgroup comes to, `Barriers.count`; not there without `caps`. */
+  readonly barriersPerToken?: number
   /** Weights read: those of all tokens, the chosen experts' share, and one row of the embedding. */
   readonly bytesPerToken: number
   /** Cache read in the last place of the context. */
@@ -79,13 +88,18 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly predictedMsPerToken: number
   /** In the order of their first launch. */
   readonly kernels: ReadonlyArray<KernelSummary>
+  /** Why each kernel is there. */
+  readonly explain: ReadonlyArray<Explain.ExplainedBody>
 }
+
+/** Why there is no plan. */
+export type PlanError = Session.ContextFull | Session.InvalidTokens | JitError | Stages.StageError
 
 /** Plans the decode step of a session. */
 export const plan = (
   { config, name, weights }: Model,
-  { activations: policy, cache, choose, chunk: wanted, context: asked, profile }: PlanOptions
-): Result.Result<StepPlan, Session.ContextFull | Session.InvalidTokens | JitError> =>
+  { activations: policy, cache, caps, choose, chunk: wanted, context: asked, profile }: PlanOptions
+): Result.Result<StepPlan, PlanError> =>
   Result.gen(function*() {
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* Result.fail(context)
@@ -94,7 +108,11 @@ export const plan = (
     const activations = Session.activationsOn(profile, policy)
     const setting = { activations, cache, choose, context, profile, prompts }
     const { decode, memory } = yield* MemoryPlan.whole(model, setting)
-    const launches = decode.launches({ T: 1, startPos: context - 1 })
+    const vars: Vars = { T: 1, startPos: context - 1 }
+    const launches = decode.launches(vars)
+    const barriers = caps === undefined ? {} : {
+      barriersPerToken: yield* barriersOf(launches, vars, { caps, choose, profile })
+    }
 
     return {
       model: name,
@@ -107,6 +125,7 @@ export const plan = (
         { length: config.layers },
         (_, i) => launches.filter(({ step }) => step.site?.split("/")[0] === `blk.${i}`).length
       ),
+      ...barriers,
       bytesPerToken: weightsRead(config, weights),
       kvBytesPerToken: memory.kvBytes,
       movedBytesPerToken: sum(launches.map((launch) => launch.bytes)),
@@ -115,8 +134,28 @@ export const plan = (
       deviceMemoryBytes: profile.memoryBytes,
       tensorsOverBinding: weights.all.filter(({ layout }) => 4 * layout.words > profile.maxBindingBytes).length,
       predictedMsPerToken: sum(launches.map((launch) => launch.micros)) / 1000,
-      kernels: summaries(launches)
+      kernels: summaries(launches),
+      explain: Explain.byBody(launches.map(({ step }) => step))
     }
+  })
+
+/** Barriers of all launches. Equal kernels are compiled once, up to the code; those written by hand are not looked at. */
+const barriersOf = (
+  launches: ReadonlyArray<LaunchEstimate>,
+  vars: Vars,
+  target: Stages.Target
+): Result.Result<number, Stages.StageError> =>
+  Result.gen(function*() {
+    const known = new Map<string, number>()
+    let barriers = 0
+    for (const { step } of launches) {
+      if (step.kind === "custom") continue
+      const text = key(step.ast)
+      const own = known.get(text) ?? Barriers.count((yield* Stages.stages(step.name, step.ast, target)).linear, vars)
+      known.set(text, own)
+      barriers += own
+    }
+    return barriers
   })
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)

@@ -49,6 +49,31 @@ describe("StepPlan", () => {
     assert.isAbove(plan.predictedMsPerToken, plan.dispatchesPerToken * h200.dispatchMicros / 1000)
   })
 
+  it.each(["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"])(
+    "%s: says of every kernel why it is one",
+    (shape) => {
+      const { dispatchesPerToken, explain, kernels } = planOf(shape)
+      const launches = explain.flatMap((body) => body.launches)
+      assert.strictEqual(launches.reduce((sum, { calls }) => sum + calls, 0), dispatchesPerToken)
+      // every different launch, with a boundary for each kernel that it runs
+      assertEquals(new Set(launches.map(({ name }) => name)), new Set(kernels.map(({ name }) => name)))
+      for (const { boundaries, name } of launches) {
+        assert.strictEqual(boundaries.map(({ kernel }) => kernel).join("+"), name)
+        for (const { cause, kernel, launch, placements } of boundaries) {
+          // what is stored by choice was weighed against workgroup memory
+          assert.strictEqual(placements.length > 0, cause._tag !== "Required", kernel)
+          // the kernels of a device that joins are alone, or have a reason
+          assert.notStrictEqual(launch._tag, "Alone", kernel)
+        }
+        assert.strictEqual(boundaries.filter(({ launch }) => launch._tag !== "Joined").length, 1, name)
+      }
+      // equal blocks once
+      assertEquals(explain.filter(({ body }) => body === undefined).length, 1)
+      const sites = explain.flatMap((body) => body.sites)
+      assert.strictEqual(new Set(sites).size, sites.length)
+    }
+  )
+
   it("counts launches by layer, and schedules equal blocks once", () => {
     const plan = planOf("glm-4.7-flash:q4_0")
     const [dense, ...rest] = plan.dispatchesPerLayer

@@ -33,12 +33,15 @@ export interface Target {
   readonly choose?: ((kernel: UOp) => ReadonlyArray<Opt.Opt>) | undefined
 }
 
+/** A stage that refuses a kernel. */
+export type StageError = Postrange.IllegalOpt | DevectorizeError
+
 /** The stages that `Compiler` runs before it renders, with the same results. */
 export const stages = (
   name: string,
   kernel: UOp,
   { caps, choose = (member) => usual(member, profile), profile }: Target
-): Result.Result<Stages, Postrange.IllegalOpt | DevectorizeError> =>
+): Result.Result<Stages, StageError> =>
   Result.gen(function*() {
     const parts: Array<MemberStages & Part> = []
     for (const { ast, slots } of members(kernel)) {
@@ -66,7 +69,7 @@ const stagesOfMember = (
   name: string,
   kernel: UOp,
   { caps, choose, profile }: Target & { readonly choose: NonNullable<Target["choose"]> }
-): Result.Result<MemberStages, Postrange.IllegalOpt | DevectorizeError> => {
+): Result.Result<MemberStages, StageError> => {
   const opts = choose(kernel)
   const opted = Postrange.apply(name, kernel, opts, profile)
   if (opted instanceof Postrange.IllegalOpt) return Result.fail(opted)

@@ -1,3 +1,4 @@
+export * as Barriers from "./Barriers.ts"
 export * as Compiler from "./Compiler.ts"
 export * as Estimate from "./Estimate.ts"
 export * as Jit from "./Jit.ts"

@@ -3,6 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import { signature } from "@tg/core-uop/Program"
 import { type Arg, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
+import type { Forbidden, Launch as Reason } from "./Explain.ts"
 import type { KernelStep, Ref, Step } from "./Schedule.ts"
 import { renumberRanges } from "./SplitRanges.ts"
 
@@ -21,6 +22,8 @@ interface Launch {
   /** Workgroup memory that members fill. */
   stagedBytes: number
   readonly alone: Step | undefined
+  /** Why its first member did not join another one. */
+  readonly reason: Reason
 }
 
 /**
@@ -38,18 +41,37 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
   const free = [...steps.keys()].filter((i) => first[i] !== last[i]).sort((a, b) => work[b]! - work[a]! || a - b)
   const launches: Array<Array<Launch>> = Array.from({ length: Math.max(0, ...last.map((n) => n + 1)) }, () => [])
 
-  const place = (i: number, from: number, to: number): number => {
+  /** The first levels of all steps are such that one before it stands right in front of it. */
+  const place = (i: number, first: ReadonlyArray<number>, to: number): number => {
     const step = steps[i]!
+    const from = first[i]!
+    let refused: Forbidden | undefined
     let best: { readonly level: number; readonly launch: Launch; readonly cost: number } | undefined
     for (let level = from; level <= to; level++) {
       for (const launch of launches[level]!) {
-        if (step.kind !== "kernel" || !fits(launch, step, room)) continue
+        if (step.kind !== "kernel" || launch.alone !== undefined) continue
+        const lacking = lack(launch, step, room)
+        if (lacking !== undefined) {
+          refused ??= lacking
+          continue
+        }
         const cost = Math.max(0, work[i]! - Math.max(...launch.members.map((m) => m.work)))
         if (best === undefined || cost < best.cost) best = { level, launch, cost }
       }
     }
-    const launch = best?.launch ??
-      { members: [], buffers: new Set(), stagedBytes: 0, alone: step.kind === "kernel" ? undefined : step }
+    const reason = (): Reason => {
+      if (step.kind === "custom") return { _tag: "Alone" }
+      if (refused !== undefined) return refused
+      const needed = [...before[i]!].find((b) => first[b] === from - 1)
+      return needed === undefined ? { _tag: "First" } : { _tag: "After", kernel: steps[needed]!.name }
+    }
+    const launch = best?.launch ?? {
+      members: [],
+      buffers: new Set(),
+      stagedBytes: 0,
+      alone: step.kind === "kernel" ? undefined : step,
+      reason: reason()
+    }
     if (best === undefined) launches[from]!.push(launch)
     if (step.kind === "kernel") {
       launch.members.push({ step, at: i, work: work[i]! })
@@ -59,10 +81,10 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
     return best?.level ?? from
   }
 
-  for (const i of critical) fixed.set(i, place(i, first[i]!, last[i]!))
+  for (const i of critical) fixed.set(i, place(i, first, last[i]!))
   for (const i of free) {
     const now = levels(before, fixed)
-    fixed.set(i, place(i, now.first[i]!, now.last[i]!))
+    fixed.set(i, place(i, now.first, now.last[i]!))
   }
   return launches.flatMap((level) => level.map(stepOf))
 }
@@ -191,17 +213,30 @@ export interface Room {
   readonly stagedBytes: number
 }
 
-/** Whether a launch has room for the kernel. Launches and kernels of one level write nothing that others touch. */
-const fits = (launch: Launch, step: KernelStep, room: Room): boolean =>
-  launch.alone === undefined &&
-  launch.stagedBytes + Workgroup.bytesOf(step.ast) <= room.stagedBytes &&
-  new Set([...launch.buffers, ...boundRefs(step).map(bindingOf)]).size <= room.buffers
+/**
+ * What a launch has no room for, if it does not have room for the kernel. Launches and kernels of one level write nothing
+ * that others touch.
+ */
+const lack = (launch: Launch, step: KernelStep, room: Room): Forbidden | undefined => {
+  const [kernel] = launch.members.map((member) => member.step.name)
+  const staged = launch.stagedBytes + Workgroup.bytesOf(step.ast)
+  const forbidden = { _tag: "Forbidden" as const, kernel: `${kernel}+${step.name}` }
+  if (staged > room.stagedBytes) return { ...forbidden, limit: "workgroupBytes", needs: staged, has: room.stagedBytes }
+  const buffers = new Set([...launch.buffers, ...boundRefs(step).map(bindingOf)]).size
+  return buffers > room.buffers ? { ...forbidden, limit: "bindings", needs: buffers, has: room.buffers } : undefined
+}
 
 /** One kernel with a root for each member, the most work first; memory that members share is one argument. */
-const stepOf = ({ alone, members }: Launch): Step => {
+const stepOf = ({ alone, members, reason }: Launch): Step => {
   if (alone !== undefined) return alone
-  if (members.length === 1) return members[0]!.step
-  const ordered = members.toSorted((a, b) => b.work - a.work || a.at - b.at).map(({ step }) => step)
+  const [first] = members
+  const launched = ({ step }: Member): KernelStep["boundaries"] => {
+    const launch: Reason = step === first!.step ? reason : { _tag: "Joined", with: first!.step.name }
+    return step.boundaries.map((boundary) => ({ ...boundary, launch }))
+  }
+  if (members.length === 1) return { ...first!.step, boundaries: launched(first!) }
+  const byWork = members.toSorted((a, b) => b.work - a.work || a.at - b.at)
+  const ordered = byWork.map(({ step }) => step)
   const args: Array<Ref> = []
   const slots = new Map<string, number>()
   const slotOf = (ref: Ref): number => {
@@ -224,7 +259,8 @@ const stepOf = ({ alone, members }: Launch): Step => {
     kind: "kernel",
     name: ordered.map(({ name }) => name).join("+"),
     ast: ordered[0]!.ast.arena.make("SINK", DType.none, ends),
-    args
+    args,
+    boundaries: byWork.flatMap(launched)
   }
 }
 

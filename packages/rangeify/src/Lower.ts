@@ -6,7 +6,9 @@ import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, openRanges, reduceArg, substitute, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { extent, flatten, plus, reshape } from "./Indexing.ts"
+import { mergeReductions } from "./MergeReductions.ts"
 import { isFree, isStorage, storageOf } from "./Placement.ts"
+import { renumberRanges, splitRanges } from "./SplitRanges.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
 export interface Lowered {
@@ -194,6 +196,18 @@ export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lower
     sizes: shape.map(Shape.maxOf),
     workgroupBytes
   }
+}
+
+/** A lowered kernel with its loops split, shared and numbered. */
+export const finish = (kernel: UOp): UOp => {
+  const split = Symbolic.simplify(splitRanges(Symbolic.simplify(kernel)))
+  const last = split.src.length - 1
+  // a workgroup that needs only r // 6 stages nothing for each r % 6
+  const ends = split.src.map((end, i) => {
+    const open = openRanges(end.src[0]!)
+    return i === last ? end : end.with([end.src[0]!, ...end.src.slice(1).filter((r) => open.has(r))])
+  })
+  return renumberRanges(mergeReductions(split.with(ends)))
 }
 
 /** A use of a staged value: the load that stands for it, and which element it wants. */

@@ -3,6 +3,7 @@ import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
 import { chain, times } from "./Cost.ts"
+import type { Cause, Demand } from "./Explain.ts"
 
 /** Values that are recomputed rather than read, even where a call or a result wants them in memory. */
 export const isFree = (node: UOp): boolean => node.op === "CONST" || node.op === "IOTA" || node.op === "VAR"
@@ -14,6 +15,8 @@ export interface Placement {
   readonly stored: ReadonlySet<UOp>
   /** Those of the stored values that need not be: they would only be computed more often. */
   readonly movable: ReadonlySet<UOp>
+  /** Why a value is stored. */
+  readonly causeOf: (value: UOp) => Cause
   /** What one element of a value takes, where it is computed. */
   readonly workOf: (node: UOp) => Pick<Work, "cost" | "iterations">
   /** The roots of the kernels that compute a value, or read it. */
@@ -129,6 +132,8 @@ export const place = (
   const nodes = nodesOf(roots)
   const must = new Set<UOp>([...results, ...nodes.flatMap(wanted)])
   const stored = new Set<UOp>(must)
+  /** What stored a value first. */
+  const causes = new Map<UOp, Cause>()
   const onlyShared = new Set<UOp>()
   const work = new Map<UOp, Work>()
   const shared = sites(nodes, roots, must)
@@ -164,10 +169,12 @@ export const place = (
     leaves: new Set([node])
   })
   const workOf = (node: UOp): Work => isLeaf(node) ? leafWork(node) : work.get(node)!
-  const store = (node: UOp): void => {
+  const store = (node: UOp, cause: Cause): void => {
     const target = base(node)
     onlyShared.delete(target)
-    if (!isStorage(target) && !isFree(target)) stored.add(target)
+    if (isStorage(target) || isFree(target)) return
+    if (!stored.has(target)) causes.set(target, cause)
+    stored.add(target)
   }
   /** One value per block: cheaper to compute where it is used than to store. */
   const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && w.cost <= maxInlineCost
@@ -180,15 +187,17 @@ export const place = (
         const w = workOf(x!)
         const n = repeats(node)
         const expensive = w.transcendental && n >= expensiveRepeats && elementsPerRow(node) > fewElements
-        if (n > 1 && (isHeavy(w) || expensive) && !(isBlockScalar(w) && n <= blockIterations)) store(x!)
+        if (n > 1 && (isHeavy(w) || expensive) && !(isBlockScalar(w) && n <= blockIterations)) {
+          store(x!, { _tag: "Repeated", times: n })
+        }
         return
       }
       case "REDUCE":
-        if (workOf(x!).iterations > 0) store(x!)
+        if (workOf(x!).iterations > 0) store(x!, { _tag: "Reduced", times: reduceLength(node) })
         return
       case "GATHER":
-        if (workOf(x!).iterations > 0) store(x!)
-        if (isHeavy(workOf(y!))) store(y!)
+        if (workOf(x!).iterations > 0) store(x!, { _tag: "Gathered" })
+        if (isHeavy(workOf(y!))) store(y!, { _tag: "Gathered" })
         return
       case "STORE": {
         // what is overwritten while it is read elsewhere in the same kernel is computed first
@@ -196,6 +205,7 @@ export const place = (
         if (!isLeaf(y!) && [...workOf(y!).leaves].some((leaf) => storageOf(leaf) === target)) {
           stored.add(y!)
           must.add(y!)
+          causes.set(y!, { _tag: "Required", by: "overwritten" })
         }
         return
       }
@@ -213,7 +223,7 @@ export const place = (
         !isLeaf(base(s))
       ).sort((a, b) => workOf(b).leaves.size - workOf(a).leaves.size)[0]
       if (widest === undefined) return
-      store(widest)
+      store(widest, { _tag: "Bindings", needs: leaves.size + 1, has: maxReads + 1 })
       refresh(widest)
     }
   }
@@ -258,6 +268,7 @@ export const place = (
       ) {
         stored.add(node)
         onlyShared.add(node)
+        causes.set(node, { _tag: "Shared", places: uses })
       }
     }
   }
@@ -284,10 +295,16 @@ export const place = (
     const [site, ...others] = kept.get(node) ?? []
     if (site === undefined || others.length > 0 || !site.once) continue
     stored.delete(node)
-    if ([...kernelsOf(node, stored)].some((root) => readsOf(root, stored).size > maxReads)) stored.add(node)
+    const most = Math.max(...[...kernelsOf(node, stored)].map((root) => readsOf(root, stored).size))
+    if (most <= maxReads) continue
+    stored.add(node)
+    causes.set(node, { _tag: "Bindings", needs: most + 1, has: maxReads + 1 })
   }
   const movable = new Set([...stored].filter((node) => !must.has(node)))
-  return { nodes, stored, movable, kernelsOf, workOf: (node) => work.get(node)! }
+  const demandOf = (node: UOp): Demand =>
+    isEffect(node) ? "effect" : results.includes(node) ? "output" : node.op === "CONTIGUOUS" ? "contiguous" : "argument"
+  const causeOf = (node: UOp): Cause => causes.get(node) ?? { _tag: "Required", by: demandOf(node) }
+  return { nodes, stored, movable, kernelsOf, causeOf, workOf: (node) => work.get(node)! }
 }
 
 /** Values that must be in memory, whatever it costs. */
@@ -315,6 +332,9 @@ const reduceLength = (node: UOp): number => {
   return reduceArg(node).axes.reduce((n, axis) => n * Math.max(1, Shape.maxOf(shape[axis]!)), 1)
 }
 
+/** Places are counted up to here. */
+export const mostPlaces = 4
+
 /** A place where values are computed: a kernel's root and the chain of views and reductions on the way to it. */
 interface Site {
   readonly text: string
@@ -340,7 +360,7 @@ const sites = (
   const addTo = (node: UOp, site: Site): void => {
     const set = found.get(node)
     if (set === undefined) found.set(node, new Set([site]))
-    else if (set.size < 4) set.add(site)
+    else if (set.size < mostPlaces) set.add(site)
   }
   for (const root of roots) addTo(root, intern(`root ${root.id}`, true))
   for (const node of [...nodes].reverse()) {

@@ -1,35 +1,25 @@
 import { type DeviceProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import * as DType from "@tg/core-uop/DType"
-import * as Shape from "@tg/core-uop/Shape"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
-import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { Arena, key, type UOp } from "@tg/core-uop/UOp"
 import { Context, Effect, Layer, Schema } from "effect"
+import { type Boundary, type Cause, labelOf } from "./Explain.ts"
 import { fit } from "./Fit.ts"
-import { orderHazards, writtenParams } from "./Hazards.ts"
-import { chain, cheapest, Cost } from "./Cost.ts"
 import * as Fusion from "./Fusion.ts"
+import { orderHazards, writtenParams } from "./Hazards.ts"
 import { canonical, joinIndependent } from "./Horizontal.ts"
-import { type Homes, lower } from "./Lower.ts"
-import { mergeReductions } from "./MergeReductions.ts"
-import { isStorage, place, type Placement, storageOf } from "./Placement.ts"
+import { finish, lower } from "./Lower.ts"
+import { isStorage, place, storageOf } from "./Placement.ts"
 import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
-import { renumberRanges, splitRanges } from "./SplitRanges.ts"
-import { type BindingLimits, wordBytes } from "./Windows.ts"
+import { bytesOf, isOverBinding, type Limits, mostBytes, stage, unstaged } from "./Stage.ts"
+import { wordBytes } from "./Windows.ts"
+
+export type { Limits } from "./Stage.ts"
 
 /** A tensor graph that has no schedule. */
 export class RangeifyError extends Schema.TaggedError<RangeifyError>()("RangeifyError", {
   reason: Schema.Literals(["InvalidGraph", "OrderCycle", "TooManyBuffers", "BufferTooLarge"]),
   message: Schema.String
 }) {}
-
-/** What the schedule must respect. */
-export interface Limits extends BindingLimits {
-  /** Decides what workgroups stage in their own memory. Without it nothing is. */
-  readonly fusion?: Fusion.FusionCost | undefined
-  /** Whether kernels that do not depend on each other are joined, for a device that runs workgroups side by side. */
-  readonly joinsKernels?: boolean | undefined
-}
 
 /** The limits of a device, and its costs. */
 export const limitsOf = (profile: DeviceProfile, costsOf = Fusion.ofProfile): Limits => {
@@ -115,7 +105,7 @@ const scheduleReading = (
   const { nodes } = placement
   const homes = maxReads === context.limits.maxStorageBuffers - 1
     ? stage(placement, context.limits)
-    : { stored: placement.stored, staged: new Set<UOp>() }
+    : unstaged(placement)
   const { stored } = homes
   const steps: Array<Step> = []
   const temporaries: Array<Temporary> = []
@@ -132,6 +122,19 @@ const scheduleReading = (
     if (owner.op === "GETTUPLE" && !stored.has(owner)) return callResults.get(owner.src[0]!)![owner.arg as number]!
     return memory.get(owner)!
   }
+  const boundary = (root: UOp, kernel: string, cause: Cause): Boundary => {
+    const users = [...placement.kernelsOf(root, stored)].filter((user) => user.op !== "GETTUPLE")
+    return {
+      kernel,
+      value: labelOf(root),
+      users: [...new Set(users.map(labelOf))],
+      cause,
+      placements: homes.considered.get(root) ?? [],
+      inside: [...homes.considered].filter(([node]) => !stored.has(node) && placement.kernelsOf(node, stored).has(root))
+        .map(([node, placements]) => ({ value: labelOf(node), cause: placement.causeOf(node), placements })),
+      launch: { _tag: "Alone" }
+    }
+  }
   const kernel = (root: UOp): void => {
     const lowered = lower(context.arena, root, homes)
     if (root.op !== "STORE") memory.set(root, temporary(bytesOf(root)))
@@ -139,9 +142,10 @@ const scheduleReading = (
     const parts = fit(whole, context.limits, (words) => temporary(wordBytes * words))
     if (parts === undefined) throw tooMany(labelOf(root), lowered.storage, context.limits)
     const name = [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_")
+    const boundaries = [boundary(root, name, placement.causeOf(root))]
     for (const part of parts) {
       const { ast, slots } = canonical(part.ast)
-      steps.push({ kind: "kernel", name, ast, args: slots.map((slot) => part.args[slot]!) })
+      steps.push({ kind: "kernel", name, ast, args: slots.map((slot) => part.args[slot]!), boundaries })
     }
   }
 
@@ -155,7 +159,9 @@ const scheduleReading = (
           `binds ${mostBytes(context.limits)}; give it a part at a time`
       })
     }
-    steps.push({ kind: "custom", name, custom: node, args: node.src.map((s) => refOf(storageOf(s))) })
+    const args = node.src.map((s) => refOf(storageOf(s)))
+    const boundaries = [boundary(node, name, { _tag: "Required", by: "custom" })]
+    steps.push({ kind: "custom", name, custom: node, args, boundaries })
   }
 
   const call = (node: UOp): void => {
@@ -174,9 +180,10 @@ const scheduleReading = (
       return ref.window === undefined ? memory : { ...memory, window: ref.window }
     }
     const label = node.arena.labelOf(node)
+    const { name } = node.arg as { readonly name: string }
     for (const step of inner.steps) {
       const site = [label, step.site].filter((part) => part !== undefined).join("/")
-      steps.push({ ...step, args: step.args.map(bind), ...(site === "" ? {} : { site }) })
+      steps.push({ body: name, ...step, args: step.args.map(bind), ...(site === "" ? {} : { site }) })
     }
     callResults.set(node, resultsByIndex(body, inner.results.map((id) => bind({ kind: "temporary", id }))))
   }
@@ -221,71 +228,6 @@ const scheduleReading = (
   }
 }
 
-/** A lowered kernel with its loops split, shared and numbered. */
-const finish = (kernel: UOp): UOp => {
-  const split = Symbolic.simplify(splitRanges(Symbolic.simplify(kernel)))
-  const last = split.src.length - 1
-  // a workgroup that needs only r // 6 stages nothing for each r % 6
-  const ends = split.src.map((end, i) => {
-    const open = openRanges(end.src[0]!)
-    return i === last ? end : end.with([end.src[0]!, ...end.src.slice(1).filter((r) => open.has(r))])
-  })
-  return renumberRanges(mergeReductions(split.with(ends)))
-}
-
-/** Whether a kernel reads the buffer it writes. */
-const readsTarget = (kernel: UOp): boolean =>
-  toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
-
-/**
- * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
- * a launch and a trip through memory less, against the same work in every workgroup.
- */
-const stage = (placement: Placement, limits: Limits): Homes => {
-  const { kernelsOf, movable, nodes, workOf } = placement
-  let homes: Homes = { stored: placement.stored, staged: new Set() }
-  const { fusion } = limits
-  if (fusion === undefined) return homes
-  const costs = new Map<string, number>()
-  /** Microseconds of one kernel, or infinity if the device cannot run it. */
-  const micros = (root: UOp, { staged, stored }: Homes): number => {
-    const reached = [...movable].filter((node) => !stored.has(node) && kernelsOf(node, stored).has(root))
-    const text = [root, ...reached].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
-    const known = costs.get(text)
-    if (known !== undefined) return known
-    const lowered = lower(new Arena(), root, { staged, stored })
-    // a kernel that is cut into several has no stages
-    const isCut = lowered.storage.some((owner) => isOverBinding(owner, limits))
-    const fits = lowered.workgroupBytes <= (isCut ? 0 : fusion.maxWorkgroupBytes) &&
-      lowered.storage.length <= limits.maxStorageBuffers && !(root.op === "STORE" && readsTarget(lowered.ast))
-    const cost = fits ? fusion.kernelMicros(finish(lowered.ast)) : Cost.zero
-    costs.set(text, cost)
-    return cost
-  }
-  const total = (roots: Iterable<UOp>, at: Homes): number => chain([...roots].map((root) => micros(root, at)))
-  // users first: what two kernels read is staged once if these two have become one
-  for (const node of [...nodes].reverse()) {
-    if (!movable.has(node)) continue
-    const users = kernelsOf(node, homes.stored)
-    const stored = new Set([...homes.stored].filter((n) => n !== node))
-    const inline: Homes = { stored, staged: homes.staged }
-    const workgroup: Homes = { stored, staged: new Set([...homes.staged, node]) }
-    const before = total([node, ...users], homes)
-    const candidates = workOf(node).iterations > 0 ? [workgroup] : [inline, workgroup]
-    const best = cheapest(candidates, (home) => total(users, home))[0]!
-    if (total(users, best) < before) homes = best
-  }
-  return homes
-}
-
-const bytesOf = (node: UOp): number => wordBytes * Math.max(1, Shape.maxElements(Shape.of(node)))
-
-/** Bytes of the largest buffer that is bound as a whole. */
-const mostBytes = ({ maxBindingBytes = Infinity, maxBufferBytes = Infinity }: Limits): number =>
-  Math.min(maxBindingBytes, maxBufferBytes)
-
-const isOverBinding = (owner: UOp, limits: Limits): boolean => bytesOf(owner) > mostBytes(limits)
-
 const tooMany = (name: string, storage: ReadonlyArray<UOp>, limits: Limits): RangeifyError => {
   const large = storage.filter((owner) => isOverBinding(owner, limits))
   const windows = large.length === 0 ? "" : `, ${large.length} of them in windows of ${mostBytes(limits)} bytes`
@@ -322,24 +264,6 @@ const noResult: Ref = { kind: "temporary", id: -1 }
 const resultsByIndex = (body: UOp, refs: ReadonlyArray<Ref>): ReadonlyArray<Ref> => {
   let next = 0
   return body.src.map((r) => r.dtype.scalar === "void" ? noResult : refs[next++]!)
-}
-
-/** The nearest model line: the node's own, or the first one found among what it computes. */
-const labelOf = (root: UOp): string => {
-  const queue = [root]
-  const seen = new Set<UOp>(queue)
-  for (let i = 0; i < queue.length && i < 64; i++) {
-    const node = queue[i]!
-    const label = node.arena.labelOf(node)
-    if (label !== undefined) return label
-    if (i > 0 && isStorage(node)) continue
-    for (const s of node.src) {
-      if (seen.has(s) || s.dtype === DType.index) continue
-      seen.add(s)
-      queue.push(s)
-    }
-  }
-  return root.op === "STORE" ? "store" : root.op.toLowerCase()
 }
 
 /** The kernels of a schedule, without the hand-written ones. */

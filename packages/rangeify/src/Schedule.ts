@@ -1,4 +1,5 @@
 import type { UOp } from "@tg/core-uop/UOp"
+import type { Boundary } from "./Explain.ts"
 
 /** Memory, seen from the function body that uses it. */
 export type Storage =
@@ -12,25 +13,31 @@ export type Storage =
 /** Where a kernel argument lives: memory, or the window of it that the kernel sees as all there is. Sizes in bytes. */
 export type Ref = Storage & { readonly window?: { readonly offset: number; readonly bytes: number } }
 
+/** What all steps say about themselves. */
+interface Origin {
+  readonly args: ReadonlyArray<Ref>
+  /** Why it is a step of its own: for each of the kernels that it consists of. Equal sites share it. */
+  readonly boundaries: ReadonlyArray<Boundary>
+  /** The labels of the calls it came from, the outer one first: `blk.12`. */
+  readonly site?: string
+  /** The function it is part of, the innermost one: `dense_block`. */
+  readonly body?: string
+}
+
 /** One kernel of the schedule: a range program and the memory bound to its PARAM slots. */
-export interface KernelStep {
+export interface KernelStep extends Origin {
   readonly kind: "kernel"
   /** `ffn_gate_exps_256_8`: the model line, then the sizes of the output loops. */
   readonly name: string
   /** Spec `kernel`. PARAM slots and range ids count from 0, so equal kernels are equal nodes. */
   readonly ast: UOp
-  readonly args: ReadonlyArray<Ref>
-  /** The labels of the calls it came from, the outer one first: `blk.12`. */
-  readonly site?: string
 }
 
 /** A hand-written kernel: the CUSTOM node names it. */
-export interface CustomStep {
+export interface CustomStep extends Origin {
   readonly kind: "custom"
   readonly name: string
   readonly custom: UOp
-  readonly args: ReadonlyArray<Ref>
-  readonly site?: string
 }
 
 export type Step = KernelStep | CustomStep

@@ -1,4 +1,5 @@
 export * as Cost from "./Cost.ts"
+export * as Explain from "./Explain.ts"
 export * as Fit from "./Fit.ts"
 export * as Fusion from "./Fusion.ts"
 export * as Hazards from "./Hazards.ts"

@@ -18,7 +18,8 @@ const using = (
     kind: "kernel",
     name: "k",
     ast,
-    args: ids.map((id) => ({ kind: "temporary", id } as const))
+    args: ids.map((id) => ({ kind: "temporary", id } as const)),
+    boundaries: []
   })),
   temporaries: sizes.map((bytes) => ({ bytes })),
   results

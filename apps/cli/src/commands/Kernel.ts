@@ -169,12 +169,11 @@ const render = (
   }
 ) =>
   Result.gen(function*() {
-    const wgsl = Wgsl.caps({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
-    const caps = target === "wasm" ? Wasm.caps : wgsl
+    const caps = Profiles.capsOf(profile)
     const choose = (member: UOp): Tuned.Choice => Tuned.choose(member, profile, store)
     const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: (member) => choose(member).opts })
     const { expanded, linear, opted } = stages
-    const text = target === "wasm" ? Wasm.text(name, linear) : Wgsl.render(name, linear, wgsl)
+    const text = target === "wasm" ? Wasm.text(name, linear) : Wgsl.render(name, linear, Profiles.wgslOf(profile))
     if (text instanceof RenderError) return yield* Result.fail(text)
     const shown: Shown = {
       name,

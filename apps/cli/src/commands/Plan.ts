@@ -1,6 +1,7 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
 import type { UOp } from "@tg/core-uop/UOp"
 import * as StepPlan from "@tg/engine/StepPlan"
+import * as Explain from "@tg/rangeify/Explain"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
@@ -9,6 +10,7 @@ import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import { table } from "../Table.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
@@ -29,6 +31,12 @@ const flags = {
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
+  explain: Flag.Boolean("explain").pipe(
+    Flag.withDescription(
+      "Say of every kernel why it is one: where its value could live, at what cost, and what forbade it"
+    ),
+    Flag.withDefault(false)
+  ),
   json: Flags.json
 } as const
 
@@ -47,10 +55,14 @@ export const command = Command.make(
         context: given.ctx,
         cache: given.kv,
         activations: given.activations,
-        choose
+        choose,
+        caps: Profiles.capsOf(profile)
       })
     )
-    yield* given.json ? Output.printJson(plan) : Output.print(asText(plan))
+    const { explain, ...numbers } = plan
+    yield* given.json
+      ? Output.printJson(given.explain ? plan : numbers)
+      : Output.print(`${asText(plan)}${given.explain ? explained(explain) : ""}`)
   })
 ).pipe(Command.withDescription("Show what a token costs: launches, bytes, memory and time; needs no GPU"))
 
@@ -70,14 +82,16 @@ const modelOf = Effect.fnUntraced(
 )
 
 const asText = (plan: StepPlan.StepPlan): string => {
-  const { context, dispatchesPerLayer, predictedMsPerToken } = plan
+  const { barriersPerToken = 0, context, dispatchesPerLayer, predictedMsPerToken } = plan
   const { deviceMemoryBytes, memoryBytes } = plan
   const tooMuch = deviceMemoryBytes !== undefined && memoryBytes > deviceMemoryBytes
   const millis = predictedMsPerToken.toFixed(3)
   return [
     `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}, ${plan.activations} activations`,
     "",
-    `${plan.dispatchesPerToken} launches per token; per layer ${runs(dispatchesPerLayer)}`,
+    `${plan.dispatchesPerToken} launches per token; per layer ${
+      runs(dispatchesPerLayer)
+    }; ${barriersPerToken} barriers`,
     `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +
     `${size(plan.movedBytesPerToken)} moved in all`,
     `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: weights ${
@@ -89,7 +103,7 @@ const asText = (plan: StepPlan.StepPlan): string => {
     ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
     `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
     "",
-    ...table(plan.kernels),
+    ...kernelTable(plan.kernels),
     ""
   ].join("\n")
 }
@@ -114,7 +128,7 @@ const runs = (counts: ReadonlyArray<number>): string => {
 }
 
 /** The kernels, the most expensive ones first. */
-const table = (kernels: ReadonlyArray<StepPlan.KernelSummary>): ReadonlyArray<string> => {
+const kernelTable = (kernels: ReadonlyArray<StepPlan.KernelSummary>): ReadonlyArray<string> => {
   const rows = kernels.toSorted((a, b) => b.calls * b.micros - a.calls * a.micros).map((k) => [
     k.name,
     String(k.calls),
@@ -123,9 +137,25 @@ const table = (kernels: ReadonlyArray<StepPlan.KernelSummary>): ReadonlyArray<st
     (k.calls * k.micros).toFixed(0),
     `${k.workgroups} x ${k.threads}`
   ])
-  const all = [["kernel", "calls", "bytes", "us", "us/token", "workgroups x threads"], ...rows]
-  const widths = all[0]!.map((_, column) => Math.max(...all.map((row) => row[column]!.length)))
-  return all.map((row) =>
-    row.map((cell, column) => column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)).join("  ")
-  )
+  return table([["kernel", "calls", "bytes", "us", "us/token", "workgroups x threads"], ...rows])
 }
+
+/** `blk.1 to blk.46, 46 sites`: in the order in which they are called. */
+const printSites = ({ body = "outside of functions", sites }: Explain.ExplainedBody): string =>
+  sites.length === 0
+    ? body
+    : `${body}, ${sites.length === 1 ? sites[0] : `${sites.length} sites, ${sites[0]} to ${sites.at(-1)}`}`
+
+/** Every launch of every body once, and why each of its kernels is there. */
+const explained = (bodies: ReadonlyArray<Explain.ExplainedBody>): string =>
+  bodies.flatMap((body) => [
+    "",
+    `${printSites(body)}: ${body.launches.length} launches`,
+    ...body.launches.flatMap(({ boundaries, name }) => [
+      `  ${name}`,
+      ...boundaries.flatMap((boundary) => [
+        ...boundaries.length === 1 ? [] : [`    ${boundary.kernel}`],
+        ...Explain.print(boundary).map((line) => `      ${line}`)
+      ])
+    ])
+  ]).concat("").join("\n")

@@ -1,0 +1,227 @@
+/** Why each kernel of a schedule is there: what was decided, as it was decided. */
+import * as DType from "@tg/core-uop/DType"
+import type { UOp } from "@tg/core-uop/UOp"
+import { isStorage, mostPlaces } from "./Placement.ts"
+import type { Step } from "./Schedule.ts"
+
+/** Who asks for a value in memory, whatever it costs. */
+export type Demand =
+  /** A function's result. */
+  | "output"
+  /** What a call is given. */
+  | "argument"
+  /** `contiguous()`. */
+  | "contiguous"
+  /** An assignment to a buffer. */
+  | "effect"
+  /** It overwrites what it reads elsewhere, so it is computed first. */
+  | "overwritten"
+  /** A hand-written kernel. */
+  | "custom"
+
+/** Why a value has memory of its own to start with. All but `Required` are then weighed, where the device has costs. */
+export type Cause =
+  | { readonly _tag: "Required"; readonly by: Demand }
+  /** A broadcast uses each element so many times. */
+  | { readonly _tag: "Repeated"; readonly times: number }
+  /** It contains a reduction, and another reduction reads it: `times` elements at a time. */
+  | { readonly _tag: "Reduced"; readonly times: number }
+  /** It is read at places that memory decides, or decides them, and takes more than a few operations. */
+  | { readonly _tag: "Gathered" }
+  /** So many places would compute it; `mostPlaces` stands for more, too. */
+  | { readonly _tag: "Shared"; readonly places: number }
+  /** Without it one kernel would bind more buffers than it may. */
+  | { readonly _tag: "Bindings"; readonly needs: number; readonly has: number }
+
+/** A hard limit that a kernel would exceed. Workgroup memory in bytes. */
+export interface Forbidden {
+  readonly _tag: "Forbidden"
+  readonly limit: "workgroupBytes" | "bindings"
+  /** Not there if it is only known at the launch. */
+  readonly needs?: number
+  readonly has: number
+  /** The kernel that would. */
+  readonly kernel: string
+}
+
+/** What was found out about one placement. */
+export type Verdict =
+  /** Of all kernels that compute the value or read it. */
+  | { readonly _tag: "Cost"; readonly micros: number }
+  /** `micros` is what it would cost if it were allowed. */
+  | Forbidden & { readonly micros: number }
+  /** The kernel would read what it overwrites. */
+  | { readonly _tag: "Overwrites"; readonly kernel: string }
+  /** Not considered: each use would run a reduction of so many iterations again. */
+  | { readonly _tag: "Repeats"; readonly iterations: number }
+
+/** Where a value may live: computed by each user, kept by the workgroups that use it, or stored by a kernel of its own. */
+export type Home = "inline" | "workgroup" | "global"
+
+/** One placement of a value, and what spoke for or against it. */
+export interface Considered {
+  readonly home: Home
+  readonly verdict: Verdict
+}
+
+/** Why a kernel does not run beside the ones in front of it. */
+export type Launch =
+  /** It does: in the launch of this kernel. */
+  | { readonly _tag: "Joined"; readonly with: string }
+  /** Nothing of its function, since the last call, runs before it. */
+  | { readonly _tag: "First" }
+  /** It needs what this kernel does. */
+  | { readonly _tag: "After"; readonly kernel: string }
+  /** The launch of its level has no room. */
+  | Forbidden
+  /** The device runs one kernel after the other, or it is written by hand. */
+  | { readonly _tag: "Alone" }
+
+/** A value that could be stored and is not. */
+export interface Inside {
+  /** The model line. */
+  readonly value: string
+  /** Why it would be stored. */
+  readonly cause: Cause
+  /** The one that was chosen first. */
+  readonly placements: ReadonlyArray<Considered>
+}
+
+/** A kernel boundary: a value that is stored, or an effect. */
+export interface Boundary {
+  /** The kernel's name. Joined kernels have a boundary each. */
+  readonly kernel: string
+  /** The model line. */
+  readonly value: string
+  /** Model lines of the kernels and calls that read it; none if only the program's caller does. */
+  readonly users: ReadonlyArray<string>
+  readonly cause: Cause
+  /** The one that was chosen, `global`, first. Empty where nothing else is possible, and where the device has no costs. */
+  readonly placements: ReadonlyArray<Considered>
+  /** Values that were moved into the kernel: those that each of its workgroups keeps, or that it computes where it uses them. */
+  readonly inside: ReadonlyArray<Inside>
+  readonly launch: Launch
+}
+
+/** The nearest model line: the node's own, or the first one found among what it computes. Calls have names. */
+export const labelOf = (root: UOp): string => {
+  if (root.op === "CALL" || root.op === "CUSTOM") {
+    return root.arena.labelOf(root) ?? (root.arg as { readonly name: string }).name
+  }
+  const queue = [root]
+  const seen = new Set<UOp>(queue)
+  for (let i = 0; i < queue.length && i < 64; i++) {
+    const node = queue[i]!
+    const label = node.arena.labelOf(node)
+    if (label !== undefined) return label
+    if (i > 0 && isStorage(node)) continue
+    for (const s of node.src) {
+      if (seen.has(s) || s.dtype === DType.index) continue
+      seen.add(s)
+      queue.push(s)
+    }
+  }
+  return root.op === "STORE" ? "store" : root.op.toLowerCase()
+}
+
+const demands: Readonly<Record<Demand, string>> = {
+  output: "it is a result of the function",
+  argument: "a call takes it",
+  contiguous: "the program asks for it with contiguous()",
+  effect: "the program writes it to a buffer",
+  overwritten: "its target is read elsewhere while it is written",
+  custom: "it is written by hand"
+}
+
+const printCause = (cause: Cause): string => {
+  switch (cause._tag) {
+    case "Required":
+      return demands[cause.by]
+    case "Repeated":
+      return `a broadcast uses each element ${cause.times} times`
+    case "Reduced":
+      return `a reduction reads the results of another one, ${cause.times} of them`
+    case "Gathered":
+      return "memory decides what of it is read"
+    case "Shared":
+      return `${cause.places}${cause.places === mostPlaces ? " or more" : ""} places use it`
+    case "Bindings":
+      return `without it a kernel binds ${cause.needs} buffers of ${cause.has}`
+  }
+}
+
+const printForbidden = ({ has, kernel, limit, needs }: Forbidden): string =>
+  limit === "bindings"
+    ? `${kernel} would bind ${needs} buffers of ${has}`
+    : `${kernel} would take ${needs ?? "an unknown number of"} bytes of workgroup memory of ${has}`
+
+const printVerdict = (verdict: Verdict): string => {
+  switch (verdict._tag) {
+    case "Cost":
+      return `${verdict.micros.toFixed(2)} us`
+    case "Forbidden":
+      return `forbidden (${printForbidden(verdict)}; ${verdict.micros.toFixed(2)} us otherwise)`
+    case "Overwrites":
+      return `forbidden (${verdict.kernel} would read what it overwrites)`
+    case "Repeats":
+      return `not weighed (each use would run a reduction of ${verdict.iterations})`
+  }
+}
+
+const printPlacements = (placements: ReadonlyArray<Considered>): string =>
+  placements.map(({ home, verdict }) => `${home} ${printVerdict(verdict)}`).join(", ")
+
+const printLaunch = (launch: Launch): string => {
+  switch (launch._tag) {
+    case "Joined":
+      return `runs beside ${launch.with}`
+    case "First":
+      return "nothing runs before it"
+    case "After":
+      return `needs ${launch.kernel}`
+    case "Forbidden":
+      return `no room in the launch before it: ${printForbidden(launch)}`
+    case "Alone":
+      return "runs alone"
+  }
+}
+
+/** A boundary as text: why it is stored, what else was weighed, what it keeps inside, why it is a launch of its own. */
+export const print = ({ cause, inside, launch, placements, users }: Boundary): ReadonlyArray<string> => [
+  `stored: ${printCause(cause)}${users.length === 0 ? "" : `; read by ${users.join(", ")}`}`,
+  ...placements.length === 0 ? [] : [`weighed: ${printPlacements(placements)}`],
+  ...inside.map((moved) => `inside: ${moved.value}: ${printCause(moved.cause)}; ${printPlacements(moved.placements)}`),
+  `launch: ${printLaunch(launch)}`
+]
+
+/** A launch of a function body, and why it is there. */
+export interface ExplainedLaunch {
+  readonly name: string
+  /** In all sites together. */
+  readonly calls: number
+  readonly boundaries: ReadonlyArray<Boundary>
+}
+
+/** The launches of one body: of a function wherever it is called with equal schedules, or of what is in no function. */
+export interface ExplainedBody {
+  /** The function's name; none outside of all functions. */
+  readonly body?: string
+  /** The labels of its calls: `blk.1`. */
+  readonly sites: ReadonlyArray<string>
+  readonly launches: ReadonlyArray<ExplainedLaunch>
+}
+
+/** Each boundary of a schedule once, by the body it is in, in the order of the first launch. */
+export const byBody = (steps: ReadonlyArray<Step>): ReadonlyArray<ExplainedBody> => {
+  const launches = [...Map.groupBy(steps, ({ boundaries }) => boundaries)].map(([boundaries, same]) => {
+    const { body, name } = same[0]!
+    const sites = [...new Set(same.flatMap(({ site }) => site === undefined ? [] : [site]))]
+    return { body, sites, launch: { name, calls: same.length, boundaries } }
+  })
+  const bodies = Map.groupBy(launches, ({ body, sites }) => [body, ...sites].join("\n"))
+  return [...bodies.values()].map((own) => ({
+    ...own[0]!.body === undefined ? {} : { body: own[0]!.body },
+    sites: own[0]!.sites,
+    launches: own.map(({ launch }) => launch)
+  }))
+}

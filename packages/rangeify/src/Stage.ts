@@ -1,0 +1,112 @@
+/** Which stored values move into the memory of the workgroups that read them, by what that costs. */
+import * as Shape from "@tg/core-uop/Shape"
+import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
+import { chain, cheapest, Cost } from "./Cost.ts"
+import { type Considered, type Home, labelOf, type Verdict } from "./Explain.ts"
+import type { FusionCost } from "./Fusion.ts"
+import { finish, type Homes, lower } from "./Lower.ts"
+import type { Placement } from "./Placement.ts"
+import { type BindingLimits, wordBytes } from "./Windows.ts"
+
+/** What the schedule must respect. */
+export interface Limits extends BindingLimits {
+  /** Decides what workgroups stage in their own memory. Without it nothing is. */
+  readonly fusion?: FusionCost | undefined
+  /** Whether kernels that do not depend on each other are joined, for a device that runs workgroups side by side. */
+  readonly joinsKernels?: boolean | undefined
+}
+
+/** Bytes of a stored value. */
+export const bytesOf = (node: UOp): number => wordBytes * Math.max(1, Shape.maxElements(Shape.of(node)))
+
+/** Bytes of the largest buffer that is bound as a whole. */
+export const mostBytes = ({ maxBindingBytes = Infinity, maxBufferBytes = Infinity }: Limits): number =>
+  Math.min(maxBindingBytes, maxBufferBytes)
+
+/** Whether a buffer takes several windows. */
+export const isOverBinding = (owner: UOp, limits: Limits): boolean => bytesOf(owner) > mostBytes(limits)
+
+/** Where values live, and what spoke for it. */
+export interface Staged extends Homes {
+  /** The placements of each value that could be moved, the chosen one first. */
+  readonly considered: ReadonlyMap<UOp, ReadonlyArray<Considered>>
+}
+
+/** Homes as placement found them. */
+export const unstaged = ({ stored }: Placement): Staged => ({ stored, staged: new Set(), considered: new Map() })
+
+/** Whether a kernel reads the buffer it writes. */
+const readsTarget = (kernel: UOp): boolean =>
+  toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
+
+const microsOf = (verdict: Verdict): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
+
+/**
+ * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
+ * a launch and a trip through memory less, against the same work in every workgroup.
+ */
+export const stage = (placement: Placement, limits: Limits): Staged => {
+  const { kernelsOf, movable, nodes, workOf } = placement
+  const { fusion } = limits
+  if (fusion === undefined) return unstaged(placement)
+  const verdicts = new Map<string, Verdict>()
+  /** What one kernel costs, or why the device cannot run it. */
+  const weigh = (root: UOp, { staged, stored }: Homes): Verdict => {
+    const reached = [...movable].filter((node) => !stored.has(node) && kernelsOf(node, stored).has(root))
+    const text = [root, ...reached].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
+    const known = verdicts.get(text)
+    if (known !== undefined) return known
+    const { ast, storage, workgroupBytes } = lower(new Arena(), root, { staged, stored })
+    // a kernel that is cut into several has no stages
+    const room = storage.some((owner) => isOverBinding(owner, limits)) ? 0 : fusion.maxWorkgroupBytes
+    const micros = (): number => fusion.kernelMicros(finish(ast))
+    const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
+      _tag: "Forbidden",
+      limit,
+      ...needs === Infinity ? {} : { needs },
+      has,
+      kernel: labelOf(root),
+      micros: micros()
+    })
+    const verdict: Verdict = workgroupBytes > room
+      ? forbidden("workgroupBytes", workgroupBytes, room)
+      : storage.length > limits.maxStorageBuffers
+      ? forbidden("bindings", storage.length, limits.maxStorageBuffers)
+      : root.op === "STORE" && readsTarget(ast)
+      ? { _tag: "Overwrites", kernel: labelOf(root) }
+      : { _tag: "Cost", micros: micros() }
+    verdicts.set(text, verdict)
+    return verdict
+  }
+  /** All of these kernels: the first one that cannot be run speaks for them. */
+  const total = (roots: Iterable<UOp>, at: Homes): Verdict => {
+    const each = [...roots].map((root) => weigh(root, at))
+    const impossible = each.find((verdict) => verdict._tag !== "Cost")
+    if (impossible?._tag === "Overwrites") return impossible
+    const micros = chain(each.map((verdict) => "micros" in verdict ? verdict.micros : 0))
+    return impossible?._tag === "Forbidden" ? { ...impossible, micros } : { _tag: "Cost", micros }
+  }
+
+  let homes: Homes = { stored: placement.stored, staged: new Set() }
+  const considered = new Map<UOp, ReadonlyArray<Considered>>()
+  // users first: what two kernels read is staged once if these two have become one
+  for (const node of [...nodes].reverse()) {
+    if (!movable.has(node)) continue
+    const users = kernelsOf(node, homes.stored)
+    const stored = new Set([...homes.stored].filter((n) => n !== node))
+    const candidate = (home: Home, at: Homes) => ({ home, at, verdict: total(users, at) })
+    const { iterations } = workOf(node)
+    const inline = iterations > 0 ? [] : [candidate("inline", { stored, staged: homes.staged })]
+    const workgroup = candidate("workgroup", { stored, staged: new Set([...homes.staged, node]) })
+    const global = { home: "global" as const, at: homes, verdict: total([node, ...users], homes) }
+    // of equally cheap ones the first: what is stored stays so, and what need not be staged is not
+    const [best] = cheapest([global, ...inline, workgroup], ({ verdict }) => microsOf(verdict))
+    const repeats: ReadonlyArray<Considered> = iterations > 0
+      ? [{ home: "inline", verdict: { _tag: "Repeats", iterations } }]
+      : []
+    const others = [global, workgroup, ...inline].filter((c) => c !== best)
+    considered.set(node, [best!, ...others, ...repeats].map(({ home, verdict }) => ({ home, verdict })))
+    homes = best!.at
+  }
+  return { ...homes, considered }
+}
