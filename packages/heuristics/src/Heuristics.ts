@@ -232,6 +232,7 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
 const stagingThreads = 256
 /** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
 const aloneThreads = 64
+const somewhatMore = 1.25
 
 /**
  * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
@@ -260,14 +261,17 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       break
     }
     if (!reduced) vectoriseOutputs(plan, end, own())
+    for (const loop of sharingLoads(end(), own())) plan.try(Opt.upcast(loop.id, loop.size))
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {
-      const each = Math.max(1, Math.floor(most / elements))
+      const each = Math.min(nearestPowerOfTwo(most / elements), largestPowerOfTwo(profile.maxWorkgroupThreads / elements))
       const threads = reduced ? Math.max(subgroup / 4, each) : each
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads)), { part: end })
     }
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
-    let left = Math.floor(most / group)
+    // some threads more than wanted are better than another pass
+    const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * most) / group
+    let left = elements <= whole ? elements : Math.floor(most / group)
     for (const loop of [...own()].reverse()) {
       const amount = largestDivisor(loop.size, left)
       if (plan.try(Opt.local(loop.id, amount))) left = Math.floor(left / amount)
@@ -286,6 +290,13 @@ const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArr
   }
 }
 
+/** Short loops, for all iterations of which one thread does what a load gives it: it is the same in each. */
+const sharingLoads = (end: UOp, loops: ReadonlyArray<Loops.Loop>): ReadonlyArray<Loops.Loop> => {
+  const loads = Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
+  return loops.filter((loop) => loop.size <= lanes && loads.some((open) => !open.has(loop.node)))
+}
+
+const nearestPowerOfTwo = (x: number): number => 2 ** Math.max(0, Math.round(Math.log2(x)))
 const largestPowerOfTwo = (limit: number): number => 2 ** Math.floor(Math.log2(Math.max(1, limit)))
 
 /** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */

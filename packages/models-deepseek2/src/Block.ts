@@ -190,27 +190,34 @@ const softmax = (order: Order, scores: Tensor): Tensor => {
   return keep(order, e.div(keep(order, e.sum({ axis: -1, keepDims: true }))).label("attn_softmax"))
 }
 
+/** Heads that read a piece of the cache together: as many as leave each thread's results in its registers. */
+const headsTogether = 4
+
 /**
- * Attention of one token, `query [1, H, K]`: each piece of the cache gives the mix of its rows, weighed relative to its
- * own largest score, with that score and the sum of the weights; combined, they are the softmax over all rows
- * (FlashDecoding).
+ * Attention of one token, `query [1, H, K]`: each piece of the cache gives the attention over its rows, with the logarithm
+ * of the sum of its exponentials; weighed by these sums, the pieces are the attention over all rows (FlashDecoding).
  */
-const split = (config: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
+const split = ({ heads, ...config }: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
   const { arena } = query
   const { latent } = config
   const { piece } = Cache
+  const together = [headsTogether, 2].find((n) => heads % n === 0) ?? 1
+  const grouped = query.reshape([heads / together, together, query.dim(2)])
   const pieces = startPos.add(piece).floordiv(piece)
   const rows = cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).slice(0, 0, pieces)
   const position = iota(arena, rows.dim(0)).mul(piece).unsqueeze(1).add(iota(arena, piece))
-  const scores = position.le(startPos).where(Cache.scores(config, query, rows), hidden)
+  const scores = position.le(startPos).where(Cache.scores({ heads, ...config }, grouped, rows), hidden)
   const most = scores.max({ axis: -1, keepDims: true })
   const weights = scores.sub(most).exp()
-  const parts = [Cache.mix(config, weights, rows), most, weights.sum({ axis: -1, keepDims: true })]
-  // four columns, so that rows of the result stay aligned
-  const record = Nn.cat([...parts, zeros(arena, [...most.shape.slice(0, -1), 2])], -1).contiguous().label("attn_split")
-  const column = (at: number): Tensor => record.slice(-1, latent + at, 1)
-  const scale = column(0).sub(column(0).max({ axis: 2, keepDims: true })).exp()
-  return record.slice(-1, 0, latent).mul(scale).sum(2).div(column(1).mul(scale).sum(2)).label("attn_mix")
+  const sum = weights.sum({ axis: -1, keepDims: true })
+  const mix = Cache.mix({ heads, ...config }, weights, rows).div(sum)
+  // eight columns more, of which one counts: as many as a group of values in the cache
+  const rest = zeros(arena, [...most.shape.slice(0, -1), 7])
+  const record = Nn.cat([mix, most.add(sum.log()), rest], -1).contiguous().label("attn_split")
+  const logSum = record.slice(-1, latent, 1)
+  const scale = logSum.sub(logSum.max({ axis: 2, keepDims: true })).exp()
+  return record.slice(-1, 0, latent).mul(scale).sum(2).div(scale.sum(2)).label("attn_mix")
+    .reshape([1, heads, latent])
 }
 
 /** Hides position u from token t unless u <= startPos + t. */

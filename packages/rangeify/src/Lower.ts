@@ -28,13 +28,15 @@ export const storageType = (dtype: DType.DType): DType.DType =>
 export interface Homes {
   readonly stored: ReadonlySet<UOp>
   readonly staged: ReadonlySet<UOp>
+  /** By stored value or effect: an axis of its output that one workgroup computes as a whole. It stages for all of it. */
+  readonly together?: ReadonlyMap<UOp, number> | undefined
 }
 
 /**
  * Lowers one stored value (or one STORE effect) to a range program in `arena`: an END for each value it stages in
  * workgroup memory, sources first, then the END that stores the root.
  */
-export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lowered => {
+export const lower = (arena: Arena, root: UOp, { staged, stored, together }: Homes): Lowered => {
   const slots = new Map<UOp, UOp>()
   const memo = new Map<string, UOp>()
   let nextRange = 0
@@ -155,6 +157,7 @@ export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lower
   const ends = [end(stores, ranges)]
 
   // a stage is lowered when all its readers are: sources have smaller numbers
+  const apart = ranges.filter((_, axis) => axis !== together?.get(root))
   const filled = new Map<UOp, UOp>()
   const replaced = new Map<UOp, UOp>()
   let workgroupBytes = 0
@@ -162,7 +165,7 @@ export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lower
     const node = [...stageReads.keys()].filter((n) => !filled.has(n)).sort((a, b) => b.id - a.id)[0]
     if (node === undefined) break
     const reads = stageReads.get(node)!
-    const own = new Set(ranges)
+    const own = new Set(apart)
     const windows = Shape.of(node).map((dim, axis) => windowOf(reads, axis, dim, own))
     const loops = windows.map(({ size }) => newRange(size, "LOOP"))
     const kept = windows.flatMap(({ size }, axis) => size === 1 ? [] : [axis])
@@ -175,7 +178,7 @@ export const lower = (arena: Arena, root: UOp, { staged, stored }: Homes): Lower
     current = node
     const place = windows.map(({ start }, axis) => plus(start, loops[axis]!))
     const computed = Expr.cast(compute(node, place, undefined), memory.dtype)
-    const outer = ranges.filter((r) => shared.some((at) => openRanges(at).has(r)))
+    const outer = apart.filter((r) => shared.some((at) => openRanges(at).has(r)))
     ends.unshift(end(Expr.store(Expr.element(memory, inMemory(loops)), computed), [
       ...outer,
       ...kept.map((axis) => loops[axis]!)

@@ -4,7 +4,7 @@ import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import { chain, cheapest, Cost } from "./Cost.ts"
 import { type Considered, type Home, labelOf, type Verdict } from "./Explain.ts"
 import type { FusionCost } from "./Fusion.ts"
-import { finish, type Homes, lower } from "./Lower.ts"
+import { finish, type Homes, lower, type Lowered } from "./Lower.ts"
 import type { Placement } from "./Placement.ts"
 import { type BindingLimits, wordBytes } from "./Windows.ts"
 
@@ -35,6 +35,24 @@ export interface Staged extends Homes {
 /** Homes as placement found them. */
 export const unstaged = ({ stored }: Placement): Staged => ({ stored, staged: new Set(), considered: new Map() })
 
+/** A kernel as it would be. */
+interface Weighed {
+  readonly verdict: Verdict
+  /** Whether it stages anything. */
+  readonly stages: boolean
+  /** The axis of its output that one workgroup computes as a whole, if that is cheaper. */
+  readonly axis?: number
+}
+
+/** Longer output axes are no part of one workgroup: its threads have registers for so many results each. */
+const mostTogether = 4
+
+/** Output axes of a kernel that stages values which one workgroup could compute as a whole, the innermost first. */
+const shortAxes = (root: UOp): ReadonlyArray<number> =>
+  [...Shape.of(root.op === "STORE" ? root.src[1]! : root).entries()].flatMap(([axis, size]) =>
+    typeof size === "number" && size > 1 && size <= mostTogether ? [axis] : []
+  ).reverse()
+
 /** Whether a kernel reads the buffer it writes. */
 const readsTarget = (kernel: UOp): boolean =>
   toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
@@ -49,14 +67,24 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
   const { kernelsOf, movable, nodes, workOf } = placement
   const { fusion } = limits
   if (fusion === undefined) return unstaged(placement)
-  const verdicts = new Map<string, Verdict>()
-  /** What one kernel costs, or why the device cannot run it. */
-  const weigh = (root: UOp, { staged, stored }: Homes): Verdict => {
+  const verdicts = new Map<string, Weighed>()
+  /** What one kernel costs, or why the device cannot run it; and what one workgroup of it best computes together. */
+  const weigh = (root: UOp, { staged, stored }: Homes): Weighed => {
     const reached = [...movable].filter((node) => !stored.has(node) && kernelsOf(node, stored).has(root))
     const text = [root, ...reached].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
     const known = verdicts.get(text)
     if (known !== undefined) return known
-    const { ast, storage, workgroupBytes } = lower(new Arena(), root, { staged, stored })
+    const apart = weighLowered(root, lower(new Arena(), root, { staged, stored }))
+    const axes = apart.stages ? shortAxes(root) : []
+    const all = axes.map((axis) => {
+      const together = new Map([[root, axis]])
+      return { ...weighLowered(root, lower(new Arena(), root, { staged, stored, together })), axis }
+    })
+    const [best] = cheapest([apart, ...all], ({ verdict }) => microsOf(verdict))
+    verdicts.set(text, best!)
+    return best!
+  }
+  const weighLowered = (root: UOp, { ast, storage, workgroupBytes }: Lowered): Weighed => {
     // a kernel that is cut into several has no stages
     const room = storage.some((owner) => isOverBinding(owner, limits)) ? 0 : fusion.maxWorkgroupBytes
     const micros = (): number => fusion.kernelMicros(finish(ast))
@@ -75,12 +103,11 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
       : root.op === "STORE" && readsTarget(ast)
       ? { _tag: "Overwrites", kernel: labelOf(root) }
       : { _tag: "Cost", micros: micros() }
-    verdicts.set(text, verdict)
-    return verdict
+    return { verdict, stages: ast.src.length > 1 }
   }
   /** All of these kernels: the first one that cannot be run speaks for them. */
   const total = (roots: Iterable<UOp>, at: Homes): Verdict => {
-    const each = [...roots].map((root) => weigh(root, at))
+    const each = [...roots].map((root) => weigh(root, at).verdict)
     const impossible = each.find((verdict) => verdict._tag !== "Cost")
     if (impossible?._tag === "Overwrites") return impossible
     const micros = chain(each.map((verdict) => "micros" in verdict ? verdict.micros : 0))
@@ -108,5 +135,13 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
     considered.set(node, [best!, ...others, ...repeats].map(({ home, verdict }) => ({ home, verdict })))
     homes = best!.at
   }
-  return { ...homes, considered }
+  const { staged, stored } = homes
+  const roots = new Set([...staged].flatMap((node) => [...kernelsOf(node, stored)]))
+  const together = new Map(
+    [...roots].flatMap((root) => {
+      const { axis } = weigh(root, homes)
+      return axis === undefined ? [] : [[root, axis] as const]
+    })
+  )
+  return { ...homes, together, considered }
 }
