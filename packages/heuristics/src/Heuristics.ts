@@ -230,9 +230,13 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
 
 /** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
 const stagingThreads = 256
+/** The same along a loop of unknown length: it may be short. */
+const splitThreads = 512
 /** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
 const aloneThreads = 64
 const somewhatMore = 1.25
+/** Results times threads that share them. */
+const mostExchanged = 128
 
 /**
  * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
@@ -245,7 +249,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const wanted = alike === 1
     ? aloneThreads
     : Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
-  const most = Math.min(Number.isFinite(alike) ? wanted : stagingThreads, profile.maxWorkgroupThreads)
+  const most = Math.min(Number.isFinite(alike) ? wanted : splitThreads, profile.maxWorkgroupThreads)
   const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
@@ -266,8 +270,11 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.min(nearestPowerOfTwo(most / elements), largestPowerOfTwo(profile.maxWorkgroupThreads / elements))
       const threads = reduced ? Math.max(subgroup / 4, each) : each
-      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads)), { part: end })
+      // every result of a thread is exchanged among those that share it
+      const exchanged = mostExchanged / Loops.ofEnd(end()).reduce((n, l) => l.axis === "UPCAST" ? n * l.size : n, 1)
+      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), { part: end })
     }
+    keepLoadsInFlight(plan, end)
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
     // some threads more than wanted are better than another pass
     const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * most) / group
@@ -279,6 +286,14 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     if (number === last) shareOutputs(plan, profile, own())
   }
   unrollShortLoops(plan, maxUnrollGpu)
+}
+
+/** Long loops over memory in parts that are written out: a thread then waits for several loads at once. */
+const keepLoadsInFlight = (plan: Plan, part: () => UOp): void => {
+  for (const reduction of Loops.reductions(part()).filter((r) => loadsOf(r).length > 0)) {
+    const loop = Loops.loopsOf(reduction).find((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size > maxUnrollGpu)
+    if (loop !== undefined) plan.try(Opt.unroll(loop.id, largestDivisor(loop.size, maxUnrollGpu)))
+  }
 }
 
 /** Outputs that remain become a loop of each workgroup, so that fewer of them stage the same, while the device is full. */

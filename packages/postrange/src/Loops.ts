@@ -60,10 +60,11 @@ export const groupOf = (reduction: UOp): number => product(loopsOf(reduction), "
 export const threads = (kernel: UOp): number =>
   Math.max(...kernel.src.map((end) => product(ofEnd(end), "LOCAL") * Math.max(1, ...reductions(end).map(groupOf))))
 
-/** How often the largest reduction (or the kernel's body) is written out: its own UNROLL, that of reductions in it, UPCAST. */
-export const copies = (kernel: UOp): number => {
-  const nested = reductions(kernel).map((r) =>
-    product(unique(reductions(r).filter((n) => n === r || isInside(n, r)).flatMap(loopsOf)), "UNROLL")
-  )
-  return Math.max(...kernel.src.map((end) => product(ofEnd(end), "UPCAST"))) * Math.max(1, ...nested)
-}
+/** How often the largest reduction (or the body) of an END is written out: its own UNROLL, that of reductions in it, UPCAST. */
+export const copies = (kernel: UOp): number =>
+  Math.max(...kernel.src.map((end) => {
+    const nested = reductions(end).map((r) =>
+      product(unique(reductions(r).filter((n) => n === r || isInside(n, r)).flatMap(loopsOf)), "UNROLL")
+    )
+    return product(ofEnd(end), "UPCAST") * Math.max(1, ...nested)
+  }))
