@@ -230,8 +230,6 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
 
 /** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
 const stagingThreads = 256
-/** The same along a loop of unknown length: it may be short. */
-const splitThreads = 512
 /** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
 const aloneThreads = 64
 const somewhatMore = 1.25
@@ -249,7 +247,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const wanted = alike === 1
     ? aloneThreads
     : Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
-  const most = Math.min(Number.isFinite(alike) ? wanted : splitThreads, profile.maxWorkgroupThreads)
+  const most = Math.min(Number.isFinite(alike) ? wanted : stagingThreads, profile.maxWorkgroupThreads)
   const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
@@ -265,7 +263,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       break
     }
     if (!reduced) vectoriseOutputs(plan, end, own())
-    for (const loop of sharingLoads(end(), own())) plan.try(Opt.upcast(loop.id, loop.size))
+    if (tileLoads(plan, end, own())) for (const loop of shortReductions(end())) plan.try(Opt.unroll(loop.id, loop.size))
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.min(nearestPowerOfTwo(most / elements), largestPowerOfTwo(profile.maxWorkgroupThreads / elements))
@@ -305,11 +303,24 @@ const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArr
   }
 }
 
-/** Short loops, for all iterations of which one thread does what a load gives it: it is the same in each. */
-const sharingLoads = (end: UOp, loops: ReadonlyArray<Loops.Loop>): ReadonlyArray<Loops.Loop> => {
-  const loads = Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
-  return loops.filter((loop) => loop.size <= lanes && loads.some((open) => !open.has(loop.node)))
+const readsOf = (end: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
+  Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
+
+/**
+ * All iterations of short loops, in which some load stays the same, become one thread's; and then two of a loop in which
+ * another one does. Returns whether there were any.
+ */
+const tileLoads = (plan: Plan, part: () => UOp, loops: ReadonlyArray<Loops.Loop>): boolean => {
+  const isShared = (loop: Loops.Loop): boolean => readsOf(part()).some((open) => !open.has(loop.node))
+  const short = loops.filter((loop) => loop.size <= lanes && isShared(loop))
+  for (const loop of short) plan.try(Opt.upcast(loop.id, loop.size))
+  const other = loops.find((loop) => loop.size > lanes && isShared(loop))
+  if (short.length > 0 && other !== undefined) plan.try(Opt.upcast(other.id, 2))
+  return short.length > 0
 }
+
+const shortReductions = (end: UOp): ReadonlyArray<Loops.Loop> =>
+  Loops.reductions(end).flatMap(Loops.loopsOf).filter((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size <= lanes)
 
 const nearestPowerOfTwo = (x: number): number => 2 ** Math.max(0, Math.round(Math.log2(x)))
 const largestPowerOfTwo = (limit: number): number => 2 ** Math.floor(Math.log2(Math.max(1, limit)))

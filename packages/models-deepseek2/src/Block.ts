@@ -192,6 +192,11 @@ const softmax = (order: Order, scores: Tensor): Tensor => {
 
 /** Heads that read a piece of the cache together: as many as leave each thread's results in its registers. */
 const headsTogether = 4
+/**
+ * Positions of a piece: a short context in short ones, so that many processors share it; a long one in longer ones, of which
+ * there are less to combine.
+ */
+const pieceOf = (rows: number): number => rows <= 8192 ? Cache.piece / 2 : Cache.piece
 
 /**
  * Attention of one token, `query [1, H, K]`: each piece of the cache gives the attention over its rows, with the logarithm
@@ -200,7 +205,7 @@ const headsTogether = 4
 const split = ({ heads, ...config }: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
   const { arena } = query
   const { latent } = config
-  const { piece } = Cache
+  const piece = pieceOf(Number(cache.dim(0)))
   const together = [headsTogether, 2].find((n) => heads % n === 0) ?? 1
   const grouped = query.reshape([heads / together, together, query.dim(2)])
   const pieces = startPos.add(piece).floordiv(piece)

@@ -57,7 +57,7 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
   }
   if (needsThreads.has(opt.kind)) {
     if (profile.kind !== "gpu") return `${profile.name} has no workgroups`
-    const threads = threadsOf(kernel, opt)
+    const threads = Loops.threads(applyOne(kernel, opt))
     if (threads > profile.maxWorkgroupThreads) {
       return `${threads} threads, the device allows ${profile.maxWorkgroupThreads}`
     }
@@ -74,11 +74,11 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
         return `the reduction over r${loop.id} runs inside another one`
       }
     }
-  } else {
-    const copies = Loops.copies(kernel) * opt.amount
-    if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
   }
-  const bytes = workgroupBytes(applyOne(kernel, opt), profile)
+  const applied = applyOne(kernel, opt)
+  const copies = Loops.copies(applied)
+  if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
+  const bytes = workgroupBytes(applied, profile)
   return bytes > profile.maxWorkgroupBytes
     ? `${bytes} bytes of workgroup memory, the device has ${profile.maxWorkgroupBytes}`
     : undefined
@@ -102,9 +102,6 @@ const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
   })
   return staged + 4 * partials.reduce((a, b) => a + b, 0)
 }
-
-/** Threads of a workgroup once the opt is applied; it is applied to find out. */
-const threadsOf = (kernel: UOp, opt: Opt): number => Loops.threads(applyOne(kernel, opt))
 
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
 

@@ -7,7 +7,7 @@ import { Effect, Schema } from "effect"
 import * as Loops from "../src/Loops.ts"
 import * as Opt from "../src/Opt.ts"
 import { apply, IllegalOpt, maxCopies, Postrange } from "../src/Postrange.ts"
-import { elementwise, nested, run, sums, symbolic, twoLengths, twoReductions } from "./support/kernels.ts"
+import { elementwise, manySums, nested, run, sums, symbolic, twoLengths, twoReductions } from "./support/kernels.ts"
 
 const gpu = DeviceProfile.webgpuDefault
 const { group, local, loop, unroll, upcast } = Opt
@@ -21,7 +21,7 @@ const applied = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>, profile = gpu): UOp 
   return result
 }
 
-const kernels = { elementwise, sums, twoReductions, twoLengths, nested, symbolic }
+const kernels = { elementwise, sums, manySums, twoReductions, twoLengths, nested, symbolic }
 
 describe("Postrange", () => {
   const legal: ReadonlyArray<readonly [keyof typeof kernels, ReadonlyArray<Opt.Opt>]> = [
@@ -117,8 +117,8 @@ describe("Postrange", () => {
       { ...gpu, maxWorkgroupBytes: 64 }
     ],
     [
-      "twoReductions",
-      [upcast(0, 4), unroll(1, 16), unroll(2, 8)],
+      "manySums",
+      [upcast(0, 16), unroll(1, 32)],
       `512 copies of the body, at most ${maxCopies} are sensible`
     ],
     ["sums", [unroll(1, 32), upcast(0, 6), unroll(1, 2)], "r1 is UNROLL, UNROLL wants REDUCE"]

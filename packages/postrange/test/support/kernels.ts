@@ -25,6 +25,13 @@ export const sums = (arena = new Arena()): UOp => {
   return sink(arena, Expr.store(Expr.element(param(arena, 0, 6), i), Expr.reduce("ADD", x, [k])), i)
 }
 
+/** r0 < 16, r1 < 32: `out[r0] = sum(x[r0, r1])` */
+export const manySums = (arena = new Arena()): UOp => {
+  const [i, k] = [Expr.range(arena, 16, 0, "GLOBAL"), Expr.range(arena, 32, 1, "REDUCE")]
+  const x = Expr.load(Expr.element(param(arena, 1, 512), Expr.add(Expr.mul(i, 32), k)))
+  return sink(arena, Expr.store(Expr.element(param(arena, 0, 16), i), Expr.reduce("ADD", x, [k])), i)
+}
+
 /** r0 < 4, r1 < 16, r2 < 32: `out[r0] = max(x[r0, r1]) + sum(x[r0, r2 % 16])` */
 export const twoReductions = (arena = new Arena()): UOp => {
   const i = Expr.range(arena, 4, 0, "GLOBAL")
