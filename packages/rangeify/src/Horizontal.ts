@@ -41,7 +41,7 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
   const free = [...steps.keys()].filter((i) => first[i] !== last[i]).sort((a, b) => work[b]! - work[a]! || a - b)
   const launches: Array<Array<Launch>> = Array.from({ length: Math.max(0, ...last.map((n) => n + 1)) }, () => [])
 
-  /** The first levels of all steps are such that one before it stands right in front of it. */
+  /** `first` is the first level that each step may have: something that a step needs is one level in front of that. */
   const place = (i: number, first: ReadonlyArray<number>, to: number): number => {
     const step = steps[i]!
     const from = first[i]!

@@ -216,10 +216,12 @@ export const place = (
 
   const limitReads = (node: UOp): void => {
     if (node.src.length < 2 || node.op === "AFTER" || node.op === "CALL" || node.op === "SINK") return
+    // the target of a store is the output, not one of the reads
+    const read = node.op === "STORE" ? node.src.slice(1) : node.src
     for (;;) {
-      const leaves = union(node.src.map((s) => workOf(s).leaves))
+      const leaves = union(read.map((s) => workOf(s).leaves))
       if (leaves.size <= maxReads) return
-      const widest = node.src.filter((s) =>
+      const widest = read.filter((s) =>
         !isLeaf(base(s))
       ).sort((a, b) => workOf(b).leaves.size - workOf(a).leaves.size)[0]
       if (widest === undefined) return

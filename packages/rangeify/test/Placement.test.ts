@@ -103,6 +103,13 @@ describe("Placement", () => {
     }
   })
 
+  it("does not take what a kernel writes for one of the buffers that it reads", () => {
+    const b = new Build()
+    const sum = Array.from({ length: 7 }, () => b.f32(4)).reduce((x, y) => x.add(y))
+    const made = scheduled(Program.make([b.out(sum)]).sink, 8)
+    assert.deepStrictEqual(made.steps.map(({ args }) => args.length), [8])
+  })
+
   it("keeps random programs within 4 buffers a kernel: no operation needs more", () => {
     for (let seed = 0; seed < 150; seed++) {
       for (const step of scheduled(randomProgram(seed, 40).program.sink, 4).steps) assert.isAtMost(step.args.length, 4)

@@ -72,7 +72,8 @@ export const difference = (
       if (words[i] === other[i]) continue
       const agree = scalar === "f32"
         ? a[i] === b[i] || Math.abs(a[i]! - b[i]!) <= allowed || (Number.isNaN(a[i]) && Number.isNaN(b[i]))
-        : packsHalves && areNearHalves(words[i]!, other[i]!) || quantises && areNearQuants(words[i]!, other[i]!, relative)
+        : packsHalves && areNearHalves(words[i]!, other[i]!) ||
+          quantises && areNearQuants(words[i]!, other[i]!, relative)
       if (agree) continue
       const [x, y] = scalar === "f32" ? [a[i], b[i]] : [words[i], other[i]]
       return `output ${number}[${i}] is ${y} instead of ${x}${scalar === "f32" ? `, ${allowed} apart at most` : ""}`

@@ -1,0 +1,83 @@
+/**
+ * Counts of a decode step that may not grow unnoticed: launches, barriers and bytes of the three models, planned for an H200
+ * with 1024 tokens of context. `counts.json` has the values that are agreed on, `test/counts.test.ts` compares.
+ *
+ *     pnpm bench:counts            shows them beside the agreed ones; fails if they differ
+ *     pnpm bench:counts --write    agrees on them
+ */
+import { execFileSync } from "node:child_process"
+import * as fs from "node:fs"
+import { fileURLToPath } from "node:url"
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+const file = fileURLToPath(new URL("counts.json", import.meta.url))
+
+/** The models, by shape. */
+export const shapes = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"] as const
+
+/** What is counted of a step, by name. Bytes as in `tg plan`. Launches of a layer are those of each kind of block. */
+export type Counts = Readonly<Record<string, number>>
+
+/** The counts that are agreed on, by shape. */
+export const pinned = (): Readonly<Record<string, Counts>> => JSON.parse(fs.readFileSync(file, "utf8"))
+
+/** As much of the JSON of `tg plan --explain` as is counted. */
+interface Plan {
+  readonly dispatchesPerToken: number
+  readonly barriersPerToken: number
+  readonly bytesPerToken: number
+  readonly movedBytesPerToken: number
+  readonly scratchBytes: number
+  readonly explain: ReadonlyArray<{
+    readonly body?: string
+    readonly launches: ReadonlyArray<unknown>
+  }>
+}
+
+/** Plans a step. What was tuned on this machine is left out. */
+export const count = (shape: string): Counts => {
+  const command = ["plan", "--shape", shape, "--profile", "h200", "--ctx", "1024", "--no-tune", "--explain", "--json"]
+  const output = execFileSync(process.execPath, ["apps/cli/src/bin.ts", ...command], { cwd: root, encoding: "utf8" })
+  const plan: Plan = JSON.parse(output)
+  const layers: Record<string, number> = {}
+  for (const { body, launches } of plan.explain) {
+    if (body === undefined) continue
+    const name = `dispatchesPerLayer.${body}`
+    layers[name] = Math.max(layers[name] ?? 0, launches.length)
+  }
+  return {
+    dispatchesPerToken: plan.dispatchesPerToken,
+    ...layers,
+    barriersPerToken: plan.barriersPerToken,
+    bytesPerToken: plan.bytesPerToken,
+    movedBytesPerToken: plan.movedBytesPerToken,
+    scratchBytes: plan.scratchBytes
+  }
+}
+
+/** How the counts of a step differ from the agreed ones, a line each, with what to do about it. */
+export const differences = (shape: string, agreed: Counts, counted: Counts): ReadonlyArray<string> =>
+  [...new Set([...Object.keys(agreed), ...Object.keys(counted)])].flatMap((name) => {
+    const [before, after] = [agreed[name], counted[name]]
+    if (before === after) return []
+    const write = "`pnpm bench:counts --write`, and commit bench/counts.json with the change"
+    if (before === undefined) return [`${shape}: ${name} is ${after}, and not in bench/counts.json: ${write}`]
+    if (after === undefined) return [`${shape}: ${name} was ${before} and is not counted any more: ${write}`]
+    return after > before
+      ? [`${shape}: ${name} grew from ${before} to ${after}; if it is worth that: ${write}`]
+      : [`${shape}: ${name} fell from ${before} to ${after}; so that it stays there: ${write}`]
+  })
+
+if (import.meta.main) {
+  const counted = Object.fromEntries(shapes.map((shape) => [shape, count(shape)]))
+  if (process.argv.includes("--write")) fs.writeFileSync(file, `${JSON.stringify(counted, undefined, 2)}\n`)
+  const agreed = pinned()
+  for (const [shape, counts] of Object.entries(counted)) {
+    console.log(shape)
+    for (const [name, value] of Object.entries(counts)) console.log(`  ${name.padEnd(32)}${value}`)
+    for (const line of differences(shape, agreed[shape] ?? {}, counts)) {
+      console.error(line)
+      process.exitCode = 1
+    }
+  }
+}

@@ -1,0 +1,71 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import * as Tensor from "@tg/tensor/Tensor"
+import type { Build } from "../support/programs.ts"
+import { type Effects, launches, onH200, plain, plainAndOnH200, withAndWithout } from "../support/rewrites.ts"
+
+const [heads, positions, piece, latent, value] = [2, 12, 4, 8, 16]
+
+/** A query and the rows of a cache, small enough that no score is far from the others. */
+const operands = (b: Build): readonly [query: Tensor.Tensor, rows: Tensor.Tensor] => [
+  b.f32(heads, latent).mul(0.125),
+  b.f32(positions, latent)
+]
+
+/** `exp(scores) rows / sum(exp(scores))`: `[heads, latent]`. */
+const whole = (query: Tensor.Tensor, rows: Tensor.Tensor): Tensor.Tensor =>
+  Nn.matmul(Nn.softmax(Nn.linear(query, rows)), rows)
+
+/** Of each piece of the rows the weighed sum, the largest score and the sum of the weights: `[heads, pieces, latent + 2]`. */
+const pieces = (query: Tensor.Tensor, rows: Tensor.Tensor): Tensor.Tensor => {
+  const cut = rows.reshape([positions / piece, piece, latent])
+  const scores = query.reshape([heads, 1, 1, latent]).mul(cut).sum(-1)
+  const most = scores.max({ axis: -1, keepDims: true })
+  const weights = scores.sub(most).exp()
+  const mix = weights.unsqueeze(-1).mul(cut).sum(-2)
+  return Nn.cat([mix, most, weights.sum({ axis: -1, keepDims: true })], -1)
+}
+
+/** What the pieces are together: `[heads, latent]`. */
+const combine = (record: Tensor.Tensor): Tensor.Tensor => {
+  const column = (at: number): Tensor.Tensor => record.slice(-1, latent + at, 1)
+  const scale = column(0).sub(column(0).max({ axis: 1, keepDims: true })).exp()
+  return record.slice(-1, 0, latent).mul(scale).sum(1).div(column(1).mul(scale).sum(1))
+}
+
+/** The heads' own value projections. */
+const projected = (b: Build, mix: Tensor.Tensor): Tensor.Tensor => Nn.contract(mix, b.f32(heads, value, latent), 1)
+
+describe("in attention of one token", () => {
+  it("the write to the cache is part of what computes the row: 2 launches become 1", () => {
+    const made = withAndWithout((b, alone) => {
+      const [cache, kv, at] = [b.f32(positions, latent), b.f32(1, latent), Tensor.variable(b.arena, "at", 0, 11)]
+      const row = Nn.rmsNorm(kv, b.f32(latent), 1e-5)
+      const write = Program.assign(cache.slice(0, at, 1), alone(row))
+      return [write]
+    })
+    assert.deepStrictEqual(launches(made, { at: 7 }), [2, 1])
+  })
+
+  it("scores, their maximum, weights and mix of each piece: 3 launches become 1", () => {
+    const made = plainAndOnH200((b) => [b.out(pieces(...operands(b)))])
+    assert.deepStrictEqual(launches(made), [3, 1])
+  })
+
+  it("the combination of the pieces is part of the value projection: 4 launches become 1", () => {
+    const made = plainAndOnH200((
+      b
+    ) => [b.out(projected(b, combine(b.f32(heads, positions / piece, latent + 2).abs())))])
+    assert.deepStrictEqual(launches(made), [4, 1])
+  })
+
+  it("pieces and their projection, instead of all rows at once: 5 launches become 2", () => {
+    const before: Effects = (b) => [b.out(projected(b, whole(...operands(b))))]
+    const after: Effects = (b) => [b.out(projected(b, combine(pieces(...operands(b)).contiguous())))]
+    assert.deepStrictEqual(
+      launches([{ effects: before, limits: plain }, { effects: after, limits: onH200 }]),
+      [5, 2]
+    )
+  })
+})
