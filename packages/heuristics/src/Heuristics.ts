@@ -234,7 +234,7 @@ const stagingThreads = 256
 const aloneThreads = 64
 const somewhatMore = 1.25
 /** Results times threads that share them. */
-const mostExchanged = 128
+const mostExchanged = 256
 
 /**
  * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
@@ -263,7 +263,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       break
     }
     if (!reduced) vectoriseOutputs(plan, end, own())
-    if (tileLoads(plan, end, own())) for (const loop of shortReductions(end())) plan.try(Opt.unroll(loop.id, loop.size))
+    tileLoads(plan, end, own())
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.min(
@@ -310,20 +310,16 @@ const readsOf = (end: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
   Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
 
 /**
- * All iterations of short loops, in which some load stays the same, become one thread's; and then two of a loop in which
- * another one does. Returns whether there were any.
+ * All iterations of short loops, in which some load stays the same, become one thread's; and then some of a loop in which
+ * another one does.
  */
-const tileLoads = (plan: Plan, part: () => UOp, loops: ReadonlyArray<Loops.Loop>): boolean => {
+const tileLoads = (plan: Plan, part: () => UOp, loops: ReadonlyArray<Loops.Loop>): void => {
   const isShared = (loop: Loops.Loop): boolean => readsOf(part()).some((open) => !open.has(loop.node))
   const short = loops.filter((loop) => loop.size <= lanes && isShared(loop))
   for (const loop of short) plan.try(Opt.upcast(loop.id, loop.size))
   const other = loops.find((loop) => loop.size > lanes && isShared(loop))
-  if (short.length > 0 && other !== undefined) plan.try(Opt.upcast(other.id, 2))
-  return short.length > 0
+  if (short.length > 0 && other !== undefined) plan.try(Opt.upcast(other.id, lanes))
 }
-
-const shortReductions = (end: UOp): ReadonlyArray<Loops.Loop> =>
-  Loops.reductions(end).flatMap(Loops.loopsOf).filter((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size <= lanes)
 
 const nearestPowerOfTwo = (x: number): number => 2 ** Math.max(0, Math.round(Math.log2(x)))
 const largestPowerOfTwo = (limit: number): number => 2 ** Math.floor(Math.log2(Math.max(1, limit)))
