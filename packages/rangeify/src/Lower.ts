@@ -5,6 +5,7 @@ import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, openRanges, reduceArg, substitute, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { hoistFactors } from "./HoistFactors.ts"
 import { extent, flatten, plus, reshape } from "./Indexing.ts"
 import { mergeReductions } from "./MergeReductions.ts"
 import { isFree, isStorage, storageOf } from "./Placement.ts"
@@ -203,7 +204,7 @@ export const lower = (arena: Arena, root: UOp, { staged, stored, together }: Hom
 
 /** A lowered kernel with its loops split, shared and numbered. */
 export const finish = (kernel: UOp): UOp => {
-  const split = Symbolic.simplify(splitRanges(Symbolic.simplify(kernel)))
+  const split = Symbolic.simplify(splitRanges(hoistFactors(Symbolic.simplify(kernel))))
   const last = split.src.length - 1
   // a workgroup that needs only r // 6 stages nothing for each r % 6
   const ends = split.src.map((end, i) => {

@@ -41,7 +41,11 @@ describe("Rangeify", () => {
     const asts = new Set(kernels(made).slice(0, -1).map((k) => k.ast))
     assert.strictEqual((made.steps.length - 1) % 6, 0)
     assert.strictEqual(asts.size, (made.steps.length - 1) / 6)
-    assert.deepStrictEqual(runSchedule(sink, made), runTensor(sink))
+    const got = runSchedule(sink, made)
+    // a norm's factor is applied behind the sums of 8 and 16 products, and rounds them there; six blocks in a row
+    for (const [id, data] of runTensor(sink)) {
+      data.forEach((x, i) => assert.closeTo(got.get(id)![i]!, x, 1e-5 * Math.max(1, Math.abs(x)), `buffer ${id}[${i}]`))
+    }
   })
 
   it("finds the schedule of a body in the cache, for another program", () => {
