@@ -23,6 +23,8 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       activations,
       context: Option.none(),
       noTune: false,
+      noCache: true,
+      check: true,
       limits: {},
       noSubgroups: false,
       json: true
