@@ -1,7 +1,8 @@
 /** Which code this is. */
 import { createHash } from "node:crypto"
-import { readdirSync, readFileSync } from "node:fs"
-import { findPackageJSON } from "node:module"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+// a name that an older Node lacks is no reason not to start: the program tells which Node it needs
+import * as nodeModule from "node:module"
 import { basename, dirname, join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 
@@ -11,37 +12,36 @@ interface Manifest {
   readonly dependencies?: Readonly<Record<string, string>>
 }
 
-/** The file of this code: a source, a compiled module, or a bundle of everything. */
-const self = fileURLToPath(import.meta.url)
-
 const own = /^@tg\//
 
-/** What decides what the code of a package does: its own code, and the versions of the others it uses. */
-function* partsOf(manifestFile: string, seen: Set<string>): Generator<string | Uint8Array> {
+/**
+ * What decides what a package does: its code, in the folder that runs (sources in the workspace, compiled modules
+ * elsewhere), the code of the packages of ours that it uses, and the versions of others.
+ */
+function* partsOf(manifestFile: string, folderName: string, seen: Set<string>): Generator<string | Uint8Array> {
   if (seen.has(manifestFile)) return
   seen.add(manifestFile)
-  const { dependencies = {}, name, version } = JSON.parse(readFileSync(manifestFile, "utf8")) as Manifest
+  const { dependencies = {}, name, version } = readManifest(manifestFile)
   yield `${name} ${version}`
   if (!own.test(name)) return
-  // the folder that runs: sources in the workspace, compiled modules elsewhere
-  const folder = join(dirname(manifestFile), basename(dirname(self)))
+  const folder = join(dirname(manifestFile), folderName)
   for (const file of readdirSync(folder, { recursive: true, encoding: "utf8" }).sort()) {
     if (!/\.(ts|js|json)$/.test(file) || file.endsWith(".d.ts")) continue
     yield file
     yield readFileSync(join(folder, file))
   }
   for (const dependency of Object.keys(dependencies).sort()) {
-    const found = findPackageJSON(dependency, pathToFileURL(manifestFile))
-    if (found !== undefined) yield* partsOf(found, seen)
+    const found = nodeModule.findPackageJSON(dependency, pathToFileURL(manifestFile))
+    if (found !== undefined) yield* partsOf(found, folderName, seen)
   }
 }
 
-/** The command line's package; in a bundle there is none. */
-const manifest = (): string | undefined => {
-  const found = findPackageJSON("..", import.meta.url)
-  return found !== undefined && (JSON.parse(readFileSync(found, "utf8")) as Manifest).name === "@tg/cli"
-    ? found
-    : undefined
+const readManifest = (file: string): Manifest => JSON.parse(readFileSync(file, "utf8")) as Manifest
+
+/** The command line's package, if the file is one of its modules. */
+const manifestOf = (file: string): string | undefined => {
+  const found = join(dirname(file), "..", "package.json")
+  return existsSync(found) && readManifest(found).name === "@tg/cli" ? found : undefined
 }
 
 const hashOf = (parts: Iterable<string | Uint8Array>): string => {
@@ -50,16 +50,17 @@ const hashOf = (parts: Iterable<string | Uint8Array>): string => {
   return hash.digest("hex")
 }
 
+/** A name of the code that belongs to a file: of the packages it uses, or of the file itself if that is a bundle. */
+export const identityOf = (file: string): string => {
+  const found = manifestOf(file)
+  const code = found === undefined ? [readFileSync(file)] : partsOf(found, basename(dirname(file)), new Set())
+  return hashOf([process.version, ...code])
+}
+
 let known: string | undefined
 
 /**
  * A name of all code of tg as it runs, and of what it depends on: another one as soon as a byte of it changes. All files
  * are read for it, once.
  */
-export const identity = (): string => {
-  if (known !== undefined) return known
-  const file = manifest()
-  const code = file === undefined ? [readFileSync(self)] : partsOf(file, new Set())
-  known = hashOf([process.version, ...code])
-  return known
-}
+export const identity = (): string => known ??= identityOf(fileURLToPath(import.meta.url))

@@ -50,11 +50,20 @@ const filesOf = Effect.fnUntraced(function*(folder: string) {
   return found.flatMap(Option.toArray)
 })
 
-/** Where programs are kept, how many, and the bytes of all of them. */
+/** What is kept. */
+export interface Usage {
+  readonly folder: string
+  readonly programs: number
+  /** Of all of them. */
+  readonly bytes: number
+}
+
+/** What is kept for this user. */
 export const usage = Effect.gen(function*() {
   const where = yield* folder
   const kept = yield* filesOf(where)
-  return { folder: where, programs: kept.length, bytes: kept.reduce((sum, { bytes }) => sum + bytes, 0) }
+  const usage: Usage = { folder: where, programs: kept.length, bytes: kept.reduce((sum, { bytes }) => sum + bytes, 0) }
+  return usage
 })
 
 /** Removes what was begun and never finished, and then the least recently used files, until the rest is small enough. */

@@ -29,7 +29,7 @@ const mocked = (fail?: number) => {
     prepare: () =>
       Effect.succeed({
         plan: { programs: [], launches: [], blocks: [] },
-        schedule: { steps: [], temporaries: [], results: [] },
+        schedule: Effect.succeed({ steps: [], temporaries: [], results: [] }),
         dispatches: [],
         run: (vars) =>
           Effect.suspend(() => {

@@ -3,10 +3,13 @@ import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 
-const folder = mkdtempSync(join(tmpdir(), "tg-tests-"))
+let folder: string | undefined
 
 export const setup = (): void => {
+  folder = mkdtempSync(join(tmpdir(), "tg-tests-"))
   process.env["XDG_CACHE_HOME"] = folder
 }
 
-export const teardown = (): void => rmSync(folder, { recursive: true, force: true })
+export const teardown = (): void => {
+  if (folder !== undefined) rmSync(folder, { recursive: true, force: true })
+}
