@@ -93,6 +93,7 @@ const measure = ({ folder, layers, shape }: Job) =>
     // a device that takes everything
     const device = Layer.mock(Device, {
       profile,
+      allocatedBytes: () => 0,
       load: (program) =>
         Effect.sync(() => {
           kernels++
