@@ -152,7 +152,7 @@ const main = (shape: string): void => {
   }
   // taken in turns, the quickest of each: other processes come and go
   const counts = [10, 60] as const
-  const runs = Array.from({ length: 5 }, () => counts.map((layers) => measureApart({ shape, layers })))
+  const runs = Array.from({ length: 3 }, () => counts.map((layers) => measureApart({ shape, layers })))
   const [few, many] = counts.map((_, i) => Math.min(...runs.map((run) => run[i]!.millis)))
   const kernels = runs[0]!.map((run) => run.kernels)
   console.log(
