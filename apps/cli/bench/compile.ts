@@ -36,6 +36,8 @@ interface Measured {
   readonly importMillis: number
   /** Both programs, from the model's numbers to code: everything but the imports. */
   readonly millis: number
+  /** What the processors worked on that, all threads together: hardly depends on what else they do. */
+  readonly cpuMillis: number
   readonly kernels: number
   /** Milliseconds of each program and stage, in words. */
   readonly text: string
@@ -108,6 +110,7 @@ const measure = ({ folder, layers, shape }: Job) =>
         Layer.provide(CompiledFiles.layer(folder))
       )
     const started = performance.now()
+    const cpuBefore = process.cpuUsage()
     const jit = yield* Effect.provide(
       Jit,
       Jit.layer.pipe(Layer.provide([device, compiler, Rangeify.layer, cache]))
@@ -123,7 +126,15 @@ const measure = ({ folder, layers, shape }: Job) =>
       const list = [...stages].map(([stage, millis]) => `${stage} ${millis.toFixed(0)}`).join(", ")
       parts.push(`${name} ${(performance.now() - before).toFixed(0)} (${list})`)
     }
-    const measured: Measured = { importMillis, millis: performance.now() - started, kernels, text: parts.join("; ") }
+    const millis = performance.now() - started
+    const { system, user } = process.cpuUsage(cpuBefore)
+    const measured: Measured = {
+      importMillis,
+      millis,
+      cpuMillis: (system + user) / 1000,
+      kernels,
+      text: parts.join("; ")
+    }
     return measured
   }).pipe(Effect.provideService(Checked, false), Effect.scoped, Effect.provide(NodeServices.layer))
 
@@ -138,11 +149,12 @@ const measureApart = (job: Job): Measured => {
 const main = (shape: string): void => {
   const folder = mkdtempSync(join(tmpdir(), "tg-bench-"))
   try {
-    const print = (what: string, { importMillis, kernels, millis, text }: Measured): void =>
+    const print = (what: string, { cpuMillis, importMillis, kernels, millis, text }: Measured): void =>
       console.log(
-        `${shape} ${what}: ${millis.toFixed(0)} ms for ${kernels} kernels, after ${
-          importMillis.toFixed(0)
-        } ms of imports: ${text}`
+        `${shape} ${what}: ${millis.toFixed(0)} ms (${
+          cpuMillis.toFixed(0)
+        } ms of processors) for ${kernels} kernels, ` +
+          `after ${importMillis.toFixed(0)} ms of imports: ${text}`
       )
     print("cold", measureApart({ shape }))
     print("cold, and kept", measureApart({ shape, folder }))
@@ -150,14 +162,18 @@ const main = (shape: string): void => {
   } finally {
     rmSync(folder, { recursive: true })
   }
-  // taken in turns, the quickest of each: other processes come and go
+  // taken in turns, the least of each: other processes come and go
   const counts = [10, 60] as const
   const runs = Array.from({ length: 3 }, () => counts.map((layers) => measureApart({ shape, layers })))
-  const [few, many] = counts.map((_, i) => Math.min(...runs.map((run) => run[i]!.millis)))
-  const kernels = runs[0]!.map((run) => run.kernels)
+  const least = (of: (measured: Measured) => number) =>
+    counts.map((_, i) => Math.min(...runs.map((run) => of(run[i]!))))
+  const compare = ([few, many]: ReadonlyArray<number>): string =>
+    `${few!.toFixed(0)} and ${many!.toFixed(0)} ms (${(100 * (many! / few! - 1)).toFixed(0)} % more)`
   console.log(
-    `${shape} with ${counts.join(" and ")} layers: ${few!.toFixed(0)} and ${many!.toFixed(0)} ms, ` +
-      `${(100 * (many! / few! - 1)).toFixed(0)} % more; ${kernels.join(" and ")} kernels`
+    `${shape} with ${counts.join(" and ")} layers: ${compare(least(({ millis }) => millis))}, ` +
+      `${compare(least(({ cpuMillis }) => cpuMillis))} of processors; ${
+        least(({ kernels }) => kernels).join(" and ")
+      } kernels`
   )
 }
 
