@@ -12,7 +12,9 @@ import * as NodeServices from "@effect/platform-node/NodeServices"
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { h200, Profile } from "@tg/core-uop/DeviceProfile"
 import { Checked } from "@tg/core-uop/Spec"
-import * as Session from "@tg/engine/Session"
+import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
+import * as Prompts from "@tg/engine/Prompts"
+import * as StepProgram from "@tg/engine/StepProgram"
 import * as CompileCache from "@tg/jit/CompileCache"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
@@ -85,11 +87,11 @@ const measure = ({ folder, layers, shape }: Job) =>
       const config = yield* Config.fromMetadata(known)
       return { config, weights: yield* Weights.find(config, known) }
     }))
-    const size = { activations: Session.activationsOn(profile), cache: "f16", context } as const
-    const { batch } = Session.promptShape(model.config, { asked: undefined, context, profile })
+    const size = { activations: ActivationPolicy.activationsOn(profile), cache: "f16", context } as const
+    const { batch } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
     const programs = {
-      decode: () => Session.decodeProgram(model, size),
-      prompt: () => Session.stepProgram(model, { ...size, chunk: batch, order: "features", rows: "last" })
+      decode: () => StepProgram.decodeProgram(model, size),
+      prompt: () => StepProgram.stepProgram(model, { ...size, chunk: batch, order: "features", rows: "last" })
     }
     let kernels = 0
     // a device that takes everything

@@ -3,7 +3,7 @@ import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { h200, Profile } from "@tg/core-uop/DeviceProfile"
 import { Checked } from "@tg/core-uop/Spec"
 import { Arena } from "@tg/core-uop/UOp"
-import * as Session from "@tg/engine/Session"
+import * as StepProgram from "@tg/engine/StepProgram"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import * as Config from "@tg/models-deepseek2/Config"
@@ -57,9 +57,9 @@ const workOf = (layers: number) =>
       Jit.layer.pipe(Layer.provide([device, compiler, Rangeify.layer]))
     )
     const size = { activations: "int8", cache: "f16", context: 4096 } as const
-    const decode = yield* nodesMade(Effect.suspend(() => compile(Session.decodeProgram(model, size).sink)))
+    const decode = yield* nodesMade(Effect.suspend(() => compile(StepProgram.decodeProgram(model, size).sink)))
     const prompt = yield* nodesMade(Effect.suspend(() =>
-      compile(Session.stepProgram(model, { ...size, chunk: 512, order: "features", rows: "last" }).sink)
+      compile(StepProgram.stepProgram(model, { ...size, chunk: 512, order: "features", rows: "last" }).sink)
     ))
     return { decode, prompt, kernels }
   }).pipe(Effect.provideService(Checked, false), Effect.scoped)

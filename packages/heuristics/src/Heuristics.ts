@@ -263,7 +263,9 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       break
     }
     if (!reduced) vectoriseOutputs(plan, end, own())
-    if (tileLoads(plan, end, own())) for (const loop of shortReductions(end())) plan.try(Opt.unroll(loop.id, loop.size))
+    if (tileLoads(plan, end, own())) {
+      for (const loop of shortReductions(end())) plan.try(Opt.unroll(loop.id, loop.size))
+    }
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.min(
