@@ -12,7 +12,7 @@ export const noCache = Flag.Boolean("no-cache").pipe(
   Flag.withDefault(false)
 )
 
-/** What all files together may take; GLM-4.7-Flash takes about 1 MB. */
+/** What all files together may take; GLM-4.7-Flash takes 1 MB. */
 const mostBytes = 64 * 2 ** 20
 /** Files that were begun by a process that has ended are as old as this, in milliseconds. */
 const staleMillis = 60 * 60 * 1000
@@ -67,7 +67,7 @@ export const usage = Effect.gen(function*() {
 })
 
 /** Removes what was begun and never finished, and then the least recently used files, until the rest is small enough. */
-export const sweep = Effect.fnUntraced(
+const sweep = Effect.fnUntraced(
   function*(folder: string, { most, now }: { readonly most: number; readonly now: number }) {
     const files = yield* FileSystem.FileSystem
     const kept = (yield* filesOf(folder)).toSorted((a, b) => b.used - a.used)
@@ -88,9 +88,9 @@ export const layer = (folder: string, most = mostBytes) =>
       const files = yield* FileSystem.FileSystem
       const path = yield* Path.Path
       const store = yield* KeyValueStore
-      let written = 0
+      let hasWritten = false
       yield* Effect.addFinalizer(() =>
-        written === 0 ? Effect.void : Effect.ignore(sweep(folder, { most, now: Date.now() }))
+        hasWritten ? Effect.ignore(sweep(folder, { most, now: Date.now() })) : Effect.void
       )
       return {
         ...store,
@@ -104,7 +104,8 @@ export const layer = (folder: string, most = mostBytes) =>
         set: (key, value) =>
           Effect.gen(function*() {
             const file = path.join(folder, key)
-            const beside = `${file}.${process.pid}.${written++}${begun}`
+            const beside = `${file}.${crypto.randomUUID()}${begun}`
+            hasWritten = true
             yield* typeof value === "string" ? files.writeFileString(beside, value) : files.writeFile(beside, value)
             yield* files.rename(beside, file)
           }).pipe(
