@@ -15,6 +15,9 @@ const nameOf = (folder: string): string => {
   return manifest.name
 }
 
+/** What a project may have to be done before its tests, and after. */
+const globalSetups = ["test/support/globalSetup.ts"]
+
 export default defineConfig({
   test: {
     // a process for each file: Dawn's threads and WebAssembly memories go away with it
@@ -27,7 +30,12 @@ export default defineConfig({
     projects: [
       ...packages.map((folder) => ({
         extends: true as const,
-        test: { name: nameOf(folder), root: folder, include: ["test/**/*.test.ts"] }
+        test: {
+          name: nameOf(folder),
+          root: folder,
+          include: ["test/**/*.test.ts"],
+          globalSetup: globalSetups.filter((file) => fs.existsSync(path.join(folder, file)))
+        }
       })),
       { extends: true as const, test: { name: "workspace", include: ["test/*.test.ts"] } }
     ]

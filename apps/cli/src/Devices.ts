@@ -5,16 +5,21 @@ import { Worker } from "node:worker_threads"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { type Restrictions, unrestricted } from "@tg/core-uop/DeviceLimits"
 import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
+import { Renderer } from "@tg/core-uop/Program"
+import * as CompileCache from "@tg/jit/CompileCache"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Postrange } from "@tg/postrange/Postrange"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, DeviceError } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
-import type { Store } from "@tg/tuner/Store"
+import * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Tuner } from "@tg/tuner/Tuner"
 import { Context, Effect, Layer } from "effect"
+import { KeyValueStore } from "effect/persistence/KeyValueStore"
+import { identity } from "./Build.ts"
+import type { Keeping } from "./CompiledFiles.ts"
 
 /** The values of `--device`. */
 export const choices = ["auto", "webgpu", "wasm", "reference"] as const
@@ -38,18 +43,35 @@ export type Services = Device | Jit | Chosen | Tuner
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
 /** What runs on a device, over its renderer and its profile. */
-const stages = (store: Store) => {
+const stages = ({ keeping, store }: Setup) => {
   const compiler = Compiler.layerNoDeps.pipe(
     Layer.provide([Tuned.layer(store), Postrange.layer, Devectorize.layer, Linearize.layer])
   )
-  return Layer.merge(Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer])), Tuner.layer)
+  return Layer.merge(
+    Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer, kept(keeping, store)])),
+    Tuner.layer
+  )
 }
 
-/** How a choice is carried out: what a device is restricted to, the opts that are known for it, threads of `wasm`. */
+/** Programs that were compiled by this code, with these opts, for such a renderer. */
+const kept = (keeping: Keeping | undefined, store: Store.Store) =>
+  keeping === undefined ? Layer.empty : Layer.unwrap(Effect.gen(function*() {
+    const { adapter } = yield* Profile
+    const { caps } = yield* Renderer
+    const opts = Store.encode(new Map([["", Store.forAdapter(store, adapter)]]))
+    const told = JSON.stringify(caps, (_, value: unknown) => value instanceof Set ? [...value].sort() : value)
+    const { onProblem, store: files } = keeping
+    return CompileCache.layerStore({ compiler: [identity(), opts, told].join("\n"), onProblem }).pipe(
+      Layer.provide(Layer.succeed(KeyValueStore, files))
+    )
+  }))
+
+/** How a choice is carried out: what a device is restricted to, the opts that are known for it, threads of `wasm`, and where programs are kept. */
 interface Setup {
   readonly restrictions: Restrictions
-  readonly store: Store
+  readonly store: Store.Store
   readonly threads: number
+  readonly keeping: Keeping | undefined
 }
 
 /** Threads that `wasm` has if nobody says how many. */
@@ -58,7 +80,7 @@ export const cores = (): number => availableParallelism()
 /** Generated WebAssembly on the calling thread and others. */
 const wasmBecause = (
   fallback: string | undefined,
-  { restrictions, store, threads }: Setup
+  setup: Setup
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [wasm, { layer: device }, nodeThreads] = yield* Effect.promise(() =>
@@ -68,17 +90,17 @@ const wasmBecause = (
         import("@tg/runtime-wasm/NodeThreads")
       ])
     )
-    const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads, fallback })
-    return Layer.merge(stages(store).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
-      Layer.provideMerge(Limited.within(restrictions)(device())),
-      Layer.provide(nodeThreads.layer(Worker, threads))
+    const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads: setup.threads, fallback })
+    return Layer.merge(stages(setup).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(Limited.within(setup.restrictions)(device())),
+      Layer.provide(nodeThreads.layer(Worker, setup.threads))
     )
   }))
 
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
 const webgpu = (
   options: { readonly allowSoftware: boolean },
-  { restrictions, store }: Setup
+  setup: Setup
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [node, { packedDotFeature, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
@@ -101,9 +123,9 @@ const webgpu = (
         fallback: undefined
       }))
     )
-    const device = node.layer({ ...options, maxBufferBytes: restrictions.limits["maxBufferSize"] })
-    return Layer.merge(stages(store).pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
-      Layer.provideMerge(Limited.within(restrictions)(device))
+    const device = node.layer({ ...options, maxBufferBytes: setup.restrictions.limits["maxBufferSize"] })
+    return Layer.merge(stages(setup).pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(Limited.within(setup.restrictions)(device))
     )
   }))
 
@@ -148,14 +170,16 @@ export const noGraphicsNode = "this machine has no graphics device under /dev"
  */
 export const layer = (
   choice: Choice,
-  { restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
+  { keeping, restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
     readonly restrictions?: Restrictions | undefined
-    readonly store?: Store | undefined
+    readonly store?: Store.Store | undefined
     /** Of `wasm`, with the calling one; one for each core if not said. */
     readonly threads?: number | undefined
+    /** Where compiled programs are kept; nowhere if not said. */
+    readonly keeping?: Keeping | undefined
   } = {}
 ): Layer.Layer<Services, DeviceError> => {
-  const setup: Setup = { restrictions, store, threads }
+  const setup: Setup = { keeping, restrictions, store, threads }
   switch (choice) {
     case "wasm":
       return wasmBecause(undefined, setup)

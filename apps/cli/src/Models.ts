@@ -4,9 +4,10 @@ import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
 import { Engine, fromModel, type Program } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
-import type { ActivationPolicy } from "@tg/engine/Session"
+import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import * as GgufFile from "@tg/gguf/GgufFile"
 import { Effect, Layer, Option, Stdio } from "effect"
+import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
 import * as Output from "./Output.ts"
 import * as Profiles from "./Profiles.ts"
@@ -24,6 +25,7 @@ export interface RunFlags {
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
+  readonly noCache: boolean
   readonly limits: Readonly<Record<string, string>>
   readonly noSubgroups: boolean
   /** Tells nothing of loading. */
@@ -50,7 +52,7 @@ export const forText = (sampling = Sampler.greedy): Needs => ({ prepare: ["last"
 export const forTokens: Needs = { prepare: ["last", Sampler.greedy], text: false }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) =>
+export const layer = (flags: RunFlags, { prepare, text }: Needs) =>
   Layer.unwrap(Effect.gen(function*() {
     const restrictions = Profiles.restrictionsOf(flags)
     if (restrictions instanceof UsageError) return yield* restrictions
@@ -71,7 +73,9 @@ export const layer = (flags: Omit<RunFlags, "check">, { prepare, text }: Needs) 
       return yield* fromModel(source, file, options).pipe(Effect.onExit((exit) => told.end(exit)))
     })
     const threads = Option.getOrUndefined(flags.threads)
-    const devices = Devices.layer(flags.device, { restrictions, store, threads })
+    // programs that are to be checked are compiled
+    const keeping = flags.noCache || flags.check ? undefined : yield* CompiledFiles.open
+    const devices = Devices.layer(flags.device, { keeping, restrictions, store, threads })
     return Layer.effect(Engine, loading).pipe(Layer.provideMerge(devices))
   }))
 

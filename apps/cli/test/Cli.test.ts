@@ -377,6 +377,9 @@ describe("doctor", () => {
       assert.isAbove(printed.why.length, 0)
       assert.isTrue(printed.wasm.simd)
       assert.isBoolean(printed.webgpu.available)
+      assert.match(printed.cache.folder, /programs$/)
+      assert.isNumber(printed.cache.programs)
+      assert.isNumber(printed.cache.bytes)
     }))
 })
 

@@ -266,7 +266,8 @@ export const key = (root: UOp): string => {
   return root.cache.key!
 }
 
-const digest = (text: string): string => digestPart(text, 0) + digestPart(text, 0x51ed270b)
+/** A short name of a text: equal for equal texts, on every machine (104 bits, hexadecimal). */
+export const digest = (text: string): string => digestPart(text, 0) + digestPart(text, 0x51ed270b)
 
 const digestPart = (text: string, seed: number): string => {
   let a = 0xdeadbeef ^ seed

@@ -79,10 +79,8 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
   }
 
   const siblings = new Map<string, Array<UOp>>()
-  const siblingKey = (node: UOp): string =>
-    `${node.src.slice(1).map((r) => r.id).join()}|${
-      [...openRanges(node)].map((r) => r.id).sort((a, b) => a - b).join()
-    }`
+  const openKey = (node: UOp): string => [...openRanges(node)].map((r) => r.id).sort((a, b) => a - b).join()
+  const siblingKey = (node: UOp): string => `${node.src.slice(1).map((r) => r.id).join()}|${openKey(node)}`
   /** Reductions over threads that a value needs, one after the other: those of equal depth do not need each other. */
   const depths = new Map<UOp, number>()
   const depthOf = (root: UOp): number => {
@@ -93,10 +91,9 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     }
     return depths.get(root)!
   }
-  const groupKeyOf = (node: UOp): string => {
-    const reduction = toposort(node.src[0]!).findLast((n) => n.op === "REDUCE")
-    return `${reduction === undefined ? node.id : siblingKey(reduction)}:${groupArg(node).threads}:${depthOf(node)}`
-  }
+  /** What crosses the workgroup together: the results may come from loops of different kinds. */
+  const groupKeyOf = (node: UOp): string =>
+    `threads ${groupArg(node).threads}:${depthOf(node)}|${openKey(node)}`
   const note = (key: string, node: UOp): void => {
     const list = siblings.get(key)
     if (list === undefined) siblings.set(key, [node])

@@ -12,6 +12,9 @@ import * as MemoryPlan from "./MemoryPlan.ts"
 import * as ModelFile from "./ModelFile.ts"
 import * as Recovering from "./Recovering.ts"
 import * as Sampler from "./Sampler.ts"
+import * as ActivationPolicy from "./ActivationPolicy.ts"
+import * as Prompts from "./Prompts.ts"
+import type * as StepProgram from "./StepProgram.ts"
 import * as Session from "./Session.ts"
 import * as Stop from "./Stop.ts"
 
@@ -49,7 +52,7 @@ export type LoadError =
  * What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats with
  * these settings.
  */
-export type Program = Session.Rows | Sampler.Settings
+export type Program = StepProgram.Rows | Sampler.Settings
 
 /** How to load a model. */
 export interface Options extends Session.SessionOptions, Loader.LoadOptions {
@@ -84,7 +87,7 @@ export class Engine extends Context.Service<Engine, {
   /** The logits after each token, `[n, vocabulary]` at a time. Starts with an empty cache. */
   readonly logits: (tokens: ReadonlyArray<number>) => Stream.Stream<Float32Array, EngineError>
   /** Compiles what `generate` (last) or `logits` (all) run, before their first step needs it. */
-  readonly prepare: (rows: Session.Rows) => Effect.Effect<void, EngineError>
+  readonly prepare: (rows: StepProgram.Rows) => Effect.Effect<void, EngineError>
   /** The tokens in the cache. */
   readonly cached: Effect.Effect<ReadonlyArray<number>>
   /** Empties the cache. */
@@ -134,8 +137,8 @@ const checkMemory = Effect.fnUntraced(function*(model: ModelFile.ModelFile, opti
   const context = Session.contextOf(config, options.context)
   if (typeof context !== "number") return yield* context
   const { batchFrom, chunk: asked } = options
-  const prompts = Session.promptShape(config, { activations: options.activations, asked, batchFrom, context, profile })
-  const activations = Session.activationsOn(profile, options.activations)
+  const prompts = Prompts.promptShape(config, { activations: options.activations, asked, batchFrom, context, profile })
+  const activations = ActivationPolicy.activationsOn(profile, options.activations)
   const cache = options.cache ?? "f16"
   yield* Effect.fromResult(MemoryPlan.check(model, { activations, cache, context, profile, prompts }))
 })
@@ -225,7 +228,7 @@ const logits = (
     // refuse before the first row, not after the context's last
     ? Effect.asVoid(session.advance(tokens))
     : session.reset
-  const rows = Stream.fromIterable(Session.pieces(0, tokens.length, session.chunk)).pipe(
+  const rows = Stream.fromIterable(Prompts.pieces(0, tokens.length, session.chunk)).pipe(
     Stream.mapEffect(({ length, start }) => session.append(tokens.slice(start, start + length)))
   )
   return Stream.concat(Stream.fromEffectDrain(check), rows)

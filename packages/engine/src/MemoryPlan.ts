@@ -12,7 +12,8 @@ import type { ModelWeights } from "@tg/models-deepseek2/Weights"
 import type { BufferInfo } from "@tg/tensor/Program"
 import { Result, Schema } from "effect"
 import * as Loader from "./Loader.ts"
-import * as Session from "./Session.ts"
+import * as Prompts from "./Prompts.ts"
+import * as StepProgram from "./StepProgram.ts"
 
 /** Sizes in bytes. */
 export interface Memory {
@@ -45,7 +46,7 @@ export interface Setting {
   readonly cache: Cache.CacheType
   readonly activations: Activations
   /** Tokens a step can process. */
-  readonly prompts: Session.PromptShape
+  readonly prompts: Prompts.PromptShape
   /** Opts for the estimate of the decode step; the heuristics' if not given. */
   readonly choose?: Choose | undefined
 }
@@ -90,17 +91,17 @@ export const whole = (
   Result.gen(function*() {
     // a device that works on its own decodes with a program of its own; prompts always take the other one
     const size = { activations, cache, context }
-    const first = Session.isBatchFirst(prompts)
+    const first = Prompts.isBatchFirst(prompts)
       ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, order: "tokens" } as const
-    const prompt = Session.stepProgram(model, { ...size, ...first, rows: "last" })
-    const own = profile.kind === "gpu" ? Session.decodeProgram(model, size) : undefined
+    const prompt = StepProgram.stepProgram(model, { ...size, ...first, rows: "last" })
+    const own = profile.kind === "gpu" ? StepProgram.decodeProgram(model, size) : undefined
     const promptStep = yield* estimate(prompt.sink, profile, choose)
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink, profile, choose)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
     const stored = storedBytes(model, { cache, context })
     // a token and its angles, also for batches that are not compiled yet
-    const spare = Session.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
+    const spare = Prompts.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
       scratchBytes: sum(promptStep.blocks) + (own === undefined ? 0 : sum(decodeStep.blocks)),
@@ -116,7 +117,7 @@ const storedBytes = (
   { config, weights }: Model,
   { cache, context }: Pick<Setting, "cache" | "context">
 ): Pick<Memory, "weightBytes" | "kvBytes"> => {
-  const { dtype, shape } = Cache.storage(config, { type: cache, context: Session.cacheRows(context) })
+  const { dtype, shape } = Cache.storage(config, { type: cache, context: StepProgram.cacheRows(context) })
   return {
     weightBytes: sum(weights.all.map(({ layout }) => 4 * layout.words)),
     kvBytes: config.layers * DType.bytes(dtype) * maxElements(shape)

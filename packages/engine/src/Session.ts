@@ -4,26 +4,22 @@
  * The cache is only ever described by the list of tokens in it. A step is told the whole list it should end with and
  * processes what follows the longest common prefix, so a resent conversation costs only its last turn.
  */
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import * as DType from "@tg/core-uop/DType"
-import { Arena } from "@tg/core-uop/UOp"
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import type { Config } from "@tg/models-deepseek2/Config"
-import * as Model from "@tg/models-deepseek2/Model"
 import * as Order from "@tg/models-deepseek2/Order"
 import * as Rope from "@tg/models-deepseek2/Rope"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
-import * as Nn from "@tg/tensor/Nn"
-import * as Program from "@tg/tensor/Program"
-import { buffer, variable } from "@tg/tensor/Tensor"
 import { Effect, Exit, Fiber, Schema, Scope, Semaphore } from "effect"
+import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import { copyRows } from "./CacheCopy.ts"
 import * as Draw from "./Draw.ts"
 import type { ModelFile } from "./ModelFile.ts"
+import { defaultChunk, pieces, promptShape, tokensHeld } from "./Prompts.ts"
 import * as Random from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
+import { cacheRows, decodeProgram, ids, type Rows, stepProgram, type StepShape, variablesOf } from "./StepProgram.ts"
 
 /** More tokens than the session can hold. */
 export class ContextFull extends Schema.TaggedError<ContextFull>()("ContextFull", {
@@ -45,77 +41,6 @@ export class InvalidTokens extends Schema.TaggedError<InvalidTokens>()("InvalidT
   message: Schema.String
 }) {}
 
-/** Tokens appended at a time, and of a short prompt. */
-export const defaultChunk = 32
-/** Tokens of a longer prompt processed at a time: enough to read each weight seldom. */
-const largestBatch = { gpu: 512, cpu: 128 }
-/**
- * Tokens from which a prompt is a batch, processed in tiles. A processor gains as much, but it decodes with the program
- * of few tokens, so a batch is one more program to compile.
- */
-const usualBatchFrom = { gpu: 2, cpu: 64 }
-/** What the attention scores of a batch may take. */
-const scoreBytes = 256 * 2 ** 20
-
-/** The programs that process prompts, by the tokens they take at a time. */
-export interface PromptShape {
-  /** Tokens from which a prompt is a batch. */
-  readonly batchFrom: number
-  readonly batch: number
-  /** Of a prompt that is no batch. */
-  readonly few: number
-  /** Where all logits are wanted. */
-  readonly chunk: number
-}
-
-/**
- * What fits a model and a device: at most so many tokens that the attention scores of a step, its largest value, take one
- * binding. Batches read floats: who asks for bytes has none.
- */
-export const promptShape = (
-  { heads }: Config,
-  { activations = "auto", asked, batchFrom, context, profile }: {
-    readonly activations?: ActivationPolicy | undefined
-    readonly asked: number | undefined
-    readonly batchFrom?: number | undefined
-    readonly context: number
-    readonly profile: Pick<DeviceProfile, "kind" | "maxBindingBytes">
-  }
-): PromptShape => {
-  const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / (4 * heads * cacheRows(context)))
-  const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
-  let batch = largestBatch[profile.kind]
-  while (batch > fitting) batch /= 2
-  const none = activations === "int8" || batch < Order.tileTokens
-  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind])
-  return {
-    batchFrom: from,
-    batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
-    few: profile.kind === "gpu" && from !== Infinity ? 1 : chunk,
-    chunk
-  }
-}
-
-/** Tokens that a session has room for on their way into steps. */
-export const tokensHeld = ({ batch, batchFrom, chunk, few }: PromptShape): number =>
-  Order.wholeTiles(Math.max(chunk, few, batchFrom === Infinity ? 1 : batch))
-
-/** Whether a prompt of a few words is a batch. */
-export const isBatchFirst = ({ batchFrom }: PromptShape): boolean => batchFrom <= defaultChunk
-
-/** Positions that a cache has room for, in whole pieces: a last tile may stand beyond the context. */
-export const cacheRows = (context: number): number =>
-  Math.ceil((context + Order.tileTokens - 1) / Cache.piece) * Cache.piece
-
-/** `auto` is `int8` where the device multiplies bytes in one instruction, `float` elsewhere. */
-export type ActivationPolicy = Activations | "auto"
-
-/** What a policy means on a device. */
-export const activationsOn = (
-  { packedDot }: Pick<DeviceProfile, "packedDot">,
-  policy: ActivationPolicy = "auto"
-): Activations => policy !== "auto" ? policy : packedDot ? "int8" : "float"
-
 /** How to set up a session. */
 export interface SessionOptions {
   /** Storage of the cache; half precision by default. */
@@ -134,9 +59,6 @@ export interface SessionOptions {
 
 /** Why a step failed. */
 export type StepError = ContextFull | InvalidTokens | DeviceError | JitError
-
-/** Logits of every token of a step, or of its last one. */
-export type Rows = "all" | "last"
 
 /** A step of a prompt, to be measured. */
 export interface PromptStep {
@@ -194,17 +116,6 @@ export const commonPrefix = (a: ReadonlyArray<number>, b: ReadonlyArray<number>)
   return n
 }
 
-/** The pieces that `count` tokens from position `start` are processed in. */
-export const pieces = (
-  start: number,
-  count: number,
-  chunk: number
-): ReadonlyArray<{ readonly start: number; readonly length: number }> =>
-  Array.from({ length: Math.ceil(count / chunk) }, (_, i) => ({
-    start: start + i * chunk,
-    length: Math.min(chunk, count - i * chunk)
-  }))
-
 /** The context of a session that was not told one. */
 export const defaultContext = 4096
 
@@ -218,115 +129,6 @@ export const contextOf = (
     return new InvalidTokens({ message: `a context of ${asked} tokens was asked for; it has to be 1 or more` })
   }
   return asked > modelLimit ? new ContextFull({ asked, limit: modelLimit, modelLimit }) : asked
-}
-
-// Buffers of the step program.
-const tokensId = 0
-const cosSinId = 1
-const logitsId = 2
-const nextId = 3
-const firstCacheId = 16
-
-interface StepShape {
-  readonly rows: Rows
-  readonly chunk: number
-  readonly context: number
-  readonly cache: Cache.CacheType
-  /** `float` if it is not said. */
-  readonly activations?: Activations | undefined
-  readonly order: Order.Order
-}
-
-/** What a program is built from. */
-type ModelShape = Pick<ModelFile, "config" | "weights">
-
-/** Storage of the program, apart from what a step reads and gives. */
-const storage = (
-  arena: Arena,
-  { config, weights }: ModelShape,
-  { cache, context }: Pick<StepShape, "cache" | "context">
-) => ({
-  caches: Array.from(
-    { length: config.layers },
-    (_, i) =>
-      buffer(arena, firstCacheId + i, {
-        ...Cache.storage(config, { type: cache, context: cacheRows(context) }),
-        label: `cache_${i}`
-      })
-  ),
-  buffers: Model.weightBuffers(arena, weights, firstCacheId + config.layers),
-  startPos: variable(arena, "startPos", 0, context - 1)
-})
-
-/** Rotations of up to `rows` tokens. */
-const rotations = (arena: Arena, { config }: ModelShape, rows: number) =>
-  buffer(arena, cosSinId, { shape: [rows, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
-
-/** Values of the variables of a step program. */
-const variablesOf = (order: Order.Order, start: number, length: number): Readonly<Record<string, number>> =>
-  order === "tokens" ? { T: length, startPos: start } : {
-    T: length,
-    startPos: start,
-    tiles: Order.wholeTiles(length) / Order.tileTokens,
-    pieces: Math.ceil((start + Order.wholeTiles(length)) / Cache.piece)
-  }
-
-/** The program of one step: tokens in, logits out, the cache extended. */
-export const stepProgram = (
-  model: ModelShape,
-  { activations, cache, chunk, context, order, rows }: StepShape
-): Program.TensorProgram => {
-  const { config, weights } = model
-  const arena = new Arena()
-  const count = variable(arena, "T", 1, chunk)
-  const isBatch = order === "features"
-  const most = isBatch ? Order.wholeTiles(chunk) : chunk
-  const tiles = variable(arena, "tiles", 1, Math.ceil(chunk / Order.tileTokens))
-  const keys = variable(arena, "pieces", 1, cacheRows(context) / Cache.piece).mul(Cache.piece)
-  const length = isBatch ? tiles.mul(Order.tileTokens) : chunk === 1 ? 1 : count
-  const { effects, logits } = Model.forward({
-    config,
-    weights,
-    activations,
-    ...storage(arena, model, { cache, context }),
-    tokens: buffer(arena, tokensId, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
-    cosSin: rotations(arena, model, most).slice(0, 0, length),
-    rows,
-    batch: isBatch ? { tiles, count, keys } : undefined
-  })
-  const output = buffer(arena, logitsId, {
-    shape: [rows === "all" ? most : 1, config.vocabulary],
-    dtype: DType.f32,
-    label: "logits"
-  })
-  const target = rows === "all" ? output.slice(0, 0, length) : output
-  return Program.make([Program.assign(target, logits), ...effects])
-}
-
-/**
- * The program of decoding: takes a token from a buffer, extends the cache, and leaves the likeliest next token there, or the
- * logits in a buffer of their own.
- */
-export const decodeProgram = (
-  model: ModelShape,
-  { activations, cache, context }: Omit<StepShape, "rows" | "chunk" | "order">,
-  result: "token" | "logits" = "token"
-): Program.TensorProgram => {
-  const { config, weights } = model
-  const arena = new Arena()
-  const token = buffer(arena, nextId, { shape: [1], dtype: DType.u32, label: "next" })
-  const { effects, logits } = Model.forward({
-    config,
-    weights,
-    activations,
-    ...storage(arena, model, { cache, context }),
-    tokens: token,
-    cosSin: rotations(arena, model, 1),
-    rows: "last"
-  })
-  if (result === "token") return Program.make([Program.assign(token, Nn.argmax(logits).label("sample")), ...effects])
-  const output = buffer(arena, logitsId, { shape: [1, config.vocabulary], dtype: DType.f32, label: "logits" })
-  return Program.make([Program.assign(output, logits), ...effects])
 }
 
 /** Steps that are submitted before the token of the first of them has come back. */
@@ -387,10 +189,10 @@ export const make: (
       (i) => device.allocate(cacheBytes, `cache_${i}`)
     )
     const bound: ReadonlyArray<readonly [number, DeviceBuffer]> = [
-      [tokensId, tokenBuffer],
-      [cosSinId, cosSinBuffer],
-      ...cacheBuffers.map((b, i) => [firstCacheId + i, b] as const),
-      ...model.weights.all.map((ref, i) => [firstCacheId + config.layers + i, weights.get(ref.name)!] as const)
+      [ids.tokens, tokenBuffer],
+      [ids.cosSin, cosSinBuffer],
+      ...cacheBuffers.map((b, i) => [ids.firstCache + i, b] as const),
+      ...model.weights.all.map((ref, i) => [ids.firstCache + config.layers + i, weights.get(ref.name)!] as const)
     ]
 
     /** Compiles a variant when it is first asked for; what a failed attempt allocated is returned. */
@@ -404,7 +206,7 @@ export const make: (
         made = yield* Effect.gen(function*() {
           const logits = yield* device.allocate(4 * outputRows * config.vocabulary, `logits_${rows}`)
           const program = stepProgram(model, { ...shape, context, cache, activations })
-          const prepared = yield* jit.prepare(program.sink, new Map([...bound, [logitsId, logits]]))
+          const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
           return { prepared, logits, order }
         }).pipe(
           Scope.provide(own),
@@ -428,7 +230,10 @@ export const make: (
     /** Greedy decoding, compiled when it is first asked for. */
     const decoder = yield* Effect.cached(
       Effect.suspend(() =>
-        jit.prepare(decodeProgram(model, { cache, context, activations }).sink, new Map([...bound, [nextId, decoded]]))
+        jit.prepare(
+          decodeProgram(model, { cache, context, activations }).sink,
+          new Map([...bound, [ids.next, decoded]])
+        )
       ).pipe(Scope.provide(scope))
     )
 
@@ -437,7 +242,10 @@ export const make: (
       Effect.gen(function*() {
         const logits = yield* device.allocate(4 * config.vocabulary, "logits_next")
         const program = decodeProgram(model, { cache, context, activations }, "logits")
-        const prepared = yield* jit.prepare(program.sink, new Map([...bound, [nextId, decoded], [logitsId, logits]]))
+        const prepared = yield* jit.prepare(
+          program.sink,
+          new Map([...bound, [ids.next, decoded], [ids.logits, logits]])
+        )
         const draw = yield* Draw.make({ logits, token: decoded, vocabulary: config.vocabulary })
         return { prepared, draw }
       }).pipe(Scope.provide(scope), Effect.provideService(Device, device), Effect.provideService(Jit, jit))
@@ -465,10 +273,10 @@ export const make: (
       const whole = order === "tokens" ? length : Order.wholeTiles(length)
       const positions = Array.from({ length: whole }, (_, i) => start + i)
       // a tile that is not full repeats the last token; nobody looks at what becomes of it
-      const ids = positions.map((position) => tokens[Math.min(position, start + length - 1)]!)
+      const tokenIds = positions.map((position) => tokens[Math.min(position, start + length - 1)]!)
       // until the step has succeeded, only what stands before it is certain
       held = tokens.slice(0, start)
-      yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(ids)))
+      yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(tokenIds)))
       yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, positions)))
       yield* prepared.run(variablesOf(order, start, length))
       held = tokens.slice(0, start + length)

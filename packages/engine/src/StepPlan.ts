@@ -15,6 +15,8 @@ import * as Weights from "@tg/models-deepseek2/Weights"
 import * as Explain from "@tg/rangeify/Explain"
 import { Result } from "effect"
 import * as MemoryPlan from "./MemoryPlan.ts"
+import * as ActivationPolicy from "./ActivationPolicy.ts"
+import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
 
 /** A model as far as a plan needs it. */
@@ -42,7 +44,7 @@ export interface PlanOptions {
   readonly context: number
   readonly cache: Cache.CacheType
   /** `auto` by default. */
-  readonly activations?: Session.ActivationPolicy | undefined
+  readonly activations?: ActivationPolicy.ActivationPolicy | undefined
   /** Tokens a step can process; the session's default. */
   readonly chunk?: number | undefined
   /** Which opts a kernel gets: the heuristics' if nothing else is given. */
@@ -104,8 +106,8 @@ export const plan = (
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* Result.fail(context)
     const model = { config, weights }
-    const prompts = Session.promptShape(config, { activations: policy, asked: wanted, context, profile })
-    const activations = Session.activationsOn(profile, policy)
+    const prompts = Prompts.promptShape(config, { activations: policy, asked: wanted, context, profile })
+    const activations = ActivationPolicy.activationsOn(profile, policy)
     const setting = { activations, cache, choose, context, profile, prompts }
     const { decode, memory } = yield* MemoryPlan.whole(model, setting)
     const vars: Vars = { T: 1, startPos: context - 1 }

@@ -7,7 +7,8 @@ import { Effect, Result } from "effect"
 import { fromModel } from "../src/Engine.ts"
 import * as Loader from "../src/Loader.ts"
 import * as MemoryPlan from "../src/MemoryPlan.ts"
-import * as Session from "../src/Session.ts"
+import * as ActivationPolicy from "../src/ActivationPolicy.ts"
+import * as Prompts from "../src/Prompts.ts"
 import * as StepPlan from "../src/StepPlan.ts"
 import { wasmWithin } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
@@ -15,8 +16,8 @@ import { tiny, tinySource } from "./support/models.ts"
 const context = 512
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)
-  const prompts = Session.promptShape(tiny.config, { asked: undefined, context, profile })
-  return { profile, context, prompts, cache: "f16", activations: Session.activationsOn(profile) }
+  const prompts = Prompts.promptShape(tiny.config, { asked: undefined, context, profile })
+  return { profile, context, prompts, cache: "f16", activations: ActivationPolicy.activationsOn(profile) }
 }
 
 const memoryOf = (restrictions: Restrictions): MemoryPlan.Memory =>
@@ -101,7 +102,7 @@ describe("a model that is too large for a device", () => {
       Result.flip(MemoryPlan.check(model, {
         profile,
         context,
-        prompts: Session.promptShape(model.config, { asked: undefined, context, profile }),
+        prompts: Prompts.promptShape(model.config, { asked: undefined, context, profile }),
         cache: "f16",
         activations: "float"
       }))

@@ -4,6 +4,7 @@ import { Jit } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
 import { Effect, Layer } from "effect"
 import * as Loader from "../src/Loader.ts"
+import * as Prompts from "../src/Prompts.ts"
 import * as Session from "../src/Session.ts"
 import { memory, wasm } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
@@ -15,9 +16,9 @@ describe("pure parts", () => {
     assert.strictEqual(Session.commonPrefix([1, 2], [1, 2]), 2)
   })
   it("cuts a prompt into pieces", () => {
-    assertEquals(Session.pieces(5, 7, 3), [{ start: 5, length: 3 }, { start: 8, length: 3 }, { start: 11, length: 1 }])
-    assertEquals(Session.pieces(5, 0, 3), [])
-    assertEquals(Session.pieces(0, 3, 3), [{ start: 0, length: 3 }])
+    assertEquals(Prompts.pieces(5, 7, 3), [{ start: 5, length: 3 }, { start: 8, length: 3 }, { start: 11, length: 1 }])
+    assertEquals(Prompts.pieces(5, 0, 3), [])
+    assertEquals(Prompts.pieces(0, 3, 3), [{ start: 0, length: 3 }])
   })
 })
 
@@ -29,7 +30,7 @@ const mocked = (fail?: number) => {
     prepare: () =>
       Effect.succeed({
         plan: { programs: [], launches: [], blocks: [] },
-        schedule: { steps: [], temporaries: [], results: [] },
+        schedule: Effect.succeed({ steps: [], temporaries: [], results: [] }),
         dispatches: [],
         run: (vars) =>
           Effect.suspend(() => {

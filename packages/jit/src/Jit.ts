@@ -1,5 +1,5 @@
 import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
-import type { UOp } from "@tg/core-uop/UOp"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
@@ -14,8 +14,10 @@ import {
 } from "@tg/runtime/Device"
 import type { Scope } from "effect"
 import { Context, Effect, Fiber, Layer } from "effect"
+import { CompileCache } from "./CompileCache.ts"
 import { CompileError, Compiler } from "./Compiler.ts"
 import * as Plan from "./Plan.ts"
+import * as ProgramKey from "./ProgramKey.ts"
 
 /** The host's buffers by id. */
 export type Buffers = ReadonlyMap<number, DeviceBuffer>
@@ -26,8 +28,8 @@ export type CustomPrograms = (step: CustomStep) => Program | undefined
 /** A tensor program made ready for a device. */
 export interface Prepared extends Replay {
   readonly plan: Plan.ExecutionPlan
-  /** What the plan was made from: step i became launch i. */
-  readonly schedule: Schedule
+  /** What the plan was made from: step i became launch i. Of a program that was kept it is made when it is asked for. */
+  readonly schedule: Effect.Effect<Schedule, RangeifyError>
   /** The launches bound to the device's memory, in their order: to replay a part of them, or one more often. */
   readonly dispatches: ReadonlyArray<Dispatch>
 }
@@ -37,7 +39,7 @@ export type JitError = RangeifyError | CompileError | DeviceError
 
 /** A program scheduled and compiled, not bound to memory. */
 interface Captured {
-  readonly schedule: Schedule
+  readonly schedule: Prepared["schedule"]
   readonly plan: Plan.ExecutionPlan
   readonly executables: ReadonlyArray<Executable>
 }
@@ -62,7 +64,8 @@ export class Jit extends Context.Service<Jit, {
       const device = yield* Device
       const rangeify = yield* Rangeify
       const compiler = yield* Compiler
-      const costsOf = yield* FusionCosts
+      const cache = yield* CompileCache
+      const limits = limitsOf(device.profile, yield* FusionCosts)
 
       const programOf = (step: Step, custom: CustomPrograms) => {
         if (step.kind === "kernel") return compiler.compile(step.name, step.ast)
@@ -77,28 +80,44 @@ export class Jit extends Context.Service<Jit, {
           : Effect.succeed(program)
       }
 
-      // the part of the work that does not depend on the buffers, for a program that is bound more than once
-      const captured = new WeakMap<UOp, Captured>()
-      const capture = Effect.fn("Jit.capture")(function*(sink: UOp, custom: CustomPrograms) {
-        const known = captured.get(sink)
-        if (known !== undefined) return known
-        const schedule = yield* rangeify.schedule(sink, limitsOf(device.profile, costsOf))
+      /** Starts what the device does with a program; between two of them other fibers get their turn. */
+      const load = Effect.fnUntraced(function*(program: Program) {
+        const loading = yield* Effect.forkChild(device.load(program), { startImmediately: true })
+        yield* Effect.yieldNow
+        return loading
+      })
+
+      /** Compiles every different kernel. The device compiles one while the next is made. */
+      const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule, custom: CustomPrograms) {
         const programs = new Map<string, Program>()
-        const loading = new Map<Program, Fiber.Fiber<Executable, DeviceError>>()
+        const loading: Array<Fiber.Fiber<Executable, DeviceError>> = []
         for (const step of schedule.steps) {
           const key = Plan.keyOf(step)
           if (programs.has(key)) continue
           const program = yield* programOf(step, custom)
           programs.set(key, program)
-          // the device compiles this one while the next is made, and between two other fibers get their turn
-          loading.set(program, yield* Effect.forkChild(device.load(program), { startImmediately: true }))
-          yield* Effect.yieldNow
+          loading.push(yield* load(program))
         }
-        const plan = Plan.plan(schedule, (step) => programs.get(Plan.keyOf(step))!)
-        const executables = yield* Effect.forEach(plan.programs, (program) => Fiber.join(loading.get(program)!))
-        const made = { schedule, plan, executables }
+        return { plan: Plan.plan(schedule, (step) => programs.get(Plan.keyOf(step))!), loading }
+      })
+
+      // the part of the work that does not depend on the buffers, for a program that is bound more than once
+      const captured = new WeakMap<UOp, Captured>()
+      const capture = Effect.fn("Jit.capture")(function*(sink: UOp, custom: CustomPrograms) {
+        const known = captured.get(sink)
+        if (known !== undefined) return known
+        const schedule = yield* Effect.cached(rangeify.schedule(sink, limits))
         // hand-written kernels may be given differently next time
-        if (schedule.steps.every((step) => step.kind === "kernel")) captured.set(sink, made)
+        const isGenerated = toposort(sink).every((node) => node.op !== "CUSTOM")
+        const key = ProgramKey.of(sink, { profile: device.profile, costs: limits.fusion?.name })
+        const kept = isGenerated ? yield* cache.get(key) : undefined
+        const { loading, plan } = kept === undefined
+          ? yield* compileAll(yield* schedule, custom)
+          : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
+        const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
+        const made: Captured = { schedule, plan, executables }
+        if (isGenerated) captured.set(sink, made)
+        if (isGenerated && kept === undefined) yield* cache.set(key, plan)
         return made
       })
 

@@ -1,7 +1,7 @@
 /** The forward pass of a `deepseek2` model as a tensor program. */
 import * as Layout from "@tg/gguf/Layout"
 import * as Nn from "@tg/tensor/Nn"
-import { call } from "@tg/tensor/Program"
+import { type Unit, unit } from "@tg/tensor/Program"
 import { buffer, scalar, type Tensor } from "@tg/tensor/Tensor"
 import type { Arena } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
@@ -60,16 +60,34 @@ export const weightBuffers = (arena: Arena, weights: ModelWeights, firstId: numb
 
 const orderOf = ({ batch }: ForwardInput): Order.Order => batch === undefined ? "tokens" : "features"
 
-/** Blocks of one kind share a body: the weights come in as arguments. `x` goes in and out as it is stored. */
-const callBlock = (input: ForwardInput, x: Tensor, index: number): BlockOutput => {
-  const weights: BlockWeights = input.weights.blocks[index]!
+/** Builds the call of a block. */
+type Blocks = (x: Tensor, index: number) => BlockOutput
+
+/** Blocks of one kind share a body, which is built once: the weights come in as arguments. */
+const blocksOf = (input: ForwardInput): Blocks => {
+  const kinds = new Map<string, Unit>()
+  return (x, index) => {
+    const weights: BlockWeights = input.weights.blocks[index]!
+    const roles = Object.keys(weights) as ReadonlyArray<Role>
+    const kind = roles.map((role) => `${role} ${weights[role]!.layout.type} ${weights[role]!.layout.shape.join()}`)
+      .join()
+    const call = kinds.get(kind) ?? blockUnit(input, weights)
+    kinds.set(kind, call)
+    const words = roles.map((role) => input.buffers(weights[role]!))
+    // `x` goes in and out as it is stored
+    const [out, write, chosen] = call([x, input.cosSin, input.caches[index]!, input.startPos, ...words])
+    // the call site: what tells the launches of equal blocks apart
+    x.arena.label(out!.node.src[0]!, `blk.${index}`)
+    return { x: out!, write: write!, chosen }
+  }
+}
+
+/** The block of all weights with these layouts. */
+const blockUnit = (input: ForwardInput, weights: BlockWeights): Unit => {
   const roles = Object.keys(weights) as ReadonlyArray<Role>
-  const cache = input.caches[index]!
-  const words = roles.map((role) => input.buffers(weights[role]!))
-  const name = weights.ffn_gate_inp === undefined ? "dense_block" : "expert_block"
   const order = orderOf(input)
   const isBatch = order === "features"
-  const [out, write, chosen] = call(name, [x, input.cosSin, cache, input.startPos, ...words], (...params) => {
+  return unit(weights.ffn_gate_inp === undefined ? "dense_block" : "expert_block", (...params) => {
     const [own, cosSin, rows, startPos] = params
     const made = block({
       activations: isBatch ? "float" : input.activations ?? "float",
@@ -90,9 +108,6 @@ const callBlock = (input: ForwardInput, x: Tensor, index: number): BlockOutput =
       ? [out, made.write]
       : [out, made.write, made.chosen]
   })
-  // the call site: what tells the launches of equal blocks apart
-  x.arena.label(out!.node.src[0]!, `blk.${index}`)
-  return { x: out!, write: write!, chosen }
 }
 
 /** Tokens to logits. */
@@ -103,8 +118,9 @@ export const forward = (input: ForwardInput): ForwardOutput => {
   let stored = batch === undefined ? embedded : Order.store(embedded)
   const effects: Array<Tensor> = []
   const experts: Array<Tensor> = []
+  const blockAt = blocksOf(input)
   for (let i = 0; i < config.layers; i++) {
-    const made = callBlock(input, stored, i)
+    const made = blockAt(stored, i)
     stored = made.x
     effects.push(made.write)
     if (made.chosen !== undefined) experts.push(made.chosen)

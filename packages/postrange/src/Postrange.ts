@@ -168,6 +168,11 @@ const replaceLoop = (kernel: UOp, loop: UOp, parts: ReadonlyArray<UOp>, value: U
   const done = new Map<UOp, UOp>([[loop, value]])
   for (const node of toposort(kernel)) {
     if (done.has(node)) continue
+    // most nodes do not depend on the loop
+    if (node.src.every((s) => done.get(s) === s)) {
+      done.set(node, node)
+      continue
+    }
     const closes = node.op === "REDUCE" || node.op === "END"
     const src = node.src.flatMap((s, i) => closes && i > 0 && s === loop ? parts : [done.get(s)!])
     done.set(node, node.with(src))

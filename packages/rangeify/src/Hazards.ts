@@ -2,14 +2,20 @@ import { movement } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
 import { isStorage, nodesOf, storageOf } from "./Placement.ts"
 
+// a body is asked about for each of its calls, and it never changes
+const knownWrites = new WeakMap<UOp, ReadonlySet<number>>()
+
 /** The slots of a function's parameters that its effects write, itself or through the calls in it. */
 export const writtenParams = (body: UOp): ReadonlySet<number> => {
+  const known = knownWrites.get(body)
+  if (known !== undefined) return known
   const slots = new Set<number>()
   for (const node of nodesOf(body.src)) {
     for (const owner of writtenBy(node)) {
       if (owner.op === "PARAM") slots.add((owner.arg as { readonly slot: number }).slot)
     }
   }
+  knownWrites.set(body, slots)
   return slots
 }
 

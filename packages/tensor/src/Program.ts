@@ -89,35 +89,65 @@ const parametersOf = (arena: Arena, name: string, args: ReadonlyArray<Tensor>) =
   return { params, stored }
 }
 
-/**
- * A unit of the program: `fn` is built once over parameters and called with the arguments, so calls with equal bodies
- * share one. Arguments are storage-typed tensors or symbolic integers (which pass through). Results mirror what `fn`
- * returns; effects among them must reach the sink, or be named in an `after`, to happen.
- */
-export const call = (
+/** Calls a unit of the program with arguments. Results mirror what the unit's function returns. */
+export type Unit = (args: ReadonlyArray<Tensor>) => ReadonlyArray<Tensor>
+
+/** A function over parameters, built. */
+interface Body {
+  /** Spec `tensor`: a TUPLE of the results. */
+  readonly node: UOp
+  /** Slots of the parameters that it writes. */
+  readonly written: ReadonlySet<number>
+}
+
+const build = (
   name: string,
-  args: ReadonlyArray<Tensor>,
+  params: ReadonlyArray<Tensor>,
   fn: (...params: ReadonlyArray<Tensor>) => ReadonlyArray<Tensor>
-): ReadonlyArray<Tensor> => {
-  const arena = (args[0] ?? fail(`call ${name}`, "arguments", "none", "inline the function")).arena
-  const { params, stored } = parametersOf(arena, name, args)
-  const results = fn(...params)
-  for (const node of toposort(...results.map((r) => r.node))) {
+): Body => {
+  const results = fn(...params).map((r) => r.node)
+  for (const node of toposort(...results)) {
     if (node.op === "BUFFER") {
       fail(`call ${name}`, "a body over its parameters", "a buffer used directly", "pass the buffer as an argument")
     }
   }
-  const body = arena.make("TUPLE", DType.none, results.map((r) => r.node))
-  for (const slot of writtenSlots(body)) {
-    const given = stored[slot]!.node
-    const root = given.op === "AFTER" ? storageOf(given) : given
-    if (root === undefined || !isStorage(root)) {
-      fail(`call ${name}`, `storage as argument ${slot}, which it writes`, given.op, "pass the whole buffer")
-    }
-  }
-  const node = arena.make("CALL", DType.none, [body, ...stored.map((a) => a.node)], { name })
-  return results.map((r, i) => new Tensor(arena.make("GETTUPLE", r.dtype, [node], i)))
+  const node = params[0]!.arena.make("TUPLE", DType.none, results)
+  return { node, written: writtenSlots(node) }
 }
+
+/**
+ * A unit of the program: `fn` is built over parameters, once for arguments of the same shapes and types, so it depends on
+ * nothing else that changes. Arguments are storage-typed tensors or symbolic integers (which pass through). Effects among
+ * the results must reach the sink, or be named in an `after`, to happen.
+ */
+export const unit = (name: string, fn: (...params: ReadonlyArray<Tensor>) => ReadonlyArray<Tensor>): Unit => {
+  const bodies = new Map<Arena, Map<string, Body>>()
+  return (args) => {
+    const arena = (args[0] ?? fail(`call ${name}`, "arguments", "none", "inline the function")).arena
+    const { params, stored } = parametersOf(arena, name, args)
+    const own = bodies.get(arena) ?? new Map<string, Body>()
+    bodies.set(arena, own)
+    const signature = params.map(({ node }) => node.id).join()
+    const { node: body, written } = own.get(signature) ?? build(name, params, fn)
+    own.set(signature, { node: body, written })
+    for (const slot of written) {
+      const given = stored[slot]!.node
+      const root = given.op === "AFTER" ? storageOf(given) : given
+      if (root === undefined || !isStorage(root)) {
+        fail(`call ${name}`, `storage as argument ${slot}, which it writes`, given.op, "pass the whole buffer")
+      }
+    }
+    const node = arena.make("CALL", DType.none, [body, ...stored.map((a) => a.node)], { name })
+    return body.src.map((r, i) => new Tensor(arena.make("GETTUPLE", r.dtype, [node], i)))
+  }
+}
+
+/** A unit that is called once: what differs between calls may be in `fn`. Equal bodies are one all the same. */
+export const call = (
+  name: string,
+  args: ReadonlyArray<Tensor>,
+  fn: (...params: ReadonlyArray<Tensor>) => ReadonlyArray<Tensor>
+): ReadonlyArray<Tensor> => unit(name, fn)(args)
 
 /** A kernel written by hand: how to run it on each target, and what it does. Its storage arguments are its bindings. */
 export interface CustomKernel {
@@ -166,24 +196,28 @@ export const custom = (kernel: CustomKernel, args: ReadonlyArray<Tensor>): Tenso
   })[0]!
 
 /** Slots of the parameters that a body writes, itself or through the calls in it. */
-const writtenSlots = (body: UOp): ReadonlySet<number> => {
-  const slots = new Set<number>()
-  for (const root of writtenStorage(body)) {
-    if (root.op === "PARAM") slots.add((root.arg as { readonly slot: number }).slot)
-  }
-  return slots
-}
+const writtenSlots = (body: UOp): ReadonlySet<number> =>
+  new Set(
+    [...writtenStorage(body)].filter(({ op }) => op === "PARAM")
+      .map(({ arg }) => (arg as { readonly slot: number }).slot)
+  )
 
 /** Buffers and parameters that the graph writes. Bodies of calls are their own scope: their parameters are arguments. */
 const writtenStorage = (root: UOp): ReadonlySet<UOp> => {
   const written = new Set<UOp>()
+  const slots = new Map<UOp, ReadonlySet<number>>()
+  const slotsOf = (body: UOp): ReadonlySet<number> => {
+    const known = slots.get(body) ?? writtenSlots(body)
+    slots.set(body, known)
+    return known
+  }
   for (const node of scope(root)) {
     if (node.op === "STORE") written.add(storageOf(node.src[0]!)!)
     if (node.op === "CUSTOM") {
       for (const i of (node.arg as { readonly writes: ReadonlyArray<number> }).writes) written.add(node.src[i]!)
     }
     if (node.op !== "CALL") continue
-    for (const slot of writtenSlots(node.src[0]!)) {
+    for (const slot of slotsOf(node.src[0]!)) {
       const argument = storageOf(node.src[1 + slot]!)
       if (argument !== undefined) written.add(argument)
     }

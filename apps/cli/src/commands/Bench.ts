@@ -6,6 +6,7 @@ import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen, cores } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
@@ -50,6 +51,7 @@ const flags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  noCache: CompiledFiles.noCache,
   peer: Flag.Literals("peer", Peer.names).pipe(
     Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
     Flag.optional

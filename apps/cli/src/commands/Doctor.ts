@@ -5,6 +5,7 @@ import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import * as Measure from "@tg/jit/Measure"
 import { Context, Effect, Exit, Layer, Option, Scope } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as CompiledFiles from "../CompiledFiles.ts"
 import * as Devices from "../Devices.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
@@ -52,6 +53,7 @@ export const command = Command.make(
       webgpu: gpu,
       wasm: wasmFacts(),
       host: hostFacts(),
+      cache: yield* CompiledFiles.usage,
       ...(measured === undefined ? {} : { measured })
     }
     yield* json ? Output.printJson(report) : Output.print(asText(report))
@@ -121,9 +123,10 @@ const asText = (report: {
   readonly webgpu: Gpu
   readonly wasm: ReturnType<typeof wasmFacts>
   readonly host: ReturnType<typeof hostFacts>
+  readonly cache: CompiledFiles.Usage
   readonly measured?: Measure.Measured & { readonly device: string }
 }): string => {
-  const { device, host, measured, wasm, webgpu, why } = report
+  const { cache, device, host, measured, wasm, webgpu, why } = report
   return [
     `--device auto uses ${device}: ${why}`,
     "",
@@ -133,6 +136,8 @@ const asText = (report: {
     `shared memory ${wasm.sharedMemory ? "yes" : "no"}`,
     "",
     `host: Node ${host.node}, ${host.platform}, ${host.cores} cores, ${(host.memoryBytes / 2 ** 30).toFixed(1)} GiB`,
+    "",
+    `compiled programs: ${cache.programs}, ${(cache.bytes / 1e6).toFixed(1)} MB, in ${cache.folder}`,
     ...(measured === undefined ? [] : ["", ...measuredLines(measured)]),
     ""
   ].join("\n")

@@ -3,6 +3,7 @@ import { Engine, type Token } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import { Clock, Effect, Option, Random, Stdio, Stream } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
+import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
@@ -58,6 +59,7 @@ const flags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  noCache: CompiledFiles.noCache,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   check: Flags.check,

@@ -6,6 +6,9 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Print from "@tg/core-uop/Print"
 import { RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
+import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
+import * as Prompts from "@tg/engine/Prompts"
+import * as StepProgram from "@tg/engine/StepProgram"
 import * as Session from "@tg/engine/Session"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as Stages from "@tg/jit/Stages"
@@ -99,7 +102,7 @@ export const kernelsOf = Effect.fnUntraced(
       readonly shape: Option.Option<string>
       readonly step: "decode" | "prompt" | "logits"
       readonly kv: "f16" | "f32"
-      readonly activations: Session.ActivationPolicy
+      readonly activations: ActivationPolicy.ActivationPolicy
       readonly context: Option.Option<number>
     },
     profile: DeviceProfile
@@ -112,8 +115,8 @@ export const kernelsOf = Effect.fnUntraced(
       : (yield* Models.open(given.model)).file
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
-    const size = { context, cache: given.kv, activations: Session.activationsOn(profile, given.activations) }
-    const prompts = Session.promptShape(model.config, {
+    const size = { context, cache: given.kv, activations: ActivationPolicy.activationsOn(profile, given.activations) }
+    const prompts = Prompts.promptShape(model.config, {
       activations: given.activations,
       asked: undefined,
       context,
@@ -124,8 +127,8 @@ export const kernelsOf = Effect.fnUntraced(
     const chunk = given.step === "prompt" && isBatch ? prompts.batch : prompts.chunk
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
-      ? Session.decodeProgram(model, size)
-      : Session.stepProgram(model, { ...size, chunk, order, rows: given.step === "logits" ? "all" : "last" })
+      ? StepProgram.decodeProgram(model, size)
+      : StepProgram.stepProgram(model, { ...size, chunk, order, rows: given.step === "logits" ? "all" : "last" })
     const made = schedule(program.sink, limitsOf(profile))
     return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
   },

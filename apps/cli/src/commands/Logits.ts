@@ -2,6 +2,7 @@
 import { Engine } from "@tg/engine/Engine"
 import { Clock, Effect, FileSystem, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
@@ -23,6 +24,7 @@ const flags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  noCache: CompiledFiles.noCache,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   check: Flags.check,

@@ -2,12 +2,12 @@
 import { Engine } from "@tg/engine/Engine"
 import { ContextFull } from "@tg/engine/Session"
 import * as Estimate from "@tg/jit/Estimate"
-import type { Prepared } from "@tg/jit/Jit"
 import * as Profiler from "@tg/jit/Profiler"
-import type { Step } from "@tg/rangeify/Schedule"
+import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { Device } from "@tg/runtime/Device"
 import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as KernelNames from "../KernelNames.ts"
@@ -39,6 +39,7 @@ const flags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  noCache: CompiledFiles.noCache,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   check: Flags.check,
@@ -93,7 +94,7 @@ const run = Effect.fn("cli.profile.run")(
       ? yield* session.promptStep(depth, asked)
       : { prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth }, length: 1 }
     const measured = yield* Profiler.profile(prepared, vars)
-    const kernels = rowsOf(measured, prepared, { vars, profile: device.profile })
+    const kernels = rowsOf(measured, yield* prepared.schedule, { vars, profile: device.profile })
     const sum = kernels.reduce((total, kernel) => total + kernel.usPerToken, 0)
     const report = {
       model: model.config.name,
@@ -116,11 +117,11 @@ const run = Effect.fn("cli.profile.run")(
 
 const rowsOf = (
   { kernels }: Profiler.Profile,
-  prepared: Prepared,
+  schedule: Schedule,
   { profile, vars }: { readonly profile: Device["Service"]["profile"]; readonly vars: Profiler.Vars }
 ): ReadonlyArray<KernelRow> => {
-  const estimates = Estimate.launches(prepared.schedule, { profile, vars })
-  const { steps } = prepared.schedule
+  const estimates = Estimate.launches(schedule, { profile, vars })
+  const { steps } = schedule
   const names = new Map(
     [...KernelNames.nameApart(steps.filter((step) => step.kind === "kernel"))].map(([name, { ast }]) => [ast, name])
   )

@@ -1,6 +1,6 @@
 /** `tg tune`: better opts for the kernels of a token, found by trying them on the device. */
 import type { UOp } from "@tg/core-uop/UOp"
-import type * as Session from "@tg/engine/Session"
+import type * as ActivationPolicy from "@tg/engine/ActivationPolicy"
 import * as Estimate from "@tg/jit/Estimate"
 import * as Opt from "@tg/postrange/Opt"
 import { Device } from "@tg/runtime/Device"
@@ -120,7 +120,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly out: Option.Option<string>
   readonly seed: number
   readonly kv: "f16" | "f32"
-  readonly activations: Session.ActivationPolicy
+  readonly activations: ActivationPolicy.ActivationPolicy
   readonly context: Option.Option<number>
   readonly json: boolean
 }) {

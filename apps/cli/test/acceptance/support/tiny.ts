@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Engine } from "@tg/engine/Engine"
-import type { ActivationPolicy } from "@tg/engine/Session"
+import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import { Effect, Layer, Option, Schema, Stream } from "effect"
 import type * as Devices from "../../../src/Devices.ts"
 import * as Models from "../../../src/Models.ts"
@@ -23,6 +23,8 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       activations,
       context: Option.none(),
       noTune: false,
+      noCache: true,
+      check: true,
       limits: {},
       noSubgroups: false,
       json: true

@@ -1,0 +1,75 @@
+/** How prompts are cut into steps. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { Config } from "@tg/models-deepseek2/Config"
+import * as Order from "@tg/models-deepseek2/Order"
+import type { ActivationPolicy } from "./ActivationPolicy.ts"
+import { cacheRows } from "./StepProgram.ts"
+
+/** Tokens appended at a time, and of a short prompt. */
+export const defaultChunk = 32
+/** Tokens of a longer prompt processed at a time: enough to read each weight seldom. */
+const largestBatch = { gpu: 512, cpu: 128 }
+/**
+ * Tokens from which a prompt is a batch, processed in tiles. A processor gains as much, but it decodes with the program
+ * of few tokens, so a batch is one more program to compile.
+ */
+const usualBatchFrom = { gpu: 2, cpu: 64 }
+/** What the attention scores of a batch may take. */
+const scoreBytes = 256 * 2 ** 20
+
+/** The programs that process prompts, by the tokens they take at a time. */
+export interface PromptShape {
+  /** Tokens from which a prompt is a batch. */
+  readonly batchFrom: number
+  readonly batch: number
+  /** Of a prompt that is no batch. */
+  readonly few: number
+  /** Where all logits are wanted. */
+  readonly chunk: number
+}
+
+/**
+ * What fits a model and a device: at most so many tokens that the attention scores of a step, its largest value, take one
+ * binding. Batches read floats: who asks for bytes has none.
+ */
+export const promptShape = (
+  { heads }: Config,
+  { activations = "auto", asked, batchFrom, context, profile }: {
+    readonly activations?: ActivationPolicy | undefined
+    readonly asked: number | undefined
+    readonly batchFrom?: number | undefined
+    readonly context: number
+    readonly profile: Pick<DeviceProfile, "kind" | "maxBindingBytes">
+  }
+): PromptShape => {
+  const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / (4 * heads * cacheRows(context)))
+  const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
+  let batch = largestBatch[profile.kind]
+  while (batch > fitting) batch /= 2
+  const none = activations === "int8" || batch < Order.tileTokens
+  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind])
+  return {
+    batchFrom: from,
+    batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
+    few: profile.kind === "gpu" && from !== Infinity ? 1 : chunk,
+    chunk
+  }
+}
+
+/** Tokens that a session has room for on their way into steps. */
+export const tokensHeld = ({ batch, batchFrom, chunk, few }: PromptShape): number =>
+  Order.wholeTiles(Math.max(chunk, few, batchFrom === Infinity ? 1 : batch))
+
+/** Whether a prompt of a few words is a batch. */
+export const isBatchFirst = ({ batchFrom }: PromptShape): boolean => batchFrom <= defaultChunk
+
+/** The pieces that `count` tokens from position `start` are processed in. */
+export const pieces = (
+  start: number,
+  count: number,
+  chunk: number
+): ReadonlyArray<{ readonly start: number; readonly length: number }> =>
+  Array.from({ length: Math.ceil(count / chunk) }, (_, i) => ({
+    start: start + i * chunk,
+    length: Math.min(chunk, count - i * chunk)
+  }))

@@ -1,0 +1,124 @@
+/** The programs that a session runs: tokens in, logits or a token out, the cache extended. */
+import * as DType from "@tg/core-uop/DType"
+import { Arena } from "@tg/core-uop/UOp"
+import type { Activations } from "@tg/models-deepseek2/Block"
+import * as Cache from "@tg/models-deepseek2/Cache"
+import * as Model from "@tg/models-deepseek2/Model"
+import * as Order from "@tg/models-deepseek2/Order"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import { buffer, variable } from "@tg/tensor/Tensor"
+import type { ModelFile } from "./ModelFile.ts"
+
+/** Logits of every token of a step, or of its last one. */
+export type Rows = "all" | "last"
+
+/** Positions that a cache has room for, in whole pieces: a last tile may stand beyond the context. */
+export const cacheRows = (context: number): number =>
+  Math.ceil((context + Order.tileTokens - 1) / Cache.piece) * Cache.piece
+
+/** Ids of the buffers that steps read and leave: `next` is the token of decoding. The weights follow the caches. */
+export const ids = { tokens: 0, cosSin: 1, logits: 2, next: 3, firstCache: 16 } as const
+
+/** What tells steps apart. */
+export interface StepShape {
+  readonly rows: Rows
+  readonly chunk: number
+  readonly context: number
+  readonly cache: Cache.CacheType
+  /** `float` if it is not said. */
+  readonly activations?: Activations | undefined
+  readonly order: Order.Order
+}
+
+/** What a program is built from. */
+export type ModelShape = Pick<ModelFile, "config" | "weights">
+
+/** Storage of the program, apart from what a step reads and gives. */
+const storage = (
+  arena: Arena,
+  { config, weights }: ModelShape,
+  { cache, context }: Pick<StepShape, "cache" | "context">
+) => ({
+  caches: Array.from(
+    { length: config.layers },
+    (_, i) =>
+      buffer(arena, ids.firstCache + i, {
+        ...Cache.storage(config, { type: cache, context: cacheRows(context) }),
+        label: `cache_${i}`
+      })
+  ),
+  buffers: Model.weightBuffers(arena, weights, ids.firstCache + config.layers),
+  startPos: variable(arena, "startPos", 0, context - 1)
+})
+
+/** Rotations of up to `rows` tokens. */
+const rotations = (arena: Arena, { config }: ModelShape, rows: number) =>
+  buffer(arena, ids.cosSin, { shape: [rows, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
+
+/** Values of the variables of a step program. */
+export const variablesOf = (order: Order.Order, start: number, length: number): Readonly<Record<string, number>> =>
+  order === "tokens" ? { T: length, startPos: start } : {
+    T: length,
+    startPos: start,
+    tiles: Order.wholeTiles(length) / Order.tileTokens,
+    pieces: Math.ceil((start + Order.wholeTiles(length)) / Cache.piece)
+  }
+
+/** The program of one step: tokens in, logits out, the cache extended. */
+export const stepProgram = (
+  model: ModelShape,
+  { activations, cache, chunk, context, order, rows }: StepShape
+): Program.TensorProgram => {
+  const { config, weights } = model
+  const arena = new Arena()
+  const count = variable(arena, "T", 1, chunk)
+  const isBatch = order === "features"
+  const most = isBatch ? Order.wholeTiles(chunk) : chunk
+  const tiles = variable(arena, "tiles", 1, Math.ceil(chunk / Order.tileTokens))
+  const keys = variable(arena, "pieces", 1, cacheRows(context) / Cache.piece).mul(Cache.piece)
+  const length = isBatch ? tiles.mul(Order.tileTokens) : chunk === 1 ? 1 : count
+  const { effects, logits } = Model.forward({
+    config,
+    weights,
+    activations,
+    ...storage(arena, model, { cache, context }),
+    tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
+    cosSin: rotations(arena, model, most).slice(0, 0, length),
+    rows,
+    batch: isBatch ? { tiles, count, keys } : undefined
+  })
+  const output = buffer(arena, ids.logits, {
+    shape: [rows === "all" ? most : 1, config.vocabulary],
+    dtype: DType.f32,
+    label: "logits"
+  })
+  const target = rows === "all" ? output.slice(0, 0, length) : output
+  return Program.make([Program.assign(target, logits), ...effects])
+}
+
+/**
+ * The program of decoding: takes a token from a buffer, extends the cache, and leaves the likeliest next token there, or the
+ * logits in a buffer of their own.
+ */
+export const decodeProgram = (
+  model: ModelShape,
+  { activations, cache, context }: Omit<StepShape, "rows" | "chunk" | "order">,
+  result: "token" | "logits" = "token"
+): Program.TensorProgram => {
+  const { config, weights } = model
+  const arena = new Arena()
+  const token = buffer(arena, ids.next, { shape: [1], dtype: DType.u32, label: "next" })
+  const { effects, logits } = Model.forward({
+    config,
+    weights,
+    activations,
+    ...storage(arena, model, { cache, context }),
+    tokens: token,
+    cosSin: rotations(arena, model, 1),
+    rows: "last"
+  })
+  if (result === "token") return Program.make([Program.assign(token, Nn.argmax(logits).label("sample")), ...effects])
+  const output = buffer(arena, ids.logits, { shape: [1, config.vocabulary], dtype: DType.f32, label: "logits" })
+  return Program.make([Program.assign(output, logits), ...effects])
+}
