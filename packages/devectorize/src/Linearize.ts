@@ -92,8 +92,7 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     return depths.get(root)!
   }
   /** What crosses the workgroup together: the results may come from loops of different kinds. */
-  const groupKeyOf = (node: UOp): string =>
-    `threads ${groupArg(node).threads}:${depthOf(node)}|${openKey(node)}`
+  const groupKeyOf = (node: UOp): string => `threads ${groupArg(node).threads}:${depthOf(node)}|${openKey(node)}`
   const note = (key: string, node: UOp): void => {
     const list = siblings.get(key)
     if (list === undefined) siblings.set(key, [node])
