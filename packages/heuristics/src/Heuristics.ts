@@ -7,7 +7,7 @@ import * as Opt from "@tg/postrange/Opt"
 import { Context, Effect, Layer } from "effect"
 import { loopOffGrid } from "./Grid.ts"
 import { Plan } from "./Plan.ts"
-import { chooseTiles, chooseTilesCpu } from "./Tiles.ts"
+import { chooseTiles, chooseTilesCpu, isLargeDevice } from "./Tiles.ts"
 
 const lanes = 4
 /** Copies of a reduction's body that still compile quickly and keep several loads in flight. */
@@ -249,6 +249,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     : Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
   const most = Math.min(Number.isFinite(alike) ? wanted : stagingThreads, profile.maxWorkgroupThreads)
   const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
+  const isLarge = isLargeDevice(profile)
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
@@ -263,7 +264,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       break
     }
     if (!reduced) vectoriseOutputs(plan, end, own())
-    tileLoads(plan, end, own())
+    if (isLarge) tileLoads(plan, end, own())
     const elements = own().reduce((n, l) => n * l.size, 1)
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.min(
@@ -275,7 +276,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       const exchanged = mostExchanged / Loops.ofEnd(end()).reduce((n, l) => l.axis === "UPCAST" ? n * l.size : n, 1)
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), { part: end })
     }
-    keepLoadsInFlight(plan, end)
+    if (isLarge) keepLoadsInFlight(plan, end)
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
     // some threads more than wanted are better than another pass
     const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * most) / group

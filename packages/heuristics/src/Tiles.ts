@@ -25,7 +25,9 @@ const largeTile: Tile = { tokens: 16, rows: 4, copies: 256 }
 const smallTile: Tile = { tokens: 4, rows: 2, copies: 32 }
 /** Copies of a body of short vectors: four vectors of tokens, four weights. */
 const maxCopiesCpu = 64
-const tileFor = (profile: DeviceProfile): Tile => profile.saturatingThreads >= manyThreads ? largeTile : smallTile
+/** Whether it is one for straight code and many registers. */
+export const isLargeDevice = (profile: DeviceProfile): boolean => profile.saturatingThreads >= manyThreads
+const tileFor = (profile: DeviceProfile): Tile => isLargeDevice(profile) ? largeTile : smallTile
 /** Threads of a workgroup: they read the same activations. */
 const workgroup = 128
 /** With this fraction of the threads that saturate the device, each with many independent sums, it is busy. */
