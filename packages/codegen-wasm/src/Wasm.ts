@@ -1,7 +1,7 @@
 import { type Program, Renderer, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
-import { rendered } from "./internal/elementwise.ts"
+import { rendered, type Simd } from "./internal/elementwise.ts"
 import { type Memory, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
 import { place } from "./internal/placement.ts"
@@ -27,17 +27,28 @@ export interface Options {
    * page needs cross-origin isolation. The device has to agree.
    */
   readonly memory?: Memory | undefined
+  /** Whether products of bytes use relaxed SIMD, with the same results. Default: `relaxed` where the host has it. */
+  readonly simd?: Simd | undefined
 }
-export type { Memory }
+export type { Memory, Simd }
 
 /** What kernels and devices use where nobody says otherwise. */
 export const defaultMemory = (): Memory => typeof SharedArrayBuffer === "function" ? "shared" : "own"
+
+// (module (func (param v128 v128) (result v128) local.get 0 local.get 1 i16x8.relaxed_dot_i8x16_i7x16_s))
+const relaxedModule = Uint8Array.from(
+  [0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 123, 123, 1, 123, 3, 2, 1, 0, 10, 11, 1, 9, 0, 32, 0, 32, 1, 253, 146]
+    .concat([2, 11])
+)
+
+/** What kernels use where nobody says otherwise. */
+export const defaultSimd = (): Simd => WebAssembly.validate(relaxedModule) ? "relaxed" : "plain"
 
 const moduleOf = (
   name: string,
   linear: UOp,
   nest: Nest,
-  { memory = defaultMemory() }: Options
+  { memory = defaultMemory(), simd = defaultSimd() }: Options
 ): string | RenderError => {
   for (const node of linear.src) {
     const reason = unsupported(node, rendered)
@@ -45,7 +56,7 @@ const moduleOf = (
   }
   const placement = place(linear)
   if ("problem" in placement) return new RenderError({ kernel: name, message: `${name}: ${placement.problem}` })
-  return moduleText(placement, signature(linear), { memory, nest })
+  return moduleText(placement, signature(linear), { memory, nest, simd })
 }
 
 /**
@@ -96,7 +107,7 @@ interface FeatureModule {
 export const assembler: Effect.Effect<Assembler> = Effect.promise(async () => {
   const { default: load } = await import("wabt")
   const wabt = await load()
-  const features = { simd: true, sat_float_to_int: true, threads: true }
+  const features = { simd: true, relaxed_simd: true, sat_float_to_int: true, threads: true }
   return {
     assemble: (name, source) => {
       const module = wabt.parseWat(`${name}.wat`, source, features) as FeatureModule

@@ -601,7 +601,7 @@ describe("parts", () => {
     "%s: %i parts are the whole",
     (innermost, parts) => {
       for (const n of [1, 2, 4]) {
-        const [out] = execute(nested(innermost), [new Float32Array(60), f32(2, (i) => i + 1)], [n], parts)
+        const [out] = execute(nested(innermost), [new Float32Array(60), f32(2, (i) => i + 1)], [n], { parts })
         assert.deepStrictEqual(out, expected(n))
       }
     }

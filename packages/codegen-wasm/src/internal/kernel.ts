@@ -4,7 +4,7 @@ import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
 import { type UOp, varArg } from "@tg/core-uop/UOp"
 import { Address } from "./address.ts"
-import { type Body, combine, elementwise, type Helper, helpers } from "./elementwise.ts"
+import { type Body, combine, elementwise, type Helper, helpers, type Simd } from "./elementwise.ts"
 import type { Nest } from "./nest.ts"
 import { isLeaf, type Item, type Placement } from "./placement.ts"
 import {
@@ -33,6 +33,7 @@ class KernelWriter implements Body {
   readonly lines: Array<string> = []
   /** The locals of vector literals. */
   readonly constants = new Map<string, string>()
+  readonly simd: Simd
   private readonly placement: Placement
   private readonly vars: ReadonlyArray<string>
   private readonly nest: ReadonlyArray<UOp>
@@ -40,7 +41,12 @@ class KernelWriter implements Body {
   private readonly names = new Map<Item, string>()
   private indent = 2
 
-  constructor(placement: Placement, vars: ReadonlyArray<string>, nest: ReadonlyArray<UOp>) {
+  constructor(
+    placement: Placement,
+    vars: ReadonlyArray<string>,
+    { nest, simd }: { readonly nest: ReadonlyArray<UOp>; readonly simd: Simd }
+  ) {
+    this.simd = simd
     this.placement = placement
     this.vars = vars
     this.nest = nest
@@ -66,6 +72,10 @@ class KernelWriter implements Body {
     if (code.startsWith("(local.get ") || code.startsWith(`(${type}.const `)) return [code, code]
     const name = this.local("t", type)
     return [`(local.tee ${name} ${code})`, `(local.get ${name})`]
+  }
+
+  isInlined(node: UOp): boolean {
+    return this.placement.inlined.has(node)
   }
 
   helper(name: Helper): string {
@@ -304,9 +314,9 @@ class KernelWriter implements Body {
 export const moduleText = (
   placement: Placement,
   { bindings, vars }: Pick<Program, "bindings" | "vars">,
-  { memory, nest }: { readonly memory: Memory; readonly nest: Nest }
+  { memory, nest, simd }: { readonly memory: Memory; readonly nest: Nest; readonly simd: Simd }
 ): string => {
-  const writer = new KernelWriter(placement, vars, nest.ranges)
+  const writer = new KernelWriter(placement, vars, { nest: nest.ranges, simd })
   for (const item of placement.items) writer.write(item)
   const parameters = ["$from", "$to", ...bindings.map((b) => `$p${b.slot}`), ...vars.map((_, i) => `$v${i}`)]
   return [
