@@ -8,6 +8,7 @@ import { type Body, combine, elementwise, type Helper, helpers, type Simd } from
 import type { Nest } from "./nest.ts"
 import { isLeaf, type Item, type Placement } from "./placement.ts"
 import {
+  constantOf,
   isConstant,
   isPowerOfTwo,
   literal,
@@ -145,11 +146,34 @@ class KernelWriter implements Body {
   }
 
   private splat(node: UOp, scalar: UOp): string {
+    return this.loadedSplat(scalar) ?? `(${prefix(node.dtype)}.splat ${this.laneOf(node, scalar)})`
+  }
+
+  /** A loaded word in all lanes, and what is cheap to do there: a scalar would have to cross from another register. */
+  private loadedSplat(scalar: UOp): string | undefined {
+    const load = this.loadOf(scalar)
+    if (load !== undefined) return `(${this.memory(load, "v128.load32_splat")})`
+    const [x, y] = scalar.src
+    if (scalar.op !== "MUL" || DType.isFloat(scalar.dtype) || !this.isInlined(scalar)) return undefined
+    const factor = constantOf(y!)
+    const vector = isPowerOfTwo(factor) ? this.loadedSplat(x!) : undefined
+    return vector === undefined ? undefined : `(i32x4.shl ${vector} (i32.const ${Math.log2(factor!)}))`
+  }
+
+  /** The LOAD whose word a scalar is, if its code stands here and it always happens. */
+  private loadOf(scalar: UOp): UOp | undefined {
     const { access, inlined } = this.placement
-    if (scalar.op === "LOAD" && inlined.has(scalar) && access.get(scalar)!.gate === undefined) {
-      return `(${this.memory(scalar, "v128.load32_splat")})`
-    }
-    return `(${prefix(node.dtype)}.splat ${this.laneOf(node, scalar)})`
+    if (!inlined.has(scalar)) return undefined
+    if (scalar.op === "BITCAST") return this.loadOf(scalar.src[0]!)
+    return scalar.op === "LOAD" && access.get(scalar)!.gate === undefined ? scalar : undefined
+  }
+
+  /** Puts a scalar into one lane. */
+  private replaceLane(vector: UOp, lane: number, code: string, scalar: UOp): string {
+    const load = this.loadOf(scalar)
+    if (load === undefined) return `(${prefix(vector.dtype)}.replace_lane ${lane} ${code} ${this.laneOf(vector, scalar)})`
+    const { address, offset } = this.placement.access.get(load)!
+    return `(v128.load32_lane${offset === 0 ? "" : ` offset=${offset}`} ${lane} ${this.value(address)} ${code})`
   }
 
   /** A scalar as the lane of a vector. */
@@ -168,12 +192,8 @@ class KernelWriter implements Body {
       const bytes = from.lanes.flatMap((i) => [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3]).join(" ")
       return `(i8x16.shuffle ${bytes} ${first} ${second})`
     }
-    const t = prefix(node.dtype)
     const [first, ...rest] = node.src
-    return rest.reduce(
-      (code, s, i) => `(${t}.replace_lane ${i + 1} ${code} ${this.laneOf(node, s)})`,
-      `(${t}.splat ${this.laneOf(node, first!)})`
-    )
+    return rest.reduce((code, s, i) => this.replaceLane(node, i + 1, code, s), this.splat(node, first!))
   }
 
   private compute(item: Item): string {
