@@ -255,6 +255,42 @@ describe("vectors", () => {
   })
 })
 
+describe("vectors of loaded words", () => {
+  const words = u32(8, (i) => Math.imul(i + 1, 0x9e3779b1) >>> 0)
+  const one = (f: (b: LinearBuilder, x: UOp) => UOp): UOp =>
+    kernel((b) => {
+      const [out, x] = [b.param(0, DType.u32), b.param(1, DType.u32)]
+      b.store(out, 0, f(b, x))
+    })
+
+  it("are loaded lane by lane", () => {
+    const linear = one((b, x) => b.arena.make("STACK", DType.make("u32", 4), [3, 1, 4, 6].map((i) => b.load(x, i))))
+    assert.deepStrictEqual(
+      execute(linear, [new Uint32Array(4), words])[0],
+      Uint32Array.from([3, 1, 4, 6], (i) => words[i]!)
+    )
+    expect(text(linear).match(/v128.load32_\S+/g)).toHaveLength(4)
+  })
+
+  it("are multiplied there by a power of two, and nothing needs to be done for another view of their bits", () => {
+    const product = one((b, x) => Expr.splat(Expr.mul(b.load(x, 2), 8), 4))
+    assert.deepStrictEqual(execute(product, [new Uint32Array(4), words])[0], u32(4, () => words[2]! * 8 >>> 0))
+    const view = one((b, x) => Expr.bitcast(Expr.splat(Expr.bitcast(b.load(x, 2), DType.f32), 4), DType.u32))
+    assert.deepStrictEqual(execute(view, [new Uint32Array(4), words])[0], u32(4, () => words[2]!))
+    for (const linear of [product, view]) expect(text(linear)).toContain("v128.load32_splat")
+  })
+
+  it("or zeros, by a mask", () => {
+    const linear = one((b, x) => {
+      const v = b.load(x, 0, { lanes: 4 })
+      return Expr.where(Expr.lt(v, b.load(x, 4, { lanes: 4 })), v, Expr.like(v, 0))
+    })
+    const expected = u32(4, (i) => words[i]! < words[i + 4]! ? words[i]! : 0)
+    assert.deepStrictEqual(execute(linear, [new Uint32Array(4), words])[0], expected)
+    expect(text(linear)).not.toContain("bitselect")
+  })
+})
+
 const matvec = (rows: number, columns: number): UOp =>
   kernel((b) => {
     const out = b.param(0)

@@ -258,6 +258,10 @@ export const elementwise = (node: UOp, body: Body): string => {
       return dot4I8(node, body)
     case "WHERE": {
       const [condition, a, b] = node.src as [UOp, UOp, UOp]
+      // all ones or all zeros
+      if (isVector(node.dtype) && Object.is(constantOf(b), 0)) {
+        return `(v128.and ${body.value(condition)} ${body.value(a)})`
+      }
       return isVector(node.dtype)
         ? `(v128.bitselect ${body.value(a)} ${body.value(b)} ${body.value(condition)})`
         : `(select ${body.value(a)} ${body.value(b)} ${body.value(condition)})`

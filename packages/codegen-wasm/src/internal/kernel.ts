@@ -171,7 +171,9 @@ class KernelWriter implements Body {
   /** Puts a scalar into one lane. */
   private replaceLane(vector: UOp, lane: number, code: string, scalar: UOp): string {
     const load = this.loadOf(scalar)
-    if (load === undefined) return `(${prefix(vector.dtype)}.replace_lane ${lane} ${code} ${this.laneOf(vector, scalar)})`
+    if (load === undefined) {
+      return `(${prefix(vector.dtype)}.replace_lane ${lane} ${code} ${this.laneOf(vector, scalar)})`
+    }
     const { address, offset } = this.placement.access.get(load)!
     return `(v128.load32_lane${offset === 0 ? "" : ` offset=${offset}`} ${lane} ${this.value(address)} ${code})`
   }
