@@ -1,7 +1,8 @@
 import { type Program, Renderer, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
-import { rendered, type Simd } from "./internal/elementwise.ts"
+import type { Simd } from "./internal/dot.ts"
+import { rendered } from "./internal/elementwise.ts"
 import { type Memory, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
 import { place } from "./internal/placement.ts"
@@ -27,7 +28,7 @@ export interface Options {
    * page needs cross-origin isolation. The device has to agree.
    */
   readonly memory?: Memory | undefined
-  /** Whether products of bytes use relaxed SIMD, with the same results. Default: `relaxed` where the host has it. */
+  /** How bytes are multiplied, always with the same results. Default: what suits the host. */
   readonly simd?: Simd | undefined
 }
 export type { Memory, Simd }
@@ -35,14 +36,30 @@ export type { Memory, Simd }
 /** What kernels and devices use where nobody says otherwise. */
 export const defaultMemory = (): Memory => typeof SharedArrayBuffer === "function" ? "shared" : "own"
 
-// (module (func (param v128 v128) (result v128) local.get 0 local.get 1 i16x8.relaxed_dot_i8x16_i7x16_s))
-const relaxedModule = Uint8Array.from(
-  [0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 123, 123, 1, 123, 3, 2, 1, 0, 10, 11, 1, 9, 0, 32, 0, 32, 1, 253, 146]
-    .concat([2, 11])
+/**
+ * A module that multiplies bytes of 127 by bytes of 255, which are more than the instruction's 7 bits:
+ *
+ *     (func (export "f") (result i32)
+ *       (i32x4.extract_lane 0 (i32x4.relaxed_dot_i8x16_i7x16_add_s
+ *         (i8x16.splat (i32.const 127)) (i8x16.splat (i32.const 255)) (v128.const i32x4 0 0 0 0))))
+ */
+const probe = Uint8Array.from(
+  [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 127, 3, 2, 1, 0, 7, 5, 1, 1, 102, 0, 0, 10, 38, 1, 36, 0].concat(
+    [65, 255, 0, 253, 15, 65, 255, 1, 253, 15, 253, 12],
+    Array<number>(16).fill(0),
+    [253, 147, 2, 253, 27, 0, 11]
+  )
 )
 
-/** What kernels use where nobody says otherwise. */
-export const defaultSimd = (): Simd => WebAssembly.validate(relaxedModule) ? "relaxed" : "plain"
+/**
+ * What kernels use where nobody says otherwise. Only a processor that makes words of two sums of 16 bits saturates them,
+ * each at 2^15 - 1.
+ */
+export const defaultSimd = (): Simd => {
+  if (!WebAssembly.validate(probe)) return "plain"
+  const { f } = new WebAssembly.Instance(new WebAssembly.Module(probe)).exports as { readonly f: () => number }
+  return f() === 2 * (2 ** 15 - 1) ? "pairs" : "words"
+}
 
 const moduleOf = (
   name: string,

@@ -6,7 +6,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { assert, describe, expect, it } from "@effect/vitest"
 import * as Wasm from "../src/Wasm.ts"
 import { execute } from "./support/execute.ts"
-import { kernel } from "./support/linear.ts"
+import { kernel, type LinearBuilder } from "./support/linear.ts"
 
 const dot = (a: UOp, b: UOp): UOp => Expr.alu("DOT4I8", a, b)
 const lanes = 4
@@ -49,7 +49,7 @@ const wanted = (count: number, mask: number, extra: boolean): Int32Array =>
 
 const masks = [0x01, 0x0f, 0x1f, 0x3f, 0x7f, 0xff].map((m) => m * byte)
 
-describe.each(["plain", "relaxed"] as const)("%s", (simd) => {
+describe.each(["plain", "words", "pairs"] as const)("%s", (simd) => {
   it.each(masks)("sums of products with bytes of mask %i are exact", (mask) => {
     for (const count of [1, 2, 3, most]) {
       for (const extra of [false, true]) {
@@ -62,29 +62,100 @@ describe.each(["plain", "relaxed"] as const)("%s", (simd) => {
   })
 })
 
-const relaxed = (linear: UOp, simd: Wasm.Simd = "relaxed"): ReadonlyArray<string> =>
-  String(Wasm.text("test", linear, { simd })).match(/i\d+x\d+\.relaxed_dot\S+/g) ?? []
-const [inWords, inPairs] = ["i32x4.relaxed_dot_i8x16_i7x16_add_s", "i16x8.relaxed_dot_i8x16_i7x16_s"]
+/** The instructions that matter, in the order of the text. */
+const used = (linear: UOp, simd: Wasm.Simd): ReadonlyArray<string> =>
+  String(Wasm.text("test", linear, { simd })).match(/i\d+x\d+\.(relaxed_dot|extadd|dot_|add)\w*/g) ?? []
+const [dotOfWords, dotOfPairs] = ["i32x4.relaxed_dot_i8x16_i7x16_add_s", "i16x8.relaxed_dot_i8x16_i7x16_s"]
+const [addPairs, widen] = ["i16x8.add", "i32x4.extadd_pairwise_i16x8_s"]
+const count = (list: ReadonlyArray<string>, name: string): number => list.filter((x) => x === name).length
 
-it("adds what fits 16 bits there", () => {
-  expect(relaxed(sumOfDots(1, 0x7f * byte, true))).toEqual([inWords])
-  expect(relaxed(sumOfDots(2, 0x7f * byte, true))).toEqual([inWords, inWords])
-  expect(relaxed(sumOfDots(2, 0x3f * byte, false))).toEqual([inPairs, inPairs])
-  // eight sums of pairs are at most 8 * 2 * 128 * 15 = 30720
-  expect(relaxed(sumOfDots(9, 0x0f * byte, false)).toSorted()).toEqual([...Array<string>(8).fill(inPairs), inWords])
+it("adds four products to a word", () => {
+  expect(used(sumOfDots(1, 0x7f * byte, true), "words")).toEqual([dotOfWords])
+  expect(used(sumOfDots(3, 0x0f * byte, false), "words")).toEqual([dotOfWords, dotOfWords, dotOfWords])
+})
+
+it("adds products in 16 bits while they fit", () => {
+  expect(used(sumOfDots(1, 0x7f * byte, true), "pairs")).toEqual([dotOfWords])
+  expect(used(sumOfDots(2, 0x7f * byte, false), "pairs")).toEqual([dotOfWords, dotOfWords])
+  expect(used(sumOfDots(2, 0x3f * byte, false), "pairs")).toEqual([widen, addPairs, dotOfPairs, dotOfPairs])
+  // eight sums of two products are at most 8 * 2 * 128 * 15 = 30720
+  const nine = used(sumOfDots(9, 0x0f * byte, false), "pairs")
+  expect([dotOfPairs, addPairs, widen, dotOfWords].map((name) => count(nine, name))).toEqual([8, 7, 1, 1])
+})
+
+/** out[i] = the sum of the lanes of `x dot (w[i] & mask)`, four rows at once, as sums of neighbours of neighbours. */
+const rows = (mask: number, also?: (b: LinearBuilder, first: UOp) => void): UOp =>
+  kernel((b) => {
+    const [out, x, w] = [b.param(0, DType.i32), b.param(1, DType.u32), b.param(2, DType.u32)]
+    const dots = [0, 4, 8, 12].map((at) =>
+      b.add(dot(b.load(x, 0, { lanes }), withLiteral("AND", b.load(w, at, { lanes }), mask)))
+    )
+    const join = (u: UOp, v: UOp): UOp => {
+      const take = (i: number): UOp =>
+        b.arena.make(
+          "STACK",
+          u.dtype,
+          [[u, i], [u, i + 2], [v, i], [v, i + 2]].map(([s, j]) => Expr.lane(s as UOp, j as number))
+        )
+      return b.add(Expr.add(take(0), take(1)))
+    }
+    b.store(out, 0, join(join(dots[0]!, dots[1]!), join(dots[2]!, dots[3]!)))
+    also?.(b, dots[0]!)
+  })
+
+describe("sums over the lanes of four rows", () => {
+  const weights = quants.subarray(0, 16)
+  const laneSums = (mask: number): Int32Array =>
+    Int32Array.from(
+      [0, 1, 2, 3],
+      (row) => [0, 1, 2, 3].reduce((sum, i) => sum + dot4I8(extremes[i]!, (weights[4 * row + i]! & mask) >>> 0), 0)
+    )
+
+  it.each(masks)("are exact with bytes of mask %i", (mask) => {
+    for (const simd of ["plain", "words", "pairs"] as const) {
+      const [out] = execute(rows(mask), [new Int32Array(4), extremes, weights], [], { simd })
+      assert.deepStrictEqual(out, laneSums(mask))
+    }
+  })
+
+  it("are widened once, when they are complete or fit no more", () => {
+    const of = (mask: number): ReadonlyArray<number> => {
+      const list = used(rows(mask), "pairs")
+      return [dotOfPairs, addPairs, widen, "i32x4.add"].map((name) => count(list, name))
+    }
+    expect(of(0x0f * byte)).toEqual([4, 3, 1, 0])
+    expect(of(0x3f * byte)).toEqual([4, 2, 2, 1])
+  })
+
+  it("are of words where one of them is also used as such", () => {
+    const linear = rows(
+      0x0f * byte,
+      (b, first) => b.store(b.param(3, DType.i32), 0, Expr.mul(first, Expr.like(first, 3)))
+    )
+    const [out, , , also] = execute(linear, [new Int32Array(4), extremes, weights, new Int32Array(4)], [], {
+      simd: "pairs"
+    })
+    assert.deepStrictEqual(out, laneSums(0x0f * byte))
+    const first = Int32Array.from([0, 1, 2, 3], (i) => 3 * dot4I8(extremes[i]!, weights[i]! & (0x0f * byte)))
+    assert.deepStrictEqual(also, first)
+  })
 })
 
 it("knows bytes of 7 bits through shifts, and leaves others to 16-bit products", () => {
-  const of = (change: (w: UOp) => UOp): UOp =>
-    kernel((b) => {
-      const [out, x, w] = [b.param(0, DType.i32), b.param(1, DType.u32), b.param(2, DType.u32)]
-      b.store(out, 0, dot(change(b.load(w, 0, { lanes })), b.load(x, 0, { lanes })))
-    })
+  const of = (change: (w: UOp) => UOp, simd: Wasm.Simd = "words"): ReadonlyArray<string> =>
+    used(
+      kernel((b) => {
+        const [out, x, w] = [b.param(0, DType.i32), b.param(1, DType.u32), b.param(2, DType.u32)]
+        b.store(out, 0, dot(change(b.load(w, 0, { lanes })), b.load(x, 0, { lanes })))
+      }),
+      simd
+    )
   const and = (x: UOp, mask: number): UOp => withLiteral("AND", x, mask)
   const high = (w: UOp): UOp => withLiteral("SHL", and(w, 0x03030303), 4)
-  expect(relaxed(of((w) => Expr.alu("OR", and(w, 0x0f0f0f0f), high(w))))).toEqual([inWords])
-  expect(relaxed(of((w) => withLiteral("SHR", and(w, 0xf0f0f0f0), 4)))).toEqual([inWords])
-  expect(relaxed(of((w) => withLiteral("SHL", and(w, 0x0f0f0f0f), 4)))).toEqual([])
-  expect(relaxed(of((w) => w))).toEqual([])
-  expect(relaxed(of((w) => and(w, 0x0f0f0f0f)), "plain")).toEqual([])
+  const plain = ["i32x4.add", "i32x4.dot_i16x8_s", "i32x4.dot_i16x8_s"]
+  expect(of((w) => Expr.alu("OR", and(w, 0x0f0f0f0f), high(w)))).toEqual([dotOfWords])
+  expect(of((w) => withLiteral("SHR", and(w, 0xf0f0f0f0), 4))).toEqual([dotOfWords])
+  expect(of((w) => withLiteral("SHL", and(w, 0x0f0f0f0f), 4))).toEqual(plain)
+  expect(of((w) => w)).toEqual(plain)
+  expect(of((w) => and(w, 0x0f0f0f0f), "plain")).toEqual(plain)
 })

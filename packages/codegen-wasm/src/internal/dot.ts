@@ -1,7 +1,14 @@
 /** Sums of products of bytes: DOT4I8, alone and added up. */
 import type { UOp } from "@tg/core-uop/UOp"
 import type { Body } from "./elementwise.ts"
-import { constantOf } from "./value.ts"
+import { constantOf, shuffle, uniform } from "./value.ts"
+
+/**
+ * How vectors of bytes are multiplied: without relaxed SIMD; with its instruction that adds four products to a word; or
+ * with the one that adds two products to 16 bits, which are added up there as long as they fit. All give the same
+ * numbers. `words` is for processors that have such an instruction, `pairs` for those that make it of the other one.
+ */
+export type Simd = "plain" | "words" | "pairs"
 
 /** The bits that may be set in the 32 bits of an integer, or in some lane of a vector of them. */
 const possibleBits = (node: UOp): number => {
@@ -39,46 +46,86 @@ interface Narrow {
   readonly most: number
 }
 
+/**
+ * A product of vectors that relaxed SIMD does with one result. The second operand of `relaxed_dot_i8x16_i7x16` has bytes of
+ * 7 bits, 0 to 127: what machines make of others differs, and only that (proposal relaxed-simd, "Relaxed integer dot
+ * product"). Sums of two products are then below 2^15, so nothing saturates.
+ */
 const narrowOf = (node: UOp): Narrow | undefined => {
-  if (node.op !== "DOT4I8") return undefined
+  if (node.op !== "DOT4I8" || node.dtype.lanes !== 4) return undefined
   const [a, b] = node.src as [UOp, UOp]
-  const most = Math.min(largestByte(a), largestByte(b))
-  if (most > 127) return undefined
-  return largestByte(b) === most ? { signed: a, narrow: b, most } : { signed: b, narrow: a, most }
+  const [ofA, ofB] = [largestByte(a), largestByte(b)]
+  if (Math.min(ofA, ofB) > 127) return undefined
+  return ofB <= ofA ? { signed: a, narrow: b, most: ofB } : { signed: b, narrow: a, most: ofA }
 }
 
-/** The addends of a sum of integers, through those sums that nobody else uses. */
-const addends = (node: UOp, body: Body): ReadonlyArray<UOp> =>
-  node.op === "ADD" ? node.src.flatMap((s) => body.isInlined(s) ? addends(s, body) : [s]) : [node]
-
-/** How large the sum of two products of a byte by one of at most `most` can be. */
-const pairSum = (most: number): number => 2 * 128 * most
-
-/** Dot products whose sums of pairs can be added in 16 bits. */
-const groupsOf = (dots: ReadonlyArray<Narrow>): ReadonlyArray<ReadonlyArray<Narrow>> => {
-  const groups: Array<Array<Narrow>> = []
-  let sum = Infinity
-  for (const dot of dots) {
-    sum += pairSum(dot.most)
-    if (sum < 2 ** 15) groups.at(-1)!.push(dot)
-    else {
-      groups.push([dot])
-      sum = pairSum(dot.most)
-    }
-  }
-  return groups
+/** Vectors of four words that are computed as eight sums of 16 bits, of which two make a word. */
+export interface PairSums {
+  /** Those that stay so, because all that use them can take it. */
+  readonly kept: ReadonlySet<UOp>
+  /** Those that are added up to words when they are complete. */
+  readonly widened: ReadonlySet<UOp>
 }
+
+export const noPairSums: PairSums = { kept: new Set(), widened: new Set() }
 
 /**
- * A vector sum with instructions of relaxed SIMD, or nothing if none of its addends is a dot product that they do. The
- * second operand of `relaxed_dot_i8x16_i7x16` has bytes of 7 bits, 0 to 127: what machines make of others differs, and
- * only that (proposal relaxed-simd, "Relaxed integer dot product"). Sums of two products are then below 2^15, so nothing
- * saturates, and the result is the same everywhere.
+ * Finds the largest sets of such vectors: products, their sums while they fit 16 bits, and lanes taken from them. A vector
+ * that something else uses as words stays out of what is made of it, so the search is repeated without it.
  */
-export const relaxedSum = (node: UOp, body: Body): string | undefined => {
-  if (node.dtype.scalar !== "i32" || node.dtype.lanes !== 4 || (node.op !== "DOT4I8" && node.op !== "ADD")) {
-    return undefined
+export const pairSumsOf = (nodes: ReadonlyArray<UOp>): PairSums => {
+  const asWords = new Set<UOp>()
+  for (;;) {
+    /** The largest magnitude of the sums of 16 bits. */
+    const most = new Map<UOp, number>()
+    const below = (sources: ReadonlyArray<UOp>): ReadonlyArray<number> | undefined => {
+      const found = sources.map((s) => asWords.has(s) ? undefined : most.get(s))
+      return found.every((x) => x !== undefined) ? found : undefined
+    }
+    for (const node of nodes) {
+      const narrow = narrowOf(node)
+      if (narrow !== undefined) most.set(node, 2 * 128 * narrow.most)
+      if (!isSum(node) && !isTaken(node)) continue
+      const sources = below(node.src)
+      if (sources === undefined || (node.op === "LANE" && asWords.has(node))) continue
+      const bound = isSum(node) ? sources.reduce((a, b) => a + b) : Math.max(...sources)
+      if (bound < 2 ** 15) most.set(node, bound)
+    }
+    const known = asWords.size
+    for (const node of nodes) {
+      if (!most.has(node)) { for (const s of node.src) if (most.has(s)) asWords.add(s) }
+    }
+    if (asWords.size > known) continue
+    const vectors = [...most.keys()].filter((node) => node.op !== "LANE")
+    const kept = new Set(vectors.filter((node) => !asWords.has(node)))
+    return { kept, widened: new Set(vectors.filter((node) => asWords.has(node) && node.op !== "DOT4I8")) }
   }
+}
+
+const isSum = (node: UOp): boolean => node.op === "ADD" && node.dtype.scalar === "i32" && node.dtype.lanes === 4
+
+/** Lanes put together as they are. */
+const isTaken = (node: UOp): boolean =>
+  node.dtype.scalar === "i32" &&
+  (node.op === "LANE" || (node.op === "STACK" && uniform(node) === undefined && shuffle(node) !== undefined))
+
+/** The addends of a sum of words, through those sums that nobody else uses. */
+const addends = (node: UOp, body: Body): ReadonlyArray<UOp> =>
+  isSum(node) && !body.pairSums.widened.has(node)
+    ? node.src.flatMap((s) => body.isInlined(s) ? addends(s, body) : [s])
+    : [node]
+
+/** A product or a sum with instructions of relaxed SIMD, or nothing where they do not help. */
+export const relaxedSum = (node: UOp, body: Body): string | undefined => {
+  const { kept, widened } = body.pairSums
+  if (kept.has(node) || widened.has(node)) {
+    const narrow = narrowOf(node)
+    if (narrow !== undefined) {
+      return `(i16x8.relaxed_dot_i8x16_i7x16_s ${body.value(narrow.signed)} ${body.value(narrow.narrow)})`
+    }
+    return isSum(node) ? `(i16x8.add ${node.src.map((s) => body.value(s)).join(" ")})` : undefined
+  }
+  if (body.simd === "plain" || (node.op !== "DOT4I8" && !isSum(node))) return undefined
   const dots: Array<Narrow> = []
   const rest: Array<UOp> = []
   for (const x of addends(node, body)) {
@@ -87,19 +134,14 @@ export const relaxedSum = (node: UOp, body: Body): string | undefined => {
     else dots.push(dot)
   }
   if (dots.length === 0) return undefined
-  const start = rest.length === 0 ? undefined : rest.map((x) => body.value(x)).reduce((a, b) => `(i32x4.add ${a} ${b})`)
-  return groupsOf(dots).reduce<string | undefined>((sum, group) => {
-    if (group.length === 1) {
-      const [{ narrow, signed }] = group as [Narrow]
-      const zero = "(v128.const i32x4 0 0 0 0)"
-      return `(i32x4.relaxed_dot_i8x16_i7x16_add_s ${body.value(signed)} ${body.value(narrow)} ${sum ?? zero})`
-    }
-    const pairs = group
-      .map(({ narrow, signed }) => `(i16x8.relaxed_dot_i8x16_i7x16_s ${body.value(signed)} ${body.value(narrow)})`)
-      .reduce((a, b) => `(i16x8.add ${a} ${b})`)
-    const words = `(i32x4.extadd_pairwise_i16x8_s ${pairs})`
-    return sum === undefined ? words : `(i32x4.add ${sum} ${words})`
-  }, start)
+  const start = rest.length === 0
+    ? "(v128.const i32x4 0 0 0 0)"
+    : rest.map((x) => body.value(x)).reduce((a, b) => `(i32x4.add ${a} ${b})`)
+  return dots.reduce(
+    (sum, { narrow, signed }) =>
+      `(i32x4.relaxed_dot_i8x16_i7x16_add_s ${body.value(signed)} ${body.value(narrow)} ${sum})`,
+    start
+  )
 }
 
 /** Products of bytes as 16 bits, added in pairs, and once more: the pairs of a word are neighbours in one of two vectors. */

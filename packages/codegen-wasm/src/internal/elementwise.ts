@@ -2,7 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import type { Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
-import { relaxedSum, vectorDot } from "./dot.ts"
+import { type PairSums, relaxedSum, type Simd, vectorDot } from "./dot.ts"
 import { uniformShift } from "./placement.ts"
 import { constantOf, isPowerOfTwo, prefix, type ValueType } from "./value.ts"
 
@@ -17,10 +17,8 @@ export interface Body {
   /** Whether the code of a value stands where its only user is. */
   readonly isInlined: (node: UOp) => boolean
   readonly simd: Simd
+  readonly pairSums: PairSums
 }
-
-/** Instructions to use: all with 128 bits, or those besides whose results may depend on the machine, where they do not. */
-export type Simd = "plain" | "relaxed"
 
 /** Functions of the module besides the kernel. Division by zero gives 0. */
 export const helpers = {
@@ -236,7 +234,7 @@ const dot4I8 = (node: UOp, body: Body): string => {
 /** The code of an elementwise operation. */
 export const elementwise = (node: UOp, body: Body): string => {
   const t = prefix(node.dtype)
-  const sum = body.simd === "relaxed" ? relaxedSum(node, body) : undefined
+  const sum = relaxedSum(node, body)
   if (sum !== undefined) return sum
   switch (node.op) {
     case "CAST":

@@ -4,7 +4,8 @@ import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
 import { type UOp, varArg } from "@tg/core-uop/UOp"
 import { Address } from "./address.ts"
-import { type Body, combine, elementwise, type Helper, helpers, type Simd } from "./elementwise.ts"
+import { noPairSums, type PairSums, pairSumsOf, type Simd } from "./dot.ts"
+import { type Body, combine, elementwise, type Helper, helpers } from "./elementwise.ts"
 import type { Nest } from "./nest.ts"
 import { isLeaf, type Item, type Placement } from "./placement.ts"
 import {
@@ -35,6 +36,7 @@ class KernelWriter implements Body {
   /** The locals of vector literals. */
   readonly constants = new Map<string, string>()
   readonly simd: Simd
+  readonly pairSums: PairSums
   private readonly placement: Placement
   private readonly vars: ReadonlyArray<string>
   private readonly nest: ReadonlyArray<UOp>
@@ -48,6 +50,9 @@ class KernelWriter implements Body {
     { nest, simd }: { readonly nest: ReadonlyArray<UOp>; readonly simd: Simd }
   ) {
     this.simd = simd
+    this.pairSums = simd === "pairs"
+      ? pairSumsOf(placement.items.filter((item): item is UOp => !(item instanceof Address)))
+      : noPairSums
     this.placement = placement
     this.vars = vars
     this.nest = nest
@@ -200,6 +205,11 @@ class KernelWriter implements Body {
 
   private compute(item: Item): string {
     if (item instanceof Address) return this.address(item)
+    const code = this.node(item)
+    return this.pairSums.widened.has(item) ? `(i32x4.extadd_pairwise_i16x8_s ${code})` : code
+  }
+
+  private node(item: UOp): string {
     switch (item.op) {
       case "LOAD":
         return this.load(item)
