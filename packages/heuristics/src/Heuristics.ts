@@ -201,6 +201,12 @@ const shareRows = (
   localOutputs(plan, Math.min(Math.floor(most / wide), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
 }
 
+/** Two iterations of a long loop at once, where that is not too much code: what a loop costs is then paid half as often. */
+const unrollInnermost = (plan: Plan, maxCopies: number): void => {
+  const innermost = Loops.all(plan.kernel).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).at(-1)
+  if (innermost !== undefined && 2 * Loops.copies(plan.kernel) <= maxCopies) plan.try(Opt.unroll(innermost.id, 2))
+}
+
 /** With fewer groups of rows than this, threads of a CPU have too little to divide. */
 const fewestRows = 16
 
@@ -221,7 +227,9 @@ const chooseCpu = (plan: Plan): void => {
   const reduced = vectoriseReductions(plan)
   if (reduced) spreadRows(plan)
   else vectoriseOutputs(plan)
-  unrollShortLoops(plan, maxUnrollCpu, lanes * maxUnrollCpu * upcastOf(plan.kernel))
+  const maxCopies = lanes * maxUnrollCpu * upcastOf(plan.kernel)
+  unrollShortLoops(plan, maxUnrollCpu, maxCopies)
+  if (reduced) unrollInnermost(plan, maxCopies)
 }
 
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
