@@ -5,6 +5,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import type { UOp } from "@tg/core-uop/UOp"
 import { assert, describe, expect, it } from "@effect/vitest"
 import * as Wasm from "../src/Wasm.ts"
+import { map } from "./support/elements.ts"
 import { execute } from "./support/execute.ts"
 import { kernel, type LinearBuilder } from "./support/linear.ts"
 
@@ -13,6 +14,23 @@ const lanes = 4
 const withLiteral = (op: "AND" | "SHL" | "SHR", x: UOp, value: number): UOp =>
   Expr.alu(op, x, Expr.splat(Expr.constant(x.arena, DType.u32, value >>> 0), lanes))
 const byte = 0x01010101
+
+describe.each([1, 4] as const)("%i lanes", (lanes) => {
+  it("multiplies bytes and adds the products of a word", () => {
+    const [a, b] = [[0, 0x80808080, 0x7f7f7f7f, 0x01020304, 0xfe81007f, 0x12345678, 0xffffffff, 0x80000000], [
+      0x80808080,
+      0x80808080,
+      0x80808080,
+      0x05060708,
+      0x7f7f7f7f,
+      0x9abcdef0,
+      1,
+      0x80000000
+    ]].map((words) => Uint32Array.from(words)) as [Uint32Array, Uint32Array]
+    const dot = map(lanes, 8, [DType.u32, DType.u32], DType.i32, (x, y) => Expr.alu("DOT4I8", x, y))
+    assert.deepStrictEqual(execute(dot, [new Int32Array(8), a, b])[0], Int32Array.from(a, (x, i) => dot4I8(x, b[i]!)))
+  })
+})
 
 /** out[i] = initial[i], if asked for, + sum over j of x[j][i] dot (w[j][i] & mask), four at a time. */
 const sumOfDots = (count: number, mask: number, extra: boolean): UOp =>
