@@ -44,7 +44,7 @@ describe("plan", () => {
   it.live("prints a table of kernels", () =>
     Effect.gen(function*() {
       const { stdout } = yield* tg(["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--profile", "wasm"])
-      assert.match(stdout, /^tiny-glm:q4_k_m on wasm, context 64, cache f16, int8 activations$/m)
+      assert.match(stdout, /^tiny-glm:q4_k_m on wasm, context 64, cache f16, int8-all activations$/m)
       assert.match(stdout, /^\d+ launches per token; per layer \d+, (\d+, \d+|2 x \d+); 0 barriers$/m)
       assert.match(stdout, /^kernel +calls +bytes +us +us\/token +workgroups x threads$/m)
     }))

@@ -1,6 +1,7 @@
 import { type Program, Renderer, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
+import type { Simd } from "./internal/dot.ts"
 import { rendered } from "./internal/elementwise.ts"
 import { type Memory, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
@@ -27,17 +28,44 @@ export interface Options {
    * page needs cross-origin isolation. The device has to agree.
    */
   readonly memory?: Memory | undefined
+  /** How bytes are multiplied, always with the same results. Default: what suits the host. */
+  readonly simd?: Simd | undefined
 }
-export type { Memory }
+export type { Memory, Simd }
 
 /** What kernels and devices use where nobody says otherwise. */
 export const defaultMemory = (): Memory => typeof SharedArrayBuffer === "function" ? "shared" : "own"
+
+/**
+ * A module that multiplies bytes of 127 by bytes of 255, which are more than the instruction's 7 bits:
+ *
+ *     (func (export "f") (result i32)
+ *       (i32x4.extract_lane 0 (i32x4.relaxed_dot_i8x16_i7x16_add_s
+ *         (i8x16.splat (i32.const 127)) (i8x16.splat (i32.const 255)) (v128.const i32x4 0 0 0 0))))
+ */
+const probe = Uint8Array.from(
+  [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 127, 3, 2, 1, 0, 7, 5, 1, 1, 102, 0, 0, 10, 38, 1, 36, 0].concat(
+    [65, 255, 0, 253, 15, 65, 255, 1, 253, 15, 253, 12],
+    Array<number>(16).fill(0),
+    [253, 147, 2, 253, 27, 0, 11]
+  )
+)
+
+/**
+ * What kernels use where nobody says otherwise. Only a processor that makes words of two sums of 16 bits saturates them,
+ * each at 2^15 - 1.
+ */
+export const defaultSimd = (): Simd => {
+  if (!WebAssembly.validate(probe)) return "plain"
+  const { f } = new WebAssembly.Instance(new WebAssembly.Module(probe)).exports as { readonly f: () => number }
+  return f() === 2 * (2 ** 15 - 1) ? "pairs" : "words"
+}
 
 const moduleOf = (
   name: string,
   linear: UOp,
   nest: Nest,
-  { memory = defaultMemory() }: Options
+  { memory = defaultMemory(), simd = defaultSimd() }: Options
 ): string | RenderError => {
   for (const node of linear.src) {
     const reason = unsupported(node, rendered)
@@ -45,7 +73,7 @@ const moduleOf = (
   }
   const placement = place(linear)
   if ("problem" in placement) return new RenderError({ kernel: name, message: `${name}: ${placement.problem}` })
-  return moduleText(placement, signature(linear), { memory, nest })
+  return moduleText(placement, signature(linear), { memory, nest, simd })
 }
 
 /**
@@ -96,7 +124,7 @@ interface FeatureModule {
 export const assembler: Effect.Effect<Assembler> = Effect.promise(async () => {
   const { default: load } = await import("wabt")
   const wabt = await load()
-  const features = { simd: true, sat_float_to_int: true, threads: true }
+  const features = { simd: true, relaxed_simd: true, sat_float_to_int: true, threads: true }
   return {
     assemble: (name, source) => {
       const module = wabt.parseWat(`${name}.wat`, source, features) as FeatureModule

@@ -99,14 +99,15 @@ const sin: Rule = ({ src: [x] }) => {
 const sinCoefficients = [-0.16666656732559204, 0.008333017118275166, -0.00019806614727713168, 2.6000548132287804e-06]
 
 /**
- * Exponent and fraction move to their places in an f32, whose exponent is then 112 too small: a multiplication repairs
- * normals and subnormals alike (exact; the machine must keep f32 subnormals). Infinity and NaN need all exponent bits.
+ * From the top of a word an arithmetic shift moves exponent and fraction to their places in an f32 and keeps the sign. The
+ * exponent is then 112 too small: a multiplication repairs normals and subnormals alike (exact; the machine must keep f32
+ * subnormals). Infinity and NaN need all exponent bits.
  */
 const halfToFloat: Rule = ({ src: [h] }) => {
-  const magnitude = shl(and(h!, 0x7fff), 13)
-  const scaled = mul(bitcast(magnitude, f32), 2 ** 112)
-  const finite = where(lt(scaled, 65536), bitcast(scaled, u32), or(magnitude, 0x70000000))
-  return bitcast(or(finite, shl(and(h!, 0x8000), 16)), f32)
+  const placed = and(shr(bitcast(shl(h!, 16), i32), 3), 0x8fffe000 | 0)
+  const scaled = bitcast(mul(bitcast(placed, f32), 2 ** 112), i32)
+  const isSpecial = eq(and(placed, 0x0f800000), 0x0f800000)
+  return bitcast(or(scaled, where(isSpecial, like(placed, 0x7f800000), like(placed, 0))), f32)
 }
 
 /**
@@ -162,19 +163,48 @@ const log2OfConstant = (node: UOp): number | undefined => {
   return Number.isInteger(exponent) && exponent >= 0 && exponent < 31 ? exponent : undefined
 }
 
+/** The operand of a binary operation and the constant that is its second one. */
+const withConstant = (node: UOp, op: Op): readonly [UOp, number] | undefined => {
+  const constant = node.op === op ? constantOf(node.src[1]!) : undefined
+  return constant === undefined ? undefined : [node.src[0]!, constant]
+}
+
+/** `((x >> a) & m) << b` is one shift and one mask, or less where the shifts cut off as much as the mask. */
+const moveField: Rule = (node) => {
+  const [field, up] = withConstant(node, "SHL") ?? []
+  if (field === undefined || up === undefined || field.dtype.scalar !== "u32") return undefined
+  const [shifted, mask] = withConstant(field, "AND") ?? [field, 0xffffffff]
+  const isMasked = field !== shifted
+  const isCutOff = (mask << up) === -1 << up
+  const [x, down] = withConstant(shifted, "SHR") ?? []
+  if (x !== undefined && down !== undefined) {
+    if (isCutOff && down === up) return and(x, (-1 << up) >>> 0)
+    if (isMasked && mask * 2 ** up < 2 ** 32) {
+      return and(down === up ? x : down > up ? shr(x, down - up) : shl(x, up - down), mask * 2 ** up)
+    }
+  }
+  return isMasked && isCutOff ? shl(shifted, up) : undefined
+}
+
+/** `((x & m) >> a) & n`, the shift arithmetic: the first mask goes if it keeps all that the second one does. */
+const maskOnce: Rule = (node) => {
+  const [shifted, mask] = withConstant(node, "AND") ?? []
+  const [signed, down] = (shifted?.dtype.scalar === "i32" ? withConstant(shifted, "SHR") : undefined) ?? []
+  if (mask === undefined || down === undefined || signed!.op !== "BITCAST") return undefined
+  const [x, first] = withConstant(signed!.src[0]!, "AND") ?? []
+  if (x === undefined || first === undefined) return undefined
+  const copies = -1 << (31 - down)
+  const kept = (mask << down) | ((mask & copies) === 0 ? 0 : 1 << 31)
+  return (kept & ~first) === 0 ? and(shr(bitcast(x, i32), down), mask) : undefined
+}
+
 /**
  * Cheaper forms of integer division, and of moving a field from one place to another. Floor division by a power of two
  * is a shift, negative numbers included.
  */
 export const strength: Table = {
-  // ((x >> a) & m) << b is one shift and one mask
-  SHL: ({ src: [field, up] }) => {
-    if (field!.op !== "AND" || field!.dtype.scalar !== "u32" || field!.src[0]!.op !== "SHR") return undefined
-    const [[x, down], mask] = [field!.src[0]!.src, field!.src[1]!]
-    const [a, m, b] = [down!, mask, up!].map(constantOf)
-    if (a === undefined || b === undefined || m === undefined || m * 2 ** b >= 2 ** 32) return undefined
-    return and(a === b ? x! : a > b ? shr(x!, a - b) : shl(x!, b - a), m * 2 ** b)
-  },
+  SHL: moveField,
+  AND: maskOnce,
   FLOORDIV: ({ src: [x, y] }) => {
     const exponent = log2OfConstant(y!)
     return exponent === undefined ? undefined : exponent === 0 ? x! : shr(x!, exponent)

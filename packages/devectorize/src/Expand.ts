@@ -209,7 +209,9 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid"
     const ranges = end.src.slice(1)
     const contiguous = (range: UOp): boolean =>
       areNeighbours(perLane(range, new Map(ranges.filter(isExpanded).map((r) => [r, 0])), (e) => index(at!, e)))
-    const own = vectors ? ranges.filter(isWide).find(contiguous) : undefined
+    const wide = vectors ? ranges.filter(isWide) : []
+    // a CPU computes results that are far apart in one vector all the same
+    const own = wide.find(contiguous) ?? (caps.hasGrid ? undefined : wide[0])
     const stores = assignments(ranges.filter((r) => isExpanded(r) && r !== own)).flatMap((copy) => {
       const env = bind(new Map(), copy)
       const element = (e: Env): UOp =>

@@ -276,8 +276,42 @@ describe("fields", () => {
     }
   )
 
-  it("one that loses bits at the top is left alone", () => {
-    const { root, same } = moved(8, 255, 25)
+  it("what the shifts cut off is not masked as well", () => {
+    const arena = new Arena()
+    const x = leaf(arena, DType.u32)
+    const [masked, shifted] = [Expr.shl(Expr.and(x, 0xffff), 16), Expr.shl(Expr.shr(x, 16), 16)]
+    assert.strictEqual(rewrite(masked, strength), Expr.shl(x, 16))
+    assert.strictEqual(rewrite(shifted, strength), Expr.and(x, 0xffff0000))
+    for (const root of [masked, shifted, Expr.shl(Expr.and(Expr.shr(x, 8), 255), 25)]) {
+      for (const word of words) assert.strictEqual(compile(rewrite(root, strength))(word), compile(root)(word))
+    }
+  })
+
+  it.each([[0xffff0000, 3, 0x8fffe000, 1], [0x7fff0000, 3, 0x8fffe000, 2], [0xffff0000, 3, 0x8ffff000, 2]])(
+    "the mask %i in front of an arithmetic shift by %i goes if the mask %i behind it keeps no more",
+    (first, down, second, left) => {
+      const arena = new Arena()
+      const x = Expr.bitcast(Expr.and(leaf(arena, DType.u32), first), DType.i32)
+      const root = Expr.and(Expr.shr(x, down), second | 0)
+      const same = rewrite(root, strength)
+      assert.strictEqual(toposort(same).filter((n) => n.op === "AND").length, left)
+      for (const word of words) assert.strictEqual(compile(same)(word), compile(root)(word))
+    }
+  )
+
+  it("a half at either end of a word becomes a float with one mask for its place", () => {
+    const arena = new Arena()
+    const word = leaf(arena, DType.u32)
+    for (const [half, count] of [[Expr.and(word, 0xffff), 2], [Expr.shr(word, 16), 1]] as const) {
+      const root = rewrite(decompose(Expr.alu("HALF_TO_FLOAT", half), least), strength)
+      assert.strictEqual(shifts(root), count)
+      assert.strictEqual(toposort(root).filter((n) => n.op === "AND").length, 2)
+      for (const x of words) assert.deepStrictEqual(compile(root)(x), halfValue(count === 2 ? x & 0xffff : x >>> 16))
+    }
+  })
+
+  it("one that loses some bits at the top is left alone", () => {
+    const { root, same } = moved(8, 0xf0f, 24)
     assert.strictEqual(same, root)
   })
 })

@@ -7,7 +7,7 @@ import { expand } from "../src/Expand.ts"
 import * as Kernels from "./support/kernels.ts"
 import { cpu, expanded, gpu, opted } from "./support/stages.ts"
 
-const { group, local, loop, unroll, upcast } = Opt
+const { group, local, loop, spread, unroll, upcast } = Opt
 
 /** The memory accesses as text: `LOAD f32x4`. */
 const accesses = (kernel: UOp): ReadonlyArray<string> =>
@@ -26,6 +26,7 @@ describe("Expand", () => {
     ["elementwise", [upcast(1, 2)]],
     ["elementwise", [upcast(0, 6), upcast(1, 4)]],
     ["elementwise", [loop(0, 6), upcast(1, 8)]],
+    ["elementwise", [spread(1, 4)]],
     ["sums", [unroll(1, 4)]],
     ["sums", [unroll(1, 8)]],
     ["sums", [upcast(0, 3), unroll(1, 4)]],
@@ -101,6 +102,24 @@ describe("Expand", () => {
     const result = expand(opted(kernel, [upcast(0, 4), unroll(1, 4)]), vectors)
     assert.deepStrictEqual(accesses(result), [...times(4, "LOAD f32x4"), "STORE f32x4"])
     assert.deepStrictEqual(Kernels.run(result), Kernels.run(kernel))
+  })
+
+  it("computes results that are far apart in the lanes of a vector, and stores each, on a CPU", () => {
+    const arena = new Arena()
+    const [i, k] = [Expr.range(arena, 8, 0, "GLOBAL"), Expr.range(arena, 4, 1, "REDUCE")]
+    const [out, x] = [8, 32].map((length, slot) => arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot }))
+    const sum = Expr.reduce("ADD", Expr.load(Expr.element(x!, Expr.add(Expr.mul(i, 4), k))), [k])
+    const kernel = arena.make("SINK", DType.none, [
+      arena.make("END", DType.none, [Expr.store(Expr.element(out!, i), Expr.mul(sum, 2)), i])
+    ])
+    const products = (hasGrid: boolean): ReadonlyArray<string> => {
+      const result = expand(opted(kernel, [unroll(1, 4), spread(0, 4)]), { ...vectors, hasGrid })
+      assert.deepStrictEqual(accesses(result), [...times(4, "LOAD f32x4"), ...times(4, "STORE f32")])
+      assert.deepStrictEqual(Kernels.run(result), Kernels.run(kernel))
+      return toposort(result).filter((n) => n.op === "MUL" && DType.isFloat(n.dtype)).map((n) => DType.print(n.dtype))
+    }
+    assert.deepStrictEqual(products(false), ["f32x4"])
+    assert.deepStrictEqual(products(true), times(4, "f32"))
   })
 
   /** `out[i] = sum over k of w[k] x[4 k + i]`: weights are neighbours along k, activations along i. */

@@ -2,7 +2,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Config } from "@tg/models-deepseek2/Config"
 import * as Order from "@tg/models-deepseek2/Order"
-import type { ActivationPolicy } from "./ActivationPolicy.ts"
+import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import { cacheRows } from "./StepProgram.ts"
 
 /** Tokens appended at a time, and of a short prompt. */
@@ -30,7 +30,8 @@ export interface PromptShape {
 
 /**
  * What fits a model and a device: at most so many tokens that the attention scores of a step, its largest value, take one
- * binding. Batches read floats: who asks for bytes has none.
+ * binding. Batches read floats: who asks for bytes has none, nor has a CPU that multiplies bytes, which is quicker with
+ * those, token by token, than with tiles of floats.
  */
 export const promptShape = (
   { heads }: Config,
@@ -39,14 +40,15 @@ export const promptShape = (
     readonly asked: number | undefined
     readonly batchFrom?: number | undefined
     readonly context: number
-    readonly profile: Pick<DeviceProfile, "kind" | "maxBindingBytes">
+    readonly profile: Pick<DeviceProfile, "kind" | "maxBindingBytes" | "packedDot">
   }
 ): PromptShape => {
   const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / (4 * heads * cacheRows(context)))
   const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
   let batch = largestBatch[profile.kind]
   while (batch > fitting) batch /= 2
-  const none = activations === "int8" || batch < Order.tileTokens
+  const read = activationsOn(profile, activations)
+  const none = batch < Order.tileTokens || read === "int8-all" || (read === "int8" && activations !== "auto")
   const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind])
   return {
     batchFrom: from,

@@ -38,7 +38,7 @@ describe("Heuristics", () => {
   it("chooses for a matvec with a dequantised weight", () =>
     expect(table(Kernels.dequantMatvec(2048, 2048))).toMatchInlineSnapshot(`
       "
-      wasm: UNROLL(r3, 4), UPCAST(r0, 4), UNROLL(r3, 2), UNROLL(r2, 4)
+      wasm: UNROLL(r3, 4), SPREAD(r0, 4), UNROLL(r3, 2), UNROLL(r2, 4)
       webgpu-default: UNROLL(r3, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
       h200: UNROLL(r3, 4), GROUP(r3, 2), GROUP(r2, 4), GROUP(r1, 16), UNROLL(r1, 4)
       "
@@ -47,7 +47,7 @@ describe("Heuristics", () => {
   it("chooses for a matvec", () =>
     expect(table(Kernels.matvec(256, 1024))).toMatchInlineSnapshot(`
       "
-      wasm: UNROLL(r1, 4), UPCAST(r0, 4)
+      wasm: UNROLL(r1, 4), SPREAD(r0, 4), UNROLL(r1, 2)
       webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 2)
       h200: UNROLL(r1, 4), GROUP(r1, 256)
       "
@@ -56,7 +56,7 @@ describe("Heuristics", () => {
   it("chooses for a matvec with rows enough to fill the device", () =>
     expect(table(Kernels.matvec(2 ** 18, 64))).toMatchInlineSnapshot(`
       "
-      wasm: UNROLL(r1, 4), UPCAST(r0, 4)
+      wasm: UNROLL(r1, 4), SPREAD(r0, 4), UNROLL(r1, 2)
       webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 8)
       h200: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
       "
@@ -101,7 +101,7 @@ describe("Heuristics", () => {
   it("chooses for the sum of a long vector", () =>
     expect(table(Kernels.sum(4096))).toMatchInlineSnapshot(`
       "
-      wasm: UNROLL(r0, 4)
+      wasm: UNROLL(r0, 4), UNROLL(r0, 2)
       webgpu-default: UNROLL(r0, 4), GROUP(r0, 16)
       h200: UNROLL(r0, 4), GROUP(r0, 256), UNROLL(r0, 4)
       "
@@ -167,14 +167,14 @@ describe("Heuristics", () => {
       Effect.gen(function*() {
         const forDevice = (profile: DeviceProfile.DeviceProfile) =>
           opts.pipe(Effect.provide(Heuristics.layer.pipe(Layer.provide(DeviceProfile.Profile.layer(profile)))))
-        assert.deepStrictEqual(yield* forDevice(wasm), ["UNROLL(r1, 4)", "UPCAST(r0, 4)"])
+        assert.deepStrictEqual(yield* forDevice(wasm), ["UNROLL(r1, 4)", "SPREAD(r0, 4)", "UNROLL(r1, 2)"])
         const onGpu = (yield* forDevice(h200)).map((text) => text.split("(")[0])
         assert.include(onGpu, "GROUP")
       }))
 
     it.effect("works with a mocked profile", () =>
       Effect.gen(function*() {
-        assert.deepStrictEqual(yield* opts, ["UNROLL(r1, 4)", "UPCAST(r0, 4)"])
+        assert.deepStrictEqual(yield* opts, ["UNROLL(r1, 4)", "SPREAD(r0, 4)", "UNROLL(r1, 2)"])
       }).pipe(Effect.provide(
         Heuristics.layer.pipe(Layer.provide(Layer.mock(DeviceProfile.Profile, { ...wasm, maxWorkgroupBytes: 0 })))
       )))

@@ -21,8 +21,12 @@ export interface Weight {
 /** The weights of a block, found by role. */
 export type Lookup = (role: Role) => Weight | undefined
 
-/** How products with quantised weights read their other operand: as it is, or rounded to 8 bits per 32 values. */
-export type Activations = "float" | "int8"
+/**
+ * How products with quantised weights read their other operand: as it is, or rounded to 8 bits per 32 values. `int8` does
+ * not round what only a few rows read: the launch for the rounding would cost more than it saves. `int8-all` does, where
+ * launches cost next to nothing.
+ */
+export type Activations = "float" | "int8" | "int8-all"
 
 /** The operand of products: as it is and, where products may use it, quantised. */
 interface Activation {
@@ -74,7 +78,7 @@ const plain = ({ layout, words }: Weight): Tensor => Layout.dequantise(layout, w
 /** `x [.., K]` as products of this policy read it. All of them share what is quantised. */
 export const activation = (x: Tensor, activations: Activations): Activation => ({
   values: x,
-  int8: activations === "int8" && Number(x.dim(-1)) % Int8.blockValues === 0
+  int8: activations !== "float" && Number(x.dim(-1)) % Int8.blockValues === 0
     ? Int8.quantise(x).label("int8")
     : undefined
 })
@@ -82,8 +86,11 @@ export const activation = (x: Tensor, activations: Activations): Activation => (
 /** What a product computed, as the operand of another one. */
 const computed = (x: Tensor, { activations, order }: BlockInput): Activation => activation(keep(order, x), activations)
 
-/** An activation that is not worth rounding: the product has so few rows that a launch for the rounding costs more. */
 const float = (values: Tensor): Activation => ({ values, int8: undefined })
+
+/** The operand of products with few rows. */
+const ofFewRows = (x: Tensor, { activations }: BlockInput): Activation =>
+  activations === "int8-all" ? activation(x, activations) : float(x)
 
 /** One activation for several experts: `[T, K]` to `[T, 1, K]`. */
 const forExperts = ({ int8, values }: Activation): Activation => ({
@@ -114,15 +121,16 @@ export const product = (x: Activation, { layout, words }: Weight, { select, view
 }
 
 /** Keys and values are made from the cached latent; both up-projections are absorbed into query and output. */
-const absorbed = ({ config, weights }: BlockInput) => {
+const absorbed = (input: BlockInput) => {
+  const { config, weights } = input
   const { heads, latent, plain: n, value } = config
   const joint = weights("attn_kv_b")
   if (joint === undefined || weights("attn_k_b") !== undefined) {
     const keys = need(weights, "attn_k_b")
     const values = need(weights, "attn_v_b")
     return {
-      query: (q: Tensor) => product(float(q), keys).label("attn_k_b"),
-      output: (z: Tensor) => product(float(z), values).label("attn_v_b")
+      query: (q: Tensor) => product(ofFewRows(q, input), keys).label("attn_k_b"),
+      output: (z: Tensor) => product(ofFewRows(z, input), values).label("attn_v_b")
     }
   }
   // one matrix: per head n key rows, then the value rows
@@ -134,7 +142,7 @@ const absorbed = ({ config, weights }: BlockInput) => {
   const valueRows = (x: Tensor, rowRank: number): Tensor => perHead(x, rowRank).slice(1, n, value)
   return {
     query: (q: Tensor) => Nn.contract(q, keys, 1).label("attn_kv_b"),
-    output: (z: Tensor) => product(float(z), joint, { view: valueRows }).label("attn_kv_b")
+    output: (z: Tensor) => product(ofFewRows(z, input), joint, { view: valueRows }).label("attn_kv_b")
   }
 }
 
@@ -149,7 +157,8 @@ const queries = (input: BlockInput, x: Activation): Tensor => {
   const { config, order, weights } = input
   if (config.queryRank === 0) return product(x, need(weights, "attn_q")).label("attn_q")
   const low = keep(order, product(x, need(weights, "attn_q_a")).label("attn_q_a"))
-  return product(float(normed(input, low, "attn_q_a_norm")), need(weights, "attn_q_b")).label("attn_q_b")
+  const inner = ofFewRows(normed(input, low, "attn_q_a_norm"), input)
+  return product(inner, need(weights, "attn_q_b")).label("attn_q_b")
 }
 
 /** Attention over the cache, whose rows of these tokens are written first. `x` is normalised. */
@@ -355,7 +364,7 @@ export interface BlockOutput {
 /** One block. */
 export const block = (input: BlockInput): BlockOutput => {
   const { config, order, weights, x } = input
-  const { output, write } = attention(input, float(normed(input, x, "attn_norm")))
+  const { output, write } = attention(input, ofFewRows(normed(input, x, "attn_norm"), input))
   const middle = keep(order, x.add(output).label("ffn_inp"))
   const inner = activation(normed(input, middle, "ffn_norm"), input.activations)
   const ffn: { readonly output: Tensor; readonly chosen?: Tensor } = weights("ffn_gate_inp") === undefined

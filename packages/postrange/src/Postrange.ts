@@ -18,6 +18,7 @@ const axisOf: Readonly<Record<Kind, Axis>> = {
   LOCAL: "LOCAL",
   GROUP: "GROUP",
   UPCAST: "UPCAST",
+  SPREAD: "UPCAST",
   UNROLL: "UNROLL",
   LOOP: "LOOP"
 }
@@ -109,7 +110,7 @@ const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range
 const isNested = (kernel: UOp, inner: UOp): boolean =>
   Loops.reductions(kernel).some((outer) => Loops.isInside(inner, outer))
 
-/** Applies one legal opt: the loop is split and its inside gets the opt's axis. */
+/** Applies one legal opt: the loop is split and its inside, or outside, gets the opt's axis. */
 const applyOne = (kernel: UOp, opt: Opt): UOp => {
   const { arena } = kernel
   const loops = Loops.all(kernel)
@@ -125,9 +126,13 @@ const applyOne = (kernel: UOp, opt: Opt): UOp => {
     const range = Expr.range(arena, size, loop.id, axisOf[opt.kind])
     return replaceLoop(kernel, loop.node, [range], range)
   }
-  const outer = Expr.range(arena, loop.size / opt.amount, loop.id, loop.axis)
-  const inner = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), axisOf[opt.kind])
-  return replaceLoop(kernel, loop.node, [outer, inner], Expr.add(Expr.mul(outer, opt.amount), inner))
+  const left = loop.size / opt.amount
+  const rest = Expr.range(arena, left, loop.id, loop.axis)
+  const taken = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), axisOf[opt.kind])
+  const value = opt.kind === "SPREAD"
+    ? Expr.add(Expr.mul(taken, left), rest)
+    : Expr.add(Expr.mul(rest, opt.amount), taken)
+  return replaceLoop(kernel, loop.node, [rest, taken], value)
 }
 
 /**

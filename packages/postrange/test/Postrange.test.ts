@@ -1,8 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import { evaluateIndex } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, type UOp } from "@tg/core-uop/UOp"
+import { Arena, rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { Effect, Schema } from "effect"
 import * as Loops from "../src/Loops.ts"
 import * as Opt from "../src/Opt.ts"
@@ -10,7 +12,7 @@ import { apply, IllegalOpt, maxCopies, Postrange } from "../src/Postrange.ts"
 import { elementwise, manySums, nested, run, sums, symbolic, twoLengths, twoReductions } from "./support/kernels.ts"
 
 const gpu = DeviceProfile.webgpuDefault
-const { group, local, loop, unroll, upcast } = Opt
+const { group, local, loop, spread, unroll, upcast } = Opt
 
 /** The loops as text: `r0:GLOBAL 6`. */
 const loops = (kernel: UOp): ReadonlyArray<string> => Loops.all(kernel).map((l) => `r${l.id}:${l.axis} ${l.size}`)
@@ -33,6 +35,9 @@ describe("Postrange", () => {
     ["elementwise", [local(0, 3), local(1, 8), upcast(0, 2)]],
     ["elementwise", [local(1, 2), local(1, 2), upcast(1, 2)]],
     ["elementwise", [local(1, 1)]],
+    ["elementwise", [spread(1, 4), local(1, 2)]],
+    ["elementwise", [spread(0, 6), spread(1, 2), upcast(1, 2)]],
+    ["sums", [spread(0, 2), unroll(1, 4)]],
     ["sums", [unroll(1, 4)]],
     ["sums", [unroll(1, 32)]],
     ["sums", [group(1, 8)]],
@@ -151,6 +156,19 @@ describe("Postrange", () => {
       "r3:GROUP 2",
       "r2:UNROLL 4"
     ])
+  })
+
+  it("spreads over the whole loop what it takes off the outside", () => {
+    const kernel = applied(sums(), [spread(0, 2)])
+    assert.deepStrictEqual(loops(kernel), ["r0:GLOBAL 3", "r2:UPCAST 2", "r1:REDUCE 32"])
+    const at = kernel.src[0]!.src[0]!.src[0]!.src[1]!
+    const ranges = toposort(at).filter((n) => n.op === "RANGE")
+    const rows = (iteration: number): ReadonlyArray<number> =>
+      [0, 1].map((taken) => {
+        const number = (range: UOp): UOp => Expr.int(at.arena, rangeArg(range).id === 2 ? taken : iteration)
+        return evaluateIndex(substitute(at, new Map(ranges.map((r) => [r, number(r)]))), {})
+      })
+    assert.deepStrictEqual([rows(0), rows(1), rows(2)], [[0, 3], [1, 4], [2, 5]])
   })
 
   it("gives a whole loop the axis and its id, and does nothing for an amount of 1", () => {

@@ -20,7 +20,7 @@ const smallChange = 1.1
 
 const isReduced = (kind: Opt.Kind): boolean => kind === "GROUP" || kind === "UNROLL"
 /** What the same iterations can become instead. */
-const others = { LOCAL: "UPCAST", UPCAST: "LOCAL", GROUP: "UNROLL", UNROLL: "GROUP" } as const
+const others = { LOCAL: "UPCAST", UPCAST: "LOCAL", SPREAD: "UPCAST", GROUP: "UNROLL", UNROLL: "GROUP" } as const
 
 /** `UNROLL(r6, 4), GROUP(r3, 32)` */
 export const print = (opts: ReadonlyArray<Opt.Opt>): string => opts.map(Opt.print).join(", ")

@@ -2,6 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import type { Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
+import { type PairSums, relaxedSum, type Simd, vectorDot } from "./dot.ts"
 import { uniformShift } from "./placement.ts"
 import { constantOf, isPowerOfTwo, prefix, type ValueType } from "./value.ts"
 
@@ -13,6 +14,10 @@ export interface Body {
   readonly twice: (code: string, type: ValueType) => readonly [string, string]
   /** The name of a helper function, which the module will contain. */
   readonly helper: (name: Helper) => string
+  /** Whether the code of a value stands where its only user is. */
+  readonly isInlined: (node: UOp) => boolean
+  readonly simd: Simd
+  readonly pairSums: PairSums
 }
 
 /** Functions of the module besides the kernel. Division by zero gives 0. */
@@ -221,27 +226,16 @@ const negate = (node: UOp, body: Body): string => {
   return `(i32.sub (i32.const 0) ${code})`
 }
 
-/** Products of bytes as 16 bits, added in pairs, and once more: the pairs of a word are neighbours in one of two vectors. */
 const dot4I8 = (node: UOp, body: Body): string => {
   const [x, y] = node.src.map((s) => body.value(s)) as [string, string]
-  if (!isVector(node.dtype)) return `(call ${body.helper("dot4i8")} ${x} ${y})`
-  const [a, a2] = body.twice(x, "v128")
-  const [b, b2] = body.twice(y, "v128")
-  const [low, low2] = body.twice(
-    `(i32x4.dot_i16x8_s (i16x8.extend_low_i8x16_s ${a}) (i16x8.extend_low_i8x16_s ${b}))`,
-    "v128"
-  )
-  const [high, high2] = body.twice(
-    `(i32x4.dot_i16x8_s (i16x8.extend_high_i8x16_s ${a2}) (i16x8.extend_high_i8x16_s ${b2}))`,
-    "v128"
-  )
-  return `(i32x4.add (i8x16.shuffle 0 1 2 3 8 9 10 11 16 17 18 19 24 25 26 27 ${low} ${high}) ` +
-    `(i8x16.shuffle 4 5 6 7 12 13 14 15 20 21 22 23 28 29 30 31 ${low2} ${high2}))`
+  return isVector(node.dtype) ? vectorDot(x, y, body) : `(call ${body.helper("dot4i8")} ${x} ${y})`
 }
 
 /** The code of an elementwise operation. */
 export const elementwise = (node: UOp, body: Body): string => {
   const t = prefix(node.dtype)
+  const sum = relaxedSum(node, body)
+  if (sum !== undefined) return sum
   switch (node.op) {
     case "CAST":
       return cast(node, body)
@@ -262,6 +256,10 @@ export const elementwise = (node: UOp, body: Body): string => {
       return dot4I8(node, body)
     case "WHERE": {
       const [condition, a, b] = node.src as [UOp, UOp, UOp]
+      // all ones or all zeros
+      if (isVector(node.dtype) && Object.is(constantOf(b), 0)) {
+        return `(v128.and ${body.value(condition)} ${body.value(a)})`
+      }
       return isVector(node.dtype)
         ? `(v128.bitselect ${body.value(a)} ${body.value(b)} ${body.value(condition)})`
         : `(select ${body.value(a)} ${body.value(b)} ${body.value(condition)})`

@@ -4,10 +4,12 @@ import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
 import { type UOp, varArg } from "@tg/core-uop/UOp"
 import { Address } from "./address.ts"
+import { noPairSums, type PairSums, pairSumsOf, type Simd } from "./dot.ts"
 import { type Body, combine, elementwise, type Helper, helpers } from "./elementwise.ts"
 import type { Nest } from "./nest.ts"
 import { isLeaf, type Item, type Placement } from "./placement.ts"
 import {
+  constantOf,
   isConstant,
   isPowerOfTwo,
   literal,
@@ -33,6 +35,8 @@ class KernelWriter implements Body {
   readonly lines: Array<string> = []
   /** The locals of vector literals. */
   readonly constants = new Map<string, string>()
+  readonly simd: Simd
+  readonly pairSums: PairSums
   private readonly placement: Placement
   private readonly vars: ReadonlyArray<string>
   private readonly nest: ReadonlyArray<UOp>
@@ -40,7 +44,15 @@ class KernelWriter implements Body {
   private readonly names = new Map<Item, string>()
   private indent = 2
 
-  constructor(placement: Placement, vars: ReadonlyArray<string>, nest: ReadonlyArray<UOp>) {
+  constructor(
+    placement: Placement,
+    vars: ReadonlyArray<string>,
+    { nest, simd }: { readonly nest: ReadonlyArray<UOp>; readonly simd: Simd }
+  ) {
+    this.simd = simd
+    this.pairSums = simd === "pairs"
+      ? pairSumsOf(placement.items.filter((item): item is UOp => !(item instanceof Address)))
+      : noPairSums
     this.placement = placement
     this.vars = vars
     this.nest = nest
@@ -66,6 +78,10 @@ class KernelWriter implements Body {
     if (code.startsWith("(local.get ") || code.startsWith(`(${type}.const `)) return [code, code]
     const name = this.local("t", type)
     return [`(local.tee ${name} ${code})`, `(local.get ${name})`]
+  }
+
+  isInlined(node: UOp): boolean {
+    return this.placement.inlined.has(node)
   }
 
   helper(name: Helper): string {
@@ -135,11 +151,36 @@ class KernelWriter implements Body {
   }
 
   private splat(node: UOp, scalar: UOp): string {
+    return this.loadedSplat(scalar) ?? `(${prefix(node.dtype)}.splat ${this.laneOf(node, scalar)})`
+  }
+
+  /** A loaded word in all lanes, and what is cheap to do there: a scalar would have to cross from another register. */
+  private loadedSplat(scalar: UOp): string | undefined {
+    const load = this.loadOf(scalar)
+    if (load !== undefined) return `(${this.memory(load, "v128.load32_splat")})`
+    const [x, y] = scalar.src
+    if (scalar.op !== "MUL" || DType.isFloat(scalar.dtype) || !this.isInlined(scalar)) return undefined
+    const factor = constantOf(y!)
+    const vector = isPowerOfTwo(factor) ? this.loadedSplat(x!) : undefined
+    return vector === undefined ? undefined : `(i32x4.shl ${vector} (i32.const ${Math.log2(factor!)}))`
+  }
+
+  /** The LOAD whose word a scalar is, if its code stands here and it always happens. */
+  private loadOf(scalar: UOp): UOp | undefined {
     const { access, inlined } = this.placement
-    if (scalar.op === "LOAD" && inlined.has(scalar) && access.get(scalar)!.gate === undefined) {
-      return `(${this.memory(scalar, "v128.load32_splat")})`
+    if (!inlined.has(scalar)) return undefined
+    if (scalar.op === "BITCAST") return this.loadOf(scalar.src[0]!)
+    return scalar.op === "LOAD" && access.get(scalar)!.gate === undefined ? scalar : undefined
+  }
+
+  /** Puts a scalar into one lane. */
+  private replaceLane(vector: UOp, lane: number, code: string, scalar: UOp): string {
+    const load = this.loadOf(scalar)
+    if (load === undefined) {
+      return `(${prefix(vector.dtype)}.replace_lane ${lane} ${code} ${this.laneOf(vector, scalar)})`
     }
-    return `(${prefix(node.dtype)}.splat ${this.laneOf(node, scalar)})`
+    const { address, offset } = this.placement.access.get(load)!
+    return `(v128.load32_lane${offset === 0 ? "" : ` offset=${offset}`} ${lane} ${this.value(address)} ${code})`
   }
 
   /** A scalar as the lane of a vector. */
@@ -158,16 +199,17 @@ class KernelWriter implements Body {
       const bytes = from.lanes.flatMap((i) => [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3]).join(" ")
       return `(i8x16.shuffle ${bytes} ${first} ${second})`
     }
-    const t = prefix(node.dtype)
     const [first, ...rest] = node.src
-    return rest.reduce(
-      (code, s, i) => `(${t}.replace_lane ${i + 1} ${code} ${this.laneOf(node, s)})`,
-      `(${t}.splat ${this.laneOf(node, first!)})`
-    )
+    return rest.reduce((code, s, i) => this.replaceLane(node, i + 1, code, s), this.splat(node, first!))
   }
 
   private compute(item: Item): string {
     if (item instanceof Address) return this.address(item)
+    const code = this.node(item)
+    return this.pairSums.widened.has(item) ? `(i32x4.extadd_pairwise_i16x8_s ${code})` : code
+  }
+
+  private node(item: UOp): string {
     switch (item.op) {
       case "LOAD":
         return this.load(item)
@@ -304,9 +346,9 @@ class KernelWriter implements Body {
 export const moduleText = (
   placement: Placement,
   { bindings, vars }: Pick<Program, "bindings" | "vars">,
-  { memory, nest }: { readonly memory: Memory; readonly nest: Nest }
+  { memory, nest, simd }: { readonly memory: Memory; readonly nest: Nest; readonly simd: Simd }
 ): string => {
-  const writer = new KernelWriter(placement, vars, nest.ranges)
+  const writer = new KernelWriter(placement, vars, { nest: nest.ranges, simd })
   for (const item of placement.items) writer.write(item)
   const parameters = ["$from", "$to", ...bindings.map((b) => `$p${b.slot}`), ...vars.map((_, i) => `$v${i}`)]
   return [

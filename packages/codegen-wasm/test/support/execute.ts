@@ -15,9 +15,9 @@ export const execute = <const D extends ReadonlyArray<Data>>(
   linear: UOp,
   buffers: D,
   vars: ReadonlyArray<number> = [],
-  parts = 1
+  { parts = 1, simd }: { readonly parts?: number; readonly simd?: Wasm.Simd } = {}
 ): D => {
-  const program = Wasm.render("test", linear, assembler)
+  const program = Wasm.render("test", linear, assembler, { simd })
   if ("_tag" in program) throw new Error(program.message)
   // the memory ends within a page after the last buffer: accesses far outside trap
   const memory = new WebAssembly.Memory({

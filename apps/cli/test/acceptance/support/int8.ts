@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
+import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
 import * as Loader from "@tg/engine/Loader"
 import * as ModelFile from "@tg/engine/ModelFile"
 import { Jit } from "@tg/jit/Jit"
-import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import * as Model from "@tg/models-deepseek2/Model"
 import * as Rope from "@tg/models-deepseek2/Rope"
@@ -24,11 +24,7 @@ const llamaCpp = JSON.parse(
 ) as Readonly<Record<Oracle.Name, Readonly<Record<string, ReadonlyArray<number>>>>>
 
 /** Logits and, for each block with experts, the chosen ones, of all tokens of a run in one step. */
-const forward = Effect.fn("forward")(function*(
-  name: Oracle.Name,
-  tokens: ReadonlyArray<number>,
-  activations: Activations
-) {
+const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: ReadonlyArray<number>) {
   const device = yield* Device
   const source = Oracle.source(name)
   const { config, gguf, weights } = yield* ModelFile.open(source)
@@ -47,7 +43,7 @@ const forward = Effect.fn("forward")(function*(
   const { effects, experts, logits } = Model.forward({
     config,
     weights,
-    activations,
+    activations: ActivationPolicy.activationsOn(device.profile, "int8"),
     buffers: Model.weightBuffers(arena, weights, firstWeight),
     tokens: ids,
     startPos: variable(arena, "startPos", 0, context - 1),
@@ -124,7 +120,7 @@ export const compare = (name: Oracle.Name, most = Infinity) =>
   Effect.forEach(Oracle.runsOf(name), (run) =>
     Effect.gen(function*() {
       const tokens = Oracle.tokensOf(run).slice(0, most)
-      const { experts, rows } = yield* forward(name, tokens, "int8")
+      const { experts, rows } = yield* forward(name, tokens)
       const expected = Oracle.expectedOf(run)
       const vocabulary = expected.length / run.rows.length
       const positions = run.rows.filter((position) => position < tokens.length)
