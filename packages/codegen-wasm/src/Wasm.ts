@@ -51,15 +51,17 @@ const probe = Uint8Array.from(
   )
 )
 
-/**
- * What kernels use where nobody says otherwise. Only a processor that makes words of two sums of 16 bits saturates them,
- * each at 2^15 - 1.
- */
-export const defaultSimd = (): Simd => {
+/** Only a processor that makes words of two sums of 16 bits saturates them, each at 2^15 - 1. */
+const simdOfHost = (): Simd => {
   if (!WebAssembly.validate(probe)) return "plain"
   const { f } = new WebAssembly.Instance(new WebAssembly.Module(probe)).exports as { readonly f: () => number }
   return f() === 2 * (2 ** 15 - 1) ? "pairs" : "words"
 }
+
+let hostSimd: Simd | undefined
+
+/** What kernels use where nobody says otherwise: the host is asked once. */
+export const defaultSimd = (): Simd => hostSimd ??= simdOfHost()
 
 const moduleOf = (
   name: string,
