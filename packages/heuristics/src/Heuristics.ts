@@ -216,10 +216,13 @@ const fewestRows = 16
  * four rows of 1 KB, on a server's core).
  */
 const spreadRows = (plan: Plan): void => {
-  const last = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic).at(-1)
-  const enough = (rows: number): boolean => knownOutputs(plan.kernel) / rows >= fewestRows
-  const amount = last === undefined ? undefined : [4, 2].find((n) => last.size % n === 0 && enough(n))
-  if (amount !== undefined) plan.try(Opt.spread(last!.id, amount))
+  const loops = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
+  for (const amount of [4, 2]) {
+    const loop = loops.findLast((l) => l.size % amount === 0)
+    if (loop === undefined || knownOutputs(plan.kernel) / amount < fewestRows) continue
+    plan.try(Opt.spread(loop.id, amount))
+    return
+  }
 }
 
 /** Few threads: short vectors, rows that share what they load, straight inner loops. */
