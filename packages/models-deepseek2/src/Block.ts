@@ -199,13 +199,13 @@ const softmax = (order: Order, scores: Tensor): Tensor => {
   return keep(order, e.div(keep(order, e.sum({ axis: -1, keepDims: true }))).label("attn_softmax"))
 }
 
-/** Heads that read a piece of the cache together: as many as leave each thread's results in its registers. */
-const headsTogether = 4
 /**
- * Positions of a piece: a short context in short ones, so that many processors share it; a long one in longer ones, of which
- * there are less to combine.
+ * Heads that read a piece of the cache together. In a short context there are so few pieces that each head is better off
+ * alone; in a long one, reading the cache again for each head takes longest.
  */
-const pieceOf = (rows: number): number => rows <= 8192 ? Cache.piece / 2 : Cache.piece
+const headsTogether = (heads: number, positions: number): number =>
+  positions <= shortContext ? 1 : [4, 2].find((n) => heads % n === 0) ?? 1
+const shortContext = 8192
 
 /**
  * Attention of one token, `query [1, H, K]`: each piece of the cache gives the attention over its rows, with the logarithm
@@ -214,8 +214,8 @@ const pieceOf = (rows: number): number => rows <= 8192 ? Cache.piece / 2 : Cache
 const split = ({ heads, ...config }: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
   const { arena } = query
   const { latent } = config
-  const piece = pieceOf(Number(cache.dim(0)))
-  const together = [headsTogether, 2].find((n) => heads % n === 0) ?? 1
+  const { piece } = Cache
+  const together = headsTogether(heads, Number(cache.dim(0)))
   const grouped = query.reshape([heads / together, together, query.dim(2)])
   const pieces = startPos.add(piece).floordiv(piece)
   const rows = cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).slice(0, 0, pieces)

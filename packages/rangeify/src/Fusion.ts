@@ -60,14 +60,9 @@ const iterations = (ranges: Iterable<UOp>): number => {
 
 /**
  * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. What does not depend on one of the
- * END's loops is done again in its iterations, less those that one thread does together; other workgroups (`between`) do all
- * of it again.
+ * END's loops is done again in its iterations, less those that one thread does together.
  */
-const workOf = (
-  end: UOp,
-  between: ReadonlySet<UOp>,
-  outside: ReadonlySet<UOp>
-): { readonly operations: number; readonly bytes: number } => {
+const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: number; readonly bytes: number } => {
   let operations = 0
   let bytes = 0
   const own = end.src.slice(1).filter((r) => !outside.has(r))
@@ -75,10 +70,8 @@ const workOf = (
     const isLoad = loadsBuffer(node)
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
     const open = openRanges(node)
-    const closed = own.filter((r) => !open.has(r))
-    const repeats = iterations(closed.filter((r) => !between.has(r)))
-    const times = iterations([...open].filter((r) => !outside.has(r))) *
-      iterations(closed.filter((r) => between.has(r))) * Math.max(1, repeats / together)
+    const repeats = iterations(own.filter((r) => !open.has(r)))
+    const times = iterations([...open].filter((r) => !outside.has(r))) * Math.max(1, repeats / together)
     if (isLoad) bytes += 4 * times
     else operations += times * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
@@ -120,12 +113,10 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       // one workgroup alone takes its time; all of them share the processors
       const repeats = workgroups / apart
       const staged = stages.reduce(
-        (sum, end) =>
-          sum +
-          Math.max(micros(workOf(end, between, between)), repeats * micros(workOf(end, between, none)) / processors),
+        (sum, end) => sum + Math.max(micros(workOf(end, between)), repeats * micros(workOf(end, none)) / processors),
         0
       )
-      return profile.dispatchMicros + latency + staged + micros(workOf(main, between, none)) / processors
+      return profile.dispatchMicros + latency + staged + micros(workOf(main, none)) / processors
     }
   }
 }

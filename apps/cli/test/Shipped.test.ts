@@ -1,0 +1,43 @@
+import { assert, describe, it } from "@effect/vitest"
+import { NodeServices } from "@effect/platform-node"
+import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
+import * as Store from "@tg/tuner/Store"
+import * as Tuned from "@tg/tuner/Tuned"
+import { Effect, Option } from "effect"
+import * as Kernel from "../src/commands/Kernel.ts"
+import * as Flags from "../src/Flags.ts"
+import * as KernelNames from "../src/KernelNames.ts"
+
+/** The models that were tuned, and the devices they were tuned on. */
+const tuned = [{ shape: "glm-4.7-flash:q4_0", profile: DeviceProfile.h200 }] as const
+
+const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile) =>
+  Kernel.kernelsOf({
+    model: Flags.defaultModel,
+    shape: Option.some(shape),
+    step: "decode",
+    kv: "f16",
+    activations: "auto",
+    context: Option.none()
+  }, profile).pipe(
+    Effect.map((kernels) => [...KernelNames.membersApart(kernels).values()].map(({ ast }) => ast)),
+    Effect.provide(NodeServices.layer)
+  )
+
+describe("the opts that ship", () => {
+  it.effect("belong to kernels that there are, and fit them: what a change made stale is tuned again or removed", () =>
+    Effect.gen(function*() {
+      const used = new Set<string>()
+      for (const { profile, shape } of tuned) {
+        for (const kernel of yield* kernelsOf(shape, profile)) {
+          const { origin } = Tuned.choose(kernel, profile, Tuned.shipped)
+          assert.notStrictEqual(origin, "stale")
+          if (origin === "tuned") used.add(`${profile.adapter}: ${Store.keyOf(kernel)}`)
+        }
+      }
+      const all = [...Tuned.shipped].flatMap(([adapter, kernels]) =>
+        [...kernels.keys()].map((key) => `${adapter}: ${key}`)
+      )
+      assert.deepStrictEqual([...used].toSorted(), all.toSorted())
+    }))
+})
