@@ -1,11 +1,25 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Bounds from "@tg/core-uop/Bounds"
+import type { UOp } from "@tg/core-uop/UOp"
+import { loopsBetween, memoryOf } from "@tg/core-uop/Workgroup"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
-import type { Build } from "../support/programs.ts"
+import type { Limits } from "../../src/Rangeify.ts"
+import { Build, scheduled } from "../support/programs.ts"
 import { type Effects, launches, onH200, plain, plainAndOnH200, withAndWithout } from "../support/rewrites.ts"
 
-const [heads, positions, piece, latent, value] = [2, 12, 4, 8, 16]
+/** Costs of a kernel that stages; one that does not costs more. */
+const withCosts = (name: string, micros: (kernel: UOp) => number): Limits => ({
+  ...plain,
+  fusion: {
+    name,
+    maxWorkgroupBytes: 4096,
+    kernelMicros: (kernel) => kernel.src.length === 1 ? 1000 : micros(kernel)
+  }
+})
+
+const [heads, positions, piece, latent, value] = [2, 24, 4, 8, 16]
 
 /** A query and the rows of a cache, small enough that no score is far from the others. */
 const operands = (b: Build): readonly [query: Tensor.Tensor, rows: Tensor.Tensor] => [
@@ -40,7 +54,11 @@ const projected = (b: Build, mix: Tensor.Tensor): Tensor.Tensor => Nn.contract(m
 describe("in attention of one token", () => {
   it("the write to the cache is part of what computes the row: 2 launches become 1", () => {
     const made = withAndWithout((b, alone) => {
-      const [cache, kv, at] = [b.f32(positions, latent), b.f32(1, latent), Tensor.variable(b.arena, "at", 0, 11)]
+      const [cache, kv, at] = [
+        b.f32(positions, latent),
+        b.f32(1, latent),
+        Tensor.variable(b.arena, "at", 0, positions - 1)
+      ]
       const row = Nn.rmsNorm(kv, b.f32(latent), 1e-5)
       const write = Program.assign(cache.slice(0, at, 1), alone(row))
       return [write]
@@ -51,6 +69,24 @@ describe("in attention of one token", () => {
   it("scores, their maximum, weights and mix of each piece: 3 launches become 1", () => {
     const made = plainAndOnH200((b) => [b.out(pieces(...operands(b)))])
     assert.deepStrictEqual(launches(made), [3, 1])
+  })
+
+  it("a workgroup stages the scores of all heads where that is cheaper: the launches are the same, the workgroups fewer", () => {
+    const effects: Effects = (b) => [b.out(pieces(...operands(b)))]
+    const staged = (limits: Limits): ReadonlyArray<number> =>
+      scheduled(Program.make(effects(new Build())).sink, limits).steps.flatMap((step) =>
+        step.kind === "kernel"
+          ? memoryOf(step.ast).map((memory) => (memory.arg as { readonly length: number }).length)
+          : []
+      )
+    const alone = withCosts("alone", () => 1)
+    const together = withCosts(
+      "together",
+      (kernel) => [...loopsBetween(kernel)].reduce((n, r) => n * (1 + Bounds.of(r).max), 1)
+    )
+    assert.deepStrictEqual(launches([{ effects, limits: alone }, { effects, limits: together }]), [1, 1])
+    // scores, and the largest of them
+    assert.deepStrictEqual([staged(alone), staged(together)], [[piece, 1], [heads * piece, heads]])
   })
 
   it("the combination of the pieces is part of the value projection: 4 launches become 1", () => {
