@@ -29,8 +29,9 @@ const rowThreads = 128
 /** Several rows per thread still pay with this fraction of the threads that saturate the device. */
 const keptThreads = 8
 const manyWorkgroups = 128
-/** Outputs that one thread computes of the same values. */
+/** Outputs that one thread computes of the same values, and how many others there are at least. */
 const mostAlike = 16
+const othersAlike = 16
 const maxLocal = 64
 
 /** Loads from buffers; workgroup memory is as fast in any order. */
@@ -161,11 +162,15 @@ const localOutputs = (plan: Plan, most: number): void => {
   if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
 }
 
-/** Outputs of which one thread computes all: no load depends on which of them it is, so others would load the same again. */
-const upcastAlike = (plan: Plan, part: () => UOp = () => plan.kernel.src[0]!): void => {
-  const loads = loadsOf(part()).map((load) => openRanges(load.src[0]!))
-  for (const loop of Loops.ofEnd(part()).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)) {
-    if (loop.size <= mostAlike && loads.length > 0 && loads.every((open) => !open.has(loop.node))) {
+/**
+ * Outputs of which one thread computes all, if many others remain: no load depends on which of them it is, so other threads
+ * would load the same again.
+ */
+const upcastAlike = (plan: Plan): void => {
+  const loads = loadsOf(plan.kernel).map((load) => openRanges(load.src[0]!))
+  for (const loop of Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)) {
+    const isAlike = loads.length > 0 && loads.every((open) => !open.has(loop.node))
+    if (isAlike && loop.size <= mostAlike && knownOutputs(plan.kernel) >= loop.size * othersAlike) {
       plan.try(Opt.upcast(loop.id, loop.size))
     }
   }
