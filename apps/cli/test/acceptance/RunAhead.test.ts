@@ -37,7 +37,7 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
         host.push(id!)
       }
       assertEquals(ahead, host)
-    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 120_000)
+    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 300_000)
 
   it.live("has nothing left to compile once it was prepared", () =>
     Effect.gen(function*() {
@@ -55,7 +55,7 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
       const tokens = [...prompt]
       for (let i = 0; i < 3; i++) tokens.push(yield* session.next(tokens, wild))
       assert.strictEqual(prepared, before)
-    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 120_000)
+    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 300_000)
 
   it.live("equal seeds print equal texts, on a GPU as without one", () =>
     Effect.gen(function*() {
@@ -67,5 +67,5 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
       const text = yield* told("webgpu")
       assert.isAbove(text.length, 10)
       assert.strictEqual(yield* told("wasm"), text)
-    }), 120_000)
+    }), 300_000)
 })
