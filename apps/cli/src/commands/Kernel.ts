@@ -122,7 +122,9 @@ export const kernelsOf = Effect.fnUntraced(
       context,
       profile
     })
-    const isBatch = prompts.batchFrom !== Infinity && !(given.step === "decode" && profile.kind === "cpu")
+    const isBatch = given.step === "logits"
+      ? prompts.batchFrom <= prompts.chunk
+      : prompts.batchFrom !== Infinity && !(given.step === "decode" && profile.kind === "cpu")
     const order = isBatch ? "features" : "tokens"
     const chunk = given.step === "prompt" && isBatch ? prompts.batch : prompts.chunk
     // a device that computes while it is called decodes with the program of a prompt

@@ -1,10 +1,12 @@
 /** The oracle's models, through the layers that `--device` gives, against the logits recorded for them. */
 import { readFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { Engine, fromModel } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
+import type { Store } from "@tg/tuner/Store"
 import { Effect, Layer, Stream } from "effect"
 import * as Devices from "../../../src/Devices.ts"
 
@@ -43,9 +45,11 @@ export const tokensOf = (run: Run): ReadonlyArray<number> => [...run.prompt, ...
 export const expectedOf = (run: Run): Float32Array =>
   new Float32Array(Uint8Array.from(readFileSync(new URL(run.logits, folder))).buffer)
 
+/** The file of a model. */
+export const pathOf = (name: Name): string => fileURLToPath(new URL(`${name}.gguf`, folder))
+
 /** The bytes of a model. */
-export const source = (name: Name): ByteSource["Service"] =>
-  fromBytes(name, new Uint8Array(readFileSync(new URL(`${name}.gguf`, folder))))
+export const source = (name: Name): ByteSource["Service"] => fromBytes(name, new Uint8Array(readFileSync(pathOf(name))))
 
 /** How a model runs. */
 export interface Setting {
@@ -54,17 +58,19 @@ export interface Setting {
   readonly restrictions?: Restrictions | undefined
   /** Tokens from which a prompt is a batch, if not as the device has it. */
   readonly batchFrom?: number
+  /** Opts that kernels have instead of the heuristics' choice. */
+  readonly store?: Store
 }
 
 /** The engine with a model of the oracle on the device of a choice. */
-export const engine = (name: Name, { batchFrom, cache, device, restrictions }: Setting) =>
+export const engine = (name: Name, { batchFrom, cache, device, restrictions, store }: Setting) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
       return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, batchFrom, activations: "float" })
     })
-  ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions })))
+  ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions, store })))
 
 /** Logits after each of the tokens, row by row. */
 export const logitsOf = Effect.fn("logitsOf")(function*(tokens: ReadonlyArray<number>) {
@@ -137,15 +143,17 @@ const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): numbe
   return compared
 }
 
-/** The test of a model: all of its runs on one engine. */
+/** All runs of a model on one engine. */
+export const agrees = (name: Name, setting: Setting) =>
+  Effect.gen(function*() {
+    for (const run of runsOf(name)) {
+      // the tokens of the continuation are all further ahead than that
+      assert.isAtLeast(check(run, yield* logitsOf(tokensOf(run)), setting.cache), run.continuation.length)
+    }
+  }).pipe(Effect.provide(engine(name, setting)))
+
+/** The test of a model. */
 export const test = (
   name: Name,
   { timeout, what = "", ...setting }: Setting & { readonly timeout: number; readonly what?: string }
-) =>
-  it.live(`${name}, ${setting.cache} cache${what}`, () =>
-    Effect.gen(function*() {
-      for (const run of runsOf(name)) {
-        // the tokens of the continuation are all further ahead than that
-        assert.isAtLeast(check(run, yield* logitsOf(tokensOf(run)), setting.cache), run.continuation.length)
-      }
-    }).pipe(Effect.provide(engine(name, setting))), timeout)
+) => it.live(`${name}, ${setting.cache} cache${what}`, () => agrees(name, setting), timeout)

@@ -1,0 +1,73 @@
+import { assert, describe, it } from "@effect/vitest"
+import { NodeServices } from "@effect/platform-node"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { UOp } from "@tg/core-uop/UOp"
+import { Device } from "@tg/runtime/Device"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import * as Moves from "@tg/tuner/Moves"
+import * as Store from "@tg/tuner/Store"
+import * as Tuned from "@tg/tuner/Tuned"
+import { Effect, Option } from "effect"
+import * as Kernel from "../../src/commands/Kernel.ts"
+import * as Devices from "../../src/Devices.ts"
+import * as KernelNames from "../../src/KernelNames.ts"
+import * as Oracle from "./support/oracle.ts"
+
+/** Entries that remember which of them were asked for. */
+class Seen extends Map<string, Store.Entry> {
+  readonly found = new Set<string>()
+  override get(key: string): Store.Entry | undefined {
+    const entry = super.get(key)
+    if (entry !== undefined) this.found.add(key)
+    return entry
+  }
+}
+
+/** Which of the neighbours a kernel gets: another one for each. */
+const step = 7
+
+/** Opts that `tune` could find for a kernel: a neighbour of the heuristics' choice, if it has one. */
+const otherOpts = (kernel: UOp, profile: DeviceProfile, number: number): Moves.Candidate | undefined => {
+  const { opts } = Tuned.choose(kernel, profile, Store.empty)
+  const usual = { opts, template: undefined }
+  const space = Moves.space(kernel, opts, profile)
+  const others = space.neighbours(usual).map(({ candidate }) => candidate)
+    .filter((candidate) => space.keyOf(candidate) !== space.keyOf(usual))
+  return others.map((_, i) => others[(number * step + i) % others.length]!).find(space.accepts)
+}
+
+/** Such opts for every kernel of the step that `logits` runs. */
+const otherEntries = Effect.fnUntraced(function*(name: Oracle.Name, cache: Oracle.Cache) {
+  const { profile } = yield* Device
+  const kernels = yield* Kernel.kernelsOf({
+    model: Oracle.pathOf(name),
+    shape: Option.none(),
+    step: "logits",
+    kv: cache,
+    activations: "float",
+    context: Option.none()
+  }, profile)
+  const made = [...KernelNames.membersApart(kernels)].flatMap(([name, { ast }], i) => {
+    const found = otherOpts(ast, profile, i)
+    return found === undefined
+      ? []
+      : [[Store.keyOf(ast), { name, opts: found.opts, micros: 1, usualMicros: 1 }] as const]
+  })
+  assert.isAtLeast(made.length, kernels.size / 2)
+  return { adapter: profile.adapter!, entries: new Seen(made) }
+})
+
+const agrees = (name: Oracle.Name, device: Devices.Choice) =>
+  Effect.gen(function*() {
+    const { adapter, entries } = yield* otherEntries(name, "f32").pipe(Effect.provide(Devices.layer(device)))
+    yield* Oracle.agrees(name, { cache: "f32", device, store: new Map([[adapter, entries]]) })
+    assert.strictEqual(entries.found.size, entries.size)
+  }).pipe(Effect.provide(NodeServices.layer))
+
+describe("the oracle's logits with tuned opts, whatever they are", () => {
+  for (const name of Oracle.names) it.live(`${name} on wasm`, () => agrees(name, "wasm"), 60_000)
+})
+
+describe.skipIf((await availableAdapter()) === undefined)("and on WebGPU, software or not", () => {
+  it.live("c06", () => agrees("c06", "webgpu"), 300_000)
+})
