@@ -9,23 +9,18 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
-import { h200, Profile } from "@tg/core-uop/DeviceProfile"
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import { Checked } from "@tg/core-uop/Spec"
 import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
 import * as Prompts from "@tg/engine/Prompts"
 import * as StepProgram from "@tg/engine/StepProgram"
 import * as CompileCache from "@tg/jit/CompileCache"
-import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
-import * as Config from "@tg/models-deepseek2/Config"
-import * as Shapes from "@tg/models-deepseek2/Shapes"
-import * as Weights from "@tg/models-deepseek2/Weights"
 import { Rangeify } from "@tg/rangeify/Rangeify"
-import { Device } from "@tg/runtime/Device"
-import { Effect, Layer, Result, Tracer } from "effect"
+import { Effect, Layer, Tracer } from "effect"
 import { identity } from "../src/Build.ts"
 import * as CompiledFiles from "../src/CompiledFiles.ts"
+import { counting, modelOf } from "../test/support/compiling.ts"
 
 /** From the start of the process until all code is there. */
 const importMillis = performance.now()
@@ -82,30 +77,14 @@ interface Job {
 
 const measure = ({ folder, layers, shape }: Job) =>
   Effect.gen(function*() {
-    const model = yield* Effect.fromResult(Result.gen(function*() {
-      const known = yield* Shapes.find(shape, layers)
-      const config = yield* Config.fromMetadata(known)
-      return { config, weights: yield* Weights.find(config, known) }
-    }))
+    const model = yield* modelOf(shape, layers)
     const size = { activations: ActivationPolicy.activationsOn(profile), cache: "f16", context } as const
     const { batch } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
     const programs = {
       decode: () => StepProgram.decodeProgram(model, size),
       prompt: () => StepProgram.stepProgram(model, { ...size, chunk: batch, order: "features", rows: "last" })
     }
-    let kernels = 0
-    // a device that takes everything
-    const device = Layer.mock(Device, {
-      profile,
-      allocatedBytes: () => 0,
-      load: (program) =>
-        Effect.sync(() => {
-          kernels++
-          return { program }
-        })
-    })
-    const renderer = WgslRenderer.layer({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
-    const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
+    const { kernels, layer } = counting(profile)
     const cache = folder === undefined
       ? Layer.empty
       : Layer.suspend(() => CompileCache.layerStore({ compiler: identity() })).pipe(
@@ -115,7 +94,7 @@ const measure = ({ folder, layers, shape }: Job) =>
     const cpuBefore = process.cpuUsage()
     const jit = yield* Effect.provide(
       Jit,
-      Jit.layer.pipe(Layer.provide([device, compiler, Rangeify.layer, cache]))
+      Jit.layer.pipe(Layer.provide([layer, Rangeify.layer, cache]))
     )
     const parts: Array<string> = []
     for (const [name, make] of Object.entries(programs)) {
@@ -134,7 +113,7 @@ const measure = ({ folder, layers, shape }: Job) =>
       importMillis,
       millis,
       cpuMillis: (system + user) / 1000,
-      kernels,
+      kernels: kernels(),
       text: parts.join("; ")
     }
     return measured

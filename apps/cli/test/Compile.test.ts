@@ -1,17 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
-import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
-import { h200, Profile } from "@tg/core-uop/DeviceProfile"
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import { Checked } from "@tg/core-uop/Spec"
 import { Arena } from "@tg/core-uop/UOp"
 import * as StepProgram from "@tg/engine/StepProgram"
-import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
-import * as Config from "@tg/models-deepseek2/Config"
-import * as Shapes from "@tg/models-deepseek2/Shapes"
-import * as Weights from "@tg/models-deepseek2/Weights"
 import { Rangeify } from "@tg/rangeify/Rangeify"
-import { Device } from "@tg/runtime/Device"
-import { Effect, Layer, Result } from "effect"
+import { Effect, Layer } from "effect"
+import { counting, modelOf } from "./support/compiling.ts"
 
 const profile = h200
 
@@ -35,33 +30,18 @@ const nodesMade = <A, E, R>(work: Effect.Effect<A, E, R>) =>
 /** The work of compiling the programs of a model with so many layers, from its numbers to WGSL. */
 const workOf = (layers: number) =>
   Effect.gen(function*() {
-    const model = yield* Effect.fromResult(Result.gen(function*() {
-      const shape = yield* Shapes.find("glm-4.7-flash:q4_0", layers)
-      const config = yield* Config.fromMetadata(shape)
-      return { config, weights: yield* Weights.find(config, shape) }
-    }))
-    let kernels = 0
-    const device = Layer.mock(Device, {
-      profile,
-      allocatedBytes: () => 0,
-      load: (program) =>
-        Effect.sync(() => {
-          kernels++
-          return { program }
-        })
-    })
-    const renderer = WgslRenderer.layer({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
-    const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
+    const model = yield* modelOf("glm-4.7-flash:q4_0", layers)
+    const { kernels, layer } = counting(profile)
     const { compile } = yield* Effect.provide(
       Jit,
-      Jit.layer.pipe(Layer.provide([device, compiler, Rangeify.layer]))
+      Jit.layer.pipe(Layer.provide([layer, Rangeify.layer]))
     )
     const size = { activations: "int8", cache: "f16", context: 4096 } as const
     const decode = yield* nodesMade(Effect.suspend(() => compile(StepProgram.decodeProgram(model, size).sink)))
     const prompt = yield* nodesMade(Effect.suspend(() =>
       compile(StepProgram.stepProgram(model, { ...size, chunk: 512, order: "features", rows: "last" }).sink)
     ))
-    return { decode, prompt, kernels }
+    return { decode, prompt, kernels: kernels() }
   }).pipe(Effect.provideService(Checked, false), Effect.scoped)
 
 describe("compiling", () => {

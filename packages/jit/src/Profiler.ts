@@ -76,7 +76,7 @@ export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: P
   return made
 })
 
-// Short programs are timed this often; the middle one counts. Three times in any case where our own clock is all there is.
+// Short programs are timed this often; the middle one counts.
 const rounds = 7
 const fewRounds = 3
 /** From here on programs are long: noise is small beside them, and patience is not. */

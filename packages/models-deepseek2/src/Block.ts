@@ -211,20 +211,20 @@ const shortContext = 8192
  * Attention of one token, `query [1, H, K]`: each piece of the cache gives the attention over its rows, with the logarithm
  * of the sum of its exponentials; weighed by these sums, the pieces are the attention over all rows (FlashDecoding).
  */
-const split = ({ heads, ...config }: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
+const split = (config: Config, query: Tensor, cache: Tensor, startPos: Tensor): Tensor => {
   const { arena } = query
-  const { latent } = config
+  const { heads, latent } = config
   const { piece } = Cache
   const together = headsTogether(heads, Number(cache.dim(0)))
   const grouped = query.reshape([heads / together, together, query.dim(2)])
   const pieces = startPos.add(piece).floordiv(piece)
   const rows = cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).slice(0, 0, pieces)
   const position = iota(arena, rows.dim(0)).mul(piece).unsqueeze(1).add(iota(arena, piece))
-  const scores = position.le(startPos).where(Cache.scores({ heads, ...config }, grouped, rows), hidden)
+  const scores = position.le(startPos).where(Cache.scores(config, grouped, rows), hidden)
   const most = scores.max({ axis: -1, keepDims: true })
   const weights = scores.sub(most).exp()
   const sum = weights.sum({ axis: -1, keepDims: true })
-  const mix = Cache.mix({ heads, ...config }, weights, rows).div(sum)
+  const mix = Cache.mix(config, weights, rows).div(sum)
   // eight columns more, of which one counts: as many as a group of values in the cache
   const rest = zeros(arena, [...most.shape.slice(0, -1), 7])
   const record = Nn.cat([mix, most.add(sum.log()), rest], -1).contiguous().label("attn_split")

@@ -56,9 +56,10 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
   if (!loop.isSymbolic && loop.size % opt.amount !== 0) {
     return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
   }
+  const applied = applyOne(kernel, opt)
   if (needsThreads.has(opt.kind)) {
     if (profile.kind !== "gpu") return `${profile.name} has no workgroups`
-    const threads = Loops.threads(applyOne(kernel, opt))
+    const threads = Loops.threads(applied)
     if (threads > profile.maxWorkgroupThreads) {
       return `${threads} threads, the device allows ${profile.maxWorkgroupThreads}`
     }
@@ -76,7 +77,6 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       }
     }
   }
-  const applied = applyOne(kernel, opt)
   const copies = Loops.copies(applied)
   if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
   const bytes = workgroupBytes(applied, profile)

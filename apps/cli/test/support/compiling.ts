@@ -1,0 +1,34 @@
+/** Compiling a model's programs for a GPU that is not there. */
+import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
+import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
+import { Compiler } from "@tg/jit/Compiler"
+import * as Config from "@tg/models-deepseek2/Config"
+import * as Shapes from "@tg/models-deepseek2/Shapes"
+import * as Weights from "@tg/models-deepseek2/Weights"
+import { Device } from "@tg/runtime/Device"
+import { Effect, Layer, Result } from "effect"
+
+/** A known shape, with so many layers or its own. */
+export const modelOf = (shape: string, layers?: number) =>
+  Effect.fromResult(Result.gen(function*() {
+    const known = yield* Shapes.find(shape, layers)
+    const config = yield* Config.fromMetadata(known)
+    return { config, weights: yield* Weights.find(config, known) }
+  }))
+
+/** A device that takes every kernel and counts them, and what compiles for it to WGSL. */
+export const counting = (profile: DeviceProfile) => {
+  let kernels = 0
+  const device = Layer.mock(Device, {
+    profile,
+    allocatedBytes: () => 0,
+    load: (program) =>
+      Effect.sync(() => {
+        kernels++
+        return { program }
+      })
+  })
+  const renderer = WgslRenderer.layer({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
+  const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
+  return { layer: Layer.merge(device, compiler), kernels: () => kernels }
+}
