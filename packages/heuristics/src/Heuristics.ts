@@ -263,6 +263,12 @@ const aloneThreads = 64
 const somewhatMore = 1.25
 /** Results times threads that share them. */
 const mostExchanged = 256
+/**
+ * Threads where a large device has more workgroups than it runs at once, as along the pieces of a context: fewer threads,
+ * each with more loads in flight and no other thread to wait for (attention over 4000 positions on an H200: 26 us; with
+ * twice the threads 54).
+ */
+const crowdThreads = 128
 
 /**
  * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
@@ -275,9 +281,13 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const wanted = alike === 1
     ? aloneThreads
     : Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
-  const most = Math.min(Number.isFinite(alike) ? wanted : stagingThreads, profile.maxWorkgroupThreads)
-  const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
   const isLarge = isLargeDevice(profile)
+  const isCrowd = isLarge && !Number.isFinite(alike)
+  const most = Math.min(
+    isCrowd ? crowdThreads : Number.isFinite(alike) ? wanted : stagingThreads,
+    profile.maxWorkgroupThreads
+  )
+  const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
@@ -291,12 +301,14 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       shareRows(plan, profile, { group: subgroup, threads: Math.min(2 * stagingThreads, profile.maxWorkgroupThreads) })
       break
     }
-    if (!reduced) vectoriseOutputs(plan, end, own())
+    const count = (): number => own().reduce((n, l) => n * l.size, 1)
+    // of a few elements each thread has one
+    if (!reduced && !(isCrowd && count() <= most)) vectoriseOutputs(plan, end, own())
     if (isLarge) tileLoads(plan, end, own())
-    const elements = own().reduce((n, l) => n * l.size, 1)
+    const elements = count()
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.min(
-        nearestPowerOfTwo(most / elements),
+        (isCrowd ? largestPowerOfTwo : nearestPowerOfTwo)(most / elements),
         largestPowerOfTwo(profile.maxWorkgroupThreads / elements)
       )
       const threads = reduced ? Math.max(subgroup / 4, each) : each
@@ -304,7 +316,7 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       const exchanged = mostExchanged / Loops.ofEnd(end()).reduce((n, l) => l.axis === "UPCAST" ? n * l.size : n, 1)
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), { part: end })
     }
-    if (isLarge) keepLoadsInFlight(plan, end)
+    if (isLarge) keepLoadsInFlight(plan, end, isCrowd ? crowdLoads : fewLoads)
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
     // some threads more than wanted are better than another pass
     const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * most) / group
@@ -318,11 +330,25 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   unrollShortLoops(plan, maxUnrollGpu)
 }
 
+/** Loads that a thread waits for at once, and results for which its registers have room beside them. */
+const fewLoads = 4
+const crowdLoads = 16
+const mostResults = 256
+
 /** Long loops over memory in parts that are written out: a thread then waits for several loads at once. */
-const keepLoadsInFlight = (plan: Plan, part: () => UOp): void => {
-  for (const reduction of Loops.reductions(part()).filter((r) => loadsOf(r).length > 0)) {
+const keepLoadsInFlight = (plan: Plan, part: () => UOp, most: number): void => {
+  const upcast = Loops.ofEnd(part()).filter((l) => l.axis === "UPCAST")
+  const product = (loops: ReadonlyArray<Loops.Loop>): number => loops.reduce((n, l) => n * l.size, 1)
+  for (const reduction of Loops.reductions(part())) {
+    const loads = loadsOf(reduction).reduce((n, load) => {
+      const place = load.src[0]!.src[1]!
+      const open = openRanges(place)
+      // neighbours are loaded at once
+      return n + product(upcast.filter((l) => open.has(l.node) && stepOf(place, l.node) !== 1))
+    }, 0)
     const loop = Loops.loopsOf(reduction).find((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size > maxUnrollGpu)
-    if (loop !== undefined) plan.try(Opt.unroll(loop.id, largestDivisor(loop.size, maxUnrollGpu)))
+    if (loads === 0 || loop === undefined) continue
+    plan.try(Opt.unroll(loop.id, largestDivisor(loop.size, Math.min(most / loads, mostResults / product(upcast)))))
   }
 }
 
@@ -335,19 +361,21 @@ const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArr
   }
 }
 
+const pair = 2
+
 const readsOf = (end: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
   Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
 
 /**
- * All iterations of short loops, in which some load stays the same, become one thread's; and then some of a loop in which
- * another one does.
+ * All iterations of short loops, in which some load stays the same, become one thread's; and then two of a loop in which
+ * another one does: more take registers that other workgroups need.
  */
 const tileLoads = (plan: Plan, part: () => UOp, loops: ReadonlyArray<Loops.Loop>): void => {
   const isShared = (loop: Loops.Loop): boolean => readsOf(part()).some((open) => !open.has(loop.node))
   const short = loops.filter((loop) => loop.size <= lanes && isShared(loop))
   for (const loop of short) plan.try(Opt.upcast(loop.id, loop.size))
   const other = loops.find((loop) => loop.size > lanes && isShared(loop))
-  if (short.length > 0 && other !== undefined) plan.try(Opt.upcast(other.id, lanes))
+  if (short.length > 0 && other !== undefined) plan.try(Opt.upcast(other.id, pair))
 }
 
 const nearestPowerOfTwo = (x: number): number => 2 ** Math.max(0, Math.round(Math.log2(x)))

@@ -25,7 +25,7 @@ const others = { LOCAL: "UPCAST", UPCAST: "LOCAL", SPREAD: "UPCAST", GROUP: "UNR
 /** `UNROLL(r6, 4), GROUP(r3, 32)` */
 export const print = (opts: ReadonlyArray<Opt.Opt>): string => opts.map(Opt.print).join(", ")
 
-const primes = [2, 3, 5, 7]
+const primes = [2, 3, 5, 7, 11, 13, 17, 19]
 
 /** Lists that differ from this one in one step. Not all of them are legal. */
 const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<ReadonlyArray<Opt.Opt>> => {
