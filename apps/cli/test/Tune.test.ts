@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as NodeServices from "@effect/platform-node/NodeServices"
@@ -7,16 +7,19 @@ import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
 import { type DeviceProfile, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { signature } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
-import { stages } from "@tg/jit/Stages"
+import { printOpts, stages } from "@tg/jit/Stages"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { members } from "@tg/rangeify/Horizontal"
+import { Device } from "@tg/runtime/Device"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import * as Check from "@tg/tuner/Check"
 import * as Inputs from "@tg/tuner/Inputs"
 import * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
-import { Effect, Option, Result } from "effect"
+import { Effect, Layer, Option, Result } from "effect"
 import { kernelsOf } from "../src/commands/Kernel.ts"
+import * as Devices from "../src/Devices.ts"
 import { defaultModel } from "../src/Flags.ts"
 import { membersOf } from "../src/KernelNames.ts"
 import { tg } from "./support/run.ts"
@@ -147,8 +150,21 @@ describe("tune", () => {
       const micros = kernels.map((k: { calls: number; heuristic: { us: number } }) => k.calls * k.heuristic.us)
       assert.deepStrictEqual(micros, micros.toSorted((a: number, b: number) => b - a))
       const text = (yield* tg(args)).stdout
-      assert.match(text, /each launch alone, with the heuristics' opts\n\nlaunch +calls +us +us\/token/)
-      assert.match(text, /\nsum of these launches in a token: [0-9.]+ ms\n$/)
+      assert.match(text, /each launch alone, with the heuristics' opts\n\nlaunch +calls +us +us\/step/)
+      assert.match(text, /\nsum of these launches in a step: [0-9.]+ ms\n$/)
+    }))
+
+  it.live("measures the launches of a prompt, of all tokens that are processed at once", () =>
+    Effect.gen(function*() {
+      const bytesOf = Effect.fnUntraced(function*(step: string) {
+        const args = ["tune", "--device", "wasm", "--step", step, "--kernel", name, "--budget", "0", "--json"]
+        const { code, stderr, stdout } = yield* tg(args)
+        assert.strictEqual(code, 0, stderr)
+        const { kernels: [found] } = JSON.parse(stdout)
+        return Number(found.bytes)
+      })
+      // a processor decodes with the program of a prompt
+      assert.isAbove(yield* bytesOf("prompt"), (yield* bytesOf("decode")) + 4 * 16 * 256)
     }))
 
   it.effect("says what it cannot tune", () =>
@@ -159,4 +175,26 @@ describe("tune", () => {
       assert.match(reference.stderr, /left out: the reference evaluator runs kernels as they are; tune for --device/)
       assert.deepStrictEqual([nothing.code, reference.code], [1, 1])
     }))
+})
+
+describe.skipIf((await availableAdapter()) === undefined)("tune on WebGPU, software or not", () => {
+  it.live("finds a launch by the name of a member, and keeps opts for each member", () =>
+    Effect.gen(function*() {
+      const devices = Layer.provide(Devices.layer("webgpu"), NodeServices.layer)
+      const { profile } = yield* Effect.provide(Device, devices)
+      const launches = yield* Effect.promise(() => kernelsOn(profile))
+      const [launch, { ast }] = [...launches].find(([name]) => name.includes("+attn_kv_a"))!
+      const out = join(folder, "webgpu.json")
+      const args = ["tune", "--device", "webgpu", "--kernel", "attn_kv_a", "--budget", "1", "--out", out, "--json"]
+      const { code, stderr, stdout } = yield* tg(args)
+      assert.strictEqual(code, 0, stderr)
+      const { kernels: [found, ...others] } = JSON.parse(stdout)
+      assert.deepStrictEqual([found.name, others], [launch, []])
+      assert.match(found.tuned.opts[0], /^1: [A-Z]+\(r/)
+      // where nothing is better there is no file, and the heuristics choose the same again
+      const store = existsSync(out) ? Result.getOrThrow(Store.decode(readFileSync(out, "utf8"), out)) : Store.empty
+      const choices = membersOf(launch, ast).map(({ ast }) => Tuned.choose(ast, profile, store))
+      assert.deepStrictEqual(choices.map(({ origin }) => origin === "tuned"), choices.map(() => existsSync(out)))
+      assert.deepStrictEqual(printOpts({ opts: choices.map(({ opts }) => opts) }), found.tuned.opts)
+    }), 30_000)
 })

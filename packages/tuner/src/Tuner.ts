@@ -57,7 +57,9 @@ export interface Tuned {
 /** Candidates that are compiled at once. */
 const batch = 8
 const patience = 1.3
-/** A candidate that takes this many times as long as the best is not timed again. */
+/** A candidate that takes this many times as long as the best is timed once: it only has to be put in order. */
+const near = 1.1
+/** One that takes this many times as long is given up after a look. */
 const hopeless = 2
 /** One that takes this many times as long is not even looked at properly. */
 const veryHopeless = 10
@@ -96,8 +98,7 @@ const measure = Effect.fnUntraced(function*(
   if (look > hopeless * best) return Infinity
   const timing = yield* bench.time(executable, launchesFor(timeMicros, look))
   const once = yield* timing.again
-  // nothing near it will be tried, whatever it takes exactly
-  if (once > patience * best) return once
+  if (once > near * best) return once
   return median([once, ...yield* Effect.replicateEffect(timing.again, rounds - 1)])
 }, Effect.scoped)
 

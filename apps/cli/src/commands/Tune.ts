@@ -1,6 +1,7 @@
-/** `tg tune`: better opts for the kernels of a token, found by trying them on the device. */
-import type { UOp } from "@tg/core-uop/UOp"
+/** `tg tune`: better opts for the launches of a step, found by trying them on the device. */
+import { toposort, type UOp, varArg } from "@tg/core-uop/UOp"
 import type * as ActivationPolicy from "@tg/engine/ActivationPolicy"
+import * as StepProgram from "@tg/engine/StepProgram"
 import * as Estimate from "@tg/jit/Estimate"
 import { printOpts } from "@tg/jit/Stages"
 import type * as Opt from "@tg/postrange/Opt"
@@ -34,6 +35,12 @@ const flags = {
     Flag.withDescription("Only launches of this kernel, or how its name begins"),
     Flag.optional
   ),
+  step: Flag.Literals("step", ["decode", "prompt"]).pipe(
+    Flag.withDescription(
+      "The program that is tuned: one token (default), or as much of a prompt as is processed at once"
+    ),
+    Flag.withDefault("decode" as const)
+  ),
   budget: Flag.Finite("budget").pipe(
     Flag.withMetavar("SECONDS"),
     Flag.withSchema(Seconds),
@@ -44,8 +51,8 @@ const flags = {
     Flag.withAlias("d"),
     Flag.withSchema(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))),
     Flag.withMetavar("TOKENS"),
-    Flag.withDescription("Tokens that are in the cache already (default: 512)"),
-    Flag.withDefault(512)
+    Flag.withDescription("Tokens that are in the cache already (default: 512, and 0 for a prompt)"),
+    Flag.optional
   ),
   out: Flag.String("out").pipe(
     Flag.withMetavar("FILE"),
@@ -72,7 +79,7 @@ export const command = Command.make(
     yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { restrictions })))
   })
 ).pipe(
-  Command.withDescription("Search for better opts for a token's kernels on this device"),
+  Command.withDescription("Search for better opts for the launches of a step on this device"),
   Command.withExamples([{ command: "tg tune --shape glm-4.7-flash:q4_0 --budget 120" }])
 )
 
@@ -103,7 +110,7 @@ interface Found extends Measured {
 
 /** Bytes after which caches have forgotten what was read: more than any has. */
 const rotateBytes = 2 ** 27
-/** Launches with less of a token's time are left as they are. */
+/** Launches with less of a step's time are left as they are. */
 const least = 0.01
 
 /** A launch of a step, by its name. */
@@ -116,7 +123,8 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly shape: Option.Option<string>
   readonly kernel: Option.Option<string>
   readonly budget: number
-  readonly depth: number
+  readonly step: "decode" | "prompt"
+  readonly depth: Option.Option<number>
   readonly out: Option.Option<string>
   readonly seed: number
   readonly kv: "f16" | "f32"
@@ -126,7 +134,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
 }) {
   const device = yield* Device
   const chosen = yield* Devices.Chosen
-  const all = yield* Kernel.kernelsOf({ ...given, step: "decode" }, device.profile)
+  const all = yield* Kernel.kernelsOf(given, device.profile)
   const asked = Option.getOrElse(given.kernel, () => "")
   const isAsked = ({ ast, name }: Launch): boolean =>
     name.startsWith(asked) || KernelNames.membersOf(name, ast).some((member) => member.name.startsWith(asked))
@@ -136,7 +144,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
       message: `no kernel's name begins with ${asked}; there are\n  ${[...all.keys()].join("\n  ")}`
     })
   }
-  const vars = { T: 1, startPos: given.depth }
+  const vars = varsOf([...all.values()].map(({ ast }) => ast), given)
   const started = yield* Clock.currentTimeMillis
   const seconds = Effect.map(Clock.currentTimeMillis, (now) => (now - started) / 1000)
   const jobOf = ({ ast, name }: Launch): Job => ({
@@ -182,7 +190,7 @@ const measuredOf = ({ calls, name }: Launch, { bytes }: Job["setup"], usual: Tim
   heuristic: rowOf(usual, bytes)
 })
 
-/** The launches as the heuristics have them, those that take most of a token's time first. */
+/** The launches as the heuristics have them, those that take most of a step's time first. */
 const measure = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, jobOf: (launch: Launch) => Job) {
   const tuner = yield* Tuner
   const found = yield* Effect.forEach(launches, (launch) => {
@@ -215,7 +223,7 @@ const search = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, { bu
   const total = survey.reduce((sum, { us }) => sum + us, 0)
   const wanted = survey.filter(({ us }) => us >= least * total).toSorted((a, b) => b.us - a.us)
   yield* Output.note(
-    `${survey.length} launches, ${(total / 1000).toFixed(3)} ms a token with the heuristics; ` +
+    `${survey.length} launches, ${(total / 1000).toFixed(3)} ms a step with the heuristics; ` +
       `looked at in ${(yield* seconds).toFixed(1)} s; ${wanted.length} of them have ${100 * least}% of it or more`
   )
   const kernels: Array<Found> = []
@@ -260,12 +268,25 @@ const search = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, { bu
   return { file, kernels }
 })
 
+/** The variables of a step: as many tokens as it takes, behind those that are in the cache. */
+const varsOf = (kernels: ReadonlyArray<UOp>, { depth, step }: {
+  readonly depth: Option.Option<number>
+  readonly step: "decode" | "prompt"
+}): Inputs.Vars => {
+  const all = toposort(...kernels).filter((node) => node.op === "VAR").map(varArg)
+  const mostOf = (name: string): number => all.find((variable) => variable.name === name)?.max ?? 1
+  const length = step === "decode" ? 1 : mostOf("T")
+  const start = Option.getOrElse(depth, () => step === "decode" ? 512 : 0)
+  // all of them fit into the context
+  return StepProgram.variablesOf("features", Math.max(0, Math.min(start, mostOf("startPos") + 1 - length)), length)
+}
+
 const bytesOf = (kernel: UOp, vars: Inputs.Vars): number =>
   [...Estimate.traffic(kernel, Inputs.varsOf(kernel, vars)).values()].reduce((a, b) => a + b, 0)
 
 const round = (x: number): number => Math.round(x * 100) / 100
 
-/** What all launches of a token take, in milliseconds. */
+/** What all launches of a step take, in milliseconds. */
 const sumOf = <K extends Measured>(kernels: ReadonlyArray<K>, usOf: (kernel: K) => number): string =>
   (kernels.reduce((sum, kernel) => sum + kernel.calls * usOf(kernel), 0) / 1000).toFixed(3)
 
@@ -291,7 +312,7 @@ const asText = ({ device, file, kernels, seconds }: {
       ])
     ]),
     "",
-    `sum of these launches in a token: ${sumOf(kernels, (k) => k.heuristic.us)} ms, tuned ${
+    `sum of these launches in a step: ${sumOf(kernels, (k) => k.heuristic.us)} ms, tuned ${
       sumOf(kernels, (k) => k.tuned.us)
     } ms; kept in ${file}`,
     ""
@@ -306,7 +327,7 @@ const asTextOfMeasured = ({ device, kernels, seconds }: {
     `${device}, ${seconds} s; each launch alone, with the heuristics' opts`,
     "",
     ...table([
-      ["launch", "calls", "us", "us/token", "bytes", "GB/s", "opts"],
+      ["launch", "calls", "us", "us/step", "bytes", "GB/s", "opts"],
       ...kernels.map((k) => [
         k.name,
         String(k.calls),
@@ -318,6 +339,6 @@ const asTextOfMeasured = ({ device, kernels, seconds }: {
       ])
     ]),
     "",
-    `sum of these launches in a token: ${sumOf(kernels, (k) => k.heuristic.us)} ms`,
+    `sum of these launches in a step: ${sumOf(kernels, (k) => k.heuristic.us)} ms`,
     ""
   ].join("\n")
