@@ -1,5 +1,5 @@
 /** What kernels are called where people name them. */
-import { key, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
 import { members } from "@tg/rangeify/Horizontal"
 import type { KernelStep } from "@tg/rangeify/Schedule"
 
@@ -23,24 +23,16 @@ export const nameApart = (steps: ReadonlyArray<Pick<KernelStep, "name" | "ast">>
   )
 }
 
-/** A member of launches, as a kernel of its own: what opts are chosen for. */
-export interface Member extends Named {
-  /** The names of the launches it is part of: its own where it is one alone. */
-  readonly launches: ReadonlyArray<string>
+/** A member of a launch, as a kernel of its own: what opts are chosen for. */
+export interface Member {
+  /** What it was called before it was joined. */
+  readonly name: string
+  readonly ast: UOp
 }
 
-/** The different members of some kernels, by name: numbered like kernels where names are the same. */
-export const membersApart = (kernels: ReadonlyMap<string, Named>): ReadonlyMap<string, Member> => {
-  const parts = [...kernels].flatMap(([launch, { ast, calls }]) => {
-    const own = members(ast)
-    const names = launch.replace(/\.\d+$/, "").split("+")
-    return own.map((member, i) => ({ launch, calls, name: names[i] ?? launch, ast: member.ast }))
-  })
-  const different = [...Map.groupBy(parts, ({ ast }) => key(ast)).values()]
-  const named = nameApart(different.map(([first]) => first!))
-  return new Map([...named].map(([name, { ast }], i) => {
-    const same = different[i]!
-    const calls = same.reduce((n, part) => n + part.calls, 0)
-    return [name, { ast, calls, launches: [...new Set(same.map(({ launch }) => launch))] }]
-  }))
+/** The members of a launch, in their order. */
+export const membersOf = (launch: string, kernel: UOp): ReadonlyArray<Member> => {
+  const names = launch.replace(/\.\d+$/, "").split("+")
+  const all = members(kernel)
+  return all.map(({ ast }, i) => ({ name: all.length === 1 ? launch : names[i] ?? launch, ast }))
 }

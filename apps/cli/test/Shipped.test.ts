@@ -20,7 +20,9 @@ const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile) =>
     activations: "auto",
     context: Option.none()
   }, profile).pipe(
-    Effect.map((kernels) => [...KernelNames.membersApart(kernels).values()].map(({ ast }) => ast)),
+    Effect.map((kernels) =>
+      [...kernels].flatMap(([name, { ast }]) => KernelNames.membersOf(name, ast)).map(({ ast }) => ast)
+    ),
     Effect.provide(NodeServices.layer)
   )
 

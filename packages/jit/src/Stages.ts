@@ -45,7 +45,7 @@ export const stages = (
   Result.gen(function*() {
     const parts: Array<MemberStages & Part> = []
     for (const { ast, slots } of members(kernel)) {
-      parts.push({ ...yield* stagesOfMember(name, ast, { caps, choose, profile }), slots })
+      parts.push({ ...yield* stagesOfMember(name, ast, choose(ast), { caps, profile }), slots })
     }
     const joined = (rootOf: (part: MemberStages) => UOp): UOp =>
       rootOf(parts[0]!).with(parts.flatMap((part) => rootOf(part).src))
@@ -58,19 +58,21 @@ export const stages = (
     }
   })
 
-interface MemberStages {
+/** What each stage made of one member. */
+export interface MemberStages {
   readonly opts: ReadonlyArray<Opt.Opt>
   readonly opted: UOp
   readonly expanded: UOp
   readonly linear: UOp
 }
 
-const stagesOfMember = (
+/** The stages of a member (`Horizontal.members`) with these opts, up to where the members of a launch are put together. */
+export const stagesOfMember = (
   name: string,
   kernel: UOp,
-  { caps, choose, profile }: Target & { readonly choose: NonNullable<Target["choose"]> }
+  opts: ReadonlyArray<Opt.Opt>,
+  { caps, profile }: Pick<Target, "caps" | "profile">
 ): Result.Result<MemberStages, StageError> => {
-  const opts = choose(kernel)
   const opted = Postrange.apply(name, kernel, opts, profile)
   if (opted instanceof Postrange.IllegalOpt) return Result.fail(opted)
   const expanded = devectorize(name, opted, caps, profile)

@@ -2,7 +2,8 @@
 import { reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Loops from "@tg/postrange/Loops"
-import type { Argument } from "./Inputs.ts"
+import { members } from "@tg/rangeify/Horizontal"
+import { type Argument, argumentsOf } from "./Inputs.ts"
 
 /** How far results may be apart when sums are added in another order. */
 export interface Tolerance {
@@ -20,7 +21,7 @@ const rounding = 2 ** -24
 const otherSteps = 64
 
 /**
- * What a kernel's sums allow: each of n additions rounds a partial sum, and partial sums of numbers of either sign stay about as
+ * What the sums of a kernel of one member allow: each of n additions rounds a partial sum, and partial sums of numbers of either sign stay about as
  * small as the largest result. Errors add up at worst to n roundings on each side.
  */
 export const toleranceOf = (kernel: UOp): Tolerance => {
@@ -34,6 +35,17 @@ export const toleranceOf = (kernel: UOp): Tolerance => {
     quantises: toposort(kernel).some((n) => n.op === "BITCAST" && n.dtype.scalar === "u32")
   }
 }
+
+/** For each output of a kernel, in the order of the slots: what the member that writes it allows. */
+export const tolerancesOf = (kernel: UOp): ReadonlyArray<Tolerance> =>
+  members(kernel).flatMap(({ ast, slots }) => {
+    const tolerance = toleranceOf(ast)
+    return argumentsOf(ast).filter(({ role }) => role.kind === "output").map(({ slot }) => ({
+      // a kernel of one member has its own slots
+      slot: ast === kernel ? slot : slots[slot]!,
+      tolerance
+    }))
+  }).toSorted((a, b) => a.slot - b.slot).map(({ tolerance }) => tolerance)
 
 /** An output of a kernel. */
 export interface Output {
@@ -58,13 +70,14 @@ const areNearBytes = (a: number, b: number): boolean =>
 const areNearQuants = (a: number, b: number, relative: number): boolean =>
   areNearBytes(a, b) || Math.abs((a | 0) - (b | 0)) <= Math.max(blockValues, relative * mantissa)
 
-/** What is wrong with `found`, if it is not what `wanted` is, as far as the tolerance goes. */
+/** What is wrong with `found`, if it is not what `wanted` is, as far as the tolerance of each output goes. */
 export const difference = (
   wanted: ReadonlyArray<Output>,
   found: ReadonlyArray<Output>,
-  { packsHalves, quantises, relative }: Tolerance
+  tolerances: ReadonlyArray<Tolerance>
 ): string | undefined => {
   for (const [number, { scalar, words }] of wanted.entries()) {
+    const { packsHalves, quantises, relative } = tolerances[number]!
     const other = found[number]!.words
     const [a, b] = [new Float32Array(words.buffer), new Float32Array(other.buffer)]
     const allowed = scalar === "f32" ? relative * largest(a) : 0

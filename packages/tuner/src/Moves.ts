@@ -1,4 +1,4 @@
-/** The search space around an opt list: what else may be tried for a kernel. All of it is legal. */
+/** The search space around an opt list: what else may be tried for a member of a launch. All of it is legal. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
@@ -83,32 +83,51 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
   return lists
 }
 
+/** The space of one member. */
+export interface MemberSpace extends Space<Candidate> {
+  /** The list of the candidate's template, or of the one near the usual list, with another number. */
+  readonly changed: (candidate: Candidate, changeOf: (template: Template.Template) => Template.Change) => Candidate
+}
+
+/** Calculates once what has the same text. */
+const once = <A, B>(textOf: (a: A) => string, calculate: (a: A) => B): (a: A) => B => {
+  const known = new Map<string, B>()
+  return (a) => {
+    const text = textOf(a)
+    if (!known.has(text)) known.set(text, calculate(a))
+    return known.get(text)!
+  }
+}
+
 /**
- * The space of a kernel (spec `kernel`) on a device: from a list to the lists of other templates, and to those that differ in
- * one amount, opt, loop or order. `usual` are the opts that its templates take their vectors from.
+ * The space of a kernel (spec `kernel`, one member) on a device: from a list to the lists of other templates, and to those that
+ * differ in one amount, opt, loop or order. `usual` are the opts that its templates take their vectors from.
  */
-export const space = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: DeviceProfile): Space<Candidate> => {
+export const space = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: DeviceProfile): MemberSpace => {
   const near = Template.around(kernel, usual, profile)
-  const fromTemplate = (template: Template.Template): Candidate => ({
-    opts: Template.build(kernel, template, profile),
-    template
-  })
+  const fromTemplate = once(
+    (template: Template.Template) => JSON.stringify(template),
+    (template): Candidate => ({ opts: Template.build(kernel, template, profile), template })
+  )
+  const changed: MemberSpace["changed"] = ({ template = near }, changeOf) =>
+    fromTemplate(Template.change(kernel, template, changeOf(template)))
   const isGpu = profile.kind === "gpu"
   return {
+    changed,
     // opts of different loops may stand in any order
     keyOf: ({ opts }) => print(opts.toSorted((a, b) => a.range - b.range)),
-    neighbours: ({ opts, template }) => {
-      const coarse = isGpu ? Template.variants(kernel, template ?? near).map(fromTemplate) : []
-      const small = edits(kernel, opts).map((list): Candidate => ({ opts: list, template: undefined }))
+    neighbours: (from) => {
+      const coarse = isGpu ? Template.changes.map((change) => changed(from, () => change)) : []
+      const small = edits(kernel, from.opts).map((list): Candidate => ({ opts: list, template: undefined }))
       const all: ReadonlyArray<Neighbour<Candidate>> = [
         ...coarse.map((candidate) => ({ candidate, delay: 1 })),
         ...small.map((candidate) => ({ candidate, delay: smallChange }))
       ]
       return all
     },
-    accepts: ({ opts }) => {
+    accepts: once(({ opts }) => print(opts), ({ opts }) => {
       const made = Postrange.apply("", kernel, opts, profile)
       return !(made instanceof Postrange.IllegalOpt) && Loops.copies(made) <= mostCopies
-    }
+    })
   }
 }

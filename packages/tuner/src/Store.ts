@@ -7,14 +7,14 @@ import { key } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
 import { Result, Schema } from "effect"
 
-/** What was found for a kernel. */
+/** What was found for a kernel: for a member of a launch. */
 export interface Entry {
   /** What the kernel was called where it was tuned; for people. */
   readonly name: string
   readonly opts: ReadonlyArray<Opt.Opt>
-  /** Microseconds of a launch with these opts. */
+  /** Microseconds of the launch that it was tuned in, with all that was found for its members. */
   readonly micros: number
-  /** The same with the opts that the heuristics chose. */
+  /** The same with the opts that the heuristics chose for all of them. */
   readonly usualMicros: number
 }
 

@@ -34,14 +34,20 @@ const choices: { readonly [K in Exclude<keyof Template, "first">]: ReadonlyArray
   rest: ["workgroups", "loop"]
 }
 
-/** Templates for a kernel that differ in one number. */
-export const variants = (kernel: UOp, template: Template): ReadonlyArray<Template> =>
-  (Object.keys(choices) as ReadonlyArray<keyof typeof choices>)
-    // a workgroup that has staged nothing has no reason to compute more
-    .filter((name) => name !== "rest" || kernel.src.length > 1)
-    .flatMap((name) =>
-      choices[name].filter((value) => value !== template[name]).map((value) => ({ ...template, [name]: value }))
-    )
+/** Another value of one number. */
+export type Change = Partial<Omit<Template, "first">>
+
+/** What is tried: each value of each number. */
+export const changes: ReadonlyArray<Change> = (Object.keys(choices) as ReadonlyArray<keyof typeof choices>)
+  .flatMap((name) => choices[name].map((value): Change => ({ [name]: value })))
+
+/** A kernel's template with another number; the same where the number says nothing about the kernel. */
+export const change = (kernel: UOp, template: Template, { rest, ...changed }: Change): Template => ({
+  ...template,
+  ...changed,
+  // a workgroup that has staged nothing has no reason to compute more
+  ...rest !== undefined && kernel.src.length > 1 ? { rest } : {}
+})
 
 /** The template nearest to the usual choice: its stages and vectors, a subgroup for each reduction. */
 export const around = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: DeviceProfile): Template => ({

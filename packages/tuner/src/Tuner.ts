@@ -1,16 +1,18 @@
-/** Finds better opts for one kernel by trying them on the device. */
+/** Finds better opts for the members of a launch by trying them on the device. */
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import * as Bounds from "@tg/core-uop/Bounds"
 import type { Renderer } from "@tg/core-uop/Program"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
-import { choose } from "@tg/heuristics/Heuristics"
 import type * as Opt from "@tg/postrange/Opt"
 import * as Loops from "@tg/postrange/Loops"
+import { printOpts } from "@tg/jit/Stages"
+import { members } from "@tg/rangeify/Horizontal"
 import type { Device, Executable } from "@tg/runtime/Device"
 import { Clock, Context, Effect, Layer, Option, Schema } from "effect"
 import * as Check from "./Check.ts"
 import * as Inputs from "./Inputs.ts"
+import * as Launch from "./Launch.ts"
 import * as Moves from "./Moves.ts"
 import * as Search from "./Search.ts"
 import * as Workbench from "./Workbench.ts"
@@ -21,25 +23,29 @@ export class WrongResult extends Schema.TaggedError<WrongResult>()("WrongResult"
   message: Schema.String
 }) {}
 
-/** A kernel and how it is set up. */
+/** A launch and how it is set up. */
 export interface Job {
   readonly name: string
-  /** Spec `kernel`, with one END that writes a buffer: a member of a launch (`Horizontal.members`) and not a joined one. */
+  /** Spec `kernel`, of one member or of several. */
   readonly kernel: UOp
   readonly setup: Workbench.Setup
+  /** The opts of members that are not to be changed: other launches have them too, and were tuned before. */
+  readonly held?: ((member: UOp) => ReadonlyArray<Opt.Opt> | undefined) | undefined
 }
 
-/** Opts and the time of one launch. */
+/** Opts of the members (`Horizontal.members`) and the time of one launch. */
 export interface Timed {
-  readonly opts: ReadonlyArray<Opt.Opt>
+  readonly opts: Launch.Opts
   readonly micros: number
 }
 
 /** What came out. */
 export interface Tuned {
-  /** The heuristics' choice: where the search starts, and what has to be beaten. */
+  /** The heuristics' choice for all members. */
   readonly usual: Timed
-  /** `usual` itself where nothing is clearly better. */
+  /** The same but for members that are held: where the search starts, and what has to be beaten. `usual` itself if that is the same. */
+  readonly start: Timed
+  /** `start` itself where nothing is clearly better. */
   readonly best: Timed
   /** Lists that were timed, and those that gave no program or were far too slow. */
   readonly tried: number
@@ -51,7 +57,9 @@ export interface Tuned {
 /** Candidates that are compiled at once. */
 const batch = 8
 const patience = 1.3
-/** A candidate that takes this many times as long as the best is not timed again. */
+/** A candidate that takes this many times as long as the best is timed once: it only has to be put in order. */
+const near = 1.1
+/** One that takes this many times as long is given up after a look. */
 const hopeless = 2
 /** One that takes this many times as long is not even looked at properly. */
 const veryHopeless = 10
@@ -89,7 +97,9 @@ const measure = Effect.fnUntraced(function*(
   const look = yield* first.again
   if (look > hopeless * best) return Infinity
   const timing = yield* bench.time(executable, launchesFor(timeMicros, look))
-  return median(yield* Effect.replicateEffect(timing.again, rounds))
+  const once = yield* timing.again
+  if (once > near * best) return once
+  return median([once, ...yield* Effect.replicateEffect(timing.again, rounds - 1)])
 }, Effect.scoped)
 
 /** About the time of one launch, when nothing is known about it. */
@@ -100,9 +110,13 @@ const roughly = Effect.fnUntraced(function*(bench: Workbench.Workbench, executab
   return yield* (yield* bench.time(executable, launchesFor(timeMicros, first))).again
 }, Effect.scoped)
 
-/** Iterations of all loops times operations: what evaluating a kernel takes. */
+/** Iterations of all loops times operations, of all members: what evaluating a kernel takes. */
 const workOf = (kernel: UOp): number =>
-  Loops.all(kernel).reduce((n, loop) => n * Bounds.of(loop.node.src[0]!).max, toposort(kernel).length)
+  members(kernel).reduce(
+    (sum, { ast }) =>
+      sum + Loops.all(ast).reduce((n, loop) => n * Bounds.of(loop.node.src[0]!).max, toposort(ast).length),
+    0
+  )
 
 const checkUsual = Effect.fnUntraced(function*(
   { kernel, name, setup }: Job,
@@ -115,65 +129,69 @@ const checkUsual = Effect.fnUntraced(function*(
   const wanted = Inputs.argumentsOf(kernel).flatMap(({ role, scalar }, i) =>
     role.kind === "output" ? [{ scalar, words: new Uint32Array(buffers[i]!.slice().buffer) }] : []
   )
-  const problem = Check.difference(wanted, outputs, Check.toleranceOf(kernel))
+  const problem = Check.difference(wanted, outputs, Check.tolerancesOf(kernel))
   if (problem !== undefined) {
     return yield* new WrongResult({ kernel: name, message: `${name} is wrong before any tuning: ${problem}` })
   }
 })
 
 /** Compiles what it can of a batch; nothing takes longer than some seconds. */
-const compileAll = (bench: Workbench.Workbench, candidates: ReadonlyArray<Moves.Candidate>) =>
+const compileAll = (bench: Workbench.Workbench, candidates: ReadonlyArray<Launch.Candidate>) =>
   Effect.forEach(
     candidates,
-    ({ opts }) => bench.compile(opts).pipe(Effect.timeout(`${compileSeconds} seconds`), Effect.option),
+    (candidate) =>
+      bench.compile(Launch.optsOf(candidate)).pipe(Effect.timeout(`${compileSeconds} seconds`), Effect.option),
     { concurrency: "unbounded" }
   )
 
 const look = Effect.fn("Tuner.look")(function*({ kernel, name, setup }: Job) {
-  const opts = choose(kernel, yield* Profile)
+  const opts = Launch.usual(kernel, yield* Profile)
   // a first look needs no copies
   const bench = yield* Workbench.make(name, kernel, { ...setup, rotateBytes: 0 })
   return { opts, micros: yield* roughly(bench, yield* bench.compile(opts)) }
 }, Effect.scoped)
 
-/** The time of a launch with the usual opts, and their program. */
-const timeUsual = Effect.fnUntraced(function*(bench: Workbench.Workbench, opts: ReadonlyArray<Opt.Opt>) {
-  const program = yield* bench.compile(opts)
-  const micros = yield* measure(bench, program, { best: Infinity, like: yield* roughly(bench, program) })
-  return { micros, program }
+/** The time of one launch, when nothing is known about it. */
+const timeFirst = Effect.fnUntraced(function*(bench: Workbench.Workbench, executable: Executable) {
+  return yield* measure(bench, executable, { best: Infinity, like: yield* roughly(bench, executable) })
 })
 
 const time = Effect.fn("Tuner.time")(function*({ kernel, name, setup }: Job) {
-  const opts = choose(kernel, yield* Profile)
-  const { micros } = yield* timeUsual(yield* Workbench.make(name, kernel, setup), opts)
-  return { opts, micros }
+  const opts = Launch.usual(kernel, yield* Profile)
+  const bench = yield* Workbench.make(name, kernel, setup)
+  return { opts, micros: yield* timeFirst(bench, yield* bench.compile(opts)) }
 }, Effect.scoped)
 
 const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
-  const { kernel, name, setup } = job
+  const { held = () => undefined, kernel, name, setup } = job
   const profile = yield* Profile
-  const usual = choose(kernel, profile)
+  const usual = Launch.usual(kernel, profile)
+  const holding = members(kernel).map(({ ast }) => held(ast))
+  const start = usual.map((opts, i) => holding[i] ?? opts)
+  const isOther = start.some((opts, i) => Moves.print(opts) !== Moves.print(usual[i]!))
   const end = (yield* Clock.currentTimeMillis) + 1000 * seconds
   const bench = yield* Workbench.make(name, kernel, setup)
-  const { micros: usualMicros, program: usualProgram } = yield* timeUsual(bench, usual)
+  const usualProgram = yield* bench.compile(usual)
   const wanted = yield* bench.outputs(usualProgram)
   yield* checkUsual(job, bench, wanted)
+  const startProgram = isOther ? yield* bench.compile(start) : usualProgram
+  const startMicros = yield* timeFirst(bench, startProgram)
 
   // while programs are compiled the device idles, and lowers its clock
-  const usually = yield* bench.time(usualProgram, launchesFor(timeMicros, usualMicros))
-  const wake = Effect.replicateEffect(usually.again, wakeRounds, { discard: true })
-  const programs = new Map<Moves.Candidate, Executable>()
-  let best = usualMicros
+  const working = yield* bench.time(startProgram, launchesFor(timeMicros, startMicros))
+  const wake = Effect.replicateEffect(working.again, wakeRounds, { discard: true })
+  const programs = new Map<Launch.Candidate, Executable>()
+  let best = startMicros
   let failed = 0
   const course = Search.search(
-    Moves.space(kernel, usual, profile),
-    [{ opts: usual, template: undefined }],
+    Launch.space(kernel, { usual, holding, profile }),
+    [start.map((opts) => ({ opts, template: undefined }))],
     { seed: setup.seed, batch, most: Infinity, patience }
   )
-  const measured: Array<Search.Measured<Moves.Candidate>> = []
+  const measured: Array<Search.Measured<Launch.Candidate>> = []
   const isOver = Effect.map(Clock.currentTimeMillis, (now) => now >= end)
   course.next()
-  let step = course.next([usualMicros])
+  let step = course.next([startMicros])
   // however short the time, something is tried
   while (step.done !== true && (measured.length === 0 || !(yield* isOver))) {
     const candidates = step.value
@@ -192,11 +210,12 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
     if (costs.length === candidates.length) step = course.next(costs)
   }
 
-  const promising = measured.filter(({ cost }) => cost < usualMicros).toSorted((a, b) => a.cost - b.cost)
+  const promising = measured.filter(({ cost }) => cost < startMicros).toSorted((a, b) => a.cost - b.cost)
   const last = [
     { opts: usual, program: usualProgram },
+    ...isOther ? [{ opts: start, program: startProgram }] : [],
     ...promising.slice(0, finalists).map(({ candidate }) => ({
-      opts: candidate.opts,
+      opts: Launch.optsOf(candidate),
       program: programs.get(candidate)!
     }))
   ]
@@ -205,19 +224,22 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
   for (let round = 0; round < finalRounds; round++) {
     for (const [i, { again }] of timings.entries()) times[i]!.push(yield* again)
   }
-  const [first, ...rest] = last.map(({ opts, program }, i) => ({ opts, program, micros: median(times[i]!) }))
+  const timed = last.map(({ opts, program }, i) => ({ opts, program, micros: median(times[i]!) }))
+  const [first] = timed
+  const from = isOther ? timed[1]! : first!
   const refused: Array<string> = []
-  const result = (best: Timed): Tuned => ({ usual: first!, best, tried: measured.length, failed, refused })
+  const result = (best: Timed): Tuned => ({ usual: first!, start: from, best, tried: measured.length, failed, refused })
   const isTelling = Check.isTelling(wanted)
-  for (const { micros, opts, program } of rest.toSorted((a, b) => a.micros - b.micros)) {
-    if (micros > worthwhile * first!.micros) break
+  const tolerances = Check.tolerancesOf(kernel)
+  for (const { micros, opts, program } of timed.slice(isOther ? 2 : 1).toSorted((a, b) => a.micros - b.micros)) {
+    if (micros > worthwhile * from.micros) break
     const problem = isTelling
-      ? Check.difference(wanted, yield* bench.outputs(program), Check.toleranceOf(kernel))
+      ? Check.difference(wanted, yield* bench.outputs(program), tolerances)
       : "the results on random data say nothing"
     if (problem === undefined) return result({ opts, micros })
-    refused.push(`${Moves.print(opts)}: ${problem}`)
+    refused.push(`${printOpts({ opts }).join(", ")}: ${problem}`)
   }
-  return result(first!)
+  return result(from)
 }, Effect.scoped)
 
 /** Searches on the device of its layer. */

@@ -1,18 +1,20 @@
-/** One kernel on a device, on random data: compiled with any opts, timed and read. */
+/** One launch on a device, on random data: compiled with any opts of its members, timed and read. */
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { Renderer, type RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
-import { devectorize, DevectorizeError } from "@tg/devectorize/Devectorize"
-import { linearize } from "@tg/devectorize/Linearize"
-import type * as Opt from "@tg/postrange/Opt"
-import * as Postrange from "@tg/postrange/Postrange"
+import { concatenate } from "@tg/devectorize/Concatenate"
+import * as KernelLimits from "@tg/jit/KernelLimits"
+import * as Stages from "@tg/jit/Stages"
+import { members } from "@tg/rangeify/Horizontal"
 import { Device, type DeviceBuffer, type DeviceError, type Executable, type Replay } from "@tg/runtime/Device"
 import { Duration, Effect, type Scope } from "effect"
 import type { Output } from "./Check.ts"
 import * as Inputs from "./Inputs.ts"
+import type * as Launch from "./Launch.ts"
+import * as Moves from "./Moves.ts"
 
 /** Why opts give no program. */
-export type CompileError = Postrange.IllegalOpt | DevectorizeError | RenderError | DeviceError
+export type CompileError = Stages.StageError | KernelLimits.KernelLimit | RenderError | DeviceError
 
 /** How a kernel is set up. */
 export interface Setup {
@@ -28,7 +30,8 @@ export interface Setup {
 /** A kernel with its data on the device. */
 export interface Workbench {
   readonly kernel: UOp
-  readonly compile: (opts: ReadonlyArray<Opt.Opt>) => Effect.Effect<Executable, CompileError>
+  /** As the compiler does: each member with its own opts, joined in front of the renderer. */
+  readonly compile: (opts: Launch.Opts) => Effect.Effect<Executable, CompileError>
   /** Microseconds of one launch among `launches` that follow one another. */
   readonly time: (executable: Executable, launches: number) => Effect.Effect<Timing, DeviceError, Scope.Scope>
   /** What one launch computes. */
@@ -104,17 +107,31 @@ export const make: (
         return some[launch % some.length]!
       })
     const outputs = all.filter(({ role }) => role.kind === "output")
+    const parts = members(kernel)
+    // most of what is tried changes one member
+    const linears = new Map<string, UOp>()
+    const linearOf = Effect.fnUntraced(function*(member: number, opts: Launch.Opts[number]) {
+      const text = `${member}: ${Moves.print(opts)}`
+      const known = linears.get(text)
+      if (known !== undefined) return known
+      const target = { caps: renderer.caps, profile }
+      const { linear } = yield* Effect.fromResult(Stages.stagesOfMember(name, parts[member]!.ast, opts, target))
+      linears.set(text, linear)
+      return linear
+    })
     const settle = device.read(bufferOf.get(outputs[0]!.slot)![0]!, 0, 4)
 
     return {
       kernel,
       compile: Effect.fn("Workbench.compile")(function*(opts) {
-        const opted = Postrange.apply(name, kernel, opts, profile)
-        if (opted instanceof Postrange.IllegalOpt) return yield* opted
-        const expanded = devectorize(name, opted, renderer.caps, profile)
-        if (expanded instanceof DevectorizeError) return yield* expanded
-        const program = yield* renderer.render(name, linearize(expanded, renderer.caps))
-        return yield* device.load(program)
+        const made = yield* Effect.forEach(
+          parts,
+          ({ slots }, i) => Effect.map(linearOf(i, opts[i]!), (linear) => ({ linear, slots }))
+        )
+        const linear = concatenate(made, { caps: renderer.caps, maxGrid: profile.maxGrid })
+        const exceeded = KernelLimits.check(name, linear, profile)
+        if (exceeded !== undefined) return yield* exceeded
+        return yield* device.load(yield* renderer.render(name, linear))
       }),
       time: Effect.fn("Workbench.time")(function*(executable, launches) {
         const dispatches = Array.from({ length: launches }, (_, i) => ({ executable, buffers: bind(executable, i) }))

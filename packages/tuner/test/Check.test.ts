@@ -7,7 +7,8 @@ const floats = (...values: ReadonlyArray<number>): Check.Output => ({
   words: new Uint32Array(Float32Array.from(values).buffer)
 })
 const words = (...values: ReadonlyArray<number>): Check.Output => ({ scalar: "u32", words: Uint32Array.from(values) })
-const tolerance = { relative: 2 ** -20, packsHalves: false, quantises: false }
+const exact = { relative: 2 ** -20, packsHalves: false, quantises: false }
+const tolerance = [exact, exact]
 
 describe("difference", () => {
   it("is none within the tolerance, of the largest number", () => {
@@ -27,12 +28,12 @@ describe("difference", () => {
     const [a, b] = [[words(0x3c00_0001, 7)], [words(0x3c01_8001, 7)]]
     assert.match(Check.difference(a, b, tolerance)!, /instead of/)
     const near = [words(0x3c01_0000, 7)]
-    assert.isUndefined(Check.difference(a, near, { ...tolerance, packsHalves: true }))
-    assert.match(Check.difference(a, b, { ...tolerance, packsHalves: true })!, /instead of/)
+    assert.isUndefined(Check.difference(a, near, [{ ...exact, packsHalves: true }]))
+    assert.match(Check.difference(a, b, [{ ...exact, packsHalves: true }])!, /instead of/)
   })
 
   it("takes quantised values that were rounded the other way, and scales within the tolerance", () => {
-    const quantised = { ...tolerance, quantises: true }
+    const quantised = [{ ...exact, quantises: true }]
     const quants = [words(0x7f_00_ff_01)]
     assert.isUndefined(Check.difference(quants, [words(0x7e_01_00_00)], quantised))
     assert.match(Check.difference(quants, [words(0x7f_00_ff_03)], tolerance)!, /instead of/)
@@ -47,6 +48,14 @@ describe("difference", () => {
     const of = (columns: number) => Check.toleranceOf(Kernels.product(4, columns)).relative
     assert.isAbove(of(1024), of(16))
     assert.isBelow(of(16384), 0.01)
+  })
+})
+
+describe("tolerancesOf", () => {
+  it("has for each output what its own member allows", () => {
+    const short = Check.toleranceOf(Kernels.product(4, 16))
+    assert.deepStrictEqual(Check.tolerancesOf(Kernels.product(4, 16)), [short])
+    assert.deepStrictEqual(Check.tolerancesOf(Kernels.products([4, 8], 16)), [short, short])
   })
 })
 

@@ -2,12 +2,16 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Wasm from "@tg/codegen-wasm/Wasm"
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { Profile } from "@tg/core-uop/DeviceProfile"
-import * as Postrange from "@tg/postrange/Postrange"
+import * as Opt from "@tg/postrange/Opt"
+import { members } from "@tg/rangeify/Horizontal"
 import { Device, type Executable } from "@tg/runtime/Device"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import * as Testing from "@tg/runtime-webgpu/Testing"
 import { Effect, Layer } from "effect"
 import { Tuner } from "../src/Tuner.ts"
+import * as Launch from "../src/Launch.ts"
+import * as Store from "../src/Store.ts"
+import * as Tuned from "../src/Tuned.ts"
 import * as Kernels from "./support/kernels.ts"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
@@ -26,8 +30,10 @@ const tunes = (name: string, layer: typeof wasm | typeof webgpu, kernel: ReturnT
       const { profile } = yield* Device
       const job = { name, kernel, setup }
       const look = yield* tuner.look(job)
-      const { best, failed, refused, tried, usual } = yield* tuner.tune(job, 0.5)
+      const { best, failed, refused, start, tried, usual } = yield* tuner.tune(job, 0.5)
+      assert.deepStrictEqual(look.opts, Launch.usual(kernel, profile))
       assert.deepStrictEqual(look.opts, usual.opts)
+      assert.strictEqual(start, usual)
       assert.isAbove(look.micros, 0)
       const timed = yield* tuner.time(job)
       assert.deepStrictEqual(timed.opts, usual.opts)
@@ -36,7 +42,18 @@ const tunes = (name: string, layer: typeof wasm | typeof webgpu, kernel: ReturnT
       assert.isAtMost(failed, tried)
       assert.isEmpty(refused)
       assert.isAtMost(best.micros, usual.micros)
-      assert.notInstanceOf(Postrange.apply(name, kernel, best.opts, profile), Postrange.IllegalOpt)
+      // what is kept of it is found by each member
+      const adapter = "some device"
+      const store = members(kernel).reduce((known, { ast }, i) => {
+        const entry = { name, opts: best.opts[i]!, micros: best.micros, usualMicros: usual.micros }
+        return Store.merge(known, Store.of(adapter, ast, entry))
+      }, Store.empty)
+      for (const [i, { ast }] of members(kernel).entries()) {
+        assert.deepStrictEqual(Tuned.choose(ast, { ...profile, adapter }, store), {
+          opts: best.opts[i]!,
+          origin: "tuned"
+        })
+      }
     }).pipe(Effect.provide(layer)))
 
 describe("Tuner on wasm", () => {
@@ -78,6 +95,16 @@ describe("Tuner on wasm", () => {
       assert.deepStrictEqual([usual.micros, best.micros], [10, 5])
     }).pipe(Effect.provide(withFake((bytes) => bytes))))
 
+  it.live("leaves opts as they are that are held, and says what they gain", () =>
+    Effect.gen(function*() {
+      const opts = [Opt.upcast(0, 2)]
+      const { best, start, tried, usual } = yield* (yield* Tuner).tune({ ...job, held: () => opts }, 0.2)
+      assert.strictEqual(best, start)
+      assert.deepStrictEqual([usual.micros, start.micros, tried], [10, 5, 0])
+      assert.deepStrictEqual(best.opts, [opts])
+      assert.notDeepEqual(usual.opts, [opts])
+    }).pipe(Effect.provide(withFake((bytes) => bytes))))
+
   it.live("refuses what computes something else, and says so", () =>
     Effect.gen(function*() {
       const { best, refused, usual } = yield* (yield* Tuner).tune(job, 0.2)
@@ -96,4 +123,5 @@ describe("Tuner on wasm", () => {
 
 describe.skipIf((await Testing.availableAdapter()) === undefined)("Tuner on WebGPU", () => {
   tunes("product", webgpu, Kernels.product(16, 64))
+  tunes("two products in a launch", webgpu, Kernels.products([16, 4], 64))
 })

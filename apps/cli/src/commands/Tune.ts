@@ -1,8 +1,10 @@
-/** `tg tune`: better opts for the kernels of a token, found by trying them on the device. */
-import type { UOp } from "@tg/core-uop/UOp"
+/** `tg tune`: better opts for the launches of a step, found by trying them on the device. */
+import { toposort, type UOp, varArg } from "@tg/core-uop/UOp"
 import type * as ActivationPolicy from "@tg/engine/ActivationPolicy"
+import * as StepProgram from "@tg/engine/StepProgram"
 import * as Estimate from "@tg/jit/Estimate"
-import * as Opt from "@tg/postrange/Opt"
+import { printOpts } from "@tg/jit/Stages"
+import type * as Opt from "@tg/postrange/Opt"
 import { Device } from "@tg/runtime/Device"
 import * as Inputs from "@tg/tuner/Inputs"
 import * as Store from "@tg/tuner/Store"
@@ -30,21 +32,27 @@ const flags = {
   ),
   kernel: Flag.String("kernel").pipe(
     Flag.withMetavar("NAME"),
-    Flag.withDescription("Only this kernel, or how its name begins"),
+    Flag.withDescription("Only launches of this kernel, or how its name begins"),
     Flag.optional
+  ),
+  step: Flag.Literals("step", ["decode", "prompt"]).pipe(
+    Flag.withDescription(
+      "The program that is tuned: one token (default), or as much of a prompt as is processed at once"
+    ),
+    Flag.withDefault("decode" as const)
   ),
   budget: Flag.Finite("budget").pipe(
     Flag.withMetavar("SECONDS"),
     Flag.withSchema(Seconds),
-    Flag.withDescription("How long to search in all; 0 only times the kernels as they are (default: 60)"),
+    Flag.withDescription("How long to search in all; 0 only times the launches as they are (default: 60)"),
     Flag.withDefault(60)
   ),
   depth: Flag.Int("depth").pipe(
     Flag.withAlias("d"),
     Flag.withSchema(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))),
     Flag.withMetavar("TOKENS"),
-    Flag.withDescription("Tokens that are in the cache already (default: 512)"),
-    Flag.withDefault(512)
+    Flag.withDescription("Tokens that are in the cache already (default: 512, and 0 for a prompt)"),
+    Flag.optional
   ),
   out: Flag.String("out").pipe(
     Flag.withMetavar("FILE"),
@@ -71,29 +79,28 @@ export const command = Command.make(
     yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { restrictions })))
   })
 ).pipe(
-  Command.withDescription("Search for better opts for a token's kernels on this device"),
+  Command.withDescription("Search for better opts for the launches of a step on this device"),
   Command.withExamples([{ command: "tg tune --shape glm-4.7-flash:q4_0 --budget 120" }])
 )
 
-/** Opts and what a launch with them takes. */
+/** Opts and what a launch with them takes. Those of several members are behind their numbers, `1: `. */
 interface Row {
   readonly opts: ReadonlyArray<string>
   readonly us: number
   readonly gbPerSecond: number
 }
 
-/** A kernel and what a launch of it takes as it is. */
+/** A launch and what it takes as it is. */
 interface Measured {
+  /** As in `profile`. */
   readonly name: string
-  /** The launches of a step that it is part of, by their names in `profile`. */
-  readonly launches: ReadonlyArray<string>
   readonly calls: number
   /** Read and written by one call, each byte once. */
   readonly bytes: number
   readonly heuristic: Row
 }
 
-/** What came out for one kernel. */
+/** What came out for one launch. */
 interface Found extends Measured {
   readonly tuned: Row
   readonly tried: number
@@ -103,11 +110,11 @@ interface Found extends Measured {
 
 /** Bytes after which caches have forgotten what was read: more than any has. */
 const rotateBytes = 2 ** 27
-/** Kernels with less of a token's time are left as they are. */
+/** Launches with less of a step's time are left as they are. */
 const least = 0.01
 
-/** A kernel by its name. */
-interface Named extends KernelNames.Member {
+/** A launch of a step, by its name. */
+interface Launch extends KernelNames.Named {
   readonly name: string
 }
 
@@ -116,7 +123,8 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly shape: Option.Option<string>
   readonly kernel: Option.Option<string>
   readonly budget: number
-  readonly depth: number
+  readonly step: "decode" | "prompt"
+  readonly depth: Option.Option<number>
   readonly out: Option.Option<string>
   readonly seed: number
   readonly kv: "f16" | "f32"
@@ -126,34 +134,35 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
 }) {
   const device = yield* Device
   const chosen = yield* Devices.Chosen
-  const all = KernelNames.membersApart(yield* Kernel.kernelsOf({ ...given, step: "decode" }, device.profile))
+  const all = yield* Kernel.kernelsOf(given, device.profile)
   const asked = Option.getOrElse(given.kernel, () => "")
-  const named = [...all].filter(([name, { launches }]) => name.startsWith(asked) || launches.includes(asked))
-    .map(([name, member]): Named => ({ name, ...member }))
-  if (named.length === 0) {
+  const isAsked = ({ ast, name }: Launch): boolean =>
+    name.startsWith(asked) || KernelNames.membersOf(name, ast).some((member) => member.name.startsWith(asked))
+  const launches = [...all].map(([name, launch]): Launch => ({ name, ...launch })).filter(isAsked)
+  if (launches.length === 0) {
     return yield* new UsageError({
       message: `no kernel's name begins with ${asked}; there are\n  ${[...all.keys()].join("\n  ")}`
     })
   }
-  const vars = { T: 1, startPos: given.depth }
+  const vars = varsOf([...all.values()].map(({ ast }) => ast), given)
   const started = yield* Clock.currentTimeMillis
   const seconds = Effect.map(Clock.currentTimeMillis, (now) => (now - started) / 1000)
-  const jobOf = ({ ast, name }: Named): Job => ({
+  const jobOf = ({ ast, name }: Launch): Job => ({
     name,
     kernel: ast,
     setup: { vars, bytes: bytesOf(ast, vars), rotateBytes, seed: given.seed }
   })
   if (given.budget === 0) {
-    const kernels = yield* measure(named, jobOf)
+    const kernels = yield* measure(launches, jobOf)
     const result = { device: chosen.name, adapter: device.profile.adapter, seconds: round(yield* seconds), kernels }
     return yield* given.json ? Output.printJson(result) : Output.print(asTextOfMeasured(result))
   }
-  const { kernels, file } = yield* search(named, { ...given, jobOf, seconds })
+  const { kernels, file } = yield* search(launches, { ...given, jobOf, seconds })
   const result = { device: chosen.name, adapter: device.profile.adapter, file, seconds: round(yield* seconds), kernels }
   yield* given.json ? Output.printJson(result) : Output.print(asText(result))
 })
 
-/** A kernel that does not fit the device is none that can be tuned; the others can. */
+/** A launch that does not fit the device is none that can be tuned; the others can. */
 const orNote = <A, E extends Error, R>(name: string, work: Effect.Effect<A, E, R>) =>
   work.pipe(
     Effect.asSome,
@@ -169,33 +178,35 @@ const someOf = <A>(found: ReadonlyArray<Option.Option<A>>) => {
 }
 
 const rowOf = ({ micros, opts }: Timed, bytes: number): Row => ({
-  opts: opts.map(Opt.print),
+  opts: printOpts({ opts }),
   us: round(micros),
   gbPerSecond: round(bytes / micros / 1000)
 })
 
-const measuredOf = ({ calls, launches, name }: Named, { bytes }: Job["setup"], usual: Timed): Measured => ({
+const measuredOf = ({ calls, name }: Launch, { bytes }: Job["setup"], usual: Timed): Measured => ({
   name,
-  launches,
   calls,
   bytes: Math.round(bytes),
   heuristic: rowOf(usual, bytes)
 })
 
-/** The kernels as the heuristics have them, those that take most of a token's time first. */
-const measure = Effect.fnUntraced(function*(named: ReadonlyArray<Named>, jobOf: (kernel: Named) => Job) {
+/** The launches as the heuristics have them, those that take most of a step's time first. */
+const measure = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, jobOf: (launch: Launch) => Job) {
   const tuner = yield* Tuner
-  const found = yield* Effect.forEach(named, (kernel) => {
-    const job = jobOf(kernel)
-    return orNote(kernel.name, Effect.map(tuner.time(job), (usual) => measuredOf(kernel, job.setup, usual)))
+  const found = yield* Effect.forEach(launches, (launch) => {
+    const job = jobOf(launch)
+    return orNote(launch.name, Effect.map(tuner.time(job), (usual) => measuredOf(launch, job.setup, usual)))
   })
   return (yield* someOf(found)).toSorted((a, b) => b.calls * b.heuristic.us - a.calls * a.heuristic.us)
 })
 
-/** Searches for better opts, and keeps what it finds. */
-const search = Effect.fnUntraced(function*(named: ReadonlyArray<Named>, { budget, jobOf, out, seconds }: {
+/**
+ * Searches for better opts, and keeps what it finds: for each member of a launch, because the compiler asks for them one by one. A
+ * member of several launches is tuned in the one that takes the most time, and stays so in the others.
+ */
+const search = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, { budget, jobOf, out, seconds }: {
   readonly budget: number
-  readonly jobOf: (kernel: Named) => Job
+  readonly jobOf: (launch: Launch) => Job
   readonly out: Option.Option<string>
   /** Since the command began. */
   readonly seconds: Effect.Effect<number>
@@ -203,40 +214,51 @@ const search = Effect.fnUntraced(function*(named: ReadonlyArray<Named>, { budget
   const tuner = yield* Tuner
   const { adapter } = (yield* Device).profile
   const file = Option.isSome(out) ? out.value : yield* TunedFiles.userFile
-  const looks = yield* Effect.forEach(named, (kernel) =>
+  const looks = yield* Effect.forEach(launches, (launch) =>
     Effect.map(
-      orNote(kernel.name, tuner.look(jobOf(kernel))),
-      Option.map(({ micros }) => ({ kernel, us: kernel.calls * micros }))
+      orNote(launch.name, tuner.look(jobOf(launch))),
+      Option.map(({ micros }) => ({ launch, us: launch.calls * micros }))
     ))
   const survey = yield* someOf(looks)
   const total = survey.reduce((sum, { us }) => sum + us, 0)
   const wanted = survey.filter(({ us }) => us >= least * total).toSorted((a, b) => b.us - a.us)
   yield* Output.note(
-    `${survey.length} kernels, ${(total / 1000).toFixed(3)} ms a token with the heuristics; ` +
+    `${survey.length} launches, ${(total / 1000).toFixed(3)} ms a step with the heuristics; ` +
       `looked at in ${(yield* seconds).toFixed(1)} s; ${wanted.length} of them have ${100 * least}% of it or more`
   )
   const kernels: Array<Found> = []
   let left = wanted.reduce((sum, { us }) => sum + Math.sqrt(us), 0)
-  for (const { kernel, us } of wanted) {
-    const { ast, name } = kernel
-    // what one kernel does not need is for those after it
-    const own = Math.max(0, budget - (yield* seconds)) * Math.sqrt(us) / left
+  const settled = new Map<string, ReadonlyArray<Opt.Opt>>()
+  const kept = new Set<string>()
+  for (const { launch, us } of wanted) {
+    const { ast, name } = launch
+    // what one launch does not need is for those after it
+    const share = Math.max(0, budget - (yield* seconds)) * Math.sqrt(us) / left
     left -= Math.sqrt(us)
-    const job = jobOf(kernel)
-    const tuned = yield* orNote(name, tuner.tune(job, own))
+    const job: Job = { ...jobOf(launch), held: (member) => settled.get(Store.keyOf(member)) }
+    const tuned = yield* orNote(name, tuner.tune(job, share))
     if (Option.isNone(tuned)) continue
-    const { best, failed, refused, tried, usual } = tuned.value
+    const { best, failed, refused, start, tried, usual } = tuned.value
     const found: Found = {
-      ...measuredOf(kernel, job.setup, usual),
+      ...measuredOf(launch, job.setup, usual),
       tuned: rowOf(best, job.setup.bytes),
       tried,
       failed,
       refused
     }
     kernels.push(found)
-    if (adapter !== undefined && best !== usual) {
-      const entry = { name, opts: best.opts, micros: best.micros, usualMicros: usual.micros }
-      yield* TunedFiles.add(file, Store.of(adapter, ast, entry))
+    const own = new Map(
+      KernelNames.membersOf(name, ast).map((member, i) => [
+        Store.keyOf(member.ast),
+        { name: member.name, opts: best.opts[i]!, micros: best.micros, usualMicros: usual.micros }
+      ])
+    )
+    for (const [key, { opts }] of own) settled.set(key, opts)
+    if (adapter !== undefined && best !== start) {
+      // also members that the heuristics' opts are best for: an older file may have others
+      const fresh = [...own].filter(([key]) => !kept.has(key))
+      yield* TunedFiles.add(file, new Map([[adapter, new Map(fresh)]]))
+      for (const [key] of fresh) kept.add(key)
     }
     yield* Output.note(
       `${name}: ${found.heuristic.us} us to ${found.tuned.us} us, ${tried} tried, ${failed} failed: ` +
@@ -246,18 +268,27 @@ const search = Effect.fnUntraced(function*(named: ReadonlyArray<Named>, { budget
   return { file, kernels }
 })
 
+/** The variables of a step: as many tokens as it takes, behind those that are in the cache. */
+const varsOf = (kernels: ReadonlyArray<UOp>, { depth, step }: {
+  readonly depth: Option.Option<number>
+  readonly step: "decode" | "prompt"
+}): Inputs.Vars => {
+  const all = toposort(...kernels).filter((node) => node.op === "VAR").map(varArg)
+  const mostOf = (name: string): number => all.find((variable) => variable.name === name)?.max ?? 1
+  const length = step === "decode" ? 1 : mostOf("T")
+  const start = Option.getOrElse(depth, () => step === "decode" ? 512 : 0)
+  // all of them fit into the context
+  return StepProgram.variablesOf("features", Math.max(0, Math.min(start, mostOf("startPos") + 1 - length)), length)
+}
+
 const bytesOf = (kernel: UOp, vars: Inputs.Vars): number =>
   [...Estimate.traffic(kernel, Inputs.varsOf(kernel, vars)).values()].reduce((a, b) => a + b, 0)
 
 const round = (x: number): number => Math.round(x * 100) / 100
 
-/** What all launches of a token take, in milliseconds. */
+/** What all launches of a step take, in milliseconds. */
 const sumOf = <K extends Measured>(kernels: ReadonlyArray<K>, usOf: (kernel: K) => number): string =>
   (kernels.reduce((sum, kernel) => sum + kernel.calls * usOf(kernel), 0) / 1000).toFixed(3)
-
-/** The launches that a kernel is a part of, beside others. */
-const beside = ({ launches, name }: Measured): string =>
-  launches.length === 1 && launches[0] === name ? "" : launches.join(", ")
 
 const asText = ({ device, file, kernels, seconds }: {
   readonly file: string
@@ -266,10 +297,10 @@ const asText = ({ device, file, kernels, seconds }: {
   readonly kernels: ReadonlyArray<Found>
 }): string =>
   [
-    `${device}, ${seconds} s; each kernel alone`,
+    `${device}, ${seconds} s; each launch alone`,
     "",
     ...table([
-      ["kernel", "calls", "heuristic us", "tuned us", "bytes", "GB/s", "opts", "launched in"],
+      ["launch", "calls", "heuristic us", "tuned us", "bytes", "GB/s", "opts"],
       ...kernels.map((k) => [
         k.name,
         String(k.calls),
@@ -277,12 +308,11 @@ const asText = ({ device, file, kernels, seconds }: {
         k.tuned.us.toFixed(2),
         String(k.bytes),
         k.tuned.gbPerSecond.toFixed(1),
-        k.tuned.opts.join(", "),
-        beside(k)
+        k.tuned.opts.join(", ")
       ])
     ]),
     "",
-    `sum of these kernels in a token: ${sumOf(kernels, (k) => k.heuristic.us)} ms, tuned ${
+    `sum of these launches in a step: ${sumOf(kernels, (k) => k.heuristic.us)} ms, tuned ${
       sumOf(kernels, (k) => k.tuned.us)
     } ms; kept in ${file}`,
     ""
@@ -294,10 +324,10 @@ const asTextOfMeasured = ({ device, kernels, seconds }: {
   readonly kernels: ReadonlyArray<Measured>
 }): string =>
   [
-    `${device}, ${seconds} s; each kernel alone, with the heuristics' opts`,
+    `${device}, ${seconds} s; each launch alone, with the heuristics' opts`,
     "",
     ...table([
-      ["kernel", "calls", "us", "us/token", "bytes", "GB/s", "opts", "launched in"],
+      ["launch", "calls", "us", "us/step", "bytes", "GB/s", "opts"],
       ...kernels.map((k) => [
         k.name,
         String(k.calls),
@@ -305,11 +335,10 @@ const asTextOfMeasured = ({ device, kernels, seconds }: {
         (k.calls * k.heuristic.us).toFixed(1),
         String(k.bytes),
         k.heuristic.gbPerSecond.toFixed(1),
-        k.heuristic.opts.join(", "),
-        beside(k)
+        k.heuristic.opts.join(", ")
       ])
     ]),
     "",
-    `sum of these kernels in a token: ${sumOf(kernels, (k) => k.heuristic.us)} ms`,
+    `sum of these launches in a step: ${sumOf(kernels, (k) => k.heuristic.us)} ms`,
     ""
   ].join("\n")

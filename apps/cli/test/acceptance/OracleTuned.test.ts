@@ -47,11 +47,13 @@ const otherEntries = Effect.fnUntraced(function*(name: Oracle.Name, cache: Oracl
     activations: "float",
     context: Option.none()
   }, profile)
-  const made = [...KernelNames.membersApart(kernels)].flatMap(([name, { ast }], i) => {
+  const members = [...kernels].flatMap(([name, { ast }]) => KernelNames.membersOf(name, ast))
+  const different = new Map(members.map((member) => [Store.keyOf(member.ast), member]))
+  const made = [...different].flatMap(([key, { ast, name }], i) => {
     const found = otherOpts(ast, profile, i)
     return found === undefined
       ? []
-      : [[Store.keyOf(ast), { name, opts: found.opts, micros: 1, usualMicros: 1 }] as const]
+      : [[key, { name, opts: found.opts, micros: 1, usualMicros: 1 }] as const]
   })
   assert.isAtLeast(made.length, kernels.size / 2)
   return { adapter: profile.adapter!, entries: new Seen(made) }

@@ -8,16 +8,33 @@ const param = (arena: Arena, slot: number, dtype: DType.DType, length: number): 
 const sink = (arena: Arena, store: UOp, ...ranges: ReadonlyArray<UOp>): UOp =>
   arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, ...ranges])])
 
-/** r0 < rows, r1 < columns: `out[r0] = sum over r1 of w[r0, r1] * x[r1]` */
-export const product = (rows: number, columns: number, arena = new Arena()): UOp => {
-  const [row, k] = [Expr.range(arena, rows, 0, "GLOBAL"), Expr.range(arena, columns, 1, "REDUCE")]
+/** A product with its loops from `range`, its output and weights in two slots from `slot`, and `x` in slot 2. */
+const productEnd = (
+  arena: Arena,
+  [rows, columns]: readonly [number, number],
+  { range, slot }: { readonly range: number; readonly slot: number }
+): UOp => {
+  const [row, k] = [Expr.range(arena, rows, range, "GLOBAL"), Expr.range(arena, columns, range + 1, "REDUCE")]
   const w = Expr.load(
-    Expr.element(param(arena, 1, DType.f32, rows * columns), Expr.add(Expr.mul(row, columns), k))
+    Expr.element(param(arena, slot + 1, DType.f32, rows * columns), Expr.add(Expr.mul(row, columns), k))
   )
   const x = Expr.load(Expr.element(param(arena, 2, DType.f32, columns), k))
   const sum = Expr.reduce("ADD", Expr.mul(w, x), [k])
-  return sink(arena, Expr.store(Expr.element(param(arena, 0, DType.f32, rows), row), sum), row)
+  const store = Expr.store(Expr.element(param(arena, slot, DType.f32, rows), row), sum)
+  return arena.make("END", DType.none, [store, row])
 }
+
+/** r0 < rows, r1 < columns: `out[r0] = sum over r1 of w[r0, r1] * x[r1]` */
+export const product = (rows: number, columns: number, arena = new Arena()): UOp =>
+  arena.make("SINK", DType.none, [productEnd(arena, [rows, columns], { range: 0, slot: 0 })])
+
+/** Products of different rows with one `x`, joined: the outputs are slots 0, 3, 5 and so on. */
+export const products = (allRows: ReadonlyArray<number>, columns: number, arena = new Arena()): UOp =>
+  arena.make(
+    "SINK",
+    DType.none,
+    allRows.map((rows, i) => productEnd(arena, [rows, columns], { range: 2 * i, slot: i === 0 ? 0 : 2 * i + 1 }))
+  )
 
 /** r0 < 2, r1 < 8, r2 < 16: rows of `w[5, 8, 16]` that `chosen[2]` names, times `x[16]`; the words of `w` are halves, two each. */
 export const chosenRows = (arena = new Arena()): UOp => {

@@ -1,0 +1,77 @@
+/**
+ * The search space of a launch: of the opts of all its members together. A workgroup has as many threads as the most demanding
+ * member asks for, so opts that are the fastest for a member alone may slow the others down.
+ */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { UOp } from "@tg/core-uop/UOp"
+import { choose } from "@tg/heuristics/Heuristics"
+import type * as Opt from "@tg/postrange/Opt"
+import { members } from "@tg/rangeify/Horizontal"
+import * as Moves from "./Moves.ts"
+import type { Neighbour, Space } from "./Search.ts"
+import * as Template from "./Template.ts"
+
+/** Opts of the members of a kernel (`Horizontal.members`), in their order. */
+export type Opts = ReadonlyArray<ReadonlyArray<Opt.Opt>>
+
+/** The same with the templates they were made from. Equal members have the same: a compiler cannot tell them apart. */
+export type Candidate = ReadonlyArray<Moves.Candidate>
+
+export const optsOf = (candidate: Candidate): Opts => candidate.map(({ opts }) => opts)
+
+/** What the heuristics choose for the members of a kernel. */
+export const usual = (kernel: UOp, profile: DeviceProfile): Opts =>
+  members(kernel).map(({ ast }) => choose(ast, profile))
+
+/** What the space is made for. */
+export interface Options {
+  /** Of each member: what its templates take their vectors from. */
+  readonly usual: Opts
+  /** Of each member: the opts that it keeps, if it is not to be changed. */
+  readonly holding: ReadonlyArray<ReadonlyArray<Opt.Opt> | undefined>
+  readonly profile: DeviceProfile
+}
+
+/** Threads of a workgroup that are tried for all members at once. */
+const threads = [16, 32, 64, 128, 256, 512]
+
+/** Changes that all members make at once: the same number, or as many threads, of a reduction or of several outputs. */
+const together: ReadonlyArray<(template: Template.Template) => Template.Change> = [
+  ...Template.changes.map((change) => () => change),
+  ...threads.flatMap((count) => [
+    ({ local }: Template.Template) => ({ group: Math.max(1, count / local) }),
+    ({ group }: Template.Template) => ({ local: Math.max(1, count / group) })
+  ])
+]
+
+/**
+ * The space of a kernel (spec `kernel`, of any number of members): one member's opts change as in its own space (`Moves`), or all
+ * members change alike. A kernel of one member has the space of that member.
+ */
+export const space = (kernel: UOp, { holding, profile, usual }: Options): Space<Candidate> => {
+  const all = members(kernel).map(({ ast }) => ast)
+  const spaces = new Map(all.map((member, i) => [member, Moves.space(member, usual[i]!, profile)]))
+  const free = new Set(all.filter((_, i) => holding[i] === undefined))
+  const changeAll = (from: Candidate, change: (own: Moves.Candidate, member: UOp) => Moves.Candidate): Candidate =>
+    from.map((own, i) => free.has(all[i]!) ? change(own, all[i]!) : own)
+  return {
+    keyOf: (candidate) => candidate.map((own, i) => spaces.get(all[i]!)!.keyOf(own)).join("; "),
+    neighbours: (from) => {
+      const single = [...free].flatMap((member) =>
+        spaces.get(member)!.neighbours(from[all.indexOf(member)]!).map((
+          { candidate, delay }
+        ): Neighbour<Candidate> => ({
+          candidate: changeAll(from, (own, other) => other === member ? candidate : own),
+          delay
+        }))
+      )
+      const isJoined = free.size > 1 && profile.kind === "gpu"
+      const joint = (isJoined ? together : []).map((changeOf): Neighbour<Candidate> => ({
+        candidate: changeAll(from, (own, member) => spaces.get(member)!.changed(own, changeOf)),
+        delay: 1
+      }))
+      return [...joint, ...single]
+    },
+    accepts: (candidate) => candidate.every((own, i) => spaces.get(all[i]!)!.accepts(own))
+  }
+}
