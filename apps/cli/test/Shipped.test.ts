@@ -11,11 +11,11 @@ import * as KernelNames from "../src/KernelNames.ts"
 /** The models that were tuned, and the devices they were tuned on. */
 const tuned = [{ shape: "glm-4.7-flash:q4_0", profile: DeviceProfile.h200 }] as const
 
-const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile) =>
+const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile, step: "decode" | "prompt") =>
   Kernel.kernelsOf({
     model: Flags.defaultModel,
     shape: Option.some(shape),
-    step: "decode",
+    step,
     kv: "f16",
     activations: "auto",
     context: Option.none()
@@ -31,7 +31,8 @@ describe("the opts that ship", () => {
     Effect.gen(function*() {
       const used = new Set<string>()
       for (const { profile, shape } of tuned) {
-        for (const kernel of yield* kernelsOf(shape, profile)) {
+        const kernels = [...yield* kernelsOf(shape, profile, "decode"), ...yield* kernelsOf(shape, profile, "prompt")]
+        for (const kernel of kernels) {
           const { origin } = Tuned.choose(kernel, profile, Tuned.shipped)
           assert.notStrictEqual(origin, "stale")
           if (origin === "tuned") used.add(`${profile.adapter}: ${Store.keyOf(kernel)}`)
