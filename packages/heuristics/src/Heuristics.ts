@@ -29,6 +29,18 @@ const rowThreads = 128
 /** Several rows per thread still pay with this fraction of the threads that saturate the device. */
 const keptThreads = 8
 const manyWorkgroups = 128
+/** The same of a large device. */
+const keptOfLarge = 4
+/** Rows for each processor of a large device that are many; terms of a long one, and of a thread's part. */
+const manyRows = 4
+const longRow = 2048
+const fewestTerms = 8
+const mostTerms = 24
+/** Threads of a workgroup for products of bytes there. */
+const byteThreads = 256
+/** Threads of many rows, beyond which each computes two: times those that saturate the device. */
+const fullTimes = 8
+const pair = 2
 /** Outputs that one thread computes of the same values, and how many others there are at least. */
 const mostAlike = 16
 const othersAlike = 16
@@ -109,44 +121,54 @@ const symbolicIterations = 256
 /**
  * Gives each outermost reduction up to `threads` threads, loop by loop from the outside: neighbouring threads then read
  * neighbouring blocks. The first `inside` of them go to the innermost loops, so that neighbours read neighbouring
- * activations and share words of the weight. A loop of unknown length is shared last.
+ * activations and share words of the weight. A loop of unknown length is shared last. Where the lengths have few
+ * divisors that are powers of two, other numbers of threads are better than few.
  */
 const groupReductions = (
   plan: Plan,
   threads: number,
   { inside = 1, part = () => plan.kernel }: { readonly inside?: number; readonly part?: () => UOp } = {}
 ): void => {
-  for (const number of Loops.reductions(part()).keys()) {
+  // the longest first: of two groups one has to divide the other
+  const lengths = Loops.reductions(part()).map((r) => Loops.loopsOf(r).reduce((n, l) => n * l.size, 1))
+  for (const number of [...lengths.keys()].sort((a, b) => lengths[b]! - lengths[a]! || a - b)) {
     const reduction = Loops.reductions(part())[number]!
     if (!isOutermost(plan.kernel, reduction)) continue
     let left = Math.max(1, Math.floor(threads / Loops.groupOf(reduction)))
     const shared = new Set<number>()
-    const share = (loop: Loops.Loop, most: number): void => {
+    const share = (loop: Loops.Loop, most: number, divisor = largestPower): void => {
       if (shared.has(loop.id)) return
-      const amount = loop.isSymbolic ? most : largestPower(loop.size, most)
+      const amount = loop.isSymbolic ? most : divisor(loop.size, most)
       if (!plan.try(Opt.group(loop.id, amount))) return
       left = Math.floor(left / amount)
       shared.add(loop.id)
     }
     const serial = Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE")
     const known = serial.filter((l) => !l.isSymbolic)
+    if (serial.length === known.length && known.reduce((n, l) => n * largestPower(l.size, left), 1) < left / 2) {
+      for (const loop of known.toReversed()) share(loop, left, largestDivisor)
+      if (shared.size > 0) continue
+    }
     const reserved = left / Math.min(left, inside)
     for (const loop of known.slice(1).reverse()) share(loop, Math.floor(left / reserved))
     for (const loop of [...known, ...serial.filter((l) => l.isSymbolic)]) share(loop, left)
   }
 }
 
-/** Iterations of the longest reduction that one thread would do alone. */
-const longestReduction = (kernel: UOp): number =>
+/** Iterations of the longest reduction, over those of its loops that count. */
+const longest = (kernel: UOp, counts: (loop: Loops.Loop) => boolean): number =>
   Math.max(
     1,
     ...Loops.reductions(kernel).map((r) =>
-      Loops.loopsOf(r).filter((l) => l.axis === "REDUCE").reduce(
-        (n, l) => n * (l.isSymbolic ? symbolicIterations : l.size),
-        1
-      )
+      Loops.loopsOf(r).filter(counts).reduce((n, l) => n * (l.isSymbolic ? symbolicIterations : l.size), 1)
     )
   )
+
+/** Iterations of the longest reduction that one thread would do alone. */
+const longestReduction = (kernel: UOp): number => longest(kernel, (l) => l.axis === "REDUCE")
+
+/** Terms of the longest sum. */
+const terms = (kernel: UOp): number => longest(kernel, () => true)
 
 /** Workgroups there would be: a symbolic number of rows may be one. */
 const knownOutputs = (kernel: UOp): number =>
@@ -183,6 +205,17 @@ const upcastRows = (plan: Plan, enough: (rows: number) => boolean): void => {
   if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
 }
 
+/** Threads for each row of a product of floats on a large device. */
+const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): number => {
+  const most = Math.max(maxGroup, terms / fewestTerms)
+  // rows for less than the device
+  if (rows < manyRows * processorsOf(profile)) return Math.min(most, 2 * profile.saturatingThreads / rows)
+  const isFull = rows * maxGroup >= fullTimes * profile.saturatingThreads
+  return terms >= longRow && !isFull
+    ? wideRow
+    : Math.min(maxGroup, Math.max(terms / mostTerms, profile.saturatingThreads / rows))
+}
+
 /**
  * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
  * Few rows get larger groups, so that the device is full.
@@ -193,17 +226,39 @@ const shareRows = (
   { group, threads }: { readonly group: number; readonly threads: number }
 ): void => {
   const rows = knownOutputs(plan.kernel)
-  // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
+  const isLarge = isLargeDevice(profile)
   const isInt8 = toposort(plan.kernel).some((n) => n.op === "DOT4I8")
+  const length = terms(plan.kernel)
+  const isFull = rows * group >= fullTimes * profile.saturatingThreads
   const widest = Math.min(2 * threads, mostSubgroups * (profile.subgroupSize ?? 0))
-  const wanted = isInt8 ? group : Math.min(widest, 2 * profile.saturatingThreads / rows)
-  const wide = Math.max(group, largestPowerOfTwo(wanted))
-  groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
-  if (wide === group && !isInt8) {
-    upcastRows(plan, (each) => rows * group / each >= profile.saturatingThreads / keptThreads)
+  // products of bytes read so little for a row that sharing it further, or rows among threads, hardly pays
+  const wanted = isInt8
+    ? isLarge && !isFull ? 2 * group : group
+    : Math.min(widest, isLarge ? threadsOfRow(rows, length, profile) : 2 * profile.saturatingThreads / rows)
+  const wide = Math.max(isLarge ? 1 : group, largestPowerOfTwo(wanted))
+  groupReductions(plan, wide, { inside: wide > wideRow || (!isLarge && wide === wideRow) ? coalescedLanes : 1 })
+  const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
+  if (isInt8 && isLarge && isFull) {
+    upcastRows(plan, (each) => each === pair)
+    return
   }
-  const most = isInt8 ? threads / 2 : threads
-  localOutputs(plan, Math.min(Math.floor(most / wide), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups)))
+  if (!isInt8 && (isLarge || wide === group)) {
+    const kept = profile.saturatingThreads / (isLarge ? keptOfLarge : keptThreads)
+    const most = isLarge && length < longRow ? pair : lanes
+    upcastRows(plan, (each) => each <= most && rows * wide / each >= kept)
+  }
+  // one subgroup for a row, or for several short ones, needs no others beside it
+  const most = isLarge && (isInt8 ? reached <= group : reached < group)
+    ? group
+    : !isInt8
+    ? threads
+    : isLarge
+    ? byteThreads
+    : threads / 2
+  localOutputs(
+    plan,
+    Math.min(Math.floor(most / (isLarge ? reached : wide)), Math.floor(knownOutputs(plan.kernel) / manyWorkgroups))
+  )
 }
 
 /** Two iterations of a long loop at once, where that is not too much code: what a loop costs is then paid half as often. */
@@ -258,6 +313,8 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
 
 /** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
 const stagingThreads = 256
+/** A large device runs several workgroups of so many beside each other on a processor. */
+const mostStaging = 512
 /** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
 const aloneThreads = 64
 const somewhatMore = 1.25
@@ -278,16 +335,25 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   // along a loop of unknown length there are enough workgroups
   const alike = [...loopsBetween(plan.kernel)].map((r) => Loops.toLoop(r))
     .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
-  const wanted = alike === 1
+  const isLarge = isLargeDevice(profile)
+  const enough = alike === 1
     ? aloneThreads
     : Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
-  const isLarge = isLargeDevice(profile)
   const isCrowd = isLarge && !Number.isFinite(alike)
   const most = Math.min(
-    isCrowd ? crowdThreads : Number.isFinite(alike) ? wanted : stagingThreads,
+    isCrowd
+      ? crowdThreads
+      : !Number.isFinite(alike)
+      ? stagingThreads
+      : isLarge
+      ? Math.min(enough, mostStaging)
+      : enough,
     profile.maxWorkgroupThreads
   )
   const subgroup = Math.min(maxGroup, profile.subgroupSize ?? groupWithoutSubgroups, most)
+  const isInt8 = toposort(plan.kernel).some((n) => n.op === "DOT4I8")
+  /** Workgroups of a large device that would leave processors idle, which share what they compute further. */
+  const isSparse = isLarge && alike > 1 && alike < processorsOf(profile)
   const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
@@ -305,22 +371,27 @@ const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     // of a few elements each thread has one
     if (!reduced && !(isCrowd && count() <= most)) vectoriseOutputs(plan, end, own())
     if (isLarge) tileLoads(plan, end, own())
-    const elements = count()
+    const isSpread = isSparse && number === last && !reduced && loadsOf(end()).length > 0
+    const elements = isSpread ? nearestPowerOfTwo(count() * alike / (2 * processorsOf(profile))) : count()
+    const wanted = isSpread ? crowdThreads : most
     if (longestReduction(end()) >= shortReduction) {
       const each = Math.min(
-        (isCrowd ? largestPowerOfTwo : nearestPowerOfTwo)(most / elements),
+        (isCrowd ? largestPowerOfTwo : nearestPowerOfTwo)(wanted / elements),
         largestPowerOfTwo(profile.maxWorkgroupThreads / elements)
       )
       const threads = reduced ? Math.max(subgroup / 4, each) : each
       // every result of a thread is exchanged among those that share it
       const exchanged = mostExchanged / Loops.ofEnd(end()).reduce((n, l) => l.axis === "UPCAST" ? n * l.size : n, 1)
-      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), { part: end })
+      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), {
+        part: end,
+        inside: isLarge && !isCrowd && reduced && !isInt8 ? lanes : 1
+      })
     }
     if (isLarge) keepLoadsInFlight(plan, end, isCrowd ? crowdLoads : fewLoads)
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
     // some threads more than wanted are better than another pass
-    const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * most) / group
-    let left = elements <= whole ? elements : Math.floor(most / group)
+    const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * wanted) / group
+    let left = elements <= whole ? elements : Math.floor(wanted / group)
     for (const loop of [...own()].reverse()) {
       const amount = largestDivisor(loop.size, left)
       if (plan.try(Opt.local(loop.id, amount))) left = Math.floor(left / amount)
@@ -360,8 +431,6 @@ const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArr
     if (others >= full) plan.try(Opt.loop(loop.id, loop.size))
   }
 }
-
-const pair = 2
 
 const readsOf = (end: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
   Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))

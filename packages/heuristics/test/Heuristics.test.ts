@@ -40,7 +40,7 @@ describe("Heuristics", () => {
       "
       wasm: UNROLL(r3, 4), SPREAD(r0, 4), UNROLL(r3, 2), UNROLL(r2, 4)
       webgpu-default: UNROLL(r3, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
-      h200: UNROLL(r3, 4), GROUP(r3, 2), GROUP(r2, 4), GROUP(r1, 16), UNROLL(r1, 4)
+      h200: UNROLL(r3, 4), GROUP(r1, 64), GROUP(r2, 2), UPCAST(r0, 4)
       "
     `))
 
@@ -49,7 +49,7 @@ describe("Heuristics", () => {
       "
       wasm: UNROLL(r1, 4), SPREAD(r0, 4), UNROLL(r1, 2)
       webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 2)
-      h200: UNROLL(r1, 4), GROUP(r1, 256)
+      h200: UNROLL(r1, 4), GROUP(r1, 128), UNROLL(r1, 2)
       "
     `))
 
@@ -58,7 +58,7 @@ describe("Heuristics", () => {
       "
       wasm: UNROLL(r1, 4), SPREAD(r0, 4), UNROLL(r1, 2)
       webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 8)
-      h200: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 4)
+      h200: UNROLL(r1, 4), GROUP(r1, 2), UPCAST(r0, 2), LOCAL(r0, 16)
       "
     `))
 
