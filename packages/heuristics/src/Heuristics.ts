@@ -207,7 +207,7 @@ const upcastRows = (plan: Plan, enough: (rows: number) => boolean): void => {
 
 /** Threads for each row of a product of floats on a large device. */
 const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): number => {
-  const most = Math.max(maxGroup, terms / fewestTerms)
+  const most = Math.max(maxGroup, terms / (rows < processorsOf(profile) ? fewestTerms : 2 * fewestTerms))
   // rows for less than the device
   if (rows < manyRows * processorsOf(profile)) return Math.min(most, 2 * profile.saturatingThreads / rows)
   const isFull = rows * maxGroup >= fullTimes * profile.saturatingThreads

@@ -27,8 +27,15 @@ const outputsPerWorkgroup = 4096
 /** From this length on a reduction is shared by many threads. */
 const longReduction = 256
 
-/** What a loop of unknown length is taken to run: positions of a short context in pieces, or tokens. */
-const symbolicIterations = 64
+/**
+ * What a loop of unknown length is taken to run, tokens or pieces of a context: a quarter of what it may, as a context is
+ * seldom full, and not less or more than this.
+ */
+const usualPart = 4
+const fewestIterations = 16
+const mostIterations = 64
+const usualIterations = (most: number): number =>
+  Math.min(most, mostIterations, Math.max(fewestIterations, Math.floor(most / usualPart)))
 /** Operations a device does, and bytes its caches give, in the time in which its memory gives one byte (those of an H200). */
 const operationsPerByte = 6.25
 const cachedPerByte = 3
@@ -53,7 +60,7 @@ const iterations = (ranges: Iterable<UOp>): number => {
   let n = 1
   for (const range of ranges) {
     const size = range.src[0]!
-    n *= size.op === "CONST" ? Number(size.arg) : Math.min(symbolicIterations, Bounds.of(size).max)
+    n *= size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
   }
   return n
 }
