@@ -9,7 +9,10 @@ import * as Flags from "../src/Flags.ts"
 import * as KernelNames from "../src/KernelNames.ts"
 
 /** The models that were tuned, and the devices they were tuned on. */
-const tuned = [{ shape: "glm-4.7-flash:q4_0", profile: DeviceProfile.h200 }] as const
+const tuned = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"].map((shape) => ({
+  shape,
+  profile: DeviceProfile.h200
+}))
 
 const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile, step: "decode" | "prompt") =>
   Kernel.kernelsOf({

@@ -9,6 +9,7 @@ import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
+import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
 
 const lanes = 4
 /** Tokens of a tile: what tells their loop from the features of a symbolic number of rows. */
@@ -65,22 +66,8 @@ export const tokenLoop = (kernel: UOp): Loops.Loop | undefined => {
 const withId = (kernel: UOp, id: number): Loops.Loop | undefined =>
   Loops.outputs(kernel).find((loop) => loop.id === id && loop.axis === "GLOBAL")
 
-/** The largest power of two that divides `size` and is at most `limit`. */
-const power = (size: number, limit: number): number => {
-  let d = 1
-  while (d * 2 <= limit && size % (d * 2) === 0) d *= 2
-  return d
-}
-
-const divisor = (size: number, limit: number): number => {
-  for (let d = Math.min(size, limit); d > 1; d--) if (size % d === 0) return d
-  return 1
-}
-
-const count = (loops: ReadonlyArray<Loops.Loop>): number => loops.reduce((n, loop) => n * loop.size, 1)
-
 /** Results that no thread computes yet. */
-const outputsOf = (kernel: UOp): number => count(Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL"))
+const outputsOf = (kernel: UOp): number => iterations(Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL"))
 
 /** Splits the reductions over up to `most` threads, outer loops first, until there are `threads` of them. */
 const group = (plan: Plan, { most, threads }: { readonly most: number; readonly threads: number }): number => {
@@ -90,7 +77,7 @@ const group = (plan: Plan, { most, threads }: { readonly most: number; readonly 
     while (left < most && outputsOf(plan.kernel) * left < threads) left *= 2
     let own = 1
     for (const loop of Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE" && !l.isSymbolic)) {
-      const amount = power(loop.size, left)
+      const amount = largestPower(loop.size, left)
       if (plan.try(Opt.group(loop.id, amount))) {
         left /= amount
         own *= amount
@@ -109,7 +96,7 @@ const local = (plan: Plan, ids: ReadonlyArray<number>, most: number): void => {
   for (const id of ids) {
     const loop = withId(plan.kernel, id)
     if (loop === undefined) continue
-    const amount = divisor(loop.size, left)
+    const amount = largestDivisor(loop.size, left)
     if (plan.try(Opt.local(id, amount))) left = Math.floor(left / amount)
   }
 }
@@ -145,7 +132,7 @@ const unroll = (plan: Plan, maxCopies: number, weights: (kernel: UOp) => Readonl
     if (loops.some((l) => l.axis === "UNROLL")) continue
     const loop = innerLoop(reduction, weights(plan.kernel))
     if (loop !== undefined && Loops.copies(plan.kernel) * lanes <= maxCopies) {
-      plan.try(Opt.unroll(loop.id, power(loop.size, lanes)))
+      plan.try(Opt.unroll(loop.id, largestPower(loop.size, lanes)))
     }
   }
 }
@@ -157,7 +144,7 @@ const fewestPacked = 4
 const isPacked = (kernel: UOp, weights: ReadonlyArray<UOp>): boolean =>
   Loops.reductions(kernel).some((r) =>
     weights.length > 0 &&
-    count(Loops.loopsOf(r).filter((loop) => !weights.some((w) => dependsOn(w, loop)))) >= fewestPacked
+    iterations(Loops.loopsOf(r).filter((loop) => !weights.some((w) => dependsOn(w, loop)))) >= fewestPacked
   )
 
 /**
@@ -166,14 +153,14 @@ const isPacked = (kernel: UOp, weights: ReadonlyArray<UOp>): boolean =>
  * side take 1.28 (6144 rows of 2048, gate and up, 512 tokens, on an H200), and a seventh to a quarter less elsewhere.
  */
 const sharePacked = (plan: Plan, row: Loops.Loop, mine = 1): void => {
-  plan.try(Opt.local(row.id, power(row.size / mine, neighbours)))
+  plan.try(Opt.local(row.id, largestPower(row.size / mine, neighbours)))
   plan.try(Opt.upcast(row.id, mine))
   for (const reduction of Loops.reductions(plan.kernel)) {
     const serial = Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size % pair === 0)
     if (plan.try(Opt.group((serial[1] ?? serial[0])?.id ?? -1, pair))) break
   }
   const rest = withId(plan.kernel, row.id)
-  if (rest !== undefined) plan.try(Opt.local(row.id, power(rest.size, pair)))
+  if (rest !== undefined) plan.try(Opt.local(row.id, largestPower(rest.size, pair)))
 }
 
 const product = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows, weights }: Product): void => {
@@ -181,7 +168,7 @@ const product = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows,
   const sums = Loops.reductions(plan.kernel).length
   const tile = tileFor(profile)
   plan.try(Opt.upcast(tokens.id, lanes))
-  plan.try(Opt.upcast(tokens.id, power(tokens.size / lanes, tile.tokens / lanes)))
+  plan.try(Opt.upcast(tokens.id, largestPower(tokens.size / lanes, tile.tokens / lanes)))
   // rows that are neighbours in memory are read together
   const row =
     rows.find((loop) => loop.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), loop.node) === 1)) ??
@@ -232,7 +219,7 @@ const isCopyOfTiles = (kernel: UOp): boolean => {
     outputs.some((tokens, j) =>
       isFree(tokens) && tokens.size === tileTokens && steps[i] === tokens.size * (steps[j] ?? 0)
     )
-  ) && Loops.reductions(kernel).every((r) => count(Loops.loopsOf(r)) < shortSum)
+  ) && Loops.reductions(kernel).every((r) => iterations(Loops.loopsOf(r)) < shortSum)
 }
 
 /** Chooses for a kernel over tiles of tokens; returns whether it is one. */

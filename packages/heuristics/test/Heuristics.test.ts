@@ -49,7 +49,7 @@ describe("Heuristics", () => {
       "
       wasm: UNROLL(r1, 4), SPREAD(r0, 4), UNROLL(r1, 2)
       webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 2)
-      h200: UNROLL(r1, 4), GROUP(r1, 128), UNROLL(r1, 2)
+      h200: UNROLL(r1, 4), GROUP(r1, 64), LOCAL(r0, 2), UNROLL(r1, 4)
       "
     `))
 
@@ -58,7 +58,25 @@ describe("Heuristics", () => {
       "
       wasm: UNROLL(r1, 4), SPREAD(r0, 4), UNROLL(r1, 2)
       webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 8)
-      h200: UNROLL(r1, 4), GROUP(r1, 2), UPCAST(r0, 2), LOCAL(r0, 16)
+      h200: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 2), LOCAL(r0, 2)
+      "
+    `))
+
+  it("chooses an odd number of threads for rows whose length has hardly a power of two in it", () =>
+    expect(table(Kernels.matvec(2048, 4 * 171))).toMatchInlineSnapshot(`
+      "
+      wasm: UNROLL(r1, 4), SPREAD(r0, 4)
+      webgpu-default: UNROLL(r1, 4), GROUP(r1, 9), UPCAST(r0, 4), LOCAL(r0, 4)
+      h200: UNROLL(r1, 4), GROUP(r1, 19)
+      "
+    `))
+
+  it("chooses several rows for the threads of a long one where they are many", () =>
+    expect(table(Kernels.matvec(3072, 2048))).toMatchInlineSnapshot(`
+      "
+      wasm: UNROLL(r1, 4), SPREAD(r0, 4), UNROLL(r1, 2)
+      webgpu-default: UNROLL(r1, 4), GROUP(r1, 16), UPCAST(r0, 4), LOCAL(r0, 6)
+      h200: UNROLL(r1, 4), GROUP(r1, 128), UPCAST(r0, 4)
       "
     `))
 

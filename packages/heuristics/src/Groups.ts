@@ -1,0 +1,79 @@
+/** Threads that share a reduction. */
+import type { UOp } from "@tg/core-uop/UOp"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import type { Plan } from "./Plan.ts"
+import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
+
+/** Threads that share one reduction: a subgroup, where there are subgroups. */
+export const maxGroup = 32
+const groupWithoutSubgroups = 16
+
+/** Threads that share a reduction without need to be many, among `threads` of a workgroup. */
+export const usualGroup = (
+  { maxWorkgroupThreads, subgroupSize }: DeviceProfile,
+  threads = maxWorkgroupThreads
+): number => Math.min(maxGroup, subgroupSize ?? groupWithoutSubgroups, threads)
+
+/** Below this many iterations a reduction is faster in one thread than shared. */
+export const shortReduction = 8
+
+/** Iterations a symbolic loop is taken to have: enough to be worth sharing, whatever the context. */
+const symbolicIterations = 256
+
+/** Iterations of the longest reduction, over those of its loops that count. */
+const longest = (kernel: UOp, counts: (loop: Loops.Loop) => boolean): number =>
+  Math.max(
+    1,
+    ...Loops.reductions(kernel).map((r) =>
+      Loops.loopsOf(r).filter(counts).reduce((n, l) => n * (l.isSymbolic ? symbolicIterations : l.size), 1)
+    )
+  )
+
+/** Iterations of the longest reduction that one thread would do alone. */
+export const longestReduction = (kernel: UOp): number => longest(kernel, (l) => l.axis === "REDUCE")
+
+/** Terms of the longest sum. */
+export const terms = (kernel: UOp): number => longest(kernel, () => true)
+
+/** Whether a reduction runs once per thread and not once per iteration of another. */
+const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
+  !Loops.reductions(kernel).some((outer) => Loops.isInside(reduction, outer))
+
+/**
+ * Gives each outermost reduction up to `threads` threads, loop by loop from the outside: neighbouring threads then read
+ * neighbouring blocks. The first `inside` of them go to the innermost loops, so that neighbours read neighbouring
+ * activations and share words of the weight. A loop of unknown length is shared last. Where the lengths have few
+ * divisors that are powers of two, other numbers of threads are better than few.
+ */
+export const groupReductions = (
+  plan: Plan,
+  threads: number,
+  { inside = 1, part = () => plan.kernel }: { readonly inside?: number; readonly part?: () => UOp } = {}
+): void => {
+  // the longest first: of two groups one has to divide the other
+  const lengths = Loops.reductions(part()).map((r) => iterations(Loops.loopsOf(r)))
+  for (const number of [...lengths.keys()].sort((a, b) => lengths[b]! - lengths[a]! || a - b)) {
+    const reduction = Loops.reductions(part())[number]!
+    if (!isOutermost(plan.kernel, reduction)) continue
+    let left = Math.max(1, Math.floor(threads / Loops.groupOf(reduction)))
+    const shared = new Set<number>()
+    const share = (loop: Loops.Loop, most: number, divisor = largestPower): void => {
+      if (shared.has(loop.id)) return
+      const amount = loop.isSymbolic ? most : divisor(loop.size, most)
+      if (!plan.try(Opt.group(loop.id, amount))) return
+      left = Math.floor(left / amount)
+      shared.add(loop.id)
+    }
+    const serial = Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE")
+    const known = serial.filter((l) => !l.isSymbolic)
+    if (serial.length === known.length && known.reduce((n, l) => n * largestPower(l.size, left), 1) < left / 2) {
+      for (const loop of known.toReversed()) share(loop, left, largestDivisor)
+      if (shared.size > 0) continue
+    }
+    const reserved = left / Math.min(left, inside)
+    for (const loop of known.slice(1).reverse()) share(loop, Math.floor(left / reserved))
+    for (const loop of [...known, ...serial.filter((l) => l.isSymbolic)]) share(loop, left)
+  }
+}

@@ -1,0 +1,134 @@
+/** Matrix-vector products: threads for the sum of a row, and rows for a thread and for a workgroup. */
+import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import { groupReductions, maxGroup, terms } from "./Groups.ts"
+import type { Plan } from "./Plan.ts"
+import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
+import { isLargeDevice } from "./Tiles.ts"
+
+/** From so many threads on, a row is shared down to the words of its blocks: this many lanes inside of a block. */
+const wideRow = 128
+const coalescedLanes = 8
+/** Subgroups that share one row: every thread adds up their partial results. */
+const mostSubgroups = 8
+/** Several rows per thread still pay with this fraction of the threads that saturate the device. */
+const keptThreads = 8
+/** Workgroups that remain at least when several rows go to one. */
+const manyWorkgroups = 128
+
+const freeOutputs = (kernel: UOp): ReadonlyArray<Loops.Loop> =>
+  Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
+
+/** Workgroups there would be: a symbolic number of rows may be one. */
+export const knownOutputs = (kernel: UOp): number => iterations(freeOutputs(kernel))
+
+/** Threads over neighbouring outputs. */
+export const localOutputs = (plan: Plan, most: number): void => {
+  const last = freeOutputs(plan.kernel).at(-1)
+  if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
+}
+
+/** The same as long as enough workgroups remain. */
+const localRows = (plan: Plan, most: number): void =>
+  localOutputs(plan, Math.floor(Math.min(most, knownOutputs(plan.kernel) / manyWorkgroups)))
+
+/** Rows per thread: what does not depend on the row is then read once for several. The first of the amounts that divides. */
+const upcastRows = (plan: Plan, amounts: ReadonlyArray<number>): void => {
+  const last = freeOutputs(plan.kernel).at(-1)
+  const amount = last === undefined ? undefined : amounts.find((n) => last.size % n === 0)
+  if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
+}
+
+/** Whether a kernel has products of bytes. */
+export const isInt8 = (kernel: UOp): boolean => toposort(kernel).some((n) => n.op === "DOT4I8")
+
+/** Threads: `group` share a row where nothing speaks for more, `threads` are in a workgroup. */
+interface Threads {
+  readonly group: number
+  readonly threads: number
+}
+
+const widestRow = (profile: DeviceProfile, threads: number): number =>
+  Math.min(2 * threads, mostSubgroups * (profile.subgroupSize ?? 0))
+
+/**
+ * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
+ * Few rows get larger groups, so that the device is full.
+ */
+export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads }: Threads): void => {
+  if (isLargeDevice(profile)) return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads })
+  const rows = knownOutputs(plan.kernel)
+  // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
+  const bytes = isInt8(plan.kernel)
+  const wanted = bytes ? group : Math.min(widestRow(profile, threads), 2 * profile.saturatingThreads / rows)
+  const wide = Math.max(group, largestPowerOfTwo(wanted))
+  groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
+  if (wide === group && !bytes) {
+    upcastRows(plan, [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads))
+  }
+  localRows(plan, Math.floor((bytes ? threads / 2 : threads) / wide))
+}
+
+// What follows was measured on an H200.
+
+/** Threads, times those that saturate the device, from which on rows are enough to fill it in any case. */
+const fullTimes = 8
+const isFull = (rows: number, { saturatingThreads }: DeviceProfile): boolean =>
+  rows * maxGroup >= fullTimes * saturatingThreads
+
+const pair = 2
+/** Threads of a workgroup for rows that two subgroups share. */
+const byteThreads = 256
+
+/**
+ * Products of bytes: two subgroups for a row, which pay beside other rows in a workgroup (2048 rows of 2048: 3.6 us, with
+ * one subgroup 4.2); one that no other can help stays alone. Very many rows in pairs for each thread.
+ */
+const shareBytes = (plan: Plan, profile: DeviceProfile, { group }: Threads): void => {
+  if (isFull(knownOutputs(plan.kernel), profile)) {
+    groupReductions(plan, group)
+    return upcastRows(plan, [pair])
+  }
+  groupReductions(plan, 2 * group)
+  const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
+  localRows(plan, Math.floor((reached > group ? byteThreads : group) / reached))
+}
+
+/** Rows for each processor that are many; terms of a long one. */
+const manyRows = 4
+const longRow = 2048
+/** Terms of a thread's part of a row, where rows are fewer than processors, fewer than many, and many. */
+const termsOfFew = 8
+const termsOfSome = 16
+const termsOfMany = 24
+/** Several rows per thread pay with this fraction of the threads that saturate the device. */
+const keptOfLarge = 4
+
+/** Threads for each row of floats. */
+const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): number => {
+  const perRow = profile.saturatingThreads / rows
+  if (isFull(rows, profile)) return maxGroup
+  if (rows >= manyRows * processorsOf(profile)) {
+    return terms >= longRow ? wideRow : Math.max(terms / termsOfMany, Math.min(maxGroup, perRow))
+  }
+  return Math.min(2 * perRow, Math.max(maxGroup, terms / (rows < processorsOf(profile) ? termsOfFew : termsOfSome)))
+}
+
+/**
+ * Products of floats, which take instructions to unpack: long rows are shared by many threads with several rows each
+ * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones by few.
+ */
+const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads }: Threads): void => {
+  const rows = knownOutputs(plan.kernel)
+  const length = terms(plan.kernel)
+  const wide = largestPowerOfTwo(Math.min(widestRow(profile, threads), threadsOfRow(rows, length, profile)))
+  groupReductions(plan, wide, { inside: wide > wideRow ? coalescedLanes : 1 })
+  upcastRows(
+    plan,
+    (length < longRow ? [2] : [4, 2]).filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfLarge)
+  )
+  const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
+  localRows(plan, Math.floor((reached < group ? group : threads) / reached))
+}

@@ -1,0 +1,135 @@
+/** Kernels that stage values in workgroup memory. */
+import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
+import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import { loopsBetween } from "@tg/core-uop/Workgroup"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
+import type { Plan } from "./Plan.ts"
+import { isInt8, knownOutputs, shareRows } from "./Rows.ts"
+import { iterations, largestDivisor, largestPowerOfTwo, nearestPowerOfTwo } from "./Sizes.ts"
+import { isLargeDevice } from "./Tiles.ts"
+import {
+  keepLoadsInFlight,
+  lanes,
+  loadsOf,
+  maxUnrollGpu,
+  unrollShortLoops,
+  vectoriseOutputs,
+  vectoriseReductions
+} from "./Vectors.ts"
+
+/** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
+const stagingThreads = 256
+/** A large device runs several workgroups of so many beside each other on a processor. */
+const mostStaging = 512
+/** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
+const aloneThreads = 64
+const somewhatMore = 1.25
+/** Results times threads that share them. */
+const mostExchanged = 256
+/**
+ * Threads where a large device has more workgroups than it runs at once, as along the pieces of a context: fewer threads,
+ * each with more loads in flight and no other thread to wait for (attention over 4000 positions on an H200: 26 us; with
+ * twice the threads 54).
+ */
+const crowdThreads = 128
+
+/** Threads of each of `alike` workgroups. */
+const threadsFor = (alike: number, profile: DeviceProfile): number => {
+  const isLarge = isLargeDevice(profile)
+  if (alike === 1) return aloneThreads
+  if (isLarge && !Number.isFinite(alike)) return crowdThreads
+  const wanted = Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
+  return isLarge ? Math.min(wanted, mostStaging) : wanted
+}
+
+/**
+ * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
+ * over all threads; so does the END that stores, whose outputs a workgroup shares as far as the device stays full.
+ */
+export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
+  // along a loop of unknown length there are enough workgroups
+  const alike = [...loopsBetween(plan.kernel)].map((r) => Loops.toLoop(r))
+    .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
+  const isLarge = isLargeDevice(profile)
+  const isCrowd = isLarge && !Number.isFinite(alike)
+  const most = Math.min(threadsFor(alike, profile), profile.maxWorkgroupThreads)
+  const subgroup = usualGroup(profile, most)
+  const bytes = isInt8(plan.kernel)
+  /** Workgroups of a large device that would leave processors idle, which share what they compute further. */
+  const isSparse = isLarge && alike > 1 && alike < processorsOf(profile)
+  const last = plan.kernel.src.length - 1
+  for (let number = 0; number <= last; number++) {
+    const end = (): UOp => plan.kernel.src[number]!
+    const between = loopsBetween(plan.kernel)
+    const own = (): ReadonlyArray<Loops.Loop> =>
+      Loops.ofEnd(end()).filter((l) =>
+        !between.has(l.node) && !l.isSymbolic && (l.axis === "LOOP" || l.axis === "GLOBAL")
+      )
+    const reduced = vectoriseReductions(plan, end)
+    if (number === last && reduced && longestReduction(end()) >= shortReduction) {
+      shareRows(plan, profile, { group: subgroup, threads: Math.min(2 * stagingThreads, profile.maxWorkgroupThreads) })
+      break
+    }
+    const count = (): number => iterations(own())
+    // of a few elements each thread has one
+    if (!reduced && !(isCrowd && count() <= most)) vectoriseOutputs(plan, end, own())
+    if (isLarge) tileLoads(plan, end, own())
+    const isSpread = isSparse && number === last && !reduced && loadsOf(end()).length > 0
+    const elements = isSpread ? nearestPowerOfTwo(count() * alike / (2 * processorsOf(profile))) : count()
+    const wanted = isSpread ? crowdThreads : most
+    if (longestReduction(end()) >= shortReduction) {
+      const each = Math.min(
+        (isCrowd ? largestPowerOfTwo : nearestPowerOfTwo)(wanted / elements),
+        largestPowerOfTwo(profile.maxWorkgroupThreads / elements)
+      )
+      const threads = reduced ? Math.max(subgroup / 4, each) : each
+      // every result of a thread is exchanged among those that share it
+      const exchanged = mostExchanged / iterations(Loops.ofEnd(end()).filter((l) => l.axis === "UPCAST"))
+      groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), {
+        part: end,
+        inside: isLarge && !isCrowd && reduced && !bytes ? lanes : 1
+      })
+    }
+    if (isLarge) keepLoadsInFlight(plan, end, isCrowd ? crowdLoads : fewLoads)
+    const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
+    // some threads more than wanted are better than another pass
+    const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * wanted) / group
+    let left = elements <= whole ? elements : Math.floor(wanted / group)
+    for (const loop of [...own()].reverse()) {
+      const amount = largestDivisor(loop.size, left)
+      if (plan.try(Opt.local(loop.id, amount))) left = Math.floor(left / amount)
+    }
+    if (number === last) shareOutputs(plan, profile, own())
+  }
+  unrollShortLoops(plan, maxUnrollGpu)
+}
+
+/** Loads that a thread waits for at once. */
+const fewLoads = 4
+const crowdLoads = 16
+
+/** Outputs that remain become a loop of each workgroup, so that fewer of them stage the same, while the device is full. */
+const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArray<Loops.Loop>): void => {
+  const full = 2 * processorsOf(profile)
+  for (const loop of remaining.filter((l) => l.axis === "GLOBAL").reverse()) {
+    const others = knownOutputs(plan.kernel) / loop.size
+    if (others >= full) plan.try(Opt.loop(loop.id, loop.size))
+  }
+}
+
+const readsOf = (end: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
+  Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
+
+/**
+ * All iterations of short loops, in which some load stays the same, become one thread's; and then two of a loop in which
+ * another one does: more take registers that other workgroups need.
+ */
+const tileLoads = (plan: Plan, part: () => UOp, loops: ReadonlyArray<Loops.Loop>): void => {
+  const isShared = (loop: Loops.Loop): boolean => readsOf(part()).some((open) => !open.has(loop.node))
+  const short = loops.filter((loop) => loop.size <= lanes && isShared(loop))
+  for (const loop of short) plan.try(Opt.upcast(loop.id, loop.size))
+  const other = loops.find((loop) => loop.size > lanes && isShared(loop))
+  if (short.length > 0 && other !== undefined) plan.try(Opt.upcast(other.id, 2))
+}

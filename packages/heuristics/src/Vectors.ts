@@ -1,0 +1,85 @@
+/** Vectors and straight code: what a thread does at once. */
+import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import { stepOf } from "@tg/pattern-matcher/Affine"
+import * as Loops from "@tg/postrange/Loops"
+import * as Opt from "@tg/postrange/Opt"
+import type { Plan } from "./Plan.ts"
+import { iterations, largestDivisor } from "./Sizes.ts"
+
+/** Elements of a vector. */
+export const lanes = 4
+/** Shader compilers take more than linear time in straight code; beyond this some need minutes. */
+export const maxUnrollGpu = 4
+
+/** Loads from buffers; workgroup memory is as fast in any order. */
+export const loadsOf = (node: UOp): ReadonlyArray<UOp> =>
+  toposort(node).filter((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "PARAM")
+
+/** Loads that become one vector access along the loop, less those that fall apart into single ones. */
+const contiguity = (loads: ReadonlyArray<UOp>, loop: Loops.Loop): number =>
+  loads.reduce((score, load) => {
+    const step = stepOf(load.src[0]!.src[1]!, loop.node)
+    return step === 1 ? score + 1 : step === 0 ? score : score - 1
+  }, 0)
+
+const isVectorisable = (loop: Loops.Loop): boolean => !loop.isSymbolic && loop.size % lanes === 0
+
+/** The loop along which a body vectorises best, if along any. */
+const bestLoop = (loads: ReadonlyArray<UOp>, loops: ReadonlyArray<Loops.Loop>): Loops.Loop | undefined => {
+  const scored = loops.filter(isVectorisable).map((loop) => ({ loop, score: contiguity(loads, loop) }))
+  const best = scored.sort((a, b) => b.score - a.score || b.loop.id - a.loop.id)[0]
+  return best !== undefined && best.score > 0 ? best.loop : undefined
+}
+
+/** Vector lanes along the reductions where loads are contiguous there; returns whether any was. */
+export const vectoriseReductions = (plan: Plan, part: () => UOp = () => plan.kernel): boolean => {
+  let any = false
+  for (const number of Loops.reductions(part()).keys()) {
+    const reduction = Loops.reductions(part())[number]!
+    const loops = Loops.loopsOf(reduction)
+    // reductions that share loops are vectorised together
+    if (loops.some((l) => l.axis === "UNROLL")) continue
+    const loop = bestLoop(loadsOf(reduction.src[0]!), loops.filter((l) => l.axis === "REDUCE"))
+    if (loop !== undefined) any = plan.try(Opt.unroll(loop.id, lanes)) || any
+  }
+  return any
+}
+
+/** Short inner loops become straight code: packed integers are then shifted by constants. */
+export const unrollShortLoops = (plan: Plan, maxUnroll: number, maxCopies = lanes * maxUnroll): void => {
+  for (const loop of Loops.all(plan.kernel).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).reverse()) {
+    const copies = Loops.copies(plan.kernel) * loop.size
+    if (copies <= maxCopies && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
+  }
+}
+
+/** Lanes along the outputs, where the store and the loads are contiguous. */
+export const vectoriseOutputs = (
+  plan: Plan,
+  part: () => UOp = () => plan.kernel.src[0]!,
+  loops: ReadonlyArray<Loops.Loop> = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL")
+): boolean => {
+  const store = part().src[0]!
+  const contiguous = loops.filter((l) => isVectorisable(l) && stepOf(store.src[0]!.src[1]!, l.node) === 1)
+  const loop = bestLoop(loadsOf(store.src[1]!), contiguous) ?? contiguous[0]
+  return loop !== undefined && plan.try(Opt.upcast(loop.id, lanes))
+}
+
+/** Results for which a thread has registers beside what it loads. */
+const mostResults = 256
+
+/** Long loops over memory in parts that are written out: a thread then waits for several loads at once. */
+export const keepLoadsInFlight = (plan: Plan, part: () => UOp, most: number): void => {
+  const upcast = Loops.ofEnd(part()).filter((l) => l.axis === "UPCAST")
+  for (const reduction of Loops.reductions(part())) {
+    const loads = loadsOf(reduction).reduce((n, load) => {
+      const place = load.src[0]!.src[1]!
+      const open = openRanges(place)
+      // neighbours are loaded at once
+      return n + iterations(upcast.filter((l) => open.has(l.node) && stepOf(place, l.node) !== 1))
+    }, 0)
+    const loop = Loops.loopsOf(reduction).find((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size > maxUnrollGpu)
+    if (loads === 0 || loop === undefined) continue
+    plan.try(Opt.unroll(loop.id, largestDivisor(loop.size, Math.min(most / loads, mostResults / iterations(upcast)))))
+  }
+}
