@@ -7,16 +7,22 @@ describe("what prompts read", () => {
   type Profile = Parameters<typeof promptShape>[1]["profile"]
   const cpu: Profile = { kind: "cpu", packedDot: true, maxBindingBytes: 2 ** 31 }
   const gpu: Profile = { ...cpu, kind: "gpu" }
-  const isBatched = (profile: Profile, activations: ActivationPolicy): boolean =>
-    promptShape(tiny.config, { activations, asked: undefined, context: 1024, profile }).batchFrom < Infinity
+  /** What a batch reads, if there are batches. */
+  const readOf = (profile: Profile, activations: ActivationPolicy) => {
+    const { batchFrom, batchReads } = promptShape(tiny.config, {
+      activations,
+      asked: undefined,
+      context: 1024,
+      profile
+    })
+    return batchFrom < Infinity ? batchReads : undefined
+  }
 
-  it("bytes, token by token, where somebody asks for bytes or a CPU multiplies them; else floats, in tiles", () => {
-    for (const profile of [cpu, gpu]) {
-      assert.isTrue(isBatched(profile, "float"))
-      assert.isFalse(isBatched(profile, "int8"))
-    }
-    assert.deepStrictEqual([isBatched(cpu, "auto"), isBatched(gpu, "auto")], [false, true])
-    assert.isTrue(isBatched({ ...cpu, packedDot: false }, "auto"))
+  it("floats or bytes in tiles, as somebody asks, floats if nobody does; a CPU that multiplies bytes has no tiles of them", () => {
+    const policies: ReadonlyArray<ActivationPolicy> = ["float", "int8", "auto"]
+    assert.deepStrictEqual(policies.map((p) => readOf(gpu, p)), ["float", "int8", "float"])
+    assert.deepStrictEqual(policies.map((p) => readOf(cpu, p)), ["float", undefined, undefined])
+    assert.strictEqual(readOf({ ...cpu, packedDot: false }, "auto"), "float")
   })
   it("a CPU rounds for all products, a GPU for those with many rows", () => {
     assert.deepStrictEqual(

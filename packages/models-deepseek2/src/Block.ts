@@ -75,22 +75,30 @@ const need = (weights: Lookup, role: Role): Weight => {
 /** A vector, or a small matrix, as it is. */
 const plain = ({ layout, words }: Weight): Tensor => Layout.dequantise(layout, words)
 
-/** `x [.., K]` as products of this policy read it. All of them share what is quantised. */
-export const activation = (x: Tensor, activations: Activations): Activation => ({
+/** `x [.., K]` as products of this policy read it. All of them share what is quantised, which is stored. */
+export const activation = (
+  x: Tensor,
+  activations: Activations,
+  stored: (records: Tensor) => Tensor = (records) => records.contiguous()
+): Activation => ({
   values: x,
   int8: activations !== "float" && Number(x.dim(-1)) % Int8.blockValues === 0
-    ? Int8.quantise(x).label("int8")
+    ? stored(Int8.quantise(x).label("int8"))
     : undefined
 })
 
+/** The same of one value per token, in its order. */
+const ofTokens = (x: Tensor, { activations, order }: Pick<BlockInput, "activations" | "order">): Activation =>
+  activation(x, activations, (records) => keepAlways(order, records))
+
 /** What a product computed, as the operand of another one. */
-const computed = (x: Tensor, { activations, order }: BlockInput): Activation => activation(keep(order, x), activations)
+const computed = (x: Tensor, input: BlockInput): Activation => ofTokens(keep(input.order, x), input)
 
 const float = (values: Tensor): Activation => ({ values, int8: undefined })
 
 /** The operand of products with few rows. */
-const ofFewRows = (x: Tensor, { activations }: BlockInput): Activation =>
-  activations === "int8-all" ? activation(x, activations) : float(x)
+const ofFewRows = (x: Tensor, input: BlockInput): Activation =>
+  input.activations === "int8-all" ? ofTokens(x, input) : float(x)
 
 /** One activation for several experts: `[T, K]` to `[T, 1, K]`. */
 const forExperts = ({ int8, values }: Activation): Activation => ({
@@ -330,14 +338,22 @@ const tokenByToken = (input: BlockInput, experts: ExpertConfig, x: Activation, r
   return expertSum(computed(inner, input), down, routed.chosen).label("ffn_down_exps")
 }
 
+/** A value's records `[.., K / 32, 12]` as rows of words, and back. */
+const flat = (x: Tensor): Tensor => x.reshape([...x.shape.slice(0, -2), Number(x.dim(-2)) * Number(x.dim(-1))])
+const records = (x: Tensor): Tensor =>
+  x.reshape([...x.shape.slice(0, -1), Number(x.dim(-1)) / Int8.recordWords, Int8.recordWords])
+
 /** The same for a batch: an expert's tokens are put together, and share what is read of it. */
 const grouped = (input: BlockInput, experts: ExpertConfig, x: Activation, { chosen, weights }: Routed): Tensor => {
   const at = places(chosen.contiguous(), input.batch!.tiles, experts.count)
   const select = at.expert.unsqueeze(-1)
-  const inner = keepPlaces(innerOf(input.weights, experts, float(toPlaces(at, x.values)), select))
-  const outputs = keepPlaces(
-    product(float(inner), need(input.weights, "ffn_down_exps"), { select }).label("ffn_down_exps")
-  )
+  const inPlaces: Activation = {
+    values: toPlaces(at, x.values),
+    int8: x.int8 === undefined ? undefined : records(toPlaces(at, flat(x.int8)))
+  }
+  const inner = keepPlaces(innerOf(input.weights, experts, inPlaces, select))
+  const operand = activation(inner, input.activations, (made) => records(keepPlaces(flat(made))))
+  const outputs = keepPlaces(product(operand, need(input.weights, "ffn_down_exps"), { select }).label("ffn_down_exps"))
   const weighed = fromPlaces(at, outputs).mul(weights.contiguous().unsqueeze(-1))
   return keep(input.order, weighed.sum(1).label("ffn_moe_out"))
 }
@@ -366,7 +382,7 @@ export const block = (input: BlockInput): BlockOutput => {
   const { config, order, weights, x } = input
   const { output, write } = attention(input, ofFewRows(normed(input, x, "attn_norm"), input))
   const middle = keep(order, x.add(output).label("ffn_inp"))
-  const inner = activation(normed(input, middle, "ffn_norm"), input.activations)
+  const inner = ofTokens(normed(input, middle, "ffn_norm"), input)
   const ffn: { readonly output: Tensor; readonly chosen?: Tensor } = weights("ffn_gate_inp") === undefined
     ? { output: dense(input, inner, ["ffn_gate", "ffn_up", "ffn_down"]) }
     : mixture(input, config.experts!, inner)

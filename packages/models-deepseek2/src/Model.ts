@@ -24,7 +24,6 @@ export interface ForwardInput {
   readonly tokens: Tensor
   /**
    * Many tokens, stored feature by feature: T is a multiple of `Order.tileTokens`, of which the last ones only fill up.
-   * Products of a batch read floats.
    */
   readonly batch?: Batch | undefined
   /** Position of the first token: a symbolic integer (`index`, rank 0). */
@@ -90,7 +89,8 @@ const blockUnit = (input: ForwardInput, weights: BlockWeights): Unit => {
   return unit(weights.ffn_gate_inp === undefined ? "dense_block" : "expert_block", (...params) => {
     const [own, cosSin, rows, startPos] = params
     const made = block({
-      activations: isBatch ? "float" : input.activations ?? "float",
+      // of many tokens, nothing is read by few rows
+      activations: isBatch && input.activations === "int8" ? "int8-all" : input.activations ?? "float",
       config: input.config,
       weights: (role) => {
         const at = roles.indexOf(role)

@@ -12,7 +12,8 @@ const quantWords = 8
 const scaleAt = 8
 const sumAt = 9
 const halvesAt = 10
-const blockWords = 12
+/** Words of a block's record. */
+export const recordWords = 12
 
 /** 1.5 * 2^23: a float below 2^22 added to it leaves the nearest integer in the low bits, ties to even. */
 const rounder = 12582912
@@ -25,7 +26,7 @@ const leastScale = 2 ** -120
  * Float `[.., K]` to `u32 [.., K / 32, 12]`: for each block of 32 values the quants, 4 to a word (byte b of word 4h + w
  * is value 16h + 4b + w), the scale (the bits of an f32: the largest magnitude / 127), the sum of the quants, and the
  * sums of its two halves. A block with a value that is not finite has an infinite scale and no quants, so that no
- * product with it is finite.
+ * product with it is finite. What is read more than once is worth storing, so that it is not computed again.
  */
 export const quantise = (x: Tensor): Tensor => {
   const k = x.rank === 0 ? 0 : x.dim(-1)
@@ -44,13 +45,12 @@ export const quantise = (x: Tensor): Tensor => {
   const count = (n: number, trailing: number): Tensor =>
     iota(arena, n).cast(DType.u32).reshape([n, ...Array.from({ length: trailing }, () => 1)])
   const half = count(2, 2)
-  const at = count(blockWords, 3)
+  const at = count(recordWords, 3)
   const byte = half.mul(4).add(count(4, 0)).eq(at).where(quants.and(255).shl(count(4, 1).mul(8)), 0)
   const whole = at.eq(sumAt).or(at.eq(half.add(halvesAt))).where(quants, 0)
   const words = at.lt(quantWords).where(byte, whole).sum({ axis: [-3, -2, -1] })
   const bits = scale.reshape([...blocks, 1]).bitcast(DType.u32)
-  // one buffer, so that nothing of it is computed again by those who read it
-  return at.reshape([blockWords]).eq(scaleAt).where(bits, words).contiguous()
+  return at.reshape([recordWords]).eq(scaleAt).where(bits, words)
 }
 
 /** Weights `[.., rows, K]` as integers of a byte with scales: `scale (q - zero) - minimum`. */
@@ -88,7 +88,7 @@ export const contract = (
   const all = [...rows.slice(0, missing), ...lead.map((d, i) => d === 1 ? rows[i + rows.length - lead.length] ?? 1 : d)]
   const row = [...all, blocks.at(-1)!]
   // repeated as a whole, so that it is the block which is stored and not parts of it
-  const spread = x.reshape([...lead, blocks.at(-1)!, blockWords]).expand([...row, blockWords])
+  const spread = x.reshape([...lead, blocks.at(-1)!, recordWords]).expand([...row, recordWords])
   const part = (at: number, count: number): Tensor => spread.slice(-1, at, count)
   const dots = part(0, quantWords).reshape([...row, 2, 4]).dot4I8(words)
   const inHalves = scale.dim(-1) === 2

@@ -130,7 +130,13 @@ export const kernelsOf = Effect.fnUntraced(
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
       ? StepProgram.decodeProgram(model, size)
-      : StepProgram.stepProgram(model, { ...size, chunk, order, rows: given.step === "logits" ? "all" : "last" })
+      : StepProgram.stepProgram(model, {
+        ...size,
+        ...isBatch ? { activations: prompts.batchReads } : {},
+        chunk,
+        order,
+        rows: given.step === "logits" ? "all" : "last"
+      })
     const made = schedule(program.sink, limitsOf(profile))
     return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
   },

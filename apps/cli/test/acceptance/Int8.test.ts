@@ -7,7 +7,12 @@ describe("logits with activations of 8 bits are as near to the float ones as lla
   for (const name of Oracle.names) Int8.test(name, { device: "wasm", timeout: 60_000 })
 })
 
+describe("prompts in tiles too", () => {
+  for (const name of Oracle.names) Int8.test(name, { device: "wasm", order: "features", timeout: 120_000 })
+})
+
 describe.skipIf((await availableAdapter()) === undefined)("on WebGPU too, software or not", () => {
   // experts, scales of 16 values, and minima
   Int8.test("c02", { device: "webgpu", timeout: 300_000, tokens: 5 })
+  Int8.test("c02", { device: "webgpu", order: "features", timeout: 300_000, tokens: 17 })
 })

@@ -2,13 +2,16 @@
 import { readFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import * as DType from "@tg/core-uop/DType"
+import * as Shape from "@tg/core-uop/Shape"
 import { Arena } from "@tg/core-uop/UOp"
 import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
 import * as Loader from "@tg/engine/Loader"
 import * as ModelFile from "@tg/engine/ModelFile"
+import * as StepProgram from "@tg/engine/StepProgram"
 import { Jit } from "@tg/jit/Jit"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import * as Model from "@tg/models-deepseek2/Model"
+import * as Order from "@tg/models-deepseek2/Order"
 import * as Rope from "@tg/models-deepseek2/Rope"
 import { Device } from "@tg/runtime/Device"
 import { assign, make } from "@tg/tensor/Program"
@@ -23,8 +26,11 @@ const llamaCpp = JSON.parse(
   readFileSync(new URL("../../../../../test/vectors/oracle/int8.json", import.meta.url), "utf8")
 ) as Readonly<Record<Oracle.Name, Readonly<Record<string, ReadonlyArray<number>>>>>
 
-/** Logits and, for each block with experts, the chosen ones, of all tokens of a run in one step. */
-const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: ReadonlyArray<number>) {
+/**
+ * Logits and, for each block with experts, the chosen ones, of all tokens of a run in one step: as few tokens are, or as a
+ * batch in tiles.
+ */
+const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: ReadonlyArray<number>, order: Order.Order) {
   const device = yield* Device
   const source = Oracle.source(name)
   const { config, gguf, weights } = yield* ModelFile.open(source)
@@ -35,8 +41,11 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
   const arena = new Arena()
   const context = 128
   const storage = Cache.storage(config, { type: "f16", context })
-  const ids = buffer(arena, 0, { shape: [tokens.length], dtype: DType.u32 })
-  const cosSin = buffer(arena, 1, { shape: [tokens.length, config.rotated / 2, 2], dtype: DType.f32 })
+  const most = order === "tokens" ? tokens.length : Order.wholeTiles(tokens.length)
+  const tiles = variable(arena, "tiles", 1, Math.ceil(most / Order.tileTokens))
+  const length = order === "tokens" ? most : tiles.mul(Order.tileTokens)
+  const ids = buffer(arena, 0, { shape: [most], dtype: DType.u32 })
+  const cosSin = buffer(arena, 1, { shape: [most, config.rotated / 2, 2], dtype: DType.f32 })
   const caches = Array.from({ length: config.layers }, (_, i) => buffer(arena, 2 + i, storage))
   const firstWeight = 2 + config.layers
   const firstResult = firstWeight + weights.all.length
@@ -45,34 +54,41 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
     weights,
     activations: ActivationPolicy.activationsOn(device.profile, "int8"),
     buffers: Model.weightBuffers(arena, weights, firstWeight),
-    tokens: ids,
+    tokens: ids.slice(0, 0, length),
     startPos: variable(arena, "startPos", 0, context - 1),
     caches,
-    cosSin,
+    cosSin: cosSin.slice(0, 0, length),
     rows: "all",
+    batch: order === "tokens" ? undefined : {
+      tiles,
+      count: variable(arena, "T", 1, most),
+      keys: variable(arena, "pieces", 1, context / Cache.piece).mul(Cache.piece)
+    },
     experts: "kept"
   })
-  const words = (x: Tensor): number => x.shape.reduce<number>((n, d) => n * Number(d), 1)
+  const words = (x: Tensor): number => Shape.maxElements(x.shape)
   const allocate = (count: number, data?: Uint32Array | Float32Array) =>
     Effect.tap(
       device.allocate(4 * count, "oracle"),
       (memory) => data === undefined ? Effect.void : device.write(memory, new Uint8Array(data.buffer))
     )
   const results = [logits, ...experts]
-  const outputs = results.map((x, i) => buffer(arena, firstResult + i, { shape: x.shape, dtype: x.dtype }))
+  const outputs = results.map((x, i) =>
+    buffer(arena, firstResult + i, { shape: [most, ...x.shape.slice(1)], dtype: x.dtype }).slice(0, 0, length)
+  )
   const memory = yield* Effect.forEach(results, (x) => allocate(words(x)))
   const program = make([...results.map((x, i) => assign(outputs[i]!, x)), ...effects])
   const prepared = yield* (yield* Jit).prepare(
     program.sink,
     new Map([
-      [0, yield* allocate(tokens.length, Uint32Array.from(tokens))],
-      [1, yield* allocate(words(cosSin), Rope.rope(config, Array.from(tokens.keys())))],
+      [0, yield* allocate(most, Uint32Array.from({ length: most }, (_, i) => tokens[i] ?? 0))],
+      [1, yield* allocate(words(cosSin), Rope.rope(config, Array.from({ length: most }, (_, i) => i)))],
       ...(yield* Effect.forEach(caches, (c, i) => Effect.map(allocate(words(c)), (m) => [2 + i, m] as const))),
       ...weights.all.map((ref, i) => [firstWeight + i, loaded.get(ref.name)!] as const),
       ...memory.map((m, i) => [firstResult + i, m] as const)
     ])
   )
-  yield* prepared.run({ startPos: 0 })
+  yield* prepared.run(StepProgram.variablesOf(order, 0, tokens.length))
   const [first, ...rest] = yield* Effect.forEach(memory, (m) => Effect.map(device.read(m), (b) => b.slice().buffer))
   return {
     rows: Oracle.rowsOf([new Float32Array(first!)], config.vocabulary),
@@ -116,11 +132,11 @@ export interface Comparison {
 }
 
 /** The runs of a model, or the first so many tokens of each. */
-export const compare = (name: Oracle.Name, most = Infinity) =>
+export const compare = (name: Oracle.Name, order: Order.Order, most = Infinity) =>
   Effect.forEach(Oracle.runsOf(name), (run) =>
     Effect.gen(function*() {
       const tokens = Oracle.tokensOf(run).slice(0, most)
-      const { experts, rows } = yield* forward(name, tokens)
+      const { experts, rows } = yield* forward(name, tokens, order)
       const expected = Oracle.expectedOf(run)
       const vocabulary = expected.length / run.rows.length
       const positions = run.rows.filter((position) => position < tokens.length)
@@ -144,15 +160,16 @@ export const compare = (name: Oracle.Name, most = Infinity) =>
 /** The test of a model. */
 export const test = (
   name: Oracle.Name,
-  { device, timeout, tokens }: {
+  { device, order = "tokens", timeout, tokens }: {
     readonly device: Devices.Choice
+    readonly order?: Order.Order
     readonly timeout: number
     readonly tokens?: number | undefined
   }
 ): void =>
   it.live(name, () =>
     Effect.gen(function*() {
-      for (const { far, llamaCpp, rms, rows, run } of yield* compare(name, tokens)) {
+      for (const { far, llamaCpp, rms, rows, run } of yield* compare(name, order, tokens)) {
         assert.isAtMost(rms, 1.25 * llamaCpp, `median RMS of ${run}`)
         // c05 has 26 routers with near ties: its choices flip at a quarter of the positions, and move the logits little
         assert.isAtMost(far, rows / 10, `rows of ${run} that are far off for other experts`)
