@@ -24,7 +24,7 @@ export default defineConfig({
     pool: "forks",
     // one by one on two cores, which is the default, leaves one of them idle
     maxWorkers: Math.min(8, os.availableParallelism()),
-    setupFiles: [path.join(root, "test/support/ticks.ts")],
+    setupFiles: [path.join(root, "test/support/softwareVulkan.ts")],
     // software Vulkan and the reference device compute whole models on two cores
     testTimeout: 60_000,
     hookTimeout: 60_000,
