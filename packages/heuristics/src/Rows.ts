@@ -50,8 +50,9 @@ interface Threads {
   readonly threads: number
 }
 
-const widestRow = (profile: DeviceProfile, threads: number): number =>
-  Math.min(2 * threads, mostSubgroups * (profile.subgroupSize ?? 0))
+/** Threads that a row may have: without subgroups none more than usual. */
+const widestRow = ({ subgroupSize }: DeviceProfile, { group, threads }: Threads): number =>
+  Math.max(group, Math.min(2 * threads, mostSubgroups * (subgroupSize ?? 0)))
 
 /**
  * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
@@ -62,7 +63,7 @@ export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads }
   const rows = knownOutputs(plan.kernel)
   // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
   const bytes = isInt8(plan.kernel)
-  const wanted = bytes ? group : Math.min(widestRow(profile, threads), 2 * profile.saturatingThreads / rows)
+  const wanted = bytes ? group : Math.min(widestRow(profile, { group, threads }), 2 * profile.saturatingThreads / rows)
   const wide = Math.max(group, largestPowerOfTwo(wanted))
   groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
   if (wide === group && !bytes) {
@@ -123,7 +124,8 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
 const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads }: Threads): void => {
   const rows = knownOutputs(plan.kernel)
   const length = terms(plan.kernel)
-  const wide = largestPowerOfTwo(Math.min(widestRow(profile, threads), threadsOfRow(rows, length, profile)))
+  const most = widestRow(profile, { group, threads })
+  const wide = largestPowerOfTwo(Math.min(most, threadsOfRow(rows, length, profile)))
   groupReductions(plan, wide, { inside: wide > wideRow ? coalescedLanes : 1 })
   upcastRows(
     plan,
