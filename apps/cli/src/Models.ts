@@ -44,6 +44,8 @@ export interface Needs {
   readonly prepare: ReadonlyArray<Program>
   /** Whether it turns text into tokens or back. */
   readonly text: boolean
+  /** Whether tokens are processed one after the other, with the kernels of decoding. */
+  readonly oneByOne?: boolean
 }
 
 /** Generating from text. */
@@ -52,7 +54,7 @@ export const forText = (sampling = Sampler.greedy): Needs => ({ prepare: ["last"
 export const forTokens: Needs = { prepare: ["last", Sampler.greedy], text: false }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = (flags: RunFlags, { prepare, text }: Needs) =>
+export const layer = (flags: RunFlags, { oneByOne = false, prepare, text }: Needs) =>
   Layer.unwrap(Effect.gen(function*() {
     const restrictions = Profiles.restrictionsOf(flags)
     if (restrictions instanceof UsageError) return yield* restrictions
@@ -70,7 +72,8 @@ export const layer = (flags: RunFlags, { prepare, text }: Needs) =>
         Effect.provideService(Stdio.Stdio, stdio)
       )
       const options = { cache, activations, context, prepare, tokenizer, onProgress, rebuild }
-      return yield* fromModel(source, file, options).pipe(Effect.onExit((exit) => told.end(exit)))
+      const steps = oneByOne ? { chunk: 1, batchFrom: Infinity } : {}
+      return yield* fromModel(source, file, { ...options, ...steps }).pipe(Effect.onExit((exit) => told.end(exit)))
     })
     const threads = Option.getOrUndefined(flags.threads)
     // programs that are to be checked are compiled

@@ -294,13 +294,14 @@ describe("inspect", () => {
 
 describe("logits", () => {
   for (
-    const { kv, largest, rms } of [
+    const { kv, largest, rms, step } of [
       // limits of the vectors' README for float32, and for a cache of halves
-      { kv: "f32", rms: 5e-4, largest: 5e-3 },
-      { kv: "f16", rms: 5e-3, largest: 3e-2 }
+      { kv: "f32", rms: 5e-4, largest: 5e-3, step: "prompt" },
+      { kv: "f32", rms: 5e-4, largest: 5e-3, step: "decode" },
+      { kv: "f16", rms: 5e-3, largest: 3e-2, step: "prompt" }
     ]
   ) {
-    it.live(`agrees with the oracle (${kv})`, () =>
+    it.live(`agrees with the oracle (${kv}, ${step})`, () =>
       Effect.gen(function*() {
         const out = join(yield* folder, "logits.bin")
         const oracle = JSON.parse(readFileSync(join(vectors, "oracle/c03.json"), "utf8"))
@@ -308,7 +309,7 @@ describe("logits", () => {
         const tokens = [...prompt, ...continuation]
         const model = join(vectors, "oracle/c03.gguf")
         const args = ["--model", model, "--tokens", tokens.join(), "--out", out, "--kv", kv, "--activations", "float"]
-        const outcome = yield* tg(["logits", ...wasm, ...args])
+        const outcome = yield* tg(["logits", ...wasm, ...args, "--step", step])
         assertEquals([outcome.code, outcome.stdout], [0, ""])
         const floats = (path: string) => new Float32Array(new Uint8Array(readFileSync(path)).buffer)
         const found = floats(out)

@@ -18,6 +18,12 @@ const flags = {
     Flag.withMetavar("FILE"),
     Flag.withDescription("Where to write: little-endian float32, [tokens, vocabulary]")
   ),
+  step: Flag.Literals("step", ["prompt", "decode"]).pipe(
+    Flag.withDescription(
+      "Whose kernels compute them: a prompt's (default), or those of decoding, one token after the other"
+    ),
+    Flag.withDefault("prompt" as const)
+  ),
   kv: Flags.kv,
   activations: Flags.activations,
   context: Flags.context,
@@ -38,7 +44,11 @@ export const command = Command.make(
   Effect.fn("cli.logits")(function*(given) {
     const tokens = parseTokens(given.tokens)
     if (tokens instanceof UsageError) return yield* tokens
-    yield* Models.withModel(given, { prepare: ["all"], text: false }, run(tokens, given))
+    yield* Models.withModel(
+      given,
+      { prepare: ["all"], text: false, oneByOne: given.step === "decode" },
+      run(tokens, given)
+    )
   })
 ).pipe(Command.withDescription("Write the logits after each token to a file"))
 
