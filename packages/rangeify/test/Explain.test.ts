@@ -287,7 +287,7 @@ describe("why a kernel is a launch", () => {
     const blocks = (b: Build): ReadonlyArray<Tensor.Tensor> =>
       ["a", "b"].map((name) => {
         const rows = Nn.linear(b.f32(1, 16), b.f32(64, 16)).label(name)
-        return b.out(Int8.quantise(rows).label(`${name}_int8`)).label(`${name}_out`)
+        return b.out(Int8.quantise(rows).label(`${name}_int8`).contiguous()).label(`${name}_out`)
       })
     const found = launchesOf(blocks, { fusion: { ...launchesOnly, maxWorkgroupBytes: 256 } })
     assert.deepStrictEqual(found[1], ["b_int8", {

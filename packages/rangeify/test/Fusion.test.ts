@@ -43,7 +43,7 @@ describe("staging in workgroup memory", () => {
   })
 
   it("quantises the rows of a product where they are computed, a block for each workgroup", () => {
-    const product = (b: Build): Tensor => Int8.quantise(Nn.linear(b.f32(1, 16), b.f32(64, 16)))
+    const product = (b: Build): Tensor => Int8.quantise(Nn.linear(b.f32(1, 16), b.f32(64, 16))).contiguous()
     // the last one copies the blocks to the output
     assert.deepStrictEqual(counts(product, stageAll), [3, 2])
     const b = new Build()

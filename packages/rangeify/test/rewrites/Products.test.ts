@@ -23,7 +23,7 @@ describe("around a product", () => {
   it("the rounding to 8 bits behind it: 3 launches become 2", () => {
     // a block of 32 outputs is rounded by the workgroup that computes them; the next product reads bytes
     const made = plainAndOnH200((b) => {
-      const inner = Int8.quantise(Nn.linear(b.f32(1, 32), b.f32(64, 32)))
+      const inner = Int8.quantise(Nn.linear(b.f32(1, 32), b.f32(64, 32))).contiguous()
       const rows = { words: b.u32(16, 2, 2, 4), scale: b.f32(16, 2, 1), zero: 8, minimum: undefined }
       return [b.out(Int8.contract(inner, rows))]
     })

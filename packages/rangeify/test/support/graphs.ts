@@ -47,7 +47,7 @@ export const graphs: Readonly<Record<string, (b: Build) => ReadonlyArray<Tensor.
     return [b.out(Nn.linear(x, dequantised(b, 12, 4)))]
   },
   "a norm, then products with activations of 8 bits": (b) => {
-    const x = Int8.quantise(Nn.rmsNorm(b.f32(1, 64), b.f32(64), 1e-5))
+    const x = Int8.quantise(Nn.rmsNorm(b.f32(1, 64), b.f32(64), 1e-5)).contiguous()
     const rows = (n: number) => ({ words: b.u32(n, 2, 2, 4), scale: b.f32(n, 2, 1), zero: 8, minimum: b.f32(n, 2, 1) })
     return [b.out(Int8.contract(x, rows(12))), b.out(Int8.contract(x, rows(4)))]
   },
