@@ -15,4 +15,5 @@ describe.skipIf((await availableAdapter()) === undefined)("on WebGPU too, softwa
   // experts, scales of 16 values, and minima
   Int8.test("c02", { device: "webgpu", timeout: 300_000, tokens: 5 })
   Int8.test("c02", { device: "webgpu", order: "features", timeout: 300_000, tokens: 17 })
+  for (const name of Oracle.names) Int8.testDecoding(name, { device: "webgpu", timeout: 300_000 })
 })

@@ -175,3 +175,23 @@ export const test = (
         assert.isAtMost(far, rows / 10, `rows of ${run} that are far off for other experts`)
       }
     }).pipe(Effect.provide(DeviceLayers.layer(device))), timeout)
+
+/** The test of a model that reads one token after the other, with the kernels of decoding. */
+export const testDecoding = (
+  name: Oracle.Name,
+  { device, timeout }: { readonly device: Devices.Choice; readonly timeout: number }
+): void =>
+  it.live(`${name}, token by token`, () =>
+    Effect.gen(function*() {
+      for (const run of Oracle.runsOf(name)) {
+        const rows = yield* Oracle.logitsOf(Oracle.tokensOf(run))
+        const expected = Oracle.expectedOf(run)
+        const vocabulary = expected.length / run.rows.length
+        const distances = run.rows.map((position, i) =>
+          Oracle.distance(rows[position]!, expected.subarray(i * vocabulary, (i + 1) * vocabulary)).rms
+        )
+        assert.isAtMost(median(distances), 1.25 * median(llamaCpp[name][run.name]!), `median RMS of ${run.name}`)
+      }
+    }).pipe(
+      Effect.provide(Oracle.engine(name, { activations: "int8", batchFrom: Infinity, cache: "f16", chunk: 1, device }))
+    ), timeout)

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
+import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import { Engine, fromModel } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
@@ -58,17 +59,24 @@ export interface Setting {
   readonly restrictions?: Restrictions | undefined
   /** Tokens from which a prompt is a batch, if not as the device has it. */
   readonly batchFrom?: number
+  /** Tokens of a step that gives all logits, if not as usual. */
+  readonly chunk?: number
+  /** `float` if it is not said. */
+  readonly activations?: ActivationPolicy
   /** Opts that kernels have instead of the heuristics' choice. */
   readonly store?: Store
 }
 
 /** The engine with a model of the oracle on the device of a choice. */
-export const engine = (name: Name, { batchFrom, cache, device, restrictions, store }: Setting) =>
+export const engine = (
+  name: Name,
+  { activations = "float", batchFrom, cache, chunk, device, restrictions, store }: Setting
+) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
-      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, batchFrom, activations: "float" })
+      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, batchFrom, chunk, activations })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions, store })))
 
