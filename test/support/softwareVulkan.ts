@@ -11,6 +11,7 @@ const { setImmediate: atOnce, setTimeout: later } = globalThis
 
 const isNative = (callback: unknown): boolean => Function.prototype.toString.call(callback).includes("[native code]")
 
+// a timer can be cleared as an immediate can, but is another type; Dawn clears neither
 globalThis.setImmediate = Object.assign(
   (callback: (...args: Array<unknown>) => void, ...args: Array<unknown>) =>
     isNative(callback) ? later(callback, 1, ...args) : atOnce(callback, ...args),

@@ -3,7 +3,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
-import { knownOutputs } from "./Rows.ts"
+import { freeOutputs, knownOutputs } from "./Rows.ts"
 import { iterations } from "./Sizes.ts"
 import { lanes, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
 
@@ -28,7 +28,7 @@ const fewestRows = 16
  * four rows of 1 KB, on a server's core).
  */
 const spreadRows = (plan: Plan): void => {
-  const loops = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
+  const loops = freeOutputs(plan.kernel)
   for (const amount of [4, 2]) {
     const loop = loops.findLast((l) => l.size % amount === 0)
     if (loop === undefined || knownOutputs(plan.kernel) / amount < fewestRows) continue

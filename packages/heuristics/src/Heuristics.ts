@@ -1,13 +1,12 @@
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
-import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { Context, Effect, Layer } from "effect"
 import { chooseCpu } from "./Cpu.ts"
 import { loopOffGrid } from "./Grid.ts"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
 import { Plan } from "./Plan.ts"
-import { knownOutputs, localOutputs, shareRows } from "./Rows.ts"
+import { freeOutputs, knownOutputs, localOutputs, shareRows } from "./Rows.ts"
 import { chooseStaged } from "./Staged.ts"
 import { chooseTiles, chooseTilesCpu } from "./Tiles.ts"
 import { loadsOf, maxUnrollGpu, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
@@ -25,7 +24,7 @@ const othersAlike = 16
  */
 const upcastAlike = (plan: Plan): void => {
   const loads = loadsOf(plan.kernel).map((load) => openRanges(load.src[0]!))
-  for (const loop of Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)) {
+  for (const loop of freeOutputs(plan.kernel)) {
     const isAlike = loads.length > 0 && loads.every((open) => !open.has(loop.node))
     if (isAlike && loop.size <= mostAlike && knownOutputs(plan.kernel) >= loop.size * othersAlike) {
       plan.try(Opt.upcast(loop.id, loop.size))

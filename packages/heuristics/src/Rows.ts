@@ -18,7 +18,8 @@ const keptThreads = 8
 /** Workgroups that remain at least when several rows go to one. */
 const manyWorkgroups = 128
 
-const freeOutputs = (kernel: UOp): ReadonlyArray<Loops.Loop> =>
+/** Outputs that nothing is chosen for yet; a loop of unknown length is left to workgroups. */
+export const freeOutputs = (kernel: UOp): ReadonlyArray<Loops.Loop> =>
   Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
 
 /** Workgroups there would be: a symbolic number of rows may be one. */

@@ -2,6 +2,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
+import { largestPower } from "@tg/heuristics/Sizes"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
@@ -74,13 +75,6 @@ const firstOf = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>): ReadonlyArray<Opt.
   const rest = usual.filter(({ range }) => own.has(range))
   const end = rest.findIndex(({ amount, kind }) => (kind !== "UNROLL" && kind !== "UPCAST") || amount !== width)
   return [...stages, ...(end < 0 ? rest : rest.slice(0, end))]
-}
-
-/** Largest power of two that divides the size, up to a limit. */
-const largestPower = (size: number, limit: number): number => {
-  let d = 1
-  while (d * 2 <= limit && size % (d * 2) === 0) d *= 2
-  return d
 }
 
 /** The list of a template, as far as the kernel and the device allow. */

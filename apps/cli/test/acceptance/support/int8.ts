@@ -131,18 +131,27 @@ export interface Comparison {
   readonly far: number
 }
 
+/** The RMS distances of rows at positions that a run has logits for. */
+const distancesOf = (
+  run: Oracle.Run,
+  rows: ReadonlyArray<Float32Array>,
+  positions = run.rows
+): ReadonlyArray<number> => {
+  const expected = Oracle.expectedOf(run)
+  const vocabulary = expected.length / run.rows.length
+  return positions.map((position, i) =>
+    Oracle.distance(rows[position]!, expected.subarray(i * vocabulary, (i + 1) * vocabulary)).rms
+  )
+}
+
 /** The runs of a model, or the first so many tokens of each. */
 export const compare = (name: Oracle.Name, order: Order.Order, most = Infinity) =>
   Effect.forEach(Oracle.runsOf(name), (run) =>
     Effect.gen(function*() {
       const tokens = Oracle.tokensOf(run).slice(0, most)
       const { experts, rows } = yield* forward(name, tokens, order)
-      const expected = Oracle.expectedOf(run)
-      const vocabulary = expected.length / run.rows.length
       const positions = run.rows.filter((position) => position < tokens.length)
-      const distances = positions.map((position, i) =>
-        Oracle.distance(rows[position]!, expected.subarray(i * vocabulary, (i + 1) * vocabulary)).rms
-      )
+      const distances = distancesOf(run, rows, positions)
       const rms = median(distances)
       const others = flipped(run, experts, tokens.length)
       const isFlipped = positions.map((position) => others.has(position))
@@ -184,12 +193,7 @@ export const testDecoding = (
   it.live(`${name}, token by token`, () =>
     Effect.gen(function*() {
       for (const run of Oracle.runsOf(name)) {
-        const rows = yield* Oracle.logitsOf(Oracle.tokensOf(run))
-        const expected = Oracle.expectedOf(run)
-        const vocabulary = expected.length / run.rows.length
-        const distances = run.rows.map((position, i) =>
-          Oracle.distance(rows[position]!, expected.subarray(i * vocabulary, (i + 1) * vocabulary)).rms
-        )
+        const distances = distancesOf(run, yield* Oracle.logitsOf(Oracle.tokensOf(run)))
         assert.isAtMost(median(distances), 1.25 * median(llamaCpp[name][run.name]!), `median RMS of ${run.name}`)
       }
     }).pipe(
