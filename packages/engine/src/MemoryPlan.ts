@@ -92,7 +92,7 @@ export const whole = (
     // a device that works on its own decodes with a program of its own; prompts always take the other one
     const size = { activations, cache, context }
     const first = Prompts.isBatchFirst(prompts)
-      ? { chunk: prompts.batch, order: "features", activations: prompts.batchReads } as const
+      ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, order: "tokens" } as const
     const prompt = StepProgram.stepProgram(model, { ...size, ...first, rows: "last" })
     const own = profile.kind === "gpu" ? StepProgram.decodeProgram(model, size) : undefined

@@ -2,7 +2,6 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Config } from "@tg/models-deepseek2/Config"
 import * as Order from "@tg/models-deepseek2/Order"
-import type { Activations } from "@tg/models-deepseek2/Block"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import { cacheRows } from "./StepProgram.ts"
 
@@ -23,8 +22,6 @@ export interface PromptShape {
   /** Tokens from which a prompt is a batch. */
   readonly batchFrom: number
   readonly batch: number
-  /** What the products of a batch read. */
-  readonly batchReads: Activations
   /** Of a prompt that is no batch. */
   readonly few: number
   /** Where all logits are wanted. */
@@ -33,8 +30,8 @@ export interface PromptShape {
 
 /**
  * What fits a model and a device: at most so many tokens that the attention scores of a step, its largest value, take one
- * binding. Batches read floats unless somebody asks for bytes. A CPU that multiplies bytes has no batches: tiles of bytes
- * take it as long as token by token (19 tokens a second of Youtu-LLM-2B on two cores, either way), tiles of floats longer.
+ * binding. A CPU that multiplies bytes has no batches: tiles of bytes take it as long as token by token (19 tokens a second of
+ * Youtu-LLM-2B on two cores, either way), tiles of floats longer.
  */
 export const promptShape = (
   { heads }: Config,
@@ -50,12 +47,10 @@ export const promptShape = (
   const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
   let batch = largestBatch[profile.kind]
   while (batch > fitting) batch /= 2
-  const read = activationsOn(profile, activations)
-  const none = batch < Order.tileTokens || read === "int8-all"
+  const none = batch < Order.tileTokens || activationsOn(profile, activations) === "int8-all"
   const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind])
   return {
     batchFrom: from,
-    batchReads: activations === "auto" && profile.kind === "gpu" ? "float" : read,
     batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
     few: profile.kind === "gpu" && from !== Infinity ? 1 : chunk,
     chunk

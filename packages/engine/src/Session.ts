@@ -205,8 +205,7 @@ export const make: (
         const outputRows = rows === "last" ? 1 : order === "tokens" ? chunk : Order.wholeTiles(chunk)
         made = yield* Effect.gen(function*() {
           const logits = yield* device.allocate(4 * outputRows * config.vocabulary, `logits_${rows}`)
-          const read = order === "features" ? prompts.batchReads : activations
-          const program = stepProgram(model, { ...shape, context, cache, activations: read })
+          const program = stepProgram(model, { ...shape, context, cache, activations })
           const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
           return { prepared, logits, order }
         }).pipe(

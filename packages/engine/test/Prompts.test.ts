@@ -7,22 +7,14 @@ describe("what prompts read", () => {
   type Profile = Parameters<typeof promptShape>[1]["profile"]
   const cpu: Profile = { kind: "cpu", packedDot: true, maxBindingBytes: 2 ** 31 }
   const gpu: Profile = { ...cpu, kind: "gpu" }
-  /** What a batch reads, if there are batches. */
-  const readOf = (profile: Profile, activations: ActivationPolicy) => {
-    const { batchFrom, batchReads } = promptShape(tiny.config, {
-      activations,
-      asked: undefined,
-      context: 1024,
-      profile
-    })
-    return batchFrom < Infinity ? batchReads : undefined
-  }
+  const hasBatches = (profile: Profile, activations: ActivationPolicy) =>
+    promptShape(tiny.config, { activations, asked: undefined, context: 1024, profile }).batchFrom < Infinity
 
-  it("floats or bytes in tiles, as somebody asks, floats if nobody does; a CPU that multiplies bytes has no tiles of them", () => {
+  it("tiles of floats or of bytes; a CPU that multiplies bytes has no tiles of them", () => {
     const policies: ReadonlyArray<ActivationPolicy> = ["float", "int8", "auto"]
-    assert.deepStrictEqual(policies.map((p) => readOf(gpu, p)), ["float", "int8", "float"])
-    assert.deepStrictEqual(policies.map((p) => readOf(cpu, p)), ["float", undefined, undefined])
-    assert.strictEqual(readOf({ ...cpu, packedDot: false }, "auto"), "float")
+    assert.deepStrictEqual(policies.map((p) => hasBatches(gpu, p)), [true, true, true])
+    assert.deepStrictEqual(policies.map((p) => hasBatches(cpu, p)), [true, false, false])
+    assert.isTrue(hasBatches({ ...cpu, packedDot: false }, "auto"))
   })
   it("a CPU rounds for all products, a GPU for those with many rows", () => {
     assert.deepStrictEqual(

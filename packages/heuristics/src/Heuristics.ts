@@ -9,7 +9,14 @@ import { Plan } from "./Plan.ts"
 import { freeOutputs, knownOutputs, localOutputs, shareRows } from "./Rows.ts"
 import { chooseStaged } from "./Staged.ts"
 import { chooseTiles, chooseTilesCpu } from "./Tiles.ts"
-import { loadsOf, maxUnrollGpu, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
+import {
+  fewestTerms,
+  loadsOf,
+  maxUnrollGpu,
+  unrollShortLoops,
+  vectoriseOutputs,
+  vectoriseReductions
+} from "./Vectors.ts"
 
 /** Threads of a workgroup that computes rows, and elements. */
 const rowThreads = 128
@@ -35,7 +42,7 @@ const upcastAlike = (plan: Plan): void => {
 /** A kernel that stages nothing. */
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   upcastAlike(plan)
-  const reduced = vectoriseReductions(plan)
+  const reduced = vectoriseReductions(plan, { fewest: fewestTerms(profile) })
   if (!reduced) vectoriseOutputs(plan)
   const group = usualGroup(profile)
   if (longestReduction(plan.kernel) < shortReduction) {

@@ -1,12 +1,12 @@
 /** Matrix-vector products: threads for the sum of a row, and rows for a thread and for a workgroup. */
 import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
-import { toposort, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup, terms } from "./Groups.ts"
+import { isInt8, isLargeDevice } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
-import { isLargeDevice } from "./Tiles.ts"
 
 /** From so many threads on, a row is shared down to the words of its blocks: this many lanes inside of a block. */
 const wideRow = 128
@@ -41,9 +41,6 @@ const upcastRows = (plan: Plan, amounts: ReadonlyArray<number>): void => {
   const amount = last === undefined ? undefined : amounts.find((n) => last.size % n === 0)
   if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
 }
-
-/** Whether a kernel has products of bytes. */
-export const isInt8 = (kernel: UOp): boolean => toposort(kernel).some((n) => n.op === "DOT4I8")
 
 /** Threads: `group` share a row where nothing speaks for more, `threads` are in a workgroup. */
 interface Threads {

@@ -5,11 +5,12 @@ import { loopsBetween } from "@tg/core-uop/Workgroup"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
+import { isInt8, isLargeDevice } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
-import { isInt8, knownOutputs, shareRows } from "./Rows.ts"
-import { iterations, largestDivisor, largestPowerOfTwo, nearestPowerOfTwo } from "./Sizes.ts"
-import { isLargeDevice } from "./Tiles.ts"
+import { knownOutputs, shareRows } from "./Rows.ts"
+import { iterations, largestDivisor, largestPower, largestPowerOfTwo, nearestPowerOfTwo } from "./Sizes.ts"
 import {
+  fewestTerms,
   keepLoadsInFlight,
   lanes,
   loadsOf,
@@ -67,11 +68,12 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       Loops.ofEnd(end()).filter((l) =>
         !between.has(l.node) && !l.isSymbolic && (l.axis === "LOOP" || l.axis === "GLOBAL")
       )
-    const reduced = vectoriseReductions(plan, end)
+    const reduced = vectoriseReductions(plan, { fewest: fewestTerms(profile), part: end })
     if (number === last && reduced && longestReduction(end()) >= shortReduction) {
       shareRows(plan, profile, { group: subgroup, threads: Math.min(2 * stagingThreads, profile.maxWorkgroupThreads) })
       break
     }
+    if (isLarge && bytes && reduced) shareActivations(plan, own(), most / subgroup)
     const count = (): number => iterations(own())
     // of a few elements each thread has one
     if (!reduced && !(isCrowd && count() <= most)) vectoriseOutputs(plan, end, own())
@@ -89,7 +91,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       const exchanged = mostExchanged / iterations(Loops.ofEnd(end()).filter((l) => l.axis === "UPCAST"))
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), {
         part: end,
-        inside: isLarge && !isCrowd && reduced && !bytes ? lanes : 1
+        inside: !isLarge || isCrowd || !reduced ? 1 : bytes ? pair : lanes
       })
     }
     if (isLarge) keepLoadsInFlight(plan, end, isCrowd ? crowdLoads : fewLoads)
@@ -103,7 +105,18 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  unrollShortLoops(plan, maxUnrollGpu)
+  unrollShortLoops(plan, maxUnrollGpu, isLarge && bytes ? maxCopiesOfBytes : undefined)
+}
+
+/** Copies of a product of bytes, which takes few registers. */
+const maxCopiesOfBytes = 32
+/** Blocks of a row side by side, whose scales share a word. */
+const pair = 2
+
+/** A subgroup for each row of a product, and several rows for each thread, which reads an activation for all of them. */
+const shareActivations = (plan: Plan, rows: ReadonlyArray<Loops.Loop>, atOnce: number): void => {
+  const last = rows.at(-1)
+  if (last !== undefined) plan.try(Opt.upcast(last.id, largestPower(last.size, Math.min(lanes, last.size / atOnce))))
 }
 
 /** Loads that a thread waits for at once. */

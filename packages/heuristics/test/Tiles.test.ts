@@ -37,7 +37,7 @@ describe("Tiles", () => {
     expect(table(product(6144, 2048))).toMatchInlineSnapshot(`
       "
       webgpu-default: UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r0, 128), UNROLL(r3, 4)
-      h200: UPCAST(r2, 4), UPCAST(r2, 4), UPCAST(r0, 4), LOCAL(r0, 128), UNROLL(r3, 4)
+      h200: UPCAST(r2, 4), UPCAST(r0, 4), LOCAL(r2, 4), LOCAL(r0, 32), UNROLL(r3, 4)
       "
     `))
 
@@ -45,7 +45,7 @@ describe("Tiles", () => {
     expect(table(product(64, 2048))).toMatchInlineSnapshot(`
       "
       webgpu-default: UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r0, 32), LOCAL(r2, 4), UNROLL(r3, 4)
-      h200: UPCAST(r2, 4), UPCAST(r2, 4), GROUP(r3, 8), LOCAL(r0, 16), UNROLL(r3, 4)
+      h200: UPCAST(r2, 4), UPCAST(r0, 4), GROUP(r3, 32), LOCAL(r2, 4), UNROLL(r3, 4)
       "
     `))
 
@@ -56,7 +56,7 @@ describe("Tiles", () => {
     }))).toMatchInlineSnapshot(`
       "
       webgpu-default: UPCAST(r2, 4), LOCAL(r0, 128), UNROLL(r3, 4)
-      h200: UPCAST(r2, 4), UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r0, 128), UNROLL(r3, 4)
+      h200: UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r2, 4), LOCAL(r0, 32), UNROLL(r3, 4)
       "
     `))
 

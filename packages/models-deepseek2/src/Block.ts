@@ -293,11 +293,16 @@ export interface Routed {
   readonly weights: Tensor
 }
 
-/** The router of a mixture. */
-export const route = (experts: ExpertConfig, logits: Tensor, bias: Tensor | undefined): Routed => {
+/** The router of a mixture. `stored` is what becomes of the choice. */
+export const route = (
+  experts: ExpertConfig,
+  logits: Tensor,
+  bias: Tensor | undefined,
+  stored = (chosen: Tensor): Tensor => chosen
+): Routed => {
   const p = experts.gating === "softmax" ? Nn.softmax(logits) : logits.sigmoid()
   const selection = bias === undefined ? p : p.add(bias)
-  const chosen = Nn.topK(withinGroups(experts, selection), experts.used).indices.label("ffn_moe_topk")
+  const chosen = stored(Nn.topK(withinGroups(experts, selection), experts.used).indices.label("ffn_moe_topk"))
   // the bias selects, it never weighs
   const own = pick(p, chosen)
   const normed = experts.normalise
@@ -337,7 +342,8 @@ const tokenByToken = (input: BlockInput, experts: ExpertConfig, x: Activation, r
   // the experts' weights go into the activations, where the sum over experts is linear
   const inner = innerOf(input.weights, experts, forExperts(x), routed.chosen).mul(routed.weights.unsqueeze(-1))
   const down = need(input.weights, "ffn_down_exps")
-  return expertSum(computed(inner, input), down, routed.chosen).label("ffn_down_exps")
+  // stored beside the first half, which chooses for itself
+  return expertSum(computed(inner, input), down, routed.chosen.contiguous()).label("ffn_down_exps")
 }
 
 /** A value's records `[.., K / 32, 12]` as rows of words, and back. */
@@ -347,7 +353,7 @@ const records = (x: Tensor): Tensor =>
 
 /** The same for a batch: an expert's tokens are put together, and share what is read of it. */
 const grouped = (input: BlockInput, experts: ExpertConfig, x: Activation, { chosen, weights }: Routed): Tensor => {
-  const at = places(chosen.contiguous(), input.batch!.tiles, experts.count)
+  const at = places(chosen, input.batch!.tiles, experts.count)
   const select = at.expert.unsqueeze(-1)
   const inPlaces: Activation = {
     values: toPlaces(at, x.values),
@@ -364,8 +370,12 @@ const mixture = (input: BlockInput, experts: ExpertConfig, x: Activation): Mixtu
   const { order, weights } = input
   const logits = keep(order, product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp"))
   const bias = weights("exp_probs_b")
-  const routed = route(experts, logits, bias === undefined ? undefined : plain(bias))
-  const mixed = (input.batch === undefined ? tokenByToken : grouped)(input, experts, x, routed)
+  // whoever needs the choice of a token makes it; those of a batch are made once
+  const [mix, stored] = input.batch === undefined
+    ? [tokenByToken, (chosen: Tensor) => chosen] as const
+    : [grouped, (chosen: Tensor) => chosen.contiguous()] as const
+  const routed = route(experts, logits, bias === undefined ? undefined : plain(bias), stored)
+  const mixed = mix(input, experts, x, routed)
   const output = experts.shared === 0
     ? mixed
     : mixed.add(dense(input, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))

@@ -41,9 +41,12 @@ const operationsPerByte = 6.25
 const cachedPerByte = 3
 /** Workgroups of 256 threads that one processor runs at a time, each hiding the latency of others. */
 const residentWorkgroups = 8
-/** Waiting for the loads of a stage and the barrier behind it, or for the barrier alone (measured on an H200). */
-const loadLatency = 1.2
+/**
+ * Waiting for the barrier behind a stage, and for loads that come after others of the same kernel; what loads first waits as
+ * any kernel does (measured on an H200).
+ */
 const barrierLatency = 0.4
+const loadLatency = 0.8
 /** The part of a wave's latency that other workgroups do not hide. */
 const overlap = 0.25
 
@@ -115,8 +118,9 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
       const workgroups = apart * Math.ceil(inside / shared)
       const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
+      const loading = kernel.src.filter(readsBuffers).length
       const latency = (1 + overlap * (waves - 1)) *
-        stages.reduce((sum, end) => sum + (readsBuffers(end) ? loadLatency : barrierLatency), 0)
+        (stages.length * barrierLatency + Math.max(0, loading - 1) * loadLatency)
       // one workgroup alone takes its time; all of them share the processors
       const repeats = workgroups / apart
       const staged = stages.reduce(

@@ -27,7 +27,7 @@ const kernelCounts: Readonly<Record<string, number>> = {
   "residual around an mlp": 3,
   // so few elements that the probabilities are computed where they are used
   attention: 4,
-  "top 2 of 8": 2,
+  "top 2 of 8": 4,
   "gather of rows": 1,
   "gather of computed rows": 1,
   "linear with a gathered weight": 1,

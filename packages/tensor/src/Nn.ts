@@ -92,29 +92,46 @@ export interface TopK {
   readonly indices: Tensor
 }
 
+/** No value of this dtype is less; there is no infinity in WGSL. */
+const lowest = ({ dtype }: Tensor): number =>
+  dtype === DType.u32 ? 0 : dtype === DType.i32 ? -(2 ** 31) : -3.4028234663852886e38
+
 /**
- * The k largest elements of the last axis. An element's rank is the number of those that beat it; of equal elements
- * the earlier wins. Costs n^2 comparisons per row, all parallel: meant for routers and samplers' short lists. NaN
- * beats nothing and is beaten by nothing, so rows with NaN give meaningless indices: keep them out.
+ * The k largest elements of the last axis; of equal elements the earlier wins. Found one after the other, each as the
+ * largest of those that are left and the first that equals it: 2 k reductions of a row, which a subgroup does without
+ * memory or barriers, wherever somebody needs them. Meant for routers and samplers' short lists. Indices are those of the
+ * row whatever is in it, but those of NaN and of infinities mean nothing: keep them out.
  */
 export const topK = (x: Tensor, k: number): TopK => {
   const n = x.dim(-1)
   if (typeof n !== "number" || k > n || k < 1) {
     return fail("topK", `the ${k} largest`, `shape ${Shape.print(x.shape)}`, "the last axis needs a fixed size >= k")
   }
-  const position = iota(x.arena, n)
-  const mine = x.unsqueeze(-1)
-  const other = x.unsqueeze(-2)
-  const beats = other.gt(mine).or(other.eq(mine).and(position.lt(position.unsqueeze(-1))))
-  const rank = beats.cast(DType.u32).sum(-1)
-  // [..., k, n]: exactly one element of a row has each rank
-  const chosen = rank.unsqueeze(-2).eq(iota(x.arena, k).cast(DType.u32).unsqueeze(-1))
-  const pick = (from: Tensor): Tensor => chosen.where(from, 0).sum(-1)
-  return { values: pick(x.unsqueeze(-2)), indices: pick(position.cast(DType.u32)) }
+  const position = iota(x.arena, n).cast(DType.i32)
+  const row = { axis: -1, keepDims: true } as const
+  const found: Array<{ readonly value: Tensor; readonly index: Tensor }> = []
+  for (let i = 0; i < k; i++) {
+    /** `other` for the elements that were found before. */
+    const left = (own: Tensor, other: number): Tensor =>
+      found.reduce((rest, { index }) => position.eq(index).where(other, rest), own)
+    const value = left(x, lowest(x)).max(row)
+    const first = left(x.eq(value).where(position, n - 1), n - 1).min(row)
+    found.push({ value, index: first })
+  }
+  // not `cat`, whose padding would be another condition in each of them and keep equal reductions apart
+  const rank = iota(x.arena, k)
+  const inOrder = (each: ReadonlyArray<Tensor>): Tensor =>
+    each.reduce((others, own, i) => rank.eq(i).where(own, others), each[0]!.expand([...x.shape.slice(0, -1), k]))
+  return {
+    values: inOrder(found.map(({ value }) => value)),
+    indices: inOrder(found.map(({ index }) => index)).cast(DType.u32)
+  }
 }
 
-// Rows longer than this are cut into pieces, so that many threads look for the largest element.
+// Rows longer than this are cut into pieces, so many that threads share both the elements of one and the pieces.
 const longRow = 4096
+const piece = 1024
+const fewestPieces = 32
 
 /**
  * Where the largest element of the last axis is (`u32`); of equal ones the first. NaN is never the largest: a row of
@@ -125,11 +142,16 @@ export const argmax = (x: Tensor): Tensor => {
   if (typeof n !== "number") {
     return fail("argmax", "a last axis of fixed size", `shape ${Shape.print(x.shape)}`, "slice it to a fixed size")
   }
-  const piece = n <= longRow ? n : Array.from({ length: 1024 }, (_, i) => 1024 - i).find((d) => n % d === 0)!
-  const cut = (y: Tensor): Tensor => y.reshape([...x.shape.slice(0, -1), n / piece, piece])
-  const largest = cut(x).max(-1).max({ axis: -1, keepDims: true })
-  const position = iota(x.arena, n).cast(DType.i32)
-  return cut(x.eq(largest).where(position, n)).min(-1).min(-1).cast(DType.u32)
+  const size = n <= longRow ? n : piece
+  const step = n <= longRow ? n : piece * fewestPieces
+  const whole = Math.ceil(n / step) * step
+  const position = iota(x.arena, whole).cast(DType.i32)
+  const padded = whole === n
+    ? x
+    : position.lt(n).where(x.pad(x.shape.map((_, i) => [0, i === x.rank - 1 ? whole - n : 0])), lowest(x))
+  const cut = (y: Tensor): Tensor => y.reshape([...x.shape.slice(0, -1), whole / size, size])
+  const largest = cut(padded).max(-1).max({ axis: -1, keepDims: true })
+  return cut(padded.eq(largest).where(position, n)).min(-1).min(-1).cast(DType.u32)
 }
 
 /** Elements of `a` where the condition holds, of `b` elsewhere. */

@@ -77,7 +77,9 @@ const mostPlace = (param: UOp, indices: ReadonlyArray<UOp>): number | undefined 
 export const picks = (kernel: UOp): boolean =>
   toposort(kernel).some((index) =>
     index.op === "INDEX" && index.src[0]!.op === "PARAM" &&
-    toposort(...index.src.slice(1)).some((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "LOCAL")
+    toposort(...index.src.slice(1)).some((n) =>
+      n.op === "REDUCE" || (n.op === "LOAD" && n.src[0]!.src[0]!.op === "LOCAL")
+    )
   )
 
 /** The kernel's variables: those given, held to their bounds, and the largest values of the others. */

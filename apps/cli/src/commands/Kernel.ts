@@ -132,7 +132,6 @@ export const kernelsOf = Effect.fnUntraced(
       ? StepProgram.decodeProgram(model, size)
       : StepProgram.stepProgram(model, {
         ...size,
-        ...isBatch ? { activations: prompts.batchReads } : {},
         chunk,
         order,
         rows: given.step === "logits" ? "all" : "last"

@@ -228,7 +228,9 @@ export const body = (linear: UOp, options: Options): Body => {
     const value = text(node.src[0]!)
     if (threads === size) {
       const name = { ADD: "subgroupAdd", MUL: "subgroupMul", MAX: "subgroupMax", MIN: "subgroupMin" }[op]
-      return atom(`${name}(${value.code})`)
+      if (node.dtype !== DType.f32 || (op !== "MAX" && op !== "MIN")) return atom(`${name}(${value.code})`)
+      helpers.add("ordered")
+      return atom(`from_ordered(${name}(ordered(${value.code})))`)
     }
     let total = value.constant ? bind("v", value) : value
     for (let step = 1; step < threads; step *= 2) {

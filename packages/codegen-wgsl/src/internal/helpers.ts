@@ -9,6 +9,7 @@ export type Helper =
   | "float_to_half"
   | "sine"
   | "subgroups"
+  | "ordered"
 
 /**
  * Lines at the start of `main`. WGSL rejects constant expressions that are infinite or NaN, and Tint makes -0.0 a plain zero;
@@ -66,6 +67,18 @@ export const functions: ReadonlyArray<readonly [Helper, string]> = [
   let finite = select(normal, small, magnitude < 0x38800000u);
   let half = min(finite, 0x7c00u) | ((bits >> 16u) & 0x8000u);
   return select(half, 0x7e00u, magnitude > 0x7f800000u);
+}`
+  ],
+  [
+    // Floats as integers of the same order, and back: devices reduce integers over a subgroup in one instruction, floats in one for
+    // each bit of a lane's number.
+    "ordered",
+    `fn ordered(x: f32) -> i32 {
+  let bits = bitcast<i32>(x);
+  return bits ^ ((bits >> 31u) & 0x7fffffff);
+}
+fn from_ordered(key: i32) -> f32 {
+  return bitcast<f32>(key ^ ((key >> 31u) & 0x7fffffff));
 }`
   ],
   [

@@ -3,7 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Nn from "@tg/tensor/Nn"
 import { iota, type Tensor } from "@tg/tensor/Tensor"
 import type { Build } from "../support/programs.ts"
-import { launches, plainAndOnH200 } from "../support/rewrites.ts"
+import { launches, plainAndOnH200, withAndWithout } from "../support/rewrites.ts"
 
 const [experts, used, width] = [20, 4, 64]
 
@@ -17,13 +17,22 @@ const route = (b: Build, logits: Tensor): Tensor => {
 }
 
 describe("a router", () => {
-  it("from logits to the weights of the chosen: 3 launches become 1", () => {
+  it("from logits to the weights of the chosen: 1 launch, whatever launches cost", () => {
     const made = plainAndOnH200((b) => [b.out(route(b, b.f32(1, experts).mul(0.25)))])
-    assert.deepStrictEqual(launches(made), [3, 1])
+    assert.deepStrictEqual(launches(made), [1, 1])
   })
 
-  it("with a product in front of it that is small enough for one workgroup: 4 launches become 1", () => {
+  it("with a product in front of it that is small enough for one workgroup: 2 launches become 1", () => {
     const logits = (b: Build): Tensor => Nn.linear(b.f32(1, width).mul(1 / 256), b.f32(experts, width))
-    assert.deepStrictEqual(launches(plainAndOnH200((b) => [b.out(route(b, logits(b)))])), [4, 1])
+    assert.deepStrictEqual(launches(plainAndOnH200((b) => [b.out(route(b, logits(b)))])), [2, 1])
+  })
+
+  it("wherever the chosen are read, a row of the matrices for each: 2 launches become 1", () => {
+    const chosenRows = (b: Build, alone: (x: Tensor) => Tensor): Tensor => {
+      const p = b.f32(1, experts).sigmoid().add(b.f32(experts).mul(1 / 64))
+      const chosen = alone(Nn.topK(p, used).indices)
+      return b.f32(experts, width).gather(chosen).mul(b.f32(1, width))
+    }
+    assert.deepStrictEqual(launches(withAndWithout((b, alone) => [b.out(chosenRows(b, alone))])), [2, 1])
   })
 })
