@@ -80,7 +80,6 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
 
   const siblings = new Map<string, Array<UOp>>()
   const openKey = (node: UOp): string => [...openRanges(node)].map((r) => r.id).sort((a, b) => a - b).join()
-  const siblingKey = (node: UOp): string => `${node.src.slice(1).map((r) => r.id).join()}|${openKey(node)}`
   /** Reductions over threads that a value needs, one after the other: those of equal depth do not need each other. */
   const depths = new Map<UOp, number>()
   const depthOf = (root: UOp): number => {
@@ -91,6 +90,9 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     }
     return depths.get(root)!
   }
+  /** What shares a loop: of two of them, none needs what crosses the workgroup after the other. */
+  const siblingKey = (node: UOp): string =>
+    `${node.src.slice(1).map((r) => r.id).join()}:${depthOf(node)}|${openKey(node)}`
   /** What crosses the workgroup together: the results may come from loops of different kinds. */
   const groupKeyOf = (node: UOp): string => `threads ${groupArg(node).threads}:${depthOf(node)}|${openKey(node)}`
   const note = (key: string, node: UOp): void => {
@@ -188,19 +190,24 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     if (scope.range !== undefined) add(arena.make("BARRIER", DType.none, [], nextId++))
   }
 
-  const emit = (node: UOp): UOp => {
-    const known = done.get(node)
-    if (known !== undefined) return known
-    if (node.op === "LOCAL") {
-      const { length } = node.arg as { readonly length: number }
-      done.set(node, push(root, arena.make("LOCAL", node.dtype, [], { id: nextId++, length })))
-    } else if (node.op === "REDUCE") reduce(node)
-    else if (node.op === "GROUP_REDUCE") crossThreads(node)
-    else {
-      const made = node.with(node.src.map(emit))
-      done.set(node, push(scopeOf(openRanges(node)), made))
+  /** Sources first, from left to right. Not by recursion: straight code is deeper than the stack. */
+  const emit = (wanted: UOp): UOp => {
+    const pending = [wanted]
+    for (let node = pending.at(-1); node !== undefined; node = pending.at(-1)) {
+      if (done.has(node)) {
+        pending.pop()
+      } else if (node.op === "LOCAL") {
+        const { length } = node.arg as { readonly length: number }
+        done.set(node, push(root, arena.make("LOCAL", node.dtype, [], { id: nextId++, length })))
+      } else if (node.op === "REDUCE") reduce(node)
+      else if (node.op === "GROUP_REDUCE") crossThreads(node)
+      else {
+        const missing = node.src.filter((s) => !done.has(s))
+        if (missing.length > 0) pending.push(...missing.reverse())
+        else done.set(node, push(scopeOf(openRanges(node)), node.with(node.src.map((s) => done.get(s)!))))
+      }
     }
-    return done.get(node)!
+    return done.get(wanted)!
   }
 
   /** Workgroup memory written since the last barrier. */

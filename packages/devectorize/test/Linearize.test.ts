@@ -14,6 +14,7 @@ const kernels = {
   twoReductions: Kernels.twoReductions,
   nested: Kernels.nested,
   twoLengths: Kernels.twoLengths,
+  waitingSums: Kernels.waitingSums,
   symbolic: Kernels.symbolic,
   constantReduction: Kernels.constantReduction,
   unevenCopies: Kernels.unevenCopies
@@ -38,6 +39,8 @@ describe("Linearize", () => {
     ["twoReductions", [group(1, 4), group(1, 2), group(2, 2), local(0, 2)]],
     ["twoLengths", [group(1, 3), local(0, 2), upcast(0, 2)]],
     ["twoLengths", [group(2, 2), group(1, 2), group(1, 3)]],
+    ["waitingSums", [group(1, 4), group(2, 4), group(3, 4)]],
+    ["waitingSums", [group(1, 2), group(2, 8), group(3, 2)]],
     ["symbolic", []],
     ["symbolic", [group(1, 8)]],
     ["symbolic", [loop(0, 8), group(1, 4)]],

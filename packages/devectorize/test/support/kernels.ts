@@ -35,6 +35,20 @@ export const twoReductions = (arena = new Arena()): UOp => {
   return sink(arena, Expr.store(Expr.element(param(arena, 0, 4), i), value), i)
 }
 
+/**
+ * r0 < 4, r1, r2, r3 < 16, with x of r0: `out[r0] = sum(x[r1] + a) + sum(x[r1] + b)`, `a = max(x[r2])`, `b = max(x[r3] + a)`.
+ * Both sums are over r1; the second needs `b`, which crosses the workgroup when the first does.
+ */
+export const waitingSums = (arena = new Arena()): UOp => {
+  const i = Expr.range(arena, 4, 0, "GLOBAL")
+  const [k, l, m] = [1, 2, 3].map((id) => Expr.range(arena, 16, id, "REDUCE")) as [UOp, UOp, UOp]
+  const x = (at: UOp): UOp => Expr.load(Expr.element(param(arena, 1, 64), Expr.add(Expr.mul(i, 16), at)))
+  const a = Expr.reduce("MAX", x(l), [l])
+  const b = Expr.reduce("MAX", Expr.add(x(m), a), [m])
+  const value = Expr.add(Expr.reduce("ADD", Expr.add(x(k), a), [k]), Expr.reduce("ADD", Expr.add(x(k), b), [k]))
+  return sink(arena, Expr.store(Expr.element(param(arena, 0, 4), i), value), i)
+}
+
 /** r0 < 4, r1 < 12, r2 < 8: `out[r0] = sum(x[r0, r1]) * min(y[r0, r2])` */
 export const twoLengths = (arena = new Arena()): UOp => {
   const i = Expr.range(arena, 4, 0, "GLOBAL")
