@@ -4,6 +4,7 @@ import * as DType from "@tg/core-uop/DType"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Arena } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
+import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
@@ -59,6 +60,25 @@ describe("Tiles", () => {
       h200: UPCAST(r2, 4), UPCAST(r0, 2), LOCAL(r2, 4), LOCAL(r0, 32), UNROLL(r3, 4)
       "
     `))
+
+  it("keeps no sum of a block in a loop where bytes are multiplied", () => {
+    const arena = new Arena()
+    const tokens = variable(arena, "tiles", 1, 32).mul(16)
+    const [rows, blocks] = [2048, 64]
+    const x = buffer(arena, 1, { shape: [blocks * Int8.recordWords, tokens.node], dtype: DType.u32 }).transpose()
+    const words = buffer(arena, 2, { shape: [rows, blocks, 2, 4], dtype: DType.u32 })
+    const scale = buffer(arena, 3, { shape: [rows, blocks, 1], dtype: DType.f32 })
+    const records = x.reshape([tokens.node, blocks, Int8.recordWords])
+    const value = Int8.contract(records, { words, scale, zero: 0, minimum: undefined }).transpose()
+    const out = buffer(arena, 0, { shape: value.shape, dtype: DType.f32 })
+    const [kernel] = Kernels.kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
+    expect(table(kernel!)).toMatchInlineSnapshot(`
+      "
+      webgpu-default: UPCAST(r2, 4), LOCAL(r0, 128), UNROLL(r4, 4)
+      h200: UPCAST(r2, 4), UPCAST(r2, 2), UPCAST(r0, 4), GROUP(r5, 2), LOCAL(r2, 2), LOCAL(r0, 32), UNROLL(r4, 4), UNROLL(r3, 2)
+      "
+    `)
+  })
 
   it("spreads the sum over the features of a token over many threads", () =>
     expect(table(tiled(1, 2048, (x) => x.mul(x).sum({ axis: 0, keepDims: true })))).toMatchInlineSnapshot(`

@@ -112,6 +112,22 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         }
       }))
 
+    it.effect("leave NaN aside where a whole subgroup looks for the largest or the smallest", (context) =>
+      Effect.gen(function*() {
+        const { subgroupSize } = (yield* Device).profile
+        if (subgroupSize === undefined) return context.skip("the device has no subgroups of one size")
+        const x = Float32Array.from({ length: subgroupSize }, (_, i) => i % 2 === 0 ? NaN : i % 4 === 1 ? -i : i)
+        // NaNs of either sign
+        new Uint32Array(x.buffer)[2] = 0xffc00000
+        for (const [op, expected] of [["MAX", subgroupSize - 1], ["MIN", 3 - subgroupSize]] as const) {
+          const k = new Kernel()
+          const thread = k.special("lidx0", subgroupSize)
+          k.store(k.param(1, DType.f32), thread, k.subgroup(op, k.load(k.param(0, DType.f32), thread), subgroupSize))
+          const found = yield* output(k, [x], [DType.f32, subgroupSize])
+          assert.deepStrictEqual(found, Array.from(x, () => expected), op)
+        }
+      }))
+
     it.effect("respect gates, also where the index is out of range", () =>
       Effect.gen(function*() {
         const k = new Kernel()

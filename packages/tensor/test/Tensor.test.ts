@@ -1,5 +1,5 @@
 import * as DType from "@tg/core-uop/DType"
-import { cat, linear, matmul, rmsNorm, softmax, stack, topK } from "@tg/tensor/Nn"
+import { argmax, cat, linear, matmul, rmsNorm, softmax, stack, topK } from "@tg/tensor/Nn"
 import { full, iota, scalar, variable } from "@tg/tensor/Tensor"
 import { TensorError } from "@tg/tensor/TensorError"
 import { describe, expect, it } from "vitest"
@@ -177,6 +177,22 @@ describe("reductions and products", () => {
     const top = topK(b.f32([3, 9, 3, 7, -1, -1, -2, -Infinity], [2, 4]), 3)
     expect(b.values(top.values)).toEqual([9, 7, 3, -1, -1, -2])
     expect(b.values(top.indices)).toEqual([1, 3, 0, 0, 1, 2])
+    // whole numbers too, the least of them among the chosen
+    const whole = topK(b.u32([0, 5, 0], [1, 3]), 3)
+    expect(b.values(whole.indices)).toEqual([1, 0, 2])
+  })
+
+  it("finds where the largest of a long row is, whatever its length", () => {
+    const b = new Bench()
+    const where = (length: number, row: (i: number) => number): ReadonlyArray<number> =>
+      b.values(argmax(b.f32(Array.from({ length }, (_, i) => row(i)), [1, length])))
+    for (const length of [7, 4096, 4097, 5000]) {
+      for (const at of [0, 1023, length - 1].filter((i) => i < length)) {
+        expect(where(length, (i) => i === at ? -1 : -2 - i % 3)).toEqual([at])
+      }
+      expect(where(length, (i) => i % 5 === 3 ? 4 : NaN)).toEqual([3])
+      expect(where(length, () => NaN)).toEqual([length])
+    }
   })
 })
 

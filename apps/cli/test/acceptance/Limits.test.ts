@@ -30,6 +30,6 @@ describe.skipIf((await availableAdapter()) === undefined)("the oracle's logits o
     ["c02", ", all of these", without(together)]
   ]
   for (const [name, what, restrictions] of cases) {
-    Oracle.test(name, { cache: "f16", device: "webgpu", timeout: 300_000, what, restrictions })
+    Oracle.test(name, { cache: "f16", device: "webgpu", timeout: 600_000, what, restrictions })
   }
 })

@@ -230,7 +230,8 @@ export const body = (linear: UOp, options: Options): Body => {
       const name = { ADD: "subgroupAdd", MUL: "subgroupMul", MAX: "subgroupMax", MIN: "subgroupMin" }[op]
       if (node.dtype !== DType.f32 || (op !== "MAX" && op !== "MIN")) return atom(`${name}(${value.code})`)
       helpers.add("ordered")
-      return atom(`from_ordered(${name}(ordered(${value.code})))`)
+      const nan = op === "MAX" ? "-2147483647 - 1" : "2147483647"
+      return atom(`from_ordered(${name}(ordered(${value.code}, ${nan})))`)
     }
     let total = value.constant ? bind("v", value) : value
     for (let step = 1; step < threads; step *= 2) {

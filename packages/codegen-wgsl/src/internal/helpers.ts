@@ -71,11 +71,11 @@ export const functions: ReadonlyArray<readonly [Helper, string]> = [
   ],
   [
     // Floats as integers of the same order, and back: devices reduce integers over a subgroup in one instruction, floats in one for
-    // each bit of a lane's number.
+    // each bit of a lane's number. NaN becomes what never is the result.
     "ordered",
-    `fn ordered(x: f32) -> i32 {
+    `fn ordered(x: f32, nan: i32) -> i32 {
   let bits = bitcast<i32>(x);
-  return bits ^ ((bits >> 31u) & 0x7fffffff);
+  return select(bits ^ ((bits >> 31u) & 0x7fffffff), nan, (bits & 0x7fffffff) > 0x7f800000);
 }
 fn from_ordered(key: i32) -> f32 {
   return bitcast<f32>(key ^ ((key >> 31u) & 0x7fffffff));
