@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { NodeServices } from "@effect/platform-node"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
+import { defaultChunk } from "@tg/engine/Prompts"
 import { Device } from "@tg/runtime/Device"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import * as Moves from "@tg/tuner/Moves"
@@ -11,6 +12,7 @@ import { Effect, Option } from "effect"
 import * as Kernel from "../../src/commands/Kernel.ts"
 import * as Devices from "../../src/Devices.ts"
 import * as KernelNames from "../../src/KernelNames.ts"
+import * as Int8 from "./support/int8.ts"
 import * as Oracle from "./support/oracle.ts"
 
 /** Entries that remember which of them were asked for. */
@@ -36,17 +38,14 @@ const otherOpts = (kernel: UOp, profile: DeviceProfile, number: number): Moves.C
   return others.map((_, i) => others[(number * step + i) % others.length]!).find(space.accepts)
 }
 
-/** Such opts for every kernel of the step that `logits` runs. */
-const otherEntries = Effect.fnUntraced(function*(name: Oracle.Name, cache: Oracle.Cache) {
+/** Such opts for every kernel of a step. */
+const otherEntries = Effect.fnUntraced(function*(
+  name: Oracle.Name,
+  asked: Pick<Parameters<typeof Kernel.kernelsOf>[0], "activations" | "kv" | "step">
+) {
   const { profile } = yield* Device
-  const kernels = yield* Kernel.kernelsOf({
-    model: Oracle.pathOf(name),
-    shape: Option.none(),
-    step: "logits",
-    kv: cache,
-    activations: "float",
-    context: Option.none()
-  }, profile)
+  const model = Oracle.pathOf(name)
+  const kernels = yield* Kernel.kernelsOf({ ...asked, model, shape: Option.none(), context: Option.none() }, profile)
   const members = [...kernels].flatMap(([name, { ast }]) => KernelNames.membersOf(name, ast))
   const different = new Map(members.map((member) => [Store.keyOf(member.ast), member]))
   const made = [...different].flatMap(([key, { ast, name }], i) => {
@@ -61,15 +60,32 @@ const otherEntries = Effect.fnUntraced(function*(name: Oracle.Name, cache: Oracl
 
 const agrees = (name: Oracle.Name, device: Devices.Choice) =>
   Effect.gen(function*() {
-    const { adapter, entries } = yield* otherEntries(name, "f32").pipe(Effect.provide(Devices.layer(device)))
+    const asked = { activations: "float", kv: "f32", step: "logits" } as const
+    const { adapter, entries } = yield* otherEntries(name, asked).pipe(Effect.provide(Devices.layer(device)))
     yield* Oracle.agrees(name, { cache: "f32", device, store: new Map([[adapter, entries]]) })
     assert.strictEqual(entries.found.size, entries.size)
   }).pipe(Effect.provide(NodeServices.layer))
 
+/** The same of bytes, token by token. A GPU decodes: what chooses the next token is none of what gives all logits. */
+const bytesAreNear = (name: Oracle.Name, device: Devices.Choice) =>
+  Effect.gen(function*() {
+    const { chunk, step } = device === "wasm"
+      ? { chunk: defaultChunk, step: "logits" } as const
+      : { chunk: 1, step: "decode" } as const
+    const asked = { activations: "int8", kv: "f16", step } as const
+    const { adapter, entries } = yield* otherEntries(name, asked).pipe(Effect.provide(Devices.layer(device)))
+    yield* Int8.isNear(name, { device, chunk, store: new Map([[adapter, entries]]) })
+    assert.isAtLeast(entries.found.size, entries.size / 2)
+  }).pipe(Effect.provide(NodeServices.layer))
+
 describe("the oracle's logits with tuned opts, whatever they are", () => {
-  for (const name of Oracle.names) it.live(`${name} on wasm`, () => agrees(name, "wasm"), 60_000)
+  for (const name of Oracle.names) {
+    it.live(`${name} on wasm`, () => agrees(name, "wasm"), 60_000)
+    it.live(`${name} on wasm, of bytes`, () => bytesAreNear(name, "wasm"), 60_000)
+  }
 })
 
 describe.skipIf((await availableAdapter()) === undefined)("and on WebGPU, software or not", () => {
   it.live("c06", () => agrees("c06", "webgpu"), 300_000)
+  it.live("c06, of bytes", () => bytesAreNear("c06", "webgpu"), 300_000)
 })

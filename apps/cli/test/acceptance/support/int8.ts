@@ -16,6 +16,7 @@ import * as Rope from "@tg/models-deepseek2/Rope"
 import { Device } from "@tg/runtime/Device"
 import { assign, make } from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
+import type { Store } from "@tg/tuner/Store"
 import { Effect } from "effect"
 import type * as Devices from "../../../src/Devices.ts"
 import * as DeviceLayers from "../../../src/Devices.ts"
@@ -185,17 +186,22 @@ export const test = (
       }
     }).pipe(Effect.provide(DeviceLayers.layer(device))), timeout)
 
-/** The test of a model that reads one token after the other, with the kernels of decoding. */
+/** A model that reads so many tokens at a time, each by itself: one with the kernels of decoding. */
+export const isNear = (
+  name: Oracle.Name,
+  setting: { readonly device: Devices.Choice; readonly chunk: number; readonly store?: Store }
+) =>
+  Effect.gen(function*() {
+    for (const run of Oracle.runsOf(name)) {
+      const distances = distancesOf(run, yield* Oracle.logitsOf(Oracle.tokensOf(run)))
+      assert.isAtMost(median(distances), 1.25 * median(llamaCpp[name][run.name]!), `median RMS of ${run.name}`)
+    }
+  }).pipe(
+    Effect.provide(Oracle.engine(name, { activations: "int8", batchFrom: Infinity, cache: "f16", ...setting }))
+  )
+
+/** The test of decoding. */
 export const testDecoding = (
   name: Oracle.Name,
   { device, timeout }: { readonly device: Devices.Choice; readonly timeout: number }
-): void =>
-  it.live(`${name}, token by token`, () =>
-    Effect.gen(function*() {
-      for (const run of Oracle.runsOf(name)) {
-        const distances = distancesOf(run, yield* Oracle.logitsOf(Oracle.tokensOf(run)))
-        assert.isAtMost(median(distances), 1.25 * median(llamaCpp[name][run.name]!), `median RMS of ${run.name}`)
-      }
-    }).pipe(
-      Effect.provide(Oracle.engine(name, { activations: "int8", batchFrom: Infinity, cache: "f16", chunk: 1, device }))
-    ), timeout)
+): void => it.live(`${name}, token by token`, () => isNear(name, { device, chunk: 1 }), timeout)
