@@ -83,6 +83,8 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
   /** Reductions over threads that a value needs, one after the other: those of equal depth do not need each other. */
   const depths = new Map<UOp, number>()
   const depthOf = (root: UOp): number => {
+    const known = depths.get(root)
+    if (known !== undefined) return known
     for (const node of toposort(root)) {
       if (depths.has(node)) continue
       const below = Math.max(0, ...node.src.map((s) => depths.get(s)!))

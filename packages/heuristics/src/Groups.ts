@@ -38,7 +38,7 @@ export const longestReduction = (kernel: UOp): number => longest(kernel, (l) => 
 export const terms = (kernel: UOp): number => longest(kernel, () => true)
 
 /** Whether a reduction runs once per thread and not once per iteration of another. */
-const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
+export const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
   !Loops.reductions(kernel).some((outer) => Loops.isInside(reduction, outer))
 
 /**

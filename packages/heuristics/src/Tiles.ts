@@ -8,6 +8,7 @@ import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
+import { isOutermost } from "./Groups.ts"
 import { isInt8, isLargeDevice } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
@@ -174,10 +175,8 @@ const fewTiles = 3
 /** A product that unpacks nothing, on a large device: tiles of neighbouring tokens and rows side by side. */
 const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows, weights }: Product): void => {
   const tile = isInt8(plan.kernel) ? byteTile : floatTile
-  const outermost = (): ReadonlyArray<UOp> => {
-    const all = Loops.reductions(plan.kernel)
-    return all.filter((inner) => !all.some((outer) => Loops.isInside(inner, outer)))
-  }
+  const outermost = (): ReadonlyArray<UOp> =>
+    Loops.reductions(plan.kernel).filter((reduction) => isOutermost(plan.kernel, reduction))
   const row = rows.find((loop) => loop.size % lanes === 0) ?? rows[0]!
   plan.try(Opt.upcast(tokens.id, lanes))
   plan.try(Opt.upcast(tokens.id, tile.tokens / lanes))
@@ -193,7 +192,7 @@ const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop,
   local(plan, rows.map((l) => l.id), rowsTogether)
   const others = Loops.outputs(plan.kernel).filter((l) => isFree(l) && !rows.some((r) => r.id === l.id)).reverse()
   local(plan, others.map((l) => l.id), Math.floor(workgroup / Loops.threads(plan.kernel)))
-  const inner = Loops.reductions(plan.kernel).filter((r) => !outermost().includes(r)).flatMap(Loops.loopsOf)
+  const inner = Loops.reductions(plan.kernel).filter((r) => !isOutermost(plan.kernel, r)).flatMap(Loops.loopsOf)
   if (inner.length === 0) return unroll(plan, tile.copies, (kernel) => productOf(kernel, tokens)?.weights ?? weights)
   // the sum of a block is no loop, and two blocks are read at once if there are registers
   for (const loop of inner.toReversed()) plan.try(Opt.unroll(loop.id, loop.size))

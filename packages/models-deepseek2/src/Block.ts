@@ -371,11 +371,9 @@ const mixture = (input: BlockInput, experts: ExpertConfig, x: Activation): Mixtu
   const logits = keep(order, product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp"))
   const bias = weights("exp_probs_b")
   // whoever needs the choice of a token makes it; those of a batch are made once
-  const [mix, stored] = input.batch === undefined
-    ? [tokenByToken, (chosen: Tensor) => chosen] as const
-    : [grouped, (chosen: Tensor) => chosen.contiguous()] as const
+  const stored = input.batch === undefined ? undefined : (chosen: Tensor): Tensor => chosen.contiguous()
   const routed = route(experts, logits, bias === undefined ? undefined : plain(bias), stored)
-  const mixed = mix(input, experts, x, routed)
+  const mixed = (input.batch === undefined ? tokenByToken : grouped)(input, experts, x, routed)
   const output = experts.shared === 0
     ? mixed
     : mixed.add(dense(input, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))
