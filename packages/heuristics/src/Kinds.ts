@@ -8,5 +8,5 @@ const manyThreads = 2 ** 16
 /** Whether it is one for straight code and many registers. */
 export const isLargeDevice = (profile: DeviceProfile): boolean => profile.saturatingThreads >= manyThreads
 
-/** Whether a kernel has products of bytes. */
+/** Whether a kernel, or a part of one, has products of bytes. */
 export const isInt8 = (kernel: UOp): boolean => toposort(kernel).some((n) => n.op === "DOT4I8")

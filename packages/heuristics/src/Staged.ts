@@ -4,7 +4,7 @@ import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
+import { groupReductions, isOutermost, longestReduction, maxGroup, shortReduction, usualGroup } from "./Groups.ts"
 import { isInt8, isLargeDevice } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs, shareRows } from "./Rows.ts"
@@ -55,12 +55,13 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
   const isLarge = isLargeDevice(profile)
   const isCrowd = isLarge && !Number.isFinite(alike)
-  const most = Math.min(threadsFor(alike, profile), profile.maxWorkgroupThreads)
+  const last = plan.kernel.src.length - 1
+  /** Whether all workgroups round one vector for their rows. */
+  const rounds = isLarge && alike === 1 && isInt8(plan.kernel.src[last]!)
+  const most = Math.min(rounds ? stagingThreads : threadsFor(alike, profile), profile.maxWorkgroupThreads)
   const subgroup = usualGroup(profile, most)
-  const bytes = isInt8(plan.kernel)
   /** Workgroups of a large device that would leave processors idle, which share what they compute further. */
   const isSparse = isLarge && alike > 1 && alike < processorsOf(profile)
-  const last = plan.kernel.src.length - 1
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
     const between = loopsBetween(plan.kernel)
@@ -68,15 +69,21 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       Loops.ofEnd(end()).filter((l) =>
         !between.has(l.node) && !l.isSymbolic && (l.axis === "LOOP" || l.axis === "GLOBAL")
       )
+    const bytes = isInt8(end())
     const reduced = vectoriseReductions(plan, { fewest: fewestTerms(profile), part: end })
+    if (number === last && rounds) {
+      shareRounded(plan, end, most)
+      break
+    }
     if (number === last && reduced && longestReduction(end()) >= shortReduction) {
       shareRows(plan, profile, { group: subgroup, threads: Math.min(2 * stagingThreads, profile.maxWorkgroupThreads) })
       break
     }
     if (isLarge && bytes && reduced) shareActivations(plan, own(), most / subgroup)
     const count = (): number => iterations(own())
-    // of a few elements each thread has one
-    if (!reduced && !(isCrowd && count() <= most)) vectoriseOutputs(plan, end, own())
+    // of a few elements each thread has one, and of words that it puts together
+    const isPacking = Loops.reductions(end()).length > 0 && longestReduction(end()) < shortReduction
+    if (!reduced && !(isCrowd && count() <= most) && !(isLarge && isPacking)) vectoriseOutputs(plan, end, own())
     if (isLarge) tileLoads(plan, end, own())
     const isSpread = isSparse && number === last && !reduced && loadsOf(end()).length > 0
     const elements = isSpread ? nearestPowerOfTwo(count() * alike / (2 * processorsOf(profile))) : count()
@@ -105,7 +112,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  unrollShortLoops(plan, maxUnrollGpu, isLarge && bytes ? maxCopiesOfBytes : undefined)
+  unrollShortLoops(plan, maxUnrollGpu, isLarge && isInt8(plan.kernel) ? maxCopiesOfBytes : undefined)
 }
 
 /** Copies of a product of bytes, which takes few registers. */
@@ -117,6 +124,29 @@ const pair = 2
 const shareActivations = (plan: Plan, rows: ReadonlyArray<Loops.Loop>, atOnce: number): void => {
   const last = rows.at(-1)
   if (last !== undefined) plan.try(Opt.upcast(last.id, largestPower(last.size, Math.min(lanes, last.size / atOnce))))
+}
+
+/** Blocks of a row for each thread up to which it takes two rows. */
+const fewBlocks = 2
+
+/**
+ * Rows of products of bytes that their workgroup has rounded itself: as many neighbouring threads for each as its blocks
+ * can be divided among (5120 rows of 768 on an H200: 4.3 us, with floats 5.5; 3072 and 576 of 2048: 5.2 and 7.1).
+ */
+const shareRounded = (plan: Plan, part: () => UOp, threads: number): void => {
+  const outermost = (): ReadonlyArray<UOp> => Loops.reductions(part()).filter((r) => isOutermost(part(), r))
+  const share = (reduction: UOp, most: number): number =>
+    Loops.loopsOf(reduction).toReversed().filter((l) => l.axis === "REDUCE").reduce((left, loop) => {
+      const amount = largestPower(loop.size, left)
+      return plan.try(Opt.group(loop.id, amount)) ? left / amount : left
+    }, most)
+  const product = outermost().find(isInt8)!
+  const blocks = iterations(Loops.loopsOf(product))
+  const group = maxGroup / share(product, maxGroup)
+  for (const other of outermost().filter((r) => !isInt8(r))) share(other, group)
+  const rows = (): Loops.Loop => Loops.ofEnd(part()).findLast((l) => l.axis === "GLOBAL")!
+  if (blocks / group <= fewBlocks) plan.try(Opt.upcast(rows().id, pair))
+  plan.try(Opt.local(rows().id, largestDivisor(rows().size, threads / group)))
 }
 
 /** Loads that a thread waits for at once. */

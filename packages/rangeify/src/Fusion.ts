@@ -15,6 +15,8 @@ export interface FusionCost {
   readonly maxWorkgroupBytes: number
   /** A kernel (spec `kernel`): its launch, what each workgroup stages, and its own work. */
   readonly kernelMicros: (kernel: UOp) => number
+  /** The part of it that kernels of one launch wait for together: the launch, barriers, loads that follow others. */
+  readonly waitMicros: (kernel: UOp) => number
 }
 
 /**
@@ -42,11 +44,12 @@ const cachedPerByte = 3
 /** Workgroups of 256 threads that one processor runs at a time, each hiding the latency of others. */
 const residentWorkgroups = 8
 /**
- * Waiting for the barrier behind a stage, and for loads that come after others of the same kernel; what loads first waits as
- * any kernel does (measured on an H200).
+ * Waiting for the barrier behind a stage, for loads from places that other loads of the same kernel decide, and for those
+ * that are only written behind others; what loads first waits as any kernel does (measured on an H200).
  */
 const barrierLatency = 0.4
 const loadLatency = 0.8
+const knownLoadLatency = 0.3
 /** The part of a wave's latency that other workgroups do not hide. */
 const overlap = 0.25
 
@@ -70,7 +73,7 @@ const iterations = (ranges: Iterable<UOp>): number => {
 
 /**
  * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. What does not depend on one of the
- * END's loops is done again in its iterations, less those that one thread does together.
+ * END's loops is done again in its iterations; what is loaded, less those that one thread does together.
  */
 const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: number; readonly bytes: number } => {
   let operations = 0
@@ -81,14 +84,18 @@ const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: num
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
     const open = openRanges(node)
     const repeats = iterations(own.filter((r) => !open.has(r)))
-    const times = iterations([...open].filter((r) => !outside.has(r))) * Math.max(1, repeats / together)
-    if (isLoad) bytes += 4 * times
-    else operations += times * (transcendental.has(node.op) ? transcendentalOperations : 1)
+    const once = iterations([...open].filter((r) => !outside.has(r)))
+    if (isLoad) bytes += 4 * once * Math.max(1, repeats / together)
+    else operations += once * repeats * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
   return { operations, bytes }
 }
 
 const readsBuffers = (end: UOp): boolean => toposort(end).some(loadsBuffer)
+
+/** Whether an END loads from places that other loads decide. */
+const readsWhereTold = (end: UOp): boolean =>
+  toposort(end).some((node) => loadsBuffer(node) && toposort(node.src[0]!).some((n) => n.op === "LOAD"))
 
 /** Iterations of the longest reduction. */
 const longest = (end: UOp): number =>
@@ -104,30 +111,36 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   const rate = profile.bytesPerMicro / processors
   const micros = ({ bytes, operations }: { readonly operations: number; readonly bytes: number }): number =>
     Math.max(operations / operationsPerByte, bytes / cachedPerByte) / rate
+  /** What one workgroup computes, how many of them there are, and what they wait for. */
+  const shapeOf = (kernel: UOp) => {
+    const stages = kernel.src.slice(0, -1)
+    const main = kernel.src[kernel.src.length - 1]!
+    const outputs = new Set(main.src.slice(1).filter((r) => rangeArg(r).axis === "GLOBAL"))
+    const between = loopsBetween(kernel)
+    const apart = iterations(between)
+    const inside = iterations([...outputs].filter((r) => !between.has(r)))
+    const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
+    const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
+    const workgroups = apart * Math.ceil(inside / shared)
+    const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
+    const told = kernel.src.slice(1).filter(readsWhereTold).length
+    const later = Math.max(0, kernel.src.filter(readsBuffers).length - 1)
+    const loads = told * loadLatency + Math.max(0, later - told) * knownLoadLatency
+    const wait = profile.dispatchMicros + (1 + overlap * (waves - 1)) * (stages.length * barrierLatency + loads)
+    return { stages, main, between, repeats: workgroups / apart, wait }
+  }
   return {
     name: profile.name,
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,
+    waitMicros: (kernel) => shapeOf(kernel).wait,
     kernelMicros: (kernel) => {
-      const stages = kernel.src.slice(0, -1)
-      const main = kernel.src[kernel.src.length - 1]!
-      const outputs = new Set(main.src.slice(1).filter((r) => rangeArg(r).axis === "GLOBAL"))
-      const between = loopsBetween(kernel)
-      const apart = iterations(between)
-      const inside = iterations([...outputs].filter((r) => !between.has(r)))
-      const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
-      const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
-      const workgroups = apart * Math.ceil(inside / shared)
-      const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
-      const loading = kernel.src.filter(readsBuffers).length
-      const latency = (1 + overlap * (waves - 1)) *
-        (stages.length * barrierLatency + Math.max(0, loading - 1) * loadLatency)
+      const { between, main, repeats, stages, wait } = shapeOf(kernel)
       // one workgroup alone takes its time; all of them share the processors
-      const repeats = workgroups / apart
       const staged = stages.reduce(
         (sum, end) => sum + Math.max(micros(workOf(end, between)), repeats * micros(workOf(end, none)) / processors),
         0
       )
-      return profile.dispatchMicros + latency + staged + micros(workOf(main, none)) / processors
+      return wait + staged + micros(workOf(main, none)) / processors
     }
   }
 }

@@ -186,7 +186,8 @@ export const place = (
       case "EXPAND": {
         const w = workOf(x!)
         const n = repeats(node)
-        const expensive = w.transcendental && n >= expensiveRepeats && elementsPerRow(node) > fewElements
+        const expensive = (w.transcendental || base(x!).op === "REDUCE") && n >= expensiveRepeats &&
+          elementsPerRow(node) > fewElements
         if (n > 1 && (isHeavy(w) || expensive) && !(isBlockScalar(w) && n <= blockIterations)) {
           store(x!, { _tag: "Repeated", times: n })
         }

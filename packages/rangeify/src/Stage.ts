@@ -5,7 +5,7 @@ import { chain, cheapest, Cost } from "./Cost.ts"
 import { type Considered, type Home, labelOf, type Verdict } from "./Explain.ts"
 import type { FusionCost } from "./Fusion.ts"
 import { finish, type Homes, lower, type Lowered } from "./Lower.ts"
-import type { Placement } from "./Placement.ts"
+import { nodesOf, type Placement } from "./Placement.ts"
 import { type BindingLimits, wordBytes } from "./Windows.ts"
 
 /** What the schedule must respect. */
@@ -38,6 +38,8 @@ export const unstaged = ({ stored }: Placement): Staged => ({ stored, staged: ne
 /** A kernel as it would be. */
 interface Weighed {
   readonly verdict: Verdict
+  /** The part of its cost that it shares with kernels of the same launch. */
+  readonly wait: number
   /** Whether it stages anything. */
   readonly stages: boolean
   /** The axis of its output that one workgroup computes as a whole, if that is cheaper. */
@@ -56,6 +58,10 @@ const shortAxes = (root: UOp): ReadonlyArray<number> =>
 /** Whether a kernel reads the buffer it writes. */
 const readsTarget = (kernel: UOp): boolean =>
   toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
+
+/** One after the other. */
+const both = (first: Verdict, then: Verdict): Verdict =>
+  first._tag !== "Cost" ? first : then._tag !== "Cost" ? then : { _tag: "Cost", micros: chain([first.micros, then.micros]) }
 
 const microsOf = (verdict: Verdict): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
 
@@ -103,14 +109,21 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
       : root.op === "STORE" && readsTarget(ast)
       ? { _tag: "Overwrites", kernel: labelOf(root) }
       : { _tag: "Cost", micros: micros() }
-    return { verdict, stages: ast.src.length > 1 }
+    return { verdict, stages: ast.src.length > 1, wait: fusion.waitMicros(finish(ast)) }
   }
+  /** Whether kernels become one launch: none needs another. */
+  const joins = (roots: ReadonlySet<UOp>): boolean =>
+    limits.joinsKernels === true &&
+    [...roots].every((root) => nodesOf(root.src).every((node) => !roots.has(node)))
   /** All of these kernels: the first one that cannot be run speaks for them. */
-  const total = (roots: Iterable<UOp>, at: Homes): Verdict => {
-    const each = [...roots].map((root) => weigh(root, at).verdict)
+  const total = (roots: ReadonlySet<UOp>, at: Homes): Verdict => {
+    const weighed = [...roots].map((root) => weigh(root, at))
+    const each = weighed.map(({ verdict }) => verdict)
     const impossible = each.find((verdict) => verdict._tag !== "Cost")
     if (impossible?._tag === "Overwrites") return impossible
-    const micros = chain(each.map((verdict) => "micros" in verdict ? verdict.micros : 0))
+    const waits = joins(roots) ? weighed.map(({ wait }) => wait) : []
+    const shared = waits.length > 1 ? chain(waits) - Math.max(...waits) : 0
+    const micros = chain(each.map((verdict) => "micros" in verdict ? verdict.micros : 0)) - shared
     return impossible?._tag === "Forbidden" ? { ...impossible, micros } : { _tag: "Cost", micros }
   }
 
@@ -125,7 +138,7 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
     const { iterations } = workOf(node)
     const inline = iterations > 0 ? [] : [candidate("inline", { stored, staged: homes.staged })]
     const workgroup = candidate("workgroup", { stored, staged: new Set([...homes.staged, node]) })
-    const global = { home: "global" as const, at: homes, verdict: total([node, ...users], homes) }
+    const global = { home: "global" as const, at: homes, verdict: both(total(new Set([node]), homes), total(users, homes)) }
     // of equally cheap ones the first: what is stored stays so, and what need not be staged is not
     const [best] = cheapest([global, ...inline, workgroup], ({ verdict }) => microsOf(verdict))
     const repeats: ReadonlyArray<Considered> = iterations > 0

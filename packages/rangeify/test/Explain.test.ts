@@ -25,7 +25,7 @@ const explained = (
 }
 
 /** Every kernel costs the same, so a kernel less is always cheaper. */
-const launchesOnly: FusionCost = { name: "launches", maxWorkgroupBytes: 16384, kernelMicros: () => 1 }
+const launchesOnly: FusionCost = { name: "launches", maxWorkgroupBytes: 16384, kernelMicros: () => 1, waitMicros: () => 0 }
 const staging = (fusion: Partial<FusionCost> = {}, maxStorageBuffers = 8): Limits => ({
   maxStorageBuffers,
   fusion: { ...launchesOnly, ...fusion }

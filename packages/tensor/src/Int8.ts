@@ -1,7 +1,7 @@
 /** Activations of 8 bits, and their products with weights that are small integers: sums of products of bytes. */
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
-import { iota, type Tensor } from "./Tensor.ts"
+import { full, iota, type Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
 /** Neighbouring values that share a scale. */
@@ -22,6 +22,27 @@ const rounderBits = 0x4b400000
 /** Scales below are zero: devices may flush subnormal numbers. */
 const leastScale = 2 ** -120
 
+/** The integers nearest to `x`, `u32 [.., K / 32, 2, 4, 4]`, and what they are multiples of, `f32 [.., K / 32, 1, 1, 1]`. */
+const round = (x: Tensor): { readonly quants: Tensor; readonly scale: Tensor } => {
+  const k = x.rank === 0 ? 0 : x.dim(-1)
+  if (!DType.isFloat(x.dtype) || typeof k !== "number" || k % blockValues !== 0) {
+    return fail("quantise", "f32 [.., a multiple of 32]", `${DType.print(x.dtype)} ${Shape.print(x.shape)}`, "pad it")
+  }
+  const values = x.reshape([...x.shape.slice(0, -1), k / blockValues, 2, 4, 4])
+  const magnitude = values.abs()
+  const finite = magnitude.lt(Infinity).where(magnitude, Infinity)
+  const scale = finite.max({ axis: [-3, -2, -1], keepDims: true }).mul(1 / 127)
+  const inverse = scale.gt(leastScale).where(scale.reciprocal(), 0)
+  return { quants: values.mul(inverse).add(rounder).bitcast(DType.u32).sub(rounderBits), scale }
+}
+
+/** 0 .. n - 1 followed by `trailing` axes of size 1. */
+const count = ({ arena }: Tensor, n: number, trailing: number): Tensor =>
+  iota(arena, n).cast(DType.u32).reshape([n, ...Array.from({ length: trailing }, () => 1)])
+
+/** A value's byte in its word. */
+const byteOf = (quants: Tensor): Tensor => quants.and(255).shl(count(quants, 4, 1).mul(8))
+
 /**
  * Float `[.., K]` to `u32 [.., K / 32, 12]`: for each block of 32 values the quants, 4 to a word (byte b of word 4h + w
  * is value 16h + 4b + w), the scale (the bits of an f32: the largest magnitude / 127), the sum of the quants, and the
@@ -29,29 +50,47 @@ const leastScale = 2 ** -120
  * product with it is finite. What is read more than once is worth storing, so that it is not computed again.
  */
 export const quantise = (x: Tensor): Tensor => {
-  const k = x.rank === 0 ? 0 : x.dim(-1)
-  if (!DType.isFloat(x.dtype) || typeof k !== "number" || k % blockValues !== 0) {
-    return fail("quantise", "f32 [.., a multiple of 32]", `${DType.print(x.dtype)} ${Shape.print(x.shape)}`, "pad it")
-  }
-  const { arena } = x
-  const blocks = [...x.shape.slice(0, -1), k / blockValues]
-  const values = x.reshape([...blocks, 2, 4, 4])
-  const magnitude = values.abs()
-  const finite = magnitude.lt(Infinity).where(magnitude, Infinity)
-  const scale = finite.max({ axis: [-3, -2, -1], keepDims: true }).mul(1 / 127)
-  const inverse = scale.gt(leastScale).where(scale.reciprocal(), 0)
-  const quants = values.mul(inverse).add(rounder).bitcast(DType.u32).sub(rounderBits).unsqueeze(-4)
+  const rounded = round(x)
+  const quants = rounded.quants.unsqueeze(-4)
   // one sum over the block for every word of the result, which takes from a value its byte, all of it, or nothing
-  const count = (n: number, trailing: number): Tensor =>
-    iota(arena, n).cast(DType.u32).reshape([n, ...Array.from({ length: trailing }, () => 1)])
-  const half = count(2, 2)
-  const at = count(recordWords, 3)
-  const byte = half.mul(4).add(count(4, 0)).eq(at).where(quants.and(255).shl(count(4, 1).mul(8)), 0)
+  const half = count(x, 2, 2)
+  const at = count(x, recordWords, 3)
+  const byte = half.mul(4).add(count(x, 4, 0)).eq(at).where(byteOf(quants), 0)
   const whole = at.eq(sumAt).or(at.eq(half.add(halvesAt))).where(quants, 0)
   const words = at.lt(quantWords).where(byte, whole).sum({ axis: [-3, -2, -1] })
-  const bits = scale.reshape([...blocks, 1]).bitcast(DType.u32)
+  const bits = rounded.scale.reshape([...words.shape.slice(0, -1), 1]).bitcast(DType.u32)
   return at.reshape([recordWords]).eq(scaleAt).where(bits, words)
 }
+
+/** What a product reads of quantised values. */
+export interface Blocks {
+  /** `u32 [.., K / 32, 2, 4]`: byte b of word (h, w) is value 16h + 4b + w of its block. */
+  readonly quants: Tensor
+  /** `f32 [.., K / 32, 1]`. */
+  readonly scale: Tensor
+  /** The sum of the quants of each block, or of each half of it: `i32 [.., K / 32, parts]`. */
+  readonly sums: (parts: 1 | 2) => Tensor
+}
+
+/** What `quantise` gives, apart: for who computes it where it is read, and does not store records. */
+export const blocks = (x: Tensor): Blocks => {
+  const rounded = round(x)
+  const quants = byteOf(rounded.quants).sum(-2)
+  const lead = quants.shape.slice(0, -2)
+  const ones = full(x.arena, quants.shape, 0x01010101, DType.u32)
+  return {
+    quants,
+    scale: rounded.scale.reshape([...lead, 1]),
+    sums: (parts) => quants.dot4I8(ones).sum(-1).reshape([...lead, parts, 2 / parts]).sum(-1)
+  }
+}
+
+/** The parts of records. */
+const ofRecords = (records: Tensor): Blocks => ({
+  quants: records.slice(-1, 0, quantWords).reshape([...records.shape.slice(0, -1), 2, 4]),
+  scale: records.slice(-1, scaleAt, 1).bitcast(DType.f32),
+  sums: (parts) => records.slice(-1, parts === 2 ? halvesAt : sumAt, parts).bitcast(DType.i32)
+})
 
 /** Weights `[.., rows, K]` as integers of a byte with scales: `scale (q - zero) - minimum`. */
 export interface Rows {
@@ -73,31 +112,34 @@ export const mapRows = (rows: Rows, view: (x: Tensor, rowRank: number) => Tensor
 })
 
 /**
- * `y[.., n] = sum_k w[n, k] x[.., k]` for quantised `x`, whose leading axes broadcast with those of the weight. Sums of a
- * block are exact integers, scaled once. `alsoOver` are axes of the result that are summed in the same loop.
+ * `y[.., n] = sum_k w[n, k] x[.., k]` for quantised `x`, records or the parts of them, whose leading axes broadcast with
+ * those of the weight. Sums of a block are exact integers, scaled once. `alsoOver` are axes of the result that are summed
+ * in the same loop.
  */
 export const contract = (
-  x: Tensor,
+  x: Tensor | Blocks,
   { minimum, scale, words, zero }: Rows,
   alsoOver: ReadonlyArray<number> = []
 ): Tensor => {
-  const blocks = x.shape.slice(0, -1)
-  const lead = [...blocks.slice(0, -1), 1]
+  const outer = ("quants" in x ? x.scale : x).shape.slice(0, -1)
+  const lead = [...outer.slice(0, -1), 1]
   const rows = words.shape.slice(0, -3)
   const missing = Math.max(0, rows.length - lead.length)
   const all = [...rows.slice(0, missing), ...lead.map((d, i) => d === 1 ? rows[i + rows.length - lead.length] ?? 1 : d)]
-  const row = [...all, blocks.at(-1)!]
+  const row = [...all, outer.at(-1)!]
   // repeated as a whole, so that it is the block which is stored and not parts of it
-  const spread = x.reshape([...lead, blocks.at(-1)!, recordWords]).expand([...row, recordWords])
-  const part = (at: number, count: number): Tensor => spread.slice(-1, at, count)
-  const dots = part(0, quantWords).reshape([...row, 2, 4]).dot4I8(words)
-  const inHalves = scale.dim(-1) === 2
-  const sums = inHalves ? part(halvesAt, 2) : part(sumAt, 1)
-  const whole = inHalves ? dots.sum(-1) : dots.sum({ axis: [-2, -1] }).unsqueeze(-1)
-  const centred = zero === 0 ? whole : whole.sub(sums.bitcast(DType.i32).mul(zero))
+  const spread = (part: Tensor): Tensor => {
+    const inner = part.shape.slice(outer.length)
+    return part.reshape([...lead, outer.at(-1)!, ...inner]).expand([...row, ...inner])
+  }
+  const read: Blocks = "quants" in x
+    ? { quants: spread(x.quants), scale: spread(x.scale), sums: (parts) => spread(x.sums(parts)) }
+    : ofRecords(spread(x))
+  const dots = read.quants.dot4I8(words)
+  const parts = scale.dim(-1) === 2 ? 2 : 1
+  const whole = parts === 2 ? dots.sum(-1) : dots.sum({ axis: [-2, -1] }).unsqueeze(-1)
+  const centred = zero === 0 ? whole : whole.sub(read.sums(parts).mul(zero))
   const scaled = centred.cast(DType.f32).mul(scale)
-  const shifted = minimum === undefined
-    ? scaled
-    : scaled.sub(sums.bitcast(DType.i32).cast(DType.f32).mul(minimum))
-  return shifted.mul(part(scaleAt, 1).bitcast(DType.f32)).sum({ axis: [...alsoOver, -2, -1] })
+  const shifted = minimum === undefined ? scaled : scaled.sub(read.sums(parts).cast(DType.f32).mul(minimum))
+  return shifted.mul(read.scale).sum({ axis: [...alsoOver, -2, -1] })
 }

@@ -15,7 +15,8 @@ const withCosts = (name: string, micros: (kernel: UOp) => number): Limits => ({
   fusion: {
     name,
     maxWorkgroupBytes: 4096,
-    kernelMicros: (kernel) => kernel.src.length === 1 ? 1000 : micros(kernel)
+    kernelMicros: (kernel) => kernel.src.length === 1 ? 1000 : micros(kernel),
+    waitMicros: () => 0
   }
 })
 
