@@ -1,13 +1,46 @@
 /** What the kernels of the stages before `linear` keep in workgroup memory. */
+import * as DType from "./DType.ts"
 import { openRanges, toposort, type UOp } from "./UOp.ts"
 
 /** The workgroup memory of a kernel: its LOCALs. A kernel of one END fills none, so it reads none. */
 export const memoryOf = (kernel: UOp): ReadonlyArray<UOp> =>
   kernel.src.length === 1 ? [] : toposort(kernel).filter((n) => n.op === "LOCAL")
 
+const lengthOf = (memory: UOp): number => (memory.arg as { readonly length: number }).length
+
 /** Its bytes. */
-export const bytesOf = (kernel: UOp): number =>
-  memoryOf(kernel).reduce((n, memory) => n + 4 * (memory.arg as { readonly length: number }).length, 0)
+export const bytesOf = (kernel: UOp): number => memoryOf(kernel).reduce((n, memory) => n + 4 * lengthOf(memory), 0)
+
+/** Where LOCALs of kernels lie that never run in one workgroup. */
+export interface Overlay {
+  /** The place of each LOCAL of each kernel. */
+  readonly places: ReadonlyArray<ReadonlyMap<UOp, string>>
+  /** How long each place is. */
+  readonly lengths: ReadonlyMap<string, number>
+}
+
+/** The longest LOCALs of a dtype share a place, the second longest ones, and so on; each is as long as the longest there. */
+export const overlay = (memories: ReadonlyArray<ReadonlyArray<UOp>>): Overlay => {
+  const lengths = new Map<string, number>()
+  const places = memories.map((memory) => {
+    const counts = new Map<string, number>()
+    return new Map(
+      memory.toSorted((a, b) => lengthOf(b) - lengthOf(a)).map((node) => {
+        const dtype = DType.print(node.dtype)
+        const number = counts.get(dtype) ?? 0
+        counts.set(dtype, number + 1)
+        const place = `${dtype}: ${number}`
+        lengths.set(place, Math.max(lengthOf(node), lengths.get(place) ?? 0))
+        return [node, place] as const
+      })
+    )
+  })
+  return { places, lengths }
+}
+
+/** Bytes of kernels of which each workgroup runs one. */
+export const overlaidBytes = (kernels: ReadonlyArray<UOp>): number =>
+  [...overlay(kernels.map(memoryOf)).lengths.values()].reduce((n, length) => n + 4 * length, 0)
 
 /** The loops that tell workgroups apart: what is staged in workgroup memory depends on them. */
 export const loopsBetween = (kernel: UOp): ReadonlySet<UOp> =>

@@ -3,6 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
 import { groupArg, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { decompose, rewrite, strength } from "./Decompose.ts"
 
@@ -39,7 +40,7 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
   const { arena } = linears[0]!
   const members = linears.map(memberOf)
   const threads = threadsOf(members)
-  const memory = overlay(linears)
+  const memory = overlaid(linears)
   /** What all branches may use: it stands in front of them. */
   const head = new Set<UOp>()
   const body: Array<UOp> = []
@@ -188,30 +189,16 @@ const indexOf = (
   return isOutermost ? rest : Expr.floormod(rest, node.src[0]!)
 }
 
-/**
- * Where the LOCALs of each kernel lie: the longest ones of a dtype are one, the second longest, and so on, as long as the
- * longest of them. Kernels number theirs alike, so one node may be the memory of several.
- */
-const overlay = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {
-  const lengthOf = (node: UOp): number => (node.arg as { readonly length: number }).length
-  const lengths = new Map<string, number>()
-  const keys = linears.map(({ src }) => {
-    const counts = new Map<string, number>()
-    const memory = src.filter(({ op }) => op === "LOCAL").toSorted((a, b) => lengthOf(b) - lengthOf(a))
-    return memory.map((node) => {
-      const dtype = DType.print(node.dtype)
-      const number = counts.get(dtype) ?? 0
-      counts.set(dtype, number + 1)
-      const key = `${dtype}: ${number}`
-      lengths.set(key, Math.max(lengthOf(node), lengths.get(key) ?? 0))
-      return { node, key }
-    })
-  })
-  const ids = new Map([...lengths.keys()].map((key, id) => [key, id]))
-  return keys.map((own) =>
-    new Map(own.map(({ key, node }) => {
-      const arg = { id: ids.get(key)!, length: lengths.get(key)! }
-      return [node, node.arena.make("LOCAL", node.dtype, [], arg)]
-    }))
+/** The LOCALs of each kernel, and what they are in the launch. Kernels number theirs alike, so one node may be several's. */
+const overlaid = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {
+  const { lengths, places } = Workgroup.overlay(linears.map(({ src }) => src.filter(({ op }) => op === "LOCAL")))
+  const ids = new Map([...lengths.keys()].map((place, id) => [place, id]))
+  return places.map((own) =>
+    new Map(
+      [...own].map(([node, place]) => {
+        const arg = { id: ids.get(place)!, length: lengths.get(place)! }
+        return [node, node.arena.make("LOCAL", node.dtype, [], arg)]
+      })
+    )
   )
 }

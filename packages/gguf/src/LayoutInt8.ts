@@ -15,7 +15,7 @@ import {
   scalesQ3K,
   scalesQ6K
 } from "./LayoutCodec.ts"
-import { lookupBytes, unpackBitsToBytes, unpackBytes, unpackUpperHalves } from "./LayoutPacking.ts"
+import { lookupBytes, unpackBitsToBytes, unpackBytes } from "./LayoutPacking.ts"
 
 /** Joins the last axes of `x`, less the `inner` last ones, with the blocks of a row in front of them. */
 const perRow = (x: Tensor, axes: number, inner: ReadonlyArray<number>): Tensor => {
@@ -37,12 +37,7 @@ const plainRows = (words: Tensor, scale: Tensor, zero = 0): Rows => ({ words, sc
 type Decode = (planes: Planes, blocksPerRow: number) => Rows
 
 const decoders: { readonly [K in Name]?: Decode } = {
-  // 16 (q - 8) in two's complement is the field in the upper half with its highest bit turned: no sum of the others' quants
-  Q4_0: (p) =>
-    plainRows(
-      perRow(unpackUpperHalves(p.words("q")).xor(0x80808080), 4, [2, 4]),
-      each(low(p.fields("d")).mul(1 / 16))
-    ),
+  Q4_0: (p) => plainRows(bytesOf(p, "q", 4), each(low(p.fields("d"))), 8),
   IQ4_NL: (p) => plainRows(lookupBytes(iq4Table, bytesOf(p, "q", 4)), each(low(p.fields("d")))),
   Q4_1: (p) => ({
     words: bytesOf(p, "q", 4),

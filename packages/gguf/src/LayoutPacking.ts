@@ -60,14 +60,6 @@ export const unpackBytes = (words: Tensor, bits: number): Tensor => {
     .and(mask(bits) * 0x01010101).reshape(blocks)
 }
 
-/** Like `unpackBytes`, for halves of bytes, which become the upper halves: 16 times the fields. */
-export const unpackUpperHalves = (words: Tensor): Tensor => {
-  const lead = words.shape.slice(0, -1)
-  const count = Number(words.dim(-1))
-  return words.reshape([...lead, count / 4, 1, 4]).shl(counting(words.arena, 2, 4, 1).neg().add(4))
-    .and(0xf0f0f0f0).reshape([...lead, count / 4, 2, 4])
-}
-
 /** Bit 8b + 4h + w of a word: where the one-bit field 16h + 4b + w of a block alone lies; `[2, 4, 4]`. */
 const bitOfBlock = (arena: Arena): Tensor =>
   counting(arena, 2, 4, 2).add(counting(arena, 4, 8, 1)).add(counting(arena, 4, 1))

@@ -206,6 +206,8 @@ describe("rows of bytes", () => {
         return contract(input(rounded), values, rowRank)
       })
       const found = evaluated(words, (w, input) => Int8.contract(Int8.quantise(input(x)), Layout.decodeInt8(layout, w)))
+      const inPlace = evaluated(words, (w, input) => Int8.contract(Int8.blocks(input(x)), Layout.decodeInt8(layout, w)))
+      expect(Array.from(inPlace)).toEqual(Array.from(found))
       // outputs are of order 1, sums of 1024 rounded products
       found.forEach((v, i) => expect(Math.abs(v - exact[i]!)).toBeLessThan(1e-5))
     })

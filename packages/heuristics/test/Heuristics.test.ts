@@ -44,6 +44,27 @@ describe("Heuristics", () => {
       "
     `))
 
+  it("chooses for products of bytes that their workgroups round", () => {
+    // as many threads for a row as its blocks can be divided among; of long rows two for each thread
+    for (
+      const [rows, columns, threads, perThread] of [[5120, 768, 8, 1], [3072, 1536, 16, 1], [
+        3072,
+        2048,
+        32,
+        2
+      ]] as const
+    ) {
+      const kernel = Kernels.roundedMatvec(rows, columns)
+      const made = Postrange.apply("", kernel, choose(kernel, h200), h200) as UOp
+      const product = made.src.at(-1)!
+      const size = (axis: string): number =>
+        Loops.ofEnd(product).filter((l) => l.axis === axis).reduce((n, l) => n * l.size, 1)
+      assert.strictEqual(Math.max(...Loops.reductions(product).map(Loops.groupOf)), threads)
+      assert.deepStrictEqual([size("LOCAL"), size("UPCAST")], [256 / threads, perThread])
+      assert.strictEqual(Loops.threads(made), 256)
+    }
+  })
+
   it("chooses for a matvec", () =>
     expect(table(Kernels.matvec(256, 1024))).toMatchInlineSnapshot(`
       "

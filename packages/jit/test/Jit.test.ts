@@ -116,7 +116,10 @@ describe("Jit", () => {
       )
     return Effect.gen(function*() {
       assert.strictEqual(yield* launches(undefined), 3)
-      assert.strictEqual(yield* launches({ name: "all", maxWorkgroupBytes: 4096, kernelMicros: () => 1, waitMicros: () => 0 }), 1)
+      assert.strictEqual(
+        yield* launches({ name: "all", maxWorkgroupBytes: 4096, kernelMicros: () => 1, waitMicros: () => 0 }),
+        1
+      )
     })
   })
 

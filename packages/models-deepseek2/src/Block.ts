@@ -22,9 +22,9 @@ export interface Weight {
 export type Lookup = (role: Role) => Weight | undefined
 
 /**
- * How products with quantised weights read their other operand: as it is, or rounded to 8 bits per 32 values. `int8` does
- * not round what only a few rows read: the launch for the rounding would cost more than it saves. `int8-all` does, where
- * launches cost next to nothing.
+ * How products with quantised weights read their other operand: as it is, or rounded to 8 bits per 32 values. `int8`
+ * launches nothing to round what only a few rows read: that costs more than it saves. `int8-all` does, where launches cost
+ * next to nothing.
  */
 export type Activations = "float" | "int8" | "int8-all"
 
@@ -101,12 +101,10 @@ const ofTokens = (x: Tensor, { activations, order }: Pick<BlockInput, "activatio
 /** What a product computed, as the operand of another one. */
 const computed = (x: Tensor, input: BlockInput): Activation => ofTokens(keep(input.order, x), input)
 
-/**
- * `x` rounded by whoever multiplies it: where few rows read it, a launch for the rounding would take longer than it saves.
- */
+/** `x` rounded by whoever multiplies it, instead of by a launch that takes longer than it saves. */
 const inPlace = (x: Tensor): Int8.Blocks => {
   const { quants, scale, sums } = Int8.blocks(x)
-  return { quants: quants.label("int8"), scale: scale.label("int8"), sums }
+  return { quants: quants.label("int8"), scale: scale.label("int8"), sums: (parts) => sums(parts).label("int8") }
 }
 
 const float = (values: Tensor): Operand => ({ values, int8: undefined })
@@ -192,10 +190,14 @@ const normedForFewRows = (input: BlockInput, x: Tensor, role: Role, rows: number
   const { config, weights } = input
   const values = normed(input, x, role)
   if (!roundsItself(input, x, rows)) return ofFewRows(values, input)
-  const int8 = inPlace(x.mul(plain(need(weights, role))))
-  const k = Number(x.dim(-1))
-  const squares = x.mul(x).reshape([...x.shape.slice(0, -1), k / Int8.blockValues, Int8.blockValues]).sum(-1).label("int8")
-  return { values, int8, factor: squares.mean({ axis: -1, keepDims: true }).mul(1 / Int8.blockValues).add(config.epsilon).rsqrt().label(role) }
+  // the squares of a block are added up where its quants are made
+  const blocks = x.reshape([...x.shape.slice(0, -1), Number(x.dim(-1)) / Int8.blockValues, Int8.blockValues])
+  const means = blocks.mul(blocks).mean(-1).label("int8")
+  return {
+    values,
+    int8: inPlace(x.mul(plain(need(weights, role)))),
+    factor: means.mean({ axis: -1, keepDims: true }).add(config.epsilon).rsqrt().label(role)
+  }
 }
 
 /** Rows of the query projection. */
@@ -430,7 +432,10 @@ export interface BlockOutput {
 /** One block. */
 export const block = (input: BlockInput): BlockOutput => {
   const { config, order, weights, x } = input
-  const { output, write } = attention(input, normedForFewRows(input, x, "attn_norm", config.queryRank || queryRows(config)))
+  const { output, write } = attention(
+    input,
+    normedForFewRows(input, x, "attn_norm", config.queryRank || queryRows(config))
+  )
   const middle = keep(order, x.add(output).label("ffn_inp"))
   const inner = ofTokens(normed(input, middle, "ffn_norm"), input)
   const ffn: { readonly output: Tensor; readonly chosen?: Tensor } = weights("ffn_gate_inp") === undefined

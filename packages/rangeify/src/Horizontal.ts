@@ -19,8 +19,6 @@ interface Member {
 interface Launch {
   readonly members: Array<Member>
   readonly buffers: Set<string>
-  /** Workgroup memory that members fill. */
-  stagedBytes: number
   readonly alone: Step | undefined
   /** Why its first member did not join another one. */
   readonly reason: Reason
@@ -68,7 +66,6 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
     const launch = best?.launch ?? {
       members: [],
       buffers: new Set(),
-      stagedBytes: 0,
       alone: step.kind === "kernel" ? undefined : step,
       reason: reason()
     }
@@ -76,7 +73,6 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
     if (step.kind === "kernel") {
       launch.members.push({ step, at: i, work: work[i]! })
       for (const ref of boundRefs(step)) launch.buffers.add(bindingOf(ref))
-      launch.stagedBytes += Workgroup.bytesOf(step.ast)
     }
     return best?.level ?? from
   }
@@ -209,7 +205,7 @@ const workOf = (kernel: UOp): number =>
 export interface Room {
   /** Storage buffers it binds. */
   readonly buffers: number
-  /** Workgroup memory that its members fill; what reductions over threads need comes to it. */
+  /** Workgroup memory that members fill, each its own workgroups; what reductions over threads need comes to it. */
   readonly stagedBytes: number
 }
 
@@ -219,7 +215,7 @@ export interface Room {
  */
 const lack = (launch: Launch, step: KernelStep, room: Room): Forbidden | undefined => {
   const [kernel] = launch.members.map((member) => member.step.name)
-  const staged = launch.stagedBytes + Workgroup.bytesOf(step.ast)
+  const staged = Workgroup.overlaidBytes([...launch.members.map((member) => member.step.ast), step.ast])
   const forbidden = { _tag: "Forbidden" as const, kernel: `${kernel}+${step.name}` }
   if (staged > room.stagedBytes) return { ...forbidden, limit: "workgroupBytes", needs: staged, has: room.stagedBytes }
   const buffers = new Set([...launch.buffers, ...boundRefs(step).map(bindingOf)]).size

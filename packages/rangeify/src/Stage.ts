@@ -61,7 +61,11 @@ const readsTarget = (kernel: UOp): boolean =>
 
 /** One after the other. */
 const both = (first: Verdict, then: Verdict): Verdict =>
-  first._tag !== "Cost" ? first : then._tag !== "Cost" ? then : { _tag: "Cost", micros: chain([first.micros, then.micros]) }
+  first._tag !== "Cost"
+    ? first
+    : then._tag !== "Cost"
+    ? then
+    : { _tag: "Cost", micros: chain([first.micros, then.micros]) }
 
 const microsOf = (verdict: Verdict): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
 
@@ -138,7 +142,11 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
     const { iterations } = workOf(node)
     const inline = iterations > 0 ? [] : [candidate("inline", { stored, staged: homes.staged })]
     const workgroup = candidate("workgroup", { stored, staged: new Set([...homes.staged, node]) })
-    const global = { home: "global" as const, at: homes, verdict: both(total(new Set([node]), homes), total(users, homes)) }
+    const global = {
+      home: "global" as const,
+      at: homes,
+      verdict: both(total(new Set([node]), homes), total(users, homes))
+    }
     // of equally cheap ones the first: what is stored stays so, and what need not be staged is not
     const [best] = cheapest([global, ...inline, workgroup], ({ verdict }) => microsOf(verdict))
     const repeats: ReadonlyArray<Considered> = iterations > 0

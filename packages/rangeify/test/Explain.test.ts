@@ -25,7 +25,12 @@ const explained = (
 }
 
 /** Every kernel costs the same, so a kernel less is always cheaper. */
-const launchesOnly: FusionCost = { name: "launches", maxWorkgroupBytes: 16384, kernelMicros: () => 1, waitMicros: () => 0 }
+const launchesOnly: FusionCost = {
+  name: "launches",
+  maxWorkgroupBytes: 16384,
+  kernelMicros: () => 1,
+  waitMicros: () => 0
+}
 const staging = (fusion: Partial<FusionCost> = {}, maxStorageBuffers = 8): Limits => ({
   maxStorageBuffers,
   fusion: { ...launchesOnly, ...fusion }
@@ -283,20 +288,22 @@ describe("why a kernel is a launch", () => {
   })
 
   it("the launch of its level takes enough workgroup memory already", () => {
-    // each keeps the 32 results that it quantises; a launch may take half of what kernels may
+    // each keeps the 32 results that it quantises, in the same place; a launch may take half of what kernels may
     const blocks = (b: Build): ReadonlyArray<Tensor.Tensor> =>
       ["a", "b"].map((name) => {
         const rows = Nn.linear(b.f32(1, 16), b.f32(64, 16)).label(name)
         return b.out(Int8.quantise(rows).label(`${name}_int8`).contiguous()).label(`${name}_out`)
       })
-    const found = launchesOf(blocks, { fusion: { ...launchesOnly, maxWorkgroupBytes: 256 } })
+    const found = launchesOf(blocks, { fusion: { ...launchesOnly, maxWorkgroupBytes: 128 } })
     assert.deepStrictEqual(found[1], ["b_int8", {
       _tag: "Forbidden",
       limit: "workgroupBytes",
-      needs: 256,
-      has: 128,
+      needs: 128,
+      has: 64,
       kernel: "a_int8_2_12+b_int8_2_12"
     }])
+    const joined = launchesOf(blocks, { fusion: { ...launchesOnly, maxWorkgroupBytes: 256 } })
+    assert.deepStrictEqual(joined[1], ["b_int8", { _tag: "Joined", with: "a_int8_2_12" }])
   })
 })
 

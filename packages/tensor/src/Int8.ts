@@ -1,7 +1,7 @@
 /** Activations of 8 bits, and their products with weights that are small integers: sums of products of bytes. */
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
-import { full, iota, type Tensor } from "./Tensor.ts"
+import { iota, type Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
 /** Neighbouring values that share a scale. */
@@ -74,14 +74,12 @@ export interface Blocks {
 
 /** What `quantise` gives, apart: for who computes it where it is read, and does not store records. */
 export const blocks = (x: Tensor): Blocks => {
-  const rounded = round(x)
-  const quants = byteOf(rounded.quants).sum(-2)
-  const lead = quants.shape.slice(0, -2)
-  const ones = full(x.arena, quants.shape, 0x01010101, DType.u32)
+  const { quants, scale } = round(x)
+  const lead = quants.shape.slice(0, -3)
   return {
-    quants,
-    scale: rounded.scale.reshape([...lead, 1]),
-    sums: (parts) => quants.dot4I8(ones).sum(-1).reshape([...lead, parts, 2 / parts]).sum(-1)
+    quants: byteOf(quants).sum(-2),
+    scale: scale.reshape([...lead, 1]),
+    sums: (parts) => quants.bitcast(DType.i32).reshape([...lead, parts, blockValues / parts]).sum(-1)
   }
 }
 

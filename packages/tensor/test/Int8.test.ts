@@ -58,6 +58,19 @@ describe("quantise", () => {
     expect(Array.from(quantised(new Float32Array(32).fill(1e-38), [32]).subarray(0, 8))).toEqual(Array(8).fill(0))
   })
 
+  it("gives the same in parts", () => {
+    const arena = new Arena()
+    const x = buffer(arena, 0, { shape: [2, 128], dtype: DType.f32 })
+    const { quants, scale, sums } = Int8.blocks(x)
+    const parts = [quants, scale.bitcast(DType.u32), sums(1).bitcast(DType.u32), sums(2).bitcast(DType.u32)]
+    const found = evaluate(parts.map(({ node }) => node), { buffers: new Map([[x.node, values]]) })
+      .map(({ data }) => Array.from(data))
+    const records = Array.from({ length: 8 }, (_, b) => blockOf(values.subarray(32 * b, 32 * b + 32)))
+    for (const [i, [from, to]] of ([[0, 8], [8, 9], [9, 10], [10, 12]] as const).entries()) {
+      expect(found[i]).toEqual(records.flatMap((record) => record.slice(from, to)))
+    }
+  })
+
   it("refuses what has no blocks", () => {
     const arena = new Arena()
     expect(() => Int8.quantise(buffer(arena, 0, { shape: [4, 33], dtype: DType.f32 }))).toThrow(/multiple of 32/)

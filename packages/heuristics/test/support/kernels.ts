@@ -1,14 +1,16 @@
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Arena } from "@tg/core-uop/UOp"
-import { kernels as kernelsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { kernels as kernelsOf, type Limits, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 
 /** The kernels of a program. */
-export const kernelsOfProgram = (sink: UOp): ReadonlyArray<UOp> => {
-  const result = schedule(sink, { maxStorageBuffers: 8 })
+export const kernelsOfProgram = (sink: UOp, limits: Limits = { maxStorageBuffers: 8 }): ReadonlyArray<UOp> => {
+  const result = schedule(sink, limits)
   if (result instanceof RangeifyError) throw result
   return kernelsOf(result).map((k) => k.ast)
 }
@@ -17,7 +19,8 @@ const f32 = DType.f32
 const u32 = DType.u32
 
 const single = (
-  make: (arena: Arena, buffer: (dtype: DType.DType, ...shape: ReadonlyArray<number>) => Tensor.Tensor) => Tensor.Tensor
+  make: (arena: Arena, buffer: (dtype: DType.DType, ...shape: ReadonlyArray<number>) => Tensor.Tensor) => Tensor.Tensor,
+  limits?: Limits
 ): UOp => {
   const arena = new Arena()
   let id = 0
@@ -25,7 +28,7 @@ const single = (
     Tensor.buffer(arena, id++, { shape, dtype })
   const value = make(arena, buffer)
   const out = Tensor.buffer(arena, id, { shape: value.shape, dtype: value.dtype })
-  const kernels = kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
+  const kernels = kernelsOfProgram(Program.make([Program.assign(out, value)]).sink, limits)
   if (kernels.length !== 1) throw new Error(`${kernels.length} kernels`)
   return kernels[0]!
 }
@@ -41,6 +44,17 @@ export const dequantMatvec = (rows: number, columns: number): UOp =>
     const weight = quants.mul(scales.and(0xffff).halfToFloat().reshape([rows, blocks, 1, 1]))
     return Nn.linear(buffer(f32, 1, columns), weight)
   })
+
+/** The same product of bytes, with a vector that each workgroup rounds for itself. */
+export const roundedMatvec = (rows: number, columns: number): UOp =>
+  single((arena, buffer) => {
+    const blocks = columns / 32
+    const quants = buffer(u32, rows, blocks, 1, 4).shr(Tensor.iota(arena, 2).cast(u32).mul(4).reshape([2, 1])).and(
+      0x0f0f0f0f
+    )
+    const weight = { words: quants, scale: buffer(f32, rows, blocks, 1), zero: 8, minimum: undefined }
+    return Int8.contract(Int8.blocks(buffer(f32, 1, columns)), weight)
+  }, limitsOf(h200))
 
 export const matvec = (rows: number, columns: number): UOp =>
   single((_, buffer) => Nn.linear(buffer(f32, 1, columns), buffer(f32, rows, columns)))

@@ -63,7 +63,12 @@ export const scheduled = (random: RandomProgram, limits: Partial<Rangeify.Limits
 }
 
 /** Every kernel costs the same, so whatever may be staged in workgroup memory is. */
-export const stageAll: FusionCost = { name: "stage all", maxWorkgroupBytes: 8192, kernelMicros: () => 1, waitMicros: () => 0 }
+export const stageAll: FusionCost = {
+  name: "stage all",
+  maxWorkgroupBytes: 8192,
+  kernelMicros: () => 1,
+  waitMicros: () => 0
+}
 
 /** Runs a schedule, kernel by kernel, in the memory that the plan gives it. */
 export const runSchedule = (random: RandomProgram, schedule: Schedule, execute: Execute): Contents => {

@@ -2,7 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
-import { launches, plainAndOnH200, withAndWithout } from "../support/rewrites.ts"
+import type { Build } from "../support/programs.ts"
+import { launches, onH200, plainAndOnH200, type Version, withAndWithout } from "../support/rewrites.ts"
 
 describe("around a product", () => {
   it("the norm in front of it: 2 launches become 1", () => {
@@ -28,6 +29,32 @@ describe("around a product", () => {
       return [b.out(Int8.contract(inner, rows))]
     })
     assert.deepStrictEqual(launches(made), [3, 2])
+  })
+})
+
+describe("products of bytes", () => {
+  const rows = (b: Build, count: number) => ({
+    words: b.u32(count, 2, 2, 4),
+    scale: b.f32(count, 2, 1),
+    zero: 8,
+    minimum: undefined
+  })
+
+  it("the rounding in front of one: 2 launches become 1", () => {
+    const version = (round: (x: Tensor) => Tensor | Int8.Blocks): Version => ({
+      effects: (b) => [b.out(Int8.contract(round(b.f32(1, 64)), rows(b, 1024)))],
+      limits: onH200
+    })
+    assert.deepStrictEqual(launches([version((x) => Int8.quantise(x).contiguous()), version(Int8.blocks)]), [2, 1])
+  })
+
+  it("the rounding in front of two: 3 launches become 1", () => {
+    // the scales and sums of both, their quants, and two products, of which nothing is staged without costs
+    const made = plainAndOnH200((b) => {
+      const x = Int8.blocks(b.f32(1, 64))
+      return [1024, 2048].map((count) => b.out(Int8.contract(x, rows(b, count))))
+    })
+    assert.deepStrictEqual(launches(made), [5, 1])
   })
 })
 
