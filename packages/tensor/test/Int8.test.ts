@@ -64,7 +64,7 @@ describe("quantise", () => {
     const { quants, scale, sums } = Int8.blocks(x)
     const parts = [quants, scale.bitcast(DType.u32), sums(1).bitcast(DType.u32), sums(2).bitcast(DType.u32)]
     const found = evaluate(parts.map(({ node }) => node), { buffers: new Map([[x.node, values]]) })
-      .map(({ data }) => Array.from(data))
+      .map((value) => Array.from(value!.data))
     const records = Array.from({ length: 8 }, (_, b) => blockOf(values.subarray(32 * b, 32 * b + 32)))
     for (const [i, [from, to]] of ([[0, 8], [8, 9], [9, 10], [10, 12]] as const).entries()) {
       expect(found[i]).toEqual(records.flatMap((record) => record.slice(from, to)))
