@@ -221,7 +221,9 @@ export const make =
           if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
           pipeline = loaded.pipeline
           pass.setBindGroup(0, group)
-          pass.dispatchWorkgroups(x, y, z)
+          // an argument takes a tenth of a microsecond to pass
+          if (y === 1 && z === 1) pass.dispatchWorkgroups(x)
+          else pass.dispatchWorkgroups(x, y, z)
         }
         pass.end()
         timer?.resolve(encoder)
