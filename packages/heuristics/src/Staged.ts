@@ -131,7 +131,7 @@ const fewBlocks = 2
 
 /**
  * Rows of products of bytes that their workgroup has rounded itself: as many neighbouring threads for each as its blocks
- * can be divided among (5120 rows of 768 on an H200: 4.3 us, with floats 5.5; 3072 and 576 of 2048: 5.2 and 7.1).
+ * can be divided among (5120 rows of 768 on an H200: 4.1 us, with floats 5.5; 3072 and 576 of 2048: 5.7 and 7.1).
  */
 const shareRounded = (plan: Plan, part: () => UOp, threads: number): void => {
   const outermost = (): ReadonlyArray<UOp> => Loops.reductions(part()).filter((r) => isOutermost(part(), r))

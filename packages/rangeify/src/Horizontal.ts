@@ -215,7 +215,10 @@ export interface Room {
  */
 const lack = (launch: Launch, step: KernelStep, room: Room): Forbidden | undefined => {
   const [kernel] = launch.members.map((member) => member.step.name)
-  const staged = Workgroup.overlaidBytes([...launch.members.map((member) => member.step.ast), step.ast])
+  const kernels = [...launch.members.map((member) => member.step.ast), step.ast]
+  // what becomes vectors does not overlap with what does not
+  const all = kernels.reduce((n, kernel) => n + Workgroup.bytesOf(kernel), 0)
+  const staged = Math.max(Workgroup.overlaidBytes(kernels), all / 2)
   const forbidden = { _tag: "Forbidden" as const, kernel: `${kernel}+${step.name}` }
   if (staged > room.stagedBytes) return { ...forbidden, limit: "workgroupBytes", needs: staged, has: room.stagedBytes }
   const buffers = new Set([...launch.buffers, ...boundRefs(step).map(bindingOf)]).size
