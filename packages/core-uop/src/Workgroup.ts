@@ -1,4 +1,4 @@
-/** What the kernels of the stages before `linear` keep in workgroup memory. */
+/** What kernels keep in workgroup memory. */
 import * as DType from "./DType.ts"
 import { openRanges, toposort, type UOp } from "./UOp.ts"
 

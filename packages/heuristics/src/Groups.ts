@@ -41,6 +41,17 @@ export const terms = (kernel: UOp): number => longest(kernel, () => true)
 export const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
   !Loops.reductions(kernel).some((outer) => Loops.isInside(reduction, outer))
 
+/** The reductions of a kernel, or of a part of one, that are inside of no other. */
+export const outermost = (kernel: UOp): ReadonlyArray<UOp> =>
+  Loops.reductions(kernel).filter((reduction) => isOutermost(kernel, reduction))
+
+/** Shares a reduction among up to `threads` threads from its innermost loop on: neighbours read neighbouring blocks. How many are left. */
+export const groupInnermost = (plan: Plan, reduction: UOp, threads: number): number =>
+  Loops.loopsOf(reduction).toReversed().filter((l) => l.axis === "REDUCE" && !l.isSymbolic).reduce((left, loop) => {
+    const amount = largestPower(loop.size, left)
+    return plan.try(Opt.group(loop.id, amount)) ? left / amount : left
+  }, threads)
+
 /**
  * Gives each outermost reduction up to `threads` threads, loop by loop from the outside: neighbouring threads then read
  * neighbouring blocks. The first `inside` of them go to the innermost loops, so that neighbours read neighbouring

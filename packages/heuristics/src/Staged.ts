@@ -4,7 +4,15 @@ import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { groupReductions, isOutermost, longestReduction, maxGroup, shortReduction, usualGroup } from "./Groups.ts"
+import {
+  groupInnermost,
+  groupReductions,
+  longestReduction,
+  maxGroup,
+  outermost,
+  shortReduction,
+  usualGroup
+} from "./Groups.ts"
 import { isInt8, isLargeDevice } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs, shareRows } from "./Rows.ts"
@@ -134,16 +142,10 @@ const fewBlocks = 2
  * can be divided among (5120 rows of 768 on an H200: 4.1 us, with floats 5.5; 3072 and 576 of 2048: 5.7 and 7.1).
  */
 const shareRounded = (plan: Plan, part: () => UOp, threads: number): void => {
-  const outermost = (): ReadonlyArray<UOp> => Loops.reductions(part()).filter((r) => isOutermost(part(), r))
-  const share = (reduction: UOp, most: number): number =>
-    Loops.loopsOf(reduction).toReversed().filter((l) => l.axis === "REDUCE").reduce((left, loop) => {
-      const amount = largestPower(loop.size, left)
-      return plan.try(Opt.group(loop.id, amount)) ? left / amount : left
-    }, most)
-  const product = outermost().find(isInt8)!
+  const product = outermost(part()).find(isInt8)!
   const blocks = iterations(Loops.loopsOf(product))
-  const group = maxGroup / share(product, maxGroup)
-  for (const other of outermost().filter((r) => !isInt8(r))) share(other, group)
+  const group = maxGroup / groupInnermost(plan, product, maxGroup)
+  for (const other of outermost(part()).filter((r) => !isInt8(r))) groupInnermost(plan, other, group)
   const rows = (): Loops.Loop => Loops.ofEnd(part()).findLast((l) => l.axis === "GLOBAL")!
   if (blocks / group <= fewBlocks) plan.try(Opt.upcast(rows().id, pair))
   plan.try(Opt.local(rows().id, largestDivisor(rows().size, threads / group)))

@@ -8,7 +8,7 @@ import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { isOutermost } from "./Groups.ts"
+import { groupInnermost, isOutermost, outermost } from "./Groups.ts"
 import { isInt8, isLargeDevice } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
@@ -175,19 +175,15 @@ const fewTiles = 3
 /** A product that unpacks nothing, on a large device: tiles of neighbouring tokens and rows side by side. */
 const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows, weights }: Product): void => {
   const tile = isInt8(plan.kernel) ? byteTile : floatTile
-  const outermost = (): ReadonlyArray<UOp> =>
-    Loops.reductions(plan.kernel).filter((reduction) => isOutermost(plan.kernel, reduction))
   const row = rows.find((loop) => loop.size % lanes === 0) ?? rows[0]!
   plan.try(Opt.upcast(tokens.id, lanes))
   plan.try(Opt.upcast(tokens.id, tile.tokens / lanes))
-  plan.try(Opt.upcast(row.id, largestPower(row.size, Math.max(1, Math.floor(tile.rows / outermost().length)))))
+  plan.try(
+    Opt.upcast(row.id, largestPower(row.size, Math.max(1, Math.floor(tile.rows / outermost(plan.kernel).length))))
+  )
   let left = mostShared
   while (left > 1 && outputsOf(plan.kernel) * left / 2 >= profile.saturatingThreads / fewTiles) left /= 2
-  // neighbours read neighbouring blocks
-  for (const loop of Loops.loopsOf(outermost()[0]!).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).reverse()) {
-    const amount = largestPower(loop.size, left)
-    if (plan.try(Opt.group(loop.id, amount))) left /= amount
-  }
+  groupInnermost(plan, outermost(plan.kernel)[0]!, left)
   local(plan, [tokens.id], tile.tokens)
   local(plan, rows.map((l) => l.id), rowsTogether)
   const others = Loops.outputs(plan.kernel).filter((l) => isFree(l) && !rows.some((r) => r.id === l.id)).reverse()
@@ -196,7 +192,7 @@ const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop,
   if (inner.length === 0) return unroll(plan, tile.copies, (kernel) => productOf(kernel, tokens)?.weights ?? weights)
   // the sum of a block is no loop, and two blocks are read at once if there are registers
   for (const loop of inner.toReversed()) plan.try(Opt.unroll(loop.id, loop.size))
-  const blocks = Loops.loopsOf(outermost()[0]!).findLast((l) => l.axis === "REDUCE" && !l.isSymbolic)
+  const blocks = Loops.loopsOf(outermost(plan.kernel)[0]!).findLast((l) => l.axis === "REDUCE" && !l.isSymbolic)
   if (blocks !== undefined) plan.try(Opt.unroll(blocks.id, pair))
 }
 

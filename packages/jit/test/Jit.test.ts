@@ -117,7 +117,7 @@ describe("Jit", () => {
     return Effect.gen(function*() {
       assert.strictEqual(yield* launches(undefined), 3)
       assert.strictEqual(
-        yield* launches({ name: "all", maxWorkgroupBytes: 4096, kernelMicros: () => 1, waitMicros: () => 0 }),
+        yield* launches({ name: "all", maxWorkgroupBytes: 4096, kernelMicros: () => ({ wait: 0, work: 1 }) }),
         1
       )
     })

@@ -13,10 +13,15 @@ export interface FusionCost {
   readonly name: string
   /** Workgroup memory that staged values may take, in bytes. */
   readonly maxWorkgroupBytes: number
-  /** A kernel (spec `kernel`): its launch, what each workgroup stages, and its own work. */
-  readonly kernelMicros: (kernel: UOp) => number
-  /** The part of it that kernels of one launch wait for together: the launch, barriers, loads that follow others. */
-  readonly waitMicros: (kernel: UOp) => number
+  readonly kernelMicros: (kernel: UOp) => KernelMicros
+}
+
+/** The parts of what a kernel (spec `kernel`) costs. */
+export interface KernelMicros {
+  /** The launch, barriers, loads that follow others: what kernels of one launch wait for together. */
+  readonly wait: number
+  /** What its workgroups stage, and what they compute with it. */
+  readonly work: number
 }
 
 /**
@@ -111,36 +116,33 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   const rate = profile.bytesPerMicro / processors
   const micros = ({ bytes, operations }: { readonly operations: number; readonly bytes: number }): number =>
     Math.max(operations / operationsPerByte, bytes / cachedPerByte) / rate
-  /** What one workgroup computes, how many of them there are, and what they wait for. */
-  const shapeOf = (kernel: UOp) => {
-    const stages = kernel.src.slice(0, -1)
-    const main = kernel.src[kernel.src.length - 1]!
-    const outputs = new Set(main.src.slice(1).filter((r) => rangeArg(r).axis === "GLOBAL"))
-    const between = loopsBetween(kernel)
-    const apart = iterations(between)
-    const inside = iterations([...outputs].filter((r) => !between.has(r)))
-    const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
-    const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
-    const workgroups = apart * Math.ceil(inside / shared)
-    const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
-    const told = kernel.src.slice(1).filter(readsWhereTold).length
-    const later = Math.max(0, kernel.src.filter(readsBuffers).length - 1)
-    const loads = told * loadLatency + Math.max(0, later - told) * knownLoadLatency
-    const wait = profile.dispatchMicros + (1 + overlap * (waves - 1)) * (stages.length * barrierLatency + loads)
-    return { stages, main, between, repeats: workgroups / apart, wait }
-  }
   return {
     name: profile.name,
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,
-    waitMicros: (kernel) => shapeOf(kernel).wait,
     kernelMicros: (kernel) => {
-      const { between, main, repeats, stages, wait } = shapeOf(kernel)
+      const stages = kernel.src.slice(0, -1)
+      const main = kernel.src[kernel.src.length - 1]!
+      const outputs = new Set(main.src.slice(1).filter((r) => rangeArg(r).axis === "GLOBAL"))
+      const between = loopsBetween(kernel)
+      const apart = iterations(between)
+      const inside = iterations([...outputs].filter((r) => !between.has(r)))
+      const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
+      const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
+      const workgroups = apart * Math.ceil(inside / shared)
+      const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
+      const told = kernel.src.slice(1).filter(readsWhereTold).length
+      const later = Math.max(0, kernel.src.filter(readsBuffers).length - 1)
+      const loads = told * loadLatency + Math.max(0, later - told) * knownLoadLatency
       // one workgroup alone takes its time; all of them share the processors
+      const repeats = workgroups / apart
       const staged = stages.reduce(
         (sum, end) => sum + Math.max(micros(workOf(end, between)), repeats * micros(workOf(end, none)) / processors),
         0
       )
-      return wait + staged + micros(workOf(main, none)) / processors
+      return {
+        wait: profile.dispatchMicros + (1 + overlap * (waves - 1)) * (stages.length * barrierLatency + loads),
+        work: staged + micros(workOf(main, none)) / processors
+      }
     }
   }
 }

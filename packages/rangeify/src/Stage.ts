@@ -59,14 +59,6 @@ const shortAxes = (root: UOp): ReadonlyArray<number> =>
 const readsTarget = (kernel: UOp): boolean =>
   toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
 
-/** One after the other. */
-const both = (first: Verdict, then: Verdict): Verdict =>
-  first._tag !== "Cost"
-    ? first
-    : then._tag !== "Cost"
-    ? then
-    : { _tag: "Cost", micros: chain([first.micros, then.micros]) }
-
 const microsOf = (verdict: Verdict): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
 
 /**
@@ -97,14 +89,15 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
   const weighLowered = (root: UOp, { ast, storage, workgroupBytes }: Lowered): Weighed => {
     // a kernel that is cut into several has no stages
     const room = storage.some((owner) => isOverBinding(owner, limits)) ? 0 : fusion.maxWorkgroupBytes
-    const micros = (): number => fusion.kernelMicros(finish(ast))
+    const { wait, work } = fusion.kernelMicros(finish(ast))
+    const micros = wait + work
     const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
       _tag: "Forbidden",
       limit,
       ...needs === Infinity ? {} : { needs },
       has,
       kernel: labelOf(root),
-      micros: micros()
+      micros
     })
     const verdict: Verdict = workgroupBytes > room
       ? forbidden("workgroupBytes", workgroupBytes, room)
@@ -112,22 +105,23 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
       ? forbidden("bindings", storage.length, limits.maxStorageBuffers)
       : root.op === "STORE" && readsTarget(ast)
       ? { _tag: "Overwrites", kernel: labelOf(root) }
-      : { _tag: "Cost", micros: micros() }
-    return { verdict, stages: ast.src.length > 1, wait: fusion.waitMicros(finish(ast)) }
+      : { _tag: "Cost", micros }
+    return { verdict, wait, stages: ast.src.length > 1 }
   }
-  /** Whether kernels become one launch: none needs another. */
-  const joins = (roots: ReadonlySet<UOp>): boolean =>
-    limits.joinsKernels === true &&
-    [...roots].every((root) => nodesOf(root.src).every((node) => !roots.has(node)))
-  /** All of these kernels: the first one that cannot be run speaks for them. */
-  const total = (roots: ReadonlySet<UOp>, at: Homes): Verdict => {
-    const weighed = [...roots].map((root) => weigh(root, at))
-    const each = weighed.map(({ verdict }) => verdict)
+  /** Kernels that become one launch, because none needs another. */
+  const joined = (roots: ReadonlySet<UOp>): ReadonlyArray<UOp> =>
+    limits.joinsKernels === true && roots.size > 1 &&
+      [...roots].every((root) => nodesOf(root.src).every((node) => !roots.has(node)))
+      ? [...roots]
+      : []
+  /** All of these kernels, of which some wait together: the first one that cannot be run speaks for them. */
+  const total = (roots: Iterable<UOp>, together: ReadonlyArray<UOp>, at: Homes): Verdict => {
+    const each = [...roots].map((root) => weigh(root, at).verdict)
     const impossible = each.find((verdict) => verdict._tag !== "Cost")
     if (impossible?._tag === "Overwrites") return impossible
-    const waits = joins(roots) ? weighed.map(({ wait }) => wait) : []
-    const shared = waits.length > 1 ? chain(waits) - Math.max(...waits) : 0
-    const micros = chain(each.map((verdict) => "micros" in verdict ? verdict.micros : 0)) - shared
+    const waits = together.map((root) => weigh(root, at).wait)
+    const saved = chain(waits) - Math.max(0, ...waits)
+    const micros = chain(each.map((verdict) => "micros" in verdict ? verdict.micros : 0)) - saved
     return impossible?._tag === "Forbidden" ? { ...impossible, micros } : { _tag: "Cost", micros }
   }
 
@@ -137,16 +131,13 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
   for (const node of [...nodes].reverse()) {
     if (!movable.has(node)) continue
     const users = kernelsOf(node, homes.stored)
+    const together = joined(users)
     const stored = new Set([...homes.stored].filter((n) => n !== node))
-    const candidate = (home: Home, at: Homes) => ({ home, at, verdict: total(users, at) })
+    const candidate = (home: Home, at: Homes) => ({ home, at, verdict: total(users, together, at) })
     const { iterations } = workOf(node)
     const inline = iterations > 0 ? [] : [candidate("inline", { stored, staged: homes.staged })]
     const workgroup = candidate("workgroup", { stored, staged: new Set([...homes.staged, node]) })
-    const global = {
-      home: "global" as const,
-      at: homes,
-      verdict: both(total(new Set([node]), homes), total(users, homes))
-    }
+    const global = { home: "global" as const, at: homes, verdict: total([node, ...users], together, homes) }
     // of equally cheap ones the first: what is stored stays so, and what need not be staged is not
     const [best] = cheapest([global, ...inline, workgroup], ({ verdict }) => microsOf(verdict))
     const repeats: ReadonlyArray<Considered> = iterations > 0

@@ -28,8 +28,7 @@ const explained = (
 const launchesOnly: FusionCost = {
   name: "launches",
   maxWorkgroupBytes: 16384,
-  kernelMicros: () => 1,
-  waitMicros: () => 0
+  kernelMicros: () => ({ wait: 0, work: 1 })
 }
 const staging = (fusion: Partial<FusionCost> = {}, maxStorageBuffers = 8): Limits => ({
   maxStorageBuffers,

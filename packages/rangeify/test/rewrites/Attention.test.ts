@@ -15,8 +15,7 @@ const withCosts = (name: string, micros: (kernel: UOp) => number): Limits => ({
   fusion: {
     name,
     maxWorkgroupBytes: 4096,
-    kernelMicros: (kernel) => kernel.src.length === 1 ? 1000 : micros(kernel),
-    waitMicros: () => 0
+    kernelMicros: (kernel) => ({ wait: 0, work: kernel.src.length === 1 ? 1000 : micros(kernel) })
   }
 })
 
