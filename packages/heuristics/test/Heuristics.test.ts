@@ -46,14 +46,8 @@ describe("Heuristics", () => {
 
   it("chooses for products of bytes that their workgroups round", () => {
     // as many threads for a row as its blocks can be divided among; of long rows two for each thread
-    for (
-      const [rows, columns, threads, perThread] of [[5120, 768, 8, 1], [3072, 1536, 16, 1], [
-        3072,
-        2048,
-        32,
-        2
-      ]] as const
-    ) {
+    const shapes = [[5120, 768, 8, 1], [3072, 1536, 16, 1], [3072, 2048, 32, 2]] as const
+    for (const [rows, columns, threads, perThread] of shapes) {
       const kernel = Kernels.roundedMatvec(rows, columns)
       const made = Postrange.apply("", kernel, choose(kernel, h200), h200) as UOp
       const product = made.src.at(-1)!

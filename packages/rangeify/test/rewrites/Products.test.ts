@@ -48,7 +48,7 @@ describe("products of bytes", () => {
     assert.deepStrictEqual(launches([version((x) => Int8.quantise(x).contiguous()), version(Int8.blocks)]), [2, 1])
   })
 
-  it("the rounding in front of two: 3 launches become 1", () => {
+  it("the rounding in front of two: 5 launches become 1", () => {
     // the scales and sums of both, their quants, and two products, of which nothing is staged without costs
     const made = plainAndOnH200((b) => {
       const x = Int8.blocks(b.f32(1, 64))
