@@ -2,51 +2,28 @@
 import { ByteSource } from "@tg/gguf/ByteSource"
 import { Jit } from "@tg/jit/Jit"
 import { Device, type DeviceError } from "@tg/runtime/Device"
-import * as Decoder from "@tg/tokenizer/Decoder"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { Context, Duration, Effect, Layer, type Scope, Stream } from "effect"
+import { generate } from "./Generate.ts"
 import * as Growing from "./Growing.ts"
 import * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
 import * as ModelFile from "./ModelFile.ts"
 import * as Recovering from "./Recovering.ts"
-import * as Sampler from "./Sampler.ts"
+import type { EngineError, Request, Token } from "./Request.ts"
+import type * as Sampler from "./Sampler.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
 import type * as StepProgram from "./StepProgram.ts"
 import * as Session from "./Session.ts"
-import * as Stop from "./Stop.ts"
 
-/** A generated token. */
-export interface Token {
-  readonly id: number
-  /** The text that is complete with this token. Maybe empty: part of a character, or an end-of-generation token. */
-  readonly text: string
-  /** Set on the last token. */
-  readonly stop: Stop.Reason | undefined
-}
-
-/** What to generate. */
-export interface Request {
-  /** The prompt. */
-  readonly tokens: ReadonlyArray<number>
-  /** End after this many tokens; without it, only the context ends a generation that the model does not end. */
-  readonly maxTokens?: number | undefined
-  /** Greedy by default. */
-  readonly sampling?: Sampler.Settings | undefined
-}
-
-/** Why a generation failed. */
-export type EngineError = Session.StepError | Sampler.InvalidSampling | Sampler.InvalidLogits | TokenizerError
+export type { Constraint } from "./Constraint.ts"
+export { InvalidRequest, type Likelihood, NothingAllowed, type Penalties } from "./Request.ts"
+export type { EngineError, Request, Token } from "./Request.ts"
 
 /** Why a model was not loaded. */
-export type LoadError =
-  | ModelFile.ModelError
-  | Loader.LoadError
-  | MemoryPlan.DoesNotFit
-  | Session.ContextFull
-  | Session.InvalidTokens
+export type LoadError = ModelFile.ModelError | Loader.LoadError | MemoryPlan.DoesNotFit | Session.StepError
 
 /**
  * What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats with
@@ -80,8 +57,8 @@ export class Engine extends Context.Service<Engine, {
   readonly context: number
   readonly tokenizer: Effect.Effect<Codec, TokenizerError>
   /**
-   * Continues the prompt. What the cache shares with the prompt's beginning is not computed again. Fails with
-   * `ContextFull` when another token would not fit, after the tokens that did.
+   * Continues the prompt. What the cache shares with the prompt's beginning is not computed again. Ends with `stop: "context"`
+   * when another token would not fit; a prompt that does not fit is `ContextFull`.
    */
   readonly generate: (request: Request) => Stream.Stream<Token, EngineError>
   /** The logits after each token, `[n, vocabulary]` at a time. Starts with an empty cache. */
@@ -185,40 +162,6 @@ export const fromModel = Effect.fn("Engine.load")(function*(
     reset: session.reset
   })
 })
-
-interface State {
-  readonly tokens: ReadonlyArray<number>
-  readonly count: number
-}
-
-/** Tokens that follow the prompt, until a rule stops them. */
-export const generate = (session: Session.Session, codec: Codec, request: Request): Stream.Stream<Token, EngineError> =>
-  Stream.suspend(() => {
-    const sampling = request.sampling ?? Sampler.greedy
-    const invalid = Sampler.validate(sampling)
-    if (invalid !== undefined) return Stream.fail(invalid)
-    const rules: Stop.Rules = { endTokens: codec.vocabulary.eog, maxTokens: request.maxTokens ?? Infinity }
-    if (rules.maxTokens < 1) return Stream.empty
-    const decoder = Decoder.make(codec)
-    const start: State = { tokens: request.tokens, count: 0 }
-    return Stream.unfold<State | undefined, Token, EngineError, never>(
-      start,
-      Effect.fnUntraced(function*(state) {
-        if (state === undefined) return undefined
-        const id = yield* session.next(state.tokens, sampling)
-        if (Number.isNaN(id)) {
-          return yield* new Sampler.InvalidLogits({ position: state.tokens.length - 1, vocab: session.vocabulary })
-        }
-        const count = state.count + 1
-        const stop = Stop.reasonOf(id, count, rules)
-        const text = (stop === "end" ? "" : decoder.push(id)) + (stop === undefined ? "" : decoder.flush())
-        const next: State | undefined = stop === undefined
-          ? { tokens: [...state.tokens, id], count }
-          : undefined
-        return [{ id, text, stop }, next] as const
-      })
-    )
-  })
 
 const logits = (
   session: Session.Session,

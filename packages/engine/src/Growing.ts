@@ -64,7 +64,7 @@ export const over: (
       },
       tokens: () => current.session.tokens(),
       advance: (tokens) => using(() => tokens.length, (session) => session.advance(tokens)),
-      next: (tokens, sampling) => using(() => tokens.length, (session) => session.next(tokens, sampling)),
+      next: (tokens, sampling, mask) => using(() => tokens.length, (session) => session.next(tokens, sampling, mask)),
       append: (tokens) => using(() => held() + tokens.length, (session) => session.append(tokens)),
       reset: lock.withPermits(1)(Effect.suspend(() => current.session.reset)),
       prepare: (rows) => using(held, (session) => session.prepare(rows)),

@@ -74,7 +74,7 @@ export const make: <E1, E2>(
       },
       tokens: () => current.session.tokens(),
       advance: (tokens) => asking((session) => session.advance(tokens)),
-      next: (tokens, sampling) => asking((session) => session.next(tokens, sampling)),
+      next: (tokens, sampling, mask) => asking((session) => session.next(tokens, sampling, mask)),
       append: (tokens) =>
         asking((session, before = []) =>
           Effect.andThen(before.length === 0 ? Effect.void : session.advance(before), session.append(tokens))

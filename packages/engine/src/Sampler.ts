@@ -52,14 +52,24 @@ export class InvalidSampling extends Schema.TaggedError<InvalidSampling>()("Inva
   }
 }
 
-/** A row of logits without a single number to choose. */
+/**
+ * A row of logits that is no distribution: one of them is NaN or not below the largest float (`+Infinity` has no softmax, and
+ * comes of sums that overflow), or none is above `-Infinity`, which is a token that never comes.
+ */
 export class InvalidLogits extends Schema.TaggedError<InvalidLogits>()("InvalidLogits", {
+  /** The token in front of the logits, counted from 0. */
   position: Schema.Finite,
-  vocab: Schema.Finite
+  vocab: Schema.Finite,
+  /** How many are NaN or too large; 0 where all are `-Infinity`. Not there where a device found them. */
+  bad: Schema.optional(Schema.Finite)
 }) {
   override get message(): string {
-    return `none of the ${this.vocab} logits after token ${this.position} is a number; the model file may be damaged: ` +
-      `compare its checksum, or run with another --device`
+    const { bad, position, vocab } = this
+    const found = bad === 0
+      ? `none of the ${vocab} logits after token ${position} can be chosen, all are -Infinity`
+      : `${bad ?? "some"} of the ${vocab} logits after token ${position} are NaN or infinite`
+    return `${found}; the model file may be damaged: compare its checksum, or try another --device, ` +
+      `--activations float or --kv f32`
   }
 }
 
@@ -86,6 +96,18 @@ export const argmax = (logits: Float32Array): number | undefined => {
     }
   }
   return best
+}
+
+/** A logit has to be below it: a sum that overflows is no number to compare. It is exact on every device. */
+export const largestFloat = 3.4028234663852886e38
+
+/** The error of the first row that has NaN, or a number that is not below `largestFloat`. Rows follow tokens from `position` on. */
+export const invalidRow = (rows: Float32Array, vocab: number, position: number): InvalidLogits | undefined => {
+  const first = rows.findIndex((logit) => !(logit < largestFloat))
+  if (first < 0) return undefined
+  const row = Math.floor(first / vocab)
+  const bad = rows.subarray(row * vocab, (row + 1) * vocab).reduce((n, logit) => logit < largestFloat ? n : n + 1, 0)
+  return new InvalidLogits({ position: position + row, vocab, bad })
 }
 
 /** A bound on the distance that all candidates keep. */

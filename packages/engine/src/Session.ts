@@ -19,6 +19,7 @@ import type { ModelFile } from "./ModelFile.ts"
 import { defaultChunk, pieces, promptShape, tokensHeld } from "./Prompts.ts"
 import * as Random from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
+import { masked } from "./Shaping.ts"
 import { cacheRows, decodeProgram, ids, type Rows, stepProgram, type StepShape, variablesOf } from "./StepProgram.ts"
 
 /** More tokens than the session can hold. */
@@ -58,7 +59,7 @@ export interface SessionOptions {
 }
 
 /** Why a step failed. */
-export type StepError = ContextFull | InvalidTokens | DeviceError | JitError
+export type StepError = ContextFull | InvalidTokens | Sampler.InvalidLogits | DeviceError | JitError
 
 /** A step of a prompt, to be measured. */
 export interface PromptStep {
@@ -81,9 +82,13 @@ export interface Session {
    * The token after these by settings that are valid, the likeliest one by default: what `Sampler.sample` takes from the
    * logits of `advance`, with the random words of the place. Where the device works on its own, it draws too, and the
    * steps that follow are submitted before this one's token is known: asking for the token after it then waits for
-   * less. Not a number where no logit is one.
+   * less. With a mask, one bit per token, it is one of those in the mask, and nothing runs ahead.
    */
-  readonly next: (tokens: ReadonlyArray<number>, sampling?: Sampler.Settings) => Effect.Effect<number, StepError>
+  readonly next: (
+    tokens: ReadonlyArray<number>,
+    sampling?: Sampler.Settings,
+    mask?: Uint32Array
+  ) => Effect.Effect<number, StepError>
   /** Appends up to `chunk` tokens; answers with the logits after each, `[tokens, vocabulary]`. */
   readonly append: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
   readonly chunk: number
@@ -151,6 +156,11 @@ const isSame = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): boolean =>
 const isSameSampling = (a: Sampler.Settings, b: Sampler.Settings): boolean =>
   Sampler.isGreedy(a) && Sampler.isGreedy(b) ||
   (["temperature", "topK", "topP", "minP", "seed"] as const).every((name) => a[name] === b[name])
+
+const floatsOf = (bytes: Uint8Array): Float32Array =>
+  bytes.byteOffset % 4 === 0
+    ? new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
+    : new Float32Array(bytes.slice().buffer)
 
 const wordOf = (bytes: Uint8Array): number => new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
 
@@ -296,11 +306,12 @@ export const make: (
         : undefined
     }
 
-    const read = (logits: DeviceBuffer, rows: number) =>
-      Effect.map(device.read(logits, 0, 4 * rows * config.vocabulary), (bytes) =>
-        bytes.byteOffset % 4 === 0
-          ? new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
-          : new Float32Array(bytes.slice().buffer))
+    /** The logits of tokens from `start` on, all of which are numbers. */
+    const read = Effect.fnUntraced(function*(logits: DeviceBuffer, start: number, rows: number) {
+      const values = floatsOf(yield* device.read(logits, 0, 4 * rows * config.vocabulary))
+      const invalid = Sampler.invalidRow(values, config.vocabulary, start)
+      return invalid === undefined ? values : yield* invalid
+    })
 
     const advance = (tokens: ReadonlyArray<number>) =>
       Effect.gen(function*() {
@@ -315,7 +326,7 @@ export const make: (
           // between steps signals and other fibers get their turn
           yield* Effect.yieldNow
         }
-        return yield* read(logits!, 1)
+        return yield* read(logits!, tokens.length - 1, 1)
       })
 
     /** Submits the step that feeds the token on the device, and a read of the token it leaves there. */
@@ -345,21 +356,43 @@ export const make: (
       else yield* (yield* drawer).draw(sampling)
     })
 
-    const next = Effect.fnUntraced(function*(tokens: ReadonlyArray<number>, sampling: Sampler.Settings) {
+    /** The host's draw. */
+    const drawn = Effect.fnUntraced(function*(
+      tokens: ReadonlyArray<number>,
+      sampling: Sampler.Settings,
+      mask: Uint32Array | undefined
+    ) {
+      const logits = yield* advance(tokens)
+      const row = mask === undefined ? logits : masked(logits, mask)
+      const id = Sampler.sample(row, sampling, Random.words(sampling.seed, tokens.length))
+      return id ??
+        (yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: config.vocabulary, bad: 0 }))
+    })
+
+    const next = Effect.fnUntraced(function*(
+      tokens: ReadonlyArray<number>,
+      sampling: Sampler.Settings,
+      mask: Uint32Array | undefined
+    ) {
       const error = check(tokens)
       if (error !== undefined) return yield* error
+      if (mask !== undefined) return yield* drawn(tokens, sampling, mask)
       const running = ahead
       if (running === undefined || !isSame(running.tokens, tokens) || !isSameSampling(running.sampling, sampling)) {
-        const words = Random.words(sampling.seed, tokens.length)
-        const first = Sampler.sample(yield* advance(tokens), sampling, words) ?? NaN
-        if (!runsAhead(sampling) || Number.isNaN(first)) return first
+        const first = yield* drawn(tokens, sampling, undefined)
+        if (!runsAhead(sampling)) return first
         yield* device.write(decoded, bytesOf(Uint32Array.of(first)))
         ahead = { sampling, tokens: [...tokens, first], position: tokens.length, pending: [] }
         return first
       }
       while (running.pending.length < stepsAhead && running.position < context) yield* runAhead(running)
       const id = yield* Fiber.join(running.pending.shift()!)
-      if (id >= config.vocabulary) return NaN
+      if (id >= config.vocabulary) {
+        // what runs ahead fed it, and the steps behind it
+        ahead = undefined
+        held = held.slice(0, tokens.length - 1)
+        return yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: config.vocabulary })
+      }
       running.tokens.push(id)
       // every token whose step was submitted is in the cache, as far as it is known
       held = running.tokens.slice(0, running.position)
@@ -374,7 +407,7 @@ export const make: (
       caches: cacheBuffers,
       tokens: () => held,
       advance: (tokens) => advance(tokens).pipe(lock.withPermits(1)),
-      next: (tokens, sampling = Sampler.greedy) => next(tokens, sampling).pipe(lock.withPermits(1)),
+      next: (tokens, sampling = Sampler.greedy, mask) => next(tokens, sampling, mask).pipe(lock.withPermits(1)),
       append: (tokens) =>
         Effect.gen(function*() {
           const whole = [...held, ...tokens]
@@ -387,7 +420,7 @@ export const make: (
           }
           const logits = yield* step({ start: held.length, length: tokens.length }, whole, all)
           yield* Effect.yieldNow
-          return yield* read(logits, tokens.length)
+          return yield* read(logits, whole.length - tokens.length, tokens.length)
         }).pipe(lock.withPermits(1)),
       reset: Effect.sync(() => {
         held = []
