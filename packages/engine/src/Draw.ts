@@ -4,11 +4,11 @@ import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
 import * as Random from "./Random.ts"
 import * as SampleProgram from "./SampleProgram.ts"
-import type * as Sampler from "./Sampler.ts"
+import * as Sampler from "./Sampler.ts"
 import * as Tables from "./SamplerTables.ts"
 
-/** Draws the token at a place of the text, after the logits in front of it. */
-export type Draw = (position: number) => Effect.Effect<void, DeviceError>
+/** Draws the token at a place of the text, after the logits in front of it; where the draw is masked, of what the mask allows. */
+export type Draw = (position: number, mask?: Uint32Array) => Effect.Effect<void, DeviceError>
 
 /** Whether a device can draw by these settings; where it cannot, the host reads the logits and draws. */
 export const fits = (settings: Sampler.Settings, vocabulary: number): boolean =>
@@ -24,31 +24,51 @@ export const make = Effect.fnUntraced(
     const device = yield* Device
     const jit = yield* Jit
     const scope = yield* Effect.scope
-    const { ids } = SampleProgram
+    const { ids, maskWords } = SampleProgram
     const table = yield* device.allocate(4 * Tables.words, "tables")
     const rule = yield* device.allocate(4 * SampleProgram.ruleWords, "rule")
     yield* device.write(table, bytesOf(Tables.shared()))
-    const buffers = new Map([[ids.logits, logits], [ids.token, token], [ids.rule, rule], [ids.table, table]])
-    const prepare = (cuts: SampleProgram.Cuts) =>
-      Effect.cached(
-        Effect.suspend(() => jit.prepare(SampleProgram.make(vocabulary, cuts).sink, buffers)).pipe(Scope.provide(scope))
-      )
-    const programs = {
-      none: yield* prepare({ topK: false, topP: false }),
-      k: yield* prepare({ topK: true, topP: false }),
-      p: yield* prepare({ topK: false, topP: true }),
-      both: yield* prepare({ topK: true, topP: true })
-    }
-    return Effect.fnUntraced(function*(settings: Sampler.Settings): Effect.fn.Return<Draw, JitError> {
+    const own = Scope.provide(scope)
+    const allowed = yield* Effect.cached(device.allocate(4 * maskWords(vocabulary), "mask").pipe(own))
+
+    const buffers = [[ids.logits, logits], [ids.token, token], [ids.rule, rule], [ids.table, table]] as const
+    const prepare = Effect.fnUntraced(function*(settings: Sampler.Settings, masked: SampleProgram.Allowed) {
+      const program = Sampler.isGreedy(settings)
+        ? SampleProgram.greedy(vocabulary, masked)
+        : SampleProgram.make(vocabulary, SampleProgram.cutsOf(settings), masked)
+      const mask = masked === "masked" ? [[ids.mask, yield* allowed] as const] : []
+      return yield* jit.prepare(program.sink, new Map([...buffers, ...mask])).pipe(own)
+    })
+    const programs = new Map<string, ReturnType<typeof prepare>>()
+    const programOf = Effect.fnUntraced(function*(settings: Sampler.Settings, masked: SampleProgram.Allowed) {
       const { topK, topP } = SampleProgram.cutsOf(settings)
-      const { run } = yield* programs[topK ? topP ? "both" : "k" : topP ? "p" : "none"]
-      return Effect.fnUntraced(function*(position: number) {
+      const key = Sampler.isGreedy(settings) ? `greedy ${masked}` : `${topK} ${topP} ${masked}`
+      const made = programs.get(key) ?? (yield* Effect.cached(prepare(settings, masked)))
+      programs.set(key, made)
+      return yield* made
+    })
+
+    return Effect.fnUntraced(function*(
+      settings: Sampler.Settings,
+      masked: SampleProgram.Allowed
+    ): Effect.fn.Return<Draw, JitError> {
+      const { run } = yield* programOf(settings, masked)
+      return Effect.fnUntraced(function*(position: number, mask?: Uint32Array) {
         const words = Random.words(settings.seed, position)
-        yield* device.write(rule, bytesOf(SampleProgram.ruleOf(settings, words)))
+        if (mask !== undefined) yield* device.write(yield* allowed, bytesOf(ofLength(mask, maskWords(vocabulary))))
+        if (!Sampler.isGreedy(settings)) yield* device.write(rule, bytesOf(SampleProgram.ruleOf(settings, words)))
         yield* run({})
       })
     })
   }
 )
+
+/** A mask with as many words: what is not there allows nothing. */
+const ofLength = (mask: Uint32Array, words: number): Uint32Array => {
+  if (mask.length >= words) return mask.subarray(0, words)
+  const longer = new Uint32Array(words)
+  longer.set(mask)
+  return longer
+}
 
 const bytesOf = (words: Uint32Array): Uint8Array => new Uint8Array(words.buffer, words.byteOffset, words.byteLength)

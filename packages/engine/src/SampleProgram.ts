@@ -11,18 +11,22 @@ import { Arena } from "@tg/core-uop/UOp"
 import { counting } from "@tg/gguf/LayoutPacking"
 import * as Program from "@tg/tensor/Program"
 import { buffer, full, iota, type Tensor } from "@tg/tensor/Tensor"
+import * as Likeliest from "./Likeliest.ts"
 import { mixer, type Words } from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
 import * as Tables from "./SamplerTables.ts"
 
 /** Buffers of the program. */
-export const ids = { logits: 0, token: 1, rule: 2, table: 3 } as const
+export const ids = { logits: 0, token: 1, rule: 2, table: 3, mask: 4 } as const
 
 /** Which cuts a program makes. */
 export interface Cuts {
   readonly topK: boolean
   readonly topP: boolean
 }
+
+/** Whether what may be drawn is a buffer of bits (`Constraint.mask`), or everything. */
+export type Allowed = "masked" | "all"
 
 /** The cuts that settings need. */
 export const cutsOf = ({ topK, topP }: Sampler.Settings): Cuts => ({
@@ -53,8 +57,28 @@ const shapeOf = (vocabulary: number): readonly [number, number] => {
   return [Math.ceil(vocabulary / piece), piece]
 }
 
+/** Words of a mask's buffer. */
+export const maskWords = (vocabulary: number): number => Math.ceil(vocabulary / 32)
+
+/** Of each token whether the mask's buffer has it, `[vocabulary]`. */
+const maskOf = (arena: Arena, vocabulary: number): Tensor => {
+  const words = maskWords(vocabulary)
+  const mask = buffer(arena, ids.mask, { shape: [words], dtype: DType.u32, label: "mask" })
+  const bits = mask.reshape([words, 1]).shr(counting(arena, 32, 1, 0)).and(1).reshape([32 * words])
+  return bits.slice(0, 0, vocabulary).ne(0)
+}
+
+/** The likeliest token of logits `[1, vocabulary]`, `Likeliest`, as a program of its own. */
+export const greedy = (vocabulary: number, allowed: Allowed): Program.TensorProgram => {
+  const arena = new Arena()
+  const logits = buffer(arena, ids.logits, { shape: [1, vocabulary], dtype: DType.f32, label: "logits" })
+  const token = buffer(arena, ids.token, { shape: [1], dtype: DType.u32, label: "next" })
+  const mask = allowed === "masked" ? maskOf(arena, vocabulary) : undefined
+  return Program.make([Program.assign(token, Likeliest.likeliest(logits, mask).label("sample"))])
+}
+
 /** The program of a vocabulary and its cuts. */
-export const make = (vocabulary: number, cuts: Cuts): Program.TensorProgram => {
+export const make = (vocabulary: number, cuts: Cuts, allowed: Allowed = "all"): Program.TensorProgram => {
   const arena = new Arena()
   const logits = buffer(arena, ids.logits, { shape: [1, vocabulary], dtype: DType.f32, label: "logits" })
   const token = buffer(arena, ids.token, { shape: [1], dtype: DType.u32, label: "next" })
@@ -68,10 +92,11 @@ export const make = (vocabulary: number, cuts: Cuts): Program.TensorProgram => {
   const shape = shapeOf(vocabulary)
   const behind = shape[0] * shape[1] - vocabulary
   const inPieces = (x: Tensor): Tensor => x.reshape([vocabulary]).pad([[0, behind]]).reshape(shape)
-  const bits = logits.bitcast(DType.u32)
-  // neither NaN nor -Infinity, said without floating point
-  const isNumber = inPieces(bits.and(0x7fffffff).le(0x7f800000).and(bits.ne(0xff800000)))
-  const value = isNumber.where(inPieces(logits), -largestFloat)
+  const { isInvalid, isNumber: hasNumber } = Likeliest.kinds(logits)
+  const row = hasNumber.reshape([vocabulary])
+  const isNumber = inPieces(allowed === "masked" ? row.and(maskOf(arena, vocabulary)) : row)
+  const orLeast = isNumber.where(inPieces(logits), -Sampler.largestFloat)
+  const value = inPieces(isInvalid).where(Sampler.largestFloat, orLeast)
   const top = value.max(-1).max().reshape([1, 1]).label("sample_top")
   const below = value.eq(top).where(0, top.sub(value))
   const scaled = (scale: Tensor | number, largest: number): Tensor => below.mul(scale).minimum(largest).cast(DType.u32)
@@ -92,11 +117,11 @@ export const make = (vocabulary: number, cuts: Cuts): Program.TensorProgram => {
   const time = scaled(drawScale!.bitcast(DType.f32), Sampler.farthestDraw).add(noise(table, id, [a!, b!]))
   const raced = distance.le(farthest).where(time.cast(DType.i32), never).contiguous().label("sample_race")
   const first = raced.min(-1).min().reshape([1, 1])
-  const winner = raced.eq(first).and(raced.ne(never)).where(id.cast(DType.i32), vocabulary).min(-1).min()
+  const isFirst = raced.eq(first).and(raced.ne(never)).and(top.lt(Sampler.largestFloat))
+  const winner = isFirst.where(id.cast(DType.i32), vocabulary).min(-1).min()
   return Program.make([Program.assign(token, winner.cast(DType.u32).reshape([1]).label("sample"))])
 }
 
-const largestFloat = 3.4028234663852886e38
 /** A time that no candidate has. */
 const never = 2 ** 31 - 1
 

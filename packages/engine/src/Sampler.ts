@@ -5,7 +5,8 @@
  * comparisons), so that `SampleProgram`, which follows it on a GPU, takes the same token to the bit.
  *
  * - A token's *distance* is how much less likely than the likeliest it is: `(top - logit) log2(e)` in units of 2^-16,
- *   rounded down, at most 2^24 - 1 (256 powers of two). A logit that is NaN or -Infinity is no candidate.
+ *   rounded down, at most 2^24 - 1 (256 powers of two). A logit of -Infinity is no candidate. Of a row with
+ *   NaN, or a logit that is not below the largest float, nothing is drawn.
  * - The three cuts are bounds on the distance. `topK`: the k-th smallest distance. `topP`: the smallest one that leaves
  *   candidates (of those that `topK` leaves) with `topP` of their mass; a mass is `2^27 2^-distance`, rounded down.
  *   `minP`: `-log2(minP)`. A token as far away as the last one that a cut keeps is kept, too.
@@ -143,8 +144,8 @@ export const ruleOf = ({ minP, temperature, topK, topP }: Settings): Rule => ({
 const scaled = (difference: number, by: number, most: number): number =>
   Math.trunc(Math.min(Math.fround(difference * by), most))
 
-/** The difference to the largest logit. Of two infinities it is none. */
-const below = (top: number, logit: number): number => logit === top ? 0 : Math.fround(top - logit)
+/** The difference to the largest logit. */
+const below = (top: number, logit: number): number => Math.fround(top - logit)
 
 /** Distances; `farthest + 1` where there is no candidate. */
 const distances = (logits: Float32Array, top: number): Int32Array => {
@@ -187,9 +188,24 @@ const bound = (distance: Int32Array, { most, topK, topP }: Rule): number => {
   return Math.min(most, first, reaching(distance, first, enough, massOf))
 }
 
-/** The ids that a draw may give, in their order. Empty if no logit is a number. */
+/** The likeliest token of a row that is a distribution. */
+const likeliest = (logits: Float32Array): number | undefined => {
+  let best: number | undefined
+  let bestLogit = -Infinity
+  for (let id = 0; id < logits.length; id++) {
+    const logit = logits[id]!
+    if (!(logit < largestFloat)) return undefined
+    if (logit > bestLogit) {
+      best = id
+      bestLogit = logit
+    }
+  }
+  return best
+}
+
+/** The ids that a draw may give, in their order. Empty if the row is no distribution. */
 export const candidates = (logits: Float32Array, settings: Settings): ReadonlyArray<number> => {
-  const best = argmax(logits)
+  const best = likeliest(logits)
   if (best === undefined) return []
   if (isGreedy(settings)) return [best]
   const rule = ruleOf(settings)
@@ -198,9 +214,9 @@ export const candidates = (logits: Float32Array, settings: Settings): ReadonlyAr
   return [...distance.keys()].filter((id) => distance[id]! <= most)
 }
 
-/** Draws a token with the random words of its place (`Random.words`). `undefined` if no logit is a number. */
+/** Draws a token with the random words of its place (`Random.words`). `undefined` if the row is no distribution: `InvalidLogits`. */
 export const sample = (logits: Float32Array, settings: Settings, words: Random.Words): number | undefined => {
-  const best = argmax(logits)
+  const best = likeliest(logits)
   if (best === undefined || isGreedy(settings)) return best
   const rule = ruleOf(settings)
   const top = logits[best]!

@@ -336,7 +336,7 @@ export const make: (
       if (Sampler.isGreedy(sampling)) yield* (yield* decoder).run({ startPos: position })
       else {
         const { draw, prepared } = yield* drawer
-        const drawAt = yield* draw(sampling)
+        const drawAt = yield* draw(sampling, "all")
         yield* prepared.run({ startPos: position })
         yield* drawAt(position + 1)
       }
@@ -353,7 +353,7 @@ export const make: (
     const prepareNext = Effect.fnUntraced(function*(sampling: Sampler.Settings) {
       if (!runsAhead(sampling)) yield* last.few()
       else if (Sampler.isGreedy(sampling)) yield* decoder
-      else yield* (yield* drawer).draw(sampling)
+      else yield* (yield* drawer).draw(sampling, "all")
     })
 
     /** The host's draw. */
@@ -369,6 +369,26 @@ export const make: (
         (yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: config.vocabulary, bad: 0 }))
     })
 
+    /** A step of decoding and a draw of what the mask allows, where the tokens in front of the last are there. */
+    const maskedStep = Effect.fnUntraced(function*(
+      tokens: ReadonlyArray<number>,
+      sampling: Sampler.Settings,
+      mask: Uint32Array
+    ) {
+      const position = tokens.length - 1
+      const { draw, prepared } = yield* drawer
+      const drawAt = yield* draw(sampling, "masked")
+      ahead = undefined
+      held = tokens.slice(0, position)
+      yield* device.write(decoded, bytesOf(Uint32Array.of(tokens[position]!)))
+      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, [position])))
+      yield* prepared.run({ startPos: position })
+      held = tokens
+      yield* drawAt(tokens.length, mask)
+      const id = wordOf(yield* device.read(decoded))
+      return id < config.vocabulary ? id : yield* new Sampler.InvalidLogits({ position, vocab: config.vocabulary })
+    })
+
     const next = Effect.fnUntraced(function*(
       tokens: ReadonlyArray<number>,
       sampling: Sampler.Settings,
@@ -376,7 +396,12 @@ export const make: (
     ) {
       const error = check(tokens)
       if (error !== undefined) return yield* error
-      if (mask !== undefined) return yield* drawn(tokens, sampling, mask)
+      if (mask !== undefined) {
+        const isDecoding = tokens.length > 1 && commonPrefix(held, tokens) >= tokens.length - 1
+        return yield* isDecoding && runsAhead(sampling)
+          ? maskedStep(tokens, sampling, mask)
+          : drawn(tokens, sampling, mask)
+      }
       const running = ahead
       if (running === undefined || !isSame(running.tokens, tokens) || !isSameSampling(running.sampling, sampling)) {
         const first = yield* drawn(tokens, sampling, undefined)

@@ -5,9 +5,9 @@ import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import * as Model from "@tg/models-deepseek2/Model"
 import * as Order from "@tg/models-deepseek2/Order"
-import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
+import { likeliest } from "./Likeliest.ts"
 import type { ModelFile } from "./ModelFile.ts"
 
 /** Logits of every token of a step, or of its last one. */
@@ -118,7 +118,7 @@ export const decodeProgram = (
     cosSin: rotations(arena, model, 1),
     rows: "last"
   })
-  if (result === "token") return Program.make([Program.assign(token, Nn.argmax(logits).label("sample")), ...effects])
+  if (result === "token") return Program.make([Program.assign(token, likeliest(logits).label("sample")), ...effects])
   const output = buffer(arena, ids.logits, { shape: [1, config.vocabulary], dtype: DType.f32, label: "logits" })
   return Program.make([Program.assign(output, logits), ...effects])
 }

@@ -5,6 +5,7 @@ import { fromModel } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import * as Random from "@tg/engine/Random"
 import * as Sampler from "@tg/engine/Sampler"
+import * as Shaping from "@tg/engine/Shaping"
 import { fromBytes } from "@tg/gguf/ByteSource"
 import { Jit } from "@tg/jit/Jit"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
@@ -38,6 +39,32 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
       }
       assertEquals(ahead, host)
     }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 300_000)
+
+  it.live(
+    "a masked draw is what the host draws of the same mask, between others that run ahead",
+    () =>
+      Effect.gen(function*() {
+        const { session } = yield* fromModel(source, yield* ModelFile.open(source), { context: 128 })
+        // every third token, other ones each time; and none in between
+        const maskAt = (position: number) =>
+          position % 4 === 3
+            ? undefined
+            : Uint32Array.from({ length: Math.ceil(session.vocabulary / 32) }, () => 0x49249249 << (position % 3))
+        const settings = ways.flatMap((way) => Array.from({ length: 5 }, () => way))
+        const device = [...prompt]
+        for (const way of settings) device.push(yield* session.next(device, way, maskAt(device.length)))
+        yield* session.reset
+        const host = [...prompt]
+        for (const way of settings) {
+          const logits = yield* session.advance(host)
+          const mask = maskAt(host.length)
+          const row = mask === undefined ? logits : Shaping.masked(logits, mask)
+          host.push(Sampler.sample(row, way, Random.words(way.seed, host.length))!)
+        }
+        assertEquals(device, host)
+      }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))),
+    300_000
+  )
 
   it.live("has nothing left to compile once it was prepared", () =>
     Effect.gen(function*() {

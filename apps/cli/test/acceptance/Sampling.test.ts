@@ -2,6 +2,7 @@ import { assert, describe, layer } from "@effect/vitest"
 import * as Random from "@tg/engine/Random"
 import * as SampleProgram from "@tg/engine/SampleProgram"
 import * as Sampler from "@tg/engine/Sampler"
+import * as Shaping from "@tg/engine/Shaping"
 import * as Tables from "@tg/engine/SamplerTables"
 import { Jit } from "@tg/jit/Jit"
 import { Device } from "@tg/runtime/Device"
@@ -12,8 +13,12 @@ import * as Devices from "../../src/Devices.ts"
 const bytesOf = (words: Uint32Array | Float32Array): Uint8Array =>
   new Uint8Array(words.buffer, words.byteOffset, words.byteLength)
 
-/** The program of a vocabulary and its cuts on the device at hand: a function like `Sampler.sample`. */
-const sampler = Effect.fn(function*(vocabulary: number, cuts: SampleProgram.Cuts) {
+/** The program of a vocabulary on the device at hand: a function like `Sampler.sample`, of what a mask leaves if there is one. */
+const sampler = Effect.fn(function*(
+  vocabulary: number,
+  cuts: SampleProgram.Cuts | "greedy",
+  allowed: SampleProgram.Allowed
+) {
   const device = yield* Device
   const jit = yield* Jit
   const { ids } = SampleProgram
@@ -21,11 +26,27 @@ const sampler = Effect.fn(function*(vocabulary: number, cuts: SampleProgram.Cuts
   const token = yield* device.allocate(4, "token")
   const rule = yield* device.allocate(4 * SampleProgram.ruleWords, "rule")
   const table = yield* device.allocate(4 * Tables.words, "table")
+  const bits = yield* device.allocate(4 * SampleProgram.maskWords(vocabulary), "mask")
   yield* device.write(table, bytesOf(Tables.shared()))
-  const buffers = new Map([[ids.logits, logits], [ids.token, token], [ids.rule, rule], [ids.table, table]])
-  const prepared = yield* jit.prepare(SampleProgram.make(vocabulary, cuts).sink, buffers)
-  return Effect.fnUntraced(function*(row: Float32Array, settings: Sampler.Settings, words: Random.Words) {
+  const buffers = new Map([
+    [ids.logits, logits],
+    [ids.token, token],
+    [ids.rule, rule],
+    [ids.table, table],
+    [ids.mask, bits]
+  ])
+  const program = cuts === "greedy"
+    ? SampleProgram.greedy(vocabulary, allowed)
+    : SampleProgram.make(vocabulary, cuts, allowed)
+  const prepared = yield* jit.prepare(program.sink, buffers)
+  return Effect.fnUntraced(function*(
+    row: Float32Array,
+    settings: Sampler.Settings,
+    words: Random.Words,
+    mask?: Uint32Array
+  ) {
     yield* device.write(logits, bytesOf(row))
+    if (mask !== undefined) yield* device.write(bits, bytesOf(mask))
     yield* device.write(rule, bytesOf(SampleProgram.ruleOf(settings, words)))
     yield* prepared.run({})
     const read = yield* device.read(token)
@@ -48,11 +69,38 @@ const rows: Readonly<Record<string, (next: () => number, length: number) => Floa
   holes: (next, length) =>
     Float32Array.from({ length }, () => {
       const x = next()
-      return x < 0.1 ? NaN : x < 0.3 ? -Infinity : x < 0.32 ? -0 : x < 0.34 ? 1e-40 : 6 * next()
+      return x < 0.3 ? -Infinity : x < 0.32 ? -0 : x < 0.34 ? 1e-40 : 6 * next()
     }),
   wide: (next, length) => Float32Array.from({ length }, () => 3e38 * (2 * next() - 1)),
-  infinite: (next, length) => Float32Array.from({ length }, (_, i) => i % 11 === 3 ? Infinity : next()),
   subnormal: (next, length) => Float32Array.from({ length }, () => 1e-39 * next())
+}
+
+/** Rows that are no distribution: nothing is drawn from them, on no device. */
+const invalid: Readonly<Record<string, (next: () => number, length: number) => Float32Array>> = {
+  "a NaN": (next, length) => one(next, length, NaN),
+  // the one that x86 makes has a sign
+  "a NaN with a sign": (next, length) => one(next, length, new Float32Array(Uint32Array.of(0xffc00000).buffer)[0]!),
+  "an infinity": (next, length) => one(next, length, Infinity),
+  "the largest float": (next, length) => one(next, length, Sampler.largestFloat),
+  "no number": (_, length) => new Float32Array(length).fill(NaN),
+  "nothing above -Infinity": (_, length) => new Float32Array(length).fill(-Infinity)
+}
+
+const one = (next: () => number, length: number, value: number): Float32Array => {
+  const row = Float32Array.from({ length }, () => 12 * next() - 3)
+  row[Math.floor(next() * length)] = value
+  return row
+}
+
+/** A mask with a share of the tokens, at least one of them. */
+const maskOf = (next: () => number, length: number, share: number): Uint32Array => {
+  const mask = new Uint32Array(SampleProgram.maskWords(length))
+  const allow = (id: number) => {
+    mask[id >>> 5]! |= 1 << (id & 31)
+  }
+  allow(Math.floor(next() * length))
+  for (let id = 0; id < length; id++) if (next() < share) allow(id)
+  return mask
 }
 
 const settings = (next: () => number, { topK, topP }: SampleProgram.Cuts, length: number): Sampler.Settings => ({
@@ -63,35 +111,41 @@ const settings = (next: () => number, { topK, topP }: SampleProgram.Cuts, length
   seed: 0
 })
 
+const cutsOf = [[false, false], [true, false], [false, true], [true, true]].map(([topK, topP]) => ({
+  topK: topK!,
+  topP: topP!
+}))
+
 const test = (choice: Devices.Choice, lengths: ReadonlyArray<number>, rounds: number) =>
   layer(Devices.layer(choice), { excludeTestServices: true, timeout: "120 seconds" })((it) => {
     for (const length of lengths) {
-      for (const cuts of [[false, false], [true, false], [false, true], [true, true]] as const) {
-        const [topK, topP] = cuts
-        it.effect(`vocabulary ${length}, top-k ${topK}, top-p ${topP}: the token of the host`, () =>
-          Effect.gen(function*() {
-            const sample = yield* sampler(length, { topK, topP })
-            const next = numbers(length)
-            for (const [name, make] of Object.entries(rows)) {
-              for (let round = 0; round < rounds; round++) {
-                const row = make(next, length)
-                const given = settings(next, { topK, topP }, length)
-                const words: Random.Words = Random.words(round, length)
-                const expected = Sampler.sample(row, given, words)
-                assert.strictEqual(
-                  yield* sample(row, given, words),
-                  // topK beyond the vocabulary and the like are ordinary; a row without a number gives the vocabulary
-                  expected ?? length,
-                  `${name} ${round} ${JSON.stringify(given)}`
-                )
+      for (const cuts of ["greedy", ...cutsOf] as const) {
+        const said = cuts === "greedy" ? cuts : `top-k ${cuts.topK}, top-p ${cuts.topP}`
+        for (const allowed of length === 4100 || length === 1 ? ["all"] as const : ["all", "masked"] as const) {
+          it.effect(`vocabulary ${length}, ${said}, ${allowed}: the token of the host`, () =>
+            Effect.gen(function*() {
+              const sample = yield* sampler(length, cuts, allowed)
+              const next = numbers(length)
+              for (const [name, make] of Object.entries({ ...rows, ...invalid })) {
+                for (let round = 0; round < rounds; round++) {
+                  const row = make(next, length)
+                  const given = cuts === "greedy" ? Sampler.greedy : settings(next, cuts, length)
+                  const words: Random.Words = Random.words(round, length)
+                  const mask = allowed === "masked" ? maskOf(next, length, [0, 0.03, 0.6][round % 3]!) : undefined
+                  const isValid = Sampler.invalidRow(row, length, 0) === undefined
+                  const expected = isValid
+                    ? Sampler.sample(mask === undefined ? row : Shaping.masked(row, mask), given, words)
+                    : undefined
+                  if (name in invalid) assert.isUndefined(expected)
+                  const found = yield* sample(row, given, words, mask)
+                  const message = `${name} ${round} ${JSON.stringify(given)}`
+                  // topK beyond the vocabulary and the like are ordinary
+                  if (expected === undefined) assert.isAtLeast(found, length, message)
+                  else assert.strictEqual(found, expected, message)
+                }
               }
-            }
-            const nothing = new Float32Array(length).fill(NaN)
-            assert.strictEqual(
-              yield* sample(nothing, settings(next, { topK, topP }, length), [1, 2]),
-              length
-            )
-          }).pipe(Effect.scoped))
+            }).pipe(Effect.scoped))
+        }
       }
     }
   })
