@@ -23,6 +23,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["tuner"],
   ["gguf"],
   ["tokenizer"],
+  ["dialogue"],
   ["models-deepseek2"],
   ["engine"],
   ["cli"]

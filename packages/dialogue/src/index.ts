@@ -1,0 +1,3 @@
+export * as Reply from "./Reply.ts"
+export * as ReplyStyle from "./ReplyStyle.ts"
+export * as Tool from "./Tool.ts"
