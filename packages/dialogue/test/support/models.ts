@@ -80,7 +80,8 @@ const deepseekV2 = `{{ bos_token }}{% for m in messages %}{% if m['role'] == 'us
 /** DeepSeek's later form: a fenced block between tokens of its own, arguments as text. */
 const deepseekV3 = `{{ bos_token }}
 {%- for m in messages -%}
-  {%- if m.role == 'user' -%}{{ '<｜User｜>' + m.content }}
+  {%- if m.role == 'system' -%}{{ m.content }}
+  {%- elif m.role == 'user' -%}{{ '<｜User｜>' + m.content }}
   {%- elif m.role == 'assistant' and m.content is none -%}
     {{- '<｜Assistant｜><｜tool▁calls▁begin｜>' -}}
     {%- for call in m.tool_calls -%}
