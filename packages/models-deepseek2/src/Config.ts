@@ -45,6 +45,8 @@ export interface Config {
   readonly name: string
   /** Decoder blocks; the multi-token prediction blocks behind them are not counted. */
   readonly layers: number
+  /** Blocks behind them that predict further tokens; a file may have them, the forward pass has not. */
+  readonly predictionBlocks: number
   readonly contextLength: number
   readonly embedding: number
   readonly feedForward: number
@@ -83,9 +85,28 @@ const invalid = (file: Metadata.HasMetadata, key: string, found: unknown, wanted
     new ConfigError({
       file: file.name,
       key,
-      message: `${file.name}: ${key} is ${String(found)}, expected ${wanted}; convert the model again or choose another`
+      message: `${file.name}: ${key} is ${
+        clip(String(found))
+      }, expected ${wanted}; convert the model again or choose another`
     })
   )
+
+// a text in a damaged file can be as long as the file
+const clip = (text: string): string => text.length <= 80 ? text : `${text.slice(0, 80)}…`
+
+/** A number that must lie in a range; NaN lies in none. */
+const within = (
+  file: Metadata.HasMetadata,
+  key: string,
+  found: number,
+  { isValid, wanted }: { readonly isValid: (x: number) => boolean; readonly wanted: string }
+) => Number.isFinite(found) && isValid(found) ? Result.succeed(found) : invalid(file, key, found, wanted)
+
+const positive = { isValid: (x: number) => x > 0, wanted: "a finite number above 0" }
+const notNegative = { isValid: (x: number) => x >= 0, wanted: "a finite number, 0 or more" }
+const aboveOne = { isValid: (x: number) => x > 1, wanted: "a finite number above 1" }
+const small = { isValid: (x: number) => x > 0 && x < 1, wanted: "a number above 0 and below 1" }
+const atLeastOne = { isValid: (x: number) => x >= 1, wanted: "1 or more" }
 
 const key = (name: string): string => `deepseek2.${name}`
 
@@ -97,8 +118,13 @@ const read = (file: Metadata.HasMetadata) =>
     }
     const required = (name: string) => Metadata.getUint32(file, key(name))
     const integer = (name: string, otherwise: number) => Metadata.withDefault(required(name), otherwise)
-    const float = (name: string, otherwise: number) =>
-      Metadata.withDefault(Metadata.getFloat(file, key(name)), otherwise)
+    const float = (name: string, otherwise: number, range: typeof positive) =>
+      Result.flatMap(
+        Metadata.withDefault(Metadata.getFloat(file, key(name)), otherwise),
+        (found) => within(file, key(name), found, range)
+      )
+    const count = (name: string) =>
+      Result.flatMap(required(name), (found) => within(file, key(name), found, atLeastOne))
 
     const blocks = yield* required("block_count")
     const predicted = yield* integer("nextn_predict_layers", 0)
@@ -109,34 +135,41 @@ const read = (file: Metadata.HasMetadata) =>
     const head = keyMla > 0 ? keyMla : yield* required("attention.key_length")
     const value = yield* required(keyMla > 0 ? "attention.value_length_mla" : "attention.value_length")
     const rotated = yield* required("rope.dimension_count")
-    if (rotated % 2 !== 0 || rotated >= head) {
-      return yield* invalid(file, key("rope.dimension_count"), rotated, `an even number below the head size ${head}`)
+    if (rotated % 2 !== 0 || rotated < 2 || rotated >= head) {
+      const wanted = `an even number above 0 and below the head size ${head}`
+      return yield* invalid(file, key("rope.dimension_count"), rotated, wanted)
     }
     const vocabulary = yield* vocabularySize(file, key("vocab_size"))
     const yarn = yield* yarnOf(file)
     const config: Config = {
-      name: yield* Metadata.withDefault(Metadata.getString(file, "general.name"), file.name),
+      name: clip(yield* Metadata.withDefault(Metadata.getString(file, "general.name"), file.name)),
       layers,
-      contextLength: yield* required("context_length"),
-      embedding: yield* required("embedding_length"),
+      predictionBlocks: predicted,
+      contextLength: yield* count("context_length"),
+      embedding: yield* count("embedding_length"),
       feedForward: yield* required("feed_forward_length"),
       vocabulary,
-      heads: yield* required("attention.head_count"),
-      epsilon: yield* Metadata.getFloat(file, key("attention.layer_norm_rms_epsilon")),
+      heads: yield* count("attention.head_count"),
+      epsilon: yield* epsilonOf(file),
       queryRank: yield* integer("attention.q_lora_rank", 0),
-      latent: yield* required("attention.kv_lora_rank"),
+      latent: yield* count("attention.kv_lora_rank"),
       rotated,
       plain: head - rotated,
       value,
       rope: {
-        base: yield* float("rope.freq_base", 10000),
+        base: yield* float("rope.freq_base", 10000, aboveOne),
         yarn,
-        attentionFactor: yield* float("rope.scaling.attn_factor", 1)
+        attentionFactor: yield* float("rope.scaling.attn_factor", 1, positive)
       },
       experts: yield* expertsOf(file, { blocks, layers, vocabulary })
     }
     return config
   })
+
+const epsilonOf = (file: Metadata.HasMetadata) => {
+  const name = key("attention.layer_norm_rms_epsilon")
+  return Result.flatMap(Metadata.getFloat(file, name), (found) => within(file, name, found, small))
+}
 
 const vocabularySize = (file: Metadata.HasMetadata, key: string) =>
   Result.gen(function*() {
@@ -149,9 +182,22 @@ const yarnOf = (file: Metadata.HasMetadata) =>
     const type = yield* Metadata.withDefault(Metadata.getString(file, key("rope.scaling.type")), "none")
     if (type === "none") return undefined
     if (type !== "yarn") return yield* invalid(file, key("rope.scaling.type"), type, "none or yarn")
-    const factor = yield* Metadata.getFloat(file, key("rope.scaling.factor"))
-    const originalContext = yield* Metadata.getUint32(file, key("rope.scaling.original_context_length"))
-    const stored = yield* Metadata.withDefault(Metadata.getFloat(file, key("rope.scaling.yarn_log_multiplier")), 0)
+    const check = (name: string, found: number, range: typeof positive) => within(file, key(name), found, range)
+    const factor = yield* check(
+      "rope.scaling.factor",
+      yield* Metadata.getFloat(file, key("rope.scaling.factor")),
+      positive
+    )
+    const originalContext = yield* check(
+      "rope.scaling.original_context_length",
+      yield* Metadata.getUint32(file, key("rope.scaling.original_context_length")),
+      atLeastOne
+    )
+    const stored = yield* check(
+      "rope.scaling.yarn_log_multiplier",
+      yield* Metadata.withDefault(Metadata.getFloat(file, key("rope.scaling.yarn_log_multiplier")), 0),
+      notNegative
+    )
     // a factor of 1 leaves every angle and magnitude as it is
     return factor <= 1 ? undefined : { factor, originalContext, logMultiplier: stored / 0.1 }
   })
@@ -182,7 +228,12 @@ const expertsOf = (
     if (gating > 2) return yield* invalid(file, key("expert_gating_func"), gating, "1 (softmax) or 2 (sigmoid)")
     // early conversions of GLM-4.7-Flash lack the key, and are told by their size
     const early = (model.blocks === 47 || model.blocks === 48) && model.vocabulary === 154880
-    const scale = yield* Metadata.withDefault(Metadata.getFloat(file, key("expert_weights_scale")), 0)
+    const scale = yield* within(
+      file,
+      key("expert_weights_scale"),
+      yield* Metadata.withDefault(Metadata.getFloat(file, key("expert_weights_scale")), 0),
+      notNegative
+    )
     const experts: ExpertConfig = {
       firstBlock,
       count,

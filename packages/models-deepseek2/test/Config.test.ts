@@ -133,6 +133,39 @@ describe("configuration", () => {
   })
 })
 
+describe("numbers that no model has", () => {
+  const float = Metadata.float32
+  const epsilon = "attention.layer_norm_rms_epsilon"
+  const cases: ReadonlyArray<readonly [key: string, values: ReadonlyArray<Metadata.MetadataValue>]> = [
+    ["context_length", [int(0)]],
+    ["embedding_length", [int(0)]],
+    ["attention.head_count", [int(0)]],
+    ["attention.kv_lora_rank", [int(0)]],
+    ["rope.dimension_count", [int(0), int(63)]],
+    [epsilon, [float(NaN), float(0), float(-1e-6), float(Infinity), float(2)]],
+    ["rope.freq_base", [float(NaN), float(0), float(1), float(-10000), float(Infinity)]],
+    ["rope.scaling.factor", [float(NaN), float(0), float(-40), float(Infinity)]],
+    ["rope.scaling.original_context_length", [int(0)]],
+    ["rope.scaling.yarn_log_multiplier", [float(NaN), float(-1), float(Infinity)]],
+    ["rope.scaling.attn_factor", [float(NaN), float(0), float(-Infinity)]],
+    ["expert_weights_scale", [float(NaN), float(-1), float(Infinity)]]
+  ]
+  it.each(cases)("%s", (key, values) => {
+    for (const value of values) {
+      const wrong = error({ [key]: value })
+      expect(wrong.key).toBe(`deepseek2.${key}`)
+      expect(wrong.message).toContain(`${key} is ${value.value}`)
+    }
+  })
+
+  it("and texts of megabytes do not fill the error, nor the name", () => {
+    const long = Metadata.string("x".repeat(5_000_000))
+    expect(error({}, { "general.architecture": long }).message.length).toBeLessThan(300)
+    expect(error({ "rope.scaling.type": long }).message.length).toBeLessThan(300)
+    expect(read({}, { "general.name": long }).name.length).toBeLessThan(300)
+  })
+})
+
 describe("rotation", () => {
   it("slows the slow pairs of YaRN, with a ramp between pairs 10 and 23", () => {
     const config = read()

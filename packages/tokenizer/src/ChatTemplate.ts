@@ -6,11 +6,13 @@
  */
 import { Clock, Context, Effect, Layer, Result } from "effect"
 import * as Alphabet from "./internal/alphabet.ts"
-import { Machine, type Node, parse, type Scope, scope } from "./internal/jinja.ts"
+import { Bounded } from "./internal/bounded.ts"
+import { type Machine, type Node, parse, Raised, type Scope, scope } from "./internal/jinja.ts"
+import { budgetFor, maxSource, Meter, OverBudget } from "./internal/meter.ts"
 import { trace, tracingMachine } from "./internal/provenance.ts"
 import { cut, type Segment } from "./Segment.ts"
 import { type Codec, Tokenizer } from "./Tokenizer.ts"
-import { type InvalidMetadata, TemplateFailed } from "./TokenizerError.ts"
+import { clip, type InvalidMetadata, TemplateFailed } from "./TokenizerError.ts"
 import { type Metadata, required, string } from "./Vocabulary.ts"
 
 /** One message. Templates read `content` and fields of their own, such as `tool_calls` or `reasoning_content`. */
@@ -53,9 +55,13 @@ export const make = (
   return Result.flatMap(required(metadata, key, string), (source) => fromSource(source, codec))
 }
 
-/** Reads a template. */
+/** Reads a template. Rendering it has a budget that grows with the conversation. */
 export const fromSource = (source: string, codec: Codec): Result.Result<Renderer, TemplateFailed> =>
   Result.gen(function*() {
+    if (source.length > maxSource) {
+      const reason = `it has ${source.length} characters, at most ${maxSource} are read`
+      return yield* Result.fail(new TemplateFailed({ stage: "budget", budget: "source", reason }))
+    }
     const program = yield* attempt("parse", () => parse(source))
     const specials = [...codec.specials.keys()]
     const own = new Set([source, ...specials].flatMap(Alphabet.privateIn))
@@ -65,9 +71,11 @@ export const fromSource = (source: string, codec: Codec): Result.Result<Renderer
 
     const render = (conversation: Conversation, now: Date): Result.Result<Prompt, TemplateFailed> =>
       Result.gen(function*() {
-        const { given, letters } = yield* attempt("render", () => variablesOf(conversation))
+        const { given, letters, size } = yield* attempt("render", () => variablesOf(conversation))
+        const meter = new Meter(budgetFor(size))
         const run = (machine: (scope: Scope) => Machine, node: Node, alter: (text: string) => string) =>
           attempt("render", () => {
+            meter.startRun()
             const messages = given.messages.map((message) => alterRole(message, alter))
             const variables = {
               ...given,
@@ -75,14 +83,14 @@ export const fromSource = (source: string, codec: Codec): Result.Result<Renderer
               bos_token: alter(names.bos_token),
               eos_token: alter(names.eos_token)
             }
-            return String(machine(scope(variables, now)).run(node).value)
+            return String(machine(scope(variables, now, meter)).run(node).value)
           })
-        const text = yield* run((scope) => new Machine(scope), program, (text) => text)
+        const text = yield* run((scope) => new Bounded(scope, meter), program, (text) => text)
         const mine = usual.alphabet.touches([...letters].join(""))
           ? yield* traced({ source, specials, taken: new Set([...own, ...letters]) })
           : usual
         const { alphabet } = mine
-        const marked = yield* run((scope) => tracingMachine(scope, alphabet), mine.program, alphabet.mark)
+        const marked = yield* run((scope) => tracingMachine(scope, alphabet, meter), mine.program, alphabet.mark)
         if (alphabet.unmark(marked) !== text) {
           const reason = "it decides by the look of a text it printed, so that special tokens cannot be told from text"
           return yield* Result.fail(new TemplateFailed({ stage: "trace", reason }))
@@ -141,10 +149,20 @@ const traced = ({ source, specials, taken }: {
 }
 
 const attempt = <A>(stage: "parse" | "render", run: () => A): Result.Result<A, TemplateFailed> =>
-  Result.try({
-    try: run,
-    catch: (cause) => new TemplateFailed({ stage, reason: cause instanceof Error ? cause.message : String(cause) })
-  })
+  Result.try({ try: run, catch: (cause) => failed(stage, cause) })
+
+const failed = (stage: "parse" | "render", cause: unknown): TemplateFailed => {
+  const reason = clip(cause instanceof Error ? cause.message : String(cause))
+  if (cause instanceof OverBudget) return new TemplateFailed({ stage: "budget", budget: cause.budget, reason })
+  if (cause instanceof Raised) return new TemplateFailed({ stage, reason, isRefusal: true })
+  // what the host itself does not hold: its stack, or the longest text it can have
+  if (cause instanceof RangeError || (cause instanceof Error && cause.name === "InternalError")) {
+    const budget = /stack|recursion/i.test(reason) ? "depth" : "text"
+    const what = budget === "depth" ? "its parts lie too deep in one another" : `it makes too much text (${reason})`
+    return new TemplateFailed({ stage: "budget", budget, reason: what })
+  }
+  return new TemplateFailed({ stage, reason })
+}
 
 // Some templates build a token from a role, `'<|' + role + '|>'`: a role that is a plain word counts as theirs.
 const alterRole = (message: Message, alter: (text: string) => string): Message => {
@@ -152,11 +170,14 @@ const alterRole = (message: Message, alter: (text: string) => string): Message =
   return typeof role === "string" && /^[\p{L}\p{N}_-]+$/u.test(role) ? { ...message, role: alter(role) } : message
 }
 
-/** The variables with well-formed strings only, and the private characters in them. */
+/** The variables with well-formed strings only, the private characters in them, and how much they are. */
 const variablesOf = ({ addGenerationPrompt, messages, tools, variables }: Conversation) => {
   const letters = new Set<string>()
+  const size = { characters: 0, values: 0 }
   const clean = (value: unknown): unknown => {
+    size.values++
     if (typeof value === "string") {
+      size.characters += value.length
       const text = value.toWellFormed()
       for (const letter of Alphabet.privateIn(text)) letters.add(letter)
       return text
@@ -171,5 +192,5 @@ const variablesOf = ({ addGenerationPrompt, messages, tools, variables }: Conver
     tools: clean(tools ?? null),
     add_generation_prompt: addGenerationPrompt ?? true
   }
-  return { given, letters }
+  return { given, letters, size }
 }

@@ -1,6 +1,9 @@
 /** Why a file's metadata gives no tokenizer or no chat template. */
 import { Schema } from "effect"
 
+/** A text for an error: in a damaged file it can be as long as the file. */
+export const clip = (text: string): string => text.length <= 200 ? text : `${text.slice(0, 200)}…`
+
 /** A metadata key is missing, has another type, or holds a value that cannot be. */
 export class InvalidMetadata extends Schema.TaggedError<InvalidMetadata>()("InvalidMetadata", {
   key: Schema.String,
@@ -19,7 +22,7 @@ export class UnsupportedTokenizer extends Schema.TaggedError<UnsupportedTokenize
   supported: Schema.Array(Schema.String)
 }) {
   override get message(): string {
-    return `${this.key}: "${this.name}" is not supported; supported are ${this.supported.join(", ")}`
+    return `${this.key}: "${clip(this.name)}" is not supported; supported are ${this.supported.join(", ")}`
   }
 }
 
@@ -28,12 +31,20 @@ export const TokenizerError = Schema.Union([InvalidMetadata, UnsupportedTokenize
 /** Everything that can be wrong with a tokenizer's metadata. */
 export type TokenizerError = typeof TokenizerError.Type
 
-/** A template cannot be read (`parse`), refuses a conversation (`render`), or hides whose text is whose (`trace`). */
+/**
+ * A template cannot be read (`parse`), refuses a conversation (`render`), hides whose text is whose (`trace`), or asks for
+ * more than there is for it (`budget`).
+ */
 export class TemplateFailed extends Schema.TaggedError<TemplateFailed>()("TemplateFailed", {
-  stage: Schema.Literals(["parse", "render", "trace"]),
-  reason: Schema.String
+  stage: Schema.Literals(["parse", "render", "trace", "budget"]),
+  reason: Schema.String,
+  /** Which budget is used up, at stage `budget`. */
+  budget: Schema.optionalKey(Schema.Literals(["source", "steps", "text", "work", "time", "depth"])),
+  /** The template itself says that it cannot render this conversation: it is not damaged. */
+  isRefusal: Schema.optionalKey(Schema.Boolean)
 }) {
   override get message(): string {
-    return `chat template, ${this.stage}: ${this.reason}`
+    const budget = this.budget === undefined ? "" : ` of ${this.budget}`
+    return `chat template, ${this.stage}${budget}: ${this.reason}`
   }
 }

@@ -1,5 +1,6 @@
 /** The template engine behind a small typed face: its own types do not resolve under NodeNext. */
 import * as engine from "@huggingface/jinja"
+import type { Meter } from "./meter.ts"
 
 /** A node of a parsed template. Children are properties: nodes, arrays of nodes, or a map from nodes to nodes. */
 export interface Node {
@@ -18,10 +19,21 @@ export interface Scope {
   readonly set: (name: string, value: unknown) => unknown
 }
 
-/** Runs a template. A subclass may evaluate nodes of its own. */
+/**
+ * Runs a template. A subclass may evaluate nodes of its own, and watch the steps that are not nodes. Those are no public
+ * face of the engine, which is why its version is pinned, and tests fail without them.
+ */
 export interface Machine {
   run(program: Node): Value
   evaluate(node: Node | undefined, scope: Scope): Value
+  /** Statements one after the other, as one text. */
+  evaluateBlock(statements: ReadonlyArray<Node>, scope: Scope): Value
+  applyFilter(operand: Value, filter: Node, scope: Scope): Value
+  /** The arguments of a call, or of a filter. */
+  evaluateArguments(
+    args: ReadonlyArray<Node>,
+    scope: Scope
+  ): readonly [positional: ReadonlyArray<Value>, named: ReadonlyMap<string, Value>]
 }
 
 /** The engine's interpreter. */
@@ -34,9 +46,9 @@ export const parse = (source: string): Node =>
   engine.parse(engine.tokenize(source, { lstrip_blocks: true, trim_blocks: true })) as unknown as Node
 
 /** A scope with the usual globals and the given variables, which win. */
-export const scope = (variables: Readonly<Record<string, unknown>>, now: Date): Scope => {
+export const scope = (variables: Readonly<Record<string, unknown>>, now: Date, meter: Meter): Scope => {
   const made = new Environment()
-  for (const [name, value] of Object.entries({ ...globals(now), ...variables })) made.set(name, value)
+  for (const [name, value] of Object.entries({ ...globals(now, meter), ...variables })) made.set(name, value)
   return made
 }
 
@@ -46,24 +58,47 @@ export const withValue = (like: Value, value: unknown): Value => {
   return new Same(value)
 }
 
-const globals = (now: Date): Record<string, unknown> => ({
+/** The template refuses a conversation. */
+export class Raised extends Error {}
+
+const globals = (now: Date, meter: Meter): Record<string, unknown> => ({
   true: true,
   false: false,
   none: null,
   True: true,
   False: false,
   None: null,
-  range,
+  range: (first: unknown, second?: unknown, step: unknown = 1) => range(meter, first, second, step),
   raise_exception: (reason: unknown) => {
-    throw new Error(String(reason))
+    throw new Raised(printable(reason))
   },
-  strftime_now: (format: unknown) => strftime(now, String(format))
+  strftime_now: (format: unknown) => {
+    const text = printable(format)
+    meter.require(perField * text.length)
+    return strftime(now, text)
+  }
 })
 
-const range = (first: number, second?: number, step = 1): ReadonlyArray<number> => {
+// a list is a tree that may be larger than memory as text
+const printable = (value: unknown): string =>
+  typeof value === "object" && value !== null ? "a value that is no text" : String(value)
+
+/** Characters that an entry of a range counts for: each is a value of its own. */
+const perNumber = 32
+/** Of the name of a month or a day. */
+const perField = 9
+
+const range = (meter: Meter, ...given: readonly [unknown, unknown, unknown]): ReadonlyArray<number> => {
+  const [first, second, step] = given
   const [start, stop] = second === undefined ? [0, first] : [first, second]
+  if (typeof start !== "number" || typeof stop !== "number" || typeof step !== "number") {
+    throw new Error("range() needs numbers")
+  }
   if (step === 0) throw new Error("range() needs a step other than 0")
-  return Array.from({ length: Math.max(0, Math.ceil((stop - start) / step)) }, (_, i) => start + i * step)
+  const length = Math.max(0, Math.ceil((stop - start) / step))
+  if (Number.isNaN(length)) throw new Error("range() needs numbers")
+  meter.charge(perNumber * length)
+  return Array.from({ length }, (_, i) => start + i * step)
 }
 
 const months = "January February March April May June July August September October November December".split(" ")

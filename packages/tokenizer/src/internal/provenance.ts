@@ -6,7 +6,9 @@
  * look for.
  */
 import type { Alphabet } from "./alphabet.ts"
-import { Machine, type Node, type Scope, type Value, withValue } from "./jinja.ts"
+import { Bounded } from "./bounded.ts"
+import { type Machine, type Node, type Scope, type Value, withValue } from "./jinja.ts"
+import type { Meter } from "./meter.ts"
 
 const comparisons = new Set(["==", "!=", "in", "not in", "<", ">", "<=", ">="])
 const predicates = new Set(["startswith", "endswith"])
@@ -125,23 +127,25 @@ const traceFilter = (node: Node, visit: (child: Node) => Node): Node => {
 }
 
 /** Evaluates the nodes that `trace` puts in. */
-export const tracingMachine = (scope: Scope, alphabet: Alphabet): Machine => new Tracing(scope, alphabet)
+export const tracingMachine = (scope: Scope, alphabet: Alphabet, meter: Meter): Machine =>
+  new Tracing(scope, alphabet, meter)
 
-class Tracing extends Machine {
+class Tracing extends Bounded {
   readonly alphabet: Alphabet
 
-  constructor(scope: Scope, alphabet: Alphabet) {
-    super(scope)
+  constructor(scope: Scope, alphabet: Alphabet, meter: Meter) {
+    super(scope, meter)
     this.alphabet = alphabet
   }
 
-  override evaluate(node: Node | undefined, scope: Scope): Value {
-    if (node?.type === "Plain") return this.toPlain(this.evaluate(node["inner"] as Node, scope), 2)
-    if (node?.type !== "Needle") return super.evaluate(node, scope)
+  protected override evaluateNode(node: Node, scope: Scope): Value {
+    if (node.type === "Plain") return this.toPlain(this.evaluate(node["inner"] as Node, scope), 2)
+    if (node.type !== "Needle") return super.evaluateNode(node, scope)
     const sought = this.evaluate(node["inner"] as Node, scope)
     const hay = this.evaluate(node["hay"] as Node, scope)
-    const isPrinted = typeof sought.value === "string" && typeof hay.value === "string" &&
-      hay.value.includes(sought.value)
+    if (typeof sought.value !== "string" || typeof hay.value !== "string") return this.toPlain(sought, 0)
+    this.meter.work(sought.value.length * hay.value.length)
+    const isPrinted = hay.value.includes(sought.value)
     return isPrinted ? sought : this.toPlain(sought, 0)
   }
 
