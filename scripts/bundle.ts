@@ -1,6 +1,6 @@
 /**
- * Writes a folder that runs the command line on a machine with nothing but Node 24 and a graphics driver: one JavaScript file,
- * the model that comes with tg, and Dawn for one platform. With `--node` the folder brings this Node too.
+ * Writes a folder that runs the command line on a machine with nothing but Node 24 and a graphics driver: what the npm package
+ * has, Dawn for one platform beside it, and a launcher. With `--node` the folder brings this Node too.
  *
  *     node scripts/bundle.ts [--out .bundle/tg] [--platform linux-x64] [--node]
  */
@@ -9,7 +9,7 @@ import { createRequire } from "node:module"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
-import { build } from "esbuild"
+import { stage } from "./stage.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const here = `${process.platform}-${process.arch}`
@@ -26,32 +26,6 @@ const { values: options } = parseArgs({
 const refuse = (why: string): never => {
   console.error(`error: ${why}`)
   process.exit(1)
-}
-
-// some of what is bundled are CommonJS modules, which expect these
-const banner = `import { createRequire as tgCreateRequire } from "node:module"
-const require = tgCreateRequire(import.meta.url), __filename = import.meta.filename, __dirname = import.meta.dirname
-if (Number(process.versions.node.split(".")[0]) < 24) {
-  console.error(
-    "error: tg needs Node 24 or newer, and this is " + process.versions.node + "; install one, or bundle with --node"
-  )
-  process.exit(1)
-}`
-
-/** The whole command line as one file. Dawn stays outside: it looks for its native part beside itself. */
-const bundleProgram = async (out: string): Promise<void> => {
-  await build({
-    entryPoints: [path.join(root, "apps/cli/src/bin.ts")],
-    outfile: path.join(out, "tg.mjs"),
-    bundle: true,
-    platform: "node",
-    format: "esm",
-    target: "node24",
-    external: ["webgpu"],
-    banner: { js: banner },
-    legalComments: "eof",
-    logLevel: "warning"
-  })
 }
 
 /** The folder of Dawn's native part: its package has one for each platform. */
@@ -98,10 +72,8 @@ const main = async (): Promise<void> => {
   }
   fs.rmSync(out, { recursive: true, force: true })
   fs.mkdirSync(out, { recursive: true })
-  await bundleProgram(out)
-  fs.cpSync(path.join(root, "apps/cli/models"), path.join(out, "models"), { recursive: true })
+  await stage(out)
   copyDawn(dawn, out, platform)
-  fs.copyFileSync(path.join(root, "LICENSE"), path.join(out, "LICENSE"))
   const isWindows = platform.startsWith("win32-")
   fs.writeFileSync(path.join(out, isWindows ? "tg.cmd" : "tg"), isWindows ? windowsLauncher : posixLauncher, {
     mode: 0o755

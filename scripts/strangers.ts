@@ -1,6 +1,7 @@
 /**
  * Uses the packages as a stranger would: packs them, installs the tarballs in empty projects outside the workspace, and there
- * type-checks, tests and runs the projects of `test/strangers`. Anything that goes wrong ends it with exit code 1.
+ * type-checks, tests and runs the projects of `test/strangers`. The command line is installed with `npm i -g` and runs under every Node
+ * that is promised. Anything that goes wrong ends it with exit code 1.
  */
 import { spawnSync } from "node:child_process"
 import * as fs from "node:fs"
@@ -54,8 +55,14 @@ const build = (): void => {
   run(root, path.join(root, "node_modules/.bin/tsc"), "-b")
 }
 
-/** Every entry of a package's `exports` has to exist, with types and code, for every source file. */
+/**
+ * Every entry of a package's `exports` has to exist, with types and code, for every source file. The command line is one program
+ * and has no sources.
+ */
 const missingFiles = (unpacked: string): ReadonlyArray<string> => {
+  if (!fs.existsSync(path.join(unpacked, "src"))) {
+    return ["tg.mjs"].filter((f) => !fs.existsSync(path.join(unpacked, f)))
+  }
   const sources = fs.readdirSync(path.join(unpacked, "src"), { recursive: true, encoding: "utf8" })
   return sources.filter((file) => file.endsWith(".ts")).flatMap((file) => {
     const stem = file.slice(0, -".ts".length)
@@ -148,12 +155,84 @@ const tryProject = (
   console.log(step(`${name}: run`, () => run(project, process.execPath, "src/main.ts")).trimEnd())
 }
 
+/** The Node versions that the command line has to run under, as npm packages have them for this platform. */
+const nodeVersions = ["24.x", "26.10.0"]
+
+/** The folder of a Node, or why there is none. */
+const fetchNode = (folder: string, version: string): { readonly bin: string } | { readonly missing: string } => {
+  const name = `node-${process.platform}-${process.arch}`
+  fs.mkdirSync(folder, { recursive: true })
+  fs.writeFileSync(path.join(folder, "package.json"), JSON.stringify({ private: true }))
+  try {
+    run(
+      folder,
+      "npm",
+      "install",
+      "--no-audit",
+      "--no-fund",
+      "--prefer-offline",
+      "--ignore-scripts",
+      `${name}@${version}`
+    )
+    return { bin: path.join(folder, "node_modules", name, "bin") }
+  } catch (error) {
+    return { missing: error instanceof Error ? error.message.split("\n").slice(0, 3).join(" ") : String(error) }
+  }
+}
+
+/** Runs the installed `tg` in a folder with a model, as `PATH` finds it. */
+const tryProgram = (folder: string, tg: string, nodeBin: string): void => {
+  const env = {
+    ...process.env,
+    PATH: [nodeBin, path.dirname(tg), process.env["PATH"]].join(path.delimiter),
+    XDG_CACHE_HOME: path.join(folder, "cache"),
+    XDG_CONFIG_HOME: path.join(folder, "config")
+  }
+  const asked = (...args: ReadonlyArray<string>): string => {
+    const { status, stderr, stdout } = spawnSync("tg", args, { cwd: folder, encoding: "utf8", env })
+    if (status !== 0) throw new Error(`tg ${args.join(" ")} ended with ${status}\n${stdout}${stderr}`)
+    return stdout
+  }
+  const expect = (found: string, wanted: string | RegExp): void => {
+    const isRight = typeof wanted === "string" ? found === wanted : wanted.test(found)
+    if (!isRight) throw new Error(`tg printed ${JSON.stringify(found.slice(0, 300))} instead of ${wanted}`)
+  }
+  expect(asked("generate", "--device", "wasm", "What is 17 + 25?"), "17 + 25 = 42\n")
+  expect(
+    asked("generate", "-m", "./here.gguf", "-t", "2", "--device", "wasm", "-p", "What is 17 + 25?"),
+    "17 + 25 = 42\n"
+  )
+  expect(asked("inspect", "-m", "here.gguf"), /^here\.gguf: GGUF version 3/)
+  expect(asked("doctor"), /128-bit SIMD yes/)
+  expect(asked("version"), /^tg v\d+\.\d+\.\d+\n$/)
+}
+
+/** Installs the command line as `npm i -g` does, somewhere else, and runs it under each Node. */
+const tryCommandLine = (folder: string, tarball: string): void => {
+  const place = path.join(folder, "cli")
+  const prefix = path.join(place, "prefix")
+  const stands = path.join(place, "stands")
+  fs.mkdirSync(stands, { recursive: true })
+  fs.copyFileSync(path.join(root, "apps/cli/models/tg-tiny-Q4_0.gguf"), path.join(stands, "here.gguf"))
+  const flags = ["--no-audit", "--no-fund", "--prefer-offline", "--ignore-scripts"]
+  step("tg: npm i -g", () => run(stands, "npm", "install", "-g", "--prefix", prefix, ...flags, tarball))
+  for (const version of nodeVersions) {
+    const node = step(`tg: fetch Node ${version}`, () => fetchNode(path.join(place, `node-${version}`), version))
+    if ("missing" in node) console.warn(`SKIPPED: tg under Node ${version}, which cannot be fetched: ${node.missing}`)
+    else {
+      const name = run(stands, path.join(node.bin, "node"), "--version").trim()
+      step(`tg: runs under Node ${name}`, () => tryProgram(stands, path.join(prefix, "bin/tg"), node.bin))
+    }
+  }
+}
+
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tg-strangers-"))
 try {
   const tarballs = path.join(folder, "tarballs")
   fs.mkdirSync(tarballs)
   step("build", build)
   const packed = step("pack", () => pack(tarballs))
+  tryCommandLine(folder, packed.get("@tg/cli")!.tarball)
   for (const project of projects) tryProject(folder, project, packed)
   fs.rmSync(folder, { recursive: true, force: true })
   console.log("strangers: all well")

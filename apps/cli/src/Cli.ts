@@ -1,7 +1,8 @@
 /** The command tree. */
-import { Effect, type Stdio } from "effect"
-import { CliOutput, Command } from "effect/cli"
+import { type Context, Effect, Option, type Stdio } from "effect"
+import { Argument, CliOutput, Command, TerminalCapabilities } from "effect/cli"
 import * as Bench from "./commands/Bench.ts"
+import * as Config from "./commands/Config.ts"
 import * as Doctor from "./commands/Doctor.ts"
 import * as Eval from "./commands/Eval.ts"
 import * as Generate from "./commands/Generate.ts"
@@ -13,45 +14,118 @@ import * as Profile from "./commands/Profile.ts"
 import * as Synth from "./commands/Synth.ts"
 import * as Tune from "./commands/Tune.ts"
 import * as Flags from "./Flags.ts"
+import * as Help from "./Help.ts"
 import * as Output from "./Output.ts"
 import * as Report from "./Report.ts"
+import { UsageError } from "./Report.ts"
+import * as Settings from "./Settings.ts"
 
 /** The version of the command line: that of its package. */
 export const version = "0.1.0"
 
-/** All commands. */
-export const tg = Command.make("tg").pipe(
+const running = [Generate.command, Inspect.command, Eval.command, Doctor.command, Config.command] as const
+const compiling = [
+  Plan.command,
+  Bench.command,
+  Profile.command,
+  Kernel.command,
+  Tune.command,
+  Logits.command,
+  Synth.command
+] as const
+
+const described = Command.make("tg").pipe(
   Command.withDescription("Run language models on this machine"),
+  Command.withExamples([
+    { command: "tg generate \"What is 17 + 25?\"" },
+    { command: "tg generate -m model.gguf -p \"Why is the sky blue?\"", description: "With a model of yours" },
+    { command: "tg help generate", description: "All flags of a command" }
+  ])
+)
+
+/** `tg version`, as `tg --version`. */
+const versionCommand = Command.make(
+  "version",
+  {},
+  Effect.fn("cli.version")(function*() {
+    yield* (yield* CliOutput.Presenter).present({ _tag: "Version", name: "tg", version })
+  })
+).pipe(Command.withDescription("Show the version"))
+
+/** `tg help COMMAND`, as `tg COMMAND --help`. */
+const helpCommand = Command.make(
+  "help",
+  {
+    command: Argument.String("command").pipe(
+      Argument.withDescription("The command to explain; without it, all are listed"),
+      Argument.optional
+    )
+  },
+  Effect.fn("cli.help")(function*(given) {
+    const name = Option.getOrUndefined(given.command)
+    if (name !== undefined && !names.includes(name)) {
+      return yield* new UsageError({
+        message: `there is no command ${JSON.stringify(name)}; there are ${names.join(", ")}`
+      })
+    }
+    yield* Command.runWith(explained, { version })([...(name === undefined ? [] : [name]), "--help"])
+  })
+).pipe(Command.withDescription("Explain a command"))
+
+const groups = [{ group: "MODELS", commands: running }, { group: "COMPILER AND SPEED", commands: compiling }] as const
+const names: ReadonlyArray<string> = groups.flatMap(({ commands }) => commands.map(({ name }) => name))
+
+// what `help` explains: a command cannot contain itself, so it stands in for itself without doing anything
+const explained = described.pipe(
   Command.withSubcommands([
-    Generate.command,
-    Inspect.command,
-    Logits.command,
-    Eval.command,
-    Doctor.command,
-    Plan.command,
-    Bench.command,
-    Profile.command,
-    Kernel.command,
-    Tune.command,
-    Synth.command
+    ...groups,
+    {
+      group: "ABOUT",
+      commands: [Command.make("help").pipe(Command.withDescription("Explain a command")), versionCommand]
+    }
   ]),
   Command.withGlobalFlags([Flags.Debug])
 )
 
-const usual = CliOutput.defaultPresenter
+/** All commands. */
+export const tg = described.pipe(
+  Command.withSubcommands([...groups, { group: "ABOUT", commands: [helpCommand, versionCommand] }]),
+  Command.withGlobalFlags([Flags.Debug])
+)
 
-/** Runs the command line. A wrong one is told in a line or two on stderr: its help is a page, and was not asked for. */
+/** Whether nothing but words about tg was asked for: that works with whatever settings. */
+const asksAboutTg = (args: ReadonlyArray<string>): boolean => {
+  const said = args.includes("--") ? args.slice(0, args.indexOf("--")) : args
+  return said.length === 0 || said[0] === "help" || said[0] === "version" ||
+    said.some((arg) => ["--help", "-h", "--version", "-v"].includes(arg))
+}
+
+/** Pages go to stdout. A wrong invocation is told in a line or two on stderr: its help is a page, and was not asked for. */
+const presenter = (stdio: Context.Context<Stdio.Stdio>): CliOutput.Presenter => ({
+  present: Effect.fnUntraced(function*(event) {
+    const { canColor } = yield* TerminalCapabilities.TerminalCapabilities
+    const formatter = Help.formatter(CliOutput.defaultFormatter({ colors: canColor }))
+    switch (event._tag) {
+      case "Help":
+        return yield* Output.print(`${formatter.formatHelpDoc(event.helpDoc)}\n`).pipe(Effect.orDie)
+      case "Version":
+        return yield* Output.print(`${formatter.formatVersion(event.name, event.version)}\n`).pipe(Effect.orDie)
+      case "InvalidInvocation":
+        return yield* Output.note([
+          ...event.errors.map((error) => `error: ${error.message}`),
+          `${event.commandPath.join(" ")} --help shows what is possible.`
+        ].join("\n"))
+    }
+  }, Effect.provide(stdio))
+})
+
+/** Runs the command line. */
 export const run = (args: ReadonlyArray<string>) =>
   Effect.gen(function*() {
     const stdio = yield* Effect.context<Stdio.Stdio>()
-    const presenter: CliOutput.Presenter = {
-      present: (event) =>
-        event._tag === "InvalidInvocation"
-          ? Output.note([
-            ...event.errors.map((error) => `error: ${error.message}`),
-            `${event.commandPath.join(" ")} --help shows what is possible.`
-          ].join("\n")).pipe(Effect.provide(stdio))
-          : usual.present(event)
-    }
-    yield* Command.runWith(tg, { version })(args).pipe(Effect.provide(CliOutput.layerPresenter(presenter)))
+    const settings = asksAboutTg(args) ? new Map() : yield* Settings.load
+    yield* Command.runWith(tg, { version })(args).pipe(
+      Settings.provide(settings),
+      Effect.provide(CliOutput.layerPresenter(presenter(stdio)))
+    )
   }).pipe(Report.handle({ debug: args.includes("--debug") }))

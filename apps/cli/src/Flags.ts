@@ -1,9 +1,11 @@
 /** Flags that several commands share. */
 import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
-import { Schema } from "effect"
-import { Flag, GlobalFlag } from "effect/cli"
+import { Config, Effect, Option, Schema } from "effect"
+import { Argument, Flag, GlobalFlag } from "effect/cli"
 import * as Devices from "./Devices.ts"
+import { UsageError } from "./Report.ts"
+import * as Settings from "./Settings.ts"
 
 // in a bundle the models are beside the program, in the package beside its sources
 const models = ["./models/", "../models/"].map((folder) => new URL(folder, import.meta.url))
@@ -13,33 +15,74 @@ export const defaultModel = fileURLToPath(
   new URL("tg-tiny-Q4_0.gguf", models.find((url) => existsSync(url)) ?? models[1])
 )
 
-/** `--model`, with tg-tiny as default. */
-export const model = Flag.String("model").pipe(
-  Flag.withMetavar("FILE"),
+const modelFlag = Flag.String("model").pipe(Flag.withAlias("m"), Flag.withMetavar("FILE"))
+
+/** `--model`, with the user's own or tg-tiny as default. */
+export const model = modelFlag.pipe(
   Flag.withDescription("A GGUF file (default: tg-tiny, which comes with tg)"),
+  Flag.withFallbackConfig(Settings.configOf("model", Config.String)),
   Flag.withDefault(defaultModel)
 )
 
 /** `--model` where there is no default. */
-export const requiredModel = Flag.String("model").pipe(Flag.withMetavar("FILE"), Flag.withDescription("A GGUF file"))
+export const requiredModel = modelFlag.pipe(Flag.withDescription("A GGUF file"))
+
+/** `--model` where another flag can take its place: only what was said. `modelOr` has the default. */
+export const modelIfSaid = modelFlag.pipe(
+  Flag.withDescription("A GGUF file (default: tg-tiny, which comes with tg)"),
+  Flag.optional
+)
+
+/** The model that was said, the user's own, or tg-tiny. */
+export const modelOr = (said: Option.Option<string>): Effect.Effect<string> =>
+  Effect.map(Settings.InForce, (kept) => Option.getOrElse(said, () => String(kept.get("model")?.value ?? defaultModel)))
+
+/** A prompt, as an argument or as `-p`. */
+export const prompt = {
+  argument: Argument.String("prompt").pipe(
+    Argument.withDescription("What to say to the model; - reads it from stdin"),
+    Argument.optional
+  ),
+  flag: Flag.String("prompt").pipe(
+    Flag.withAlias("p"),
+    Flag.withMetavar("TEXT"),
+    Flag.withDescription("The same as the argument"),
+    Flag.optional
+  )
+} as const
+
+/** The prompt of the argument or the flag. */
+export const promptOf = (given: {
+  readonly argument: Option.Option<string>
+  readonly flag: Option.Option<string>
+}): Effect.Effect<Option.Option<string>, UsageError> =>
+  Option.isSome(given.argument) && Option.isSome(given.flag)
+    ? Effect.fail(
+      new UsageError({ message: "the prompt is given twice, as an argument and with -p; keep one of them" })
+    )
+    : Effect.succeed(Option.orElse(given.argument, () => given.flag))
 
 /** `--device`. */
 export const device = Flag.Literals("device", Devices.choices).pipe(
   Flag.withDescription("Where to compute; auto takes a hardware GPU if there is one, else wasm"),
+  Flag.withFallbackConfig(Settings.configOf("device", (name) => Config.Literals(Devices.choices, name))),
   Flag.withDefault("auto" as const)
 )
 
 /** `--threads`. */
 export const threads = Flag.Int("threads").pipe(
+  Flag.withAlias("t"),
   Flag.withMetavar("N"),
   Flag.withSchema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 256 }))),
   Flag.withDescription("Threads of the wasm device (default: one for each core)"),
+  Flag.withFallbackConfig(Settings.configOf("threads", Config.Int)),
   Flag.optional
 )
 
 /** `--kv`. */
 export const kv = Flag.Literals("kv", ["f16", "f32"]).pipe(
   Flag.withDescription("Precision of the key-value cache"),
+  Flag.withFallbackConfig(Settings.configOf("kv", (name) => Config.Literals(["f16", "f32"], name))),
   Flag.withDefault("f16" as const)
 )
 
@@ -48,6 +91,7 @@ export const activations = Flag.Literals("activations", ["auto", "float", "int8"
   Flag.withDescription(
     "What products with quantised weights read: floats, or 8 bits per 32 values; auto takes int8 where the device has an instruction for it"
   ),
+  Flag.withFallbackConfig(Settings.configOf("activations", (name) => Config.Literals(["auto", "float", "int8"], name))),
   Flag.withDefault("auto" as const)
 )
 
@@ -55,6 +99,7 @@ export const activations = Flag.Literals("activations", ["auto", "float", "int8"
 export const context = Flag.Int("context").pipe(
   Flag.withMetavar("TOKENS"),
   Flag.withDescription("Tokens the context has memory for (default: it grows, up to what the model allows)"),
+  Flag.withFallbackConfig(Settings.configOf("context", Config.Int)),
   Flag.optional
 )
 

@@ -1,8 +1,8 @@
 /** `tg generate`: text to stdout as it comes. */
 import { Engine, type Token } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
-import { Clock, Effect, Option, Random, Stdio, Stream } from "effect"
-import { Argument, Command, Flag } from "effect/cli"
+import { Clock, Config, Effect, Option, Random, Stdio, Stream } from "effect"
+import { Command, Flag } from "effect/cli"
 import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Files from "../Files.ts"
@@ -12,13 +12,11 @@ import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
+import * as Settings from "../Settings.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
-  prompt: Argument.String("prompt").pipe(
-    Argument.withDescription("What to say to the model; - reads it from stdin"),
-    Argument.optional
-  ),
+  prompt: Flags.prompt,
   messages: Flag.String("messages").pipe(
     Flag.withMetavar("FILE"),
     Flag.withDescription("A conversation to continue: JSON, [{\"role\": \"user\", \"content\": \"..\"}, ..]"),
@@ -29,19 +27,27 @@ const flags = {
   maxTokens: Flag.Int("max-tokens").pipe(
     Flag.withAlias("n"),
     Flag.withDescription("End after this many tokens (default: 512)"),
+    Flag.withFallbackConfig(Settings.configOf("max-tokens", Config.Int)),
     Flag.withDefault(512)
   ),
   temperature: Flag.Finite("temperature").pipe(
     Flag.withDescription("0 takes the likeliest token (default); 1 draws as the model says"),
+    Flag.withFallbackConfig(Settings.configOf("temperature", Config.Finite)),
     Flag.withDefault(0)
   ),
-  topK: Flag.Int("top-k").pipe(Flag.withDescription("Draw among this many (default: 0, all)"), Flag.withDefault(0)),
+  topK: Flag.Int("top-k").pipe(
+    Flag.withDescription("Draw among this many (default: 0, all)"),
+    Flag.withFallbackConfig(Settings.configOf("top-k", Config.Int)),
+    Flag.withDefault(0)
+  ),
   topP: Flag.Finite("top-p").pipe(
     Flag.withDescription("Draw among the likeliest with this total probability (default: 1, all)"),
+    Flag.withFallbackConfig(Settings.configOf("top-p", Config.Finite)),
     Flag.withDefault(1)
   ),
   minP: Flag.Finite("min-p").pipe(
     Flag.withDescription("Draw among those at least this likely relative to the likeliest (default: 0, all)"),
+    Flag.withFallbackConfig(Settings.configOf("min-p", Config.Finite)),
     Flag.withDefault(0)
   ),
   seed: Flag.Int("seed").pipe(Flag.withDescription("Equal seeds draw equal texts (default: a new one)"), Flag.optional),
@@ -76,7 +82,7 @@ export const command = Command.make(
     if (given.maxTokens < 1) {
       return yield* new UsageError({ message: `-n ${given.maxTokens} was asked; it has to be 1 or more` })
     }
-    const asked = yield* askedOf(given)
+    const asked = yield* askedOf({ ...given, prompt: yield* Flags.promptOf(given.prompt) })
     yield* Models.withModel(
       given,
       Models.forText(sampling),

@@ -35,7 +35,7 @@ const flags = {
     Argument.withDescription("The kernel, or how its name begins; without it, the names are listed"),
     Argument.optional
   ),
-  model: Flags.model,
+  model: Flags.modelIfSaid,
   shape: Flag.String("shape").pipe(
     Flag.withMetavar("MODEL:MIX"),
     Flag.withDescription("A known shape instead of a file: glm-4.7-flash:q4_0"),
@@ -98,7 +98,7 @@ export const command = Command.make(
 export const kernelsOf = Effect.fnUntraced(
   function*(
     given: {
-      readonly model: string
+      readonly model: Option.Option<string>
       readonly shape: Option.Option<string>
       readonly step: "decode" | "prompt" | "logits"
       readonly kv: "f16" | "f32"
@@ -107,12 +107,12 @@ export const kernelsOf = Effect.fnUntraced(
     },
     profile: DeviceProfile
   ) {
-    if (Option.isSome(given.shape) && given.model !== Flags.defaultModel) {
+    if (Option.isSome(given.shape) && Option.isSome(given.model)) {
       return yield* new UsageError({ message: "--model and --shape are both given; keep one of them" })
     }
     const model = Option.isSome(given.shape)
       ? yield* Effect.fromResult(StepPlan.fromShape(given.shape.value))
-      : (yield* Models.open(given.model)).file
+      : (yield* Models.open(yield* Flags.modelOr(given.model))).file
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
     const size = { context, cache: given.kv, activations: ActivationPolicy.activationsOn(profile, given.activations) }

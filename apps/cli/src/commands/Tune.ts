@@ -24,7 +24,7 @@ import * as Kernel from "./Kernel.ts"
 const Seconds = Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))
 
 const flags = {
-  model: Flags.model,
+  model: Flags.modelIfSaid,
   shape: Flag.String("shape").pipe(
     Flag.withMetavar("MODEL:MIX"),
     Flag.withDescription("A known shape instead of a file: glm-4.7-flash:q4_0"),
@@ -119,7 +119,7 @@ interface Launch extends KernelNames.Named {
 }
 
 const run = Effect.fn("cli.tune.run")(function*(given: {
-  readonly model: string
+  readonly model: Option.Option<string>
   readonly shape: Option.Option<string>
   readonly kernel: Option.Option<string>
   readonly budget: number

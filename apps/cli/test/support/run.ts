@@ -1,4 +1,6 @@
 import { spawn } from "node:child_process"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Exit, Layer, Sink, Stdio, Stream } from "effect"
@@ -10,6 +12,9 @@ export interface Outcome {
   readonly stdout: string
   readonly stderr: string
 }
+
+// what the developer keeps as defaults is no part of a test
+process.env["XDG_CONFIG_HOME"] = join(tmpdir(), "tg-no-configuration")
 
 const collect = (into: Array<string>): Sink.Sink<void, string | Uint8Array> =>
   Sink.forEach((part) =>
