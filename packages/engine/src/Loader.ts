@@ -191,7 +191,9 @@ export const fill: (
       const bytes = source.read(tensor.offset + chunk.first * blockBytes, chunk.blocks * blockBytes)
       if (chunk.first > 0) return { chunk, bytes: yield* bytes }
       const bound = byKey.get(keyOf(layout))!.bind(buffers.get(tensor.name)!)
-      const [put, first] = yield* Effect.all([bound, bytes], { concurrency: 2 })
+      const [put, first] = yield* Effect.all([bound, bytes, putBook(layout, buffers.get(tensor.name)!)], {
+        concurrency: 2
+      })
       puts.set(chunk.wanted, put)
       return { chunk, bytes: first }
     })
@@ -207,6 +209,14 @@ export const fill: (
   },
   Effect.scoped
 )
+
+/** The code book of a tensor's type, which is not in the file. */
+const putBook = Effect.fnUntraced(function*(layout: Layout.Layout, target: DeviceBuffer) {
+  const book = Layout.bookOf(layout)
+  if (book === undefined) return
+  const device = yield* Device
+  yield* device.write(target, new Uint8Array(book.buffer), 4 * layout.bookOffset!)
+})
 
 function* chunksOf(wanted: ReadonlyArray<Wanted>, blocksOf: (w: Wanted) => number): Generator<Chunk> {
   for (const each of wanted) {

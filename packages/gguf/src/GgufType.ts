@@ -41,7 +41,9 @@ export const table = {
   TQ1_0: type(34, 256, 54),
   TQ2_0: type(35, 256, 66),
   MXFP4: type(39, 32, 17),
-  NVFP4: type(40, 64, 36)
+  NVFP4: type(40, 64, 36),
+  Q1_0: type(41, 128, 18),
+  Q2_0: type(42, 64, 18)
 } as const satisfies Record<string, GgufType>
 
 /** The name of a tensor type: `"Q4_0"`. */

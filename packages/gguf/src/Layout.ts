@@ -5,7 +5,8 @@ import { split } from "./LayoutPacking.ts"
 import type * as Int8 from "@tg/tensor/Int8"
 import type { Tensor } from "@tg/tensor/Tensor"
 import { fail } from "@tg/tensor/TensorError"
-import { type Codec, codecOf, type Planes, supported } from "./LayoutCodec.ts"
+import type { Codec, Planes } from "./LayoutCodec.ts"
+import { codecOf, supported } from "./LayoutTypes.ts"
 import { decoderOf } from "./LayoutInt8.ts"
 import { type Name, table } from "./GgufType.ts"
 
@@ -31,6 +32,8 @@ export interface Layout {
   readonly blocksPerRow: number
   /** Relayout works on runs of blocks that start at, and are, multiples of this. */
   readonly blockGroup: number
+  /** Where the type's code book lies, if it has one: behind the planes. `bookOf` gives its words. */
+  readonly bookOffset: number | undefined
 }
 
 /** The types that have a layout. */
@@ -49,7 +52,7 @@ export const layoutOf = (type: Name, shape: ReadonlyArray<number>): Layout => {
       `use a multiple of ${blockValues}`
     )
   }
-  const { planes: specs } = codec(type, blocksPerRow)
+  const { book, planes: specs } = codec(type, blocksPerRow)
   const blocks = shape.slice(0, -1).reduce((n, d) => n * d, blocksPerRow)
   const blockGroup = Math.max(...specs.map((p) => p.group))
   const padded = roundUp(blocks, blockGroup)
@@ -65,8 +68,21 @@ export const layoutOf = (type: Name, shape: ReadonlyArray<number>): Layout => {
     words = roundUp(words + plane.words, 4)
     return plane
   })
-  return { type, shape, words, planes, blocks, blocksPerRow, blockGroup }
+  const bookOffset = book === undefined ? undefined : words
+  return {
+    type,
+    shape,
+    words: words + roundUp(book?.length ?? 0, 4),
+    planes,
+    blocks,
+    blocksPerRow,
+    blockGroup,
+    bookOffset
+  }
 }
+
+/** The words at `bookOffset`, the same for all tensors of a type: whoever fills a tensor's buffer puts them there. */
+export const bookOf = ({ blocksPerRow, type }: Layout): Uint32Array | undefined => codec(type, blocksPerRow).book
 
 const roundUp = (n: number, to: number): number => Math.ceil(n / to) * to
 
@@ -153,7 +169,8 @@ const planesOf = (layout: Layout, words: Tensor, select: Tensor | undefined): Pl
       // rows share words: items are chosen after the words are split
       const all = split(flat(plane), bits).reshape([plane.words * plane.group]).slice(0, 0, blocks)
       return chosen(all.reshape([...lead, blocksPerRow]))
-    }
+    },
+    book: () => words.slice(0, layout.bookOffset!, bookOf(layout)!.length)
   }
 }
 

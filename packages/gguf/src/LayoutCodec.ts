@@ -1,4 +1,4 @@
-/** How each tensor type lies in planes of words: the layout, its making from GGUF blocks, and its decoding. */
+/** How blocks of integers with scales lie in planes of words: the layout, its making from GGUF blocks, and its decoding. */
 import * as DType from "@tg/core-uop/DType"
 import { cat } from "@tg/tensor/Nn"
 import { full, type Tensor } from "@tg/tensor/Tensor"
@@ -30,6 +30,8 @@ export interface Planes {
   readonly words: (name: string) => Tensor
   /** One small field per block, `[.., blocks of a row]`: for planes that pack `group` of them into a word. */
   readonly fields: (name: string) => Tensor
+  /** The words of the type's code book. */
+  readonly book: () => Tensor
 }
 
 /** A tensor type in planes. */
@@ -39,6 +41,8 @@ export interface Codec {
   readonly relayout: (raw: Tensor, blocks: number) => Readonly<Record<string, Tensor>>
   /** Values, `f32`: the row is spread over several axes behind the leading ones of the planes. */
   readonly decode: (planes: Planes) => Tensor
+  /** Words that all tensors of the type need, behind their planes. */
+  readonly book?: Uint32Array
 }
 
 /** What the layout of a type may depend on. */
@@ -47,18 +51,19 @@ export interface RowInfo {
   readonly blocksPerRow: number
 }
 
-const plane = (name: string, words: number, group = 1): PlaneSpec => ({ name, group, words })
-const u16 = (bytes: Tensor, at: number): Tensor =>
+export const plane = (name: string, words: number, group = 1): PlaneSpec => ({ name, group, words })
+export const u16 = (bytes: Tensor, at: number): Tensor =>
   bytes.slice(1, at, 1).squeeze(1).or(bytes.slice(1, at + 1, 1).squeeze(1).shl(8))
-const part = (bytes: Tensor, at: number, count: number): Tensor => bytes.slice(1, at, count)
-const halves = (bytes: Tensor, at: number): Tensor => {
+export const part = (bytes: Tensor, at: number, count: number): Tensor => bytes.slice(1, at, count)
+export const halves = (bytes: Tensor, at: number): Tensor => {
   const d = u16(bytes, at)
   return join(d.reshape([Number(d.dim(0)) / 2, 2]), 16)
 }
 /** A block's own words of a plane, `[.., n]`: word i. */
-const word = (words: Tensor, i: number): Tensor => words.slice(-1, i, 1).squeeze(-1)
+export const word = (words: Tensor, i: number): Tensor => words.slice(-1, i, 1).squeeze(-1)
 /** Appends axes of size 1. */
-const spread = (x: Tensor, axes: number): Tensor => x.reshape([...x.shape, ...Array.from({ length: axes }, () => 1)])
+export const spread = (x: Tensor, axes: number): Tensor =>
+  x.reshape([...x.shape, ...Array.from({ length: axes }, () => 1)])
 /** Replaces the last `from` axes by `to`. */
 export const regroup = (x: Tensor, from: number, to: ReadonlyArray<number>): Tensor =>
   x.reshape([...x.shape.slice(0, x.rank - from), ...to])
@@ -73,7 +78,7 @@ const nibbles32 = (q: Tensor): Tensor => {
 }
 
 /** 256 two-bit (or one-bit) fields: field k = 128a + 32g + l is bits `bits g` of byte 32a + l. */
-const strided = (q: Tensor, groups: number, bits: number): Tensor => {
+export const strided = (q: Tensor, groups: number, bits: number): Tensor => {
   const blocks = Number(q.dim(0))
   const runs = Number(q.dim(1)) / 32
   return q.reshape([blocks, runs, 1, 32]).shr(counting(q.arena, groups, bits, 1)).and(2 ** bits - 1)
@@ -379,7 +384,8 @@ export const scalesIQ4XS = (p: Planes): Tensor => {
   return low(word(sc, 0)).unsqueeze(-1).mul(float(lowBits.or(highBits.shl(4)).cast(DType.i32).sub(32)))
 }
 
-const codecs: { readonly [K in Name]?: (row: RowInfo) => Codec } = {
+/** The codecs of types without code books. */
+export const blockCodecs = {
   F32: () => f32,
   F16: ({ blocksPerRow }) => sixteen(blocksPerRow, low),
   BF16: ({ blocksPerRow }) => sixteen(blocksPerRow, (x) => x.shl(16).bitcast(DType.f32)),
@@ -396,10 +402,4 @@ const codecs: { readonly [K in Name]?: (row: RowInfo) => Codec } = {
   IQ4_NL: () => iq4_nl,
   IQ4_XS: () => iq4_xs,
   MXFP4: () => mxfp4
-}
-
-/** The codec of a type for rows of this kind, if the type is supported. */
-export const codecOf = (type: Name, row: RowInfo): Codec | undefined => codecs[type]?.(row)
-
-/** The supported types. */
-export const supported: ReadonlyArray<Name> = Object.keys(codecs) as ReadonlyArray<Name>
+} as const satisfies { readonly [K in Name]?: (row: RowInfo) => Codec }

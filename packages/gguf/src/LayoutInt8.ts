@@ -15,6 +15,8 @@ import {
   scalesQ3K,
   scalesQ6K
 } from "./LayoutCodec.ts"
+import { type GridCodec, gridCodecs } from "./LayoutGrids.ts"
+import { fp4Table, scalesNVFP4 } from "./LayoutSmall.ts"
 import { lookupBytes, unpackBitsToBytes, unpackBytes } from "./LayoutPacking.ts"
 
 /** Joins the last axes of `x`, less the `inner` last ones, with the blocks of a row in front of them. */
@@ -33,6 +35,17 @@ const fifthBits = (p: Planes, blocksPerRow: number): Tensor =>
   blocksPerRow % 4 === 0 ? bytesOf(p, "h", 1) : unpackBitsToBytes(p.words("h"))
 
 const plainRows = (words: Tensor, scale: Tensor, zero = 0): Rows => ({ words, scale, zero, minimum: undefined })
+
+/** A scale for each of the `n` blocks of 32 values that share it. */
+const shared = (scale: Tensor, n: number): Tensor => perRow(each(scale).expand([...scale.shape, n]), 2, [1])
+
+const ternary: Decode = (p) => plainRows(bytesOf(p, "q", 2), shared(low(p.fields("d")), 8), 1)
+
+/** Bytes from a code book. */
+const fromGrid = ({ bytes, scale, zero }: GridCodec): Decode => (p) => {
+  const scales = scale(p)
+  return plainRows(perRow(bytes(p), 4, [2, 4]), perRow(scales, 3, [Number(scales.dim(-1))]), zero)
+}
 
 type Decode = (planes: Planes, blocksPerRow: number) => Rows
 
@@ -54,7 +67,7 @@ const decoders: { readonly [K in Name]?: Decode } = {
     minimum: high(p.words("dm")).neg()
   }),
   Q8_0: (p) => plainRows(bytesOf(p, "q", 8), each(low(p.fields("d")))),
-  MXFP4: (p) => plainRows(lookupBytes(mxfp4Table, bytesOf(p, "q", 4)), each(powersOfTwo(p))),
+  MXFP4: (p) => plainRows(lookupBytes(fp4Table, bytesOf(p, "q", 4)), each(powersOfTwo(p))),
   Q2_K: (p) => {
     const { minimum, scale } = scalesQ2K(p)
     return { words: bytesOf(p, "q", 2), scale: perRow(scale, 3, [2]), zero: 0, minimum: perRow(minimum, 3, [2]) }
@@ -70,11 +83,20 @@ const decoders: { readonly [K in Name]?: Decode } = {
     return { words, scale: perRow(scale, 3, [1]), zero: 0, minimum: perRow(minimum, 3, [1]) }
   },
   Q6_K: (p) => plainRows(bytesOf(p, "ql", 4).or(bytesOf(p, "qh", 2).shl(4)), perRow(scalesQ6K(p), 4, [2]), 32),
-  IQ4_XS: (p) => plainRows(lookupBytes(iq4Table, bytesOf(p, "q", 4)), perRow(scalesIQ4XS(p), 2, [1]))
+  IQ4_XS: (p) => plainRows(lookupBytes(iq4Table, bytesOf(p, "q", 4)), perRow(scalesIQ4XS(p), 2, [1])),
+  TQ1_0: ternary,
+  TQ2_0: ternary,
+  Q1_0: (p) => plainRows(bytesOf(p, "q", 1).shl(1), shared(low(p.fields("d")), 4), 1),
+  Q2_0: (p) => plainRows(bytesOf(p, "q", 2), shared(low(p.fields("d")), 2), 1),
+  NVFP4: (p) => plainRows(lookupBytes(fp4Table, bytesOf(p, "q", 4)), perRow(scalesNVFP4(p), 2, [2])),
+  IQ1_S: fromGrid(gridCodecs.IQ1_S),
+  IQ1_M: fromGrid(gridCodecs.IQ1_M),
+  IQ2_XXS: fromGrid(gridCodecs.IQ2_XXS),
+  IQ2_XS: fromGrid(gridCodecs.IQ2_XS),
+  IQ2_S: fromGrid(gridCodecs.IQ2_S),
+  IQ3_XXS: fromGrid(gridCodecs.IQ3_XXS),
+  IQ3_S: fromGrid(gridCodecs.IQ3_S)
 }
-
-/** Twice the E2M1 values. */
-const mxfp4Table = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]
 
 /** The rows of a type as bytes, if its values are small integers with scales. */
 export const decoderOf = (type: Name): Decode | undefined => decoders[type]

@@ -1,4 +1,5 @@
 /** Blocks of random weights: any type, values of a chosen spread, the same for the same seed, at memory speed. */
+import { type GridName, valuesOf } from "./internal/grids.ts"
 import { seedOf, type State, words } from "./internal/randomWords.ts"
 import { type Name, table } from "./GgufType.ts"
 
@@ -47,6 +48,16 @@ const iq4 = Math.sqrt(4548)
 /** The same of the sixteen doubled values of MXFP4. */
 const fp4 = Math.sqrt(34.25)
 
+/** Mean square of the values of a code book, as they are or moved by an eighth to either side. */
+const bookSquare = (name: GridName, moved = 0): number => {
+  const values = valuesOf(name)
+  return values.reduce((sum, v) => sum + v * v, 0) / values.length + moved ** 2
+}
+/** Scales n + 1/2 of four bits, and 2n + 1 of four or three. */
+const halfMore = Math.sqrt(85.25)
+const oddOfFour = Math.sqrt(341)
+const oddOfThree = Math.sqrt(85)
+
 /** Eight scales and eight minima of 6 bits in 12 bytes: each minimum becomes its scale. */
 const equalMinima = (bytes: Uint8Array, start: number): void => {
   for (let i = start + 4; i < start + 8; i++) {
@@ -84,7 +95,17 @@ const recipes: { readonly [N in Name]?: Recipe } = {
   },
   Q6_K: { rms: byte * sixBits, scaleAt: 208 },
   IQ4_NL: { rms: iq4, scaleAt: 0 },
-  IQ4_XS: { rms: sixBits * iq4, scaleAt: 0 }
+  IQ4_XS: { rms: sixBits * iq4, scaleAt: 0 },
+  IQ2_XXS: { rms: halfMore / 4 * Math.sqrt(bookSquare("iq2_xxs")), scaleAt: 0 },
+  IQ2_XS: { rms: halfMore / 4 * Math.sqrt(bookSquare("iq2_xs")), scaleAt: 0 },
+  IQ2_S: { rms: halfMore / 4 * Math.sqrt(bookSquare("iq2_s")), scaleAt: 0 },
+  IQ3_XXS: { rms: halfMore / 2 * Math.sqrt(bookSquare("iq3_xxs")), scaleAt: 0 },
+  IQ3_S: { rms: oddOfFour * Math.sqrt(bookSquare("iq3_s")), scaleAt: 0 },
+  IQ1_S: { rms: oddOfThree * Math.sqrt(bookSquare("iq1", 1 / 8)), scaleAt: 0 },
+  TQ1_0: { rms: Math.sqrt(2 / 3), scaleAt: 52 },
+  TQ2_0: { rms: Math.sqrt(1.5), scaleAt: 64 },
+  Q1_0: { rms: 1, scaleAt: 0 },
+  Q2_0: { rms: Math.sqrt(1.5), scaleAt: 0 }
 }
 
 /** The types that can be filled. */
@@ -93,7 +114,9 @@ export const types: ReadonlyArray<Name> = [
   "F32",
   "F16",
   "BF16",
-  "MXFP4"
+  "MXFP4",
+  "NVFP4",
+  "IQ1_M"
 ]
 
 /** A sequence of random blocks, or nothing for a type that has none here. */
@@ -146,6 +169,28 @@ const patchOf = (options: RandomOptions, state: State): Patch | undefined => {
         for (let i = 0, at = 0; i < blocks; i++, at += 17) bytes[at] = least + bytes[at]! % 3
       }
     }
+    case "NVFP4": {
+      // a scale for each group: the nearest, or one of its neighbours; the values are doubled
+      const least = nearestE4M3(2 * deviation / fp4) - 1
+      return (bytes, blocks) => {
+        for (let at = 0; at < 36 * blocks; at += 36) {
+          for (let group = at; group < at + 4; group++) bytes[group] = least + bytes[group]! % 3
+        }
+      }
+    }
+    case "IQ1_M": {
+      // the half that scales a block lies in the upper bits of four others
+      const rms = oddOfThree * Math.sqrt(bookSquare("iq1", 1 / 8))
+      const scales = Uint16Array.from(lognormal(state), (x) => half(x * deviation / rms))
+      return (bytes, blocks) => {
+        const halves = new Uint16Array(bytes.buffer, 0, bytes.length / 2)
+        for (let block = 0; block < blocks; block++) {
+          const at = 28 * block + 24
+          const scale = scales[halves[at]! & (scaleCount - 1)]!
+          for (let i = 0; i < 4; i++) halves[at + i] = halves[at + i]! & 0xfff | (scale >> 4 * i & 15) << 12
+        }
+      }
+    }
     default:
       return scaled(type, deviation, state)
   }
@@ -158,12 +203,7 @@ const scaled = (type: Name, deviation: number, state: State): Patch | undefined 
   const { blockBytes } = table[type]
   // where nothing else depends on it, the scale has either sign
   const signed = minimum === undefined
-  // the mean square of exp(x) for x of deviation s is exp(2 s^2)
-  const spread = 0.25
-  const scales = Array.from(
-    normals(state, 0, spread, scaleCount),
-    (x, i) => Math.exp(x - spread ** 2) * deviation / rms * (signed && i % 2 === 1 ? -1 : 1)
-  )
+  const scales = lognormal(state).map((x, i) => x * deviation / rms * (signed && i % 2 === 1 ? -1 : 1))
   const encoded = Uint16Array.from(scales, half)
   const minima = Uint16Array.from(scales, (scale) => half(scale * (minimum?.factor ?? 0)))
   return (bytes, blocks) => {
@@ -178,6 +218,20 @@ const scaled = (type: Name, deviation: number, state: State): Patch | undefined 
     }
     if (repair !== undefined) { for (let at = 0; at < bytes.length; at += blockBytes) repair(bytes, at) }
   }
+}
+
+/** Scales around 1, of mean square 1: that of exp(x) for x of deviation s is exp(2 s^2). */
+const lognormal = (state: State): Float64Array => {
+  const spread = 0.25
+  return normals(state, 0, spread, scaleCount).map((x) => Math.exp(x - spread ** 2))
+}
+
+/** The code of the unsigned E4M3 number nearest to a size, with a neighbour on either side. */
+const nearestE4M3 = (size: number): number => {
+  const value = (code: number): number => code < 8 ? code * 2 ** -9 : (1 + (code & 7) / 8) * 2 ** ((code >> 3) - 7)
+  let code = 2
+  while (code < 124 && Math.abs(value(code + 1) - size) < Math.abs(value(code) - size)) code++
+  return code
 }
 
 /** Normally distributed values (the polar form of Box and Muller). */

@@ -17,6 +17,7 @@ import { Effect } from "effect"
 import * as Devices from "../../../src/Devices.ts"
 
 interface Entry {
+  readonly file: Uint8Array
   readonly blocks: number
   readonly values: number
   readonly rows: number
@@ -27,13 +28,19 @@ interface Entry {
   readonly offsets: { readonly [K in "blocks" | "values" | "matrix" | "x" | "y"]: number }
 }
 
-const folder = new URL("../../../../../test/vectors/dequant/", import.meta.url)
-const index = JSON.parse(readFileSync(new URL("index.json", folder), "utf8")) as {
-  readonly types: Readonly<Record<GgufType.Name, Entry>>
-}
-const file = readFileSync(new URL("vectors.bin", folder))
-const bytesAt = (offset: number, length: number): Uint8Array => Uint8Array.from(file.subarray(offset, offset + length))
-const floatsAt = (offset: number, count: number): Float32Array => new Float32Array(bytesAt(offset, 4 * count).buffer)
+/** Vectors of the usual types, and of the rare ones. */
+const entries = ["dequant", "dequant-rare"].flatMap((name) => {
+  const folder = new URL(`../../../../../test/vectors/${name}/`, import.meta.url)
+  const index = JSON.parse(readFileSync(new URL("index.json", folder), "utf8")) as {
+    readonly types: Readonly<Record<GgufType.Name, Omit<Entry, "file">>>
+  }
+  const file = readFileSync(new URL("vectors.bin", folder))
+  return Object.entries(index.types).map(([type, entry]) => [type as GgufType.Name, { ...entry, file }] as const)
+})
+const bytesAt = ({ file }: Entry, offset: number, length: number): Uint8Array =>
+  Uint8Array.from(file.subarray(offset, offset + length))
+const floatsAt = (entry: Entry, offset: number, count: number): Float32Array =>
+  new Float32Array(bytesAt(entry, offset, 4 * count).buffer)
 
 /** Compares values with what they have to be. */
 export type Compare = (found: Float32Array, expected: Float32Array) => void
@@ -128,25 +135,27 @@ const nothing = new Uint32Array(4)
 const values = (loaded: Loaded) => compute(loaded, nothing, (words) => Layout.dequantise(loaded.layout, words))
 
 /** Every recorded value of a type, in rows of different lengths, and its matrix times a vector. */
-const vectors = Effect.fn("vectors")(function*(type: GgufType.Name, compare: Compare) {
+const vectors = Effect.fn("vectors")(function*(type: GgufType.Name, entry: Entry, compare: Compare) {
   const { blockBytes, blockValues } = GgufType.table[type]
-  const { blocks, cols, offsets, rows, values: count } = index.types[type]
-  const raw = bytesAt(offsets.blocks, blocks * blockBytes)
-  const expected = floatsAt(offsets.values, count)
+  const { blocks, cols, offsets, rows, values: count } = entry
+  const raw = bytesAt(entry, offsets.blocks, blocks * blockBytes)
+  const expected = floatsAt(entry, offsets.values, count)
   const of = (shape: ReadonlyArray<number>) => {
     const blocks = shape.reduce((n, d) => n * d) / blockValues
     return { layout: Layout.layoutOf(type, shape), bytes: raw.subarray(0, blocks * blockBytes) }
   }
   // rows of an odd number of blocks share words of the planes
   const shortRow = blockValues === 1 ? 5 : 3 * blockValues
+  // the vectors of rare types have fewer blocks
+  const expertRows = count < 12 * shortRow ? 1 : 3
   const longRow = 8 * Math.max(blockValues, 4)
   const [all, long, experts, matrix] = yield* load([
     of([count]),
     of([Math.floor(count / longRow), longRow]),
-    of([4, 3, shortRow]),
+    of([4, expertRows, shortRow]),
     {
       layout: Layout.layoutOf(type, [rows, cols]),
-      bytes: bytesAt(offsets.matrix, rows * cols / blockValues * blockBytes)
+      bytes: bytesAt(entry, offsets.matrix, rows * cols / blockValues * blockBytes)
     }
   ])
   compare(yield* values(all!), expected)
@@ -156,11 +165,13 @@ const vectors = Effect.fn("vectors")(function*(type: GgufType.Name, compare: Com
   compare(
     some,
     Float32Array.from(
-      Array.from(chosen).flatMap((id) => Array.from(expected.subarray(id * 3 * shortRow, (id + 1) * 3 * shortRow)))
+      Array.from(chosen).flatMap((id) =>
+        Array.from(expected.subarray(id * expertRows * shortRow, (id + 1) * expertRows * shortRow))
+      )
     )
   )
-  const x = floatsAt(offsets.x, cols)
-  const y = floatsAt(offsets.y, rows)
+  const x = floatsAt(entry, offsets.x, cols)
+  const y = floatsAt(entry, offsets.y, rows)
   const product = yield* compute(matrix!, x, (words, vector) => {
     const { rowRank, values } = Layout.decode(matrix!.layout, words)
     return contract(vector, values, rowRank)
@@ -177,7 +188,7 @@ const vectors = Effect.fn("vectors")(function*(type: GgufType.Name, compare: Com
     (words, vector) => Int8.contract(Int8.quantise(vector), Layout.decodeInt8(matrix!.layout, words))
   )
   const error = Math.sqrt(rounded.reduce((sum, v, i) => sum + (v - y[i]!) ** 2, 0) / rows)
-  assert.isAtMost(error, 1.25 * index.types[type].cpu_rms_err, "RMS error with activations of 8 bits")
+  assert.isAtMost(error, 1.25 * entry.cpu_rms_err, "RMS error with activations of 8 bits")
   assert.isAbove(error, 0)
 })
 
@@ -209,10 +220,14 @@ const everyNumber = Effect.fn("everyNumber")(function*(compare: Compare) {
 /** The tests of a device. */
 export const test = (device: Devices.Choice, compare: Compare, timeout: number): void => {
   it("every type of the vectors has a layout", () => {
-    assert.deepEqual(Object.keys(index.types).filter((name) => !Layout.types.includes(name as GgufType.Name)), [])
+    assert.deepEqual(entries.map(([type]) => type).toSorted(), Layout.types.toSorted())
   })
-  for (const type of Object.keys(index.types) as Array<GgufType.Name>) {
-    it.live(type, () => vectors(type, compare).pipe(Effect.scoped, Effect.provide(Devices.layer(device))), timeout)
+  for (const [type, entry] of entries) {
+    it.live(
+      type,
+      () => vectors(type, entry, compare).pipe(Effect.scoped, Effect.provide(Devices.layer(device))),
+      timeout
+    )
   }
   it.live(
     "all finite F16, BF16 and MXFP4 numbers",
