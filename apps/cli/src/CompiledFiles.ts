@@ -1,9 +1,10 @@
 /** Compiled programs, kept in the user's folder for caches: a file for each, the least recently used ones dropped. */
-import type { CacheProblem } from "@tg/jit/CompileCache"
 import { Context, Effect, FileSystem, Layer, Option, Path, Stdio } from "effect"
 import { Flag } from "effect/cli"
 import { KeyValueStore, KeyValueStoreError, layerFileSystem } from "effect/persistence/KeyValueStore"
 import * as UserDirectories from "effect/persistence/UserDirectories"
+import { identity } from "./Build.ts"
+import type { Keeping } from "./Devices.ts"
 import * as Output from "./Output.ts"
 
 /** `--no-cache`. */
@@ -115,12 +116,6 @@ export const layer = (folder: string, most = mostBytes) =>
     })
   ).pipe(Layer.provide(layerFileSystem(folder)))
 
-/** What `Devices` needs to keep programs. */
-export interface Keeping {
-  readonly store: KeyValueStore
-  readonly onProblem: (problem: CacheProblem) => Effect.Effect<void>
-}
-
 /** The user's store. If it cannot be used, that is said once on stderr, and nothing is kept. */
 export const open = Effect.gen(function*() {
   const stdio = yield* Stdio.Stdio
@@ -134,6 +129,7 @@ export const open = Effect.gen(function*() {
   return yield* Effect.flatMap(folder, (where) => Layer.build(layer(where))).pipe(
     Effect.map(Context.get(KeyValueStore)),
     Effect.map((store): Keeping => ({
+      compiler: identity(),
       store,
       onProblem: ({ _tag, message }) => _tag === "DamagedPlan" ? Effect.void : tell(message)
     })),

@@ -37,23 +37,23 @@ const shown = (outcome: { readonly stdout: string }, key: string) =>
   JSON.parse(outcome.stdout).settings.find((row: { readonly key: string }) => row.key === key)
 
 describe("a setting in a file", () => {
-  const wrong: ReadonlyArray<readonly [text: string, key: string | undefined, ...words: ReadonlyArray<string>]> = [
-    ["{", undefined, "not JSON"],
-    ["[1]", undefined, "one object"],
-    ["null", undefined, "one object"],
-    ["{\"modl\": \"x\"}", "modl", "\"modl\"", "max-tokens"],
-    ["{\"__proto__\": 1}", "__proto__", "does not know"],
-    ["{\"constructor\": 1}", "constructor", "does not know"],
-    ["{\"model\": \"\"}", "model", "\"\"", "a GGUF file"],
-    ["{\"device\": \"abacus\"}", "device", "abacus", "wasm"],
-    ["{\"threads\": \"four\"}", "threads", "four", "from 1 to 256"],
-    ["{\"threads\": 257}", "threads", "257"],
-    ["{\"context\": 0}", "context", "0"],
-    ["{\"max-tokens\": 1.5}", "max-tokens", "1.5"],
-    ["{\"temperature\": -1}", "temperature", "-1"],
-    ["{\"top-p\": 2}", "top-p", "2", "at most 1"]
+  const wrong: ReadonlyArray<readonly [string, string | undefined, ReadonlyArray<string>]> = [
+    ["{", undefined, ["not JSON"]],
+    ["[1]", undefined, ["one object"]],
+    ["null", undefined, ["one object"]],
+    ["{\"modl\": \"x\"}", "modl", ["\"modl\"", "max-tokens"]],
+    ["{\"__proto__\": 1}", "__proto__", ["does not know"]],
+    ["{\"constructor\": 1}", "constructor", ["does not know"]],
+    ["{\"model\": \"\"}", "model", ["\"\"", "a GGUF file"]],
+    ["{\"device\": \"abacus\"}", "device", ["abacus", "wasm"]],
+    ["{\"threads\": \"four\"}", "threads", ["four", "from 1 to 256"]],
+    ["{\"threads\": 257}", "threads", ["257"]],
+    ["{\"context\": 0}", "context", ["0"]],
+    ["{\"max-tokens\": 1.5}", "max-tokens", ["1.5"]],
+    ["{\"temperature\": -1}", "temperature", ["-1"]],
+    ["{\"top-p\": 2}", "top-p", ["2", "at most 1"]]
   ]
-  it.each(wrong)("that is wrong is an error with file and key: %s", (text, key, ...words) => {
+  it.each(wrong)("that is wrong is an error with file and key: %s", (text, key, words) => {
     const read = Settings.fromText(text, "here/config.json")
     if (Result.isSuccess(read)) return assert.fail("it was taken")
     assertEquals([read.failure._tag, read.failure.from, read.failure.key], ["InvalidSetting", "here/config.json", key])

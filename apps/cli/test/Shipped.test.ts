@@ -5,7 +5,6 @@ import * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option } from "effect"
 import * as Kernel from "../src/commands/Kernel.ts"
-import * as Flags from "../src/Flags.ts"
 import * as KernelNames from "../src/KernelNames.ts"
 
 /** The models that were tuned, and the devices they were tuned on. */
@@ -16,7 +15,7 @@ const tuned = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0
 
 const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile, step: "decode" | "prompt") =>
   Kernel.kernelsOf({
-    model: Flags.defaultModel,
+    model: Option.none(),
     shape: Option.some(shape),
     step,
     kv: "f16",

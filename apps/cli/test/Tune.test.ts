@@ -42,7 +42,7 @@ const kernelsOn = (profile: DeviceProfile) =>
   Effect.runPromise(
     kernelsOf(
       {
-        model: defaultModel,
+        model: Option.some(defaultModel),
         shape: Option.none(),
         step: "decode",
         kv: "f16",

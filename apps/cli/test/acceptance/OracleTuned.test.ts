@@ -45,7 +45,12 @@ const otherEntries = Effect.fnUntraced(function*(
 ) {
   const { profile } = yield* Device
   const model = Oracle.pathOf(name)
-  const kernels = yield* Kernel.kernelsOf({ ...asked, model, shape: Option.none(), context: Option.none() }, profile)
+  const kernels = yield* Kernel.kernelsOf({
+    ...asked,
+    model: Option.some(model),
+    shape: Option.none(),
+    context: Option.none()
+  }, profile)
   const members = [...kernels].flatMap(([name, { ast }]) => KernelNames.membersOf(name, ast))
   const different = new Map(members.map((member) => [Store.keyOf(member.ast), member]))
   const made = [...different].flatMap(([key, { ast, name }], i) => {

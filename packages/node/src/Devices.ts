@@ -1,0 +1,206 @@
+/** Where programs run on this machine: the layers of a choice of device. What a choice does not need is not even imported. */
+import { readdirSync } from "node:fs"
+import { availableParallelism } from "node:os"
+import { Worker } from "node:worker_threads"
+import { Profile } from "@tg/core-uop/DeviceProfile"
+import { type Restrictions, unrestricted } from "@tg/core-uop/DeviceLimits"
+import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
+import { Renderer } from "@tg/core-uop/Program"
+import * as CompileCache from "@tg/jit/CompileCache"
+import { Compiler } from "@tg/jit/Compiler"
+import { Jit } from "@tg/jit/Jit"
+import { Postrange } from "@tg/postrange/Postrange"
+import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Device, DeviceError } from "@tg/runtime/Device"
+import * as Limited from "@tg/runtime/Limited"
+import * as Store from "@tg/tuner/Store"
+import * as Tuned from "@tg/tuner/Tuned"
+import { Tuner } from "@tg/tuner/Tuner"
+import { Context, Effect, Layer } from "effect"
+import { KeyValueStore } from "effect/persistence/KeyValueStore"
+
+/** Where compiled programs are kept. */
+export interface Keeping {
+  /** A name of the compiler's code: programs of another one are not taken. */
+  readonly compiler: string
+  readonly store: KeyValueStore
+  readonly onProblem: (problem: CompileCache.CacheProblem) => Effect.Effect<void>
+}
+
+/** What can be asked for. */
+export const choices = ["auto", "webgpu", "wasm", "reference"] as const
+/** One of them. */
+export type Choice = typeof choices[number]
+
+/** The device in use, in words. */
+export class Chosen extends Context.Service<Chosen, {
+  readonly kind: Exclude<Choice, "auto">
+  /** For people: `wasm`, or the adapter. */
+  readonly name: string
+  /** Threads of the CPU that compute, where the CPU computes. */
+  readonly threads?: number
+  /** Why `auto` did not take a GPU. */
+  readonly fallback: string | undefined
+}>()("@tg/node/Devices/Chosen") {}
+
+/** What every choice provides. */
+export type Services = Device | Jit | Chosen | Tuner
+
+const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
+
+/** What runs on a device, over its renderer and its profile. */
+const stages = ({ keeping, store }: Setup) => {
+  const compiler = Compiler.layerNoDeps.pipe(
+    Layer.provide([Tuned.layer(store), Postrange.layer, Devectorize.layer, Linearize.layer])
+  )
+  return Layer.merge(
+    Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer, kept(keeping, store)])),
+    Tuner.layer
+  )
+}
+
+/** Programs that were compiled by this code, with these opts, for such a renderer. */
+const kept = (keeping: Keeping | undefined, store: Store.Store) =>
+  keeping === undefined ? Layer.empty : Layer.unwrap(Effect.gen(function*() {
+    const { adapter } = yield* Profile
+    const { caps } = yield* Renderer
+    const opts = Store.encode(new Map([["", Store.forAdapter(store, adapter)]]))
+    const told = JSON.stringify(caps, (_, value: unknown) => value instanceof Set ? [...value].sort() : value)
+    const { compiler, onProblem, store: files } = keeping
+    return CompileCache.layerStore({ compiler: [compiler, opts, told].join("\n"), onProblem }).pipe(
+      Layer.provide(Layer.succeed(KeyValueStore, files))
+    )
+  }))
+
+/** How a choice is carried out: what a device is restricted to, the opts that are known for it, threads of `wasm`, and where programs are kept. */
+interface Setup {
+  readonly restrictions: Restrictions
+  readonly store: Store.Store
+  readonly threads: number
+  readonly keeping: Keeping | undefined
+}
+
+/** Threads that `wasm` has if nobody says how many. */
+export const cores = (): number => availableParallelism()
+
+/** Generated WebAssembly on the calling thread and others. */
+const wasmBecause = (
+  fallback: string | undefined,
+  setup: Setup
+): Layer.Layer<Services, DeviceError> =>
+  Layer.unwrap(Effect.gen(function*() {
+    const [wasm, { layer: device }, nodeThreads] = yield* Effect.promise(() =>
+      Promise.all([
+        import("@tg/codegen-wasm/Wasm"),
+        import("@tg/runtime-wasm/WasmDevice"),
+        import("@tg/runtime-wasm/NodeThreads")
+      ])
+    )
+    const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads: setup.threads, fallback })
+    return Layer.merge(stages(setup).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(Limited.within(setup.restrictions)(device())),
+      Layer.provide(nodeThreads.layer(Worker, setup.threads))
+    )
+  }))
+
+/** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
+const webgpu = (
+  options: { readonly allowSoftware: boolean },
+  setup: Setup
+): Layer.Layer<Services, DeviceError> =>
+  Layer.unwrap(Effect.gen(function*() {
+    const [node, { packedDotFeature, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
+      Promise.all([
+        import("@tg/runtime-webgpu/Node"),
+        import("@tg/runtime-webgpu/WebGpuInfo"),
+        import("@tg/codegen-wgsl/WgslRenderer")
+      ])
+    )
+    const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
+      const { subgroupSize } = (yield* Device).profile
+      const { languageFeatures, probes: { halfSubnormals } } = yield* WebGpuInfo
+      return renderer.layer({ subgroupSize, halfSubnormals, packedDot: languageFeatures.includes(packedDotFeature) })
+    }))
+    const chosen = Layer.effect(
+      Chosen,
+      Effect.map(WebGpuInfo, ({ adapter }) => ({
+        kind: "webgpu" as const,
+        name: `webgpu (${adapter.description || adapter.vendor}${adapter.software ? ", software" : ""})`,
+        fallback: undefined
+      }))
+    )
+    const device = node.layer({ ...options, maxBufferBytes: setup.restrictions.limits["maxBufferSize"] })
+    return Layer.merge(stages(setup).pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
+      Layer.provideMerge(Limited.within(setup.restrictions)(device))
+    )
+  }))
+
+/** The evaluator: right, and slow. */
+const reference = (restrictions: Restrictions): Layer.Layer<Services> =>
+  Layer.unwrap(Effect.gen(function*() {
+    const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
+    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
+    const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
+    const untunable = Effect.fail(
+      new DeviceError({
+        reason: "Unavailable",
+        message: "the reference evaluator runs kernels as they are; tune for --device webgpu or wasm"
+      })
+    )
+    const tuner = Layer.succeed(Tuner, { look: () => untunable, time: () => untunable, tune: () => untunable })
+    return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(Limited.within(restrictions)(device)))
+  }))
+
+// Render nodes of the kernel's drivers, NVIDIA's own, Windows' under WSL, and those of phones.
+const graphicsNodes = /^(dri|nvidia\d+|dxg|kgsl-3d0|mali\d+)$/
+
+/**
+ * Whether a hardware GPU can be there. On Linux a driver without a device node has nothing to drive; asking WebGPU would
+ * only tell that 0.7 s later, and Dawn prints what it misses.
+ */
+export const hasGraphicsNode = (): boolean => {
+  if (process.platform !== "linux") return true
+  try {
+    return readdirSync("/dev").some((name) => graphicsNodes.test(name))
+  } catch {
+    return true
+  }
+}
+
+/** What to say where `hasGraphicsNode` is false. */
+export const noGraphicsNode = "this machine has no graphics device under /dev"
+
+/**
+ * The layers of a choice. `auto` is a hardware GPU if there is one, else `wasm`. Opts come from the store where it knows the
+ * kernel and the device.
+ */
+export const layer = (
+  choice: Choice,
+  { keeping, restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
+    readonly restrictions?: Restrictions | undefined
+    readonly store?: Store.Store | undefined
+    /** Of `wasm`, with the calling one; one for each core if not said. */
+    readonly threads?: number | undefined
+    /** Where compiled programs are kept; nowhere if not said. */
+    readonly keeping?: Keeping | undefined
+  } = {}
+): Layer.Layer<Services, DeviceError> => {
+  const setup: Setup = { keeping, restrictions, store, threads }
+  switch (choice) {
+    case "wasm":
+      return wasmBecause(undefined, setup)
+    case "webgpu":
+      return webgpu({ allowSoftware: true }, setup)
+    case "reference":
+      return reference(restrictions)
+    case "auto":
+      return Layer.suspend(() =>
+        hasGraphicsNode()
+          ? webgpu({ allowSoftware: false }, setup).pipe(
+            // what to do about it is the device's business; that it was not used is ours
+            Layer.catchTag("DeviceError", (error) => wasmBecause(error.message.split(";")[0], setup))
+          )
+          : wasmBecause(noGraphicsNode, setup)
+      )
+  }
+}

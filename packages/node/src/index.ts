@@ -1,0 +1,2 @@
+export * as Devices from "./Devices.ts"
+export * as Model from "./Model.ts"
