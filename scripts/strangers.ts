@@ -12,12 +12,18 @@ import { fileURLToPath } from "node:url"
 const root = fileURLToPath(new URL("..", import.meta.url))
 
 /** The projects, with the packages each asks for by name. Everything else they get has to follow from those. */
-const projects = [
+const projects: ReadonlyArray<{
+  readonly name: string
+  readonly wants: ReadonlyArray<string>
+  /** A model that the project reads, from this repository. */
+  readonly model?: string
+}> = [
+  { name: "chat", wants: ["@tg/node"], model: "apps/cli/models/tg-tiny-Q4_0.gguf" },
   { name: "heuristics", wants: ["@tg/heuristics"] },
   { name: "compile", wants: ["@tg/tensor", "@tg/jit", "@tg/codegen-wgsl", "@tg/codegen-wasm"] }
 ]
 /** What a stranger brings along, in the versions of the workspace. */
-const companions = ["effect", "typescript", "vitest", "@effect/vitest"]
+const companions = ["effect", "typescript", "vitest", "@effect/vitest", "@types/node"]
 
 interface Manifest {
   readonly name: string
@@ -113,11 +119,12 @@ const closure = (wants: ReadonlyArray<string>, packed: ReturnType<typeof pack>):
 
 const tryProject = (
   folder: string,
-  { name, wants }: typeof projects[number],
+  { model, name, wants }: typeof projects[number],
   packed: ReturnType<typeof pack>
 ): void => {
   const project = path.join(folder, name)
   fs.cpSync(path.join(root, "test/strangers", name), project, { recursive: true })
+  if (model !== undefined) fs.copyFileSync(path.join(root, model), path.join(project, "model.gguf"))
   const ours = closure(wants, packed)
   const tarballs = Object.fromEntries(ours.map((each) => [each, `file:${packed.get(each)!.tarball}`]))
   const devDependencies = Object.fromEntries(
