@@ -12,6 +12,9 @@ export interface PreTokenizer {
   readonly addBos: boolean
 }
 
+/** SentencePiece cuts nothing. */
+export const noPreTokenizer: PreTokenizer = { name: "default", expressions: [], ignoreMerges: false, addBos: true }
+
 // `\s` is the Unicode property White_Space: JavaScript's own has U+FEFF and lacks U+0085.
 const white = String.raw`\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`
 const s = `[${white}]`

@@ -1,12 +1,13 @@
-/** Text to token ids and back: byte-level BPE as the metadata of a model file describes it. */
+/** Text to token ids and back: byte-level BPE or SentencePiece, as the metadata of a model file describes it. */
 import { Context, Effect, Layer, Result } from "effect"
 import { merge, type Workspace, workspace } from "./internal/bpe.ts"
 import { fromLetters, join, letters, readUtf8, writeUtf8 } from "./internal/bytes.ts"
 import * as Merges from "./internal/merges.ts"
+import * as Spm from "./internal/spm.ts"
 import { split } from "./PreTokenizer.ts"
 import { cut, type Segment } from "./Segment.ts"
 import { InvalidMetadata, type TokenizerError } from "./TokenizerError.ts"
-import { isSpecial, make as makeVocabulary, type Metadata, type Vocabulary } from "./Vocabulary.ts"
+import { isSpecial, make as makeVocabulary, type Metadata, type Pieces, type Vocabulary } from "./Vocabulary.ts"
 
 /** How to read a text. */
 export interface EncodeOptions {
@@ -20,6 +21,8 @@ export interface EncodeOptions {
 export interface DecodeOptions {
   /** Print control and unknown tokens as their text. Default: they print nothing. */
   readonly printSpecial?: boolean | undefined
+  /** Leave out bos in front and eos at the end, where encoding adds them. Of whole texts. Default: no. */
+  readonly removeSpecial?: boolean | undefined
 }
 
 /** A tokenizer: pure functions over one vocabulary. A lone surrogate in a text counts as U+FFFD. */
@@ -33,6 +36,10 @@ export interface Codec {
    * special segment that names no special token is text.
    */
   readonly encodeSegments: (segments: ReadonlyArray<Segment>) => ReadonlyArray<number>
+  /**
+   * The text of a whole sequence. A SentencePiece vocabulary that puts a space in front of texts loses it here; a
+   * `Decoder`, which continues a text, and `bytesOf` keep it.
+   */
   readonly decode: (ids: ReadonlyArray<number>, options?: DecodeOptions) => string
   /** The bytes a token prints: maybe part of a UTF-8 sequence, and none for an id that is no token. */
   readonly bytesOf: (id: number, options?: DecodeOptions) => Uint8Array
@@ -45,6 +52,7 @@ export const make = (metadata: Metadata): Result.Result<Codec, TokenizerError> =
 /** Builds a tokenizer for a checked vocabulary. */
 export const fromVocabulary = (vocabulary: Vocabulary): Result.Result<Codec, InvalidMetadata> => {
   const specials = specialsOf(vocabulary)
+  if (vocabulary.pieces !== undefined) return Result.succeed(fromPieces(vocabulary, vocabulary.pieces, specials))
   const always = new Map([...specials].filter(([, id]) => vocabulary.kinds[id] === "user-defined"))
   const model = modelOf(vocabulary, new Set(specials.keys()))
   if ("index" in model) {
@@ -87,8 +95,49 @@ export const fromVocabulary = (vocabulary: Vocabulary): Result.Result<Codec, Inv
       for (const segment of segments) add({ ...segment, text: segment.text.toWellFormed() }, ids)
       return ids
     },
-    decode: (ids, options) => readUtf8(join(ids.map((id) => bytesOf(id, options))))
+    decode: (ids, options) => readUtf8(join(withoutEnds(vocabulary, ids, options).map((id) => bytesOf(id, options))))
   })
+}
+
+const withoutEnds = (
+  { addBos, addEos, bos, eos }: Vocabulary,
+  ids: ReadonlyArray<number>,
+  options: DecodeOptions | undefined
+): ReadonlyArray<number> => {
+  if (options?.removeSpecial !== true) return ids
+  const first = addBos && ids[0] === bos ? 1 : 0
+  return ids.slice(first, addEos && ids.length > first && ids.at(-1) === eos ? -1 : undefined)
+}
+
+const fromPieces = (vocabulary: Vocabulary, pieces: Pieces, specials: ReadonlyMap<string, number>): Codec => {
+  const model = Spm.make(vocabulary, pieces)
+  const always = [...specials].filter(([, id]) => vocabulary.kinds[id] === "user-defined").map(([text]) => text)
+  const blanks = Spm.blankMarks(vocabulary)
+  const special = (text: string): number | undefined => specials.get(text)
+  return {
+    vocabulary,
+    specials,
+    bytesOf: (id, options) => Spm.bytesOf(vocabulary, id, options?.printSpecial === true),
+    encode: (text, options) => {
+      const { addBos, addEos, bos, eos } = vocabulary
+      const marks = options?.parseSpecial === true ? [...specials.keys()] : always
+      const ids = Spm.encodeSegments(model, cut(text.toWellFormed(), marks), special)
+      const isWhole = options?.addSpecial === true
+      return [
+        ...(isWhole && addBos && bos !== undefined ? [bos] : []),
+        ...ids,
+        ...(isWhole && addEos && eos !== undefined ? [eos] : [])
+      ]
+    },
+    encodeSegments: (segments) =>
+      Spm.encodeSegments(
+        model,
+        Spm.cutBlanks(segments.map((segment) => ({ ...segment, text: segment.text.toWellFormed() })), blanks),
+        special
+      ),
+    decode: (ids, { printSpecial = false, removeSpecial = false } = {}) =>
+      Spm.decode(model, ids, { printSpecial, removeSpecial })
+  }
 }
 
 /** Encodes and decodes with one model's tokens. */

@@ -1,6 +1,6 @@
 /** What a file's metadata says about its tokens, checked. */
 import { Result } from "effect"
-import { known, type PreTokenizer } from "./PreTokenizer.ts"
+import { known, noPreTokenizer, type PreTokenizer } from "./PreTokenizer.ts"
 import { InvalidMetadata, type TokenizerError, UnsupportedTokenizer } from "./TokenizerError.ts"
 
 /**
@@ -9,16 +9,31 @@ import { InvalidMetadata, type TokenizerError, UnsupportedTokenizer } from "./To
  */
 export type Metadata = ReadonlyMap<string, unknown>
 
-/** The kind of a token. */
-export type Kind = "normal" | "unknown" | "control" | "user-defined" | "unused" | "byte"
+/** The kind of a token. Undefined ones, which only SentencePiece files may have, print nothing. */
+export type Kind = "normal" | "unknown" | "control" | "user-defined" | "unused" | "byte" | "undefined"
+
+/** What a SentencePiece vocabulary says beyond its tokens. Such a vocabulary has no merges. */
+export interface Pieces {
+  /** The priority of the merge that makes each token, higher first. */
+  readonly scores: Float32Array
+  /** Whether a space goes in front of the text, and of what follows a special token. */
+  readonly addSpacePrefix: boolean
+  /** Whether white space right behind this special token is dropped. */
+  readonly trimsBehind: (special: string) => boolean
+}
 
 /** The tokens, their kinds, and the ids with a meaning. */
 export interface Vocabulary {
-  /** The text of each token: in the byte alphabet, or plain for special ones. */
+  /**
+   * The text of each token. Byte-level BPE: in the byte alphabet, or plain for special ones. SentencePiece: with spaces
+   * written as U+2581, bytes as `<0xHH>`.
+   */
   readonly tokens: ReadonlyArray<string>
   readonly kinds: ReadonlyArray<Kind>
   readonly merges: ReadonlyArray<string>
   readonly preTokenizer: PreTokenizer
+  /** Of SentencePiece vocabularies. */
+  readonly pieces: Pieces | undefined
   readonly bos: number | undefined
   readonly eos: number | undefined
   readonly eot: number | undefined
@@ -46,7 +61,12 @@ const endTexts: ReadonlySet<string> = new Set([
   "</s>",
   "<|eom_id|>",
   "<EOT>",
-  "<｜end▁of▁sentence｜>"
+  "<｜end▁of▁sentence｜>",
+  "<eos>",
+  "_<EOT>",
+  "[EOT]",
+  "[EOS]",
+  "<end_of_utterance>"
 ])
 
 const endKeys = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"]
@@ -55,11 +75,15 @@ const endKeys = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"]
 export const make = (metadata: Metadata): Result.Result<Vocabulary, TokenizerError> =>
   Result.gen(function*() {
     const model = yield* required(metadata, "tokenizer.ggml.model", string)
-    if (model !== "gpt2") {
-      return yield* Result.fail(
-        new UnsupportedTokenizer({ key: "tokenizer.ggml.model", name: model, supported: ["gpt2"] })
-      )
-    }
+    if (model === "gpt2") return yield* byteLevel(metadata)
+    if (model === "llama") return yield* sentencePiece(metadata)
+    return yield* Result.fail(
+      new UnsupportedTokenizer({ key: "tokenizer.ggml.model", name: model, supported: ["gpt2", "llama"] })
+    )
+  })
+
+const byteLevel = (metadata: Metadata): Result.Result<Vocabulary, TokenizerError> =>
+  Result.gen(function*() {
     const pre = yield* required(metadata, "tokenizer.ggml.pre", string)
     const preTokenizer = known.get(pre)
     if (preTokenizer === undefined) {
@@ -70,7 +94,67 @@ export const make = (metadata: Metadata): Result.Result<Vocabulary, TokenizerErr
     const tokens = yield* required(metadata, "tokenizer.ggml.tokens", strings)
     const merges = yield* required(metadata, "tokenizer.ggml.merges", strings)
     const types = yield* optional(metadata, "tokenizer.ggml.token_type", typesOf(tokens.length))
-    const kinds: ReadonlyArray<Kind> = types ?? tokens.map(() => "normal")
+    const ids = yield* meaningsOf(metadata, tokens)
+    return {
+      ...ids,
+      tokens,
+      kinds: types ?? tokens.map(() => "normal"),
+      merges,
+      preTokenizer,
+      pieces: undefined,
+      addBos: ids.addBos ?? preTokenizer.addBos,
+      addEos: ids.addEos ?? false
+    }
+  })
+
+// Tokens that a program puts around the middle of a text that is to be filled in.
+const fillTexts: ReadonlySet<string> = new Set(
+  ["PRE", "SUF", "MID"].flatMap((name) => [`<${name}>`, `\u2581<${name}>`]).concat(
+    ["prefix", "suffix", "middle", "pad"].flatMap((name) => [`<fim_${name}>`, `<|fim_${name}|>`])
+  )
+)
+
+const trimmed: RegExp = /phi-?3/i
+const notTrimmed: ReadonlySet<string> = new Set(["<unk>", "<s>", "<|endoftext|>"])
+
+const sentencePiece = (metadata: Metadata): Result.Result<Vocabulary, TokenizerError> =>
+  Result.gen(function*() {
+    const texts = yield* required(metadata, "tokenizer.ggml.tokens", strings)
+    const tokens = texts.map((text, id) => text === "" ? `[EMPTY_${id}]` : text)
+    const scores = yield* optional(metadata, "tokenizer.ggml.scores", numbersOf(tokens.length))
+    const types = yield* optional(metadata, "tokenizer.ggml.token_type", typesOf(tokens.length, 0))
+    const kinds = tokens.map((text, id): Kind =>
+      endTexts.has(text) || fillTexts.has(text) ? "control" : types?.[id] ?? "normal"
+    )
+    const ids = yield* meaningsOf(metadata, tokens)
+    const prefix = yield* optional(metadata, "tokenizer.ggml.add_space_prefix", boolean)
+    const isTrimmed = trimmed.test((yield* optional(metadata, "general.name", string)) ?? "")
+    const orFirst = (id: number | undefined, usual: number): number | undefined =>
+      id ?? (usual < tokens.length ? usual : undefined)
+    const eos = orFirst(ids.eos, 2)
+    return {
+      ...ids,
+      tokens,
+      kinds,
+      merges: [],
+      preTokenizer: noPreTokenizer,
+      pieces: {
+        scores: scores ?? new Float32Array(tokens.length),
+        addSpacePrefix: prefix ?? true,
+        trimsBehind: (special) => isTrimmed && !notTrimmed.has(special)
+      },
+      bos: orFirst(ids.bos, 1),
+      eos,
+      unknown: orFirst(ids.unknown, 0),
+      addBos: ids.addBos ?? true,
+      addEos: ids.addEos ?? false,
+      eog: eos === undefined ? ids.eog : new Set([...ids.eog, eos].toSorted((a, b) => a - b))
+    }
+  })
+
+/** The ids with a meaning, and whether bos and eos are added, as far as the file says. */
+const meaningsOf = (metadata: Metadata, tokens: ReadonlyArray<string>) =>
+  Result.gen(function*() {
     const token = (name: string) => optional(metadata, `tokenizer.ggml.${name}_token_id`, idBelow(tokens.length))
     const bos = yield* token("bos")
     const eos = yield* token("eos")
@@ -79,17 +163,13 @@ export const make = (metadata: Metadata): Result.Result<Vocabulary, TokenizerErr
     const byText = new Map(tokens.flatMap((text, id) => endTexts.has(text) ? [[text, id] as const] : []))
     const named = [...endTexts].map((text) => byText.get(text)).filter((id) => id !== undefined)
     return {
-      tokens,
-      kinds,
-      merges,
-      preTokenizer,
       bos,
       eos,
       eot: (yield* token("eot")) ?? named[0],
       unknown: yield* token("unknown"),
       padding: yield* token("padding"),
-      addBos: (yield* optional(metadata, "tokenizer.ggml.add_bos_token", boolean)) ?? preTokenizer.addBos,
-      addEos: (yield* optional(metadata, "tokenizer.ggml.add_eos_token", boolean)) ?? false,
+      addBos: yield* optional(metadata, "tokenizer.ggml.add_bos_token", boolean),
+      addEos: yield* optional(metadata, "tokenizer.ggml.add_eos_token", boolean),
       eog: new Set([...ends, ...named].toSorted((a, b) => a - b))
     }
   })
@@ -143,11 +223,20 @@ const idBelow = (count: number): Reader<number> => ({
     typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count ? value : undefined
 })
 
-const typesOf = (count: number): Reader<ReadonlyArray<Kind>> => ({
-  expected: `${count} token types from 1 to 6`,
+const numbersOf = (count: number): Reader<Float32Array> => ({
+  expected: `${count} numbers`,
+  read: (value) =>
+    isNumbers(value) && value.length === count &&
+      Array.from(value).every((item) => typeof item === "number" && !Number.isNaN(item))
+      ? Float32Array.from(value)
+      : undefined
+})
+
+const typesOf = (count: number, least = 1): Reader<ReadonlyArray<Kind>> => ({
+  expected: `${count} token types from ${least} to 6`,
   read: (value) => {
     if (!isNumbers(value) || value.length !== count) return undefined
-    const kinds = Array.from(value, (type) => kindNames[type - 1])
+    const kinds = Array.from(value, (type) => type === 0 && least === 0 ? "undefined" as const : kindNames[type - 1])
     return kinds.every((kind) => kind !== undefined) ? kinds : undefined
   }
 })

@@ -56,7 +56,7 @@ describe("make", () => {
       "tokenizer.ggml.pre: \"refact\" is not supported; supported are glm4, chatglm-bpe, deepseek-llm, deepseek-v3, " +
       "youtu, llama-bpe, qwen2, gpt-2"
     ],
-    ["tokenizer.ggml.model", "llama", "tokenizer.ggml.model: \"llama\" is not supported; supported are gpt2"]
+    ["tokenizer.ggml.model", "bert", "tokenizer.ggml.model: \"bert\" is not supported; supported are gpt2, llama"]
   ])("refuses %s = %j", (key, value, message) => {
     assert.strictEqual(failure(small({ more: { [key]: value } })).message, message)
   })

@@ -28,10 +28,12 @@ describe.each(vocabularies)("%s", (name) => {
 
   it("has the ids with a meaning", () => {
     const { addBos, addEos, bos, eog, eos, eot } = codec.vocabulary
+    // of several end-of-turn texts in a file without a key for it, any may be found first
+    const usual = name === "llama-bpe" ? codec.vocabulary.tokens.indexOf("<|eot_id|>") : info.eot
     assert.deepStrictEqual([bos, eos, eot, addBos, addEos], [
       info.bos,
       info.eos,
-      info.eot,
+      usual,
       info.add_bos === 1,
       info.add_eos === 1
     ])

@@ -32,7 +32,8 @@ export const make = (originals: string, taken: ReadonlySet<string>): Alphabet | 
   const from = new Map([...to].map(([letter, copy]) => [copy, letter]))
   return {
     mark: (text) => Array.from(text, (letter) => to.get(letter) ?? letter).join(""),
-    unmark: (text) => inPieces(text).map((piece) => piece.replace(privateUse, (copy) => from.get(copy) ?? copy)).join(""),
+    unmark: (text) =>
+      inPieces(text).map((piece) => piece.replace(privateUse, (copy) => from.get(copy) ?? copy)).join(""),
     touches: (text) => inPieces(text).some((piece) => privateIn(piece).some((letter) => from.has(letter)))
   }
 }

@@ -280,7 +280,7 @@ const measure = (value: Value, meter: Meter) => {
     found.nodes++
     found.depth = Math.max(found.depth, level)
     if (isText(each)) found.characters += each.value.length
-    else if (isList(each)) for (const item of each.value) visit(item, level + 1)
+    else if (isList(each)) { for (const item of each.value) visit(item, level + 1) }
     else if (isMapping(each)) {
       for (const [key, item] of each.value) {
         found.characters += key.length

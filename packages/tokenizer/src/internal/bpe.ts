@@ -1,4 +1,5 @@
 /** Merging the symbols of one piece. */
+import { pop, push } from "./heap.ts"
 import { find, type Merges } from "./merges.ts"
 
 /** Up to here the best pair is looked for in all pairs; beyond, a heap finds it. */
@@ -107,32 +108,4 @@ const drain = (merges: Merges, { heap, next, previous, slot, start, symbol }: Wo
     start[left++] = i
   }
   return left
-}
-
-const push = (heap: Float64Array, size: number, key: number): number => {
-  let hole = size
-  while (hole > 0) {
-    const parent = hole - 1 >> 1
-    if (heap[parent]! <= key) break
-    heap[hole] = heap[parent]!
-    hole = parent
-  }
-  heap[hole] = key
-  return size + 1
-}
-
-const pop = (heap: Float64Array, size: number): number => {
-  const last = size - 1
-  const key = heap[last]!
-  let hole = 0
-  for (;;) {
-    let child = 2 * hole + 1
-    if (child >= last) break
-    if (child + 1 < last && heap[child + 1]! < heap[child]!) child += 1
-    if (heap[child]! >= key) break
-    heap[hole] = heap[child]!
-    hole = child
-  }
-  heap[hole] = key
-  return last
 }

@@ -23,7 +23,9 @@ export interface Budget {
  * Enough for a conversation of this many characters and values. A template touches each message some ten times, and some
  * look at all messages for each of them: the factors leave room for both with thousands of messages.
  */
-export const budgetFor = ({ characters, values }: { readonly characters: number; readonly values: number }): Budget => ({
+export const budgetFor = (
+  { characters, values }: { readonly characters: number; readonly values: number }
+): Budget => ({
   source: maxSource,
   steps: 10_000_000 + 2_000 * values,
   text: 16_000_000 + 64 * characters + 1_000 * values,

@@ -11,9 +11,12 @@ export const readText = (path: string): string => readFileSync(new URL(path, roo
 export const metadataOf = (path: string): Metadata =>
   Result.getOrThrow(Gguf.fromBytes(path, readFileSync(new URL(path, root)))).metadata
 
-export const vocabularies = ["deepseek-llm", "glm4", "youtu"] as const
+export const vocabularies = ["deepseek-llm", "glm4", "youtu", "llama-bpe", "qwen2"] as const
 
-export const codecOf = (name: typeof vocabularies[number]): Tokenizer.Codec =>
+/** Vocabularies of SentencePiece. */
+export const pieces = ["spm", "spm-b"] as const
+
+export const codecOf = (name: typeof vocabularies[number] | typeof pieces[number]): Tokenizer.Codec =>
   Result.getOrThrow(Tokenizer.make(metadataOf(`test/vectors/tokenizer/${name}.vocab.gguf`)))
 
 /** Metadata of a tokenizer that knows the bytes, some merges and some special tokens behind them. */
