@@ -110,7 +110,31 @@ export const split = (text: string, self: PreTokenizer): ReadonlyArray<string> =
   return pieces
 }
 
+/**
+ * A run of millions of characters of one kind is more than the host's regular expressions can take at once. It is cut in
+ * two, at the end of a line if there is one: where it is cut, its tokens may be others than those of the whole run.
+ */
 const splitOne = (piece: string, expression: RegExp): ReadonlyArray<string> => {
+  try {
+    return splitAtMatches(piece, expression)
+  } catch (error) {
+    if (!(error instanceof RangeError) || piece.length < leastCut) throw error
+    const at = middleOf(piece)
+    return splitOne(piece.slice(0, at), expression).concat(splitOne(piece.slice(at), expression))
+  }
+}
+
+/** What any host can take. */
+const leastCut = 65536
+
+const middleOf = (piece: string): number => {
+  const half = piece.length >>> 1
+  const line = piece.indexOf("\n", half)
+  if (line >= 0 && line < piece.length - 1) return line + 1
+  return (piece.charCodeAt(half) & 0xfc00) === 0xdc00 ? half + 1 : half
+}
+
+const splitAtMatches = (piece: string, expression: RegExp): ReadonlyArray<string> => {
   const matches = piece.match(expression)
   if (matches === null) return [piece]
   const length = matches.reduce((sum, match) => sum + match.length, 0)

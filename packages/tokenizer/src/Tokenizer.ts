@@ -6,7 +6,7 @@ import * as Merges from "./internal/merges.ts"
 import * as Spm from "./internal/spm.ts"
 import { split } from "./PreTokenizer.ts"
 import { cut, type Segment } from "./Segment.ts"
-import { InvalidMetadata, type TokenizerError } from "./TokenizerError.ts"
+import { clip, InvalidMetadata, type TokenizerError } from "./TokenizerError.ts"
 import { isSpecial, make as makeVocabulary, type Metadata, type Pieces, type Vocabulary } from "./Vocabulary.ts"
 
 /** How to read a text. */
@@ -56,7 +56,7 @@ export const fromVocabulary = (vocabulary: Vocabulary): Result.Result<Codec, Inv
   const always = new Map([...specials].filter(([, id]) => vocabulary.kinds[id] === "user-defined"))
   const model = modelOf(vocabulary, new Set(specials.keys()))
   if ("index" in model) {
-    const found = JSON.stringify(vocabulary.merges[model.index])
+    const found = JSON.stringify(clip(vocabulary.merges[model.index]!))
     return Result.fail(
       new InvalidMetadata({ key: `tokenizer.ggml.merges[${model.index}]`, expected: "two texts and a space", found })
     )

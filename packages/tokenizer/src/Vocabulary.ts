@@ -92,7 +92,7 @@ const byteLevel = (metadata: Metadata): Result.Result<Vocabulary, TokenizerError
       )
     }
     const tokens = yield* required(metadata, "tokenizer.ggml.tokens", strings)
-    const merges = yield* required(metadata, "tokenizer.ggml.merges", strings)
+    const merges = yield* required(metadata, "tokenizer.ggml.merges", mergeList)
     const types = yield* optional(metadata, "tokenizer.ggml.token_type", typesOf(tokens.length))
     const ids = yield* meaningsOf(metadata, tokens)
     return {
@@ -215,6 +215,17 @@ const boolean: Reader<boolean> = {
 const strings: Reader<ReadonlyArray<string>> = {
   expected: "an array of strings",
   read: (value) => Array.isArray(value) && value.every((item) => typeof item === "string") ? value : undefined
+}
+
+// ranks and positions of merging share one number
+const mostMerges = 2 ** 21
+
+const mergeList: Reader<ReadonlyArray<string>> = {
+  expected: `an array of at most ${mostMerges} strings`,
+  read: (value) => {
+    const found = strings.read(value)
+    return found !== undefined && found.length <= mostMerges ? found : undefined
+  }
 }
 
 const idBelow = (count: number): Reader<number> => ({

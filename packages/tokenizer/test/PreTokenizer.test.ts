@@ -28,3 +28,15 @@ describe("split", () => {
     }
   })
 })
+
+describe("a run of millions of characters", () => {
+  const codes = ["x", " ", ".", "\n", "中", "é", "7", "😀"]
+  it.each([...known.keys()])("of one kind is cut: %s", (name) => {
+    for (const letter of codes) {
+      const input = "中 " + letter.repeat(5_000_000)
+      let length = 0
+      for (const piece of split(input, known.get(name)!)) length += piece.length
+      assert.strictEqual(length, input.length)
+    }
+  })
+})

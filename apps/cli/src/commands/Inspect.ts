@@ -22,8 +22,8 @@ export const command = Command.make(
 ).pipe(Command.withDescription("Show the metadata and tensors of a model file, and whether it can be loaded"))
 
 /** Why the loader would refuse a file. */
-export const refusalOf = (gguf: Gguf) => {
-  const checked = Result.flatMap(ModelFile.fromGguf(gguf), () => ModelFile.tokenizer(gguf))
+export const refusalOf = (gguf: Gguf): ModelFile.HeaderError | undefined => {
+  const checked = ModelFile.fromGguf(gguf)
   return Result.isFailure(checked) ? checked.failure : undefined
 }
 
@@ -50,26 +50,35 @@ const asText = (gguf: Gguf): string => {
   const types = [...Map.groupBy(gguf.tensors, (t) => t.type)]
     .sort((a, b) => b[1].length - a[1].length)
     .map(([type, tensors]) => `${tensors.length} ${type}`)
-  const width = Math.max(0, ...gguf.tensors.map((t) => t.name.length))
+  const width = gguf.tensors.reduce((most, { name }) => Math.max(most, nameOf(name).length), 0)
   return [
-    `${gguf.name}: GGUF version ${gguf.version}, ${gguf.size} bytes, aligned to ${gguf.alignment}`,
+    `${nameOf(gguf.name)}: GGUF version ${gguf.version}, ${gguf.size} bytes, aligned to ${gguf.alignment}`,
     "",
     `${gguf.metadata.size} metadata keys`,
-    ...[...gguf.metadata].map(([key, value]) => `  ${key} = ${shown(value)}`),
+    ...[...gguf.metadata].map(([key, value]) => `  ${nameOf(key)} = ${shown(value)}`),
     "",
     `${gguf.tensors.length} tensors${types.length > 0 ? `: ${types.join(", ")}` : ""}`,
-    ...gguf.tensors.map((t) => `  ${t.name.padEnd(width)}  ${t.type.padEnd(5)} [${t.dims.join(", ")}]`),
+    ...gguf.tensors.map((t) => `  ${nameOf(t.name).padEnd(width)}  ${t.type.padEnd(5)} [${t.dims.join(", ")}]`),
     ""
   ].join("\n")
 }
 
 const shown = (value: MetadataValue): string => {
-  if (value.type !== "array") return `${cut(JSON.stringify(plain(value.value)))} (${value.type})`
-  const first = Array.from(
-    { length: Math.min(4, value.value.length) },
-    (_, i) => cut(JSON.stringify(plain(value.value[i])))
-  )
+  if (value.type !== "array") return `${json(value.value)} (${value.type})`
+  const first = Array.from({ length: Math.min(4, value.value.length) }, (_, i) => json(value.value[i]))
   return `[${first.join(", ")}${value.value.length > 4 ? ", .." : ""}] (${value.value.length} x ${value.element})`
 }
 
-const cut = (text: string): string => text.length > 80 ? `${text.slice(0, 77)}...` : text
+// What a file says about itself is not for the terminal to obey, nor to fill it.
+
+/** A value as JSON, cut short before it is made. */
+const json = (value: unknown): string =>
+  escaped(cut(JSON.stringify(plain(typeof value === "string" ? value.slice(0, 100) : value)), 80))
+
+/** A name, on one line. */
+const nameOf = (name: string): string => escaped(cut(name, 200))
+
+const cut = (text: string, length: number): string => text.length > length ? `${text.slice(0, length - 3)}...` : text
+
+const escaped = (text: string): string =>
+  text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0)!.toString(16)}}`)
