@@ -23,6 +23,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["tuner"],
   ["gguf"],
   ["tokenizer"],
+  ["constrain"],
   ["dialogue"],
   ["models-deepseek2"],
   ["engine"],

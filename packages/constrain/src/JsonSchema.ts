@@ -1,0 +1,32 @@
+/** JSON Schema, draft 2020-12: the texts of the values that a schema allows. What would not be enforced exactly is refused. */
+import { Result } from "effect"
+import { UnsupportedSchema } from "./ConstrainError.ts"
+import type { Grammar } from "./Grammar.ts"
+import { link } from "./internal/compile.ts"
+import { Documents } from "./internal/documents.ts"
+import { Emitter } from "./internal/emit.ts"
+import { Formulas } from "./internal/formula.ts"
+import { Refusal } from "./internal/refusal.ts"
+import { SchemaReader } from "./internal/schemaReader.ts"
+
+/** The grammar of a schema's values. */
+export const compile = (schema: unknown): Result.Result<Grammar, UnsupportedSchema> =>
+  Result.flatMap(
+    Result.try({
+      try: () => {
+        const formulas = new Formulas()
+        const documents = new Documents(schema)
+        const reader = new SchemaReader(formulas, documents)
+        return new Emitter(formulas, reader.normalOf).emit(reader.formulaOf(documents.root))
+      },
+      catch: (cause) => {
+        if (!(cause instanceof Refusal)) throw cause
+        return cause.error
+      }
+    }),
+    (rule) =>
+      Result.mapBoth(link(rule), {
+        onFailure: ({ reason }) => new UnsupportedSchema({ path: "#", keyword: "schema", reason }),
+        onSuccess: (rule): Grammar => ({ _tag: "Rule", rule })
+      })
+  )

@@ -1,0 +1,7 @@
+export * as Acceptor from "./Acceptor.ts"
+export * as ConstrainError from "./ConstrainError.ts"
+export * as Grammar from "./Grammar.ts"
+export * as JsonSchema from "./JsonSchema.ts"
+export * as Matcher from "./Matcher.ts"
+export * as Regex from "./Regex.ts"
+export * as TokenTable from "./TokenTable.ts"
