@@ -22,6 +22,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["jit"],
   ["tuner"],
   ["gguf"],
+  ["hub"],
   ["tokenizer"],
   ["constrain"],
   ["dialogue"],
@@ -64,9 +65,12 @@ const dynamic = /\bimport\("([^"]+)"\)/g
  * What a package's folders import: package names, `node:` modules as they are, and relative files outside of the package by
  * their path. Files of its own are left out. A file from the tests of another package is an import of that package.
  */
-const importsOf = (home: string, ...folders: ReadonlyArray<string>): ReadonlySet<string> => {
+const importsOf = (home: string, ...folders: ReadonlyArray<string>): ReadonlySet<string> =>
+  importsIn(home, folders.flatMap((folder) => sources(`${home}/${folder}`)))
+
+const importsIn = (home: string, files: ReadonlyArray<string>): ReadonlySet<string> => {
   const found = new Set<string>()
-  for (const file of folders.flatMap((folder) => sources(`${home}/${folder}`))) {
+  for (const file of files) {
     const text = fs.readFileSync(path.join(root, file), "utf8")
     for (const [, specifier] of [...text.matchAll(statement), ...text.matchAll(dynamic)]) {
       if (specifier === undefined) continue
@@ -91,6 +95,9 @@ const keys = (dependencies: Dependencies | undefined): ReadonlyArray<string> => 
 const isOurs = (name: string): boolean => name.startsWith("@tg/")
 const isNode = (name: string): boolean => name.startsWith("node:")
 
+/** A module that says in its name that it needs Node, and that no other module of its package imports. */
+const isForNode = (file: string): boolean => /^Node[A-Z]/.test(path.basename(file))
+
 const packages = folders.map((folder) => {
   const manifest = readJson<Manifest>(`${folder}/package.json`)
   return {
@@ -101,6 +108,7 @@ const packages = folders.map((folder) => {
     peer: keys(manifest.peerDependencies),
     dev: keys(manifest.devDependencies),
     imports: importsOf(folder, "src"),
+    portable: importsIn(folder, sources(`${folder}/src`).filter((file) => !isForNode(file))),
     testImports: importsOf(folder, "test", "bench"),
     tsconfig: readJson<TsConfig>(`${folder}/tsconfig.json`)
   }
@@ -108,46 +116,52 @@ const packages = folders.map((folder) => {
 
 const rootDev = keys(readJson<Manifest>("package.json").devDependencies)
 
-describe.each(packages)("$name", ({ folder, manifest, name, run, peer, dev, imports, testImports, tsconfig }) => {
-  it("has its place in the rows and a license", () => {
-    expect(rowOf(name)).toBeGreaterThanOrEqual(0)
-    expect(manifest).toMatchObject({ license: "MIT", type: "module" })
-  })
+describe.each(packages)(
+  "$name",
+  ({ folder, manifest, name, run, peer, dev, imports, portable, testImports, tsconfig }) => {
+    it("has its place in the rows and a license", () => {
+      expect(rowOf(name)).toBeGreaterThanOrEqual(0)
+      expect(manifest).toMatchObject({ license: "MIT", type: "module" })
+    })
 
-  it("depends on earlier rows only", () => {
-    expect(run.filter((other) => isOurs(other) && !(rowOf(other) < rowOf(name)))).toEqual([])
-  })
+    it("depends on earlier rows only", () => {
+      expect(run.filter((other) => isOurs(other) && !(rowOf(other) < rowOf(name)))).toEqual([])
+    })
 
-  it("declares what its sources import, and nothing else", () => {
-    const used = [...imports].filter((other) => !isNode(other) && other !== name)
-    expect([...run, ...peer].sort()).toEqual(used.sort())
-  })
+    it("declares what its sources import, and nothing else", () => {
+      const used = [...imports].filter((other) => !isNode(other) && other !== name)
+      expect([...run, ...peer].sort()).toEqual(used.sort())
+    })
 
-  it("declares what its tests import", () => {
-    const known = new Set([name, ...run, ...peer, ...dev])
-    const missing = [...testImports].filter((other) =>
-      !isNode(other) && !known.has(other) && !(!isOurs(other) && rootDev.includes(other))
-    )
-    expect(missing).toEqual([])
-  })
+    it("declares what its tests import", () => {
+      const known = new Set([name, ...run, ...peer, ...dev])
+      const missing = [...testImports].filter((other) =>
+        !isNode(other) && !known.has(other) && !(!isOurs(other) && rootDev.includes(other))
+      )
+      expect(missing).toEqual([])
+    })
 
-  it("has no development dependency that its tests do not use", () => {
-    // a peer is repeated there so that the workspace installs it; typings are named in tsconfig.json
-    const used = new Set([...peer, ...testImports, ...(tsconfig.compilerOptions?.types ?? [])])
-    expect(dev.filter((other) => !used.has(other))).toEqual([])
-  })
+    it("has no development dependency that its tests do not use", () => {
+      // a peer is repeated there so that the workspace installs it; typings are named in tsconfig.json
+      const used = new Set([...peer, ...testImports, ...(tsconfig.compilerOptions?.types ?? [])])
+      expect(dev.filter((other) => !used.has(other))).toEqual([])
+    })
 
-  it("references the projects it depends on", () => {
-    const referenced = (tsconfig.references ?? []).map((reference) => `@tg/${path.basename(reference.path)}`)
-    expect(referenced.sort()).toEqual(run.filter(isOurs).sort())
-  })
+    it("references the projects it depends on", () => {
+      const referenced = (tsconfig.references ?? []).map((reference) => `@tg/${path.basename(reference.path)}`)
+      expect(referenced.sort()).toEqual(run.filter(isOurs).sort())
+    })
 
-  // one package is there to know Node, so that the others need not
-  if (!folder.startsWith("packages/") || name === "@tg/node") return
-  it("runs where there is no Node", () => {
-    expect([...imports].filter(isNode)).toEqual([])
-  })
-})
+    // one package is there to know Node, so that the others need not
+    if (!folder.startsWith("packages/") || name === "@tg/node") return
+    it("runs where there is no Node, without the modules that are named for it", () => {
+      expect([...portable].filter(isNode)).toEqual([])
+      for (const file of sources(`${folder}/src`).filter((file) => !isForNode(file))) {
+        expect(fs.readFileSync(path.join(root, file), "utf8"), file).not.toMatch(/from "\.\/(?:.*\/)?Node[A-Z][^"]*"/)
+      }
+    })
+  }
+)
 
 describe("the workspace", () => {
   it("has no dependency cycle, development dependencies included", () => {

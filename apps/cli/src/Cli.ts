@@ -9,8 +9,10 @@ import * as Generate from "./commands/Generate.ts"
 import * as Inspect from "./commands/Inspect.ts"
 import * as Kernel from "./commands/Kernel.ts"
 import * as Logits from "./commands/Logits.ts"
+import * as ModelsCommand from "./commands/ModelsCommand.ts"
 import * as Plan from "./commands/Plan.ts"
 import * as Profile from "./commands/Profile.ts"
+import * as Pull from "./commands/Pull.ts"
 import * as Synth from "./commands/Synth.ts"
 import * as Tune from "./commands/Tune.ts"
 import * as Flags from "./Flags.ts"
@@ -23,7 +25,15 @@ import * as Settings from "./Settings.ts"
 /** The version of the command line: that of its package. */
 export const version = "0.1.0"
 
-const running = [Generate.command, Inspect.command, Eval.command, Doctor.command, Config.command] as const
+const running = [
+  Generate.command,
+  Pull.command,
+  ModelsCommand.command,
+  Inspect.command,
+  Eval.command,
+  Doctor.command,
+  Config.command
+] as const
 const compiling = [
   Plan.command,
   Bench.command,
@@ -84,13 +94,13 @@ const explained = described.pipe(
       commands: [Command.make("help").pipe(Command.withDescription("Explain a command")), versionCommand]
     }
   ]),
-  Command.withGlobalFlags([Flags.Debug])
+  Command.withGlobalFlags([Flags.Debug, Flags.Pull])
 )
 
 /** All commands. */
 export const tg = described.pipe(
   Command.withSubcommands([...groups, { group: "ABOUT", commands: [helpCommand, versionCommand] }]),
-  Command.withGlobalFlags([Flags.Debug])
+  Command.withGlobalFlags([Flags.Debug, Flags.Pull])
 )
 
 /** Whether nothing but words about tg was asked for: that works with whatever settings. */

@@ -1,6 +1,7 @@
 /** Flags that several commands share. */
 import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import { aliases } from "@tg/hub/Aliases"
 import { Config, Effect, Option, Schema } from "effect"
 import { Argument, Flag, GlobalFlag } from "effect/cli"
 import * as Devices from "./Devices.ts"
@@ -15,27 +16,40 @@ export const defaultModel = fileURLToPath(
   new URL("tg-tiny-Q4_0.gguf", models.find((url) => existsSync(url)) ?? models[1])
 )
 
-const modelFlag = Flag.String("model").pipe(Flag.withAlias("m"), Flag.withMetavar("FILE"))
+/** What names of models look like. */
+export const names = `hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, https://.., or one of ${
+  Object.keys(aliases).join(", ")
+}`
+
+const modelFlag = Flag.String("model").pipe(Flag.withAlias("m"), Flag.withMetavar("MODEL"))
 
 /** `--model`, with the user's own or tg-tiny as default. */
 export const model = modelFlag.pipe(
-  Flag.withDescription("A GGUF file (default: tg-tiny, which comes with tg)"),
+  Flag.withDescription(`A GGUF file, or the name of a model: ${names} (default: tg-tiny, which comes with tg)`),
   Flag.withFallbackConfig(Settings.configOf("model", Config.String)),
   Flag.withDefault(defaultModel)
 )
 
 /** `--model` where there is no default. */
-export const requiredModel = modelFlag.pipe(Flag.withDescription("A GGUF file"))
+export const requiredModel = modelFlag.pipe(Flag.withDescription(`A GGUF file, or the name of a model: ${names}`))
 
 /** `--model` where another flag can take its place: only what was said. `modelOr` has the default. */
 export const modelIfSaid = modelFlag.pipe(
-  Flag.withDescription("A GGUF file (default: tg-tiny, which comes with tg)"),
+  Flag.withDescription(`A GGUF file, or the name of a model: ${names} (default: tg-tiny, which comes with tg)`),
   Flag.optional
 )
 
 /** The model that was said, the user's own, or tg-tiny. */
 export const modelOr = (said: Option.Option<string>): Effect.Effect<string> =>
   Effect.map(Settings.InForce, (kept) => Option.getOrElse(said, () => String(kept.get("model")?.value ?? defaultModel)))
+
+/** `--pull`, for all commands. */
+export const Pull = GlobalFlag.Setting("pull")({
+  flag: Flag.Boolean("pull").pipe(
+    Flag.withDescription("Fetch the model if it is not on this machine"),
+    Flag.withDefault(false)
+  )
+})
 
 /** A prompt, as an argument or as `-p`. */
 export const prompt = {

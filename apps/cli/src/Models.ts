@@ -6,9 +6,12 @@ import { Engine, fromModel, type Program } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import * as GgufFile from "@tg/gguf/GgufFile"
+import * as RemoteGguf from "@tg/hub/RemoteGguf"
+import { Store } from "@tg/hub/Store"
 import { Effect, Layer, Option, Stdio } from "effect"
 import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
+import * as Names from "./Names.ts"
 import * as Output from "./Output.ts"
 import * as Profiles from "./Profiles.ts"
 import * as Progress from "./Progress.ts"
@@ -32,10 +35,22 @@ export interface RunFlags {
   readonly json: boolean
 }
 
-/** A model file that is open: its bytes, and what its header says. A split model is opened by any of its parts. */
-export const open = Effect.fn("cli.open")(function*(path: string) {
-  const { gguf, source } = yield* GgufFile.open(path)
+/**
+ * A model that is open: its bytes, and what its header says. A split model is opened by any of its parts, one that was
+ * pulled by its name.
+ */
+export const open = Effect.fn("cli.open")(function*(model: string) {
+  const { gguf, source } = yield* GgufFile.open(yield* Names.resolve(model))
   return { source, file: yield* Effect.fromResult(ModelFile.fromGguf(gguf)) }
+})
+
+/** The header of a model, wherever it is: of one that is not on this machine, no more than that is fetched. */
+export const header = Effect.fn("cli.header")(function*(model: string) {
+  const name = yield* Names.nameIn(model)
+  if (name === undefined) return (yield* GgufFile.open(model)).gguf
+  const found = yield* Effect.flatMap(Store, ({ find }) => find(name)).pipe(Effect.provide(Names.store()))
+  if (found?.isComplete === true) return (yield* GgufFile.open(found.path)).gguf
+  return (yield* RemoteGguf.open(name).pipe(Effect.provide(Names.http))).gguf
 })
 
 /** What a command does with a model. */

@@ -6,7 +6,19 @@ export class ByteSourceError extends Schema.TaggedError<ByteSourceError>()("Byte
   source: Schema.String,
   offset: Schema.Number,
   length: Schema.Number,
-  problem: Schema.Literals(["out-of-range", "short-read", "unavailable"]),
+  problem: Schema.Literals([
+    "out-of-range",
+    "short-read",
+    "unavailable",
+    /** More came than was asked for. */
+    "long-read",
+    /** Another range came than was asked for. */
+    "wrong-range",
+    /** The source gives only all of its bytes. */
+    "no-ranges",
+    /** The source is no longer what it was when it was opened. */
+    "changed"
+  ]),
   detail: Schema.String
 }) {
   override get message(): string {

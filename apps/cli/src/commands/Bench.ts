@@ -10,6 +10,7 @@ import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen, cores } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
+import * as Names from "../Names.ts"
 import * as Output from "../Output.ts"
 import * as Peaks from "../Peaks.ts"
 import * as Peer from "../Peer.ts"
@@ -135,7 +136,15 @@ const peerReport = Effect.fn("cli.bench.peer")(
     const { context, depths, generate, model, prompt, repeat } = given
     const threads = Option.getOrElse(given.threads, cores)
     yield* Output.note(`llama.cpp with ${threads} threads of the CPU`)
-    const { times, ...rest } = yield* Peer.measure({ model, threads, prompt, generate, depths, repeat, context })
+    const { times, ...rest } = yield* Peer.measure({
+      model: yield* Names.resolve(model),
+      threads,
+      prompt,
+      generate,
+      depths,
+      repeat,
+      context
+    })
     const measured = (tokens: number, what: "prefill" | "decode"): ReadonlyArray<Measured> =>
       times.map((at) => ({ tokens, depth: at.depth, tokensPerSecond: spread(tokens, at[what]) }))
     return { ...rest, prefill: measured(prompt, "prefill"), decode: measured(generate, "decode") }

@@ -1,11 +1,11 @@
 /** `tg inspect`: what a model file says, and whether it can be loaded. */
 import { ModelFile } from "@tg/engine"
 import type { Gguf } from "@tg/gguf/Gguf"
-import * as GgufFile from "@tg/gguf/GgufFile"
 import type { MetadataValue } from "@tg/gguf/Metadata"
 import { Effect, Result } from "effect"
 import { Command } from "effect/cli"
 import * as Flags from "../Flags.ts"
+import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 
 /** Shows metadata and tensors, then fails with the loader's error if the file cannot be loaded. */
@@ -13,7 +13,7 @@ export const command = Command.make(
   "inspect",
   { model: Flags.model, json: Flags.json },
   Effect.fn("cli.inspect")(function*({ json, model }) {
-    const { gguf } = yield* GgufFile.open(model)
+    const gguf = yield* Models.header(model)
     const refusal = refusalOf(gguf)
     if (json) yield* Output.printJson({ ...asJson(gguf), loadable: refusal === undefined, error: errorOf(refusal) })
     else yield* Output.print(asText(gguf))

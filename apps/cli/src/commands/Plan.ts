@@ -1,5 +1,6 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
 import type { UOp } from "@tg/core-uop/UOp"
+import { ModelFile } from "@tg/engine"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as Explain from "@tg/rangeify/Explain"
 import * as Tuned from "@tg/tuner/Tuned"
@@ -75,7 +76,8 @@ const modelOf = Effect.fnUntraced(
       return yield* new UsageError({ message: "give either --model FILE or --shape MODEL:MIX" })
     }
     if (Option.isSome(shape)) return yield* Effect.fromResult(StepPlan.fromShape(shape.value))
-    const { config, gguf, weights } = (yield* Models.open(Option.getOrThrow(model))).file
+    const header = yield* Models.header(Option.getOrThrow(model))
+    const { config, gguf, weights } = yield* Effect.fromResult(ModelFile.fromGguf(header))
     return { name: gguf.name, config, weights }
   },
   Effect.scoped

@@ -1,0 +1,69 @@
+/** From what `--model` says to a file: the path of one, or the name of a model that was pulled. */
+import * as Http from "@tg/hub/Http"
+import { type InvalidName, isName, type ModelName, parse, print } from "@tg/hub/ModelName"
+import * as NodeMachine from "@tg/hub/NodeMachine"
+import { Store } from "@tg/hub/Store"
+import { Config, Effect, FileSystem, Layer, Option, Path } from "effect"
+import * as UserDirectories from "effect/persistence/UserDirectories"
+import * as Flags from "./Flags.ts"
+import * as PullProgress from "./PullProgress.ts"
+import { UsageError } from "./Report.ts"
+
+/** What the environment says; empty is nothing. */
+const settings = Effect.all({
+  endpoint: Config.option(Config.NonEmptyString("HF_ENDPOINT")),
+  token: Config.option(Config.Redacted("HF_TOKEN")),
+  folder: Config.option(Config.NonEmptyString("TG_MODELS")),
+  attempts: Config.option(Config.Int("TG_PULL_ATTEMPTS"))
+}).pipe(Effect.mapError((error) => new UsageError({ message: `the environment: ${error.message}` })))
+
+/** Where models are kept: in the folder of `TG_MODELS`, or among the user's caches. */
+export const folder = Effect.gen(function*() {
+  const path = yield* Path.Path
+  const { folder } = yield* settings
+  return Option.isSome(folder)
+    ? path.resolve(folder.value)
+    : path.join(yield* UserDirectories.make().cache("tg"), "models")
+})
+
+/** Requests to the hub of `HF_ENDPOINT`, with the token of `HF_TOKEN` to it alone. */
+export const http = Layer.unwrap(Effect.map(settings, ({ attempts, endpoint, token }) =>
+  Http.Http.layer({
+    endpoint: Option.getOrUndefined(endpoint),
+    token: Option.getOrUndefined(token),
+    attempts: Option.getOrUndefined(attempts)
+  })))
+
+/** The models of this machine. */
+export const store = (options: { readonly connections?: number } = {}) =>
+  Layer.unwrap(Effect.map(folder, (root) => Store.layer({ root, ...options }))).pipe(
+    Layer.provideMerge(Layer.merge(http, NodeMachine.layer))
+  )
+
+/** The name in a text that is no path of a file: what is there as a file is one, whatever it is called. */
+export const nameIn = Effect.fnUntraced(function*(model: string) {
+  const files = yield* FileSystem.FileSystem
+  if (!isName(model) || (yield* files.exists(model).pipe(Effect.orElseSucceed(() => false)))) return undefined
+  return yield* Effect.fromResult(parse(model))
+})
+
+/** The file of a model that is to run. What is not here is fetched only where `--pull` asks for it. */
+export const resolve = Effect.fn("cli.resolve")(function*(model: string) {
+  const name = yield* nameIn(model)
+  if (name === undefined) return model
+  return yield* local(model, name).pipe(Effect.provide(store()))
+})
+
+const local = Effect.fnUntraced(function*(model: string, name: ModelName) {
+  const { find, pull } = yield* Store
+  const found = yield* find(name)
+  if (found?.isComplete === true) return found.path
+  const isAsked = Option.getOrElse(yield* Effect.serviceOption(Flags.Pull), () => false)
+  if (isAsked) return (yield* PullProgress.tell(print(name), (listener) => pull(name, listener))).path
+  const done = found === undefined || found.doneBytes === 0
+    ? "is not on this machine"
+    : `is here only in part (${Math.floor(found.doneBytes / Math.max(1, found.totalBytes) * 100)}%)`
+  return yield* new UsageError({ message: `${model} ${done}; fetch it: tg pull ${model} (or add --pull)` })
+})
+
+export type { InvalidName }
