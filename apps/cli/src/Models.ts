@@ -4,19 +4,23 @@ import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
 import { Engine, fromModel, type Program } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
+import { ContextFull, contextOf, type InvalidTokens } from "@tg/engine/Session"
 import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import * as GgufFile from "@tg/gguf/GgufFile"
 import * as RemoteGguf from "@tg/hub/RemoteGguf"
 import { Store } from "@tg/hub/Store"
-import { Effect, Layer, Option, Stdio } from "effect"
+import type { Codec } from "@tg/tokenizer/Tokenizer"
+import { Effect, FileSystem, Layer, Option, Stdio } from "effect"
 import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
+import * as Files from "./Files.ts"
 import * as Names from "./Names.ts"
 import * as Output from "./Output.ts"
 import * as Profiles from "./Profiles.ts"
 import * as Progress from "./Progress.ts"
 import { UsageError } from "./Report.ts"
 import * as TunedFiles from "./TunedFiles.ts"
+import * as Words from "./Words.ts"
 
 /** The flags that decide how a model runs. */
 export interface RunFlags {
@@ -35,21 +39,46 @@ export interface RunFlags {
   readonly json: boolean
 }
 
+/** A model file that is open: its bytes, and what its header says. */
+export interface Opened {
+  readonly source: GgufFile.GgufFile["source"]
+  readonly file: ModelFile.ModelFile
+}
+
+/** Opens a file and reads its header. What is no file is refused: a pipe would be waited for. */
+export const openGguf = Effect.fn("cli.openGguf")(function*(path: string) {
+  yield* Files.checkModelPath(path)
+  const files = yield* FileSystem.FileSystem
+  // parts of a split model are opened by their names
+  const onlyFiles = FileSystem.make({
+    ...files,
+    open: (name, options) =>
+      Files.checkModelPath(name).pipe(
+        Effect.mapError((error) => Files.refusal(name, error.message)),
+        Effect.andThen(files.open(name, options)),
+        Effect.mapError((error) => Files.refusal(name, Words.cause(error))),
+        Effect.provideService(FileSystem.FileSystem, files)
+      )
+  })
+  return yield* GgufFile.open(path).pipe(Effect.provideService(FileSystem.FileSystem, onlyFiles))
+})
+
 /**
  * A model that is open: its bytes, and what its header says. A split model is opened by any of its parts, one that was
  * pulled by its name.
  */
 export const open = Effect.fn("cli.open")(function*(model: string) {
-  const { gguf, source } = yield* GgufFile.open(yield* Names.resolve(model))
-  return { source, file: yield* Effect.fromResult(ModelFile.fromGguf(gguf)) }
+  const { gguf, source } = yield* openGguf(yield* Names.resolve(model))
+  const opened: Opened = { source, file: yield* Effect.fromResult(ModelFile.fromGguf(gguf)) }
+  return opened
 })
 
 /** The header of a model, wherever it is: of one that is not on this machine, no more than that is fetched. */
 export const header = Effect.fn("cli.header")(function*(model: string) {
   const name = yield* Names.nameIn(model)
-  if (name === undefined) return (yield* GgufFile.open(model)).gguf
+  if (name === undefined) return (yield* openGguf(model)).gguf
   const found = yield* Effect.flatMap(Store, ({ find }) => find(name)).pipe(Effect.provide(Names.store()))
-  if (found?.isComplete === true) return (yield* GgufFile.open(found.path)).gguf
+  if (found?.isComplete === true) return (yield* openGguf(found.path)).gguf
   return (yield* RemoteGguf.open(name).pipe(Effect.provide(Names.http))).gguf
 })
 
@@ -61,6 +90,10 @@ export interface Needs {
   readonly text: boolean
   /** Whether tokens are processed one after the other, with the kernels of decoding. */
   readonly oneByOne?: boolean
+  /** The model, where a command has looked at it before. */
+  readonly opened?: Opened | undefined
+  /** The tokenizer, where a command has made it before. */
+  readonly codec?: Codec | undefined
 }
 
 /** Generating from text. */
@@ -69,13 +102,13 @@ export const forText = (sampling = Sampler.greedy): Needs => ({ prepare: ["last"
 export const forTokens: Needs = { prepare: ["last", Sampler.greedy], text: false }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = (flags: RunFlags, { oneByOne = false, prepare, text }: Needs) =>
+export const layer = (flags: RunFlags, { codec, oneByOne = false, opened, prepare, text }: Needs) =>
   Layer.unwrap(Effect.gen(function*() {
     const restrictions = Profiles.restrictionsOf(flags)
     if (restrictions instanceof UsageError) return yield* restrictions
-    const { file, source } = yield* open(flags.model)
+    const { file, source } = opened ?? (yield* open(flags.model))
     const store = yield* TunedFiles.load({ noTune: flags.noTune })
-    const tokenizer = text ? yield* Effect.fromResult(ModelFile.tokenizer(file.gguf)) : undefined
+    const tokenizer = text ? codec ?? (yield* Effect.fromResult(ModelFile.tokenizer(file.gguf))) : undefined
     const loading = Effect.gen(function*() {
       const told = flags.json ? Progress.silent : yield* Progress.start(basename(flags.model), weightBytes(file))
       const { onProgress } = told
@@ -106,3 +139,15 @@ export const withModel = <A, E, R>(flags: RunFlags, needs: Needs, use: Effect.Ef
     Effect.provide(layer(flags, needs)),
     Effect.provideService(Checked, flags.check)
   )
+
+/** Refuses now what a session would refuse once the weights are there: more tokens than the context holds. */
+export const checkLength = (
+  { config }: ModelFile.ModelFile,
+  { asked, context }: { readonly asked: number; readonly context: Option.Option<number> }
+): ContextFull | InvalidTokens | undefined => {
+  const modelLimit = config.contextLength
+  // without --context it grows
+  const limit = Option.isNone(context) ? modelLimit : contextOf(config, context.value)
+  if (typeof limit !== "number") return limit
+  return asked > limit ? new ContextFull({ asked, limit, modelLimit }) : undefined
+}

@@ -1,10 +1,9 @@
-/** How loading is told on stderr: a bar on a terminal, two lines elsewhere. */
+/** How loading and reading are told on stderr: a line that is written over on a terminal, whole lines elsewhere. */
 import type { Progress } from "@tg/engine/Loader"
-import { Clock, Context, Effect, Exit, Stdio, Stream } from "effect"
+import { Clock, Duration, Effect, Exit, Stdio } from "effect"
 import * as Output from "./Output.ts"
-
-/** Whether stderr is a terminal, where a line can be written over. */
-export const IsTerminal = Context.Reference<boolean>("@tg/cli/Progress/IsTerminal", { defaultValue: () => false })
+import { Screen } from "./Screen.ts"
+import * as Words from "./Words.ts"
 
 /** Tells how far loading is. */
 export interface Told {
@@ -30,18 +29,43 @@ export const seconds = (n: number): string => {
 }
 
 const cells = 24
+/** A bar that is shorter says nothing. */
+const leastCells = 6
 
-/** The bar after so many milliseconds. */
-export const bar = ({ loadedBytes, totalBytes }: Progress, millis: number): string => {
-  const share = totalBytes === 0 ? 1 : loadedBytes / totalBytes
-  const full = Math.floor(cells * share)
-  const rate = loadedBytes / Math.max(1, millis) * 1000
-  const rest = loadedBytes === totalBytes ? "compiling" : `${seconds((totalBytes - loadedBytes) / rate)} left`
-  return `loading [${"#".repeat(full)}${"-".repeat(cells - full)}] ${bytes(loadedBytes)} of ${bytes(totalBytes)}, ` +
-    `${bytes(rate)}/s, ${rest}`
+/** The longest of these lines that fits; the last column stays free, because some terminals go on below it. */
+const fitting = (columns: number, lines: ReadonlyArray<string>): string =>
+  lines.find((line) => line.length < columns) ?? lines.at(-1)!.slice(0, Math.max(0, columns - 1))
+
+/** A line with a bar, and shorter ones: without its details, one by one from the right, and with a shorter bar. */
+const lines = (what: string, share: number, details: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const line = (length: number, said: ReadonlyArray<string>): string => {
+    const full = Math.floor(length * Math.min(1, share))
+    return `${what} [${"#".repeat(full)}${"-".repeat(length - full)}] ${said.join(", ")}`.trimEnd()
+  }
+  return [
+    ...Array.from({ length: cells - leastCells + 1 }, (_, i) => line(cells - i, details)),
+    ...Array.from({ length: details.length }, (_, i) => line(leastCells, details.slice(0, details.length - 1 - i))),
+    what
+  ]
 }
 
-/** The last line. */
+/** The bar of loading after so many milliseconds, on a terminal so wide. */
+export const bar = ({ loadedBytes, totalBytes }: Progress, millis: number, columns = Infinity): string => {
+  const share = totalBytes === 0 ? 1 : loadedBytes / totalBytes
+  const rate = loadedBytes / Math.max(1, millis) * 1000
+  const rest = loadedBytes === totalBytes ? "compiling" : `${seconds((totalBytes - loadedBytes) / rate)} left`
+  const done = `${bytes(loadedBytes)} of ${bytes(totalBytes)}`
+  return fitting(columns, [
+    ...lines("loading", share, [done, `${bytes(rate)}/s`, rest]).slice(0, cells - leastCells + 1),
+    ...lines("loading", share, [done, rest])
+  ])
+}
+
+/** The bar of reading a prompt. */
+export const promptBar = (done: number, total: number, columns = Infinity): string =>
+  fitting(columns, lines("reading the prompt", done / total, [`${done} of ${total} tokens`]))
+
+/** The last line of loading. */
 export const summary = (totalBytes: number, millis: number): string =>
   `loaded ${bytes(totalBytes)} in ${(millis / 1000).toFixed(1)} s (${bytes(totalBytes / Math.max(1, millis) * 1000)}/s)`
 
@@ -51,30 +75,53 @@ const intervalMillis = 100
 /** Begins to tell about a model of that many bytes. */
 export const start = Effect.fn("cli.progress")(function*(name: string, totalBytes: number) {
   const context = yield* Effect.context<Stdio.Stdio>()
-  const isTerminal = yield* IsTerminal
-  const { stderr } = yield* Stdio.Stdio
+  const { canRewrite, columns } = yield* Screen
   const started = yield* Clock.currentTimeMillis
   let shownAt = -Infinity
   // compiling may go on for a while after the last byte
   let loadedAt: number | undefined
-  // from the beginning of the line, whose rest is erased
-  const over = (text: string): Effect.Effect<void> =>
-    Effect.ignore(Stream.run(Stream.make(`\r${text}\x1b[K`), stderr({ endOnDone: false })))
+  const over = (text: string): Effect.Effect<void> => Effect.provide(Output.over(text), context)
   const note = (line: string): Effect.Effect<void> => Effect.provide(Output.note(line), context)
-  if (!isTerminal) yield* note(`loading ${name}, ${bytes(totalBytes)}`)
+  if (!canRewrite) yield* note(`loading ${name}, ${bytes(totalBytes)}`)
   const told: Told = {
     onProgress: (progress) =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
         if (progress.loadedBytes === totalBytes) loadedAt = now
         else if (now - shownAt < intervalMillis) return Effect.void
         shownAt = now
-        return isTerminal ? over(bar(progress, now - started)) : Effect.void
+        return canRewrite ? over(bar(progress, now - started, columns)) : Effect.void
       }),
     end: (exit) =>
       Effect.gen(function*() {
-        if (isTerminal) yield* over("")
+        if (canRewrite) yield* over("")
         if (Exit.isSuccess(exit)) yield* note(summary(totalBytes, (loadedAt ?? started) - started))
       })
   }
   return told
+})
+
+/** Prompts that are read faster need no words. */
+const silentMillis = 1000
+/** A file of messages need not be long. */
+const lineMillis = 5000
+
+/** Tells how many of the tokens of a prompt have been read, until the scope closes or it is interrupted. */
+export const reading = Effect.fn("cli.progress.prompt")(function*(total: number, done: () => number) {
+  const { canRewrite, columns } = yield* Screen
+  const stdio = yield* Stdio.Stdio
+  let isShown = false
+  const tell = Effect.suspend(() => {
+    isShown = true
+    const tokens = Math.min(done(), total)
+    return canRewrite
+      ? Output.over(promptBar(tokens, total, columns))
+      : Output.note(`reading the prompt: ${tokens} of ${Words.count(total, "token")}`)
+  })
+  const telling = Effect.sleep(Duration.millis(silentMillis)).pipe(
+    Effect.andThen(
+      Effect.forever(Effect.andThen(tell, Effect.sleep(Duration.millis(canRewrite ? intervalMillis : lineMillis))))
+    ),
+    Effect.ensuring(Effect.suspend(() => isShown && canRewrite ? Output.over("") : Effect.void))
+  )
+  yield* Effect.forkScoped(telling.pipe(Effect.provideService(Stdio.Stdio, stdio)))
 })

@@ -1,14 +1,19 @@
 /** How a command ends: errors become a few lines on stderr, and an exit code. */
-import { Cause, Effect, Schema, type Stdio } from "effect"
+import { Cause, Effect, PlatformError, Schema, type Stdio } from "effect"
 import { CliError } from "effect/cli"
 import * as Output from "./Output.ts"
+import * as Words from "./Words.ts"
 
 /** Flags or files that do not make sense together, or at all. */
 export class UsageError extends Schema.TaggedError<UsageError>()("UsageError", { message: Schema.String }) {}
 
 /** The lines that describe an error. */
 export const describe = (error: unknown): string => {
-  const message = error instanceof Error ? error.message : String(error)
+  const message = PlatformError.isPlatformError(error)
+    ? `${Words.cause(error)} (${error.reason.module}.${error.reason.method})`
+    : error instanceof Error
+    ? error.message
+    : String(error)
   return `error: ${message.trim() === "" ? tagOf(error) : message.trim()}`
 }
 

@@ -3,6 +3,7 @@ import { assertEquals } from "@effect/vitest/utils"
 import { Effect, Exit, Sink, Stdio } from "effect"
 import { TestClock } from "effect/testing"
 import * as Progress from "../src/Progress.ts"
+import * as Screen from "../src/Screen.ts"
 
 const at = (loadedBytes: number) => ({ tensor: "x", loadedBytes, totalBytes: 17_200_000_000 })
 
@@ -24,7 +25,63 @@ describe("words", () => {
     )
     assert.include(Progress.bar(at(17_200_000_000), 16_000), "[########################] 17.2 GB of 17.2 GB")
   })
+  it("the bar stays on its line, however narrow it is, and says what fits", () => {
+    const shown = [200, 80, 72, 60, 40, 20, 9].map((columns) => Progress.bar(at(4_300_000_000), 4000, columns))
+    assertEquals(shown, [
+      "loading [######------------------] 4.3 GB of 17.2 GB, 1.1 GB/s, 12 s left",
+      "loading [######------------------] 4.3 GB of 17.2 GB, 1.1 GB/s, 12 s left",
+      "loading [#####-----------------] 4.3 GB of 17.2 GB, 1.1 GB/s, 12 s left",
+      "loading [##--------] 4.3 GB of 17.2 GB, 1.1 GB/s, 12 s left",
+      "loading [#-----] 4.3 GB of 17.2 GB",
+      "loading [#-----]",
+      "loading"
+    ])
+    assert.strictEqual(
+      Progress.promptBar(512, 4096, 60),
+      "reading the prompt [##-----------------] 512 of 4096 tokens"
+    )
+  })
   it("a bar at the very start divides by nothing", () => assert.notMatch(Progress.bar(at(1), 0), /NaN|Infinity/))
+})
+
+describe("reading a prompt", () => {
+  /** What is written while a prompt is read for so long. */
+  const read = (screen: Screen.Screen, millis: number) =>
+    Effect.gen(function*() {
+      const parts: Array<string> = []
+      const stderr = () => Sink.forEach((part: string | Uint8Array) => Effect.sync(() => parts.push(String(part))))
+      let done = 0
+      yield* Effect.gen(function*() {
+        yield* Progress.reading(4096, () => done)
+        for (let at = 0; at < millis; at += 500) {
+          done += 256
+          yield* TestClock.adjust("500 millis")
+        }
+      }).pipe(
+        Effect.scoped,
+        Effect.provide(Stdio.layerTest({ stderr })),
+        Effect.provideService(Screen.Screen, screen)
+      )
+      return parts
+    })
+  it.effect("a short one is read without a word", () =>
+    Effect.gen(function*() {
+      assertEquals(yield* read(Screen.plain, 1000 - 500), [])
+      assertEquals(yield* read({ canRewrite: true, columns: 80 }, 1000 - 500), [])
+    }))
+  it.effect("elsewhere: a line now and then", () =>
+    Effect.gen(function*() {
+      assertEquals(yield* read(Screen.plain, 7000), [
+        "reading the prompt: 512 of 4096 tokens\n",
+        "reading the prompt: 3072 of 4096 tokens\n"
+      ])
+    }))
+  it.effect("on a terminal: a bar that is gone in the end", () =>
+    Effect.gen(function*() {
+      const parts = yield* read({ canRewrite: true, columns: 60 }, 2000)
+      assert.match(parts[0]!, /^\rreading the prompt \[##-+\] 512 of 4096 tokens\u001b\[K$/)
+      assert.strictEqual(parts.at(-1), "\r\u001b[K")
+    }))
 })
 
 /** What a loading of four parts, 60 ms each, writes to stderr. */
@@ -34,7 +91,7 @@ const written = (isTerminal: boolean, exit: Exit.Exit<void, string> = Exit.void)
     const stderr = () => Sink.forEach((part: string | Uint8Array) => Effect.sync(() => parts.push(String(part))))
     const told = yield* Progress.start("m.gguf", 4000).pipe(
       Effect.provide(Stdio.layerTest({ stderr })),
-      Effect.provideService(Progress.IsTerminal, isTerminal)
+      Effect.provideService(Screen.Screen, { canRewrite: isTerminal, columns: 80 })
     )
     for (const loadedBytes of [1000, 2000, 3000, 4000]) {
       yield* TestClock.adjust("60 millis")

@@ -65,7 +65,18 @@ describe("synth", () => {
       const logits = (model: string) =>
         Effect.gen(function*() {
           const path = join(dir, "logits.bin")
-          const run = yield* tg(["logits", "--device", "wasm", "--model", model, "--tokens", "5,6", "--out", path])
+          const run = yield* tg([
+            "logits",
+            "--device",
+            "wasm",
+            "--model",
+            model,
+            "--tokens",
+            "5,6",
+            "--out",
+            path,
+            "--force"
+          ])
           assert.strictEqual(run.code, 0, run.stderr)
           return yield* Effect.promise(() => readFile(path))
         })

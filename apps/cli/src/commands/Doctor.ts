@@ -7,8 +7,8 @@ import { Context, Effect, Exit, Layer, Option, Scope } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as CompiledFiles from "../CompiledFiles.ts"
 import * as Devices from "../Devices.ts"
-import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
+import * as OutFile from "../OutFile.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
@@ -26,6 +26,7 @@ const flags = {
     Flag.withDescription("Write what was measured as a profile, for plan --profile FILE"),
     Flag.optional
   ),
+  force: OutFile.force,
   device: Flags.device,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
@@ -43,10 +44,11 @@ export const command = Command.make(
     }
     const restrictions = Profiles.restrictionsOf(given)
     if (restrictions instanceof UsageError) return yield* restrictions
+    if (Option.isSome(given.out)) yield* OutFile.check(given.out.value, given)
     const gpu = yield* gpuFacts
     const measured = measure ? yield* speeds(given.device, restrictions) : undefined
     if (measured !== undefined && Option.isSome(given.out)) {
-      yield* Files.writeText(given.out.value, `${JSON.stringify(measured.profile, null, 2)}\n`)
+      yield* OutFile.writeText(given.out.value, `${JSON.stringify(measured.profile, null, 2)}\n`, given)
     }
     const report = {
       ...verdict(gpu),

@@ -1,5 +1,5 @@
 /** `tg eval`: questions with known answers, greedily, in one process. */
-import { Engine } from "@tg/engine/Engine"
+import { Engine, type Token } from "@tg/engine/Engine"
 import * as Metadata from "@tg/gguf/Metadata"
 import { Clock, Effect, Option, Result, Stream } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
@@ -14,6 +14,7 @@ import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
 import * as Score from "../Score.ts"
 import * as TunedFiles from "../TunedFiles.ts"
+import * as Words from "../Words.ts"
 
 // As many as the recorded completions could have.
 const maxTokens = 200
@@ -62,6 +63,39 @@ export const readQuestions = Effect.fn("cli.eval.read")(function*(path: string) 
   return questions
 })
 
+/** What came of a question. */
+interface Answer {
+  readonly text: string
+  readonly tokens: number
+  /** Why there is no whole answer. */
+  readonly failure: string | undefined
+}
+
+/** Asks a question. One that is too long, or that the template cannot take, has failed; the others go on. */
+const ask = Effect.fnUntraced(function*(question: Score.Question) {
+  const engine = yield* Engine
+  const codec = yield* engine.tokenizer
+  const { messages, thinking = false } = question
+  const generated: Array<Token> = []
+  const answerOf = (failure: string | undefined): Answer => ({
+    text: generated.map((token) => token.text).join(""),
+    tokens: generated.length,
+    failure
+  })
+  return yield* Effect.gen(function*() {
+    const tokens = yield* Prompt.chatTokens(engine.model.gguf, codec, { messages, thinking })
+    yield* engine.generate({ tokens, maxTokens }).pipe(
+      Stream.runForEach((token) => Effect.sync(() => generated.push(token)))
+    )
+    return answerOf(undefined)
+  }).pipe(
+    Effect.catchTag(
+      ["ContextFull", "TemplateFailed", "InvalidTokens", "UsageError"],
+      (error) => Effect.succeed(answerOf(error.message))
+    )
+  )
+})
+
 interface Tally {
   questions: number
   right: number
@@ -74,29 +108,31 @@ const run = Effect.fn("cli.eval.run")(function*(
   const engine = yield* Engine
   const chosen = yield* Chosen
   const { gguf } = engine.model
-  const codec = yield* engine.tokenizer
   const fileType = yield* Effect.fromResult(Result.map(
     Metadata.optional(Metadata.getUint32(gguf, "general.file_type")),
     (found) => found
   ))
   const quantisation = Score.quantisationOf(fileType, gguf.tensors)
   const tasks = new Map<string, Tally>()
+  const failures: Array<{ readonly id: string; readonly reason: string }> = []
   let right = 0
   let agree = 0
   let recorded = 0
   let tokens = 0
   const started = yield* Clock.currentTimeMillis
-  yield* Output.note(`${questions.length} questions to ${engine.model.config.name} (${quantisation}) on ${chosen.name}`)
+  yield* Output.note(
+    `${Words.count(questions.length, "question")} to ${engine.model.config.name} (${quantisation}) on ${chosen.name}`
+  )
   for (const question of questions) {
-    const { id, messages, task, thinking = false } = question
-    const prompt = yield* Prompt.chatTokens(gguf, codec, { messages, thinking })
-    const generated = yield* Stream.runCollect(engine.generate({ tokens: prompt, maxTokens }))
-    const text = generated.map((token) => token.text).join("")
-    tokens += generated.length
+    const { id, task } = question
+    const { failure, text, tokens: length } = yield* ask(question)
+    tokens += length
     const tally = tasks.get(task) ?? { questions: 0, right: 0 }
     tally.questions++
-    const isRight = Score.isRight(question, text)
-    if (isRight) {
+    if (failure !== undefined) {
+      failures.push({ id, reason: failure })
+      yield* Output.note(`${id} (${task}): no answer: ${failure}`)
+    } else if (Score.isRight(question, text)) {
       tally.right++
       right++
     } else yield* Output.note(`${id} (${task}): ${JSON.stringify(text)}, expected ${JSON.stringify(question.expected)}`)
@@ -113,6 +149,7 @@ const run = Effect.fn("cli.eval.run")(function*(
     yield* Output.printJson({
       questions: questions.length,
       right,
+      failures,
       agree,
       recorded,
       quantisation,
@@ -125,13 +162,14 @@ const run = Effect.fn("cli.eval.run")(function*(
   }
   const width = Math.max(...[...tasks.keys()].map((task) => task.length))
   const lines = [...tasks].map(([task, tally]) => `${task.padEnd(width)}  ${share(tally.right, tally.questions)}`)
+  const failed = failures.length === 0 ? [] : [`${Words.count(failures.length, "question")} without an answer`]
   const agreement = recorded === 0
     ? `no completion is recorded for ${quantisation}`
     : `${share(agree, recorded)} agree with the recorded completion for ${quantisation}`
   yield* Output.print(
-    `${[...lines, "", `${"all".padEnd(width)}  ${share(right, questions.length)}`, agreement].join("\n")}\n`
+    `${[...lines, "", `${"all".padEnd(width)}  ${share(right, questions.length)}`, ...failed, agreement].join("\n")}\n`
   )
-  yield* Output.note(`${tokens} tokens in ${seconds.toFixed(1)} s`)
+  yield* Output.note(`${Words.count(tokens, "token")} in ${seconds.toFixed(1)} s`)
 })
 
 const share = (part: number, all: number): string => `${part} of ${all} (${(100 * part / all).toFixed(1)}%)`

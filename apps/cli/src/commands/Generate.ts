@@ -1,7 +1,8 @@
 /** `tg generate`: text to stdout as it comes. */
 import { Engine, type Token } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
-import { Clock, Config, Effect, Option, Random, Stdio, Stream } from "effect"
+import { ModelFile } from "@tg/engine"
+import { Clock, Config, Effect, Exit, Option, Random, Scope, Stdio, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
@@ -10,10 +11,12 @@ import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
+import * as Progress from "../Progress.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
 import * as Settings from "../Settings.ts"
 import * as TunedFiles from "../TunedFiles.ts"
+import * as Words from "../Words.ts"
 
 const flags = {
   prompt: Flags.prompt,
@@ -33,24 +36,29 @@ const flags = {
   temperature: Flag.Finite("temperature").pipe(
     Flag.withDescription("0 takes the likeliest token (default); 1 draws as the model says"),
     Flag.withFallbackConfig(Settings.configOf("temperature", Config.Finite)),
-    Flag.withDefault(0)
+    Flag.optional
   ),
   topK: Flag.Int("top-k").pipe(
-    Flag.withDescription("Draw among this many (default: 0, all)"),
+    Flag.withDescription("With --temperature: draw among this many (default: 0, all)"),
     Flag.withFallbackConfig(Settings.configOf("top-k", Config.Int)),
-    Flag.withDefault(0)
+    Flag.optional
   ),
   topP: Flag.Finite("top-p").pipe(
-    Flag.withDescription("Draw among the likeliest with this total probability (default: 1, all)"),
+    Flag.withDescription("With --temperature: draw among the likeliest with this total probability (default: 1, all)"),
     Flag.withFallbackConfig(Settings.configOf("top-p", Config.Finite)),
-    Flag.withDefault(1)
+    Flag.optional
   ),
   minP: Flag.Finite("min-p").pipe(
-    Flag.withDescription("Draw among those at least this likely relative to the likeliest (default: 0, all)"),
+    Flag.withDescription(
+      "With --temperature: draw among those at least this likely relative to the likeliest (default: 0, all)"
+    ),
     Flag.withFallbackConfig(Settings.configOf("min-p", Config.Finite)),
-    Flag.withDefault(0)
+    Flag.optional
   ),
-  seed: Flag.Int("seed").pipe(Flag.withDescription("Equal seeds draw equal texts (default: a new one)"), Flag.optional),
+  seed: Flag.Int("seed").pipe(
+    Flag.withDescription("With --temperature: equal seeds draw equal texts (default: a new one)"),
+    Flag.optional
+  ),
   raw: Flag.Boolean("raw").pipe(
     Flag.withDescription("Continue the prompt as it is, without the chat template; special tokens may be written out"),
     Flag.withDefault(false)
@@ -83,12 +91,20 @@ export const command = Command.make(
       return yield* new UsageError({ message: `-n ${given.maxTokens} was asked; it has to be 1 or more` })
     }
     const asked = yield* askedOf({ ...given, prompt: yield* Flags.promptOf(given.prompt) })
+    // all that can be wrong with it is told before weights are read
+    const opened = yield* Models.open(given.model)
+    const { gguf } = opened.file
+    const codec = yield* Effect.fromResult(ModelFile.tokenizer(gguf))
+    const prompt = yield* Prompt.tokens(gguf, codec, asked)
+    const refusal = Models.checkLength(opened.file, { asked: prompt.length, context: given.context })
+    if (refusal !== undefined) return yield* refusal
+    const { json, maxTokens } = given
     yield* Models.withModel(
       given,
-      Models.forText(sampling),
-      run({ ...asked, maxTokens: given.maxTokens, json: given.json, sampling, started })
+      { ...Models.forText(sampling), opened, codec },
+      run({ prompt, maxTokens, json, sampling, started })
     )
-  })
+  }, Effect.scoped)
 ).pipe(
   Command.withDescription("Generate text on this machine"),
   Command.withExamples([
@@ -97,84 +113,138 @@ export const command = Command.make(
   ])
 )
 
-interface Job extends Prompt.Asked {
-  readonly thinking: boolean
+interface Job {
+  readonly prompt: ReadonlyArray<number>
   readonly maxTokens: number
   readonly sampling: Sampler.Settings
   readonly json: boolean
   readonly started: number
 }
 
-const run = Effect.fn("cli.generate.run")(function*(job: Job) {
+/** What came of a job so far. */
+interface Progressing {
+  readonly generated: Array<Token>
+  firstAt: number | undefined
+}
+
+/** The tokens of a job, with how far reading its prompt is told until the first of them. */
+const tokensOf = Effect.fnUntraced(function*({ json, maxTokens, prompt, sampling }: Job, so: Progressing) {
   const engine = yield* Engine
+  const telling = yield* Scope.make()
+  if (!json) {
+    yield* Progress.reading(prompt.length, () => engine.session.tokens().length).pipe(Scope.provide(telling))
+  }
+  return engine.generate({ tokens: prompt, maxTokens, sampling }).pipe(
+    Stream.tap((token) =>
+      Effect.gen(function*() {
+        if (so.firstAt === undefined) yield* Scope.close(telling, Exit.void)
+        so.firstAt ??= yield* Clock.currentTimeMillis
+        so.generated.push(token)
+      })
+    ),
+    Stream.ensuring(Scope.close(telling, Exit.void))
+  )
+})
+
+const run = Effect.fn("cli.generate.run")(function*(job: Job) {
+  const { model } = yield* Engine
   const chosen = yield* Chosen
-  const { gguf } = engine.model
-  const codec = yield* engine.tokenizer
-  const prompt = yield* Prompt.tokens(gguf, codec, job)
   const loaded = yield* Clock.currentTimeMillis
-  yield* Output.note(`${engine.model.config.name} on ${chosen.name}`)
+  yield* Output.note(`${model.config.name} on ${chosen.name}`)
   if (chosen.fallback !== undefined) yield* Output.note(`no GPU is used: ${chosen.fallback}`)
 
-  const generated: Array<Token> = []
-  let firstAt: number | undefined
-  const tokens = engine.generate({ tokens: prompt, maxTokens: job.maxTokens, sampling: job.sampling }).pipe(
-    Stream.tap((token) =>
-      Effect.map(Clock.currentTimeMillis, (now) => {
-        firstAt ??= now
-        generated.push(token)
-      })
-    )
-  )
-  if (job.json) yield* Stream.runDrain(tokens)
-  else {
-    yield* Output.printAll(Stream.map(tokens, (token) => token.text)).pipe(
+  const so: Progressing = { generated: [], firstAt: undefined }
+  const { generated } = so
+  const tokens = yield* tokensOf(job, so)
+  const writing = job.json
+    ? Stream.runDrain(tokens)
+    : Output.printGenerated(Stream.map(tokens, (token) => token.text)).pipe(
       // what was written stays a whole line, whatever happened after it
       Effect.onExit((exit) =>
         exit._tag === "Success" || generated.length > 0 ? Effect.ignore(Output.print("\n")) : Effect.void
       )
     )
-  }
+  // a text that fills the context is one all the same
+  const full = yield* writing.pipe(
+    Effect.as(undefined),
+    Effect.catchTag("ContextFull", (error) => generated.length > 0 ? Effect.succeed(error) : Effect.fail(error))
+  )
 
-  const ended = yield* Clock.currentTimeMillis
-  const timings = {
-    loadMillis: loaded - job.started,
-    promptTokens: prompt.length,
-    firstTokenMillis: (firstAt ?? ended) - loaded,
-    generatedTokens: generated.length,
-    tokensPerSecond: rate(generated.length - 1, ended - (firstAt ?? ended))
-  }
+  const timings = timingsOf(job, so, { loaded, ended: yield* Clock.currentTimeMillis })
   if (job.json) {
     yield* Output.printJson({
       text: generated.map((token) => token.text).join(""),
       tokens: generated.filter((token) => token.stop !== "end").map((token) => token.id),
-      stop: generated.at(-1)?.stop,
+      stop: full === undefined ? generated.at(-1)?.stop : "context",
       device: chosen.name,
       ...(job.sampling.temperature === 0 ? {} : { seed: job.sampling.seed }),
       timings
     })
   }
-  const seed = job.sampling.temperature === 0 ? "" : `, seed ${job.sampling.seed}`
-  yield* Output.note(
-    `loaded in ${timings.loadMillis} ms; first token after ${timings.firstTokenMillis} ms (${prompt.length} tokens of ` +
-      `prompt); ${generated.length} tokens, ${timings.tokensPerSecond} tokens/s${seed}`
-  )
+  yield* Output.note(closing(timings, job.sampling))
+  if (full !== undefined) return yield* full
 })
+
+const timingsOf = (
+  { prompt, started }: Job,
+  { firstAt, generated }: Progressing,
+  { ended, loaded }: { readonly loaded: number; readonly ended: number }
+) => {
+  const first = firstAt ?? ended
+  return {
+    loadMillis: loaded - started,
+    promptTokens: prompt.length,
+    firstTokenMillis: first - loaded,
+    promptTokensPerSecond: rate(prompt.length, first - loaded),
+    generatedTokens: generated.length,
+    tokensPerSecond: rate(generated.length - 1, ended - first)
+  }
+}
+
+/** The last line: what it took. */
+export const closing = (timings: ReturnType<typeof timingsOf>, sampling: Sampler.Settings): string => {
+  const { firstTokenMillis, generatedTokens, loadMillis, promptTokens, promptTokensPerSecond, tokensPerSecond } =
+    timings
+  return [
+    `loaded in ${loadMillis} ms`,
+    `${Words.count(promptTokens, "token")} of prompt in ${firstTokenMillis} ms, ${promptTokensPerSecond} tokens/s`,
+    `${Words.count(generatedTokens, "token")}, ${tokensPerSecond} tokens/s` +
+    (sampling.temperature === 0 ? "" : `, seed ${sampling.seed}`)
+  ].join("; ")
+}
 
 const rate = (count: number, millis: number): number =>
   count < 1 || millis <= 0 ? 0 : Math.round(count / millis * 10_000) / 10
 
 const samplingOf = Effect.fn("cli.sampling")(function*(given: {
-  readonly temperature: number
-  readonly topK: number
-  readonly topP: number
-  readonly minP: number
+  readonly temperature: Option.Option<number>
+  readonly topK: Option.Option<number>
+  readonly topP: Option.Option<number>
+  readonly minP: Option.Option<number>
   readonly seed: Option.Option<number>
 }) {
-  const { minP, temperature, topK, topP } = given
-  const seed = Option.isSome(given.seed) ? given.seed.value : yield* Random.nextIntBetween(0, 2 ** 32)
-  const settings: Sampler.Settings = { temperature, topK, topP, minP, seed }
+  const settings: Sampler.Settings = {
+    temperature: Option.getOrElse(given.temperature, () => 0),
+    topK: Option.getOrElse(given.topK, () => 0),
+    topP: Option.getOrElse(given.topP, () => 1),
+    minP: Option.getOrElse(given.minP, () => 0),
+    seed: Option.isSome(given.seed) ? given.seed.value : yield* Random.nextIntBetween(0, 2 ** 32)
+  }
   const invalid = Sampler.validate(settings)
-  return invalid === undefined ? settings : yield* invalid
+  if (invalid !== undefined) return yield* invalid
+  const { minP, seed, topK, topP } = given
+  // a default that the user keeps may wait for a temperature
+  const kept = yield* Settings.InForce
+  const idle = Object.entries({ "top-k": topK, "top-p": topP, "min-p": minP, seed })
+    .filter(([name, value]) => Option.isSome(value) && kept.get(name as Settings.Key)?.value !== value.value)
+    .map(([name]) => `--${name}`)
+  if (idle.length > 0 && Option.isNone(given.temperature)) {
+    return yield* new UsageError({
+      message: `${idle.join(", ")} ${idle.length === 1 ? "decides" : "decide"} how tokens are drawn, and without ` +
+        `--temperature the likeliest one is taken; give --temperature 1 to draw as the model says`
+    })
+  }
+  return settings
 })
 
 const askedOf = Effect.fn("cli.prompt")(function*(given: {
@@ -205,6 +275,15 @@ const askedOf = Effect.fn("cli.prompt")(function*(given: {
   return refusal instanceof UsageError ? yield* refusal : asked
 })
 
-const stdinText = Effect.flatMap(Stdio.Stdio, ({ stdin }) => Stream.mkString(Stream.decodeText(stdin))).pipe(
-  Effect.map((text) => text.replace(/\n$/, ""))
-)
+/** All of stdin. Nothing there is no prompt: it is what a closed one looks like, and one that is a folder. */
+const stdinText = Effect.gen(function*() {
+  const { stdin } = yield* Stdio.Stdio
+  const parts = yield* Stream.runCollect(stdin).pipe(
+    Effect.mapError((error) => new UsageError({ message: `stdin cannot be read: ${Words.cause(error)}` }))
+  )
+  const text = yield* Files.decodeText(Buffer.concat(parts), "stdin")
+  if (text === "") {
+    return yield* new UsageError({ message: "- reads the prompt from stdin, and nothing came from there" })
+  }
+  return text.replace(/\n$/, "")
+})

@@ -4,9 +4,11 @@ import type { Gguf } from "@tg/gguf/Gguf"
 import type { MetadataValue } from "@tg/gguf/Metadata"
 import { Effect, Result } from "effect"
 import { Command } from "effect/cli"
+import * as Escape from "../Escape.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
+import * as Words from "../Words.ts"
 
 /** Shows metadata and tensors, then fails with the loader's error if the file cannot be loaded. */
 export const command = Command.make(
@@ -54,10 +56,10 @@ const asText = (gguf: Gguf): string => {
   return [
     `${nameOf(gguf.name)}: GGUF version ${gguf.version}, ${gguf.size} bytes, aligned to ${gguf.alignment}`,
     "",
-    `${gguf.metadata.size} metadata keys`,
+    Words.count(gguf.metadata.size, "metadata key"),
     ...[...gguf.metadata].map(([key, value]) => `  ${nameOf(key)} = ${shown(value)}`),
     "",
-    `${gguf.tensors.length} tensors${types.length > 0 ? `: ${types.join(", ")}` : ""}`,
+    `${Words.count(gguf.tensors.length, "tensor")}${types.length > 0 ? `: ${types.join(", ")}` : ""}`,
     ...gguf.tensors.map((t) => `  ${nameOf(t.name).padEnd(width)}  ${t.type.padEnd(5)} [${t.dims.join(", ")}]`),
     ""
   ].join("\n")
@@ -73,12 +75,9 @@ const shown = (value: MetadataValue): string => {
 
 /** A value as JSON, cut short before it is made. */
 const json = (value: unknown): string =>
-  escaped(cut(JSON.stringify(plain(typeof value === "string" ? value.slice(0, 100) : value)), 80))
+  Escape.line(cut(JSON.stringify(plain(typeof value === "string" ? value.slice(0, 100) : value)), 80))
 
 /** A name, on one line. */
-const nameOf = (name: string): string => escaped(cut(name, 200))
+const nameOf = (name: string): string => Escape.line(cut(name, 200))
 
 const cut = (text: string, length: number): string => text.length > length ? `${text.slice(0, length - 3)}...` : text
-
-const escaped = (text: string): string =>
-  text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0)!.toString(16)}}`)

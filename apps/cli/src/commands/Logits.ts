@@ -1,11 +1,14 @@
 /** `tg logits`: the logits after each token, to a file. */
 import { Engine } from "@tg/engine/Engine"
-import { Clock, Effect, FileSystem, Stream } from "effect"
+import type { ModelFile } from "@tg/engine"
+import { InvalidTokens } from "@tg/engine/Session"
+import { Clock, Effect, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
+import * as OutFile from "../OutFile.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
@@ -18,6 +21,7 @@ const flags = {
     Flag.withMetavar("FILE"),
     Flag.withDescription("Where to write: little-endian float32, [tokens, vocabulary]")
   ),
+  force: OutFile.force,
   step: Flag.Literals("step", ["prompt", "decode"]).pipe(
     Flag.withDescription(
       "Whose kernels compute them: a prompt's (default), or those of decoding, one token after the other"
@@ -44,12 +48,20 @@ export const command = Command.make(
   Effect.fn("cli.logits")(function*(given) {
     const tokens = parseTokens(given.tokens)
     if (tokens instanceof UsageError) return yield* tokens
+    // all that can be wrong is told before weights are read
+    yield* OutFile.check(given.out, given)
+    yield* OutFile.checkApart(given.out, given.model)
+    const opened = yield* Models.open(given.model)
+    const refusal = refusalOf(tokens, opened.file) ??
+      Models.checkLength(opened.file, { asked: tokens.length, context: given.context })
+    if (refusal !== undefined) return yield* refusal
+    const file = yield* OutFile.open(given.out, given)
     yield* Models.withModel(
       given,
-      { prepare: ["all"], text: false, oneByOne: given.step === "decode" },
-      run(tokens, given)
+      { prepare: ["all"], text: false, oneByOne: given.step === "decode", opened },
+      run(tokens, { ...given, file })
     )
-  })
+  }, Effect.scoped)
 ).pipe(Command.withDescription("Write the logits after each token to a file"))
 
 /** `1,2,3` as numbers. */
@@ -61,28 +73,23 @@ export const parseTokens = (text: string): ReadonlyArray<number> | UsageError =>
     : new UsageError({ message: `--tokens has ${JSON.stringify(bad)}; give token ids with commas between: 1,2,3` })
 }
 
+/** What the engine would say of tokens, before it is there. */
+const refusalOf = (tokens: ReadonlyArray<number>, { config }: ModelFile.ModelFile): InvalidTokens | undefined => {
+  const bad = tokens.find((id) => id >= config.vocabulary)
+  return bad === undefined ? undefined : new InvalidTokens({
+    message: `token ${bad} was given; ${config.name} has the tokens 0 to ${config.vocabulary - 1}`
+  })
+}
+
 const run = Effect.fn("cli.logits.run")(function*(
   tokens: ReadonlyArray<number>,
-  { json, out }: { readonly out: string; readonly json: boolean }
+  { file, json, out }: { readonly file: OutFile.OutFile; readonly out: string; readonly json: boolean }
 ) {
   const engine = yield* Engine
   const chosen = yield* Chosen
-  const files = yield* FileSystem.FileSystem
   const started = yield* Clock.currentTimeMillis
-  // the file is made once there is something to put into it
-  let file: FileSystem.File | undefined
-  const cannotWrite = Effect.mapError((error: { readonly message: string }) =>
-    new UsageError({ message: `${out} cannot be written: ${error.message}` })
-  )
-  yield* engine.logits(tokens).pipe(
-    Stream.runForEach((rows) =>
-      Effect.gen(function*() {
-        file ??= yield* files.open(out, { flag: "w" }).pipe(cannotWrite)
-        yield* file.writeAll(littleEndian(rows)).pipe(cannotWrite)
-      })
-    ),
-    Effect.scoped
-  )
+  yield* engine.logits(tokens).pipe(Stream.runForEach((rows) => file.append(littleEndian(rows))))
+  yield* file.finish
   const millis = (yield* Clock.currentTimeMillis) - started
   const shape = [tokens.length, engine.model.config.vocabulary]
   if (json) yield* Output.printJson({ out, shape, device: chosen.name, millis })

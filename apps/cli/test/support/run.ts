@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process"
-import { tmpdir } from "node:os"
+import { constants, tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import * as NodeServices from "@effect/platform-node/NodeServices"
@@ -43,6 +43,9 @@ const bin = fileURLToPath(new URL("../../src/bin.ts", import.meta.url))
 export interface Handling {
   /** Called with everything printed so far, each time something is printed. */
   readonly onStdout?: (text: string, process: ReturnType<typeof spawn>) => void
+  /** Called when the process has been started. */
+  readonly onStart?: (process: ReturnType<typeof spawn>) => void
+  readonly cwd?: string
 }
 
 /** Runs the program as users do. */
@@ -52,7 +55,8 @@ export const child = (
 ): Promise<Outcome & { readonly millis: number }> =>
   new Promise((resolve, reject) => {
     const started = performance.now()
-    const process_ = spawn(process.execPath, [bin, ...args], { stdio: ["ignore", "pipe", "pipe"] })
+    const process_ = spawn(process.execPath, [bin, ...args], { stdio: ["ignore", "pipe", "pipe"], cwd: handling.cwd })
+    handling.onStart?.(process_)
     let stdout = ""
     let stderr = ""
     process_.stdout.on("data", (data) => {
@@ -64,5 +68,10 @@ export const child = (
     })
     process_.on("error", reject)
     process_.on("close", (code, signal) =>
-      resolve({ code: code ?? (signal === null ? -1 : 128), stdout, stderr, millis: performance.now() - started }))
+      resolve({
+        code: code ?? (signal === null ? -1 : 128 + constants.signals[signal]),
+        stdout,
+        stderr,
+        millis: performance.now() - started
+      }))
   })
