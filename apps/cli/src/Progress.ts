@@ -33,11 +33,11 @@ const cells = 24
 const leastCells = 6
 
 /** The longest of these lines that fits; the last column stays free, because some terminals go on below it. */
-const fitting = (columns: number, lines: ReadonlyArray<string>): string =>
+export const fitting = (columns: number, lines: ReadonlyArray<string>): string =>
   lines.find((line) => line.length < columns) ?? lines.at(-1)!.slice(0, Math.max(0, columns - 1))
 
 /** A line with a bar, and shorter ones: without its details, one by one from the right, and with a shorter bar. */
-const lines = (what: string, share: number, details: ReadonlyArray<string>): ReadonlyArray<string> => {
+export const lines = (what: string, share: number, details: ReadonlyArray<string>): ReadonlyArray<string> => {
   const line = (length: number, said: ReadonlyArray<string>): string => {
     const full = Math.floor(length * Math.min(1, share))
     return `${what} [${"#".repeat(full)}${"-".repeat(length - full)}] ${said.join(", ")}`.trimEnd()

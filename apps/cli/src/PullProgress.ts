@@ -1,11 +1,11 @@
 /** How a pull is told on stderr: a bar on a terminal, lines elsewhere. */
 import type { Event } from "@tg/hub/Pull"
 import type { Listener, Progress as Bytes } from "@tg/hub/Store"
-import { Clock, Effect, Exit, Stdio, Stream } from "effect"
+import { Clock, Effect, Exit, Stdio } from "effect"
 import * as Output from "./Output.ts"
-import { bytes, IsTerminal, seconds } from "./Progress.ts"
+import { bytes, fitting, lines, seconds } from "./Progress.ts"
+import { Screen } from "./Screen.ts"
 
-const cells = 24
 const intervalMillis = 100
 /** What is fast now says more than what was fast an hour ago. */
 const windowMillis = 10_000
@@ -23,13 +23,18 @@ export const rateOf = (marks: ReadonlyArray<Mark>): number | undefined => {
   return Math.max(0, (last.bytes - first.bytes) / (last.at - first.at) * 1000)
 }
 
-/** The bar. */
-export const bar = (verb: string, { doneBytes, totalBytes }: Bytes, rate: number | undefined): string => {
-  const share = totalBytes === 0 ? 1 : Math.min(1, doneBytes / totalBytes)
-  const full = Math.floor(cells * share)
-  const left = rate === undefined || rate === 0 ? "" : `, ${seconds((totalBytes - doneBytes) / rate)} left`
-  return `${verb} [${"#".repeat(full)}${"-".repeat(cells - full)}] ${bytes(doneBytes)} of ${bytes(totalBytes)}` +
-    `${rate === undefined ? "" : `, ${bytes(rate)}/s`}${left}`
+/** The bar, on a terminal so wide. */
+export const bar = (
+  verb: string,
+  { doneBytes, totalBytes }: Bytes,
+  rate: number | undefined,
+  columns = Infinity
+): string => {
+  const share = totalBytes === 0 ? 1 : doneBytes / totalBytes
+  const done = `${bytes(doneBytes)} of ${bytes(totalBytes)}`
+  const speed = rate === undefined ? [] : [`${bytes(rate)}/s`]
+  const left = rate === undefined || rate === 0 ? [] : [`${seconds((totalBytes - doneBytes) / rate)} left`]
+  return fitting(columns, lines(verb, share, [done, ...speed, ...left]))
 }
 
 /** What a line says of an event, if it is one to say. */
@@ -58,8 +63,7 @@ export const tell = Effect.fn("cli.pull.tell")(function*<A extends { readonly to
   run: (listener: Listener) => Effect.Effect<A, E, R>
 ) {
   const stdio = yield* Effect.context<Stdio.Stdio>()
-  const isTerminal = yield* IsTerminal
-  const { stderr } = yield* Stdio.Stdio
+  const { canRewrite, columns } = yield* Screen
   const started = yield* Clock.currentTimeMillis
   let shownAt = -Infinity
   let checked = 0
@@ -68,9 +72,7 @@ export const tell = Effect.fn("cli.pull.tell")(function*<A extends { readonly to
   const marks: Array<Mark> = []
   const said = new Set<string>()
   const over = (text: string): Effect.Effect<void> =>
-    isTerminal
-      ? Effect.ignore(Stream.run(Stream.make(`\r${text}\x1b[K`), stderr({ endOnDone: false })))
-      : Effect.void
+    canRewrite ? Effect.provide(Output.over(text), stdio) : Effect.void
   const note = (line: string): Effect.Effect<void> => Effect.andThen(over(""), Effect.provide(Output.note(line), stdio))
   const listener: Listener = {
     onEvent: (event) => {
@@ -88,11 +90,11 @@ export const tell = Effect.fn("cli.pull.tell")(function*<A extends { readonly to
         if (now - shownAt < intervalMillis) return Effect.void
         shownAt = now
         if (checked > 0) {
-          return over(bar("checking", { doneBytes: checked, totalBytes: progress.totalBytes }, undefined))
+          return over(bar("checking", { doneBytes: checked, totalBytes: progress.totalBytes }, undefined, columns))
         }
         marks.push({ at: now, bytes: progress.doneBytes })
         while (marks.length > 2 && now - marks[0]!.at > windowMillis) marks.shift()
-        return over(bar("pulling", progress, rateOf(marks)))
+        return over(bar("pulling", progress, rateOf(marks), columns))
       })
   }
   yield* note(`pulling ${name}`)
