@@ -28,6 +28,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["dialogue"],
   ["models-deepseek2"],
   ["engine"],
+  ["serve"],
   ["node"],
   ["cli"]
 ]

@@ -13,6 +13,7 @@ import * as ModelsCommand from "./commands/ModelsCommand.ts"
 import * as Plan from "./commands/Plan.ts"
 import * as Profile from "./commands/Profile.ts"
 import * as Pull from "./commands/Pull.ts"
+import * as Serve from "./commands/Serve.ts"
 import * as Synth from "./commands/Synth.ts"
 import * as Tune from "./commands/Tune.ts"
 import * as Flags from "./Flags.ts"
@@ -27,6 +28,7 @@ export const version = "0.1.0"
 
 const running = [
   Generate.command,
+  Serve.command,
   Pull.command,
   ModelsCommand.command,
   Inspect.command,

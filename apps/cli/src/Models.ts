@@ -2,15 +2,19 @@
 import { basename } from "node:path"
 import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
-import { Engine, fromModel, type Program } from "@tg/engine/Engine"
+import * as Conversations from "@tg/engine/Conversations"
+import { Engine, fromModel, type Options, type Program } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, contextOf, type InvalidTokens } from "@tg/engine/Session"
 import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
+import type { ByteSource } from "@tg/gguf/ByteSource"
 import * as GgufFile from "@tg/gguf/GgufFile"
 import * as RemoteGguf from "@tg/hub/RemoteGguf"
 import { Store } from "@tg/hub/Store"
+import type { Jit } from "@tg/jit/Jit"
+import type { Device } from "@tg/runtime/Device"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
-import { Effect, FileSystem, Layer, Option, Stdio } from "effect"
+import { Context, Effect, FileSystem, Layer, Option, type Scope, Stdio } from "effect"
 import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
 import * as Files from "./Files.ts"
@@ -102,7 +106,31 @@ export const forText = (sampling = Sampler.greedy): Needs => ({ prepare: ["last"
 export const forTokens: Needs = { prepare: ["last", Sampler.greedy], text: false }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
-export const layer = (flags: RunFlags, { codec, oneByOne = false, opened, prepare, text }: Needs) =>
+export const layer = (flags: RunFlags, needs: Needs) =>
+  layerOf(
+    flags,
+    needs,
+    (source, file, options) => Effect.map(fromModel(source, file, options), (made) => Context.make(Engine, made))
+  )
+
+/** The same with a model that keeps several conversations. */
+export const layerConversations = (flags: RunFlags, needs: Needs, more: Pick<Conversations.Options, "conversations">) =>
+  layerOf(flags, needs, (source, file, options) =>
+    Effect.map(
+      Conversations.fromModel(source, file, { ...options, ...more }),
+      (made) => Context.make(Conversations.Conversations, made)
+    ))
+
+/** Loads the model of these flags as something. */
+const layerOf = <S, E>(
+  flags: RunFlags,
+  { codec, oneByOne = false, opened, prepare, text }: Needs,
+  load: (
+    source: ByteSource["Service"],
+    file: ModelFile.ModelFile,
+    options: Options
+  ) => Effect.Effect<Context.Context<S>, E, Device | Jit | Scope.Scope>
+) =>
   Layer.unwrap(Effect.gen(function*() {
     const restrictions = Profiles.restrictionsOf(flags)
     if (restrictions instanceof UsageError) return yield* restrictions
@@ -121,13 +149,13 @@ export const layer = (flags: RunFlags, { codec, oneByOne = false, opened, prepar
       )
       const options = { cache, activations, context, prepare, tokenizer, onProgress, rebuild }
       const steps = oneByOne ? { chunk: 1, batchFrom: Infinity } : {}
-      return yield* fromModel(source, file, { ...options, ...steps }).pipe(Effect.onExit((exit) => told.end(exit)))
+      return yield* load(source, file, { ...options, ...steps }).pipe(Effect.onExit((exit) => told.end(exit)))
     })
     const threads = Option.getOrUndefined(flags.threads)
     // programs that are to be checked are compiled
     const keeping = flags.noCache || flags.check ? undefined : yield* CompiledFiles.open
     const devices = Devices.layer(flags.device, { keeping, restrictions, store, threads })
-    return Layer.effect(Engine, loading).pipe(Layer.provideMerge(devices))
+    return Layer.effectContext(loading).pipe(Layer.provideMerge(devices))
   }))
 
 const weightBytes = ({ gguf, weights }: ModelFile.ModelFile): number =>
