@@ -30,6 +30,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["engine"],
   ["serve"],
   ["node"],
+  ["page"],
   ["cli"]
 ]
 
@@ -55,7 +56,7 @@ const readJson = <A>(file: string): A => JSON.parse(fs.readFileSync(path.join(ro
 const sources = (folder: string): ReadonlyArray<string> =>
   fs.existsSync(path.join(root, folder))
     ? fs.readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" })
-      .filter((file) => file.endsWith(".ts") && !file.includes("node_modules"))
+      .filter((file) => /\.tsx?$/.test(file) && !file.includes("node_modules"))
       .map((file) => path.join(folder, file))
     : []
 

@@ -1,0 +1,28 @@
+/** Where conversations and settings stay: in the browser, nowhere else. */
+import { createStore, del, entries, set } from "idb-keyval"
+import * as Conversation from "./Conversation.ts"
+import * as Settings from "./Settings.ts"
+
+const store = createStore("tg", "conversations")
+const settingsKey = "tg.settings"
+
+/** All conversations, the last one changed first. What cannot be read is left where it is. */
+export const load = async (): Promise<ReadonlyArray<Conversation.Conversation>> =>
+  (await entries<string, unknown>(store))
+    .map(([, value]) => Conversation.fromStored(value))
+    .filter((conversation) => conversation !== undefined)
+    .sort((a, b) => b.changed - a.changed)
+
+/** Keeps a conversation, in place of what it was. */
+export const save = (conversation: Conversation.Conversation): Promise<void> =>
+  set(conversation.id, conversation, store)
+
+/** Forgets a conversation. */
+export const remove = (id: string): Promise<void> => del(id, store)
+
+/** The settings that were kept. */
+export const loadSettings = (): Settings.Settings => Settings.fromStored(localStorage.getItem(settingsKey))
+
+/** Keeps the settings. */
+export const saveSettings = (settings: Settings.Settings): void =>
+  localStorage.setItem(settingsKey, JSON.stringify(settings))

@@ -1,0 +1,4 @@
+import { defineConfig } from "vite"
+import { options } from "./src/Build.ts"
+
+export default defineConfig(options)
