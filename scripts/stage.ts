@@ -1,6 +1,6 @@
 /**
  * Writes the npm package of the command line into a folder: one JavaScript file that has all packages of the workspace in it, the
- * model that comes with tg, and a manifest whose only dependency is Dawn. `pnpm pack` in apps/cli packs that folder.
+ * model that comes with tg, the chat page, and a manifest whose only dependency is Dawn. `pnpm pack` in apps/cli packs that folder.
  *
  *     node scripts/stage.ts apps/cli/dist/package
  */
@@ -8,6 +8,7 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
+import { built } from "../apps/page/src/Build.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const cli = path.join(root, "apps/cli")
@@ -31,7 +32,8 @@ const bundleProgram = async (out: string): Promise<void> => {
     platform: "node",
     format: "esm",
     target: "node24",
-    external: ["webgpu"],
+    // what builds the page is not there where the page comes built
+    external: ["webgpu", "@tg/page/Build"],
     banner: { js: banner },
     legalComments: "eof",
     logLevel: "warning"
@@ -73,6 +75,7 @@ export const stage = async (out: string): Promise<void> => {
   fs.mkdirSync(out, { recursive: true })
   await bundleProgram(out)
   fs.chmodSync(path.join(out, "tg.mjs"), 0o755)
+  fs.cpSync(await built(), path.join(out, "page"), { recursive: true })
   fs.cpSync(path.join(cli, "models"), path.join(out, "models"), { recursive: true })
   fs.writeFileSync(path.join(out, "package.json"), `${JSON.stringify(manifest(), undefined, 2)}\n`)
   fs.copyFileSync(path.join(cli, "release/README.md"), path.join(out, "README.md"))

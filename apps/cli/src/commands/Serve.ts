@@ -16,6 +16,7 @@ import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as NodeServer from "../NodeServer.ts"
 import * as Output from "../Output.ts"
+import * as PageFiles from "../PageFiles.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
 import * as TunedFiles from "../TunedFiles.ts"
@@ -203,4 +204,8 @@ const keyOf = Effect.fnUntraced(function*({ apiKeyFile }: Given) {
 })
 
 const pageOf = ({ page, pageFolder }: Given) =>
-  page && Option.isSome(pageFolder) ? Page.layer(pageFolder.value) : Layer.empty
+  page
+    ? Layer.unwrap(
+      Effect.map(Option.isSome(pageFolder) ? Effect.succeed(pageFolder.value) : PageFiles.folder, Page.layer)
+    )
+    : Layer.empty
