@@ -20,6 +20,14 @@ export interface RendererCaps {
 export interface Binding {
   readonly slot: number
   readonly access: "read" | "write"
+  /** The kernel reaches no further; what is bound must have as much. Not known of kernels written by hand. */
+  readonly bytes?: number | undefined
+}
+
+/** The values that a variable may have, both ends included. */
+export interface VarBounds {
+  readonly min: number
+  readonly max: number
 }
 
 /**
@@ -35,6 +43,8 @@ export interface Program {
   readonly grid: readonly [UOp | number, UOp | number, UOp | number]
   readonly bindings: ReadonlyArray<Binding>
   readonly vars: ReadonlyArray<string>
+  /** Of each of `vars`, in their order. Not known of kernels written by hand. */
+  readonly bounds?: ReadonlyArray<VarBounds> | undefined
   /**
    * Instructions, roughly, as index expressions over VARs: of each part in which the grid is run, and of each of its
    * iterations besides. For devices that divide a launch among a few threads.
@@ -55,9 +65,11 @@ export class Renderer extends Context.Service<Renderer, {
 }>()("@tg/core-uop/Renderer") {}
 
 /** The arguments and launch shape that a kernel's own nodes declare (any kernel stage). */
-export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bindings" | "vars"> => {
+export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bindings" | "vars"> & {
+  readonly bounds: ReadonlyArray<VarBounds>
+} => {
   const slots = new Map<number, Binding>()
-  const vars = new Set<string>()
+  const vars = new Map<string, VarBounds>()
   const workgroup: [number, number, number] = [1, 1, 1]
   const grid: [UOp | number, UOp | number, UOp | number] = [1, 1, 1]
   const nodes = toposort(kernel)
@@ -65,9 +77,14 @@ export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bi
   for (const node of nodes) {
     if (node.op === "PARAM") {
       const { slot } = node.arg as { readonly slot: number }
-      slots.set(slot, { slot, access: stored.has(node) ? "write" : "read" })
-    } else if (node.op === "VAR") vars.add(varArg(node).name)
-    else if (node.op === "SPECIAL") {
+      const length = node.src[0]
+      const bytes = length?.op === "CONST" ? { bytes: 4 * Number(length.arg) } : {}
+      slots.set(slot, { slot, access: stored.has(node) ? "write" : "read", ...bytes })
+    } else if (node.op === "VAR") {
+      const { max, min, name } = varArg(node)
+      const known = vars.get(name) ?? { min, max }
+      vars.set(name, { min: Math.max(known.min, min), max: Math.min(known.max, max) })
+    } else if (node.op === "SPECIAL") {
       const { name } = node.arg as { readonly name: string }
       const axis = Number(name.slice(-1))
       const size = node.src[0]!.op === "CONST" ? Number(node.src[0]!.arg) : node.src[0]!
@@ -75,11 +92,13 @@ export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bi
       else workgroup[axis] = Number(size)
     }
   }
+  const names = [...vars.keys()].sort()
   return {
     workgroup,
     grid,
     bindings: [...slots.values()].sort((a, b) => a.slot - b.slot),
-    vars: [...vars].sort()
+    vars: names,
+    bounds: names.map((name) => vars.get(name)!)
   }
 }
 

@@ -1,5 +1,7 @@
 import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
-import { toposort, type UOp } from "@tg/core-uop/UOp"
+import * as DType from "@tg/core-uop/DType"
+import * as Shape from "@tg/core-uop/Shape"
+import { toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
@@ -37,8 +39,80 @@ export interface Prepared extends Replay {
 /** Why a tensor program could not be made ready. */
 export type JitError = RangeifyError | CompileError | DeviceError
 
+const bad = (message: string): DeviceError => new DeviceError({ reason: "BadArgument", message })
+
+/** What a program asks of the host: buffers of so many bytes by id, and variables within their bounds. */
+interface Asked {
+  readonly buffers: ReadonlyMap<number, { readonly label: string; readonly bytes: number }>
+  readonly vars: ReadonlyMap<string, VarArg>
+}
+
+/** Reads it off the graph. One id stands for one buffer, of one shape and type. */
+const askedBy = (sink: UOp): Asked | DeviceError => {
+  const buffers = new Map<number, { readonly node: UOp; readonly label: string; readonly bytes: number }>()
+  const vars = new Map<string, VarArg>()
+  for (const node of toposort(sink)) {
+    if (node.op === "VAR") vars.set(varArg(node).name, varArg(node))
+    if (node.op !== "BUFFER") continue
+    const { id } = node.arg as { readonly id: number }
+    const shape = Shape.of(node)
+    const known = buffers.get(id)
+    if (known !== undefined && (known.node.dtype !== node.dtype || !Shape.equal(Shape.of(known.node), shape))) {
+      return bad(
+        `buffer ${id} is ${known.node.dtype.scalar} ${Shape.print(Shape.of(known.node))} in one place and ` +
+          `${node.dtype.scalar} ${Shape.print(shape)} in another; give each buffer an id of its own, or reshape it`
+      )
+    }
+    const label = node.arena.labelOf(node) ?? `buffer ${id}`
+    buffers.set(id, { node, label, bytes: DType.bytes(node.dtype) * Shape.maxElements(shape) })
+  }
+  return { buffers, vars }
+}
+
+/** Which of the host's buffers is too small for what the program says it is. One that is missing, a kernel asks for. */
+const checkBuffers = (asked: Asked, given: Buffers): DeviceError | undefined => {
+  for (const [id, { bytes, label }] of asked.buffers) {
+    const buffer = given.get(id)
+    if (buffer !== undefined && buffer.bytes < bytes) {
+      return bad(`${label} (id ${id}) has ${bytes} bytes in the program, and ${buffer.label} has ${buffer.bytes}`)
+    }
+  }
+  return undefined
+}
+
+/** What is wrong with the values of a run. */
+const checkVars = ({ vars }: Asked, given: Readonly<Record<string, number>>): DeviceError | undefined => {
+  for (const [name, { max, min }] of vars) {
+    const value = given[name]
+    if (value === undefined) return bad(`the program needs a value for the variable ${name}`)
+    if (!Number.isInteger(value) || value < min || value > max) {
+      return bad(`${name} = ${value} is not an integer from ${min} to ${max}`)
+    }
+  }
+  for (const name in given) {
+    if (!vars.has(name)) {
+      return bad(`the program has no variable ${name}; it has ${[...vars.keys()].join(", ") || "none"}`)
+    }
+  }
+  return undefined
+}
+
+/** A replay that looks at its variables before anything runs. */
+const checked = (asked: Asked, { run, timed }: Replay): Replay => {
+  const before = <A>(
+    next: (vars: Readonly<Record<string, number>>) => Effect.Effect<A, DeviceError>
+  ) =>
+  (vars: Readonly<Record<string, number>>) =>
+    Effect.suspend(() => {
+      const problem = checkVars(asked, vars)
+      return problem === undefined ? next(vars) : Effect.fail(problem)
+    })
+  return { run: before(run), ...(timed === undefined ? {} : { timed: before(timed) }) }
+}
+
 /** A program scheduled and compiled, not bound to memory. */
 interface Captured {
+  readonly asked: Asked
   readonly schedule: Prepared["schedule"]
   readonly plan: Plan.ExecutionPlan
   readonly executables: ReadonlyArray<Executable>
@@ -106,6 +180,8 @@ export class Jit extends Context.Service<Jit, {
       const capture = Effect.fn("Jit.capture")(function*(sink: UOp, custom: CustomPrograms) {
         const known = captured.get(sink)
         if (known !== undefined) return known
+        const asked = askedBy(sink)
+        if (asked instanceof DeviceError) return yield* asked
         const schedule = yield* Effect.cached(rangeify.schedule(sink, limits))
         // hand-written kernels may be given differently next time
         const isGenerated = toposort(sink).every((node) => node.op !== "CUSTOM")
@@ -115,7 +191,7 @@ export class Jit extends Context.Service<Jit, {
           ? yield* compileAll(yield* schedule, custom)
           : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
         const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
-        const made: Captured = { schedule, plan, executables }
+        const made: Captured = { asked, schedule, plan, executables }
         if (isGenerated) captured.set(sink, made)
         if (isGenerated && kept === undefined) yield* cache.set(key, plan)
         return made
@@ -124,7 +200,9 @@ export class Jit extends Context.Service<Jit, {
       return Jit.of({
         compile: (sink) => Effect.asVoid(capture(sink, () => undefined)),
         prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, custom = () => undefined) {
-          const { executables, plan, schedule } = yield* capture(sink, custom)
+          const { asked, executables, plan, schedule } = yield* capture(sink, custom)
+          const problem = checkBuffers(asked, buffers)
+          if (problem !== undefined) return yield* problem
           const blocks = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `block ${i}`))
           const resolve = (slot: Plan.Slot, launch: Plan.Launch): Effect.Effect<Binding, DeviceError> => {
             const buffer = slot.kind === "block" ? blocks[slot.block] : buffers.get(slot.id)
@@ -145,7 +223,7 @@ export class Jit extends Context.Service<Jit, {
               (bound) => ({ executable: executables[launch.program]!, buffers: bound })
             ))
           const replay = yield* device.plan(dispatches)
-          return { ...replay, plan, schedule, dispatches }
+          return { ...checked(asked, replay), plan, schedule, dispatches }
         })
       })
     })

@@ -33,8 +33,13 @@ const KeptProgram = Schema.Struct({
   code: Schema.String,
   workgroup: Schema.Tuple([Schema.Number, Schema.Number, Schema.Number]),
   grid: Schema.Tuple([Size, Size, Size]),
-  bindings: Schema.Array(Schema.Struct({ slot: Schema.Number, access: Schema.Literals(["read", "write"]) })),
+  bindings: Schema.Array(Schema.Struct({
+    slot: Schema.Number,
+    access: Schema.Literals(["read", "write"]),
+    bytes: Schema.optional(Schema.Number)
+  })),
   vars: Schema.Array(Schema.String),
+  bounds: Schema.optional(Schema.Array(Schema.Struct({ min: Schema.Number, max: Schema.Number }))),
   instructions: Schema.optionalKey(Schema.Struct({ perPart: Size, perIteration: Size }))
 })
 type KeptProgram = typeof KeptProgram.Type

@@ -21,8 +21,8 @@ const render = (name: string, linear: UOp): Effect.Effect<Program> =>
 
 /** out[i] = in[i] * n + 1 */
 const scale = kernel((b) => {
-  const out = b.param(0)
-  const x = b.param(1)
+  const out = b.param(0, DType.f32, 4)
+  const x = b.param(1, DType.f32, 4)
   const n = b.add(Expr.variable(b.arena, "n", -100, 100))
   b.loop(4, "GLOBAL", (i) => b.store(out, i, Expr.add(Expr.mul(b.load(x, i), Expr.cast(n, DType.f32)), 1)))
 })
@@ -144,8 +144,8 @@ describe("WasmDevice", () => {
         /scale has 2 bindings and got 1 buffers/
       )
       const replay = yield* device.plan([{ executable, buffers: [a, a] }])
-      assert.match(yield* failure(replay.run({})), /needs a value of the variable n/)
-      assert.match(yield* failure(replay.run({ n: 0.5 })), /n = 0.5 is not a 32-bit integer/)
+      assert.match(yield* failure(replay.run({})), /needs a value for the variable n/)
+      assert.match(yield* failure(replay.run({ n: 0.5 })), /n = 0.5 is not an integer from -100 to 100/)
       assert.match(yield* failure(device.write(a, new Uint8Array(3))), /multiples of 4/)
       assert.match(yield* failure(device.write(a, new Uint8Array(16), 4)), /bytes 4 to 20 asked, the buffer has 16/)
       assert.match(yield* failure(device.read(a, 2)), /multiples of 4/)
@@ -154,7 +154,7 @@ describe("WasmDevice", () => {
   it.effect("reports a trap with the kernel's name", () =>
     Effect.gen(function*() {
       const device = yield* Device
-      const far = kernel((b) => b.store(b.param(0), 2 ** 28, Expr.constant(b.arena, DType.f32, 1)))
+      const far = kernel((b) => b.store(b.param(0, DType.f32, 4), 2 ** 28, Expr.constant(b.arena, DType.f32, 1)))
       const a = yield* device.allocate(16, "a")
       const executable = yield* device.load(yield* render("far", far))
       const replay = yield* device.plan([{ executable, buffers: [a] }])

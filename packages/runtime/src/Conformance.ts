@@ -340,6 +340,61 @@ export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> =
         yield* expectWords(device, output, [4, 0])
       })),
 
+    make("a variable outside of its bounds is a bad argument, and nothing runs", (device) =>
+      Effect.gen(function*() {
+        const n = Kernels.count
+        const output = yield* filled(device, "output", upTo(n).map(() => 9))
+        const behind = yield* filled(device, "behind", upTo(64).map(() => 7))
+        const other = yield* filled(device, "other", [8])
+        const executable = yield* load(Kernels.symbolic)
+        const plan = yield* device.plan([
+          { executable: yield* load(Kernels.constant), buffers: [other] },
+          { executable, buffers: [output] }
+        ])
+        for (
+          const [what, vars] of [
+            ["n above its bound", { n: n + 1, v: 0 }],
+            ["n far above its bound", { n: n + 64, v: 0 }],
+            ["n below its bound", { n: -1, v: 0 }],
+            ["a fraction", { n: 1.5, v: 0 }],
+            ["no number", { n: NaN, v: 0 }],
+            ["infinity", { n: 1, v: Infinity }],
+            ["v above its bound", { n: 1, v: 2 ** 30 + 1 }],
+            ["v as an integer of 33 bits", { n: 1, v: 2 ** 32 }]
+          ] as const
+        ) {
+          yield* refuses(what, plan.run(vars))
+        }
+        yield* expectWords(device, output, upTo(n).map(() => 9))
+        yield* expectWords(device, behind, upTo(64).map(() => 7))
+        yield* expectWords(device, other, [8])
+        yield* plan.run({ n, v: 2 ** 30 })
+        yield* expectWords(device, output, upTo(n).map((i) => 2 ** 30 + i))
+        yield* expectWords(device, behind, upTo(64).map(() => 7))
+      })),
+
+    make(
+      "a buffer smaller than the program says is a bad argument, and nothing beside it is written",
+      (device) =>
+        Effect.gen(function*() {
+          const n = Kernels.count
+          const executable = yield* load(Kernels.addOne)
+          const input = yield* filled(device, "input", upTo(n))
+          const small = yield* filled(device, "small", [1, 2, 3, 4])
+          const behind = yield* filled(device, "behind", upTo(n).map(() => 7))
+          const wide = yield* device.allocate(n * 4 + 256, "wide")
+          yield* refuses("a small output", device.plan([{ executable, buffers: [small, input] }]))
+          yield* refuses("a small input", device.plan([{ executable, buffers: [wide, small] }]))
+          const window = { buffer: wide, offset: 256, bytes: n * 4 - 4 }
+          yield* refuses("a small window", device.plan([{ executable, buffers: [window, input] }]))
+          const right = { executable, buffers: [wide, input] }
+          yield* refuses("one of several", device.plan([right, { executable, buffers: [small, input] }, right]))
+          yield* expectWords(device, small, [1, 2, 3, 4])
+          yield* expectWords(device, behind, upTo(n).map(() => 7))
+          yield* expectWords(device, wide, upTo(n).map(() => 0))
+        })
+    ),
+
     make("a buffer whose scope has ended is a bad argument", (device) =>
       Effect.gen(function*() {
         const executable = yield* load(Kernels.addOne)

@@ -55,6 +55,13 @@ export const shift = (arena: Arena): UOp => {
   return sink(arena, "shift", Expr.store(Expr.element(param(arena, 0, DType.u32, shiftCount + 2), i), x), i)
 }
 
+/** `constant`: u32, slot 0[0] = 5. */
+export const constant = (arena: Arena): UOp => {
+  const i = Expr.range(arena, 1, 0, "GLOBAL")
+  const out = Expr.element(param(arena, 0, DType.u32, 1), i)
+  return sink(arena, "constant", Expr.store(out, unsigned(Expr.add(i, 5))), i)
+}
+
 /** `symbolic`: u32, slot 0[i] = v + i for i below the variable n. */
 export const symbolic = (arena: Arena): UOp => {
   const n = Expr.variable(arena, "n", 0, count)

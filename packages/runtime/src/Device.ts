@@ -48,6 +48,30 @@ export const windowOf = (binding: Binding): Window | string => {
       `windows lie inside of the buffer and start at multiples of ${bindingAlignment}`
 }
 
+/** What is wrong with the size of an argument: the kernel reaches beyond its end. Binding `index` of the program. */
+export const misfitOf = (program: Program, index: number, { buffer, bytes }: Window): string | undefined => {
+  const { bytes: needed, slot } = program.bindings[index]!
+  return needed === undefined || needed <= bytes
+    ? undefined
+    : `${program.name} needs ${needed} bytes in slot ${slot}, and ${buffer.label} has ${bytes}; bind a larger buffer`
+}
+
+/** What is wrong with the variables of a run: one that the program needs is missing, or outside of its bounds. */
+export const misvaluedIn = (program: Program, vars: Readonly<Record<string, number>>): string | undefined => {
+  for (let i = 0; i < program.vars.length; i++) {
+    const name = program.vars[i]!
+    const value = vars[name]
+    if (value === undefined) return `${program.name} needs a value for the variable ${name}`
+    const bounds = program.bounds?.[i] ?? int32
+    if (!Number.isInteger(value) || value < bounds.min || value > bounds.max) {
+      return `${program.name}: ${name} = ${value} is not an integer from ${bounds.min} to ${bounds.max}`
+    }
+  }
+  return undefined
+}
+
+const int32 = { min: -(2 ** 31), max: 2 ** 31 - 1 }
+
 /** Bytes to copy from one buffer to another; offsets and length are multiples of 4. */
 export interface Copy {
   readonly from: DeviceBuffer

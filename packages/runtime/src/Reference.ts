@@ -15,6 +15,7 @@ import {
   type DeviceShape,
   type Dispatch,
   type Executable,
+  misfitOf,
   windowOf
 } from "./Device.ts"
 
@@ -142,6 +143,8 @@ const checkDispatch = ({ buffers, executable }: Dispatch): DeviceError | undefin
     if (words instanceof DeviceError) return words
     const window = windowOf(binding)
     if (typeof window === "string") return bad(`${name} is given ${window}`)
+    const misfit = misfitOf(executable.program, i, window)
+    if (misfit !== undefined) return bad(misfit)
     const twin = buffers.findIndex((other, j) => j !== i && bufferOf(other) === buffer)
     if (twin >= 0 && bindings[i]!.access === "write") {
       return bad(

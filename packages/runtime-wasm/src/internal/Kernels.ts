@@ -1,5 +1,13 @@
 import { evaluateIndex, type Program } from "@tg/core-uop/Program"
-import { type DeviceBuffer, DeviceError, type Dispatch, type Executable, windowOf } from "@tg/runtime/Device"
+import {
+  type DeviceBuffer,
+  DeviceError,
+  type Dispatch,
+  type Executable,
+  misfitOf,
+  misvaluedIn,
+  windowOf
+} from "@tg/runtime/Device"
 import type { Crew } from "./Crew.ts"
 import type { Run } from "./part.ts"
 import { bad, type WasmBuffer, type WasmMemory } from "./WasmMemory.ts"
@@ -136,11 +144,13 @@ export class LaunchList {
       return bad(`${program.name} has ${program.bindings.length} bindings and got ${buffers.length} buffers`)
     }
     const pointers: Array<number> = []
-    for (const binding of buffers) {
+    for (const [i, binding] of buffers.entries()) {
       const window = windowOf(binding)
       if (typeof window === "string") return bad(`${program.name} is given ${window}`)
       const own = this.memory.own(window.buffer)
       if (own instanceof DeviceError) return own
+      const misfit = misfitOf(program, i, window)
+      if (misfit !== undefined) return bad(misfit)
       pointers.push(own.offset + window.offset)
       this.buffers.add(own)
     }
@@ -181,14 +191,11 @@ export class LaunchList {
   }
 
   private fill(values: Readonly<Record<string, number>>): DeviceError | undefined {
-    for (const { args, planned, vars } of this.launches) {
-      for (const { at, name } of vars) {
-        const value = values[name]
-        if (value === undefined) return bad(`${planned.program.name} needs a value of the variable ${name}`)
-        if (value !== (value | 0)) return bad(`${planned.program.name}: ${name} = ${value} is not a 32-bit integer`)
-        args[at] = value
-      }
+    for (const program of this.planned.keys()) {
+      const misvalued = misvaluedIn(program, values)
+      if (misvalued !== undefined) return bad(misvalued)
     }
+    for (const { args, vars } of this.launches) for (const { at, name } of vars) args[at] = values[name]!
     return undefined
   }
 

@@ -1,5 +1,5 @@
 import { evaluateIndex } from "@tg/core-uop/Program"
-import { DeviceError, type Dispatch, type Replay, windowOf } from "@tg/runtime/Device"
+import { DeviceError, type Dispatch, misfitOf, misvaluedIn, type Replay, windowOf } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import { Memory, type Storage } from "./memory.ts"
 import { Loaded } from "./programs.ts"
@@ -71,6 +71,8 @@ const checkDispatch = (
     if (typeof window === "string") return error("BadArgument", `${name} is given ${window}`)
     const memory = storage.own(window.buffer)
     if (!(memory instanceof Memory)) return error("BadArgument", `${name}: ${memory.message}`)
+    const misfit = misfitOf(executable.program, i, window)
+    if (misfit !== undefined) return error("BadArgument", misfit)
     const twin = bound.findIndex((b, j) =>
       b.memory === memory && (bindings[i]!.access === "write" || bindings[j]!.access === "write")
     )
@@ -189,16 +191,15 @@ export const make =
         if (refused !== undefined) return yield* refused
       }
       const words = new Int32Array(bytes / 4)
+      const programs = new Set(dispatches.map(({ executable }) => executable.program))
 
       const writeVars = (vars: Vars): DeviceError | undefined => {
+        for (const program of programs) {
+          const misvalued = misvaluedIn(program, vars)
+          if (misvalued !== undefined) return error("BadArgument", misvalued)
+        }
         for (const { offset, vars: names } of places.values()) {
-          for (const [i, name] of names.entries()) {
-            const value = vars[name]
-            if (value === undefined || (value | 0) !== value) {
-              return error("BadArgument", `the variable ${name} is ${value}; the plan needs a 32-bit integer`)
-            }
-            words[offset / 4 + i] = value
-          }
+          for (const [i, name] of names.entries()) words[offset / 4 + i] = vars[name]!
         }
         if (uniforms !== undefined) device.queue.writeBuffer(uniforms, 0, words)
         return undefined

@@ -52,7 +52,7 @@ class Builder {
       program,
       inputs: this.inputs.filter(({ id }) => program.buffers.some((b) => b.id === id)),
       outputs: this.outputs,
-      vars: this.vars
+      vars: Object.fromEntries(program.vars.map(({ name }) => [name, this.vars[name]!]))
     }
   }
 
