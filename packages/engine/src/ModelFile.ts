@@ -47,8 +47,8 @@ export const fromGguf = (gguf: Gguf): Result.Result<ModelFile, HeaderError> =>
     if (part !== undefined) return yield* Result.fail(Split.single(gguf.name, part))
     const config = yield* Config.fromMetadata(gguf)
     const weights = yield* Weights.find(config, gguf)
+    yield* checkVocabulary(gguf, config)
     const codec = yield* tokenizer(gguf)
-    yield* checkVocabulary(gguf, config, codec)
     yield* checkTemplate(gguf, codec)
     return { gguf, config, weights }
   })
@@ -83,17 +83,20 @@ export const chatTemplate = (
 /** A token without a row of the embedding reads beside it; a row without a token is printed as nothing. */
 const checkVocabulary = (
   gguf: Gguf,
-  { vocabulary }: Config.Config,
-  { vocabulary: { tokens } }: Tokenizer.Codec
-): Result.Result<void, Config.ConfigError> =>
-  tokens.length === vocabulary ? Result.succeed(undefined) : Result.fail(
+  { vocabulary }: Config.Config
+): Result.Result<void, Config.ConfigError> => {
+  const tokens = gguf.metadata.get("tokenizer.ggml.tokens")
+  // what else is wrong with it, the tokenizer says
+  if (tokens?.type !== "array" || tokens.value.length === vocabulary) return Result.succeed(undefined)
+  return Result.fail(
     new Config.ConfigError({
       file: gguf.name,
       key: "tokenizer.ggml.tokens",
-      message: `${gguf.name}: tokenizer.ggml.tokens has ${tokens.length} tokens, and the model has a vocabulary of ` +
-        `${vocabulary}; convert the model again`
+      message: `${gguf.name}: tokenizer.ggml.tokens has ${tokens.value.length} tokens, and the model has a vocabulary ` +
+        `of ${vocabulary}; convert the model again`
     })
   )
+}
 
 /** A file need not have a template; one that it has can render the shortest conversation, or refuses it by itself. */
 const checkTemplate = (gguf: Gguf, codec: Tokenizer.Codec): Result.Result<void, InvalidMetadata | TemplateFailed> =>

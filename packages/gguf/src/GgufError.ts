@@ -46,13 +46,13 @@ export class Truncated extends Schema.TaggedError<Truncated>()("Truncated", {
 
 /**
  * A count or a length exceeds what the file can hold (`beyond-file`), what the reader is willing to hold
- * (`beyond-limit`), or what a number can represent (`beyond-2^53`).
+ * (`beyond-limit`), what any model has (`implausible`), or what a number can represent (`beyond-2^53`).
  */
 export class TooLarge extends Schema.TaggedError<TooLarge>()("TooLarge", {
   file: Schema.String,
   reading: Schema.String,
   offset: Schema.Finite,
-  problem: Schema.Literals(["beyond-file", "beyond-limit", "beyond-2^53"]),
+  problem: Schema.Literals(["beyond-file", "beyond-limit", "implausible", "beyond-2^53"]),
   /** The count or length as stored, in decimal: it may exceed 2^53. */
   found: Schema.String,
   limit: Schema.Finite

@@ -15,6 +15,9 @@ export interface GgufFile {
   readonly gguf: Gguf
 }
 
+/** So many files that are not there are enough to say so. */
+const manyAbsent = 32
+
 /** Why a file cannot be opened. */
 export type OpenError = GgufError | ByteSourceError | Split.SplitError | WrongType
 
@@ -34,10 +37,12 @@ export const open: (
     const paths = yield* Effect.fromResult(Split.fileNames(path, part))
     const files = yield* FileSystem.FileSystem
     // whether a file is there decides only what the error says: one that cannot be opened fails all the same
-    const absent = yield* Effect.filter(
-      paths,
-      (name) => files.exists(name).pipe(Effect.map((exists) => !exists), Effect.orElseSucceed(() => false))
-    )
+    const absent: Array<string> = []
+    for (const name of paths) {
+      if (!(yield* Effect.orElseSucceed(files.exists(name), () => true))) absent.push(name)
+      // a header may promise a hundred thousand parts
+      if (absent.length >= manyAbsent) break
+    }
     if (absent.length > 0) return yield* Split.missing(absent, part.count)
     const parts = yield* Effect.forEach(paths, (name) =>
       name === path

@@ -11,6 +11,7 @@ import type { Gguf, TensorInfo } from "./Gguf.ts"
 import { InvalidTensor, type WrongType } from "./GgufError.ts"
 import { bytesOf } from "./GgufType.ts"
 import type { GgufContents, TensorEntry } from "./GgufWriter.ts"
+import { shown } from "./internal/window.ts"
 import * as Metadata from "./Metadata.ts"
 
 /** Parts that do not make up a model. */
@@ -94,6 +95,9 @@ export const fileNames = (path: string, part: Part): Result.Result<ReadonlyArray
       `is named one of ${name.count} parts, but says it is one of ${part.count}; download it again`
     )
   }
+  if (part.number > part.count) {
+    return refuse("number", `says it is part ${part.number} of ${part.count}; download it again`)
+  }
   if (name.number !== part.number) {
     return refuse("number", `is named part ${name.number}, but says it is part ${part.number}; rename it`)
   }
@@ -117,7 +121,7 @@ export const missing = (files: ReadonlyArray<string>, count: number): SplitError
     problem: "missing-part",
     detail: files.length === 1
       ? `is not there, and the model has ${count} parts; download it`
-      : `is not there, like ${files.length - 1} more of the model's ${count} parts; download them`
+      : `is not there, like at least ${files.length - 1} more of the model's ${count} parts; download them`
   })
 
 /**
@@ -148,7 +152,7 @@ export const merge = (parts: ReadonlyArray<Gguf>): Result.Result<Gguf, SplitErro
         if (owner !== undefined) {
           return yield* refuse(
             "duplicate-tensor",
-            `has the tensor ${tensor.name}, and so has ${owner}; download them again`
+            `has the tensor ${shown(tensor.name)}, and so has ${owner}; download them again`
           )
         }
         owners.set(tensor.name, part.name)

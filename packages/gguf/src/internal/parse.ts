@@ -9,6 +9,10 @@ import type { Pull } from "./window.ts"
 const leastKeyBytes = 8 + 4 + 1
 const leastTensorBytes = 8 + 4 + 8 + 4 + 8
 
+// What is read takes ten times the memory of its bytes. Real files have 50 keys, and up to 20 000 tensors.
+const mostKeys = 2 ** 16
+const mostTensors = 2 ** 18
+
 /** The whole header. The position never moves back, and no byte is asked for twice. */
 export function* parse(
   file: string,
@@ -17,8 +21,8 @@ export function* parse(
 ): Pull<Gguf> {
   const w = Window.make(file, size, limits)
   const version = yield* preamble(w)
-  const tensorCount = yield* Window.count(w, leastTensorBytes, "the number of tensors")
-  const keyCount = yield* Window.count(w, leastKeyBytes, "the number of metadata keys")
+  const tensorCount = yield* Window.count(w, leastTensorBytes, "the number of tensors", mostTensors)
+  const keyCount = yield* Window.count(w, leastKeyBytes, "the number of metadata keys", mostKeys)
   const metadata = yield* keys(w, keyCount)
   const alignment = yield* alignmentOf(w, metadata)
   const table = yield* entries(w, tensorCount, alignment)
@@ -141,6 +145,8 @@ function* array(w: Window.Window, key: string): Pull<ArrayValue> {
   const total = yield* Window.count(w, scalarBytes[element], `the length of ${reading}`)
   yield* Window.reserve(w, total * scalarBytes[element], reading)
   if (element === "bool") {
+    // as a list each takes eight bytes
+    yield* Window.reserve(w, total * 8, reading)
     const bytes = new Uint8Array(total)
     yield* Window.copy(w, bytes, reading)
     const wrong = bytes.find((byte) => byte > 1)

@@ -102,11 +102,12 @@ export function* safeU64(w: Window, reading: string): Pull<number> {
   return Number(value)
 }
 
-/** A u64 that counts things of at least `bytesEach` bytes which follow in the file. */
-export function* count(w: Window, bytesEach: number, reading: string): Pull<number> {
+/** A u64 that counts things of at least `bytesEach` bytes which follow in the file; no model has more than `most`. */
+export function* count(w: Window, bytesEach: number, reading: string, most = Infinity): Pull<number> {
   const value = yield* safeU64(w, reading)
   const limit = Math.floor(remaining(w) / bytesEach)
   if (value > limit) return yield* fail(tooLarge(w, reading, "beyond-file", value, limit))
+  if (value > most) return yield* fail(tooLarge(w, reading, "implausible", value, most))
   return value
 }
 
