@@ -92,7 +92,8 @@ const checkVocabulary = (
     new Config.ConfigError({
       file: gguf.name,
       key: "tokenizer.ggml.tokens",
-      message: `${gguf.name}: tokenizer.ggml.tokens has ${tokens.value.length} tokens, and the model has a vocabulary ` +
+      message:
+        `${gguf.name}: tokenizer.ggml.tokens has ${tokens.value.length} tokens, and the model has a vocabulary ` +
         `of ${vocabulary}; convert the model again`
     })
   )

@@ -77,9 +77,15 @@ const toSize = (arena: Arena, size: Size): UOp | number => {
   if (typeof size === "number") return size
   const made: Array<UOp> = []
   for (const { arg, dtype, op, src } of size) {
-    made.push(arena.make(op, DType.make(...dtype), src.map((i) => made[i]!), arg as Arg))
+    made.push(arena.make(op, DType.make(...dtype), src.map((i) => made[i] ?? unknownNode(i)), arg as Arg))
   }
-  return made.at(-1)!
+  const last = made.at(-1)
+  if (last === undefined) throw new Error("an expression has no nodes")
+  return last
+}
+
+const unknownNode = (number: number): never => {
+  throw new Error(`node ${number} is used before it is there`)
 }
 
 const keptProgram = ({ code, grid, instructions, target, ...rest }: Program): KeptProgram | undefined => {
@@ -125,11 +131,15 @@ export const decode = (key: string, text: string): Result.Result<ExecutionPlan, 
   const body = text.slice(end + 1)
   if (end < 0 || text.slice(0, end) !== digest(body)) return damaged("it is not as it was written")
   return decodeKept(body).pipe(
-    Result.mapError((error) => new DamagedPlan({ message: `it has another form: ${error.message}` })),
+    Result.mapError((error) => new DamagedPlan({ message: `it has another form: ${error.message.slice(0, 500)}` })),
     Result.flatMap(({ key: found, programs, ...rest }) => {
       if (found !== key) return damaged("it is that of another program")
       const arena = new Arena()
-      return Result.succeed({ ...rest, programs: programs.map((program) => toProgram(arena, program)) })
+      // nodes that do not fit together, or code that is none
+      return Result.try({
+        try: (): ExecutionPlan => ({ ...rest, programs: programs.map((program) => toProgram(arena, program)) }),
+        catch: (error) => new DamagedPlan({ message: `its programs cannot be read: ${String(error).slice(0, 200)}` })
+      })
     })
   )
 }

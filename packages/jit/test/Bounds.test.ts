@@ -6,16 +6,16 @@ import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import * as TensorProgram from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 import { Effect } from "effect"
-import { Jit } from "../src/Jit.ts"
+import { Jit, type JitError } from "../src/Jit.ts"
 import * as Devices from "./support/devices.ts"
 
 const hasWebGpu = (await availableAdapter()) !== undefined
 
 const floats = (bytes: Uint8Array): ReadonlyArray<number> => [...new Float32Array(bytes.slice().buffer)]
 
-const refused = <A, R>(what: Effect.Effect<A, { readonly _tag: string; readonly message: string }, R>) =>
-  Effect.map(Effect.flip(what), (error) => {
-    assert.include(error, { _tag: "DeviceError", reason: "BadArgument" })
+const refused = <A, R>(what: Effect.Effect<A, JitError, R>) =>
+  Effect.map(Effect.flip(what), (error): string => {
+    assert.strictEqual(error._tag === "DeviceError" ? error.reason : error._tag, "BadArgument")
     return error.message
   })
 

@@ -11,6 +11,7 @@ import * as Weights from "../src/Weights.ts"
 const config: Config = {
   name: "glm",
   layers: 47,
+  predictionBlocks: 0,
   contextLength: 202752,
   embedding: 2048,
   feedForward: 10240,

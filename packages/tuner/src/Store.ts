@@ -56,7 +56,7 @@ export const fromJson = (json: unknown, where: string): Result.Result<Store, Sto
     Result.mapError((error) =>
       new StoreError({
         message: `${where} holds no tuned opts of version ${version}: ${
-          error.message.replace(/\s+/g, " ")
+          error.message.slice(0, 500).replace(/\s+/g, " ")
         }; remove it, or tune again`
       })
     ),

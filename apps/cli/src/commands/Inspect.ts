@@ -48,7 +48,8 @@ const plain = (value: unknown): unknown =>
 const jsonOf = (value: MetadataValue): unknown =>
   value.type === "array" ? Array.from(value.value as ArrayLike<unknown>, plain) : plain(value.value)
 
-const asText = (gguf: Gguf): string => {
+/** Metadata and tensors, for people. */
+export const asText = (gguf: Gguf): string => {
   const types = [...Map.groupBy(gguf.tensors, (t) => t.type)]
     .sort((a, b) => b[1].length - a[1].length)
     .map(([type, tensors]) => `${tensors.length} ${type}`)
