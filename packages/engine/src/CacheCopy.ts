@@ -1,33 +1,41 @@
-/** Rows of caches from one set of buffers to another, on the device. */
-import * as DType from "@tg/core-uop/DType"
-import { Arena } from "@tg/core-uop/UOp"
-import { Jit } from "@tg/jit/Jit"
-import type { DeviceBuffer } from "@tg/runtime/Device"
-import * as Program from "@tg/tensor/Program"
-import { buffer, variable } from "@tg/tensor/Tensor"
+/** Rows of caches: from one set of buffers to another on the device, and out of it and back. A token has a row in each buffer. */
+import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
 import { Effect } from "effect"
 
-const fromId = 0
-const toId = 1
+/** The first so many rows, of so many bytes each. */
+export interface Rows {
+  readonly rows: number
+  readonly rowBytes: number
+}
 
-/** Copies the first `rows` rows of each buffer of `from`, of `rowWords` words each, to its counterpart. */
-export const copyRows = Effect.fn("CacheCopy.copyRows")(
-  function*(from: ReadonlyArray<DeviceBuffer>, to: ReadonlyArray<DeviceBuffer>, shape: {
-    readonly rows: number
-    readonly rowWords: number
-  }) {
-    if (from.length === 0 || shape.rows === 0) return
-    const jit = yield* Jit
-    const arena = new Arena()
-    const most = from[0]!.bytes / 4 / shape.rowWords
-    const rows = variable(arena, "rows", 1, most)
-    const of = (id: number) =>
-      buffer(arena, id, { shape: [most, shape.rowWords], dtype: DType.u32, label: "cache" }).slice(0, 0, rows)
-    const program = Program.make([Program.assign(of(toId), of(fromId))])
-    for (const [i, source] of from.entries()) {
-      const prepared = yield* jit.prepare(program.sink, new Map([[fromId, source], [toId, to[i]!]]))
-      yield* prepared.run({ rows: shape.rows })
-    }
-  },
-  Effect.scoped
-)
+/** Copies rows of each buffer of `from` to its counterpart. */
+export const copyRows = (
+  device: Pick<DeviceShape, "copy">,
+  { from, to }: { readonly from: ReadonlyArray<DeviceBuffer>; readonly to: ReadonlyArray<DeviceBuffer> },
+  { rowBytes, rows }: Rows
+): Effect.Effect<void, DeviceError> =>
+  rows === 0 ? Effect.void : device.copy(
+    from.map((source, i) => ({ from: source, fromOffset: 0, to: to[i]!, toOffset: 0, bytes: rows * rowBytes }))
+  )
+
+/** Reads rows, buffer by buffer. */
+export const readRows = (
+  device: Pick<DeviceShape, "read">,
+  from: ReadonlyArray<DeviceBuffer>,
+  { rowBytes, rows }: Rows
+): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
+  rows === 0
+    ? Effect.succeed(from.map(() => new Uint8Array(0)))
+    : Effect.forEach(from, (buffer) => device.read(buffer, 0, rows * rowBytes))
+
+/** Writes what `readRows` has read, or the beginning of it. */
+export const writeRows = (
+  device: Pick<DeviceShape, "write">,
+  { from, to }: { readonly from: ReadonlyArray<Uint8Array>; readonly to: ReadonlyArray<DeviceBuffer> },
+  { rowBytes, rows }: Rows
+): Effect.Effect<void, DeviceError> =>
+  rows === 0 ? Effect.void : Effect.forEach(
+    from,
+    (bytes, i) => device.write(to[i]!, bytes.subarray(0, rows * rowBytes)),
+    { discard: true }
+  )

@@ -2,6 +2,7 @@
 import { Jit, type JitError } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
+import type * as ProgramMemo from "./ProgramMemo.ts"
 import * as Random from "./Random.ts"
 import * as SampleProgram from "./SampleProgram.ts"
 import * as Sampler from "./Sampler.ts"
@@ -16,8 +17,9 @@ export const fits = (settings: Sampler.Settings, vocabulary: number): boolean =>
 
 /** Draws from `logits` into `token`. Programs are compiled when they are first asked for and live as long as the Scope. */
 export const make = Effect.fnUntraced(
-  function*({ logits, token, vocabulary }: {
+  function*({ logits, programs: memo, token, vocabulary }: {
     readonly logits: DeviceBuffer
+    readonly programs: ProgramMemo.ProgramMemo
     readonly token: DeviceBuffer
     readonly vocabulary: number
   }) {
@@ -32,10 +34,15 @@ export const make = Effect.fnUntraced(
     const allowed = yield* Effect.cached(device.allocate(4 * maskWords(vocabulary), "mask").pipe(own))
 
     const buffers = [[ids.logits, logits], [ids.token, token], [ids.rule, rule], [ids.table, table]] as const
-    const prepare = Effect.fnUntraced(function*(settings: Sampler.Settings, masked: SampleProgram.Allowed) {
-      const program = Sampler.isGreedy(settings)
-        ? SampleProgram.greedy(vocabulary, masked)
-        : SampleProgram.make(vocabulary, SampleProgram.cutsOf(settings), masked)
+    const prepare = Effect.fnUntraced(function*(
+      key: string,
+      settings: Sampler.Settings,
+      masked: SampleProgram.Allowed
+    ) {
+      const program = memo(`draw ${key}`, () =>
+        Sampler.isGreedy(settings)
+          ? SampleProgram.greedy(vocabulary, masked)
+          : SampleProgram.make(vocabulary, SampleProgram.cutsOf(settings), masked))
       const mask = masked === "masked" ? [[ids.mask, yield* allowed] as const] : []
       return yield* jit.prepare(program.sink, new Map([...buffers, ...mask])).pipe(own)
     })
@@ -43,7 +50,7 @@ export const make = Effect.fnUntraced(
     const programOf = Effect.fnUntraced(function*(settings: Sampler.Settings, masked: SampleProgram.Allowed) {
       const { topK, topP } = SampleProgram.cutsOf(settings)
       const key = Sampler.isGreedy(settings) ? `greedy ${masked}` : `${topK} ${topP} ${masked}`
-      const made = programs.get(key) ?? (yield* Effect.cached(prepare(settings, masked)))
+      const made = programs.get(key) ?? (yield* Effect.cached(prepare(key, settings, masked)))
       programs.set(key, made)
       return yield* made
     })

@@ -11,6 +11,9 @@ import * as Shaping from "./Shaping.ts"
 import * as Stop from "./Stop.ts"
 import * as StopText from "./StopText.ts"
 
+/** As much of a session as a generation needs. */
+export type Stepping = Pick<Session, "context" | "vocabulary" | "advance" | "next">
+
 /** A token that was drawn, and what is known of it. */
 type Drawn = Pick<Token, "id" | "logprob" | "top">
 
@@ -18,7 +21,7 @@ type Drawn = Pick<Token, "id" | "logprob" | "top">
 type Draw = (tokens: ReadonlyArray<number>) => Effect.Effect<Drawn, EngineError>
 
 /** How tokens are drawn for a request: by the session, or here, where the logits are needed. */
-const drawOf = (session: Session, request: Request): Draw => {
+const drawOf = (session: Stepping, request: Request): Draw => {
   const { constraint, logprobs, sampling = Sampler.greedy } = request
   const isOnHost = needsLogits(request)
   return Effect.fnUntraced(function*(tokens) {
@@ -40,7 +43,7 @@ const drawOf = (session: Session, request: Request): Draw => {
 }
 
 /** Tokens that follow the prompt, until a rule stops them. */
-export const generate = (session: Session, codec: Codec, request: Request): Stream.Stream<Token, EngineError> =>
+export const generate = (session: Stepping, codec: Codec, request: Request): Stream.Stream<Token, EngineError> =>
   Stream.suspend(() => {
     const invalid = validate(request, session.vocabulary)
     if (invalid !== undefined) return Stream.fail(invalid)

@@ -53,7 +53,7 @@ export const over: (
       lock.withPermits(1)(Effect.flatMap(Effect.suspend(() => roomFor(tokens())), use))
     const held = (): number => current.session.tokens().length
 
-    const { activations, chunk, vocabulary } = current.session
+    const { activations, chunk, rowBytes, vocabulary } = current.session
     return {
       context: most,
       activations,
@@ -66,6 +66,12 @@ export const over: (
       advance: (tokens) => using(() => tokens.length, (session) => session.advance(tokens)),
       next: (tokens, sampling, mask) => using(() => tokens.length, (session) => session.next(tokens, sampling, mask)),
       append: (tokens) => using(() => held() + tokens.length, (session) => session.append(tokens)),
+      rowBytes,
+      adopt: (from, count) =>
+        using(() => Math.min(count, from.tokens().length), (session) => session.adopt(from, count)),
+      snapshot: using(held, (session) => session.snapshot),
+      restore: (snapshot, count) =>
+        using(() => Math.min(count, snapshot.tokens.length), (session) => session.restore(snapshot, count)),
       reset: lock.withPermits(1)(Effect.suspend(() => current.session.reset)),
       prepare: (rows) => using(held, (session) => session.prepare(rows)),
       prepareNext: (sampling) => using(held, (session) => session.prepareNext(sampling)),

@@ -13,10 +13,11 @@ import * as Rope from "@tg/models-deepseek2/Rope"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Exit, Fiber, Schema, Scope, Semaphore } from "effect"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
-import { copyRows } from "./CacheCopy.ts"
+import * as CacheCopy from "./CacheCopy.ts"
 import * as Draw from "./Draw.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import { defaultChunk, pieces, promptShape, tokensHeld } from "./Prompts.ts"
+import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Random from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
 import { masked } from "./Shaping.ts"
@@ -54,6 +55,8 @@ export interface SessionOptions {
   readonly chunk?: number | undefined
   /** Begin with what a session of the same model and kind of cache holds. */
   readonly from?: Pick<Session, "tokens" | "caches"> | undefined
+  /** Programs that sessions share, so that each is scheduled and compiled once for all of them. */
+  readonly programs?: ProgramMemo.ProgramMemo | undefined
   /** Tokens from which a prompt is a batch; as `promptShape` says. Where all logits are wanted, they are if a chunk is. */
   readonly batchFrom?: number | undefined
 }
@@ -69,7 +72,13 @@ export interface PromptStep {
   readonly length: number
 }
 
-/** A conversation's state on the device. */
+/** What a session holds, off the device: its tokens, and their rows of each cache. */
+export interface Snapshot {
+  readonly tokens: ReadonlyArray<number>
+  readonly rows: ReadonlyArray<Uint8Array>
+}
+
+/** A conversation on a device. */
 export interface Session {
   readonly context: number
   readonly activations: Activations
@@ -94,6 +103,14 @@ export interface Session {
   readonly chunk: number
   /** The buffers of the cache, one for each block. */
   readonly caches: ReadonlyArray<DeviceBuffer>
+  /** Bytes that a token takes in each of them. */
+  readonly rowBytes: number
+  /** Forgets its own tokens and begins with the first so many of another session of the same model and kind of cache. */
+  readonly adopt: (from: Pick<Session, "tokens" | "caches">, count: number) => Effect.Effect<void, StepError>
+  /** The tokens and what the cache holds of them. */
+  readonly snapshot: Effect.Effect<Snapshot, StepError>
+  /** Begins with the first so many tokens of a snapshot of the same model, kind of cache and activations. */
+  readonly restore: (snapshot: Snapshot, count: number) => Effect.Effect<void, StepError>
   /** Forgets all tokens. */
   readonly reset: Effect.Effect<void>
   /** Compiles ahead of the first step. */
@@ -181,6 +198,7 @@ export const make: (
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
     const activations = activationsOn(device.profile, options.activations)
+    const programs = options.programs ?? ProgramMemo.make()
     const prompts = promptShape(config, {
       activations: options.activations,
       asked: options.chunk,
@@ -192,8 +210,8 @@ export const make: (
     const most = tokensHeld(prompts)
     const tokenBuffer = yield* device.allocate(4 * most, "tokens")
     const cosSinBuffer = yield* device.allocate(4 * most * config.rotated, "cos_sin")
-    const cacheBytes = Cache.storage(config, { type: cache, context: cacheRows(context) }).shape
-      .reduce<number>((n, d) => n * Number(d), 4)
+    const rowBytes = 4 * Number(Cache.storage(config, { type: cache, context }).shape[1])
+    const cacheBytes = rowBytes * Number(Cache.storage(config, { type: cache, context: cacheRows(context) }).shape[0])
     const cacheBuffers = yield* Effect.forEach(
       Array.from({ length: config.layers }, (_, i) => i),
       (i) => device.allocate(cacheBytes, `cache_${i}`)
@@ -215,7 +233,8 @@ export const make: (
         const outputRows = rows === "last" ? 1 : order === "tokens" ? chunk : Order.wholeTiles(chunk)
         made = yield* Effect.gen(function*() {
           const logits = yield* device.allocate(4 * outputRows * config.vocabulary, `logits_${rows}`)
-          const program = stepProgram(model, { ...shape, context, cache, activations })
+          const whole: StepShape = { ...shape, context, cache, activations }
+          const program = programs(`step ${JSON.stringify(whole)}`, () => stepProgram(model, whole))
           const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
           return { prepared, logits, order }
         }).pipe(
@@ -241,7 +260,7 @@ export const make: (
     const decoder = yield* Effect.cached(
       Effect.suspend(() =>
         jit.prepare(
-          decodeProgram(model, { cache, context, activations }).sink,
+          programs(`token ${context}`, () => decodeProgram(model, { cache, context, activations })).sink,
           new Map([...bound, [ids.next, decoded]])
         )
       ).pipe(Scope.provide(scope))
@@ -251,22 +270,22 @@ export const make: (
     const drawer = yield* Effect.cached(
       Effect.gen(function*() {
         const logits = yield* device.allocate(4 * config.vocabulary, "logits_next")
-        const program = decodeProgram(model, { cache, context, activations }, "logits")
+        const program = programs(
+          `logits ${context}`,
+          () => decodeProgram(model, { cache, context, activations }, "logits")
+        )
         const prepared = yield* jit.prepare(
           program.sink,
           new Map([...bound, [ids.next, decoded], [ids.logits, logits]])
         )
-        const draw = yield* Draw.make({ logits, token: decoded, vocabulary: config.vocabulary })
+        const draw = yield* Draw.make({ logits, programs, token: decoded, vocabulary: config.vocabulary })
         return { prepared, draw }
       }).pipe(Scope.provide(scope), Effect.provideService(Device, device), Effect.provideService(Jit, jit))
     )
 
     if (options.from !== undefined) {
-      const { shape } = Cache.storage(config, { type: cache, context })
-      yield* copyRows(options.from.caches, cacheBuffers, {
-        rows: options.from.tokens().length,
-        rowWords: Number(shape[1])
-      })
+      const rows = options.from.tokens().length
+      yield* CacheCopy.copyRows(device, { from: options.from.caches, to: cacheBuffers }, { rows, rowBytes })
     }
     let held: ReadonlyArray<number> = options.from?.tokens() ?? []
     let ahead: Ahead | undefined
@@ -411,7 +430,9 @@ export const make: (
         return first
       }
       while (running.pending.length < stepsAhead && running.position < context) yield* runAhead(running)
-      const id = yield* Fiber.join(running.pending.shift()!)
+      // who is interrupted here and asks again gets the same token
+      const id = yield* Fiber.join(running.pending[0]!)
+      running.pending.shift()
       if (id >= config.vocabulary) {
         // what runs ahead fed it, and the steps behind it
         ahead = undefined
@@ -422,6 +443,19 @@ export const make: (
       // every token whose step was submitted is in the cache, as far as it is known
       held = running.tokens.slice(0, running.position)
       return id
+    })
+
+    /** Holds no tokens while something fills the cache, and then those. */
+    const filled = Effect.fnUntraced(function*(
+      tokens: ReadonlyArray<number>,
+      fill: (rows: CacheCopy.Rows) => Effect.Effect<void, DeviceError>
+    ) {
+      const error = tokens.length === 0 ? undefined : check(tokens)
+      if (error !== undefined) return yield* error
+      ahead = undefined
+      held = []
+      yield* fill({ rows: tokens.length, rowBytes })
+      held = tokens
     })
 
     return {
@@ -447,6 +481,27 @@ export const make: (
           yield* Effect.yieldNow
           return yield* read(logits, whole.length - tokens.length, tokens.length)
         }).pipe(lock.withPermits(1)),
+      rowBytes,
+      adopt: (from, count) =>
+        Effect.gen(function*() {
+          const tokens = from.tokens().slice(0, count)
+          yield* filled(
+            tokens,
+            (rows) => CacheCopy.copyRows(device, { from: from.caches, to: cacheBuffers }, rows)
+          )
+          // what the other one has replaced meanwhile may have been copied before or after
+          held = tokens.slice(0, commonPrefix(tokens, from.tokens()))
+        }).pipe(lock.withPermits(1)),
+      snapshot: Effect.suspend(() => {
+        const tokens = held
+        const rows = CacheCopy.readRows(device, cacheBuffers, { rows: tokens.length, rowBytes })
+        return Effect.map(rows, (rows) => ({ tokens, rows }))
+      }).pipe(lock.withPermits(1)),
+      restore: (snapshot, count) =>
+        filled(
+          snapshot.tokens.slice(0, count),
+          (rows) => CacheCopy.writeRows(device, { from: snapshot.rows, to: cacheBuffers }, rows)
+        ).pipe(lock.withPermits(1)),
       reset: Effect.sync(() => {
         held = []
         ahead = undefined

@@ -1,8 +1,10 @@
 import * as Wasm from "@tg/codegen-wasm/Wasm"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { Profile, wasm as profile } from "@tg/core-uop/DeviceProfile"
+import { CompileCache } from "@tg/jit/CompileCache"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
+import type { ExecutionPlan } from "@tg/jit/Plan"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceBuffer, type DeviceShape } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
@@ -54,3 +56,11 @@ export const memory = () => {
   }
   return { contents, layer: Layer.mock(Device, { profile, ...shape }) }
 }
+
+const plans = new Map<string, ExecutionPlan>()
+
+/** Keeps what was compiled for all tests of a file: provide it around the device. */
+export const keptPrograms = Effect.provideService(CompileCache, {
+  get: (key) => Effect.sync(() => plans.get(key)),
+  set: (key, plan) => Effect.sync(() => void plans.set(key, plan))
+})

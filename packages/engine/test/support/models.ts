@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs"
 import { ByteSource, fromBytes } from "@tg/gguf/ByteSource"
 import * as Gguf from "@tg/gguf/Gguf"
+import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
 import { Layer, Result } from "effect"
 import * as ModelFile from "../../src/ModelFile.ts"
 
@@ -16,3 +17,13 @@ export const tinyLayer = Layer.succeed(ByteSource, tinySource)
 export const tiny = Result.getOrThrow(
   Result.flatMap(Gguf.fromBytes("tg-tiny", tinyBytes), ModelFile.fromGguf)
 )
+/** Its tokenizer. */
+export const tinyCodec = Result.getOrThrow(ModelFile.tokenizer(tiny.gguf))
+const template = Result.getOrThrow(ChatTemplate.make(tiny.gguf.metadata, tinyCodec))
+
+/** The prompt of a conversation: what the user says and what was answered, in turns. */
+export const asked = (...turns: ReadonlyArray<string>): ReadonlyArray<number> => {
+  const messages = turns.map((content, i) => ({ role: i % 2 === 0 ? "user" : "assistant", content }))
+  const prompt = template.render({ messages, variables: { enable_thinking: false } }, new Date(0))
+  return tinyCodec.encodeSegments(Result.getOrThrow(prompt).segments)
+}

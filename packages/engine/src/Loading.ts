@@ -1,0 +1,130 @@
+/** From a model file to sessions on a device, and again after the device was lost. */
+import type { ByteSource } from "@tg/gguf/ByteSource"
+import { Jit } from "@tg/jit/Jit"
+import { Device, type DeviceError } from "@tg/runtime/Device"
+import type { Codec } from "@tg/tokenizer/Tokenizer"
+import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
+import { Context, Duration, Effect, type Scope } from "effect"
+import * as ActivationPolicy from "./ActivationPolicy.ts"
+import * as Growing from "./Growing.ts"
+import * as Loader from "./Loader.ts"
+import * as MemoryPlan from "./MemoryPlan.ts"
+import * as ModelFile from "./ModelFile.ts"
+import * as ProgramMemo from "./ProgramMemo.ts"
+import * as Prompts from "./Prompts.ts"
+import * as Recovering from "./Recovering.ts"
+import type * as Sampler from "./Sampler.ts"
+import * as Session from "./Session.ts"
+import type * as StepProgram from "./StepProgram.ts"
+
+/** Why a model was not loaded. */
+export type LoadError = ModelFile.ModelError | Loader.LoadError | MemoryPlan.DoesNotFit | Session.StepError
+
+/**
+ * What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats with
+ * these settings.
+ */
+export type Program = StepProgram.Rows | Sampler.Settings
+
+/** How to load a model. */
+export interface Options extends Session.SessionOptions, Loader.LoadOptions {
+  /** Compiled while the weights are on their way; without it, each program when it is first needed. */
+  readonly prepare?: ReadonlyArray<Program> | undefined
+  /** Makes another device when this one is lost, in a Scope of its own. Without it, a lost device is an error. */
+  readonly rebuild?: Effect.Effect<Context.Context<Device | Jit>, DeviceError, Scope.Scope> | undefined
+  /** The model's tokenizer, where it has been made; without it, it is made when it is first needed. */
+  readonly tokenizer?: Codec | undefined
+}
+
+/** How long loading took, in milliseconds. Both were done at the same time. */
+export interface LoadTimes {
+  readonly weights: number
+  readonly compile: number
+}
+
+/** A model on a device. */
+export interface Loaded {
+  /** A session whose programs are compiled as far as `prepare` says. */
+  readonly first: Session.Session
+  /** Another one over the same weights, with a cache of its own. Programs are shared. */
+  readonly open: Effect.Effect<Session.Session, Session.StepError, Scope.Scope>
+  readonly times: LoadTimes
+}
+
+/** How a model would run on the device at hand. */
+export const settingOf: (
+  model: ModelFile.ModelFile,
+  options: Session.SessionOptions
+) => Effect.Effect<MemoryPlan.Setting, Session.ContextFull | Session.InvalidTokens, Device> = Effect.fnUntraced(
+  function*(model, options) {
+    const { profile } = yield* Device
+    const { config } = model
+    const context = Session.contextOf(config, options.context)
+    if (typeof context !== "number") return yield* context
+    const { activations: policy, batchFrom, chunk: asked } = options
+    const prompts = Prompts.promptShape(config, { activations: policy, asked, batchFrom, context, profile })
+    const activations = ActivationPolicy.activationsOn(profile, policy)
+    return { activations, cache: options.cache ?? "f16", context, profile, prompts }
+  }
+)
+
+/** Loads the weights of the source. What the device has no room for is refused before anything is read. */
+export const load: (
+  source: ByteSource["Service"],
+  model: ModelFile.ModelFile,
+  options: Options
+) => Effect.Effect<Loaded, LoadError, Device | Jit | Scope.Scope> = Effect.fn("Loading.load")(
+  function*(source, model, options) {
+    const wanted = model.weights.all.map(({ layout, name }) => ({
+      layout,
+      tensor: model.gguf.tensorsByName.get(name)!
+    }))
+    yield* Effect.fromResult(MemoryPlan.check(model, yield* settingOf(model, options)))
+    // without the Scope: each session has its own
+    const services = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
+    const weights = yield* Loader.allocate(wanted)
+    const programs = options.programs ?? ProgramMemo.make()
+    const open = Growing.make(model, weights, { ...options, programs }).pipe(Effect.provide(services))
+    const first = yield* open
+    const compile = Effect.forEach(
+      options.prepare ?? [],
+      (program): Effect.Effect<unknown, Session.StepError> =>
+        typeof program === "string" ? first.prepare(program) : first.prepareNext(program),
+      { discard: true }
+    )
+    const [[filling], [compiling]] = yield* Effect.all([
+      Effect.timed(Loader.fill(source, wanted, weights, options)),
+      Effect.timed(compile)
+    ], { concurrency: 2 })
+    return { first, open, times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) } }
+  }
+)
+
+/** The model on the device at hand; when that is lost, on what `rebuild` makes. */
+export const home: (
+  source: ByteSource["Service"],
+  model: ModelFile.ModelFile,
+  options: Options
+) => Effect.Effect<Recovering.Home<Loaded>, LoadError, Device | Jit | Scope.Scope> = Effect.fnUntraced(
+  function*(source, model, options) {
+    const device = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
+    const { rebuild } = options
+    const quiet: Options = { ...options, onProgress: undefined }
+    return yield* Recovering.home(
+      load(source, model, options).pipe(Effect.provide(device)),
+      rebuild === undefined ? undefined : Effect.flatMap(
+        rebuild,
+        (services) => load(source, model, quiet).pipe(Effect.provide(services))
+      )
+    )
+  }
+)
+
+/** The model's tokenizer, made when it is first needed unless it has been made. */
+export const tokenizer = (
+  model: ModelFile.ModelFile,
+  { tokenizer: made }: Pick<Options, "tokenizer">
+): Effect.Effect<Effect.Effect<Codec, TokenizerError>> =>
+  made === undefined
+    ? Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
+    : Effect.succeed(Effect.succeed(made))

@@ -1,0 +1,247 @@
+/**
+ * A `PrefixStore` in a folder. A file is written under another name, and renamed when it is whole and on the disk; a file that
+ * is not what its checksums say is removed. A module of its own, because `FileSystem` is an unstable part of Effect.
+ *
+ *     bytes 0 .. 7     "tgprefix"
+ *     bytes 8 .. 11    length of the header, little endian
+ *     bytes 12 .. 75   SHA-256 of the header, hexadecimal
+ *     header           JSON: identity, number of tokens, and of each part that follows its length and SHA-256
+ *     parts            the tokens, 4 bytes each; then the rows of each cache
+ */
+import type { ByteSource } from "@tg/gguf/ByteSource"
+import * as FileByteSource from "@tg/gguf/FileByteSource"
+import { Clock, Effect, FileSystem, Layer, Option, Path, Schema, Semaphore } from "effect"
+import { digest, PrefixStore } from "./PrefixStore.ts"
+import { commonPrefix, type Snapshot } from "./Session.ts"
+
+const magic = "tgprefix"
+const suffix = ".tgprefix"
+const headerAt = 76
+const mostHeaderBytes = 2 ** 20
+
+const Header = Schema.Struct({
+  format: Schema.Literal(1),
+  identity: Schema.String,
+  parts: Schema.Array(Schema.Struct({ bytes: Schema.Int, digest: Schema.String }))
+})
+type Header = typeof Header.Type
+const HeaderText = Schema.fromJsonString(Header)
+
+/** A file that is not what it says. */
+export class DamagedPrefix extends Schema.TaggedError<DamagedPrefix>()("DamagedPrefix", {
+  file: Schema.String,
+  found: Schema.String
+}) {
+  override get message(): string {
+    return `${this.file} is no whole prefix of a conversation: ${this.found}; it is removed, and computed again when it is needed`
+  }
+}
+
+/** Where prefixes are kept, and how many. */
+export interface Options {
+  readonly directory: string
+  /** What else rows depend on: the version of the program that computes them. Others' are not found. */
+  readonly version: string
+  /** Bytes of all files; those unused for longest are removed. 4 GiB if not given. */
+  readonly maxBytes?: number | undefined
+  /** Told of what cannot be read or written; whoever asked goes on without it. */
+  readonly onProblem?: ((problem: { readonly message: string }) => Effect.Effect<void>) | undefined
+}
+
+/** What is known of a file without its rows. */
+interface Entry {
+  readonly path: string
+  readonly header: Header
+  readonly tokens: ReadonlyArray<number>
+  readonly bytes: number
+  /** Where its rows begin. */
+  readonly rowsAt: number
+  usedAt: number
+}
+
+const text = new TextDecoder()
+const utf8 = new TextEncoder()
+
+const tokensOf = (bytes: Uint8Array): ReadonlyArray<number> => {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  return Array.from({ length: bytes.length / 4 }, (_, i) => view.getUint32(4 * i, true))
+}
+
+const bytesOf = (tokens: ReadonlyArray<number>): Uint8Array => {
+  const bytes = new Uint8Array(4 * tokens.length)
+  const view = new DataView(bytes.buffer)
+  for (const [i, id] of tokens.entries()) view.setUint32(4 * i, id, true)
+  return bytes
+}
+
+/** A part of the file, if it is what the header says. */
+const readPart = Effect.fnUntraced(function*(
+  source: ByteSource["Service"],
+  at: number,
+  part: Header["parts"][number]
+) {
+  const bytes = yield* source.read(at, part.bytes)
+  if ((yield* digest(bytes)) === part.digest) return bytes
+  return yield* new DamagedPrefix({
+    file: source.name,
+    found: `the ${part.bytes} bytes at ${at} have another checksum`
+  })
+})
+
+/** The header and the tokens of a file, checked. */
+const readEntry = Effect.fnUntraced(function*(source: ByteSource["Service"], usedAt: number) {
+  const damaged = (found: string) => new DamagedPrefix({ file: source.name, found })
+  const start = yield* source.read(0, headerAt)
+  if (text.decode(start.subarray(0, 8)) !== magic) return yield* damaged(`it does not begin with ${magic}`)
+  const length = new DataView(start.buffer, start.byteOffset).getUint32(8, true)
+  if (length > mostHeaderBytes) return yield* damaged(`a header of ${length} bytes`)
+  const bytes = yield* source.read(headerAt, length)
+  if ((yield* digest(bytes)) !== text.decode(start.subarray(12))) {
+    return yield* damaged("its header has another checksum")
+  }
+  const header = yield* Effect.mapError(
+    Schema.decodeUnknownEffect(HeaderText)(text.decode(bytes)),
+    (error) => damaged(error.message)
+  )
+  const at = headerAt + length
+  const size = header.parts.reduce((sum, part) => sum + part.bytes, at)
+  const [first] = header.parts
+  if (first === undefined || size !== source.size) return yield* damaged(`${source.size} bytes instead of ${size}`)
+  const tokens = tokensOf(yield* readPart(source, at, first))
+  return { path: source.name, header, tokens, bytes: size, rowsAt: at + first.bytes, usedAt } satisfies Entry
+})
+
+const readRows = Effect.fnUntraced(function*(source: ByteSource["Service"], { header, rowsAt, tokens }: Entry) {
+  const rows: Array<Uint8Array> = []
+  let at = rowsAt
+  for (const part of header.parts.slice(1)) {
+    rows.push(yield* readPart(source, at, part))
+    at += part.bytes
+  }
+  return { tokens, rows } satisfies Snapshot
+})
+
+/** The pieces of a file. */
+const encode = Effect.fnUntraced(function*(identity: string, { rows, tokens }: Snapshot) {
+  const parts = [bytesOf(tokens), ...rows]
+  const digests = yield* Effect.forEach(parts, digest)
+  const described = parts.map((part, i) => ({ bytes: part.length, digest: digests[i]! }))
+  const header: Header = { format: 1, identity, parts: described }
+  const bytes = utf8.encode(JSON.stringify(header))
+  const start = new Uint8Array(headerAt)
+  start.set(utf8.encode(magic))
+  new DataView(start.buffer).setUint32(8, bytes.length, true)
+  start.set(utf8.encode(yield* digest(bytes)), 12)
+  return { header, pieces: [start, bytes, ...parts], rowsAt: headerAt + bytes.length + parts[0]!.length }
+})
+
+/** The store over a folder, which is made if it is not there. */
+const make = Effect.fn("PrefixFiles.make")(function*(options: Options) {
+  const fs = yield* FileSystem.FileSystem
+  const path = yield* Path.Path
+  const { directory, maxBytes = 4 * 2 ** 30, onProblem = () => Effect.void, version } = options
+  const opened = (file: string) => Effect.provideService(FileByteSource.open(file), FileSystem.FileSystem, fs)
+  const entries = new Set<Entry>()
+  const writing = yield* Semaphore.make(1)
+
+  const forget = (entry: Entry) =>
+    Effect.suspend(() => {
+      entries.delete(entry)
+      return Effect.ignore(fs.remove(entry.path, { force: true }))
+    })
+
+  /** Every file is read as far as it is needed to find it. Others' unfinished files are left alone for an hour. */
+  const scan = Effect.gen(function*() {
+    yield* fs.makeDirectory(directory, { recursive: true })
+    const now = yield* Clock.currentTimeMillis
+    for (const name of yield* fs.readDirectory(directory)) {
+      const file = path.join(directory, name)
+      if (!name.includes(suffix)) continue
+      const { mtime } = yield* fs.stat(file)
+      const usedAt = Option.getOrElse(mtime, () => new Date(0)).getTime()
+      if (!name.endsWith(suffix)) {
+        if (usedAt < now - 3_600_000) yield* Effect.ignore(fs.remove(file, { force: true }))
+        continue
+      }
+      const entry = yield* Effect.result(
+        Effect.scoped(Effect.flatMap(opened(file), (source) => readEntry(source, usedAt)))
+      )
+      if (entry._tag === "Success") entries.add(entry.success)
+      else {
+        yield* onProblem(entry.failure)
+        if (entry.failure._tag === "DamagedPrefix" || entry.failure.problem !== "unavailable") {
+          yield* Effect.ignore(fs.remove(file, { force: true }))
+        }
+      }
+    }
+  })
+  yield* Effect.catch(scan, onProblem)
+
+  const load = (entry: Entry) =>
+    Effect.scoped(Effect.flatMap(opened(entry.path), (source) => readRows(source, entry))).pipe(
+      Effect.tap(() =>
+        Effect.gen(function*() {
+          entry.usedAt = yield* Clock.currentTimeMillis
+          yield* Effect.ignore(fs.utimes(entry.path, new Date(entry.usedAt), new Date(entry.usedAt)))
+        })
+      ),
+      Effect.catch((problem) => Effect.andThen(onProblem(problem), Effect.as(forget(entry), undefined)))
+    )
+
+  /** Writes it whole, or not at all. */
+  const write = Effect.fnUntraced(function*(identity: string, snapshot: Snapshot) {
+    const { header, pieces, rowsAt } = yield* encode(identity, snapshot)
+    const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0)
+    if (bytes > maxBytes) return
+    const byAge = [...entries].sort((a, b) => a.usedAt - b.usedAt)
+    let total = byAge.reduce((sum, entry) => sum + entry.bytes, bytes)
+    for (const entry of byAge) {
+      if (total <= maxBytes) break
+      total -= entry.bytes
+      yield* forget(entry)
+    }
+    const name = (yield* digest(utf8.encode(`${identity} ${header.parts[0]!.digest}`))).slice(0, 32)
+    const file = path.join(directory, name + suffix)
+    const unfinished = `${file}.${crypto.randomUUID()}`
+    yield* Effect.scoped(Effect.gen(function*() {
+      const out = yield* fs.open(unfinished, { flag: "wx" })
+      for (const piece of pieces) yield* out.writeAll(piece)
+      yield* out.sync
+    })).pipe(
+      Effect.andThen(fs.rename(unfinished, file)),
+      Effect.onError(() => Effect.ignore(fs.remove(unfinished, { force: true })))
+    )
+    const usedAt = yield* Clock.currentTimeMillis
+    entries.add({ path: file, header, tokens: snapshot.tokens, bytes, rowsAt, usedAt })
+  })
+
+  /** What is a beginning of the snapshot, and so not needed beside it. */
+  const covered = (identity: string, { tokens }: Snapshot) =>
+    [...entries].filter((entry) =>
+      entry.header.identity === identity && commonPrefix(entry.tokens, tokens) === entry.tokens.length
+    )
+
+  const own = (identity: string): string => `${version} ${identity}`
+  return PrefixStore.of({
+    find: (identity, tokens) =>
+      Effect.sync(() => {
+        const known = [...entries].filter(({ header }) => header.identity === own(identity))
+          .map((entry) => ({ entry, shared: commonPrefix(entry.tokens, tokens) }))
+          .sort((a, b) => b.shared - a.shared)[0]
+        return known === undefined || known.shared === 0
+          ? undefined
+          : { shared: known.shared, load: load(known.entry) }
+      }),
+    keep: (identity, snapshot) =>
+      Effect.gen(function*() {
+        const before = covered(own(identity), snapshot)
+        if (before.some((entry) => entry.tokens.length === snapshot.tokens.length)) return
+        yield* write(own(identity), snapshot)
+        yield* Effect.forEach(before, forget, { discard: true })
+      }).pipe(writing.withPermits(1), Effect.catch(onProblem))
+  })
+})
+
+/** The store as a service. */
+export const layer = (options: Options): Layer.Layer<PrefixStore, never, FileSystem.FileSystem | Path.Path> =>
+  Layer.effect(PrefixStore, make(options))
