@@ -1,23 +1,14 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
-import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
+import { fromBytes } from "@tg/gguf/ByteSource"
 import { Deferred, Effect, Layer, Result, Stream } from "effect"
 import { Engine, fromModel, type Request } from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
 import * as Sampler from "../src/Sampler.ts"
 import * as Stop from "../src/Stop.ts"
 import { wasm } from "./support/devices.ts"
-import { tiny, tinyLayer, tinySource } from "./support/models.ts"
-
-const codec = Result.getOrThrow(ModelFile.tokenizer(tiny.gguf))
-const template = Result.getOrThrow(ChatTemplate.make(tiny.gguf.metadata, codec))
-
-const ask = (content: string): ReadonlyArray<number> => {
-  const messages = [{ role: "user", content }]
-  const prompt = template.render({ messages, variables: { enable_thinking: false } }, new Date(0))
-  return codec.encodeSegments(Result.getOrThrow(prompt).segments)
-}
+import { asked as ask, tiny, tinyBytes, tinyCodec as codec, tinyLayer, tinySource } from "./support/models.ts"
 
 const collect = (request: Request) =>
   Effect.gen(function*() {
@@ -79,6 +70,37 @@ describe("loading", () => {
       )
       assert.strictEqual(yield* session.next(ask("What is 17 + 25?")), codec.encode("1")[0])
     }).pipe(Effect.scoped, Effect.provide(wasm)), 20_000)
+})
+
+/** tg-tiny where the scale of each of these tokens' row is no number: the last half of a block of Q6_K, which is a row here. */
+const damaged = (tokens: ReadonlyArray<number>) => {
+  const { gguf, weights } = tiny
+  const tensor = gguf.tensorsByName.get(weights.output.name)!
+  const bytes = tinyBytes.slice()
+  assert.strictEqual(tensor.type, "Q6_K")
+  const rowBytes = tensor.bytes / tiny.config.vocabulary
+  // a half that is NaN
+  for (const id of tokens) bytes.set([0x00, 0x7e], tensor.offset + (id + 1) * rowBytes - 2)
+  return fromBytes("damaged", bytes)
+}
+
+describe("a model with NaN", () => {
+  const prompt = ask("What is 17 + 25?")
+  for (const [what, tokens] of [["one row", [900]], ["each row", Array.from({ length: 1280 }, (_, i) => i)]] as const) {
+    it.live(`in ${what} of its output is an error, in every way to ask for a token or for logits`, () =>
+      Effect.gen(function*() {
+        const { generate, logits } = yield* fromModel(damaged(tokens), tiny, { context: 96 })
+        const wild = { ...Sampler.greedy, temperature: 1 }
+        for (const request of [{}, { sampling: wild }, { logprobs: 1 }, { bias: new Map([[900, -Infinity]]) }]) {
+          const error = yield* Effect.flip(Stream.runCollect(generate({ tokens: prompt, ...request })))
+          if (error._tag !== "InvalidLogits") return assert.fail(error.message)
+          assertEquals([error.bad, error.vocab, error.position], [tokens.length, 1280, prompt.length - 1])
+          assert.include(error.message, "checksum")
+        }
+        const error = yield* Effect.flip(Stream.runCollect(logits(prompt)))
+        assertEquals(error._tag === "InvalidLogits" && [error.position, error.bad], [0, tokens.length])
+      }).pipe(Effect.scoped, Effect.provide(wasm)))
+  }
 })
 
 const engine = Engine.layer({ context: 96 }).pipe(Layer.provide([wasm, tinyLayer]))
