@@ -13,7 +13,8 @@ import * as Placement from "./Placement.ts"
 import * as PrefixStore from "./PrefixStore.ts"
 import * as Recovering from "./Recovering.ts"
 import { type EngineError, type Request, type Token, validate } from "./Request.ts"
-import * as Session from "./Session.ts"
+import type * as Session from "./Session.ts"
+import * as Tokens from "./Tokens.ts"
 
 /** Conversations that are kept unless it is said how many. */
 export const usualConversations = 4
@@ -150,7 +151,7 @@ const makeSlots = Effect.fnUntraced(function*(home: Recovering.Home<Loading.Load
       usedAt
     }))
     // what can be fetched is worth more than what is there
-    const best = Math.max(0, ...kept.map((each) => Session.commonPrefix(each.tokens, tokens)))
+    const best = Math.max(0, ...kept.map((each) => Tokens.commonPrefix(each.tokens, tokens)))
     const isFetched = fetched >= best + Placement.fewest
     const placed = Placement.place(kept, isFetched ? [] : tokens, { canOpen: slots.length < limit })
     if (placed === undefined) return undefined
@@ -223,7 +224,7 @@ const lease: (
     }
     const session = made.value
     const source = from?.session
-    if (source !== undefined) yield* session.adopt(source, Session.commonPrefix(source.tokens(), tokens))
+    if (source !== undefined) yield* session.adopt(source, Tokens.commonPrefix(source.tokens(), tokens))
     const snapshot = isFetched ? yield* found!.load : undefined
     if (snapshot !== undefined) yield* session.restore(snapshot, found!.shared)
     return session
@@ -255,18 +256,8 @@ export const fromModel: (
       tokenizer,
       generate: Effect.fn("Conversations.generate")(function*(request: Request) {
         const { tokens } = request
-        const invalid = validate(request, model.config.vocabulary)
+        const invalid = validate(request, model.config.vocabulary) ?? Tokens.invalid(tokens, model.config, context)
         if (invalid !== undefined) return yield* invalid
-        if (tokens.length === 0) {
-          return yield* new Session.InvalidTokens({ message: "no token was given; a prompt has at least one" })
-        }
-        if (tokens.length > context) {
-          return yield* new Session.ContextFull({
-            asked: tokens.length,
-            limit: context,
-            modelLimit: model.config.contextLength
-          })
-        }
         const codec = yield* tokenizer
         const session = yield* lease(slots, keeper, tokens)
         let isOpen = true
@@ -281,7 +272,7 @@ export const fromModel: (
           advance: (all: ReadonlyArray<number>) => whileOpen(session.advance(all)),
           next: (...args: Parameters<typeof next>) => whileOpen(next(...args))
         }
-        const cachedTokens = Math.min(Session.commonPrefix(session.tokens(), tokens), tokens.length - 1)
+        const cachedTokens = Math.min(Tokens.commonPrefix(session.tokens(), tokens), tokens.length - 1)
         return { promptTokens: tokens.length, cachedTokens, tokens: generate(held, codec, request) }
       }),
       status: Effect.sync(() => ({

@@ -1,5 +1,5 @@
 /** Which of several kept conversations a request goes on with: a pure choice. */
-import { commonPrefix } from "./Session.ts"
+import { commonPrefix } from "./Tokens.ts"
 
 /** A conversation that is kept. */
 export interface Kept {

@@ -7,11 +7,10 @@
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
-import type { Config } from "@tg/models-deepseek2/Config"
 import * as Order from "@tg/models-deepseek2/Order"
 import * as Rope from "@tg/models-deepseek2/Rope"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
-import { Effect, Exit, Fiber, Schema, Scope, Semaphore } from "effect"
+import { Effect, Exit, Fiber, Scope, Semaphore } from "effect"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import * as CacheCopy from "./CacheCopy.ts"
 import * as Draw from "./Draw.ts"
@@ -21,27 +20,10 @@ import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Random from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
 import { masked } from "./Shaping.ts"
+import * as Tokens from "./Tokens.ts"
 import { cacheRows, decodeProgram, ids, type Rows, stepProgram, type StepShape, variablesOf } from "./StepProgram.ts"
 
-/** More tokens than the session can hold. */
-export class ContextFull extends Schema.TaggedError<ContextFull>()("ContextFull", {
-  /** Tokens that would have to be in the session. */
-  asked: Schema.Finite,
-  limit: Schema.Finite,
-  /** What the model was made for. */
-  modelLimit: Schema.Finite
-}) {
-  override get message(): string {
-    const more = this.limit < this.modelLimit ? `, raise the context (the model allows ${this.modelLimit})` : ""
-    return `the context holds ${this.limit} tokens and ${this.asked} were asked for; shorten the prompt or ask for ` +
-      `fewer tokens${more}`
-  }
-}
-
-/** A token id that the model does not have, or no token at all. */
-export class InvalidTokens extends Schema.TaggedError<InvalidTokens>()("InvalidTokens", {
-  message: Schema.String
-}) {}
+export { commonPrefix, ContextFull, contextOf, defaultContext, InvalidTokens } from "./Tokens.ts"
 
 /** How to set up a session. */
 export interface SessionOptions {
@@ -62,7 +44,7 @@ export interface SessionOptions {
 }
 
 /** Why a step failed. */
-export type StepError = ContextFull | InvalidTokens | Sampler.InvalidLogits | DeviceError | JitError
+export type StepError = Tokens.ContextFull | Tokens.InvalidTokens | Sampler.InvalidLogits | DeviceError | JitError
 
 /** A step of a prompt, to be measured. */
 export interface PromptStep {
@@ -130,29 +112,6 @@ export interface Session {
   readonly promptStep: (start: number, length: number) => Effect.Effect<PromptStep, StepError>
 }
 
-/** Length of the longest common prefix. */
-export const commonPrefix = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): number => {
-  const most = Math.min(a.length, b.length)
-  let n = 0
-  while (n < most && a[n] === b[n]) n++
-  return n
-}
-
-/** The context of a session that was not told one. */
-export const defaultContext = 4096
-
-/** The context a session gets: what was asked, inside of what the model allows. */
-export const contextOf = (
-  { contextLength: modelLimit }: Config,
-  asked: number | undefined
-): number | ContextFull | InvalidTokens => {
-  if (asked === undefined) return Math.min(modelLimit, defaultContext)
-  if (!(Number.isSafeInteger(asked) && asked > 0)) {
-    return new InvalidTokens({ message: `a context of ${asked} tokens was asked for; it has to be 1 or more` })
-  }
-  return asked > modelLimit ? new ContextFull({ asked, limit: modelLimit, modelLimit }) : asked
-}
-
 /** Steps that are submitted before the token of the first of them has come back. */
 const stepsAhead = 3
 
@@ -194,7 +153,7 @@ export const make: (
     const jit = yield* Jit
     const scope = yield* Effect.scope
     const { config } = model
-    const context = contextOf(config, options.context)
+    const context = Tokens.contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
     const activations = activationsOn(device.profile, options.activations)
@@ -312,24 +271,22 @@ export const make: (
       return logits
     })
 
-    const check = (tokens: ReadonlyArray<number>): ContextFull | InvalidTokens | undefined => {
-      if (tokens.length === 0) return new InvalidTokens({ message: "no token was given; a prompt has at least one" })
-      const bad = tokens.find((id) => !(Number.isInteger(id) && id >= 0 && id < config.vocabulary))
-      if (bad !== undefined) {
-        return new InvalidTokens({
-          message: `token ${bad} was given; ${config.name} has the tokens 0 to ${config.vocabulary - 1}`
-        })
-      }
-      return tokens.length > context
-        ? new ContextFull({ asked: tokens.length, limit: context, modelLimit: config.contextLength })
-        : undefined
-    }
+    const check = (tokens: ReadonlyArray<number>) => Tokens.invalid(tokens, config, context)
+
+    /** Empties the cache: rows with NaN are multiplied by zero where nobody looks at them, and would make NaN of all that follows. */
+    const refused = Effect.fnUntraced(function*(invalid: Sampler.InvalidLogits) {
+      ahead = undefined
+      held = []
+      const nothing = new Uint8Array(cacheBytes)
+      yield* Effect.forEach(cacheBuffers, (buffer) => device.write(buffer, nothing), { discard: true })
+      return yield* invalid
+    })
 
     /** The logits of tokens from `start` on, all of which are numbers. */
     const read = Effect.fnUntraced(function*(logits: DeviceBuffer, start: number, rows: number) {
       const values = floatsOf(yield* device.read(logits, 0, 4 * rows * config.vocabulary))
       const invalid = Sampler.invalidRow(values, config.vocabulary, start)
-      return invalid === undefined ? values : yield* invalid
+      return invalid === undefined ? values : yield* refused(invalid)
     })
 
     const advance = (tokens: ReadonlyArray<number>) =>
@@ -337,7 +294,7 @@ export const make: (
         const error = check(tokens)
         if (error !== undefined) return yield* error
         // the last token is processed again even if it is there: its logits are not kept
-        const kept = Math.min(commonPrefix(held, tokens), tokens.length - 1)
+        const kept = Math.min(Tokens.commonPrefix(held, tokens), tokens.length - 1)
         let logits: DeviceBuffer | undefined
         const isBatch = tokens.length - kept >= batchFrom
         for (const piece of pieces(kept, tokens.length - kept, isBatch ? batch : few)) {
@@ -388,6 +345,12 @@ export const make: (
         (yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: config.vocabulary, bad: 0 }))
     })
 
+    /** A token that the device has drawn behind a position. */
+    const known = (id: number, position: number): Effect.Effect<number, StepError> =>
+      id < config.vocabulary
+        ? Effect.succeed(id)
+        : refused(new Sampler.InvalidLogits({ position, vocab: config.vocabulary }))
+
     /** A step of decoding and a draw of what the mask allows, where the tokens in front of the last are there. */
     const maskedStep = Effect.fnUntraced(function*(
       tokens: ReadonlyArray<number>,
@@ -405,7 +368,7 @@ export const make: (
       held = tokens
       yield* drawAt(tokens.length, mask)
       const id = wordOf(yield* device.read(decoded))
-      return id < config.vocabulary ? id : yield* new Sampler.InvalidLogits({ position, vocab: config.vocabulary })
+      return yield* known(id, position)
     })
 
     const next = Effect.fnUntraced(function*(
@@ -416,7 +379,7 @@ export const make: (
       const error = check(tokens)
       if (error !== undefined) return yield* error
       if (mask !== undefined) {
-        const isDecoding = tokens.length > 1 && commonPrefix(held, tokens) >= tokens.length - 1
+        const isDecoding = tokens.length > 1 && Tokens.commonPrefix(held, tokens) >= tokens.length - 1
         return yield* isDecoding && runsAhead(sampling)
           ? maskedStep(tokens, sampling, mask)
           : drawn(tokens, sampling, mask)
@@ -433,12 +396,7 @@ export const make: (
       // who is interrupted here and asks again gets the same token
       const id = yield* Fiber.join(running.pending[0]!)
       running.pending.shift()
-      if (id >= config.vocabulary) {
-        // what runs ahead fed it, and the steps behind it
-        ahead = undefined
-        held = held.slice(0, tokens.length - 1)
-        return yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: config.vocabulary })
-      }
+      yield* known(id, tokens.length - 1)
       running.tokens.push(id)
       // every token whose step was submitted is in the cache, as far as it is known
       held = running.tokens.slice(0, running.position)
@@ -473,7 +431,7 @@ export const make: (
           const error = check(tokens) ?? check(whole)
           if (error !== undefined) return yield* error
           if (tokens.length > chunk) {
-            return yield* new InvalidTokens({
+            return yield* new Tokens.InvalidTokens({
               message: `${tokens.length} tokens were appended at once; the session takes up to ${chunk}`
             })
           }
@@ -490,7 +448,7 @@ export const make: (
             (rows) => CacheCopy.copyRows(device, { from: from.caches, to: cacheBuffers }, rows)
           )
           // what the other one has replaced meanwhile may have been copied before or after
-          held = tokens.slice(0, commonPrefix(tokens, from.tokens()))
+          held = tokens.slice(0, Tokens.commonPrefix(tokens, from.tokens()))
         }).pipe(lock.withPermits(1)),
       snapshot: Effect.suspend(() => {
         const tokens = held

@@ -2,12 +2,14 @@ import { assert, describe, it, layer } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
 import { fromBytes } from "@tg/gguf/ByteSource"
+import { Device } from "@tg/runtime/Device"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { Deferred, Effect, Layer, Result, Stream } from "effect"
-import { Engine, fromModel, type Request } from "../src/Engine.ts"
+import { Engine, fromModel, type Request, type Token } from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
 import * as Sampler from "../src/Sampler.ts"
 import * as Stop from "../src/Stop.ts"
-import { wasm } from "./support/devices.ts"
+import { compilerOver, wasm } from "./support/devices.ts"
 import { asked as ask, tiny, tinyBytes, tinyCodec as codec, tinyLayer, tinySource } from "./support/models.ts"
 
 const collect = (request: Request) =>
@@ -101,6 +103,60 @@ describe("a model with NaN", () => {
         assertEquals(error._tag === "InvalidLogits" && [error.position, error.bad], [0, tokens.length])
       }).pipe(Effect.scoped, Effect.provide(wasm)))
   }
+})
+
+/** The wasm device, taken for one that works on its own: what decodes runs ahead, and draws by itself. */
+const onItsOwn = compilerOver(Layer.effect(
+  Device,
+  Effect.map(WasmDevice.make(), (device) => Device.of({ ...device, profile: { ...device.profile, kind: "gpu" } }))
+))
+
+describe("a device that draws by itself", () => {
+  const prompt = ask("What is the capital of Peru?")
+  const settings = [Sampler.greedy, { ...Sampler.greedy, temperature: 0.01, topK: 3, seed: 1 }]
+  const text = Stream.runFold(() => "", (all: string, token: Token) => all + token.text)
+
+  it.live("takes the host's tokens, masked or not", () =>
+    Effect.gen(function*() {
+      const { generate } = yield* fromModel(tinySource, tiny, { context: 96 })
+      const all = new Uint32Array(40).fill(2 ** 32 - 1)
+      const [, second] = codec.encode("Lima")
+      const less = all.slice()
+      less[second! >>> 5]! &= ~(1 << (second! & 31))
+      const free = (mask: Uint32Array) => ({ mask: () => mask, accept: () => {}, isFinished: () => false })
+      const answers = []
+      for (const sampling of settings) {
+        for (const constraint of [undefined, free(all), free(less)]) {
+          answers.push(yield* text(generate({ tokens: prompt, sampling, constraint, maxTokens: 5 })))
+        }
+      }
+      assertEquals(answers.filter((_, i) => i % 3 < 2), ["Lima", "Lima", "Lima", "Lima"])
+      assert.isFalse(answers.filter((_, i) => i % 3 === 2).includes("Lima"))
+    }).pipe(Effect.scoped, Effect.provide(onItsOwn)), 60_000)
+
+  it.live("says that logits are no numbers", () =>
+    Effect.gen(function*() {
+      // the first token of the answer, when it is fed, makes all that follows NaN
+      const tensor = tiny.gguf.tensorsByName.get(tiny.weights.tokenEmbedding.name)!
+      const bytes = tinyBytes.slice()
+      const rowBytes = tensor.bytes / tiny.config.vocabulary
+      const first = codec.encode("Lima")[0]!
+      assert.isFalse(prompt.includes(first))
+      bytes.fill(0xff, tensor.offset + first * rowBytes, tensor.offset + (first + 1) * rowBytes)
+      const { generate } = yield* fromModel(fromBytes("damaged", bytes), tiny, { context: 96 })
+      const masked = { mask: () => new Uint32Array(40).fill(2 ** 32 - 1), accept: () => {}, isFinished: () => false }
+      for (const sampling of settings) {
+        for (const constraint of [undefined, masked]) {
+          let count = 0
+          const error = yield* generate({ tokens: prompt, sampling, constraint }).pipe(
+            Stream.runForEach(() => Effect.sync(() => count++)),
+            Effect.flip
+          )
+          assert.deepInclude(error, { _tag: "InvalidLogits", position: prompt.length })
+          assert.strictEqual(count, 1)
+        }
+      }
+    }).pipe(Effect.scoped, Effect.provide(onItsOwn)), 60_000)
 })
 
 const engine = Engine.layer({ context: 96 }).pipe(Layer.provide([wasm, tinyLayer]))
