@@ -30,6 +30,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["engine"],
   ["serve"],
   ["node"],
+  ["ai"],
   ["page"],
   ["cli"]
 ]
@@ -111,7 +112,7 @@ const packages = folders.map((folder) => {
     dev: keys(manifest.devDependencies),
     imports: importsOf(folder, "src"),
     portable: importsIn(folder, sources(`${folder}/src`).filter((file) => !isForNode(file))),
-    testImports: importsOf(folder, "test", "bench"),
+    testImports: importsOf(folder, "test", "bench", "examples"),
     tsconfig: readJson<TsConfig>(`${folder}/tsconfig.json`)
   }
 })
