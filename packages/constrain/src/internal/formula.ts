@@ -46,6 +46,26 @@ export class Formulas {
     return made
   }
 
+  private readonly constants = new Map<string, Readonly<Record<string, unknown>>>()
+
+  /** A schema of one value: equal values have the same one. */
+  constant(value: unknown): Readonly<Record<string, unknown>> {
+    const key = JSON.stringify(value)
+    const known = this.constants.get(key) ?? { const: value }
+    this.constants.set(key, known)
+    return known
+  }
+
+  private readonly requirements = new Map<string, Readonly<Record<string, unknown>>>()
+
+  /** A schema that requires some properties of objects. */
+  requiring(names: ReadonlyArray<string>): Readonly<Record<string, unknown>> {
+    const key = JSON.stringify(names)
+    const known = this.requirements.get(key) ?? { required: names }
+    this.requirements.set(key, known)
+    return known
+  }
+
   and(parts: Iterable<Formula>): Formula {
     const all = this.flat(parts, "And")
     if (all.includes(this.false_)) return this.false_

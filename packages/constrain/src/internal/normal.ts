@@ -19,6 +19,17 @@ export interface ArrayShape {
   readonly rest: Formula
   readonly min: number
   readonly max: number
+  /** Conditions on how many items are of a kind. */
+  readonly contains: ReadonlyArray<Contains>
+  /** Whether no two items may be equal. */
+  readonly unique: boolean
+}
+
+/** How many items of an array must have a property. */
+export interface Contains {
+  readonly item: Formula
+  readonly min: number
+  readonly max: number
 }
 
 /** An object: named properties in the order in which they are written, then others by language of their names. */
@@ -67,7 +78,9 @@ export const anyArray = (formulas: Formulas): ArrayShape => ({
   prefix: [],
   rest: formulas.true_,
   min: 0,
-  max: Infinity
+  max: Infinity,
+  contains: [],
+  unique: false
 })
 
 /** All objects. */
@@ -130,7 +143,8 @@ const joinStrings = (all: ReadonlyArray<Strings>): ReadonlyArray<Strings> => {
   return [{ ...anyString, dfa }, ...all.filter((strings) => !isFree(strings))]
 }
 
-const andStrings = (a: Strings, b: Strings): ReadonlyArray<Strings> => {
+/** Strings in both. */
+export const andStrings = (a: Strings, b: Strings): ReadonlyArray<Strings> => {
   const [min, max] = [Math.max(a.min, b.min), Math.min(a.max, b.max)]
   const dfa = CharDfa.intersect(a.dfa, b.dfa)
   return min > max || CharDfa.isEmpty(dfa) ? [] : [{ dfa, min, max }]
@@ -145,7 +159,9 @@ const andArrays = (formulas: Formulas, a: ArrayShape, b: ArrayShape): ReadonlyAr
     prefix: Array.from({ length }, (_, i) => formulas.and([itemOf(a, i), itemOf(b, i)])),
     rest: formulas.and([a.rest, b.rest]),
     min,
-    max
+    max,
+    contains: [...a.contains, ...b.contains],
+    unique: a.unique || b.unique
   }]
 }
 
