@@ -3,8 +3,9 @@ import { Result } from "effect"
 import { type InvalidGrammar, RejectedToken } from "./ConstrainError.ts"
 import type { Grammar } from "./Grammar.ts"
 import { type Base, baseOf, leafKey, walk } from "./internal/base.ts"
-import { compile } from "./internal/compile.ts"
+import { compile, leavesOf } from "./internal/compile.ts"
 import * as Machine from "./internal/machine.ts"
+import type { Leaf, Rule } from "./internal/rule.ts"
 import { plainString } from "./internal/strings.ts"
 import type { TokenTable } from "./TokenTable.ts"
 
@@ -44,6 +45,7 @@ export const makeResult = (grammar: Grammar, table: TokenTable): Result.Result<M
     const known = runs.get(table)?.get(grammar)
     const run = known ?? { machine: Machine.make(rule), table, bases: new Map(), masks: new WeakMap() }
     if (known === undefined) {
+      prepare(run, rule)
       const byGrammar = runs.get(table) ?? new WeakMap<Grammar, Run>()
       byGrammar.set(grammar, run)
       runs.set(table, byGrammar)
@@ -98,15 +100,16 @@ const maskOf = (run: Run, state: Machine.State): Uint32Array => {
   if (known !== undefined) return known
   const { machine, table } = run
   const bits = state.accepting ? endMask(table) : new Uint32Array(table.words)
-  for (const frame of state.frames) {
-    const base = baseFor(run, frame)
+  for (const group of groupsOf(state)) {
+    const base = baseFor(run, group)
     for (let i = 0; i < bits.length; i++) bits[i]! |= base.bits[i]!
-    if (frame.parents !== machine.root && base.exits.length > 0) {
-      const after = machine.open(frame.parents)
+    const { parents } = group[0]!
+    if (parents !== machine.root && base.exits.length > 0) {
+      const after = machine.open(parents)
       for (const node of base.exits) walk(table.tree, machine, after, node, bits)
     }
-    if (frame.rule._tag === "Net") {
-      for (const [id] of frame.rule.states[frame.state]!.tokens) {
+    for (const { rule, state } of group) {
+      for (const [id] of rule._tag === "Net" ? rule.states[state]!.tokens : []) {
         if (id < table.size) bits[id >>> 5]! |= 1 << (id & 31)
       }
     }
@@ -115,25 +118,60 @@ const maskOf = (run: Run, state: Machine.State): Uint32Array => {
   return bits
 }
 
-/** The base of a frame, kept by the table for leaves, which grammars share, and by the run for nets. */
-const baseFor = ({ bases, machine, table }: Run, frame: Machine.Frame): Base => {
-  const { count, rule, state } = frame
-  if (rule._tag === "Net") {
-    const key = `${machine.placeOf(frame)}`
-    return remember(bases, key, () => baseOf(table.tree, table.words, machine, machine.detach(frame)))
-  }
-  const isBody = rule.counter === undefined ? rule === plainString && state === 1 : rule.counter.plain && state === 1
+/** The frames of leaves one by one, since their bases are shared; those of nets together if the same follows. */
+const groupsOf = ({ frames }: Machine.State): Iterable<ReadonlyArray<Machine.Frame>> =>
+  Map.groupBy(frames, (frame) => frame.rule._tag === "Leaf" ? frame : frame.parents).values()
+
+const baseFor = (run: Run, group: ReadonlyArray<Machine.Frame>): Base => {
+  const { bases, machine, table } = run
+  const [first] = group
+  if (first!.rule._tag === "Leaf") return leafBase(run, first!, first!.rule)
+  const key = group.map(machine.placeOf).join()
+  return remember(bases, key, () => baseOf(table.tree, table.words, machine, machine.detach(group)))
+}
+
+/** The base of a place in a leaf: kept by the table, for all grammars. */
+const leafBase = ({ machine, table }: Run, frame: Machine.Frame, leaf: Leaf): Base => {
+  const { count, state } = frame
+  const isBody = state === 1 && (leaf === plainString || leaf.counter?.plain === true)
   if (isBody) {
-    const { max, min } = rule.counter ?? { max: Infinity, min: 0 }
+    const { max, min } = leaf.counter ?? { max: Infinity, min: 0 }
     return table.plain.base(Math.max(0, min - count), max - count)
   }
-  const kept = table.leaves.get(rule) ?? new Map<string, Base>()
-  table.leaves.set(rule, kept)
+  const kept = table.leaves.get(leaf) ?? new Map<string, Base>()
+  table.leaves.set(leaf, kept)
   return remember(
     kept,
-    leafKey(rule, state, count),
-    () => baseOf(table.tree, table.words, machine, machine.detach(frame))
+    leafKey(leaf, state, count),
+    () => baseOf(table.tree, table.words, machine, machine.detach([frame]))
   )
+}
+
+/** A state with at least this many different next bytes is wide: its base takes milliseconds. */
+const wide = 48
+
+/** At most so many bases are computed ahead for one grammar. */
+const maxAhead = 64
+
+/** Computes the bases of the wide states of a grammar's leaves, so that no single token has to wait for them. */
+const prepare = (run: Run, root: Rule): void => {
+  let left = maxAhead
+  for (const leaf of leavesOf(root)) {
+    for (let state = 0; state < leaf.accept.length && left > 0; state++) {
+      if (leaf === plainString || leaf.counter?.plain === true || widthOf(leaf, state) < wide) continue
+      left--
+      const [frame] = run.machine.detach([
+        { id: -1, rule: leaf, state, count: 0, parents: run.machine.root }
+      ]).frames
+      leafBase(run, frame!, leaf)
+    }
+  }
+}
+
+const widthOf = (leaf: Leaf, state: number): number => {
+  let found = 0
+  for (let byte = 0; byte < 256; byte++) if (leaf.next[state * leaf.width + leaf.classOf[byte]!]! >= 0) found++
+  return found
 }
 
 const remember = (kept: Map<string, Base>, key: string, make: () => Base): Base => {

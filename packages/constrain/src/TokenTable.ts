@@ -64,14 +64,11 @@ export const make = (vocabulary: Vocabulary): TokenTable => {
   }
 }
 
-const compare = (a: Uint8Array, b: Uint8Array): number => {
-  const length = Math.min(a.length, b.length)
-  for (let i = 0; i < length; i++) if (a[i] !== b[i]) return a[i]! - b[i]!
-  return a.length - b.length
-}
-
 const treeOf = (bytes: ReadonlyArray<Uint8Array | undefined>): Tree => {
-  const ids = bytes.flatMap((text, id) => text === undefined ? [] : [id]).sort((a, b) => compare(bytes[a]!, bytes[b]!))
+  // strings of one character a byte compare as fast as anything can
+  const keys = bytes.map((text) => text === undefined ? "" : String.fromCharCode(...text))
+  const ids = [...bytes.keys()].filter((id) => bytes[id] !== undefined)
+    .sort((a, b) => keys[a]! < keys[b]! ? -1 : keys[a]! > keys[b]! ? 1 : a - b)
   const byte: Array<number> = [0]
   const depth: Array<number> = [0]
   const token: Array<number> = [-1]

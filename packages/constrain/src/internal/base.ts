@@ -67,12 +67,13 @@ const longest = 1024
 export class PlainStrings {
   private readonly tree: Tree
   private readonly words: number
-  private table: { readonly upTo: ReadonlyArray<Uint32Array>; readonly exits: ReadonlyArray<Exit> } | undefined
+  private readonly table: { readonly upTo: ReadonlyArray<Uint32Array>; readonly exits: ReadonlyArray<Exit> }
   private readonly bases = new Map<string, Base>()
 
   constructor(tree: Tree, words: number) {
     this.tree = tree
     this.words = words
+    this.table = this.tabulate()
   }
 
   /** The base with at least `needed` and at most `left` characters to come. */
@@ -81,7 +82,7 @@ export class PlainStrings {
     const key = `${least},${most}`
     const known = this.bases.get(key)
     if (known !== undefined) return known
-    const { exits, upTo } = this.table ??= this.tabulate()
+    const { exits, upTo } = this.table
     const bits = upTo[Math.min(most, upTo.length - 1)]!.slice()
     const found: Array<number> = []
     for (const { length, node } of exits) {
@@ -95,7 +96,7 @@ export class PlainStrings {
   }
 
   /** All tokens inside of a string by number of characters, and all nodes that a closing quote leads to. */
-  private tabulate(): NonNullable<PlainStrings["table"]> {
+  private tabulate(): PlainStrings["table"] {
     const machine = Machines.make(plainString)
     const body = machine.step(machine.start, 0x22)!
     const { byte, depth, end, token } = this.tree

@@ -2,7 +2,17 @@
 import { Result } from "effect"
 import { InvalidGrammar } from "../ConstrainError.ts"
 import type { Grammar } from "../Grammar.ts"
-import { addState, callEdge, emptyEdge, literal, makeNet, type Net, type NetState, type Rule } from "./rule.ts"
+import {
+  addState,
+  callEdge,
+  emptyEdge,
+  type Leaf,
+  literal,
+  makeNet,
+  type Net,
+  type NetState,
+  type Rule
+} from "./rule.ts"
 
 const compiled = new WeakMap<Grammar, Result.Result<Rule, InvalidGrammar>>()
 
@@ -90,6 +100,13 @@ const repeatOf = ({ max, min }: { readonly min: number; readonly max: number }, 
   emptyEdge(net, 0, end, "leave")
   net.states[end]!.accept = true
   return net
+}
+
+/** The leaves that a rule calls, directly or not. */
+export const leavesOf = (root: Rule): ReadonlyArray<Leaf> => {
+  if (root._tag === "Leaf") return [root]
+  const called = reachable(root).flatMap((net) => net.states.flatMap((state) => state.calls.map(([callee]) => callee)))
+  return [...new Set(called)].flatMap((rule) => rule._tag === "Leaf" ? [rule] : [])
 }
 
 const reachable = (root: Rule): ReadonlyArray<Net> => {

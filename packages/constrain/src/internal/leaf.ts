@@ -159,7 +159,7 @@ export const ofJsonString = (
 ): Leaf | undefined => {
   const distance = CharDfa.distances(dfa)
   const plain = CharDfa.isAll(dfa)
-  if (distance[0]! > bounds.max || bounds.min > bounds.max) return undefined
+  if (distance[0] === Infinity || distance[0]! > bounds.max || bounds.min > bounds.max) return undefined
   if (bounds.min > 0 && !plain) throw new Error("a counted minimum needs the language of all texts")
   const inner = rowsOf(dfa, (state) => distance[state] !== Infinity, jsonRanges)
   // state 0 is before the opening quote, the last one after the closing quote, all others move up by one

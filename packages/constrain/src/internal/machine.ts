@@ -49,8 +49,8 @@ export interface Machine {
   readonly placeOf: (frame: Frame) => string
   /** The state in which one of the frames of a set goes on. */
   readonly open: (set: FrameSet) => State
-  /** A state of one frame alone, whose rule's end ends the text. */
-  readonly detach: (frame: Frame) => State
+  /** A state of frames without what follows them: the end of their rules ends the text. */
+  readonly detach: (frames: ReadonlyArray<Frame>) => State
   /** What follows the whole grammar: nothing. */
   readonly root: FrameSet
   /** How many states are kept. */
@@ -227,7 +227,7 @@ export const make = (rule: Rule): Machine => {
     either: (a, b) => stateOf([...a.frames, ...b.frames], a.accepting || b.accepting),
     placeOf: ({ count, rule, state }) => place(rule, state, count),
     open,
-    detach: (frame) => stateOf([frameOf({ ...frame, parents: root })], false),
+    detach: (frames) => stateOf(frames.map((frame) => frameOf({ ...frame, parents: root })), false),
     root,
     size: () => states.size,
     forget: () => {

@@ -55,4 +55,4 @@ export const constant = (value: number): CharDfa.CharDfa => {
 
 /** What is generated of a language: if all its numbers are integers, without a point. */
 export const spelled = (dfa: CharDfa.CharDfa): CharDfa.CharDfa =>
-  CharDfa.isEmpty(CharDfa.subtract(dfa, integers())) ? CharDfa.intersect(dfa, plainIntegers()) : dfa
+  dfa !== all() && CharDfa.isEmpty(CharDfa.subtract(dfa, integers())) ? CharDfa.intersect(dfa, plainIntegers()) : dfa
