@@ -1,6 +1,6 @@
 /**
  * Folders of the store. Contents lie in `blobs` under their SHA-256, with the table of their chunks; what is not whole yet
- * ends in `.part`, under the hash that it will have, or under that of its address. `names` has a folder for each name, with
+ * ends in `.part`, under the hash that it will have, or under that of its address, which has a note of what was found there. `names` has a folder for each name, with
  * a manifest and a link to each content. `locks` says who works on what.
  */
 import { Effect, FileSystem, Option, Path, Schema } from "effect"
@@ -34,6 +34,7 @@ export const Manifest = Schema.Struct({
 /** What a name stands for. */
 export type Manifest = typeof Manifest.Type
 
+const decodeEntry = Schema.decodeUnknownOption(Schema.fromJsonString(Entry))
 const decode = Schema.decodeUnknownOption(Schema.fromJsonString(Manifest))
 
 /** The folders of a store at `root`. */
@@ -99,10 +100,26 @@ export const make = Effect.fnUntraced(function*(root: string) {
     forget: (name: string): Effect.Effect<void, StoreError> =>
       files.remove(folderOf(name), { recursive: true, force: true }).pipe(Disk.orStoreError(folderOf(name))),
     removeContent: Effect.fnUntraced(function*(key: string) {
-      for (const end of ["", ".part", ".chunks"]) {
+      for (const end of ["", ".part", ".chunks", ".found"]) {
         const file = path.join(blobs, `${key}${end}`)
         yield* files.remove(file, { force: true }).pipe(Disk.orStoreError(file))
       }
+    }),
+    /** What was found at the address of an entry, if it is still what is there. */
+    known: (entry: Entry): Effect.Effect<Entry> =>
+      files.readFileString(path.join(blobs, `${entry.key}.found`)).pipe(
+        Effect.map((text) => {
+          const found = Option.getOrUndefined(decodeEntry(text))
+          const isSame = found !== undefined && entry.validator !== undefined && found.validator === entry.validator &&
+            found.size === entry.size
+          return isSame ? { ...entry, ...found } : entry
+        }),
+        Effect.orElseSucceed(() => entry)
+      ),
+    note: Effect.fnUntraced(function*(entry: Entry) {
+      const file = path.join(blobs, `${entry.key}.found`)
+      yield* files.writeFileString(`${file}.new`, JSON.stringify(entry)).pipe(Disk.orStoreError(file))
+      yield* files.rename(`${file}.new`, file).pipe(Disk.orStoreError(file))
     }),
     /** Bytes of a file; nothing if it is not there. */
     sizeOf: (file: string): Effect.Effect<number | undefined> =>

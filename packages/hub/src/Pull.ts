@@ -106,7 +106,9 @@ const fetched = Effect.fnUntraced(function*(layout: Layout, entry: Entry, option
   yield* files.rename(place.data, blob.data).pipe(Disk.orStoreError(blob.data))
   if (place.table !== blob.table) yield* Effect.ignore(files.remove(place.table, { force: true }))
   const { validator } = remote
-  return { ...entry, size: remote.size, sha256: hash, ...(validator === undefined ? {} : { validator }) }
+  const found = { ...entry, size: remote.size, sha256: hash, ...(validator === undefined ? {} : { validator }) }
+  if (key !== hash) yield* layout.note(found)
+  return found
 })
 
 /** Fills a place from an address, going on with what is there if it is of the same file. */

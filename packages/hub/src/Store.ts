@@ -137,7 +137,7 @@ const pull = Effect.fn("hub.pull")(
     const told = print(name)
     yield* layout.prepare
     const before = yield* layout.manifest(told)
-    const entries = yield* Effect.forEach(yield* Hub.lookup(name), (file) => entryOf(layout, file, before))
+    const entries = yield* Effect.forEach(yield* Hub.lookup(name), (file) => entryOf(layout, file))
     const done = new Map<string, number>()
     for (const entry of entries) done.set(entry.file, yield* doneBytes(layout, entry))
     const totalBytes = sum(entries.map(({ size }) => size))
@@ -161,19 +161,13 @@ const pull = Effect.fn("hub.pull")(
 )
 
 /** What is known of a file before it is fetched. One at an address is asked for its size and whether it is still the same. */
-const entryOf = Effect.fnUntraced(
-  function*(layout: Layout.Layout, { file, sha256, size, url }: Hub.ModelFile, before: Layout.Manifest | undefined) {
-    if (sha256 !== undefined && size !== undefined) return { file, url, size, sha256, key: sha256 }
-    const remote = yield* Transfer.probe(url)
-    if (remote.sha256 !== undefined) return { file, url, size: remote.size, sha256: remote.sha256, key: remote.sha256 }
-    const key = layout.keyOf(url)
-    const known = before?.files.find((entry) => entry.key === key)
-    const isSame = known?.sha256 !== undefined && known.size === remote.size && known.validator !== undefined &&
-      known.validator === remote.validator
-    const entry: Layout.Entry = isSame ? known : { file, url, key, size: remote.size }
-    return entry
-  }
-)
+const entryOf = Effect.fnUntraced(function*(layout: Layout.Layout, { file, sha256, size, url }: Hub.ModelFile) {
+  if (sha256 !== undefined && size !== undefined) return { file, url, size, sha256, key: sha256 }
+  const remote = yield* Transfer.probe(url)
+  if (remote.sha256 !== undefined) return { file, url, size: remote.size, sha256: remote.sha256, key: remote.sha256 }
+  const validator = remote.validator === undefined ? {} : { validator: remote.validator }
+  return yield* layout.known({ file, url, key: layout.keyOf(url), size: remote.size, ...validator })
+})
 
 const one = Effect.fnUntraced(
   function*(layout: Layout.Layout, options: Options, { entry, onEvent }: {
@@ -190,7 +184,8 @@ const one = Effect.fnUntraced(
     const fetched = yield* Lock.withLock(
       layout.lock(entry.key),
       { onWait, patience },
-      Pull.content(layout, entry, { connections, chunkBytes, onEvent })
+      // whoever had the lock may have found what is at the address
+      Effect.flatMap(layout.known(entry), (known) => Pull.content(layout, known, { connections, chunkBytes, onEvent }))
     )
     yield* onEvent({ type: "progress", file: entry.file, doneBytes: fetched.size })
     return fetched

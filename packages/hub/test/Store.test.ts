@@ -13,7 +13,9 @@ const server = Effect.acquireRelease(Effect.promise(start), (made) => Effect.pro
 const rangesOf = (asked: ReadonlyArray<{ readonly range: string | undefined }>): ReadonlyArray<string> =>
   asked.flatMap(({ range }) => range === undefined || range === "bytes=0-0" ? [] : [range])
 
-const files = (root: string): ReadonlyArray<string> => fs.readdirSync(path.join(root, "blobs")).sort()
+/** Contents and their tables. */
+const files = (root: string): ReadonlyArray<string> =>
+  fs.readdirSync(path.join(root, "blobs")).filter((file) => !file.endsWith(".found")).sort()
 
 describe("pull", () => {
   it.live("a file of any size is the same here", () =>
@@ -90,7 +92,7 @@ describe("pull", () => {
         assert.strictEqual(sha256(fs.readFileSync(b.path)), sha256(bytes))
         assert.isUndefined(yield* find(nameOf(a.name)))
         assert.strictEqual((yield* remove(nameOf(b.name))).freedBytes, bytes.length)
-        assert.deepStrictEqual(files(root), [])
+        assert.deepStrictEqual(fs.readdirSync(path.join(root, "blobs")), [])
         assert.strictEqual((yield* Effect.flip(remove(nameOf(b.name)))).problem, "unknown-name")
       }).pipe(Effect.provide(layer({ root })))
     }))
