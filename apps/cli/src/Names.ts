@@ -35,7 +35,7 @@ export const http = Layer.unwrap(Effect.map(settings, ({ attempts, endpoint, tok
   })))
 
 /** The models of this machine. */
-export const store = (options: { readonly connections?: number } = {}) =>
+export const store = (options: { readonly connections?: number; readonly xet?: boolean } = {}) =>
   Layer.unwrap(Effect.map(folder, (root) => Store.layer({ root, ...options }))).pipe(
     Layer.provideMerge(Layer.merge(http, NodeMachine.layer))
   )

@@ -48,6 +48,8 @@ export const lineOf = (event: Event): string | undefined => {
         }${event.chunks.length > 8 ? ", .." : ""}) and fetched again`
     case "restarted":
       return `${event.file} begins again: ${event.detail}`
+    case "plain":
+      return `${event.file} does not come as Xet, and is fetched as it is: ${event.detail}`
     case "unverified":
       return `${event.file}: the server tells no SHA-256 to compare with; it is ${event.sha256}`
     case "waiting":

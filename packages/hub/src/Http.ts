@@ -37,8 +37,10 @@ export interface Answer {
 export interface Request {
   readonly url: string
   readonly method?: string | undefined
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string>> | undefined
   readonly body?: string | undefined
+  /** Whether the caller looks at the status itself. */
+  readonly anyStatus?: boolean
 }
 
 /** Asks servers. */
@@ -96,12 +98,15 @@ const make = (options: Options): Http["Service"] => {
     request: Effect.fnUntraced(function*(request: Request) {
       let url = request.url
       let sha256: string | undefined
+      if (!isSafe(url, endpoint)) return yield* unsafe(url)
       for (let hop = 0; hop <= mostRedirects; hop++) {
-        const response = yield* once({ ...request, url })
+        // what the caller says to one host is not for another
+        const headers = isAt(url, request.url) ? request.headers : withoutAuthorization(request.headers)
+        const response = yield* once({ ...request, headers, url })
         if (isAt(url, endpoint)) sha256 ??= Ranges.sha256Of(response.headers.get("x-linked-etag"))
         const location = response.status >= 300 && response.status < 400 ? response.headers.get("location") : null
         if (location === null) {
-          const error = errorOf(response, {
+          const error = request.anyStatus === true ? undefined : errorOf(response, {
             url,
             hasToken: options.token !== undefined,
             now: yield* Clock.currentTimeMillis
@@ -136,6 +141,23 @@ const authorization = (
   const { hostname, protocol } = new URL(url)
   return protocol === "https:" || isLoopback(hostname) ? { authorization: `Bearer ${Redacted.value(token)}` } : {}
 }
+
+const withoutAuthorization = (headers: Request["headers"] = {}): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => name.toLowerCase() !== "authorization"))
+
+/** Whether nobody on the way can change what is sent; how to reach the hub is its user's choice. */
+const isSafe = (url: string, endpoint: string): boolean => {
+  const parsed = URL.parse(url)
+  return parsed?.protocol === "https:" || (parsed?.protocol === "http:" && isLoopback(parsed.hostname)) ||
+    isAt(url, endpoint)
+}
+
+const unsafe = (url: string): HttpError =>
+  new HttpError({
+    url: shown(url),
+    problem: "redirect",
+    detail: "is where anyone on the way can change what is sent, and is not asked"
+  })
 
 const nextOf = (url: string, location: string): string | HttpError => {
   const next = URL.parse(location, url)
@@ -216,7 +238,8 @@ export const drain = <E>(
   Effect.suspend(() => {
     const reader = response.body?.getReader()
     if (reader === undefined) return Effect.void
-    const read = Effect.tryPromise({ try: () => reader.read(), catch: (cause) => unreachable(url, cause) }).pipe(
+    const broken = (cause: unknown) => cause instanceof HttpError ? cause : unreachable(url, cause)
+    const read = Effect.tryPromise({ try: () => reader.read(), catch: broken }).pipe(
       Effect.timeoutOrElse({ duration: stallMillis, orElse: () => Effect.fail(stalled(url, stallMillis)) })
     )
     const all = Effect.gen(function*() {

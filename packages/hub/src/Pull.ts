@@ -4,9 +4,10 @@ import * as ChunkFile from "./ChunkFile.ts"
 import * as Chunks from "./Chunks.ts"
 import * as Disk from "./Disk.ts"
 import * as Download from "./Download.ts"
-import { StoreError, TransferError, WrongHash } from "./HubError.ts"
+import { HttpError, StoreError, TransferError, WrongHash } from "./HubError.ts"
 import type { Entry, Layout } from "./Layout.ts"
 import * as Transfer from "./Transfer.ts"
+import * as Xet from "./Xet.ts"
 
 /** What happens meanwhile. */
 export type Event =
@@ -20,6 +21,8 @@ export type Event =
   | { readonly type: "waiting"; readonly file: string; readonly owner: string; readonly doneBytes: number }
   /** The file changed at its address, and is fetched from the beginning. */
   | { readonly type: "restarted"; readonly file: string; readonly detail: string }
+  /** The file does not come as Xet, and is fetched as it is. */
+  | { readonly type: "plain"; readonly file: string; readonly detail: string }
   /** Nobody tells the hash of this file, so it could not be compared with anything. */
   | { readonly type: "unverified"; readonly file: string; readonly sha256: string }
 
@@ -28,6 +31,8 @@ export interface Options {
   readonly connections: number
   /** Bytes of a chunk (default: by the size of the file). */
   readonly chunkBytes?: number | undefined
+  /** Whether a file that the hub keeps as Xet is fetched so. */
+  readonly xet?: boolean | undefined
   readonly onEvent: (event: Event) => Effect.Effect<void>
 }
 
@@ -90,7 +95,8 @@ const fetched = Effect.fnUntraced(function*(layout: Layout, entry: Entry, option
     })
   }
   const expected = isHashKnown(entry) ? entry.sha256 : probed.sha256
-  const remote = { ...probed, sha256: expected }
+  const parts = options.xet === true && expected !== undefined ? yield* Xet.open(url) : undefined
+  const remote = { ...probed, sha256: expected, parts }
   const place = layout.part(key)
   const hash = yield* filled(place, remote, { ...options, file })
   if (expected !== undefined && expected !== hash) {
@@ -137,11 +143,20 @@ const filled = Effect.fnUntraced(
         connections,
         onBytes: (doneBytes) => onEvent({ type: "progress", file, doneBytes })
       })
+    const isXet = remote.parts !== undefined
     const hash = yield* fill(remote).pipe(
+      Effect.catchIf(
+        (error) => isXet && error instanceof HttpError,
+        (error) =>
+          Effect.andThen(
+            onEvent({ type: "plain", file, detail: error.message }),
+            fill({ ...remote, parts: undefined })
+          )
+      ),
       // a server that sent a part once and sends everything since
       Effect.catchIf(
         (error) => error instanceof TransferError && error.problem === "ignores-ranges",
-        () => fill({ ...remote, hasRanges: false })
+        () => fill({ ...remote, hasRanges: false, parts: undefined })
       )
     )
     yield* opened.sync

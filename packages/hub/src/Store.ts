@@ -20,6 +20,8 @@ export interface Options {
   readonly connections?: number | undefined
   /** Bytes of a chunk (default: 1 to 16 MiB, by the size of the file). */
   readonly chunkBytes?: number | undefined
+  /** Whether files that the hub keeps as Xet are fetched so (default: no, as they are). */
+  readonly xet?: boolean | undefined
   readonly patience?: Lock.Patience | undefined
 }
 
@@ -180,12 +182,15 @@ const one = Effect.fnUntraced(
         doneBytes(layout, entry),
         (bytes) => onEvent({ type: "waiting", file: entry.file, owner, doneBytes: bytes })
       ).pipe(Effect.provide(services))
-    const { chunkBytes, connections = 4, patience = {} } = options
+    const { chunkBytes, connections = 4, patience = {}, xet } = options
     const fetched = yield* Lock.withLock(
       layout.lock(entry.key),
       { onWait, patience },
       // whoever had the lock may have found what is at the address
-      Effect.flatMap(layout.known(entry), (known) => Pull.content(layout, known, { connections, chunkBytes, onEvent }))
+      Effect.flatMap(
+        layout.known(entry),
+        (known) => Pull.content(layout, known, { connections, chunkBytes, xet, onEvent })
+      )
     )
     yield* onEvent({ type: "progress", file: entry.file, doneBytes: fetched.size })
     return fetched

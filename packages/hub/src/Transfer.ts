@@ -14,7 +14,12 @@ export interface Remote {
   readonly hasRanges: boolean
   /** Of the whole file, if the hub tells it. */
   readonly sha256: string | undefined
+  /** Another way to its bytes. */
+  readonly parts?: Parts | undefined
 }
+
+/** Gives bytes of a file, in an answer that has them and nothing else. */
+export type Parts = (wanted: Wanted) => Effect.Effect<Response, HttpError, Scope.Scope>
 
 /** Whether another attempt may go better. */
 export const isWorthRepeating = (error: unknown): boolean =>
@@ -91,11 +96,12 @@ export interface Coming {
  */
 export const range = (
   http: Http.Http["Service"],
-  remote: Pick<Remote, "url" | "size" | "validator">,
+  remote: Pick<Remote, "url" | "size" | "validator" | "parts">,
   { end, start }: Wanted
 ): Effect.Effect<Coming, HttpError | TransferError, Scope.Scope> =>
   Effect.gen(function*() {
-    const { size, url, validator } = remote
+    const { parts, size, url, validator } = remote
+    if (parts !== undefined) return { response: yield* parts({ start, end }), end }
     const headers = {
       range: `bytes=${start}-${end - 1}`,
       ...(validator === undefined ? {} : { "if-range": validator })

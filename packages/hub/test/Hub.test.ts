@@ -138,6 +138,53 @@ describe("pull from a hub", () => {
     }))
 })
 
+describe("pull as Xet", () => {
+  const name = `hf:${repo}:Q6_K`
+  const large = noise(700_001, 11)
+
+  it.live("the file is put together from its chunks", () =>
+    Effect.gen(function*() {
+      const { hub, putXet, storage } = yield* scene
+      putXet(repo, "A.Model-Q6_K.gguf", large)
+      const root = yield* folder
+      const model = yield* pull(name).pipe(Effect.provide(layer({ root, xet: true }, { endpoint: hub.url })))
+      assert.strictEqual(sha256(fs.readFileSync(model.path)), sha256(large))
+      assert.isFalse(
+        storage.asked.some(({ path, range }) => path === `/${sha256(large)}` && range !== "bytes=0-0"),
+        "nothing but the question for its size went another way"
+      )
+    }))
+
+  it.live("connections that break are resumed, and what stays broken comes as it is", () =>
+    Effect.gen(function*() {
+      const { hub, putXet, storage } = yield* scene
+      putXet(repo, "A.Model-Q6_K.gguf", large)
+      for (const isBroken of [(index: number) => index % 3 === 0, () => true]) {
+        const root = yield* folder
+        let index = 0
+        storage.fault = ({ path }) =>
+          path.startsWith("/xorb") && isBroken(index++) ? { type: "break", after: 5000 } : undefined
+        const events: Array<string> = []
+        const onEvent = ({ type }: { readonly type: string }) => Effect.sync(() => void events.push(type))
+        const model = yield* pull(name, { onEvent }).pipe(
+          Effect.provide(layer({ root, xet: true }, { endpoint: hub.url }))
+        )
+        assert.strictEqual(events.includes("plain"), isBroken(1))
+        assert.strictEqual(sha256(fs.readFileSync(model.path)), sha256(large))
+      }
+    }))
+
+  it.live("what is not kept as Xet comes as it is", () =>
+    Effect.gen(function*() {
+      const { hub } = yield* scene
+      const root = yield* folder
+      const model = yield* pull(`hf:${repo}:Q4_K_M`).pipe(
+        Effect.provide(layer({ root, xet: true }, { endpoint: hub.url }))
+      )
+      assert.strictEqual(sha256(fs.readFileSync(model.path)), sha256(bytes))
+    }))
+})
+
 describe("the token", () => {
   const secret = "hf_verySecretToken"
 

@@ -16,6 +16,10 @@ const flags = {
     Flag.withDescription("Connections at once (default: 4)"),
     Flag.withDefault(4)
   ),
+  xet: Flag.Boolean("xet").pipe(
+    Flag.withDescription("Fetch by the Xet protocol what the hub keeps so (default: over HTTP)"),
+    Flag.withDefault(false)
+  ),
   json: Flags.json
 } as const
 
@@ -23,13 +27,13 @@ const flags = {
 export const command = Command.make(
   "pull",
   flags,
-  Effect.fn("cli.pull")(function*({ connections, json, name }) {
+  Effect.fn("cli.pull")(function*({ connections, json, name, xet }) {
     const wanted = yield* Effect.fromResult(parse(name))
     const pulled = yield* Effect.flatMap(
       Store,
       ({ pull }) => PullProgress.tell(print(wanted), (listener) => pull(wanted, listener))
     ).pipe(
-      Effect.provide(Names.store({ connections }))
+      Effect.provide(Names.store({ connections, xet }))
     )
     if (json) {
       yield* Output.printJson({

@@ -8,6 +8,8 @@ export interface TestHub {
   readonly storage: TestServer
   /** Puts a file into a repository. Small ones are not kept apart, and have no SHA-256. */
   readonly put: (repo: string, path: string, bytes: Uint8Array, options?: { readonly isSmall?: boolean }) => Served
+  /** The same as Xet too: cut into chunks that follow one another, none of them compressed. */
+  readonly putXet: (repo: string, path: string, bytes: Uint8Array) => Served
   /** Repositories that need a token. */
   readonly closed: Map<string, string>
   readonly close: () => Promise<void>
@@ -19,6 +21,20 @@ interface Kept {
   readonly isSmall: boolean
 }
 
+const xetChunk = 10_000
+const xetToken = "of-the-storage"
+
+/** Chunks with their headers: a version, the length in the file, how it is compressed, and the length of what it holds. */
+const xorbOf = (bytes: Uint8Array): Uint8Array => {
+  const parts: Array<Uint8Array> = []
+  for (let at = 0; at < bytes.length; at += xetChunk) {
+    const part = bytes.subarray(at, at + xetChunk)
+    const length = [part.length & 255, part.length >> 8 & 255, part.length >> 16]
+    parts.push(Uint8Array.of(0, ...length, 0, ...length), part)
+  }
+  return Buffer.concat(parts)
+}
+
 const commit = "0123456789abcdef0123456789abcdef01234567"
 
 /** Listens on this machine. */
@@ -26,6 +42,16 @@ export const startHub = async (): Promise<TestHub> => {
   const [hub, storage] = [await start(), await start()]
   const repos = new Map<string, Map<string, Kept>>()
   const closed = new Map<string, string>()
+  const xets = new Map<string, number>()
+  const put: TestHub["put"] = (repo, path, bytes, { isSmall = false } = {}) => {
+    const served: Served = { bytes }
+    const oid = sha256(bytes)
+    storage.files.set(`/${oid}`, served)
+    const files = repos.get(repo) ?? new Map<string, Kept>()
+    files.set(path, { served, oid, isSmall })
+    repos.set(repo, files)
+    return served
+  }
   const entryOf = (path: string, { isSmall, oid, served }: Kept) => ({
     type: "file",
     path,
@@ -41,6 +67,9 @@ export const startHub = async (): Promise<TestHub> => {
     const url = new URL(request.url ?? "/", hub.url)
     const path = decodeURIComponent(url.pathname)
     const repo = /^(?:\/api\/models)?\/([^/]+\/[^/]+)\//.exec(path)?.[1] ?? ""
+    if (path === "/api/xet-token") {
+      return json(response, { accessToken: xetToken, casUrl: storage.url, exp: Date.now() / 1000 + 3600 })
+    }
     const files = repos.get(repo)
     const token = closed.get(repo)
     if (files === undefined || (token !== undefined && request.headers.authorization !== `Bearer ${token}`)) {
@@ -67,23 +96,51 @@ export const startHub = async (): Promise<TestHub> => {
     const file = new RegExp(`^/${repo}/resolve/([^/]+)/(.*)$`).exec(path)
     const kept = files.get(file?.[2] ?? "")
     if (kept === undefined) return false
+    if (xets.has(kept.oid) && request.headers.accept?.includes("application/vnd.xet-fileinfo+json") === true) {
+      const links = `<${hub.url}/api/xet-token>; rel="xet-auth", ` +
+        `<${storage.url}/v1/reconstructions/${kept.oid}>; rel="xet-reconstruction-info"`
+      return json(response, {}, {
+        "content-type": "application/vnd.xet-fileinfo+json",
+        "x-linked-size": String(kept.served.bytes.length),
+        "x-linked-etag": `"${kept.oid}"`,
+        "x-xet-hash": kept.oid,
+        link: links
+      })
+    }
     const to = `${storage.url}/${kept.oid}?signature=secret`
     response.writeHead(302, { location: to, ...(kept.isSmall ? {} : { "x-linked-etag": `"${kept.oid}"` }) }).end()
     return true
+  }
+  storage.handler = (request, response) => {
+    const [, oid = ""] = /^\/v2\/reconstructions\/([0-9a-f]+)$/.exec(request.url ?? "") ?? []
+    const size = xets.get(oid)
+    if (size === undefined) return false
+    if (request.headers.authorization !== `Bearer ${xetToken}`) return response.writeHead(401).end() !== undefined
+    const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? []
+    const chunks = { start: Math.floor(Number(first) / xetChunk), end: Math.floor(Number(last) / xetChunk) + 1 }
+    const bytes = {
+      start: chunks.start * (xetChunk + 8),
+      end: Math.min(chunks.end * (xetChunk + 8), size + Math.ceil(size / xetChunk) * 8) - 1
+    }
+    const unpacked = Math.min(size, chunks.end * xetChunk) - chunks.start * xetChunk
+    return json(response, {
+      terms: [{ hash: "x", unpacked_length: unpacked, range: chunks }],
+      xorbs: { x: [{ url: `${storage.url}/xorb-${oid}?signature=secret`, ranges: [{ chunks, bytes }] }] },
+      offset_into_first_range: Number(first) % xetChunk
+    })
   }
   return {
     hub,
     storage,
     closed,
-    put: (repo, path, bytes, { isSmall = false } = {}) => {
-      const served: Served = { bytes }
+    putXet: (repo, path, bytes) => {
+      const served = put(repo, path, bytes)
       const oid = sha256(bytes)
-      storage.files.set(`/${oid}`, served)
-      const files = repos.get(repo) ?? new Map<string, Kept>()
-      files.set(path, { served, oid, isSmall })
-      repos.set(repo, files)
+      xets.set(oid, bytes.length)
+      storage.files.set(`/xorb-${oid}`, { bytes: xorbOf(bytes) })
       return served
     },
+    put,
     close: async () => {
       await hub.close()
       await storage.close()
