@@ -26,13 +26,34 @@ export const folder = Effect.gen(function*() {
     : path.join(yield* UserDirectories.make().cache("tg"), "models")
 })
 
+/**
+ * `fetch` over connections of their own: with HTTP/2, which Node takes where it can, all of them would be one connection
+ * with a small window. Proxies are those of the environment.
+ */
+const connected = Effect.gen(function*() {
+  const { EnvHttpProxyAgent, fetch } = yield* Effect.promise(() => import("@effect/platform-node/Undici"))
+  const dispatcher = yield* Effect.acquireRelease(
+    Effect.sync(() => new EnvHttpProxyAgent({ allowH2: false })),
+    (agent) => Effect.promise(() => agent.destroy())
+  )
+  const own: Http.Fetch = async (url, init) => {
+    const { body, headers, status } = await fetch(url, { ...init, dispatcher })
+    // one class of streams that has two typings
+    return new Response(body as ReadableStream | null, { status, headers: [...headers] })
+  }
+  return own
+})
+
 /** Requests to the hub of `HF_ENDPOINT`, with the token of `HF_TOKEN` to it alone. */
-export const http = Layer.unwrap(Effect.map(settings, ({ attempts, endpoint, token }) =>
-  Http.Http.layer({
-    endpoint: Option.getOrUndefined(endpoint),
-    token: Option.getOrUndefined(token),
-    attempts: Option.getOrUndefined(attempts)
-  })))
+export const http = Layer.unwrap(
+  Effect.map(Effect.all([settings, connected]), ([{ attempts, endpoint, token }, fetch]) =>
+    Http.Http.layer({
+      fetch,
+      endpoint: Option.getOrUndefined(endpoint),
+      token: Option.getOrUndefined(token),
+      attempts: Option.getOrUndefined(attempts)
+    }))
+)
 
 /** The models of this machine. */
 export const store = (options: { readonly connections?: number; readonly xet?: boolean } = {}) =>

@@ -10,12 +10,21 @@ import * as Ranges from "./Ranges.ts"
 /** The public hub. */
 export const publicEndpoint = "https://huggingface.co"
 
+/** One request, redirections not followed: as much of `fetch` as is used. */
+export type Fetch = (url: string, init: {
+  readonly method: string
+  readonly headers: Record<string, string>
+  readonly redirect: "manual"
+  readonly signal: AbortSignal
+  readonly body?: string
+}) => Promise<Response>
+
 /** How to ask. */
 export interface Options {
   /** The hub (default: the public one). The token goes there and nowhere else. */
   readonly endpoint?: string | undefined
   readonly token?: Redacted.Redacted | undefined
-  readonly fetch?: typeof globalThis.fetch | undefined
+  readonly fetch?: Fetch | undefined
   /** Nothing for so long is a broken connection (default: 30 s). */
   readonly stallMillis?: number | undefined
   /** How often a transfer is tried while nothing at all comes (default: 10, within some two minutes); a question 4 times. */
@@ -80,7 +89,7 @@ const make = (options: Options): Http["Service"] => {
         ...request.headers,
         ...authorization(url, endpoint, options.token)
       }
-      const init: RequestInit = {
+      const init: Parameters<Fetch>[1] = {
         method: request.method ?? "GET",
         headers,
         redirect: "manual",
