@@ -3,7 +3,7 @@ import * as Http from "@tg/hub/Http"
 import { type InvalidName, isName, type ModelName, parse, print } from "@tg/hub/ModelName"
 import * as NodeMachine from "@tg/hub/NodeMachine"
 import { Store } from "@tg/hub/Store"
-import { Config, Effect, FileSystem, Layer, Option, Path } from "effect"
+import { Config, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import * as UserDirectories from "effect/persistence/UserDirectories"
 import * as Flags from "./Flags.ts"
 import * as PullProgress from "./PullProgress.ts"
@@ -11,18 +11,24 @@ import { UsageError } from "./Report.ts"
 
 /** What the environment says; empty is nothing. */
 const settings = Effect.all({
-  endpoint: Config.option(Config.NonEmptyString("HF_ENDPOINT")),
-  token: Config.option(Config.Redacted("HF_TOKEN")),
-  folder: Config.option(Config.NonEmptyString("TG_MODELS")),
-  attempts: Config.option(Config.Int("TG_PULL_ATTEMPTS"))
-}).pipe(Effect.mapError((error) => new UsageError({ message: `the environment: ${error.message}` })))
+  endpoint: Config.withDefault(Config.String("HF_ENDPOINT"), ""),
+  token: Config.withDefault(Config.Redacted("HF_TOKEN"), Redacted.make("")),
+  folder: Config.withDefault(Config.String("TG_MODELS"), "")
+}).pipe(
+  Effect.mapError((error) => new UsageError({ message: `the environment: ${error.message}` })),
+  Effect.flatMap(({ endpoint, folder, token }) =>
+    endpoint === "" || /^https?:$/.test(URL.parse(endpoint)?.protocol ?? "")
+      ? Effect.succeed({ endpoint: endpoint || undefined, folder: folder || undefined, token })
+      : new UsageError({ message: `HF_ENDPOINT is "${endpoint}", which is no address; give one like https://host` })
+  )
+)
 
 /** Where models are kept: in the folder of `TG_MODELS`, or among the user's caches. */
 export const folder = Effect.gen(function*() {
   const path = yield* Path.Path
   const { folder } = yield* settings
-  return Option.isSome(folder)
-    ? path.resolve(folder.value)
+  return folder !== undefined
+    ? path.resolve(folder)
     : path.join(yield* UserDirectories.make().cache("tg"), "models")
 })
 
@@ -46,13 +52,11 @@ const connected = Effect.gen(function*() {
 
 /** Requests to the hub of `HF_ENDPOINT`, with the token of `HF_TOKEN` to it alone. */
 export const http = Layer.unwrap(
-  Effect.map(Effect.all([settings, connected]), ([{ attempts, endpoint, token }, fetch]) =>
-    Http.Http.layer({
-      fetch,
-      endpoint: Option.getOrUndefined(endpoint),
-      token: Option.getOrUndefined(token),
-      attempts: Option.getOrUndefined(attempts)
-    }))
+  Effect.map(
+    Effect.all([settings, connected]),
+    ([{ endpoint, token }, fetch]) =>
+      Http.Http.layer({ fetch, endpoint, token: Redacted.value(token).trim() === "" ? undefined : token })
+  )
 )
 
 /** The models of this machine. */

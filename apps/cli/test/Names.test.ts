@@ -3,7 +3,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { ConfigProvider, Effect } from "effect"
 import { startHub, type TestHub } from "../../../packages/hub/test/support/hub.ts"
 import { sha256 } from "../../../packages/hub/test/support/server.ts"
 import { bar, lineOf, rateOf } from "../src/PullProgress.ts"
@@ -109,6 +109,19 @@ describe("models by name", () => {
       }
       // a path of a file stays one
       assert.include((yield* tg(["inspect", "--model", "no-such-thing"])).stderr, "no-such-thing cannot be opened")
+    }))
+})
+
+describe("the environment", () => {
+  it.live("an endpoint that is no address is told", () =>
+    Effect.gen(function*() {
+      const { code, stderr } = yield* tg(["pull", name]).pipe(
+        Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromUnknown({ HF_ENDPOINT: "hub" }))
+      )
+      assert.deepStrictEqual(
+        [code, stderr],
+        [1, "error: HF_ENDPOINT is \"hub\", which is no address; give one like https://host\n"]
+      )
     }))
 })
 

@@ -108,6 +108,7 @@ const make = (options: Options): Http["Service"] => {
       let url = request.url
       let sha256: string | undefined
       if (!isSafe(url, endpoint)) return yield* unsafe(url)
+      if (!isSendable(options.token)) return yield* badToken(endpoint)
       for (let hop = 0; hop <= mostRedirects; hop++) {
         // what the caller says to one host is not for another
         const headers = isAt(url, request.url) ? request.headers : withoutAuthorization(request.headers)
@@ -148,8 +149,21 @@ const authorization = (
 ): Readonly<Record<string, string>> => {
   if (token === undefined || !isAt(url, endpoint)) return {}
   const { hostname, protocol } = new URL(url)
-  return protocol === "https:" || isLoopback(hostname) ? { authorization: `Bearer ${Redacted.value(token)}` } : {}
+  return protocol === "https:" || isLoopback(hostname)
+    ? { authorization: `Bearer ${Redacted.value(token).trim()}` }
+    : {}
 }
+
+/** Whether a token can be in a header. Who is asked to send another one says so in an error, with all of it. */
+const isSendable = (token: Redacted.Redacted | undefined): boolean =>
+  token === undefined || /^[\x21-\x7e]+$/.test(Redacted.value(token).trim())
+
+const badToken = (url: string): HttpError =>
+  new HttpError({
+    url: shown(url),
+    problem: "unauthorized",
+    detail: "the token in HF_TOKEN has characters that no token has; set it again"
+  })
 
 const withoutAuthorization = (headers: Request["headers"] = {}): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => name.toLowerCase() !== "authorization"))

@@ -1,5 +1,4 @@
 /** What a name stands for: files, where they are, and what is known of them. */
-import { listFiles, pathsInfo } from "@huggingface/hub"
 import * as Split from "@tg/gguf/Split"
 import { Effect, Schema } from "effect"
 import * as Http from "./Http.ts"
@@ -15,6 +14,9 @@ import {
 } from "./ModelName.ts"
 import * as Selection from "./Selection.ts"
 import * as Transfer from "./Transfer.ts"
+
+// it takes a tenth of a second to load, which a program that asks no hub should not wait
+const library = () => import("@huggingface/hub")
 
 /** A file of a model. */
 export interface ModelFile {
@@ -87,6 +89,7 @@ const ofHub = Effect.fnUntraced(function*(name: HubFile | HubModel) {
     if (found.length === partsOf(name.file).length) return found.map((entry) => modelFile(http, name, entry))
   }
   const listed = yield* asked(http, name, async (options) => {
+    const { listFiles } = await library()
     const all: Array<unknown> = []
     for await (const entry of listFiles({ ...options, recursive: true })) all.push(entry)
     return all
@@ -110,7 +113,10 @@ const partsOf = (file: string): ReadonlyArray<string> => {
 /** What the hub knows of these files, in their order, with the commit that they are of. Files that are not there are left out. */
 const infos = Effect.fnUntraced(
   function*(http: Http.Http["Service"], where: Repository, paths: ReadonlyArray<string>) {
-    const found = yield* asked(http, where, (options) => pathsInfo({ ...options, paths: [...paths], expand: true }))
+    const found = yield* asked(http, where, async (options) => {
+      const { pathsInfo } = await library()
+      return pathsInfo({ ...options, paths: [...paths], expand: true })
+    })
     return paths.flatMap((path) => found.find((entry) => entry.path === path && entry.type === "file") ?? [])
   }
 )

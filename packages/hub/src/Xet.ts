@@ -2,11 +2,12 @@
  * Files that a hub keeps as Xet: in chunks that many files share, put together by the hub's library. What comes is held to
  * the same hash as what comes over HTTP, and goes through the same table.
  */
-import { downloadFile, fileDownloadInfo } from "@huggingface/hub"
 import { Effect, Scope } from "effect"
 import * as Http from "./Http.ts"
 import { HttpError } from "./HubError.ts"
 import type { Parts } from "./Transfer.ts"
+
+const library = Effect.promise(() => import("@huggingface/hub"))
 
 /** A file of a repository, as its address tells. */
 interface Place {
@@ -32,12 +33,14 @@ export const open = Effect.fn("hub.xet")(function*(url: string) {
   const failed = (cause: unknown) => cause instanceof HttpError ? cause : Http.unreachable(url, cause)
   const info = yield* Effect.scoped(Effect.gen(function*() {
     const fetch = fetchIn(http, yield* Effect.scope)
+    const { fileDownloadInfo } = yield* library
     return yield* Effect.tryPromise({ try: () => fileDownloadInfo({ ...asked, fetch }), catch: failed })
   }))
   if (info?.xet === undefined) return undefined
   const parts: Parts = ({ end, start }) =>
     Effect.gen(function*() {
       const fetch = fetchIn(http, yield* Effect.scope)
+      const { downloadFile } = yield* library
       const blob = yield* Effect.tryPromise({
         // several requests at a time are ours already
         try: () => downloadFile({ ...asked, fetch, downloadInfo: info, parallelDownloads: false }),

@@ -233,6 +233,31 @@ describe("the token", () => {
       assert.deepStrictEqual(sent.map(([, authorization]) => authorization), [`Bearer ${secret}`, null, null, null])
     }))
 
+  it.live("a token that cannot be sent is not shown in the error about it", () =>
+    Effect.gen(function*() {
+      const { hub } = yield* scene
+      for (const bad of ["hf_sec ret", "hf_sec\nret", "hf_secr\u00e9t"]) {
+        const error = yield* Effect.flip(lookup(hub.url, `hf:${repo}:Q4_K_M`, { token: Redacted.make(bad) }))
+        assert.include(error.message, "characters that no token has")
+        assert.notInclude(error.message, "sec")
+      }
+      hub.asked.length = 0
+      yield* lookup(hub.url, `hf:${repo}:Q4_K_M`, { token: Redacted.make(` ${secret}\n`) })
+      assert.isTrue(hub.asked.every(({ authorization }) => authorization === `Bearer ${secret}`))
+    }))
+
+  it.live("credentials for one host do not follow redirections to another", () =>
+    Effect.gen(function*() {
+      const { hub, storage } = yield* scene
+      hub.fault = () => ({ type: "redirect", to: `${storage.url}/${sha256(bytes)}` })
+      yield* Effect.gen(function*() {
+        const http = yield* Http.Http
+        yield* http.request({ url: `${hub.url}/x`, headers: { Authorization: "Bearer of-another" } })
+      }).pipe(Effect.scoped, Effect.provide(Http.Http.layer(quick)))
+      assert.strictEqual(hub.asked.at(-1)!.authorization, "Bearer of-another")
+      assert.isUndefined(storage.asked.at(-1)!.authorization)
+    }))
+
   it.live("what follows a question mark is shown nowhere", () =>
     Effect.gen(function*() {
       const { hub, storage } = yield* scene
