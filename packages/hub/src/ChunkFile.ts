@@ -16,8 +16,8 @@ export interface ChunkFile {
   readonly hashes: ReadonlyMap<number, string>
   /** Writes a chunk and records it. The same bytes again cost nothing. */
   readonly put: (index: number, bytes: Uint8Array) => Effect.Effect<void, StoreError>
-  /** The bytes of a chunk, recorded or not; shorter if the file is. */
-  readonly get: (index: number) => Effect.Effect<Uint8Array, StoreError>
+  /** The bytes of a chunk, recorded or not, in `buffer` if there is one; shorter if the file is. */
+  readonly get: (index: number, buffer?: Uint8Array) => Effect.Effect<Uint8Array, StoreError>
   /** Takes back what is recorded of a chunk. */
   readonly drop: (index: number) => Effect.Effect<void, StoreError>
   /** Waits until the disk has everything. */
@@ -38,13 +38,11 @@ export const readTable = (place: Place): Effect.Effect<Chunks.Table | undefined,
     Effect.orElseSucceed(() => undefined)
   )
 
-/** Writes a table in one step: whoever reads meanwhile finds the old one or the new one. */
-export const writeTable = Effect.fnUntraced(function*(place: Place, table: Chunks.Table) {
-  const files = yield* FileSystem.FileSystem
-  const beside = `${place.table}.new`
-  yield* files.writeFileString(beside, Chunks.print(table)).pipe(Disk.orStoreError(beside))
-  yield* files.rename(beside, place.table).pipe(Disk.orStoreError(place.table))
-})
+/** Writes a table in one step. */
+export const writeTable = (
+  place: Place,
+  table: Chunks.Table
+): Effect.Effect<void, StoreError, FileSystem.FileSystem> => Disk.replace(place.table, Chunks.print(table))
 
 /** Opens a file of these chunks until the scope closes. Of one that is there, what `table` records is kept. */
 export const open: (
@@ -79,9 +77,9 @@ export const open: (
         const hash = yield* hashOf(bytes)
         if (hashes.get(index) !== hash) yield* write(index, bytes, hash)
       }),
-      get: Effect.fnUntraced(function*(index) {
+      get: Effect.fnUntraced(function*(index, buffer) {
         const { end, start } = Chunks.rangeOf(header, index)
-        const bytes = new Uint8Array(end - start)
+        const bytes = buffer === undefined ? new Uint8Array(end - start) : buffer.subarray(0, end - start)
         let filled = 0
         while (filled < bytes.length) {
           const count = yield* data.read(bytes.subarray(filled), { position: BigInt(start + filled) }).pipe(attempt)
@@ -106,16 +104,22 @@ export const check = Effect.fn("hub.check")(
   function*(file: ChunkFile, onChecked: (bytes: number) => Effect.Effect<void> = () => Effect.void) {
     let checked = 0
     const damaged: Array<number> = []
-    yield* Effect.forEach([...file.hashes], ([index, hash]) =>
-      Effect.gen(function*() {
-        const bytes = yield* file.get(index)
+    const rest = [...file.hashes].reverse()
+    // one reads while the other hashes
+    const reader = Effect.gen(function*() {
+      const buffer = new Uint8Array(Math.min(file.header.size, file.header.chunkBytes))
+      for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
+        const [index, hash] = next
+        const bytes = yield* file.get(index, buffer)
         if ((yield* hashOf(bytes)) !== hash) {
           damaged.push(index)
           yield* file.drop(index)
         }
         checked += bytes.length
         yield* onChecked(checked)
-      }), { concurrency: 2, discard: true })
+      }
+    })
+    yield* Effect.all([reader, reader], { concurrency: "unbounded", discard: true })
     return damaged.toSorted((a, b) => a - b)
   }
 )

@@ -1,5 +1,5 @@
 /** Errors of the disk, and sizes as people read them. */
-import { Effect, type PlatformError } from "effect"
+import { Effect, FileSystem, type PlatformError } from "effect"
 import { StoreError } from "./HubError.ts"
 
 const codeOf = (error: PlatformError.PlatformError): string | undefined => {
@@ -25,6 +25,17 @@ export const orStoreError =
   (path: string) =>
   <A, R>(effect: Effect.Effect<A, PlatformError.PlatformError | StoreError, R>): Effect.Effect<A, StoreError, R> =>
     Effect.mapError(effect, storeError(path))
+
+/** Writes a file in one step: whoever reads meanwhile finds the old one or the new one, and of several writers one wins. */
+export const replace = Effect.fnUntraced(function*(path: string, text: string) {
+  const files = yield* FileSystem.FileSystem
+  const beside = `${path}.${crypto.randomUUID()}.new`
+  yield* files.writeFileString(beside, text).pipe(
+    Effect.andThen(files.rename(beside, path)),
+    Effect.onError(() => Effect.ignore(files.remove(beside, { force: true }))),
+    orStoreError(path)
+  )
+})
 
 const units = ["B", "kB", "MB", "GB", "TB"] as const
 

@@ -70,9 +70,10 @@ export const fill = Effect.fn("hub.fill")(function*(file: ChunkFile, remote: Tra
 const digest = Effect.fnUntraced(function*(file: ChunkFile, arrivals: ReadonlyArray<Deferred.Deferred<void>>) {
   const { sha256 } = yield* Machine
   const hasher = sha256()
+  const buffer = new Uint8Array(Math.min(file.header.size, file.header.chunkBytes))
   for (const [index, arrival] of arrivals.entries()) {
     yield* Deferred.await(arrival)
-    hasher.update(yield* file.get(index))
+    hasher.update(yield* file.get(index, buffer))
     yield* Effect.yieldNow
   }
   return hasher.digest()
@@ -124,8 +125,10 @@ class Cutter {
 
   /** Takes what fits into the chunk; answers with the rest. */
   push(bytes: Uint8Array): Uint8Array {
-    this.buffer ??= new Uint8Array(this.length)
-    const taken = bytes.subarray(0, this.buffer.length - this.filled)
+    const { chunkBytes, size } = this.session.file.header
+    // for all chunks, one after the other: large buffers that come and go are a third of the time
+    this.buffer ??= new Uint8Array(Math.min(size, chunkBytes))
+    const taken = bytes.subarray(0, this.length - this.filled)
     this.buffer.set(taken, this.filled)
     this.filled += taken.length
     return bytes.subarray(taken.length)
@@ -135,15 +138,18 @@ class Cutter {
   goTo(chunk: number): void {
     this.chunk = chunk
     this.filled = 0
-    this.buffer = undefined
   }
 
   /** Writes the chunk if it is full, and begins the next one. */
   readonly keep = Effect.suspend(() => {
-    const { buffer, chunk } = this
+    const { buffer, chunk, length, session: { arrived, file } } = this
     if (!this.isFull || buffer === undefined) return Effect.void
-    this.goTo(chunk + 1)
-    return Effect.andThen(this.session.file.put(chunk, buffer), this.session.arrived(chunk))
+    return file.put(chunk, buffer.subarray(0, length)).pipe(
+      Effect.andThen(Effect.suspend(() => {
+        this.goTo(chunk + 1)
+        return arrived(chunk)
+      }))
+    )
   })
 
   /** Forgets what came of the chunk. */

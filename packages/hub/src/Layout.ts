@@ -80,12 +80,8 @@ export const make = Effect.fnUntraced(function*(root: string) {
     ),
     write: Effect.fnUntraced(function*(manifest: Manifest) {
       const folder = folderOf(manifest.name)
-      const file = manifestOf(folder)
       yield* files.makeDirectory(folder, { recursive: true }).pipe(Disk.orStoreError(folder))
-      yield* files.writeFileString(`${file}.new`, `${JSON.stringify(manifest, null, 2)}\n`).pipe(
-        Disk.orStoreError(file)
-      )
-      yield* files.rename(`${file}.new`, file).pipe(Disk.orStoreError(file))
+      yield* Disk.replace(manifestOf(folder), `${JSON.stringify(manifest, null, 2)}\n`)
     }),
     /** Gives a content its name: a hard link, or where there are none a symbolic one. */
     link: Effect.fnUntraced(function*(name: string, entry: Entry, hash: string) {
@@ -116,11 +112,7 @@ export const make = Effect.fnUntraced(function*(root: string) {
         }),
         Effect.orElseSucceed(() => entry)
       ),
-    note: Effect.fnUntraced(function*(entry: Entry) {
-      const file = path.join(blobs, `${entry.key}.found`)
-      yield* files.writeFileString(`${file}.new`, JSON.stringify(entry)).pipe(Disk.orStoreError(file))
-      yield* files.rename(`${file}.new`, file).pipe(Disk.orStoreError(file))
-    }),
+    note: (entry: Entry) => Disk.replace(path.join(blobs, `${entry.key}.found`), JSON.stringify(entry)),
     /** Bytes of a file; nothing if it is not there. */
     sizeOf: (file: string): Effect.Effect<number | undefined> =>
       files.stat(file).pipe(Effect.map(({ size }) => Number(size)), Effect.orElseSucceed(() => undefined))

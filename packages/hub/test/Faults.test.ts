@@ -5,7 +5,7 @@ import { Effect } from "effect"
 import type * as Pull from "../src/Pull.ts"
 import { Store } from "../src/Store.ts"
 import { type Fault, noise, sha256, start } from "./support/server.ts"
-import { folder, layer, nameOf, pull } from "./support/store.ts"
+import { folder, impatient, layer, nameOf, pull, quick } from "./support/store.ts"
 
 const server = Effect.acquireRelease(Effect.promise(start), (made) => Effect.promise(made.close))
 
@@ -41,7 +41,8 @@ describe("a server that misbehaves", () => {
       const { bytes, made, name, root } = yield* scene()
       let index = 0
       made.fault = ({ range }) => isProbe(range) || index++ % 3 !== 0 ? undefined : fault
-      const model = yield* pull(name).pipe(Effect.provide(layer({ root })))
+      const here = layer({ root }, fault.type === "stall" ? impatient : quick)
+      const model = yield* pull(name).pipe(Effect.provide(here))
       assert.isAbove(index, 3)
       assert.strictEqual(sha256(fs.readFileSync(model.path)), sha256(bytes))
     }))

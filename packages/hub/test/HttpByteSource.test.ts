@@ -5,7 +5,7 @@ import * as Http from "../src/Http.ts"
 import * as HttpByteSource from "../src/HttpByteSource.ts"
 import * as RemoteGguf from "../src/RemoteGguf.ts"
 import { type Fault, noise, start } from "./support/server.ts"
-import { nameOf, quick } from "./support/store.ts"
+import { impatient, nameOf, quick } from "./support/store.ts"
 
 const server = Effect.acquireRelease(Effect.promise(start), (made) => Effect.promise(made.close))
 const http = Http.Http.layer(quick)
@@ -62,7 +62,7 @@ describe("a file at an address as a byte source", () => {
       let index = 0
       made.fault = () => index++ === 0 ? fault : undefined
       assert.deepStrictEqual(yield* source.read(0, 10), bytes.subarray(0, 10))
-    }).pipe(Effect.provide(http)))
+    }).pipe(Effect.provide(Http.Http.layer(fault.type === "stall" ? impatient : quick))))
 
   it.live("a file that changes is an error", () =>
     Effect.gen(function*() {

@@ -123,7 +123,8 @@ describe("two pulls at once", () => {
       const name = `${made.url}/m.gguf`
       const here = layer({ root, patience })
       const first = yield* Effect.forkScoped(pull(name).pipe(Effect.provide(here)))
-      yield* Effect.sleep(150)
+      // after the one for its size
+      while (made.asked.length < 4) yield* Effect.sleep(10)
       const error = yield* Effect.flatMap(Store, ({ remove }) => Effect.flip(remove(nameOf(name)))).pipe(
         Effect.provide(here)
       )

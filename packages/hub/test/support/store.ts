@@ -15,8 +15,11 @@ export const folder = Effect.acquireRelease(
   (made) => Effect.sync(() => fs.rmSync(made, { recursive: true, force: true }))
 )
 
-/** Impatient, so that tests are quick. */
-export const quick: Http.Options = { stallMillis: 300, backoffMillis: 5, attempts: 6 }
+/** Tries again at once, so that tests are quick. */
+export const quick: Http.Options = { stallMillis: 10_000, backoffMillis: 5, attempts: 6 }
+
+/** Waits for nobody. */
+export const impatient: Http.Options = { ...quick, stallMillis: 300 }
 
 /** A store whose chunks are small. */
 export const layer = (options: Options, http: Http.Options = {}) =>
