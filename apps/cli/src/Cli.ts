@@ -131,10 +131,18 @@ const presenter = (stdio: Context.Context<Stdio.Stdio>): CliOutput.Presenter => 
   }, Effect.provide(stdio))
 })
 
+/** A shell that there are no completions for, although the parser of flags takes its name for another one. */
+const shellWithout = (args: ReadonlyArray<string>): UsageError | undefined =>
+  args.some((arg, i) => arg === "--completions=sh" || arg === "--completions" && args[i + 1] === "sh")
+    ? new UsageError({ message: "sh has no completions; there are some for bash, zsh, fish and powershell" })
+    : undefined
+
 /** Runs the command line. */
 export const run = (args: ReadonlyArray<string>) =>
   Effect.gen(function*() {
     const stdio = yield* Effect.context<Stdio.Stdio>()
+    const refusal = shellWithout(args)
+    if (refusal !== undefined) return yield* refusal
     const settings = asksAboutTg(args) ? new Map() : yield* Settings.load
     yield* Command.runWith(tg, { version })(args).pipe(
       Settings.provide(settings),

@@ -1,10 +1,11 @@
 /** Another program on the same file, to compare with: llama.cpp on the CPU, as the npm package `node-llama-cpp` runs it. */
 import { existsSync } from "node:fs"
 import { join, resolve } from "node:path"
-import { Effect, FileSystem, Schema, Stream } from "effect"
+import { Duration, Effect, FileSystem, Schema, Stream } from "effect"
 import { UserDirectories } from "effect/persistence"
 import { ChildProcess } from "effect/process"
 import * as Output from "./Output.ts"
+import * as Words from "./Words.ts"
 
 /** The values of `--peer`. */
 export const names = ["llama.cpp"] as const
@@ -40,6 +41,11 @@ export const binaryOf = (platform: string): string | PeerError => {
     : `@node-llama-cpp/${name}`
 }
 
+/** What installing may take: 60 MB, from a registry that answers. */
+const installLimit = Duration.minutes(3)
+/** What measuring may take, beside many times what ours took. */
+const measureLimit = Duration.minutes(5)
+
 const output = Effect.fnUntraced(function*(command: ChildProcess.Command) {
   const handle = yield* command
   const [stdout, stderr, code] = yield* Effect.all([
@@ -66,7 +72,17 @@ const install = Effect.fn("Peer.install")(function*() {
   if (isThere(packageName) && isThere(binary)) return folder
   yield* Output.note(`installing ${packageName} ${packageVersion} into ${folder}`)
   const packages = [packageName, binary].map((name) => `${name}@${packageVersion}`)
-  const args = ["install", "--prefix", folder, "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund"]
+  const args = [
+    "install",
+    "--prefix",
+    folder,
+    "--ignore-scripts",
+    "--omit=optional",
+    "--no-audit",
+    "--no-fund",
+    "--fetch-timeout=20000",
+    "--fetch-retries=1"
+  ]
   const refused = (found: string): PeerError =>
     new PeerError({
       reason: "Install",
@@ -76,7 +92,13 @@ const install = Effect.fn("Peer.install")(function*() {
     })
   const { code, stderr } = yield* output(
     ChildProcess.make("npm", [...args, ...packages], { shell: process.platform === "win32" })
-  ).pipe(Effect.mapError((error) => refused(error.message)))
+  ).pipe(
+    Effect.mapError((error) => refused(Words.cause(error))),
+    Effect.timeoutOrElse({
+      duration: installLimit,
+      orElse: () => Effect.fail(refused(`it took more than ${Duration.toSeconds(installLimit)} s`))
+    })
+  )
   if (code !== 0) return yield* refused(reasons(stderr).slice(0, 4).join("\n"))
   return folder
 })
@@ -91,6 +113,8 @@ export interface Job {
   readonly repeat: number
   /** Tokens that are in the cache at most. */
   readonly context: number
+  /** What our own measurement took. */
+  readonly ownMillis: number
 }
 
 /** Times at one depth, in microseconds: of a prompt, and of generating text. */
@@ -171,13 +195,18 @@ export const measure = Effect.fn("Peer.measure")(function*(job: Job) {
         `llama.cpp did not run ${job.model}: ${found}\nIt is installed in ${cwd}; remove that folder to install ` +
         `it again, or measure without --peer`
     })
+  const limit = Duration.sum(measureLimit, Duration.millis(20 * job.ownMillis))
   const argument = JSON.stringify({ ...job, model: resolve(job.model) })
   // a file, because the package starts this Node again with the same options
   const file = join(cwd, "measure.mjs")
   const fs = yield* FileSystem.FileSystem
   const { code, stderr, stdout } = yield* fs.writeFileString(file, script).pipe(
     Effect.andThen(output(ChildProcess.make(process.execPath, [file, argument], { cwd }))),
-    Effect.mapError((error) => failed(error.message))
+    Effect.mapError((error) => failed(Words.cause(error))),
+    Effect.timeoutOrElse({
+      duration: limit,
+      orElse: () => Effect.fail(failed(`it took more than ${Math.round(Duration.toSeconds(limit))} s`))
+    })
   )
   if (code !== 0) return yield* failed(reasons(stderr).slice(-4).join("\n"))
   const line = stdout.trim().split("\n").at(-1) ?? ""

@@ -4,7 +4,7 @@ import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, type Session } from "@tg/engine/Session"
 import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
-import { Clock, Duration, Effect, Option, Schema } from "effect"
+import { Clock, Duration, Effect, Option, Result, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen, cores } from "../Devices.ts"
@@ -17,6 +17,7 @@ import * as Peer from "../Peer.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
 import * as TunedFiles from "../TunedFiles.ts"
+import * as Words from "../Words.ts"
 
 const Positive = Schema.Int.check(Schema.isGreaterThan(0))
 
@@ -81,10 +82,11 @@ export const command = Command.make(
       )
     )
     const { externalBytes, heapBytes } = yield* peaks
-    // behind our own measurement, so that neither disturbs the other
-    const peer = Option.isSome(given.peer) ? yield* peerReport({ ...given, depths, context }) : undefined
-    const all = { ...report, peakHeapBytes: heapBytes, peakExternalBytes: externalBytes, ...(peer && { peer }) }
-    yield* given.json ? Output.printJson(all) : Output.print(asText(all))
+    const all = { ...report, peakHeapBytes: heapBytes, peakExternalBytes: externalBytes }
+    if (!given.json) yield* Output.print(asText(all))
+    if (Option.isNone(given.peer)) {
+      if (given.json) yield* Output.printJson(all)
+    } else yield* compare(all, peerReport({ ...given, depths, context, ownMillis: Duration.toMillis(duration) }), given)
     yield* Output.note(`measured in ${Duration.toSeconds(duration).toFixed(1)} s`)
   }, Effect.scoped)
 ).pipe(Command.withDescription("Measure how fast a model reads and writes on this machine, and the memory it takes"))
@@ -123,6 +125,24 @@ const contextFor = Effect.fn("cli.bench.context")(
   Effect.scoped
 )
 
+/** Measures a peer behind our own measurement, so that neither disturbs the other. Whatever becomes of it, ours is told. */
+const compare = <E extends { readonly message: string }, R>(
+  own: Report,
+  peer: Effect.Effect<PeerReport, E, R>,
+  { json }: { readonly json: boolean }
+) =>
+  Effect.gen(function*() {
+    const found = yield* Effect.result(peer)
+    if (json) {
+      yield* Output.printJson({
+        ...own,
+        peer: Result.isSuccess(found) ? found.success : { error: found.failure.message }
+      })
+    }
+    if (Result.isFailure(found)) return yield* Effect.fail(found.failure)
+    if (!json) yield* Output.print(peerAsText(own, found.success))
+  })
+
 /** The same measurements by a peer, with as many threads. */
 const peerReport = Effect.fn("cli.bench.peer")(
   function*(
@@ -131,9 +151,11 @@ const peerReport = Effect.fn("cli.bench.peer")(
       readonly context: number
       readonly repeat: number
       readonly threads: Option.Option<number>
+      /** What our own measurement took. */
+      readonly ownMillis: number
     }
   ) {
-    const { context, depths, generate, model, prompt, repeat } = given
+    const { context, depths, generate, model, ownMillis, prompt, repeat } = given
     const threads = Option.getOrElse(given.threads, cores)
     yield* Output.note(`llama.cpp with ${threads} threads of the CPU`)
     const { times, ...rest } = yield* Peer.measure({
@@ -143,7 +165,8 @@ const peerReport = Effect.fn("cli.bench.peer")(
       generate,
       depths,
       repeat,
-      context
+      context,
+      ownMillis
     })
     const measured = (tokens: number, what: "prefill" | "decode"): ReadonlyArray<Measured> =>
       times.map((at) => ({ tokens, depth: at.depth, tokensPerSecond: spread(tokens, at[what]) }))
@@ -291,13 +314,14 @@ const shown = ({ max, mean, min }: Spread): string => `${mean} (${min} to ${max}
 type Report = Effect.Success<ReturnType<typeof run>> & {
   readonly peakHeapBytes: number
   readonly peakExternalBytes: number
-  readonly peer?: Effect.Success<ReturnType<typeof peerReport>>
 }
+type PeerReport = Effect.Success<ReturnType<typeof peerReport>>
+
+const line = (what: string, { depth, tokens, tokensPerSecond: { max, mean, min } }: Measured): string =>
+  [`${what} ${tokens}`.padEnd(16), String(depth).padStart(7), ...[mean, min, max].map((x) => String(x).padStart(10))]
+    .join("")
 
 const asText = (report: Report): string => {
-  const line = (what: string, { depth, tokens, tokensPerSecond: { max, mean, min } }: Measured): string =>
-    [`${what} ${tokens}`.padEnd(16), String(depth).padStart(7), ...[mean, min, max].map((x) => String(x).padStart(10))]
-      .join("")
   return [
     `${report.model} on ${report.device}${threadsOf(report)}, context ${report.context}, cache ${report.kv}, ` +
     `${report.activations} activations`,
@@ -310,25 +334,28 @@ const asText = (report: Report): string => {
     ...report.decode.map(({ depth, encodeMsPerToken, gpuMsPerToken }) =>
       `a step at ${depth}, behind one another: ${gpuMsPerToken} ms, of which the host encodes ${encodeMsPerToken} ms`
     ),
-    `${report.dispatchesPerToken} launches per token`,
+    `${Words.count(report.dispatchesPerToken, "launch", "launches")} per token`,
     `${mebibytes(report.gpuBytes)} on the device; at most ${
       mebibytes(report.peakHeapBytes)
     } in the JavaScript heap and ` +
     `${mebibytes(report.peakExternalBytes)} beside it`,
-    ...(report.peer === undefined ? [] : [
-      "",
-      `${report.peer.name} ${report.peer.release} (${report.peer.package}) on the CPU${threadsOf(report.peer)}`,
-      ...report.peer.prefill.map((measured) => line("prefill", measured)),
-      ...report.peer.decode.map((measured) => line("decode", measured)),
-      `decode at ${report.decode[0]!.depth}: ${
-        (report.decode[0]!.tokensPerSecond.mean / report.peer.decode[0]!.tokensPerSecond.mean).toFixed(2)
-      } of its speed`
-    ]),
     ""
   ].join("\n")
 }
 
+const peerAsText = (own: Report, peer: PeerReport): string =>
+  [
+    "",
+    `${peer.name} ${peer.release} (${peer.package}) on the CPU${threadsOf(peer)}`,
+    ...peer.prefill.map((measured) => line("prefill", measured)),
+    ...peer.decode.map((measured) => line("decode", measured)),
+    `decode at ${own.decode[0]!.depth}: ${
+      (own.decode[0]!.tokensPerSecond.mean / peer.decode[0]!.tokensPerSecond.mean).toFixed(2)
+    } of its speed`,
+    ""
+  ].join("\n")
+
 const threadsOf = ({ threads }: { readonly threads?: number }): string =>
-  threads === undefined ? "" : `, ${threads} ${threads === 1 ? "thread" : "threads"}`
+  threads === undefined ? "" : `, ${Words.count(threads, "thread")}`
 
 const mebibytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`

@@ -12,6 +12,7 @@ import * as OutFile from "../OutFile.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import * as WeightSpeed from "../WeightSpeed.ts"
 
 /** What WebGPU offers, or why not. */
 type Gpu = (Facts & { readonly available: true }) | { readonly available: false; readonly reason: string }
@@ -67,11 +68,25 @@ export const command = Command.make(
   ])
 )
 
-/** How fast the device of a choice is. */
+/** What was measured of a device. */
+interface Speeds extends Measure.Measured {
+  readonly device: string
+  readonly weights?: WeightSpeed.WeightSpeed
+}
+
+/**
+ * How fast the device of a choice is. A CPU reads memory much faster than it unpacks weights, so that its profile has the speed of
+ * that.
+ */
 const speeds = (choice: Devices.Choice, restrictions: Restrictions) =>
   Effect.gen(function*() {
-    const { name } = yield* Devices.Chosen
-    return { device: name, ...(yield* Measure.measure()) }
+    const { name: device } = yield* Devices.Chosen
+    const measured = yield* Measure.measure()
+    if (measured.profile.kind === "gpu") return { device, ...measured }
+    const weights = yield* WeightSpeed.measure()
+    const profile = { ...measured.profile, bytesPerMicro: weights.bytesPerMicro }
+    const speeds: Speeds = { device, ...measured, profile, weights }
+    return speeds
   }).pipe(Effect.provide(Devices.layer(choice, { restrictions })))
 
 /** Starts the device as `--device webgpu` would, and lets go of it. */
@@ -126,7 +141,7 @@ const asText = (report: {
   readonly wasm: ReturnType<typeof wasmFacts>
   readonly host: ReturnType<typeof hostFacts>
   readonly cache: CompiledFiles.Usage
-  readonly measured?: Measure.Measured & { readonly device: string }
+  readonly measured?: Speeds
 }): string => {
   const { cache, device, host, measured, wasm, webgpu, why } = report
   return [
@@ -146,13 +161,17 @@ const asText = (report: {
 }
 
 const measuredLines = (
-  { device, dispatchMicros, encodeMicros, readings }: Measure.Measured & { readonly device: string }
+  { device, dispatchMicros, encodeMicros, readings, weights }: Speeds
 ): ReadonlyArray<string> => [
   `measured on ${device}:`,
   `  a launch takes ${dispatchMicros} us, submitting it ${encodeMicros} us`,
   ...readings.map(({ bytes, bytesPerMicro, micros }) =>
     `  reading ${bytes / 2 ** 20} MiB takes ${micros} us: ${(bytesPerMicro / 1000).toPrecision(3)} GB/s`
-  )
+  ),
+  ...(weights === undefined ? [] : [
+    `  products with the weights of ${weights.shape} read ${(weights.bytesPerMicro / 1000).toPrecision(3)} GB/s: ` +
+    `what the profile says`
+  ])
 ]
 
 const gpuLines = (

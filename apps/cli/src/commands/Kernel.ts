@@ -91,7 +91,7 @@ export const command = Command.make(
   })
 ).pipe(
   Command.withDescription("Show one kernel through every stage of the compiler; needs no GPU"),
-  Command.withExamples([{ command: "tg kernel ffn_up --profile wasm" }])
+  Command.withExamples([{ command: "tg kernel ffn_up_exps --profile wasm" }])
 )
 
 /** The kernels of a step of a model, by name. */

@@ -162,6 +162,21 @@ const methods: Readonly<Record<Profiler.Method, string>> = {
     "device, that is in it"
 }
 
+const percent = (part: number): string => `${(100 * part).toFixed(1)}%`
+
+/** More than the bandwidth of memory is that of a cache, of which the profile says nothing. */
+export const roofOf = (roof: number): string => roof > 1 ? "cached" : percent(roof)
+
+/** What the kernels leave of a step; measured one by one, with others of their kind, they can take more than all of it. */
+export const restOf = ({ restMsPerToken, stepMsPerToken, sumMsPerToken }: {
+  readonly restMsPerToken: number
+  readonly stepMsPerToken: number
+  readonly sumMsPerToken: number
+}): string =>
+  restMsPerToken >= 0
+    ? `rest ${restMsPerToken.toFixed(3)} ms (${percent(restMsPerToken / stepMsPerToken)})`
+    : `no rest: alone the kernels take ${(sumMsPerToken / stepMsPerToken).toFixed(2)} times as long as in a step`
+
 const asText = (report: {
   readonly model: string
   readonly device: string
@@ -175,14 +190,13 @@ const asText = (report: {
   readonly restMsPerToken: number
   readonly deviceMsPerToken?: number
 }): string => {
-  const { deviceMsPerToken, restMsPerToken, stepMsPerToken, sumMsPerToken } = report
-  const percent = (part: number): string => `${(100 * part).toFixed(1)}%`
+  const { deviceMsPerToken, stepMsPerToken, sumMsPerToken } = report
   return [
     `${report.model} on ${report.device}: the step ${
       report.tokens === 1 ? "" : `of ${report.tokens} tokens `
     }behind ${report.depth} tokens, ${report.dispatchesPerToken} launches`,
     `us of a call: ${methods[report.method]}`,
-    "bytes: what a call reads and writes, each byte once; roof: of the bandwidth in the device's profile",
+    "bytes: what a call reads and writes, each byte once; roof: of the bandwidth in the device's profile, where memory can be it",
     "",
     ...table([
       [
@@ -204,14 +218,14 @@ const asText = (report: {
         percent(k.share),
         String(k.bytes),
         k.gbPerSecond.toFixed(2),
-        percent(k.roof),
+        roofOf(k.roof),
         k.sites
       ])
     ]),
     "",
-    `sum of kernels ${sumMsPerToken.toFixed(3)} ms; steps behind one another ${
-      stepMsPerToken.toFixed(3)
-    } ms each; rest ${restMsPerToken.toFixed(3)} ms (${percent(restMsPerToken / stepMsPerToken)})`,
+    `sum of kernels ${sumMsPerToken.toFixed(3)} ms; steps behind one another ${stepMsPerToken.toFixed(3)} ms each; ${
+      restOf(report)
+    }`,
     ...(deviceMsPerToken === undefined
       ? []
       : [`a step on the device's clock: ${deviceMsPerToken.toFixed(3)} ms`]),

@@ -147,17 +147,13 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   const vars = varsOf([...all.values()].map(({ ast }) => ast), given)
   const started = yield* Clock.currentTimeMillis
   const seconds = Effect.map(Clock.currentTimeMillis, (now) => (now - started) / 1000)
-  const jobOf = ({ ast, name }: Launch): Job => ({
-    name,
-    kernel: ast,
-    setup: { vars, bytes: bytesOf(ast, vars), rotateBytes, seed: given.seed }
-  })
+  const jobOfLaunch = ({ ast, name }: Launch): Job => jobOf({ name, kernel: ast, vars, seed: given.seed })
   if (given.budget === 0) {
-    const kernels = yield* measure(launches, jobOf)
+    const kernels = yield* measure(launches, jobOfLaunch)
     const result = { device: chosen.name, adapter: device.profile.adapter, seconds: round(yield* seconds), kernels }
     return yield* given.json ? Output.printJson(result) : Output.print(asTextOfMeasured(result))
   }
-  const { kernels, file } = yield* search(launches, { ...given, jobOf, seconds })
+  const { kernels, file } = yield* search(launches, { ...given, jobOf: jobOfLaunch, seconds })
   const result = { device: chosen.name, adapter: device.profile.adapter, file, seconds: round(yield* seconds), kernels }
   yield* given.json ? Output.printJson(result) : Output.print(asText(result))
 })
@@ -268,8 +264,16 @@ const search = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, { bu
   return { file, kernels }
 })
 
+/** What the tuner is asked about a launch. */
+export const jobOf = ({ kernel, name, seed, vars }: {
+  readonly name: string
+  readonly kernel: UOp
+  readonly vars: Inputs.Vars
+  readonly seed: number
+}): Job => ({ name, kernel, setup: { vars, bytes: bytesOf(kernel, vars), rotateBytes, seed } })
+
 /** The variables of a step: as many tokens as it takes, behind those that are in the cache. */
-const varsOf = (kernels: ReadonlyArray<UOp>, { depth, step }: {
+export const varsOf = (kernels: ReadonlyArray<UOp>, { depth, step }: {
   readonly depth: Option.Option<number>
   readonly step: "decode" | "prompt"
 }): Inputs.Vars => {
