@@ -17,22 +17,29 @@ type Told =
   | { readonly graceMillis: number }
 
 /** What happens at a signal, for those who have something to clean up. Does nothing where no signals are waited for. */
-export const Guard = Context.Reference<{ readonly tell: (told: Told) => void }>("@tg/cli/Signals/Guard", {
-  defaultValue: () => ({ tell: () => {} })
+export const Guard = Context.Reference<{
+  readonly tell: (told: Told) => void
+  /** Until the thread waits for signals, a moment after the start; before that they end the process at once. */
+  readonly armed: Effect.Effect<void>
+}>("@tg/cli/Signals/Guard", {
+  defaultValue: () => ({ tell: () => {}, armed: Effect.void })
 })
 
 /** A file that is of no use until it is complete: it is removed too where the program cannot do so any more. */
 export const unfinished = (file: string) =>
-  Effect.flatMap(Guard, ({ tell }) =>
-    Effect.acquireRelease(
-      Effect.sync(() => tell({ begun: file })),
-      () => Effect.sync(() => tell({ ended: file }))
+  Effect.flatMap(Guard, ({ armed, tell }) =>
+    Effect.andThen(
+      armed,
+      Effect.acquireRelease(
+        Effect.sync(() => tell({ begun: file })),
+        () => Effect.sync(() => tell({ ended: file }))
+      )
     ))
 
 /** Gives a program more time than usual to end after the first signal: a server, which lets its answers come to an end. The second
  * signal then ends it at once. */
 export const grace = (millis: number) =>
-  Effect.flatMap(Guard, ({ tell }) => Effect.sync(() => tell({ graceMillis: millis })))
+  Effect.flatMap(Guard, ({ armed, tell }) => Effect.andThen(armed, Effect.sync(() => tell({ graceMillis: millis }))))
 
 /**
  * Runs as a script in the thread. A signal often comes twice at once, from the terminal and from the program that started this one;
@@ -43,17 +50,32 @@ const { rmSync } = require("node:fs")
 const { runInThisContext } = require("node:vm")
 const { parentPort, receiveMessageOnPort } = require("node:worker_threads")
 globalThis.word = new Int32Array(new SharedArrayBuffer(4))
-const waitForSignal = (millis) => {
+globalThis.arm = () => parentPort.postMessage("armed")
+const untilSignal = (code) => {
   try {
-    runInThisContext("Atomics.wait(word, 0, 0, " + millis + ")", { breakOnSigint: true })
+    runInThisContext(code, { breakOnSigint: true })
   } catch (error) {
     if (error.code !== "ERR_SCRIPT_EXECUTION_INTERRUPTED") throw error
   }
 }
-waitForSignal("Infinity")
-parentPort.postMessage("SIGINT")
-const end = performance.now() + ${graceMillis}
-for (let left; (left = end - performance.now()) > 0;) waitForSignal(left)
+let end
+const tell = () => {
+  if (end !== undefined) return
+  end = performance.now() + ${graceMillis}
+  parentPort.postMessage("SIGINT")
+}
+const rest = () => {
+  for (let left; (left = end - performance.now()) > 0;) untilSignal("Atomics.wait(word, 0, 0, " + left + ")")
+}
+// one inside of another: a signal between the inner ones ends the outer one, not the process
+globalThis.watch = () => {
+  untilSignal("arm(); Atomics.wait(word, 0, 0)")
+  tell()
+  rest()
+}
+untilSignal("watch()")
+tell()
+rest()
 // from here on the signal ends the process
 const files = new Set()
 let grace = ${graceMillis}
@@ -83,21 +105,29 @@ const codeOf = (exit: Exit.Exit<unknown, unknown>, received: keyof typeof exitCo
 }
 
 /**
- * Runs the program of this process. The first Ctrl-C interrupts it, and ends it if it is not done with that in time. Errors have been told by the program.
+ * Runs the program of this process. The first Ctrl-C interrupts it, and ends it if it is not done with that in time. Errors have
+ * been told by the program.
  */
 export const runMain = (program: Effect.Effect<unknown, unknown>): void => {
   const thread = new Worker(script, { eval: true, name: "signals", execArgv: [] })
   let received: keyof typeof exitCodes | undefined
-  const guarded = Effect.provideService(program, Guard, { tell: (told) => thread.postMessage(told) })
+  const armed = Promise.withResolvers<void>()
+  const guard: (typeof Guard)["Service"] = {
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is a window's, and this is a thread's
+    tell: (told) => thread.postMessage(told),
+    armed: Effect.promise(() => armed.promise)
+  }
+  const guarded = Effect.provideService(program, Guard, guard)
   const fiber = Effect.runFork(guarded)
   const onSignal = (signal: keyof typeof exitCodes) => () => {
     received ??= signal
     fiber.interruptUnsafe(fiber.id)
   }
   const onTerm = onSignal("SIGTERM")
-  thread.on("message", onSignal("SIGINT"))
+  const onInt = onSignal("SIGINT")
+  thread.on("message", (message) => message === "armed" ? armed.resolve() : onInt())
   // without the thread the signal has its default: the process ends, without cleaning up
-  thread.on("error", () => {})
+  thread.on("error", () => armed.resolve())
   process.on("SIGTERM", onTerm)
   fiber.addObserver((exit) => {
     process.removeListener("SIGTERM", onTerm)
