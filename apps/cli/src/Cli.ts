@@ -2,6 +2,7 @@
 import { type Context, Effect, Option, type Stdio } from "effect"
 import { Argument, CliOutput, Command, TerminalCapabilities } from "effect/cli"
 import * as Bench from "./commands/Bench.ts"
+import * as Chat from "./commands/Chat.ts"
 import * as Config from "./commands/Config.ts"
 import * as Doctor from "./commands/Doctor.ts"
 import * as Eval from "./commands/Eval.ts"
@@ -27,6 +28,7 @@ import * as Settings from "./Settings.ts"
 export const version = "0.1.0"
 
 const running = [
+  Chat.command,
   Generate.command,
   Serve.command,
   Pull.command,
