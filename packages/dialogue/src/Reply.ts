@@ -182,8 +182,8 @@ const reader = ({ calls, thinking }: ReplyStyle, { thinkingOpen, toolsGiven }: O
       return count
     }
     if (place === "reasoning") speech.say("reasoning", text, true)
-    // between calls there is white space; anything else is text, so that nothing is lost
-    else if (place === "text" || text.trim() !== "") speech.say("text", text, hasTools || isSilent)
+    // what stands between calls is text, too, so that nothing is lost but the white space around it
+    else speech.say("text", text, hasTools || isSilent)
     return text.length
   }
 
@@ -218,7 +218,7 @@ const reader = ({ calls, thinking }: ReplyStyle, { thinkingOpen, toolsGiven }: O
     end: () => {
       drain(true)
       if (call !== undefined) closeCall()
-      else if (place === "reasoning" || place === "text") speech.end(place)
+      else speech.end(place === "reasoning" ? place : "text")
     },
     parts: (): ReadonlyArray<Part> => {
       const said = parts

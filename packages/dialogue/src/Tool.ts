@@ -37,7 +37,7 @@ export const typesOf = (tool: Tool | undefined, argument: string): ReadonlySet<J
   const root = parametersOf(tool)
   const { additionalProperties, properties } = root
   const own = isObject(properties) && Object.hasOwn(properties, argument) ? properties[argument] : additionalProperties
-  return typesOfSchema(own, root, 0)
+  return typesOfSchema(own, root)
 }
 
 /** The type of a JSON value. */
@@ -50,7 +50,8 @@ const isObject = (value: unknown): value is JsonSchema =>
 // a chain of references that is longer leads nowhere
 const deepest = 32
 
-const typesOfSchema = (schema: unknown, root: JsonSchema, depth: number): ReadonlySet<JsonType> => {
+/** The types that a schema allows, as far as it says so; `root` is the schema that its references are in. */
+export const typesOfSchema = (schema: unknown, root: JsonSchema, depth = 0): ReadonlySet<JsonType> => {
   if (!isObject(schema) || depth > deepest) return all
   const { $ref, allOf, anyOf, const: constant, enum: values, oneOf, type } = schema
   let types = all
