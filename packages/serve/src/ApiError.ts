@@ -47,6 +47,8 @@ export class ApiError extends Schema.TaggedError<ApiError>()("ApiError", {
     const headers: Record<string, string> = {}
     if (this.retryAfter !== undefined) headers["retry-after"] = String(this.retryAfter)
     if (this.allow !== undefined) headers["allow"] = this.allow
+    // the rest of a body that nobody waits for would be taken for the next request
+    if (this.status === 408 || this.status === 413) headers["connection"] = "close"
     if (this.status === 401) headers["www-authenticate"] = "Bearer"
     return HttpServerResponse.jsonUnsafe(this.body, { status: this.status, headers })
   }

@@ -41,7 +41,10 @@ export const plan = Effect.fn("Chat.plan")(function*(request: ChatRequest, { cli
   if (n > limits.choices) return yield* tooManyChoices(n, limits)
   const logprobs = request.logprobs === true
   if (!logprobs && (request.top_logprobs ?? 0) > 0) {
-    return yield* ApiError.invalid("top_logprobs is given without logprobs: true", { param: "top_logprobs" })
+    return yield* ApiError.invalid("top_logprobs is given without logprobs: true", {
+      param: "top_logprobs",
+      code: "invalid_value"
+    })
   }
   const drawing = yield* Effect.fromResult(Drawing.of(request, {
     logprobs: logprobs ? request.top_logprobs ?? 0 : undefined,
@@ -51,9 +54,15 @@ export const plan = Effect.fn("Chat.plan")(function*(request: ChatRequest, { cli
   const tokens = codec.encodeSegments(prompt.segments)
   const tooLong = checkLength(tokens.length, served, "messages")
   if (tooLong !== undefined) return yield* tooLong
+  const constraint = yield* Effect.fromResult(
+    served.constraints.of(request.response_format, { style, thinkingOpen })
+  )
   const job: Job = {
     client: clientOf(client, request.user),
-    requests: Array.from({ length: n }, (_, i) => () => ({ ...Drawing.another(drawing, i), tokens })),
+    requests: Array.from(
+      { length: n },
+      (_, i) => () => ({ ...Drawing.another(drawing, i), tokens, constraint: constraint?.() })
+    ),
     param: "messages",
     reader: () => Reply.make(style, { toolsGiven: tools, thinkingOpen }),
     isLast: (part) => request.parallel_tool_calls === false && part.type === "tool-end"
@@ -117,7 +126,10 @@ const toolsOf = (request: ChatRequest): Result.Result<ReadonlyArray<Tool.Tool>, 
   if (choice === "none") return Result.succeed([])
   if (choice !== "auto" && tools.length === 0) {
     return Result.fail(
-      ApiError.invalid("tool_choice asks for a call, and there are no tools", { param: "tool_choice" })
+      ApiError.invalid("tool_choice asks for a call, and there are no tools", {
+        param: "tool_choice",
+        code: "invalid_value"
+      })
     )
   }
   if (typeof choice === "object" && !names.includes(choice.function.name)) {

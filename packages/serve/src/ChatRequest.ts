@@ -94,7 +94,7 @@ export const Message = Schema.Union([
   said("user"),
   Assistant,
   ToolResult
-])
+]).annotate({ expected: "a message whose role is system, developer, user, assistant or tool" })
 /** A message of a conversation. */
 export type Message = typeof Message.Type
 

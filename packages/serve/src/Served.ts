@@ -8,6 +8,7 @@ import type { Renderer } from "@tg/tokenizer/ChatTemplate"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import { Clock, Context, Effect, Layer, Result } from "effect"
 import * as ApiError from "./ApiError.ts"
+import * as Constraints from "./Constraints.ts"
 import { short } from "./internal/json.ts"
 
 /** What a client calls the model. */
@@ -33,6 +34,7 @@ export class Served extends Context.Service<Served, {
   readonly codec: Codec
   /** How it chats; the reason why it cannot, where it has no template. */
   readonly dialogue: Result.Result<Dialogue, ApiError.ApiError>
+  readonly constraints: Constraints.Constraints
   /** Bytes of the longest token: a text of more than `context` of them cannot fit. */
   readonly longestToken: number
   /** Refuses the name of another model. */
@@ -60,6 +62,7 @@ const make = Effect.fn("Served.make")(function*(names: Names) {
     context,
     codec,
     dialogue,
+    constraints: Constraints.make(codec),
     longestToken: codec.vocabulary.tokens.reduce((most, text) => Math.max(most, text.length), 1),
     check: (asked) =>
       asked === null || asked === undefined || known.has(asked) ? undefined : ApiError.notFound(
