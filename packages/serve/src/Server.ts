@@ -1,4 +1,5 @@
 /** The server: OpenAI's routes over the conversations of a model. */
+import { Conversations } from "@tg/engine/Conversations"
 import { Cause, Context, Effect, Layer, Metric, Option } from "effect"
 import { Digest } from "effect/crypto"
 import { HttpRouter, HttpServer, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
@@ -216,10 +217,17 @@ const counting = <E, R>(app: Effect.Effect<HttpServerResponse.HttpServerResponse
       return Metric.update(Metric.withAttributes(Metrics.requests, attributes), 1)
     }))
 
+/** No more turns than conversations that the device has room for. */
+const queueOf = (limits: Limits) =>
+  Layer.unwrap(Effect.gen(function*() {
+    const { most } = yield* (yield* Conversations).status
+    return FairQueue.layer({ queue: limits.queue, parallel: Math.min(limits.parallel, most) })
+  }))
+
 /** What the routes need, all but the conversations. */
 export const services = ({ limits, names }: Options) =>
   Answers.layer(limits).pipe(
-    Layer.provideMerge(FairQueue.layer(limits)),
+    Layer.provideMerge(queueOf(limits)),
     Layer.merge(Bodies.layer(limits)),
     Layer.merge(Served.layer(names))
   )

@@ -31,6 +31,8 @@ export const fake = ({ millis = 1, text = "la " }: { readonly millis?: number; r
   const ids = codec.encode(text)
   const layer = Layer.succeed(Conversations, {
     model,
+    loadTimes: { weights: 0, compile: 0 },
+    status: Effect.sync(() => ({ kept: 1, busy: seen.open, most: 64 })),
     context: 1024,
     tokenizer: Effect.succeed(codec),
     generate: (request) =>
