@@ -1,14 +1,16 @@
 /** `tg serve`: OpenAI's API over a model, until it is interrupted. */
 import { basename } from "node:path"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import * as PrefixFiles from "@tg/engine/PrefixFiles"
 import { FairQueue } from "@tg/serve/FairQueue"
 import * as Guard from "@tg/serve/Guard"
 import * as Limits from "@tg/serve/Limits"
 import * as Page from "@tg/serve/Page"
 import * as Server from "@tg/serve/Server"
-import { Config, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { Config, Duration, Effect, Layer, Option, Redacted, Schema, type Stdio } from "effect"
 import { Command, Flag } from "effect/cli"
 import { HttpServer } from "effect/http"
+import * as Build from "../Build.ts"
 import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Files from "../Files.ts"
@@ -51,6 +53,16 @@ const flags = {
     text: "Conversations that are kept in memory, and answered at the same time"
   }),
   queue: count("queue", { fallback: Limits.defaults.queue, minimum: 0, maximum: 1e6, text: "Requests that may wait" }),
+  savePrefixes: Flag.String("save-prefixes").pipe(
+    Flag.withMetavar("FOLDER"),
+    Flag.withDescription("Keep beginnings of conversations in this folder, where they are found after a restart"),
+    Flag.optional
+  ),
+  prefixBytes: count("prefix-mib", {
+    fallback: 4096,
+    maximum: 2 ** 30,
+    text: "MiB that the folder of prefixes may have"
+  }),
   alias: names("alias", "NAME", "Another name of the model in requests; any number of times"),
   apiKeyFile: Flag.String("api-key-file").pipe(
     Flag.withMetavar("FILE"),
@@ -124,7 +136,11 @@ export const command = Command.make(
     }
     yield* Effect.scoped(run(given, options)).pipe(
       Effect.provide(Server.services(options)),
-      Effect.provide(Models.layerConversations({ ...given, json: false }, Models.forText(), { conversations }))
+      Effect.provide(
+        Models.layerConversations({ ...given, json: false }, Models.forText(), { conversations }).pipe(
+          Layer.provide(prefixesOf(given))
+        )
+      )
     )
   })
 ).pipe(
@@ -134,6 +150,18 @@ export const command = Command.make(
     { command: "tg serve --model F.gguf --port 8080 --allow-origin https://example.org" }
   ])
 )
+
+/** Where beginnings of conversations are kept, if anywhere. */
+const prefixesOf = ({ prefixBytes, savePrefixes }: Given) =>
+  Option.isNone(savePrefixes) ? Layer.empty : Layer.unwrap(Effect.gen(function*() {
+    const stdio = yield* Effect.context<Stdio.Stdio>()
+    return PrefixFiles.layer({
+      directory: savePrefixes.value,
+      version: Build.identity(),
+      maxBytes: prefixBytes * 2 ** 20,
+      onProblem: ({ message }) => Effect.provide(Output.note(`warning: ${message}`), stdio)
+    })
+  }))
 
 const run = Effect.fnUntraced(function*(given: Given, options: Server.Options) {
   const queue = yield* FairQueue
