@@ -22,7 +22,11 @@ const generate = (matcher: Matcher.Matcher, random: Random, limit: number, what:
   const bytes: Array<number> = []
   for (let step = 0; step < limit; step++) {
     const ids = allowed(matcher.mask())
-    assert.isAbove(ids.length, 0, `a state without any token after ${JSON.stringify(String.fromCharCode(...bytes))} of ${what}`)
+    assert.isAbove(
+      ids.length,
+      0,
+      `a state without any token after ${JSON.stringify(String.fromCharCode(...bytes))} of ${what}`
+    )
     const ending = ids.filter((id) => table.endTokens.includes(id))
     if (ending.length > 0 && (matcher.isFinished() || random(4) === 0)) {
       matcher.accept(ending[0]!)

@@ -21,7 +21,8 @@ describe("@langchain/openai", () => {
   it("asks", async () => {
     const answer = await model().invoke("What is 17 + 25?")
     assert.strictEqual(answer.content, "17 + 25 = 42")
-    assert.strictEqual(answer.usage_metadata?.output_tokens, 10)
+    const usage: object | undefined = answer.usage_metadata
+    assert.deepInclude(usage, { output_tokens: 10 })
   })
 
   it("streams", async () => {

@@ -3,6 +3,7 @@ import type { Reply } from "@tg/dialogue"
 import type { Sampler } from "@tg/engine"
 import { Cause, Effect, Exit, FileSystem, Random, Stdio, Stream } from "effect"
 import * as Files from "../Files.ts"
+import * as OutFile from "../OutFile.ts"
 import * as Output from "../Output.ts"
 import * as Prompt from "../Prompt.ts"
 import { describe, UsageError } from "../Report.ts"
@@ -63,11 +64,11 @@ export const run = Effect.fn("cli.chat")(function*<R>(chat: Chat, checkModel: Ch
       case "Model": {
         const { name } = command
         if (name === undefined) yield* Output.note(`${answering.name}, ${chat.model}`)
-        else if (yield* recovering(chat, checkModel(name))) return { _tag: "Model", name } as Next
+        else if (yield* recovering(checkModel(name))) return { _tag: "Model", name } as Next
         break
       }
       default:
-        yield* recovering(chat, obey(chat, command))
+        yield* recovering(obey(chat, command))
     }
   }
 })
@@ -91,7 +92,7 @@ const readMessage = Effect.fnUntraced(function*({ history, terminal }: Chat) {
 })
 
 /** Tells an error and goes on: whether there was none. */
-const recovering = <E, R>(chat: Chat, effect: Effect.Effect<void, E, R>) =>
+const recovering = <E, R>(effect: Effect.Effect<void, E, R>) =>
   Effect.as(effect, true).pipe(
     Effect.catchCause((cause) => {
       const error = Cause.squash(cause)
@@ -218,10 +219,13 @@ const save = Effect.fnUntraced(
       return yield* Output.note(`${path} is there already; /save -f ${path} replaces it`)
     }
     const messages = Talk.toMessages(chat.talk)
-    yield* Files.writeText(path, `${JSON.stringify(messages, null, 2)}\n`)
+    const file = yield* OutFile.open(path, { force: true })
+    yield* file.append(new TextEncoder().encode(`${JSON.stringify(messages, null, 2)}\n`))
+    yield* file.finish
     chat.path = path
     yield* Output.note(`${messages.length} messages are in ${path}`)
-  }
+  },
+  Effect.scoped
 )
 
 /** The messages of a file. */

@@ -33,9 +33,9 @@ export const optionsOf = ({ access, limits }: Changes = {}): Server.Options => (
 })
 
 /** A server that listens on a free port of this machine, with other conversations if given. */
-export const start = async <E>(
+export const start = async (
   changes: Changes = {},
-  model: Layer.Layer<Conversations.Conversations, E> = conversations(4)
+  model: Layer.Layer<Conversations.Conversations, unknown> = conversations(4)
 ) => {
   const options = optionsOf(changes)
   const listening = NodeHttpServer.layer(() => createServer(), { port: 0, host: "127.0.0.1" })
