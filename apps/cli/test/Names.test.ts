@@ -116,7 +116,10 @@ describe("the environment", () => {
   it.live("an endpoint that is no address is told", () =>
     Effect.gen(function*() {
       const { code, stderr } = yield* tg(["pull", name]).pipe(
-        Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromUnknown({ HF_ENDPOINT: "hub" }))
+        Effect.provideService(
+          ConfigProvider.ConfigProvider,
+          ConfigProvider.fromEnv({ env: { HOME: folder, HF_ENDPOINT: "hub" } })
+        )
       )
       assert.deepStrictEqual(
         [code, stderr],
