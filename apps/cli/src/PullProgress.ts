@@ -1,7 +1,7 @@
 /** How a pull is told on stderr: a bar on a terminal, lines elsewhere. */
 import type { Event } from "@tg/hub/Pull"
 import type { Listener, Progress as Bytes } from "@tg/hub/Store"
-import { Clock, Effect, Exit, Stdio } from "effect"
+import { Clock, Effect, Exit, type Stdio } from "effect"
 import * as Output from "./Output.ts"
 import { bytes, fitting, lines, seconds } from "./Progress.ts"
 import { Screen } from "./Screen.ts"
