@@ -4,7 +4,7 @@
  * The cache is only ever described by the list of tokens in it. A step is told the whole list it should end with and
  * processes what follows the longest common prefix, so a resent conversation costs only its last turn.
  */
-import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import { Jit, type JitError, ownOf, type Prepared } from "@tg/jit/Jit"
 import type { Activations } from "@tg/models-deepseek2/Block"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import * as Order from "@tg/models-deepseek2/Order"
@@ -266,7 +266,7 @@ export const make: (
       held = tokens.slice(0, start)
       yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(tokenIds)))
       yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, positions)))
-      yield* prepared.run(variablesOf(order, start, length))
+      yield* prepared.run(ownOf(prepared, variablesOf(order, start, length)))
       held = tokens.slice(0, start + length)
       return logits
     })

@@ -29,6 +29,8 @@ export type CustomPrograms = (step: CustomStep) => Program | undefined
 
 /** A tensor program made ready for a device. */
 export interface Prepared extends Replay {
+  /** The variables that a run takes: all of them, and no others. */
+  readonly vars: ReadonlyArray<string>
   readonly plan: Plan.ExecutionPlan
   /** What the plan was made from: step i became launch i. Of a program that was kept it is made when it is asked for. */
   readonly schedule: Effect.Effect<Schedule, RangeifyError>
@@ -40,6 +42,13 @@ export interface Prepared extends Replay {
 export type JitError = RangeifyError | CompileError | DeviceError
 
 const bad = (message: string): DeviceError => new DeviceError({ reason: "BadArgument", message })
+
+/** The values of a program's own variables, of those of several programs. */
+export const ownOf = (
+  { vars }: Pick<Prepared, "vars">,
+  values: Readonly<Record<string, number>>
+): Readonly<Record<string, number>> =>
+  Object.fromEntries(vars.flatMap((name) => name in values ? [[name, values[name]!]] : []))
 
 /** What a program asks of the host: buffers of so many bytes by id, and variables within their bounds. */
 interface Asked {
@@ -223,7 +232,7 @@ export class Jit extends Context.Service<Jit, {
               (bound) => ({ executable: executables[launch.program]!, buffers: bound })
             ))
           const replay = yield* device.plan(dispatches)
-          return { ...checked(asked, replay), plan, schedule, dispatches }
+          return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches }
         })
       })
     })

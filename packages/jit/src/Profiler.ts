@@ -6,7 +6,7 @@
  */
 import { type Binding, bufferOf, Device, type DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
 import { Duration, Effect } from "effect"
-import type { Prepared } from "./Jit.ts"
+import { ownOf, type Prepared } from "./Jit.ts"
 
 /** Values of the symbolic variables. */
 export type Vars = Readonly<Record<string, number>>
@@ -64,8 +64,9 @@ const micros = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<number, E,
   Effect.map(Effect.timed(work), ([time]) => Duration.toMillis(time) * 1000)
 
 /** How long a run takes when the device always has the next one. */
-export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: Prepared, vars: Vars, runs: number) {
+export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: Prepared, given: Vars, runs: number) {
   const { profile } = yield* Device
+  const vars = ownOf(prepared, given)
   yield* settle(prepared)
   let encoding = 0
   const all = yield* micros(Effect.gen(function*() {
@@ -92,8 +93,9 @@ const awakeMicros = 4000
 const mostExtra = 400
 
 /** Times every kernel. What the program writes keeps the values that a run with these variables leaves. */
-export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepared, vars: Vars) {
+export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepared, given: Vars) {
   const device = yield* Device
+  const vars = ownOf(prepared, given)
   const { plan } = prepared
   yield* prepared.run(vars)
   const first = (yield* backToBack(prepared, vars, 2)).micros
