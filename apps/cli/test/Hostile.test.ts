@@ -56,7 +56,7 @@ describe("a model that is no file", () => {
       [at("link"), "is a named pipe"],
       ["/dev/zero", "is a device"],
       [folder, "is a folder"],
-      ["https://huggingface.example/model.gguf", "is an address"],
+      ["s3://bucket/model.gguf", "is an address"],
       [at("nothing"), "there is no such file"]
     ] as const
   ) {

@@ -79,7 +79,7 @@ describe("reading a prompt", () => {
   it.effect("on a terminal: a bar that is gone in the end", () =>
     Effect.gen(function*() {
       const parts = yield* read({ canRewrite: true, columns: 60 }, 2000)
-      assert.match(parts[0]!, /^\rreading the prompt \[##-+\] 512 of 4096 tokens\u001b\[K$/)
+      assert.strictEqual(parts[0], "\rreading the prompt [##-----------------] 512 of 4096 tokens\u001b[K")
       assert.strictEqual(parts.at(-1), "\r\u001b[K")
     }))
 })

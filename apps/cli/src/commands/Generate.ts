@@ -1,6 +1,7 @@
 /** `tg generate`: text to stdout as it comes. */
 import { Engine, type Token } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
+import { ContextFull } from "@tg/engine/Session"
 import { ModelFile } from "@tg/engine"
 import { Clock, Config, Effect, Exit, Option, Random, Scope, Stdio, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
@@ -147,7 +148,7 @@ const tokensOf = Effect.fnUntraced(function*({ json, maxTokens, prompt, sampling
 })
 
 const run = Effect.fn("cli.generate.run")(function*(job: Job) {
-  const { model } = yield* Engine
+  const { model, session } = yield* Engine
   const chosen = yield* Chosen
   const loaded = yield* Clock.currentTimeMillis
   yield* Output.note(`${model.config.name} on ${chosen.name}`)
@@ -164,25 +165,25 @@ const run = Effect.fn("cli.generate.run")(function*(job: Job) {
         exit._tag === "Success" || generated.length > 0 ? Effect.ignore(Output.print("\n")) : Effect.void
       )
     )
-  // a text that fills the context is one all the same
-  const full = yield* writing.pipe(
-    Effect.as(undefined),
-    Effect.catchTag("ContextFull", (error) => generated.length > 0 ? Effect.succeed(error) : Effect.fail(error))
-  )
+  yield* writing
 
   const timings = timingsOf(job, so, { loaded, ended: yield* Clock.currentTimeMillis })
   if (job.json) {
     yield* Output.printJson({
       text: generated.map((token) => token.text).join(""),
       tokens: generated.filter((token) => token.stop !== "end").map((token) => token.id),
-      stop: full === undefined ? generated.at(-1)?.stop : "context",
+      stop: generated.at(-1)?.stop,
       device: chosen.name,
       ...(job.sampling.temperature === 0 ? {} : { seed: job.sampling.seed }),
       timings
     })
   }
   yield* Output.note(closing(timings, job.sampling))
-  if (full !== undefined) return yield* full
+  // the text is there, and is not all of it
+  if (generated.at(-1)?.stop === "context") {
+    const { context: limit } = session
+    return yield* new ContextFull({ asked: limit + 1, limit, modelLimit: model.config.contextLength })
+  }
 })
 
 const timingsOf = (

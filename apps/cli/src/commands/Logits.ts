@@ -50,8 +50,8 @@ export const command = Command.make(
     if (tokens instanceof UsageError) return yield* tokens
     // all that can be wrong is told before weights are read
     yield* OutFile.check(given.out, given)
-    yield* OutFile.checkApart(given.out, given.model)
     const opened = yield* Models.open(given.model)
+    yield* OutFile.checkApart(given.out, opened.source.name)
     const refusal = refusalOf(tokens, opened.file) ??
       Models.checkLength(opened.file, { asked: tokens.length, context: given.context })
     if (refusal !== undefined) return yield* refusal
