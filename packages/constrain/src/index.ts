@@ -1,5 +1,6 @@
 export * as Acceptor from "./Acceptor.ts"
 export * as ConstrainError from "./ConstrainError.ts"
+export * as Gbnf from "./Gbnf.ts"
 export * as Grammar from "./Grammar.ts"
 export * as JsonSchema from "./JsonSchema.ts"
 export * as Matcher from "./Matcher.ts"

@@ -24,6 +24,24 @@ const ipv6 = `(?:(?:${h16}:){6}${ls32}|::(?:${h16}:){5}${ls32}|(?:${h16})?::(?:$
   `|(?:(?:${h16}:){0,3}${h16})?::${h16}:${ls32}|(?:(?:${h16}:){0,4}${h16})?::${ls32}` +
   `|(?:(?:${h16}:){0,5}${h16})?::${h16}|(?:(?:${h16}:){0,6}${h16})?::)`
 
+// RFC 5321, section 4.1.2, with a point in the domain; the lengths of the two parts are not bounded
+const label = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+const atom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
+const local = `(?:${atom}(?:\\.${atom})*|"(?:[ !#-\\[\\]-~]|\\\\[ -~])*")`
+const email = `${local}@(?:${label}(?:\\.${label})+|\\[(?:${ipv4}|IPv6:${ipv6})\\])`
+
+// RFC 3986, appendix A; something must follow the colon of the scheme
+const percent = "%[0-9a-fA-F]{2}"
+const free = "-a-zA-Z0-9._~!$&'()*+,;="
+const pchar = `(?:[${free}:@]|${percent})`
+const authority = `(?:(?:[${free}:]|${percent})*@)?` +
+  `(?:\\[(?:${ipv6}|[vV][0-9a-fA-F]+\\.[${free}:]+)\\]|(?:[${free}]|${percent})*)(?::[0-9]*)?`
+const segments = `(?:/${pchar}*)*`
+const hierarchy = `(?://${authority}${segments}|/(?:${pchar}+${segments})?|${pchar}+${segments})`
+const relative = `(?://${authority}${segments}|/(?:${pchar}+${segments})?|(?:[${free}@]|${percent})+${segments}|)`
+const tail = `(?:\\?(?:${pchar}|[/?])*)?(?:#(?:${pchar}|[/?])*)?`
+const uri = `[a-zA-Z][a-zA-Z0-9+.-]*:${hierarchy}${tail}`
+
 const pointer = "(?:/(?:[^~/]|~[01])*)*"
 
 /** Expressions by name; lengths that are counted apart. */
@@ -35,6 +53,9 @@ const expressions: Readonly<Record<string, readonly [pattern: string, max?: numb
   "uuid": ["[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"],
   "ipv4": [ipv4],
   "ipv6": [ipv6],
+  "email": [email],
+  "uri": [uri],
+  "uri-reference": [`(?:${uri}|${relative}${tail})`],
   "json-pointer": [pointer],
   "relative-json-pointer": [`(?:0|[1-9][0-9]*)(?:#|${pointer})`]
 }

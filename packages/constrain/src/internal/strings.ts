@@ -7,8 +7,8 @@ import type { Leaf as Rule } from "./rule.ts"
 /** A JSON string, whatever is in it. */
 export const plainString: Rule = Leaf.ofJsonString("string", CharDfa.anything)!
 
-/** Spelling out a bounded length in states is worth it up to this many. */
-const maxSpelledLength = 512
+/** A greatest length is spelled out in states up to this many; beyond, characters are counted. */
+const maxSpelledStates = 2048
 
 const kept = new WeakMap<CharDfa.CharDfa, Map<string, Rule | undefined>>()
 
@@ -25,7 +25,7 @@ export const stringLeaf = (dfa: CharDfa.CharDfa, min: number, max: number): Rule
   if (isPlain && min === 0 && max === Infinity) return plainString
   return keep(isPlain ? CharDfa.anything : dfa, `${min},${max}`, () => {
     if (isPlain) return Leaf.ofJsonString("string", dfa, { min, max })
-    const spelledMax = max <= maxSpelledLength ? max : Infinity
+    const spelledMax = dfa.accept.length * max <= maxSpelledStates ? max : Infinity
     const spelled = CharDfa.intersect(dfa, CharDfa.lengthBetween(min, spelledMax))
     return Leaf.ofJsonString("string", spelled, { min: 0, max: spelledMax === Infinity ? max : Infinity })
   })

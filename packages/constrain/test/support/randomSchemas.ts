@@ -29,8 +29,8 @@ const formats = [
   "ipv4",
   "ipv6",
   "json-pointer",
-  "email",
-  "hostname",
+
+  "uri-reference",
   "uri"
 ]
 const bounds = [-7.5, -3, 0, 0.1, 1, 2.5, 10, 99, 1e6, 123456789.125]
