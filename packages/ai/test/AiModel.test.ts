@@ -2,7 +2,9 @@ import { readFileSync } from "node:fs"
 import { assert, describe, it, layer } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Conversations } from "@tg/engine/Conversations"
-import { ByteSource } from "@tg/gguf/ByteSource"
+import type { Token } from "@tg/engine/Engine"
+import * as ModelFile from "@tg/engine/ModelFile"
+import { ByteSource, fromBytes } from "@tg/gguf/ByteSource"
 import * as Devices from "@tg/node/Devices"
 import { Effect, Layer, Ref, Schema, Stream } from "effect"
 import { Chat, LanguageModel, Prompt, Tool } from "effect/ai"
@@ -140,6 +142,75 @@ describe("parts", () => {
         { type: "text", text: "!" }
       ])
     }).pipe(Effect.runPromise))
+})
+
+/** A model that says this, token by token, whatever it is asked; `asked` are its prompts. */
+const saying = (texts: Array<string>, asked: Array<string>) =>
+  Layer.effect(
+    Conversations,
+    Effect.gen(function*() {
+      const file = yield* ModelFile.open(fromBytes("tg-tiny", bytes))
+      const codec = yield* Effect.fromResult(ModelFile.tokenizer(file.gguf))
+      return Conversations.of({
+        model: file,
+        loadTimes: { weights: 0, compile: 0 },
+        context: 1024,
+        tokenizer: Effect.succeed(codec),
+        status: Effect.succeed({ kept: 1, busy: 0, most: 1 }),
+        generate: ({ tokens }) => {
+          asked.push(codec.decode(tokens))
+          const ids = codec.encode(texts.shift()!, { parseSpecial: true })
+          const said = ids.map((id, i): Token => ({
+            id,
+            text: codec.decode([id]),
+            stop: i === ids.length - 1 ? "end" : undefined
+          }))
+          return Effect.succeed({ promptTokens: tokens.length, cachedTokens: 0, tokens: Stream.fromIterable(said) })
+        }
+      })
+    })
+  )
+
+describe("tools", () => {
+  const Sum = Tool.make("sum", {
+    description: "Adds two numbers",
+    parameters: Schema.Struct({ a: Schema.Finite, b: Schema.Finite }),
+    success: Schema.Finite
+  })
+  const tools = Toolkit.make(Sum)
+
+  it.effect("are called with what the reply says, and the next turn knows the result", () =>
+    Effect.gen(function*() {
+      const asked: Array<string> = []
+      const call = "<tool_call>sum<arg_key>a</arg_key><arg_value>17</arg_value>" +
+        "<arg_key>b</arg_key><arg_value>25</arg_value></tool_call>"
+      yield* Effect.gen(function*() {
+        const chat = yield* Chat.empty
+        const response = yield* chat.generateText({ prompt: "What is 17 + 25?", toolkit: tools })
+        assert.deepEqual(response.toolCalls.map(({ name, params }) => ({ name, params })), [
+          { name: "sum", params: { a: 17, b: 25 } }
+        ])
+        assert.deepEqual(response.toolResults.map(({ result }) => result), [42])
+        assert.strictEqual(response.finishReason, "tool-calls")
+        const next = yield* chat.generateText({ prompt: "So?", toolkit: tools })
+        assert.strictEqual(next.text, "It is 42.")
+      }).pipe(
+        Effect.provide(AiModel.layer().pipe(Layer.provide(saying([call, "It is 42."], asked)))),
+        Effect.provide(tools.toLayer({ sum: ({ a, b }) => Effect.succeed(a + b) }))
+      )
+      assert.include(asked[0], "Adds two numbers")
+      assert.include(asked[1], "42")
+    }))
+
+  it.effect("cannot be forced", () =>
+    Effect.gen(function*() {
+      const error = yield* LanguageModel.generateText({ prompt: "Hi", toolkit: tools, toolChoice: "required" }).pipe(
+        Effect.provide(AiModel.layer().pipe(Layer.provide(saying([], [])))),
+        Effect.provide(tools.toLayer({ sum: ({ a, b }) => Effect.succeed(a + b) })),
+        Effect.flip
+      )
+      assert.include(error.message, "toolChoice")
+    }))
 })
 
 layer(model, { excludeTestServices: true, timeout: "60 seconds" })("tg-tiny as a language model", (it) => {
