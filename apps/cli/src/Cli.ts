@@ -19,6 +19,7 @@ import * as Synth from "./commands/Synth.ts"
 import * as Tune from "./commands/Tune.ts"
 import * as Flags from "./Flags.ts"
 import * as Help from "./Help.ts"
+import * as Misspelled from "./Misspelled.ts"
 import * as Output from "./Output.ts"
 import * as Report from "./Report.ts"
 import { UsageError } from "./Report.ts"
@@ -126,7 +127,7 @@ const presenter = (stdio: Context.Context<Stdio.Stdio>): CliOutput.Presenter => 
         return yield* Output.print(`${formatter.formatVersion(event.name, event.version)}\n`).pipe(Effect.orDie)
       case "InvalidInvocation":
         return yield* Output.note([
-          ...event.errors.map((error) => `error: ${error.message}`),
+          ...event.errors.map((error) => `error: ${Misspelled.message(error)}`),
           `${event.commandPath.join(" ")} --help shows what is possible.`
         ].join("\n"))
     }

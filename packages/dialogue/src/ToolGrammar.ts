@@ -32,6 +32,8 @@ export class UnknownTool extends Schema.TaggedError<UnknownTool>()("UnknownTool"
 export interface Options {
   /** Whether the prompt ends inside of the thinking section. */
   readonly thinkingOpen: boolean
+  /** Whether it may begin to think where the prompt has not begun it. Default: yes. */
+  readonly mayThink?: boolean | undefined
   /** How many calls there may be at most; 1 for a tool that is chosen by name, else as many as the model likes. */
   readonly maxCalls?: number | undefined
 }
@@ -106,10 +108,10 @@ const afterText = (calls: Calls, call: Grammar.Grammar, max: number): Grammar.Gr
 /** Thinking first: the rest of it, if the prompt begins it, else as the model likes. */
 const withThinking = (
   { thinking }: ReplyStyle,
-  { thinkingOpen }: Options,
+  { mayThink = true, thinkingOpen }: Options,
   reply: Grammar.Grammar
 ): Grammar.Grammar => {
-  if (thinking === undefined) return reply
+  if (thinking === undefined || !(thinkingOpen || mayThink)) return reply
   const breaks = Grammar.repeat(Grammar.literal("\n"), { max: 2 })
   const rest = Grammar.sequence(closedBy(thinking.close), breaks)
   const all = thinkingOpen ? rest : Grammar.optional(Grammar.sequence(tag(thinking.open), rest))

@@ -215,17 +215,15 @@ const save = Effect.fnUntraced(
   ) {
     if (path === undefined) return yield* Output.note("/save needs a file")
     const files = yield* FileSystem.FileSystem
-    if (!isForced && path !== chat.path && (yield* files.exists(path))) {
+    const force = isForced || path === chat.path
+    if (!force && (yield* files.exists(path))) {
       return yield* Output.note(`${path} is there already; /save -f ${path} replaces it`)
     }
     const messages = Talk.toMessages(chat.talk)
-    const file = yield* OutFile.open(path, { force: true })
-    yield* file.append(new TextEncoder().encode(`${JSON.stringify(messages, null, 2)}\n`))
-    yield* file.finish
+    yield* OutFile.writeText(path, `${JSON.stringify(messages, null, 2)}\n`, { force: true })
     chat.path = path
     yield* Output.note(`${messages.length} messages are in ${path}`)
-  },
-  Effect.scoped
+  }
 )
 
 /** The messages of a file. */
