@@ -21,7 +21,7 @@ describe("@langchain/openai", () => {
   it("asks", async () => {
     const answer = await model().invoke("What is 17 + 25?")
     assert.strictEqual(answer.content, "17 + 25 = 42")
-    assert.nestedInclude(answer, { "usage_metadata.output_tokens": 10 })
+    assert.deepInclude(answer.response_metadata["tokenUsage"], { promptTokens: 15, completionTokens: 10 })
   })
 
   it("streams", async () => {

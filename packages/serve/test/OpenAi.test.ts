@@ -1,5 +1,5 @@
 import { Effect, Metric } from "effect"
-import OpenAI from "openai"
+import OpenAI, { APIError, BadRequestError, NotFoundError } from "openai"
 import { afterAll, assert, beforeAll, describe, it } from "vitest"
 import { FairQueue } from "../src/FairQueue.ts"
 import * as Metrics from "../src/Metrics.ts"
@@ -214,14 +214,14 @@ describe("openai", () => {
     const wrong = await caught(
       client.chat.completions.create({ model: "tg-tiny", messages: sum(1, 2), temperature: 9 })
     )
-    assert.instanceOf(wrong, OpenAI.BadRequestError)
-    assert.strictEqual(wrong instanceof OpenAI.APIError ? wrong.param : "", "temperature")
+    assert.instanceOf(wrong, BadRequestError)
+    assert.strictEqual(wrong instanceof APIError ? wrong.param : "", "temperature")
     assert.instanceOf(
       await caught(client.chat.completions.create({ model: "gpt-4o", messages: sum(1, 2) })),
-      OpenAI.NotFoundError
+      NotFoundError
     )
     const refused = await caught(client.embeddings.create({ model: "tg-tiny", input: "a" }))
-    assert.strictEqual(refused instanceof OpenAI.APIError ? refused.code : "", "unsupported_endpoint")
+    assert.strictEqual(refused instanceof APIError ? refused.code : "", "unsupported_endpoint")
   })
 
   it("ends when it is aborted, and goes on with others", async () => {
