@@ -29,8 +29,8 @@ export type CustomPrograms = (step: CustomStep) => Program | undefined
 
 /** A tensor program made ready for a device. */
 export interface Prepared extends Replay {
-  /** The variables that a run takes: all of them, and no others. */
-  readonly vars: ReadonlyArray<string>
+  /** The variables that a run takes: all of them, and no others. A `Jit` that does not say so takes any. */
+  readonly vars?: ReadonlyArray<string> | undefined
   readonly plan: Plan.ExecutionPlan
   /** What the plan was made from: step i became launch i. Of a program that was kept it is made when it is asked for. */
   readonly schedule: Effect.Effect<Schedule, RangeifyError>
@@ -48,7 +48,7 @@ export const ownOf = (
   { vars }: Pick<Prepared, "vars">,
   values: Readonly<Record<string, number>>
 ): Readonly<Record<string, number>> =>
-  Object.fromEntries(vars.flatMap((name) => name in values ? [[name, values[name]!]] : []))
+  vars === undefined ? values : Object.fromEntries(Object.entries(values).filter(([name]) => vars.includes(name)))
 
 /** What a program asks of the host: buffers of so many bytes by id, and variables within their bounds. */
 interface Asked {
