@@ -13,6 +13,8 @@ import type { Message } from "./worker.ts"
 
 /** Nothing takes so long. */
 const hangMillis = 10_000 + 2_000
+/** What loading everything may take on a busy machine. */
+const loadMillis = 120_000
 
 interface Part {
   readonly seed: number
@@ -40,6 +42,7 @@ const runPart = (target: Target, { count, from, seed, until }: Part): Promise<En
     const findings: Array<readonly [number, string]> = []
     let at = from
     let heard = Date.now()
+    let hasBegun = false
     let isDone = false
     const end = (ended: Omit<Ended, "findings">): void => {
       if (isDone) return
@@ -49,6 +52,7 @@ const runPart = (target: Target, { count, from, seed, until }: Part): Promise<En
     }
     child.on("message", (message: Message) => {
       heard = Date.now()
+      hasBegun = true
       if (message.kind === "begin") at = message.index
       else if (message.kind === "finding") findings.push([message.index, message.finding])
       else end(message)
@@ -59,7 +63,7 @@ const runPart = (target: Target, { count, from, seed, until }: Part): Promise<En
       end({ next: at + 1, most: 0, counts: {} })
     })
     const watch = setInterval(() => {
-      if (Date.now() - heard < hangMillis + 10_000 * Number(at === from)) return
+      if (Date.now() - heard < (hasBegun ? hangMillis : loadMillis)) return
       child.kill("SIGKILL")
     }, 500)
   })
