@@ -122,9 +122,9 @@ const presenter = (stdio: Context.Context<Stdio.Stdio>): CliOutput.Presenter => 
     const formatter = Help.formatter(CliOutput.defaultFormatter({ colors: canColor }))
     switch (event._tag) {
       case "Help":
-        return yield* Output.print(`${formatter.formatHelpDoc(event.helpDoc)}\n`).pipe(Effect.orDie)
+        return yield* Output.printStyled(`${formatter.formatHelpDoc(event.helpDoc)}\n`).pipe(Effect.orDie)
       case "Version":
-        return yield* Output.print(`${formatter.formatVersion(event.name, event.version)}\n`).pipe(Effect.orDie)
+        return yield* Output.printStyled(`${formatter.formatVersion(event.name, event.version)}\n`).pipe(Effect.orDie)
       case "InvalidInvocation":
         return yield* Output.note([
           ...event.errors.map((error) => `error: ${Misspelled.message(error)}`),

@@ -14,6 +14,10 @@ const toStdout = <E, R>(
 export const print = (text: string): Effect.Effect<void, PlatformError.PlatformError, Stdio.Stdio> =>
   toStdout(Stream.make(Escape.text(text)))
 
+/** Writes a text of ours to stdout as it is, with colours. */
+export const printStyled = (text: string): Effect.Effect<void, PlatformError.PlatformError, Stdio.Stdio> =>
+  toStdout(Stream.make(text))
+
 /** Writes generated texts to stdout as they come: as they are, but to a terminal without what would steer it. */
 export const printGenerated = <E, R>(
   texts: Stream.Stream<string, E, R>
