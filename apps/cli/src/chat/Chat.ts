@@ -42,7 +42,7 @@ export type CheckModel<R> = (name: string) => Effect.Effect<void, unknown, R>
 /** Talks with the model that is loaded, until the user leaves or wants another one. */
 export const run = Effect.fn("cli.chat")(function*<R>(chat: Chat, checkModel: CheckModel<R>) {
   const answering = yield* Answering.make()
-  if (chat.talk.messages.at(-1)?.role === "user") yield* answerLast(chat, answering, Talk.forget)
+  if (chat.talk.messages.at(-1)?.role === "user") yield* answerLast(chat, answering, chat.talk)
   for (;;) {
     const typed = yield* readMessage(chat)
     if (typed === undefined) return { _tag: "End" } as Next
@@ -55,7 +55,7 @@ export const run = Effect.fn("cli.chat")(function*<R>(chat: Chat, checkModel: Ch
       case "Say": {
         const before = chat.talk
         chat.talk = Talk.say(before, command.text)
-        yield* answerLast(chat, answering, () => before)
+        yield* answerLast(chat, answering, before)
         break
       }
       case "Regenerate":
@@ -102,11 +102,11 @@ const recovering = <E, R>(effect: Effect.Effect<void, E, R>) =>
     })
   )
 
-/** Answers the last message. If there is no answer at all, the conversation is what it was `before`. */
+/** Answers the last message. If nothing comes of it, the conversation is what it was `before`. */
 const answerLast = Effect.fnUntraced(function*(
   chat: Chat,
   answering: Answering.Answering,
-  before: (talk: Talk.Talk, turns: number) => Talk.Talk | undefined
+  before: Talk.Talk
 ) {
   const { maxTokens, sampling, show, talk, terminal, thinking } = chat
   const shown = Shown.make(terminal.style, show)
@@ -129,13 +129,14 @@ const answerLast = Effect.fnUntraced(function*(
   if (Exit.isFailure(exit) && (Cause.hasInterruptsOnly(exit.cause) || Output.isClosedPipe(error))) {
     return yield* Effect.failCause(exit.cause)
   }
-  yield* write(shown.end())
-  if (content !== "" || reasoning !== "") chat.talk = Talk.answer(talk, { content: content.trim(), reasoning })
-  else if (error !== undefined) chat.talk = before(talk, 0) ?? talk
+  const isStopped = Exit.isSuccess(exit) && !exit.value
+  const isNothing = content === "" && reasoning === "" && (error !== undefined || isStopped)
+  if (!isNothing) yield* write(shown.end())
+  chat.talk = isNothing ? before : Talk.answer(talk, { content: content.trim(), reasoning })
   if (error !== undefined) {
     chat.failures++
     yield* Output.note(`${describe(error)}\n${afterError(error)}`)
-  } else if (Exit.isSuccess(exit) && !exit.value) yield* Output.note("(stopped)")
+  } else if (isStopped) yield* Output.note("(stopped)")
   else yield* tellEnd(chat)
   if (chat.hasStats && chat.last !== undefined) yield* Output.note(Answering.show(chat.last))
 })
@@ -155,8 +156,8 @@ const forgetHint = "/forget drops the oldest question, /reset all of them, /save
 
 const afterError = (error: unknown): string =>
   typeof error === "object" && error !== null && "_tag" in error && error._tag === "ContextFull"
-    ? `The conversation is as it was before: ${forgetHint}.`
-    : "The conversation is as it was before."
+    ? `Nothing of the conversation is lost: ${forgetHint}.`
+    : "Nothing of the conversation is lost."
 
 const regenerate = Effect.fnUntraced(function*(chat: Chat, answering: Answering.Answering) {
   const { talk } = chat
@@ -166,7 +167,7 @@ const regenerate = Effect.fnUntraced(function*(chat: Chat, answering: Answering.
     yield* Output.note("(the likeliest answer, which is the same again; --temperature 1 draws others)")
   } else chat.sampling = { ...chat.sampling, seed: yield* Random.nextIntBetween(0, 2 ** 32) }
   chat.talk = asked
-  yield* answerLast(chat, answering, () => talk)
+  yield* answerLast(chat, answering, talk)
 })
 
 type Simple = Exclude<Command.Command, { readonly _tag: "Exit" | "Say" | "Regenerate" | "Model" }>
