@@ -72,7 +72,7 @@ describe("generate", () => {
       [["--temprature", "1"], "unknown flag --temprature, did you mean --temperature?"],
       [["--stop", ""], "--stop needs a text"],
       [["--schema", "/no/such.json"], "/no/such.json"],
-      [["--schema", file("unique.json", { type: "array", uniqueItems: true })], "uniqueItems"],
+      [["--schema", file("unique.json", { type: "array", uniqueItems: true })], "asks for what cannot be enforced"],
       [["--schema", answer, "--thinking"], "leave out --thinking"],
       [["--schema", answer, "--tools", tools], "keep one of them"],
       [["--tool-choice", "add"], "--tools, which is missing"],
