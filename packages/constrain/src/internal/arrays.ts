@@ -13,7 +13,7 @@ export interface Parts {
 }
 
 /** More states than this of one array or object are refused. */
-export const maxNetStates = 20_000
+export const maxNetStates = 8192
 
 /** The texts of an array. */
 export const arrayNet = (parts: Parts, shape: ArrayShape): Net => {

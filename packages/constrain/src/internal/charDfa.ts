@@ -117,14 +117,22 @@ const minimise = (dfa: CharDfa): CharDfa => {
   // equal states are equally far from acceptance: beginning with that saves a round for each step of a chain
   let block = Int32Array.from(distances(dfa), (distance) => distance === Infinity ? -1 : distance)
   for (let blocks = 0;;) {
-    const numbers = new Map<string, number>()
+    // a state's signature, folded class by class: each pair of a prefix's number and a block gets a number of its own
+    const pairs = new Map<number, number>()
+    const numbers = new Map<number, number>()
     const refined = new Int32Array(count)
     for (let state = 0; state < count; state++) {
-      let key = `${block[state]}`
-      for (let c = 0; c < width; c++) key += c === surrogate ? "" : `,${block[next[state * width + c]!]}`
-      const known = numbers.get(key)
+      let signature = block[state]! + 1
+      for (let c = 0; c < width; c++) {
+        if (c === surrogate) continue
+        const pair = signature * (count + 2) + block[next[state * width + c]!]! + 1
+        const known = pairs.get(pair)
+        signature = known ?? count + 2 + pairs.size
+        if (known === undefined) pairs.set(pair, signature)
+      }
+      const known = numbers.get(signature)
       refined[state] = known ?? numbers.size
-      if (known === undefined) numbers.set(key, numbers.size)
+      if (known === undefined) numbers.set(signature, numbers.size)
     }
     block = refined
     if (numbers.size === blocks) break

@@ -110,6 +110,7 @@ const atLeastMagnitude = (value: number): CharDfa.CharDfa => {
         if (d === 0) return { _tag: "Integer", length: 0, order: 0, mantissa: 0 }
         return { _tag: "Integer", length: 1, order: orderOf(d, integer[0], 0), mantissa: orderOf(d, significant[0], 0) }
       case "Integer": {
+        if (place.length > maxInteger) return { _tag: "Done", isEnough: false }
         const length = Math.min(place.length + 1, integer.length + 1)
         return { _tag: "Integer", length, order: orderOf(d, integer[place.length], place.order), mantissa: 0 }
       }
@@ -165,6 +166,9 @@ const atLeastMagnitude = (value: number): CharDfa.CharDfa => {
     accepts: isEnough
   })
 }
+
+/** No number has more digits before its point. */
+const maxInteger = 21
 
 /** Digits beyond those that a number may have are never asked for: a fraction has at most 25. */
 const maxFraction = 26

@@ -6,6 +6,7 @@
 import { Result } from "effect"
 import { language } from "../Regex.ts"
 import * as CharDfa from "./charDfa.ts"
+import * as CodePoints from "./codePoints.ts"
 
 const compile = (pattern: string): CharDfa.CharDfa => Result.getOrThrow(language(pattern, "whole"))
 
@@ -38,19 +39,35 @@ export const integers = once(() => CharDfa.subtract(compile(`-?(?:${integerPart}
 /** Integers as they are written where nothing but integers may be: without a point. */
 export const plainIntegers = once(() => CharDfa.subtract(compile(`-?(?:${integerPart}|${big})`), minusZero()))
 
-const constants = new Map<number, CharDfa.CharDfa>()
+/** Whether zeros may follow: after a point, or after the digits of a fraction. */
+type Zeros = "none" | "point" | "digits"
 
-/** The texts of one number. */
-export const constant = (value: number): CharDfa.CharDfa => {
-  const number = value === 0 ? 0 : value
-  const known = constants.get(number)
-  if (known !== undefined) return known
-  const text = JSON.stringify(number).replace(/[.+]/g, "\\$&")
-  const zeros = text.includes("e") ? "" : text.includes(".") ? "0*" : "(?:\\.0{1,25})?"
-  const made = CharDfa.intersect(compile(text + zeros), all())
-  if (constants.size >= 4096) constants.clear()
-  constants.set(number, made)
-  return made
+/** The texts of some numbers: as JSON.stringify writes them, and with zeros at the end of the fraction. */
+export const constants = (values: ReadonlyArray<number>): CharDfa.CharDfa => {
+  const texts = values.map((value) => JSON.stringify(value === 0 ? 0 : value))
+  const [scientific, plain] = [texts.filter((text) => text.includes("e")), texts.filter((text) => !text.includes("e"))]
+  const fractions = CharDfa.words(plain.filter((text) => text.includes(".")))
+  const whole = CharDfa.words(plain.filter((text) => !text.includes(".")))
+  const { classes, members, starts } = CharDfa.partition([..."0123456789.-"].map(CodePoints.ofText))
+  const extended = CharDfa.explore<readonly [fraction: number, whole: number, zeros: Zeros]>({
+    starts,
+    classes,
+    width: members.length,
+    start: [0, 0, "none"],
+    keyOf: (state) => state.join(),
+    step: ([fraction, integer, zeros], c) => {
+      const index = members[c]![0]
+      const char = index === undefined ? "x" : "0123456789.-"[index]!
+      const code = char.codePointAt(0)!
+      const isZero = char === "0" && (zeros !== "none" || fractions.accept[fraction] === 1)
+      const isPoint = char === "." && whole.accept[integer] === 1
+      const next = isZero ? "digits" : isPoint ? "point" : "none"
+      return [CharDfa.step(fractions, fraction, code), CharDfa.step(whole, integer, code), next]
+    },
+    accepts: ([fraction, integer, zeros]) =>
+      fractions.accept[fraction] === 1 || whole.accept[integer] === 1 || zeros === "digits"
+  })
+  return CharDfa.intersect(CharDfa.union(extended, CharDfa.words(scientific)), all())
 }
 
 /** What is generated of a language: if all its numbers are integers, without a point. */

@@ -24,7 +24,8 @@ export const objectNet = (
   const unlisted = [...shape.required].filter((name) => !shape.named.has(name))
   const isFree = unlisted.length <= maxFree
   const listed = isFree ? [...shape.named.keys()] : [...shape.named.keys(), ...unlisted]
-  const named = CharDfa.words([...listed, ...unlisted])
+  const isOpen = shape.regions.some(({ value }) => value !== formulas.false_)
+  const named = isOpen ? CharDfa.words([...listed, ...unlisted]) : CharDfa.nothing
   const others: Others = {
     regions: shape.regions.flatMap(({ names, value }): ReadonlyArray<readonly [Rule, Net]> => {
       const key = value === formulas.false_ ? undefined : keyRule(CharDfa.subtract(names, named))

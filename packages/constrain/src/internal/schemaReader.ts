@@ -299,17 +299,21 @@ export class SchemaReader {
 
   private oneOfValues(values: ReadonlyArray<Json>): Normal.Normal {
     const texts = values.filter((value) => typeof value === "string")
-    const strings = texts.length === 0 ? [] : [{ ...Normal.anyString, dfa: CharDfa.words(texts) }]
-    const others = values.filter((value) => typeof value !== "string").map((value) => this.constant(value))
-    return others.reduce(Normal.or, { ...Normal.nothing, strings })
+    const numbers = values.filter((value) => typeof value === "number")
+    const scalars = {
+      ...Normal.nothing,
+      number: numbers.length === 0 ? CharDfa.nothing : Numbers.constants(numbers),
+      strings: texts.length === 0 ? [] : [{ ...Normal.anyString, dfa: CharDfa.words(texts) }]
+    }
+    const others = values.filter((value) => typeof value !== "string" && typeof value !== "number")
+    return others.map((value) => this.constant(value)).reduce(Normal.or, scalars)
   }
 
   /** The values equal to one value. */
-  private constant(value: Exclude<Json, string>): Normal.Normal {
+  private constant(value: Exclude<Json, string | number>): Normal.Normal {
     const { nothing } = Normal
     if (value === null) return { ...nothing, null: true }
     if (typeof value === "boolean") return { ...nothing, true: value, false: !value }
-    if (typeof value === "number") return { ...nothing, number: Numbers.constant(value) }
     const { constant, false_ } = this.formulas
     const formula = (part: Json): Formula =>
       this.formulas.schema({ value: constant.call(this.formulas, part), path: "#", base: "" })

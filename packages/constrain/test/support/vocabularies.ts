@@ -3,7 +3,7 @@ import { Gguf } from "@tg/gguf"
 import { Tokenizer } from "@tg/tokenizer"
 import { Result } from "effect"
 import { readFileSync } from "node:fs"
-import { TokenTable } from "../../src/index.ts"
+import type { TokenTable } from "../../src/index.ts"
 
 const root = new URL("../../../../", import.meta.url)
 const encoder = new TextEncoder()
@@ -93,9 +93,9 @@ export const large = (size = 154_880): TokenTable.Vocabulary => {
     ` ${word.toUpperCase()}`,
     `_${word}`,
     `.${word}`,
-    `${word}\"`,
-    `\"${word}`,
-    `${word}\":`,
+    `${word}"`,
+    `"${word}`,
+    `${word}":`,
     `${word}'s`
   ]
   for (const word of words) for (const form of forms(word)) texts.add(form)
