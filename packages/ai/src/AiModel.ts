@@ -3,13 +3,13 @@ import { Grammar, JsonSchema, Matcher, TokenTable } from "@tg/constrain"
 import * as Messages from "@tg/dialogue/Messages"
 import * as Reply from "@tg/dialogue/Reply"
 import * as ReplyStyle from "@tg/dialogue/ReplyStyle"
+import type { Choice, Tool } from "@tg/dialogue/Tool"
+import * as ToolGrammar from "@tg/dialogue/ToolGrammar"
 import { Conversations } from "@tg/engine/Conversations"
 import type { Constraint, Request } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import * as Sampler from "@tg/engine/Sampler"
-import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { InvalidMetadata, TemplateFailed, TokenizerError } from "@tg/tokenizer/TokenizerError"
-import { isSpecial } from "@tg/tokenizer/Vocabulary"
 import { Context, DateTime, Effect, Layer, Result, Stream } from "effect"
 import { AiError, IdGenerator, LanguageModel } from "effect/ai"
 import { invalid, messagesOf, toolsOf } from "./Conversation.ts"
@@ -28,14 +28,6 @@ export const Settings = Context.Reference<Settings>("@tg/ai/Settings", { default
 
 /** Why a model is no language model to talk with. */
 export type ModelError = TokenizerError | ModelFile.NoChatTemplate | InvalidMetadata | TemplateFailed
-
-/** The vocabulary as grammars see it: special tokens stand for no text. */
-const tableOf = ({ bytesOf, vocabulary }: Codec): TokenTable.TokenTable =>
-  TokenTable.make({
-    size: vocabulary.tokens.length,
-    bytesOf: (id) => isSpecial(vocabulary.kinds[id]!) || vocabulary.kinds[id] === "unused" ? undefined : bytesOf(id),
-    endTokens: vocabulary.eog
-  })
 
 /**
  * A schema whose objects have no properties but those it names, unless it says what others are: what nobody decodes need not
@@ -57,7 +49,7 @@ export const closed = (schema: unknown): unknown => {
 }
 
 /** JSON texts of a schema's values, behind the thinking that the prompt has opened. */
-const grammarOf = (
+const objectGrammar = (
   schema: unknown,
   thinking: ReplyStyle.ReplyStyle["thinking"]
 ): Result.Result<Grammar.Grammar, AiError.AiError> =>
@@ -90,32 +82,36 @@ export const make: (
     const writer = Messages.make(template, style)
     let table: TokenTable.TokenTable | undefined
 
-    /** What the answer is held to. */
-    const constraintOf = (
-      { responseFormat }: LanguageModel.ProviderOptions,
+    /** What the answer is held to: a schema, or calls that are calls of the tools. */
+    const grammarOf = (
+      { responseFormat, toolChoice }: LanguageModel.ProviderOptions,
+      tools: ReadonlyArray<Tool>,
       thinkingOpen: boolean
-    ): Result.Result<Constraint | undefined, AiError.AiError> =>
-      Result.gen(function*() {
-        if (responseFormat.type === "text") return undefined
+    ): Result.Result<Grammar.Grammar | undefined, AiError.AiError> => {
+      if (responseFormat.type === "json") {
         const { jsonSchema } = LanguageModel.defaultCodecTransformer(responseFormat.schema)
-        const grammar = yield* grammarOf(closed(jsonSchema), thinkingOpen ? style.thinking : undefined)
-        table ??= tableOf(codec)
-        return yield* Result.mapError(
-          Matcher.makeResult(grammar, table),
-          ({ message }) => invalid("schema", message)
-        )
-      })
+        return objectGrammar(closed(jsonSchema), thinkingOpen ? style.thinking : undefined)
+      }
+      if (tools.length === 0) return Result.succeed(undefined)
+      return Result.mapError(
+        ToolGrammar.toolGrammar(style, tools, choiceOf(toolChoice), { thinkingOpen }),
+        ({ message }) => invalid("tools", message)
+      )
+    }
+
+    /** A matcher of it, at the start. */
+    const constraintOf = (
+      grammar: Grammar.Grammar | undefined
+    ): Result.Result<Constraint | undefined, AiError.AiError> => {
+      if (grammar === undefined) return Result.succeed(undefined)
+      table ??= TokenTable.make(ToolGrammar.vocabularyOf(codec))
+      return Result.mapError(Matcher.makeResult(grammar, table), ({ message }) => invalid("schema", message))
+    }
 
     const answer = Effect.fnUntraced(function*(options: LanguageModel.ProviderOptions) {
       const settings = { ...defaults, ...yield* Settings }
       const { bias, maxTokens, penalties, stop, thinking = false, ...sampling } = settings
       const tools = yield* Effect.fromResult(toolsOf(options))
-      if (tools.length > 0 && isRequired(options.toolChoice)) {
-        return yield* invalid(
-          "toolChoice",
-          `${JSON.stringify(options.toolChoice)} was asked; it has to be "auto" or "none"`
-        )
-      }
       const messages = yield* Effect.fromResult(messagesOf(options.prompt))
       const taken = yield* Effect.fromResult(Result.mapError(
         writer.write({ messages, tools }),
@@ -128,6 +124,7 @@ export const make: (
         ({ message }) => invalid("prompt", message)
       ))
       const thinkingOpen = ReplyStyle.isThinkingOpen(style, prompt)
+      const grammar = yield* Effect.fromResult(grammarOf(options, tools, thinkingOpen))
       const generation = yield* Effect.mapError(
         generate({
           tokens: codec.encodeSegments(prompt.segments),
@@ -136,7 +133,7 @@ export const make: (
           penalties,
           bias,
           sampling: { ...Sampler.greedy, ...sampling },
-          constraint: yield* Effect.fromResult(constraintOf(options, thinkingOpen))
+          constraint: yield* Effect.fromResult(constraintOf(grammar))
         }),
         Parts.failed
       )
@@ -152,9 +149,11 @@ export const make: (
     })
   })
 
-/** Whether a call is asked for, whatever the model would rather say. */
-const isRequired = (choice: LanguageModel.ProviderOptions["toolChoice"]): boolean =>
-  typeof choice === "object" ? "tool" in choice || choice.mode === "required" : choice === "required"
+/** Whether a call is asked for, whatever the model would rather say. The tools are those of the choice already. */
+const choiceOf = (choice: LanguageModel.ProviderOptions["toolChoice"]): Choice => {
+  if (typeof choice === "string") return choice
+  return "tool" in choice ? { name: choice.tool } : choice.mode ?? "auto"
+}
 
 /** The language model as a service. */
 export const layer = (

@@ -201,16 +201,6 @@ describe("tools", () => {
       assert.include(asked[0], "Adds two numbers")
       assert.include(asked[1], "42")
     }))
-
-  it.effect("cannot be forced", () =>
-    Effect.gen(function*() {
-      const error = yield* LanguageModel.generateText({ prompt: "Hi", toolkit: tools, toolChoice: "required" }).pipe(
-        Effect.provide(AiModel.layer().pipe(Layer.provide(saying([], [])))),
-        Effect.provide(tools.toLayer({ sum: ({ a, b }) => Effect.succeed(a + b) })),
-        Effect.flip
-      )
-      assert.include(error.message, "toolChoice")
-    }))
 })
 
 layer(model, { excludeTestServices: true, timeout: "60 seconds" })("tg-tiny as a language model", (it) => {
@@ -258,6 +248,24 @@ layer(model, { excludeTestServices: true, timeout: "60 seconds" })("tg-tiny as a
       const schema = Schema.Struct({ kind: Schema.Literals(["even", "odd"]), sure: Schema.Boolean })
       const { value } = yield* LanguageModel.generateObject({ prompt: "What is 17 + 25?", schema })
       assert.isTrue(Schema.is(schema)(value), JSON.stringify(value))
+    }))
+
+  it.effect("a call can be asked for, with arguments that the tool's schema allows", () =>
+    Effect.gen(function*() {
+      const Light = Tool.make("light", {
+        parameters: Schema.Struct({ on: Schema.Boolean, room: Schema.Literals(["kitchen", "hall"]) }),
+        success: Schema.String
+      })
+      const tools = Toolkit.make(Light)
+      const response = yield* LanguageModel.generateText({
+        prompt: "Light!",
+        toolkit: tools,
+        toolChoice: { tool: "light" }
+      })
+        .pipe(Effect.provide(tools.toLayer({ light: ({ on, room }) => Effect.succeed(`${room} ${on}`) })))
+      assert.strictEqual(response.finishReason, "tool-calls")
+      const [result] = response.toolResults
+      assert.match(String(result?.result), /^(kitchen|hall) (true|false)$/)
     }))
 
   it.effect("what the engine refuses is an error that says why", () =>
