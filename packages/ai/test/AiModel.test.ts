@@ -195,8 +195,10 @@ describe("tools", () => {
         const next = yield* chat.generateText({ prompt: "So?", toolkit: tools })
         assert.strictEqual(next.text, "It is 42.")
       }).pipe(
-        Effect.provide(AiModel.layer().pipe(Layer.provide(saying([call, "It is 42."], asked)))),
-        Effect.provide(tools.toLayer({ sum: ({ a, b }) => Effect.succeed(a + b) }))
+        Effect.provide([
+          AiModel.layer().pipe(Layer.provide(saying([call, "It is 42."], asked))),
+          tools.toLayer({ sum: ({ a, b }) => Effect.succeed(a + b) })
+        ])
       )
       assert.include(asked[0], "Adds two numbers")
       assert.include(asked[1], "42")
