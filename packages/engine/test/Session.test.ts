@@ -32,6 +32,7 @@ const mocked = (fail?: number) => {
         plan: { programs: [], launches: [], blocks: [] },
         schedule: Effect.succeed({ steps: [], temporaries: [], results: [] }),
         dispatches: [],
+        vars: ["T", "startPos", "tiles", "pieces"],
         run: (vars) =>
           Effect.suspend(() => {
             steps.push(vars)
