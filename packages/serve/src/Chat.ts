@@ -55,7 +55,14 @@ export const plan = Effect.fn("Chat.plan")(function*(request: ChatRequest, { cli
   const tooLong = checkLength(tokens.length, served, "messages")
   if (tooLong !== undefined) return yield* tooLong
   const constraint = yield* Effect.fromResult(
-    served.constraints.of(request.response_format, { style, thinkingOpen })
+    served.constraints.of({
+      format: request.response_format,
+      tools,
+      choice: choiceOf(request),
+      maxCalls: request.parallel_tool_calls === false ? 1 : undefined,
+      style,
+      thinkingOpen
+    })
   )
   const job: Job = {
     client: clientOf(client, request.user),
@@ -114,6 +121,9 @@ export const checkText = (
     { param, code: "context_length_exceeded" }
   )
 
+const choiceOf = ({ tool_choice: choice }: ChatRequest): Tool.Choice =>
+  typeof choice === "object" && choice !== null ? { name: choice.function.name } : choice ?? "auto"
+
 /** The tools that the model is told of. */
 const toolsOf = (request: ChatRequest): Result.Result<ReadonlyArray<Tool.Tool>, ApiError.ApiError> => {
   const tools = request.tools ?? []
@@ -127,14 +137,6 @@ const toolsOf = (request: ChatRequest): Result.Result<ReadonlyArray<Tool.Tool>, 
   if (choice !== "auto" && tools.length === 0) {
     return Result.fail(
       ApiError.invalid("tool_choice asks for a call, and there are no tools", {
-        param: "tool_choice",
-        code: "invalid_value"
-      })
-    )
-  }
-  if (typeof choice === "object" && !names.includes(choice.function.name)) {
-    return Result.fail(
-      ApiError.invalid(`tool_choice: ${choice.function.name.slice(0, 100)} is none of the tools`, {
         param: "tool_choice",
         code: "invalid_value"
       })
