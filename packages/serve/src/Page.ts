@@ -1,6 +1,6 @@
 /** A page at `/`: a folder of files, with a policy that lets it run nothing but its own code, and talk to nobody else. */
 import { Effect } from "effect"
-import { HttpRouter, HttpServerRespondable, HttpServerResponse, HttpStaticServer } from "effect/http"
+import { HttpRouter, HttpServerResponse, HttpStaticServer } from "effect/http"
 
 /** What the page may do: its own scripts and styles from files, requests to this server, and no frames around it. */
 export const policy = [
@@ -25,8 +25,8 @@ export const layer = (folder: string) =>
     yield* router.add(
       "GET",
       "/*",
+      // what is no file is told as everything else that is not there
       files.pipe(
-        Effect.catch(HttpServerRespondable.toResponse),
         Effect.map(HttpServerResponse.setHeaders({
           "content-security-policy": policy,
           "cross-origin-opener-policy": "same-origin",

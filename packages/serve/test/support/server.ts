@@ -9,6 +9,7 @@ import { HttpServer } from "effect/http"
 import { wasm } from "../../../engine/test/support/devices.ts"
 import * as Guard from "../../src/Guard.ts"
 import * as Limits from "../../src/Limits.ts"
+import * as Page from "../../src/Page.ts"
 import * as Server from "../../src/Server.ts"
 
 const model = fileURLToPath(new URL("../../../../apps/cli/models/tg-tiny-Q4_0.gguf", import.meta.url))
@@ -35,12 +36,13 @@ export const optionsOf = ({ access, limits }: Changes = {}): Server.Options => (
 /** A server that listens on a free port of this machine, with other conversations if given. */
 export const start = async (
   changes: Changes = {},
-  model: Layer.Layer<Conversations.Conversations, unknown> = conversations(4)
+  model: Layer.Layer<Conversations.Conversations, unknown> = conversations(4),
+  page?: string
 ) => {
   const options = optionsOf(changes)
   const listening = NodeHttpServer.layer(() => createServer(), { port: 0, host: "127.0.0.1" })
   const runtime = ManagedRuntime.make(
-    Server.layer(options).pipe(
+    Server.layer(options, page === undefined ? Layer.empty : Page.layer(page)).pipe(
       Layer.provideMerge(listening),
       Layer.provideMerge(Server.services(options)),
       Layer.provideMerge(model)
