@@ -122,8 +122,12 @@ describe("a conversation", () => {
     assert.deepEqual([error.status, error.param, error.code], [400, "messages", "too_many_items"])
   })
   it("of 10^6 messages is refused", async () => {
-    const error = await asked({ messages: Array.from({ length: 1_000_000 }, () => ({ role: "user", content: "hi" })) })
-    assert.deepEqual([error.status, error.code], [413, "body_too_large"])
+    const body = JSON.stringify({
+      messages: Array.from({ length: 1_000_000 }, () => ({ role: "user", content: "hi" }))
+    })
+    // the server closes behind its answer: a client that is still sending may see that first
+    const outcome = await post(body).then(errorOf, () => ({ status: "closed" }))
+    assert.include([413, "closed"], outcome.status)
   })
   it("that does not fit the context is refused", async () => {
     const long = await asked({ messages: [{ role: "user", content: "a b c ".repeat(1000) }] })
