@@ -21,6 +21,7 @@ import * as Output from "../Output.ts"
 import * as PageFiles from "../PageFiles.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import * as Signals from "../Signals.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
 const count = (name: string, { fallback, maximum, minimum = 1, text }: {
@@ -135,10 +136,13 @@ export const command = Command.make(
       )
     }
     yield* Effect.scoped(run(given, options)).pipe(
-      Effect.provide(Server.services(options)),
       Effect.provide(
-        Models.layerConversations({ ...given, json: false }, Models.forText(), { conversations }).pipe(
-          Layer.provide(prefixesOf(given))
+        Server.services(options).pipe(
+          Layer.provideMerge(
+            Models.layerConversations({ ...given, json: false }, Models.forText(), { conversations }).pipe(
+              Layer.provide(prefixesOf(given))
+            )
+          )
         )
       )
     )
@@ -188,14 +192,18 @@ const run = Effect.fnUntraced(function*(given: Given, options: Server.Options) {
       ))
   )
   yield* HttpServer.addressFormattedWith((address) =>
-    Output.note(`${options.names.id} on ${chosen.name}: ${address.replace("0.0.0.0", "127.0.0.1")}/v1`)
+    Output.note(
+      `${options.names.id} on ${chosen.name}: ${address.replace("0.0.0.0", "127.0.0.1")}/v1` +
+        (given.page ? "; a page to chat is at /" : "")
+    )
   ).pipe(Effect.provide(context))
   // who is being answered has some time; who waits or comes is refused
   const drain = queue.drain.pipe(
     Effect.timeoutOption(Duration.seconds(given.drainSeconds)),
     Effect.andThen(Effect.void)
   )
-  yield* Effect.never.pipe(Effect.onInterrupt(() => Output.note("ending").pipe(Effect.andThen(drain))))
+  yield* Signals.grace(1000 * given.drainSeconds + 1000)
+  return yield* Effect.never.pipe(Effect.onInterrupt(() => Output.note("ending").pipe(Effect.andThen(drain))))
 })
 
 /** A connection: its address, and its port where it comes from this machine. */
