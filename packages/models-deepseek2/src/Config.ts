@@ -1,13 +1,8 @@
 /** The numbers of a model, from the metadata of its file. */
 import * as Metadata from "@tg/gguf/Metadata"
-import { Result, Schema } from "effect"
-
-/** A file whose metadata does not describe a model that can be run. */
-export class ConfigError extends Schema.TaggedError<ConfigError>()("ConfigError", {
-  file: Schema.String,
-  key: Schema.String,
-  message: Schema.String
-}) {}
+import type { ExpertConfig } from "@tg/model-parts/FeedForward"
+import * as Keys from "@tg/model-parts/Keys"
+import { Result } from "effect"
 
 /** Context extension by interpolating the slow rotations. */
 export interface Yarn {
@@ -22,22 +17,6 @@ export interface RopeConfig {
   readonly base: number
   readonly yarn: Yarn | undefined
   readonly attentionFactor: number
-}
-
-/** The mixture of experts; blocks before `firstBlock` are dense. */
-export interface ExpertConfig {
-  readonly firstBlock: number
-  readonly count: number
-  readonly used: number
-  readonly shared: number
-  readonly width: number
-  readonly gating: "softmax" | "sigmoid"
-  readonly normalise: boolean
-  /** 1: the weights are not scaled. */
-  readonly scale: number
-  /** 1: no grouping. */
-  readonly groups: number
-  readonly groupsUsed: number
 }
 
 /** Sizes and constants of a `deepseek2` model. */
@@ -74,39 +53,10 @@ export const headSize = (config: Config): number => config.plain + config.rotate
 export const cacheRow = (config: Config): number => config.latent + config.rotated
 
 /** Reads the configuration, with the defaults of the reference loader. */
-export const fromMetadata = (file: Metadata.HasMetadata): Result.Result<Config, ConfigError> =>
-  Result.mapError(read(file), (error) =>
-    error._tag === "ConfigError"
-      ? error
-      : new ConfigError({ file: file.name, key: error.key, message: error.message }))
+export const fromMetadata = (file: Metadata.HasMetadata): Result.Result<Config, Keys.ConfigError> =>
+  Keys.asConfigError(file, read(file))
 
-const invalid = (file: Metadata.HasMetadata, key: string, found: unknown, wanted: string) =>
-  Result.fail(
-    new ConfigError({
-      file: file.name,
-      key,
-      message: `${file.name}: ${key} is ${
-        clip(String(found))
-      }, expected ${wanted}; convert the model again or choose another`
-    })
-  )
-
-// a text in a damaged file can be as long as the file
-const clip = (text: string): string => text.length <= 80 ? text : `${text.slice(0, 80)}…`
-
-/** A number that must lie in a range; NaN lies in none. */
-const within = (
-  file: Metadata.HasMetadata,
-  key: string,
-  found: number,
-  { isValid, wanted }: { readonly isValid: (x: number) => boolean; readonly wanted: string }
-) => Number.isFinite(found) && isValid(found) ? Result.succeed(found) : invalid(file, key, found, wanted)
-
-const positive = { isValid: (x: number) => x > 0, wanted: "a finite number above 0" }
-const notNegative = { isValid: (x: number) => x >= 0, wanted: "a finite number, 0 or more" }
-const aboveOne = { isValid: (x: number) => x > 1, wanted: "a finite number above 1" }
-const small = { isValid: (x: number) => x > 0 && x < 1, wanted: "a number above 0 and below 1" }
-const atLeastOne = { isValid: (x: number) => x >= 1, wanted: "1 or more" }
+const { aboveOne, atLeastOne, invalid, nameOf, notNegative, positive, small, vocabularySize, within } = Keys
 
 const key = (name: string): string => `deepseek2.${name}`
 
@@ -118,7 +68,7 @@ const read = (file: Metadata.HasMetadata) =>
     }
     const required = (name: string) => Metadata.getUint32(file, key(name))
     const integer = (name: string, otherwise: number) => Metadata.withDefault(required(name), otherwise)
-    const float = (name: string, otherwise: number, range: typeof positive) =>
+    const float = (name: string, otherwise: number, range: Keys.Range) =>
       Result.flatMap(
         Metadata.withDefault(Metadata.getFloat(file, key(name)), otherwise),
         (found) => within(file, key(name), found, range)
@@ -142,7 +92,7 @@ const read = (file: Metadata.HasMetadata) =>
     const vocabulary = yield* vocabularySize(file, key("vocab_size"))
     const yarn = yield* yarnOf(file)
     const config: Config = {
-      name: clip(yield* Metadata.withDefault(Metadata.getString(file, "general.name"), file.name)),
+      name: yield* nameOf(file),
       layers,
       predictionBlocks: predicted,
       contextLength: yield* count("context_length"),
@@ -171,18 +121,12 @@ const epsilonOf = (file: Metadata.HasMetadata) => {
   return Result.flatMap(Metadata.getFloat(file, name), (found) => within(file, name, found, small))
 }
 
-const vocabularySize = (file: Metadata.HasMetadata, key: string) =>
-  Result.gen(function*() {
-    const given = yield* Metadata.withDefault(Metadata.getUint32(file, key), 0)
-    return given > 0 ? given : (yield* Metadata.getStrings(file, "tokenizer.ggml.tokens")).length
-  })
-
 const yarnOf = (file: Metadata.HasMetadata) =>
   Result.gen(function*() {
     const type = yield* Metadata.withDefault(Metadata.getString(file, key("rope.scaling.type")), "none")
     if (type === "none") return undefined
     if (type !== "yarn") return yield* invalid(file, key("rope.scaling.type"), type, "none or yarn")
-    const check = (name: string, found: number, range: typeof positive) => within(file, key(name), found, range)
+    const check = (name: string, found: number, range: Keys.Range) => within(file, key(name), found, range)
     const factor = yield* check(
       "rope.scaling.factor",
       yield* Metadata.getFloat(file, key("rope.scaling.factor")),

@@ -1,11 +1,7 @@
-/**
- * Known models as data: the metadata and the tensor table of their files, without weights. What a plan needs, and what a
- * synthetic file is made from.
- */
-import * as GgufType from "@tg/gguf/GgufType"
+/** Known models of this architecture as data: the metadata and the tensor table of their files, without weights. */
 import * as Metadata from "@tg/gguf/Metadata"
-import { Result, Schema } from "effect"
-import * as Mixes from "./Mixes.ts"
+import type * as Mixes from "@tg/model-parts/Mixes"
+import * as Shape from "@tg/model-parts/Shape"
 
 /** The tokenizer families of these models. */
 export type TokenizerFamily = "glm4" | "deepseek-llm" | "youtu"
@@ -49,44 +45,6 @@ export interface Experts {
   readonly scale: number
   /** Whether `exp_probs_b` takes part in the choice. */
   readonly bias: boolean
-}
-
-/** How the values of a tensor are spread: around `mean`, with this standard deviation. */
-export interface Spread {
-  readonly mean: number
-  readonly deviation: number
-}
-
-/** One tensor of a shape; dimensions in file order, the fastest first. */
-export interface ShapeTensor {
-  readonly name: string
-  readonly type: GgufType.Name
-  readonly dims: ReadonlyArray<number>
-  readonly bytes: number
-  /** Values that keep activations at the scale of a trained model's. */
-  readonly spread: Spread
-}
-
-/** A model without weights. It reads like the header of its file: `Config.fromMetadata` and `Weights.find` take it. */
-export interface Shape {
-  /** `glm-4.7-flash:q4_0` */
-  readonly name: string
-  readonly architecture: Architecture
-  /** Without the keys of the tokenizer. */
-  readonly metadata: ReadonlyMap<string, Metadata.MetadataValue>
-  /** In file order. */
-  readonly tensors: ReadonlyArray<ShapeTensor>
-  readonly tensorsByName: ReadonlyMap<string, ShapeTensor>
-}
-
-/** A name that is not `MODEL:MIX`, or no known one. */
-export class UnknownShape extends Schema.TaggedError<UnknownShape>()("UnknownShape", {
-  asked: Schema.String,
-  known: Schema.Array(Schema.String)
-}) {
-  override get message(): string {
-    return `there is no shape ${JSON.stringify(this.asked)}; known are ${this.known.join(", ")}`
-  }
 }
 
 const glm: Architecture = {
@@ -202,91 +160,32 @@ export const architectures: ReadonlyMap<string, Architecture> = new Map(
   [glm, lite, youtu, tiny(glm, "tiny-glm"), tiny(lite, "tiny-lite"), tiny(youtu, "tiny-youtu")].map((a) => [a.name, a])
 )
 
-/** The full names of all shapes. */
-export const names: ReadonlyArray<string> = [...architectures.keys()].flatMap((name) =>
-  Mixes.names.map((mix) => `${name}:${mix}`)
-)
-
-/** The shape of a name, with fewer blocks if `layers` says so: `glm-4.7-flash:q4_0`. */
-export const find = (name: string, layers?: number): Result.Result<Shape, UnknownShape> => {
-  const [model = "", mix = "", ...more] = name.toLowerCase().split(":")
-  const architecture = architectures.get(model)
-  if (architecture === undefined || !Mixes.isName(mix) || more.length > 0) {
-    return Result.fail(new UnknownShape({ asked: name, known: names }))
-  }
-  return Result.succeed(make(layers === undefined ? architecture : { ...architecture, layers }, mix))
-}
-
 /** The shape of an architecture with the types of a mix. */
-export const make = (architecture: Architecture, mix: Mixes.Name): Shape => {
-  const typeOf = Mixes.typesOf(mix, architecture)
-  const tensors = tensorsOf(architecture).map(({ dims, isFloat, name, spread }): ShapeTensor => {
-    const type = isFloat ? "F32" : typeOf(name, dims[0]!)
-    return { name, type, dims, bytes: bytesOf(type, dims), spread }
-  })
-  return {
-    name: `${architecture.name}:${mix}`,
-    architecture,
-    metadata: metadataOf(architecture, mix),
-    tensors,
-    tensorsByName: new Map(tensors.map((tensor) => [tensor.name, tensor]))
-  }
+export const make = (architecture: Architecture, mix: Mixes.Name): Shape.Shape => {
+  const { experts, layers, name, specialsAt, tied, tokenizer, vocabulary } = architecture
+  return Shape.make({
+    name,
+    architecture: "deepseek2",
+    layers,
+    tied,
+    experts,
+    vocabulary: { size: vocabulary, specialsAt, family: tokenizer },
+    entries: tensorsOf(architecture),
+    keys: keysOf(architecture)
+  }, mix)
 }
 
-const bytesOf = (type: GgufType.Name, dims: ReadonlyArray<number>): number => {
-  const bytes = GgufType.bytesOf(type, dims)
-  // a mix falls back to a type whose blocks divide the row
-  if (typeof bytes !== "number") throw new Error(`${type} [${dims.join(", ")}] ${bytes.detail}`)
-  return bytes
-}
+const { attentionGain, downGain, float, matrix, norm } = Shape
+type Entry = Shape.Entry
+type Spread = Shape.Spread
 
-interface Entry {
-  readonly name: string
-  readonly dims: ReadonlyArray<number>
-  /** Norms, the router and its bias are never quantised. */
-  readonly isFloat: boolean
-  readonly spread: Spread
-}
-
-/** Products with a matrix keep the size of their input when its values deviate by 1 / sqrt(row). */
-const matrix = (name: string, dims: ReadonlyArray<number>, gain = 1): Entry => ({
-  name,
-  dims,
-  isFloat: false,
-  spread: { mean: 0, deviation: gain / Math.sqrt(dims[0]!) }
-})
-
-const float = (name: string, dims: ReadonlyArray<number>, spread: Spread): Entry => ({
-  name,
-  dims,
-  isFloat: true,
-  spread
-})
-
-const norm = (name: string, size: number): Entry => float(name, [size], { mean: 1, deviation: 0.15 })
-
-// Logits spread over a few units, residual branches add less than the stream holds: measured to give varied text.
-const outputGain = 2
-const attentionGain = 0.6
-const downGain = 0.8
-const embeddingDeviation = 0.5
-
-const tensorsOf = (a: Architecture): ReadonlyArray<Entry> => {
-  const embedding: Entry = {
-    ...matrix("token_embd.weight", [a.embedding, a.vocabulary], outputGain),
-    ...(a.tied ? {} : { spread: { mean: 0, deviation: embeddingDeviation } })
-  }
-  const output = a.tied ? [] : [matrix("output.weight", [a.embedding, a.vocabulary], outputGain)]
-  return [
-    embedding,
-    norm("output_norm.weight", a.embedding),
-    ...output,
-    ...Array.from({ length: a.layers }, (_, block) => [
-      ...attentionOf(a, `blk.${block}`),
-      ...feedForwardOf(a, block)
-    ]).flat()
-  ]
-}
+const tensorsOf = (a: Architecture): ReadonlyArray<Entry> => [
+  ...Shape.ends(a),
+  ...Array.from({ length: a.layers }, (_, block) => [
+    ...attentionOf(a, `blk.${block}`),
+    ...feedForwardOf(a, block)
+  ]).flat()
+]
 
 const attentionOf = (a: Architecture, block: string): ReadonlyArray<Entry> => {
   const head = a.plain + a.rotated
@@ -336,40 +235,31 @@ const feedForwardOf = (a: Architecture, index: number): ReadonlyArray<Entry> => 
   ]
 }
 
-type Pair = readonly [key: string, value: Metadata.MetadataValue]
+type Pair = Shape.Pair
 
-const metadataOf = (a: Architecture, mix: Mixes.Name): ReadonlyMap<string, Metadata.MetadataValue> => {
-  const own = (pairs: ReadonlyArray<Pair>): ReadonlyArray<Pair> =>
-    pairs.map(([key, value]) => [`deepseek2.${key}`, value])
-  const { float32, string, uint32 } = Metadata
-  return new Map<string, Metadata.MetadataValue>([
-    ["general.architecture", string("deepseek2")],
-    ["general.type", string("model")],
-    ["general.name", string(`${a.name}-synthetic`)],
-    ["general.file_type", uint32(Mixes.fileType(mix))],
-    ["general.quantization_version", uint32(2)],
-    ...own([
-      ["block_count", uint32(a.layers)],
-      ["context_length", uint32(a.contextLength)],
-      ["embedding_length", uint32(a.embedding)],
-      ["feed_forward_length", uint32(a.feedForward)],
-      ["vocab_size", uint32(a.vocabulary)],
-      ["attention.head_count", uint32(a.heads)],
-      // keys and values are read as one head, as the cache holds them
-      ["attention.head_count_kv", uint32(1)],
-      ["attention.layer_norm_rms_epsilon", float32(a.epsilon)],
-      ...(a.queryRank === 0 ? [] : [["attention.q_lora_rank", uint32(a.queryRank)] as const]),
-      ["attention.kv_lora_rank", uint32(a.latent)],
-      ["attention.key_length", uint32(a.latent + a.rotated)],
-      ["attention.value_length", uint32(a.latent)],
-      ["attention.key_length_mla", uint32(a.plain + a.rotated)],
-      ["attention.value_length_mla", uint32(a.value)],
-      ["rope.dimension_count", uint32(a.rotated)],
-      ["rope.freq_base", float32(a.ropeBase)],
-      ...yarnKeys(a),
-      ...expertKeys(a)
-    ])
-  ])
+const keysOf = (a: Architecture): ReadonlyArray<Pair> => {
+  const { float32, uint32 } = Metadata
+  return [
+    ["block_count", uint32(a.layers)],
+    ["context_length", uint32(a.contextLength)],
+    ["embedding_length", uint32(a.embedding)],
+    ["feed_forward_length", uint32(a.feedForward)],
+    ["vocab_size", uint32(a.vocabulary)],
+    ["attention.head_count", uint32(a.heads)],
+    // keys and values are read as one head, as the cache holds them
+    ["attention.head_count_kv", uint32(1)],
+    ["attention.layer_norm_rms_epsilon", float32(a.epsilon)],
+    ...(a.queryRank === 0 ? [] : [["attention.q_lora_rank", uint32(a.queryRank)] as const]),
+    ["attention.kv_lora_rank", uint32(a.latent)],
+    ["attention.key_length", uint32(a.latent + a.rotated)],
+    ["attention.value_length", uint32(a.latent)],
+    ["attention.key_length_mla", uint32(a.plain + a.rotated)],
+    ["attention.value_length_mla", uint32(a.value)],
+    ["rope.dimension_count", uint32(a.rotated)],
+    ["rope.freq_base", float32(a.ropeBase)],
+    ...yarnKeys(a),
+    ...expertKeys(a)
+  ]
 }
 
 const yarnKeys = ({ yarn }: Architecture): ReadonlyArray<Pair> =>

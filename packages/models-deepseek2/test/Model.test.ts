@@ -1,9 +1,9 @@
 import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
-import { route } from "@tg/models-deepseek2/Block"
+import { weightBuffers } from "@tg/model-parts/Decoder"
+import { type ExpertConfig, route } from "@tg/model-parts/FeedForward"
 import * as Cache from "@tg/models-deepseek2/Cache"
-import type { ExpertConfig } from "@tg/models-deepseek2/Config"
 import * as Model from "@tg/models-deepseek2/Model"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
@@ -117,7 +117,7 @@ describe("forward", () => {
     const cosSin = buffer(arena, 1, { shape: [1, config.rotated / 2, 2], dtype: DType.f32 })
     const layout = Cache.storage(config, { type: "f16", context: 64 })
     const caches = weights.blocks.map((_, i) => buffer(arena, 2 + i, layout))
-    const buffers = Model.weightBuffers(arena, weights, 100)
+    const buffers = weightBuffers(arena, weights, 100)
     const { effects, logits } = Model.forward({
       config,
       weights,

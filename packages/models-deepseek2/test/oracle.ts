@@ -5,10 +5,14 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Gguf from "@tg/gguf/Gguf"
 import * as Layout from "@tg/gguf/Layout"
+import { piece } from "@tg/model-parts/Attention"
+import { weightBuffers } from "@tg/model-parts/Decoder"
+import type { CacheType } from "@tg/model-parts/Halves"
+import * as Order from "@tg/model-parts/Order"
+import type { FileTensor } from "@tg/model-parts/Weights"
 import * as Cache from "@tg/models-deepseek2/Cache"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Model from "@tg/models-deepseek2/Model"
-import * as Order from "@tg/models-deepseek2/Order"
 import { rope } from "@tg/models-deepseek2/Rope"
 import * as Weights from "@tg/models-deepseek2/Weights"
 import * as Program from "@tg/tensor/Program"
@@ -54,7 +58,7 @@ const laidOut = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {
 }
 
 /** Raw bytes of tensors by name. */
-export type RawTensors = ReadonlyMap<string, Weights.FileTensor & { readonly bytes: Uint8Array }>
+export type RawTensors = ReadonlyMap<string, FileTensor & { readonly bytes: Uint8Array }>
 
 export const rawTensors = (name: string): RawTensors => {
   const { bytes, file } = readGguf(name)
@@ -87,12 +91,12 @@ const context = 128
 /** A model with its cache, advanced by runs of tokens. Programs are built once for each token count. */
 export class Session {
   private readonly model: Case
-  private readonly type: Cache.CacheType
+  private readonly type: CacheType
   private readonly storage: ReadonlyArray<Float32Array | Uint32Array>
   private readonly order: Order.Order
   private position = 0
 
-  constructor(model: Case, type: Cache.CacheType, order: Order.Order = "tokens") {
+  constructor(model: Case, type: CacheType, order: Order.Order = "tokens") {
     this.model = model
     this.type = type
     this.order = order
@@ -109,14 +113,14 @@ export class Session {
     const isBatch = this.order === "features"
     const real = variable(arena, "tokens", 1, context)
     const tiles = variable(arena, "tiles", 1, context / Order.tileTokens)
-    const runs = variable(arena, "runs", 1, context / Cache.piece)
+    const runs = variable(arena, "runs", 1, context / piece)
     const count = isBatch ? tiles.mul(Order.tileTokens).node : tokens === 1 ? 1 : real.node
-    const batch = isBatch ? { tiles, count: real, keys: runs.mul(Cache.piece) } : undefined
+    const batch = isBatch ? { tiles, count: real, keys: runs.mul(piece) } : undefined
     const ids = buffer(arena, 0, { shape: [count], dtype: DType.u32, label: "tokens" })
     const cosSin = buffer(arena, 1, { shape: [count, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
     const layout = Cache.storage(config, { type: this.type, context })
     const caches = weights.blocks.map((_, i) => buffer(arena, 2 + i, { ...layout, label: `cache.${i}` }))
-    const buffers = Model.weightBuffers(arena, weights, 2 + caches.length)
+    const buffers = weightBuffers(arena, weights, 2 + caches.length)
     const { effects, logits } = Model.forward({
       config,
       weights,
@@ -151,7 +155,7 @@ export class Session {
         start_pos: this.position,
         tokens: tokens.length,
         tiles: length / Order.tileTokens,
-        runs: Math.ceil((this.position + length) / Cache.piece)
+        runs: Math.ceil((this.position + length) / piece)
       }
     })
     this.position += tokens.length

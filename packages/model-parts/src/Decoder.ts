@@ -1,0 +1,186 @@
+/** The forward pass that decoder-only models have in common: embedding, blocks that share bodies, norm, output. */
+import * as DType from "@tg/core-uop/DType"
+import type { Arena } from "@tg/core-uop/UOp"
+import * as Layout from "@tg/gguf/Layout"
+import * as Nn from "@tg/tensor/Nn"
+import { type Unit, unit } from "@tg/tensor/Program"
+import { buffer, scalar, type Tensor } from "@tg/tensor/Tensor"
+import type { Batch } from "./Attention.ts"
+import * as Order from "./Order.ts"
+import { activation, type Activations, type Lookup, type Manner, product } from "./Product.ts"
+import type { BlockWeights, ModelWeights, WeightRef } from "./Weights.ts"
+
+/** The buffers of weights: a `u32 [layout.words]` tensor for each. */
+export type WeightBuffers = (ref: WeightRef) => Tensor
+
+/** What the forward pass of a model runs on. */
+export interface ForwardInput {
+  /** How products with quantised weights read activations; `float` if it is not said. */
+  readonly activations?: Activations | undefined
+  readonly buffers: WeightBuffers
+  /** `u32 [T]`; T may be symbolic. */
+  readonly tokens: Tensor
+  /**
+   * Many tokens, stored feature by feature: T is a multiple of `Order.tileTokens`, of which the last ones only fill up.
+   */
+  readonly batch?: Batch | undefined
+  /** Position of the first token: a symbolic integer (`index`, rank 0). */
+  readonly startPos: Tensor
+  /** One per block, as the model's storage says. Rows from `startPos` on are written. */
+  readonly caches: ReadonlyArray<Tensor>
+  /** What the host computes for each position: `[T, ...row]` for each of the model's inputs. */
+  readonly inputs: ReadonlyArray<Tensor>
+  /** Logits of all tokens, or of the last one. */
+  readonly rows: "all" | "last"
+  /** Whether the experts that blocks choose are among the results; they are not, if it is not said. */
+  readonly experts?: "kept" | undefined
+}
+
+/** `logits [T or 1, vocabulary]`, and the cache writes, which must reach the sink. */
+export interface ForwardOutput {
+  readonly logits: Tensor
+  readonly effects: ReadonlyArray<Tensor>
+  /** Of each block with experts, in order: those chosen, `u32 [T, used]`. Empty unless they are kept. */
+  readonly experts: ReadonlyArray<Tensor>
+}
+
+/** What a block computes on. */
+export interface BlockInput extends Manner {
+  readonly weights: Lookup
+  /** `[T, embedding]`. */
+  readonly x: Tensor
+  /** The host's input of this block, `[T, ...row]`. */
+  readonly input: Tensor
+  readonly cache: Tensor
+  /** Position of the first token, dtype `index`. */
+  readonly startPos: Tensor
+  /** In the order of features. */
+  readonly batch?: Batch | undefined
+}
+
+/** What a block computes: `x [T, embedding]`, its write to the cache, and the experts it chose, `[T, used]`, if it has any. */
+export interface BlockOutput {
+  readonly x: Tensor
+  readonly write: Tensor
+  readonly chosen: Tensor | undefined
+}
+
+/** One kind of block. Blocks of a kind with equal weights share one body. */
+export interface BlockKind {
+  /** A name of the body: `dense_block`. */
+  readonly name: string
+  /** Which of the host's inputs it takes. */
+  readonly input: number
+  readonly build: (input: BlockInput) => BlockOutput
+}
+
+/** A model as the forward pass needs it. */
+export interface Decoder {
+  readonly layers: number
+  readonly epsilon: number
+  readonly weights: ModelWeights
+  readonly kindOf: (block: number) => BlockKind
+  /** What becomes of embeddings; nothing if it is not said. */
+  readonly embedded?: ((x: Tensor) => Tensor) | undefined
+  /** What becomes of the output product; nothing if it is not said. */
+  readonly logits?: ((z: Tensor, buffers: WeightBuffers) => Tensor) | undefined
+}
+
+/** A buffer for each weight, numbered from `firstId`. */
+export const weightBuffers = (
+  arena: Arena,
+  { all }: Pick<ModelWeights, "all">,
+  firstId: number
+): WeightBuffers => {
+  const made = new Map(
+    all.map((ref, i) => [
+      ref.name,
+      buffer(arena, firstId + i, { shape: [ref.layout.words], dtype: DType.u32, label: ref.name })
+    ])
+  )
+  return (ref) => made.get(ref.name)!
+}
+
+const orderOf = ({ batch }: ForwardInput): Order.Order => batch === undefined ? "tokens" : "features"
+
+/** Builds the call of a block. */
+type Blocks = (x: Tensor, index: number) => BlockOutput
+
+/** Blocks of one kind share a body, which is built once: the weights come in as arguments. */
+const blocksOf = (decoder: Decoder, input: ForwardInput): Blocks => {
+  const kinds = new Map<string, Unit>()
+  return (x, index) => {
+    const weights: BlockWeights = decoder.weights.blocks[index]!
+    const own = decoder.kindOf(index)
+    const roles = Object.keys(weights)
+    const layouts = roles.map((role) => `${role} ${weights[role]!.layout.type} ${weights[role]!.layout.shape.join()}`)
+    const kind = [own.name, ...layouts].join()
+    const call = kinds.get(kind) ?? blockUnit(own, input, weights)
+    kinds.set(kind, call)
+    const words = roles.map((role) => input.buffers(weights[role]!))
+    // `x` goes in and out as it is stored
+    const [out, write, chosen] = call([x, input.inputs[own.input]!, input.caches[index]!, input.startPos, ...words])
+    // the call site: what tells the launches of equal blocks apart
+    x.arena.label(out!.node.src[0]!, `blk.${index}`)
+    return { x: out!, write: write!, chosen }
+  }
+}
+
+/** The block of all weights with these layouts. */
+const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights): Unit => {
+  const roles = Object.keys(weights)
+  const order = orderOf(input)
+  const isBatch = order === "features"
+  return unit(kind.name, (...params) => {
+    const [own, hostInput, rows, startPos] = params
+    const made = kind.build({
+      // of many tokens, nothing is read by few rows
+      activations: isBatch && input.activations === "int8" ? "int8-all" : input.activations ?? "float",
+      weights: (role) => {
+        const at = roles.indexOf(role)
+        return at < 0 ? undefined : { layout: weights[role]!.layout, words: params[4 + at]! }
+      },
+      x: isBatch ? Order.load(own!) : own!,
+      input: hostInput!,
+      cache: rows!,
+      startPos: startPos!,
+      order,
+      batch: input.batch
+    })
+    const out = isBatch ? Order.store(made.x) : made.x
+    return input.experts === undefined || made.chosen === undefined
+      ? [out, made.write]
+      : [out, made.write, made.chosen]
+  })
+}
+
+/** Tokens to logits. */
+export const forward = (decoder: Decoder, input: ForwardInput): ForwardOutput => {
+  const { epsilon, layers, weights } = decoder
+  const { activations = "float", batch, buffers, tokens } = input
+  const { layout } = weights.tokenEmbedding
+  const rows = Layout.dequantise(layout, buffers(weights.tokenEmbedding), tokens).label("token_embd")
+  const embedded = decoder.embedded?.(rows) ?? rows
+  let stored = batch === undefined ? embedded : Order.store(embedded)
+  const effects: Array<Tensor> = []
+  const experts: Array<Tensor> = []
+  const blockAt = blocksOf(decoder, input)
+  for (let i = 0; i < layers; i++) {
+    const made = blockAt(stored, i)
+    stored = made.x
+    effects.push(made.write)
+    if (made.chosen !== undefined) experts.push(made.chosen)
+  }
+  const order = input.rows === "all" ? orderOf(input) : "tokens"
+  const x = batch === undefined ? stored : Order.load(stored)
+  const row = x.slice(0, (batch?.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
+  // a batch's one row is spread over memory, and every row of the output matrix reads it: it is laid out first
+  const kept = input.rows === "all" ? x : batch === undefined ? row : row.contiguous()
+  const gain = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
+  const normed = kept.mul(Order.keep(order, Nn.rmsScale(kept, epsilon))).mul(gain).label("output_norm")
+  const output = { layout: weights.output.layout, words: buffers(weights.output) }
+  const operand = activation(Order.keep(order, normed), batch === undefined ? activations : "float")
+  const z = product(operand, output).label("output")
+  const logits = Order.keep(order, decoder.logits?.(z, buffers) ?? z)
+  return { logits, effects, experts }
+}

@@ -1,0 +1,8 @@
+export * as Block from "./Block.ts"
+export * as Cache from "./Cache.ts"
+export * as Config from "./Config.ts"
+export * as Family from "./Family.ts"
+export * as Model from "./Model.ts"
+export * as Shapes from "./Shapes.ts"
+export * as Traits from "./Traits.ts"
+export * as Weights from "./Weights.ts"

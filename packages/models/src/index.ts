@@ -1,0 +1,1 @@
+export * as Models from "./Models.ts"
