@@ -13,6 +13,7 @@ import * as RemoteGguf from "@tg/hub/RemoteGguf"
 import { Store } from "@tg/hub/Store"
 import type { Jit } from "@tg/jit/Jit"
 import type { Device } from "@tg/runtime/Device"
+import { known } from "@tg/models/Models"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import { Context, Effect, FileSystem, Layer, Option, type Scope, Stdio } from "effect"
 import * as CompiledFiles from "./CompiledFiles.ts"
@@ -73,7 +74,7 @@ export const openGguf = Effect.fn("cli.openGguf")(function*(path: string) {
  */
 export const open = Effect.fn("cli.open")(function*(model: string) {
   const { gguf, source } = yield* openGguf(yield* Names.resolve(model))
-  const opened: Opened = { source, file: yield* Effect.fromResult(ModelFile.fromGguf(gguf)) }
+  const opened: Opened = { source, file: yield* Effect.fromResult(ModelFile.fromGguf(gguf, known)) }
   return opened
 })
 

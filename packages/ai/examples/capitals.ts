@@ -3,6 +3,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices"
 import { AiModel } from "@tg/ai"
 import { Conversations } from "@tg/engine/Conversations"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
+import * as Models from "@tg/models/Models"
 import * as Devices from "@tg/node/Devices"
 import { Console, Effect, Layer, Schema, Stream } from "effect"
 import { Chat, LanguageModel } from "effect/ai"
@@ -11,7 +12,7 @@ const file = process.argv[2] ?? "apps/cli/models/tg-tiny-Q4_0.gguf"
 
 const model = AiModel.layer({ maxTokens: 200 }).pipe(
   Layer.provide(Conversations.layer({ context: 1024 })),
-  Layer.provide([FileByteSource.layer(file), Devices.layer("wasm")]),
+  Layer.provide([FileByteSource.layer(file), Devices.layer("wasm"), Models.layer]),
   Layer.provide(NodeServices.layer)
 )
 

@@ -5,6 +5,7 @@ import { Conversations } from "@tg/engine/Conversations"
 import type { Token } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import { ByteSource, fromBytes } from "@tg/gguf/ByteSource"
+import * as Models from "@tg/models/Models"
 import * as Devices from "@tg/node/Devices"
 import { Effect, Layer, Ref, Schema, Stream } from "effect"
 import { Chat, LanguageModel, Prompt, Tool, Toolkit } from "effect/ai"
@@ -15,7 +16,7 @@ import * as Parts from "../src/Parts.ts"
 const bytes = new Uint8Array(readFileSync(new URL("../../../apps/cli/models/tg-tiny-Q4_0.gguf", import.meta.url)))
 const model = AiModel.layer({ maxTokens: 60 }).pipe(
   Layer.provide(Conversations.layer({ context: 512, conversations: 2 })),
-  Layer.provide(ByteSource.layerBytes("tg-tiny", bytes)),
+  Layer.provide([ByteSource.layerBytes("tg-tiny", bytes), Models.layer]),
   Layer.provide(Devices.layer("wasm", { threads: 1 }))
 )
 
@@ -149,7 +150,7 @@ const saying = (texts: Array<string>, asked: Array<string>) =>
   Layer.effect(
     Conversations,
     Effect.gen(function*() {
-      const file = yield* ModelFile.open(fromBytes("tg-tiny", bytes))
+      const file = yield* ModelFile.open(fromBytes("tg-tiny", bytes)).pipe(Effect.provide(Models.layer))
       const codec = yield* Effect.fromResult(ModelFile.tokenizer(file.gguf))
       return Conversations.of({
         model: file,

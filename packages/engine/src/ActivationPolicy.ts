@@ -1,6 +1,6 @@
 /** What products with quantised weights read. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import type { Activations } from "@tg/models-deepseek2/Block"
+import type { Activations } from "@tg/model-parts/Product"
 
 /**
  * `auto` is `int8` where the device multiplies bytes in one instruction, `float` elsewhere. `int8` is `int8-all` on a CPU,

@@ -1,6 +1,7 @@
 /** Several conversations with one loaded model: each request goes on where the one it shares most with has come to. */
 import { ByteSource } from "@tg/gguf/ByteSource"
 import type { Jit } from "@tg/jit/Jit"
+import type { Families } from "@tg/model-parts/Family"
 import type { Device } from "@tg/runtime/Device"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
@@ -60,7 +61,7 @@ export class Conversations extends Context.Service<Conversations, {
   /** Loads the model of the byte source. With a `PrefixStore`, beginnings of conversations are found again in it. */
   static readonly layer = (
     options: Options = {}
-  ): Layer.Layer<Conversations, Loading.LoadError, ByteSource | Device | Jit> =>
+  ): Layer.Layer<Conversations, Loading.LoadError, ByteSource | Device | Families | Jit> =>
     Layer.effect(
       Conversations,
       Effect.gen(function*() {

@@ -1,6 +1,7 @@
 /** A loaded model that generates text: the service that commands and servers use. */
 import { ByteSource } from "@tg/gguf/ByteSource"
 import type { Jit } from "@tg/jit/Jit"
+import type { Families } from "@tg/model-parts/Family"
 import type { Device } from "@tg/runtime/Device"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
@@ -45,7 +46,7 @@ export class Engine extends Context.Service<Engine, {
   readonly reset: Effect.Effect<void>
 }>()("@tg/engine/Engine") {
   /** Loads the model of the byte source. */
-  static readonly layer = (options: Options = {}): Layer.Layer<Engine, LoadError, ByteSource | Device | Jit> =>
+  static readonly layer = (options: Options = {}): Layer.Layer<Engine, LoadError, ByteSource | Device | Families | Jit> =>
     Layer.effect(
       Engine,
       Effect.gen(function*() {

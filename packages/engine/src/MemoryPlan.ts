@@ -4,11 +4,9 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
 import { type Choose, type Estimate, estimate } from "@tg/jit/Estimate"
 import type { JitError } from "@tg/jit/Jit"
-import type { Activations } from "@tg/models-deepseek2/Block"
-import * as Cache from "@tg/models-deepseek2/Cache"
-import type { Config } from "@tg/models-deepseek2/Config"
-import * as Order from "@tg/models-deepseek2/Order"
-import type { ModelWeights } from "@tg/models-deepseek2/Weights"
+import type { CacheType } from "@tg/model-parts/Halves"
+import * as Order from "@tg/model-parts/Order"
+import type { Activations } from "@tg/model-parts/Product"
 import type { BufferInfo } from "@tg/tensor/Program"
 import { Result, Schema } from "effect"
 import * as Loader from "./Loader.ts"
@@ -33,17 +31,14 @@ export const mostBytes = ({ ioBytes, kvBytes, scratchBytes, stagingBytes, weight
   weightBytes + kvBytes + scratchBytes + ioBytes + stagingBytes
 
 /** A model as far as its memory goes. */
-export interface Model {
-  readonly config: Config
-  readonly weights: ModelWeights
-}
+export type Model = StepProgram.ModelShape
 
 /** How the model will run. */
 export interface Setting {
   readonly profile: DeviceProfile
   /** Tokens the cache holds. */
   readonly context: number
-  readonly cache: Cache.CacheType
+  readonly cache: CacheType
   readonly activations: Activations
   /** Tokens a step can process. */
   readonly prompts: Prompts.PromptShape
@@ -106,7 +101,7 @@ export const whole = (
       ...stored,
       scratchBytes: sum(promptStep.blocks) + (own === undefined ? 0 : sum(decodeStep.blocks)),
       ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
-        4 * spare * (1 + model.config.rotated),
+        4 * spare * (1 + sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))),
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile)
     }
     return { memory, decode: decodeStep }
@@ -114,13 +109,15 @@ export const whole = (
 
 /** What takes most of the memory, and is known without looking at any program. */
 const storedBytes = (
-  { config, weights }: Model,
+  { caches, weights }: Model,
   { cache, context }: Pick<Setting, "cache" | "context">
 ): Pick<Memory, "weightBytes" | "kvBytes"> => {
-  const { dtype, shape } = Cache.storage(config, { type: cache, context: StepProgram.cacheRows(context) })
   return {
     weightBytes: sum(weights.all.map(({ layout }) => 4 * layout.words)),
-    kvBytes: config.layers * DType.bytes(dtype) * maxElements(shape)
+    kvBytes: sum(
+      caches({ type: cache, context: StepProgram.cacheRows(context) })
+        .map(({ dtype, shape }) => DType.bytes(dtype) * maxElements(shape))
+    )
   }
 }
 

@@ -4,20 +4,19 @@
  */
 import type { ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
 import { type Gguf, read } from "@tg/gguf/Gguf"
-import type { GgufError, WrongType } from "@tg/gguf/GgufError"
+import type { GgufError, MissingKey, WrongType } from "@tg/gguf/GgufError"
 import * as Split from "@tg/gguf/Split"
-import * as Config from "@tg/models-deepseek2/Config"
-import * as Weights from "@tg/models-deepseek2/Weights"
+import * as Family from "@tg/model-parts/Family"
+import { ConfigError } from "@tg/model-parts/Keys"
+import type { WeightError } from "@tg/model-parts/Weights"
 import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
 import * as Tokenizer from "@tg/tokenizer/Tokenizer"
 import type { InvalidMetadata, TemplateFailed, TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { Effect, Result, Schema } from "effect"
 
 /** A model that can be loaded. */
-export interface ModelFile {
+export interface ModelFile extends Family.Model {
   readonly gguf: Gguf
-  readonly config: Config.Config
-  readonly weights: Weights.ModelWeights
 }
 
 /** A model file without a chat template was asked to chat. */
@@ -30,8 +29,10 @@ export class NoChatTemplate extends Schema.TaggedError<NoChatTemplate>()("NoChat
 
 /** Why a header does not describe a model that can be loaded. */
 export type HeaderError =
-  | Config.ConfigError
-  | Weights.WeightError
+  | Family.UnknownArchitecture
+  | ConfigError
+  | WeightError
+  | MissingKey
   | Split.SplitError
   | WrongType
   | TokenizerError
@@ -41,21 +42,23 @@ export type HeaderError =
 export type ModelError = GgufError | ByteSourceError | HeaderError
 
 /** The model a header describes. A part of a split model is none. */
-export const fromGguf = (gguf: Gguf): Result.Result<ModelFile, HeaderError> =>
+export const fromGguf = (gguf: Gguf, families: Family.Registry): Result.Result<ModelFile, HeaderError> =>
   Result.gen(function*() {
     const part = yield* Split.partOf(gguf)
     if (part !== undefined) return yield* Result.fail(Split.single(gguf.name, part))
-    const config = yield* Config.fromMetadata(gguf)
-    const weights = yield* Weights.find(config, gguf)
-    yield* checkVocabulary(gguf, config)
+    const model = yield* Family.modelOf(families, gguf)
+    yield* checkVocabulary(gguf, model.config)
     const codec = yield* tokenizer(gguf)
     yield* checkTemplate(gguf, codec)
-    return { gguf, config, weights }
+    return { ...model, gguf }
   })
 
 /** Reads and checks the header of a file. */
-export const open = (source: ByteSource["Service"]): Effect.Effect<ModelFile, ModelError> =>
-  Effect.flatMap(read(source), (gguf) => Effect.fromResult(fromGguf(gguf)))
+export const open = (source: ByteSource["Service"]): Effect.Effect<ModelFile, ModelError, Family.Families> =>
+  Effect.flatMap(
+    Family.Families,
+    (families) => Effect.flatMap(read(source), (gguf) => Effect.fromResult(fromGguf(gguf, families)))
+  )
 
 // What is made of a header is made once: a vocabulary of 150 000 tokens takes a fifth of a second.
 const codecs = new WeakMap<Gguf, Result.Result<Tokenizer.Codec, TokenizerError>>()
@@ -83,13 +86,13 @@ export const chatTemplate = (
 /** A token without a row of the embedding reads beside it; a row without a token is printed as nothing. */
 const checkVocabulary = (
   gguf: Gguf,
-  { vocabulary }: Config.Config
-): Result.Result<void, Config.ConfigError> => {
+  { vocabulary }: Family.ModelConfig
+): Result.Result<void, ConfigError> => {
   const tokens = gguf.metadata.get("tokenizer.ggml.tokens")
   // what else is wrong with it, the tokenizer says
   if (tokens?.type !== "array" || tokens.value.length === vocabulary) return Result.succeed(undefined)
   return Result.fail(
-    new Config.ConfigError({
+    new ConfigError({
       file: gguf.name,
       key: "tokenizer.ggml.tokens",
       message:

@@ -1,7 +1,7 @@
 /** How prompts are cut into steps. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import type { Config } from "@tg/models-deepseek2/Config"
-import * as Order from "@tg/models-deepseek2/Order"
+import type { ModelConfig } from "@tg/model-parts/Family"
+import * as Order from "@tg/model-parts/Order"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import { cacheRows } from "./StepProgram.ts"
 
@@ -34,7 +34,7 @@ export interface PromptShape {
  * Youtu-LLM-2B on two cores, either way), tiles of floats longer.
  */
 export const promptShape = (
-  { heads }: Config,
+  { heads }: Pick<ModelConfig, "heads">,
   { activations = "auto", asked, batchFrom, context, profile }: {
     readonly activations?: ActivationPolicy | undefined
     readonly asked: number | undefined

@@ -5,15 +5,15 @@
  * processes what follows the longest common prefix, so a resent conversation costs only its last turn.
  */
 import { Jit, type JitError, ownOf, type Prepared } from "@tg/jit/Jit"
-import type { Activations } from "@tg/models-deepseek2/Block"
-import * as Cache from "@tg/models-deepseek2/Cache"
-import * as Order from "@tg/models-deepseek2/Order"
-import * as Rope from "@tg/models-deepseek2/Rope"
+import type { CacheType } from "@tg/model-parts/Halves"
+import * as Order from "@tg/model-parts/Order"
+import type { Activations } from "@tg/model-parts/Product"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Exit, Fiber, Scope, Semaphore } from "effect"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import * as CacheCopy from "./CacheCopy.ts"
 import * as Draw from "./Draw.ts"
+import * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import { defaultChunk, pieces, promptShape, tokensHeld } from "./Prompts.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
@@ -28,7 +28,7 @@ export { commonPrefix, ContextFull, contextOf, defaultContext, InvalidTokens } f
 /** How to set up a session. */
 export interface SessionOptions {
   /** Storage of the cache; half precision by default. */
-  readonly cache?: Cache.CacheType | undefined
+  readonly cache?: CacheType | undefined
   /** How products with quantised weights read activations; `auto` by default. */
   readonly activations?: ActivationPolicy | undefined
   /** Tokens the session can hold: the model's own limit by default, but at most `defaultContext`. */
@@ -168,16 +168,14 @@ export const make: (
     const { batch, batchFrom, chunk, few } = prompts
     const most = tokensHeld(prompts)
     const tokenBuffer = yield* device.allocate(4 * most, "tokens")
-    const cosSinBuffer = yield* device.allocate(4 * most * config.rotated, "cos_sin")
-    const rowBytes = 4 * Number(Cache.storage(config, { type: cache, context }).shape[1])
-    const cacheBytes = rowBytes * Number(Cache.storage(config, { type: cache, context: cacheRows(context) }).shape[0])
-    const cacheBuffers = yield* Effect.forEach(
-      Array.from({ length: config.layers }, (_, i) => i),
-      (i) => device.allocate(cacheBytes, `cache_${i}`)
-    )
+    const inputs = yield* HostInputs.make(model, weights, most)
+    const storage = model.caches({ type: cache, context: cacheRows(context) })
+    const rowBytes = 4 * Number(storage[0]!.shape[1])
+    const cacheBytes = rowBytes * Number(storage[0]!.shape[0])
+    const cacheBuffers = yield* Effect.forEach(storage, (_, i) => device.allocate(cacheBytes, `cache_${i}`))
     const bound: ReadonlyArray<readonly [number, DeviceBuffer]> = [
       [ids.tokens, tokenBuffer],
-      [ids.cosSin, cosSinBuffer],
+      ...inputs.bound,
       ...cacheBuffers.map((b, i) => [ids.firstCache + i, b] as const),
       ...model.weights.all.map((ref, i) => [ids.firstCache + config.layers + i, weights.get(ref.name)!] as const)
     ]
@@ -265,7 +263,7 @@ export const make: (
       // until the step has succeeded, only what stands before it is certain
       held = tokens.slice(0, start)
       yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(tokenIds)))
-      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, positions)))
+      yield* inputs.write(positions)
       yield* prepared.run(ownOf(prepared, variablesOf(order, start, length)))
       held = tokens.slice(0, start + length)
       return logits
@@ -308,7 +306,7 @@ export const make: (
     /** Submits the step that feeds the token on the device, and a read of the token it leaves there. */
     const runAhead = Effect.fnUntraced(function*(state: Ahead) {
       const { position, sampling } = state
-      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, [position])))
+      yield* inputs.write([position])
       if (Sampler.isGreedy(sampling)) yield* (yield* decoder).run({ startPos: position })
       else {
         const { draw, prepared } = yield* drawer
@@ -363,7 +361,7 @@ export const make: (
       ahead = undefined
       held = tokens.slice(0, position)
       yield* device.write(decoded, bytesOf(Uint32Array.of(tokens[position]!)))
-      yield* device.write(cosSinBuffer, bytesOf(Rope.rope(config, [position])))
+      yield* inputs.write([position])
       yield* prepared.run({ startPos: position })
       held = tokens
       yield* drawAt(tokens.length, mask)

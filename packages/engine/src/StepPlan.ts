@@ -7,11 +7,12 @@ import * as Barriers from "@tg/jit/Barriers"
 import type { Choose, LaunchEstimate, Vars } from "@tg/jit/Estimate"
 import type { JitError } from "@tg/jit/Jit"
 import * as Stages from "@tg/jit/Stages"
-import type { Activations } from "@tg/models-deepseek2/Block"
-import type * as Cache from "@tg/models-deepseek2/Cache"
-import * as Config from "@tg/models-deepseek2/Config"
-import * as Shapes from "@tg/models-deepseek2/Shapes"
-import * as Weights from "@tg/models-deepseek2/Weights"
+import * as Family from "@tg/model-parts/Family"
+import type { CacheType } from "@tg/model-parts/Halves"
+import type { ConfigError } from "@tg/model-parts/Keys"
+import type { Activations } from "@tg/model-parts/Product"
+import type { UnknownShape } from "@tg/model-parts/Shape"
+import type * as Weights from "@tg/model-parts/Weights"
 import * as Explain from "@tg/rangeify/Explain"
 import { Result } from "effect"
 import * as MemoryPlan from "./MemoryPlan.ts"
@@ -20,21 +21,18 @@ import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
 
 /** A model as far as a plan needs it. */
-export interface Model {
+export interface Model extends Family.Model {
   readonly name: string
-  readonly config: Config.Config
-  readonly weights: Weights.ModelWeights
 }
 
 /** Why there is no model: in practice, because the name is unknown. */
-export type ShapeError = Shapes.UnknownShape | Config.ConfigError | Weights.WeightError
+export type ShapeError = UnknownShape | ConfigError | Weights.WeightError
 
 /** The model of a shape: `glm-4.7-flash:q4_0`. */
-export const fromShape = (name: string): Result.Result<Model, ShapeError> =>
+export const fromShape = (name: string, families: Family.Registry): Result.Result<Model, ShapeError> =>
   Result.gen(function*() {
-    const shape = yield* Shapes.find(name)
-    const config = yield* Config.fromMetadata(shape)
-    return { name: shape.name, config, weights: yield* Weights.find(config, shape) }
+    const { family, shape } = yield* Family.shapeOf(families, name)
+    return { ...yield* family.modelOf(shape), name: shape.name }
   })
 
 /** The situation to plan for. */
@@ -42,7 +40,7 @@ export interface PlanOptions {
   readonly profile: DeviceProfile
   /** Tokens the cache holds; the step is the one that fills its last place. */
   readonly context: number
-  readonly cache: Cache.CacheType
+  readonly cache: CacheType
   /** `auto` by default. */
   readonly activations?: ActivationPolicy.ActivationPolicy | undefined
   /** Tokens a step can process; the session's default. */
@@ -69,7 +67,7 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly model: string
   readonly deviceProfile: string
   readonly context: number
-  readonly cache: Cache.CacheType
+  readonly cache: CacheType
   readonly activations: Activations
   readonly dispatchesPerToken: number
   readonly dispatchesPerLayer: ReadonlyArray<number>
@@ -99,13 +97,13 @@ export type PlanError = Session.ContextFull | Session.InvalidTokens | JitError |
 
 /** Plans the decode step of a session. */
 export const plan = (
-  { config, name, weights }: Model,
+  model: Model,
   { activations: policy, cache, caps, choose, chunk: wanted, context: asked, profile }: PlanOptions
 ): Result.Result<StepPlan, PlanError> =>
   Result.gen(function*() {
+    const { config, name, weights } = model
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* Result.fail(context)
-    const model = { config, weights }
     const prompts = Prompts.promptShape(config, { activations: policy, asked: wanted, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const setting = { activations, cache, choose, context, profile, prompts }
@@ -163,7 +161,7 @@ const barriersOf = (
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
 /** Bytes of the file that one token needs. */
-export const weightsRead = (config: Config.Config, weights: Weights.ModelWeights): number => {
+export const weightsRead = (config: Family.ModelConfig, weights: Weights.ModelWeights): number => {
   const { experts } = config
   const share = (ref: Weights.WeightRef): number => {
     const { shape, type } = ref.layout

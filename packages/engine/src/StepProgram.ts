@@ -1,60 +1,59 @@
 /** The programs that a session runs: tokens in, logits or a token out, the cache extended. */
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
-import type { Activations } from "@tg/models-deepseek2/Block"
-import * as Cache from "@tg/models-deepseek2/Cache"
-import * as Model from "@tg/models-deepseek2/Model"
-import * as Order from "@tg/models-deepseek2/Order"
+import { piece, wholePieces } from "@tg/model-parts/Attention"
+import { weightBuffers } from "@tg/model-parts/Decoder"
+import type { Model } from "@tg/model-parts/Family"
+import type { CacheType } from "@tg/model-parts/Halves"
+import * as Order from "@tg/model-parts/Order"
+import type { Activations } from "@tg/model-parts/Product"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
 import { likeliest } from "./Likeliest.ts"
-import type { ModelFile } from "./ModelFile.ts"
 
 /** Logits of every token of a step, or of its last one. */
 export type Rows = "all" | "last"
 
 /** Positions that a cache has room for, in whole pieces: a last tile may stand beyond the context. */
 export const cacheRows = (context: number): number =>
-  Math.ceil((context + Order.tileTokens - 1) / Cache.piece) * Cache.piece
+  wholePieces(context + Order.tileTokens - 1)
 
 /** Ids of the buffers that steps read and leave: `next` is the token of decoding. The weights follow the caches. */
-export const ids = { tokens: 0, cosSin: 1, logits: 2, next: 3, firstCache: 16 } as const
+export const ids = { tokens: 0, logits: 2, next: 3, firstCache: 16 } as const
+
+/** The id of what the host computes for each position, counted from 0. */
+export const inputId = (input: number): number => input === 0 ? 1 : 3 + input
 
 /** What tells steps apart. */
 export interface StepShape {
   readonly rows: Rows
   readonly chunk: number
   readonly context: number
-  readonly cache: Cache.CacheType
+  readonly cache: CacheType
   /** `float` if it is not said. */
   readonly activations?: Activations | undefined
   readonly order: Order.Order
 }
 
 /** What a program is built from. */
-export type ModelShape = Pick<ModelFile, "config" | "weights">
+export type ModelShape = Pick<Model, "caches" | "config" | "forward" | "inputs" | "weights">
 
 /** Storage of the program, apart from what a step reads and gives. */
 const storage = (
   arena: Arena,
-  { config, weights }: ModelShape,
+  { caches, config, weights }: ModelShape,
   { cache, context }: Pick<StepShape, "cache" | "context">
 ) => ({
-  caches: Array.from(
-    { length: config.layers },
-    (_, i) =>
-      buffer(arena, ids.firstCache + i, {
-        ...Cache.storage(config, { type: cache, context: cacheRows(context) }),
-        label: `cache_${i}`
-      })
+  caches: caches({ type: cache, context: cacheRows(context) }).map((storage, i) =>
+    buffer(arena, ids.firstCache + i, { ...storage, label: `cache_${i}` })
   ),
-  buffers: Model.weightBuffers(arena, weights, ids.firstCache + config.layers),
+  buffers: weightBuffers(arena, weights, ids.firstCache + config.layers),
   startPos: variable(arena, "startPos", 0, context - 1)
 })
 
-/** Rotations of up to `rows` tokens. */
-const rotations = (arena: Arena, { config }: ModelShape, rows: number) =>
-  buffer(arena, ids.cosSin, { shape: [rows, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
+/** What the host computes for up to `rows` tokens. */
+const hostInputs = (arena: Arena, { inputs }: ModelShape, rows: number) =>
+  inputs.map(({ label, row }, i) => buffer(arena, inputId(i), { shape: [rows, ...row], dtype: DType.f32, label }))
 
 /** Values of the variables of a step program. */
 export const variablesOf = (order: Order.Order, start: number, length: number): Readonly<Record<string, number>> =>
@@ -62,7 +61,7 @@ export const variablesOf = (order: Order.Order, start: number, length: number): 
     T: length,
     startPos: start,
     tiles: Order.wholeTiles(length) / Order.tileTokens,
-    pieces: Math.ceil((start + Order.wholeTiles(length)) / Cache.piece)
+    pieces: Math.ceil((start + Order.wholeTiles(length)) / piece)
   }
 
 /** The program of one step: tokens in, logits out, the cache extended. */
@@ -70,21 +69,19 @@ export const stepProgram = (
   model: ModelShape,
   { activations, cache, chunk, context, order, rows }: StepShape
 ): Program.TensorProgram => {
-  const { config, weights } = model
+  const { config } = model
   const arena = new Arena()
   const count = variable(arena, "T", 1, chunk)
   const isBatch = order === "features"
   const most = isBatch ? Order.wholeTiles(chunk) : chunk
   const tiles = variable(arena, "tiles", 1, Math.ceil(chunk / Order.tileTokens))
-  const keys = variable(arena, "pieces", 1, cacheRows(context) / Cache.piece).mul(Cache.piece)
+  const keys = variable(arena, "pieces", 1, cacheRows(context) / piece).mul(piece)
   const length = isBatch ? tiles.mul(Order.tileTokens) : chunk === 1 ? 1 : count
-  const { effects, logits } = Model.forward({
-    config,
-    weights,
+  const { effects, logits } = model.forward({
     activations,
     ...storage(arena, model, { cache, context }),
     tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
-    cosSin: rotations(arena, model, most).slice(0, 0, length),
+    inputs: hostInputs(arena, model, most).map((input) => input.slice(0, 0, length)),
     rows,
     batch: isBatch ? { tiles, count, keys } : undefined
   })
@@ -106,16 +103,14 @@ export const decodeProgram = (
   { activations, cache, context }: Omit<StepShape, "rows" | "chunk" | "order">,
   result: "token" | "logits" = "token"
 ): Program.TensorProgram => {
-  const { config, weights } = model
+  const { config } = model
   const arena = new Arena()
   const token = buffer(arena, ids.next, { shape: [1], dtype: DType.u32, label: "next" })
-  const { effects, logits } = Model.forward({
-    config,
-    weights,
+  const { effects, logits } = model.forward({
     activations,
     ...storage(arena, model, { cache, context }),
     tokens: token,
-    cosSin: rotations(arena, model, 1),
+    inputs: hostInputs(arena, model, 1),
     rows: "last"
   })
   if (result === "token") return Program.make([Program.assign(token, likeliest(logits).label("sample")), ...effects])

@@ -5,13 +5,16 @@ import { table } from "@tg/gguf/GgufType"
 import * as Metadata from "@tg/gguf/Metadata"
 import * as RandomBlocks from "@tg/gguf/RandomBlocks"
 import * as Split from "@tg/gguf/Split"
-import * as Shapes from "@tg/models-deepseek2/Shapes"
+import * as Family from "@tg/model-parts/Family"
+import type { Shape, ShapeVocabulary, UnknownShape } from "@tg/model-parts/Shape"
 import * as Vocabulary from "@tg/tokenizer/Synthetic"
 import { Result } from "effect"
 
 /** What to make. */
 export interface SyntheticOptions {
   readonly seed: number
+  /** The families whose shapes are known. */
+  readonly families: Family.Registry
   /** Fewer (or more) blocks than the model has. */
   readonly layers?: number | undefined
 }
@@ -23,7 +26,7 @@ export interface SplitOptions extends SyntheticOptions {
 
 /** A file that can be written piece by piece. */
 export interface SyntheticFile {
-  readonly shape: Shapes.Shape
+  readonly shape: Shape
   /** Bytes of the file. */
   readonly size: number
   /** The file from its beginning to its end. A piece is overwritten when the next but one is made. */
@@ -34,34 +37,34 @@ export interface SyntheticFile {
 export const make = (
   name: string,
   options: SyntheticOptions
-): Result.Result<SyntheticFile, Shapes.UnknownShape | GgufError> =>
+): Result.Result<SyntheticFile, UnknownShape | GgufError> =>
   Result.flatMap(contents(name, options), ({ contents, shape }) => file(shape, contents, options))
 
 /** The same model in several files, in the order of their numbers (`Split.fileName`). */
 export const makeParts = (
   name: string,
   options: SplitOptions
-): Result.Result<ReadonlyArray<SyntheticFile>, Shapes.UnknownShape | GgufError> =>
+): Result.Result<ReadonlyArray<SyntheticFile>, UnknownShape | GgufError> =>
   Result.gen(function*() {
     const { contents: whole, shape } = yield* contents(name, options)
     const parts = yield* Split.divide(whole, options.parts)
     return yield* Result.all(parts.map((part) => file(shape, part, options)))
   })
 
-type Contents = Omit<GgufWriter.GgufContents, "tensors"> & Pick<Shapes.Shape, "tensors">
+type Contents = Omit<GgufWriter.GgufContents, "tensors"> & Pick<Shape, "tensors">
 
-const contents = (name: string, { layers }: SyntheticOptions) =>
-  Result.map(Shapes.find(name, layers), (shape): { readonly shape: Shapes.Shape; readonly contents: Contents } => ({
+const contents = (name: string, { families, layers }: SyntheticOptions) =>
+  Result.map(Family.shapeOf(families, name, layers), ({ shape }): { readonly shape: Shape; readonly contents: Contents } => ({
     shape,
     contents: {
       name: shape.name,
-      metadata: [...shape.metadata, ...tokenizerKeys(shape.architecture)],
+      metadata: [...shape.metadata, ...tokenizerKeys(shape.vocabulary)],
       tensors: shape.tensors
     }
   }))
 
 const file = (
-  shape: Shapes.Shape,
+  shape: Shape,
   contents: Contents,
   { seed }: SyntheticOptions
 ): Result.Result<SyntheticFile, GgufError> =>
@@ -81,8 +84,13 @@ function* pieces(
   // one is written while the next is made; the last word of a piece may be half its own
   const buffers = [0, 1].map(() => new ArrayBuffer(Math.ceil(pieceBytes / 4) * 4 + 4))
   let next = 0
-  for (const [i, { dims, name, spread, type }] of tensors.entries()) {
+  for (const [i, { dims, name, spread, type, values }] of tensors.entries()) {
     if (offsets[i]! > written) yield new Uint8Array(offsets[i]! - written)
+    if (values !== undefined) {
+      yield new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+      written = offsets[i]! + values.byteLength
+      continue
+    }
     const { blockBytes, blockValues } = table[type]
     const random = RandomBlocks.make({ type, ...spread, seed: [seed, name] })
     if (random === undefined) throw new Error(`${name}: the mixes have no types without random blocks, found ${type}`)
@@ -99,7 +107,8 @@ function* pieces(
 
 type Pair = readonly [key: string, value: Metadata.MetadataValue]
 
-const tokenizerKeys = ({ specialsAt, tokenizer: family, vocabulary: size }: Shapes.Architecture): Array<Pair> => {
+const tokenizerKeys = ({ family, size, specialsAt }: ShapeVocabulary): Array<Pair> => {
+  if (!Vocabulary.isFamily(family)) throw new Error(`there is no synthetic vocabulary ${family}`)
   const { addBos, chatTemplate, ids, merges, tokens, types } = Vocabulary.make({ size, specialsAt, family })
   return [
     ["tokenizer.ggml.model", Metadata.string("gpt2")],

@@ -1,5 +1,5 @@
 /** Lists of tokens, and how many of them a context holds. */
-import type { Config } from "@tg/models-deepseek2/Config"
+import type { ModelConfig } from "@tg/model-parts/Family"
 import { Schema } from "effect"
 
 /** More tokens than the session can hold. */
@@ -35,7 +35,7 @@ export const defaultContext = 4096
 
 /** The context a session gets: what was asked, inside of what the model allows. */
 export const contextOf = (
-  { contextLength: modelLimit }: Config,
+  { contextLength: modelLimit }: Pick<ModelConfig, "contextLength">,
   asked: number | undefined
 ): number | ContextFull | InvalidTokens => {
   if (asked === undefined) return Math.min(modelLimit, defaultContext)
@@ -48,7 +48,7 @@ export const contextOf = (
 /** What is wrong with tokens that a session is to hold, if anything. */
 export const invalid = (
   tokens: ReadonlyArray<number>,
-  { contextLength: modelLimit, name, vocabulary }: Pick<Config, "contextLength" | "name" | "vocabulary">,
+  { contextLength: modelLimit, name, vocabulary }: Pick<ModelConfig, "contextLength" | "name" | "vocabulary">,
   context: number
 ): ContextFull | InvalidTokens | undefined => {
   if (tokens.length === 0) return new InvalidTokens({ message: "no token was given; a prompt has at least one" })

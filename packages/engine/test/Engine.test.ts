@@ -1,3 +1,4 @@
+import { known } from "@tg/models/Models"
 import { assert, describe, it, layer } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
@@ -40,7 +41,7 @@ describe("model files", () => {
   })
   it("without a tensor are refused", () => {
     const tensorsByName = new Map([...tiny.gguf.tensorsByName].filter(([name]) => name !== "blk.2.ffn_norm.weight"))
-    const error = Result.getOrThrow(Result.flip(ModelFile.fromGguf({ ...tiny.gguf, tensorsByName })))
+    const error = Result.getOrThrow(Result.flip(ModelFile.fromGguf({ ...tiny.gguf, tensorsByName }, known)))
     assert.strictEqual(error._tag, "WeightError")
     assert.include(error.message, "blk.2.ffn_norm.weight")
   })

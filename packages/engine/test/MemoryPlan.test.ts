@@ -3,6 +3,7 @@ import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
 import { wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
 import { Device, type DeviceShape } from "@tg/runtime/Device"
 import type { ByteSource } from "@tg/gguf/ByteSource"
+import { known } from "@tg/models/Models"
 import { Effect, Result } from "effect"
 import { fromModel } from "../src/Engine.ts"
 import * as Loader from "../src/Loader.ts"
@@ -96,7 +97,7 @@ describe("the memory of tg-tiny", () => {
 
 describe("a model that is too large for a device", () => {
   const refusal = (shape: string, memory: number, context = 4096) => {
-    const model = Result.getOrThrow(StepPlan.fromShape(shape))
+    const model = Result.getOrThrow(StepPlan.fromShape(shape, known))
     const profile = restrict(wasmProfile, within({ memory }))
     return Result.getOrThrow(
       Result.flip(MemoryPlan.check(model, {

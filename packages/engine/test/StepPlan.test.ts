@@ -3,6 +3,7 @@ import { assertEquals } from "@effect/vitest/utils"
 import { h200, wasm as wasmProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { fromBytes } from "@tg/gguf/ByteSource"
 import { Device } from "@tg/runtime/Device"
+import { known } from "@tg/models/Models"
 import { Effect, Result, Stream } from "effect"
 import * as Engine from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
@@ -12,12 +13,12 @@ import { wasm } from "./support/devices.ts"
 
 const planOf = (shape: string, profile = h200): StepPlan.StepPlan =>
   Result.getOrThrow(
-    Result.flatMap(StepPlan.fromShape(shape), (model) => StepPlan.plan(model, { profile, context: 256, cache: "f16" }))
+    Result.flatMap(StepPlan.fromShape(shape, known), (model) => StepPlan.plan(model, { profile, context: 256, cache: "f16" }))
   )
 
 /** The bytes of a synthetic file. */
 const fileOf = (shape: string): Uint8Array => {
-  const file = Result.getOrThrow(Synthetic.make(shape, { seed: 1 }))
+  const file = Result.getOrThrow(Synthetic.make(shape, { families: known, seed: 1 }))
   const bytes = new Uint8Array(file.size)
   let at = 0
   for (const piece of file.pieces(2 ** 16)) {
@@ -97,7 +98,7 @@ describe("StepPlan", () => {
   })
 
   it("refuses a context that the model does not have", () => {
-    const model = Result.getOrThrow(StepPlan.fromShape("tiny-glm:q4_0"))
+    const model = Result.getOrThrow(StepPlan.fromShape("tiny-glm:q4_0", known))
     const error = Result.getOrThrow(
       Result.flip(StepPlan.plan(model, { profile: h200, context: 1e6, cache: "f16" }))
     )
@@ -125,7 +126,7 @@ describe("Synthetic", () => {
   it("equal seeds give equal files", () => {
     const [a, b] = [fileOf("tiny-glm:q4_0"), fileOf("tiny-glm:q4_0")]
     assert.isTrue(Buffer.from(a.buffer).equals(Buffer.from(b.buffer)))
-    const other = Result.getOrThrow(Synthetic.make("tiny-glm:q4_0", { seed: 2 }))
+    const other = Result.getOrThrow(Synthetic.make("tiny-glm:q4_0", { families: known, seed: 2 }))
     const [header, embedding] = other.pieces(2 ** 16)
     assert.isTrue(Buffer.from(a.buffer).includes(header!))
     assert.isFalse(Buffer.from(a.buffer).includes(embedding!))

@@ -22,8 +22,9 @@ const hasMoreBits = (block: number, layers: number): boolean => {
   return block < eighth || block >= Math.floor(7 * layers / 8) || (block - eighth) % 3 === 2
 }
 
+/** Down projections, and values of grouped-query attention, which are small. */
 const downWithMoreBits: Rule = [
-  /ffn_down/,
+  /ffn_down|attn_v\./,
   (block, layers) => hasMoreBits(block, layers) ? "Q6_K" : "Q4_K"
 ]
 

@@ -4,6 +4,8 @@ import { Program, Tensor } from "@tg/tensor"
 import type { Name } from "@tg/gguf/GgufType"
 import { Result } from "effect"
 import * as Cache from "../src/Cache.ts"
+import { weightBuffers } from "@tg/model-parts/Decoder"
+import type { FileTensor } from "@tg/model-parts/Weights"
 import type { Config } from "../src/Config.ts"
 import * as Model from "../src/Model.ts"
 import * as Weights from "../src/Weights.ts"
@@ -38,7 +40,7 @@ const config: Config = {
   }
 }
 
-const tensors = new Map<string, Weights.FileTensor>()
+const tensors = new Map<string, FileTensor>()
 const add = (name: string, type: Name, ...dims: ReadonlyArray<number>): void => {
   tensors.set(name, { name, type, dims })
 }
@@ -83,7 +85,7 @@ const build = () => {
   const caches = weights.blocks.map((_, i) =>
     Tensor.buffer(arena, 2 + i, Cache.storage(config, { type: "f16", context: 16384 }))
   )
-  const buffers = Model.weightBuffers(arena, weights, 100)
+  const buffers = weightBuffers(arena, weights, 100)
   const { effects, logits } = Model.forward({
     config,
     weights,

@@ -1,3 +1,4 @@
+import type { ConfigError } from "@tg/model-parts/Keys"
 import * as Config from "@tg/models-deepseek2/Config"
 import { attentionScale, frequencies, rope } from "@tg/models-deepseek2/Rope"
 import * as Metadata from "@tg/gguf/Metadata"
@@ -47,7 +48,7 @@ const file = (changes: Values, more: Values = {}): Metadata.HasMetadata => {
 }
 const read = (changes: Values = {}, more: Values = {}): Config.Config =>
   Result.getOrThrow(Config.fromMetadata(file(changes, more)))
-const error = (changes: Values, more: Values = {}): Config.ConfigError =>
+const error = (changes: Values, more: Values = {}): ConfigError =>
   Result.getOrThrow(Result.flip(Config.fromMetadata(file(changes, more))))
 
 describe("configuration", () => {

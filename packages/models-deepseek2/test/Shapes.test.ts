@@ -1,11 +1,16 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
+import * as Family from "@tg/model-parts/Family"
+import type { Shape, ShapeTensor } from "@tg/model-parts/Shape"
 import { Result } from "effect"
 import * as Config from "../src/Config.ts"
+import { deepseek2 } from "../src/Family.ts"
 import * as Shapes from "../src/Shapes.ts"
 import * as Weights from "../src/Weights.ts"
 
-const shape = (name: string, layers?: number): Shapes.Shape => Result.getOrThrow(Shapes.find(name, layers))
+const families: Family.Registry = { families: [deepseek2] }
+const shape = (name: string, layers?: number): Shape =>
+  Result.getOrThrow(Family.shapeOf(families, name, layers)).shape
 const gigabytes = (name: string): number => shape(name).tensors.reduce((sum, t) => sum + t.bytes, 0) / 1e9
 const parameters = (name: string): number =>
   shape(name).tensors.reduce((sum, t) => sum + t.dims.reduce((n, dim) => n * dim, 1), 0)
@@ -34,7 +39,7 @@ describe("Shapes", () => {
   it("mixes the types that a published file lists", () => {
     const counts = Map.groupBy(shape("glm-4.7-flash:q4_k_m").tensors, (t) => t.type)
     const found = ["Q4_K", "Q5_K", "Q6_K", "Q8_0", "F32"].map((type) =>
-      [type, counts.get(type as Shapes.ShapeTensor["type"])?.length] as const
+      [type, counts.get(type as ShapeTensor["type"])?.length] as const
     )
     assertEquals(found, [["Q4_K", 260], ["Q5_K", 92], ["Q6_K", 70], ["Q8_0", 141], ["F32", 281]])
   })
@@ -48,13 +53,14 @@ describe("Shapes", () => {
     )
   })
 
-  it.each(Shapes.names)("%s is a model that can be loaded", (name) => {
+  it.each(Family.shapeNames(families))("%s is a model that can be loaded", (name) => {
     const found = shape(name)
     const config = Result.getOrThrow(Config.fromMetadata(found))
     const weights = Result.getOrThrow(Weights.find(config, found))
     assert.strictEqual(weights.all.length, found.tensors.length)
-    assert.strictEqual(config.contextLength, found.architecture.contextLength)
-    assert.strictEqual(config.experts?.gating, found.architecture.experts?.gating)
+    const architecture = Shapes.architectures.get(name.split(":")[0]!)!
+    assert.strictEqual(config.contextLength, architecture.contextLength)
+    assert.strictEqual(config.experts?.gating, architecture.experts?.gating)
   })
 
   it("takes another number of blocks", () => {
@@ -65,7 +71,7 @@ describe("Shapes", () => {
   it.each(["glm:q4_0", "glm-4.7-flash", "glm-4.7-flash:q9", "tiny-glm:q4_0:x", "tiny-glm:constructor", ""])(
     "refuses %j and lists what there is",
     (name) => {
-      const error = Result.getOrThrow(Result.flip(Shapes.find(name)))
+      const error = Result.getOrThrow(Result.flip(Family.shapeOf(families, name)))
       assert.strictEqual(error._tag, "UnknownShape")
       assert.include(error.message, JSON.stringify(name))
       assert.include(error.message, "deepseek-v2-lite:q4_k_m")

@@ -1,17 +1,18 @@
 import * as Metadata from "@tg/gguf/Metadata"
+import type { FileTensor, WeightError } from "@tg/model-parts/Weights"
 import * as Config from "@tg/models-deepseek2/Config"
 import * as Weights from "@tg/models-deepseek2/Weights"
 import { Result } from "effect"
 import { describe, expect, it } from "vitest"
 import { readGguf } from "./oracle.ts"
 
-type Changes = Readonly<Record<string, Partial<Weights.FileTensor> | undefined>>
+type Changes = Readonly<Record<string, Partial<FileTensor> | undefined>>
 
 const find = (name: string, changes: Changes = {}, values: Readonly<Record<string, number>> = {}) => {
   const { file: read } = readGguf(name)
   const set = Object.entries(values).map(([key, value]) => [`deepseek2.${key}`, Metadata.uint32(value)] as const)
   const file = { ...read, metadata: new Map([...read.metadata, ...set]) }
-  const tensors = new Map<string, Weights.FileTensor>(file.tensorsByName)
+  const tensors = new Map<string, FileTensor>(file.tensorsByName)
   for (const [tensor, change] of Object.entries(changes)) {
     if (change === undefined) tensors.delete(tensor)
     else tensors.set(tensor, { name: tensor, type: "F32", dims: [1], ...tensors.get(tensor), ...change })
@@ -20,7 +21,7 @@ const find = (name: string, changes: Changes = {}, values: Readonly<Record<strin
 }
 const found = (name: string, ...rest: readonly [Changes?, Readonly<Record<string, number>>?]): Weights.ModelWeights =>
   Result.getOrThrow(find(name, ...rest))
-const error = (name: string, changes: Changes, values?: Readonly<Record<string, number>>): Weights.WeightError =>
+const error = (name: string, changes: Changes, values?: Readonly<Record<string, number>>): WeightError =>
   Result.getOrThrow(Result.flip(find(name, changes, values)))
 
 /** The tensors of a block under another name. */

@@ -32,7 +32,8 @@ const projections = (input: BlockInput, x: Operand): Projections => {
   const { headSize, heads, keyValueHeads } = config
   const byHead = (y: Tensor, count: number): Tensor => y.reshape([y.dim(0), count, headSize])
   if (weights("attn_qkv") === undefined) {
-    const of = (role: string, count: number): Tensor => byHead(keep(order, affine(weights, x, role)), count)
+    // stored, so that the three products are one launch: a value that nothing else needs would wait for the write
+    const of = (role: string, count: number): Tensor => byHead(keepAlways(order, affine(weights, x, role)), count)
     return { query: of("attn_q", heads), key: of("attn_k", keyValueHeads), value: of("attn_v", keyValueHeads) }
   }
   const all = keep(order, affine(weights, x, "attn_qkv"))

@@ -306,7 +306,7 @@ const keysOf = (m: KnownModel): ReadonlyArray<Pair> => {
     ["attention.layer_norm_rms_epsilon", float32(m.epsilon)],
     ["rope.freq_base", float32(m.ropeBase)],
     ...(isPart || m.architecture === "llama" ? [["rope.dimension_count", uint32(m.rotated)] as const] : []),
-    ...(m.architecture === "llama" ? [["vocab_size", uint32(m.vocabulary)] as const] : []),
+    ["vocab_size", uint32(m.vocabulary)],
     ...(m.linear === undefined ? [] : [
       ["rope.scaling.type", string("linear")] as const,
       ["rope.scaling.factor", float32(m.linear)] as const

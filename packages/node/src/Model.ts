@@ -4,6 +4,8 @@ import { ModelFile } from "@tg/engine"
 import { Engine, fromModel } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import * as GgufFile from "@tg/gguf/GgufFile"
+import type { ModelFamily } from "@tg/model-parts/Family"
+import { known } from "@tg/models/Models"
 import type { Message } from "@tg/tokenizer/ChatTemplate"
 import { Effect, Exit, Layer, Random, Scope, Stream } from "effect"
 import * as Devices from "./Devices.ts"
@@ -16,6 +18,8 @@ export interface Options {
   readonly threads?: number | undefined
   /** Tokens the context has memory for; by default it grows, up to what the model allows. */
   readonly context?: number | undefined
+  /** Families of models that run beside those that tg knows. */
+  readonly families?: ReadonlyArray<ModelFamily> | undefined
 }
 
 /** How to answer: the likeliest tokens, unless a temperature is given; then without a seed each answer is another one. */
@@ -33,10 +37,10 @@ const messagesOf = (conversation: Conversation): ReadonlyArray<Message> =>
   typeof conversation === "string" ? [{ role: "user", content: conversation }] : conversation
 
 /** The engine of a file, over a device. */
-const engineOf = (path: string, { context, device = "auto", threads }: Options) =>
+const engineOf = (path: string, { context, device = "auto", families = [], threads }: Options) =>
   Layer.unwrap(Effect.gen(function*() {
     const { gguf, source } = yield* GgufFile.open(path)
-    const file = yield* Effect.fromResult(ModelFile.fromGguf(gguf))
+    const file = yield* Effect.fromResult(ModelFile.fromGguf(gguf, { families: [...known.families, ...families] }))
     const tokenizer = yield* Effect.fromResult(ModelFile.tokenizer(gguf))
     const engine = fromModel(source, file, { context, prepare: ["last", Sampler.greedy], tokenizer })
     return Layer.effect(Engine, engine).pipe(Layer.provideMerge(Devices.layer(device, { threads })))

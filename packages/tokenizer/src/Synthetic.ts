@@ -11,7 +11,7 @@ export interface SyntheticOptions {
 }
 
 /** The families whose special tokens and chat formats are known. */
-export type Family = "glm4" | "deepseek-llm" | "youtu"
+export type Family = "glm4" | "deepseek-llm" | "youtu" | "llama-bpe" | "qwen2"
 
 /** The tokens, and what a model file says about them. */
 export interface Synthetic {
@@ -76,8 +76,36 @@ const families: Readonly<Record<Family, Specials>> = {
     user: "<|User|>",
     assistant: "<|Assistant|>",
     end: "<|end_of_text|>"
+  },
+  "llama-bpe": {
+    tokens: [
+      "<|begin_of_text|>",
+      "<|end_of_text|>",
+      "<|start_header_id|>",
+      "<|end_header_id|>",
+      "<|eot_id|>",
+      "<|python_tag|>"
+    ],
+    ids: { bos: "<|begin_of_text|>", eos: "<|eot_id|>", padding: "<|end_of_text|>" },
+    addBos: true,
+    system: "<|start_header_id|>system<|end_header_id|>",
+    user: "<|start_header_id|>user<|end_header_id|>",
+    assistant: "<|start_header_id|>assistant<|end_header_id|>",
+    end: "<|eot_id|>"
+  },
+  qwen2: {
+    tokens: ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"],
+    ids: { bos: "<|endoftext|>", eos: "<|im_end|>", padding: "<|endoftext|>" },
+    addBos: false,
+    system: "<|im_start|>system\n",
+    user: "<|im_start|>user\n",
+    assistant: "<|im_start|>assistant\n",
+    end: "<|im_end|>"
   }
 }
+
+/** Whether a text names a family. */
+export const isFamily = (name: string): name is Family => Object.hasOwn(families, name)
 
 /** Special tokens of a family: a vocabulary has at least 256 + as many tokens. */
 export const specialCount = (family: Family): number => families[family].tokens.length

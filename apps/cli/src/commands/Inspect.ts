@@ -2,6 +2,7 @@
 import { ModelFile } from "@tg/engine"
 import type { Gguf } from "@tg/gguf/Gguf"
 import type { MetadataValue } from "@tg/gguf/Metadata"
+import { known } from "@tg/models/Models"
 import { Effect, Result } from "effect"
 import { Command } from "effect/cli"
 import * as Escape from "../Escape.ts"
@@ -25,7 +26,7 @@ export const command = Command.make(
 
 /** Why the loader would refuse a file. */
 export const refusalOf = (gguf: Gguf): ModelFile.HeaderError | undefined => {
-  const checked = ModelFile.fromGguf(gguf)
+  const checked = ModelFile.fromGguf(gguf, known)
   return Result.isFailure(checked) ? checked.failure : undefined
 }
 

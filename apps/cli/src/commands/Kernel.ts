@@ -16,6 +16,7 @@ import { members } from "@tg/rangeify/Horizontal"
 import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import type { Store } from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
+import { known } from "@tg/models/Models"
 import { Effect, Option, Result } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
@@ -111,7 +112,7 @@ export const kernelsOf = Effect.fnUntraced(
       return yield* new UsageError({ message: "--model and --shape are both given; keep one of them" })
     }
     const model = Option.isSome(given.shape)
-      ? yield* Effect.fromResult(StepPlan.fromShape(given.shape.value))
+      ? yield* Effect.fromResult(StepPlan.fromShape(given.shape.value, known))
       : (yield* Models.open(yield* Flags.modelOr(given.model))).file
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context

@@ -2,6 +2,7 @@
 import type { UOp } from "@tg/core-uop/UOp"
 import { ModelFile } from "@tg/engine"
 import * as StepPlan from "@tg/engine/StepPlan"
+import { known } from "@tg/models/Models"
 import * as Explain from "@tg/rangeify/Explain"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option } from "effect"
@@ -75,10 +76,10 @@ const modelOf = Effect.fnUntraced(
     if (Option.isSome(model) === Option.isSome(shape)) {
       return yield* new UsageError({ message: "give either --model FILE or --shape MODEL:MIX" })
     }
-    if (Option.isSome(shape)) return yield* Effect.fromResult(StepPlan.fromShape(shape.value))
+    if (Option.isSome(shape)) return yield* Effect.fromResult(StepPlan.fromShape(shape.value, known))
     const header = yield* Models.header(Option.getOrThrow(model))
-    const { config, gguf, weights } = yield* Effect.fromResult(ModelFile.fromGguf(header))
-    return { name: gguf.name, config, weights }
+    const file = yield* Effect.fromResult(ModelFile.fromGguf(header, known))
+    return { ...file, name: header.name }
   },
   Effect.scoped
 )

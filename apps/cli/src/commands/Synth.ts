@@ -1,6 +1,7 @@
 /** `tg synth`: a loadable model file with random weights. */
 import * as Synthetic from "@tg/engine/Synthetic"
 import * as Split from "@tg/gguf/Split"
+import { known } from "@tg/models/Models"
 import { Clock, Effect, Fiber, Option, Result, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
@@ -36,7 +37,7 @@ export const command = Command.make(
   "synth",
   flags,
   Effect.fn("cli.synth")(function*({ force, json, layers, out, seed, shape, split: parts }) {
-    const options = { seed, layers: Option.getOrUndefined(layers), parts }
+    const options = { families: known, seed, layers: Option.getOrUndefined(layers), parts }
     const files = yield* Effect.fromResult(
       parts === 1 ? Result.map(Synthetic.make(shape, options), (file) => [file]) : Synthetic.makeParts(shape, options)
     )

@@ -4,7 +4,6 @@ import { assertEquals } from "@effect/vitest/utils"
 import * as Wgsl from "@tg/codegen-wgsl/WgslRenderer"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { fromModel } from "@tg/engine/Engine"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as Sampler from "@tg/engine/Sampler"
 import { fromBytes } from "@tg/gguf/ByteSource"
 import { Compiler } from "@tg/jit/Compiler"
@@ -15,6 +14,7 @@ import * as Node from "@tg/runtime-webgpu/Node"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import * as WebGpu from "@tg/runtime-webgpu/WebGpu"
 import { Context, Effect, Layer } from "effect"
+import { open } from "./support/open.ts"
 
 const path = new URL("../../../../test/vectors/oracle/c03.gguf", import.meta.url)
 const source = fromBytes("c03", new Uint8Array(readFileSync(path)))
@@ -50,7 +50,7 @@ describe.skipIf((await availableAdapter()) === undefined)("a GPU that goes away"
       const made: Array<GPUDevice> = []
       const rebuild = another(made)
       const first = Context.pick(Device, Jit)(yield* rebuild)
-      const model = yield* ModelFile.open(source)
+      const model = yield* open(source)
       const { session } = yield* fromModel(source, model, { context: 64, rebuild }).pipe(Effect.provide(first))
       const text = (loseAt: number) =>
         Effect.gen(function*() {

@@ -1,13 +1,13 @@
 import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import { fromModel } from "@tg/engine/Engine"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as Sampler from "@tg/engine/Sampler"
 import { fromBytes } from "@tg/gguf/ByteSource"
 import { Device } from "@tg/runtime/Device"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { Effect } from "effect"
 import * as Devices from "../../src/Devices.ts"
+import { open } from "./support/open.ts"
 
 const bytes = new Uint8Array(readFileSync(new URL("../../../../test/vectors/oracle/c03.gguf", import.meta.url)))
 
@@ -15,7 +15,7 @@ const bytes = new Uint8Array(readFileSync(new URL("../../../../test/vectors/orac
 const use = Effect.gen(function*() {
   const device = yield* Device
   const source = fromBytes("c03", bytes)
-  const model = yield* ModelFile.open(source)
+  const model = yield* open(source)
   const { session } = yield* fromModel(source, model, { context: 128, prepare: ["last"] })
   const tokens = [1, 2, 3, 4, 5]
   for (let i = 0; i < 3; i++) tokens.push(yield* session.next(tokens, { ...Sampler.greedy, temperature: 1 }))

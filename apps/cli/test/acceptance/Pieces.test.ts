@@ -1,11 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Loader from "@tg/engine/Loader"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as Prompts from "@tg/engine/Prompts"
 import * as Session from "@tg/engine/Session"
 import { Effect } from "effect"
 import * as Devices from "../../src/Devices.ts"
 import * as Oracle from "./support/oracle.ts"
+import { open } from "./support/open.ts"
 
 /** Logits of all tokens, given to the session so many at a time. */
 const inPieces = Effect.fn("inPieces")(function*(
@@ -40,7 +40,7 @@ describe("logits on wasm do not depend on the pieces that a prompt is processed 
     it.live(`${name}, ${cache} cache`, () =>
       Effect.gen(function*() {
         const source = Oracle.source(name)
-        const model = yield* ModelFile.open(source)
+        const model = yield* open(source)
         const weights = yield* Loader.load(
           source,
           model.weights.all.map(({ layout, name }) => ({ layout, tensor: model.gguf.tensorsByName.get(name)! }))

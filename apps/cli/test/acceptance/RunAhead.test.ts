@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { fromModel } from "@tg/engine/Engine"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as Random from "@tg/engine/Random"
 import * as Sampler from "@tg/engine/Sampler"
 import * as Shaping from "@tg/engine/Shaping"
@@ -12,6 +11,7 @@ import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { Effect } from "effect"
 import * as Devices from "../../src/Devices.ts"
 import { tg } from "../support/run.ts"
+import { open } from "./support/open.ts"
 
 const path = new URL("../../../../test/vectors/oracle/c03.gguf", import.meta.url)
 const source = fromBytes("c03", new Uint8Array(readFileSync(path)))
@@ -26,7 +26,7 @@ const ways: ReadonlyArray<Sampler.Settings> = [
 describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ahead on WebGPU", () => {
   it.live("takes the tokens that the host takes step by step, whatever the settings", () =>
     Effect.gen(function*() {
-      const { session } = yield* fromModel(source, yield* ModelFile.open(source), { context: 128 })
+      const { session } = yield* fromModel(source, yield* open(source), { context: 128 })
       // settings change in the middle of a text
       const settings = ways.flatMap((way) => Array.from({ length: 4 }, () => way))
       const ahead = [...prompt]
@@ -44,7 +44,7 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
     "a masked draw is what the host draws of the same mask, between others that run ahead",
     () =>
       Effect.gen(function*() {
-        const { session } = yield* fromModel(source, yield* ModelFile.open(source), { context: 128 })
+        const { session } = yield* fromModel(source, yield* open(source), { context: 128 })
         // every third token, other ones each time; and none in between
         const maskAt = (position: number) =>
           position % 4 === 3
@@ -74,7 +74,7 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
         ...jit,
         prepare: (...args) => Effect.tap(jit.prepare(...args), () => Effect.sync(() => prepared++))
       })
-      const { session } = yield* fromModel(source, yield* ModelFile.open(source), {
+      const { session } = yield* fromModel(source, yield* open(source), {
         context: 128,
         prepare: ["last", wild]
       }).pipe(Effect.provideService(Jit, counted))

@@ -2,19 +2,16 @@
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { Compiler } from "@tg/jit/Compiler"
-import * as Config from "@tg/models-deepseek2/Config"
-import * as Shapes from "@tg/models-deepseek2/Shapes"
-import * as Weights from "@tg/models-deepseek2/Weights"
+import * as Family from "@tg/model-parts/Family"
+import { known } from "@tg/models/Models"
 import { Device } from "@tg/runtime/Device"
 import { Effect, Layer, Result } from "effect"
 
 /** A known shape, with so many layers or its own. */
 export const modelOf = (shape: string, layers?: number) =>
-  Effect.fromResult(Result.gen(function*() {
-    const known = yield* Shapes.find(shape, layers)
-    const config = yield* Config.fromMetadata(known)
-    return { config, weights: yield* Weights.find(config, known) }
-  }))
+  Effect.fromResult(
+    Result.flatMap(Family.shapeOf(known, shape, layers), ({ family, shape }) => family.modelOf(shape))
+  )
 
 /** A device that takes every kernel and counts them, and what compiles for it to WGSL. */
 export const counting = (profile: DeviceProfile) => {

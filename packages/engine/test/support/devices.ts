@@ -5,6 +5,7 @@ import { CompileCache } from "@tg/jit/CompileCache"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import type { ExecutionPlan } from "@tg/jit/Plan"
+import * as Models from "@tg/models/Models"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceBuffer, type DeviceShape } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
@@ -20,15 +21,18 @@ export const compilerOver = <E>(device: Layer.Layer<Device, E>) =>
     Layer.provideMerge(device)
   )
 
-/** The whole compiler over the wasm device. */
-export const wasm = compilerOver(WasmDevice.layer())
+/** The whole compiler over the wasm device, for the models that are known. */
+export const wasm = Layer.merge(compilerOver(WasmDevice.layer()), Models.layer)
 
 /** The whole compiler over the wasm device within limits. */
 export const wasmWithin = (restrictions: Restrictions, seen: (device: DeviceShape) => DeviceShape = (d) => d) =>
-  compilerOver(
-    Layer.effect(Device, Effect.map(Device, seen)).pipe(
-      Layer.provide(Limited.within(restrictions)(WasmDevice.layer()))
-    )
+  Layer.merge(
+    compilerOver(
+      Layer.effect(Device, Effect.map(Device, seen)).pipe(
+        Layer.provide(Limited.within(restrictions)(WasmDevice.layer()))
+      )
+    ),
+    Models.layer
   )
 
 /** A device that only keeps bytes. */

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs"
 import { ByteSource, fromBytes } from "@tg/gguf/ByteSource"
 import * as Gguf from "@tg/gguf/Gguf"
+import { known } from "@tg/models/Models"
 import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
 import { Layer, Result } from "effect"
 import * as ModelFile from "../../src/ModelFile.ts"
@@ -15,7 +16,7 @@ export const tinySource = fromBytes("tg-tiny", tinyBytes)
 export const tinyLayer = Layer.succeed(ByteSource, tinySource)
 /** Its header. */
 export const tiny = Result.getOrThrow(
-  Result.flatMap(Gguf.fromBytes("tg-tiny", tinyBytes), ModelFile.fromGguf)
+  Result.flatMap(Gguf.fromBytes("tg-tiny", tinyBytes), (gguf) => ModelFile.fromGguf(gguf, known))
 )
 /** Its tokenizer. */
 export const tinyCodec = Result.getOrThrow(ModelFile.tokenizer(tiny.gguf))

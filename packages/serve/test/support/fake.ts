@@ -3,11 +3,12 @@ import { Conversations } from "@tg/engine/Conversations"
 import type { Request, Token } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import * as Gguf from "@tg/gguf/Gguf"
+import { known } from "@tg/models/Models"
 import { Effect, Layer, Result, Stream } from "effect"
 
 const bytes = readFileSync(new URL("../../../../apps/cli/models/tg-tiny-Q4_0.gguf", import.meta.url))
 const model = Result.getOrThrow(
-  Result.flatMap(Gguf.fromBytes("tg-tiny", new Uint8Array(bytes)), ModelFile.fromGguf)
+  Result.flatMap(Gguf.fromBytes("tg-tiny", new Uint8Array(bytes)), (gguf) => ModelFile.fromGguf(gguf, known))
 )
 
 /** The tokenizer of tg-tiny. */

@@ -5,14 +5,13 @@ import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { Arena } from "@tg/core-uop/UOp"
 import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
+import * as HostInputs from "@tg/engine/HostInputs"
 import * as Loader from "@tg/engine/Loader"
-import * as ModelFile from "@tg/engine/ModelFile"
 import * as StepProgram from "@tg/engine/StepProgram"
-import { Jit } from "@tg/jit/Jit"
-import * as Cache from "@tg/models-deepseek2/Cache"
-import * as Model from "@tg/models-deepseek2/Model"
-import * as Order from "@tg/models-deepseek2/Order"
-import * as Rope from "@tg/models-deepseek2/Rope"
+import { Jit, ownOf } from "@tg/jit/Jit"
+import { piece } from "@tg/model-parts/Attention"
+import { weightBuffers } from "@tg/model-parts/Decoder"
+import * as Order from "@tg/model-parts/Order"
 import { Device } from "@tg/runtime/Device"
 import { assign, make } from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
@@ -20,12 +19,13 @@ import type { Store } from "@tg/tuner/Store"
 import { Effect } from "effect"
 import type * as Devices from "../../../src/Devices.ts"
 import * as DeviceLayers from "../../../src/Devices.ts"
+import { open } from "./open.ts"
 import * as Oracle from "./oracle.ts"
 
 /** Of llama.cpp's logits with activations of 8 bits, the RMS distance to its float logits, row by row. */
-const llamaCpp = JSON.parse(
-  readFileSync(new URL("../../../../../test/vectors/oracle/int8.json", import.meta.url), "utf8")
-) as Readonly<Record<Oracle.Name, Readonly<Record<string, ReadonlyArray<number>>>>>
+const distancesIn = (folder: string): Readonly<Record<string, Readonly<Record<string, ReadonlyArray<number>>>>> =>
+  JSON.parse(readFileSync(new URL(`../../../../../test/vectors/${folder}/int8.json`, import.meta.url), "utf8"))
+const llamaCpp = { ...distancesIn("oracle"), ...distancesIn("oracle-families") }
 
 /**
  * Logits and, for each block with experts, the chosen ones, of all tokens of a run in one step: as few tokens are, or as a
@@ -34,36 +34,37 @@ const llamaCpp = JSON.parse(
 const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: ReadonlyArray<number>, order: Order.Order) {
   const device = yield* Device
   const source = Oracle.source(name)
-  const { config, gguf, weights } = yield* ModelFile.open(source)
+  const model = yield* open(source)
+  const { config, gguf, weights } = model
   const loaded = yield* Loader.load(
     source,
     weights.all.map(({ layout, name }) => ({ layout, tensor: gguf.tensorsByName.get(name)! }))
   )
   const arena = new Arena()
-  const context = 128
-  const storage = Cache.storage(config, { type: "f16", context })
+  const context = 192
   const most = order === "tokens" ? tokens.length : Order.wholeTiles(tokens.length)
   const tiles = variable(arena, "tiles", 1, Math.ceil(most / Order.tileTokens))
   const length = order === "tokens" ? most : tiles.mul(Order.tileTokens)
   const ids = buffer(arena, 0, { shape: [most], dtype: DType.u32 })
-  const cosSin = buffer(arena, 1, { shape: [most, config.rotated / 2, 2], dtype: DType.f32 })
-  const caches = Array.from({ length: config.layers }, (_, i) => buffer(arena, 2 + i, storage))
-  const firstWeight = 2 + config.layers
+  const inputs = model.inputs.map(({ row }, i) =>
+    buffer(arena, StepProgram.inputId(i), { shape: [most, ...row], dtype: DType.f32 })
+  )
+  const { firstCache } = StepProgram.ids
+  const caches = model.caches({ type: "f16", context }).map((storage, i) => buffer(arena, firstCache + i, storage))
+  const firstWeight = firstCache + config.layers
   const firstResult = firstWeight + weights.all.length
-  const { effects, experts, logits } = Model.forward({
-    config,
-    weights,
+  const { effects, experts, logits } = model.forward({
     activations: ActivationPolicy.activationsOn(device.profile, "int8"),
-    buffers: Model.weightBuffers(arena, weights, firstWeight),
+    buffers: weightBuffers(arena, weights, firstWeight),
     tokens: ids.slice(0, 0, length),
     startPos: variable(arena, "startPos", 0, context - 1),
     caches,
-    cosSin: cosSin.slice(0, 0, length),
+    inputs: inputs.map((input) => input.slice(0, 0, length)),
     rows: "all",
     batch: order === "tokens" ? undefined : {
       tiles,
       count: variable(arena, "T", 1, most),
-      keys: variable(arena, "pieces", 1, context / Cache.piece).mul(Cache.piece)
+      keys: variable(arena, "pieces", 1, context / piece).mul(piece)
     },
     experts: "kept"
   })
@@ -78,18 +79,20 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
     buffer(arena, firstResult + i, { shape: [most, ...x.shape.slice(1)], dtype: x.dtype }).slice(0, 0, length)
   )
   const memory = yield* Effect.forEach(results, (x) => allocate(words(x)))
+  const host = yield* HostInputs.make(model, loaded, most)
+  yield* host.write(Array.from({ length: most }, (_, i) => i))
   const program = make([...results.map((x, i) => assign(outputs[i]!, x)), ...effects])
   const prepared = yield* (yield* Jit).prepare(
     program.sink,
     new Map([
       [0, yield* allocate(most, Uint32Array.from({ length: most }, (_, i) => tokens[i] ?? 0))],
-      [1, yield* allocate(words(cosSin), Rope.rope(config, Array.from({ length: most }, (_, i) => i)))],
-      ...(yield* Effect.forEach(caches, (c, i) => Effect.map(allocate(words(c)), (m) => [2 + i, m] as const))),
+      ...host.bound,
+      ...(yield* Effect.forEach(caches, (c, i) => Effect.map(allocate(words(c)), (m) => [firstCache + i, m] as const))),
       ...weights.all.map((ref, i) => [firstWeight + i, loaded.get(ref.name)!] as const),
       ...memory.map((m, i) => [firstResult + i, m] as const)
     ])
   )
-  yield* prepared.run(StepProgram.variablesOf(order, 0, tokens.length))
+  yield* prepared.run(ownOf(prepared, StepProgram.variablesOf(order, 0, tokens.length)))
   const [first, ...rest] = yield* Effect.forEach(memory, (m) => Effect.map(device.read(m), (b) => b.slice().buffer))
   return {
     rows: Oracle.rowsOf([new Float32Array(first!)], config.vocabulary),
@@ -160,7 +163,7 @@ export const compare = (name: Oracle.Name, order: Order.Order, most = Infinity) 
         run: run.name,
         rows: positions.length,
         rms,
-        llamaCpp: median(llamaCpp[name][run.name]!),
+        llamaCpp: median(llamaCpp[name]![run.name]!),
         flips: isFlipped.filter(Boolean).length,
         far: isFlipped.filter((flip, i) => flip && distances[i]! > 4 * rms).length
       }
@@ -194,7 +197,7 @@ export const isNear = (
   Effect.gen(function*() {
     for (const run of Oracle.runsOf(name)) {
       const distances = distancesOf(run, yield* Oracle.logitsOf(Oracle.tokensOf(run)))
-      assert.isAtMost(median(distances), 1.25 * median(llamaCpp[name][run.name]!), `median RMS of ${run.name}`)
+      assert.isAtMost(median(distances), 1.25 * median(llamaCpp[name]![run.name]!), `median RMS of ${run.name}`)
     }
   }).pipe(
     Effect.provide(Oracle.engine(name, { activations: "int8", batchFrom: Infinity, cache: "f16", ...setting }))

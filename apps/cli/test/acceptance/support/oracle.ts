@@ -5,21 +5,26 @@ import { assert, it } from "@effect/vitest"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import { Engine, fromModel } from "@tg/engine/Engine"
-import * as ModelFile from "@tg/engine/ModelFile"
 import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
 import type { Store } from "@tg/tuner/Store"
 import { Effect, Layer, Stream } from "effect"
 import * as Devices from "../../../src/Devices.ts"
+import { open } from "./open.ts"
 
-const folder = new URL("../../../../../test/vectors/oracle/", import.meta.url)
+const vectors = new URL("../../../../../test/vectors/", import.meta.url)
+
+/** A file of a model. */
+const fileOf = (name: string, file: string): URL => new URL(`${name.startsWith("c") ? "oracle" : "oracle-families"}/${file}`, vectors)
 
 /** Storage of the cache. */
 export type Cache = "f16" | "f32"
 
-/** The names of the models. */
+/** The names of the models with latent attention. */
 export const names = ["c01", "c02", "c03", "c04", "c05", "c06"] as const
+/** The names of the others: llama, qwen3, qwen2, qwen3moe, gemma3, glm4moe. */
+export const families = ["l01", "q01", "w01", "m01", "g01", "z01"] as const
 /** The name of a model. */
-export type Name = typeof names[number]
+export type Name = typeof names[number] | typeof families[number]
 
 /** Tokens, and the logits expected after some of them. */
 export interface Run {
@@ -38,16 +43,16 @@ export interface Run {
 
 /** The runs of a model. */
 export const runsOf = (name: Name): ReadonlyArray<Run> =>
-  (JSON.parse(readFileSync(new URL(`${name}.json`, folder), "utf8")) as { readonly runs: ReadonlyArray<Run> }).runs
+  (JSON.parse(readFileSync(fileOf(name, `${name}.json`), "utf8")) as { readonly runs: ReadonlyArray<Run> }).runs
 
 /** All tokens of a run. */
 export const tokensOf = (run: Run): ReadonlyArray<number> => [...run.prompt, ...run.continuation]
 
 export const expectedOf = (run: Run): Float32Array =>
-  new Float32Array(Uint8Array.from(readFileSync(new URL(run.logits, folder))).buffer)
+  new Float32Array(Uint8Array.from(readFileSync(fileOf(run.logits, run.logits))).buffer)
 
 /** The file of a model. */
-export const pathOf = (name: Name): string => fileURLToPath(new URL(`${name}.gguf`, folder))
+export const pathOf = (name: Name): string => fileURLToPath(fileOf(name, `${name}.gguf`))
 
 /** The bytes of a model. */
 export const source = (name: Name): ByteSource["Service"] => fromBytes(name, new Uint8Array(readFileSync(pathOf(name))))
@@ -76,7 +81,7 @@ export const engine = (
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
-      return yield* fromModel(bytes, yield* ModelFile.open(bytes), { cache, batchFrom, chunk, activations })
+      return yield* fromModel(bytes, yield* open(bytes), { cache, batchFrom, chunk, activations })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions, store })))
 

@@ -1,0 +1,21 @@
+import { describe } from "@effect/vitest"
+import * as Int8 from "./support/int8.ts"
+import * as Oracle from "./support/oracle.ts"
+
+describe("the logits of other families on wasm", () => {
+  for (const cache of ["f32", "f16"] as const) {
+    for (const name of Oracle.families) Oracle.test(name, { cache, device: "wasm", timeout: 60_000 })
+  }
+  // as a GPU has it
+  for (const name of Oracle.families) {
+    Oracle.test(name, { cache: "f16", device: "wasm", batchFrom: 2, what: ", in tiles", timeout: 60_000 })
+  }
+})
+
+describe("with activations of 8 bits they are as near to the float ones as llama.cpp's", () => {
+  for (const name of Oracle.families) Int8.test(name, { device: "wasm", timeout: 60_000 })
+})
+
+describe("prompts in tiles too", () => {
+  for (const name of Oracle.families) Int8.test(name, { device: "wasm", order: "features", timeout: 120_000 })
+})
