@@ -1,5 +1,5 @@
 /**
- * Counts of a decode step that may not grow unnoticed: launches, barriers and bytes of the three models, planned for an H200
+ * Counts of a decode step that may not grow unnoticed: launches, barriers and bytes of these models, planned for an H200
  * with 1024 tokens of context. `counts.json` has the values that are agreed on, `test/counts.test.ts` compares.
  *
  *     pnpm bench:counts            shows them beside the agreed ones; fails if they differ
@@ -13,7 +13,13 @@ const root = fileURLToPath(new URL("..", import.meta.url))
 const file = fileURLToPath(new URL("counts.json", import.meta.url))
 
 /** The models, by shape. */
-export const shapes = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"] as const
+export const shapes = [
+  "glm-4.7-flash:q4_0",
+  "deepseek-v2-lite:q4_0",
+  "youtu-llm-2b:q4_0",
+  "llama-3.1-8b:q4_0",
+  "qwen3-30b-a3b:q4_0"
+] as const
 
 /** What is counted of a step, by name. Bytes as in `tg plan`. Launches of a layer are those of each kind of block. */
 export type Counts = Readonly<Record<string, number>>

@@ -46,7 +46,9 @@ export class Engine extends Context.Service<Engine, {
   readonly reset: Effect.Effect<void>
 }>()("@tg/engine/Engine") {
   /** Loads the model of the byte source. */
-  static readonly layer = (options: Options = {}): Layer.Layer<Engine, LoadError, ByteSource | Device | Families | Jit> =>
+  static readonly layer = (
+    options: Options = {}
+  ): Layer.Layer<Engine, LoadError, ByteSource | Device | Families | Jit> =>
     Layer.effect(
       Engine,
       Effect.gen(function*() {

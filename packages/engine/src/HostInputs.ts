@@ -22,8 +22,10 @@ export const make = Effect.fnUntraced(function*(
   most: number
 ) {
   const device = yield* Device
-  const buffers = yield* Effect.forEach(inputs, ({ label, row }) =>
-    device.allocate(4 * most * row.reduce((n, d) => n * d, 1), label))
+  const buffers = yield* Effect.forEach(
+    inputs,
+    ({ label, row }) => device.allocate(4 * most * row.reduce((n, d) => n * d, 1), label)
+  )
   let host: ReadonlyMap<string, Float32Array> | undefined = hostWeights.length === 0 ? new Map() : undefined
   const read = Effect.map(
     Effect.forEach(hostWeights, ({ layout, name }) =>

@@ -15,8 +15,7 @@ import { likeliest } from "./Likeliest.ts"
 export type Rows = "all" | "last"
 
 /** Positions that a cache has room for, in whole pieces: a last tile may stand beyond the context. */
-export const cacheRows = (context: number): number =>
-  wholePieces(context + Order.tileTokens - 1)
+export const cacheRows = (context: number): number => wholePieces(context + Order.tileTokens - 1)
 
 /** Ids of the buffers that steps read and leave: `next` is the token of decoding. The weights follow the caches. */
 export const ids = { tokens: 0, logits: 2, next: 3, firstCache: 16 } as const

@@ -54,14 +54,17 @@ export const makeParts = (
 type Contents = Omit<GgufWriter.GgufContents, "tensors"> & Pick<Shape, "tensors">
 
 const contents = (name: string, { families, layers }: SyntheticOptions) =>
-  Result.map(Family.shapeOf(families, name, layers), ({ shape }): { readonly shape: Shape; readonly contents: Contents } => ({
-    shape,
-    contents: {
-      name: shape.name,
-      metadata: [...shape.metadata, ...tokenizerKeys(shape.vocabulary)],
-      tensors: shape.tensors
-    }
-  }))
+  Result.map(
+    Family.shapeOf(families, name, layers),
+    ({ shape }): { readonly shape: Shape; readonly contents: Contents } => ({
+      shape,
+      contents: {
+        name: shape.name,
+        metadata: [...shape.metadata, ...tokenizerKeys(shape.vocabulary)],
+        tensors: shape.tensors
+      }
+    })
+  )
 
 const file = (
   shape: Shape,

@@ -13,7 +13,8 @@ import { wasm } from "./support/devices.ts"
 
 const planOf = (shape: string, profile = h200): StepPlan.StepPlan =>
   Result.getOrThrow(
-    Result.flatMap(StepPlan.fromShape(shape, known), (model) => StepPlan.plan(model, { profile, context: 256, cache: "f16" }))
+    Result.flatMap(StepPlan.fromShape(shape, known), (model) =>
+      StepPlan.plan(model, { profile, context: 256, cache: "f16" }))
   )
 
 /** The bytes of a synthetic file. */

@@ -88,7 +88,9 @@ export class UnknownArchitecture extends Schema.TaggedError<UnknownArchitecture>
   known: Schema.Array(Schema.String)
 }) {
   override get message(): string {
-    const near = this.near.length === 0 ? "" : ` (${this.near.join(" and ")} ${this.near.length === 1 ? "is" : "are"} near)`
+    const near = this.near.length === 0
+      ? ""
+      : ` (${this.near.join(" and ")} ${this.near.length === 1 ? "is" : "are"} near)`
     return `${this.file}: models of the architecture ${JSON.stringify(this.architecture)} do not run${near}; ` +
       `those that do are ${this.known.join(", ")}; choose a file of one of these (general.architecture)`
   }
@@ -103,7 +105,8 @@ export interface Registry {
 export class Families extends Context.Service<Families, Registry>()("@tg/model-parts/Families") {}
 
 /** Runs the models of these families. */
-export const layer = (families: ReadonlyArray<ModelFamily>): Layer.Layer<Families> => Layer.succeed(Families, { families })
+export const layer = (families: ReadonlyArray<ModelFamily>): Layer.Layer<Families> =>
+  Layer.succeed(Families, { families })
 
 /** Runs the models of these families beside those that ran before. */
 export const add = (more: ReadonlyArray<ModelFamily>): Layer.Layer<Families, never, Families> =>

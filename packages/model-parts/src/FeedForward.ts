@@ -54,7 +54,8 @@ export interface FeedForwardInput extends Manner {
 const leastWeightSum = 6.103515625e-5
 
 /** `0.5 z (1 + tanh(u))` with `u = sqrt(2/pi) (z + 0.044715 z^3)`: the same as `z sigmoid(2 u)`. */
-export const gelu = (z: Tensor): Tensor => z.mul(z.add(z.mul(z).mul(z).mul(0.044715)).mul(2 * Math.sqrt(2 / Math.PI)).sigmoid())
+export const gelu = (z: Tensor): Tensor =>
+  z.mul(z.add(z.mul(z).mul(z).mul(0.044715)).mul(2 * Math.sqrt(2 / Math.PI)).sigmoid())
 
 const gated = (how: Gate | undefined, gate: Tensor, up: Tensor): Tensor =>
   (how === "gelu" ? gelu(gate) : gate.silu()).mul(up)

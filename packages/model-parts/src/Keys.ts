@@ -68,10 +68,8 @@ export const reader = (file: Metadata.HasMetadata, architecture: string) => {
     )
   const requiredFloat = (name: string, range: Range) =>
     Result.flatMap(Metadata.getFloat(file, key(name)), (found) => within(file, key(name), found, range))
-  const count = (name: string) =>
-    Result.flatMap(required(name), (found) => within(file, key(name), found, atLeastOne))
-  const bool = (name: string, otherwise: boolean) =>
-    Metadata.withDefault(Metadata.getBool(file, key(name)), otherwise)
+  const count = (name: string) => Result.flatMap(required(name), (found) => within(file, key(name), found, atLeastOne))
+  const bool = (name: string, otherwise: boolean) => Metadata.withDefault(Metadata.getBool(file, key(name)), otherwise)
   const string = (name: string, otherwise: string) =>
     Metadata.withDefault(Metadata.getString(file, key(name)), otherwise)
   const fail = (name: string, found: unknown, wanted: string) => invalid(file, key(name), found, wanted)

@@ -9,8 +9,7 @@ import * as Shapes from "../src/Shapes.ts"
 import * as Weights from "../src/Weights.ts"
 
 const families: Family.Registry = { families: [deepseek2] }
-const shape = (name: string, layers?: number): Shape =>
-  Result.getOrThrow(Family.shapeOf(families, name, layers)).shape
+const shape = (name: string, layers?: number): Shape => Result.getOrThrow(Family.shapeOf(families, name, layers)).shape
 const gigabytes = (name: string): number => shape(name).tensors.reduce((sum, t) => sum + t.bytes, 0) / 1e9
 const parameters = (name: string): number =>
   shape(name).tensors.reduce((sum, t) => sum + t.dims.reduce((n, dim) => n * dim, 1), 0)

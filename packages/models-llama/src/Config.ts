@@ -112,7 +112,11 @@ const single = (file: Metadata.HasMetadata, keys: Reader, name: string) =>
     const first = all[0] ?? NaN
     return all.every((each) => each === first) && Number.isInteger(first) && first >= 1
       ? first
-      : yield* keys.fail(name, `[${all.slice(0, 8).join(", ")}${all.length > 8 ? ", .." : ""}]`, "one value for all blocks")
+      : yield* keys.fail(
+        name,
+        `[${all.slice(0, 8).join(", ")}${all.length > 8 ? ", .." : ""}]`,
+        "one value for all blocks"
+      )
   })
 
 const headsOf = (
@@ -223,7 +227,9 @@ const expertsOf = (
     file,
     Result.gen(function*() {
       if (traits.experts === "none") return undefined
-      const count = traits.experts === "optional" ? yield* keys.integer("expert_count", 0) : yield* keys.count("expert_count")
+      const count = traits.experts === "optional"
+        ? yield* keys.integer("expert_count", 0)
+        : yield* keys.count("expert_count")
       if (count === 0) return undefined
       const used = yield* single(file, keys, "expert_used_count")
       if (used > count) return yield* keys.fail("expert_used_count", used, `1 to ${count}`)
@@ -232,7 +238,9 @@ const expertsOf = (
       const widthKey = "expert_feed_forward_length"
       if (traits.experts === "all") {
         const width = keys.has(widthKey) ? yield* keys.count(widthKey) : feedForward / used
-        if (!Number.isInteger(width)) return yield* keys.fail("feed_forward_length", feedForward, `a multiple of ${used}`)
+        if (!Number.isInteger(width)) {
+          return yield* keys.fail("feed_forward_length", feedForward, `a multiple of ${used}`)
+        }
         return { ...softmaxExperts, count, used, width }
       }
       const firstBlock = yield* keys.required("leading_dense_block_count")

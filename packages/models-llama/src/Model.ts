@@ -1,7 +1,8 @@
 /** The forward pass of a model as a tensor program, and what the host computes for it. */
-import * as Decoder from "@tg/model-parts/Decoder"
+import type * as Decoder from "@tg/model-parts/Decoder"
 import { plain } from "@tg/model-parts/Product"
 import * as Rotary from "@tg/model-parts/Rotary"
+import type { Tensor } from "@tg/tensor/Tensor"
 import { block } from "./Block.ts"
 import type { Config, RotaryConfig } from "./Config.ts"
 import type { ModelWeights } from "./Weights.ts"
@@ -59,4 +60,4 @@ export const decoder = (config: Config, weights: ModelWeights): Decoder.Decoder 
 }
 
 /** 2 sigmoid(2 x) - 1. */
-const tanh = (x: Parameters<NonNullable<Decoder.Decoder["embedded"]>>[0]) => x.mul(2).sigmoid().mul(2).sub(1)
+const tanh = (x: Tensor): Tensor => x.mul(2).sigmoid().mul(2).sub(1)

@@ -143,9 +143,10 @@ export const find = (
   file: Weights.HasTensors
 ): Result.Result<ModelWeights, Weights.WeightError> => {
   const { embedding, experts, layers, traits, vocabulary } = config
-  const biased = traits.experts === "keys" && [...file.tensorsByName.keys()].some((name) =>
-    name.endsWith(".exp_probs_b.bias") && Number(Weights.blockOf(name) ?? Infinity) < layers
-  )
+  const biased = traits.experts === "keys" &&
+    [...file.tensorsByName.keys()].some((name) =>
+      name.endsWith(".exp_probs_b.bias") && Number(Weights.blockOf(name) ?? Infinity) < layers
+    )
   return Weights.find({
     layers,
     embedding,

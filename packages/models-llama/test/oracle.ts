@@ -147,7 +147,9 @@ export class Session {
     const positions = Array.from({ length }, (_, i) => this.position + i)
     const data = new Map<UOp, Float32Array | Uint32Array>([
       [built.ids.node, Uint32Array.from(positions.map((_, i) => tokens[Math.min(i, tokens.length - 1)]!))],
-      ...Model.cosSin(config, positions, this.model.divisors).map((table, i) => [built.inputs[i]!.node, table] as const),
+      ...Model.cosSin(config, positions, this.model.divisors).map((table, i) =>
+        [built.inputs[i]!.node, table] as const
+      ),
       ...built.caches.map((c, i) => [c.node, this.storage[i]!] as const),
       ...weights.all.map((ref) => [built.buffers(ref).node, words.get(ref.name)!] as const)
     ])

@@ -14,7 +14,8 @@ import { open } from "./open.ts"
 const vectors = new URL("../../../../../test/vectors/", import.meta.url)
 
 /** A file of a model. */
-const fileOf = (name: string, file: string): URL => new URL(`${name.startsWith("c") ? "oracle" : "oracle-families"}/${file}`, vectors)
+const fileOf = (name: string, file: string): URL =>
+  new URL(`${name.startsWith("c") ? "oracle" : "oracle-families"}/${file}`, vectors)
 
 /** Storage of the cache. */
 export type Cache = "f16" | "f32"
