@@ -132,11 +132,11 @@ describe("weights", () => {
       "blk.0.ffn_up.weight": undefined,
       "blk.2.attn_k_b.weight": undefined,
       "output_norm.weight": { dims: [128] },
-      "blk.1.ffn_down_exps.weight": { type: "IQ2_S" }
+      "blk.1.ffn_down_exps.weight": { type: "F64" }
     })
     expect(wrong.missing).toEqual(["blk.0.ffn_up.weight", "blk.2.attn_k_b.weight"])
     expect(wrong.misshapen).toEqual(["output_norm.weight [128] instead of [256]"])
-    expect(wrong.unsupported).toEqual(["blk.1.ffn_down_exps.weight (IQ2_S)"])
+    expect(wrong.unsupported).toEqual(["blk.1.ffn_down_exps.weight (F64)"])
     expect(wrong.message).toMatch(/c01.*missing: blk\.0\.ffn_up\.weight.*split file/)
   })
 })

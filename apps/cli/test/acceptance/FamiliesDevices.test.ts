@@ -1,0 +1,34 @@
+import { describe } from "@effect/vitest"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import * as Int8 from "./support/int8.ts"
+import * as Oracle from "./support/oracle.ts"
+
+/** All models with both caches take software Vulkan ten minutes: they are for `TG_FULL=1`. */
+const isFull = process.env["TG_FULL"] === "1"
+
+describe("the logits of other families on the reference device", () => {
+  for (const cache of isFull ? ["f32", "f16"] as const : ["f16"] as const) {
+    // windows, experts with shared ones, and partial rotation
+    for (const name of isFull ? Oracle.families : ["g01", "z01"] as const) {
+      Oracle.test(name, { cache, device: "reference", timeout: 300_000 })
+    }
+  }
+})
+
+describe.skipIf((await availableAdapter()) === undefined)("on WebGPU too, software or not", () => {
+  for (const cache of isFull ? ["f32", "f16"] as const : ["f16"] as const) {
+    for (const name of isFull ? Oracle.families : ["l01"] as const) {
+      Oracle.test(name, { cache, device: "webgpu", timeout: 300_000 })
+      if (!isFull) continue
+      Oracle.test(name, {
+        cache,
+        device: "webgpu",
+        batchFrom: Infinity,
+        chunk: 1,
+        what: ", token by token",
+        timeout: 600_000
+      })
+    }
+  }
+  if (isFull) { for (const name of Oracle.families) Int8.testDecoding(name, { device: "webgpu", timeout: 300_000 }) }
+})
