@@ -135,7 +135,7 @@ export const command = Command.make(
         `warning: ${given.host} can be reached from other machines, and no key is asked for (--api-key-file)`
       )
     }
-    yield* Effect.scoped(run(given, options)).pipe(
+    return yield* Effect.scoped(run(given, options)).pipe(
       Effect.provide(
         Server.services(options).pipe(
           Layer.provideMerge(
