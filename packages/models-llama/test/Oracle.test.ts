@@ -17,7 +17,10 @@ describe.each(["l01", "q01", "w01", "m01", "g01", "z01"])("%s", (name) => {
   const steps = 2
   const rows = run.prompt.length + steps
 
-  it.each(["f32", "f16"] as const)("prompt and %s cache, then single tokens, as the reference", (type) => {
+  // rows of whole groups of halves, and of windows; the others differ in nothing that the cache holds
+  const types = name === "l01" || name === "g01" ? ["f32", "f16"] as const : ["f32"] as const
+
+  it.each(types)("prompt and %s cache, then single tokens, as the reference", (type) => {
     const session = new Session(model, type)
     const found = [session.feed(run.prompt), ...run.continuation.slice(0, steps).map((token) => session.feed([token]))]
     const all = Float32Array.from(found.flatMap((part) => Array.from(part)))
