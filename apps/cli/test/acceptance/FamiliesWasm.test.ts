@@ -10,6 +10,11 @@ describe("the logits of other families on wasm", () => {
   for (const name of Oracle.families) {
     Oracle.test(name, { cache: "f16", device: "wasm", batchFrom: 2, what: ", in tiles", timeout: 60_000 })
   }
+  // by the kernels of decoding: attention in pieces of the cache, of which a window takes the last
+  for (const name of Oracle.families) {
+    const setting = { cache: "f16", device: "wasm", batchFrom: Infinity, chunk: 1 } as const
+    Oracle.test(name, { ...setting, what: ", token by token", timeout: 60_000 })
+  }
 })
 
 describe("with activations of 8 bits they are as near to the float ones as llama.cpp's", () => {
