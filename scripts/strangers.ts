@@ -19,7 +19,7 @@ const projects: ReadonlyArray<{
   readonly model?: string
 }> = [
   { name: "chat", wants: ["@tg/node"], model: "apps/cli/models/tg-tiny-Q4_0.gguf" },
-  { name: "family", wants: ["@tg/node", "@tg/model-parts", "@tg/tensor", "@tg/tokenizer"] },
+  { name: "family", wants: ["@tg/node", "@tg/model-parts", "@tg/core-uop", "@tg/tensor", "@tg/gguf", "@tg/tokenizer"] },
   { name: "heuristics", wants: ["@tg/heuristics"] },
   { name: "compile", wants: ["@tg/tensor", "@tg/jit", "@tg/codegen-wgsl", "@tg/codegen-wasm"] }
 ]
