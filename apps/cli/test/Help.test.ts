@@ -30,7 +30,7 @@ describe("help", () => {
       const page = yield* helpOf(["help", "generate"])
       assert.strictEqual(page, yield* helpOf(["generate", "--help"]))
       const order = [
-        "--model, -m FILE",
+        "--model, -m MODEL",
         "--prompt, -p TEXT",
         "EXAMPLES",
         "HOW TOKENS ARE DRAWN",
@@ -55,7 +55,7 @@ describe("help", () => {
     Effect.gen(function*() {
       const { code, stderr, stdout } = yield* tg(["help", "generat"])
       assertEquals([code, stdout], [1, ""])
-      assert.match(stderr, /^error: there is no command "generat"; there are generate, /)
+      assert.match(stderr, /^error: there is no command "generat"; there are chat, generate, /)
     }))
 })
 

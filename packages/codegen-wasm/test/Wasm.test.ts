@@ -64,9 +64,9 @@ describe("Renderer", () => {
       const renderer = yield* Renderer
       const program = yield* renderer.render("axpy", matvec(2, 4))
       assert.deepStrictEqual(program.bindings, [
-        { slot: 0, access: "write" },
-        { slot: 1, access: "read" },
-        { slot: 2, access: "read" }
+        { slot: 0, access: "write", bytes: 4096 },
+        { slot: 1, access: "read", bytes: 4096 },
+        { slot: 2, access: "read", bytes: 4096 }
       ])
       assert.isTrue(WebAssembly.validate(program.code as Uint8Array<ArrayBuffer>))
       assert.isTrue(renderer.caps.ops.has("FLOORDIV"))

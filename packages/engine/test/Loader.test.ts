@@ -23,6 +23,7 @@ const planes = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {
   new Uint8Array(words.buffer).set(bytes)
   const raw = buffer(new Arena(), 0, { shape: [words.length], dtype: DType.u32 })
   const expected = new Uint32Array(layout.words)
+  expected.set(Layout.bookOf(layout) ?? [], layout.bookOffset)
   for (const { offset, words: plane } of Layout.relayout(layout, raw)) {
     const [value] = evaluate([plane.node], { buffers: new Map([[raw.node, words]]) })
     expected.set(value!.data as Uint32Array, offset)

@@ -18,12 +18,12 @@ const numbers = (seed: number) => {
   return () => Random.words(seed, i++)[0] / 2 ** 32
 }
 
-/** A row of noise with ties, infinities and no number in places. */
+/** A row of noise with ties, and tokens that never come. */
 const noise = (seed: number, length: number): Float32Array => {
   const next = numbers(seed)
   return Float32Array.from({ length }, () => {
     const x = next()
-    return x < 0.01 ? NaN : x < 0.03 ? -Infinity : Math.round(x * 40) / 4
+    return x < 0.03 ? -Infinity : Math.round(x * 40) / 4
   })
 }
 
@@ -128,8 +128,15 @@ describe("cuts", () => {
     assertEquals(ids(logits, { minP: 0.49 }), [0, 1])
     assertEquals(ids(logits, { minP: 0.2 }), [0, 1, 2, 3])
   })
-  it("an infinite logit takes everything", () =>
-    assertEquals(draw(row(1, Infinity, 2), { topP: 0.9 }, 5), [1, 1, 1, 1, 1]))
+  it("a row with NaN or an infinite logit is no distribution, greedily or not", () => {
+    for (const bad of [NaN, Infinity, Sampler.largestFloat]) {
+      const logits = row(1, bad, 2)
+      assertEquals(ids(logits, { topP: 0.9 }), [])
+      assert.isUndefined(Sampler.sample(logits, settings({ topP: 0.9 }), [0, 0]))
+      assert.isUndefined(Sampler.sample(logits, Sampler.greedy, [0, 0]))
+    }
+    assertEquals(ids(row(1, -Infinity, 2), {}), [0, 2])
+  })
 
   for (let seed = 0; seed < 30; seed++) {
     it(`cuts keep what is as likely as the last of the sorted row (${seed})`, () => {

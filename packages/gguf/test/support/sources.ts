@@ -14,6 +14,7 @@ const list = (directory: string) =>
 /** Every GGUF file of the repository, relative to its root. */
 export const paths = [
   ...list("test/vectors/oracle"),
+  ...list("test/vectors/oracle-families"),
   ...list("test/vectors/tokenizer"),
   ...list("apps/cli/models")
 ]
