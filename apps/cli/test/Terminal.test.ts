@@ -2,7 +2,7 @@
  * What a terminal shows of the same commands, at several widths and with several settings: recorded, and read by eye. A real
  * pseudo-terminal, which Python makes. Update with `TG_GOLDEN=1`, and read what changed.
  */
-import { spawnSync } from "node:child_process"
+import { execFile, spawnSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -37,8 +37,8 @@ const hasTerminals = spawnSync("python3", ["-c", "import pty, os; os.waitstatus_
 const session: ReadonlyArray<ReadonlyArray<string>> = [
   ["generate", "--device", "wasm", "What is 17 + 25?"],
   ["generate", "--device", "wasm", "--temperature", "1", "--seed", "7", "--raw", "-n", "1", "Once"],
-  ["synth", "--shape", "tiny-glm:q4_0", "--layers", "1", "--out", join(folder, "a.gguf")],
-  ["synth", "--shape", "tiny-glm:q4_0", "--layers", "1", "--out", join(folder, "a.gguf")],
+  ["synth", "--shape", "tiny-glm:q4_0", "--layers", "1", "--out", join(folder, "new.gguf")],
+  ["synth", "--shape", "tiny-glm:q4_0", "--layers", "1", "--out", join(folder, "old.gguf")],
   ["inspect", "--model", "/no/such/\u001b[31mfile.gguf"],
   ["generate", "--bogus", "hi"],
   ["version"]
@@ -57,16 +57,18 @@ const settings: Readonly<Record<string, Setting>> = {
   "no terminal": {}
 }
 
-/** What one command leaves on the terminal. */
-const shown = (args: ReadonlyArray<string>, { columns, environment }: Setting): string => {
+/** What one command leaves on the terminal. That it fails is part of the session. */
+const shown = (args: ReadonlyArray<string>, { columns, environment }: Setting): Promise<string> => {
   const program = [process.execPath, bin, ...args]
   const { NO_COLOR: _, FORCE_COLOR: __, ...rest } = process.env
-  const { stderr, stdout } = spawnSync(
-    columns === undefined ? program[0]! : "python3",
-    columns === undefined ? program.slice(1) : ["-c", onTerminal, String(columns), ...program],
-    { encoding: "utf8", env: { ...rest, TERM: "xterm-256color", ...environment }, cwd: folder, timeout: 60_000 }
+  return new Promise((resolve) =>
+    execFile(
+      columns === undefined ? program[0]! : "python3",
+      columns === undefined ? program.slice(1) : ["-c", onTerminal, String(columns), ...program],
+      { encoding: "utf8", env: { ...rest, TERM: "xterm-256color", ...environment }, cwd: folder, timeout: 120_000 },
+      (_error, stdout, stderr) => resolve(stdout + stderr)
+    )
   )
-  return stdout + stderr
 }
 
 // oxlint-disable-next-line no-control-regex -- it is the escape that ends a line written over
@@ -86,12 +88,13 @@ const steady = (text: string): string =>
 if (!hasTerminals) console.warn("SKIPPED: sessions on a terminal, because python3 is not there to make one")
 describe.skipIf(!hasTerminals)("a terminal session", () => {
   for (const [name, setting] of Object.entries(settings)) {
-    it(`with ${name}`, () => {
-      rmSync(join(folder, "a.gguf"), { force: true })
-      const raw = session.map((args) => shown(args, setting))
+    it(`with ${name}`, async () => {
+      rmSync(join(folder, "new.gguf"), { force: true })
+      writeFileSync(join(folder, "old.gguf"), "somebody's")
+      const raw = await Promise.all(session.map((args) => shown(args, setting)))
       for (const [, line] of raw.join("").matchAll(overwritten)) {
         // a longer one would stay above itself
-        assert.isBelow(line!.length, setting.columns!)
+        assert.isBelow(line!.length, setting.columns ?? Infinity)
       }
       const text = session
         .map((args, i) => `$ tg ${args.map((arg) => JSON.stringify(arg)).join(" ")}\n${raw[i]!}`)
