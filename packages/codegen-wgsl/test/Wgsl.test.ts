@@ -443,7 +443,7 @@ describe("the service", () => {
       const k = new Kernel()
       k.store(k.param(3, DType.f32), k.int(0), k.f32(1))
       const program = yield* renderer.render("fill\n!", k.linear())
-      assert.deepStrictEqual(program.bindings, [{ slot: 3, access: "write", bytes: 4096 }])
+      assert.deepStrictEqual(program.bindings, [{ slot: 3, access: "write", bytes: 4 }])
       assert.match(program.code as string, /^\/\/ fill__\n/)
       const error = yield* Effect.flip(renderer.render("broken", k.int(1)))
       assert.strictEqual(error.kernel, "broken")

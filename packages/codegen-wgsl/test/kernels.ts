@@ -35,7 +35,7 @@ export class Kernel {
   u32(value: number): UOp {
     return Expr.constant(this.arena, DType.u32, value)
   }
-  param(slot: number, dtype: DType.DType, length = 1024): UOp {
+  param(slot: number, dtype: DType.DType, length = 1): UOp {
     return this.arena.make("PARAM", dtype, [this.int(length)], { slot })
   }
   local(id: number, dtype: DType.DType, length: number): UOp {

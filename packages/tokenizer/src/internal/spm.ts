@@ -118,7 +118,9 @@ const emit = (model: Model, joined: Joined, [from, to]: readonly [number, number
   }
   const { unknown } = model.vocabulary
   for (const byte of new TextEncoder().encode(symbol)) {
-    const own = model.bytes[byte]! >= 0 ? model.bytes[byte] : model.ids.get(String.fromCharCode(byte))
+    // without a token for the byte, one whose text is that byte: only ASCII is one byte in UTF-8
+    const letter = byte < 0x80 ? model.ids.get(String.fromCharCode(byte)) : undefined
+    const own = model.bytes[byte]! >= 0 ? model.bytes[byte] : letter
     if (own !== undefined) ids.push(own)
     else if (unknown !== undefined) ids.push(unknown)
   }
