@@ -19,6 +19,7 @@ import { Context, Effect, FileSystem, Layer, Option, type Scope, Stdio } from "e
 import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
 import * as Files from "./Files.ts"
+import * as Flags from "./Flags.ts"
 import * as Names from "./Names.ts"
 import * as Output from "./Output.ts"
 import * as Profiles from "./Profiles.ts"
@@ -26,6 +27,20 @@ import * as Progress from "./Progress.ts"
 import { UsageError } from "./Report.ts"
 import * as TunedFiles from "./TunedFiles.ts"
 import * as Words from "./Words.ts"
+
+/** The flags of everything that runs a model. */
+export const runFlags = {
+  kv: Flags.kv,
+  activations: Flags.activations,
+  context: Flags.context,
+  device: Flags.device,
+  threads: Flags.threads,
+  noTune: TunedFiles.noTune,
+  noCache: CompiledFiles.noCache,
+  limits: Profiles.limits,
+  noSubgroups: Profiles.noSubgroups,
+  check: Flags.check
+} as const
 
 /** The flags that decide how a model runs. */
 export interface RunFlags {

@@ -6,16 +6,13 @@ import * as Chat from "../chat/Chat.ts"
 import * as History from "../chat/History.ts"
 import * as Talk from "../chat/Talk.ts"
 import * as Terminal from "../chat/Terminal.ts"
-import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
-import * as Profiles from "../Profiles.ts"
 import { describe, UsageError } from "../Report.ts"
 import * as SamplingFlags from "../SamplingFlags.ts"
 import * as Settings from "../Settings.ts"
-import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
   model: Flags.model,
@@ -48,16 +45,7 @@ const flags = {
     Flag.withDescription("Keep nothing of what is typed for the arrow keys of the next chat"),
     Flag.withDefault(false)
   ),
-  kv: Flags.kv,
-  activations: Flags.activations,
-  context: Flags.context,
-  device: Flags.device,
-  threads: Flags.threads,
-  noTune: TunedFiles.noTune,
-  noCache: CompiledFiles.noCache,
-  limits: Profiles.limits,
-  noSubgroups: Profiles.noSubgroups,
-  check: Flags.check
+  ...Models.runFlags
 } as const
 
 /** Talks with a model. */

@@ -3,17 +3,14 @@ import { Engine, type Token } from "@tg/engine/Engine"
 import * as Metadata from "@tg/gguf/Metadata"
 import { Clock, Effect, Option, Result, Stream } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
-import * as Profiles from "../Profiles.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
 import * as Score from "../Score.ts"
-import * as TunedFiles from "../TunedFiles.ts"
 import * as Words from "../Words.ts"
 
 // As many as the recorded completions could have.
@@ -27,16 +24,7 @@ const flags = {
     Flag.withDescription("Ask only so many, from the beginning"),
     Flag.optional
   ),
-  kv: Flags.kv,
-  activations: Flags.activations,
-  context: Flags.context,
-  device: Flags.device,
-  threads: Flags.threads,
-  noTune: TunedFiles.noTune,
-  noCache: CompiledFiles.noCache,
-  limits: Profiles.limits,
-  noSubgroups: Profiles.noSubgroups,
-  check: Flags.check,
+  ...Models.runFlags,
   json: Flags.json
 } as const
 

@@ -5,21 +5,18 @@ import { ContextFull } from "@tg/engine/Session"
 import { ModelFile } from "@tg/engine"
 import { Clock, Config, Effect, Exit, Option, Scope, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
-import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
 import * as Form from "../Form.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
-import * as Profiles from "../Profiles.ts"
 import * as Progress from "../Progress.ts"
 import * as Prompt from "../Prompt.ts"
 import { UsageError } from "../Report.ts"
 import * as SamplingFlags from "../SamplingFlags.ts"
 import * as Settings from "../Settings.ts"
 import * as StdinPrompt from "../StdinPrompt.ts"
-import * as TunedFiles from "../TunedFiles.ts"
 import * as Words from "../Words.ts"
 
 const flags = {
@@ -47,16 +44,7 @@ const flags = {
     Flag.withDescription("Let the model think first, if its template can ask for it"),
     Flag.withDefault(false)
   ),
-  kv: Flags.kv,
-  activations: Flags.activations,
-  context: Flags.context,
-  device: Flags.device,
-  threads: Flags.threads,
-  noTune: TunedFiles.noTune,
-  noCache: CompiledFiles.noCache,
-  limits: Profiles.limits,
-  noSubgroups: Profiles.noSubgroups,
-  check: Flags.check,
+  ...Models.runFlags,
   json: Flags.json
 } as const
 

@@ -4,15 +4,12 @@ import type { ModelFile } from "@tg/engine"
 import { InvalidTokens } from "@tg/engine/Session"
 import { Clock, Effect, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
-import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as OutFile from "../OutFile.ts"
 import * as Output from "../Output.ts"
-import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
-import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
   model: Flags.model,
@@ -28,16 +25,7 @@ const flags = {
     ),
     Flag.withDefault("prompt" as const)
   ),
-  kv: Flags.kv,
-  activations: Flags.activations,
-  context: Flags.context,
-  device: Flags.device,
-  threads: Flags.threads,
-  noTune: TunedFiles.noTune,
-  noCache: CompiledFiles.noCache,
-  limits: Profiles.limits,
-  noSubgroups: Profiles.noSubgroups,
-  check: Flags.check,
+  ...Models.runFlags,
   json: Flags.json
 } as const
 

@@ -7,15 +7,12 @@ import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { Device } from "@tg/runtime/Device"
 import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as KernelNames from "../KernelNames.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
-import * as Profiles from "../Profiles.ts"
 import { table } from "../Table.ts"
-import * as TunedFiles from "../TunedFiles.ts"
 
 const flags = {
   model: Flags.model,
@@ -33,16 +30,7 @@ const flags = {
     Flag.withDescription("A step that reads so many tokens of a prompt, instead of one that writes a token"),
     Flag.optional
   ),
-  kv: Flags.kv,
-  activations: Flags.activations,
-  context: Flags.context,
-  device: Flags.device,
-  threads: Flags.threads,
-  noTune: TunedFiles.noTune,
-  noCache: CompiledFiles.noCache,
-  limits: Profiles.limits,
-  noSubgroups: Profiles.noSubgroups,
-  check: Flags.check,
+  ...Models.runFlags,
   json: Flags.json
 } as const
 

@@ -11,7 +11,6 @@ import { Config, Duration, Effect, Layer, Option, Redacted, Schema, type Stdio }
 import { Command, Flag } from "effect/cli"
 import { HttpServer } from "effect/http"
 import * as Build from "../Build.ts"
-import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen } from "../Devices.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
@@ -19,10 +18,8 @@ import * as Models from "../Models.ts"
 import * as NodeServer from "../NodeServer.ts"
 import * as Output from "../Output.ts"
 import * as PageFiles from "../PageFiles.ts"
-import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
 import * as Signals from "../Signals.ts"
-import * as TunedFiles from "../TunedFiles.ts"
 
 const count = (name: string, { fallback, maximum, minimum = 1, text }: {
   readonly fallback: number
@@ -97,16 +94,7 @@ const flags = {
     Flag.withDescription("Serve the files of this folder at / instead"),
     Flag.optional
   ),
-  kv: Flags.kv,
-  activations: Flags.activations,
-  context: Flags.context,
-  device: Flags.device,
-  threads: Flags.threads,
-  noTune: TunedFiles.noTune,
-  noCache: CompiledFiles.noCache,
-  limits: Profiles.limits,
-  noSubgroups: Profiles.noSubgroups,
-  check: Flags.check
+  ...Models.runFlags
 } as const
 
 type Given = Command.Command.Config.Infer<typeof flags>
