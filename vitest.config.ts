@@ -18,6 +18,8 @@ const nameOf = (folder: string): string => {
 /** What a project may have to be done before its tests, and after. */
 const globalSetups = ["test/support/globalSetup.ts"]
 
+const hangMillis = process.env["TG_FULL"] === "1" ? 3_600_000 : 900_000
+
 export default defineConfig({
   test: {
     // a process for each file: Dawn's threads and WebAssembly memories go away with it
@@ -25,9 +27,9 @@ export default defineConfig({
     // one by one on two cores, which is the default, leaves one of them idle
     maxWorkers: Math.min(8, os.availableParallelism()),
     setupFiles: [path.join(root, "test/support/softwareVulkan.ts")],
-    // software Vulkan and the reference device compute whole models on two cores
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // for what hangs: a slow or busy machine takes its time, and software Vulkan computes whole models
+    testTimeout: hangMillis,
+    hookTimeout: hangMillis,
     projects: [
       ...packages.map((folder) => ({
         extends: true as const,

@@ -25,7 +25,7 @@ describe("bundle", () => {
     } finally {
       await rm(folder, { recursive: true })
     }
-  }, 60_000)
+  })
 
   it("refuses a folder with other things in it", async () => {
     const folder = await mkdtemp(join(tmpdir(), "tg-bundle-"))
@@ -41,5 +41,5 @@ describe("bundle", () => {
     } finally {
       await rm(folder, { recursive: true })
     }
-  }, 60_000)
+  })
 })

@@ -114,8 +114,6 @@ describe("a chat without a terminal", () => {
 })
 
 const up = "\x1b[A"
-// programs of their own, on machines that do other things as well
-const patient = 180_000
 
 describe("a chat in a terminal", () => {
   if (Pty.missing !== undefined) console.warn(`no pseudo-terminal: ${Pty.missing}; chats in a terminal are not tested`)
@@ -148,7 +146,7 @@ describe("a chat in a terminal", () => {
     await screen.see("> ")
     screen.type("\x03")
     assert.strictEqual(await screen.ended, 0)
-  }, patient)
+  })
 
   it.skipIf(Pty.missing !== undefined)("takes several lines, and remembers them in the next chat", async () => {
     const state = { XDG_STATE_HOME: mkdtempSync(join(folder, "state-")) }
@@ -175,7 +173,7 @@ describe("a chat in a terminal", () => {
     await second.see("> ")
     second.type("/exit\r")
     assert.strictEqual(await second.ended, 0)
-  }, patient)
+  })
 
   it.skipIf(Pty.missing !== undefined)("dims thinking, unless it is not to", async () => {
     const colored = open(["--thinking"])
@@ -195,5 +193,5 @@ describe("a chat in a terminal", () => {
     await plain.see("> ")
     plain.type("/exit\r")
     assert.strictEqual(await plain.ended, 0)
-  }, patient)
+  })
 })

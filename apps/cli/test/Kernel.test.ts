@@ -38,7 +38,7 @@ describe("kernel", () => {
         assert.isNotEmpty(shown.opts)
         for (const stage of ["kernel", "opted", "expanded"]) assert.match(shown[stage], /SINK/)
         assert.match(shown.linear, /^ +%0 /)
-      }), 30_000)
+      }))
   }
 
   it.live("shows the members of a joined kernel", () =>
@@ -49,7 +49,7 @@ describe("kernel", () => {
       assert.strictEqual(shown.name, name)
       assertEquals(new Set(shown.opts.map((opt: string) => opt.slice(0, 3))), new Set(["1: ", "2: "]))
       assert.match(shown.code, /if \(v\d+\) \{/)
-    }), 30_000)
+    }))
 
   it.live("a target that the profile does not run is refused", () =>
     Effect.gen(function*() {

@@ -100,7 +100,7 @@ describe("doctor --measure", () => {
         planned.dispatchesPerToken * dispatchMicros + planned.movedBytesPerToken / bytesPerMicro,
         1e-6 * 1000 * planned.predictedMsPerToken
       )
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 
   it.live("--out alone makes no sense", () =>
     Effect.map(tg(["doctor", "--out", "x.json"]), (outcome) => assertRefused(outcome, "--out", "--measure")))

@@ -87,7 +87,7 @@ describe("serve", () => {
     await server.ended
     assert.notMatch(server.stderr(), /error|^\s+at /m)
     assert.notInclude(server.stderr(), key)
-  }, 60_000)
+  })
 
   it("finds prefixes again after it was killed in the middle of a stream", async () => {
     const prefixes = join(folder, "prefixes")
@@ -109,7 +109,7 @@ describe("serve", () => {
     second.kill("SIGTERM")
     await second.ended
     assert.notMatch(second.stderr(), /warning/)
-  }, 60_000)
+  })
 
   it("says what is wrong with its flags before it loads anything", async () => {
     const key = join(folder, "short")
@@ -118,7 +118,7 @@ describe("serve", () => {
     assert.strictEqual(short.code, 1)
     assert.match(short.stderr, /is no key/)
     assert.notInclude(short.stderr, "loading")
-  }, 60_000)
+  })
 })
 
 describe("slow clients", () => {
@@ -149,7 +149,7 @@ describe("slow clients", () => {
       setTimeout(() => socket.resume(), 3500)
     })
     assert.isBelow(millis, 8000)
-  }, 20_000)
+  })
 
   it("that send headers slowly are dropped", async () => {
     const millis = await lives((socket) => {
@@ -159,5 +159,5 @@ describe("slow clients", () => {
       socket.resume()
     })
     assert.isBelow(millis, 8000)
-  }, 20_000)
+  })
 })

@@ -80,7 +80,7 @@ describe("the guard", () => {
     )
     const { bySignal, code, stderr } = await interrupted([file], said("ready"))
     assert.deepEqual([code, bySignal, stderr], [130, false, "cleaned\n"])
-  }, 30_000)
+  })
 
   it("ends a program that is busy, and removes what it left unfinished", async () => {
     const left = join(folder, "left.part")
@@ -93,14 +93,14 @@ describe("the guard", () => {
     assert.strictEqual(code, 130)
     assert.isBelow(millis, mostMillis)
     assert.isFalse(existsSync(left))
-  }, 30_000)
+  })
 
   it("ends a program that does not end its cleaning", async () => {
     const file = program("cleans", "ready.pipe(Effect.andThen(Effect.never), Effect.ensuring(Effect.never))")
     const { code, millis } = await interrupted([file], said("ready"))
     assert.strictEqual(code, 130)
     assert.isBelow(millis, mostMillis)
-  }, 30_000)
+  })
 
   it("takes two signals at once for one, as a terminal and a package manager send them", async () => {
     const file = program(
@@ -109,7 +109,7 @@ describe("the guard", () => {
     )
     const { code, stderr } = await interrupted([file], said("ready"), [0, 1])
     assert.deepEqual([code, stderr], [130, "cleaned\n"])
-  }, 30_000)
+  })
 
   it("lets a server have more time, and ends it at the second signal", async () => {
     const file = program(
@@ -120,7 +120,7 @@ describe("the guard", () => {
     assert.strictEqual(code, 130)
     assert.isAbove(millis, 1400)
     assert.isBelow(millis, 1500 + mostMillis)
-  }, 30_000)
+  })
 
   it("keeps no process that is done", async () => {
     const file = program("done", "ready")
@@ -130,7 +130,7 @@ describe("the guard", () => {
     )
     assert.strictEqual(code, 0)
     assert.isBelow(performance.now() - started, 10_000)
-  }, 30_000)
+  })
 })
 
 const out = join(folder, "out")

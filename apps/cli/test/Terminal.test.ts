@@ -65,7 +65,7 @@ const shown = (args: ReadonlyArray<string>, { columns, environment }: Setting): 
     execFile(
       columns === undefined ? program[0]! : "python3",
       columns === undefined ? program.slice(1) : ["-c", onTerminal, String(columns), ...program],
-      { encoding: "utf8", env: { ...rest, TERM: "xterm-256color", ...environment }, cwd: folder, timeout: 120_000 },
+      { encoding: "utf8", env: { ...rest, TERM: "xterm-256color", ...environment }, cwd: folder, timeout: 300_000 },
       (_error, stdout, stderr) => resolve(stdout + stderr)
     )
   )
@@ -102,6 +102,6 @@ describe.skipIf(!hasTerminals)("a terminal session", () => {
       const file = golden(name.replace(/[ =]/g, "-"))
       if (process.env["TG_GOLDEN"] === "1") writeFileSync(file, text)
       assert.strictEqual(text, readFileSync(file, "utf8"))
-    }, 600_000)
+    })
   }
 })

@@ -196,5 +196,5 @@ describe.skipIf((await availableAdapter()) === undefined)("tune on WebGPU, softw
       const choices = membersOf(launch, ast).map(({ ast }) => Tuned.choose(ast, profile, store))
       assert.deepStrictEqual(choices.map(({ origin }) => origin === "tuned"), choices.map(() => existsSync(out)))
       assert.deepStrictEqual(printOpts({ opts: choices.map(({ opts }) => opts) }), found.tuned.opts)
-    }), 60_000)
+    }))
 })

@@ -7,14 +7,14 @@ describe("the program", () => {
     assert.strictEqual(code, 0)
     assert.strictEqual(stdout, "17 + 25 = 42\n")
     assert.include(stderr, "tg-tiny")
-  }, 30_000)
+  })
 
   it("exits with 1 and a line of explanation", async () => {
     const { code, stderr, stdout } = await child(["generate", "--model", "/no/such/file.gguf", "hi"])
     assert.strictEqual(code, 1)
     assert.strictEqual(stdout, "")
     assert.match(stderr, /^error: \/no\/such\/file\.gguf cannot be opened.*\n$/)
-  }, 30_000)
+  })
 
   it("ends cleanly when it is interrupted", async () => {
     const { code, stderr, stdout } = await child(
@@ -28,7 +28,7 @@ describe("the program", () => {
     assert.strictEqual(code, 130)
     assert.isAbove(stdout.length, 20)
     assert.notMatch(stderr, /error|^\s+at /m)
-  }, 30_000)
+  })
 
   it("ends quietly when its reader goes away", async () => {
     const { code, stderr } = await child(["generate", "--device", "wasm", "--raw", "-n", "60", "Once upon a time"], {
@@ -36,5 +36,5 @@ describe("the program", () => {
     })
     assert.strictEqual(code, 0)
     assert.notMatch(stderr, /error|^\s+at /m)
-  }, 30_000)
+  })
 })

@@ -206,7 +206,7 @@ describe("tools", () => {
     }))
 })
 
-layer(model, { excludeTestServices: true, timeout: "60 seconds" })("tg-tiny as a language model", (it) => {
+layer(model, { excludeTestServices: true })("tg-tiny as a language model", (it) => {
   it.effect("answers with text, and says what it used", () =>
     Effect.gen(function*() {
       const response = yield* LanguageModel.generateText({ prompt: "What is 17 + 25?" })

@@ -44,7 +44,7 @@ describe("conversations", () => {
       )
       assertEquals(answers.map(({ tokens }) => textOf(tokens)), many.map((i) => textOf(alone[i]!)))
       assertEquals(yield* pool.status, { kept: 3, busy: 0, most: 3 })
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
   it.live(
     "goes on with the conversation that a request shares most with, and copies what another one needs",
@@ -69,8 +69,7 @@ describe("conversations", () => {
         const branch = [...long.slice(0, 40), 77, 78]
         assert.strictEqual((yield* answer(pool, { tokens: branch, maxTokens: 4 })).cachedTokens, 40)
         assert.strictEqual((yield* answer(pool, { tokens: long, maxTokens: 1 })).cachedTokens, 119)
-      }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms),
-    60_000
+      }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms)
   )
 
   it.live("a copied prefix gives the tokens of one that was computed", () =>
@@ -87,7 +86,7 @@ describe("conversations", () => {
         assert.strictEqual(copied.cachedTokens, tokens.length - 1)
         assertEquals(copied.tokens, expected.tokens)
       }))
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
   it.live("a closed Scope ends the generation, and its place is free at once", () =>
     Effect.gen(function*() {
@@ -107,7 +106,7 @@ describe("conversations", () => {
       assert.isAtMost(count - before, 1)
       yield* Fiber.await(reader)
       assert.strictEqual((yield* pool.status).busy, 0)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
   it.live("a request that cannot be answered takes no place", () =>
     Effect.gen(function*() {
@@ -123,7 +122,7 @@ describe("conversations", () => {
         ["InvalidTokens", "InvalidTokens", "ContextFull", "InvalidRequest"]
       )
       assert.strictEqual((yield* pool.status).busy, 0)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
   it.live("a request that is interrupted while it waits takes no place", () =>
     Effect.gen(function*() {
@@ -135,7 +134,7 @@ describe("conversations", () => {
         yield* Fiber.interrupt(waiting)
       }))
       assert.strictEqual(textOf((yield* answer(pool, { tokens: asked(questions[0]!) })).tokens), "17 + 25 = 42")
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 })
 
 const lost = Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost; make a new one" }))
@@ -172,7 +171,7 @@ describe("a lost device", () => {
       )
       assertEquals(answers.map(({ tokens }) => textOf(tokens)), ["17 + 25 = 42", "Lima", "17 + 25 = 42"])
       assert.strictEqual(made, 3)
-    }).pipe(Effect.scoped, keptPrograms), 60_000)
+    }).pipe(Effect.scoped, keptPrograms))
 })
 
 const onDisk = <A, E>(
@@ -212,7 +211,7 @@ describe("prefixes on disk", () => {
           Effect.map(tinySource.read(offset, length), (bytes) => offset === 0 ? bytes.map((byte) => byte ^ 1) : bytes)
       }
       assert.strictEqual((yield* onDisk(directory, (pool) => answer(pool, request), { source: other })).cachedTokens, 0)
-    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)))
 
   it.live("that are damaged are removed and computed again", () =>
     Effect.gen(function*() {
@@ -239,7 +238,7 @@ describe("prefixes on disk", () => {
           request.tokens.length - 1
         )
       }
-    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)))
 
   it.live("take no more room than they may, and those unused for longest go first", () =>
     Effect.gen(function*() {
@@ -261,5 +260,5 @@ describe("prefixes on disk", () => {
       assert.strictEqual((yield* fs.readDirectory(directory)).length, 2)
       const cached = yield* onDisk(directory, (pool) => Effect.forEach(all.toReversed(), (each) => answer(pool, each)))
       assertEquals(cached.map(({ cachedTokens }) => cachedTokens > 8), [true, true, false])
-    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)))
 })

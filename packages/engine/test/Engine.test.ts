@@ -72,7 +72,7 @@ describe("loading", () => {
         Effect.provideService(Jit, watched)
       )
       assert.strictEqual(yield* session.next(ask("What is 17 + 25?")), codec.encode("1")[0])
-    }).pipe(Effect.scoped, Effect.provide(wasm)), 20_000)
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 })
 
 /** tg-tiny where the scale of each of these tokens' row is no number: the last half of a block of Q6_K, which is a row here. */
@@ -133,7 +133,7 @@ describe("a device that draws by itself", () => {
       }
       assertEquals(answers.filter((_, i) => i % 3 < 2), ["Lima", "Lima", "Lima", "Lima"])
       assert.isFalse(answers.filter((_, i) => i % 3 === 2).includes("Lima"))
-    }).pipe(Effect.scoped, Effect.provide(onItsOwn)), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(onItsOwn)))
 
   it.live("says that logits are no numbers", () =>
     Effect.gen(function*() {
@@ -157,12 +157,12 @@ describe("a device that draws by itself", () => {
           assert.strictEqual(count, 1)
         }
       }
-    }).pipe(Effect.scoped, Effect.provide(onItsOwn)), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(onItsOwn)))
 })
 
 const engine = Engine.layer({ context: 96 }).pipe(Layer.provide([wasm, tinyLayer]))
 
-layer(engine, { excludeTestServices: true, timeout: "30 seconds" })("generate", (it) => {
+layer(engine, { excludeTestServices: true })("generate", (it) => {
   it.effect("answers a question and ends by itself", () =>
     Effect.gen(function*() {
       const tokens = yield* collect({ tokens: ask("What is 17 + 25?"), maxTokens: 60 })

@@ -67,7 +67,7 @@ describe("load", () => {
             assertEquals(words.get(tensor.name), planes(layout, own))
           }
         }
-      }), 60_000)
+      }))
   }
 
   it.live("tells how far it is, and returns all memory with its scope", () =>

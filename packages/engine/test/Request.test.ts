@@ -165,8 +165,7 @@ const collect = (request: Request) =>
 const textOf = (tokens: ReadonlyArray<{ readonly text: string }>) => tokens.map((t) => t.text).join("")
 
 layer(Engine.layer({ context: 96 }).pipe(Layer.provide([wasm, tinyLayer])), {
-  excludeTestServices: true,
-  timeout: "30 seconds"
+  excludeTestServices: true
 })("generate", (it) => {
   it.effect("ends in front of a stop string that spans tokens", () =>
     Effect.gen(function*() {

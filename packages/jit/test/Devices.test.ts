@@ -25,7 +25,7 @@ describe("a random program gives the values of its tensor graph", () => {
     it.live(name, () =>
       Effect.gen(function*() {
         assert.isAbove(yield* forAll({ runs }, compare), 0)
-      }).pipe(Effect.provide(layer)), 90_000)
+      }).pipe(Effect.provide(layer)))
 
   on("on the reference device", 100, Devices.reference)
   on("on wasm", 220, Devices.wasm())
@@ -38,7 +38,7 @@ describe.skipIf((await availableAdapter()) === undefined)("on WebGPU, software o
     it.live(name, () =>
       Effect.gen(function*() {
         assert.isAbove(yield* forAll({ runs }, compare), 0)
-      }).pipe(Effect.provide(layer)), 120_000)
+      }).pipe(Effect.provide(layer)))
 
   const choose = randomly(DeviceProfile.webgpuDefault)
   on("with the heuristics", 60, Devices.webgpu())
@@ -69,5 +69,5 @@ describe.skipIf((await availableAdapter()) === undefined)("on WebGPU, software o
         Effect.map(device.read(buffers.get(id)!), (bytes) => new Uint32Array(bytes.slice().buffer))
       assert.isTrue((yield* read(0)).every((x, i) => x === 3 * i))
       assert.isTrue((yield* read(1)).every((x, i) => x === (i < 66_007 ? 3 * i : 0)))
-    }).pipe(Effect.scoped, Effect.provide(Devices.webgpu())), 60_000)
+    }).pipe(Effect.scoped, Effect.provide(Devices.webgpu())))
 })

@@ -134,7 +134,7 @@ describe("profile", () => {
         )
         assert.isTrue(measured.kernels.every((kernel) => kernel.micros >= 0))
         assert.isAbove(measured.stepMicros, 0)
-      }).pipe(Effect.scoped, Effect.provide(layer)), 60_000)
+      }).pipe(Effect.scoped, Effect.provide(layer)))
   sees("each", Devices.wasm(), "each", "cpu")
   // the other method on the same device: it would trap where a copy read a wrong index
   sees("extra", Devices.wasm(), "extra", "gpu")

@@ -18,7 +18,7 @@ describe("tokens in tiles, stored feature by feature", () => {
     const found = [tokens.slice(0, 3), tokens.slice(3, 19)].map((piece) => pieces.feed(piece))
     const all = Float32Array.from([...found[0]!, ...found[1]!, ...pieces.feed(tokens.slice(19), "last")])
     expect(difference(all, expected).max).toBeLessThan(1e-4)
-  }, 60_000)
+  })
 })
 
 /** Where the pairs of `chosen [T, used]` are put. */

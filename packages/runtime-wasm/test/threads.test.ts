@@ -60,7 +60,7 @@ describe("threads", () => {
         assert.isTrue(words.subarray(0, count).every((x) => x === value), `round ${round}`)
       }
       assert.isAbove(crew.partsOfOthers, 0)
-    }), 30_000)
+    }))
 
   it.live("give the same numbers as one thread does", () =>
     Effect.gen(function*() {

@@ -46,7 +46,7 @@ describe("tools", () => {
       const [again] = streamed.tool_calls!
       assert.strictEqual(again?.type === "function" ? again.function.arguments : "", given)
     }
-  }, 60_000)
+  })
 
   it("are left alone where the model answers, and where they are not wanted", async () => {
     for (const tool_choice of ["auto", "none"] as const) {

@@ -6,8 +6,8 @@ import { questions, test } from "./support/tiny.ts"
 const sample = questions.filter((_, i) => i % 17 === 0)
 
 describe("the answers of tg-tiny are those of llama.cpp", () => {
-  test("on wasm", { device: "wasm", timeout: 180_000 }, questions)
-  test("on wasm, with activations of 8 bits", { device: "wasm", activations: "int8", timeout: 180_000 }, sample)
+  test("on wasm", { device: "wasm" }, questions)
+  test("on wasm, with activations of 8 bits", { device: "wasm", activations: "int8" }, sample)
 })
 
 // Software Vulkan takes minutes for all of them: without TG_FULL=1 it is asked the sample.
@@ -16,5 +16,5 @@ const asked = all ? questions : sample
 
 describe.skipIf((await availableAdapter()) === undefined)(
   "the answers of tg-tiny are those of llama.cpp, on WebGPU, software or not",
-  () => test(`to ${asked.length} of the questions`, { device: "webgpu", timeout: 1_800_000 }, asked)
+  () => test(`to ${asked.length} of the questions`, { device: "webgpu" }, asked)
 )

@@ -10,7 +10,7 @@ describe("the logits of other families on the reference device", () => {
   for (const cache of isFull ? ["f32", "f16"] as const : ["f16"] as const) {
     // with windows
     for (const name of isFull ? Oracle.families : ["g01"] as const) {
-      Oracle.test(name, { cache, device: "reference", timeout: 300_000 })
+      Oracle.test(name, { cache, device: "reference" })
     }
   }
 })
@@ -18,17 +18,16 @@ describe("the logits of other families on the reference device", () => {
 describe.skipIf((await availableAdapter()) === undefined)("on WebGPU too, software or not", () => {
   for (const cache of isFull ? ["f32", "f16"] as const : ["f16"] as const) {
     for (const name of isFull ? Oracle.families : ["l01"] as const) {
-      Oracle.test(name, { cache, device: "webgpu", timeout: 300_000 })
+      Oracle.test(name, { cache, device: "webgpu" })
       if (!isFull) continue
       Oracle.test(name, {
         cache,
         device: "webgpu",
         batchFrom: Infinity,
         chunk: 1,
-        what: ", token by token",
-        timeout: 600_000
+        what: ", token by token"
       })
     }
   }
-  if (isFull) { for (const name of Oracle.families) Int8.testDecoding(name, { device: "webgpu", timeout: 300_000 }) }
+  if (isFull) { for (const name of Oracle.families) Int8.testDecoding(name, { device: "webgpu" }) }
 })

@@ -4,23 +4,23 @@ import * as Oracle from "./support/oracle.ts"
 
 describe("the logits of other families on wasm", () => {
   for (const cache of ["f32", "f16"] as const) {
-    for (const name of Oracle.families) Oracle.test(name, { cache, device: "wasm", timeout: 60_000 })
+    for (const name of Oracle.families) Oracle.test(name, { cache, device: "wasm" })
   }
   // as a GPU has it
   for (const name of Oracle.families) {
-    Oracle.test(name, { cache: "f16", device: "wasm", batchFrom: 2, what: ", in tiles", timeout: 60_000 })
+    Oracle.test(name, { cache: "f16", device: "wasm", batchFrom: 2, what: ", in tiles" })
   }
   // by the kernels of decoding: attention in pieces of the cache, of which a window takes the last
   for (const name of Oracle.families) {
     const setting = { cache: "f16", device: "wasm", batchFrom: Infinity, chunk: 1 } as const
-    Oracle.test(name, { ...setting, what: ", token by token", timeout: 60_000 })
+    Oracle.test(name, { ...setting, what: ", token by token" })
   }
 })
 
 describe("with activations of 8 bits they are as near to the float ones as llama.cpp's", () => {
-  for (const name of Oracle.families) Int8.test(name, { device: "wasm", timeout: 60_000 })
+  for (const name of Oracle.families) Int8.test(name, { device: "wasm" })
 })
 
 describe("prompts in tiles too", () => {
-  for (const name of Oracle.families) Int8.test(name, { device: "wasm", order: "features", timeout: 120_000 })
+  for (const name of Oracle.families) Int8.test(name, { device: "wasm", order: "features" })
 })

@@ -15,7 +15,7 @@ const without = (limits: Restrictions["limits"]): Restrictions => ({ limits, sub
 
 describe("the oracle's logits on wasm, within limits", () => {
   for (const name of ["c01", "c03", "c04"] as const) {
-    const setting = { cache: "f16", device: "wasm", timeout: 60_000 } as const
+    const setting = { cache: "f16", device: "wasm" } as const
     Oracle.test(name, { ...setting, what: ", windows of 64 KiB", restrictions: limited(tiny) })
   }
 })
@@ -30,6 +30,6 @@ describe.skipIf((await availableAdapter()) === undefined)("the oracle's logits o
     ["c02", ", all of these", without(together)]
   ]
   for (const [name, what, restrictions] of cases) {
-    Oracle.test(name, { cache: "f16", device: "webgpu", timeout: 600_000, what, restrictions })
+    Oracle.test(name, { cache: "f16", device: "webgpu", what, restrictions })
   }
 })

@@ -67,5 +67,5 @@ describe.skipIf((await availableAdapter()) === undefined)("a GPU that goes away"
       assert.strictEqual(made.length, 1)
       assertEquals(yield* text(3), whole)
       assert.strictEqual(made.length, 2)
-    }).pipe(Effect.scoped), 300_000)
+    }).pipe(Effect.scoped))
 })

@@ -31,7 +31,7 @@ const test = (choice: Devices.Choice) =>
         assert.isAbove(yield* use, before + 2_500_000)
         assert.strictEqual(device.allocatedBytes(), before)
       }
-    }).pipe(Effect.provide(Devices.layer(choice))), 300_000)
+    }).pipe(Effect.provide(Devices.layer(choice))))
 
 describe("on wasm", () => test("wasm"))
 describe.skipIf((await availableAdapter()) === undefined)("on WebGPU", () => test("webgpu"))

@@ -4,6 +4,6 @@ import * as Oracle from "./support/oracle.ts"
 
 describe.skipIf((await availableAdapter()) === undefined)("the oracle's logits on WebGPU, software or not", () => {
   for (const cache of ["f32", "f16"] as const) {
-    for (const name of Oracle.names) Oracle.test(name, { cache, device: "webgpu", timeout: 300_000 })
+    for (const name of Oracle.names) Oracle.test(name, { cache, device: "webgpu" })
   }
 })

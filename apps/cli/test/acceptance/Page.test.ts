@@ -109,7 +109,7 @@ describe.skipIf(!hasBrowser())("the chat page", () => {
     await slowly()
     await ask("Tell me a story.")
     const text = answers().last().locator(".text")
-    await vi.waitFor(async () => assert.isAbove((await text.textContent() ?? "").length, 10), 10_000)
+    await vi.waitFor(async () => assert.isAbove((await text.textContent() ?? "").length, 10), 60_000)
     await page.getByRole("button", { name: "Stop" }).click()
     await page.getByText("Stopped.").waitFor()
     const stopped = await text.textContent()

@@ -80,6 +80,6 @@ describe("logits on wasm do not depend on the pieces that a prompt is processed 
         // single tokens have the program of a token, which adds everything in another order
         const behind = Oracle.distance(yield* lastTwo(tiles, tokens), tiled.slice(-2 * session.vocabulary))
         assert.isAtMost(behind.largest, Oracle.limits[cache].largest, "the last two, behind tiles")
-      }).pipe(Effect.scoped, Effect.provide(Devices.layer("wasm"))), 60_000)
+      }).pipe(Effect.scoped, Effect.provide(Devices.layer("wasm"))))
   }
 })

@@ -38,7 +38,7 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
         host.push(id!)
       }
       assertEquals(ahead, host)
-    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 300_000)
+    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))))
 
   it.live(
     "a masked draw is what the host draws of the same mask, between others that run ahead",
@@ -62,8 +62,7 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
           host.push(Sampler.sample(row, way, Random.words(way.seed, host.length))!)
         }
         assertEquals(device, host)
-      }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))),
-    300_000
+      }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu")))
   )
 
   it.live("has nothing left to compile once it was prepared", () =>
@@ -82,7 +81,7 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
       const tokens = [...prompt]
       for (let i = 0; i < 3; i++) tokens.push(yield* session.next(tokens, wild))
       assert.strictEqual(prepared, before)
-    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))), 300_000)
+    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))))
 
   it.live("equal seeds print equal texts, on a GPU as without one", () =>
     Effect.gen(function*() {
@@ -94,5 +93,5 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
       const text = yield* told("webgpu")
       assert.isAbove(text.length, 10)
       assert.strictEqual(yield* told("wasm"), text)
-    }), 300_000)
+    }))
 })

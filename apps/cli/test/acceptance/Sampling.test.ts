@@ -117,7 +117,7 @@ const cutsOf = [[false, false], [true, false], [false, true], [true, true]].map(
 }))
 
 const test = (choice: Devices.Choice, lengths: ReadonlyArray<number>, rounds: number) =>
-  layer(Devices.layer(choice), { excludeTestServices: true, timeout: "120 seconds" })((it) => {
+  layer(Devices.layer(choice), { excludeTestServices: true })((it) => {
     for (const length of lengths) {
       for (const cuts of ["greedy", ...cutsOf] as const) {
         const said = cuts === "greedy" ? cuts : `top-k ${cuts.topK}, top-p ${cuts.topP}`

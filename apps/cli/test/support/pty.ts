@@ -23,7 +23,7 @@ export interface Screen {
 }
 
 // compiling a model for the first time takes a few seconds on two busy cores
-const patienceMillis = 80_000
+const patienceMillis = 240_000
 
 /** Runs the command line in a terminal. */
 export const open = (args: ReadonlyArray<string>, environment: Readonly<Record<string, string>> = {}): Screen => {

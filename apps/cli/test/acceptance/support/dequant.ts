@@ -218,20 +218,18 @@ const everyNumber = Effect.fn("everyNumber")(function*(compare: Compare) {
 })
 
 /** The tests of a device. */
-export const test = (device: Devices.Choice, compare: Compare, timeout: number): void => {
+export const test = (device: Devices.Choice, compare: Compare): void => {
   it("every type of the vectors has a layout", () => {
     assert.deepEqual(entries.map(([type]) => type).toSorted(), Layout.types.toSorted())
   })
   for (const [type, entry] of entries) {
     it.live(
       type,
-      () => vectors(type, entry, compare).pipe(Effect.scoped, Effect.provide(Devices.layer(device))),
-      timeout
+      () => vectors(type, entry, compare).pipe(Effect.scoped, Effect.provide(Devices.layer(device)))
     )
   }
   it.live(
     "all finite F16, BF16 and MXFP4 numbers",
-    () => everyNumber(compare).pipe(Effect.scoped, Effect.provide(Devices.layer(device))),
-    timeout
+    () => everyNumber(compare).pipe(Effect.scoped, Effect.provide(Devices.layer(device)))
   )
 }

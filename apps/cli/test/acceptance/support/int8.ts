@@ -173,10 +173,9 @@ export const compare = (name: Oracle.Name, order: Order.Order, most = Infinity) 
 /** The test of a model. */
 export const test = (
   name: Oracle.Name,
-  { device, order = "tokens", timeout, tokens }: {
+  { device, order = "tokens", tokens }: {
     readonly device: Devices.Choice
     readonly order?: Order.Order
-    readonly timeout: number
     readonly tokens?: number | undefined
   }
 ): void =>
@@ -187,7 +186,7 @@ export const test = (
         // c05 has 26 routers with near ties: its choices flip at a quarter of the positions, and move the logits little
         assert.isAtMost(far, rows / 10, `rows of ${run} that are far off for other experts`)
       }
-    }).pipe(Effect.provide(DeviceLayers.layer(device))), timeout)
+    }).pipe(Effect.provide(DeviceLayers.layer(device))))
 
 /** A model that reads so many tokens at a time, each by itself: one with the kernels of decoding. */
 export const isNear = (
@@ -206,5 +205,5 @@ export const isNear = (
 /** The test of decoding. */
 export const testDecoding = (
   name: Oracle.Name,
-  { device, timeout }: { readonly device: Devices.Choice; readonly timeout: number }
-): void => it.live(`${name}, token by token`, () => isNear(name, { device, chunk: 1 }), timeout)
+  { device }: { readonly device: Devices.Choice }
+): void => it.live(`${name}, token by token`, () => isNear(name, { device, chunk: 1 }))

@@ -169,5 +169,5 @@ export const agrees = (name: Name, setting: Setting) =>
 /** The test of a model. */
 export const test = (
   name: Name,
-  { timeout, what = "", ...setting }: Setting & { readonly timeout: number; readonly what?: string }
-) => it.live(`${name}, ${setting.cache} cache${what}`, () => agrees(name, setting), timeout)
+  { what = "", ...setting }: Setting & { readonly what?: string }
+) => it.live(`${name}, ${setting.cache} cache${what}`, () => agrees(name, setting))

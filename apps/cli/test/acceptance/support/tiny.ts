@@ -61,10 +61,9 @@ const count = <A>(items: ReadonlyArray<A>, keep: (item: A) => boolean): number =
 /** The test of a device: the questions, greedily, against the completions of llama.cpp from the same file. */
 export const test = (
   name: string,
-  { activations = "auto", device, timeout }: {
+  { activations = "auto", device }: {
     readonly device: Devices.Choice
     readonly activations?: ActivationPolicy
-    readonly timeout: number
   },
   asked: ReadonlyArray<Question>
 ): void => {
@@ -81,5 +80,5 @@ export const test = (
         Score.isRight(question, text))
       const rightThere = count(asked, (question) => question.llama_cpp.Q4_0.right)
       assert.isAtMost(Math.abs(right - rightThere), 0.01 * asked.length, `${right} right, ${rightThere} there`)
-    }).pipe(Effect.provide(engine(device, activations))), timeout)
+    }).pipe(Effect.provide(engine(device, activations))))
 }
