@@ -275,15 +275,6 @@ interface Damaged {
 const either = (random: Random, from: Base): Damaged =>
   random.oneIn(2) ? flipped(random, from) : structured(random, from)
 
-/** A damaged file, with its data. */
-export const damaged = (random: Random, from: Base): Uint8Array => {
-  const { header, size } = either(random, from)
-  const out = new Uint8Array(size)
-  out.set(header)
-  out.set(from.bytes.subarray(from.bytes.length - (size - header.length)), header.length)
-  return out
-}
-
 /** The size, as eight bytes, and the header. */
 const packed = ({ header, size }: Damaged): Uint8Array => {
   const out = new Uint8Array(8 + header.length)
@@ -292,9 +283,24 @@ const packed = ({ header, size }: Damaged): Uint8Array => {
   return out
 }
 
+/** The file of a packed header, with the data of the file that it was made from. */
+export const unpacked = (input: Uint8Array, from: Base): Uint8Array => {
+  const size = sizeOf(input)
+  const header = input.subarray(8)
+  const out = new Uint8Array(size)
+  out.set(header)
+  out.set(from.bytes.subarray(from.bytes.length - (size - header.length)), header.length)
+  return out
+}
+
+const sizeOf = (input: Uint8Array): number => new DataView(input.buffer, input.byteOffset).getFloat64(0)
+
+/** A damaged header of one file, packed. */
+export const damaged = (random: Random, from: Base): Uint8Array => packed(either(random, from))
+
 /** What `inspect` does with a file. Its data is not looked at. */
 export const inspect = (input: Uint8Array) => {
-  const size = new DataView(input.buffer, input.byteOffset).getFloat64(0)
+  const size = sizeOf(input)
   const read = (offset: number, length: number) =>
     Effect.sync(() => {
       const out = new Uint8Array(length)
@@ -315,6 +321,6 @@ export const inspect = (input: Uint8Array) => {
 /** Headers, through exactly what `inspect` does. */
 export const header: Target = {
   name: "header",
-  make: (random) => packed(either(random, baseOf(random.pick(names)))),
+  make: (random) => damaged(random, baseOf(random.pick(names))),
   run: inspect
 }

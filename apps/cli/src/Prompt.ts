@@ -1,8 +1,10 @@
 /** From what was asked to the token ids of a prompt. */
 import { ModelFile } from "@tg/engine"
 import type { Gguf } from "@tg/gguf/Gguf"
+import type * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
+import { droppedMessage } from "@tg/tokenizer/Dropped"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
-import { Clock, Effect, Result, Schema } from "effect"
+import { Clock, Effect, Schema } from "effect"
 import { UsageError } from "./Report.ts"
 
 /** A message of a conversation. Templates may use further fields. */
@@ -46,48 +48,6 @@ export const conversation = ({ messages, prompt, system }: Asked): ReadonlyArray
   return all
 }
 
-/** A content that no message has by chance. */
-const probe = "tgprobe0417"
-/** Roles that templates know. */
-const usualRoles = ["system", "developer", "user", "assistant", "tool", "observation"] as const
-
-/** What a template makes of messages. */
-type Render = (messages: ReadonlyArray<Message>) => Result.Result<{ readonly text: string }, unknown>
-
-const prints = (render: Render, messages: ReadonlyArray<Message>): boolean | undefined => {
-  const rendered = render(messages)
-  return Result.isFailure(rendered) ? undefined : rendered.success.text.includes(probe)
-}
-
-/** The usual roles whose messages a template prints. */
-const rolesOf = (render: Render): ReadonlyArray<string> =>
-  usualRoles.filter((role) => {
-    const message = { role, content: probe }
-    const user = { role: "user", content: "x" }
-    return prints(render, role === "system" || role === "developer" ? [message, user] : [user, message, user]) === true
-  })
-
-/**
- * Refuses a conversation of which the template drops messages, because it does not know their role: found by looking whether it
- * prints another content of theirs. Where a template fails with that, or a message has more than a content, nothing is known.
- */
-export const droppedRole = (messages: ReadonlyArray<Message>, render: Render): UsageError | undefined => {
-  for (const role of new Set(messages.map((message) => message.role))) {
-    const last = messages.findLastIndex((message) =>
-      message.role === role && Object.keys(message).every((key) => key === "role" || key === "content")
-    )
-    if (last < 0) continue
-    const probed = messages.map((message, i) => i === last ? { ...message, content: probe } : message)
-    if (prints(render, probed) === false) {
-      return new UsageError({
-        message: `message ${last + 1} has the role ${JSON.stringify(role)}, and the model's chat template drops it; ` +
-          `its roles are ${rolesOf(render).join(", ")}`
-      })
-    }
-  }
-  return undefined
-}
-
 /** Tokens of a conversation, by the model's chat template. */
 export const chatTokens = Effect.fn("Prompt.chatTokens")(function*(
   gguf: Gguf,
@@ -97,10 +57,10 @@ export const chatTokens = Effect.fn("Prompt.chatTokens")(function*(
   const template = yield* Effect.fromResult(ModelFile.chatTemplate(gguf, codec))
   const { messages, thinking } = conversation
   const now = new Date(yield* Clock.currentTimeMillis)
-  const render = (messages: ReadonlyArray<Message>) =>
+  const render = (messages: ReadonlyArray<ChatTemplate.Message>) =>
     template.render({ messages, variables: { enable_thinking: thinking } }, now)
   const prompt = yield* Effect.fromResult(render(messages))
-  const dropped = droppedRole(messages, render)
+  const dropped = droppedMessage(messages, render)
   if (dropped !== undefined) return yield* dropped
   return codec.encodeSegments(prompt.segments)
 })

@@ -147,6 +147,59 @@ describe("what is asked", () => {
     }))
 })
 
+/** tg-tiny with something else in its metadata. */
+const altered = (name: string, changes: ReadonlyArray<readonly [string, Metadata.MetadataValue | undefined]>) => {
+  const bytes = readFileSync(tiny)
+  const gguf = Result.getOrThrow(Gguf.fromBytes("tiny", bytes))
+  const tensors = gguf.tensors.map((t) => ({ ...t, data: bytes.subarray(t.offset, t.offset + t.bytes) }))
+  const changed = new Map([...gguf.metadata, ...changes])
+  const metadata = [...changed].flatMap(([key, value]) => value === undefined ? [] : [[key, value] as const])
+  writeFileSync(at(name), Result.getOrThrow(GgufWriter.write({ metadata, tensors })))
+  return at(name)
+}
+
+describe("a chat template", () => {
+  const withTemplate = (name: string, template: string | undefined) =>
+    altered(name, [["tokenizer.chat_template", template === undefined ? undefined : Metadata.string(template)]])
+  const both = (path: string) =>
+    Effect.all([tg(["inspect", "--model", path]), tg(["generate", ...wasm, "-n", "1", "--model", path, "hi"])])
+
+  it.live("that drops what the user says is refused by inspect and generate, in the same words", () =>
+    Effect.gen(function*() {
+      const [inspected, generated] = yield* both(withTemplate("drops.gguf", "{{ messages | length }} messages"))
+      assertRefused(generated, "message 1 has the role \"user\", and the model's chat template drops it")
+      assertEquals([inspected.code, inspected.stderr], [1, generated.stderr])
+    }))
+
+  it.live("that fails as commands render it is refused by both", () =>
+    Effect.gen(function*() {
+      const source = "{% if enable_thinking is defined %}{{ [] + 1 }}{% endif %}{{ messages[0].content }}"
+      const [inspected, generated] = yield* both(withTemplate("fails.gguf", source))
+      assertRefused(generated, "chat template, render: ")
+      assertEquals([inspected.code, inspected.stderr], [1, generated.stderr])
+    }))
+
+  for (
+    const [name, template] of [
+      ["that is not there", undefined],
+      ["that wants more than a user's message", "{{ raise_exception('it needs\\na system text') }}"]
+    ] as const
+  ) {
+    it.live(`${name} is told by inspect: texts can be continued`, () =>
+      Effect.gen(function*() {
+        const path = withTemplate("raw.gguf", template)
+        const [inspected, generated] = yield* both(path)
+        assert.strictEqual(generated.code, 1)
+        const said = generated.stderr.replace("error: ", "").trim()
+        assertEquals([inspected.code, inspected.stderr], [0, ""])
+        assert.isTrue(inspected.stdout.endsWith(`\n\n${said.replaceAll("\n", "\\n")}\n`), inspected.stdout.slice(-300))
+        const { chatError, loadable } = JSON.parse((yield* tg(["inspect", "--json", "--model", path])).stdout)
+        assertEquals([loadable, chatError.message], [true, said])
+        assert.strictEqual((yield* tg(["generate", ...wasm, "--raw", "-n", "1", "--model", path, "hi"])).code, 0)
+      }))
+  }
+})
+
 describe("files that are written", () => {
   it.live("a file that is there is left alone without --force, and the model itself in any case", () =>
     Effect.gen(function*() {
@@ -217,21 +270,13 @@ describe("control characters", () => {
 
   it.live("of names, keys and templates do not reach the terminal", () =>
     Effect.gen(function*() {
-      const bytes = readFileSync(tiny)
-      const gguf = Result.getOrThrow(Gguf.fromBytes("tiny", bytes))
-      const tensors = gguf.tensors.map((t) => ({ ...t, data: bytes.subarray(t.offset, t.offset + t.bytes) }))
-      const write = (name: string, changes: ReadonlyArray<readonly [string, Metadata.MetadataValue]>) => {
-        const metadata = new Map([...gguf.metadata, ...changes])
-        writeFileSync(at(name), Result.getOrThrow(GgufWriter.write({ metadata: [...metadata], tensors })))
-        return at(name)
-      }
-      const named = write("named.gguf", [
+      const named = altered("named.gguf", [
         ["general.name", Metadata.string(`tiny${evil}`)],
         [`general.${evil}\nx`, Metadata.string(evil)]
       ])
-      const other = write("other.gguf", [["general.architecture", Metadata.string(evil)]])
+      const other = altered("other.gguf", [["general.architecture", Metadata.string(evil)]])
       const failing = `{{ raise_exception("${evil}") }}`
-      const template = write("template.gguf", [["tokenizer.chat_template", Metadata.string(failing)]])
+      const template = altered("template.gguf", [["tokenizer.chat_template", Metadata.string(failing)]])
       const outcomes = [
         yield* tg(["inspect", "--model", named]),
         yield* tg(["inspect", "--json", "--model", named]),

@@ -10,9 +10,10 @@ import * as Family from "@tg/model-parts/Family"
 import { ConfigError } from "@tg/model-parts/Keys"
 import type { WeightError } from "@tg/model-parts/Weights"
 import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
+import { droppedMessage } from "@tg/tokenizer/Dropped"
 import * as Tokenizer from "@tg/tokenizer/Tokenizer"
-import type { InvalidMetadata, TemplateFailed, TokenizerError } from "@tg/tokenizer/TokenizerError"
-import { Effect, Result, Schema } from "effect"
+import type { InvalidMetadata, MessageDropped, TemplateFailed, TokenizerError } from "@tg/tokenizer/TokenizerError"
+import { Effect, Option, Result, Schema } from "effect"
 
 /** A model that can be loaded. */
 export interface ModelFile extends Family.Model {
@@ -37,6 +38,7 @@ export type HeaderError =
   | WrongType
   | TokenizerError
   | TemplateFailed
+  | MessageDropped
 
 /** Why a file is not a model that can be loaded. */
 export type ModelError = GgufError | ByteSourceError | HeaderError
@@ -102,13 +104,41 @@ const checkVocabulary = (
   )
 }
 
-/** A file need not have a template; one that it has can render the shortest conversation, or refuses it by itself. */
-const checkTemplate = (gguf: Gguf, codec: Tokenizer.Codec): Result.Result<void, InvalidMetadata | TemplateFailed> =>
+/** The shortest conversation, as commands render one: without thinking. */
+const trial: ChatTemplate.Conversation = {
+  messages: [{ role: "user", content: "Hi" }],
+  variables: { enable_thinking: false }
+}
+
+/**
+ * Why a model that can be loaded does not answer a message by itself: the file has no chat template, or one that refuses the message
+ * because it asks for a system text or tools beside it.
+ */
+export const chatRefusal = (gguf: Gguf): NoChatTemplate | TokenizerError | TemplateFailed | undefined =>
+  Result.getFailure(
+    Result.flatMap(
+      tokenizer(gguf),
+      (codec) => Result.flatMap(chatTemplate(gguf, codec), (template) => template.render(trial, new Date(0)))
+    )
+  ).pipe(
+    Option.getOrUndefined
+  )
+
+/** A file need not have a template; one that it has prints what a user says in the shortest conversation, or refuses that itself. */
+const checkTemplate = (
+  gguf: Gguf,
+  codec: Tokenizer.Codec
+): Result.Result<void, InvalidMetadata | TemplateFailed | MessageDropped> =>
   Result.gen(function*() {
     const template = chatTemplate(gguf, codec)
     if (Result.isFailure(template)) {
       return template.failure._tag === "NoChatTemplate" ? undefined : yield* Result.fail(template.failure)
     }
-    const rendered = template.success.render({ messages: [{ role: "user", content: "Hi" }] }, new Date(0))
-    if (Result.isFailure(rendered) && rendered.failure.isRefusal !== true) return yield* Result.fail(rendered.failure)
+    const render = (messages: ReadonlyArray<ChatTemplate.Message>) =>
+      template.success.render({ ...trial, messages }, new Date(0))
+    const rendered = render(trial.messages)
+    if (Result.isSuccess(rendered)) {
+      const dropped = droppedMessage(trial.messages, render)
+      if (dropped !== undefined) return yield* Result.fail(dropped)
+    } else if (rendered.failure.isRefusal !== true) return yield* Result.fail(rendered.failure)
   })

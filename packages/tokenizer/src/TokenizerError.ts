@@ -48,3 +48,20 @@ export class TemplateFailed extends Schema.TaggedError<TemplateFailed>()("Templa
     return `chat template, ${this.stage}${budget}: ${this.reason}`
   }
 }
+
+/** A template prints nothing of what a message says: it does not know its role. */
+export class MessageDropped extends Schema.TaggedError<MessageDropped>()("MessageDropped", {
+  /** Counted from one. */
+  place: Schema.Int,
+  role: Schema.String,
+  /** The usual roles that it does know. */
+  known: Schema.Array(Schema.String)
+}) {
+  override get message(): string {
+    const known = this.known.length === 0
+      ? "it prints messages of no role at all"
+      : `its roles are ${this.known.join(", ")}`
+    return `message ${this.place} has the role ${JSON.stringify(clip(this.role))}, and the model's chat template ` +
+      `drops it; ${known}`
+  }
+}

@@ -1,5 +1,6 @@
 export * as ChatTemplate from "./ChatTemplate.ts"
 export * as Decoder from "./Decoder.ts"
+export * as Dropped from "./Dropped.ts"
 export * as PreTokenizer from "./PreTokenizer.ts"
 export * as Segment from "./Segment.ts"
 export * as Synthetic from "./Synthetic.ts"

@@ -78,7 +78,7 @@ const ask = Effect.fnUntraced(function*(question: Score.Question) {
     return answerOf(undefined)
   }).pipe(
     Effect.catchTag(
-      ["ContextFull", "TemplateFailed", "InvalidTokens", "UsageError"],
+      ["ContextFull", "TemplateFailed", "InvalidTokens", "MessageDropped"],
       (error) => Effect.succeed(answerOf(error.message))
     )
   )

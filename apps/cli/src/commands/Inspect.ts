@@ -18,8 +18,12 @@ export const command = Command.make(
   Effect.fn("cli.inspect")(function*({ json, model }) {
     const gguf = yield* Models.header(model)
     const refusal = refusalOf(gguf)
-    if (json) yield* Output.printJson({ ...asJson(gguf), loadable: refusal === undefined, error: errorOf(refusal) })
-    else yield* Output.print(asText(gguf))
+    // a model without a chat template continues texts
+    const rawOnly = refusal === undefined ? ModelFile.chatRefusal(gguf) : undefined
+    if (json) {
+      const loadable = refusal === undefined
+      yield* Output.printJson({ ...asJson(gguf), loadable, error: errorOf(refusal), chatError: errorOf(rawOnly) })
+    } else yield* Output.print(asText(gguf) + (rawOnly === undefined ? "" : `\n${Escape.line(rawOnly.message)}\n`))
     if (refusal !== undefined) return yield* refusal
   }, Effect.scoped)
 ).pipe(Command.withDescription("Show the metadata and tensors of a model file, and whether it can be loaded"))
@@ -30,7 +34,7 @@ export const refusalOf = (gguf: Gguf): ModelFile.HeaderError | undefined => {
   return Result.isFailure(checked) ? checked.failure : undefined
 }
 
-const errorOf = (refusal: ReturnType<typeof refusalOf>) =>
+const errorOf = (refusal: { readonly _tag: string; readonly message: string } | undefined) =>
   refusal === undefined ? undefined : { tag: refusal._tag, message: refusal.message }
 
 const asJson = (gguf: Gguf) => ({
