@@ -41,41 +41,48 @@ export const unfinished = (file: string) =>
 export const grace = (millis: number) =>
   Effect.flatMap(Guard, ({ armed, tell }) => Effect.andThen(armed, Effect.sync(() => tell({ graceMillis: millis }))))
 
+/** So many signals may come before the usual grace is over; one more ends the process. */
+const levels = 16
+
 /**
  * Runs as a script in the thread. A signal often comes twice at once, from the terminal and from the program that started this one;
  * so the second one counts from the moment on when the usual grace is over. Main's messages wait in the port meanwhile.
+ *
+ * A signal stops what runs in the innermost script at any instruction, the loading of a part of Node included, which then stays
+ * half loaded: whatever is used there is a constant that was made before.
  */
 const script = `
 const { rmSync } = require("node:fs")
 const { runInThisContext } = require("node:vm")
 const { parentPort, receiveMessageOnPort } = require("node:worker_threads")
-globalThis.word = new Int32Array(new SharedArrayBuffer(4))
-globalThis.arm = () => parentPort.postMessage("armed")
-const untilSignal = (code) => {
-  try {
-    runInThisContext(code, { breakOnSigint: true })
-  } catch (error) {
-    if (error.code !== "ERR_SCRIPT_EXECUTION_INTERRUPTED") throw error
-  }
-}
+const { kill, pid } = process
+const now = performance.now.bind(performance)
+const { wait } = Atomics
+const word = new Int32Array(new SharedArrayBuffer(4))
+const interrupted = "ERR_SCRIPT_EXECUTION_INTERRUPTED"
 let end
+// told twice rather than never
 const tell = () => {
   if (end !== undefined) return
-  end = performance.now() + ${graceMillis}
   parentPort.postMessage("SIGINT")
-}
-const rest = () => {
-  for (let left; (left = end - performance.now()) > 0;) untilSignal("Atomics.wait(word, 0, 0, " + left + ")")
+  end = now() + ${graceMillis}
 }
 // one inside of another: a signal between the inner ones ends the outer one, not the process
-globalThis.watch = () => {
-  untilSignal("arm(); Atomics.wait(word, 0, 0)")
+globalThis.watch = (level) => {
+  if (level === 0) {
+    parentPort.postMessage("armed")
+    wait(word, 0, 0)
+    return
+  }
+  try {
+    runInThisContext("watch(" + (level - 1) + ")", { breakOnSigint: true })
+  } catch (error) {
+    if (error.code !== interrupted) throw error
+  }
   tell()
-  rest()
+  wait(word, 0, 0, end - now())
 }
-untilSignal("watch()")
-tell()
-rest()
+watch(${levels})
 // from here on the signal ends the process
 const files = new Set()
 let grace = ${graceMillis}
@@ -91,7 +98,7 @@ setTimeout(() => {
       rmSync(file, { force: true })
     } catch {}
   }
-  process.kill(process.pid, "SIGINT")
+  kill(pid, "SIGINT")
 }, grace - ${graceMillis})
 `
 
@@ -111,6 +118,7 @@ const codeOf = (exit: Exit.Exit<unknown, unknown>, received: keyof typeof exitCo
 export const runMain = (program: Effect.Effect<unknown, unknown>): void => {
   const thread = new Worker(script, { eval: true, name: "signals", execArgv: [] })
   let received: keyof typeof exitCodes | undefined
+  let isArmed = false
   const armed = Promise.withResolvers<void>()
   const guard: (typeof Guard)["Service"] = {
     // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is a window's, and this is a thread's
@@ -125,9 +133,19 @@ export const runMain = (program: Effect.Effect<unknown, unknown>): void => {
   }
   const onTerm = onSignal("SIGTERM")
   const onInt = onSignal("SIGINT")
-  thread.on("message", (message) => message === "armed" ? armed.resolve() : onInt())
-  // without the thread the signal has its default: the process ends, without cleaning up
-  thread.on("error", () => armed.resolve())
+  thread.on("message", (message) => {
+    if (message !== "armed") return onInt()
+    isArmed = true
+    armed.resolve()
+  })
+  // it exits below
+  thread.on("error", () => {})
+  thread.on("exit", () => {
+    // without the thread the signal has its default: the process ends, without cleaning up
+    armed.resolve()
+    // nothing but a signal reaches a thread that waits
+    if (isArmed && fiber.pollUnsafe() === undefined) onInt()
+  })
   process.on("SIGTERM", onTerm)
   fiber.addObserver((exit) => {
     process.removeListener("SIGTERM", onTerm)
