@@ -1,9 +1,7 @@
 /** The table of accepted and refused schemas for the README: `node packages/constrain/bench/suite.ts [--refused]`. */
-import * as fs from "node:fs"
-import { type Outcome, runSuite, suiteFolder } from "../test/support/suite.ts"
+import { type Outcome, runSuite } from "../test/support/suite.ts"
 
-if (!fs.existsSync(suiteFolder)) throw new Error(`the suite is expected in ${suiteFolder}`)
-const outcomes = runSuite(suiteFolder)
+const outcomes = runSuite()
 const files = Map.groupBy(outcomes, (outcome) => outcome.file)
 const count = (list: ReadonlyArray<Outcome>, keep: (outcome: Outcome) => boolean): number => list.filter(keep).length
 const row = (name: string, list: ReadonlyArray<Outcome>): string => {

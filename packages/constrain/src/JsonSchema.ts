@@ -9,14 +9,26 @@ import { Formulas } from "./internal/formula.ts"
 import { Refusal } from "./internal/refusal.ts"
 import { SchemaReader } from "./internal/schemaReader.ts"
 
+/** How a schema is read. */
+export interface Options {
+  /**
+   * What `format` says. `assert` (the default): strings are of the format, and a format that is not enforced is refused.
+   * `annotate`: nothing, as in draft 2020-12 without the vocabulary `format-assertion`.
+   */
+  readonly format?: "assert" | "annotate"
+}
+
 /** The grammar of a schema's values. */
-export const compile = (schema: unknown): Result.Result<Grammar, UnsupportedSchema> =>
+export const compile = (
+  schema: unknown,
+  { format = "assert" }: Options = {}
+): Result.Result<Grammar, UnsupportedSchema> =>
   Result.flatMap(
     Result.try({
       try: () => {
         const formulas = new Formulas()
         const documents = new Documents(schema)
-        const reader = new SchemaReader(formulas, documents)
+        const reader = new SchemaReader(formulas, documents, format)
         return new Emitter(formulas, reader.normalOf).emit(reader.formulaOf(documents.root))
       },
       catch: (cause) => {

@@ -3,7 +3,7 @@
  * that an automaton with ten classes stays small whatever its alphabet. The start is state 0. Two automata of the same
  * language are equal in all fields: `key` tells languages apart.
  */
-import { all, type CodePoints } from "./codePoints.ts"
+import { all, type CodePoints, ofText } from "./codePoints.ts"
 
 /** A minimal automaton. */
 export interface CharDfa {
@@ -80,8 +80,10 @@ export const explore = <S>(options: {
   readonly keyOf: (state: S) => string | number
   readonly step: (state: S, charClass: number) => S
   readonly accepts: (state: S) => boolean
+  /** The most states; default: `maxStates`. */
+  readonly limit?: number
 }): CharDfa => {
-  const { accepts, classes, keyOf, start, starts, step, width } = options
+  const { accepts, classes, keyOf, limit = maxStates, start, starts, step, width } = options
   const numbers = new Map<string | number, number>([[keyOf(start), 0]])
   const states = [start]
   const next: Array<number> = []
@@ -93,24 +95,64 @@ export const explore = <S>(options: {
       let number = numbers.get(key)
       if (number === undefined) {
         number = states.length
-        if (number >= maxStates) throw new TooManyStates(maxStates)
+        if (number >= limit) throw new TooManyStates(limit)
         numbers.set(key, number)
         states.push(target)
       }
       next.push(number)
     }
   }
-  return minimise({
+  const dfa = {
     starts,
     classes,
     width,
     next: Int32Array.from(next),
     accept: Uint8Array.from(states, (state) => Number(accepts(state)))
-  })
+  }
+  return canonical(dfa, equalStates(dfa))
 }
 
-/** The minimal automaton of the same language, numbered breadth first, with as few classes as can be. */
-const minimise = (dfa: CharDfa): CharDfa => {
+/**
+ * Builds a large automaton from the edges of its states, each with the characters that it is for; all others fail. No two
+ * states may accept the same texts, and from each of them some text must be accepted.
+ */
+export const fromEdges = <S>(options: {
+  /** All characters of edges. */
+  readonly alphabet: string
+  readonly start: S
+  readonly keyOf: (state: S) => string
+  readonly edgesOf: (state: S) => ReadonlyArray<readonly [chars: string, target: S]>
+  readonly accepts: (state: S) => boolean
+}): CharDfa => {
+  const { accepts, alphabet, edgesOf, keyOf, start } = options
+  const { classes, members, starts } = partition(Array.from(alphabet, ofText))
+  const classOf = new Map(members.map((inside, c) => [alphabet[inside[0] ?? -1], c]))
+  const width = members.length
+  const numbers = new Map([[keyOf(start), 0]])
+  const states = [start]
+  const rows: Array<Int32Array> = []
+  for (const state of states) {
+    const row = new Int32Array(width).fill(-1)
+    for (const [chars, target] of edgesOf(state)) {
+      const key = keyOf(target)
+      const number = numbers.get(key) ?? states.push(target) - 1
+      numbers.set(key, number)
+      for (const char of chars) row[classOf.get(char)!] = number
+    }
+    rows.push(row)
+  }
+  const dead = states.length
+  const next = new Int32Array((dead + 1) * width).fill(dead)
+  rows.forEach((row, state) => row.forEach((to, c) => to >= 0 && (next[state * width + c] = to)))
+  const accept = new Uint8Array(dead + 1)
+  states.forEach((state, i) => {
+    accept[i] = Number(accepts(state))
+  })
+  return canonical({ starts, classes, width, next, accept }, Int32Array.from(accept.keys()))
+}
+
+/** The number of a block for each state: states of a block accept the same texts. */
+const equalStates = (dfa: CharDfa): Int32Array => {
   const { accept, next, width } = dfa
   const surrogate = dfa.classes[dfa.starts.indexOf(0xd800)]!
   const count = accept.length
@@ -135,46 +177,54 @@ const minimise = (dfa: CharDfa): CharDfa => {
       if (known === undefined) numbers.set(signature, numbers.size)
     }
     block = refined
-    if (numbers.size === blocks) break
+    if (numbers.size === blocks) return block
     blocks = numbers.size
   }
-  // one state for each block, breadth first by the smallest character
+}
+
+/** One state for each block, numbered breadth first by the smallest character, with as few classes as can be. */
+const canonical = (dfa: CharDfa, block: Int32Array): CharDfa => {
+  const { accept, next, width } = dfa
+  const surrogate = dfa.classes[dfa.starts.indexOf(0xd800)]!
   const order: Array<number> = []
-  const numberOf = new Map<number, number>()
+  const numberOf = new Int32Array(accept.length).fill(-1)
   const number = (state: number): number => {
-    const known = numberOf.get(block[state]!)
-    if (known !== undefined) return known
-    numberOf.set(block[state]!, order.length)
+    const known = numberOf[block[state]!]!
+    if (known >= 0) return known
+    numberOf[block[state]!] = order.length
     order.push(state)
     return order.length - 1
   }
   number(0)
-  const rows: Array<ReadonlyArray<number>> = []
+  const intervals = dfa.starts.length
+  const rows: Array<Int32Array> = []
   for (let i = 0; i < order.length; i++) {
-    rows.push(dfa.classes.map((c) => c === surrogate ? -1 : number(next[order[i]! * width + c]!)))
+    const row = new Int32Array(intervals)
+    for (let j = 0; j < intervals; j++) {
+      const c = dfa.classes[j]!
+      row[j] = c === surrogate ? -1 : number(next[order[i]! * width + c]!)
+    }
+    rows.push(row)
   }
-  const columns = new Map<string, number>()
+  // intervals with equal columns are one class; a column is given by its first interval
+  const columns: Array<number> = []
   const starts: Array<number> = []
   const classes: Array<number> = []
-  dfa.starts.forEach((start, i) => {
-    const key = rows.map((row) => row[i]).join()
-    const column = columns.get(key) ?? columns.size
-    columns.set(key, column)
-    if (classes.at(-1) === column) return
-    starts.push(start)
+  for (let j = 0; j < intervals; j++) {
+    const known = columns.findIndex((first) => rows.every((row) => row[first] === row[j]))
+    const column = known >= 0 ? known : columns.push(j) - 1
+    if (classes.at(-1) === column) continue
+    starts.push(dfa.starts[j]!)
     classes.push(column)
-  })
-  const table = new Int32Array(order.length * columns.size)
-  starts.forEach((start, i) => {
-    const from = dfa.starts.indexOf(start)
-    rows.forEach((row, state) => {
-      table[state * columns.size + classes[i]!] = Math.max(0, row[from]!)
-    })
+  }
+  const table = new Int32Array(order.length * columns.length)
+  rows.forEach((row, state) => {
+    for (let c = 0; c < columns.length; c++) table[state * columns.length + c] = Math.max(0, row[columns[c]!]!)
   })
   return {
     starts,
     classes,
-    width: columns.size,
+    width: columns.length,
     next: table,
     accept: Uint8Array.from(order, (state) => accept[state]!)
   }
@@ -207,7 +257,8 @@ export const combine = (a: CharDfa, b: CharDfa, keep: (inA: boolean, inB: boolea
       const [x, y] = list[c]!
       return a.next[Math.floor(pair / size) * a.width + x]! * size + b.next[(pair % size) * b.width + y]!
     },
-    accepts: (pair) => keep(a.accept[Math.floor(pair / size)] === 1, b.accept[pair % size] === 1)
+    accepts: (pair) => keep(a.accept[Math.floor(pair / size)] === 1, b.accept[pair % size] === 1),
+    limit: Math.max(maxStates, 2 * (a.accept.length + size))
   })
 }
 
@@ -327,23 +378,26 @@ export const accepts = (dfa: CharDfa, text: string): boolean => {
 
 /** For each state the least number of characters to an accepting one; Infinity where there is none. */
 export const distances = (dfa: CharDfa): Float64Array => {
+  const { next, width } = dfa
   const found = Float64Array.from(dfa.accept, (accepts) => accepts === 1 ? 0 : Infinity)
   const surrogate = classOf(dfa, 0xd800)
-  const sources = new Map<number, Array<number>>()
-  for (let state = 0; state < found.length; state++) {
-    for (let c = 0; c < dfa.width; c++) {
-      const target = dfa.next[state * dfa.width + c]!
-      if (c === surrogate || target === state) continue
-      const list = sources.get(target) ?? []
-      list.push(state)
-      sources.set(target, list)
-    }
-  }
-  const queue = [...found.keys()].filter((state) => found[state] === 0)
-  for (let i = 0; i < queue.length; i++) {
-    for (const source of sources.get(queue[i]!) ?? []) {
+  // the sources of state s are sources[from[s]] to sources[from[s + 1] - 1]
+  const from = new Int32Array(found.length + 1)
+  const counts = (at: number): boolean => at % width !== surrogate && next[at] !== Math.floor(at / width)
+  for (let at = 0; at < next.length; at++) if (counts(at)) from[next[at]! + 1]! += 1
+  for (let state = 0; state < found.length; state++) from[state + 1]! += from[state]!
+  const sources = new Int32Array(from[found.length]!)
+  const filled = from.slice()
+  for (let at = 0; at < next.length; at++) if (counts(at)) sources[filled[next[at]!]!++] = Math.floor(at / width)
+  const queue: Array<number> = []
+  found.forEach((distance, state) => {
+    if (distance === 0) queue.push(state)
+  })
+  for (const state of queue) {
+    for (let i = from[state]!; i < from[state + 1]!; i++) {
+      const source = sources[i]!
       if (found[source] !== Infinity) continue
-      found[source] = found[queue[i]!]! + 1
+      found[source] = found[state]! + 1
       queue.push(source)
     }
   }

@@ -1,15 +1,13 @@
 /** Formats of strings, as languages. A format that is not here is refused. */
 import { Result } from "effect"
 import { language } from "../Regex.ts"
+import type * as CharDfa from "./charDfa.ts"
 import type { Strings } from "./normal.ts"
+import { times } from "./times.ts"
 
 const date = "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)" +
   "|02-(?:0[1-9]|1[0-9]|2[0-8]))" +
   "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
-
-const offset = "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-const time = `(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?${offset}` +
-  "|23:59:60(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00))"
 
 const duration = "P(?:[0-9]+W|(?:(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)(?:T" +
   "(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))?" +
@@ -44,34 +42,30 @@ const uri = `[a-zA-Z][a-zA-Z0-9+.-]*:${hierarchy}${tail}`
 
 const pointer = "(?:/(?:[^~/]|~[01])*)*"
 
-/** Expressions by name; lengths that are counted apart. */
-const expressions: Readonly<Record<string, readonly [pattern: string, max?: number]>> = {
-  "date": [date],
-  "time": [time],
-  "date-time": [`${date}[Tt]${time}`],
-  "duration": [duration],
-  "uuid": ["[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"],
-  "ipv4": [ipv4],
-  "ipv6": [ipv6],
-  "email": [email],
-  "uri": [uri],
-  "uri-reference": [`(?:${uri}|${relative}${tail})`],
-  "json-pointer": [pointer],
-  "relative-json-pointer": [`(?:0|[1-9][0-9]*)(?:#|${pointer})`]
+const matching = (pattern: string) => (): CharDfa.CharDfa => Result.getOrThrow(language(pattern, "whole"))
+
+/** Languages by name. */
+const languages: Readonly<Record<string, () => CharDfa.CharDfa>> = {
+  "date": matching(date),
+  "time": () => times(),
+  "date-time": () => times(matching(date)()),
+  "duration": matching(duration),
+  "uuid": matching("[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"),
+  "ipv4": matching(ipv4),
+  "ipv6": matching(ipv6),
+  "email": matching(email),
+  "uri": matching(uri),
+  "uri-reference": matching(`(?:${uri}|${relative}${tail})`),
+  "json-pointer": matching(pointer),
+  "relative-json-pointer": matching(`(?:0|[1-9][0-9]*)(?:#|${pointer})`)
 }
 
 const known = new Map<string, Strings>()
 
 /** The strings of a format; undefined if it is not one that is enforced. */
 export const formatOf = (name: string): Strings | undefined => {
-  if (!Object.hasOwn(expressions, name)) return undefined
-  const found = known.get(name)
-  if (found !== undefined) return found
-  const [pattern, max = Infinity] = expressions[name]!
-  const made = { dfa: Result.getOrThrow(language(pattern, "whole")), min: 0, max }
+  if (!Object.hasOwn(languages, name)) return undefined
+  const made = known.get(name) ?? { dfa: languages[name]!(), min: 0, max: Infinity }
   known.set(name, made)
   return made
 }
-
-/** The names of all formats that are enforced. */
-export const names: ReadonlyArray<string> = Object.keys(expressions)

@@ -100,17 +100,23 @@ const rowsOf = (
     known.set(key, rows.length)
     return rows.push(row) - 1
   }
+  const spelled = dfa.starts.map((low, i) =>
+    low === 0xd800 ? [] : spell(low, i + 1 < dfa.starts.length ? dfa.starts[i + 1]! - 1 : 0x10ffff)
+  )
   for (let state = 0; state < count; state++) {
     if (!live(state)) continue
-    const edges: Edges = new Map()
-    for (let i = 0; i < dfa.starts.length; i++) {
-      const low = dfa.starts[i]!
-      const high = i + 1 < dfa.starts.length ? dfa.starts[i + 1]! - 1 : 0x10ffff
+    let edges: Edges | undefined
+    const single: Array<Row[number]> = []
+    for (let i = 0; i < spelled.length; i++) {
       const target = dfa.next[state * dfa.width + dfa.classes[i]!]!
-      if (low === 0xd800 || !live(target)) continue
-      for (const sequence of spell(low, high)) insert(edges, sequence, target)
+      if (!live(target)) continue
+      for (const sequence of spelled[i]!) {
+        const [first] = sequence
+        if (sequence.length === 1) single.push([first![0], first![1], target])
+        else insert(edges ??= new Map(), sequence, target)
+      }
     }
-    rows[state] = resolve(edges)
+    rows[state] = edges === undefined ? single : [...single, ...resolve(edges)]
   }
   return rows
 }

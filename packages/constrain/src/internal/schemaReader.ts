@@ -20,12 +20,14 @@ const maxPatterns = 8
 export class SchemaReader {
   private readonly formulas: Formulas
   private readonly documents: Documents
+  private readonly format: "assert" | "annotate"
   private readonly known = new Map<Formula, Normal.Normal>()
   private readonly open = new Set<Formula>()
 
-  constructor(formulas: Formulas, documents: Documents) {
+  constructor(formulas: Formulas, documents: Documents, format: "assert" | "annotate") {
     this.formulas = formulas
     this.documents = documents
+    this.format = format
   }
 
   /** The values that a formula allows. */
@@ -120,7 +122,8 @@ export class SchemaReader {
     const format = keywords.string("format")
     const [min, max] = [keywords.count("minLength") ?? 0, keywords.count("maxLength") ?? Infinity]
     const own = pattern === undefined ? CharDfa.anything : this.pattern(node, "pattern", pattern)
-    const formatted = format === undefined ? Normal.anyString : formatOf(format)
+    const isFree = format === undefined || this.format === "annotate"
+    const formatted = isFree ? Normal.anyString : formatOf(format)
     if (formatted === undefined) {
       throw new Refusal(node.path, "format", `${JSON.stringify(format)} is not a format that is enforced`)
     }

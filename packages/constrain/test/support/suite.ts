@@ -1,11 +1,13 @@
 /** The official test suite of JSON Schema against the grammars: which schemas are accepted, and whether any text is wrong. */
 import { Result } from "effect"
-import * as fs from "node:fs"
-import * as path from "node:path"
+import { readFileSync } from "node:fs"
 import { Acceptor, JsonSchema } from "../../src/index.ts"
 import { spellings } from "./spellings.ts"
 
+/** A schema and values. */
 export interface Group {
+  /** The file of the suite that it is from. */
+  readonly file: string
   readonly description: string
   readonly schema: unknown
   readonly tests: ReadonlyArray<{ readonly description: string; readonly data: unknown; readonly valid: boolean }>
@@ -22,21 +24,19 @@ export interface Outcome {
   readonly wrong: ReadonlyArray<string>
 }
 
-/** The suite in the folder beside the repository; absent from a fresh clone. */
-export const suiteFolder = path.resolve(
-  import.meta.dirname,
-  "../../../../../shared/json-schema-suite/tests/draft2020-12"
-)
+/** The schemas of the suite, draft 2020-12, with the values that are tried on each; one a line. */
+const readGroups = (): ReadonlyArray<Group> =>
+  readFileSync(new URL("../vectors/json-schema-2020-12.jsonl", import.meta.url), "utf8").trimEnd().split("\n")
+    .map((line) => JSON.parse(line) as Group)
 
-export const readGroups = (file: string): ReadonlyArray<Group> =>
-  JSON.parse(fs.readFileSync(file, "utf8")) as ReadonlyArray<Group>
+/**
+ * How the suite reads `format` in a file: `format.json` is about the vocabulary `format-annotation`, and `optional/format`
+ * about `format-assertion`.
+ */
+export const formatIn = (file: string): "assert" | "annotate" => file === "format.json" ? "annotate" : "assert"
 
-/** All files of a folder, below it too, by their relative names. */
-export const filesIn = (folder: string): ReadonlyArray<string> =>
-  fs.readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".json")).sort()
-
-export const runGroup = (file: string, { description, schema, tests }: Group): Outcome =>
-  Result.match(JsonSchema.compile(schema), {
+const runGroup = ({ description, file, schema, tests }: Group): Outcome =>
+  Result.match(JsonSchema.compile(schema, { format: formatIn(file) }), {
     onFailure: (error) => ({ file, description, refused: error.message, tests: tests.length, wrong: [] }),
     onSuccess: (grammar) => ({
       file,
@@ -51,5 +51,5 @@ export const runGroup = (file: string, { description, schema, tests }: Group): O
     })
   })
 
-export const runSuite = (folder: string): ReadonlyArray<Outcome> =>
-  filesIn(folder).flatMap((file) => readGroups(path.join(folder, file)).map((group) => runGroup(file, group)))
+/** What comes of each schema of the suite. */
+export const runSuite = (): ReadonlyArray<Outcome> => readGroups().map(runGroup)
