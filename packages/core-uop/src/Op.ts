@@ -121,6 +121,56 @@ export const binary = set(
 export const ternary = set("WHERE", "MULACC")
 /** Operations that act on each element alone. */
 export const elementwise: ReadonlySet<Op> = new Set([...unary, ...binary, ...ternary])
+/**
+ * Elementwise operations that every renderer renders: no rule takes them apart. The others (`EXP2`, `LOG2`, `SIN`, `NEG`, `MAX`,
+ * `MIN`, `MULACC`, `DOT4I8`, `HALF_TO_FLOAT`, `FLOAT_TO_HALF`) are said with these where a renderer does not declare them.
+ */
+export const mandatory = set(
+  "CAST",
+  "BITCAST",
+  "SQRT",
+  "TRUNC",
+  "ADD",
+  "SUB",
+  "MUL",
+  "FDIV",
+  "FLOORDIV",
+  "FLOORMOD",
+  "AND",
+  "OR",
+  "XOR",
+  "SHL",
+  "SHR",
+  ...comparison,
+  "WHERE"
+)
+/**
+ * Instructions of a linear kernel that every renderer renders. `ACCUMULATE` combines with any `ReduceOp`, whether or not the
+ * renderer declares that operation.
+ */
+export const instructions = set(
+  "CONST",
+  "VAR",
+  "PARAM",
+  "RANGE",
+  "END",
+  "IF",
+  "ENDIF",
+  "REG",
+  "ACCUMULATE",
+  "INDEX",
+  "LOAD",
+  "STORE"
+)
+/** Instructions that a kernel has only where the capabilities ask for them, by what asks. */
+export const optionalInstructions = {
+  /** `lanes` holds more than 1. */
+  lanes: set("STACK", "LANE"),
+  /** Workgroups of a grid, with threads that share memory. */
+  hasGrid: set("SPECIAL", "LOCAL", "BARRIER"),
+  /** Subgroups of a known size. */
+  subgroupSize: set("SUBGROUP_REDUCE")
+} as const
 export const commutative = set("ADD", "MUL", "MAX", "MIN", "AND", "OR", "XOR", "CMPEQ", "CMPNE", "DOT4I8")
 export const movement = set("RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP")
 

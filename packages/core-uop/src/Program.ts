@@ -5,12 +5,15 @@ import { toposort, type UOp, varArg } from "./UOp.ts"
 
 /** What a renderer can express; what it lacks is decomposed before it sees the kernel. */
 export interface RendererCaps {
-  readonly target: "wgsl" | "wasm" | "reference"
+  /** The language of its programs: `wgsl`, `wasm`, or any other name. Devices take programs of their own target. */
+  readonly target: string
   /** True: GLOBAL and LOCAL ranges are hardware indices. False: they are loops. */
   readonly hasGrid: boolean
   /** Vector widths of values and of memory access. */
   readonly lanes: ReadonlyArray<DType.Lanes>
-  /** Elementwise operations it renders for every dtype that the spec allows. */
+  /**
+   * Elementwise operations it renders, for every dtype that the spec allows: `Op.mandatory`, and which of the others it has.
+   */
   readonly ops: ReadonlySet<Op>
   /** Lanes of a subgroup, if SUBGROUP_REDUCE may be used. */
   readonly subgroupSize: number | undefined

@@ -1,6 +1,6 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import type { Op } from "@tg/core-uop/Op"
+import { elementwise, type Op } from "@tg/core-uop/Op"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 
 /** Replaces a node of one operation; `undefined` keeps it. The sources have been rewritten already. */
@@ -233,6 +233,25 @@ export const rewrite = (root: UOp, table: Table): UOp => {
   return done.get(root)!
 }
 
-/** Replaces elementwise operations that a renderer lacks. What has no decomposition stays, for the renderer to refuse. */
+/** Replaces elementwise operations that a renderer lacks. What has no decomposition stays: `undeclared` finds it. */
 export const decompose = (root: UOp, supported: ReadonlySet<Op>): UOp =>
   rewrite(root, Object.fromEntries(Object.entries(decompositions).filter(([op]) => !supported.has(op as Op))))
+
+/** Hosts compute the sizes of grids and of arguments: no renderer sees them. */
+const hostOnly: ReadonlySet<Op> = new Set<Op>(["SPECIAL", "PARAM"])
+
+/** An elementwise operation under `root` that a renderer would see and does not declare, if there is one. */
+export const undeclared = (root: UOp, supported: ReadonlySet<Op>): UOp | undefined => {
+  const seen = new Set<UOp>([root])
+  const open = [root]
+  for (let node = open.pop(); node !== undefined; node = open.pop()) {
+    if (elementwise.has(node.op) && !supported.has(node.op)) return node
+    if (hostOnly.has(node.op)) continue
+    for (const s of node.src) {
+      if (seen.has(s)) continue
+      seen.add(s)
+      open.push(s)
+    }
+  }
+  return undefined
+}

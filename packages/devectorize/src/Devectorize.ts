@@ -1,10 +1,11 @@
 import type { RendererCaps } from "@tg/core-uop/Program"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
 import * as Spec from "@tg/core-uop/Spec"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
-import { decompose, rewrite, strength } from "./Decompose.ts"
+import { decompose, rewrite, strength, undeclared } from "./Decompose.ts"
 import { expand } from "./Expand.ts"
 import * as Linear from "./Linearize.ts"
 import { addThreads } from "./Threads.ts"
@@ -12,8 +13,20 @@ import { addThreads } from "./Threads.ts"
 /** A kernel that cannot be brought into the form the renderer wants. */
 export class DevectorizeError extends Schema.TaggedError<DevectorizeError>()("DevectorizeError", {
   kernel: Schema.String,
-  message: Schema.String
+  message: Schema.String,
+  /** The operation that the renderer does not declare and no rule takes apart, where that is the reason. */
+  unsupported: Schema.optionalKey(Schema.Struct({ op: Schema.String, dtype: Schema.String, target: Schema.String }))
 }) {}
+
+/** What is said about an operation that a renderer lacks. */
+const lacks = (kernel: string, node: UOp, { target }: RendererCaps): DevectorizeError => {
+  const dtype = DType.print(node.dtype)
+  const from = node.op === "CAST" || node.op === "BITCAST" ? ` from ${DType.print(node.src[0]!.dtype)}` : ""
+  const message =
+    `${kernel}: the renderer for ${target} does not declare ${node.op}, which computes ${dtype}${from}, and no ` +
+    `rule takes it apart; add it to the renderer's ops (Op.mandatory lists those that every renderer needs)`
+  return new DevectorizeError({ kernel, message, unsupported: { op: node.op, dtype, target } })
+}
 
 /** Spec `opted` to spec `expanded`: only ops, dtypes and lanes that the renderer declared. */
 export const devectorize = (
@@ -25,7 +38,9 @@ export const devectorize = (
   const expanded = expand(kernel, caps)
   const mapped = caps.hasGrid ? addThreads(expanded, profile.maxGrid) : expanded
   if ("message" in mapped) return new DevectorizeError({ kernel: name, message: `${name}: ${mapped.message}` })
-  return rewrite(decompose(Symbolic.simplify(mapped), caps.ops), strength)
+  const decomposed = rewrite(decompose(Symbolic.simplify(mapped), caps.ops), strength)
+  const lacking = undeclared(decomposed, caps.ops)
+  return lacking === undefined ? decomposed : lacks(name, lacking, caps)
 }
 
 /** Expands typed axes into copies, lanes and threads, and decomposes what the renderer lacks. */

@@ -1,12 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
-import { elementwise, type Op } from "@tg/core-uop/Op"
+import * as Expr from "@tg/core-uop/Expr"
+import { comparison, elementwise, mandatory, type Op, unary } from "@tg/core-uop/Op"
 import * as Spec from "@tg/core-uop/Spec"
 import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
 import { Effect, Layer } from "effect"
-import { Devectorize, DevectorizeError, Linearize } from "../src/Devectorize.ts"
+import { Devectorize, devectorize, DevectorizeError, Linearize } from "../src/Devectorize.ts"
 import { listing } from "./support/listing.ts"
 import * as Kernels from "./support/kernels.ts"
 import { cpu, expanded, gpu, opted } from "./support/stages.ts"
@@ -28,6 +29,62 @@ describe("Devectorize", () => {
         assert.isTrue(!elementwise.has(node.op) || ops.has(node.op), node.op)
         assert.include(lanes, node.dtype.lanes)
       }
+    }
+  })
+
+  describe("an operation that the renderer does not declare", () => {
+    /** out[i] = op(a[i], b[i]), or of a[i] alone. */
+    const kernelOf = (op: Op, dtype: DType.DType): UOp => {
+      const arena = new Arena()
+      const i = Expr.range(arena, 8, 0, "GLOBAL")
+      const [out, ...inputs] = [0, 1, 2].map((slot) => Expr.element(param(arena, slot, dtype), i))
+      const [a, b] = inputs.map((element) => Expr.load(element))
+      const made = op === "WHERE"
+        ? Expr.where(arena.make("CMPLT", DType.bool, [a!, b!]), a!, b!)
+        : op === "CAST"
+        ? Expr.cast(Expr.cast(a!, DType.i32), dtype)
+        : op === "BITCAST"
+        ? Expr.bitcast(Expr.add(Expr.bitcast(a!, DType.i32), 1), dtype)
+        : comparison.has(op)
+        ? Expr.cast(arena.make(op, DType.bool, [a!, b!]), dtype)
+        : arena.make(op, dtype, unary.has(op) ? [a!] : [a!, b!])
+      const end = arena.make("END", DType.none, [Expr.store(out!, made), i])
+      return arena.make("SINK", DType.none, [end], { name: "k" })
+    }
+    const param = (arena: Arena, slot: number, dtype: DType.DType): UOp =>
+      arena.make("PARAM", dtype, [Expr.int(arena, 8)], { slot })
+    const integer = new Set<Op>(["FLOORDIV", "FLOORMOD", "AND", "OR", "XOR", "SHL", "SHR"])
+
+    for (const op of mandatory) {
+      it(`is named if no rule takes it apart: ${op}`, () => {
+        const dtype = integer.has(op) ? DType.u32 : DType.f32
+        const lowered = (ops: ReadonlySet<Op>) =>
+          devectorize("k", opted(kernelOf(op, dtype), []), { ...cpu, target: "mine", ops }, profile)
+        assert.notInstanceOf(lowered(mandatory), DevectorizeError)
+        const refused = lowered(new Set([...mandatory].filter((other) => other !== op)))
+        assert.instanceOf(refused, DevectorizeError)
+        assert.strictEqual(refused.unsupported?.op, op)
+        assert.strictEqual(refused.unsupported?.target, "mine")
+        assert.match(refused.message, new RegExp(`^k: the renderer for mine does not declare ${op}, which computes `))
+      })
+    }
+
+    for (const op of elementwise) {
+      if (mandatory.has(op)) continue
+      it(`is said with others if a rule takes it apart: ${op}`, () => {
+        const dtype = op === "HALF_TO_FLOAT" || op === "DOT4I8" ? DType.u32 : DType.f32
+        const arena = new Arena()
+        const i = Expr.range(arena, 8, 0, "GLOBAL")
+        const result = op === "FLOAT_TO_HALF" ? DType.u32 : op === "DOT4I8" ? DType.i32 : DType.f32
+        const x = Expr.load(Expr.element(param(arena, 1, dtype), i))
+        const sources = unary.has(op) ? [x] : op === "MULACC" ? [x, x, x] : [x, x]
+        const out = Expr.element(param(arena, 0, result), i)
+        const end = arena.make("END", DType.none, [Expr.store(out, arena.make(op, result, sources)), i])
+        const kernel = arena.make("SINK", DType.none, [end], { name: "k" })
+        const lowered = devectorize("k", kernel, { ...cpu, target: "mine", ops: mandatory }, profile)
+        assert.notInstanceOf(lowered, DevectorizeError)
+        assert.isFalse(toposort(lowered as UOp).some((node) => node.op === op))
+      })
     }
   })
 

@@ -28,9 +28,9 @@ const Window = Schema.optionalKey(Schema.Struct({ offset: Schema.Number, bytes: 
 
 const KeptProgram = Schema.Struct({
   name: Schema.String,
-  target: Schema.Literals(["wgsl", "wasm"]),
-  /** WebAssembly in base 64. */
-  code: Schema.String,
+  target: Schema.String,
+  /** Text, or bytes in base 64. */
+  code: Schema.Union([Schema.String, Schema.Struct({ base64: Schema.String })]),
   workgroup: Schema.Tuple([Schema.Number, Schema.Number, Schema.Number]),
   grid: Schema.Tuple([Size, Size, Size]),
   bindings: Schema.Array(Schema.Struct({
@@ -88,13 +88,12 @@ const unknownNode = (number: number): never => {
   throw new Error(`node ${number} is used before it is there`)
 }
 
-const keptProgram = ({ code, grid, instructions, target, ...rest }: Program): KeptProgram | undefined => {
-  if (target === "reference" || code instanceof UOp) return undefined
+const keptProgram = ({ code, grid, instructions, ...rest }: Program): KeptProgram | undefined => {
+  if (code instanceof UOp) return undefined
   const [x, y, z] = grid
   return {
     ...rest,
-    target,
-    code: typeof code === "string" ? code : Base64.encode(code),
+    code: typeof code === "string" ? code : { base64: Base64.encode(code) },
     grid: [fromSize(x), fromSize(y), fromSize(z)],
     ...(instructions === undefined ? {} : {
       instructions: { perPart: fromSize(instructions.perPart), perIteration: fromSize(instructions.perIteration) }
@@ -106,7 +105,7 @@ const toProgram = (arena: Arena, { code, grid, instructions, ...rest }: KeptProg
   const [x, y, z] = grid
   return {
     ...rest,
-    code: rest.target === "wgsl" ? code : Result.getOrThrow(Base64.decode(code)),
+    code: typeof code === "string" ? code : Result.getOrThrow(Base64.decode(code.base64)),
     grid: [toSize(arena, x), toSize(arena, y), toSize(arena, z)],
     ...(instructions === undefined ? {} : {
       instructions: {

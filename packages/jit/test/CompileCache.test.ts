@@ -56,6 +56,19 @@ const withValues = ({ grid, instructions, ...rest }: Program, vars: Readonly<Rec
 })
 
 describe("the text of a plan", () => {
+  it("keeps programs of any target, text and bytes", () => {
+    const program = { name: "k", workgroup: [1, 1, 1], grid: [4, 1, 1], bindings: [], vars: [] } as const
+    const plan: ExecutionPlan = {
+      programs: [
+        { ...program, target: "javascript", code: "() => {}" },
+        { ...program, target: "spirv", code: Uint8Array.of(3, 2, 35, 7) }
+      ],
+      launches: [],
+      blocks: []
+    }
+    assert.deepStrictEqual(PlanText.decode("it", PlanText.encode("it", plan)!), Result.succeed(plan))
+  })
+
   for (const profile of [h200, wasm]) {
     it.live(`gives the plan back (${profile.name})`, () =>
       Effect.gen(function*() {
