@@ -5,8 +5,8 @@ import { defineConfig } from "vitest/config"
 
 const root = import.meta.dirname
 
-/** Every package and app is a project of its own name: `vitest run --project @tg/rangeify`. */
-const packages = ["packages", "apps"].flatMap((parent) =>
+/** Every package, app and example is a project of its own name: `vitest run --project @tg/rangeify`. */
+const packages = ["packages", "apps", "examples"].flatMap((parent) =>
   fs.readdirSync(path.join(root, parent)).map((name) => path.join(root, parent, name))
 ).filter((folder) => fs.existsSync(path.join(folder, "package.json")))
 
