@@ -108,22 +108,42 @@ export const every = (ops: Op | ReadonlyArray<Op>, pattern: UPat<string>): UPat 
   sources: { kind: "every", pattern }
 })
 
-const isConstant = (value: number | boolean | undefined) => (node: UOp): boolean => {
-  if (node.op === "CONST") return value === undefined || Object.is(node.arg, value)
-  const first = node.src[0]!
-  return first.op === "CONST" && node.src.every((s) => s === first) &&
-    (value === undefined || Object.is(first.arg, value))
-}
+const hasValue = (node: UOp, value: number | boolean | undefined): boolean =>
+  value === undefined || Object.is(node.arg, value)
 
-/** A constant, or a vector with the same constant in every lane; with this value if one is given. */
+/** A scalar constant, with this value if one is given: its arg is the value. `uniform` also takes vectors. */
 export const constant = <const N extends string>(name: N, value?: number | boolean): UPat<N> => ({
   ...everything,
   name,
-  ops: ["CONST", "STACK"],
-  test: isConstant(value)
+  ops: ["CONST"],
+  test: value === undefined ? undefined : (node) => hasValue(node, value)
 })
 
-const valued = (value: number | boolean): UPat => ({ ...everything, ops: ["CONST", "STACK"], test: isConstant(value) })
+const isUniform = (value: number | boolean | undefined) => (node: UOp): boolean => {
+  if (node.op === "CONST") return hasValue(node, value)
+  const first = node.src[0]!
+  return first.op === "CONST" && node.src.every((s) => s === first) && hasValue(first, value)
+}
+
+/**
+ * A constant, or a vector with the same constant in every lane; with this value if one is given. A vector has no arg: `valueOf`
+ * is the value of both.
+ */
+export const uniform = <const N extends string>(name: N, value?: number | boolean): UPat<N> => ({
+  ...everything,
+  name,
+  ops: ["CONST", "STACK"],
+  test: isUniform(value)
+})
+
+/** The value of a constant, or of a vector with the same constant in every lane. */
+export const valueOf = (node: UOp): number | boolean | undefined => {
+  const scalar = node.op === "STACK" && node.src.every((s) => s === node.src[0]) ? node.src[0]! : node
+  const { arg, op } = scalar
+  return op === "CONST" && (typeof arg === "number" || typeof arg === "boolean") ? arg : undefined
+}
+
+const valued = (value: number | boolean): UPat => ({ ...everything, ops: ["CONST", "STACK"], test: isUniform(value) })
 
 export const zero: UPat = valued(0)
 export const one: UPat = valued(1)

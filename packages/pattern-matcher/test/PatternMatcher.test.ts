@@ -44,6 +44,25 @@ describe("UPat", () => {
     expect(matches(P.withArg(P.node("VAR"), { name: "v", min: 0, max: 9 }), v)).toBe(true)
     expect(matches(P.withArg(P.node("VAR"), { name: "v", min: 0, max: 8 }), v)).toBe(false)
   })
+  it("captures constants whose arg is a number, and vectors of equal constants only where asked", () => {
+    const float = Expr.constant(arena, DType.f32, 2)
+    const x = Expr.cast(v, DType.f32)
+    const scalar = Expr.mul(x, float)
+    const vector = Expr.mul(Expr.splat(x, 4), Expr.splat(float, 4))
+    const doubled = make(rules("t", [
+      rule("double", P.mul(P.any("x"), P.constant("a")), ({ a }, node) => Expr.like(node, 2 * Number(a.arg)))
+    ]))
+    expect(doubled.rewrite(scalar, undefined)).toBe(Expr.constant(arena, DType.f32, 4))
+    // the arg of a vector is undefined, and 2 * undefined is NaN
+    expect(doubled.rewrite(vector, undefined)).toBe(undefined)
+    const both = make(rules("t", [
+      rule("double", P.mul(P.any("x"), P.uniform("a")), ({ a }, node) => Expr.like(node, 2 * Number(P.valueOf(a))))
+    ]))
+    expect(both.rewrite(scalar, undefined)).toBe(Expr.constant(arena, DType.f32, 4))
+    expect(both.rewrite(vector, undefined)).toBe(Expr.splat(Expr.constant(arena, DType.f32, 4), 4))
+    expect(P.valueOf(Expr.splat(float, 4))).toBe(2)
+    expect(P.valueOf(v)).toBe(undefined)
+  })
   it("captures by name; the same name is the same node", () => {
     const x = P.any("x")
     expect(captures(P.sub(x, P.any("y")), Expr.sub(v, w))).toEqual({ x: v, y: w })

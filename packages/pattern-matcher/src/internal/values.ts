@@ -2,14 +2,9 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
+import { valueOf } from "../UPat.ts"
 
-/** The value of a constant, or of a vector with the same constant in every lane. */
-export const valueOf = (node: UOp): number | boolean | undefined => {
-  if (node.op === "CONST") return node.arg as number | boolean
-  if (node.op !== "STACK") return undefined
-  const first = node.src[0]!
-  return first.op === "CONST" && node.src.every((s) => s === first) ? first.arg as number | boolean : undefined
-}
+export { valueOf }
 
 /** A constant with the dtype, lanes and shape of `x`. */
 export const constantLike = (x: UOp, value: number | boolean): UOp => {

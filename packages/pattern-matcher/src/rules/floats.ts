@@ -5,9 +5,9 @@ import * as P from "../UPat.ts"
 
 const x = P.any("x")
 const y = P.any("y")
-const a = P.constant("a")
+const a = P.uniform("a")
 const when = isFloat
-const negativeZero = P.constant("z", -0)
+const negativeZero = P.uniform("z", -0)
 const binary = (op: UOp["op"], x: UOp, y: UOp): UOp => x.arena.make(op, x.dtype, [x, y])
 
 /** A power of two whose inverse is a normal float: multiplying by the inverse is dividing. */

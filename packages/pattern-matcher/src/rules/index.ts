@@ -65,11 +65,11 @@ export const index = rules("index", [
     const [a, b] = sums(node)
     return build(remainder(a, b, node.arena), node.arena)
   }, { when: isOpen }),
-  rule("shift-right", P.shr(P.any("x"), P.constant("c")), ({ c, x }, node) => {
+  rule("shift-right", P.shr(P.any("x"), P.uniform("c")), ({ c, x }, node) => {
     if (!Sum.isShift(c)) return undefined
     return build(divide(Sum.of(x), Sum.constant(2 ** Number(c.arg)), node.arena), node.arena)
   }, { when: isIndex }),
-  rule("mask", P.and(P.any("x"), P.constant("c")), ({ c, x }, node) => {
+  rule("mask", P.and(P.any("x"), P.uniform("c")), ({ c, x }, node) => {
     const modulus = Number(valueOf(c)) + 1
     if (!isPowerOfTwo(modulus)) return undefined
     return build(remainder(Sum.of(x), Sum.constant(modulus), node.arena), node.arena)

@@ -7,8 +7,8 @@ import * as P from "../UPat.ts"
 
 const x = P.any("x")
 const y = P.any("y")
-const a = P.constant("a")
-const b = P.constant("b")
+const a = P.uniform("a")
+const b = P.uniform("b")
 const when = isMachineInteger
 const isUnsigned = (node: UOp): boolean => node.dtype.scalar === "u32"
 
