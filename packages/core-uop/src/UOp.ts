@@ -118,6 +118,8 @@ export class Arena {
   private readonly labels = new Map<UOp, string>()
   private nextId = 0
   private nextFresh = 0
+  /** Told about every rewrite of a node of this arena, while someone listens: rule, node before, node after. */
+  onRewrite: ((rule: string, before: UOp, after: UOp) => void) | undefined = undefined
 
   /** Number of distinct nodes made. */
   get size(): number {
@@ -282,35 +284,41 @@ const digestPart = (text: string, seed: number): string => {
   return (4294967296 * (0xfffff & b) + (a >>> 0)).toString(16).padStart(13, "0")
 }
 
-/** Replaces nodes by others, everywhere under `root`. Replacements are taken as they are, not searched again. */
-export const substitute = (root: UOp, replace: ReadonlyMap<UOp, UOp>): UOp => {
-  if (replace.size === 0) return root
-  const done = new Map<UOp, UOp>(replace)
-  for (const node of toposort(root)) {
-    if (done.has(node)) continue
+/**
+ * The graph with each node made anew, sources first, equal nodes once: `make` gets the node, the new nodes in place of its
+ * sources, and what any other node under the root has become. Nodes in `known` have become something already; what only they
+ * use is not visited.
+ */
+export const rebuild = (
+  root: UOp,
+  make: (node: UOp, src: ReadonlyArray<UOp>, now: (node: UOp) => UOp) => UOp,
+  known: ReadonlyMap<UOp, UOp> = noNodes
+): UOp => {
+  const done = new Map<UOp, UOp>(known)
+  const now = (node: UOp): UOp => done.get(node) ?? node
+  for (const node of unseen(root, (n) => done.has(n))) {
+    const { src } = node
     let changed = false
-    const src: Array<UOp> = []
-    for (const s of node.src) {
-      const t = done.get(s)!
-      changed ||= t !== s
-      src.push(t)
-    }
-    done.set(node, changed ? node.with(src) : node)
+    for (let i = 0; i < src.length && !changed; i++) changed = done.get(src[i]!) !== src[i]
+    done.set(node, make(node, changed ? src.map((s) => done.get(s)!) : src, now))
   }
   return done.get(root)!
 }
 
+const noNodes: ReadonlyMap<UOp, UOp> = new Map()
+
+/** Replaces nodes by others, everywhere under `root`. Replacements are taken as they are, not searched again. */
+export const substitute = (root: UOp, replace: ReadonlyMap<UOp, UOp>): UOp =>
+  replace.size === 0 ? root : rebuild(root, (node, src) => src === node.src ? node : node.with(src), replace)
+
 /** Copies a graph into another arena, with labels. */
-export const transfer = (root: UOp, to: Arena): UOp => {
-  const done = new Map<UOp, UOp>()
-  for (const node of toposort(root)) {
-    const copy = to.make(node.op, node.dtype, node.src.map((s) => done.get(s)!), node.arg)
+export const transfer = (root: UOp, to: Arena): UOp =>
+  rebuild(root, (node, src) => {
+    const copy = to.make(node.op, node.dtype, src, node.arg)
     const label = node.arena.labelOf(node)
     if (label !== undefined) to.label(copy, label)
-    done.set(node, copy)
-  }
-  return done.get(root)!
-}
+    return copy
+  })
 
 export const varArg = (node: UOp): VarArg => node.arg as unknown as VarArg
 export const rangeArg = (node: UOp): RangeArg => node.arg as unknown as RangeArg

@@ -1,5 +1,5 @@
-import { toposort, type UOp } from "@tg/core-uop/UOp"
-import { Schema } from "effect"
+import { rebuild, type UOp } from "@tg/core-uop/UOp"
+import { Result, Schema } from "effect"
 import type { PatternMatcher, Trace } from "./PatternMatcher.ts"
 
 /** A rule set that did not come to rest, with the rules that fired last. */
@@ -8,6 +8,25 @@ export class RewriteLimit extends Schema.TaggedError<RewriteLimit>()("RewriteLim
   limit: Schema.Number,
   message: Schema.String
 }) {}
+
+/**
+ * What pure code gives, or the rule set that did not come to rest in it. Rewriting is deep inside of passes, so `graphRewrite`
+ * throws; whoever runs a pass for others (a service, a runner of passes) calls it through this.
+ */
+export const attempt = <A>(body: () => A): Result.Result<A, RewriteLimit> => {
+  try {
+    return Result.succeed(body())
+  } catch (cause) {
+    if (cause instanceof RewriteLimit) return Result.fail(cause)
+    throw cause
+  }
+}
+
+/** Counts what fires: the trace to give to the engine, and how often each rule has fired so far, by name. */
+export const counting = (): { readonly trace: Trace; readonly counts: ReadonlyMap<string, number> } => {
+  const counts = new Map<string, number>()
+  return { trace: (rule) => void counts.set(rule, 1 + (counts.get(rule) ?? 0)), counts }
+}
 
 /** Results by node. A memo may outlive a call when the rules depend on nothing but the node. */
 export interface Memo {
@@ -24,7 +43,8 @@ export interface Options<C> {
   readonly enter?: (node: UOp) => boolean
   /** Rewrites after which the rule set counts as not terminating. */
   readonly limit?: number
-  readonly trace?: Trace
+  /** Told about every rewrite; without it, the arena's `onRewrite` is. */
+  readonly trace?: Trace | undefined
   readonly memo?: Memo
 }
 
@@ -45,7 +65,7 @@ export const graphRewrite = <C = unknown>(
   matcher: PatternMatcher<C> | undefined,
   options: Options<C> = {}
 ): UOp => {
-  const { enter, pre, trace } = options
+  const { enter, pre, trace = root.arena.onRewrite } = options
   const context = options.context as C
   const limit = options.limit ?? defaultLimit
   const memo: Memo = options.memo ?? new Map<UOp, UOp>()
@@ -181,15 +201,13 @@ export const walkRewrite = <C = unknown>(
   matcher: PatternMatcher<C>,
   options: Pick<Options<C>, "context" | "trace"> = {}
 ): UOp => {
-  const done = new Map<UOp, UOp>()
-  for (const node of toposort(root)) {
-    const rebuilt = node.src.some((s) => done.get(s) !== s) ? node.with(node.src.map((s) => done.get(s)!)) : node
-    const result = matcher.rewrite(rebuilt, options.context as C)
-    if (result !== undefined) {
-      rebuilt.arena.inherit(result, rebuilt)
-      options.trace?.(matcher.lastRule, rebuilt, result)
-    }
-    done.set(node, result ?? rebuilt)
-  }
-  return done.get(root)!
+  const { context, trace = root.arena.onRewrite } = options
+  return rebuild(root, (node, src) => {
+    const rebuilt = node.with(src)
+    const result = matcher.rewrite(rebuilt, context as C)
+    if (result === undefined) return rebuilt
+    rebuilt.arena.inherit(result, rebuilt)
+    trace?.(matcher.lastRule, rebuilt, result)
+    return result
+  })
 }

@@ -1,35 +1,43 @@
 import type { UOp } from "@tg/core-uop/UOp"
 import { Context, Effect, Layer } from "effect"
-import { graphRewrite, type Options, RewriteLimit } from "./GraphRewrite.ts"
-import type { PatternMatcher } from "./PatternMatcher.ts"
-import { simplify } from "./Symbolic.ts"
+import { attempt, graphRewrite, type Options, type RewriteLimit } from "./GraphRewrite.ts"
+import type { PatternMatcher, RuleTable } from "./PatternMatcher.ts"
+import type { Simplifier } from "./rules/conditions.ts"
+import * as Symbolic from "./Symbolic.ts"
 
-const guarded = <A>(body: () => A): Effect.Effect<A, RewriteLimit> =>
-  Effect.suspend(() => {
-    try {
-      return Effect.succeed(body())
-    } catch (cause) {
-      return cause instanceof RewriteLimit ? Effect.fail(cause) : Effect.die(cause)
-    }
-  })
-
-/** The rewrite engine as a service: a non-terminating rule set is a typed error. */
-export class Rewriter extends Context.Service<Rewriter, {
+/** What the rewrite engine offers to stages. */
+export interface Rewriting {
+  /** The rules of the simplifier, as data. A stage that makes an arena says `Symbolic.use(arena, rules)`. */
+  readonly rules: Symbolic.Rules
+  /** Rewrites to the fixpoint of other rules. */
   readonly rewrite: <C>(
     root: UOp,
     matcher: PatternMatcher<C>,
     options?: Options<C>
   ) => Effect.Effect<UOp, RewriteLimit>
+  /** Simplifies by `rules`. */
   readonly simplify: (root: UOp) => Effect.Effect<UOp, RewriteLimit>
-}>()("@tg/pattern-matcher/Rewriter") {
-  static readonly layer = Layer.succeed(Rewriter, {
-    rewrite: (root, matcher, options) => guarded(() => graphRewrite(root, matcher, options)),
-    simplify: (root) => guarded(() => simplify(root))
-  })
+  /** Runs a pass, which is pure: rules in it that do not come to rest are a typed error. */
+  readonly run: <A>(pass: () => A) => Effect.Effect<A, RewriteLimit>
+}
 
-  /** Rewrites nothing in `simplify`: the reference when bisecting a wrong rule. */
-  static readonly layerNoSimplify = Layer.succeed(Rewriter, {
-    rewrite: (root, matcher, options) => guarded(() => graphRewrite(root, matcher, options)),
-    simplify: (root) => Effect.succeed(root)
-  })
+const run: Rewriting["run"] = (pass) => Effect.suspend(() => Effect.fromResult(attempt(pass)))
+
+const make = (rules: Symbolic.Rules): Rewriting => ({
+  rules,
+  run,
+  rewrite: (root, matcher, options) => run(() => graphRewrite(root, matcher, options)),
+  simplify: (root) => run(() => Symbolic.simplify(root, { rules }))
+})
+
+/** The rewrite engine as a service: the rules of the simplifier, and a rule set that does not come to rest as a typed error. */
+export class Rewriter extends Context.Service<Rewriter, Rewriting>()("@tg/pattern-matcher/Rewriter") {
+  static readonly layer = Layer.succeed(Rewriter, make(Symbolic.usual))
+
+  /** The rules of the simplifier, and behind them those of other tables. Rules must keep values, as all do there. */
+  static readonly layerWith = (...tables: ReadonlyArray<RuleTable<Simplifier>>) =>
+    Layer.succeed(Rewriter, make(Symbolic.rulesOf([...Symbolic.tables, ...tables])))
+
+  /** Has no rules: the reference when bisecting a wrong one. */
+  static readonly layerNoSimplify = Layer.succeed(Rewriter, make(Symbolic.rulesOf([])))
 }

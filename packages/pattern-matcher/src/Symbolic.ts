@@ -1,6 +1,6 @@
 import type { Arena, Range, UOp } from "@tg/core-uop/UOp"
 import { graphRewrite } from "./GraphRewrite.ts"
-import { make, type PatternMatcher, type Trace } from "./PatternMatcher.ts"
+import { make, type PatternMatcher, type RuleTable, type Trace } from "./PatternMatcher.ts"
 import { booleans } from "./rules/booleans.ts"
 import { casts } from "./rules/casts.ts"
 import { conditions, type Simplifier } from "./rules/conditions.ts"
@@ -17,28 +17,77 @@ import * as Sum from "./Sum.ts"
 /** The tables of the simplifier, in the order they are tried. */
 export const tables = [constants, index, booleans, choices, conditions, integers, floats, casts, memory] as const
 
-/** All rules of the simplifier. */
-export const matcher: PatternMatcher<Simplifier> = make<Simplifier>(...tables)
+/** Rule tables that expressions are simplified by. */
+export interface Rules {
+  readonly tables: ReadonlyArray<RuleTable<Simplifier>>
+  readonly matcher: PatternMatcher<Simplifier>
+  /** Simplifies by these rules, for those that simplify under a condition. */
+  readonly context: Simplifier
+}
 
-// results depend on nothing but the node, so an arena keeps them for its lifetime
-const memos = new WeakMap<Arena, Map<UOp, UOp>>()
+/** The rules of some tables, tried in this order. */
+export const rulesOf = (tables: ReadonlyArray<RuleTable<Simplifier>>): Rules => {
+  const made: Rules = {
+    tables,
+    matcher: make<Simplifier>(...tables),
+    context: { simplify: (root) => simplify(root, { rules: made }) }
+  }
+  return made
+}
 
-const memoOf = (arena: Arena): Map<UOp, UOp> => {
-  let memo = memos.get(arena)
-  if (memo === undefined) memos.set(arena, memo = new Map())
+/** The rules of `tables`: what an arena is simplified by unless it is told otherwise. */
+export const usual: Rules = rulesOf(tables)
+
+/** What is known in an arena, for its lifetime: results depend on nothing but the node and the rules. */
+interface Known {
+  rules: Rules
+  readonly memos: Map<Rules, Map<UOp, UOp>>
+}
+
+const knownOf = new WeakMap<Arena, Known>()
+
+const known = (arena: Arena): Known => {
+  let found = knownOf.get(arena)
+  if (found === undefined) knownOf.set(arena, found = { rules: usual, memos: new Map() })
+  return found
+}
+
+/**
+ * Sets the rules by which expressions of an arena are simplified, wherever in a pass that happens. To be said by whoever
+ * makes the arena, before anything is simplified there: nodes remember normal forms.
+ */
+export const use = (arena: Arena, rules: Rules): void => {
+  known(arena).rules = rules
+}
+
+/** The rules by which expressions of an arena are simplified. */
+export const rulesIn = (arena: Arena): Rules => known(arena).rules
+
+const memoOf = ({ memos }: Known, rules: Rules): Map<UOp, UOp> => {
+  let memo = memos.get(rules)
+  if (memo === undefined) memos.set(rules, memo = new Map())
   return memo
+}
+
+/** What `simplify` may be told. */
+export interface Options {
+  /** Told about every rewrite, also about those that the arena remembers. */
+  readonly trace?: Trace
+  /** The rules; those of the arena if none are given. */
+  readonly rules?: Rules
 }
 
 /**
  * The graph with every rule applied to the fixpoint: the same values, fewer or cheaper nodes. Integer and boolean rules
- * are exact, float rules hold for every float. Effects keep their order. A trace sees every rewrite.
+ * are exact, float rules hold for every float. Effects keep their order.
  */
-export const simplify = (root: UOp, options: { readonly trace?: Trace } = {}): UOp =>
-  options.trace === undefined
-    ? graphRewrite(root, matcher, { context, memo: memoOf(root.arena) })
-    : graphRewrite(root, matcher, { context, trace: options.trace })
-
-const context: Simplifier = { simplify: (root) => simplify(root) }
+export const simplify = (root: UOp, { trace, rules: given }: Options = {}): UOp => {
+  const own = known(root.arena)
+  const rules = given ?? own.rules
+  return trace === undefined
+    ? graphRewrite(root, rules.matcher, { context: rules.context, memo: memoOf(own, rules) })
+    : graphRewrite(root, rules.matcher, { context: rules.context, trace })
+}
 
 /** The largest constant known to divide an index expression (0 for the constant 0). */
 export const divisor = (x: UOp): number => Sum.divisor(simplify(x))
