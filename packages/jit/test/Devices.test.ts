@@ -41,10 +41,12 @@ describe.skipIf((await availableAdapter()) === undefined)("on WebGPU, software o
       }).pipe(Effect.provide(layer)))
 
   const choose = randomly(DeviceProfile.webgpuDefault)
-  on("with the heuristics", 60, Devices.webgpu())
-  on("with the heuristics, without subgroups", 30, Devices.webgpu({ subgroups: false }))
-  on("with random legal opts", 10, Devices.webgpu({ choose }))
-  on("with random legal opts, without subgroups", 15, Devices.webgpu({ choose, subgroups: false }))
+  // each program is some kernels for the driver to compile
+  const times = process.env["TG_FULL"] === "1" ? 2 : 1
+  on("with the heuristics", 30 * times, Devices.webgpu())
+  on("with the heuristics, without subgroups", 15 * times, Devices.webgpu({ subgroups: false }))
+  on("with random legal opts", 6 * times, Devices.webgpu({ choose }))
+  on("with random legal opts, without subgroups", 8 * times, Devices.webgpu({ choose, subgroups: false }))
 
   it.live("runs loops that are longer than a grid dimension", () =>
     Effect.gen(function*() {

@@ -1,10 +1,8 @@
 import { describe } from "@effect/vitest"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import { isFull } from "./support/full.ts"
 import * as Int8 from "./support/int8.ts"
 import * as Oracle from "./support/oracle.ts"
-
-/** All models with both caches take software Vulkan ten minutes: they are for `TG_FULL=1`. */
-const isFull = process.env["TG_FULL"] === "1"
 
 describe("the logits of other families on the reference device", () => {
   for (const cache of isFull ? ["f32", "f16"] as const : ["f16"] as const) {
