@@ -185,7 +185,7 @@ export const randomOpts = (seed: number, profile: DeviceProfile.DeviceProfile): 
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0
     return Math.floor(state / 2 ** 32 * n)
   }
-  const kinds = ["LOCAL", "GROUP", "UPCAST", "UNROLL", "LOOP"] as const
+  const kinds = ["LOCAL", "GROUP", "UPCAST", "SPREAD", "UNROLL", "LOOP"] as const
   const chosen: Array<Opt.Opt> = []
   let current = kernel
   for (let tries = 0; tries < 12; tries++) {
