@@ -81,7 +81,8 @@ const install = Effect.fn("Peer.install")(function*() {
     "--no-audit",
     "--no-fund",
     "--fetch-timeout=20000",
-    "--fetch-retries=1"
+    "--fetch-retries=1",
+    "--fetch-retry-mintimeout=1000"
   ]
   const refused = (found: string): PeerError =>
     new PeerError({
