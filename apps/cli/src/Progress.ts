@@ -63,7 +63,7 @@ export const bar = ({ loadedBytes, totalBytes }: Progress, millis: number, colum
 
 /** The bar of reading a prompt. */
 export const promptBar = (done: number, total: number, columns = Infinity): string =>
-  fitting(columns, lines("reading the prompt", done / total, [`${done} of ${total} tokens`]))
+  fitting(columns, lines("reading the prompt", done / total, [`${done} of ${Words.count(total, "token")}`]))
 
 /** The last line of loading. */
 export const summary = (totalBytes: number, millis: number): string =>

@@ -48,6 +48,9 @@ export const conversation = ({ messages, prompt, system }: Asked): ReadonlyArray
   return all
 }
 
+/** What looking for messages that a template drops may take: where it takes longer, nothing is known. */
+const lookingMillis = 3000
+
 /** Tokens of a conversation, by the model's chat template. */
 export const chatTokens = Effect.fn("Prompt.chatTokens")(function*(
   gguf: Gguf,
@@ -57,10 +60,11 @@ export const chatTokens = Effect.fn("Prompt.chatTokens")(function*(
   const template = yield* Effect.fromResult(ModelFile.chatTemplate(gguf, codec))
   const { messages, thinking } = conversation
   const now = new Date(yield* Clock.currentTimeMillis)
-  const render = (messages: ReadonlyArray<ChatTemplate.Message>) =>
-    template.render({ messages, variables: { enable_thinking: thinking } }, now)
+  const render = (messages: ReadonlyArray<ChatTemplate.Message>, limit?: ChatTemplate.Limit) =>
+    template.render({ messages, variables: { enable_thinking: thinking } }, now, limit)
   const prompt = yield* Effect.fromResult(render(messages))
-  const dropped = droppedMessage(messages, render)
+  const until = Date.now() + lookingMillis
+  const dropped = droppedMessage(messages, (messages) => render(messages, { until }))
   if (dropped !== undefined) return yield* dropped
   return codec.encodeSegments(prompt.segments)
 })

@@ -8,7 +8,7 @@ import { Worker } from "node:worker_threads"
 import { Cause, Context, Effect, Exit, Runtime } from "effect"
 
 /** What an interrupted program is given to clean up before it is ended, in milliseconds. */
-export const graceMillis = 100
+export const graceMillis = 80
 
 /** What the thread is told. */
 type Told =

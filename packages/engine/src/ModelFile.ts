@@ -48,6 +48,7 @@ export const fromGguf = (gguf: Gguf, families: Family.Registry): Result.Result<M
   Result.gen(function*() {
     const part = yield* Split.partOf(gguf)
     if (part !== undefined) return yield* Result.fail(Split.single(gguf.name, part))
+    yield* Split.checkWhole(gguf)
     const model = yield* Family.modelOf(families, gguf)
     yield* checkVocabulary(gguf, model.config)
     const codec = yield* tokenizer(gguf)
@@ -105,9 +106,17 @@ const checkVocabulary = (
 }
 
 /** The shortest conversation, as commands render one: without thinking. */
-const trial: ChatTemplate.Conversation = {
+const trial = {
   messages: [{ role: "user", content: "Hi" }],
   variables: { enable_thinking: false }
+}
+/** All tries of a template together, in milliseconds: of a real one they take ten. */
+const trialMillis = 3000
+
+const tryOf = (template: ChatTemplate.Renderer) => {
+  const until = Date.now() + trialMillis
+  return (messages: ReadonlyArray<ChatTemplate.Message>) =>
+    template.render({ ...trial, messages }, new Date(0), { until })
 }
 
 /**
@@ -118,7 +127,7 @@ export const chatRefusal = (gguf: Gguf): NoChatTemplate | TokenizerError | Templ
   Result.getFailure(
     Result.flatMap(
       tokenizer(gguf),
-      (codec) => Result.flatMap(chatTemplate(gguf, codec), (template) => template.render(trial, new Date(0)))
+      (codec) => Result.flatMap(chatTemplate(gguf, codec), (template) => tryOf(template)(trial.messages))
     )
   ).pipe(
     Option.getOrUndefined
@@ -134,8 +143,7 @@ const checkTemplate = (
     if (Result.isFailure(template)) {
       return template.failure._tag === "NoChatTemplate" ? undefined : yield* Result.fail(template.failure)
     }
-    const render = (messages: ReadonlyArray<ChatTemplate.Message>) =>
-      template.success.render({ ...trial, messages }, new Date(0))
+    const render = tryOf(template.success)
     const rendered = render(trial.messages)
     if (Result.isSuccess(rendered)) {
       const dropped = droppedMessage(trial.messages, render)

@@ -12,7 +12,9 @@ export class ContextFull extends Schema.TaggedError<ContextFull>()("ContextFull"
 }) {
   override get message(): string {
     const more = this.limit < this.modelLimit ? `, raise the context (the model allows ${this.modelLimit})` : ""
-    return `the context holds ${this.limit} tokens and ${this.asked} were asked for; shorten the prompt or ask for ` +
+    return `the context holds ${this.limit} ${
+      this.limit === 1 ? "token" : "tokens"
+    } and ${this.asked} were asked for; shorten the prompt or ask for ` +
       `fewer tokens${more}`
   }
 }

@@ -61,6 +61,19 @@ export const partOf = (gguf: Metadata.HasMetadata): Result.Result<Part | undefin
     return { number: number + 1, count, tensors: yield* Metadata.optional(Metadata.getUint32(gguf, keys.tensors)) }
   })
 
+/** Refuses a file of which `partOf` says that it is whole, and which itself says that something is missing. */
+export const checkWhole = (gguf: Gguf): Result.Result<void, SplitError | WrongType> =>
+  Result.gen(function*() {
+    const refuse = (problem: SplitError["problem"], detail: string) =>
+      Result.fail(new SplitError({ file: gguf.name, problem, detail: `${detail}; download it again` }))
+    const number = yield* Metadata.withDefault(Metadata.getUint32(gguf, keys.number), 0)
+    if (number > 0) return yield* refuse("number", `says it is part ${number + 1} of a model with no other parts`)
+    const said = yield* Metadata.optional(Metadata.getUint32(gguf, keys.tensors))
+    if (said !== undefined && said !== gguf.tensors.length) {
+      return yield* refuse("tensor-count", `says that it has ${said} tensors, it has ${gguf.tensors.length}`)
+    }
+  })
+
 const pattern = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/s
 
 /** The name of a part's file. */
@@ -82,6 +95,9 @@ export const fileNames = (path: string, part: Part): Result.Result<ReadonlyArray
   const name = parseFileName(path)
   const refuse = (problem: SplitError["problem"], detail: string) =>
     Result.fail(new SplitError({ file: path, problem, detail }))
+  if (part.number > part.count) {
+    return refuse("number", `says it is part ${part.number} of ${part.count}; download it again`)
+  }
   if (name === undefined) {
     return refuse(
       "name",
@@ -94,9 +110,6 @@ export const fileNames = (path: string, part: Part): Result.Result<ReadonlyArray
       "count",
       `is named one of ${name.count} parts, but says it is one of ${part.count}; download it again`
     )
-  }
-  if (part.number > part.count) {
-    return refuse("number", `says it is part ${part.number} of ${part.count}; download it again`)
   }
   if (name.number !== part.number) {
     return refuse("number", `is named part ${name.number}, but says it is part ${part.number}; rename it`)

@@ -103,6 +103,20 @@ describe("divide and merge", () => {
     assert.strictEqual(Result.getOrThrow(Split.merge(read(parts))).tensors.length, 6)
   })
 
+  it("a whole file does not say that something is missing", () => {
+    const whole = (keys: Readonly<Record<string, number>>) => {
+      const added = Object.entries(keys).map(([key, value]) => [key, Metadata.uint32(value)] as const)
+      const bytes = GgufWriter.write({ ...contents, metadata: [...contents.metadata, ...added] })
+      return Split.checkWhole(Result.getOrThrow(Gguf.fromBytes("whole.gguf", Result.getOrThrow(bytes))))
+    }
+    const { length } = contents.tensors
+    assertEquals(whole({}), Result.succeed(undefined))
+    assertEquals(whole({ "split.count": 0, "split.no": 0, "split.tensors.count": length }), Result.succeed(undefined))
+    const error = (keys: Readonly<Record<string, number>>) => Result.getOrThrow(Result.flip(whole(keys)))
+    assert.deepInclude(error({ "split.count": 1, "split.tensors.count": 5000 }), { problem: "tensor-count" })
+    assert.deepInclude(error({ "split.no": 7 }), { problem: "number" })
+  })
+
   it("a part is no model", () => {
     const [first] = read(written(divided(2)))
     assertEquals(Result.getOrThrow(Split.partOf(first!)), { number: 1, count: 2, tensors: 6 })

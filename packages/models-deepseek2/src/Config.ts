@@ -121,6 +121,9 @@ const epsilonOf = (file: Metadata.HasMetadata) => {
   return Result.flatMap(Metadata.getFloat(file, name), (found) => within(file, name, found, small))
 }
 
+/** Between how many turns in the original context angles are stretched in part: `Rotary` knows these alone. */
+const yarnTurns = [["rope.scaling.yarn_beta_fast", 32], ["rope.scaling.yarn_beta_slow", 1]] as const
+
 const yarnOf = (file: Metadata.HasMetadata) =>
   Result.gen(function*() {
     const type = yield* Metadata.withDefault(Metadata.getString(file, key("rope.scaling.type")), "none")
@@ -142,6 +145,10 @@ const yarnOf = (file: Metadata.HasMetadata) =>
       yield* Metadata.withDefault(Metadata.getFloat(file, key("rope.scaling.yarn_log_multiplier")), 0),
       notNegative
     )
+    for (const [name, turns] of yarnTurns) {
+      const found = yield* Metadata.withDefault(Metadata.getFloat(file, key(name)), turns)
+      if (found !== turns) return yield* invalid(file, key(name), found, String(turns))
+    }
     // a factor of 1 leaves every angle and magnitude as it is
     return factor <= 1 ? undefined : { factor, originalContext, logMultiplier: stored / 0.1 }
   })

@@ -147,6 +147,8 @@ describe("numbers that no model has", () => {
     ["rope.freq_base", [float(NaN), float(0), float(1), float(-10000), float(Infinity)]],
     ["rope.scaling.factor", [float(NaN), float(0), float(-40), float(Infinity)]],
     ["rope.scaling.original_context_length", [int(0)]],
+    ["rope.scaling.yarn_beta_fast", [float(NaN), float(31)]],
+    ["rope.scaling.yarn_beta_slow", [float(NaN), float(2)]],
     ["rope.scaling.yarn_log_multiplier", [float(NaN), float(-1), float(Infinity)]],
     ["rope.scaling.attn_factor", [float(NaN), float(0), float(-Infinity)]],
     ["expert_weights_scale", [float(NaN), float(-1), float(Infinity)]]

@@ -38,11 +38,17 @@ export interface Prompt {
   readonly segments: ReadonlyArray<Segment>
 }
 
+/** What rendering may take beside its usual budget. */
+export interface Limit {
+  /** The time, as `Date.now` tells it, at which it is given up. */
+  readonly until: number
+}
+
 /** A template that has been read. */
 export interface Renderer {
   readonly source: string
   /** `now` is what a template that prints the date sees. */
-  readonly render: (conversation: Conversation, now: Date) => Result.Result<Prompt, TemplateFailed>
+  readonly render: (conversation: Conversation, now: Date, limit?: Limit) => Result.Result<Prompt, TemplateFailed>
 }
 
 /** Reads the template of a model file: `tokenizer.chat_template`, or the variant with a name. */
@@ -69,10 +75,10 @@ export const fromSource = (source: string, codec: Codec): Result.Result<Renderer
     const { bos, eos, tokens } = codec.vocabulary
     const names = { bos_token: bos === undefined ? "" : tokens[bos]!, eos_token: eos === undefined ? "" : tokens[eos]! }
 
-    const render = (conversation: Conversation, now: Date): Result.Result<Prompt, TemplateFailed> =>
+    const render: Renderer["render"] = (conversation, now, limit): Result.Result<Prompt, TemplateFailed> =>
       Result.gen(function*() {
         const { given, letters, size } = yield* attempt("render", () => variablesOf(conversation))
-        const meter = new Meter(budgetFor(size))
+        const meter = new Meter(budgetFor(size), limit?.until)
         const run = (machine: (scope: Scope) => Machine, node: Node, alter: (text: string) => string) =>
           attempt("render", () => {
             meter.startRun()

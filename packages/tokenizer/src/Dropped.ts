@@ -1,4 +1,4 @@
-/** Messages that a chat template silently leaves out: found by looking whether it prints another content of theirs. */
+/** Messages that a chat template silently leaves out: found by looking whether another content of theirs makes another text. */
 import { Result } from "effect"
 import type { Message } from "./ChatTemplate.ts"
 import { MessageDropped } from "./TokenizerError.ts"
@@ -6,14 +6,18 @@ import { MessageDropped } from "./TokenizerError.ts"
 /** What a template makes of messages. */
 export type Render = (messages: ReadonlyArray<Message>) => Result.Result<{ readonly text: string }, unknown>
 
-/** A content that no message has by chance. */
-const probe = "tgprobe0417"
+/** Contents that no message has by chance, of the same length and without a common letter. */
+const [probe, other] = ["tgprobe0417", "Xy WqZKiv96"] as const
 /** Roles that templates know. */
 const usualRoles = ["system", "developer", "user", "assistant", "tool", "observation"] as const
 
-const prints = (render: Render, messages: ReadonlyArray<Message>): boolean | undefined => {
-  const rendered = render(messages)
-  return Result.isFailure(rendered) ? undefined : rendered.success.text.includes(probe)
+/** Whether a template makes something of the content of a message; nothing is known where it fails. */
+const prints = (render: Render, messages: ReadonlyArray<Message>, place: number): boolean | undefined => {
+  const saying = (content: string) =>
+    render(messages.map((message, i) => i === place ? { ...message, content } : message))
+  const one = saying(probe)
+  const two = saying(other)
+  return Result.isFailure(one) || Result.isFailure(two) ? undefined : one.success.text !== two.success.text
 }
 
 /** The usual roles whose messages a template prints. */
@@ -21,7 +25,9 @@ const rolesOf = (render: Render): ReadonlyArray<string> =>
   usualRoles.filter((role) => {
     const message = { role, content: probe }
     const user = { role: "user", content: "x" }
-    return prints(render, role === "system" || role === "developer" ? [message, user] : [user, message, user]) === true
+    return role === "system" || role === "developer"
+      ? prints(render, [message, user], 0) === true
+      : prints(render, [user, message, user], 1) === true
   })
 
 /**
@@ -34,8 +40,7 @@ export const droppedMessage = (messages: ReadonlyArray<Message>, render: Render)
       message.role === role && Object.keys(message).every((key) => key === "role" || key === "content")
     )
     if (last < 0) continue
-    const probed = messages.map((message, i) => i === last ? { ...message, content: probe } : message)
-    if (prints(render, probed) === false) {
+    if (prints(render, messages, last) === false) {
       return new MessageDropped({ place: last + 1, role, known: rolesOf(render) })
     }
   }

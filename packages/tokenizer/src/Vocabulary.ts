@@ -1,7 +1,7 @@
 /** What a file's metadata says about its tokens, checked. */
 import { Result } from "effect"
 import { known, noPreTokenizer, type PreTokenizer } from "./PreTokenizer.ts"
-import { InvalidMetadata, type TokenizerError, UnsupportedTokenizer } from "./TokenizerError.ts"
+import { clip, InvalidMetadata, type TokenizerError, UnsupportedTokenizer } from "./TokenizerError.ts"
 
 /**
  * The metadata of a model file: strings, numbers, booleans and arrays of them by key. A value may be wrapped as
@@ -94,11 +94,13 @@ const byteLevel = (metadata: Metadata): Result.Result<Vocabulary, TokenizerError
     const tokens = yield* required(metadata, "tokenizer.ggml.tokens", strings)
     const merges = yield* required(metadata, "tokenizer.ggml.merges", mergeList)
     const types = yield* optional(metadata, "tokenizer.ggml.token_type", typesOf(tokens.length))
+    const kinds = types ?? tokens.map((): Kind => "normal")
+    yield* checkDiffering(tokens, kinds)
     const ids = yield* meaningsOf(metadata, tokens)
     return {
       ...ids,
       tokens,
-      kinds: types ?? tokens.map(() => "normal"),
+      kinds,
       merges,
       preTokenizer,
       pieces: undefined,
@@ -106,6 +108,25 @@ const byteLevel = (metadata: Metadata): Result.Result<Vocabulary, TokenizerError
       addEos: ids.addEos ?? false
     }
   })
+
+/** A text of two tokens could be either, unless one of them is special; tokens without a text are rows that nothing uses. */
+const checkDiffering = (
+  tokens: ReadonlyArray<string>,
+  kinds: ReadonlyArray<Kind>
+): Result.Result<void, InvalidMetadata> => {
+  const plain = new Map<string, number>()
+  const special = new Map<string, number>()
+  for (const [id, text] of tokens.entries()) {
+    const ids = isSpecial(kinds[id]!) ? special : plain
+    const before = ids.get(text)
+    if (before !== undefined && text !== "") {
+      const found = `${JSON.stringify(clip(text))} as ${before} and ${id}`
+      return Result.fail(new InvalidMetadata({ key: "tokenizer.ggml.tokens", expected: "tokens that differ", found }))
+    }
+    ids.set(text, id)
+  }
+  return Result.succeed(undefined)
+}
 
 // Tokens that a program puts around the middle of a text that is to be filled in.
 const fillTexts: ReadonlySet<string> = new Set(
@@ -126,6 +147,7 @@ const sentencePiece = (metadata: Metadata): Result.Result<Vocabulary, TokenizerE
     const kinds = tokens.map((text, id): Kind =>
       endTexts.has(text) || fillTexts.has(text) ? "control" : types?.[id] ?? "normal"
     )
+    yield* checkDiffering(tokens, kinds)
     const ids = yield* meaningsOf(metadata, tokens)
     const prefix = yield* optional(metadata, "tokenizer.ggml.add_space_prefix", boolean)
     const isTrimmed = trimmed.test((yield* optional(metadata, "general.name", string)) ?? "")

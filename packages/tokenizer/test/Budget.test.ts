@@ -32,6 +32,13 @@ const budgetOf = (source: string): string | undefined => {
 const times = (n: number, text: string): string => text.repeat(n)
 const doubled = (n: number, kind: string): string => times(n, `{% set a = ${kind} %}`)
 
+it("rendering is given up when the caller has no more time", () => {
+  const template = Result.getOrThrow(ChatTemplate.fromSource(times(100, "{{ messages[0].content }}"), codec))
+  const renderUntil = (until: number) => template.render({ messages: [{ role: "user", content: "Hi" }] }, at, { until })
+  assert.isTrue(Result.isSuccess(renderUntil(Infinity)))
+  assert.include(Result.getOrThrow(Result.flip(renderUntil(0))), { stage: "budget", budget: "time" })
+})
+
 describe("a template that asks for too much is refused", () => {
   const cases: ReadonlyArray<readonly [what: string, source: string, budget: string | ReadonlyArray<string>]> = [
     [

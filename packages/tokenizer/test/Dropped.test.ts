@@ -27,6 +27,8 @@ describe("droppedMessage", () => {
       dropped("{{ messages | length }} messages", [user]),
       "message 1 has the role \"user\", and the model's chat template drops it; it prints messages of no role at all"
     ))
+  it("is none of those that are printed in another way", () =>
+    assert.isUndefined(dropped("{{ messages[0].content | upper }}{{ messages[1].content[::-1] }}", [user, user])))
   it("is not known of a message with more than a content, and where the template fails", () => {
     assert.isUndefined(dropped(knowsTwo, [user, { ...narrator, name: "n" }]))
     assert.isUndefined(dropped("{{ raise_exception('no') if messages[0].content != 'hi' }}", [user]))

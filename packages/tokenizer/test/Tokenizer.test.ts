@@ -61,6 +61,18 @@ describe("make", () => {
     assert.strictEqual(failure(small({ more: { [key]: value } })).message, message)
   })
 
+  it("refuses two tokens of one text, unless one of them is special or there is none", () => {
+    const specials = (...texts: ReadonlyArray<readonly [string, number]>) => small({ specials: texts })
+    assert.strictEqual(
+      failure(specials(["a", 1])).message,
+      "tokenizer.ggml.tokens: expected tokens that differ, found \"a\" as 97 and 256"
+    )
+    assert.include(failure(specials(["<s>", 3], ["<s>", 4])).message, "\"<s>\" as 256 and 257")
+    for (const metadata of [specials(["a", 3]), specials(["", 1], ["", 1])]) {
+      assert.isTrue(Result.isSuccess(Tokenizer.make(metadata)))
+    }
+  })
+
   it("takes values as they are or wrapped", () => {
     const wrapped = new Map([...small({})].map(([key, value]) => [key, { type: "any", value }]))
     assert.deepStrictEqual(Result.getOrThrow(Tokenizer.make(wrapped)).encode("a"), [97 - 0x21 + 0x21])

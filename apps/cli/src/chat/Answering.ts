@@ -4,6 +4,7 @@ import { Engine } from "@tg/engine/Engine"
 import type * as Sampler from "@tg/engine/Sampler"
 import { Messages, Reply, ReplyStyle } from "@tg/dialogue"
 import { Clock, Effect, Stream } from "effect"
+import * as Words from "../Words.ts"
 import * as Talk from "./Talk.ts"
 
 /** How to answer. */
@@ -30,9 +31,11 @@ export interface Stats {
 
 /** A line about an answer. */
 export const show = (stats: Stats): string =>
-  `${stats.generatedTokens} tokens, ${stats.tokensPerSecond} tokens/s; first token after ` +
-  `${stats.firstTokenMillis} ms (${stats.promptTokens} tokens of prompt, ${stats.cachedTokens} of them cached); ` +
-  `${stats.contextTokens} of ${stats.context} tokens of context`
+  `${Words.count(stats.generatedTokens, "token")}, ${stats.tokensPerSecond} tokens/s; first token after ` +
+  `${stats.firstTokenMillis} ms (${
+    Words.count(stats.promptTokens, "token")
+  } of prompt, ${stats.cachedTokens} of them cached); ` +
+  `${stats.contextTokens} of ${Words.count(stats.context, "token")} of context`
 
 /** What answers with the model that is loaded. */
 export const make = Effect.fn("cli.chat.answering")(function*() {

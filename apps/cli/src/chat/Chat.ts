@@ -7,6 +7,7 @@ import * as OutFile from "../OutFile.ts"
 import * as Output from "../Output.ts"
 import * as Prompt from "../Prompt.ts"
 import { describe, UsageError } from "../Report.ts"
+import * as Words from "../Words.ts"
 import * as Answering from "./Answering.ts"
 import * as Command from "./Command.ts"
 import type { History } from "./History.ts"
@@ -146,7 +147,7 @@ const tellEnd = (chat: Chat) => {
     case "context":
       return Output.note(`(the context is full: ${forgetHint})`)
     case "length":
-      return Output.note(`(cut after ${chat.last.generatedTokens} tokens)`)
+      return Output.note(`(cut after ${Words.count(chat.last.generatedTokens, "token")})`)
     default:
       return Effect.void
   }

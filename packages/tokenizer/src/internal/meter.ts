@@ -55,9 +55,10 @@ export class Meter {
   private text = 0
   private depth = 0
 
-  constructor(budget: Budget) {
-    this.budget = budget
-    this.deadline = Date.now() + budget.time
+  constructor(budget: Budget, until = Infinity) {
+    const now = Date.now()
+    this.budget = { ...budget, time: Math.max(0, Math.min(budget.time, until - now)) }
+    this.deadline = now + this.budget.time
   }
 
   /** The second run makes its own texts, of those of the first only the result is left. */
@@ -73,7 +74,10 @@ export class Meter {
     }
     // the clock costs as much as a small step
     if ((this.steps & 15) === 0 && Date.now() > this.deadline) {
-      throw new OverBudget("time", `it takes longer than ${this.budget.time / 1000} s; its loops do not end`)
+      throw new OverBudget(
+        "time",
+        `it takes longer than ${(this.budget.time / 1000).toFixed(0)} s; its loops do not end`
+      )
     }
   }
 
