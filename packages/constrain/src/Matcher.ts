@@ -2,7 +2,7 @@
 import { Result } from "effect"
 import { type InvalidGrammar, RejectedToken } from "./ConstrainError.ts"
 import type { Grammar } from "./Grammar.ts"
-import { type Base, baseOf, leafKey, walk } from "./internal/base.ts"
+import { type Base, baseOf, leafKey, walkExits } from "./internal/base.ts"
 import { compile, leavesOf } from "./internal/compile.ts"
 import * as Machine from "./internal/machine.ts"
 import type { Leaf, Rule } from "./internal/rule.ts"
@@ -104,9 +104,8 @@ const maskOf = (run: Run, state: Machine.State): Uint32Array => {
     const base = baseFor(run, group)
     for (let i = 0; i < bits.length; i++) bits[i]! |= base.bits[i]!
     const { parents } = group[0]!
-    if (parents !== machine.root && base.exits.length > 0) {
-      const after = machine.open(parents)
-      for (const node of base.exits) walk(table.tree, machine, after, node, bits)
+    if (parents !== machine.root && base.exits !== undefined) {
+      walkExits(table.tree, machine, base.exits, { after: machine.open(parents), bits })
     }
     for (const { rule, state } of group) {
       for (const [id] of rule._tag === "Net" ? rule.states[state]!.tokens : []) {
@@ -158,7 +157,7 @@ const prepare = (run: Run, root: Rule): void => {
   let left = maxAhead
   for (const leaf of leavesOf(root)) {
     for (let state = 0; state < leaf.accept.length && left > 0; state++) {
-      if (leaf === plainString || leaf.counter?.plain === true || widthOf(leaf, state) < wide) continue
+      if (leaf === plainString || leaf.counter?.plain === true || !isSlow(leaf, state)) continue
       left--
       const [frame] = run.machine.detach([
         { id: -1, rule: leaf, state, count: 0, parents: run.machine.root }
@@ -166,6 +165,12 @@ const prepare = (run: Run, root: Rule): void => {
       leafBase(run, frame!, leaf)
     }
   }
+}
+
+/** Whether the state, or the one behind the opening quote, is wide. */
+const isSlow = (leaf: Leaf, state: number): boolean => {
+  const inside = leaf.next[state * leaf.width + leaf.classOf[0x22]!]!
+  return widthOf(leaf, state) >= wide || (state === 0 && inside > 0 && widthOf(leaf, inside) >= wide)
 }
 
 const widthOf = (leaf: Leaf, state: number): number => {

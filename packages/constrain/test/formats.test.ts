@@ -26,7 +26,7 @@ describe("formats", () => {
   })
 
   it("can be combined with lengths, patterns and other formats", () => {
-    const late = grammarOf({ format: "date-time", minLength: 21, maxLength: 25, pattern: "^2026.*(?:Z|-08:00)$" })
+    const late = grammarOf({ format: "date-time", minLength: 21, maxLength: 25, pattern: "0$" })
     assert.isTrue(Acceptor.accepts(late, "\"2026-12-31T15:59:60-08:00\""))
     assert.isFalse(Acceptor.accepts(late, "\"2026-12-31T15:59:60.5-08:00\""))
     assert.isFalse(Acceptor.accepts(late, "\"2026-12-31T15:59:59Z\""))

@@ -11,8 +11,31 @@ type State = Machines.State
 export interface Base {
   /** The tokens that stay inside of the rule or end where it may end. */
   readonly bits: Uint32Array
-  /** Nodes of the tree, with descendants, at which the rule may have ended. */
-  readonly exits: ReadonlyArray<number>
+  /** The tokens that run over the end of the rule; undefined if there are none. */
+  readonly exits: Exits | undefined
+}
+
+/** Tokens that run over the end of a rule, of those that have so many characters inside of it. */
+export interface Exits {
+  /** Nodes of the tree at which the rule has ended, with much below them: most of that is not even looked at. */
+  readonly large: ReadonlyArray<Exit>
+  /** What is below all other nodes at which the rule has ended. */
+  readonly small: ExitTrie
+  readonly least: number
+  readonly most: number
+}
+
+/**
+ * What tokens have behind the end of a rule, as a tree in preorder; node 0 is the end itself. Thousands of tokens end a string
+ * and go on with the same few bytes: those are asked for once.
+ */
+export interface ExitTrie {
+  readonly byte: Uint8Array
+  readonly end: Int32Array
+  readonly depth: Uint16Array
+  /** The tokens that end at each node, by characters inside of the rule if those were counted. */
+  readonly tokens: ReadonlyArray<ReadonlyArray<number>>
+  readonly lengths: ReadonlyArray<ReadonlyArray<number>>
 }
 
 /** Sets the bits of the tokens that end at a node. */
@@ -21,11 +44,10 @@ export const allow = (tree: Tree, node: number, bits: Uint32Array): void => {
 }
 
 /** Walks the descendants of a node from a state: sets the bits of what passes, and tells of nodes where the text may end. */
-export const walk = (
+const walk = (
   tree: Tree,
   machine: Machine,
-  from: State,
-  top: number,
+  { from, top }: { readonly from: State; readonly top: number },
   bits: Uint32Array,
   onEnd?: (node: number) => void
 ): void => {
@@ -52,9 +74,88 @@ export const walk = (
 /** The base of a state of one frame. */
 export const baseOf = (tree: Tree, words: number, machine: Machine, detached: State): Base => {
   const bits = new Uint32Array(words)
-  const exits: Array<number> = []
-  walk(tree, machine, detached, 0, bits, (node) => exits.push(node))
-  return { bits, exits }
+  const exits: Array<Exit> = []
+  walk(tree, machine, { from: detached, top: 0 }, bits, (node) => exits.push({ node, length: 0 }))
+  if (exits.length === 0) return { bits, exits: undefined }
+  return { bits, exits: { ...joined(tree, exits), least: 0, most: Infinity } }
+}
+
+/** Nodes with more than this below them are not joined with others. */
+const maxJoined = 32
+
+const joined = (tree: Tree, exits: ReadonlyArray<Exit>): Pick<Exits, "large" | "small"> => {
+  const isLarge = ({ node }: Exit): boolean => tree.end[node]! - node > maxJoined
+  return { large: exits.filter(isLarge), small: exitTrie(tree, exits.filter((exit) => !isLarge(exit))) }
+}
+
+/** The trie of what is below some nodes. */
+const exitTrie = (tree: Tree, exits: ReadonlyArray<Exit>): ExitTrie => {
+  interface Node {
+    readonly children: Map<number, Node>
+    readonly tokens: Array<number>
+    readonly lengths: Array<number>
+  }
+  const make = (): Node => ({ children: new Map(), tokens: [], lengths: [] })
+  const root = make()
+  for (const { length, node: top } of exits) {
+    const path = [root]
+    for (let node = top + 1; node < tree.end[top]!; node++) {
+      const level = tree.depth[node]! - tree.depth[top]!
+      const { children } = path[level - 1]!
+      const child = children.get(tree.byte[node]!) ?? make()
+      children.set(tree.byte[node]!, child)
+      path[level] = child
+      for (let id = tree.token[node]!; id >= 0; id = tree.sameAs[id]!) {
+        child.tokens.push(id)
+        child.lengths.push(length)
+      }
+    }
+  }
+  const rows: Array<{ readonly byte: number; readonly depth: number; readonly node: Node; end: number }> = []
+  const list = (node: Node, byte: number, depth: number): void => {
+    const row = { byte, depth, node, end: 0 }
+    rows.push(row)
+    for (const [next, child] of node.children) list(child, next, depth + 1)
+    row.end = rows.length
+  }
+  list(root, 0, 0)
+  return {
+    byte: Uint8Array.from(rows, (row) => row.byte),
+    end: Int32Array.from(rows, (row) => row.end),
+    depth: Uint16Array.from(rows, (row) => row.depth),
+    tokens: rows.map((row) => row.node.tokens),
+    lengths: rows.map((row) => row.node.lengths)
+  }
+}
+
+/** Sets the bits of the tokens that run over the end of a rule, from the state behind it. */
+export const walkExits = (
+  tree: Tree,
+  machine: Machine,
+  { large, least, most, small }: Exits,
+  { after, bits }: { readonly after: State; readonly bits: Uint32Array }
+): void => {
+  for (const { length, node } of large) {
+    if (length >= least && length <= most) walk(tree, machine, { from: after, top: node }, bits)
+  }
+  const { byte, depth, end, lengths, tokens } = small
+  const states: Array<State> = [after]
+  const isFree = least === 0 && most === Infinity
+  for (let node = 1; node < byte.length;) {
+    const level = depth[node]!
+    const next = machine.step(states[level - 1]!, byte[node]!)
+    if (next === null) {
+      node = end[node]!
+      continue
+    }
+    states[level] = next
+    const ids = tokens[node]!
+    for (let i = 0; i < ids.length; i++) {
+      const length = lengths[node]![i]!
+      if (isFree || (length >= least && length <= most)) bits[ids[i]! >>> 5]! |= 1 << (ids[i]! & 31)
+    }
+    node++
+  }
 }
 
 /** The most characters of one token that count: longer ones are never allowed near a bound. */
@@ -67,7 +168,11 @@ const longest = 1024
 export class PlainStrings {
   private readonly tree: Tree
   private readonly words: number
-  private readonly table: { readonly upTo: ReadonlyArray<Uint32Array>; readonly exits: ReadonlyArray<Exit> }
+  private readonly table: {
+    readonly upTo: ReadonlyArray<Uint32Array>
+    readonly exits: ReadonlyArray<Exit>
+    readonly over: Pick<Exits, "large" | "small">
+  }
   private readonly bases = new Map<string, Base>()
 
   constructor(tree: Tree, words: number) {
@@ -82,15 +187,10 @@ export class PlainStrings {
     const key = `${least},${most}`
     const known = this.bases.get(key)
     if (known !== undefined) return known
-    const { exits, upTo } = this.table
+    const { exits, over, upTo } = this.table
     const bits = upTo[Math.min(most, upTo.length - 1)]!.slice()
-    const found: Array<number> = []
-    for (const { length, node } of exits) {
-      if (length < least || length > most) continue
-      allow(this.tree, node, bits)
-      if (this.tree.end[node]! > node + 1) found.push(node)
-    }
-    const base = { bits, exits: found }
+    for (const { length, node } of exits) if (length >= least && length <= most) allow(this.tree, node, bits)
+    const base = { bits, exits: { ...over, least, most: most === longest ? Infinity : most } }
     this.bases.set(key, base)
     return base
   }
@@ -126,10 +226,11 @@ export class PlainStrings {
     let sum = new Uint32Array(this.words)
     const upTo = Array.from(byLength, (bits) => sum = bits === undefined ? sum : sum.map((word, i) => word | bits[i]!))
     if (upTo.length === 0) upTo.push(sum)
-    return { upTo, exits }
+    return { upTo, exits, over: joined(this.tree, exits) }
   }
 }
 
+/** A node of the tree of tokens at which a rule has ended, and how many characters it has inside of the rule. */
 interface Exit {
   readonly node: number
   readonly length: number

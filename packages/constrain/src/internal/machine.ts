@@ -20,7 +20,7 @@ export interface FrameSet {
   /** Whether the text may also end here. */
   readonly ends: boolean
   /** The frames that have this set as parents, by place. */
-  readonly children: Map<string, Frame>
+  readonly children: Map<number, Frame>
   /** The state in which one of the frames goes on. */
   opened: State | undefined
 }
@@ -45,8 +45,8 @@ export interface Machine {
   readonly stepToken: (state: State, id: number) => State | null
   /** All that may follow in either of two states. */
   readonly either: (a: State, b: State) => State
-  /** The name of a frame's place: its rule, its state and its count. */
-  readonly placeOf: (frame: Frame) => string
+  /** The number of a frame's place: its rule, its state and its count. */
+  readonly placeOf: (frame: Frame) => number
   /** The state in which one of the frames of a set goes on. */
   readonly open: (set: FrameSet) => State
   /** A state of frames without what follows them: the end of their rules ends the text. */
@@ -66,10 +66,14 @@ interface Item {
   readonly parents: FrameSet
 }
 
+/** States that all rules together may have: far more than compiling gives. */
+const maxPlaces = 2 ** 24
+
 /** A machine at the beginning of a rule. */
 export const make = (rule: Rule): Machine => {
   let ids = 0
-  const rules = new Map<Rule, number>()
+  const firstPlaces = new Map<Rule, number>()
+  let places = 0
   const sets = new Map<string, FrameSet>()
   const states = new Map<string, State>()
 
@@ -82,13 +86,15 @@ export const make = (rule: Rule): Machine => {
   })
   const root = newSet([], true)
 
-  const place = (rule: Rule, state: number, count: number): string => {
-    let number = rules.get(rule)
-    if (number === undefined) {
-      number = rules.size
-      rules.set(rule, number)
+  // states of all rules are numbered through; no text is so long that a count would need more than the bits above
+  const place = (rule: Rule, state: number, count: number): number => {
+    let first = firstPlaces.get(rule)
+    if (first === undefined) {
+      first = places
+      places += rule._tag === "Leaf" ? rule.accept.length : rule.states.length
+      firstPlaces.set(rule, first)
     }
-    return `${number}.${state}.${count}`
+    return first + state + count * maxPlaces
   }
 
   const frameOf = ({ count, parents, rule, state }: Item): Frame => {
@@ -103,7 +109,7 @@ export const make = (rule: Rule): Machine => {
   /** Joins the parents of frames at the same place; sorted. */
   const normalise = (frames: ReadonlyArray<Frame>): ReadonlyArray<Frame> => {
     if (frames.length < 2) return frames
-    const byPlace = new Map<string, Frame>()
+    const byPlace = new Map<number, Frame>()
     for (const frame of frames) {
       const key = place(frame.rule, frame.state, frame.count)
       const other = byPlace.get(key)
