@@ -156,6 +156,40 @@ export const documents: ReadonlyArray<{ readonly name: string; readonly schema: 
     }
   },
   {
+    name: "strict tool of OpenAI",
+    schema: {
+      type: "object",
+      properties: {
+        location: { type: "string", description: "City and country" },
+        unit: { type: ["string", "null"], enum: ["celsius", "fahrenheit", null] },
+        days: { type: "integer", minimum: 1, maximum: 14 },
+        from: { anyOf: [{ type: "string", format: "date" }, { type: "null" }] }
+      },
+      required: ["location", "unit", "days", "from"],
+      additionalProperties: false
+    },
+    value: { location: "Bergen, Norway", unit: null, days: 3, from: "2026-11-22" }
+  },
+  {
+    name: "enum of 500",
+    schema: { type: "array", items: { enum: Array.from({ length: 500 }, (_, i) => `choice ${(i * 7919) % 1000}`) } },
+    value: [0, 7, 250, 499].map((i) => `choice ${(i * 7919) % 1000}`)
+  },
+  {
+    name: "40 objects",
+    schema: {
+      type: "object",
+      properties: Object.fromEntries(
+        Array.from({ length: 40 }, (_, i) => [`part_${i}`, {
+          type: "object",
+          properties: { name: { type: "string" }, count: { type: "integer", minimum: i }, note: { type: "string" } },
+          required: ["name"]
+        }])
+      )
+    },
+    value: { part_3: { name: "c", count: 44 }, part_21: { name: "v", more: [true] }, other: { x: 1 } }
+  },
+  {
     name: "40 optional properties",
     schema: {
       type: "object",

@@ -2,11 +2,13 @@
 import { Result } from "effect"
 import { UnsupportedSchema } from "./ConstrainError.ts"
 import type { Grammar } from "./Grammar.ts"
+import * as CharDfa from "./internal/charDfa.ts"
 import { link } from "./internal/compile.ts"
 import { Documents } from "./internal/documents.ts"
 import { Emitter } from "./internal/emit.ts"
 import { Formulas } from "./internal/formula.ts"
-import { Refusal } from "./internal/refusal.ts"
+import { at, Refusal } from "./internal/refusal.ts"
+import type { Rule } from "./internal/rule.ts"
 import { SchemaReader } from "./internal/schemaReader.ts"
 
 /** How a schema is read. */
@@ -18,6 +20,18 @@ export interface Options {
   readonly format?: "assert" | "annotate"
 }
 
+/** Steps that compiling may take: a second or two. */
+const maxSteps = 32_000_000
+
+const ruleOf = (schema: unknown, format: "assert" | "annotate"): Rule => {
+  const formulas = new Formulas()
+  const documents = new Documents(schema)
+  const reader = new SchemaReader(formulas, documents, format)
+  return at(rootNode, "schema", () => new Emitter(formulas, reader.normalOf).emit(reader.formulaOf(documents.root)))
+}
+
+const rootNode = { value: {}, path: "#", base: "" }
+
 /** The grammar of a schema's values. */
 export const compile = (
   schema: unknown,
@@ -25,12 +39,7 @@ export const compile = (
 ): Result.Result<Grammar, UnsupportedSchema> =>
   Result.flatMap(
     Result.try({
-      try: () => {
-        const formulas = new Formulas()
-        const documents = new Documents(schema)
-        const reader = new SchemaReader(formulas, documents, format)
-        return new Emitter(formulas, reader.normalOf).emit(reader.formulaOf(documents.root))
-      },
+      try: () => CharDfa.withSteps(maxSteps, () => ruleOf(schema, format)),
       catch: (cause) => {
         if (!(cause instanceof Refusal)) throw cause
         return cause.error

@@ -28,6 +28,33 @@ export class TooManyStates {
 /** More states than this are refused. */
 export const maxStates = 8192
 
+/** Thrown inside of a compilation that has taken its steps; `withSteps` says how many. */
+export class TooManySteps {
+  readonly limit: number
+  constructor(limit: number) {
+    this.limit = limit
+  }
+}
+
+/** Transitions that may still be looked at. Counted, not timed: a schema is refused on all machines or on none. */
+let steps = { limit: Infinity, taken: 0 }
+
+/** Runs something that may look at so many transitions before it is given up. */
+export const withSteps = <A>(limit: number, run: () => A): A => {
+  const before = steps
+  steps = { limit, taken: 0 }
+  try {
+    return run()
+  } finally {
+    steps = before
+  }
+}
+
+const take = (count: number): void => {
+  steps.taken += count
+  if (steps.taken > steps.limit) throw new TooManySteps(steps.limit)
+}
+
 /** The surrogates' class: no text has them, so transitions by it do not count. */
 const isSurrogate = (codePoint: number): boolean => codePoint >= 0xd800 && codePoint <= 0xdfff
 
@@ -89,6 +116,7 @@ export const explore = <S>(options: {
   const next: Array<number> = []
   const surrogate = classes[starts.indexOf(0xd800)]!
   for (let i = 0; i < states.length; i++) {
+    take(width)
     for (let c = 0; c < width; c++) {
       const target = c === surrogate ? states[i]! : step(states[i]!, c)
       const key = keyOf(target)
@@ -163,6 +191,7 @@ const equalStates = (dfa: CharDfa): Int32Array => {
     const pairs = new Map<number, number>()
     const numbers = new Map<number, number>()
     const refined = new Int32Array(count)
+    take(count * width)
     for (let state = 0; state < count; state++) {
       let signature = block[state]! + 1
       for (let c = 0; c < width; c++) {

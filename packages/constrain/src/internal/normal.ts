@@ -133,9 +133,13 @@ export const or = (a: Normal, b: Normal): Normal => ({
   objects: limited([...a.objects, ...b.objects])
 })
 
-/** Languages without counted bounds are joined to one. */
+/** The union of languages with more states than this is not made: they stay alternatives. */
+const maxJoined = 1024
+
+/** Languages without counted bounds are joined to one, unless they are large. */
 const joinStrings = (all: ReadonlyArray<Strings>): ReadonlyArray<Strings> => {
-  const isFree = ({ max, min }: Strings): boolean => min === 0 && max === Infinity
+  const isFree = ({ dfa, max, min }: Strings): boolean =>
+    min === 0 && max === Infinity && dfa.accept.length <= maxJoined
   const free = all.filter(isFree)
   if (free.length === 0) return all
   const dfa = free.map((strings) => strings.dfa).reduce(CharDfa.union)

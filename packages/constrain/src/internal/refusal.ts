@@ -1,6 +1,6 @@
 /** How the parts of the schema compiler give up; `JsonSchema.compile` makes a typed error of it. */
 import { UnsupportedSchema } from "../ConstrainError.ts"
-import { TooManyStates } from "./charDfa.ts"
+import { TooManyStates, TooManySteps } from "./charDfa.ts"
 import { type Formula, type SchemaNode, TooComplex } from "./formula.ts"
 
 /** Thrown where a keyword cannot be enforced. */
@@ -37,6 +37,9 @@ export const at = <A>(where: Formula | SchemaNode, keyword: string, run: () => A
   } catch (cause) {
     const path = "_tag" in where ? firstPath(where) : where.path
     if (cause instanceof TooManyStates) throw new Refusal(path, keyword, `needs more than ${cause.limit} states`)
+    if (cause instanceof TooManySteps) {
+      throw new Refusal(path, keyword, `takes more than ${cause.limit} steps to compile; split it or simplify its patterns`)
+    }
     if (cause instanceof TooComplex) throw new Refusal(path, keyword, cause.reason)
     throw cause
   }
