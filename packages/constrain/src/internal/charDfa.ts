@@ -330,8 +330,20 @@ export const isAll = (dfa: CharDfa): boolean => dfa.accept.length === 1 && dfa.a
 export const key = (dfa: CharDfa): string =>
   `${dfa.starts.join()};${dfa.classes.join()};${dfa.next.join()};${dfa.accept.join()}`
 
-/** The language of these words. */
+const knownWords = new Map<string, CharDfa>()
+const maxKnownWords = 512
+
+/** The language of these words: the same words give the same object, so that what is made of it is found again. */
 export const words = (list: Iterable<string>): CharDfa => {
+  const sorted = [...new Set(list)].sort()
+  const key = JSON.stringify(sorted)
+  const made = knownWords.get(key) ?? wordsOf(sorted)
+  if (knownWords.size >= maxKnownWords) knownWords.clear()
+  knownWords.set(key, made)
+  return made
+}
+
+const wordsOf = (list: ReadonlyArray<string>): CharDfa => {
   interface Node {
     readonly id: number
     readonly children: Map<number, Node>

@@ -134,3 +134,17 @@ export const randomDocument = (random: Random): Record<string, unknown> => ({
     }
   }
 })
+
+/** The same schema, with strings and objects that are short: a model under it comes to an end by itself. */
+export const bounded = (schema: unknown): unknown => {
+  if (Array.isArray(schema)) return schema.map(bounded)
+  if (typeof schema !== "object" || schema === null) return schema
+  const found: Record<string, unknown> = {}
+  for (const [key, value] of Object.entries(schema)) {
+    found[key] = ["enum", "const", "required", "type"].includes(key) ? value : bounded(value)
+  }
+  const types = [found["type"]].flat()
+  if (types.includes("string")) found["maxLength"] ??= found["format"] === undefined ? 12 : 40
+  if (types.includes("object")) found["maxProperties"] ??= Object.keys(found["properties"] ?? {}).length + 1
+  return found
+}
