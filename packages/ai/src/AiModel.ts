@@ -86,7 +86,7 @@ export const make: (
     const grammarOf = (
       { responseFormat, toolChoice }: LanguageModel.ProviderOptions,
       tools: ReadonlyArray<Tool>,
-      thinkingOpen: boolean
+      { mayThink, thinkingOpen }: { readonly mayThink: boolean; readonly thinkingOpen: boolean }
     ): Result.Result<Grammar.Grammar | undefined, AiError.AiError> => {
       if (responseFormat.type === "json") {
         const { jsonSchema } = LanguageModel.defaultCodecTransformer(responseFormat.schema)
@@ -94,7 +94,7 @@ export const make: (
       }
       if (tools.length === 0) return Result.succeed(undefined)
       return Result.mapError(
-        ToolGrammar.toolGrammar(style, tools, choiceOf(toolChoice), { thinkingOpen }),
+        ToolGrammar.toolGrammar(style, tools, choiceOf(toolChoice), { mayThink, thinkingOpen }),
         ({ message }) => invalid("tools", message)
       )
     }
@@ -124,7 +124,7 @@ export const make: (
         ({ message }) => invalid("prompt", message)
       ))
       const thinkingOpen = ReplyStyle.isThinkingOpen(style, prompt)
-      const grammar = yield* Effect.fromResult(grammarOf(options, tools, thinkingOpen))
+      const grammar = yield* Effect.fromResult(grammarOf(options, tools, { mayThink: thinking, thinkingOpen }))
       const generation = yield* Effect.mapError(
         generate({
           tokens: codec.encodeSegments(prompt.segments),

@@ -61,7 +61,8 @@ export const plan = Effect.fn("Chat.plan")(function*(request: ChatRequest, { cli
       choice: choiceOf(request),
       maxCalls: request.parallel_tool_calls === false ? 1 : undefined,
       style,
-      thinkingOpen
+      thinkingOpen,
+      mayThink: variablesOf(request)["enable_thinking"] !== false
     })
   )
   const job: Job = {
@@ -159,11 +160,7 @@ const render = Effect.fnUntraced(function*(
   const characters = messages.reduce((sum, { content }) => sum + (typeof content === "string" ? content.length : 0), 0)
   const tooLong = checkText(characters, served, "messages")
   if (tooLong !== undefined) return yield* tooLong
-  const effort = request.reasoning_effort
-  const variables = {
-    ...(effort === null || effort === undefined ? {} : { enable_thinking: effort !== "none" }),
-    ...request.chat_template_kwargs
-  }
+  const variables = variablesOf(request)
   const now = new Date(yield* Clock.currentTimeMillis)
   const rendered: Result.Result<Prompt, { readonly message: string }> = template.render(
     { messages, tools: told, variables },
@@ -175,6 +172,14 @@ const render = Effect.fnUntraced(function*(
       ({ message }) => ApiError.invalid(message, { param: "messages", code: "template_failed" })
     )
   )
+})
+
+/** What the template is told besides messages and tools. */
+const variablesOf = (
+  { chat_template_kwargs, reasoning_effort: effort }: ChatRequest
+): Readonly<Record<string, unknown>> => ({
+  ...(effort === null || effort === undefined ? {} : { enable_thinking: effort !== "none" }),
+  ...chat_template_kwargs
 })
 
 const withoutNulls = ({ function: { description, name, parameters }, type }: GivenTool): Tool.Tool => ({

@@ -23,6 +23,8 @@ export interface Form {
   readonly style: ReplyStyle
   /** Whether the prompt leaves the model thinking. */
   readonly thinkingOpen: boolean
+  /** Whether it may begin to think where the prompt has not begun it. */
+  readonly mayThink: boolean
 }
 
 /** Makes constraints for one model. */
@@ -103,10 +105,10 @@ const schemaOf = (format: ChatRequest["response_format"]): unknown => {
 }
 
 const callsOf = (
-  { maxCalls, style, thinkingOpen, tools }: Form,
+  { maxCalls, mayThink, style, thinkingOpen, tools }: Form,
   choice: Choice
 ): Result.Result<Grammar.Grammar, ApiError.ApiError> =>
-  Result.mapError(toolGrammar(style, tools, choice, { thinkingOpen, maxCalls }), (error) => {
+  Result.mapError(toolGrammar(style, tools, choice, { thinkingOpen, mayThink, maxCalls }), (error) => {
     if (error._tag === "UnknownTool") {
       return ApiError.invalid(`tool_choice: ${error.message}`, { param: "tool_choice", code: "invalid_value" })
     }
