@@ -7,13 +7,11 @@ export const spellings = (value: unknown, limit = 720): ReadonlyArray<string> =>
     return product(value.map((item) => spellings(item, limit)), limit).map((items) => `[${items.join()}]`)
   }
   if (typeof value !== "object" || value === null) return [JSON.stringify(value)]
-  const entries = Object.entries(value)
-  return orders(entries).slice(0, limit).flatMap((order) =>
-    product(
-      order.map(([key, item]) => spellings(item, limit).map((text) => `${JSON.stringify(key)}:${text}`)),
-      limit
-    ).map((members) => `{${members.join()}}`)
-  ).slice(0, limit)
+  const members = Object.entries(value).map(([key, item]) =>
+    spellings(item, limit).map((text) => `${JSON.stringify(key)}:${text}`)
+  )
+  return orders(members).slice(0, limit).flatMap((order) => product(order, limit).map((texts) => `{${texts.join()}}`))
+    .slice(0, limit)
 }
 
 const orders = <A>(list: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> =>
