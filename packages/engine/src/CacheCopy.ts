@@ -2,40 +2,48 @@
 import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
 import { Effect } from "effect"
 
-/** The first so many rows, of so many bytes each. */
+/** The first so many rows of each buffer, of so many bytes each. */
 export interface Rows {
-  readonly rows: number
+  readonly rows: ReadonlyArray<number>
   readonly rowBytes: number
 }
+
+const isNothing = ({ rows }: Rows): boolean => rows.every((count) => count === 0)
 
 /** Copies rows of each buffer of `from` to its counterpart. */
 export const copyRows = (
   device: Pick<DeviceShape, "copy">,
   { from, to }: { readonly from: ReadonlyArray<DeviceBuffer>; readonly to: ReadonlyArray<DeviceBuffer> },
-  { rowBytes, rows }: Rows
+  rows: Rows
 ): Effect.Effect<void, DeviceError> =>
-  rows === 0 ? Effect.void : device.copy(
-    from.map((source, i) => ({ from: source, fromOffset: 0, to: to[i]!, toOffset: 0, bytes: rows * rowBytes }))
+  isNothing(rows) ? Effect.void : device.copy(
+    from.map((source, i) => ({
+      from: source,
+      fromOffset: 0,
+      to: to[i]!,
+      toOffset: 0,
+      bytes: rows.rows[i]! * rows.rowBytes
+    }))
   )
 
 /** Reads rows, buffer by buffer. */
 export const readRows = (
   device: Pick<DeviceShape, "read">,
   from: ReadonlyArray<DeviceBuffer>,
-  { rowBytes, rows }: Rows
+  rows: Rows
 ): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
-  rows === 0
+  isNothing(rows)
     ? Effect.succeed(from.map(() => new Uint8Array(0)))
-    : Effect.forEach(from, (buffer) => device.read(buffer, 0, rows * rowBytes))
+    : Effect.forEach(from, (buffer, i) => device.read(buffer, 0, rows.rows[i]! * rows.rowBytes))
 
 /** Writes what `readRows` has read, or the beginning of it. */
 export const writeRows = (
   device: Pick<DeviceShape, "write">,
   { from, to }: { readonly from: ReadonlyArray<Uint8Array>; readonly to: ReadonlyArray<DeviceBuffer> },
-  { rowBytes, rows }: Rows
+  rows: Rows
 ): Effect.Effect<void, DeviceError> =>
-  rows === 0 ? Effect.void : Effect.forEach(
+  isNothing(rows) ? Effect.void : Effect.forEach(
     from,
-    (bytes, i) => device.write(to[i]!, bytes.subarray(0, rows * rowBytes)),
+    (bytes, i) => device.write(to[i]!, bytes.subarray(0, rows.rows[i]! * rows.rowBytes)),
     { discard: true }
   )

@@ -273,7 +273,7 @@ export const fromModel: (
           advance: (all: ReadonlyArray<number>) => whileOpen(session.advance(all)),
           next: (...args: Parameters<typeof next>) => whileOpen(next(...args))
         }
-        const cachedTokens = Math.min(Tokens.commonPrefix(session.tokens(), tokens), tokens.length - 1)
+        const cachedTokens = session.reusable(tokens)
         return { promptTokens: tokens.length, cachedTokens, tokens: generate(held, codec, request) }
       }),
       status: Effect.sync(() => ({

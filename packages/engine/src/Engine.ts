@@ -10,7 +10,7 @@ import { generate } from "./Generate.ts"
 import * as Loading from "./Loading.ts"
 import type { LoadError, LoadTimes, Options } from "./Loading.ts"
 import * as ModelFile from "./ModelFile.ts"
-import * as Prompts from "./Prompts.ts"
+import * as Rings from "./Rings.ts"
 import * as Recovering from "./Recovering.ts"
 import type { EngineError, Request, Token } from "./Request.ts"
 import type * as Session from "./Session.ts"
@@ -92,7 +92,7 @@ const logits = (
     // refuse before the first row, not after the context's last
     ? Effect.asVoid(session.advance(tokens))
     : session.reset
-  const rows = Stream.fromIterable(Prompts.pieces(0, tokens.length, session.chunk)).pipe(
+  const rows = Stream.fromIterable(Rings.pieces(0, tokens.length, session)).pipe(
     Stream.mapEffect(({ length, start }) => session.append(tokens.slice(start, start + length)))
   )
   return Stream.concat(Stream.fromEffectDrain(check), rows)

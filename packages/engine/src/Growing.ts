@@ -63,6 +63,8 @@ export const over: (
         return current.session.caches
       },
       tokens: () => current.session.tokens(),
+      forgotten: () => current.session.forgotten(),
+      reusable: (tokens) => current.session.reusable(tokens),
       advance: (tokens) => using(() => tokens.length, (session) => session.advance(tokens)),
       next: (tokens, sampling, mask) => using(() => tokens.length, (session) => session.next(tokens, sampling, mask)),
       append: (tokens) => using(() => held() + tokens.length, (session) => session.append(tokens)),

@@ -5,7 +5,7 @@
  *     bytes 0 .. 7     "tgprefix"
  *     bytes 8 .. 11    length of the header, little endian
  *     bytes 12 .. 75   SHA-256 of the header, hexadecimal
- *     header           JSON: identity, number of tokens, and of each part that follows its length and SHA-256
+ *     header           JSON: identity, what is forgotten, and of each part that follows its length and SHA-256
  *     parts            the tokens, 4 bytes each; then the rows of each cache
  */
 import type { ByteSource } from "@tg/gguf/ByteSource"
@@ -23,6 +23,7 @@ const mostHeaderBytes = 2 ** 20
 const Header = Schema.Struct({
   format: Schema.Literal(1),
   identity: Schema.String,
+  forgotten: Schema.optionalKey(Schema.Int),
   parts: Schema.Array(Schema.Struct({ bytes: Schema.Int, digest: Schema.String }))
 })
 type Header = typeof Header.Type
@@ -119,15 +120,15 @@ const readRows = Effect.fnUntraced(function*(source: ByteSource["Service"], { he
     rows.push(yield* readPart(source, at, part))
     at += part.bytes
   }
-  return { tokens, rows } satisfies Snapshot
+  return { tokens, rows, forgotten: header.forgotten ?? 0 } satisfies Snapshot
 })
 
 /** The pieces of a file. */
-const encode = Effect.fnUntraced(function*(identity: string, { rows, tokens }: Snapshot) {
+const encode = Effect.fnUntraced(function*(identity: string, { forgotten, rows, tokens }: Snapshot) {
   const parts = [bytesOf(tokens), ...rows]
   const digests = yield* Effect.forEach(parts, digest)
   const described = parts.map((part, i) => ({ bytes: part.length, digest: digests[i]! }))
-  const header: Header = { format: 1, identity, parts: described }
+  const header: Header = { format: 1, identity, forgotten, parts: described }
   const bytes = utf8.encode(JSON.stringify(header))
   const start = new Uint8Array(headerAt)
   start.set(utf8.encode(magic))

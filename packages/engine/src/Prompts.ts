@@ -63,14 +63,3 @@ export const tokensHeld = ({ batch, batchFrom, chunk, few }: PromptShape): numbe
 
 /** Whether a prompt of a few words is a batch. */
 export const isBatchFirst = ({ batchFrom }: PromptShape): boolean => batchFrom <= defaultChunk
-
-/** The pieces that `count` tokens from position `start` are processed in. */
-export const pieces = (
-  start: number,
-  count: number,
-  chunk: number
-): ReadonlyArray<{ readonly start: number; readonly length: number }> =>
-  Array.from({ length: Math.ceil(count / chunk) }, (_, i) => ({
-    start: start + i * chunk,
-    length: Math.min(chunk, count - i * chunk)
-  }))

@@ -116,6 +116,8 @@ export const session: <H>(
         return own.session.caches
       },
       tokens,
+      forgotten: () => own.standing === home.current() ? own.session.forgotten() : 0,
+      reusable: (tokens) => own.standing === home.current() ? own.session.reusable(tokens) : 0,
       advance: (tokens) => asking((session) => session.advance(tokens)),
       next: (tokens, sampling, mask) => asking((session) => session.next(tokens, sampling, mask)),
       append: (tokens) =>

@@ -11,16 +11,19 @@ import type { Activations } from "@tg/model-parts/Product"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Exit, Fiber, Scope, Semaphore } from "effect"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
+import { type Ahead, isSame, isSameSampling, stepsAhead } from "./Ahead.ts"
 import * as CacheCopy from "./CacheCopy.ts"
 import * as Draw from "./Draw.ts"
 import * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
-import { defaultChunk, pieces, promptShape, tokensHeld } from "./Prompts.ts"
+import { defaultChunk, promptShape, tokensHeld } from "./Prompts.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Random from "./Random.ts"
+import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
 import { masked } from "./Shaping.ts"
 import * as Tokens from "./Tokens.ts"
+import { bytesOf, floatsOf, wordOf } from "./Words.ts"
 import { cacheRows, decodeProgram, ids, type Rows, stepProgram, type StepShape, variablesOf } from "./StepProgram.ts"
 
 export { commonPrefix, ContextFull, contextOf, defaultContext, InvalidTokens } from "./Tokens.ts"
@@ -36,7 +39,7 @@ export interface SessionOptions {
   /** Tokens processed at a time; as `promptShape` says if not given. */
   readonly chunk?: number | undefined
   /** Begin with what a session of the same model and kind of cache holds. */
-  readonly from?: Pick<Session, "tokens" | "caches"> | undefined
+  readonly from?: Source | undefined
   /** Programs that sessions share, so that each is scheduled and compiled once for all of them. */
   readonly programs?: ProgramMemo.ProgramMemo | undefined
   /** Tokens from which a prompt is a batch; as `promptShape` says. Where all logits are wanted, they are if a chunk is. */
@@ -58,7 +61,12 @@ export interface PromptStep {
 export interface Snapshot {
   readonly tokens: ReadonlyArray<number>
   readonly rows: ReadonlyArray<Uint8Array>
+  /** As in a session. */
+  readonly forgotten: number
 }
+
+/** What another session begins with. */
+export type Source = Pick<Session, "tokens" | "caches" | "forgotten">
 
 /** A conversation on a device. */
 export interface Session {
@@ -67,6 +75,10 @@ export interface Session {
   readonly vocabulary: number
   /** The tokens in the cache. */
   readonly tokens: () => ReadonlyArray<number>
+  /** Positions before this one are gone from the caches of blocks with a window. */
+  readonly forgotten: () => number
+  /** How many of these tokens are there and need not be computed again to have the logits after the last. */
+  readonly reusable: (tokens: ReadonlyArray<number>) => number
   /** Makes the session hold exactly these tokens; answers with the logits after the last. Steps do not overlap. */
   readonly advance: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
   /**
@@ -87,11 +99,14 @@ export interface Session {
   readonly caches: ReadonlyArray<DeviceBuffer>
   /** Bytes that a token takes in each of them. */
   readonly rowBytes: number
-  /** Forgets its own tokens and begins with the first so many of another session of the same model and kind of cache. */
-  readonly adopt: (from: Pick<Session, "tokens" | "caches">, count: number) => Effect.Effect<void, StepError>
+  /**
+   * Forgets its own tokens and begins with the first so many of another session of the same model and kind of cache; with none,
+   * if that has forgotten what the next token would see.
+   */
+  readonly adopt: (from: Source, count: number) => Effect.Effect<void, StepError>
   /** The tokens and what the cache holds of them. */
   readonly snapshot: Effect.Effect<Snapshot, StepError>
-  /** Begins with the first so many tokens of a snapshot of the same model, kind of cache and activations. */
+  /** The same with a snapshot of the same model, kind of cache and activations. */
   readonly restore: (snapshot: Snapshot, count: number) => Effect.Effect<void, StepError>
   /** Forgets all tokens. */
   readonly reset: Effect.Effect<void>
@@ -111,34 +126,6 @@ export interface Session {
    */
   readonly promptStep: (start: number, length: number) => Effect.Effect<PromptStep, StepError>
 }
-
-/** Steps that are submitted before the token of the first of them has come back. */
-const stepsAhead = 3
-
-/** Decoding under way. */
-interface Ahead {
-  readonly sampling: Sampler.Settings
-  /** All tokens known so far, the last one perhaps not yet fed. */
-  readonly tokens: Array<number>
-  /** Where the next step to submit will put its token. */
-  position: number
-  /** Tokens on their way, in order. */
-  readonly pending: Array<Fiber.Fiber<number, DeviceError>>
-}
-
-const isSame = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): boolean =>
-  a.length === b.length && a.every((id, i) => id === b[i])
-
-const isSameSampling = (a: Sampler.Settings, b: Sampler.Settings): boolean =>
-  Sampler.isGreedy(a) && Sampler.isGreedy(b) ||
-  (["temperature", "topK", "topP", "minP", "seed"] as const).every((name) => a[name] === b[name])
-
-const floatsOf = (bytes: Uint8Array): Float32Array =>
-  bytes.byteOffset % 4 === 0
-    ? new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
-    : new Float32Array(bytes.slice().buffer)
-
-const wordOf = (bytes: Uint8Array): number => new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
 
 /** Sets up a session over loaded weights. All its memory belongs to the Scope. */
 export const make: (
@@ -171,8 +158,13 @@ export const make: (
     const inputs = yield* HostInputs.make(model, weights, most)
     const storage = model.caches({ type: cache, context: cacheRows(context) })
     const rowBytes = 4 * Number(storage[0]!.shape[1])
-    const cacheBytes = rowBytes * Number(storage[0]!.shape[0])
-    const cacheBuffers = yield* Effect.forEach(storage, (_, i) => device.allocate(cacheBytes, `cache_${i}`))
+    const cacheBytes = storage.map(({ shape }) => rowBytes * Number(shape[0]))
+    const cacheBuffers = yield* Effect.forEach(cacheBytes, (bytes, i) => device.allocate(bytes, `cache_${i}`))
+    const ring = Rings.ringOf(storage)
+    const rowsOf = (gone: number, count: number): CacheCopy.Rows => ({
+      rows: storage.map((each) => Rings.rowsOf(each, gone, count)),
+      rowBytes
+    })
     const bound: ReadonlyArray<readonly [number, DeviceBuffer]> = [
       [ids.tokens, tokenBuffer],
       ...inputs.bound,
@@ -240,11 +232,12 @@ export const make: (
       }).pipe(Scope.provide(scope), Effect.provideService(Device, device), Effect.provideService(Jit, jit))
     )
 
-    if (options.from !== undefined) {
-      const rows = options.from.tokens().length
-      yield* CacheCopy.copyRows(device, { from: options.from.caches, to: cacheBuffers }, { rows, rowBytes })
-    }
     let held: ReadonlyArray<number> = options.from?.tokens() ?? []
+    let forgotten = options.from?.forgotten() ?? 0
+    if (options.from !== undefined) {
+      const rows = rowsOf(forgotten, held.length)
+      yield* CacheCopy.copyRows(device, { from: options.from.caches, to: cacheBuffers }, rows)
+    }
     let ahead: Ahead | undefined
     const lock = yield* Semaphore.make(1)
 
@@ -262,6 +255,7 @@ export const make: (
       const tokenIds = positions.map((position) => tokens[Math.min(position, start + length - 1)]!)
       // until the step has succeeded, only what stands before it is certain
       held = tokens.slice(0, start)
+      forgotten = Rings.afterStep(ring, forgotten, { start, tokens: whole })
       yield* device.write(tokenBuffer, bytesOf(Uint32Array.from(tokenIds)))
       yield* inputs.write(positions)
       yield* prepared.run(ownOf(prepared, variablesOf(order, start, length)))
@@ -275,8 +269,9 @@ export const make: (
     const refused = Effect.fnUntraced(function*(invalid: Sampler.InvalidLogits) {
       ahead = undefined
       held = []
-      const nothing = new Uint8Array(cacheBytes)
-      yield* Effect.forEach(cacheBuffers, (buffer) => device.write(buffer, nothing), { discard: true })
+      yield* Effect.forEach(cacheBuffers, (buffer, i) => device.write(buffer, new Uint8Array(cacheBytes[i]!)), {
+        discard: true
+      })
       return yield* invalid
     })
 
@@ -287,15 +282,18 @@ export const make: (
       return invalid === undefined ? values : yield* refused(invalid)
     })
 
+    // the last token is processed again even if it is there: its logits are not kept
+    const reusable = (tokens: ReadonlyArray<number>): number =>
+      Rings.usable(ring, forgotten, Math.min(Tokens.commonPrefix(held, tokens), tokens.length - 1))
+
     const advance = (tokens: ReadonlyArray<number>) =>
       Effect.gen(function*() {
         const error = check(tokens)
         if (error !== undefined) return yield* error
-        // the last token is processed again even if it is there: its logits are not kept
-        const kept = Math.min(Tokens.commonPrefix(held, tokens), tokens.length - 1)
+        const kept = reusable(tokens)
         let logits: DeviceBuffer | undefined
         const isBatch = tokens.length - kept >= batchFrom
-        for (const piece of pieces(kept, tokens.length - kept, isBatch ? batch : few)) {
+        for (const piece of Rings.pieces(kept, tokens.length - kept, { chunk: isBatch ? batch : few, ring })) {
           logits = yield* step(piece, tokens, isBatch ? last.batch : last.few)
           // between steps signals and other fibers get their turn
           yield* Effect.yieldNow
@@ -306,6 +304,7 @@ export const make: (
     /** Submits the step that feeds the token on the device, and a read of the token it leaves there. */
     const runAhead = Effect.fnUntraced(function*(state: Ahead) {
       const { position, sampling } = state
+      forgotten = Rings.afterStep(ring, forgotten, { start: position, tokens: 1 })
       yield* inputs.write([position])
       if (Sampler.isGreedy(sampling)) yield* (yield* decoder).run({ startPos: position })
       else {
@@ -360,6 +359,7 @@ export const make: (
       const drawAt = yield* draw(sampling, "masked")
       ahead = undefined
       held = tokens.slice(0, position)
+      forgotten = Rings.afterStep(ring, forgotten, { start: position, tokens: 1 })
       yield* device.write(decoded, bytesOf(Uint32Array.of(tokens[position]!)))
       yield* inputs.write([position])
       yield* prepared.run({ startPos: position })
@@ -377,7 +377,7 @@ export const make: (
       const error = check(tokens)
       if (error !== undefined) return yield* error
       if (mask !== undefined) {
-        const isDecoding = tokens.length > 1 && Tokens.commonPrefix(held, tokens) >= tokens.length - 1
+        const isDecoding = tokens.length > 1 && reusable(tokens) === tokens.length - 1
         return yield* isDecoding && runsAhead(sampling)
           ? maskedStep(tokens, sampling, mask)
           : drawn(tokens, sampling, mask)
@@ -401,17 +401,27 @@ export const make: (
       return id
     })
 
-    /** Holds no tokens while something fills the cache, and then those. */
+    /**
+     * Holds no tokens while something fills the cache, and then the first so many, if the next one can be computed behind them.
+     * `source` says what is gone before it is copied, and after: it may be at work meanwhile.
+     */
     const filled = Effect.fnUntraced(function*(
-      tokens: ReadonlyArray<number>,
+      source: { readonly tokens: () => ReadonlyArray<number>; readonly forgotten: () => number },
+      count: number,
       fill: (rows: CacheCopy.Rows) => Effect.Effect<void, DeviceError>
     ) {
+      const gone = source.forgotten()
+      const tokens = source.tokens().slice(0, count)
       const error = tokens.length === 0 ? undefined : check(tokens)
       if (error !== undefined) return yield* error
       ahead = undefined
       held = []
-      yield* fill({ rows: tokens.length, rowBytes })
-      held = tokens
+      if (Rings.usable(ring, gone, tokens.length) === 0) return
+      yield* fill(rowsOf(gone, tokens.length))
+      // what the other one has replaced meanwhile may have been copied before or after
+      const shared = Tokens.commonPrefix(tokens, source.tokens())
+      forgotten = Math.max(gone, source.forgotten())
+      held = tokens.slice(0, Rings.usable(ring, forgotten, shared))
     })
 
     return {
@@ -421,6 +431,8 @@ export const make: (
       chunk,
       caches: cacheBuffers,
       tokens: () => held,
+      forgotten: () => forgotten,
+      reusable,
       advance: (tokens) => advance(tokens).pipe(lock.withPermits(1)),
       next: (tokens, sampling = Sampler.greedy, mask) => next(tokens, sampling, mask).pipe(lock.withPermits(1)),
       append: (tokens) =>
@@ -433,29 +445,31 @@ export const make: (
               message: `${tokens.length} tokens were appended at once; the session takes up to ${chunk}`
             })
           }
-          const logits = yield* step({ start: held.length, length: tokens.length }, whole, all)
-          yield* Effect.yieldNow
-          return yield* read(logits, whole.length - tokens.length, tokens.length)
+          const rows = new Float32Array(tokens.length * config.vocabulary)
+          const first = held.length
+          for (const piece of Rings.pieces(first, tokens.length, { chunk, ring })) {
+            const logits = yield* step(piece, whole, all)
+            yield* Effect.yieldNow
+            rows.set(yield* read(logits, piece.start, piece.length), (piece.start - first) * config.vocabulary)
+          }
+          return rows
         }).pipe(lock.withPermits(1)),
       rowBytes,
       adopt: (from, count) =>
-        Effect.gen(function*() {
-          const tokens = from.tokens().slice(0, count)
-          yield* filled(
-            tokens,
-            (rows) => CacheCopy.copyRows(device, { from: from.caches, to: cacheBuffers }, rows)
-          )
-          // what the other one has replaced meanwhile may have been copied before or after
-          held = tokens.slice(0, Tokens.commonPrefix(tokens, from.tokens()))
-        }).pipe(lock.withPermits(1)),
+        filled(
+          from,
+          count,
+          (rows) => CacheCopy.copyRows(device, { from: from.caches, to: cacheBuffers }, rows)
+        ).pipe(lock.withPermits(1)),
       snapshot: Effect.suspend(() => {
-        const tokens = held
-        const rows = CacheCopy.readRows(device, cacheBuffers, { rows: tokens.length, rowBytes })
-        return Effect.map(rows, (rows) => ({ tokens, rows }))
+        const [tokens, gone] = [held, forgotten]
+        const rows = CacheCopy.readRows(device, cacheBuffers, rowsOf(gone, tokens.length))
+        return Effect.map(rows, (rows) => ({ tokens, rows, forgotten: gone }))
       }).pipe(lock.withPermits(1)),
       restore: (snapshot, count) =>
         filled(
-          snapshot.tokens.slice(0, count),
+          { tokens: () => snapshot.tokens, forgotten: () => snapshot.forgotten },
+          count,
           (rows) => CacheCopy.writeRows(device, { from: snapshot.rows, to: cacheBuffers }, rows)
         ).pipe(lock.withPermits(1)),
       reset: Effect.sync(() => {
@@ -470,7 +484,7 @@ export const make: (
       ).pipe(lock.withPermits(1)),
       promptStep: (start, asked) => {
         const isBatch = asked >= batchFrom
-        const length = Math.min(asked, isBatch ? batch : few)
+        const length = Rings.pieces(start, asked, { chunk: isBatch ? batch : few, ring })[0]?.length ?? 0
         return (isBatch ? last.batch : last.few)().pipe(
           Effect.map(({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length })),
           lock.withPermits(1)
@@ -479,6 +493,3 @@ export const make: (
     }
   }
 )
-
-const bytesOf = (words: Uint32Array | Float32Array): Uint8Array =>
-  new Uint8Array(words.buffer, words.byteOffset, words.byteLength)

@@ -112,13 +112,22 @@ type Pair = readonly [key: string, value: Metadata.MetadataValue]
 
 const tokenizerKeys = ({ family, size, specialsAt }: ShapeVocabulary): Array<Pair> => {
   if (!Vocabulary.isFamily(family)) throw new Error(`there is no synthetic vocabulary ${family}`)
-  const { addBos, chatTemplate, ids, merges, tokens, types } = Vocabulary.make({ size, specialsAt, family })
+  const { addBos, addSpacePrefix, chatTemplate, ids, merges, model, scores, tokens, types } = Vocabulary.make({
+    size,
+    specialsAt,
+    family
+  })
+  const isPieces = model === "llama"
   return [
-    ["tokenizer.ggml.model", Metadata.string("gpt2")],
-    ["tokenizer.ggml.pre", Metadata.string(family)],
+    ["tokenizer.ggml.model", Metadata.string(model)],
+    ["tokenizer.ggml.pre", Metadata.string(isPieces ? "default" : family)],
     ["tokenizer.ggml.tokens", Metadata.strings(tokens)],
     ["tokenizer.ggml.token_type", Metadata.int32s(types)],
-    ["tokenizer.ggml.merges", Metadata.strings(merges)],
+    ...(scores === undefined ? [] : [["tokenizer.ggml.scores", Metadata.float32s(scores)] as const]),
+    ...(isPieces ? [] : [["tokenizer.ggml.merges", Metadata.strings(merges)] as const]),
+    ...(addSpacePrefix === undefined
+      ? []
+      : [["tokenizer.ggml.add_space_prefix", Metadata.bool(addSpacePrefix)] as const]),
     ...[...ids].map(([name, id]): Pair => [`tokenizer.ggml.${name}_token_id`, Metadata.uint32(id)]),
     ["tokenizer.ggml.add_bos_token", Metadata.bool(addBos)],
     ["tokenizer.chat_template", Metadata.string(chatTemplate)]

@@ -4,7 +4,7 @@ import { Jit } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
 import { Effect, Layer } from "effect"
 import * as Loader from "../src/Loader.ts"
-import * as Prompts from "../src/Prompts.ts"
+import * as Rings from "../src/Rings.ts"
 import * as Session from "../src/Session.ts"
 import { memory, wasm } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
@@ -16,9 +16,12 @@ describe("pure parts", () => {
     assert.strictEqual(Session.commonPrefix([1, 2], [1, 2]), 2)
   })
   it("cuts a prompt into pieces", () => {
-    assertEquals(Prompts.pieces(5, 7, 3), [{ start: 5, length: 3 }, { start: 8, length: 3 }, { start: 11, length: 1 }])
-    assertEquals(Prompts.pieces(5, 0, 3), [])
-    assertEquals(Prompts.pieces(0, 3, 3), [{ start: 0, length: 3 }])
+    assertEquals(Rings.pieces(5, 7, { chunk: 3 }), [{ start: 5, length: 3 }, { start: 8, length: 3 }, {
+      start: 11,
+      length: 1
+    }])
+    assertEquals(Rings.pieces(5, 0, { chunk: 3 }), [])
+    assertEquals(Rings.pieces(0, 3, { chunk: 3 }), [{ start: 0, length: 3 }])
   })
 })
 

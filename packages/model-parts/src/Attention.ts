@@ -1,7 +1,7 @@
 /** Attention over a cache: of one token in pieces of the cache, of several tokens over all rows up to theirs. */
 import { iota, scalar, type Tensor, zeros } from "@tg/tensor/Tensor"
 import * as Nn from "@tg/tensor/Nn"
-import { keep, type Order } from "./Order.ts"
+import { keep, type Order, tileTokens } from "./Order.ts"
 
 /** What a step of many tokens has to know beside them; symbolic integers. */
 export interface Batch {
@@ -18,6 +18,31 @@ export const piece = 64
 
 /** Positions of a cache with room for so many: whole pieces. */
 export const wholePieces = (context: number): number => Math.ceil(context / piece) * piece
+
+/**
+ * A cache that forgets: position p lies in row p mod `positions`, whole pieces. A step writes rows one after the other, and
+ * does not go on at the beginning; what stands beyond these rows is what its last tile fills up with.
+ */
+export interface Ring {
+  readonly positions: number
+  /** Positions that a token sees, itself included. */
+  readonly window: number
+}
+
+/** Tokens of a step that are worth a longer ring. */
+const ringStep = 512
+
+/** The ring of a window: what the first token of a step sees stands there until the step is over. */
+export const ringOf = (window: number): Ring => ({
+  positions: wholePieces(window - 1 + Math.max(piece, Math.min(ringStep, wholePieces(window)))),
+  window
+})
+
+/** Rows of a cache that is a ring. */
+export const ringRows = ({ positions }: Ring): number => positions + piece
+
+/** Tokens that a step may have: whole tiles. */
+export const ringTokens = ({ positions, window }: Ring): number => (positions - window + 1) & -tileTokens
 
 /** Scores of positions that must not be seen: finite, so that no infinity enters arithmetic. */
 export const hidden = -1e30
@@ -40,12 +65,15 @@ export interface WholeInput {
   readonly startPos: Tensor
   /** Positions that a token sees, itself included; all before it if it is not said. */
   readonly window?: number | undefined
+  /** How the cache forgets; it keeps all positions if it is not said. */
+  readonly ring?: Ring | undefined
 }
 
 /** Attention of several tokens, `query [T, A.., K]`, over all rows up to theirs: `[T, A.., width]`. */
 export const whole = (reader: Reader, input: WholeInput, query: Tensor, cache: Tensor): Tensor => {
-  const { batch, order, startPos } = input
-  const seen = cache.slice(0, 0, batch?.keys ?? startPos.add(scalar(query.arena, query.dim(0))))
+  const { batch, order, ring, startPos } = input
+  const all = batch?.keys ?? startPos.add(scalar(query.arena, query.dim(0)))
+  const seen = cache.slice(0, 0, ring === undefined ? all : all.minimum(ring.positions))
   const scores = keep(order, causal(reader.scores(query, seen), input))
   return keep(order, reader.mix(softmax(order, scores), seen).label("attn_mix"))
 }
@@ -70,13 +98,19 @@ const shortContext = 4096 + piece
 export interface SplitInput {
   readonly startPos: Tensor
   readonly window?: number | undefined
+  readonly ring?: Ring | undefined
 }
 
 /** The pieces of the cache that a token may see: all up to its own, or the last ones, as many for every position. */
-const visible = (cache: Tensor, { startPos, window }: SplitInput) => {
+const visible = (cache: Tensor, { ring, startPos, window }: SplitInput) => {
   const all = Number(cache.dim(0)) / piece
   const pieces = cache.reshape([all, piece, cache.dim(1)])
   const most = window === undefined ? all : Math.ceil((window - 1) / piece) + 1
+  if (ring !== undefined) {
+    const first = startPos.floordiv(piece).sub(most - 1).maximum(0)
+    const turned = iota(cache.arena, most).add(first).mod(ring.positions / piece)
+    return { rows: pieces.gather(turned), first: first.mul(piece) }
+  }
   if (most >= all) {
     const rows = pieces.slice(0, 0, startPos.add(piece).floordiv(piece))
     return { rows, first: undefined }
@@ -112,10 +146,25 @@ export const split = (reader: Reader, query: Tensor, cache: Tensor, input: Split
 }
 
 /** Hides position u from token t unless u <= startPos + t, and it is in t's window. */
-const causal = (scores: Tensor, { startPos, window }: WholeInput): Tensor => {
+const causal = (scores: Tensor, { ring, startPos, window }: WholeInput): Tensor => {
+  const { arena } = scores
   const tokens = scores.dim(0)
-  const own = iota(scores.arena, tokens).add(startPos).reshape([tokens, ...scores.shape.slice(1).map(() => 1)])
-  const position = iota(scores.arena, scores.dim(-1))
-  const before = position.le(own)
+  const own = iota(arena, tokens).add(startPos).reshape([tokens, ...scores.shape.slice(1).map(() => 1)])
+  const row = iota(arena, scores.dim(-1))
+  const position = ring === undefined ? row : inRing(row, ring, { startPos, tokens: scalar(arena, tokens) })
+  const reached = position.le(own)
+  const before = ring === undefined ? reached : reached.and(position.ge(0))
   return (window === undefined ? before : before.and(position.add(window).gt(own))).where(scores, hidden)
+}
+
+/** The position in each row of a ring, when a step has been written: behind its last token stand those of the turn before. */
+const inRing = (
+  row: Tensor,
+  { positions }: Ring,
+  { startPos, tokens }: { readonly startPos: Tensor; readonly tokens: Tensor }
+): Tensor => {
+  const first = startPos.mod(positions)
+  const turn = startPos.sub(first)
+  const position = row.add(turn)
+  return row.lt(first.add(tokens)).where(position, position.sub(positions))
 }

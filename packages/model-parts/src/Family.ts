@@ -4,6 +4,7 @@ import type * as Dim from "@tg/core-uop/Shape"
 import type { MissingKey, WrongType } from "@tg/gguf/GgufError"
 import * as Metadata from "@tg/gguf/Metadata"
 import { Context, Layer, Result, Schema } from "effect"
+import type { Ring } from "./Attention.ts"
 import type { ForwardInput, ForwardOutput } from "./Decoder.ts"
 import type { CacheType } from "./Halves.ts"
 import type { ConfigError } from "./Keys.ts"
@@ -19,6 +20,8 @@ export type Header = Metadata.HasMetadata & HasTensors
 export interface Storage {
   readonly shape: Dim.Shape
   readonly dtype: DType.DType
+  /** How it forgets; it keeps all positions if it is not said. The rings of a model are all the same. */
+  readonly ring?: Ring | undefined
 }
 
 /** Values that the host computes for each position: a table `f32 [T, ...row]`. */

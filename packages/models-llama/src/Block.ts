@@ -1,5 +1,5 @@
 /** One transformer block as a function of its input, its cache and its weights. */
-import { headsTogether, split, whole } from "@tg/model-parts/Attention"
+import { headsTogether, type Ring, split, whole } from "@tg/model-parts/Attention"
 import type * as Decoder from "@tg/model-parts/Decoder"
 import { affine, dense, mixture } from "@tg/model-parts/FeedForward"
 import { norm, normed, normedForFewRows } from "@tg/model-parts/Norm"
@@ -61,25 +61,31 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const tokens = x.values.dim(0)
   const { key, query, value } = projections(input, x)
   const rows = Cache.pack(config, cache, [turned(input, key, "attn_k_norm"), value])
-  const write = assign(cache.slice(0, startPos, tokens), rows).label("cache")
+  const ring = Cache.ringIn(Number(cache.dim(0)), input.window)
+  const first = ring === undefined ? startPos : startPos.mod(ring.positions)
+  const write = assign(cache.slice(0, first, tokens), rows).label("cache")
   // every cached position reads it
   const full = keepAlways(order, turned(input, query, "attn_q_norm").mul(config.attentionScale).label("query"))
   const grouped = full.reshape([tokens, keyValueHeads, headsPerKey(config), headSize])
   const written = after(cache, [write])
   const mixed = tokens === 1
-    ? ofOne(input, grouped, written)
-    : whole(Cache.reader(config), input, grouped, written)
+    ? ofOne({ ...input, ring }, grouped, written)
+    : whole(Cache.reader(config), { ...input, ring }, grouped, written)
   const z = computed(mixed.reshape([tokens, heads * headSize]), input)
   return { output: affine(weights, z, "attn_output"), write }
 }
 
 /** Attention of one token, `query [1, G, H / G, size]`: heads with the same keys read the cache together. */
-const ofOne = ({ config, startPos, window }: BlockInput, query: Tensor, cache: Tensor): Tensor => {
+const ofOne = (
+  { config, ring, startPos, window }: BlockInput & { readonly ring: Ring | undefined },
+  query: Tensor,
+  cache: Tensor
+): Tensor => {
   const { headSize, keyValueHeads } = config
   const heads = headsPerKey(config)
   const together = headsTogether(heads, Number(cache.dim(0)))
   const grouped = query.reshape([1, keyValueHeads, heads / together, together, headSize])
-  return split(Cache.reader(config), grouped, cache, { startPos, window })
+  return split(Cache.reader(config), grouped, cache, { ring, startPos, window })
 }
 
 /** What a half of the block adds to the stream: normalised, where there is a norm behind it. */

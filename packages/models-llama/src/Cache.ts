@@ -1,25 +1,34 @@
 /** The cache of one block: per position a row of keys, then of values, head after head. */
 import * as DType from "@tg/core-uop/DType"
-import type * as Shape from "@tg/core-uop/Shape"
-import { type Reader, wholePieces } from "@tg/model-parts/Attention"
+import { type Reader, type Ring, ringOf, ringRows, wholePieces } from "@tg/model-parts/Attention"
+import type { Storage } from "@tg/model-parts/Family"
 import * as Halves from "@tg/model-parts/Halves"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
-import type { Config } from "./Config.ts"
+import { type Config, windowOf } from "./Config.ts"
 
 /** Values of a head as they are stored: halves in whole groups. */
 const stored = ({ headSize }: Config, type: Halves.CacheType): number =>
   type === "f32" ? headSize : Halves.wholeGroups(headSize)
 
-/** Shape and dtype of a block's cache buffer: whole pieces. */
+/** The ring of a cache with so many rows, where a block with this window has one: a context of no more is not worth it. */
+export const ringIn = (rows: number, window: number | undefined): Ring | undefined => {
+  const ring = window === undefined ? undefined : ringOf(window)
+  return ring !== undefined && rows >= ringRows(ring) ? ring : undefined
+}
+
+/** A block's cache buffer: whole pieces, or a ring. */
 export const storage = (
   config: Config,
-  { context, type }: { readonly type: Halves.CacheType; readonly context: number }
-): { readonly shape: Shape.Shape; readonly dtype: DType.DType } => {
+  { block, context, type }: { readonly type: Halves.CacheType; readonly context: number; readonly block: number }
+): Storage => {
   const values = 2 * config.keyValueHeads * stored(config, type)
-  return type === "f32"
-    ? { shape: [wholePieces(context), values], dtype: DType.f32 }
-    : { shape: [wholePieces(context), values / 2], dtype: DType.u32 }
+  const ring = ringIn(wholePieces(context), windowOf(config, block))
+  const rows = ring === undefined ? wholePieces(context) : ringRows(ring)
+  return {
+    ...(type === "f32" ? { shape: [rows, values], dtype: DType.f32 } : { shape: [rows, values / 2], dtype: DType.u32 }),
+    ring
+  }
 }
 
 const typeOf = (cache: Tensor): Halves.CacheType => cache.dtype === DType.f32 ? "f32" : "f16"

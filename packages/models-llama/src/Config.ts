@@ -52,6 +52,10 @@ export interface Config {
   readonly experts: ExpertConfig | undefined
 }
 
+/** Positions that a token of a block sees, itself included; all before it if the block has no window. */
+export const windowOf = ({ window }: Config, block: number): number | undefined =>
+  window?.isWindow(block) === true ? window.positions : undefined
+
 /** Query heads that share a key and a value. */
 export const headsPerKey = ({ heads, keyValueHeads }: Config): number => heads / keyValueHeads
 
@@ -181,14 +185,14 @@ const rotariesOf = (
           return yield* keys.fail("rope.scaling.type", type, "none, linear or yarn")
       }
     })
-    const window = traits.windows ? yield* windowOf(file, keys, plain) : undefined
+    const window = traits.windows ? yield* readWindow(file, keys, plain) : undefined
     return { rotary, window }
   })
 
 /** The usual distance of blocks that see everything. */
 const usualPattern = 6
 
-const windowOf = (file: Metadata.HasMetadata, keys: Reader, plain: RotaryConfig) =>
+const readWindow = (file: Metadata.HasMetadata, keys: Reader, plain: RotaryConfig) =>
   Result.gen(function*() {
     const positions = yield* keys.integer("attention.sliding_window", 0)
     if (positions === 0) return undefined

@@ -16,7 +16,8 @@ export const model = (config: Config.Config, weights: Weights.ModelWeights): Mod
   return {
     config,
     weights,
-    caches: (options) => Array.from({ length: config.layers }, () => Cache.storage(config, options)),
+    caches: (options) =>
+      Array.from({ length: config.layers }, (_, block) => Cache.storage(config, { ...options, block })),
     inputs: rotaries(config).map((_, i) => ({
       label: i === 0 ? "cos_sin" : "cos_sin_window",
       row: [config.rotated / 2, 2]

@@ -30,7 +30,7 @@ export interface KnownModel {
   readonly tied: boolean
   readonly experts?: Experts
   /** A family of `@tg/tokenizer/Synthetic`. */
-  readonly tokenizer: "llama-bpe" | "qwen2" | "glm4"
+  readonly tokenizer: "llama-bpe" | "qwen2" | "glm4" | "mistral" | "gemma"
   /** Id of the first special token. */
   readonly specialsAt: number
 }
@@ -84,7 +84,8 @@ const mistral: KnownModel = {
   vocabulary: 32768,
   contextLength: 32768,
   ropeBase: 1e6,
-  specialsAt: 32000
+  tokenizer: "mistral",
+  specialsAt: 0
 }
 
 const qwen3: KnownModel = {
@@ -134,8 +135,8 @@ const gemma3: KnownModel = {
   linear: 8,
   window: 1024,
   tied: true,
-  tokenizer: "llama-bpe",
-  specialsAt: 262000
+  tokenizer: "gemma",
+  specialsAt: 0
 }
 
 const glm4moe: KnownModel = {
@@ -176,7 +177,7 @@ const tiny = (full: KnownModel, name: string): KnownModel => ({
   ...(full.experts === undefined ? {} : {
     experts: { ...full.experts, count: 8, used: full.experts.shared + 2, width: 256 }
   }),
-  specialsAt: 448
+  specialsAt: full.specialsAt === 0 ? 0 : 448
 })
 
 /** Every known model, by name. */

@@ -102,9 +102,11 @@ export class Session {
     this.model = model
     this.type = type
     this.order = order
-    const { dtype, shape } = Cache.storage(model.config, { type, context })
-    const size = Number(shape[0]) * Number(shape[1])
-    this.storage = model.weights.blocks.map(() => dtype === DType.f32 ? new Float32Array(size) : new Uint32Array(size))
+    this.storage = model.weights.blocks.map((_, block) => {
+      const { dtype, shape } = Cache.storage(model.config, { type, context, block })
+      const size = Number(shape[0]) * Number(shape[1])
+      return dtype === DType.f32 ? new Float32Array(size) : new Uint32Array(size)
+    })
   }
 
   /** The program for runs of up to `tokens` tokens (symbolic), or of exactly one; in tiles of them in the order of features. */
@@ -122,8 +124,9 @@ export class Session {
     const inputs = Model.rotaries(config).map((_, i) =>
       buffer(arena, 1 + i, { shape: [count, config.rotated / 2, 2], dtype: DType.f32, label: `cos_sin_${i}` })
     )
-    const layout = Cache.storage(config, { type: this.type, context })
-    const caches = weights.blocks.map((_, i) => buffer(arena, 8 + i, { ...layout, label: `cache.${i}` }))
+    const caches = weights.blocks.map((_, i) =>
+      buffer(arena, 8 + i, { ...Cache.storage(config, { type: this.type, context, block: i }), label: `cache.${i}` })
+    )
     const buffers = weightBuffers(arena, weights, 8 + caches.length)
     const { effects, logits } = forward(Model.decoder(config, weights), {
       buffers,

@@ -5,14 +5,20 @@ import * as Tokenizer from "../src/Tokenizer.ts"
 
 const families = ["glm4", "deepseek-llm", "youtu"] as const
 
+const ofPieces = ["mistral", "gemma"] as const
+
 const codecOf = (made: Synthetic.Synthetic, pre: string): Tokenizer.Codec =>
   Result.getOrThrow(Tokenizer.make(
     new Map<string, unknown>([
-      ["tokenizer.ggml.model", "gpt2"],
+      ["tokenizer.ggml.model", made.model],
       ["tokenizer.ggml.pre", pre],
       ["tokenizer.ggml.tokens", made.tokens],
       ["tokenizer.ggml.token_type", made.types],
       ["tokenizer.ggml.merges", made.merges],
+      ...(made.scores === undefined ? [] : [["tokenizer.ggml.scores", made.scores] as const]),
+      ...(made.addSpacePrefix === undefined
+        ? []
+        : [["tokenizer.ggml.add_space_prefix", made.addSpacePrefix] as const]),
       ["tokenizer.ggml.add_bos_token", made.addBos],
       ...[...made.ids].map(([name, id]) => [`tokenizer.ggml.${name}_token_id`, id] as const)
     ])
@@ -34,6 +40,26 @@ describe("Synthetic", () => {
     expect(codec.vocabulary.eog.size).toBeGreaterThan(0)
     for (const id of codec.vocabulary.eog) expect(codec.vocabulary.kinds[id]).toBe("control")
     expect(codec.encode("", { addSpecial: true })).toEqual(made.addBos ? [made.ids.get("bos")] : [])
+  })
+
+  it.each(ofPieces)("%s: any text survives pieces, and words are made of them", (family) => {
+    const made = Synthetic.make({ family, size: 512, specialsAt: 0 })
+    const codec = codecOf(made, "default")
+    for (const text of ["hello there", "  f(x) = 3.14\n\n", "Straße 北京 😀", ""]) {
+      expect(codec.decode(codec.encode(text))).toBe(text)
+    }
+    expect(codec.encode("the other one").length).toBeLessThan(13)
+    expect(codec.vocabulary.eog.size).toBeGreaterThan(0)
+    for (const id of codec.vocabulary.eog) expect(codec.vocabulary.kinds[id]).toBe("control")
+    expect(codec.encode("", { addSpecial: true })).toEqual([made.ids.get("bos")])
+    expect(made.tokens[made.ids.get("unknown")!]).toBe("<unk>")
+  })
+
+  it("fills a vocabulary of pieces of the size of Gemma's without repeating one", () => {
+    const made = Synthetic.make({ family: "gemma", size: 262144, specialsAt: 0 })
+    expect(new Set(made.tokens).size).toBe(262144)
+    expect(made.scores).toHaveLength(262144)
+    expect(() => Synthetic.make({ family: "gemma", size: 300, specialsAt: 0 })).toThrow(/cannot hold/)
   })
 
   it("fills a vocabulary of the size of real ones without repeating a token", () => {

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Loader from "@tg/engine/Loader"
-import * as Prompts from "@tg/engine/Prompts"
+import * as Rings from "@tg/engine/Rings"
 import * as Session from "@tg/engine/Session"
 import { Effect } from "effect"
 import * as Devices from "../../src/Devices.ts"
@@ -15,7 +15,7 @@ const inPieces = Effect.fn("inPieces")(function*(
 ) {
   yield* session.reset
   const parts = yield* Effect.forEach(
-    Prompts.pieces(0, tokens.length, length),
+    Rings.pieces(0, tokens.length, { chunk: length }),
     (piece) => session.append(tokens.slice(piece.start, piece.start + piece.length))
   )
   return parts.flatMap((part) => Array.from(part))

@@ -7,6 +7,7 @@ import { Arena } from "@tg/core-uop/UOp"
 import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
 import * as HostInputs from "@tg/engine/HostInputs"
 import * as Loader from "@tg/engine/Loader"
+import * as Rings from "@tg/engine/Rings"
 import * as StepProgram from "@tg/engine/StepProgram"
 import { Jit, ownOf } from "@tg/jit/Jit"
 import { piece } from "@tg/model-parts/Attention"
@@ -28,8 +29,8 @@ const distancesIn = (folder: string): Readonly<Record<string, Readonly<Record<st
 const llamaCpp = { ...distancesIn("oracle"), ...distancesIn("oracle-families") }
 
 /**
- * Logits and, for each block with experts, the chosen ones, of all tokens of a run in one step: as few tokens are, or as a
- * batch in tiles.
+ * Logits and, for each block with experts, the chosen ones, of all tokens of a run in one step, or in those that a cache that
+ * forgets has room for: as few tokens are, or as a batch in tiles.
  */
 const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: ReadonlyArray<number>, order: Order.Order) {
   const device = yield* Device
@@ -42,15 +43,19 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
   )
   const arena = new Arena()
   const context = 192
-  const most = order === "tokens" ? tokens.length : Order.wholeTiles(tokens.length)
+  const storage = model.caches({ type: "f16", context })
+  const steps = Rings.pieces(0, tokens.length, { chunk: tokens.length, ring: Rings.ringOf(storage) })
+  const longest = Math.max(...steps.map(({ length }) => length))
+  const most = order === "tokens" ? longest : Order.wholeTiles(longest)
   const tiles = variable(arena, "tiles", 1, Math.ceil(most / Order.tileTokens))
-  const length = order === "tokens" ? most : tiles.mul(Order.tileTokens)
+  const count = variable(arena, "T", 1, most)
+  const length = order === "features" ? tiles.mul(Order.tileTokens) : steps.length === 1 ? most : count
   const ids = buffer(arena, 0, { shape: [most], dtype: DType.u32 })
   const inputs = model.inputs.map(({ row }, i) =>
     buffer(arena, StepProgram.inputId(i), { shape: [most, ...row], dtype: DType.f32 })
   )
   const { firstCache } = StepProgram.ids
-  const caches = model.caches({ type: "f16", context }).map((storage, i) => buffer(arena, firstCache + i, storage))
+  const caches = storage.map((each, i) => buffer(arena, firstCache + i, each))
   const firstWeight = firstCache + config.layers
   const firstResult = firstWeight + weights.all.length
   const { effects, experts, logits } = model.forward({
@@ -63,41 +68,45 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
     rows: "all",
     batch: order === "tokens" ? undefined : {
       tiles,
-      count: variable(arena, "T", 1, most),
+      count,
       keys: variable(arena, "pieces", 1, context / piece).mul(piece)
     },
     experts: "kept"
   })
   const words = (x: Tensor): number => Shape.maxElements(x.shape)
-  const allocate = (count: number, data?: Uint32Array | Float32Array) =>
-    Effect.tap(
-      device.allocate(4 * count, "oracle"),
-      (memory) => data === undefined ? Effect.void : device.write(memory, new Uint8Array(data.buffer))
-    )
+  const allocate = (count: number) => device.allocate(4 * count, "oracle")
   const results = [logits, ...experts]
   const outputs = results.map((x, i) =>
     buffer(arena, firstResult + i, { shape: [most, ...x.shape.slice(1)], dtype: x.dtype }).slice(0, 0, length)
   )
   const memory = yield* Effect.forEach(results, (x) => allocate(words(x)))
   const host = yield* HostInputs.make(model, loaded, most)
-  yield* host.write(Array.from({ length: most }, (_, i) => i))
+  const given = yield* allocate(most)
   const program = make([...results.map((x, i) => assign(outputs[i]!, x)), ...effects])
   const prepared = yield* (yield* Jit).prepare(
     program.sink,
     new Map([
-      [0, yield* allocate(most, Uint32Array.from({ length: most }, (_, i) => tokens[i] ?? 0))],
+      [0, given],
       ...host.bound,
       ...(yield* Effect.forEach(caches, (c, i) => Effect.map(allocate(words(c)), (m) => [firstCache + i, m] as const))),
       ...weights.all.map((ref, i) => [firstWeight + i, loaded.get(ref.name)!] as const),
       ...memory.map((m, i) => [firstResult + i, m] as const)
     ])
   )
-  yield* prepared.run(ownOf(prepared, StepProgram.variablesOf(order, 0, tokens.length)))
-  const [first, ...rest] = yield* Effect.forEach(memory, (m) => Effect.map(device.read(m), (b) => b.slice().buffer))
-  return {
-    rows: Oracle.rowsOf([new Float32Array(first!)], config.vocabulary),
-    experts: rest.map((b) => new Uint32Array(b))
-  }
+  const parts = yield* Effect.forEach(steps, ({ length, start }) =>
+    Effect.gen(function*() {
+      const positions = Array.from({ length: most }, (_, i) => start + i)
+      yield* host.write(positions)
+      yield* device.write(given, new Uint8Array(Uint32Array.from(positions, (at) => tokens[at] ?? 0).buffer))
+      yield* prepared.run(ownOf(prepared, StepProgram.variablesOf(order, start, length)))
+      return yield* Effect.forEach(memory, (m, i) => {
+        const row = Number(results[i]!.shape.at(-1))
+        return Effect.map(device.read(m), (b) => new Uint32Array(b.slice().buffer).slice(0, length * row))
+      })
+    }))
+  const joined = results.map((_, i) => Uint32Array.from(parts.flatMap((part) => Array.from(part[i]!))))
+  const [first, ...rest] = joined
+  return { rows: Oracle.rowsOf([new Float32Array(first!.buffer)], config.vocabulary), experts: rest }
 })
 
 const median = (values: ReadonlyArray<number>): number => {
