@@ -49,11 +49,13 @@ export const fromGguf = (gguf: Gguf, families: Family.Registry): Result.Result<M
     const part = yield* Split.partOf(gguf)
     if (part !== undefined) return yield* Result.fail(Split.single(gguf.name, part))
     yield* Split.checkWhole(gguf)
-    const model = yield* Family.modelOf(families, gguf)
+    const family = yield* Family.familyOf(families, gguf)
+    const model = yield* family.modelOf(gguf)
     yield* checkVocabulary(gguf, model.config)
-    const codec = yield* tokenizer(gguf)
-    yield* checkTemplate(gguf, codec)
-    return { ...model, gguf }
+    const whole = Family.withChat(gguf, family)
+    const codec = yield* tokenizer(whole)
+    yield* checkTemplate(whole, codec)
+    return { ...model, gguf: whole }
   })
 
 /** Reads and checks the header of a file. */

@@ -61,12 +61,12 @@ export interface Model {
   readonly forward: (input: ForwardInput) => ForwardOutput
 }
 
-/** What the files of a family lack, if they lack it. */
+/** What holds for files of a family that do not say it. */
 export interface ChatDefaults {
-  /** The text of a chat template. */
+  /** The text of a chat template: `tokenizer.chat_template`. */
   readonly template?: string | undefined
-  /** Texts of tokens that end a reply. */
-  readonly stop?: ReadonlyArray<string> | undefined
+  /** The text of the token that ends a turn: `tokenizer.ggml.eot_token_id`. */
+  readonly endOfTurn?: string | undefined
 }
 
 /** A family of models: the architectures that it runs, and their known shapes. */
@@ -134,6 +134,23 @@ export const familyOf = (
     const near = known.filter((name) => isNear(name, asked))
     return yield* Result.fail(new UnknownArchitecture({ file: file.name, architecture: asked, near, known }))
   })
+
+/** A header with what its family says of chats where it says nothing; the same one, if that is nothing. */
+export const withChat = <H extends Header>(header: H, { chat }: ModelFamily): H => {
+  const eot = "tokenizer.ggml.eot_token_id"
+  const template = "tokenizer.chat_template"
+  const tokens = header.metadata.get("tokenizer.ggml.tokens")
+  const end = chat?.endOfTurn === undefined || header.metadata.has(eot) || tokens?.type !== "array"
+    ? -1
+    : Array.from(tokens.value as ArrayLike<unknown>).indexOf(chat.endOfTurn)
+  const more: ReadonlyArray<readonly [string, Metadata.MetadataValue]> = [
+    ...(chat?.template === undefined || header.metadata.has(template)
+      ? []
+      : [[template, Metadata.string(chat.template)] as const]),
+    ...(end < 0 ? [] : [[eot, Metadata.uint32(end)] as const])
+  ]
+  return more.length === 0 ? header : { ...header, metadata: new Map([...header.metadata, ...more]) }
+}
 
 /** The model that a header describes. */
 export const modelOf = (registry: Registry, file: Header) =>

@@ -41,7 +41,7 @@ const engineOf = (path: string, { context, device = "auto", families = [], threa
   Layer.unwrap(Effect.gen(function*() {
     const { gguf, source } = yield* GgufFile.open(path)
     const file = yield* Effect.fromResult(ModelFile.fromGguf(gguf, { families: [...known.families, ...families] }))
-    const tokenizer = yield* Effect.fromResult(ModelFile.tokenizer(gguf))
+    const tokenizer = yield* Effect.fromResult(ModelFile.tokenizer(file.gguf))
     const engine = fromModel(source, file, { context, prepare: ["last", Sampler.greedy], tokenizer })
     return Layer.effect(Engine, engine).pipe(Layer.provideMerge(Devices.layer(device, { threads })))
   }))
