@@ -3,7 +3,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
 import type { Simd } from "./internal/dot.ts"
 import { rendered } from "./internal/elementwise.ts"
-import { type Memory, moduleText, unsupported } from "./internal/kernel.ts"
+import { type Memory, memoryImport, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
 import { place } from "./internal/placement.ts"
 
@@ -115,6 +115,27 @@ export const render = (
   }
 }
 
+/**
+ * The module of a hand-written kernel, whose text are the fields of a module: functions, one of them exported as `run`, but no
+ * memory, which is imported for it.
+ */
+export const assembleWritten = (
+  program: Program,
+  assembler: Assembler,
+  { memory = defaultMemory() }: Options = {}
+): Program | RenderError => {
+  const { code, name } = program
+  const refuse = (message: string) => new RenderError({ kernel: name, message: `${name}: ${message}` })
+  if (/^\s*\(module\b/.test(String(code))) {
+    return refuse("its text is a whole module; give the fields in it, without the memory, which is imported for them")
+  }
+  try {
+    return { ...program, code: assembler.assemble(name, `(module\n${memoryImport[memory]}\n${String(code)})`) }
+  } catch (error) {
+    return refuse(`the assembler rejects its text: ${String(error)}`)
+  }
+}
+
 /** `validate` takes the features that are allowed, which the typings of wabt do not say. */
 interface FeatureModule {
   readonly validate: (features: object) => void
@@ -150,6 +171,10 @@ export const layerWith = (options: Options): Layer.Layer<Renderer> =>
         render: Effect.fn("Wasm.render")(function*(name, linear) {
           const program = render(name, linear, loaded, options)
           return program instanceof RenderError ? yield* program : program
+        }),
+        assemble: Effect.fn("Wasm.assemble")(function*(program) {
+          const assembled = assembleWritten(program, loaded, options)
+          return assembled instanceof RenderError ? yield* assembled : assembled
         })
       }))
   )

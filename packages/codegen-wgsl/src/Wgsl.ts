@@ -107,3 +107,25 @@ export const render = (name: string, linear: UOp, caps: Caps): Program | RenderE
     throw cause
   }
 }
+
+/** What is wrong with a hand-written kernel, as far as its text shows: its launch must be the one that it is declared for. */
+export const checkWritten = ({ code, grid, name, workgroup }: Program): RenderError | undefined => {
+  const refuse = (message: string) => new RenderError({ kernel: name, message: `${name}: ${message}` })
+  const refused = checkLaunch({ grid, workgroup })
+  if (refused !== undefined) return refuse(refused)
+  const text = String(code).replace(/\/\/.*$/gm, "")
+  const [, sizes] = /@workgroup_size\s*\(([^)]*)\)/.exec(text) ?? []
+  if (sizes === undefined || !/\bfn\s+main\s*\(/.test(text)) {
+    return refuse("its WGSL has no entry point; write @compute @workgroup_size(...) fn main(...)")
+  }
+  const written = sizes.split(",").map((size) => size.trim()).filter((size) => size !== "").map(Number)
+  const [x = 1, y = 1, z = 1] = written
+  return [x, y, z].every((size, axis) => size === workgroup[axis])
+    ? undefined
+    : refuse(
+      `its WGSL says @workgroup_size(${sizes.trim()}), and it is declared for a workgroup of ${
+        workgroup.join(" x ")
+      }; ` +
+        `write the same numbers in both`
+    )
+}

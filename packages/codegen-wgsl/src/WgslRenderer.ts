@@ -10,6 +10,10 @@ export const layer = (options: Wgsl.Options = {}): Layer.Layer<Renderer> => {
     render: Effect.fn("WgslRenderer.render")(function*(name, linear) {
       const program = Wgsl.render(name, linear, caps)
       return program instanceof RenderError ? yield* program : program
+    }),
+    assemble: Effect.fn("WgslRenderer.assemble")(function*(program) {
+      const problem = Wgsl.checkWritten(program)
+      return problem === undefined ? program : yield* problem
     })
   })
 }

@@ -1,4 +1,5 @@
 import * as DType from "./DType.ts"
+import * as Custom from "./Custom.ts"
 import { copyOut, dense, product, reduce, stridesOf, zip } from "./EvaluateArray.ts"
 import { box, fail, moved, padded, type Value } from "./EvaluateMovement.ts"
 import { allocate, type Data, variable, type Vars } from "./EvaluateOps.ts"
@@ -7,9 +8,6 @@ import * as Shape from "./Shape.ts"
 import { reduceArg, toposort, type UOp } from "./UOp.ts"
 
 export type { Value } from "./EvaluateMovement.ts"
-
-/** A hand-written kernel: reads and writes the storage of its arguments. */
-export type Custom = (buffers: ReadonlyArray<Data>, vars: Vars) => void
 
 /** What a tensor program runs in. */
 export interface Environment {
@@ -21,7 +19,8 @@ export interface Environment {
   readonly vars?: Vars
   /** Floats are not rounded to 32 bits. Give buffers as Float64Array to keep stored values unrounded too. */
   readonly float64?: boolean
-  readonly custom?: ReadonlyMap<string, Custom>
+  /** Hand-written kernels by name, in place of their own references. */
+  readonly custom?: ReadonlyMap<string, Custom.Reference>
 }
 
 /** Elements of a storage array: `addresses` has the logical shape. */
@@ -213,7 +212,7 @@ const storageOf = (frame: Frame, node: UOp): Data => {
 
 const runCustom = (frame: Frame, node: UOp, args: ReadonlyArray<Data>): void => {
   const { name } = node.arg as { readonly name: string }
-  const custom = frame.env.custom?.get(name) ??
+  const custom = frame.env.custom?.get(name) ?? Custom.referenceOf(node) ??
     fail(node, `no hand-written kernel ${name}; add it to the environment's custom`)
   custom(args, frame.vars)
 }
@@ -285,7 +284,7 @@ const evaluateNode = (frame: Frame, node: UOp): Value | undefined => {
       return done.frame.values.get(result) ?? fail(node, "this result has no value")
     }
     case "CUSTOM":
-      return runCustom(frame, node, node.src.map((s) => storageOf(frame, s))) as undefined
+      return runCustom(frame, node, Custom.of(node).storage.map((s) => storageOf(frame, s))) as undefined
     case "TUPLE":
     case "SINK":
       return undefined

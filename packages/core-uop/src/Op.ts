@@ -37,7 +37,7 @@ export const ops = [
   "TUPLE",
   "CALL", // src = [TUPLE of results, ...args]; arg: {name}
   "GETTUPLE", // src = [CALL]; arg: index
-  "CUSTOM", // arg: {name}; the body of a hand-written kernel
+  "CUSTOM", // a hand-written kernel on its storage: `Custom.of` reads it
   "SINK", // roots; kernel stages: the kernel, arg: {name}
   "LINEAR", // src = instructions in order
   // vectors

@@ -23,7 +23,7 @@ export interface RendererCaps {
 export interface Binding {
   readonly slot: number
   readonly access: "read" | "write"
-  /** The kernel reaches no further; what is bound must have as much. Not known of kernels written by hand. */
+  /** The kernel reaches no further; what is bound must have as much. */
   readonly bytes?: number | undefined
 }
 
@@ -33,6 +33,9 @@ export interface VarBounds {
   readonly max: number
 }
 
+/** A kernel as a function of its arguments, as words in the order of `bindings`, and of its variables. */
+export type HostCode = (args: ReadonlyArray<Uint32Array>, vars: Readonly<Record<string, number>>) => void
+
 /**
  * A compiled kernel. `grid` are the workgroup counts as index expressions over VARs. Buffers are bound in the order of
  * `bindings`, scalars are passed as 32-bit integers in the order of `vars`.
@@ -40,13 +43,13 @@ export interface VarBounds {
 export interface Program {
   readonly name: string
   readonly target: RendererCaps["target"]
-  /** WGSL text, a WebAssembly module, or (reference) the kernel itself. */
-  readonly code: string | Uint8Array | UOp
+  /** Text, such as WGSL; bytes, such as a WebAssembly module; or (reference) the kernel itself, or the function of a hand-written one. */
+  readonly code: string | Uint8Array | UOp | HostCode
   readonly workgroup: readonly [number, number, number]
   readonly grid: readonly [UOp | number, UOp | number, UOp | number]
   readonly bindings: ReadonlyArray<Binding>
   readonly vars: ReadonlyArray<string>
-  /** Of each of `vars`, in their order. Not known of kernels written by hand. */
+  /** Of each of `vars`, in their order. */
   readonly bounds?: ReadonlyArray<VarBounds> | undefined
   /**
    * Instructions, roughly, as index expressions over VARs: of each part in which the grid is run, and of each of its
@@ -65,6 +68,8 @@ export class RenderError extends Schema.TaggedError<RenderError>()("RenderError"
 export class Renderer extends Context.Service<Renderer, {
   readonly caps: RendererCaps
   readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError>
+  /** Makes code of the text of a hand-written kernel, which `program` holds. Without it the text is the code. */
+  readonly assemble?: ((program: Program) => Effect.Effect<Program, RenderError>) | undefined
 }>()("@tg/core-uop/Renderer") {}
 
 /** The arguments and launch shape that a kernel's own nodes declare (any kernel stage). */

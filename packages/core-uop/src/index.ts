@@ -1,4 +1,5 @@
 export * as Bounds from "./Bounds.ts"
+export * as Custom from "./Custom.ts"
 export * as DeviceLimits from "./DeviceLimits.ts"
 export * as DeviceProfile from "./DeviceProfile.ts"
 export * as DType from "./DType.ts"

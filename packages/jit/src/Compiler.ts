@@ -1,3 +1,4 @@
+import * as Custom from "@tg/core-uop/Custom"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { type Program, Renderer, RenderError, signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
@@ -21,7 +22,7 @@ export class CompileError extends Schema.TaggedError<CompileError>()("CompileErr
 }
 
 /**
- * Kernel to program: heuristics, postrange, devectorize, linearize, render. Equal kernels are compiled once. The members of
+ * Kernel to program: a hand-written one (CUSTOM) is taken as it is, others go through heuristics, postrange, devectorize, linearize, render. Equal kernels are compiled once. The members of
  * a kernel with several roots go through the stages each for itself, and are put together in front of the renderer.
  */
 export class Compiler extends Context.Service<Compiler, {
@@ -42,7 +43,12 @@ export class Compiler extends Context.Service<Compiler, {
         const expanded = yield* devectorize.devectorize(name, opted, renderer.caps, profile)
         return yield* linearize.linearize(name, expanded, renderer.caps)
       })
+      const assemble = renderer.assemble ?? Effect.succeed
       const lowerOnce = Effect.fn("Compiler.compile")(function*(name: string, kernel: UOp) {
+        if (kernel.op === "CUSTOM") {
+          const written = Custom.program(kernel, renderer.caps.target)
+          return written instanceof RenderError ? yield* written : yield* assemble(written)
+        }
         const parts = yield* Effect.forEach(
           members(kernel),
           ({ ast, slots }) => Effect.map(lowerMember(name, ast), (linear) => ({ linear, slots }))
@@ -67,9 +73,14 @@ export class Compiler extends Context.Service<Compiler, {
   static readonly layerReference = Layer.succeed(Compiler, {
     compile: (name, kernel) =>
       Effect.gen(function*() {
-        const violation = yield* Spec.firstViolation("kernel", kernel)
-        if (violation === undefined) return { name, target: "reference", code: kernel, ...signature(kernel) } as const
-        const reason = new RenderError({ kernel: name, message: violation })
+        const violation = kernel.op === "CUSTOM" ? undefined : yield* Spec.firstViolation("kernel", kernel)
+        const program = kernel.op === "CUSTOM"
+          ? Custom.program(kernel, "reference")
+          : { name, target: "reference", code: kernel, ...signature(kernel) }
+        if (violation === undefined && !(program instanceof RenderError)) return program
+        const reason = program instanceof RenderError
+          ? program
+          : new RenderError({ kernel: name, message: violation! })
         return yield* new CompileError({ kernel: name, reason })
       })
   })

@@ -1,5 +1,6 @@
 /** What a tensor program will cost on a device: launches, bytes and time, from its kernels alone. */
 import * as Bounds from "@tg/core-uop/Bounds"
+import * as Custom from "@tg/core-uop/Custom"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import { key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -97,8 +98,7 @@ export const launches = (
 ): ReadonlyArray<LaunchEstimate> => {
   const known = new Map<string, Shape>()
   const shapeOf = (step: Step): Shape => {
-    // a kernel written by hand says nothing about itself here
-    if (step.kind === "custom") return { bytes: 0, workgroups: 1, threads: 1 }
+    if (step.kind === "custom") return writtenShape(Custom.of(step.custom), profile.kind, vars)
     const text = key(step.ast)
     const found = known.get(text)
     if (found !== undefined) return found
@@ -116,6 +116,16 @@ export const launches = (
     const shape = shapeOf(step)
     return { step, ...shape, micros: profile.dispatchMicros + shape.bytes / profile.bytesPerMicro }
   })
+}
+
+/** What a kernel written by hand says about its launch. */
+const writtenShape = (custom: Custom.Custom, kind: DeviceProfile["kind"], vars: Vars): Shape => {
+  const { grid = [], workgroup = [1, 1, 1] } = Custom.sourceFor(custom, kind) ?? {}
+  return {
+    bytes: evaluateIndex(custom.cost.bytes, vars),
+    workgroups: kind === "gpu" ? grid.reduce((n, size) => n * evaluateIndex(size, vars), 1) : 1,
+    threads: workgroup.reduce((a, b) => a * b, 1)
+  }
 }
 
 /** The launch that the opts lead to. */

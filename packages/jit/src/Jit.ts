@@ -1,10 +1,10 @@
-import { evaluateIndex, type Program, RenderError } from "@tg/core-uop/Program"
+import { evaluateIndex, type Program } from "@tg/core-uop/Program"
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
-import type { CustomStep, Schedule, Step } from "@tg/rangeify/Schedule"
+import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import {
   type Binding,
   Device,
@@ -17,15 +17,12 @@ import {
 import type { Scope } from "effect"
 import { Context, Effect, Fiber, Layer } from "effect"
 import { CompileCache } from "./CompileCache.ts"
-import { CompileError, Compiler } from "./Compiler.ts"
+import { type CompileError, Compiler } from "./Compiler.ts"
 import * as Plan from "./Plan.ts"
 import * as ProgramKey from "./ProgramKey.ts"
 
 /** The host's buffers by id. */
 export type Buffers = ReadonlyMap<number, DeviceBuffer>
-
-/** Gives the program of a hand-written kernel for the device at hand. */
-export type CustomPrograms = (step: CustomStep) => Program | undefined
 
 /** A tensor program made ready for a device. */
 export interface Prepared extends Replay {
@@ -137,8 +134,7 @@ export class Jit extends Context.Service<Jit, {
    */
   readonly prepare: (
     sink: UOp,
-    buffers: Buffers,
-    custom?: CustomPrograms
+    buffers: Buffers
   ) => Effect.Effect<Prepared, JitError, Scope.Scope>
 }>()("@tg/jit/Jit") {
   static readonly layer = Layer.effect(
@@ -150,18 +146,7 @@ export class Jit extends Context.Service<Jit, {
       const cache = yield* CompileCache
       const limits = limitsOf(device.profile, yield* FusionCosts)
 
-      const programOf = (step: Step, custom: CustomPrograms) => {
-        if (step.kind === "kernel") return compiler.compile(step.name, step.ast)
-        const program = custom(step)
-        const reason = new RenderError({
-          kernel: step.name,
-          message:
-            `${step.name} is written by hand and has no source for ${device.profile.name}; add one to its CustomKernel`
-        })
-        return program === undefined
-          ? Effect.fail(new CompileError({ kernel: step.name, reason }))
-          : Effect.succeed(program)
-      }
+      const programOf = (step: Step) => compiler.compile(step.name, step.kind === "kernel" ? step.ast : step.custom)
 
       /** Starts what the device does with a program; between two of them other fibers get their turn. */
       const load = Effect.fnUntraced(function*(program: Program) {
@@ -171,13 +156,13 @@ export class Jit extends Context.Service<Jit, {
       })
 
       /** Compiles every different kernel. The device compiles one while the next is made. */
-      const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule, custom: CustomPrograms) {
+      const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule) {
         const programs = new Map<string, Program>()
         const loading: Array<Fiber.Fiber<Executable, DeviceError>> = []
         for (const step of schedule.steps) {
           const key = Plan.keyOf(step)
           if (programs.has(key)) continue
-          const program = yield* programOf(step, custom)
+          const program = yield* programOf(step)
           programs.set(key, program)
           loading.push(yield* load(program))
         }
@@ -186,30 +171,28 @@ export class Jit extends Context.Service<Jit, {
 
       // the part of the work that does not depend on the buffers, for a program that is bound more than once
       const captured = new WeakMap<UOp, Captured>()
-      const capture = Effect.fn("Jit.capture")(function*(sink: UOp, custom: CustomPrograms) {
+      const capture = Effect.fn("Jit.capture")(function*(sink: UOp) {
         const known = captured.get(sink)
         if (known !== undefined) return known
         const asked = askedBy(sink)
         if (asked instanceof DeviceError) return yield* asked
         const schedule = yield* Effect.cached(rangeify.schedule(sink, limits))
-        // hand-written kernels may be given differently next time
-        const isGenerated = toposort(sink).every((node) => node.op !== "CUSTOM")
         const key = ProgramKey.of(sink, { profile: device.profile, costs: limits.fusion?.name })
-        const kept = isGenerated ? yield* cache.get(key) : undefined
+        const kept = yield* cache.get(key)
         const { loading, plan } = kept === undefined
-          ? yield* compileAll(yield* schedule, custom)
+          ? yield* compileAll(yield* schedule)
           : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
         const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
         const made: Captured = { asked, schedule, plan, executables }
-        if (isGenerated) captured.set(sink, made)
-        if (isGenerated && kept === undefined) yield* cache.set(key, plan)
+        captured.set(sink, made)
+        if (kept === undefined) yield* cache.set(key, plan)
         return made
       })
 
       return Jit.of({
-        compile: (sink) => Effect.asVoid(capture(sink, () => undefined)),
-        prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, custom = () => undefined) {
-          const { asked, executables, plan, schedule } = yield* capture(sink, custom)
+        compile: (sink) => Effect.asVoid(capture(sink)),
+        prepare: Effect.fn("Jit.prepare")(function*(sink, buffers) {
+          const { asked, executables, plan, schedule } = yield* capture(sink)
           const problem = checkBuffers(asked, buffers)
           if (problem !== undefined) return yield* problem
           const blocks = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `block ${i}`))

@@ -29,7 +29,7 @@ export interface ExecutionPlan {
 }
 
 /** What identifies the program of a step: steps with equal keys share one. */
-export const keyOf = (step: Step): string => step.kind === "kernel" ? key(step.ast) : `custom ${step.name}`
+export const keyOf = (step: Step): string => key(step.kind === "kernel" ? step.ast : step.custom)
 
 /** Plans memory and launches for a schedule whose programs are known by `keyOf`. */
 export const plan = (schedule: Schedule, programOf: (step: Step) => Program): ExecutionPlan => {

@@ -89,7 +89,7 @@ const unknownNode = (number: number): never => {
 }
 
 const keptProgram = ({ code, grid, instructions, ...rest }: Program): KeptProgram | undefined => {
-  if (code instanceof UOp) return undefined
+  if (typeof code !== "string" && !(code instanceof Uint8Array)) return undefined
   const [x, y, z] = grid
   return {
     ...rest,

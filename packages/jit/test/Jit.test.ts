@@ -10,7 +10,7 @@ import * as Nn from "@tg/tensor/Nn"
 import * as TensorProgram from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 import { Effect, Layer } from "effect"
-import { CompileError, Compiler } from "../src/Compiler.ts"
+import { Compiler } from "../src/Compiler.ts"
 import { Jit, launchCount } from "../src/Jit.ts"
 import type { ExecutionPlan } from "../src/Plan.ts"
 import { blocks, contents } from "./support/blocks.ts"
@@ -195,49 +195,6 @@ describe("Jit", () => {
       assert.strictEqual(error._tag, "DeviceError")
       assert.strictEqual(error.message, "twice_4 uses buffer 7, which the host did not bind")
     }).pipe(Effect.scoped, Effect.provide(Devices.reference)))
-
-  describe("hand-written kernels", () => {
-    const negate = {
-      name: "negate",
-      writes: [0],
-      cost: { bytes: 32, flops: 4 },
-      reference: () => undefined
-    }
-    const arena = new Arena()
-    const [x, y, out] = [x4(arena, 0), x4(arena, 1), x4(arena, 2)]
-    const done = TensorProgram.after(y, [TensorProgram.custom(negate, [y, x])])
-    const { sink } = TensorProgram.make([TensorProgram.assign(out, done.add(1))])
-    const memory = new Map([0, 1, 2].map((id) => [id, Float32Array.of(1, 2, 3, 4)]))
-
-    it.live("run as the program that they are given, in order with the others", () =>
-      Effect.gen(function*() {
-        const device = yield* Device
-        const { compile } = yield* Compiler
-        const jit = yield* Jit
-        const other = new Arena()
-        const { sink: body } = TensorProgram.make([TensorProgram.assign(x4(other, 1), x4(other, 0).neg())])
-        const { schedule } = yield* Rangeify
-        const [step] = (yield* schedule(body, { maxStorageBuffers: 8 })).steps
-        const program = yield* compile("negate", step!.kind === "kernel" ? step!.ast : body)
-        const buffers = yield* upload(memory)
-        const { run } = yield* jit.prepare(sink, buffers, (s) => s.name === "negate" ? program : undefined)
-        yield* run({})
-        assert.deepStrictEqual(floats(yield* device.read(buffers.get(2)!)), [0, -1, -2, -3])
-      }).pipe(
-        Effect.scoped,
-        Effect.provide(
-          Jit.layer.pipe(Layer.provideMerge([Rangeify.layer, Compiler.layerReference, Reference.layer]))
-        )
-      ))
-
-    it.live("without a program for the device are an error that says so", () =>
-      Effect.gen(function*() {
-        const jit = yield* Jit
-        const error = yield* Effect.flip(jit.prepare(sink, yield* upload(memory)))
-        assert.instanceOf(error, CompileError)
-        assert.include(error.message, "negate is written by hand and has no source for reference")
-      }).pipe(Effect.scoped, Effect.provide(Devices.reference)))
-  })
 
   it.effect("works with mocked neighbours, and asks for each program once", () => {
     const compiled: Array<string> = []

@@ -75,11 +75,22 @@ describe("Plan", () => {
     assert.deepStrictEqual(make().launches, launches)
   })
 
-  it("identifies hand-written kernels by name", () => {
+  it("identifies hand-written kernels by all that they are", () => {
     const arena = new Arena()
-    const x = Tensor.buffer(arena, 0, { shape: [4], dtype: DType.f32 })
-    const kernel = { name: "by_hand", writes: [0], cost: { bytes: 16, flops: 0 }, reference: () => undefined }
-    const made = scheduleOf(TensorProgram.make([TensorProgram.custom(kernel, [x])]))
-    assert.deepStrictEqual(made.steps.map(keyOf), ["custom by_hand"])
+    const x = (id: number) => Tensor.buffer(arena, id, { shape: [4], dtype: DType.f32 })
+    const kernelOf = (text: string, grid = 1) => ({
+      name: "by_hand",
+      writes: [0],
+      sources: { wgsl: { text, grid: [grid, 1, 1] } },
+      reference: () => undefined
+    } as const)
+    const keysOf = (...kernels: ReadonlyArray<TensorProgram.CustomKernel>) =>
+      new Set(
+        scheduleOf(TensorProgram.make(kernels.map((kernel, i) => TensorProgram.custom(kernel, [x(i)])))).steps.map(
+          keyOf
+        )
+      ).size
+    assert.strictEqual(keysOf(kernelOf("a"), kernelOf("a")), 1)
+    assert.strictEqual(keysOf(kernelOf("a"), kernelOf("b"), kernelOf("a", 2)), 3)
   })
 })

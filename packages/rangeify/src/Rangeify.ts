@@ -1,3 +1,4 @@
+import * as Custom from "@tg/core-uop/Custom"
 import { type DeviceProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import * as Spec from "@tg/core-uop/Spec"
 import { Arena, key, type UOp } from "@tg/core-uop/UOp"
@@ -150,8 +151,8 @@ const scheduleReading = (
   }
 
   const custom = (node: UOp): void => {
-    const { name } = node.arg as { readonly name: string }
-    const large = node.src.find((s) => isOverBinding(storageOf(s), context.limits))
+    const { name, storage } = Custom.of(node)
+    const large = storage.find((s) => isOverBinding(storageOf(s), context.limits))
     if (large !== undefined) {
       throw new RangeifyError({
         reason: "BufferTooLarge",
@@ -159,7 +160,7 @@ const scheduleReading = (
           `binds ${mostBytes(context.limits)}; give it a part at a time`
       })
     }
-    const args = node.src.map((s) => refOf(storageOf(s)))
+    const args = storage.map((s) => refOf(storageOf(s)))
     const boundaries = [boundary(node, name, { _tag: "Required", by: "custom" })]
     steps.push({ kind: "custom", name, custom: node, args, boundaries })
   }

@@ -33,7 +33,7 @@ export interface KernelStep extends Origin {
   readonly ast: UOp
 }
 
-/** A hand-written kernel: the CUSTOM node names it. */
+/** A hand-written kernel: the CUSTOM node (`Custom.of`) says what it is. */
 export interface CustomStep extends Origin {
   readonly kind: "custom"
   readonly name: string

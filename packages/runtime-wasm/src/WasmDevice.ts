@@ -47,6 +47,14 @@ const load = (
       const { instance, module } = await WebAssembly.instantiate(code as Uint8Array<ArrayBuffer>, { env: { memory } })
       const { run } = instance.exports
       if (typeof run !== "function") throw new Error("the module exports no function named run")
+      const { bindings, vars } = program
+      const wanted = 2 + bindings.length + vars.length
+      if (run.length !== wanted) {
+        throw new Error(
+          `run has ${run.length} parameters, and should have ${wanted}: from, to, ${bindings.length} addresses and ` +
+            `${vars.length} variables`
+        )
+      }
       const kernel: Kernel = { run: run as Run, number: crew?.add(module) ?? 0 }
       kernels.keep(code, kernel)
       return executable(kernel)

@@ -68,6 +68,7 @@ export const renderer = (withCaps: Partial<RendererCaps> = {}): Layer.Layer<Rend
 
 const accept = ({ bindings, code, name, target }: Program, options: Options): Run | DeviceError => {
   if (target !== "reference") return bad(`${name} is a program for ${target}; this is the reference device`)
+  if (typeof code === "function") return code
   if (!(code instanceof UOp)) {
     return new DeviceError({ reason: "ProgramRejected", message: `${name}: the code is not a kernel` })
   }

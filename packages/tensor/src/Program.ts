@@ -1,7 +1,9 @@
+import * as Custom from "@tg/core-uop/Custom"
 import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
 import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
-import { param, Tensor } from "./Tensor.ts"
+import { type Extent, param, Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
 /** A buffer that a program touches. */
@@ -149,50 +151,90 @@ export const call = (
   fn: (...params: ReadonlyArray<Tensor>) => ReadonlyArray<Tensor>
 ): ReadonlyArray<Tensor> => unit(name, fn)(args)
 
-/** A kernel written by hand: how to run it on each target, and what it does. Its storage arguments are its bindings. */
+/** A kernel's text for one target. */
+export interface CustomSource {
+  /** As the renderer of the target takes it: a module of WGSL, the fields of a module of WebAssembly. */
+  readonly text: string
+  /** Threads of a workgroup: as the WGSL says. One if the target has none. */
+  readonly workgroup?: readonly [number, number, number]
+  /** Workgroups along each axis; for `wasm` iterations, all along the first. It may follow from the arguments of the call. */
+  readonly grid: Grid | ((...args: ReadonlyArray<Tensor>) => Grid)
+}
+export type Grid = readonly [Extent, Extent, Extent]
+
+/** What a launch moves and computes: every byte of the storage once, and nothing, where it is not said. */
+export interface Cost {
+  readonly bytes?: Extent
+  /** Operations. Devices with threads divide a launch among them by it. */
+  readonly flops?: Extent
+}
+
+/**
+ * A kernel written by hand: its text by target, what it costs, and what it computes. Its storage arguments are its bindings,
+ * its symbolic arguments are its variables, both in the order of the call.
+ */
 export interface CustomKernel {
   readonly name: string
   /** Numbers of the storage arguments (counted from 0) that it writes; the others it only reads. */
   readonly writes: ReadonlyArray<number>
-  readonly wgsl?: {
-    readonly source: string
-    readonly workgroup: readonly [number, number, number]
-    readonly grid: readonly [Shape.Dim, Shape.Dim, Shape.Dim]
-  }
-  readonly wasm?: Uint8Array
-  /** Estimated work, for profiles and fusion. */
-  readonly cost: { readonly bytes: number; readonly flops: number }
-  /** What it computes, on the storage of its arguments. */
-  readonly reference: (
-    buffers: ReadonlyArray<Float32Array | Float64Array | Uint32Array | Int32Array | Uint8Array>,
-    vars: Readonly<Record<string, number>>
-  ) => void
+  /** By target: `wgsl`, `wasm`, or that of another renderer. A device without its target refuses the program. */
+  readonly sources?: Readonly<Record<string, CustomSource>>
+  readonly cost?: Cost | ((...args: ReadonlyArray<Tensor>) => Cost)
+  /** What it computes, on the storage of its arguments: what the evaluator runs. It depends on nothing else. */
+  readonly reference: Custom.Reference
 }
 
-/** Hand-written kernels by name: a program's side table, because nodes carry plain data only. */
-export type CustomKernels = ReadonlyMap<string, CustomKernel>
+const extent = (arena: Arena, size: Extent): UOp => Shape.toUOp(arena, size instanceof Tensor ? size.node : size)
 
-/** The kernels by name; two different ones of one name are an error. */
-export const customKernels = (kernels: ReadonlyArray<CustomKernel>): CustomKernels => {
-  const table = new Map<string, CustomKernel>()
-  for (const kernel of kernels) {
-    if (table.has(kernel.name) && table.get(kernel.name) !== kernel) {
-      fail("customKernels", `one kernel named ${kernel.name}`, "two", "rename one of them")
-    }
-    table.set(kernel.name, kernel)
-  }
-  return table
+const gridOf = (arena: Arena, { grid }: CustomSource, args: ReadonlyArray<Tensor>): Custom.Source["grid"] => {
+  const [x, y, z] = typeof grid === "function" ? grid(...args) : grid
+  return [extent(arena, x), extent(arena, y), extent(arena, z)]
 }
+
+/** Every byte of the storage, once. */
+const bytesOf = (arena: Arena, storage: ReadonlyArray<Tensor>): UOp =>
+  storage.map(({ shape }) => shape.reduce<UOp>((n, dim) => Expr.mul(n, extent(arena, dim)), Expr.int(arena, 4)))
+    .reduce((a, b) => Expr.add(a, b), Expr.int(arena, 0))
 
 /**
- * Calls a hand-written kernel; the result is an effect. The body is CUSTOM over the parameters, with the name and the
- * written ones as its argument. What it computes lies in the buffers it writes: read them with `after`.
+ * Calls a hand-written kernel; the result is an effect. What it computes lies in the buffers it writes: read them with
+ * `after`.
  */
 export const custom = (kernel: CustomKernel, args: ReadonlyArray<Tensor>): Tensor =>
   call(kernel.name, args, (...params) => {
-    const stored = params.filter((p) => !isSymbol(p)).map((p) => p.node)
-    const { name, writes } = kernel
-    return [new Tensor(stored[0]!.arena.make("CUSTOM", DType.none, stored, { name, writes: [...writes] }))]
+    const { name, reference, sources = {}, writes } = kernel
+    const storage = params.filter((p) => !isSymbol(p))
+    const vars = params.filter(isSymbol).map(({ node }) => node)
+    const { arena } = storage[0] ?? fail(`custom ${name}`, "storage that it writes", "none", "pass a buffer")
+    for (const i of writes) {
+      if (storage[i] === undefined) {
+        fail(`custom ${name}`, `storage ${i}, which it writes`, `${storage.length} arguments`, "count from 0")
+      }
+    }
+    for (const node of vars) {
+      if (node.op !== "VAR") {
+        fail(`custom ${name}`, "variables as symbolic arguments", node.op, "pass its variables, and compute it inside")
+      }
+    }
+    const cost = typeof kernel.cost === "function" ? kernel.cost(...params) : kernel.cost
+    const made: Custom.Custom = {
+      name,
+      writes: [...writes],
+      storage: storage.map(({ node }) => node),
+      vars,
+      cost: {
+        bytes: cost?.bytes === undefined ? bytesOf(arena, storage) : extent(arena, cost.bytes),
+        flops: extent(arena, cost?.flops ?? 0)
+      },
+      sources: new Map(
+        Object.entries(sources).map(([target, source]) => [target, {
+          text: source.text,
+          workgroup: source.workgroup ?? [1, 1, 1],
+          grid: gridOf(arena, source, params)
+        }])
+      )
+    }
+    return [new Tensor(Custom.make(arena, made, reference))]
   })[0]!
 
 /** Slots of the parameters that a body writes, itself or through the calls in it. */

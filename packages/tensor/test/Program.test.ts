@@ -3,7 +3,7 @@ import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Spec from "@tg/core-uop/Spec"
 import { toposort } from "@tg/core-uop/UOp"
 import { rmsNorm } from "@tg/tensor/Nn"
-import { after, assign, call, custom, type CustomKernel, customKernels, make } from "@tg/tensor/Program"
+import { after, assign, call, custom, type CustomKernel, make } from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
 import { Bench } from "./evaluate.ts"
@@ -81,8 +81,7 @@ describe("programs", () => {
     const program = make([assign(out, after(y, [effect]).sum({ keepDims: true }).reshape([1]))])
     expect(Spec.check("tensor", program.sink)).toEqual([])
     expect(program.buffers.map((v) => v.written)).toEqual([false, true, true])
-    const kernels = new Map([...customKernels([twice])].map(([name, k]) => [name, k.reference]))
-    evaluate([program.sink], { buffers: b.buffers, custom: kernels })
+    evaluate([program.sink], { buffers: b.buffers })
     expect(Array.from(b.buffers.get(out.node)!)).toEqual([14])
   })
 

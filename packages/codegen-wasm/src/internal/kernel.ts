@@ -23,7 +23,8 @@ import {
 
 /** The memory that kernels share with their device, and with its other threads if it is `shared`. */
 export type Memory = "shared" | "own"
-const memoryImport: Readonly<Record<Memory, string>> = {
+/** How a module gets the memory. */
+export const memoryImport: Readonly<Record<Memory, string>> = {
   shared: `(import "env" "memory" (memory 1 65536 shared))`,
   own: `(import "env" "memory" (memory 1))`
 }

@@ -1,0 +1,142 @@
+/** Kernels written by hand, as CUSTOM nodes: one node holds what every target needs, and its key depends on all of it. */
+import * as DType from "./DType.ts"
+import type { Data, Vars } from "./EvaluateOps.ts"
+import * as Expr from "./Expr.ts"
+import { type HostCode, type Program, RenderError } from "./Program.ts"
+import * as Shape from "./Shape.ts"
+import { type Arena, type Arg, digest, type UOp, varArg } from "./UOp.ts"
+
+/** What a kernel computes, on the storage of its arguments. A function of these alone. */
+export type Reference = (buffers: ReadonlyArray<Data>, vars: Vars) => void
+
+/** The text of a kernel for one target, and how it is launched. */
+export interface Source {
+  readonly text: string
+  /** Threads of a workgroup, where the target has them. */
+  readonly workgroup: readonly [number, number, number]
+  /** Workgroups, as index expressions over VARs. Where the target has no grid the first one counts iterations. */
+  readonly grid: readonly [UOp, UOp, UOp]
+}
+
+/** A hand-written kernel on its arguments. */
+export interface Custom {
+  readonly name: string
+  /** BUFFERs, PARAMs, or views of them: the bindings, in their order. */
+  readonly storage: ReadonlyArray<UOp>
+  /** Numbers of the storage that is written. */
+  readonly writes: ReadonlyArray<number>
+  /** VARs, in the order in which the kernel takes them. */
+  readonly vars: ReadonlyArray<UOp>
+  /** Bytes that a launch moves, and its operations, as index expressions over VARs. */
+  readonly cost: { readonly bytes: UOp; readonly flops: UOp }
+  /** By target. */
+  readonly sources: ReadonlyMap<string, Source>
+}
+
+/** Functions are no data: they are kept beside the argument of the nodes they belong to. */
+const references = new WeakMap<object, Reference>()
+
+/** The CUSTOM node of a kernel. Its reference takes part in the key by its text. */
+export const make = (arena: Arena, custom: Custom, reference: Reference): UOp => {
+  const { cost, name, sources, storage, vars, writes } = custom
+  const targets = [...sources].sort(([a], [b]) => a < b ? -1 : 1)
+  const arg: Record<string, string | number | ReadonlyArray<number>> = {
+    name,
+    writes,
+    storage: storage.length,
+    vars: vars.length,
+    reference: digest(String(reference))
+  }
+  for (const [target, { text, workgroup }] of targets) {
+    arg[`text ${target}`] = text
+    arg[`workgroup ${target}`] = workgroup
+  }
+  const grids = targets.flatMap(([, { grid }]) => grid)
+  const node = arena.make("CUSTOM", DType.none, [...storage, ...vars, cost.bytes, cost.flops, ...grids], arg as Arg)
+  if (!references.has(node.arg as object)) references.set(node.arg as object, reference)
+  return node
+}
+
+/** What a CUSTOM node says. */
+export const of = (node: UOp): Custom => {
+  const arg = node.arg as Readonly<Record<string, string | number | ReadonlyArray<number>>>
+  const storage = Number(arg["storage"] ?? node.src.length)
+  const vars = Number(arg["vars"] ?? 0)
+  const [bytes, flops, ...grids] = node.src.slice(storage + vars)
+  const targets = Object.keys(arg).filter((key) => key.startsWith("text ")).map((key) => key.slice("text ".length))
+  const none = () => Expr.int(node.arena, 0)
+  return {
+    name: String(arg["name"]),
+    writes: (arg["writes"] ?? []) as ReadonlyArray<number>,
+    storage: node.src.slice(0, storage),
+    vars: node.src.slice(storage, storage + vars),
+    cost: { bytes: bytes ?? none(), flops: flops ?? none() },
+    sources: new Map(targets.map((target, i) => {
+      const [x, y, z] = arg[`workgroup ${target}`] as ReadonlyArray<number>
+      const [columns, rows, layers] = grids.slice(3 * i, 3 * i + 3)
+      const text = String(arg[`text ${target}`])
+      return [target, { text, workgroup: [x!, y!, z!], grid: [columns!, rows!, layers!] }]
+    }))
+  }
+}
+
+/** The reference of a CUSTOM node that `make` made. */
+export const referenceOf = (node: UOp): Reference | undefined => references.get(node.arg as object)
+
+/** The source that a launch on such a device runs, where nothing is known but the kind of device: for estimates. */
+export const sourceFor = ({ sources }: Custom, kind: "gpu" | "cpu"): Source | undefined =>
+  sources.get(kind === "gpu" ? "wgsl" : "wasm") ?? [...sources.values()][0]
+
+const dataOf = (words: Uint32Array, { dtype }: UOp): Data => {
+  const { buffer, byteOffset, length } = words
+  if (dtype.scalar === "f32") return new Float32Array(buffer, byteOffset, length)
+  return dtype.scalar === "i32" ? new Int32Array(buffer, byteOffset, length) : words
+}
+
+/** Words of a symbolic axis are those of its largest value. */
+const bytesOf = (storage: UOp): number => 4 * Shape.maxElements(Shape.of(storage))
+
+/** What all targets say alike. */
+const signatureOf = ({ name, storage, vars, writes }: Custom) => ({
+  name,
+  bindings: storage.map((node, slot) => ({
+    slot,
+    access: writes.includes(slot) ? "write" as const : "read" as const,
+    bytes: bytesOf(node)
+  })),
+  vars: vars.map((node) => varArg(node).name),
+  bounds: vars.map((node) => ({ min: varArg(node).min, max: varArg(node).max }))
+})
+
+const constantOf = (node: UOp): UOp | number => node.op === "CONST" ? Number(node.arg) : node
+
+/**
+ * The program of a CUSTOM node for a target, with its text as the code. The evaluator, target `reference`, takes the reference.
+ */
+export const program = (node: UOp, target: string): Program | RenderError => {
+  const custom = of(node)
+  const { cost, name, sources, storage } = custom
+  const source = sources.get(target)
+  const reference = referenceOf(node)
+  if (target === "reference" && reference !== undefined) {
+    const code: HostCode = (words, vars) => reference(storage.map((s, i) => dataOf(words[i]!, s)), vars)
+    return { ...signatureOf(custom), target, code, workgroup: [1, 1, 1], grid: [1, 1, 1] }
+  }
+  if (source === undefined) {
+    const found = sources.size === 0 ? "no target" : [...sources.keys()].join(" and ")
+    const message =
+      `${name} is written by hand for ${found}, and this device runs ${target}; add sources.${target} to its ` +
+      `CustomKernel`
+    return new RenderError({ kernel: name, message })
+  }
+  const [x, y, z] = source.grid.map(constantOf)
+  const perIteration = Expr.floordiv(cost.flops, Expr.max(source.grid[0], 1))
+  return {
+    ...signatureOf(custom),
+    target,
+    code: source.text,
+    workgroup: source.workgroup,
+    grid: [x!, y!, z!],
+    ...(cost.flops.op === "CONST" && cost.flops.arg === 0 ? {} : { instructions: { perPart: 0, perIteration } })
+  }
+}
