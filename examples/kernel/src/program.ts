@@ -41,5 +41,5 @@ if (import.meta.main) {
   const { launches, out } = await Effect.runPromise(
     run(softmaxProgram("hand"), { rows: 2, columns: 3 }).pipe(Effect.provide(Devices.layer("wasm")))
   )
-  console.log(launches, out.subarray(0, 3))
+  process.stdout.write(`${launches.join(", ")}: ${[...out.subarray(0, 3)].join(" ")}\n`)
 }

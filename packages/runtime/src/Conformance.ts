@@ -1,6 +1,8 @@
+import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import type { Program } from "@tg/core-uop/Program"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
 import { Effect, Exit, Schema, Scope } from "effect"
+import * as Operations from "./ConformanceOperations.ts"
 import * as Kernels from "./ConformanceKernels.ts"
 import { Device, type DeviceBuffer, type DeviceError, type DeviceShape } from "./Device.ts"
 
@@ -53,6 +55,17 @@ const refuses = <A, R>(what: string, effect: Effect.Effect<A, DeviceError, R>) =
 /** A buffer with these words. */
 const filled = (device: DeviceShape, label: string, words: ReadonlyArray<number>) =>
   Effect.tap(device.allocate(words.length * 4, label), (buffer) => device.write(buffer, bytesOf(words)))
+
+const wordsFrom = (scalar: Operations.Scalar, values: ReadonlyArray<number>): ReadonlyArray<number> =>
+  scalar === "f32" ? wordsOf(floatBytes(values)) : values.map((x) => x >>> 0)
+
+/** What the evaluator gives. */
+const resultsOf = (scalar: Operations.Scalar): Uint32Array => {
+  const out = new Uint32Array(Operations.count(scalar))
+  const inputs = Operations.inputs[scalar].map((values) => Uint32Array.from(wordsFrom(scalar, values)))
+  evaluateKernel(Operations.operations(scalar)(new Arena()), new Map([[0, out], [1, inputs[0]!], [2, inputs[1]!]]))
+  return out
+}
 
 /** Everything the `Device` contract promises, as cases to run with any test framework. */
 export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> => {
@@ -216,6 +229,28 @@ export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> =
         const wanted = upTo(rows).map((r) => values.slice(r * columns, (r + 1) * columns).reduce((a, b) => a + b, 0))
         yield* same("sums", floatsOf(yield* device.read(output, 0, rows * 4)), wanted)
       })),
+
+    ...Operations.dtypes.map((scalar) =>
+      make(`the operations that every renderer renders, on ${scalar}`, (device) =>
+        Effect.gen(function*() {
+          const wanted = resultsOf(scalar)
+          const [a, b] = yield* Effect.forEach(
+            Operations.inputs[scalar],
+            (values, i) => filled(device, `input ${i}`, wordsFrom(scalar, values))
+          )
+          const output = yield* device.allocate(wanted.byteLength, "results")
+          const executable = yield* load(Operations.operations(scalar))
+          yield* (yield* device.plan([{ executable, buffers: [output, a!, b!] }])).run({})
+          const bytes = yield* device.read(output, 0, wanted.byteLength)
+          if (scalar !== "f32") return yield* same(output.label, wordsOf(bytes), [...wanted])
+          const floats = new Float32Array(wanted.buffer)
+          // a division and a root may be off by some units in the last place
+          const got = floatsOf(bytes).map((x, i) =>
+            Math.abs(x - floats[i]!) <= 2 ** -20 * Math.abs(floats[i]!) ? floats[i]! : x
+          )
+          yield* same(output.label, got, [...floats])
+        }))
+    ),
 
     make("a gate that is false reads zero", (device) =>
       Effect.gen(function*() {

@@ -1,5 +1,6 @@
 export * as Conformance from "./Conformance.ts"
 export * as ConformanceKernels from "./ConformanceKernels.ts"
+export * as ConformanceOperations from "./ConformanceOperations.ts"
 export * as Device from "./Device.ts"
 export * as HostDevice from "./HostDevice.ts"
 export * as Limited from "./Limited.ts"
