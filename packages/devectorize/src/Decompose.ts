@@ -1,13 +1,13 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { elementwise, type Op } from "@tg/core-uop/Op"
-import { toposort, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
+import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
+import { make, type PatternMatcher, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
+import * as P from "@tg/pattern-matcher/UPat"
 
-/** Replaces a node of one operation; `undefined` keeps it. The sources have been rewritten already. */
-export type Rule = (node: UOp) => UOp | undefined
-
-/** At most one rule for each operation. */
-export type Table = Readonly<Partial<Record<Op, Rule>>>
+/** An operation, said with simpler ones. */
+type Meaning = (node: UOp) => UOp
 
 const { add, and, bitcast, cast, eq, like, lt, mul, or, shl, shr, sub, where, xor } = Expr
 const { f32, i32, u32 } = DType
@@ -35,7 +35,7 @@ const powerOfTwo = (n: UOp): UOp => bitcast(shl(add(n, 127), 23), f32)
  * `2^x = 2^n 2^f`, n the nearest integer. The scale is applied in two halves, so that subnormal results are rounded
  * once and overflow gives infinity. Below 1.5 ulp where the machine keeps subnormals (else those results are 0).
  */
-const exp2: Rule = ({ src: [x] }) => {
+const exp2: Meaning = ({ src: [x] }) => {
   const clamped = where(lt(x!, -160), like(x!, -160), where(lt(like(x!, 160), x!), like(x!, 160), x!))
   const n = nearest(clamped)
   const f = sub(clamped, n.float)
@@ -57,7 +57,7 @@ const exp2Coefficients = [
  * `log2 x = e + log2 m` with m in [sqrt 1/2, sqrt 2). Subnormals are scaled up first. Below 2 ulp; 0 gives -infinity
  * and negative numbers NaN.
  */
-const log2: Rule = ({ src: [x] }) => {
+const log2: Meaning = ({ src: [x] }) => {
   const subnormal = lt(x!, 2 ** -126)
   const bits = bitcast(where(subnormal, mul(x!, 2 ** 23), x!), i32)
   const exponent = shr(sub(bits, 0x3f3504f3), 23) // the bits of sqrt 1/2
@@ -85,7 +85,7 @@ const log2Coefficients = [
  * `sin x = (-1)^n sin(x - n pi)`. Pi is split so that the products of its first two parts with n are exact for
  * n < 2^15: for |x| <= 10^5 the error is below 2e-7. Beyond, accuracy decays with |x|.
  */
-const sin: Rule = ({ src: [x] }) => {
+const sin: Meaning = ({ src: [x] }) => {
   const n = nearest(mul(x!, Math.fround(1 / Math.PI)))
   const r = [3.140625, 0.0009670257568359375, 6.278329465203569e-07].reduce(
     (rest, part) => sub(rest, mul(n.float, part)),
@@ -103,7 +103,7 @@ const sinCoefficients = [-0.16666656732559204, 0.008333017118275166, -0.00019806
  * exponent is then 112 too small: a multiplication repairs normals and subnormals alike (exact; the machine must keep f32
  * subnormals). Infinity and NaN need all exponent bits.
  */
-const halfToFloat: Rule = ({ src: [h] }) => {
+const halfToFloat: Meaning = ({ src: [h] }) => {
   const placed = and(shr(bitcast(shl(h!, 16), i32), 3), 0x8fffe000 | 0)
   const scaled = bitcast(mul(bitcast(placed, f32), 2 ** 112), i32)
   const isSpecial = eq(and(placed, 0x0f800000), 0x0f800000)
@@ -114,7 +114,7 @@ const halfToFloat: Rule = ({ src: [h] }) => {
  * Round to nearest even. Normals: add half of what is cut off, less one if that is even, and move the exponent. Below
  * 2^-14 adding 0.5 rounds at 2^-24, the unit of subnormal halves, and leaves the fraction in the low bits.
  */
-const floatToHalf: Rule = ({ src: [x] }) => {
+const floatToHalf: Meaning = ({ src: [x] }) => {
   const bits = bitcast(x!, i32)
   const magnitude = and(bits, 0x7fffffff)
   const odd = and(shr(magnitude, 13), 1)
@@ -127,7 +127,7 @@ const floatToHalf: Rule = ({ src: [x] }) => {
 }
 
 /** Four products of sign-extended bytes. Their sum is below 2^17. */
-const dot4I8: Rule = ({ src: [x, y] }) => {
+const dot4I8: Meaning = ({ src: [x, y] }) => {
   const byte = (word: UOp, i: number): UOp => {
     const bits = bitcast(word, i32)
     return shr(i === 3 ? bits : shl(bits, 24 - 8 * i), 24)
@@ -137,7 +137,7 @@ const dot4I8: Rule = ({ src: [x, y] }) => {
 }
 
 /** How each operation is said with simpler ones, for scalars and vectors (kernel stages: constants have no shape). */
-export const decompositions: Table = {
+export const decompositions: Readonly<Partial<Record<Op, Meaning>>> = {
   EXP2: exp2,
   LOG2: log2,
   SIN: sin,
@@ -151,91 +151,111 @@ export const decompositions: Table = {
   NEG: ({ src: [x] }) => sub(like(x!, DType.isFloat(x!.dtype) ? -0 : 0), x!)
 }
 
-/** The constant in every lane. */
-const constantOf = (node: UOp): number | undefined => {
-  const scalar = node.op === "STACK" && node.src.every((s) => s === node.src[0]) ? node.src[0]! : node
-  return scalar.op === "CONST" ? Number(scalar.arg) : undefined
-}
+/** The number in a constant, or in every lane of a vector; NaN if there is none. */
+const numberOf = (node: UOp): number => Number(P.valueOf(node) ?? NaN)
 
 /** The exponent of a constant power of two in every lane. */
 const log2OfConstant = (node: UOp): number | undefined => {
-  const exponent = Math.log2(constantOf(node) ?? NaN)
+  const exponent = Math.log2(numberOf(node))
   return Number.isInteger(exponent) && exponent >= 0 && exponent < 31 ? exponent : undefined
 }
 
-/** The operand of a binary operation and the constant that is its second one. */
-const withConstant = (node: UOp, op: Op): readonly [UOp, number] | undefined => {
-  const constant = node.op === op ? constantOf(node.src[1]!) : undefined
-  return constant === undefined ? undefined : [node.src[0]!, constant]
-}
+const x = P.any("x")
+const a = P.uniform("a")
+const b = P.uniform("b")
+const m = P.uniform("m")
+const n = P.uniform("n")
+const isWord = (node: UOp): boolean => node.dtype.scalar === "u32"
 
-/** `((x >> a) & m) << b` is one shift and one mask, or less where the shifts cut off as much as the mask. */
-const moveField: Rule = (node) => {
-  const [field, up] = withConstant(node, "SHL") ?? []
-  if (field === undefined || up === undefined || field.dtype.scalar !== "u32") return undefined
-  const [shifted, mask] = withConstant(field, "AND") ?? [field, 0xffffffff]
-  const isMasked = field !== shifted
-  const isCutOff = (mask << up) === -1 << up
-  const [x, down] = withConstant(shifted, "SHR") ?? []
-  if (x !== undefined && down !== undefined) {
-    if (isCutOff && down === up) return and(x, (-1 << up) >>> 0)
-    if (isMasked && mask * 2 ** up < 2 ** 32) {
-      return and(down === up ? x : down > up ? shr(x, down - up) : shl(x, up - down), mask * 2 ** up)
-    }
-  }
-  return isMasked && isCutOff ? shl(shifted, up) : undefined
-}
+/** The bits of a word that a shift to the left keeps. */
+const kept = (up: number): number => (-1 << up) >>> 0
 
-/** `((x & m) >> a) & n`, the shift arithmetic: the first mask goes if it keeps all that the second one does. */
-const maskOnce: Rule = (node) => {
-  const [shifted, mask] = withConstant(node, "AND") ?? []
-  const [signed, down] = (shifted?.dtype.scalar === "i32" ? withConstant(shifted, "SHR") : undefined) ?? []
-  if (mask === undefined || down === undefined || signed!.op !== "BITCAST") return undefined
-  const [x, first] = withConstant(signed!.src[0]!, "AND") ?? []
-  if (x === undefined || first === undefined) return undefined
+/** Whether a shift to the left cuts off all that a mask does. */
+const cutsOff = (up: number, mask: number): boolean => mask << up === -1 << up
+
+/** Moves a field of a word from one place to another. */
+const shift = (word: UOp, up: number): UOp => up === 0 ? word : up < 0 ? shr(word, -up) : shl(word, up)
+
+/** Whether a mask keeps all of what an arithmetic shift and another mask leave. */
+const keepsAll = (first: number, down: number, then: number): boolean => {
   const copies = -1 << (31 - down)
-  const kept = (mask << down) | ((mask & copies) === 0 ? 0 : 1 << 31)
-  return (kept & ~first) === 0 ? and(shr(bitcast(x, i32), down), mask) : undefined
+  const needed = (then << down) | ((then & copies) === 0 ? 0 : 1 << 31)
+  return (needed & ~first) === 0
 }
 
 /**
  * Cheaper forms of integer division, and of moving a field from one place to another. Floor division by a power of two
  * is a shift, negative numbers included.
  */
-export const strength: Table = {
-  SHL: moveField,
-  AND: maskOnce,
-  FLOORDIV: ({ src: [x, y] }) => {
-    const exponent = log2OfConstant(y!)
-    return exponent === undefined ? undefined : exponent === 0 ? x! : shr(x!, exponent)
-  },
-  FLOORMOD: ({ src: [x, y] }) => {
-    const exponent = log2OfConstant(y!)
-    return exponent === undefined ? undefined : exponent === 0 ? like(x!, 0) : and(x!, 2 ** exponent - 1)
-  }
-}
+export const strengthRules = rules("strength", [
+  rule(
+    "shift-back",
+    P.shl(P.shr(x, a), b),
+    ({ a, b, x }) => numberOf(a) === numberOf(b) ? and(x, kept(numberOf(b))) : undefined,
+    { when: isWord }
+  ),
+  // ((x >> a) & m) << b is one shift and one mask
+  rule("move-field", P.shl(P.inOrder("AND", P.shr(x, a), m), b), (found) => {
+    const { x } = found
+    const [down, mask, up] = [numberOf(found.a), numberOf(found.m), numberOf(found.b)]
+    if (cutsOff(up, mask) && down === up) return and(x, kept(up))
+    return mask * 2 ** up < 2 ** 32 ? and(shift(x, up - down), mask * 2 ** up) : undefined
+  }, { when: isWord }),
+  rule(
+    "cut-off-mask",
+    P.shl(P.inOrder("AND", x, m), b),
+    ({ b, m, x }) => cutsOff(numberOf(b), numberOf(m)) ? shl(x, numberOf(b)) : undefined,
+    { when: isWord }
+  ),
+  // ((x & m) >> a) & n, the shift arithmetic
+  rule(
+    "mask-once",
+    P.inOrder("AND", P.ofType(P.shr(P.bitcast(P.inOrder("AND", x, m)), a), "i32"), n),
+    ({ a, m, n, x }) =>
+      keepsAll(numberOf(m), numberOf(a), numberOf(n))
+        ? and(shr(bitcast(x, i32), numberOf(a)), numberOf(n))
+        : undefined
+  ),
+  rule("divide", P.floordiv(x, a), ({ a, x }) => {
+    const exponent = log2OfConstant(a)
+    return exponent === undefined ? undefined : shift(x, -exponent)
+  }),
+  rule("remainder", P.floormod(x, a), ({ a, x }) => {
+    const exponent = log2OfConstant(a)
+    return exponent === undefined ? undefined : exponent === 0 ? like(x, 0) : and(x, 2 ** exponent - 1)
+  })
+])
 
-/** Applies the rules everywhere under `root`, sources first, and to their results. Labels are kept. */
-export const rewrite = (root: UOp, table: Table): UOp => {
-  const done = new Map<UOp, UOp>()
-  const visit = (node: UOp): UOp => {
-    const known = done.get(node)
-    if (known !== undefined) return known
-    const rebuilt = node.with(node.src.map(visit))
-    const replacement = table[rebuilt.op]?.(rebuilt)
-    const result = replacement === undefined || replacement === rebuilt ? rebuilt : visit(replacement)
-    if (result !== node) node.arena.inherit(result, node)
-    for (const n of [node, rebuilt, result]) done.set(n, result)
-    return result
-  }
-  // in this order the recursion is only as deep as what a rule makes
-  for (const node of toposort(root)) visit(node)
-  return done.get(root)!
+/** The compiled `strengthRules`. */
+export const strength: PatternMatcher = make(strengthRules)
+
+/** Applies rules everywhere under `root`, sources first, and to their results. Labels are kept. */
+export const rewrite = (root: UOp, matcher: PatternMatcher): UOp => graphRewrite(root, matcher)
+
+/** The rules for the operations that a renderer lacks. */
+export const decompositionRules = (supported: ReadonlySet<Op>) =>
+  rules(
+    "decompose",
+    Object.entries(decompositions).flatMap(([op, meaning]) =>
+      supported.has(op as Op)
+        ? []
+        : [rule(op.toLowerCase().replaceAll("_", "-"), P.node(op as Op), (_, node) => meaning(node))]
+    )
+  )
+
+// capabilities are few and live as long as their renderers
+const compiled = new WeakMap<ReadonlySet<Op>, PatternMatcher>()
+
+const decomposer = (supported: ReadonlySet<Op>): PatternMatcher => {
+  const known = compiled.get(supported)
+  if (known !== undefined) return known
+  const matcher = make(decompositionRules(supported))
+  compiled.set(supported, matcher)
+  return matcher
 }
 
 /** Replaces elementwise operations that a renderer lacks. What has no decomposition stays: `undeclared` finds it. */
-export const decompose = (root: UOp, supported: ReadonlySet<Op>): UOp =>
-  rewrite(root, Object.fromEntries(Object.entries(decompositions).filter(([op]) => !supported.has(op as Op))))
+export const decompose = (root: UOp, supported: ReadonlySet<Op>): UOp => rewrite(root, decomposer(supported))
 
 /** Hosts compute the sizes of grids and of arguments: no renderer sees them. */
 const hostOnly: ReadonlySet<Op> = new Set<Op>(["SPECIAL", "PARAM"])

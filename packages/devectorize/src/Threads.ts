@@ -1,7 +1,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { groupArg, rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { groupArg, rangeArg, rebuild, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isStage } from "@tg/core-uop/Workgroup"
 
 /** A launch grid the device cannot express. */
@@ -88,14 +88,8 @@ const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>):
 }
 
 /** Reductions over threads, without the loops that have become threads among their sources. */
-const withoutLoops = (kernel: UOp): UOp => {
-  const done = new Map<UOp, UOp>()
-  for (const node of toposort(kernel)) {
-    const src = node.src.map((s) => done.get(s)!)
-    done.set(node, node.with(node.op === "GROUP_REDUCE" ? src.slice(0, 1) : src))
-  }
-  return done.get(kernel)!
-}
+const withoutLoops = (kernel: UOp): UOp =>
+  rebuild(kernel, (node, src) => node.with(node.op === "GROUP_REDUCE" ? src.slice(0, 1) : src))
 
 const sizeOf = (range: UOp): number => Number(range.src[0]!.arg)
 

@@ -6,7 +6,7 @@
  * or computed in one pass for each range of the index.
  */
 import * as Expr from "@tg/core-uop/Expr"
-import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { passes, select, storedIn, targetsOf } from "./FitIndices.ts"
 import {
@@ -149,17 +149,11 @@ const rebound = ({ args, ast }: Kernel, whole: ReadonlyArray<UOp>, large: Readon
       }
     }
   }
-  const done = new Map<UOp, UOp>()
-  for (const node of toposort(ast)) {
-    const src = node.src.map((s) => done.get(s)!)
+  const windowed = rebuild(ast, (node, src) => {
     const window = windowOf.get(node)
-    done.set(
-      node,
-      params.get(node) ??
-        (window === undefined
-          ? node.with(src)
-          : Expr.element(window.param, Expr.sub(src[1]!, window.lo), src[2]))
-    )
-  }
-  return { ast: renumberRanges(Symbolic.simplify(done.get(ast)!)), args: made }
+    return window === undefined
+      ? node.with(src)
+      : Expr.element(window.param, Expr.sub(src[1]!, window.lo), src[2])
+  }, params)
+  return { ast: renumberRanges(Symbolic.simplify(windowed)), args: made }
 }

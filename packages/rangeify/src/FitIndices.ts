@@ -1,7 +1,7 @@
 /** Accesses at places that memory or a variable decides: a choice among windows, or one pass for each. */
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Expr from "@tg/core-uop/Expr"
-import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { openRanges, rangeArg, rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { atFirst, fits, type Kernel, largest, outputsOf } from "./FitLoops.ts"
 import { type Access, cover, type Sizes, type Span } from "./Windows.ts"
@@ -42,12 +42,8 @@ const gated = (element: UOp, condition: UOp): UOp => {
 }
 
 /** The kernel with other nodes; what is under a replaced node is replaced first, and `now` tells by what. */
-const rebuilt = (ast: UOp, change: (node: UOp, original: UOp, now: (node: UOp) => UOp) => UOp): UOp => {
-  const done = new Map<UOp, UOp>()
-  const now = (node: UOp): UOp => done.get(node) ?? node
-  for (const node of toposort(ast)) done.set(node, change(node.with(node.src.map(now)), node, now))
-  return Symbolic.simplify(done.get(ast)!)
-}
+const rebuilt = (ast: UOp, change: (node: UOp, original: UOp, now: (node: UOp) => UOp) => UOp): UOp =>
+  Symbolic.simplify(rebuild(ast, (original, src, now) => change(original.with(src), original, now)))
 
 /** The INDEX nodes that a kernel stores to: one, or those of results that are stored together. */
 export const targetsOf = (ast: UOp): ReadonlyArray<UOp> => {

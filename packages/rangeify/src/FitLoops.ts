@@ -2,7 +2,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { openRanges, rangeArg, rebuild, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { flatten } from "./Indexing.ts"
 import { storageType } from "./Lower.ts"
@@ -153,18 +153,12 @@ export const cutReduction = (kernel: Kernel, cut: Cut): Kernel => {
   const { ast, args } = kernel
   const { nextId, reductions } = reductionsOver(ast, cut.range)
   const parts = piecesOf(cut, (i) => nextId + i)
-  const done = new Map<UOp, UOp>()
-  for (const node of toposort(ast)) {
-    const src = node.src.map((s) => done.get(s)!)
-    done.set(
-      node,
-      reductions.includes(node)
-        ? parts.map((piece) => reducedIn(node, src[0]!, cut.range, piece))
-          .reduce((a, b) => Expr.alu(reduceArg(node).op, a, b))
-        : node.with(src)
-    )
-  }
-  return { ast: Symbolic.simplify(done.get(ast)!), args }
+  const cutUp = rebuild(ast, (node, src) =>
+    reductions.includes(node)
+      ? parts.map((piece) => reducedIn(node, src[0]!, cut.range, piece))
+        .reduce((a, b) => Expr.alu(reduceArg(node).op, a, b))
+      : node.with(src))
+  return { ast: Symbolic.simplify(cutUp), args }
 }
 
 /**

@@ -1,7 +1,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import { signature } from "@tg/core-uop/Program"
-import { type Arg, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Arg, openRanges, rangeArg, rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import type { Forbidden, Launch as Reason } from "./Explain.ts"
 import type { KernelStep, Ref, Step } from "./Schedule.ts"
@@ -283,11 +283,9 @@ const move = (kernel: UOp, slotOf: (slot: number) => number, by: Offsets): UOp =
         return node.arg
     }
   }
-  const done = new Map<UOp, UOp>()
-  for (const node of toposort(kernel)) {
-    const made = node.arena.make(node.op, node.dtype, node.src.map((s) => done.get(s)!), argOf(node))
+  return rebuild(kernel, (node, src) => {
+    const made = node.arena.make(node.op, node.dtype, src, argOf(node))
     node.arena.inherit(made, node)
-    done.set(node, made)
-  }
-  return done.get(kernel)!
+    return made
+  })
 }

@@ -3,8 +3,11 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { type Arena, openRanges, reduceArg, substitute, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
+import { type Arena, openRanges, reduceArg, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
+import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
+import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import * as P from "@tg/pattern-matcher/UPat"
 import { hoistFactors } from "./HoistFactors.ts"
 import { extent, flatten, plus, reshape } from "./Indexing.ts"
 import { mergeReductions } from "./MergeReductions.ts"
@@ -191,16 +194,19 @@ export const lower = (arena: Arena, root: UOp, { staged, stored, together }: Hom
       replaced.set(load, Expr.load(Expr.element(memory, inMemory(at), gate)))
     }
   }
-  let ast = arena.make("SINK", DType.none, ends)
-  // an index may itself be read from a stage
-  while (toposort(ast).some((n) => replaced.has(n))) ast = substitute(ast, replaced)
   return {
-    ast,
+    // an index may itself be read from a stage
+    ast: graphRewrite(arena.make("SINK", DType.none, ends), undefined, { pre: stageReading, context: replaced }),
     storage: [...slots.keys()],
     sizes: shape.map(Shape.maxOf),
     workgroupBytes
   }
 }
+
+/** Reads of staged values, from where these lie. */
+const stageReading = make(rules("stage", [
+  rule("read", P.node("LOAD"), (_, load, places: ReadonlyMap<UOp, UOp>) => places.get(load))
+]))
 
 /** A lowered kernel with its loops split, shared and numbered. */
 export const finish = (kernel: UOp): UOp => {

@@ -1,38 +1,49 @@
 import { rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
+import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
+import * as P from "@tg/pattern-matcher/UPat"
 
 const sizesOf = (reduction: UOp): string =>
   reduction.src.slice(1).map((r) => `${rangeArg(r).axis}${r.src[0]!.id}`).join()
 
-/** Merges within each END: what runs before a barrier has no loops in common with what runs behind it. */
-export const mergeReductions = (kernel: UOp): UOp => kernel.with(kernel.src.map(mergeWithin))
+/** A reduction, and another one whose loops it could run over. */
+interface Pair {
+  readonly reduction: UOp
+  readonly head: UOp
+}
+
+/** The first reduction under an END that runs over loops of its own and could run over those of an earlier one. */
+const firstPair = (end: UOp): Pair | undefined => {
+  /** Reductions that share loops. Sources come first, so only a later one can need an earlier one. */
+  const groups: Array<[UOp, ...Array<UOp>]> = []
+  for (const reduction of toposort(end).filter((n) => n.op === "REDUCE")) {
+    const under = new Set(toposort(reduction))
+    const group = groups.find((members) =>
+      sizesOf(members[0]) === sizesOf(reduction) && !members.some((r) => under.has(r))
+    )
+    if (group === undefined) groups.push([reduction])
+    else if (reduction.src.slice(1).every((r, i) => r === group[0].src[1 + i])) group.push(reduction)
+    else return { reduction, head: group[0] }
+  }
+  return undefined
+}
+
+/** Loop fusion of reductions. Within each END: what runs before a barrier has no loops in common with what runs behind it. */
+export const merging = rules("merge", [
+  rule("reductions", P.node("END"), (_, end) => {
+    const pair = firstPair(end)
+    if (pair === undefined) return undefined
+    const { head, reduction } = pair
+    const renamed = new Map(reduction.src.slice(1).map((r, i) => [r, head.src[1 + i]!]))
+    return substitute(end, new Map([[reduction, substitute(reduction, renamed)]]))
+  })
+])
+
+const matcher = make(merging)
 
 /**
  * Reductions that run over loops of the same lengths and do not need each other's results get the same
  * loop variables: they then share their loops, and the loads that they have in common. Gate and up projections of one
  * row read the activation once.
  */
-const mergeWithin = (kernel: UOp): UOp => {
-  const reductions = toposort(kernel).filter((n) => n.op === "REDUCE")
-  /** Reductions that share loops. Sources come first, so only a later one can need an earlier one. */
-  const heads: Array<Array<UOp>> = []
-  for (const reduction of reductions) {
-    const under = new Set(toposort(reduction))
-    const head = heads.find(([first, ...others]) =>
-      sizesOf(first!) === sizesOf(reduction) && ![first!, ...others].some((r) => under.has(r))
-    )
-    if (head === undefined) {
-      heads.push([reduction])
-      continue
-    }
-    const own = reduction.src.slice(1)
-    const shared = head[0]!.src.slice(1)
-    if (own.every((r, i) => r === shared[i])) {
-      head.push(reduction)
-      continue
-    }
-    const renamed = new Map(own.map((r, i) => [r, shared[i]!]))
-    const merged = substitute(kernel, new Map([[reduction, substitute(reduction, renamed)]]))
-    return mergeWithin(merged)
-  }
-  return kernel
-}
+export const mergeReductions = (kernel: UOp): UOp => graphRewrite(kernel, matcher)

@@ -1,5 +1,5 @@
 import * as Expr from "@tg/core-uop/Expr"
-import { rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { rangeArg, rebuild, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 
 /** The fixed factor of a symbolic number of iterations, `16` of `16 tiles`. */
 const fixedFactor = (size: UOp): number =>
@@ -79,17 +79,11 @@ export const replaceRanges = (
   kernel: UOp,
   parts: ReadonlyMap<UOp, ReadonlyArray<UOp>>,
   value: ReadonlyMap<UOp, UOp>
-): UOp => {
-  const done = new Map<UOp, UOp>(value)
-  for (const node of toposort(kernel)) {
-    if (done.has(node)) continue
-    if (node.op === "REDUCE" || node.op === "END") {
-      const ranges = node.src.slice(1).flatMap((r) => parts.get(r) ?? [done.get(r)!])
-      done.set(node, node.with([done.get(node.src[0]!)!, ...ranges]))
-    } else done.set(node, node.with(node.src.map((s) => done.get(s)!)))
-  }
-  return done.get(kernel)!
-}
+): UOp =>
+  rebuild(kernel, (node, src) => {
+    const closes = node.op === "REDUCE" || node.op === "END"
+    return node.with(closes ? src.flatMap((s, i) => (i > 0 ? parts.get(node.src[i]!) : undefined) ?? [s]) : src)
+  }, value)
 
 /** Numbers ranges from 0 in the order outputs, then reductions as they are met, so that equal kernels are equal nodes. */
 export const renumberRanges = (kernel: UOp): UOp => {
