@@ -4,7 +4,7 @@ import { type Arguments, Memory } from "./EvaluateMemory.ts"
 import { allocate, type Data, variable, type Vars } from "./EvaluateOps.ts"
 import { elementwise } from "./Op.ts"
 import * as Print from "./Print.ts"
-import { groupArg, reduceArg, toposort, type UOp } from "./UOp.ts"
+import { argOf, groupArg, isThread, reduceArg, toposort, type UOp } from "./UOp.ts"
 
 export interface Options {
   /** Floats between load and store are not rounded to 32 bits. */
@@ -143,7 +143,7 @@ const combineGroup = (run: Run, node: UOp, axes: ReadonlyArray<number>): Data =>
   const { op, threads } = groupArg(node)
   const source = valueOf(run, node.src[0]!)
   if (threads <= 1) return output(run, node, source.data.length).map((_, i) => source.data[i]!) as Data
-  const axis = axes.find((a) => (run.plan.axes[a]!.node.arg as { readonly name?: string }).name === "lidx0")!
+  const axis = axes.find((a) => isThread(run.plan.axes[a]!.node))!
   if (run.length[axis]! % threads !== 0) fail(node, `${run.length[axis]} threads are not whole groups of ${threads}`)
   const whole = broadcast(run, source, axes, node.dtype.lanes)
   const inner = product(shapeOf(run, axes.filter((a) => a > axis))) * node.dtype.lanes
@@ -165,7 +165,7 @@ const indexOf = (run: Run, element: UOp, axes: ReadonlyArray<number>): Data => {
     const value = broadcast(run, valueOf(run, s), axes, 1)
     own = own.map((n, i) => n * KernelPlan.extentOf(s, run.vars) + value[i]!)
   }
-  const { length } = local.arg as { readonly length: number }
+  const { length } = argOf(local, "LOCAL")
   return own.map((n, i) => n * length + index[i]!)
 }
 

@@ -1,7 +1,7 @@
 import * as Bounds from "./Bounds.ts"
 import { evaluateScalar, type Vars } from "./EvaluateOps.ts"
 import * as Print from "./Print.ts"
-import { groupArg, openRanges, toposort, type UOp } from "./UOp.ts"
+import { groupArg, isThread, openRanges, toposort, type UOp } from "./UOp.ts"
 
 /** A dimension of the values of a kernel: a loop variable or a hardware index. */
 export interface Axis {
@@ -120,7 +120,7 @@ const chooseBlocks = (
 /** Adds the SPECIALs to `openRanges`: every thread has its own value, which nothing closes. */
 const dependencies = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, ReadonlySet<UOp>> => {
   const specials = new Map<UOp, Set<UOp>>()
-  const lidx0 = nodes.find((n) => n.op === "SPECIAL" && (n.arg as { readonly name: string }).name === "lidx0")
+  const lidx0 = nodes.find(isThread)
   for (const node of nodes) {
     const found = new Set<UOp>()
     if (node.op === "SPECIAL") found.add(node)
@@ -146,7 +146,7 @@ export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
   }
   const nodes = toposort(...stores)
   const open = dependencies(nodes)
-  const name = (n: UOp): string => n.op === "SPECIAL" ? (n.arg as { readonly name: string }).name : ""
+  const name = (n: UOp): string => n.is("SPECIAL") ? n.arg.name : ""
   const special = nodes.filter((n) => n.op === "SPECIAL").toSorted((a, b) => name(a) < name(b) ? -1 : 1)
   const outer = [...special, ...end.src.slice(1)]
   const inner = nodes.filter((n) => n.op === "RANGE" && !outer.includes(n))

@@ -2,10 +2,10 @@ import { dense, zip } from "./EvaluateArray.ts"
 import { type Arguments, Memory, nameOf } from "./EvaluateMemory.ts"
 import { allocate, type Data, evaluateScalar, monoid, variable, type Vars } from "./EvaluateOps.ts"
 import { Races } from "./EvaluateRaces.ts"
-import { elementwise, type ReduceOp } from "./Op.ts"
+import { elementwise } from "./Op.ts"
 import * as Print from "./Print.ts"
 import { signature } from "./Program.ts"
-import { groupArg, type UOp } from "./UOp.ts"
+import { argOf, groupArg, specialName, type UOp } from "./UOp.ts"
 
 export interface Options {
   /** Floats are not rounded to 32 bits. */
@@ -42,7 +42,7 @@ const fail = (node: UOp, problem: string): never => {
 }
 
 const specialOf = (node: UOp): { readonly name: string; readonly axis: number } => {
-  const { name } = node.arg as { readonly name: string }
+  const name = specialName(node)
   return { name, axis: Number(name.slice(-1)) }
 }
 
@@ -217,7 +217,7 @@ const runWorkgroup = (machine: Machine, first: number): void => {
         const { lanes } = node.op === "REG" ? node.dtype : node.src[0]!.dtype
         const combine = node.op === "REG"
           ? (_: number, x: number) => x
-          : monoid((node.arg as { readonly op: ReduceOp }).op, node.src[0]!.dtype).combine
+          : monoid(argOf(node, "ACCUMULATE").op, node.src[0]!.dtype).combine
         for (let i = 0; i < register.length; i++) {
           if (isOn(mask, Math.floor(i / lanes))) register[i] = combine(register[i]!, value[i]!)
         }

@@ -1,7 +1,7 @@
 import type { DType } from "./DType.ts"
 import { allocate, type Data } from "./EvaluateOps.ts"
 import * as Print from "./Print.ts"
-import type { UOp } from "./UOp.ts"
+import { argOf, slotOf, type UOp } from "./UOp.ts"
 
 /**
  * Buffers by PARAM slot. Any 4-byte array will do: it is seen through the PARAM's own dtype. A Float64Array is taken as
@@ -31,8 +31,8 @@ const view = (data: Data, dtype: DType, slot: number): Data => {
 /** `slot 3` or `local 0`, for messages. */
 export const nameOf = (buffer: UOp): string =>
   buffer.op === "LOCAL"
-    ? `local ${(buffer.arg as { readonly id: number }).id}`
-    : `slot ${(buffer.arg as { readonly slot: number }).slot}`
+    ? `local ${argOf(buffer, "LOCAL").id}`
+    : `slot ${slotOf(buffer)}`
 
 /** The buffers of a running kernel (arguments, and zero-filled workgroup memory), with every access checked. */
 export class Memory {
@@ -52,11 +52,11 @@ export class Memory {
     this.checkWrites = options.checkWrites === true
     for (const node of nodes) {
       if (node.op === "LOCAL") {
-        const { length } = node.arg as { readonly length: number }
+        const { length } = argOf(node, "LOCAL")
         this.views.set(node, allocate(node.dtype, length * (options.instances?.(node) ?? 1)))
       }
       if (node.op !== "PARAM") continue
-      const { slot } = node.arg as { readonly slot: number }
+      const slot = slotOf(node)
       const data = args instanceof Map ? args.get(slot) as Data | undefined : (args as ReadonlyArray<Data>)[slot]
       if (data === undefined) throw new Error(`${Print.line(node)}: no argument for slot ${slot}`)
       this.views.set(node, view(data, node.dtype, slot))

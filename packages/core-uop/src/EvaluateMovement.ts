@@ -2,7 +2,7 @@ import type { DType } from "./DType.ts"
 import { copyOut, product, stridesOf } from "./EvaluateArray.ts"
 import type { Data } from "./EvaluateOps.ts"
 import * as Print from "./Print.ts"
-import type { UOp } from "./UOp.ts"
+import { argOf, type UOp } from "./UOp.ts"
 
 /** The value of a tensor-stage node: row-major, dense, with every symbolic dimension at its value. */
 export interface Value {
@@ -67,7 +67,7 @@ export const moved = (node: UOp, x: Value, dim: (size: UOp) => number): Value =>
       return box(x, shape, strides.map((s, axis) => x.shape[axis] === 1 ? 0 : s))
     }
     case "PERMUTE": {
-      const order = node.arg as ReadonlyArray<number>
+      const order = argOf(node, "PERMUTE")
       return box(x, order.map((axis) => x.shape[axis]!), order.map((axis) => strides[axis]!))
     }
     case "SHRINK":
@@ -78,7 +78,7 @@ export const moved = (node: UOp, x: Value, dim: (size: UOp) => number): Value =>
         x.shape.map((_, axis) => dim(node.src[2 + 2 * axis]!))
       )
     case "FLIP": {
-      const axes = node.arg as ReadonlyArray<number>
+      const axes = argOf(node, "FLIP")
       const start = x.shape.reduce((p, d, axis) => axes.includes(axis) ? p + (d - 1) * strides[axis]! : p, 0)
       return box(x, x.shape, strides.map((s, axis) => axes.includes(axis) ? -s : s), start)
     }

@@ -5,7 +5,7 @@ import { box, fail, moved, padded, type Value } from "./EvaluateMovement.ts"
 import { allocate, type Data, variable, type Vars } from "./EvaluateOps.ts"
 import { elementwise } from "./Op.ts"
 import * as Shape from "./Shape.ts"
-import { reduceArg, toposort, type UOp } from "./UOp.ts"
+import { argOf, reduceArg, slotOf, toposort, type UOp } from "./UOp.ts"
 
 export type { Value } from "./EvaluateMovement.ts"
 
@@ -84,7 +84,7 @@ const placeOf = (frame: Frame, node: UOp): Place | undefined => {
       return placeOf(frame, node.src[0]!)
     case "GETTUPLE": {
       const done = frame.calls.get(node.src[0]!)
-      return done === undefined ? undefined : placeOf(done.frame, done.results[node.arg as number]!)
+      return done === undefined ? undefined : placeOf(done.frame, done.results[argOf(node, "GETTUPLE")]!)
     }
     case "BUFFER":
     case "PARAM": {
@@ -118,7 +118,7 @@ const placeOf = (frame: Frame, node: UOp): Place | undefined => {
 }
 
 const argument = (frame: Frame, node: UOp): Argument => {
-  const { slot } = node.arg as { readonly slot: number }
+  const slot = slotOf(node)
   return frame.args![slot] ?? fail(node, "is not bound to an argument")
 }
 
@@ -211,7 +211,7 @@ const storageOf = (frame: Frame, node: UOp): Data => {
 }
 
 const runCustom = (frame: Frame, node: UOp, args: ReadonlyArray<Data>): void => {
-  const { name } = node.arg as { readonly name: string }
+  const { name } = argOf(node, "CUSTOM")
   const custom = frame.env.custom?.get(name) ?? Custom.referenceOf(node) ??
     fail(node, `no hand-written kernel ${name}; add it to the environment's custom`)
   custom(args, frame.vars)
@@ -279,7 +279,7 @@ const evaluateNode = (frame: Frame, node: UOp): Value | undefined => {
     case "GETTUPLE": {
       const done = frame.calls.get(node.src[0]!) ??
         fail(node, "takes the result of something that is not a call of a body")
-      const result = done.results[node.arg as number] ?? fail(node, `there are ${done.results.length} results`)
+      const result = done.results[argOf(node, "GETTUPLE")] ?? fail(node, `there are ${done.results.length} results`)
       if (result.dtype.scalar === "void") return undefined
       return done.frame.values.get(result) ?? fail(node, "this result has no value")
     }

@@ -1,5 +1,5 @@
 import * as DType from "./DType.ts"
-import { toposort, type UOp } from "./UOp.ts"
+import { rangeArg, slotOf, specialName, toposort, type UOp, varArg } from "./UOp.ts"
 
 const arg = (node: UOp): string =>
   node.arg === undefined ? "" : typeof node.arg === "object" ? JSON.stringify(node.arg) : String(node.arg)
@@ -36,13 +36,13 @@ export const expression = (node: UOp): string => {
     case "CONST":
       return String(node.arg)
     case "VAR":
-      return (node.arg as { name: string }).name
+      return varArg(node).name
     case "RANGE":
-      return `r${(node.arg as { id: number }).id}`
+      return `r${rangeArg(node).id}`
     case "SPECIAL":
-      return (node.arg as { name: string }).name
+      return specialName(node)
     case "PARAM":
-      return `p${(node.arg as { slot: number }).slot}`
+      return `p${slotOf(node)}`
     case "INDEX":
       return node.src.length === 2 ? `${e(0)}[${e(1)}]` : `${e(0)}[${e(1)} if ${e(2)}]`
     case "LOAD":

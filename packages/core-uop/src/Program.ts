@@ -1,7 +1,8 @@
+import { accessOf } from "./View.ts"
 import { Context, type Effect, Schema } from "effect"
 import type * as DType from "./DType.ts"
 import type { Op } from "./Op.ts"
-import { toposort, type UOp, varArg } from "./UOp.ts"
+import { slotOf, specialName, toposort, type UOp, varArg } from "./UOp.ts"
 
 /** What a renderer can express; what it lacks is decomposed before it sees the kernel. */
 export interface RendererCaps {
@@ -81,10 +82,10 @@ export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bi
   const workgroup: [number, number, number] = [1, 1, 1]
   const grid: [UOp | number, UOp | number, UOp | number] = [1, 1, 1]
   const nodes = toposort(kernel)
-  const stored = new Set(nodes.filter((n) => n.op === "STORE").map((n) => n.src[0]!.src[0]!))
+  const stored = new Set(nodes.filter((n) => n.op === "STORE").map((n) => accessOf(n).buffer))
   for (const node of nodes) {
     if (node.op === "PARAM") {
-      const { slot } = node.arg as { readonly slot: number }
+      const slot = slotOf(node)
       const length = node.src[0]
       const bytes = length?.op === "CONST" ? { bytes: 4 * Number(length.arg) } : {}
       slots.set(slot, { slot, access: stored.has(node) ? "write" : "read", ...bytes })
@@ -93,7 +94,7 @@ export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bi
       const known = vars.get(name) ?? { min, max }
       vars.set(name, { min: Math.max(known.min, min), max: Math.min(known.max, max) })
     } else if (node.op === "SPECIAL") {
-      const { name } = node.arg as { readonly name: string }
+      const name = specialName(node)
       const axis = Number(name.slice(-1))
       const size = node.src[0]!.op === "CONST" ? Number(node.src[0]!.arg) : node.src[0]!
       if (name.startsWith("gidx")) grid[axis] = size

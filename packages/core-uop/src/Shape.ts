@@ -1,7 +1,7 @@
 import * as DType from "./DType.ts"
 import { elementwise } from "./Op.ts"
 import * as Bounds from "./Bounds.ts"
-import { type Arena, reduceArg, unseen, type UOp } from "./UOp.ts"
+import { type Arena, argOf, reduceArg, unseen, type UOp } from "./UOp.ts"
 
 /** The extent of an axis: a number, or a symbolic index. */
 export type Dim = number | UOp
@@ -20,9 +20,7 @@ export const maxOf = (dim: Dim): number => typeof dim === "number" ? dim : Bound
 export const maxElements = (shape: Shape): number => shape.reduce<number>((n, d) => n * maxOf(d), 1)
 
 export const print = (shape: Shape): string =>
-  `[${
-    shape.map((d) => typeof d === "number" ? d : d.op === "VAR" ? (d.arg as { name: string }).name : "?").join(", ")
-  }]`
+  `[${shape.map((d) => typeof d === "number" ? d : d.is("VAR") ? d.arg.name : "?").join(", ")}]`
 
 export const equal = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((d, i) => d === b[i])
 
@@ -39,7 +37,7 @@ const derive = (node: UOp, of: (x: UOp) => Shape): Shape => {
       return dims(1)
     case "PERMUTE": {
       const shape = of(node.src[0]!)
-      return (node.arg as ReadonlyArray<number>).map((axis) => shape[axis]!)
+      return argOf(node, "PERMUTE").map((axis) => shape[axis]!)
     }
     case "PAD": {
       const x = node.src[0]!
@@ -69,7 +67,7 @@ const derive = (node: UOp, of: (x: UOp) => Shape): Shape => {
     case "GETTUPLE": {
       // symbolic dims are variables, the same inside and outside of a body; only storage is a parameter
       const call = node.src[0]!
-      return of(call.src[0]!.src[node.arg as number]!)
+      return of(call.src[0]!.src[argOf(node, "GETTUPLE")]!)
     }
     default:
       return elementwise.has(node.op) ? of(node.src[node.src.length - 1]!) : []

@@ -1,3 +1,4 @@
+import { accessOf, endOf } from "./View.ts"
 import { Context, Effect } from "effect"
 import * as DType from "./DType.ts"
 import { comparison, elementwise, movement, type Op, unary } from "./Op.ts"
@@ -198,7 +199,7 @@ const checkOrder = (linear: UOp): string | undefined => {
 const isUniform = (value: UOp): boolean =>
   toposort(value).every((node) =>
     elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" ||
-    (node.op === "SPECIAL" && (node.arg as { readonly name: string }).name.startsWith("gidx"))
+    (node.is("SPECIAL") && node.arg.name.startsWith("gidx"))
   )
 
 const checkRoot = (stage: Stage, root: UOp): string | undefined => {
@@ -209,9 +210,9 @@ const checkRoot = (stage: Stage, root: UOp): string | undefined => {
   for (const end of root.src) {
     if (end.op !== "END") return "a kernel's roots are END nodes"
     if (openRanges(end).size > 0) return "a loop variable is used outside its loop"
-    const reads = toposort(end).filter((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "LOCAL")
-    if (reads.some((load) => !filled.has(load.src[0]!.src[0]!))) return "workgroup memory is read before it is written"
-    for (const store of end.src[0]!.op === "TUPLE" ? end.src[0]!.src : end.src.slice(0, 1)) {
+    const reads = toposort(end).filter((n) => n.op === "LOAD" && accessOf(n).buffer.op === "LOCAL")
+    if (reads.some((load) => !filled.has(accessOf(load).buffer))) return "workgroup memory is read before it is written"
+    for (const store of endOf(end).stores) {
       if (store.src[0]?.src[0]?.op === "LOCAL") filled.add(store.src[0].src[0])
     }
   }

@@ -13,23 +13,45 @@ export type Arg =
   | ReadonlyArray<number>
   | { readonly [key: string]: number | string | boolean | ReadonlyArray<number> }
 
-export interface VarArg {
-  readonly name: string
-  readonly min: number
-  readonly max: number
+// type aliases, not interfaces: only those are records to TypeScript
+
+/** A symbolic integer: its name, its least and its greatest value. */
+export type VarArg = { readonly name: string; readonly min: number; readonly max: number }
+/** A loop: its number and what it stands for. */
+export type RangeArg = { readonly id: number; readonly axis: Axis }
+/** A reduction; the axes are those of the tensor stage. */
+export type ReduceArg = { readonly op: ReduceOp; readonly axes: ReadonlyArray<number> }
+/** A reduction over threads. */
+export type GroupArg = { readonly op: ReduceOp; readonly threads: number }
+/** Workgroup memory: its number and how many elements it has. */
+export type LocalArg = { readonly id: number; readonly length: number }
+/** A hand-written kernel: its name, and which of its sources it writes. */
+export type CustomArg = { readonly name: string; readonly writes: ReadonlyArray<number> }
+
+/** What the operations carry that carry anything of one type. */
+export interface Args {
+  readonly CONST: number | boolean
+  readonly VAR: VarArg
+  readonly BUFFER: { readonly id: number }
+  readonly PARAM: { readonly slot: number }
+  readonly RANGE: RangeArg
+  readonly SPECIAL: { readonly name: string }
+  readonly LOCAL: LocalArg
+  readonly REG: { readonly id: number }
+  readonly PERMUTE: ReadonlyArray<number>
+  readonly FLIP: ReadonlyArray<number>
+  readonly REDUCE: ReduceArg
+  readonly GROUP_REDUCE: GroupArg
+  readonly SUBGROUP_REDUCE: GroupArg
+  readonly ACCUMULATE: { readonly op: ReduceOp }
+  readonly CALL: { readonly name: string }
+  readonly GETTUPLE: number
+  readonly CUSTOM: CustomArg
+  readonly LANE: number
 }
-export interface RangeArg {
-  readonly id: number
-  readonly axis: Axis
-}
-export interface ReduceArg {
-  readonly op: ReduceOp
-  readonly axes: ReadonlyArray<number>
-}
-export interface GroupArg {
-  readonly op: ReduceOp
-  readonly threads: number
-}
+
+/** An operation whose arg has a type. */
+export type TypedOp = keyof Args
 
 /** Closed interval of the values of an integer or boolean node. */
 export interface Range {
@@ -89,6 +111,11 @@ export class UOp {
     this.hash = hash
   }
 
+  /** Whether this is a node of the operation; its arg then has that operation's type. */
+  is<O extends TypedOp>(op: O): this is Node<O> {
+    return this.op === op
+  }
+
   /** The same node with other sources (itself when nothing changed). */
   with(src: ReadonlyArray<UOp>, dtype: DType.DType = this.dtype): UOp {
     if (dtype === this.dtype && src.length === this.src.length && src.every((s, i) => s === this.src[i])) return this
@@ -96,6 +123,12 @@ export class UOp {
     this.arena.inherit(node, this)
     return node
   }
+}
+
+/** A node of one operation, with an arg of its type. */
+export interface Node<O extends TypedOp> extends UOp {
+  readonly op: O
+  readonly arg: Args[O]
 }
 
 const mix = (h: number, k: number): number => {
@@ -320,10 +353,22 @@ export const transfer = (root: UOp, to: Arena): UOp =>
     return copy
   })
 
-export const varArg = (node: UOp): VarArg => node.arg as unknown as VarArg
-export const rangeArg = (node: UOp): RangeArg => node.arg as unknown as RangeArg
-export const reduceArg = (node: UOp): ReduceArg => node.arg as unknown as ReduceArg
-export const groupArg = (node: UOp): GroupArg => node.arg as unknown as GroupArg
+/** The arg of a node that has to be of this operation: another one is a defect of the caller, and named. */
+export const argOf = <O extends TypedOp>(node: UOp, op: O): Args[O] => {
+  if (node.is(op)) return node.arg
+  throw new Error(`${node.op} stands where ${op} is expected`)
+}
+
+export const varArg = (node: UOp): VarArg => argOf(node, "VAR")
+export const rangeArg = (node: UOp): RangeArg => argOf(node, "RANGE")
+export const reduceArg = (node: UOp): ReduceArg => argOf(node, "REDUCE")
+export const groupArg = (node: UOp): GroupArg => node.is("SUBGROUP_REDUCE") ? node.arg : argOf(node, "GROUP_REDUCE")
+/** The argument of a kernel or of a function that a PARAM is, counted from 0. */
+export const slotOf = (node: UOp): number => argOf(node, "PARAM").slot
+/** The name of a hardware index: `gidx0`, `lidx0`. */
+export const specialName = (node: UOp): string => argOf(node, "SPECIAL").name
+/** Whether a node is the number of the thread in its workgroup. */
+export const isThread = (node: UOp): boolean => node.is("SPECIAL") && node.arg.name === "lidx0"
 
 const noRanges: ReadonlySet<UOp> = new Set()
 

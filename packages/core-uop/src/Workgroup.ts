@@ -1,12 +1,12 @@
 /** What kernels keep in workgroup memory. */
 import * as DType from "./DType.ts"
-import { openRanges, toposort, type UOp } from "./UOp.ts"
+import { argOf, openRanges, toposort, type UOp } from "./UOp.ts"
 
 /** The workgroup memory of a kernel: its LOCALs. A kernel of one END fills none, so it reads none. */
 export const memoryOf = (kernel: UOp): ReadonlyArray<UOp> =>
   kernel.src.length === 1 ? [] : toposort(kernel).filter((n) => n.op === "LOCAL")
 
-const lengthOf = (memory: UOp): number => (memory.arg as { readonly length: number }).length
+const lengthOf = (memory: UOp): number => argOf(memory, "LOCAL").length
 
 /** Its bytes. */
 export const bytesOf = (kernel: UOp): number => memoryOf(kernel).reduce((n, memory) => n + 4 * lengthOf(memory), 0)

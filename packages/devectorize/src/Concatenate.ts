@@ -2,7 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
-import { groupArg, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { groupArg, rangeArg, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { decompose, rewrite, strength } from "./Decompose.ts"
@@ -96,7 +96,7 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
           head.add(node)
           return node
         case "PARAM": {
-          const slot = parts[m]!.slots[(node.arg as { readonly slot: number }).slot]!
+          const slot = parts[m]!.slots[slotOf(node)]!
           const param = arena.make("PARAM", node.dtype, src, { slot })
           head.add(param)
           return param
@@ -178,7 +178,7 @@ const indexOf = (
   node: UOp,
   at: { readonly grid: ReadonlyArray<UOp>; readonly workgroup: UOp; readonly thread: UOp }
 ): UOp => {
-  const { name } = node.arg as { readonly name: string }
+  const name = specialName(node)
   if (name.startsWith("lidx")) return at.thread
   const axis = Number(name.slice(-1))
   // it is no less than zero where it is used, and divisions are simpler when that shows

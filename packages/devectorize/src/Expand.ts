@@ -1,3 +1,4 @@
+import { accessOf, storeOf } from "@tg/core-uop/View"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { comparison, elementwise, type ReduceOp } from "@tg/core-uop/Op"
@@ -114,15 +115,15 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid"
   }
 
   const load = (node: UOp, env: Env): UOp => {
-    const [buffer, at, gate] = node.src[0]!.src
+    const { at, buffer, gate } = accessOf(node)
     const range = lanesRange(node, env)
     const one = (e: Env): UOp =>
-      Expr.load(Expr.element(buffer!, index(at!, e), gate === undefined ? undefined : index(gate, e)))
+      Expr.load(Expr.element(buffer, index(at, e), gate === undefined ? undefined : index(gate, e)))
     if (range === undefined) return laneOfCopies(node, env, one) ?? one(env)
     const scalars = perLane(range, env, one)
     const element = scalars[0]!.src[0]!
-    const ungated = all(scalars.map((s) => s.src[0]!.src[2]))
-    if (ungated && !all(scalars) && areNeighbours(scalars.map((s) => s.src[0]!.src[1]!))) {
+    const places = scalars.map(accessOf)
+    if (all(places.map((p) => p.gate)) && !all(scalars) && areNeighbours(places.map((p) => p.at))) {
       return Expr.load(element, width)
     }
     return stack(scalars)
@@ -136,9 +137,10 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid"
     if (!vectors || !caps.hasGrid) return undefined
     for (const range of openRanges(node)) {
       const copy = env.get(range)
-      if (typeof copy !== "number" || !isWide(range) || stepOf(node.src[0]!.src[1]!, range) !== 1) continue
+      if (typeof copy !== "number" || !isWide(range) || stepOf(accessOf(node).at, range) !== 1) continue
       const scalars = perLane(range, env, one)
-      if (!all(scalars.map((s) => s.src[0]!.src[2])) || !areNeighbours(scalars.map((s) => s.src[0]!.src[1]!))) continue
+      const places = scalars.map(accessOf)
+      if (!all(places.map((p) => p.gate)) || !areNeighbours(places.map((p) => p.at))) continue
       return Expr.lane(Expr.load(scalars[0]!.src[0]!, width), copy)
     }
     return undefined
@@ -205,23 +207,23 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid"
 
   const ends = kernel.src.map((end) => {
     const store = end.src[0]!
-    const [buffer, at, gate] = store.src[0]!.src
+    const { at, buffer, gate, value } = storeOf(store)
     const ranges = end.src.slice(1)
     const contiguous = (range: UOp): boolean =>
-      areNeighbours(perLane(range, new Map(ranges.filter(isExpanded).map((r) => [r, 0])), (e) => index(at!, e)))
+      areNeighbours(perLane(range, new Map(ranges.filter(isExpanded).map((r) => [r, 0])), (e) => index(at, e)))
     const wide = vectors ? ranges.filter(isWide) : []
     // a CPU computes results that are far apart in one vector all the same
     const own = wide.find(contiguous) ?? (caps.hasGrid ? undefined : wide[0])
     const stores = assignments(ranges.filter((r) => isExpanded(r) && r !== own)).flatMap((copy) => {
       const env = bind(new Map(), copy)
       const element = (e: Env): UOp =>
-        Expr.element(buffer!, index(at!, e), gate === undefined ? undefined : index(gate, e))
-      if (own === undefined) return [Expr.store(element(env), expanded(store.src[1]!, env))]
-      const value = expanded(store.src[1]!, bind(env, [[own, "lanes"]]))
+        Expr.element(buffer, index(at, e), gate === undefined ? undefined : index(gate, e))
+      if (own === undefined) return [Expr.store(element(env), expanded(value, env))]
+      const vector = expanded(value, bind(env, [[own, "lanes"]]))
       const elements = perLane(own, env, element)
       return areNeighbours(elements.map((x) => x.src[1]!)) && all(elements.map((x) => x.src[2]))
-        ? [Expr.store(elements[0]!, value.dtype.lanes === 1 ? Expr.splat(value, width) : value)]
-        : elements.map((x, i) => Expr.store(x, Expr.lane(value, i)))
+        ? [Expr.store(elements[0]!, vector.dtype.lanes === 1 ? Expr.splat(vector, width) : vector)]
+        : elements.map((x, i) => Expr.store(x, Expr.lane(vector, i)))
     })
     const body = stores.length === 1 ? stores[0]! : arena.make("TUPLE", DType.none, stores)
     return arena.make("END", DType.none, [body, ...ranges.filter((r) => !isExpanded(r))])
@@ -233,7 +235,7 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid"
 const widest = (reduction: UOp, candidates: ReadonlyArray<UOp>): UOp | undefined => {
   if (candidates.length === 0) return undefined
   const loads = toposort(reduction.src[0]!).filter((n) => n.op === "LOAD")
-  const score = (range: UOp): number => loads.filter((n) => stepOf(n.src[0]!.src[1]!, range) === 1).length
+  const score = (range: UOp): number => loads.filter((n) => stepOf(accessOf(n).at, range) === 1).length
   const best = candidates.map((range) => ({ range, score: score(range) })).sort((a, b) => b.score - a.score)[0]!
   return best.score > 0 ? best.range : undefined
 }

@@ -1,8 +1,19 @@
+import { accessOf, endOf } from "@tg/core-uop/View"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import type { ReduceOp } from "@tg/core-uop/Op"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { groupArg, openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import {
+  argOf,
+  groupArg,
+  isThread,
+  openRanges,
+  rangeArg,
+  reduceArg,
+  substitute,
+  toposort,
+  type UOp
+} from "@tg/core-uop/UOp"
 
 /** Instructions of one loop body (or of the kernel) under construction. */
 interface Scope {
@@ -37,7 +48,7 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
   const scopes = new Map<UOp, Scope>()
   const done = new Map<UOp, UOp>()
   const nodes = toposort(kernel)
-  const thread = nodes.find((n) => n.op === "SPECIAL" && (n.arg as { name: string }).name === "lidx0")
+  const thread = nodes.find(isThread)
   let nextId = 0
   /** A loop number that no loop of the kernel has. */
   const freshRange = (): number => 1_000_000 + nextId++
@@ -199,7 +210,7 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
       if (done.has(node)) {
         pending.pop()
       } else if (node.op === "LOCAL") {
-        const { length } = node.arg as { readonly length: number }
+        const { length } = argOf(node, "LOCAL")
         done.set(node, push(root, arena.make("LOCAL", node.dtype, [], { id: nextId++, length })))
       } else if (node.op === "REDUCE") reduce(node)
       else if (node.op === "GROUP_REDUCE") crossThreads(node)
@@ -218,18 +229,18 @@ export const linearize = (kernel: UOp, caps: Pick<RendererCaps, "subgroupSize">)
     // reductions on both sides of a barrier share no loop
     siblings.clear()
     noteReductions([end])
-    if (toposort(end).some((n) => n.op === "LOAD" && unseen.has(n.src[0]!.src[0]!))) {
+    if (toposort(end).some((n) => n.op === "LOAD" && unseen.has(accessOf(n).buffer))) {
       push(root, arena.make("BARRIER", DType.none, [], nextId++))
       unseen.clear()
     }
-    const ranges = end.src.slice(1)
-    const body = open(root, ranges)
-    const stores = end.src[0]!.op === "TUPLE" ? end.src[0]!.src : [end.src[0]!]
+    const { loops, stores } = endOf(end)
+    const body = open(root, loops)
     for (const store of stores) {
       body.items.push(store.with(store.src.map(emit)))
-      if (store.src[0]!.src[0]!.op === "LOCAL") unseen.add(store.src[0]!.src[0]!)
+      const { buffer } = accessOf(store)
+      if (buffer.op === "LOCAL") unseen.add(buffer)
     }
-    close(root, ranges)
+    close(root, loops)
   }
   return arena.make("LINEAR", DType.none, [...new Set(flatten(root))])
 }

@@ -1,3 +1,4 @@
+import { storeOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
@@ -98,8 +99,8 @@ const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined 
 const gated = (effect: UOp, gate: UOp | undefined): UOp => {
   if (gate === undefined) return effect
   if (effect.op === "TUPLE") return effect.with(effect.src.map((s) => gated(s, gate)))
-  const [buffer, at, own] = effect.src[0]!.src
-  return Expr.store(Expr.element(buffer!, at!, both(own, gate)), effect.src[1]!)
+  const { at, buffer, gate: own, value } = storeOf(effect)
+  return Expr.store(Expr.element(buffer, at, both(own, gate)), value)
 }
 
 /** A run of iterations of one loop on a grid dimension: the loop's value grows by `stride` with it. */

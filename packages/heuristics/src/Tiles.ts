@@ -3,6 +3,7 @@
  * tiles. A thread computes a tile of tokens and rows of a product, so that a weight it unpacks serves several tokens and
  * an activation it reads several rows.
  */
+import { accessOf, endsOf } from "@tg/core-uop/View"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
@@ -57,10 +58,13 @@ const indexOf = (load: UOp): UOp => load.src[0]!.src[1]!
 const dependsOn = (load: UOp, loop: Loops.Loop): boolean => openRanges(indexOf(load)).has(loop.node)
 const isFree = (loop: Loops.Loop): boolean => loop.axis === "GLOBAL" && !loop.isSymbolic
 
+/** The index at which the first END of a kernel stores. */
+const placeOf = (kernel: UOp): UOp => accessOf(endsOf(kernel)[0]!.stores[0]!).at
+
 /** The loop over the tokens of a tile, if the kernel has one. */
 export const tokenLoop = (kernel: UOp): Loops.Loop | undefined => {
   const outputs = Loops.outputs(kernel)
-  const at = kernel.src[0]!.src[0]!.src[0]!.src[1]!
+  const at = placeOf(kernel)
   return outputs.find((loop) =>
     isFree(loop) && loop.size === tileTokens && stepOf(at, loop.node) === 1 &&
     outputs.some((tiles) => tiles.isSymbolic && stepOf(at, tiles.node) === loop.size)
@@ -248,7 +252,7 @@ const each = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop): void => {
 /** Whether the kernel writes the features of a token next to each other, for tiles of tokens, and sums next to nothing. */
 const isCopyOfTiles = (kernel: UOp): boolean => {
   const outputs = Loops.outputs(kernel)
-  const at = kernel.src[0]!.src[0]!.src[0]!.src[1]!
+  const at = placeOf(kernel)
   const steps = outputs.map((loop) => stepOf(at, loop.node))
   return outputs.some((tiles, i) =>
     tiles.isSymbolic &&

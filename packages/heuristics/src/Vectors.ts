@@ -1,4 +1,5 @@
 /** Vectors and straight code: what a thread does at once. */
+import { accessOf } from "@tg/core-uop/View"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
@@ -19,7 +20,7 @@ export const fewestTerms = (profile: DeviceProfile): number =>
 
 /** Loads from buffers; workgroup memory is as fast in any order. */
 export const loadsOf = (node: UOp): ReadonlyArray<UOp> =>
-  toposort(node).filter((n) => n.op === "LOAD" && n.src[0]!.src[0]!.op === "PARAM")
+  toposort(node).filter((n) => n.op === "LOAD" && accessOf(n).buffer.op === "PARAM")
 
 /** Loads that become one vector access along the loop, less those that fall apart into single ones. */
 const contiguity = (loads: ReadonlyArray<UOp>, loop: Loops.Loop): number =>

@@ -139,8 +139,7 @@ export const uniform = <const N extends string>(name: N, value?: number | boolea
 /** The value of a constant, or of a vector with the same constant in every lane. */
 export const valueOf = (node: UOp): number | boolean | undefined => {
   const scalar = node.op === "STACK" && node.src.every((s) => s === node.src[0]) ? node.src[0]! : node
-  const { arg, op } = scalar
-  return op === "CONST" && (typeof arg === "number" || typeof arg === "boolean") ? arg : undefined
+  return scalar.is("CONST") ? scalar.arg : undefined
 }
 
 const valued = (value: number | boolean): UPat => ({ ...everything, ops: ["CONST", "STACK"], test: isUniform(value) })

@@ -105,9 +105,7 @@ export interface Boundary {
 
 /** The nearest model line: the node's own, or the first one found among what it computes. Calls have names. */
 export const labelOf = (root: UOp): string => {
-  if (root.op === "CALL" || root.op === "CUSTOM") {
-    return root.arena.labelOf(root) ?? (root.arg as { readonly name: string }).name
-  }
+  if (root.is("CALL") || root.is("CUSTOM")) return root.arena.labelOf(root) ?? root.arg.name
   const queue = [root]
   const seen = new Set<UOp>(queue)
   for (let i = 0; i < queue.length && i < 64; i++) {

@@ -6,7 +6,7 @@
  * or computed in one pass for each range of the index.
  */
 import * as Expr from "@tg/core-uop/Expr"
-import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
+import { rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { passes, select, storedIn, targetsOf } from "./FitIndices.ts"
 import {
@@ -20,7 +20,6 @@ import {
   outputToCut,
   pieces,
   reductionToCut,
-  slotOf,
   type Temporary
 } from "./FitLoops.ts"
 import type { Ref } from "./Schedule.ts"

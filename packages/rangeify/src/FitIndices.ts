@@ -1,4 +1,5 @@
 /** Accesses at places that memory or a variable decides: a choice among windows, or one pass for each. */
+import { accessOf, endOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Expr from "@tg/core-uop/Expr"
 import { openRanges, rangeArg, rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -46,10 +47,8 @@ const rebuilt = (ast: UOp, change: (node: UOp, original: UOp, now: (node: UOp) =
   Symbolic.simplify(rebuild(ast, (original, src, now) => change(original.with(src), original, now)))
 
 /** The INDEX nodes that a kernel stores to: one, or those of results that are stored together. */
-export const targetsOf = (ast: UOp): ReadonlyArray<UOp> => {
-  const effect = ast.src[0]!.src[0]!
-  return (effect.op === "TUPLE" ? effect.src : [effect]).map((store) => store.src[0]!)
-}
+export const targetsOf = (ast: UOp): ReadonlyArray<UOp> =>
+  endOf(ast.src[0]!).stores.map((store) => accessOf(store).element)
 
 /** A kernel that stores only into a span of one of its targets. */
 export const storedIn = ({ args, ast }: Kernel, target: UOp, span: Span): Kernel => ({

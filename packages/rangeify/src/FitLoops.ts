@@ -2,7 +2,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { openRanges, rangeArg, rebuild, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { openRanges, rangeArg, rebuild, reduceArg, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { flatten } from "./Indexing.ts"
 import { storageType } from "./Lower.ts"
@@ -205,6 +205,3 @@ export const chainReduction = (
   }
   return kernels
 }
-
-/** The number of a PARAM. */
-export const slotOf = (param: UOp): number => (param.arg as { readonly slot: number }).slot

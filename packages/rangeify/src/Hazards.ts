@@ -1,5 +1,5 @@
 import { movement } from "@tg/core-uop/Op"
-import type { UOp } from "@tg/core-uop/UOp"
+import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { isStorage, nodesOf, storageOf } from "./Placement.ts"
 
 // a body is asked about for each of its calls, and it never changes
@@ -12,7 +12,7 @@ export const writtenParams = (body: UOp): ReadonlySet<number> => {
   const slots = new Set<number>()
   for (const node of nodesOf(body.src)) {
     for (const owner of writtenBy(node)) {
-      if (owner.op === "PARAM") slots.add((owner.arg as { readonly slot: number }).slot)
+      if (owner.is("PARAM")) slots.add(owner.arg.slot)
     }
   }
   knownWrites.set(body, slots)
@@ -67,7 +67,7 @@ export const orderHazards = (
 const writtenBy = (node: UOp): ReadonlyArray<UOp> => {
   if (node.op === "STORE") return [storageOf(node.src[0]!)]
   if (node.op === "CUSTOM") {
-    return (node.arg as { readonly writes: ReadonlyArray<number> }).writes.map((i) => storageOf(node.src[i]!))
+    return argOf(node, "CUSTOM").writes.map((i) => storageOf(node.src[i]!))
   }
   if (node.op !== "CALL") return []
   return [...writtenParams(node.src[0]!)].map((slot) => storageOf(node.src[1 + slot]!))

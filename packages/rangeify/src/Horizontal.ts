@@ -1,7 +1,8 @@
+import { accessOf, endOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import { signature } from "@tg/core-uop/Program"
-import { type Arg, openRanges, rangeArg, rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Arg, argOf, openRanges, rangeArg, rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import type { Forbidden, Launch as Reason } from "./Explain.ts"
 import type { KernelStep, Ref, Step } from "./Schedule.ts"
@@ -109,22 +110,21 @@ export const members = (kernel: UOp): ReadonlyArray<Part> => {
 
 const slotsOf = (...roots: ReadonlyArray<UOp>): ReadonlyArray<number> => [
   ...new Set(
-    toposort(...roots).filter((node) => node.op === "PARAM").map((node) => (node.arg as { readonly slot: number }).slot)
+    toposort(...roots).filter((node) => node.op === "PARAM").map(slotOf)
   )
 ]
 
 /** The kernel with the slots in the order in which its nodes use them, what it stores first, and its memory from 0. */
 export const canonical = (kernel: UOp): Part => {
   const nodes = toposort(kernel)
-  const result = kernel.src.at(-1)!.src[0]!
-  const target = (result.op === "TUPLE" ? result.src[0]! : result).src[0]!.src[0]!
-  const slots = slotsOf(target, kernel)
+  const [result] = endOf(kernel.src.at(-1)!).stores
+  const slots = slotsOf(accessOf(result!).buffer, kernel)
   const memory = nodes.filter((node) => node.op === "LOCAL").map(idOf)
   const by = { range: 0, memory: memory.length === 0 ? 0 : -Math.min(...memory) }
   return { ast: move(kernel, (slot) => slots.indexOf(slot), by), slots }
 }
 
-const idOf = (memory: UOp): number => (memory.arg as { readonly id: number }).id
+const idOf = (memory: UOp): number => argOf(memory, "LOCAL").id
 
 /** Equal for arguments that are one binding: different windows of a buffer are not. */
 const bindingOf = (ref: Ref): string =>
@@ -147,7 +147,7 @@ const accesses = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWri
   if (step.kind === "kernel") {
     return signature(step.ast).bindings.map((b) => ({ ref: step.args[b.slot]!, isWritten: b.access === "write" }))
   }
-  const { writes } = step.custom.arg as { readonly writes: ReadonlyArray<number> }
+  const { writes } = argOf(step.custom, "CUSTOM")
   return step.args.map((ref, i) => ({ ref, isWritten: writes.includes(i) }))
 }
 
@@ -270,21 +270,21 @@ interface Offsets {
 }
 
 /** The kernel with other argument slots, and with other numbers for its loops and its workgroup memory. */
-const move = (kernel: UOp, slotOf: (slot: number) => number, by: Offsets): UOp => {
-  const argOf = (node: UOp): Arg => {
+const move = (kernel: UOp, slotIn: (slot: number) => number, by: Offsets): UOp => {
+  const moved = (node: UOp): Arg => {
     switch (node.op) {
       case "PARAM":
-        return { slot: slotOf((node.arg as { readonly slot: number }).slot) }
+        return { slot: slotIn(slotOf(node)) }
       case "RANGE":
         return { ...rangeArg(node), id: rangeArg(node).id + by.range }
       case "LOCAL":
-        return { ...(node.arg as { readonly length: number }), id: idOf(node) + by.memory }
+        return { ...argOf(node, "LOCAL"), id: idOf(node) + by.memory }
       default:
         return node.arg
     }
   }
   return rebuild(kernel, (node, src) => {
-    const made = node.arena.make(node.op, node.dtype, src, argOf(node))
+    const made = node.arena.make(node.op, node.dtype, src, moved(node))
     node.arena.inherit(made, node)
     return made
   })

@@ -3,7 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { type Arena, openRanges, reduceArg, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
+import { type Arena, argOf, openRanges, reduceArg, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
 import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
 import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
@@ -95,7 +95,7 @@ export const lower = (arena: Arena, root: UOp, { staged, stored, together }: Hom
     const x = node.src[0]!
     switch (node.op) {
       case "CONST":
-        return Expr.constant(arena, node.dtype, node.arg as number | boolean)
+        return Expr.constant(arena, node.dtype, argOf(node, "CONST"))
       case "VAR":
         return Expr.variable(arena, varArg(node).name, varArg(node).min, varArg(node).max)
       case "IOTA":
@@ -278,7 +278,7 @@ const view = (arena: Arena, node: UOp, index: ReadonlyArray<UOp>): ReadonlyArray
     case "EXPAND":
       return from.map((dim, axis) => dim === 1 ? Expr.int(arena, 0) : index[axis]!)
     case "PERMUTE": {
-      const order = node.arg as ReadonlyArray<number>
+      const order = argOf(node, "PERMUTE")
       return from.map((_, axis) => index[order.indexOf(axis)]!)
     }
     case "SHRINK":
@@ -287,7 +287,7 @@ const view = (arena: Arena, node: UOp, index: ReadonlyArray<UOp>): ReadonlyArray
         return start.op === "CONST" && start.arg === 0 ? index[axis]! : Expr.add(index[axis]!, start)
       })
     case "FLIP": {
-      const axes = node.arg as ReadonlyArray<number>
+      const axes = argOf(node, "FLIP")
       return from.map((dim, axis) =>
         axes.includes(axis)
           ? Expr.sub(Expr.sub(extent(arena, dim), Expr.int(arena, 1)), index[axis]!)

@@ -1,4 +1,5 @@
 /** Which stored values move into the memory of the workgroups that read them, by what that costs. */
+import { accessOf } from "@tg/core-uop/View"
 import * as Shape from "@tg/core-uop/Shape"
 import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import { chain, cheapest, Cost } from "./Cost.ts"
@@ -57,7 +58,10 @@ const shortAxes = (root: UOp): ReadonlyArray<number> =>
 
 /** Whether a kernel reads the buffer it writes. */
 const readsTarget = (kernel: UOp): boolean =>
-  toposort(kernel).some((n) => n.op === "LOAD" && (n.src[0]!.src[0]!.arg as { readonly slot?: number }).slot === 0)
+  toposort(kernel).some((n) => n.op === "LOAD" && isOutput(accessOf(n).buffer))
+
+/** The first slot of a kernel is what it stores. */
+const isOutput = (buffer: UOp): boolean => buffer.is("PARAM") && buffer.arg.slot === 0
 
 const microsOf = (verdict: Verdict): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
 

@@ -47,8 +47,8 @@ const level = (node: UOp): number => {
     const { axis, id } = rangeArg(node)
     return Math.max(result, axes[axis] * perAxis + Math.min(id, perAxis - 1))
   }
-  if (node.op !== "SPECIAL") return result
-  const { name } = node.arg as { readonly name: string }
+  if (!node.is("SPECIAL")) return result
+  const { name } = node.arg
   return (name.startsWith("gidx") ? axes.GLOBAL : axes.LOCAL) * perAxis + Number(name.slice(-1))
 }
 

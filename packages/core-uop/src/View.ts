@@ -1,0 +1,48 @@
+/** What the parts of a kernel are, by name: instead of chains of source numbers. */
+import type { UOp } from "./UOp.ts"
+
+/** One END of a kernel: what is stored, and the loops in which that happens, outermost first. */
+export interface End {
+  readonly node: UOp
+  readonly stores: ReadonlyArray<UOp>
+  readonly loops: ReadonlyArray<UOp>
+}
+
+/** An END, taken apart. Several values that are stored together are a TUPLE in it. */
+export const endOf = (node: UOp): End => {
+  const [effect, ...loops] = node.src
+  return { node, stores: effect!.op === "TUPLE" ? effect!.src : [effect!], loops }
+}
+
+/** The ENDs of a kernel, in order: those that fill workgroup memory, then the one that stores results. */
+export const endsOf = (kernel: UOp): ReadonlyArray<End> => kernel.src.map(endOf)
+
+/** A place in memory that is read or written: the element of a buffer, where the gate, if there is one, is true. */
+export interface Access {
+  /** The INDEX. */
+  readonly element: UOp
+  readonly buffer: UOp
+  readonly at: UOp
+  readonly gate: UOp | undefined
+}
+
+/** What a LOAD reads, what a STORE writes, or what an INDEX names. */
+export const accessOf = (node: UOp): Access => {
+  const element = node.op === "INDEX" ? node : node.src[0]!
+  const [buffer, at, gate] = element.src
+  return { element, buffer: buffer!, at: at!, gate }
+}
+
+/** A STORE: where it writes, and what. */
+export interface Store extends Access {
+  readonly value: UOp
+}
+
+/** A STORE of a kernel, taken apart. */
+export const storeOf = (node: UOp): Store => ({ ...accessOf(node), value: node.src[1]! })
+
+/** A loop variable that has a fixed number of iterations: how many; `undefined` if they are known only at launch. */
+export const fixedSize = (range: UOp): number | undefined => {
+  const size = range.src[0]!
+  return size.is("CONST") ? Number(size.arg) : undefined
+}
