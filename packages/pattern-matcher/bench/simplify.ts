@@ -51,7 +51,7 @@ const cold = best(7, () => {
 const done = Symbolic.simplify(graph())
 const settled = UOp.toposort(done).length
 const quiet = best(7, () => () => {
-  GraphRewrite.graphRewrite(done, Symbolic.matcher, { context: { simplify: (x) => x } })
+  GraphRewrite.graphRewrite(done, Symbolic.usual.matcher, { context: { simplify: (x) => x } })
 })
 let fired = 0
 Symbolic.simplify(graph(), { trace: () => fired++ })

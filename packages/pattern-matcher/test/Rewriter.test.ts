@@ -45,7 +45,7 @@ describe("Rewriter", () => {
       const sum = Expr.add(Expr.variable(own, "v", 0, 9), 1)
       assert.strictEqual(yield* rewriter.simplify(sum), Expr.int(own, 5))
       assert.strictEqual(Symbolic.simplify(sum), sum)
-      assert.deepStrictEqual(rewriter.rules.tables.slice(0, -1), Symbolic.tables)
+      assert.deepStrictEqual(rewriter.rules.tables.slice(0, -1), [...Symbolic.tables])
       // passes simplify by the rules of the arena
       const told = new Arena()
       Symbolic.use(told, rewriter.rules)

@@ -36,17 +36,30 @@ export interface Homes {
   readonly together?: ReadonlyMap<UOp, number> | undefined
 }
 
-/**
- * Lowers one stored value (or one STORE effect) to a range program in `arena`: an END for each value it stages in
- * workgroup memory, sources first, then the END that stores the root.
- */
-export const lower = (arena: Arena, root: UOp, { staged, stored, together }: Homes): Lowered => {
+/** Computes values of a tensor graph, element by element, in the arena of a kernel. */
+interface Reader {
+  readonly arena: Arena
+  /** The value that is computed here, even though it is stored or staged. */
+  current: UOp
+  /** The PARAM of each storage node that has been touched, in the order of the slots. */
+  readonly slots: ReadonlyMap<UOp, UOp>
+  /** Reads of each staged value; where they lie in its memory is known when all of them are. */
+  readonly stageReads: ReadonlyMap<UOp, ReadonlyArray<Read>>
+  readonly newRange: (dim: Shape.Dim, axis: "GLOBAL" | "LOOP" | "REDUCE") => UOp
+  readonly slot: (owner: UOp) => UOp
+  /** The value at an index, under a gate: computed once, or loaded. */
+  readonly value: (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined) => UOp
+  /** The same without looking whether it is known. */
+  readonly compute: (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined) => UOp
+}
+
+const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
+
+const readerOf = (arena: Arena, root: UOp, { staged, stored }: Homes): Reader => {
   const slots = new Map<UOp, UOp>()
+  const stageReads = new Map<UOp, Array<Read>>()
   const memo = new Map<string, UOp>()
   let nextRange = 0
-
-  const newRange = (dim: Shape.Dim, axis: "GLOBAL" | "LOOP" | "REDUCE"): UOp =>
-    dim === 1 ? Expr.int(arena, 0) : Expr.range(arena, Symbolic.simplify(extent(arena, dim)), nextRange++, axis)
 
   const slot = (owner: UOp): UOp => {
     const known = slots.get(owner)
@@ -57,28 +70,12 @@ export const lower = (arena: Arena, root: UOp, { staged, stored, together }: Hom
     return param
   }
 
-  const both = (gate: UOp | undefined, condition: UOp): UOp =>
-    gate === undefined ? condition : Expr.and(gate, condition)
-
   const read = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
     const owner = isStorage(node) ? storageOf(node) : node
     const at = flatten(arena, Shape.of(node), index)
     return Expr.cast(Expr.load(Expr.element(slot(owner), at, gate)), node.dtype)
   }
 
-  const value = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
-    const key = `${node.id}:${index.map((i) => i.id).join()}:${gate?.id}`
-    const known = memo.get(key)
-    if (known !== undefined) return known
-    const result = compute(node, index, gate)
-    const label = node.arena.labelOf(node)
-    if (label !== undefined) arena.label(result, label)
-    memo.set(key, result)
-    return result
-  }
-
-  /** Reads of each staged value; where they lie in its memory is known when all of them are. */
-  const stageReads = new Map<UOp, Array<Read>>()
   const readStage = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
     const reads = stageReads.get(node) ?? []
     stageReads.set(node, reads)
@@ -88,119 +85,183 @@ export const lower = (arena: Arena, root: UOp, { staged, stored, together }: Hom
     return Expr.cast(load, node.dtype)
   }
 
-  let current = root
-  const compute = (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
-    if (isStorage(node) || (node !== current && stored.has(node) && !isFree(node))) return read(node, index, gate)
-    if (node !== current && staged.has(node)) return readStage(node, index, gate)
-    const x = node.src[0]!
-    switch (node.op) {
-      case "CONST":
-        return Expr.constant(arena, node.dtype, argOf(node, "CONST"))
-      case "VAR":
-        return Expr.variable(arena, varArg(node).name, varArg(node).min, varArg(node).max)
-      case "IOTA":
-        return index[0]!
-      case "CONTIGUOUS":
-        return value(x, index, gate)
-      case "GATHER": {
-        const rank = Shape.of(node.src[1]!).length
-        const row = value(node.src[1]!, index.slice(0, rank), gate)
-        return value(x, [Expr.cast(row, DType.index), ...index.slice(rank)], gate)
-      }
-      case "PAD": {
-        const inner: Array<UOp> = []
-        let inside: UOp | undefined
-        Shape.of(x).forEach((dim, axis) => {
-          const lo = Shape.fromUOp(node.src[1 + 2 * axis]!)
-          const hi = Shape.fromUOp(node.src[2 + 2 * axis]!)
-          const at = index[axis]!
-          if (lo === 0 && hi === 0) return void inner.push(at)
-          if (lo !== 0) inside = both(inside, Expr.not(Expr.lt(at, extent(arena, lo))))
-          if (hi !== 0) inside = both(inside, Expr.lt(at, Expr.add(extent(arena, dim), extent(arena, lo))))
-          inner.push(Expr.sub(at, extent(arena, lo)))
-        })
-        if (inside === undefined) return value(x, index, gate)
-        const inner_ = value(x, inner, both(gate, inside))
-        return Expr.where(inside, inner_, Expr.like(inner_, node.dtype.scalar === "bool" ? false : 0))
-      }
-      case "REDUCE": {
-        const { axes, op } = reduceArg(node)
-        const shape = Shape.of(x)
-        const ranges: Array<UOp> = []
-        let next = 0
-        const inner = shape.map((dim, axis) => {
-          if (!axes.includes(axis)) return index[next++]!
-          const range = newRange(dim, "REDUCE")
-          if (range.op === "RANGE") ranges.push(range)
-          return range
-        })
-        return Expr.reduce(op, value(x, inner, gate), ranges)
-      }
-      default:
-        if (elementwise.has(node.op)) {
-          return arena.make(node.op, node.dtype, node.src.map((s) => value(s, index, gate)), node.arg)
-        }
-        return value(x, view(arena, node, index), gate)
+  const reader: Reader = {
+    arena,
+    current: root,
+    slots,
+    stageReads,
+    slot,
+    newRange: (dim, axis) =>
+      dim === 1 ? Expr.int(arena, 0) : Expr.range(arena, Symbolic.simplify(extent(arena, dim)), nextRange++, axis),
+    value: (node, index, gate) => {
+      const key = `${node.id}:${index.map((i) => i.id).join()}:${gate?.id}`
+      const known = memo.get(key)
+      if (known !== undefined) return known
+      const result = reader.compute(node, index, gate)
+      const label = node.arena.labelOf(node)
+      if (label !== undefined) arena.label(result, label)
+      memo.set(key, result)
+      return result
+    },
+    compute: (node, index, gate) => {
+      const isElsewhere = node !== reader.current
+      if (isStorage(node) || (isElsewhere && stored.has(node) && !isFree(node))) return read(node, index, gate)
+      return isElsewhere && staged.has(node) ? readStage(node, index, gate) : computedAt(reader, node, index, gate)
     }
   }
+  return reader
+}
 
+/** An element of what an operation computes. */
+const computedAt = (reader: Reader, node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
+  const { arena, value } = reader
+  const x = node.src[0]!
+  switch (node.op) {
+    case "CONST":
+      return Expr.constant(arena, node.dtype, argOf(node, "CONST"))
+    case "VAR":
+      return Expr.variable(arena, varArg(node).name, varArg(node).min, varArg(node).max)
+    case "IOTA":
+      return index[0]!
+    case "CONTIGUOUS":
+      return value(x, index, gate)
+    case "GATHER": {
+      const rank = Shape.of(node.src[1]!).length
+      const row = value(node.src[1]!, index.slice(0, rank), gate)
+      return value(x, [Expr.cast(row, DType.index), ...index.slice(rank)], gate)
+    }
+    case "PAD":
+      return paddedAt(reader, node, index, gate)
+    case "REDUCE":
+      return reducedAt(reader, node, index, gate)
+    default:
+      return elementwise.has(node.op)
+        ? arena.make(node.op, node.dtype, node.src.map((s) => value(s, index, gate)), node.arg)
+        : value(x, view(arena, node, index), gate)
+  }
+}
+
+const paddedAt = ({ arena, value }: Reader, node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
+  const x = node.src[0]!
+  const inner: Array<UOp> = []
+  let inside: UOp | undefined
+  Shape.of(x).forEach((dim, axis) => {
+    const lo = Shape.fromUOp(node.src[1 + 2 * axis]!)
+    const hi = Shape.fromUOp(node.src[2 + 2 * axis]!)
+    const at = index[axis]!
+    if (lo === 0 && hi === 0) return void inner.push(at)
+    if (lo !== 0) inside = both(inside, Expr.not(Expr.lt(at, extent(arena, lo))))
+    if (hi !== 0) inside = both(inside, Expr.lt(at, Expr.add(extent(arena, dim), extent(arena, lo))))
+    inner.push(Expr.sub(at, extent(arena, lo)))
+  })
+  if (inside === undefined) return value(x, index, gate)
+  const there = value(x, inner, both(gate, inside))
+  return Expr.where(inside, there, Expr.like(there, node.dtype.scalar === "bool" ? false : 0))
+}
+
+const reducedAt = ({ newRange, value }: Reader, node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
+  const { axes, op } = reduceArg(node)
+  const ranges: Array<UOp> = []
+  let next = 0
+  const inner = Shape.of(node.src[0]!).map((dim, axis) => {
+    if (!axes.includes(axis)) return index[next++]!
+    const range = newRange(dim, "REDUCE")
+    if (range.op === "RANGE") ranges.push(range)
+    return range
+  })
+  return Expr.reduce(op, value(node.src[0]!, inner, gate), ranges)
+}
+
+const endAt = (store: UOp, loops: ReadonlyArray<UOp>): UOp =>
+  store.arena.make("END", DType.none, [store, ...loops.filter((r) => r.op === "RANGE")])
+
+/**
+ * Lowers one stored value (or one STORE effect) to a range program in `arena`: an END for each value it stages in
+ * workgroup memory, sources first, then the END that stores the root.
+ */
+export const lower = (arena: Arena, root: UOp, homes: Homes): Lowered => {
+  const reader = readerOf(arena, root, homes)
   // the output is slot 0
   const isStore = root.op === "STORE"
-  const target = isStore ? storageOf(root.src[0]!) : root
-  const out = slot(target)
+  const out = reader.slot(isStore ? storageOf(root.src[0]!) : root)
   const computed = isStore ? root.src[1]! : root
   const shape = Shape.of(computed)
-  const ranges = shape.map((dim) => newRange(dim, "GLOBAL"))
-  const at = isStore
-    ? destination(arena, root.src[0]!, ranges)
-    : flatten(arena, shape, ranges)
-  const element = Expr.element(out, at)
-  const stores = Expr.store(element, Expr.cast(value(computed, ranges, undefined), out.dtype))
-  const end = (store: UOp, loops: ReadonlyArray<UOp>): UOp =>
-    arena.make("END", DType.none, [store, ...loops.filter((r) => r.op === "RANGE")])
-  const ends = [end(stores, ranges)]
-
-  // a stage is lowered when all its readers are: sources have smaller numbers
-  const apart = ranges.filter((_, axis) => axis !== together?.get(root))
-  const filled = new Map<UOp, UOp>()
-  const replaced = new Map<UOp, UOp>()
-  let workgroupBytes = 0
-  for (;;) {
-    const node = [...stageReads.keys()].filter((n) => !filled.has(n)).sort((a, b) => b.id - a.id)[0]
-    if (node === undefined) break
-    const reads = stageReads.get(node)!
-    const own = new Set(apart)
-    const windows = Shape.of(node).map((dim, axis) => windowOf(reads, axis, dim, own))
-    const loops = windows.map(({ size }) => newRange(size, "LOOP"))
-    const kept = windows.flatMap(({ size }, axis) => size === 1 ? [] : [axis])
-    const sizes = kept.map((axis) => windows[axis]!.size)
-    const inMemory = (index: ReadonlyArray<UOp>): UOp => flatten(arena, sizes, kept.map((axis) => index[axis]!))
-    const length = Shape.maxElements(sizes)
-    workgroupBytes += sizes.every((size) => typeof size === "number") ? 4 * length : Infinity
-    const shared = windows.flatMap(({ start }) => start.op === "CONST" ? [] : [start])
-    const memory = arena.make("LOCAL", storageType(node.dtype), shared, { id: filled.size, length })
-    current = node
-    const place = windows.map(({ start }, axis) => plus(start, loops[axis]!))
-    const computed = Expr.cast(compute(node, place, undefined), memory.dtype)
-    const outer = apart.filter((r) => shared.some((at) => openRanges(at).has(r)))
-    ends.unshift(end(Expr.store(Expr.element(memory, inMemory(loops)), computed), [
-      ...outer,
-      ...kept.map((axis) => loops[axis]!)
-    ]))
-    filled.set(node, memory)
-    for (const { gate, index, load } of reads) {
-      const inside = index.map((at) => sumOf(arena, termsOf(at).filter((term) => !dependsOnlyOn(term, own))))
-      const at = index.map((whole, axis) => windows[axis]!.isWhole ? whole : inside[axis]!)
-      replaced.set(load, Expr.load(Expr.element(memory, inMemory(at), gate)))
-    }
-  }
+  const ranges = shape.map((dim) => reader.newRange(dim, "GLOBAL"))
+  const at = isStore ? destination(arena, root.src[0]!, ranges) : flatten(arena, shape, ranges)
+  const value = Expr.cast(reader.value(computed, ranges, undefined), out.dtype)
+  const store = endAt(Expr.store(Expr.element(out, at), value), ranges)
+  const { ends, places, workgroupBytes } = stagesOf(
+    reader,
+    ranges.filter((_, axis) => axis !== homes.together?.get(root))
+  )
   return {
     // an index may itself be read from a stage
-    ast: graphRewrite(arena.make("SINK", DType.none, ends), undefined, { pre: stageReading, context: replaced }),
-    storage: [...slots.keys()],
+    ast: graphRewrite(arena.make("SINK", DType.none, [...ends, store]), undefined, {
+      pre: stageReading,
+      context: places
+    }),
+    storage: [...reader.slots.keys()],
     sizes: shape.map(Shape.maxOf),
     workgroupBytes
   }
+}
+
+/** What fills the memory of workgroups. */
+interface Stages {
+  readonly ends: ReadonlyArray<UOp>
+  /** What each load of a staged value reads, now that its place is known. */
+  readonly places: ReadonlyMap<UOp, UOp>
+  readonly workgroupBytes: number
+}
+
+/** A value is staged when all its readers are lowered: sources have smaller numbers. Workgroups differ in the loops `apart`. */
+const stagesOf = (reader: Reader, apart: ReadonlyArray<UOp>): Stages => {
+  const filled = new Set<UOp>()
+  const places = new Map<UOp, UOp>()
+  const ends: Array<UOp> = []
+  let workgroupBytes = 0
+  for (;;) {
+    const node = [...reader.stageReads.keys()].filter((n) => !filled.has(n)).sort((a, b) => b.id - a.id)[0]
+    if (node === undefined) return { ends, places, workgroupBytes }
+    const stage = stageOf(reader, node, { apart, id: filled.size })
+    filled.add(node)
+    ends.unshift(stage.end)
+    for (const [load, place] of stage.places) places.set(load, place)
+    workgroupBytes += stage.bytes
+  }
+}
+
+/** One staged value: the END that fills its memory, its bytes, and what its readers load. */
+const stageOf = (
+  reader: Reader,
+  node: UOp,
+  { apart, id }: { readonly apart: ReadonlyArray<UOp>; readonly id: number }
+): { readonly end: UOp; readonly bytes: number; readonly places: ReadonlyArray<readonly [UOp, UOp]> } => {
+  const { arena } = reader
+  const reads = reader.stageReads.get(node)!
+  const own = new Set(apart)
+  const windows = Shape.of(node).map((dim, axis) => windowOf(reads, axis, dim, own))
+  const loops = windows.map(({ size }) => reader.newRange(size, "LOOP"))
+  const kept = windows.flatMap(({ size }, axis) => size === 1 ? [] : [axis])
+  const sizes = kept.map((axis) => windows[axis]!.size)
+  const inMemory = (index: ReadonlyArray<UOp>): UOp => flatten(arena, sizes, kept.map((axis) => index[axis]!))
+  const length = Shape.maxElements(sizes)
+  const shared = windows.flatMap(({ start }) => start.op === "CONST" ? [] : [start])
+  const memory = arena.make("LOCAL", storageType(node.dtype), shared, { id, length })
+  reader.current = node
+  const start = windows.map(({ start }, axis) => plus(start, loops[axis]!))
+  const computed = Expr.cast(reader.compute(node, start, undefined), memory.dtype)
+  const outer = apart.filter((r) => shared.some((at) => openRanges(at).has(r)))
+  const end = endAt(Expr.store(Expr.element(memory, inMemory(loops)), computed), [
+    ...outer,
+    ...kept.map((axis) => loops[axis]!)
+  ])
+  const places = reads.map(({ gate, index, load }) => {
+    const inside = index.map((at) => sumOf(arena, termsOf(at).filter((term) => !dependsOnlyOn(term, own))))
+    const at = index.map((whole, axis) => windows[axis]!.isWhole ? whole : inside[axis]!)
+    return [load, Expr.load(Expr.element(memory, inMemory(at), gate))] as const
+  })
+  return { end, bytes: sizes.every((size) => typeof size === "number") ? 4 * length : Infinity, places }
 }
 
 /** Reads of staged values, from where these lie. */
