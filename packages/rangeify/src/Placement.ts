@@ -119,6 +119,203 @@ const union = (sets: ReadonlyArray<ReadonlySet<UOp>>): ReadonlySet<UOp> => {
   return new Set(nonEmpty.flatMap((s) => [...s]))
 }
 
+/** What is being decided about a body. */
+interface Deciding {
+  readonly nodes: ReadonlyArray<UOp>
+  readonly maxReads: number
+  readonly users: ReadonlyMap<UOp, ReadonlyArray<UOp>>
+  /** The places at which each node is computed, while only what must be stored is. */
+  readonly shared: ReadonlyMap<UOp, ReadonlySet<Site>>
+  readonly must: Set<UOp>
+  readonly stored: Set<UOp>
+  /** What stored a value first. */
+  readonly causes: Map<UOp, Cause>
+  /** Values that are stored for no other reason than that several places want them. */
+  readonly onlyShared: Set<UOp>
+  readonly work: Map<UOp, Work>
+}
+
+const usersOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, ReadonlyArray<UOp>> => {
+  const users = new Map<UOp, Array<UOp>>()
+  for (const node of nodes) {
+    for (const s of inputs(node)) {
+      const list = users.get(s)
+      if (list === undefined) users.set(s, [node])
+      else list.push(node)
+    }
+  }
+  return users
+}
+
+/** Whether all uses of each value go through one value of its shape, which can be stored in its place. */
+const passedOn = ({ nodes, users }: Deciding): (node: UOp) => boolean => {
+  const position = new Map(nodes.map((node, i) => [node, i]))
+  return (node) => {
+    const pending = new Set(users.get(node))
+    for (;;) {
+      const [first] = [...pending].sort((a, b) => position.get(a)! - position.get(b)!)
+      if (first === undefined || !elementwise.has(first.op) || !Shape.equal(Shape.of(first), Shape.of(node))) {
+        return false
+      }
+      if (pending.size === 1) return true
+      pending.delete(first)
+      for (const user of users.get(first) ?? []) pending.add(user)
+    }
+  }
+}
+
+const isLeaf = ({ stored }: Deciding, node: UOp): boolean => isStorage(node) || (stored.has(node) && !isFree(node))
+
+const workOf = (state: Deciding, node: UOp): Work =>
+  isLeaf(state, node)
+    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]) }
+    : state.work.get(node)!
+
+const store = ({ causes, onlyShared, stored }: Deciding, node: UOp, cause: Cause): void => {
+  const target = base(node)
+  onlyShared.delete(target)
+  if (isStorage(target) || isFree(target)) return
+  if (!stored.has(target)) causes.set(target, cause)
+  stored.add(target)
+}
+
+/** A view of a value that has just been stored reads that value. */
+const refresh = (state: Deciding, node: UOp): void => {
+  if (isLeaf(state, node) || !bijective.has(node.op)) return
+  refresh(state, node.src[0]!)
+  state.work.set(node, workOf(state, node.src[0]!))
+}
+
+/** One value per block: cheaper to compute where it is used than to store. */
+const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && w.cost <= maxInlineCost
+const isHeavy = (w: Work): boolean => w.iterations > 0 || w.cost > maxInlineCost
+
+/** Stores what this node would compute again and again. */
+const storeRepeated = (state: Deciding, node: UOp): void => {
+  const [x, y] = node.src
+  switch (node.op) {
+    case "EXPAND": {
+      const w = workOf(state, x!)
+      const n = repeats(node)
+      const expensive = (w.transcendental || base(x!).op === "REDUCE") && n >= expensiveRepeats &&
+        elementsPerRow(node) > fewElements
+      if (n > 1 && (isHeavy(w) || expensive) && !(isBlockScalar(w) && n <= blockIterations)) {
+        store(state, x!, { _tag: "Repeated", times: n })
+      }
+      return
+    }
+    case "REDUCE":
+      if (workOf(state, x!).iterations > 0) store(state, x!, { _tag: "Reduced", times: reduceLength(node) })
+      return
+    case "GATHER":
+      if (workOf(state, x!).iterations > 0) store(state, x!, { _tag: "Gathered" })
+      if (isHeavy(workOf(state, y!))) store(state, y!, { _tag: "Gathered" })
+      return
+    case "STORE": {
+      // what is overwritten while it is read elsewhere in the same kernel is computed first
+      const target = storageOf(x!)
+      if (!isLeaf(state, y!) && [...workOf(state, y!).leaves].some((leaf) => storageOf(leaf) === target)) {
+        state.stored.add(y!)
+        state.must.add(y!)
+        state.causes.set(y!, { _tag: "Required", by: "overwritten" })
+      }
+      return
+    }
+    default:
+      return
+  }
+}
+
+/** Stores sources of a node until it reads no more buffers than a kernel may. */
+const limitReads = (state: Deciding, node: UOp): void => {
+  const { maxReads } = state
+  if (node.src.length < 2 || node.op === "AFTER" || node.op === "CALL" || node.op === "SINK") return
+  // the target of a store is the output, not one of the reads
+  const read = node.op === "STORE" ? node.src.slice(1) : node.src
+  for (;;) {
+    const leaves = union(read.map((s) => workOf(state, s).leaves))
+    if (leaves.size <= maxReads) return
+    const leavesOf = (s: UOp): number => workOf(state, s).leaves.size
+    const [widest] = read.filter((s) => !isLeaf(state, base(s))).sort((a, b) => leavesOf(b) - leavesOf(a))
+    if (widest === undefined) return
+    store(state, widest, { _tag: "Bindings", needs: leaves.size + 1, has: maxReads + 1 })
+    refresh(state, widest)
+  }
+}
+
+/** What one element of a node takes, from what its sources take. */
+const derived = (state: Deciding, node: UOp): Work => {
+  const from = movement.has(node.op) || node.op === "REDUCE"
+    ? node.src.slice(0, 1)
+    : node.op === "CALL"
+    ? []
+    : node.src
+  const ws = from.map((s) => workOf(state, s))
+  const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
+  const below = Math.max(0, ...ws.map((x) => x.iterations))
+  // what is expanded and not stored is a block's scalar: it does not depend on the place in the block
+  const shares = node.op === "EXPAND" && below > 0 ? repeats(node) : 1
+  const repeated = node.op === "REDUCE" ? reduceLength(node) : 1
+  const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
+  const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
+  const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
+  return {
+    cost: isCheap ? 1 : cost,
+    iterations: isCheap || shares > 1 ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
+    transcendental: !isCheap && shares === 1 && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
+    leaves: union(ws.map((x) => x.leaves))
+  }
+}
+
+/** Goes through the body once, sources first. */
+const decide = (state: Deciding, isPassedOn: (node: UOp) => boolean): void => {
+  const { causes, nodes, onlyShared, shared, stored, work } = state
+  for (const node of nodes) {
+    storeRepeated(state, node)
+    for (const s of node.src) refresh(state, s)
+    limitReads(state, node)
+    const w = derived(state, node)
+    work.set(node, w)
+    const uses = shared.get(node)?.size ?? 0
+    if (
+      uses > 1 && isHeavy(w) && !isBlockScalar(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) &&
+      !stored.has(node) && !isPassedOn(node)
+    ) {
+      stored.add(node)
+      onlyShared.add(node)
+      causes.set(node, { _tag: "Shared", places: uses })
+    }
+  }
+}
+
+/** The roots of the kernels that compute a value inline. */
+const kernelsThat = (users: Deciding["users"]): Placement["kernelsOf"] => (value, stored) => {
+  const found = new Set<UOp>()
+  const above = new Set<UOp>([value])
+  for (const node of above) {
+    for (const user of users.get(node) ?? []) (stored.has(user) || isEffect(user) ? found : above).add(user)
+  }
+  return found
+}
+
+/** Values stored only because several places wanted them, whose users have since come to share one kernel, are not. */
+const dropUnshared = (
+  { causes, maxReads, nodes, onlyShared, stored }: Deciding,
+  kept: ReadonlyMap<UOp, ReadonlySet<Site>>,
+  { kernelsOf, results }: Pick<Placement, "kernelsOf"> & { readonly results: ReadonlyArray<UOp> }
+): void => {
+  for (const node of [...nodes].reverse()) {
+    if (!onlyShared.has(node) || results.includes(node)) continue
+    const [site, ...others] = kept.get(node) ?? []
+    if (site === undefined || others.length > 0 || !site.once) continue
+    stored.delete(node)
+    const most = Math.max(...[...kernelsOf(node, stored)].map((root) => readsOf(root, stored).size))
+    if (most <= maxReads) continue
+    stored.add(node)
+    causes.set(node, { _tag: "Bindings", needs: most + 1, has: maxReads + 1 })
+  }
+}
+
 /**
  * Decides what is stored. A reduction (with the elementwise work after it) is stored where its value would be computed
  * again for every element of an axis that is broadcast later, inside another reduction, or from several places; the
@@ -131,183 +328,38 @@ export const place = (
 ): Placement => {
   const nodes = nodesOf(roots)
   const must = new Set<UOp>([...results, ...nodes.flatMap(wanted)])
-  const stored = new Set<UOp>(must)
-  /** What stored a value first. */
-  const causes = new Map<UOp, Cause>()
-  const onlyShared = new Set<UOp>()
-  const work = new Map<UOp, Work>()
-  const shared = sites(nodes, roots, must)
-
-  const position = new Map(nodes.map((node, i) => [node, i]))
-  const users = new Map<UOp, Array<UOp>>()
-  for (const node of nodes) {
-    for (const s of inputs(node)) {
-      const list = users.get(s)
-      if (list === undefined) users.set(s, [node])
-      else list.push(node)
-    }
+  const state: Deciding = {
+    nodes,
+    maxReads,
+    users: usersOf(nodes),
+    shared: sites(nodes, roots, must),
+    must,
+    stored: new Set(must),
+    causes: new Map(),
+    onlyShared: new Set(),
+    work: new Map()
   }
-  /** Whether all uses of a value go through one value of its shape, which can be stored in its place. */
-  const isPassedOn = (node: UOp): boolean => {
-    const pending = new Set(users.get(node))
-    for (;;) {
-      const [first] = [...pending].sort((a, b) => position.get(a)! - position.get(b)!)
-      if (first === undefined || !elementwise.has(first.op) || !Shape.equal(Shape.of(first), Shape.of(node))) {
-        return false
-      }
-      if (pending.size === 1) return true
-      pending.delete(first)
-      for (const user of users.get(first) ?? []) pending.add(user)
-    }
-  }
-
-  const isLeaf = (node: UOp): boolean => isStorage(node) || (stored.has(node) && !isFree(node))
-  const leafWork = (node: UOp): Work => ({
-    cost: 1,
-    iterations: 0,
-    transcendental: false,
-    leaves: new Set([node])
-  })
-  const workOf = (node: UOp): Work => isLeaf(node) ? leafWork(node) : work.get(node)!
-  const store = (node: UOp, cause: Cause): void => {
-    const target = base(node)
-    onlyShared.delete(target)
-    if (isStorage(target) || isFree(target)) return
-    if (!stored.has(target)) causes.set(target, cause)
-    stored.add(target)
-  }
-  /** One value per block: cheaper to compute where it is used than to store. */
-  const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && w.cost <= maxInlineCost
-  const isHeavy = (w: Work): boolean => w.iterations > 0 || w.cost > maxInlineCost
-
-  const viaEdges = (node: UOp): void => {
-    const [x, y] = node.src
-    switch (node.op) {
-      case "EXPAND": {
-        const w = workOf(x!)
-        const n = repeats(node)
-        const expensive = (w.transcendental || base(x!).op === "REDUCE") && n >= expensiveRepeats &&
-          elementsPerRow(node) > fewElements
-        if (n > 1 && (isHeavy(w) || expensive) && !(isBlockScalar(w) && n <= blockIterations)) {
-          store(x!, { _tag: "Repeated", times: n })
-        }
-        return
-      }
-      case "REDUCE":
-        if (workOf(x!).iterations > 0) store(x!, { _tag: "Reduced", times: reduceLength(node) })
-        return
-      case "GATHER":
-        if (workOf(x!).iterations > 0) store(x!, { _tag: "Gathered" })
-        if (isHeavy(workOf(y!))) store(y!, { _tag: "Gathered" })
-        return
-      case "STORE": {
-        // what is overwritten while it is read elsewhere in the same kernel is computed first
-        const target = storageOf(x!)
-        if (!isLeaf(y!) && [...workOf(y!).leaves].some((leaf) => storageOf(leaf) === target)) {
-          stored.add(y!)
-          must.add(y!)
-          causes.set(y!, { _tag: "Required", by: "overwritten" })
-        }
-        return
-      }
-      default:
-        return
-    }
-  }
-
-  const limitReads = (node: UOp): void => {
-    if (node.src.length < 2 || node.op === "AFTER" || node.op === "CALL" || node.op === "SINK") return
-    // the target of a store is the output, not one of the reads
-    const read = node.op === "STORE" ? node.src.slice(1) : node.src
-    for (;;) {
-      const leaves = union(read.map((s) => workOf(s).leaves))
-      if (leaves.size <= maxReads) return
-      const widest = read.filter((s) =>
-        !isLeaf(base(s))
-      ).sort((a, b) => workOf(b).leaves.size - workOf(a).leaves.size)[0]
-      if (widest === undefined) return
-      store(widest, { _tag: "Bindings", needs: leaves.size + 1, has: maxReads + 1 })
-      refresh(widest)
-    }
-  }
-
-  // a view of a value that has just been stored reads that value
-  const refresh = (node: UOp): void => {
-    if (isLeaf(node) || !bijective.has(node.op)) return
-    refresh(node.src[0]!)
-    work.set(node, workOf(node.src[0]!))
-  }
-
-  const decide = (): void => {
-    for (const node of nodes) {
-      viaEdges(node)
-      for (const s of node.src) refresh(s)
-      limitReads(node)
-      const from = movement.has(node.op) || node.op === "REDUCE"
-        ? node.src.slice(0, 1)
-        : node.op === "CALL"
-        ? []
-        : node.src
-      const ws = from.map(workOf)
-      const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
-      const below = Math.max(0, ...ws.map((x) => x.iterations))
-      // what is expanded and not stored is a block's scalar: it does not depend on the place in the block
-      const shares = node.op === "EXPAND" && below > 0 ? repeats(node) : 1
-      const repeated = node.op === "REDUCE" ? reduceLength(node) : 1
-      const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
-      const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
-      const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
-      const w: Work = {
-        cost: isCheap ? 1 : cost,
-        iterations: isCheap || shares > 1 ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
-        transcendental: !isCheap && shares === 1 && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
-        leaves: union(ws.map((x) => x.leaves))
-      }
-      work.set(node, w)
-      const uses = shared.get(node)?.size ?? 0
-      if (
-        uses > 1 && isHeavy(w) && !isBlockScalar(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) &&
-        !stored.has(node) && !isPassedOn(node)
-      ) {
-        stored.add(node)
-        onlyShared.add(node)
-        causes.set(node, { _tag: "Shared", places: uses })
-      }
-    }
-  }
-  // what is stored for a later user may add a buffer to the kernel of an earlier one: such a kernel is looked at again
+  const { causes, stored, work } = state
+  const isPassedOn = passedOn(state)
+  // what is stored for a later user may add a buffer to the kernel of an earlier one: such a kernel is looked at again; what is
+  // stored only grows, so this ends
   for (let before = -1; before < stored.size;) {
     before = stored.size
-    decide()
+    decide(state, isPassedOn)
     if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= maxReads)) break
   }
-
-  // values stored only because several places wanted them, whose users have since come to share one kernel
-  const kept = sites(nodes, roots, stored)
-  /** The roots of the kernels that compute a value inline. */
-  const kernelsOf = (value: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => {
-    const found = new Set<UOp>()
-    const above = new Set<UOp>([value])
-    for (const node of above) {
-      for (const user of users.get(node) ?? []) (stored.has(user) || isEffect(user) ? found : above).add(user)
-    }
-    return found
-  }
-  for (const node of [...nodes].reverse()) {
-    if (!onlyShared.has(node) || results.includes(node)) continue
-    const [site, ...others] = kept.get(node) ?? []
-    if (site === undefined || others.length > 0 || !site.once) continue
-    stored.delete(node)
-    const most = Math.max(...[...kernelsOf(node, stored)].map((root) => readsOf(root, stored).size))
-    if (most <= maxReads) continue
-    stored.add(node)
-    causes.set(node, { _tag: "Bindings", needs: most + 1, has: maxReads + 1 })
-  }
-  const movable = new Set([...stored].filter((node) => !must.has(node)))
+  const kernelsOf = kernelsThat(state.users)
+  dropUnshared(state, sites(nodes, roots, stored), { kernelsOf, results })
   const demandOf = (node: UOp): Demand =>
     isEffect(node) ? "effect" : results.includes(node) ? "output" : node.op === "CONTIGUOUS" ? "contiguous" : "argument"
-  const causeOf = (node: UOp): Cause => causes.get(node) ?? { _tag: "Required", by: demandOf(node) }
-  return { nodes, stored, movable, kernelsOf, causeOf, workOf: (node) => work.get(node)! }
+  return {
+    nodes,
+    stored,
+    movable: new Set([...stored].filter((node) => !must.has(node))),
+    kernelsOf,
+    causeOf: (node) => causes.get(node) ?? { _tag: "Required", by: demandOf(node) },
+    workOf: (node) => work.get(node)!
+  }
 }
 
 /** Values that must be in memory, whatever it costs. */
