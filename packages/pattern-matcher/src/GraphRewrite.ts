@@ -56,121 +56,147 @@ const visit = 0
 const combine = 1
 const link = 2
 
+/** One rewrite of a graph: what is left to do is a stack, because graphs are deeper than the machine's. */
+class Run<C> {
+  readonly memo: Memo
+  private readonly matcher: PatternMatcher<C> | undefined
+  private readonly pre: PatternMatcher<C> | undefined
+  private readonly enter: ((node: UOp) => boolean) | undefined
+  private readonly context: C
+  private readonly limit: number
+  private readonly trace: Trace | undefined
+  private readonly nodes: Array<UOp> = []
+  private readonly phases: Array<number> = []
+  /** For `link`: the node whose result becomes the result of nodes[i]. */
+  private readonly targets: Array<UOp> = []
+  private fired = 0
+  private readonly last: Array<string> = []
+
+  constructor(root: UOp, matcher: PatternMatcher<C> | undefined, options: Options<C>) {
+    this.matcher = matcher
+    this.pre = options.pre
+    this.enter = options.enter
+    this.context = options.context as C
+    this.limit = options.limit ?? defaultLimit
+    this.trace = options.trace ?? root.arena.onRewrite
+    this.memo = options.memo ?? new Map<UOp, UOp>()
+    this.push(root, visit, root)
+  }
+
+  /** Works until nothing is left; the memo then has the result of every node that was met. */
+  finish(): void {
+    const { memo, nodes, phases, targets } = this
+    while (nodes.length > 0) {
+      const top = nodes.length - 1
+      const node = nodes[top]!
+      if (phases[top] === visit) this.visit(top, node)
+      else if (phases[top] === combine) this.combine(top, node, false)
+      else {
+        memo.set(node, memo.get(targets[top]!)!)
+        this.pop()
+      }
+    }
+  }
+
+  private push(node: UOp, phase: number, target: UOp): void {
+    this.nodes.push(node)
+    this.phases.push(phase)
+    this.targets.push(target)
+  }
+
+  private pop(): void {
+    this.nodes.pop()
+    this.phases.pop()
+    this.targets.pop()
+  }
+
+  /** The node on top gets the result of `target`, which is still to be found. */
+  private link(top: number, target: UOp): void {
+    this.phases[top] = link
+    this.targets[top] = target
+    this.push(target, visit, target)
+  }
+
+  private record(rules: PatternMatcher<C>, before: UOp, after: UOp): void {
+    before.arena.inherit(after, before)
+    if (this.trace !== undefined) this.trace(rules.lastRule, before, after)
+    if (++this.fired > this.limit - reported) this.last.push(rules.lastRule)
+    if (this.fired > this.limit) throw limitError(this.limit, this.last)
+  }
+
+  /** Rules that come first, then sources. */
+  private visit(top: number, node: UOp): void {
+    const { enter, memo, pre } = this
+    if (memo.get(node) !== undefined) return this.pop()
+    if (pre !== undefined) {
+      let current = node
+      for (let next = pre.rewrite(current, this.context); next !== undefined;) {
+        this.record(pre, current, next)
+        current = next
+        next = pre.rewrite(current, this.context)
+      }
+      if (current !== node) return this.link(top, current)
+    }
+    this.phases[top] = combine
+    let unchanged = true
+    if (enter === undefined || enter(node)) {
+      const { src } = node
+      for (let i = src.length - 1; i >= 0; i--) {
+        const result = memo.get(src[i]!)
+        if (result === undefined) this.push(src[i]!, visit, src[i]!)
+        if (result !== src[i]) unchanged = false
+      }
+      if (this.nodes.length - 1 > top) return
+    }
+    this.combine(top, node, unchanged)
+  }
+
+  /** The node with the results of its sources, and what the rules make of it. */
+  private combine(top: number, node: UOp, unchanged: boolean): void {
+    const { enter, matcher, memo } = this
+    const rebuilt = unchanged || (enter !== undefined && !enter(node)) ? node : withResults(node, memo)
+    if (rebuilt !== node) {
+      const known = memo.get(rebuilt)
+      if (known !== undefined) {
+        memo.set(node, known)
+        return this.pop()
+      }
+      if (this.pre !== undefined) return this.link(top, rebuilt)
+    }
+    const result = matcher === undefined ? undefined : matcher.rewrite(rebuilt, this.context)
+    if (result === undefined) {
+      memo.set(rebuilt, rebuilt)
+      if (rebuilt !== node) memo.set(node, rebuilt)
+      return this.pop()
+    }
+    this.record(matcher!, rebuilt, result)
+    const known = memo.get(result)
+    if (known !== undefined) {
+      memo.set(rebuilt, known)
+      memo.set(node, known)
+      return this.pop()
+    }
+    this.phases[top] = link
+    this.targets[top] = result
+    if (rebuilt !== node) this.push(rebuilt, link, result)
+    this.push(result, visit, result)
+  }
+}
+
 /**
  * Rewrites a graph to the fixpoint of a rule set: sources first, then the node; results are rewritten in turn.
- * Equal nodes are rewritten once. Throws `RewriteLimit` when the rules do not come to rest.
+ * Equal nodes are rewritten once. Throws `RewriteLimit` when the rules do not come to rest: see `attempt`.
  */
 export const graphRewrite = <C = unknown>(
   root: UOp,
   matcher: PatternMatcher<C> | undefined,
   options: Options<C> = {}
 ): UOp => {
-  const { enter, pre, trace = root.arena.onRewrite } = options
-  const context = options.context as C
-  const limit = options.limit ?? defaultLimit
-  const memo: Memo = options.memo ?? new Map<UOp, UOp>()
-  const nodes: Array<UOp> = [root]
-  const phases: Array<number> = [visit]
-  // for `link`: the node whose result becomes the result of nodes[i]
-  const targets: Array<UOp> = [root]
-  // no source of the node on top has changed
-  let unchanged = false
-  let fired = 0
-  const last: Array<string> = []
-
-  const push = (node: UOp, phase: number, target: UOp): void => {
-    nodes.push(node)
-    phases.push(phase)
-    targets.push(target)
-  }
-  const pop = (): void => {
-    nodes.pop()
-    phases.pop()
-    targets.pop()
-  }
-  const record = (rules: PatternMatcher<C>, before: UOp, after: UOp): void => {
-    before.arena.inherit(after, before)
-    if (trace !== undefined) trace(rules.lastRule, before, after)
-    if (++fired > limit - reported) last.push(rules.lastRule)
-    if (fired > limit) throw limitError(limit, last)
-  }
-
-  while (nodes.length > 0) {
-    const top = nodes.length - 1
-    const node = nodes[top]!
-    const phase = phases[top]!
-    if (phase === link) {
-      const result = memo.get(targets[top]!)!
-      memo.set(node, result)
-      pop()
-      continue
-    }
-    if (phase === visit) {
-      if (memo.get(node) !== undefined) {
-        pop()
-        continue
-      }
-      if (pre !== undefined) {
-        let current = node
-        for (let next = pre.rewrite(current, context); next !== undefined; next = pre.rewrite(current, context)) {
-          record(pre, current, next)
-          current = next
-        }
-        if (current !== node) {
-          phases[top] = link
-          targets[top] = current
-          push(current, visit, current)
-          continue
-        }
-      }
-      phases[top] = combine
-      unchanged = true
-      if (enter === undefined || enter(node)) {
-        const { src } = node
-        for (let i = src.length - 1; i >= 0; i--) {
-          const result = memo.get(src[i]!)
-          if (result === undefined) push(src[i]!, visit, src[i]!)
-          if (result !== src[i]) unchanged = false
-        }
-        if (nodes.length - 1 > top) continue
-      }
-    } else unchanged = false
-    const rebuilt = unchanged || (enter !== undefined && !enter(node)) ? node : withResults(node, memo)
-    if (rebuilt !== node) {
-      const known = memo.get(rebuilt)
-      if (known !== undefined) {
-        memo.set(node, known)
-        pop()
-        continue
-      }
-      if (pre !== undefined) {
-        phases[top] = link
-        targets[top] = rebuilt
-        push(rebuilt, visit, rebuilt)
-        continue
-      }
-    }
-    const result = matcher === undefined ? undefined : matcher.rewrite(rebuilt, context)
-    if (result === undefined) {
-      memo.set(rebuilt, rebuilt)
-      if (rebuilt !== node) memo.set(node, rebuilt)
-      pop()
-      continue
-    }
-    record(matcher!, rebuilt, result)
-    const known = memo.get(result)
-    if (known !== undefined) {
-      memo.set(rebuilt, known)
-      memo.set(node, known)
-      pop()
-      continue
-    }
-    phases[top] = link
-    targets[top] = result
-    if (rebuilt !== node) push(rebuilt, link, result)
-    push(result, visit, result)
-  }
-  return memo.get(root)!
+  const known = options.memo?.get(root)
+  if (known !== undefined) return known
+  const run = new Run(root, matcher, options)
+  run.finish()
+  return run.memo.get(root)!
 }
 
 const withResults = (node: UOp, memo: Memo): UOp => {
