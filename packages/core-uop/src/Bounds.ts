@@ -69,6 +69,25 @@ const mask = (x: number): number => {
 const isTrue = (r: Range): boolean => r.min === 1
 const isFalse = (r: Range): boolean => r.max === 0
 
+/** `and` is the smaller truth, `or` the larger one. */
+const ofTruth = (op: "AND" | "OR" | "XOR", x: Range, y: Range): Range => {
+  if (op === "AND") return { min: Math.min(x.min, y.min), max: Math.min(x.max, y.max) }
+  if (op === "OR") return { min: Math.max(x.min, y.min), max: Math.max(x.max, y.max) }
+  const known = x.min === x.max && y.min === y.max
+  return known ? point(x.min === y.min ? 0 : 1) : { min: 0, max: 1 }
+}
+
+/** Bits of numbers that are not negative; `and` with one of them has no more bits than that one. */
+const ofBits = (op: "AND" | "OR" | "XOR", x: Range, y: Range): Range => {
+  const both = x.min >= 0 && y.min >= 0
+  if (op === "AND") {
+    if (x.min < 0 && y.min < 0) return all
+    return { min: 0, max: both ? Math.min(x.max, y.max) : y.min >= 0 ? y.max : x.max }
+  }
+  if (!both) return all
+  return { min: op === "OR" ? Math.max(x.min, y.min) : 0, max: mask(Math.max(x.max, y.max)) }
+}
+
 const transferFunction = (node: UOp, b: (i: number) => Range): Range => {
   switch (node.op) {
     case "CONST":
@@ -99,27 +118,9 @@ const transferFunction = (node: UOp, b: (i: number) => Range): Range => {
     case "MIN":
       return { min: Math.min(b(0).min, b(1).min), max: Math.min(b(0).max, b(1).max) }
     case "AND":
-      return node.dtype.scalar === "bool"
-        ? { min: Math.min(b(0).min, b(1).min), max: Math.min(b(0).max, b(1).max) }
-        : b(0).min >= 0 && b(1).min >= 0
-        ? { min: 0, max: Math.min(b(0).max, b(1).max) }
-        : b(1).min >= 0
-        ? { min: 0, max: b(1).max }
-        : b(0).min >= 0
-        ? { min: 0, max: b(0).max }
-        : all
     case "OR":
-      return node.dtype.scalar === "bool"
-        ? { min: Math.max(b(0).min, b(1).min), max: Math.max(b(0).max, b(1).max) }
-        : b(0).min >= 0 && b(1).min >= 0
-        ? { min: Math.max(b(0).min, b(1).min), max: mask(Math.max(b(0).max, b(1).max)) }
-        : all
     case "XOR":
-      if (node.dtype.scalar === "bool") {
-        const known = b(0).min === b(0).max && b(1).min === b(1).max
-        return known ? point(b(0).min === b(1).min ? 0 : 1) : { min: 0, max: 1 }
-      }
-      return b(0).min >= 0 && b(1).min >= 0 ? { min: 0, max: mask(Math.max(b(0).max, b(1).max)) } : all
+      return node.dtype.scalar === "bool" ? ofTruth(node.op, b(0), b(1)) : ofBits(node.op, b(0), b(1))
     case "SHL":
       return b(1).min === b(1).max && b(1).min >= 0 && b(1).min < 32
         ? { min: b(0).min * 2 ** b(1).min, max: b(0).max * 2 ** b(1).min }

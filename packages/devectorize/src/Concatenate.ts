@@ -1,4 +1,5 @@
 import * as Bounds from "@tg/core-uop/Bounds"
+import { accessOf } from "@tg/core-uop/View"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
@@ -50,7 +51,6 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
     for (const node of toposort(made)) head.add(node)
     return made
   }
-  let fresh = 0
 
   const ends: Array<UOp> = []
   for (const { grid } of members) {
@@ -73,14 +73,52 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
     }
   })
 
+  let numbers = 0
+  const launch: Launch = { head, lowered, fresh: () => numbers++ }
   members.forEach((member, m) => {
     const { branch, isThread } = branches[m]!
-    const own = m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!)
-    const ownThread = isThread === undefined ? thread : Expr.min(thread, member.threads - 1)
-    const here: Array<UOp> = []
-    /** What stands in each of the loops that are open, the branch itself first. */
-    const seen: Array<Set<UOp>> = [new Set()]
-    const push = (node: UOp): UOp => {
+    const copied = instructionsOf(launch, {
+      member,
+      slots: parts[m]!.slots,
+      memory: memory[m]!,
+      workgroup: m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!),
+      thread: isThread === undefined ? thread : Expr.min(thread, member.threads - 1),
+      isThread
+    })
+    body.push(branch, ...copied, arena.make("ENDIF", DType.none, [branch]))
+  })
+  return arena.make("LINEAR", DType.none, [...head, ...body])
+}
+
+/** What the branches of a launch have in common. */
+interface Launch {
+  /** What stands in front of them. */
+  readonly head: Set<UOp>
+  readonly lowered: (x: UOp) => UOp
+  /** A number for a loop, a register or a barrier. */
+  readonly fresh: () => number
+}
+
+/** A kernel in its branch. */
+interface Branch {
+  readonly member: Member
+  readonly slots: ReadonlyArray<number>
+  readonly memory: ReadonlyMap<UOp, UOp>
+  /** What its hardware indices are made of. */
+  readonly workgroup: UOp
+  readonly thread: UOp
+  /** Where threads without work do not wait: whether this one has any. */
+  readonly isThread: UOp | undefined
+}
+
+/** Instructions under construction: none twice in one loop, and none that stands in front of all branches. */
+const listOf = (head: ReadonlySet<UOp>): { readonly here: ReadonlyArray<UOp>; readonly push: (node: UOp) => UOp } => {
+  const here: Array<UOp> = []
+  /** What stands in each of the loops that are open, the branch itself first. */
+  const seen: Array<Set<UOp>> = [new Set()]
+  return {
+    here,
+    push: (node) => {
       if (head.has(node) || seen.some((nodes) => nodes.has(node))) return node
       if (node.op === "END" || node.op === "ENDIF") seen.pop()
       here.push(node)
@@ -88,56 +126,58 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
       if (node.op === "RANGE" || node.op === "IF") seen.push(new Set())
       return node
     }
-    const done = new Map<UOp, UOp>()
-    const copy = (node: UOp, src: ReadonlyArray<UOp>): UOp => {
-      switch (node.op) {
-        case "CONST":
-        case "VAR":
-          head.add(node)
-          return node
-        case "PARAM": {
-          const slot = parts[m]!.slots[slotOf(node)]!
-          const param = arena.make("PARAM", node.dtype, src, { slot })
-          head.add(param)
-          return param
+  }
+}
+
+/** The instructions of a kernel in its branch; what means the same everywhere goes to the head. */
+const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): ReadonlyArray<UOp> => {
+  const { isThread, member, memory, slots, thread, workgroup } = branch
+  const { arena } = member.linear
+  const { here, push } = listOf(head)
+  const everywhere = (node: UOp): UOp => {
+    head.add(node)
+    return node
+  }
+  const copy = (node: UOp, src: ReadonlyArray<UOp>): UOp => {
+    switch (node.op) {
+      case "CONST":
+      case "VAR":
+        return everywhere(node)
+      case "PARAM":
+        return everywhere(arena.make("PARAM", node.dtype, src, { slot: slots[slotOf(node)]! }))
+      case "LOCAL":
+        return everywhere(memory.get(node)!)
+      case "SPECIAL": {
+        const made = lowered(indexOf(node, { grid: member.grid, workgroup, thread }))
+        for (const part of toposort(made)) {
+          if (isFree(part)) head.add(part)
+          else push(part)
         }
-        case "LOCAL": {
-          const shared = memory[m]!.get(node)!
-          head.add(shared)
-          return shared
-        }
-        case "SPECIAL": {
-          const made = lowered(indexOf(node, { grid: member.grid, workgroup: own, thread: ownThread }))
-          for (const part of toposort(made)) {
-            if (isFree(part)) head.add(part)
-            else push(part)
-          }
-          return made
-        }
-        case "RANGE":
-          return push(arena.make("RANGE", node.dtype, src, { ...rangeArg(node), id: fresh++ }))
-        case "REG":
-          return push(arena.make("REG", node.dtype, src, { id: fresh++ }))
-        case "BARRIER":
-          return push(arena.make("BARRIER", node.dtype, src, fresh++))
-        case "STORE": {
-          if (isThread === undefined) return push(node.with(src))
-          const [buffer, at, gate] = src[0]!.src
-          const both = gate === undefined ? isThread : push(Expr.and(gate, isThread))
-          return push(Expr.store(push(Expr.element(buffer!, at!, both)), src[1]!))
-        }
-        default:
-          return push(node.with(src))
+        return made
       }
+      case "RANGE":
+        return push(arena.make("RANGE", node.dtype, src, { ...rangeArg(node), id: fresh() }))
+      case "REG":
+        return push(arena.make("REG", node.dtype, src, { id: fresh() }))
+      case "BARRIER":
+        return push(arena.make("BARRIER", node.dtype, src, fresh()))
+      case "STORE": {
+        if (isThread === undefined) return push(node.with(src))
+        const { at, buffer, gate } = accessOf(src[0]!)
+        const both = gate === undefined ? isThread : push(Expr.and(gate, isThread))
+        return push(Expr.store(push(Expr.element(buffer, at, both)), src[1]!))
+      }
+      default:
+        return push(node.with(src))
     }
-    for (const node of member.linear.src) {
-      const made = copy(node, node.src.map((s) => done.get(s)!))
-      arena.inherit(made, node)
-      done.set(node, made)
-    }
-    body.push(branch, ...here, arena.make("ENDIF", DType.none, [branch]))
-  })
-  return arena.make("LINEAR", DType.none, [...head, ...body])
+  }
+  const done = new Map<UOp, UOp>()
+  for (const node of member.linear.src) {
+    const made = copy(node, node.src.map((s) => done.get(s)!))
+    arena.inherit(made, node)
+    done.set(node, made)
+  }
+  return here
 }
 
 const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>

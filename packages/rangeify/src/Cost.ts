@@ -15,12 +15,23 @@ export const chain = (costs: ReadonlyArray<number>): number => costs.reduce(Cost
 /** The same thing this many times: the power of `mul`. */
 export const times = (cost: number, count: number): number => count === 0 ? Cost.one : cost * count
 
+/** Costs are compared exactly. */
+export const EqCost: Eq<number> = { equals: (a, b) => a === b }
+
+/**
+ * All candidates that a semiring chooses, in their order: those whose value is the sum of all. The sum has to choose one of
+ * the values, as `min` and `max` do.
+ */
+export const chosen =
+  <V>({ add, zero }: Semiring<V>, { equals }: Eq<V>) =>
+  <A>(candidates: ReadonlyArray<A>, valueOf: (candidate: A) => V): ReadonlyArray<A> => {
+    const values = candidates.map(valueOf)
+    const best = values.reduce(add, zero)
+    return candidates.filter((_, i) => equals(values[i]!, best))
+  }
+
 /** All candidates of the least cost, in their order. */
-export const cheapest = <A>(candidates: ReadonlyArray<A>, costOf: (candidate: A) => number): ReadonlyArray<A> => {
-  const costs = candidates.map(costOf)
-  const least = costs.reduce(Cost.add, Cost.zero)
-  return candidates.filter((_, i) => costs[i] === least)
-}
+export const cheapest = chosen(Cost, EqCost)
 
 /**
  * The laws of a semiring that these values break, as `mul distributes over add: 1, 2, 3`; empty for a semiring. Compares

@@ -65,6 +65,34 @@ const isOutput = (buffer: UOp): boolean => buffer.is("PARAM") && buffer.arg.slot
 
 const microsOf = (verdict: Verdict): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
 
+/** What a kernel costs as it is lowered, or why the device cannot run it. */
+const weighLowered = (
+  root: UOp,
+  { ast, storage, workgroupBytes }: Lowered,
+  { fusion, limits }: { readonly fusion: FusionCost; readonly limits: Limits }
+): Weighed => {
+  // a kernel that is cut into several has no stages
+  const room = storage.some((owner) => isOverBinding(owner, limits)) ? 0 : fusion.maxWorkgroupBytes
+  const { wait, work } = fusion.kernelMicros(finish(ast))
+  const micros = wait + work
+  const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
+    _tag: "Forbidden",
+    limit,
+    ...needs === Infinity ? {} : { needs },
+    has,
+    kernel: labelOf(root),
+    micros
+  })
+  const verdict: Verdict = workgroupBytes > room
+    ? forbidden("workgroupBytes", workgroupBytes, room)
+    : storage.length > limits.maxStorageBuffers
+    ? forbidden("bindings", storage.length, limits.maxStorageBuffers)
+    : root.op === "STORE" && readsTarget(ast)
+    ? { _tag: "Overwrites", kernel: labelOf(root) }
+    : { _tag: "Cost", micros }
+  return { verdict, wait, stages: ast.src.length > 1 }
+}
+
 /**
  * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
  * a launch and a trip through memory less, against the same work in every workgroup.
@@ -73,6 +101,7 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
   const { kernelsOf, movable, nodes, workOf } = placement
   const { fusion } = limits
   if (fusion === undefined) return unstaged(placement)
+  const device = { fusion, limits }
   const verdicts = new Map<string, Weighed>()
   /** What one kernel costs, or why the device cannot run it; and what one workgroup of it best computes together. */
   const weigh = (root: UOp, { staged, stored }: Homes): Weighed => {
@@ -80,37 +109,15 @@ export const stage = (placement: Placement, limits: Limits): Staged => {
     const text = [root, ...reached].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
     const known = verdicts.get(text)
     if (known !== undefined) return known
-    const apart = weighLowered(root, lower(new Arena(), root, { staged, stored }))
+    const apart = weighLowered(root, lower(new Arena(), root, { staged, stored }), device)
     const axes = apart.stages ? shortAxes(root) : []
     const all = axes.map((axis) => {
       const together = new Map([[root, axis]])
-      return { ...weighLowered(root, lower(new Arena(), root, { staged, stored, together })), axis }
+      return { ...weighLowered(root, lower(new Arena(), root, { staged, stored, together }), device), axis }
     })
     const [best] = cheapest([apart, ...all], ({ verdict }) => microsOf(verdict))
     verdicts.set(text, best!)
     return best!
-  }
-  const weighLowered = (root: UOp, { ast, storage, workgroupBytes }: Lowered): Weighed => {
-    // a kernel that is cut into several has no stages
-    const room = storage.some((owner) => isOverBinding(owner, limits)) ? 0 : fusion.maxWorkgroupBytes
-    const { wait, work } = fusion.kernelMicros(finish(ast))
-    const micros = wait + work
-    const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
-      _tag: "Forbidden",
-      limit,
-      ...needs === Infinity ? {} : { needs },
-      has,
-      kernel: labelOf(root),
-      micros
-    })
-    const verdict: Verdict = workgroupBytes > room
-      ? forbidden("workgroupBytes", workgroupBytes, room)
-      : storage.length > limits.maxStorageBuffers
-      ? forbidden("bindings", storage.length, limits.maxStorageBuffers)
-      : root.op === "STORE" && readsTarget(ast)
-      ? { _tag: "Overwrites", kernel: labelOf(root) }
-      : { _tag: "Cost", micros }
-    return { verdict, wait, stages: ast.src.length > 1 }
   }
   /** Kernels that become one launch, because none needs another. */
   const joined = (roots: ReadonlySet<UOp>): ReadonlyArray<UOp> =>

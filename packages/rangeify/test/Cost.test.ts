@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { Eq } from "fp-ts/Eq"
-import { brokenLaws, chain, cheapest, Cost, times } from "../src/Cost.ts"
+import type { Semiring } from "fp-ts/Semiring"
+import { brokenLaws, chain, cheapest, chosen, Cost, times } from "../src/Cost.ts"
 
 const same: Eq<number> = { equals: Object.is }
 // integers, so that sums are exact
@@ -29,5 +30,17 @@ describe("Cost", () => {
   it("chooses all of the cheapest, in order", () => {
     assert.deepStrictEqual(cheapest(["ccc", "a", "bb", "d"], (s) => s.length), ["a", "d"])
     assert.deepStrictEqual(cheapest([], () => 0), [])
+    assert.deepStrictEqual(cheapest([Infinity, Infinity], (cost) => cost), [Infinity, Infinity])
+  })
+
+  it("chooses by any semiring whose sum is one of its terms: the widest path", () => {
+    const Width: Semiring<number> = {
+      zero: 0,
+      one: Infinity,
+      add: (a, b) => Math.max(a, b),
+      mul: (a, b) => Math.min(a, b)
+    }
+    assert.deepStrictEqual(brokenLaws(Width, same, values), [])
+    assert.deepStrictEqual(chosen(Width, same)(["bb", "a", "cc"], (s) => s.length), ["bb", "cc"])
   })
 })
