@@ -38,7 +38,11 @@ export const at = <A>(where: Formula | SchemaNode, keyword: string, run: () => A
     const path = "_tag" in where ? firstPath(where) : where.path
     if (cause instanceof TooManyStates) throw new Refusal(path, keyword, `needs more than ${cause.limit} states`)
     if (cause instanceof TooManySteps) {
-      throw new Refusal(path, keyword, `takes more than ${cause.limit} steps to compile; split it or simplify its patterns`)
+      throw new Refusal(
+        path,
+        keyword,
+        `takes more than ${cause.limit} steps to compile; split it or simplify its patterns`
+      )
     }
     if (cause instanceof TooComplex) throw new Refusal(path, keyword, cause.reason)
     throw cause
