@@ -52,6 +52,8 @@ export interface Form {
   readonly request: Pick<Request, "stop" | "constraint">
   /** What is printed of the tokens. A call is a line of JSON. */
   readonly texts: <E, R>(tokens: Stream.Stream<Token, E, R>) => Stream.Stream<string, E, R>
+  /** Whether all that the form asks for is there, once there are no more tokens. */
+  readonly isWhole: () => boolean
   /** What `--json` tells on top, when all tokens are there. */
   readonly told: () => Readonly<Record<string, unknown>>
 }
@@ -62,6 +64,17 @@ interface Source {
   readonly asked: Prompt.Asked & { readonly thinking: boolean }
 }
 
+/** A text that ended before it had its form. */
+export class CutText extends Schema.TaggedError<CutText>()("CutText", {
+  tokens: Schema.Int,
+  maxTokens: Schema.Int
+}) {
+  override get message(): string {
+    const end = this.tokens >= this.maxTokens ? `-n ${this.maxTokens} ended it; give it more` : "a --stop text ended it"
+    return `the text was cut after ${this.tokens} tokens and is not whole: ${end}`
+  }
+}
+
 /** The form that is asked for. Whatever is wrong with it is said before a model is loaded. */
 export const of = Effect.fn("cli.form")(function*(given: Given, source: Source) {
   const { schema, stop, toolChoice, tools } = given
@@ -70,6 +83,7 @@ export const of = Effect.fn("cli.form")(function*(given: Given, source: Source) 
     prompt: undefined,
     request: stops,
     texts: Stream.map(({ text }) => text),
+    isWhole: () => true,
     told: () => ({})
   }
   if (stop.includes("")) return yield* new UsageError({ message: "--stop needs a text of a character or more" })
@@ -81,7 +95,15 @@ export const of = Effect.fn("cli.form")(function*(given: Given, source: Source) 
   }
   if (Option.isSome(schema)) {
     const grammar = yield* schemaGrammar(schema.value, source)
-    return { ...plain, request: { ...stops, constraint: Matcher.make(grammar, tableOf(source.codec)) } }
+    const constraint = Matcher.make(grammar, tableOf(source.codec))
+    const { isComplete } = constraint
+    const form: Form = {
+      ...plain,
+      request: { ...stops, constraint },
+      isWhole: isComplete,
+      told: () => ({ complete: isComplete() })
+    }
+    return form
   }
   if (Option.isNone(tools)) return plain
   const list = yield* readTools(tools.value)
@@ -137,9 +159,11 @@ const calling = Effect.fnUntraced(function*(
     ToolGrammar.toolGrammar(style, tools, choice, { thinkingOpen, mayThink: asked.thinking })
   )
   const parts: Array<Reply.Part> = []
+  const constraint = Matcher.make(grammar, tableOf(codec))
   const form: Form = {
     prompt: codec.encodeSegments(rendered.segments),
-    request: { constraint: Matcher.make(grammar, tableOf(codec)) },
+    request: { constraint },
+    isWhole: constraint.isComplete,
     texts: (tokens) => {
       const reply = Reply.make(style, { toolsGiven: given, thinkingOpen })
       const line = lines()

@@ -42,6 +42,15 @@ describe("generate", () => {
     assert.include([17, 25, 42], JSON.parse(stdout).answer)
   })
 
+  it("--schema says so where the text is cut before it is whole", async () => {
+    const { code, stderr, stdout } = await generate(["-n", "2", "--schema", answer, question])
+    assert.strictEqual(code, 1)
+    assert.throws(() => JSON.parse(stdout))
+    assert.include(stderr, "the text was cut after 2 tokens and is not whole: -n 2 ended it; give it more")
+    const json = JSON.parse((await generate(["--json", "-n", "2", "--schema", answer, question])).stdout)
+    assert.deepStrictEqual([json.complete, json.stop], [false, "length"])
+  })
+
   it("--tools with --tool-choice calls a tool, on a line of JSON", async () => {
     const { code, stdout } = await generate(["--tools", tools, "--tool-choice", "add", question])
     assert.strictEqual(code, 0)

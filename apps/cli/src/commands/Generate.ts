@@ -157,6 +157,7 @@ const run = Effect.fn("cli.generate.run")(function*(job: Job) {
     const { context: limit } = session
     return yield* new ContextFull({ asked: limit + 1, limit, modelLimit: model.config.contextLength })
   }
+  if (!job.form.isWhole()) return yield* new Form.CutText({ tokens: generated.length, maxTokens: job.maxTokens })
 })
 
 const timingsOf = (
