@@ -181,31 +181,91 @@ export const fromEdges = <S>(options: {
 
 /** The number of a block for each state: states of a block accept the same texts. */
 const equalStates = (dfa: CharDfa): Int32Array => {
+  const distance = distances(dfa)
+  const order = targetsFirst(dfa, distance)
+  return order === undefined ? refined(dfa, distance) : inOneRound(dfa, distance, order)
+}
+
+/** All states from which a text is accepted, each behind those that it leads to; undefined if there is a cycle. */
+const targetsFirst = (dfa: CharDfa, distance: Float64Array): ReadonlyArray<number> | undefined => {
   const { accept, next, width } = dfa
-  const surrogate = dfa.classes[dfa.starts.indexOf(0xd800)]!
-  const count = accept.length
-  // equal states are equally far from acceptance: beginning with that saves a round for each step of a chain
-  let block = Int32Array.from(distances(dfa), (distance) => distance === Infinity ? -1 : distance)
-  for (let blocks = 0;;) {
-    // a state's signature, folded class by class: each pair of a prefix's number and a block gets a number of its own
-    const pairs = new Map<number, number>()
-    const numbers = new Map<number, number>()
-    const refined = new Int32Array(count)
-    take(count * width)
-    for (let state = 0; state < count; state++) {
-      let signature = block[state]! + 1
-      for (let c = 0; c < width; c++) {
-        if (c === surrogate) continue
-        const pair = signature * (count + 2) + block[next[state * width + c]!]! + 1
-        const known = pairs.get(pair)
-        signature = known ?? count + 2 + pairs.size
-        if (known === undefined) pairs.set(pair, signature)
-      }
-      const known = numbers.get(signature)
-      refined[state] = known ?? numbers.size
-      if (known === undefined) numbers.set(signature, numbers.size)
+  const surrogate = classOf(dfa, 0xd800)
+  const order: Array<number> = []
+  // for each state 0 if it was not seen, 1 + the class that comes next, or -1 if it is in the order
+  const at = new Int32Array(accept.length)
+  const open = distance[0] === Infinity ? [] : [0]
+  if (open.length > 0) at[0] = 1
+  while (open.length > 0) {
+    const state = open.at(-1)!
+    const c = at[state]! - 1
+    if (c === width) {
+      at[state] = -1
+      order.push(state)
+      open.pop()
+      continue
     }
-    block = refined
+    at[state] = c + 2
+    const target = next[state * width + c]!
+    if (c === surrogate || distance[target] === Infinity || at[target]! < 0) continue
+    if (at[target]! > 0) return undefined
+    at[target] = 1
+    open.push(target)
+  }
+  return order
+}
+
+/** Numbers what follows the states of an automaton: a state's signature is folded class by class. */
+const signatures = (dfa: CharDfa, seeds: number) => {
+  const { next, width } = dfa
+  const surrogate = classOf(dfa, 0xd800)
+  const base = dfa.accept.length + 2
+  // each pair of a prefix's number and a block gets a number of its own
+  const pairs = new Map<number, number>()
+  return (state: number, seed: number, block: Int32Array): number => {
+    let signature = seed
+    for (let c = 0; c < width; c++) {
+      if (c === surrogate) continue
+      const pair = signature * base + block[next[state * width + c]!]! + 1
+      const known = pairs.get(pair)
+      signature = known ?? seeds + pairs.size
+      if (known === undefined) pairs.set(pair, signature)
+    }
+    return signature
+  }
+}
+
+/** The blocks of a finite language: what a state leads to is numbered before it. States that accept nothing are block 0. */
+const inOneRound = (dfa: CharDfa, distance: Float64Array, order: ReadonlyArray<number>): Int32Array => {
+  const block = new Int32Array(distance.length)
+  const signatureOf = signatures(dfa, 2)
+  const numbers = new Map<number, number>()
+  take(order.length * dfa.width)
+  for (const state of order) {
+    const signature = signatureOf(state, dfa.accept[state]!, block)
+    const known = numbers.get(signature) ?? numbers.size + 1
+    numbers.set(signature, known)
+    block[state] = known
+  }
+  return block
+}
+
+/** The blocks of any language, refined round by round. */
+const refined = (dfa: CharDfa, distance: Float64Array): Int32Array => {
+  const count = dfa.accept.length
+  // equal states are equally far from acceptance: beginning with that saves a round for each step of a chain
+  let block = Int32Array.from(distance, (steps) => steps === Infinity ? -1 : steps)
+  for (let blocks = 0;;) {
+    const signatureOf = signatures(dfa, count + 2)
+    const numbers = new Map<number, number>()
+    const finer = new Int32Array(count)
+    take(count * dfa.width)
+    for (let state = 0; state < count; state++) {
+      const signature = signatureOf(state, block[state]! + 1, block)
+      const known = numbers.get(signature) ?? numbers.size
+      numbers.set(signature, known)
+      finer[state] = known
+    }
+    block = finer
     if (numbers.size === blocks) return block
     blocks = numbers.size
   }
