@@ -60,6 +60,13 @@ describe("serve", () => {
   })
   afterAll(() => rm(folder, { recursive: true }))
 
+  it("says how many conversations there is room for", async () => {
+    const server = await start(["--limit", "memory=30000000", "--conversations", "8"])
+    server.kill("SIGINT")
+    await server.ended
+    assert.match(server.stderr(), /wasm has room for [1-7] of 8 conversations; a smaller --context makes room/)
+  })
+
   it("answers whom it may, keeps its port and its key, and lets streams end when it is told to end", async () => {
     const key = "a-key-of-a-test"
     const file = join(folder, "key")

@@ -1,6 +1,7 @@
 /** `tg serve`: OpenAI's API over a model, until it is interrupted. */
 import { basename } from "node:path"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Conversations } from "@tg/engine/Conversations"
 import * as PrefixFiles from "@tg/engine/PrefixFiles"
 import { FairQueue } from "@tg/serve/FairQueue"
 import * as Guard from "@tg/serve/Guard"
@@ -158,6 +159,12 @@ const prefixesOf = ({ prefixBytes, savePrefixes }: Given) =>
 const run = Effect.fnUntraced(function*(given: Given, options: Server.Options) {
   const queue = yield* FairQueue
   const chosen = yield* Chosen
+  const { most } = yield* Effect.flatMap(Conversations, ({ status }) => status)
+  if (most < given.conversations) {
+    yield* Output.note(
+      `${chosen.name} has room for ${most} of ${given.conversations} conversations; a smaller --context makes room for more`
+    )
+  }
   const serving = Server.layer(options, pageOf(given)).pipe(
     Layer.provideMerge(NodeServer.layer({
       host: given.host,
