@@ -79,7 +79,8 @@ const missingFiles = (unpacked: string): ReadonlyArray<string> => {
 
 /** Tarballs by package name, each looked through. */
 const pack = (folder: string): ReadonlyMap<string, { readonly tarball: string; readonly manifest: Manifest }> => {
-  run(root, "npx", "-y", "pnpm@12.21.0", "-r", "pack", "--pack-destination", folder)
+  const published = ["--filter", "./packages/*", "--filter", "./apps/*"]
+  run(root, "npx", "-y", "pnpm@12.21.0", "-r", ...published, "pack", "--pack-destination", folder)
   const packed = new Map<string, { readonly tarball: string; readonly manifest: Manifest }>()
   for (const file of fs.readdirSync(folder)) {
     const tarball = path.join(folder, file)

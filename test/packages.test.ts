@@ -48,6 +48,8 @@ interface Manifest {
   readonly dependencies?: Dependencies
   readonly peerDependencies?: Dependencies
   readonly devDependencies?: Dependencies
+  readonly exports?: Readonly<Record<string, unknown>>
+  readonly publishConfig?: { readonly exports?: Readonly<Record<string, unknown>> }
 }
 interface TsConfig {
   readonly compilerOptions?: { readonly types?: ReadonlyArray<string> }
@@ -127,6 +129,13 @@ describe.each(packages)(
     it("has its place in the rows and a license", () => {
       expect(rowOf(name)).toBeGreaterThanOrEqual(0)
       expect(manifest).toMatchObject({ license: "MIT", type: "module" })
+    })
+
+    it("keeps its internals to itself", () => {
+      if (!fs.existsSync(path.join(root, folder, "src/internal"))) return
+      for (const exports of [manifest.exports, manifest.publishConfig?.exports]) {
+        expect(exports?.["./internal/*"]).toBeNull()
+      }
     })
 
     it("depends on earlier rows only", () => {
