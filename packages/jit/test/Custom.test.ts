@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as DType from "@tg/core-uop/DType"
 import { h200, Profile, wasm } from "@tg/core-uop/DeviceProfile"
+import { evaluateIndex } from "@tg/core-uop/Program"
 import { Arena } from "@tg/core-uop/UOp"
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { Rangeify } from "@tg/rangeify/Rangeify"
@@ -135,6 +136,20 @@ describe("a kernel written by hand", () => {
         assert.strictEqual(plans.size, kept)
       }
     }))
+
+  it.live("is divided among threads where its cost says that it is worth it", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const x = yield* device.allocate(32, "x")
+      const { sink } = programOf(addOne(), (_, n) => ({ flops: n!.mul(1000) }))
+      const { plan, run } = yield* (yield* Jit).prepare(sink, new Map([[0, x]]))
+      const { perIteration, perPart } = plan.programs[0]!.instructions!
+      assert.deepStrictEqual([0, 1, 5].map((n) => evaluateIndex(perIteration, { n })), [0, 1000, 1000])
+      assert.strictEqual(perPart, 0)
+      for (const n of [8, 0, 1]) yield* run({ n })
+      const sums = [...new Float32Array((yield* device.read(x, 0, 32)).slice().buffer)]
+      assert.deepStrictEqual(sums, [2, 1, 1, 1, 1, 1, 1, 1])
+    }).pipe(Effect.scoped, Effect.provide(Devices.wasmThreads)))
 
   it("counts in the plan with its own cost, or with its storage", () => {
     const bytesOf = (cost?: TensorProgram.CustomKernel["cost"], profile = wasm) => {
