@@ -2,7 +2,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { elementwise, type Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
-import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
+import { graphRewrite, type Tracing } from "@tg/pattern-matcher/GraphRewrite"
 import { make, type PatternMatcher, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as P from "@tg/pattern-matcher/UPat"
 
@@ -230,7 +230,8 @@ export const strengthRules = rules("strength", [
 export const strength: PatternMatcher = make(strengthRules)
 
 /** Applies rules everywhere under `root`, sources first, and to their results. Labels are kept. */
-export const rewrite = (root: UOp, matcher: PatternMatcher): UOp => graphRewrite(root, matcher)
+export const rewrite = (root: UOp, matcher: PatternMatcher, options: Tracing = {}): UOp =>
+  graphRewrite(root, matcher, options)
 
 /** The rules for the operations that a renderer lacks. */
 export const decompositionRules = (supported: ReadonlySet<Op>) =>
@@ -255,7 +256,8 @@ const decomposer = (supported: ReadonlySet<Op>): PatternMatcher => {
 }
 
 /** Replaces elementwise operations that a renderer lacks. What has no decomposition stays: `undeclared` finds it. */
-export const decompose = (root: UOp, supported: ReadonlySet<Op>): UOp => rewrite(root, decomposer(supported))
+export const decompose = (root: UOp, supported: ReadonlySet<Op>, options: Tracing = {}): UOp =>
+  rewrite(root, decomposer(supported), options)
 
 /** Hosts compute the sizes of grids and of arguments: no renderer sees them. */
 const hostOnly: ReadonlySet<Op> = new Set<Op>(["SPECIAL", "PARAM"])

@@ -34,7 +34,12 @@ export interface Memo {
   set(node: UOp, result: UOp): unknown
 }
 
-export interface Options<C> {
+/** Who is told about every rewrite; without a trace, the arena's `onRewrite` is. */
+export interface Tracing {
+  readonly trace?: Trace | undefined
+}
+
+export interface Options<C> extends Tracing {
   /** Passed to every rewrite function. */
   readonly context?: C
   /** Rules tried on a node before its sources are visited, again and again until none applies. */
@@ -43,8 +48,6 @@ export interface Options<C> {
   readonly enter?: (node: UOp) => boolean
   /** Rewrites after which the rule set counts as not terminating. */
   readonly limit?: number
-  /** Told about every rewrite; without it, the arena's `onRewrite` is. */
-  readonly trace?: Trace | undefined
   readonly memo?: Memo
 }
 

@@ -1,6 +1,6 @@
 import * as DType from "@tg/core-uop/DType"
 import { openRanges, reduceArg, type UOp } from "@tg/core-uop/UOp"
-import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
+import { graphRewrite, type Tracing } from "@tg/pattern-matcher/GraphRewrite"
 import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as P from "@tg/pattern-matcher/UPat"
 
@@ -37,4 +37,4 @@ const matcher = make(hoisting)
  * scale is then no part of the product that follows, and the sum need not wait for it. Integers wrap alike; floats are
  * rounded elsewhere, as by any other order of a sum.
  */
-export const hoistFactors = (kernel: UOp): UOp => graphRewrite(kernel, matcher)
+export const hoistFactors = (kernel: UOp, options: Tracing = {}): UOp => graphRewrite(kernel, matcher, options)

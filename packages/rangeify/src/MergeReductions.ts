@@ -1,5 +1,5 @@
 import { rangeArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
-import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
+import { graphRewrite, type Tracing } from "@tg/pattern-matcher/GraphRewrite"
 import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as P from "@tg/pattern-matcher/UPat"
 
@@ -46,4 +46,4 @@ const matcher = make(merging)
  * loop variables: they then share their loops, and the loads that they have in common. Gate and up projections of one
  * row read the activation once.
  */
-export const mergeReductions = (kernel: UOp): UOp => graphRewrite(kernel, matcher)
+export const mergeReductions = (kernel: UOp, options: Tracing = {}): UOp => graphRewrite(kernel, matcher, options)
