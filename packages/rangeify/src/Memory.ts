@@ -1,3 +1,6 @@
+import { EqRange, Lattice } from "@tg/core-uop/Bounds"
+import { fixpoint } from "@tg/core-uop/Fixpoint"
+import type { Range } from "@tg/core-uop/UOp"
 import { cheapest } from "./Cost.ts"
 import type { Schedule } from "./Schedule.ts"
 
@@ -7,36 +10,31 @@ export interface MemoryPlan {
   readonly blocks: ReadonlyArray<number>
 }
 
+const at = (step: number): Range => ({ min: step, max: step })
+
+/** From which step to which one each temporary lives, in the order of their numbers; those that no step touches do not. */
+const livesOf = ({ results, steps }: Schedule): ReadonlyMap<number, Range> => {
+  const touches = steps.flatMap(({ args }, i) =>
+    args.flatMap((arg) => arg.kind === "temporary" ? [[arg.id, at(i)] as const] : [])
+  )
+  const touched = new Set(touches.map(([id]) => id))
+  const ends = results.flatMap((id) => touched.has(id) ? [[id, at(steps.length)] as const] : [])
+  return fixpoint(Lattice, EqRange)([...touches, ...ends].sort(([a], [b]) => a - b))
+}
+
 /**
  * Temporaries whose lives do not overlap share a block. A life runs from the first step that touches the temporary to the
  * last; results live to the end. Best fit: the smallest free block that is large enough, else the largest one grows.
  */
 export const planMemory = (schedule: Schedule): MemoryPlan => {
-  const first = schedule.temporaries.map(() => Infinity)
-  const last = schedule.temporaries.map(() => -1)
-  schedule.steps.forEach((step, i) => {
-    for (const arg of step.args) {
-      if (arg.kind !== "temporary") continue
-      first[arg.id] = Math.min(first[arg.id]!, i)
-      last[arg.id] = i
-    }
-  })
-  for (const id of schedule.results) last[id] = schedule.steps.length
-
+  const lives = livesOf(schedule)
   const blocks: Array<number> = []
   const free = new Set<number>()
   const blockOf: Array<number> = schedule.temporaries.map(() => -1)
-  const starting = (i: number): ReadonlyArray<number> => byStep.get(i) ?? []
-  const byStep = new Map<number, Array<number>>()
-  first.forEach((step, id) => {
-    if (step !== Infinity) byStep.set(step, [...byStep.get(step) ?? [], id])
-  })
-  const ending = new Map<number, Array<number>>()
-  last.forEach((step, id) => {
-    if (step >= 0) ending.set(step, [...ending.get(step) ?? [], id])
-  })
+  const starting = Map.groupBy(lives.keys(), (id) => lives.get(id)!.min)
+  const ending = Map.groupBy(lives.keys(), (id) => lives.get(id)!.max)
   for (let i = 0; i < schedule.steps.length; i++) {
-    for (const id of starting(i)) {
+    for (const id of starting.get(i) ?? []) {
       const bytes = schedule.temporaries[id]!.bytes
       const leastGrowth = cheapest([...free], (b) => Math.max(0, bytes - blocks[b]!))
       const [block] = cheapest(leastGrowth, (b) => blocks[b]!)

@@ -1,4 +1,5 @@
 import * as DType from "@tg/core-uop/DType"
+import { reach } from "@tg/core-uop/Fixpoint"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
@@ -290,12 +291,9 @@ const decide = (state: Deciding, isPassedOn: (node: UOp) => boolean): void => {
 
 /** The roots of the kernels that compute a value inline. */
 const kernelsThat = (users: Deciding["users"]): Placement["kernelsOf"] => (value, stored) => {
-  const found = new Set<UOp>()
-  const above = new Set<UOp>([value])
-  for (const node of above) {
-    for (const user of users.get(node) ?? []) (stored.has(user) || isEffect(user) ? found : above).add(user)
-  }
-  return found
+  const isRoot = (node: UOp): boolean => node !== value && (stored.has(node) || isEffect(node))
+  const reached = reach([value], (node) => isRoot(node) ? [] : users.get(node) ?? [])
+  return new Set([...reached].filter(isRoot))
 }
 
 /** Values stored only because several places wanted them, whose users have since come to share one kernel, are not. */
