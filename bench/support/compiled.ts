@@ -72,6 +72,7 @@ export const programs = Effect.fn("bench.programs")(
       const made: Array<Program> = []
       const device = Layer.mock(Device, {
         profile,
+        allocatedBytes: () => 0,
         load: (program) => Effect.sync(() => ({ program: (made.push(program), program) }))
       })
       const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
@@ -87,11 +88,17 @@ export const programs = Effect.fn("bench.programs")(
 
 const printed = (size: Program["grid"][number]): string => typeof size === "number" ? `${size}` : Print.expression(size)
 
+const codeOf = ({ code }: Program): string => {
+  // the function of a hand-written kernel, on the evaluator
+  if (typeof code === "string" || typeof code === "function") return String(code)
+  return code instanceof Uint8Array ? new TextDecoder().decode(code) : Print.graph(code)
+}
+
 /** Of everything that a device is told about a program. */
-export const digestOf = ({ bindings, bounds, code, grid, vars, workgroup }: Program): string =>
+export const digestOf = (program: Program): string =>
   digest([
-    typeof code === "string" ? code : code instanceof Uint8Array ? new TextDecoder().decode(code) : Print.graph(code),
-    workgroup.join(),
-    grid.map(printed).join(),
-    JSON.stringify([bindings, vars, bounds])
+    codeOf(program),
+    program.workgroup.join(),
+    program.grid.map(printed).join(),
+    JSON.stringify([program.bindings, program.vars, program.bounds])
   ].join("\n")).slice(0, 16)
