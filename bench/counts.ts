@@ -1,15 +1,16 @@
 /**
  * Counts of a decode step that may not grow unnoticed: launches, barriers and bytes of these models, planned for an H200
- * with 1024 tokens of context. `counts.json` has the values that are agreed on, `test/counts.test.ts` compares.
+ * with 1024 tokens of context. `counts.json` has the values that are agreed on, `test/models.test.ts` compares.
  *
  *     pnpm bench:counts            shows them beside the agreed ones; fails if they differ
  *     pnpm bench:counts --write    agrees on them
  */
-import { execFileSync } from "node:child_process"
 import * as fs from "node:fs"
 import { fileURLToPath } from "node:url"
+import { Effect } from "effect"
+import type { Pipeline } from "../packages/jit/src/Pipeline.ts"
+import * as Compiled from "./support/compiled.ts"
 
-const root = fileURLToPath(new URL("..", import.meta.url))
 const file = fileURLToPath(new URL("counts.json", import.meta.url))
 
 /** The models, by shape. */
@@ -27,39 +28,25 @@ export type Counts = Readonly<Record<string, number>>
 /** The counts that are agreed on, by shape. */
 export const pinned = (): Readonly<Record<string, Counts>> => JSON.parse(fs.readFileSync(file, "utf8"))
 
-/** As much of the JSON of `tg plan --explain` as is counted. */
-interface Plan {
-  readonly dispatchesPerToken: number
-  readonly barriersPerToken: number
-  readonly bytesPerToken: number
-  readonly movedBytesPerToken: number
-  readonly scratchBytes: number
-  readonly explain: ReadonlyArray<{
-    readonly body?: string
-    readonly launches: ReadonlyArray<unknown>
-  }>
-}
-
-/** Plans a step. What was tuned on this machine is left out. */
-export const count = (shape: string): Counts => {
-  const command = ["plan", "--shape", shape, "--profile", "h200", "--ctx", "1024", "--no-tune", "--explain", "--json"]
-  const output = execFileSync(process.execPath, ["apps/cli/src/bin.ts", ...command], { cwd: root, encoding: "utf8" })
-  const plan: Plan = JSON.parse(output)
-  const layers: Record<string, number> = {}
-  for (const { body, launches } of plan.explain) {
-    if (body === undefined) continue
-    const name = `dispatchesPerLayer.${body}`
-    layers[name] = Math.max(layers[name] ?? 0, launches.length)
-  }
-  return {
-    dispatchesPerToken: plan.dispatchesPerToken,
-    ...layers,
-    barriersPerToken: plan.barriersPerToken,
-    bytesPerToken: plan.bytesPerToken,
-    movedBytesPerToken: plan.movedBytesPerToken,
-    scratchBytes: plan.scratchBytes
-  }
-}
+/** Plans a step with the heuristics' opts. */
+export const count = (shape: string, pipeline: Pipeline["Service"]): Effect.Effect<Counts> =>
+  Effect.gen(function*() {
+    const plan = yield* Compiled.plan(yield* Compiled.modelOf(shape), pipeline)
+    const layers: Record<string, number> = {}
+    for (const { body, launches } of plan.explain) {
+      if (body === undefined) continue
+      const name = `dispatchesPerLayer.${body}`
+      layers[name] = Math.max(layers[name] ?? 0, launches.length)
+    }
+    return {
+      dispatchesPerToken: plan.dispatchesPerToken,
+      ...layers,
+      barriersPerToken: plan.barriersPerToken!,
+      bytesPerToken: plan.bytesPerToken,
+      movedBytesPerToken: plan.movedBytesPerToken,
+      scratchBytes: plan.scratchBytes
+    }
+  })
 
 /** How the counts of a step differ from the agreed ones, a line each, with what to do about it. */
 export const differences = (shape: string, agreed: Counts, counted: Counts): ReadonlyArray<string> =>
@@ -75,7 +62,11 @@ export const differences = (shape: string, agreed: Counts, counted: Counts): Rea
   })
 
 if (import.meta.main) {
-  const counted = Object.fromEntries(shapes.map((shape) => [shape, count(shape)]))
+  const counted: Record<string, Counts> = {}
+  for (const shape of shapes) {
+    const pipeline = Compiled.pipelineFor(Compiled.targets[0])
+    counted[shape] = await Effect.runPromise(Effect.flatMap(pipeline, (made) => count(shape, made)))
+  }
   if (process.argv.includes("--write")) fs.writeFileSync(file, `${JSON.stringify(counted, undefined, 2)}\n`)
   const agreed = pinned()
   for (const [shape, counts] of Object.entries(counted)) {

@@ -1,6 +1,6 @@
 /**
  * Process replay: a digest of every kernel of these models, compiled for these devices. `kernels.json` has those that are
- * agreed on, `test/kernels.test.ts` compares: a change of the compiler's structure changes none of them.
+ * agreed on, `test/models.test.ts` compares: a change of the compiler's structure changes none of them.
  *
  *     pnpm bench:kernels            names the kernels that differ; fails if there are any
  *     pnpm bench:kernels --write    agrees on them
@@ -8,6 +8,7 @@
 import * as fs from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Effect } from "effect"
+import type { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Compiled from "./support/compiled.ts"
 
 const file = fileURLToPath(new URL("kernels.json", import.meta.url))
@@ -21,15 +22,19 @@ export type Digests = Readonly<Record<string, Readonly<Record<string, string>>>>
 /** The digests that are agreed on, by shape. */
 export const agreed = (): Readonly<Record<string, Digests>> => JSON.parse(fs.readFileSync(file, "utf8"))
 
-/** Compiles the programs of a model. */
-export const digests = (shape: string): Effect.Effect<Digests> =>
+/** Digests of the kernels of a model, from a pipeline for each target. */
+export const digests = (
+  shape: string,
+  pipelines: ReadonlyArray<Pipeline["Service"]>
+): Effect.Effect<Digests> =>
   Effect.gen(function*() {
+    const model = yield* Compiled.modelOf(shape)
     const found: Record<string, Record<string, string>> = {}
-    for (const target of Compiled.targets) {
-      for (const [step, programs] of Object.entries(yield* Compiled.programs(shape, target))) {
+    for (const pipeline of pipelines) {
+      for (const [step, programs] of Object.entries(yield* Compiled.programs(model, pipeline))) {
         const own: Record<string, string> = {}
         for (const program of programs) own[freeName(own, program.name)] = Compiled.digestOf(program)
-        found[`${step} on ${target.profile.name}`] = own
+        found[`${step} on ${pipeline.profile.name}`] = own
       }
     }
     return found
@@ -61,7 +66,10 @@ export const differences = (shape: string, before: Digests, after: Digests): Rea
 
 if (import.meta.main) {
   const found: Record<string, Digests> = {}
-  for (const shape of shapes) found[shape] = await Effect.runPromise(digests(shape))
+  for (const shape of shapes) {
+    const pipelines = Effect.forEach(Compiled.targets, Compiled.pipelineFor)
+    found[shape] = await Effect.runPromise(Effect.flatMap(pipelines, (made) => digests(shape, made)))
+  }
   if (process.argv.includes("--write")) fs.writeFileSync(file, `${JSON.stringify(found, undefined, 2)}\n`)
   const known = agreed()
   for (const [shape, own] of Object.entries(found)) {

@@ -5,15 +5,15 @@ import { type DeviceProfile, h200, Profile, wasm } from "../../packages/core-uop
 import * as Print from "../../packages/core-uop/src/Print.ts"
 import { type Program, Renderer, RenderError } from "../../packages/core-uop/src/Program.ts"
 import { Checked } from "../../packages/core-uop/src/Spec.ts"
-import { digest } from "../../packages/core-uop/src/UOp.ts"
+import { digest, key } from "../../packages/core-uop/src/UOp.ts"
 import * as ActivationPolicy from "../../packages/engine/src/ActivationPolicy.ts"
 import * as Prompts from "../../packages/engine/src/Prompts.ts"
+import * as StepPlan from "../../packages/engine/src/StepPlan.ts"
 import * as StepProgram from "../../packages/engine/src/StepProgram.ts"
 import { Compiler } from "../../packages/jit/src/Compiler.ts"
 import { Jit } from "../../packages/jit/src/Jit.ts"
-import * as Family from "../../packages/model-parts/src/Family.ts"
+import { Pipeline } from "../../packages/jit/src/Pipeline.ts"
 import { known } from "../../packages/models/src/Models.ts"
-import { Rangeify } from "../../packages/rangeify/src/Rangeify.ts"
 import { Device } from "../../packages/runtime/src/Device.ts"
 import { Effect, Layer } from "effect"
 
@@ -36,7 +36,7 @@ const wasmText = Layer.succeed(Renderer, {
 })
 
 /** The devices that kernels are kept for. */
-export const targets: ReadonlyArray<Target> = [
+export const targets: readonly [Target, ...ReadonlyArray<Target>] = [
   {
     profile: h200,
     renderer: WgslRenderer.layer({ subgroupSize: h200.subgroupSize, packedDot: h200.packedDot })
@@ -44,39 +44,70 @@ export const targets: ReadonlyArray<Target> = [
   { profile: wasm, renderer: wasmText }
 ]
 
-const context = 1024
+/** Tokens in the context. */
+export const context = 1024
+
+/** The model of a shape. */
+export const modelOf = (shape: string) => Effect.orDie(Effect.fromResult(StepPlan.fromShape(shape, known)))
 
 /** The programs that a session compiles for a model: the one that decodes, and the one of longer prompts. */
-const stepsOf = (shape: string, profile: DeviceProfile) =>
-  Effect.gen(function*() {
-    const { family, shape: found } = yield* Effect.fromResult(Family.shapeOf(known, shape))
-    const model = yield* Effect.fromResult(family.modelOf(found))
-    const activations = ActivationPolicy.activationsOn(profile)
-    const { batch, batchFrom, chunk } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
-    const size = { activations, cache: "f16", context, rows: "last" } as const
-    const inBatches = { ...size, chunk: batch, order: "features" } as const
-    const few = { ...size, chunk, order: "tokens" } as const
-    return profile.kind === "gpu"
-      ? { decode: StepProgram.decodeProgram(model, size), prompt: StepProgram.stepProgram(model, inBatches) }
-      : {
-        decode: StepProgram.stepProgram(model, few),
-        ...batchFrom === Infinity ? {} : { prompt: StepProgram.stepProgram(model, inBatches) }
-      }
-  }).pipe(Effect.orDie)
+const stepsOf = (model: StepPlan.Model, profile: DeviceProfile) => {
+  const activations = ActivationPolicy.activationsOn(profile)
+  const { batch, batchFrom, chunk } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+  const size = { activations, cache: "f16", context, rows: "last" } as const
+  const inBatches = { ...size, chunk: batch, order: "features" } as const
+  const few = { ...size, chunk, order: "tokens" } as const
+  return profile.kind === "gpu"
+    ? { decode: StepProgram.decodeProgram(model, size), prompt: StepProgram.stepProgram(model, inBatches) }
+    : {
+      decode: StepProgram.stepProgram(model, few),
+      ...batchFrom === Infinity ? {} : { prompt: StepProgram.stepProgram(model, inBatches) }
+    }
+}
+
+/** The usual compiler for a device; what one asks of it for a program is there for the next. */
+export const pipelineFor = ({ profile, renderer }: Target): Effect.Effect<Pipeline["Service"]> =>
+  Effect.map(
+    Pipeline.pipe(Effect.provide(Pipeline.layer), Effect.provide([renderer, Profile.layer(profile)])),
+    (pipeline): Pipeline["Service"] => ({
+      ...pipeline,
+      schedule: once(pipeline.schedule, key),
+      choose: once(pipeline.choose, (kernel) => kernel),
+      apply: once(pipeline.apply, (_, kernel) => kernel),
+      devectorize: once(pipeline.devectorize, (_, kernel) => kernel),
+      linearize: once(pipeline.linearize, (_, kernel) => kernel)
+    })
+  )
+
+/** Remembers results. A kernel's opts follow from the kernel. */
+const once = <Args extends ReadonlyArray<unknown>, A, E>(
+  stage: (...args: Args) => Effect.Effect<A, E>,
+  keyOf: (...args: Args) => unknown
+) => {
+  const results = new Map<unknown, A>()
+  return (...args: Args): Effect.Effect<A, E> => {
+    const known = results.get(keyOf(...args))
+    if (known !== undefined) return Effect.succeed(known)
+    return Effect.tap(stage(...args), (result) => Effect.sync(() => results.set(keyOf(...args), result)))
+  }
+}
 
 /** The programs of a model's steps, each different kernel once, in the order in which they are made. */
 export const programs = Effect.fn("bench.programs")(
-  function*(shape: string, { profile, renderer }: Target) {
+  function*(model: StepPlan.Model, pipeline: Pipeline["Service"]) {
+    const { profile } = pipeline
     const found: Record<string, ReadonlyArray<Program>> = {}
-    for (const [step, { sink }] of Object.entries(yield* stepsOf(shape, profile))) {
+    for (const [step, { sink }] of Object.entries(stepsOf(model, profile))) {
       const made: Array<Program> = []
       const device = Layer.mock(Device, {
         profile,
         allocatedBytes: () => 0,
         load: (program) => Effect.sync(() => ({ program: (made.push(program), program) }))
       })
-      const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
-      const jit = Jit.layer.pipe(Layer.provide([device, compiler, Rangeify.layer]))
+      const jit = Jit.layer.pipe(
+        Layer.provide([device, Compiler.layer]),
+        Layer.provide(Layer.succeed(Pipeline, pipeline))
+      )
       yield* Effect.flatMap(Jit, ({ compile }) => compile(sink)).pipe(Effect.provide(jit), Effect.orDie)
       found[step] = made
     }
@@ -85,6 +116,13 @@ export const programs = Effect.fn("bench.programs")(
   Effect.provideService(Checked, false),
   Effect.scoped
 )
+
+/** The plan of a step that decodes. */
+export const plan = (model: StepPlan.Model, pipeline: Pipeline["Service"]) =>
+  StepPlan.plan(model, { pipeline, context, cache: "f16", barriers: true }).pipe(
+    Effect.provideService(Checked, false),
+    Effect.orDie
+  )
 
 const printed = (size: Program["grid"][number]): string => typeof size === "number" ? `${size}` : Print.expression(size)
 

@@ -16,7 +16,6 @@ import * as Prompts from "@tg/engine/Prompts"
 import * as StepProgram from "@tg/engine/StepProgram"
 import * as CompileCache from "@tg/jit/CompileCache"
 import { Jit } from "@tg/jit/Jit"
-import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Effect, Layer, Tracer } from "effect"
 import { identity } from "../src/Build.ts"
 import * as CompiledFiles from "../src/CompiledFiles.ts"
@@ -94,7 +93,7 @@ const measure = ({ folder, layers, shape }: Job) =>
     const cpuBefore = process.cpuUsage()
     const jit = yield* Effect.provide(
       Jit,
-      Jit.layer.pipe(Layer.provide([layer, Rangeify.layer, cache]))
+      Jit.layer.pipe(Layer.provide([layer, cache]))
     )
     const parts: Array<string> = []
     for (const [name, make] of Object.entries(programs)) {

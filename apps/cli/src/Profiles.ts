@@ -1,23 +1,44 @@
 /** Devices as data, for commands that need none: what `--profile`, `--limit` and `--no-subgroups` say. */
 import * as Wasm from "@tg/codegen-wasm/Wasm"
-import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
+import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import * as DeviceLimits from "@tg/core-uop/DeviceLimits"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
-import { type DeviceProfile, h200, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import type { RendererCaps } from "@tg/core-uop/Program"
-import { Effect, type FileSystem, Schema } from "effect"
+import { type DeviceProfile, h200, Profile, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { Renderer, RenderError } from "@tg/core-uop/Program"
+import type { Pipeline } from "@tg/jit/Pipeline"
+import type { Store } from "@tg/tuner/Store"
+import { Effect, type FileSystem, Layer, Schema } from "effect"
 import { Flag } from "effect/cli"
+import * as Devices from "./Devices.ts"
 import * as Files from "./Files.ts"
 import { UsageError } from "./Report.ts"
 
 /** The profiles that come with the command line. */
 export const builtIn: ReadonlyMap<string, DeviceProfile> = new Map([h200, wasm, webgpuDefault].map((p) => [p.name, p]))
 
-/** What WGSL has on a device. */
-export const wgslOf = ({ packedDot, subgroupSize }: DeviceProfile): Wgsl.Caps => Wgsl.caps({ packedDot, subgroupSize })
+/** WebAssembly as text: to read, not to run. */
+const wasmText: Layer.Layer<Renderer> = Layer.succeed(Renderer, {
+  id: "WebAssembly text",
+  caps: Wasm.caps,
+  render: (name, linear) => {
+    let code = ""
+    const program = Wasm.render(name, linear, {
+      assemble: (_, text) => {
+        code = text
+        return new Uint8Array()
+      }
+    })
+    return program instanceof RenderError ? Effect.fail(program) : Effect.succeed({ ...program, code })
+  }
+})
 
-/** What the language has that a device runs. */
-export const capsOf = (profile: DeviceProfile): RendererCaps => profile.kind === "cpu" ? Wasm.caps : wgslOf(profile)
+/** Writes programs in the language that a device runs, to read. */
+const rendererOf = ({ kind, packedDot, subgroupSize }: DeviceProfile): Layer.Layer<Renderer> =>
+  kind === "cpu" ? wasmText : WgslRenderer.layer({ packedDot, subgroupSize })
+
+/** The compiler of a device that need not be there: as on the device itself, up to the text of its programs. */
+export const pipeline = (profile: DeviceProfile, store: Store): Layer.Layer<Pipeline> =>
+  Devices.pipeline(store, rendererOf(profile)).pipe(Layer.provide(Profile.layer(profile)))
 
 /** `--profile`. */
 export const profile = Flag.String("profile").pipe(

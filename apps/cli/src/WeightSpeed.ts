@@ -1,5 +1,4 @@
 /** How fast products read quantised weights on a device: what a step of a model is bound by where a CPU computes. */
-import { Device } from "@tg/runtime/Device"
 import { Tuner } from "@tg/tuner/Tuner"
 import { Effect, Option } from "effect"
 import * as Kernel from "./commands/Kernel.ts"
@@ -19,9 +18,8 @@ export interface WeightSpeed {
 /** Times the launches that read most of a step, on weights that no cache holds. */
 export const measure = Effect.fn("WeightSpeed.measure")(function*() {
   const tuner = yield* Tuner
-  const { profile } = yield* Device
   const asked = { model: Option.none(), shape: Option.some(shape), step: "decode", kv: "f16" } as const
-  const kernels = yield* Kernel.kernelsOf({ ...asked, activations: "auto", context: Option.none() }, profile)
+  const kernels = yield* Kernel.kernelsOf({ ...asked, activations: "auto", context: Option.none() })
   const vars = Tune.varsOf([...kernels.values()].map(({ ast }) => ast), { depth: Option.none(), step: "decode" })
   const largest = [...kernels]
     .map(([name, { ast }]) => Tune.jobOf({ name, kernel: ast, vars, seed: 0 }))

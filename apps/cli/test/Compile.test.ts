@@ -4,7 +4,6 @@ import { Checked } from "@tg/core-uop/Spec"
 import { Arena } from "@tg/core-uop/UOp"
 import * as StepProgram from "@tg/engine/StepProgram"
 import { Jit } from "@tg/jit/Jit"
-import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Effect, Layer } from "effect"
 import { counting, modelOf } from "./support/compiling.ts"
 
@@ -34,7 +33,7 @@ const workOf = (layers: number) =>
     const { kernels, layer } = counting(profile)
     const { compile } = yield* Effect.provide(
       Jit,
-      Jit.layer.pipe(Layer.provide([layer, Rangeify.layer]))
+      Jit.layer.pipe(Layer.provide(layer))
     )
     const size = { activations: "int8", cache: "f16", context: 4096 } as const
     const decode = yield* nodesMade(Effect.suspend(() => compile(StepProgram.decodeProgram(model, size).sink)))

@@ -12,6 +12,7 @@ const tuned = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0
   shape,
   profile: DeviceProfile.h200
 }))
+import * as Profiles from "../src/Profiles.ts"
 
 const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile, step: "decode" | "prompt") =>
   Kernel.kernelsOf({
@@ -21,10 +22,11 @@ const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile, step: "d
     kv: "f16",
     activations: "auto",
     context: Option.none()
-  }, profile).pipe(
+  }).pipe(
     Effect.map((kernels) =>
       [...kernels].flatMap(([name, { ast }]) => KernelNames.membersOf(name, ast)).map(({ ast }) => ast)
     ),
+    Effect.provide(Profiles.pipeline(profile, Store.empty)),
     Effect.provide(NodeServices.layer)
   )
 

@@ -3,11 +3,10 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
-import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
 import { type DeviceProfile, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { signature } from "@tg/core-uop/Program"
-import type { UOp } from "@tg/core-uop/UOp"
-import { printOpts, stages } from "@tg/jit/Stages"
+import { Pipeline } from "@tg/jit/Pipeline"
+import { ofKernel, printOpts } from "@tg/jit/Stages"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { members } from "@tg/rangeify/Horizontal"
@@ -22,6 +21,7 @@ import { kernelsOf } from "../src/commands/Kernel.ts"
 import * as Devices from "../src/Devices.ts"
 import { defaultModel } from "../src/Flags.ts"
 import { membersOf } from "../src/KernelNames.ts"
+import * as Profiles from "../src/Profiles.ts"
 import { tg } from "./support/run.ts"
 
 // a folder for caches of this file's own
@@ -40,17 +40,14 @@ afterAll(() => {
 
 const kernelsOn = (profile: DeviceProfile) =>
   Effect.runPromise(
-    kernelsOf(
-      {
-        model: Option.some(defaultModel),
-        shape: Option.none(),
-        step: "decode",
-        kv: "f16",
-        activations: "auto",
-        context: Option.none()
-      },
-      profile
-    ).pipe(Effect.provide(NodeServices.layer))
+    kernelsOf({
+      model: Option.some(defaultModel),
+      shape: Option.none(),
+      step: "decode",
+      kv: "f16",
+      activations: "auto",
+      context: Option.none()
+    }).pipe(Effect.provide(Profiles.pipeline(profile, Store.empty)), Effect.provide(NodeServices.layer))
   )
 const [name, { ast: kernel }] = [...await kernelsOn(wasm)].find(([name]) => name.startsWith("attn_q_a"))!
 const loop = Loops.all(kernel).find(({ axis, size }) => axis === "REDUCE" && size % 2 === 0)!.id
@@ -105,14 +102,12 @@ describe("members of launches", () => {
         assert.deepStrictEqual(slots, slots.map((_, i) => i))
         return Store.merge(known, Store.of(profile.adapter, ast, { name, opts: [], micros: 1, usualMicros: 2 }))
       }, Store.empty)
-      const chosen: Array<UOp> = []
-      const choose = (member: UOp) => {
-        const choice = Tuned.choose(member, profile, store)
-        if (choice.origin === "tuned") chosen.push(member)
-        return choice.opts
-      }
-      Result.getOrThrow(stages(name, ast, { profile, caps: Wgsl.caps(profile), choose }))
-      assert.deepStrictEqual(chosen, own.map((member) => member.ast))
+      const { opts } = await Effect.runPromise(
+        Effect.flatMap(Pipeline, (pipeline) => ofKernel(pipeline, name, ast)).pipe(
+          Effect.provide(Profiles.pipeline(profile, store))
+        )
+      )
+      assert.deepStrictEqual(opts, own.map(() => []))
     }
   })
 

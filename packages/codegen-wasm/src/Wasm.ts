@@ -167,6 +167,7 @@ export const layerWith = (options: Options): Layer.Layer<Renderer> =>
     Renderer,
     Effect.map(assembler, (loaded) =>
       Renderer.of({
+        id: `@tg/codegen-wasm ${options.memory ?? defaultMemory()} ${options.simd ?? defaultSimd()}`,
         caps,
         render: Effect.fn("Wasm.render")(function*(name, linear) {
           const program = render(name, linear, loaded, options)

@@ -6,6 +6,7 @@ import * as Wgsl from "./Wgsl.ts"
 export const layer = (options: Wgsl.Options = {}): Layer.Layer<Renderer> => {
   const caps = Wgsl.caps(options)
   return Layer.succeed(Renderer, {
+    id: "@tg/codegen-wgsl",
     caps,
     render: Effect.fn("WgslRenderer.render")(function*(name, linear) {
       const program = Wgsl.render(name, linear, caps)

@@ -67,6 +67,8 @@ export class RenderError extends Schema.TaggedError<RenderError>()("RenderError"
 
 /** Turns a linear kernel (spec `linear`) into a program of one target. */
 export class Renderer extends Context.Service<Renderer, {
+  /** Names what it makes of its capabilities, for those who keep it: equal for renderers that make the same. */
+  readonly id?: string | undefined
   readonly caps: RendererCaps
   readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError>
   /** Makes code of the text of a hand-written kernel, which `program` holds. Without it the text is the code. */

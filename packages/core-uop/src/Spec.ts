@@ -6,8 +6,8 @@ import * as Print from "./Print.ts"
 import * as Shape from "./Shape.ts"
 import { type Axis, openRanges, rangeArg, toposort, type UOp } from "./UOp.ts"
 
-/** The stage boundaries of the compiler. */
-export type Stage = "tensor" | "kernel" | "opted" | "expanded" | "linear"
+/** The stage boundaries of the compiler; `unrolled` is one inside devectorize: copies and lanes are made, threads are still loops. */
+export type Stage = "tensor" | "kernel" | "opted" | "unrolled" | "expanded" | "linear"
 
 /** A node that may not occur at a boundary, with the reason. */
 export interface Violation {
@@ -50,6 +50,7 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
   ]),
   kernel: new Set(kernelOps),
   opted: new Set(kernelOps),
+  unrolled: new Set<Op>([...kernelOps, "TUPLE", "GROUP_REDUCE", "STACK", "LANE"]),
   expanded: new Set<Op>([...kernelOps, "TUPLE", "SPECIAL", "GROUP_REDUCE", "STACK", "LANE"]),
   linear: new Set<Op>([
     "LINEAR",
@@ -79,6 +80,7 @@ const axes: Readonly<Record<Stage, ReadonlySet<Axis>>> = {
   tensor: new Set(),
   kernel: new Set(["GLOBAL", "LOOP", "REDUCE"]),
   opted: new Set(["GLOBAL", "LOOP", "LOCAL", "UPCAST", "REDUCE", "GROUP", "UNROLL"]),
+  unrolled: new Set(["GLOBAL", "LOOP", "LOCAL", "REDUCE", "GROUP"]),
   expanded: new Set(["GLOBAL", "LOOP", "REDUCE"]),
   linear: new Set(["GLOBAL", "LOOP", "REDUCE"])
 }

@@ -1,8 +1,12 @@
-import type { RendererCaps } from "@tg/core-uop/Program"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
+import { given } from "@tg/core-uop/Given"
+import * as Pass from "@tg/core-uop/Pass"
+import type { RendererCaps } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
 import type { UOp } from "@tg/core-uop/UOp"
+import { attempt } from "@tg/pattern-matcher/GraphRewrite"
+import { Rewriter } from "@tg/pattern-matcher/Rewriter"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
 import { decompose, rewrite, strength, undeclared } from "./Decompose.ts"
@@ -28,23 +32,75 @@ const lacks = (kernel: string, node: UOp, { target }: RendererCaps): Devectorize
   return new DevectorizeError({ kernel, message, unsupported: { op: node.op, dtype, target } })
 }
 
-/** Spec `opted` to spec `expanded`: only ops, dtypes and lanes that the renderer declared. */
+/** What the passes know of where a kernel will run. */
+export interface Where {
+  readonly kernel: string
+  readonly caps: RendererCaps
+  readonly profile: DeviceProfile
+  /** Of the simplifier; those of the kernel's arena if none are given. */
+  readonly rules: Symbolic.Rules | undefined
+}
+
+/** A pass of this stage. */
+export type DevectorizePass = Pass.Pass<Where, DevectorizeError>
+
+/** Spec `opted` to spec `expanded`, pass by pass: only ops, dtypes and lanes that the renderer declared. */
+export const passes: Pass.PassList<Where, DevectorizeError> = {
+  stage: "devectorize",
+  passes: [
+    { name: "expand", from: "opted", to: "unrolled", run: (kernel, { caps }) => expand(kernel, caps) },
+    { name: "threads", from: "unrolled", to: "expanded", run: (kernel, where) => threaded(kernel, where) },
+    {
+      name: "simplify",
+      from: "expanded",
+      to: "expanded",
+      run: (kernel, { rules = Symbolic.rulesIn(kernel.arena) }, trace) =>
+        Symbolic.simplify(kernel, trace === undefined ? { rules } : { rules, trace })
+    },
+    { name: "decompose", from: "expanded", to: "expanded", run: (kernel, { caps }) => decompose(kernel, caps.ops) },
+    { name: "strength", from: "expanded", to: "expanded", run: (kernel) => rewrite(kernel, strength) },
+    { name: "declared", from: "expanded", to: "expanded", run: (kernel, where) => declared(kernel, where) }
+  ]
+}
+
+/** Loops become threads where there are any. */
+const threaded = (kernel: UOp, { caps, kernel: name, profile }: Where): UOp | DevectorizeError => {
+  if (!caps.hasGrid) return kernel
+  const mapped = addThreads(kernel, profile.maxGrid)
+  return "message" in mapped
+    ? new DevectorizeError({ kernel: name, message: `${name}: ${mapped.message}` })
+    : mapped
+}
+
+/** Refuses what the renderer lacks and nothing takes apart. */
+const declared = (kernel: UOp, { caps, kernel: name }: Where): UOp | DevectorizeError => {
+  const lacking = undeclared(kernel, caps.ops)
+  return lacking === undefined ? kernel : lacks(name, lacking, caps)
+}
+
+/** Spec `opted` to spec `expanded` by these passes. */
 export const devectorize = (
   name: string,
   kernel: UOp,
   caps: RendererCaps,
-  profile: DeviceProfile
+  profile: DeviceProfile,
+  { list = passes, rules, watch }: {
+    readonly list?: Pass.PassList<Where, DevectorizeError> | undefined
+    readonly rules?: Symbolic.Rules | undefined
+    readonly watch?: Pass.Watch | undefined
+  } = {}
 ): UOp | DevectorizeError => {
-  const expanded = expand(kernel, caps)
-  const mapped = caps.hasGrid ? addThreads(expanded, profile.maxGrid) : expanded
-  if ("message" in mapped) return new DevectorizeError({ kernel: name, message: `${name}: ${mapped.message}` })
-  const decomposed = rewrite(decompose(Symbolic.simplify(mapped), caps.ops), strength)
-  const lacking = undeclared(decomposed, caps.ops)
-  return lacking === undefined ? decomposed : lacks(name, lacking, caps)
+  const made = attempt(() => Pass.run(list, kernel, { kernel: name, caps, profile, rules }, { kernel: name, watch }))
+  if (made._tag === "Failure") return new DevectorizeError({ kernel: name, message: `${name}: ${made.failure.message}` })
+  return made.success instanceof Pass.BrokenPass
+    ? new DevectorizeError({ kernel: name, message: made.success.message })
+    : made.success
 }
 
 /** Expands typed axes into copies, lanes and threads, and decomposes what the renderer lacks. */
 export class Devectorize extends Context.Service<Devectorize, {
+  /** Names what it makes, for those who keep it: equal for services that make the same. */
+  readonly id?: string | undefined
   readonly devectorize: (
     name: string,
     kernel: UOp,
@@ -52,29 +108,54 @@ export class Devectorize extends Context.Service<Devectorize, {
     profile: DeviceProfile
   ) => Effect.Effect<UOp, DevectorizeError>
 }>()("@tg/devectorize/Devectorize") {
-  static readonly layer = Layer.succeed(Devectorize, {
-    devectorize: Effect.fn("Devectorize.devectorize")(function*(name, kernel, caps, profile) {
-      const violation = yield* Spec.firstViolation("opted", kernel)
-      if (violation !== undefined) {
-        return yield* new DevectorizeError({ kernel: name, message: `${name}: ${violation}` })
-      }
-      const result = devectorize(name, kernel, caps, profile)
-      return result instanceof DevectorizeError ? yield* result : result
-    })
-  })
+  /** A stage of these passes. What is compiled with other ones than the usual is not kept without an `id`. */
+  static readonly layerOf = (list: Pass.PassList<Where, DevectorizeError>, id?: string) =>
+    Layer.effect(
+      Devectorize,
+      Effect.map(Rewriter, (rewriter) =>
+        Devectorize.of({
+          id: id === undefined || rewriter.id === undefined ? undefined : `${id} ${rewriter.id}`,
+          devectorize: Effect.fn("Devectorize.devectorize")(function*(name, kernel, caps, profile) {
+            const violation = yield* Spec.firstViolation("opted", kernel)
+            if (violation !== undefined) {
+              return yield* new DevectorizeError({ kernel: name, message: `${name}: ${violation}` })
+            }
+            const watch = yield* Pass.watch
+            const result = devectorize(name, kernel, caps, profile, { list, rules: rewriter.rules, watch })
+            return result instanceof DevectorizeError ? yield* result : result
+          })
+        }))
+    ).pipe(Layer.provide(given(Rewriter, Rewriter.layer)))
+
+  /** With the simplifier that the context has, the usual one if it has none. */
+  static readonly layer = this.layerOf(passes, "@tg/devectorize")
+}
+
+/** Spec `expanded` to spec `linear`, pass by pass. */
+export const linearPasses: Pass.PassList<Pick<RendererCaps, "subgroupSize">> = {
+  stage: "linearize",
+  passes: [
+    { name: "order", from: "expanded", to: "linear", run: (kernel, caps) => Linear.linearize(kernel, caps) }
+  ]
 }
 
 /** Puts an expanded kernel into instruction order. */
 export class Linearize extends Context.Service<Linearize, {
+  /** Names what it makes, for those who keep it: equal for services that make the same. */
+  readonly id?: string | undefined
   readonly linearize: (name: string, kernel: UOp, caps: RendererCaps) => Effect.Effect<UOp, DevectorizeError>
 }>()("@tg/devectorize/Linearize") {
   static readonly layer = Layer.succeed(Linearize, {
+    id: "@tg/devectorize",
     linearize: Effect.fn("Linearize.linearize")(function*(name, kernel, caps) {
       const violation = yield* Spec.firstViolation("expanded", kernel)
       if (violation !== undefined) {
         return yield* new DevectorizeError({ kernel: name, message: `${name}: ${violation}` })
       }
-      return Linear.linearize(kernel, caps)
+      const made = Pass.run(linearPasses, kernel, caps, { kernel: name, watch: yield* Pass.watch })
+      return made instanceof Pass.BrokenPass
+        ? yield* new DevectorizeError({ kernel: name, message: made.message })
+        : made
     })
   })
 }

@@ -117,7 +117,7 @@ const fitting = Effect.fnUntraced(function*(model: ModelFile.ModelFile, options:
   const setting = yield* Loading.settingOf(model, options)
   const { memoryBytes } = setting.profile
   if (memoryBytes === undefined || asked === 1) return asked
-  const { memory } = yield* Effect.fromResult(MemoryPlan.whole(model, setting))
+  const { memory } = yield* MemoryPlan.whole(model, setting)
   const { ioBytes, kvBytes, scratchBytes } = memory
   const more = Math.floor((memoryBytes - MemoryPlan.mostBytes(memory)) / (kvBytes + scratchBytes + ioBytes))
   return Math.max(1, Math.min(asked, 1 + more))

@@ -4,17 +4,18 @@
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
-import { Arena } from "@tg/core-uop/UOp"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
 import type { ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
 import type { TensorInfo } from "@tg/gguf/Gguf"
 import { type Name, table } from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
-import { estimate } from "@tg/jit/Estimate"
+import type { Estimate } from "@tg/jit/Estimate"
 import { Jit, type JitError } from "@tg/jit/Jit"
+import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { assign, make, type TensorProgram } from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
-import { Effect, Result, type Scope, Stream } from "effect"
+import { Effect, type Scope, Stream } from "effect"
 
 /** A tensor to load: where its bytes are, and how its planes will lie. */
 export interface Wanted {
@@ -124,16 +125,20 @@ const plain: ReadonlySet<Name> = new Set(["F32"])
 const chunkOf = (asked: number | undefined, { maxBindingBytes }: DeviceProfile): number =>
   Math.min(asked ?? 4 * 2 ** 20, maxBindingBytes)
 
+/** Says what a program will take: `Jit.estimate`, or that of a pipeline. */
+export type Estimating = (program: UOp) => Effect.Effect<Estimate, RangeifyError>
+
 /** Bytes that loading takes beside the tensors themselves. */
 export const stagingBytes = (
   layouts: ReadonlyArray<Layout.Layout>,
-  profile: DeviceProfile
-): Result.Result<number, JitError> =>
-  Result.gen(function*() {
+  profile: DeviceProfile,
+  estimate: Estimating
+): Effect.Effect<number, RangeifyError> =>
+  Effect.gen(function*() {
     let bytes = 0
     for (const kind of Map.groupBy(layouts.filter(({ type }) => !plain.has(type)), keyOf).values()) {
       const { planes, program, rawBytes } = relayout(kind, chunkOf(undefined, profile))
-      const { blocks } = yield* estimate(program.sink, profile)
+      const { blocks } = yield* estimate(program.sink)
       bytes += [rawBytes, ...planes.map((p) => p.bytes), ...blocks].reduce((a, b) => a + b, 0)
     }
     return bytes

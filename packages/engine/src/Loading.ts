@@ -55,16 +55,17 @@ export interface Loaded {
 export const settingOf: (
   model: ModelFile.ModelFile,
   options: Session.SessionOptions
-) => Effect.Effect<MemoryPlan.Setting, Session.ContextFull | Session.InvalidTokens, Device> = Effect.fnUntraced(
+) => Effect.Effect<MemoryPlan.Setting, Session.ContextFull | Session.InvalidTokens, Device | Jit> = Effect.fnUntraced(
   function*(model, options) {
     const { profile } = yield* Device
+    const { estimate } = yield* Jit
     const { config } = model
     const context = Session.contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
     const { activations: policy, batchFrom, chunk: asked } = options
     const prompts = Prompts.promptShape(config, { activations: policy, asked, batchFrom, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
-    return { activations, cache: options.cache ?? "f16", context, profile, prompts }
+    return { activations, cache: options.cache ?? "f16", context, estimate, profile, prompts }
   }
 )
 
@@ -79,7 +80,7 @@ export const load: (
       layout,
       tensor: model.gguf.tensorsByName.get(name)!
     }))
-    yield* Effect.fromResult(MemoryPlan.check(model, yield* settingOf(model, options)))
+    yield* MemoryPlan.check(model, yield* settingOf(model, options))
     // without the Scope: each session has its own
     const services = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
     const weights = yield* Loader.allocate(wanted)

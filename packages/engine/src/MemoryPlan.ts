@@ -2,13 +2,13 @@
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
-import { type Choose, type Estimate, estimate } from "@tg/jit/Estimate"
-import type { JitError } from "@tg/jit/Jit"
+import type { Estimate } from "@tg/jit/Estimate"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
+import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { BufferInfo } from "@tg/tensor/Program"
-import { Result, Schema } from "effect"
+import { Effect, Schema } from "effect"
 import * as Loader from "./Loader.ts"
 import * as Prompts from "./Prompts.ts"
 import * as StepProgram from "./StepProgram.ts"
@@ -42,8 +42,8 @@ export interface Setting {
   readonly activations: Activations
   /** Tokens a step can process. */
   readonly prompts: Prompts.PromptShape
-  /** Opts for the estimate of the decode step; the heuristics' if not given. */
-  readonly choose?: Choose | undefined
+  /** Says what programs will take, as they will be compiled. */
+  readonly estimate: Loader.Estimating
 }
 
 /** A model that the device has no room for. */
@@ -81,9 +81,9 @@ const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a
 /** The memory of a model, and what its decode step will do. */
 export const whole = (
   model: Model,
-  { activations, cache, choose, context, profile, prompts }: Setting
-): Result.Result<{ readonly memory: Memory; readonly decode: Estimate }, JitError> =>
-  Result.gen(function*() {
+  { activations, cache, context, estimate, profile, prompts }: Setting
+): Effect.Effect<{ readonly memory: Memory; readonly decode: Estimate }, RangeifyError> =>
+  Effect.gen(function*() {
     // a device that works on its own decodes with a program of its own; prompts always take the other one
     const size = { activations, cache, context }
     const first = Prompts.isBatchFirst(prompts)
@@ -91,8 +91,8 @@ export const whole = (
       : { chunk: prompts.few, order: "tokens" } as const
     const prompt = StepProgram.stepProgram(model, { ...size, ...first, rows: "last" })
     const own = profile.kind === "gpu" ? StepProgram.decodeProgram(model, size) : undefined
-    const promptStep = yield* estimate(prompt.sink, profile, choose)
-    const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink, profile, choose)
+    const promptStep = yield* estimate(prompt.sink)
+    const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
     const stored = storedBytes(model, { cache, context })
     // a token and its angles, also for batches that are not compiled yet
@@ -102,7 +102,7 @@ export const whole = (
       scratchBytes: sum(promptStep.blocks) + (own === undefined ? 0 : sum(decodeStep.blocks)),
       ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
         4 * spare * (1 + sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))),
-      stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile)
+      stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile, estimate)
     }
     return { memory, decode: decodeStep }
   })
@@ -125,15 +125,13 @@ const storedBytes = (
 const plenty = 0.5
 
 /** Refuses a model that does not fit its device, with the sum that does not. */
-export const check = (model: Model, setting: Setting): Result.Result<void, DoesNotFit | JitError> =>
-  Result.gen(function*() {
+export const check = (model: Model, setting: Setting): Effect.Effect<void, DoesNotFit | RangeifyError> =>
+  Effect.gen(function*() {
     const { memoryBytes, name } = setting.profile
     if (memoryBytes === undefined) return
     const least: Memory = { ...storedBytes(model, setting), scratchBytes: 0, ioBytes: 0, stagingBytes: 0 }
     if (mostBytes(least) < plenty * memoryBytes) return
     const memory = mostBytes(least) > memoryBytes ? least : (yield* whole(model, setting)).memory
     if (mostBytes(memory) <= memoryBytes) return
-    return yield* Result.fail(
-      new DoesNotFit({ model: model.config.name, device: name, limitBytes: memoryBytes, ...memory })
-    )
+    return yield* new DoesNotFit({ model: model.config.name, device: name, limitBytes: memoryBytes, ...memory })
   })

@@ -1,11 +1,9 @@
 /** What one decode step will launch, read, allocate and take, without a device and without weights. */
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import type { RendererCaps } from "@tg/core-uop/Program"
 import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
 import * as Barriers from "@tg/jit/Barriers"
-import type { Choose, LaunchEstimate, Vars } from "@tg/jit/Estimate"
-import type { JitError } from "@tg/jit/Jit"
+import * as Estimate from "@tg/jit/Estimate"
+import type * as Pipeline from "@tg/jit/Pipeline"
 import * as Stages from "@tg/jit/Stages"
 import * as Family from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
@@ -14,7 +12,9 @@ import type { Activations } from "@tg/model-parts/Product"
 import type { UnknownShape } from "@tg/model-parts/Shape"
 import type * as Weights from "@tg/model-parts/Weights"
 import * as Explain from "@tg/rangeify/Explain"
-import { Result } from "effect"
+import type { RangeifyError } from "@tg/rangeify/Rangeify"
+import { Effect, Result } from "effect"
+import type * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
@@ -37,7 +37,8 @@ export const fromShape = (name: string, families: Family.Registry): Result.Resul
 
 /** The situation to plan for. */
 export interface PlanOptions {
-  readonly profile: DeviceProfile
+  /** What would compile the step, for its device. */
+  readonly pipeline: Pipeline.Stages
   /** Tokens the cache holds; the step is the one that fills its last place. */
   readonly context: number
   readonly cache: CacheType
@@ -45,10 +46,8 @@ export interface PlanOptions {
   readonly activations?: ActivationPolicy.ActivationPolicy | undefined
   /** Tokens a step can process; the session's default. */
   readonly chunk?: number | undefined
-  /** Which opts a kernel gets: the heuristics' if nothing else is given. */
-  readonly choose?: Choose | undefined
-  /** What kernels are compiled for, to count barriers in them. */
-  readonly caps?: RendererCaps | undefined
+  /** Whether kernels are compiled, up to their code, to count barriers in them. */
+  readonly barriers?: boolean | undefined
 }
 
 /** All launches of one kernel. */
@@ -71,7 +70,7 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly activations: Activations
   readonly dispatchesPerToken: number
   readonly dispatchesPerLayer: ReadonlyArray<number>
-  /** Of each launch those that a workgroup comes to, `Barriers.count`; not there without `caps`. */
+  /** Of each launch those that a workgroup comes to, `Barriers.count`; not there if they are not asked for. */
   readonly barriersPerToken?: number
   /** Weights read: those of all tokens, the chosen experts' share, and one row of the embedding. */
   readonly bytesPerToken: number
@@ -93,26 +92,26 @@ export interface StepPlan extends MemoryPlan.Memory {
 }
 
 /** Why there is no plan. */
-export type PlanError = Session.ContextFull | Session.InvalidTokens | JitError | Stages.StageError
+export type PlanError = Session.ContextFull | Session.InvalidTokens | RangeifyError | Stages.StageError
 
 /** Plans the decode step of a session. */
 export const plan = (
   model: Model,
-  { activations: policy, cache, caps, choose, chunk: wanted, context: asked, profile }: PlanOptions
-): Result.Result<StepPlan, PlanError> =>
-  Result.gen(function*() {
+  { activations: policy, barriers: counted = false, cache, chunk: wanted, context: asked, pipeline }: PlanOptions
+): Effect.Effect<StepPlan, PlanError> =>
+  Effect.gen(function*() {
     const { config, name, weights } = model
+    const { profile } = pipeline
     const context = Session.contextOf(config, asked)
-    if (typeof context !== "number") return yield* Result.fail(context)
+    if (typeof context !== "number") return yield* context
     const prompts = Prompts.promptShape(config, { activations: policy, asked: wanted, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
-    const setting = { activations, cache, choose, context, profile, prompts }
+    const estimate: Loader.Estimating = (sink) => Estimate.estimate(pipeline, sink)
+    const setting = { activations, cache, context, estimate, profile, prompts }
     const { decode, memory } = yield* MemoryPlan.whole(model, setting)
-    const vars: Vars = { T: 1, startPos: context - 1 }
-    const launches = decode.launches(vars)
-    const barriers = caps === undefined ? {} : {
-      barriersPerToken: yield* barriersOf(launches, vars, { caps, choose, profile })
-    }
+    const vars: Estimate.Vars = { T: 1, startPos: context - 1 }
+    const launches = yield* decode.launches(vars)
+    const barriers = counted ? { barriersPerToken: yield* barriersOf(pipeline, launches, vars) } : {}
 
     return {
       model: name,
@@ -141,17 +140,18 @@ export const plan = (
 
 /** Barriers of all launches. Equal kernels are compiled once, up to the code; those written by hand are not looked at. */
 const barriersOf = (
-  launches: ReadonlyArray<LaunchEstimate>,
-  vars: Vars,
-  target: Stages.Target
-): Result.Result<number, Stages.StageError> =>
-  Result.gen(function*() {
+  pipeline: Pipeline.Stages,
+  launches: ReadonlyArray<Estimate.LaunchEstimate>,
+  vars: Estimate.Vars
+): Effect.Effect<number, Stages.StageError> =>
+  Effect.gen(function*() {
     const known = new Map<string, number>()
     let barriers = 0
     for (const { step } of launches) {
       if (step.kind === "custom") continue
       const text = key(step.ast)
-      const own = known.get(text) ?? Barriers.count((yield* Stages.stages(step.name, step.ast, target)).linear, vars)
+      const own = known.get(text) ??
+        Barriers.count((yield* Stages.ofKernel(pipeline, step.name, step.ast)).linear, vars)
       known.set(text, own)
       barriers += own
     }
@@ -176,7 +176,7 @@ export const weightsRead = (config: Family.ModelConfig, weights: Weights.ModelWe
   return row + weights.all.reduce((bytes, ref) => bytes + share(ref), 0)
 }
 
-const summaries = (launches: ReadonlyArray<LaunchEstimate>): ReadonlyArray<KernelSummary> =>
+const summaries = (launches: ReadonlyArray<Estimate.LaunchEstimate>): ReadonlyArray<KernelSummary> =>
   [...Map.groupBy(launches, ({ step }) => step.kind === "kernel" ? step.ast : step.name).values()].map((same) => {
     const { bytes, micros, step, threads, workgroups } = same[0]!
     return { name: step.name, calls: same.length, bytes, micros, workgroups, threads }

@@ -1,10 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
-import { wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, Profile, wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
+import * as Estimate from "@tg/jit/Estimate"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, type DeviceShape } from "@tg/runtime/Device"
+import * as Reference from "@tg/runtime/Reference"
 import type { ByteSource } from "@tg/gguf/ByteSource"
 import { known } from "@tg/models/Models"
-import { Effect, Result } from "effect"
+import { Effect, Layer, Result } from "effect"
 import { fromModel } from "../src/Engine.ts"
 import * as Loader from "../src/Loader.ts"
 import * as MemoryPlan from "../src/MemoryPlan.ts"
@@ -15,14 +18,21 @@ import { wasmWithin } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
 
 const context = 512
+/** What the compiler of a device says of programs. */
+const estimateOn = (profile: DeviceProfile): Loader.Estimating => (sink) =>
+  Effect.flatMap(Pipeline, (pipeline) => Estimate.estimate(pipeline, sink)).pipe(
+    Effect.provide(Pipeline.layer.pipe(Layer.provide([Reference.renderer(), Profile.layer(profile)])))
+  )
+
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)
+  const estimate = estimateOn(profile)
   const prompts = Prompts.promptShape(tiny.config, { asked: undefined, context, profile })
-  return { profile, context, prompts, cache: "f16", activations: ActivationPolicy.activationsOn(profile) }
+  return { profile, context, estimate, prompts, cache: "f16", activations: ActivationPolicy.activationsOn(profile) }
 }
 
 const memoryOf = (restrictions: Restrictions): MemoryPlan.Memory =>
-  Result.getOrThrow(MemoryPlan.whole(tiny, setting(restrictions))).memory
+  Effect.runSync(MemoryPlan.whole(tiny, setting(restrictions))).memory
 
 /** Notes the most bytes that are allocated at any moment. */
 const watching = (seen: { most: number }) => (device: DeviceShape): DeviceShape => ({
@@ -99,10 +109,11 @@ describe("a model that is too large for a device", () => {
   const refusal = (shape: string, memory: number, context = 4096) => {
     const model = Result.getOrThrow(StepPlan.fromShape(shape, known))
     const profile = restrict(wasmProfile, within({ memory }))
-    return Result.getOrThrow(
-      Result.flip(MemoryPlan.check(model, {
+    return Effect.runSync(
+      Effect.flip(MemoryPlan.check(model, {
         profile,
         context,
+        estimate: estimateOn(profile),
         prompts: Prompts.promptShape(model.config, { asked: undefined, context, profile }),
         cache: "f16",
         activations: "float"

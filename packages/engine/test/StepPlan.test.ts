@@ -1,21 +1,32 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { h200, wasm as wasmProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, h200, Profile, wasm as wasmProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { fromBytes } from "@tg/gguf/ByteSource"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { Device } from "@tg/runtime/Device"
+import * as Reference from "@tg/runtime/Reference"
 import { known } from "@tg/models/Models"
-import { Effect, Result, Stream } from "effect"
+import { Effect, Layer, Result, Stream } from "effect"
 import * as Engine from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
 import * as StepPlan from "../src/StepPlan.ts"
 import * as Synthetic from "../src/Synthetic.ts"
 import { wasm } from "./support/devices.ts"
 
-const planOf = (shape: string, profile = h200): StepPlan.StepPlan =>
-  Result.getOrThrow(
-    Result.flatMap(StepPlan.fromShape(shape, known), (model) =>
-      StepPlan.plan(model, { profile, context: 256, cache: "f16" }))
+/** The compiler of a device that is not there; plans without barriers do not come to its renderer. */
+const pipelineFor = (profile: DeviceProfile) =>
+  Pipeline.layer.pipe(Layer.provide([Reference.renderer(), Profile.layer(profile)]))
+
+const planWith = (model: StepPlan.Model, profile: DeviceProfile, context: number) =>
+  Effect.flatMap(Pipeline, (pipeline) => StepPlan.plan(model, { pipeline, context, cache: "f16" })).pipe(
+    Effect.provide(pipelineFor(profile))
   )
+
+const planOf = (shape: string, profile: DeviceProfile = h200): StepPlan.StepPlan =>
+  Effect.runSync(Effect.flatMap(
+    Effect.fromResult(StepPlan.fromShape(shape, known)),
+    (model) => planWith(model, profile, 256)
+  ))
 
 /** The bytes of a synthetic file. */
 const fileOf = (shape: string): Uint8Array => {
@@ -100,9 +111,7 @@ describe("StepPlan", () => {
 
   it("refuses a context that the model does not have", () => {
     const model = Result.getOrThrow(StepPlan.fromShape("tiny-glm:q4_0", known))
-    const error = Result.getOrThrow(
-      Result.flip(StepPlan.plan(model, { profile: h200, context: 1e6, cache: "f16" }))
-    )
+    const error = Effect.runSync(Effect.flip(planWith(model, h200, 1e6)))
     assert.strictEqual(error._tag, "ContextFull")
   })
 

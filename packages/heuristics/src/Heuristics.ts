@@ -79,6 +79,8 @@ const fitGrid = (plan: Plan, { maxGrid }: DeviceProfile): void => {
 
 /** The heuristics stage: kernel and device profile to a list of opts. */
 export class Heuristics extends Context.Service<Heuristics, {
+  /** Names what it chooses, for those who keep it: equal for services that choose alike. */
+  readonly id?: string | undefined
   readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
 }>()("@tg/heuristics/Heuristics") {
   /** Chooses for the device of the `DeviceProfile` service. */
@@ -87,11 +89,12 @@ export class Heuristics extends Context.Service<Heuristics, {
     Effect.gen(function*() {
       const profile = yield* Profile
       return Heuristics.of({
+        id: "@tg/heuristics",
         choose: Effect.fn("Heuristics.choose")((kernel) => Effect.sync(() => choose(kernel, profile)))
       })
     })
   )
 
   /** Never optimises: for bisecting a miscompile, and as a mock. */
-  static readonly layerNone = Layer.succeed(Heuristics, { choose: () => Effect.succeed([]) })
+  static readonly layerNone = Layer.succeed(Heuristics, { id: "none", choose: () => Effect.succeed([]) })
 }

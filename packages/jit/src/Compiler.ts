@@ -1,15 +1,13 @@
 import * as Custom from "@tg/core-uop/Custom"
-import { Profile } from "@tg/core-uop/DeviceProfile"
-import { type Program, Renderer, RenderError, signature } from "@tg/core-uop/Program"
+import { type Program, RenderError, signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
 import { key, type UOp } from "@tg/core-uop/UOp"
-import { concatenate } from "@tg/devectorize/Concatenate"
-import { Devectorize, DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
-import { Heuristics } from "@tg/heuristics/Heuristics"
-import { IllegalOpt, Postrange } from "@tg/postrange/Postrange"
-import { members } from "@tg/rangeify/Horizontal"
+import { DevectorizeError } from "@tg/devectorize/Devectorize"
+import { IllegalOpt } from "@tg/postrange/Postrange"
 import { Context, Effect, Layer, Schema } from "effect"
 import * as KernelLimits from "./KernelLimits.ts"
+import { Pipeline } from "./Pipeline.ts"
+import * as Stages from "./Stages.ts"
 
 /** Which kernel did not compile, and which stage refused it. */
 export class CompileError extends Schema.TaggedError<CompileError>()("CompileError", {
@@ -22,55 +20,30 @@ export class CompileError extends Schema.TaggedError<CompileError>()("CompileErr
 }
 
 /**
- * Kernel to program: a hand-written one (CUSTOM) is taken as it is, others go through heuristics, postrange, devectorize, linearize, render. Equal kernels are compiled once. The members of
- * a kernel with several roots go through the stages each for itself, and are put together in front of the renderer.
+ * Kernel to program: the stages of the pipeline behind the schedule; a hand-written one (CUSTOM) is taken as it is. Equal kernels are compiled once. The members of a kernel
+ * with several roots go through the stages each for itself, and are put together in front of the renderer.
  */
 export class Compiler extends Context.Service<Compiler, {
+  /** As `Pipeline.id`: names what programs depend on besides the kernel and the profile. */
+  readonly id?: string | undefined
   readonly compile: (name: string, kernel: UOp) => Effect.Effect<Program, CompileError>
 }>()("@tg/jit/Compiler") {
-  static readonly layerNoDeps = Layer.effect(
+  /** Over a pipeline. */
+  static readonly layer = Layer.effect(
     Compiler,
-    Effect.gen(function*() {
-      const profile = yield* Profile
-      const heuristics = yield* Heuristics
-      const postrange = yield* Postrange
-      const devectorize = yield* Devectorize
-      const linearize = yield* Linearize
-      const renderer = yield* Renderer
-      const lowerMember = Effect.fnUntraced(function*(name: string, kernel: UOp) {
-        const opts = yield* heuristics.choose(kernel)
-        const opted = yield* postrange.apply(name, kernel, opts, profile)
-        const expanded = yield* devectorize.devectorize(name, opted, renderer.caps, profile)
-        return yield* linearize.linearize(name, expanded, renderer.caps)
-      })
-      const assemble = renderer.assemble ?? Effect.succeed
+    Effect.map(Pipeline, (pipeline) => {
       const lowerOnce = Effect.fn("Compiler.compile")(function*(name: string, kernel: UOp) {
-        if (kernel.op === "CUSTOM") {
-          const written = Custom.program(kernel, renderer.caps.target)
-          return written instanceof RenderError ? yield* written : yield* assemble(written)
-        }
-        const parts = yield* Effect.forEach(
-          members(kernel),
-          ({ ast, slots }) => Effect.map(lowerMember(name, ast), (linear) => ({ linear, slots }))
-        )
-        const linear = concatenate(parts, { caps: renderer.caps, maxGrid: profile.maxGrid })
-        const violation = yield* Spec.firstViolation("linear", linear)
-        if (violation !== undefined) return yield* new RenderError({ kernel: name, message: `${name}: ${violation}` })
-        const exceeded = KernelLimits.check(name, linear, profile)
-        if (exceeded !== undefined) return yield* exceeded
-        return yield* renderer.render(name, linear)
+        if (kernel.op === "CUSTOM") return yield* pipeline.written(kernel)
+        const { linear } = yield* Stages.ofKernel(pipeline, name, kernel)
+        return yield* pipeline.render(name, linear)
       })
-      return Compiler.of({ compile: once(lowerOnce) })
+      return Compiler.of({ id: pipeline.id, compile: once(lowerOnce) })
     })
-  )
-
-  /** The default stages over whatever renderer and profile are given. */
-  static readonly layer = this.layerNoDeps.pipe(
-    Layer.provide([Heuristics.layer, Postrange.layer, Devectorize.layer, Linearize.layer])
   )
 
   /** Hands kernels to the reference device as they are. */
   static readonly layerReference = Layer.succeed(Compiler, {
+    id: "reference",
     compile: (name, kernel) =>
       Effect.gen(function*() {
         const violation = kernel.op === "CUSTOM" ? undefined : yield* Spec.firstViolation("kernel", kernel)

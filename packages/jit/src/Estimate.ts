@@ -1,18 +1,16 @@
 /** What a tensor program will cost on a device: launches, bytes and time, from its kernels alone. */
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Custom from "@tg/core-uop/Custom"
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import { key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
-import { choose as usual } from "@tg/heuristics/Heuristics"
 import * as Loops from "@tg/postrange/Loops"
-import type * as Opt from "@tg/postrange/Opt"
-import * as Postrange from "@tg/postrange/Postrange"
+import type { IllegalOpt } from "@tg/postrange/Postrange"
 import { members } from "@tg/rangeify/Horizontal"
 import * as Memory from "@tg/rangeify/Memory"
-import { limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
-import { Result } from "effect"
+import { Effect } from "effect"
+import type * as Pipeline from "./Pipeline.ts"
 
 /** Values of the symbolic variables. */
 export type Vars = Readonly<Record<string, number>>
@@ -31,28 +29,17 @@ export interface LaunchEstimate {
 /** A program as `Jit.prepare` would run it. */
 export interface Estimate {
   /** Its launches in their order, for these values of the variables. */
-  readonly launches: (vars: Vars) => ReadonlyArray<LaunchEstimate>
+  readonly launches: (vars: Vars) => Effect.Effect<ReadonlyArray<LaunchEstimate>, IllegalOpt>
   /** Bytes of each block of temporary memory. */
   readonly blocks: ReadonlyArray<number>
 }
 
-/** Gives a kernel its opts. */
-export type Choose = (kernel: UOp) => ReadonlyArray<Opt.Opt>
-
-/** Schedules a program and plans its memory, with the heuristics' opts if no others are given. */
-export const estimate = (
-  sink: UOp,
-  profile: DeviceProfile,
-  choose: Choose = (kernel) => usual(kernel, profile)
-): Result.Result<Estimate, RangeifyError> => {
-  const steps = schedule(sink, limitsOf(profile))
-  return steps instanceof RangeifyError
-    ? Result.fail(steps)
-    : Result.succeed({
-      launches: (vars) => launches(steps, { profile, vars, choose }),
-      blocks: Memory.planMemory(steps).blocks
-    })
-}
+/** Schedules a program as the pipeline does, and plans its memory. */
+export const estimate = (pipeline: Pipeline.Stages, sink: UOp): Effect.Effect<Estimate, RangeifyError> =>
+  Effect.map(pipeline.schedule(sink), (schedule) => ({
+    launches: (vars) => launches(pipeline, schedule, vars),
+    blocks: Memory.planMemory(schedule).blocks
+  }))
 
 /** Bytes that a kernel (spec `kernel`) reads and writes, by the slot of the argument. */
 export const traffic = (kernel: UOp, vars: Vars): ReadonlyMap<number, number> => {
@@ -84,62 +71,50 @@ interface Shape {
   readonly threads: number
 }
 
-/** The situation of a launch. */
-interface Situation {
-  readonly profile: DeviceProfile
-  readonly vars: Vars
-  readonly choose?: Choose | undefined
-}
+/** Bytes that a step moves between memory and the device, each byte counted once. */
+export const bytesOf = (step: Step, vars: Vars): number =>
+  step.kind === "custom"
+    ? evaluateIndex(Custom.of(step.custom).cost.bytes, vars)
+    : [...traffic(step.ast, vars).values()].reduce((a, b) => a + b, 0)
 
-/** What each step takes. Equal kernels are looked at once. */
-export const launches = (
-  schedule: Schedule,
-  { profile, vars, choose = (kernel) => usual(kernel, profile) }: Situation
-): ReadonlyArray<LaunchEstimate> => {
+/** What each step takes, with the opts of the pipeline. Equal kernels are looked at once. */
+export const launches = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, schedule: Schedule, vars: Vars) {
+  const { profile } = pipeline
   const known = new Map<string, Shape>()
-  const shapeOf = (step: Step): Shape => {
-    if (step.kind === "custom") return writtenShape(Custom.of(step.custom), profile.kind, vars)
-    const text = key(step.ast)
-    const found = known.get(text)
-    if (found !== undefined) return found
-    const bytes = [...traffic(step.ast, vars).values()].reduce((a, b) => a + b, 0)
-    const shapes = members(step.ast).map(({ ast }) => launchShape(step.name, ast, { profile, vars, choose }))
-    const made = {
+  const found: Array<LaunchEstimate> = []
+  for (const step of schedule.steps) {
+    const text = key(step.kind === "custom" ? step.custom : step.ast)
+    const shape = known.get(text) ?? (yield* shapeOf(pipeline, step, vars))
+    known.set(text, shape)
+    found.push({ step, ...shape, micros: profile.dispatchMicros + shape.bytes / profile.bytesPerMicro })
+  }
+  return found
+})
+
+const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Step, vars: Vars) {
+  const bytes = bytesOf(step, vars)
+  if (step.kind === "custom") {
+    const { kind } = pipeline.profile
+    const { grid = [], workgroup = [1, 1, 1] } = Custom.sourceFor(Custom.of(step.custom), kind) ?? {}
+    return {
       bytes,
-      workgroups: shapes.reduce((n, shape) => n + shape.workgroups, 0),
-      threads: Math.max(...shapes.map((shape) => shape.threads))
+      workgroups: kind === "gpu" ? grid.reduce((n, size) => n * evaluateIndex(size, vars), 1) : 1,
+      threads: workgroup.reduce((a, b) => a * b, 1)
     }
-    known.set(text, made)
-    return made
   }
-  return schedule.steps.map((step) => {
-    const shape = shapeOf(step)
-    return { step, ...shape, micros: profile.dispatchMicros + shape.bytes / profile.bytesPerMicro }
-  })
-}
-
-/** What a kernel written by hand says about its launch. */
-const writtenShape = (custom: Custom.Custom, kind: DeviceProfile["kind"], vars: Vars): Shape => {
-  const { grid = [], workgroup = [1, 1, 1] } = Custom.sourceFor(custom, kind) ?? {}
-  return {
-    bytes: evaluateIndex(custom.cost.bytes, vars),
-    workgroups: kind === "gpu" ? grid.reduce((n, size) => n * evaluateIndex(size, vars), 1) : 1,
-    threads: workgroup.reduce((a, b) => a * b, 1)
-  }
-}
-
-/** The launch that the opts lead to. */
-const launchShape = (
-  name: string,
-  kernel: UOp,
-  { choose, profile, vars }: Situation & { readonly choose: Choose }
-): { readonly workgroups: number; readonly threads: number } => {
-  const opted = Postrange.apply(name, kernel, choose(kernel), profile)
-  if (opted instanceof Postrange.IllegalOpt) throw opted
+  const opted = yield* Effect.forEach(
+    members(step.ast),
+    ({ ast }) => Effect.flatMap(pipeline.choose(ast), (opts) => pipeline.apply(step.name, ast, opts))
+  )
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
-  return {
-    workgroups: iterations(Loops.outputs(opted).filter((loop) => loop.axis === "GLOBAL")),
-    threads: Loops.threads(opted)
+  const shape: Shape = {
+    bytes,
+    workgroups: opted.reduce(
+      (n, kernel) => n + iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")),
+      0
+    ),
+    threads: Math.max(...opted.map(Loops.threads))
   }
-}
+  return shape
+})

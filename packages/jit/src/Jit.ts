@@ -2,8 +2,7 @@ import { evaluateIndex, type Program } from "@tg/core-uop/Program"
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
-import { FusionCosts } from "@tg/rangeify/Fusion"
-import { limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
+import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import {
   type Binding,
@@ -18,6 +17,8 @@ import type { Scope } from "effect"
 import { Context, Effect, Fiber, Layer } from "effect"
 import { CompileCache } from "./CompileCache.ts"
 import { type CompileError, Compiler } from "./Compiler.ts"
+import * as Estimate from "./Estimate.ts"
+import { Pipeline } from "./Pipeline.ts"
 import * as Plan from "./Plan.ts"
 import * as ProgramKey from "./ProgramKey.ts"
 
@@ -128,6 +129,8 @@ interface Captured {
 export class Jit extends Context.Service<Jit, {
   /** Schedules and compiles the program ahead of `prepare`, which then only binds it. */
   readonly compile: (sink: UOp) => Effect.Effect<void, JitError>
+  /** What the program will take where it is prepared, without compiling it. */
+  readonly estimate: (sink: UOp) => Effect.Effect<Estimate.Estimate, RangeifyError>
   /**
    * Schedules and compiles the program, allocates its temporary memory in the Scope and binds everything to the
    * device; preparing the same graph again, for other buffers, only binds. `run` then executes it with the given values of the symbolic variables.
@@ -141,10 +144,11 @@ export class Jit extends Context.Service<Jit, {
     Jit,
     Effect.gen(function*() {
       const device = yield* Device
-      const rangeify = yield* Rangeify
+      const pipeline = yield* Pipeline
       const compiler = yield* Compiler
       const cache = yield* CompileCache
-      const limits = limitsOf(device.profile, yield* FusionCosts)
+      // what stages that do not name themselves make may be different next time
+      const isNamed = pipeline.id !== undefined && compiler.id !== undefined
 
       const programOf = (step: Step) => compiler.compile(step.name, step.kind === "kernel" ? step.ast : step.custom)
 
@@ -176,21 +180,22 @@ export class Jit extends Context.Service<Jit, {
         if (known !== undefined) return known
         const asked = askedBy(sink)
         if (asked instanceof DeviceError) return yield* asked
-        const schedule = yield* Effect.cached(rangeify.schedule(sink, limits))
-        const key = ProgramKey.of(sink, { profile: device.profile, costs: limits.fusion?.name })
-        const kept = yield* cache.get(key)
+        const schedule = yield* Effect.cached(pipeline.schedule(sink))
+        const key = ProgramKey.of(sink, { profile: device.profile, stages: `${pipeline.id} ${compiler.id}` })
+        const kept = isNamed ? yield* cache.get(key) : undefined
         const { loading, plan } = kept === undefined
           ? yield* compileAll(yield* schedule)
           : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
         const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
         const made: Captured = { asked, schedule, plan, executables }
         captured.set(sink, made)
-        if (kept === undefined) yield* cache.set(key, plan)
+        if (isNamed && kept === undefined) yield* cache.set(key, plan)
         return made
       })
 
       return Jit.of({
         compile: (sink) => Effect.asVoid(capture(sink)),
+        estimate: (sink) => Estimate.estimate(pipeline, sink),
         prepare: Effect.fn("Jit.prepare")(function*(sink, buffers) {
           const { asked, executables, plan, schedule } = yield* capture(sink)
           const problem = checkBuffers(asked, buffers)

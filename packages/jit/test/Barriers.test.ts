@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { Profile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { Arena } from "@tg/core-uop/UOp"
@@ -7,8 +7,9 @@ import * as Reference from "@tg/runtime/Reference"
 import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import * as Program from "@tg/tensor/Program"
 import { buffer } from "@tg/tensor/Tensor"
-import { Result } from "effect"
+import { Effect } from "effect"
 import * as Barriers from "../src/Barriers.ts"
+import { Pipeline } from "../src/Pipeline.ts"
 import * as Stages from "../src/Stages.ts"
 
 describe("barriers of a kernel", () => {
@@ -32,7 +33,7 @@ describe("barriers of a kernel", () => {
   })
 
   it("are those that a reduction over threads waits at, of each member of a launch", () => {
-    const caps = { ...Reference.caps, target: "wgsl", hasGrid: true, lanes: [1, 4] } as const
+    const caps = { hasGrid: true, lanes: [1, 4] } as const
     const countOf = (sums: number): number => {
       const arena = new Arena()
       const effects = Array.from({ length: sums }, (_, i) => {
@@ -43,8 +44,13 @@ describe("barriers of a kernel", () => {
       if (made instanceof RangeifyError) throw made
       const [launch, ...others] = kernels(made)
       assert.deepStrictEqual(others, [])
-      const stages = Stages.stages(launch!.name, launch!.ast, { profile: webgpuDefault, caps })
-      return Barriers.count(Result.getOrThrow(stages).linear, {})
+      const { linear } = Effect.runSync(
+        Effect.flatMap(Pipeline, (pipeline) => Stages.ofKernel(pipeline, launch!.name, launch!.ast)).pipe(
+          Effect.provide(Pipeline.layer),
+          Effect.provide([Reference.renderer(caps), Profile.layer(webgpuDefault)])
+        )
+      )
+      return Barriers.count(linear, {})
     }
     const one = countOf(1)
     assert.isAbove(one, 0)

@@ -16,6 +16,7 @@ import * as KeyValueStore from "effect/persistence/KeyValueStore"
 import * as CompileCache from "../src/CompileCache.ts"
 import { Compiler } from "../src/Compiler.ts"
 import { Jit } from "../src/Jit.ts"
+import { Pipeline } from "../src/Pipeline.ts"
 import type { ExecutionPlan } from "../src/Plan.ts"
 import * as PlanText from "../src/PlanText.ts"
 import * as ProgramKey from "../src/ProgramKey.ts"
@@ -31,7 +32,10 @@ const compiled = (sink: UOp, profile: DeviceProfile) =>
       set: (_, plan) => Effect.sync(() => void kept.push(plan))
     })
     const renderer = profile === wasm ? Wasm.layer : WgslRenderer.layer({ subgroupSize: profile.subgroupSize })
-    const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
+    const compiler = Compiler.layer.pipe(
+      Layer.provideMerge(Pipeline.layer),
+      Layer.provide([renderer, Profile.layer(profile)])
+    )
     const device = Layer.mock(Device, {
       profile,
       allocatedBytes: () => 0,
@@ -39,7 +43,7 @@ const compiled = (sink: UOp, profile: DeviceProfile) =>
     })
     const { compile } = yield* Effect.provide(
       Jit,
-      Jit.layer.pipe(Layer.provide([device, compiler, Rangeify.layer, spy]))
+      Jit.layer.pipe(Layer.provide([device, compiler, spy]))
     )
     yield* compile(sink)
     assert.strictEqual(kept.length, 1)
@@ -106,7 +110,7 @@ describe("the text of a plan", () => {
 })
 
 describe("the key of a program", () => {
-  const target = { profile: h200, costs: "h200" }
+  const target = { profile: h200, stages: "usual" }
   const program = (width: number, label: string) => {
     const arena = new Arena()
     const [x, y] = [0, 1].map((id) => Tensor.buffer(arena, id, { shape: [width], dtype: DType.f32 }))
@@ -121,8 +125,7 @@ describe("the key of a program", () => {
       of(program(4, "a"), target),
       of(program(8, "a"), target),
       of(program(4, "b"), target),
-      of(program(4, "a"), { ...target, costs: "mine" }),
-      of(program(4, "a"), { ...target, costs: undefined }),
+      of(program(4, "a"), { ...target, stages: "mine" }),
       of(program(4, "a"), { ...target, profile: { ...h200, subgroupSize: undefined } }),
       of(program(4, "a"), { ...target, profile: { ...h200, bytesPerMicro: 1 } })
     ]
@@ -136,7 +139,8 @@ const over = (store: KeyValueStore.KeyValueStore, compiler = "one") => {
   const problems: Array<string> = []
   const counting = Layer.effect(
     Rangeify,
-    Effect.map(Rangeify, ({ schedule }) => ({
+    Effect.map(Rangeify, ({ id, schedule }) => ({
+      id,
       schedule: (...args: Parameters<typeof schedule>) =>
         Effect.suspend(() => {
           counts.scheduled++
@@ -148,8 +152,12 @@ const over = (store: KeyValueStore.KeyValueStore, compiler = "one") => {
   const cache = CompileCache.layerStore({ compiler, onProblem }).pipe(
     Layer.provide(Layer.succeed(KeyValueStore.KeyValueStore, store))
   )
-  const stages = Compiler.layer.pipe(Layer.provide([Wasm.layer, Profile.layer(wasm)]))
-  const layer = Jit.layer.pipe(Layer.provide([counting, cache, stages]), Layer.provideMerge(WasmDevice.layer()))
+  const stages = Compiler.layer.pipe(
+    Layer.provideMerge(Pipeline.layer),
+    Layer.provide(counting),
+    Layer.provide([Wasm.layer, Profile.layer(wasm)])
+  )
+  const layer = Jit.layer.pipe(Layer.provide([cache, stages]), Layer.provideMerge(WasmDevice.layer()))
   return { counts, problems, run: Devices.run(random).pipe(Effect.provide(layer)), layer }
 }
 
@@ -244,7 +252,7 @@ describe("what was kept", () => {
       })
       const jit = yield* Effect.provide(
         Jit,
-        Jit.layer.pipe(Layer.provide([device, Rangeify.layer, Compiler.layerReference, cache]))
+        Jit.layer.pipe(Layer.provide([device, Devices.referencePipeline, Compiler.layerReference, cache]))
       )
       yield* jit.compile(TensorProgram.make([TensorProgram.custom(kernel, [x])]).sink)
       yield* jit.compile(blocks(1).sink)

@@ -7,10 +7,11 @@ import { Devectorize, DevectorizeError, Linearize } from "@tg/devectorize/Devect
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import * as Opt from "@tg/postrange/Opt"
 import { Postrange } from "@tg/postrange/Postrange"
-import { kernels, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { kernels, Rangeify, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
 import * as Reference from "@tg/runtime/Reference"
 import { Effect, Layer } from "effect"
 import { CompileError, Compiler } from "../src/Compiler.ts"
+import { Pipeline } from "../src/Pipeline.ts"
 import { blocks } from "./support/blocks.ts"
 
 const steps = (count: number) => {
@@ -44,14 +45,18 @@ const compiler = (stages: {
   readonly linearize?: Layer.Layer<Linearize>
   readonly renderer?: Layer.Layer<Renderer>
 }) =>
-  Compiler.layerNoDeps.pipe(Layer.provide([
-    stages.heuristics ?? Heuristics.layerNone,
-    stages.postrange ?? Postrange.layer,
-    stages.devectorize ?? Devectorize.layer,
-    stages.linearize ?? Linearize.layer,
-    stages.renderer ?? noting([]),
-    profile
-  ]))
+  Compiler.layer.pipe(
+    Layer.provide(Pipeline.layerNoDeps),
+    Layer.provide([
+      Rangeify.layer,
+      stages.heuristics ?? Heuristics.layerNone,
+      stages.postrange ?? Postrange.layer,
+      stages.devectorize ?? Devectorize.layer,
+      stages.linearize ?? Linearize.layer,
+      stages.renderer ?? noting([]),
+      profile
+    ])
+  )
 
 const failure = (name: string) =>
   Effect.gen(function*() {
@@ -196,7 +201,7 @@ describe("Compiler", () => {
     return Effect.gen(function*() {
       yield* compileAll
       assert.isAbove(asked.length, 0)
-    }).pipe(Effect.provide(Compiler.layer.pipe(Layer.provide([noting(asked), profile]))))
+    }).pipe(Effect.provide(Compiler.layer.pipe(Layer.provide(Pipeline.layer), Layer.provide([noting(asked), profile]))))
   })
 
   it.effect("layerReference hands over kernels as they are, and checks them", () =>

@@ -1,11 +1,23 @@
-import { h200 } from "@tg/core-uop/DeviceProfile"
+import { h200, Profile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
-import { Arena } from "@tg/core-uop/UOp"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
 import { assign, call, make } from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
-import { Result } from "effect"
+import * as Reference from "@tg/runtime/Reference"
+import { Effect } from "effect"
 import { describe, expect, it } from "vitest"
-import { estimate } from "../src/Estimate.ts"
+import * as Estimate from "../src/Estimate.ts"
+import { Pipeline } from "../src/Pipeline.ts"
+
+const pipeline = Effect.runSync(
+  Pipeline.pipe(Effect.provide(Pipeline.layer), Effect.provide([Reference.renderer(), Profile.layer(h200)]))
+)
+
+/** The estimate of a program on an H200. */
+const estimate = (sink: UOp) => {
+  const { blocks, launches } = Effect.runSync(Estimate.estimate(pipeline, sink))
+  return { blocks, launches: (vars: Estimate.Vars) => Effect.runSync(launches(vars)) }
+}
 
 const f32 = (arena: Arena, id: number, shape: ReadonlyArray<number>) => buffer(arena, id, { shape, dtype: DType.f32 })
 
@@ -14,7 +26,7 @@ describe("estimate", () => {
     const arena = new Arena()
     const [matrix, x, y] = [f32(arena, 0, [64, 256]), f32(arena, 1, [256]), f32(arena, 2, [64])]
     const { sink } = make([assign(y, matrix.mul(x).sum(-1))])
-    const [launch, ...more] = Result.getOrThrow(estimate(sink, h200)).launches({})
+    const [launch, ...more] = estimate(sink).launches({})
     expect(more).toEqual([])
     const bytes = 4 * (64 * 256 + 256 + 64)
     expect(launch!.bytes).toBe(bytes)
@@ -27,7 +39,7 @@ describe("estimate", () => {
     const arena = new Arena()
     const [first, second, x] = [f32(arena, 0, [64, 256]), f32(arena, 1, [32, 256]), f32(arena, 2, [256])]
     const products = [first, second].map((matrix, i) => assign(f32(arena, 3 + i, [64 >> i]), matrix.mul(x).sum(-1)))
-    const launchesOf = (effects: typeof products) => Result.getOrThrow(estimate(make(effects).sink, h200)).launches({})
+    const launchesOf = (effects: typeof products) => estimate(make(effects).sink).launches({})
     const [launch, ...more] = launchesOf(products)
     expect(more).toEqual([])
     // the vector is read by both, and counted once
@@ -45,7 +57,7 @@ describe("estimate", () => {
     const chosen = buffer(arena, 1, { shape: [128], dtype: DType.u32 }).slice(0, 0, n)
     const out = f32(arena, 2, [128, 32]).slice(0, 0, n)
     const { sink } = make([assign(out, table.gather(chosen))])
-    const { launches } = Result.getOrThrow(estimate(sink, h200))
+    const { launches } = estimate(sink)
     for (const rows of [1, 5, 128]) expect(launches({ n: rows })[0]!.bytes).toBe(4 * rows * (32 + 1 + 32))
   })
 
@@ -58,7 +70,7 @@ describe("estimate", () => {
       return y!
     }, f32(arena, 3, [32]))
     const { sink } = make([assign(f32(arena, 4, [32]), x)])
-    const launches = Result.getOrThrow(estimate(sink, h200)).launches({})
+    const launches = estimate(sink).launches({})
     expect(launches.map(({ step }) => step.site).filter((site) => site !== undefined)).toEqual([
       "blk.0",
       "blk.1",

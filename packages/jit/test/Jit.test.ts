@@ -73,7 +73,9 @@ describe("Jit", () => {
       }))
     ).pipe(Layer.provide(Rangeify.layer))
     const layer = Jit.layer.pipe(
-      Layer.provide([counting, Compiler.layerReference]),
+      Layer.provide(Compiler.layerReference),
+      Layer.provide(Devices.referencePipeline),
+      Layer.provide(counting),
       Layer.provideMerge(Reference.layer)
     )
     return Effect.gen(function*() {
@@ -109,7 +111,9 @@ describe("Jit", () => {
         Effect.scoped,
         Effect.provide(
           Jit.layer.pipe(
-            Layer.provide([Rangeify.layer, Compiler.layerReference, Layer.succeed(FusionCosts, () => fusion)]),
+            Layer.provide(Compiler.layerReference),
+            Layer.provide(Devices.referencePipeline),
+            Layer.provide(Layer.succeed(FusionCosts, () => fusion)),
             Layer.provideMerge(Reference.layer)
           )
         )
@@ -117,7 +121,7 @@ describe("Jit", () => {
     return Effect.gen(function*() {
       assert.strictEqual(yield* launches(undefined), 3)
       assert.strictEqual(
-        yield* launches({ name: "all", maxWorkgroupBytes: 4096, kernelMicros: () => ({ wait: 0, work: 1 }) }),
+        yield* launches({ key: "all", maxWorkgroupBytes: 4096, kernelMicros: () => ({ wait: 0, work: 1 }) }),
         1
       )
     })
@@ -201,7 +205,7 @@ describe("Jit", () => {
     const loaded: Array<string> = []
     const device = Reference.make()
     const neighbours = [
-      Rangeify.layer,
+      Devices.referencePipeline,
       Layer.mock(Compiler, {
         compile: (name, kernel) =>
           Effect.sync(() => {

@@ -13,6 +13,7 @@ import * as Program from "@tg/tensor/Program"
 import { buffer } from "@tg/tensor/Tensor"
 import { Effect, Layer } from "effect"
 import { Compiler } from "../src/Compiler.ts"
+import { Pipeline } from "../src/Pipeline.ts"
 import * as KernelLimits from "../src/KernelLimits.ts"
 import { forAll } from "./support/search.ts"
 import { difference, runSchedule, runTensor, scheduled, type StageOptions, stages } from "./support/stages.ts"
@@ -84,6 +85,7 @@ describe("a kernel that exceeds a limit", () => {
     }).pipe(
       Effect.provide(
         Compiler.layer.pipe(
+          Layer.provide(Pipeline.layer),
           Layer.provide([
             Reference.renderer(caps),
             Profile.layer(restrict(webgpuDefault, { limits: { maxStorageBuffersPerShaderStage: 2 }, subgroups: true }))

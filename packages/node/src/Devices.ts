@@ -4,16 +4,15 @@ import { availableParallelism } from "node:os"
 import { Worker } from "node:worker_threads"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { type Restrictions, unrestricted } from "@tg/core-uop/DeviceLimits"
-import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
+import { given } from "@tg/core-uop/Given"
 import { Renderer } from "@tg/core-uop/Program"
 import * as CompileCache from "@tg/jit/CompileCache"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
-import { Postrange } from "@tg/postrange/Postrange"
-import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, DeviceError } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
-import * as Store from "@tg/tuner/Store"
+import type * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Tuner } from "@tg/tuner/Tuner"
 import { Context, Effect, Layer } from "effect"
@@ -44,33 +43,32 @@ export class Chosen extends Context.Service<Chosen, {
 }>()("@tg/node/Devices/Chosen") {}
 
 /** What every choice provides. */
-export type Services = Device | Jit | Chosen | Tuner
+export type Services = Device | Jit | Pipeline | Chosen | Tuner
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
-/** What runs on a device, over its renderer and its profile. */
-const stages = ({ keeping, store }: Setup) => {
-  const compiler = Compiler.layerNoDeps.pipe(
-    Layer.provide([Tuned.layer(store), Postrange.layer, Devectorize.layer, Linearize.layer])
+/**
+ * The compiler for a device, over its renderer and its profile. Opts come from the store where it knows the kernel. Stages that
+ * the context has stand in for the usual ones.
+ */
+export const pipeline = <R>(store: Store.Store, renderer: Layer.Layer<Renderer, never, R>) =>
+  Pipeline.layerNoDeps.pipe(
+    Layer.provide(Tuned.layer(store)),
+    Layer.provide([Pipeline.stages, given(Renderer, renderer)])
   )
-  return Layer.merge(
-    Jit.layer.pipe(Layer.provide([compiler, Rangeify.layer, kept(keeping, store)])),
-    Tuner.layer
-  )
-}
 
-/** Programs that were compiled by this code, with these opts, for such a renderer. */
-const kept = (keeping: Keeping | undefined, store: Store.Store) =>
-  keeping === undefined ? Layer.empty : Layer.unwrap(Effect.gen(function*() {
-    const { adapter } = yield* Profile
-    const { caps } = yield* Renderer
-    const opts = Store.encode(new Map([["", Store.forAdapter(store, adapter)]]))
-    const told = JSON.stringify(caps, (_, value: unknown) => value instanceof Set ? [...value].sort() : value)
-    const { compiler, onProblem, store: files } = keeping
-    return CompileCache.layerStore({ compiler: [compiler, opts, told].join("\n"), onProblem }).pipe(
-      Layer.provide(Layer.succeed(KeyValueStore, files))
-    )
-  }))
+/** What runs on a device. */
+const stages = <R>({ keeping, store }: Setup, renderer: Layer.Layer<Renderer, never, R>) =>
+  Layer.mergeAll(
+    Jit.layer.pipe(Layer.provide([Compiler.layer, kept(keeping)])),
+    Tuner.layer
+  ).pipe(Layer.provideMerge(pipeline(store, renderer)), Layer.provide(profileOfDevice))
+
+/** Programs that were compiled by this code. */
+const kept = (keeping: Keeping | undefined) =>
+  keeping === undefined
+    ? Layer.empty
+    : CompileCache.layerStore(keeping).pipe(Layer.provide(Layer.succeed(KeyValueStore, keeping.store)))
 
 /** How a choice is carried out: what a device is restricted to, the opts that are known for it, threads of `wasm`, and where programs are kept. */
 interface Setup {
@@ -97,7 +95,7 @@ const wasmBecause = (
       ])
     )
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads: setup.threads, fallback })
-    return Layer.merge(stages(setup).pipe(Layer.provide([wasm.layer, profileOfDevice])), chosen).pipe(
+    return Layer.merge(stages(setup, wasm.layer), chosen).pipe(
       Layer.provideMerge(Limited.within(setup.restrictions)(device())),
       Layer.provide(nodeThreads.layer(Worker, setup.threads))
     )
@@ -130,7 +128,7 @@ const webgpu = (
       }))
     )
     const device = node.layer({ ...options, maxBufferBytes: setup.restrictions.limits["maxBufferSize"] })
-    return Layer.merge(stages(setup).pipe(Layer.provide([rendererOfDevice, profileOfDevice])), chosen).pipe(
+    return Layer.merge(stages(setup, rendererOfDevice), chosen).pipe(
       Layer.provideMerge(Limited.within(setup.restrictions)(device))
     )
   }))
@@ -138,8 +136,12 @@ const webgpu = (
 /** The evaluator: right, and slow. */
 const reference = (restrictions: Restrictions): Layer.Layer<Services> =>
   Layer.unwrap(Effect.gen(function*() {
-    const { layer: device } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
-    const jit = Jit.layer.pipe(Layer.provide(Layer.mergeAll(Compiler.layerReference, Rangeify.layer)))
+    const { layer: device, renderer } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
+    const jit = Jit.layer.pipe(
+      Layer.provide(Compiler.layerReference),
+      Layer.provideMerge(Pipeline.layer),
+      Layer.provide([renderer(), profileOfDevice])
+    )
     const chosen = Layer.succeed(Chosen, { kind: "reference", name: "the reference evaluator", fallback: undefined })
     const untunable = Effect.fail(
       new DeviceError({

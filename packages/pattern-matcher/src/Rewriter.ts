@@ -7,6 +7,8 @@ import * as Symbolic from "./Symbolic.ts"
 
 /** What the rewrite engine offers to stages. */
 export interface Rewriting {
+  /** Names the rules, for those who keep what was made by them: equal for rules that rewrite alike. */
+  readonly id?: string | undefined
   /** The rules of the simplifier, as data. A stage that makes an arena says `Symbolic.use(arena, rules)`. */
   readonly rules: Symbolic.Rules
   /** Rewrites to the fixpoint of other rules. */
@@ -23,7 +25,8 @@ export interface Rewriting {
 
 const run: Rewriting["run"] = (pass) => Effect.suspend(() => Effect.fromResult(attempt(pass)))
 
-const make = (rules: Symbolic.Rules): Rewriting => ({
+const make = (rules: Symbolic.Rules, id?: string): Rewriting => ({
+  id,
   rules,
   run,
   rewrite: (root, matcher, options) => run(() => graphRewrite(root, matcher, options)),
@@ -32,12 +35,15 @@ const make = (rules: Symbolic.Rules): Rewriting => ({
 
 /** The rewrite engine as a service: the rules of the simplifier, and a rule set that does not come to rest as a typed error. */
 export class Rewriter extends Context.Service<Rewriter, Rewriting>()("@tg/pattern-matcher/Rewriter") {
-  static readonly layer = Layer.succeed(Rewriter, make(Symbolic.usual))
+  static readonly layer = Layer.succeed(Rewriter, make(Symbolic.usual, "@tg/pattern-matcher"))
 
-  /** The rules of the simplifier, and behind them those of other tables. Rules must keep values, as all do there. */
+  /**
+   * The rules of the simplifier, and behind them those of other tables. Rules must keep values, as all do there. Nothing is kept of
+   * what is compiled with them: they have no `id`.
+   */
   static readonly layerWith = (...tables: ReadonlyArray<RuleTable<Simplifier>>) =>
     Layer.succeed(Rewriter, make(Symbolic.rulesOf([...Symbolic.tables, ...tables])))
 
   /** Has no rules: the reference when bisecting a wrong one. */
-  static readonly layerNoSimplify = Layer.succeed(Rewriter, make(Symbolic.rulesOf([])))
+  static readonly layerNoSimplify = Layer.succeed(Rewriter, make(Symbolic.rulesOf([]), "no rules"))
 }

@@ -1,5 +1,6 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Expr from "@tg/core-uop/Expr"
+import * as Pass from "@tg/core-uop/Pass"
 import * as Spec from "@tg/core-uop/Spec"
 import { type Axis, openRanges, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
@@ -185,30 +186,46 @@ const replaceLoop = (kernel: UOp, loop: UOp, parts: ReadonlyArray<UOp>, value: U
   return done.get(kernel)!
 }
 
+/** Where a kernel will run, and what errors call it. */
+interface Where {
+  readonly kernel: string
+  readonly profile: DeviceProfile
+}
+
+/** A list of opts is a list of passes: each is applied, or refused, by itself. */
+export const passesOf = (opts: ReadonlyArray<Opt>): Pass.PassList<Where, IllegalOpt> => ({
+  stage: "postrange",
+  passes: opts.map((opt, i) => ({
+    name: print(opt),
+    from: i === 0 ? "kernel" : "opted",
+    to: "opted",
+    run: (kernel, { kernel: name, profile }) => {
+      const reason = whyIllegal(kernel, opt, profile)
+      if (reason === undefined) return applyOne(kernel, opt)
+      const message = `${name}: ${print(opt)} is not legal: ${reason}`
+      return new IllegalOpt({ kernel: name, opt: print(opt), message })
+    }
+  }))
+})
+
 /** Applies opts in order; the first illegal one is the error. Same values for any legal list. */
 export const apply = (
   name: string,
   kernel: UOp,
   opts: ReadonlyArray<Opt>,
-  profile: DeviceProfile
+  profile: DeviceProfile,
+  watch?: Pass.Watch
 ): UOp | IllegalOpt => {
-  let result = kernel
-  for (const opt of opts) {
-    const reason = whyIllegal(result, opt, profile)
-    if (reason !== undefined) {
-      return new IllegalOpt({
-        kernel: name,
-        opt: print(opt),
-        message: `${name}: ${print(opt)} is not legal: ${reason}`
-      })
-    }
-    result = applyOne(result, opt)
-  }
-  return result
+  const made = Pass.run(passesOf(opts), kernel, { kernel: name, profile }, { kernel: name, watch })
+  return made instanceof Pass.BrokenPass
+    ? new IllegalOpt({ kernel: name, opt: made.pass, message: made.message })
+    : made
 }
 
 /** The postrange stage: applies a list of opts to a kernel (spec `kernel` to spec `opted`). */
 export class Postrange extends Context.Service<Postrange, {
+  /** Names what it makes, for those who keep it: equal for services that make the same. */
+  readonly id?: string | undefined
   readonly apply: (
     name: string,
     kernel: UOp,
@@ -217,12 +234,13 @@ export class Postrange extends Context.Service<Postrange, {
   ) => Effect.Effect<UOp, IllegalOpt>
 }>()("@tg/postrange/Postrange") {
   static readonly layer = Layer.succeed(Postrange, {
+    id: "@tg/postrange",
     apply: Effect.fn("Postrange.apply")(function*(name, kernel, opts, profile) {
       const violation = yield* Spec.firstViolation("kernel", kernel)
       if (violation !== undefined) {
         return yield* new IllegalOpt({ kernel: name, opt: "", message: violation })
       }
-      const result = apply(name, kernel, opts, profile)
+      const result = apply(name, kernel, opts, profile, yield* Pass.watch)
       return result instanceof IllegalOpt ? yield* result : result
     })
   })

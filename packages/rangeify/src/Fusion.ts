@@ -2,15 +2,15 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
-import { openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { digest, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { transcendental } from "./Placement.ts"
 
 /** What a kernel of a schedule costs, in microseconds on one device. Compared, never added to measurements. */
 export interface FusionCost {
-  /** Tells schedules of different costs apart. */
-  readonly name: string
+  /** Tells schedules of different costs apart: equal for costs that are equal for every kernel. */
+  readonly key: string
   /** Workgroup memory that staged values may take, in bytes. */
   readonly maxWorkgroupBytes: number
   readonly kernelMicros: (kernel: UOp) => KernelMicros
@@ -117,7 +117,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   const micros = ({ bytes, operations }: { readonly operations: number; readonly bytes: number }): number =>
     Math.max(operations / operationsPerByte, bytes / cachedPerByte) / rate
   return {
-    name: profile.name,
+    key: digest(`@tg/rangeify ${JSON.stringify(Object.entries(profile).sort())}`),
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,
     kernelMicros: (kernel) => {
       const stages = kernel.src.slice(0, -1)

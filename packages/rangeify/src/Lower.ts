@@ -8,11 +8,8 @@ import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
 import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import * as P from "@tg/pattern-matcher/UPat"
-import { hoistFactors } from "./HoistFactors.ts"
 import { extent, flatten, plus, reshape } from "./Indexing.ts"
-import { mergeReductions } from "./MergeReductions.ts"
 import { isFree, isStorage, storageOf } from "./Placement.ts"
-import { renumberRanges, splitRanges } from "./SplitRanges.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
 export interface Lowered {
@@ -268,18 +265,6 @@ const stageOf = (
 const stageReading = make(rules("stage", [
   rule("read", P.node("LOAD"), (_, load, places: ReadonlyMap<UOp, UOp>) => places.get(load))
 ]))
-
-/** A lowered kernel with its loops split, shared and numbered. */
-export const finish = (kernel: UOp): UOp => {
-  const split = Symbolic.simplify(splitRanges(hoistFactors(Symbolic.simplify(kernel))))
-  const last = split.src.length - 1
-  // a workgroup that needs only r // 6 stages nothing for each r % 6
-  const ends = split.src.map((end, i) => {
-    const open = openRanges(end.src[0]!)
-    return i === last ? end : end.with([end.src[0]!, ...end.src.slice(1).filter((r) => open.has(r))])
-  })
-  return renumberRanges(mergeReductions(split.with(ends)))
-}
 
 /** A use of a staged value: the load that stands for it, and which element it wants. */
 interface Read {

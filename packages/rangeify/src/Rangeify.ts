@@ -1,14 +1,20 @@
 import * as Custom from "@tg/core-uop/Custom"
 import { type DeviceProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { given } from "@tg/core-uop/Given"
+import * as Pass from "@tg/core-uop/Pass"
 import * as Spec from "@tg/core-uop/Spec"
 import { Arena, key, type UOp } from "@tg/core-uop/UOp"
+import { RewriteLimit } from "@tg/pattern-matcher/GraphRewrite"
+import { Rewriter } from "@tg/pattern-matcher/Rewriter"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
 import { type Boundary, type Cause, labelOf } from "./Explain.ts"
 import { fit } from "./Fit.ts"
 import * as Fusion from "./Fusion.ts"
 import { orderHazards, writtenParams } from "./Hazards.ts"
 import { canonical, joinIndependent } from "./Horizontal.ts"
-import { finish, lower } from "./Lower.ts"
+import { finish } from "./Finish.ts"
+import { lower } from "./Lower.ts"
 import { isStorage, place, storageOf } from "./Placement.ts"
 import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
 import { bytesOf, isOverBinding, type Limits, mostBytes, stage, unstaged } from "./Stage.ts"
@@ -18,7 +24,7 @@ export type { Limits } from "./Stage.ts"
 
 /** A tensor graph that has no schedule. */
 export class RangeifyError extends Schema.TaggedError<RangeifyError>()("RangeifyError", {
-  reason: Schema.Literals(["InvalidGraph", "OrderCycle", "TooManyBuffers", "BufferTooLarge"]),
+  reason: Schema.Literals(["InvalidGraph", "OrderCycle", "TooManyBuffers", "BufferTooLarge", "BrokenPass"]),
   message: Schema.String
 }) {}
 
@@ -42,14 +48,27 @@ export type ScheduleCache = Map<string, Schedule>
 
 /**
  * Turns a tensor graph (spec `tensor`, a SINK of effects) into kernels in order. Kernels of equal structure are the same
- * node, within one call and, through the cache, within the bodies of one program.
+ * node, within one call and, through the cache, within the bodies of one program. A cache belongs to one set of rules.
  */
-export const schedule = (sink: UOp, limits: Limits, cache: ScheduleCache = new Map()): Schedule | RangeifyError => {
+export const schedule = (
+  sink: UOp,
+  limits: Limits,
+  cache: ScheduleCache = new Map(),
+  { rules = Symbolic.usual, watch }: {
+    /** Those by which expressions are simplified. */
+    readonly rules?: Symbolic.Rules | undefined
+    readonly watch?: Pass.Watch | undefined
+  } = {}
+): Schedule | RangeifyError => {
   const arena = new Arena()
+  Symbolic.use(arena, rules)
   try {
-    return scheduleBody(sink.src, [], { arena, limits, cache, bodies: new Map() })
+    return scheduleBody(sink.src, [], { arena, limits, cache, rules, watch, bodies: new Map() })
   } catch (error) {
     if (error instanceof RangeifyError) return error
+    if (error instanceof Pass.BrokenPass || error instanceof RewriteLimit) {
+      return new RangeifyError({ reason: "BrokenPass", message: error.message })
+    }
     throw error
   }
 }
@@ -58,16 +77,16 @@ interface Context_ {
   readonly arena: Arena
   readonly limits: Limits
   readonly cache: ScheduleCache
+  readonly rules: Symbolic.Rules
+  readonly watch: Pass.Watch | undefined
   readonly bodies: Map<UOp, Schedule>
 }
 
 const scheduleFunction = (body: UOp, context: Context_): Schedule => {
   const known = context.bodies.get(body)
   if (known !== undefined) return known
-  const { bindingAlignment, fusion, joinsKernels = false, maxBindingBytes, maxBufferBytes, maxStorageBuffers } =
-    context.limits
-  const limits = [maxStorageBuffers, maxBindingBytes, maxBufferBytes, bindingAlignment, fusion?.name, joinsKernels]
-  const text = `${limits.join()}:${key(body)}`
+  const { fusion, ...limits } = context.limits
+  const text = `${JSON.stringify(Object.entries({ ...limits, fusion: fusion?.key }).sort())}:${key(body)}`
   const cached = context.cache.get(text) ?? scheduleBody(
     body.src.filter((r) => r.dtype.scalar === "void"),
     body.src.filter((r) => r.dtype.scalar !== "void").map(computed),
@@ -105,7 +124,7 @@ const scheduleReading = (
   const placement = place([...effects, ...results], results, maxReads)
   const { nodes } = placement
   const homes = maxReads === context.limits.maxStorageBuffers - 1
-    ? stage(placement, context.limits)
+    ? stage(placement, context.limits, context.rules)
     : unstaged(placement)
   const { stored } = homes
   const steps: Array<Step> = []
@@ -139,10 +158,11 @@ const scheduleReading = (
   const kernel = (root: UOp): void => {
     const lowered = lower(context.arena, root, homes)
     if (root.op !== "STORE") memory.set(root, temporary(bytesOf(root)))
-    const whole = { ast: finish(lowered.ast), args: lowered.storage.map((owner) => refOf(owner)) }
+    const name = [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_")
+    const ast = finish(lowered.ast, name, context.watch)
+    const whole = { ast, args: lowered.storage.map((owner) => refOf(owner)) }
     const parts = fit(whole, context.limits, (words) => temporary(wordBytes * words))
     if (parts === undefined) throw tooMany(labelOf(root), lowered.storage, context.limits)
-    const name = [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_")
     const boundaries = [boundary(root, name, placement.causeOf(root))]
     for (const part of parts) {
       const { ast, slots } = canonical(part.ast)
@@ -273,19 +293,29 @@ export const kernels = (schedule: Schedule): ReadonlyArray<KernelStep> =>
 
 /** The rangeify stage: movement ops become index expressions, values are placed, kernels are split and ordered. */
 export class Rangeify extends Context.Service<Rangeify, {
+  /** Names what it makes, for those who keep it: equal for services that make the same. */
+  readonly id?: string | undefined
   readonly schedule: (sink: UOp, limits: Limits) => Effect.Effect<Schedule, RangeifyError>
 }>()("@tg/rangeify/Rangeify") {
-  static readonly layer = Layer.sync(Rangeify, () => {
-    const cache: ScheduleCache = new Map()
-    return Rangeify.of({
-      schedule: Effect.fn("Rangeify.schedule")(function*(sink, limits) {
-        const violation = yield* Spec.firstViolation("tensor", sink)
-        if (violation !== undefined) {
-          return yield* new RangeifyError({ reason: "InvalidGraph", message: violation })
-        }
-        const result = schedule(sink, limits, cache)
-        return result instanceof RangeifyError ? yield* result : result
+  /** With the simplifier that the context has, the usual one if it has none. */
+  static readonly layer = Layer.effect(
+    Rangeify,
+    Effect.map(Rewriter, ({ id, rules }) => {
+      const cache: ScheduleCache = new Map()
+      return Rangeify.of({
+        id: id === undefined ? undefined : `@tg/rangeify ${id}`,
+        schedule: Effect.fn("Rangeify.schedule")(function*(sink, limits) {
+          const violation = yield* Spec.firstViolation("tensor", sink)
+          if (violation !== undefined) {
+            return yield* new RangeifyError({ reason: "InvalidGraph", message: violation })
+          }
+          const watch = yield* Pass.watch
+          // who listens wants to hear of bodies that were scheduled before, too
+          const known = watch.listener === undefined ? cache : new Map()
+          const result = schedule(sink, limits, known, { rules, watch })
+          return result instanceof RangeifyError ? yield* result : result
+        })
       })
     })
-  })
+  ).pipe(Layer.provide(given(Rewriter, Rewriter.layer)))
 }

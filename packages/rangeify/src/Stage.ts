@@ -2,10 +2,12 @@
 import { accessOf } from "@tg/core-uop/View"
 import * as Shape from "@tg/core-uop/Shape"
 import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { chain, cheapest, Cost } from "./Cost.ts"
 import { type Considered, type Home, labelOf, type Verdict } from "./Explain.ts"
 import type { FusionCost } from "./Fusion.ts"
-import { finish, type Homes, lower, type Lowered } from "./Lower.ts"
+import { finish } from "./Finish.ts"
+import { type Homes, lower, type Lowered } from "./Lower.ts"
 import { nodesOf, type Placement } from "./Placement.ts"
 import { type BindingLimits, wordBytes } from "./Windows.ts"
 
@@ -97,23 +99,28 @@ const weighLowered = (
  * Moves stored values into the memory of the workgroups that read them, where that is cheaper than a kernel of their own:
  * a launch and a trip through memory less, against the same work in every workgroup.
  */
-export const stage = (placement: Placement, limits: Limits): Staged => {
+export const stage = (placement: Placement, limits: Limits, rules = Symbolic.usual): Staged => {
   const { kernelsOf, movable, nodes, workOf } = placement
   const { fusion } = limits
   if (fusion === undefined) return unstaged(placement)
   const device = { fusion, limits }
   const verdicts = new Map<string, Weighed>()
+  const freshArena = (): Arena => {
+    const arena = new Arena()
+    Symbolic.use(arena, rules)
+    return arena
+  }
   /** What one kernel costs, or why the device cannot run it; and what one workgroup of it best computes together. */
   const weigh = (root: UOp, { staged, stored }: Homes): Weighed => {
     const reached = [...movable].filter((node) => !stored.has(node) && kernelsOf(node, stored).has(root))
     const text = [root, ...reached].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
     const known = verdicts.get(text)
     if (known !== undefined) return known
-    const apart = weighLowered(root, lower(new Arena(), root, { staged, stored }), device)
+    const apart = weighLowered(root, lower(freshArena(), root, { staged, stored }), device)
     const axes = apart.stages ? shortAxes(root) : []
     const all = axes.map((axis) => {
       const together = new Map([[root, axis]])
-      return { ...weighLowered(root, lower(new Arena(), root, { staged, stored, together }), device), axis }
+      return { ...weighLowered(root, lower(freshArena(), root, { staged, stored, together }), device), axis }
     })
     const [best] = cheapest([apart, ...all], ({ verdict }) => microsOf(verdict))
     verdicts.set(text, best!)

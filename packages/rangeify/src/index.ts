@@ -1,5 +1,6 @@
 export * as Cost from "./Cost.ts"
 export * as Explain from "./Explain.ts"
+export * as Finish from "./Finish.ts"
 export * as Fit from "./Fit.ts"
 export * as Fusion from "./Fusion.ts"
 export * as Hazards from "./Hazards.ts"

@@ -26,7 +26,7 @@ const explained = (
 
 /** Every kernel costs the same, so a kernel less is always cheaper. */
 const launchesOnly: FusionCost = {
-  name: "launches",
+  key: "launches",
   maxWorkgroupBytes: 16384,
   kernelMicros: () => ({ wait: 0, work: 1 })
 }

@@ -10,7 +10,7 @@ import { kernels } from "../src/Rangeify.ts"
 import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
 
 /** Every kernel costs the same, so whatever may be staged in workgroup memory is. */
-const stageAll: FusionCost = { name: "stage all", maxWorkgroupBytes: 16384, kernelMicros: () => ({ wait: 0, work: 1 }) }
+const stageAll: FusionCost = { key: "stage all", maxWorkgroupBytes: 16384, kernelMicros: () => ({ wait: 0, work: 1 }) }
 
 const counts = (made: (b: Build) => Tensor, fusion: FusionCost): readonly [before: number, after: number] => {
   const b = new Build()

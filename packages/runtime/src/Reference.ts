@@ -57,6 +57,7 @@ export const program = (name: string, kernel: UOp): Program => ({
 /** "Renders" a linear kernel for the reference device, with these capabilities: how a compiler is tested end to end. */
 export const renderer = (withCaps: Partial<RendererCaps> = {}): Layer.Layer<Renderer> =>
   Layer.succeed(Renderer, {
+    id: "@tg/runtime",
     caps: { ...caps, ...withCaps, target: "reference" },
     render: (name, linear) => {
       const [problem] = Spec.check("linear", linear)

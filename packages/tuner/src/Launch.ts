@@ -4,9 +4,10 @@
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
-import { choose } from "@tg/heuristics/Heuristics"
+import type { Stages } from "@tg/jit/Pipeline"
 import type * as Opt from "@tg/postrange/Opt"
 import { members } from "@tg/rangeify/Horizontal"
+import { Effect } from "effect"
 import * as Moves from "./Moves.ts"
 import type { Neighbour, Space } from "./Search.ts"
 import * as Template from "./Template.ts"
@@ -19,9 +20,9 @@ export type Candidate = ReadonlyArray<Moves.Candidate>
 
 export const optsOf = (candidate: Candidate): Opts => candidate.map(({ opts }) => opts)
 
-/** What the heuristics choose for the members of a kernel. */
-export const usual = (kernel: UOp, profile: DeviceProfile): Opts =>
-  members(kernel).map(({ ast }) => choose(ast, profile))
+/** What a pipeline chooses for the members of a kernel. */
+export const usual = (kernel: UOp, { choose }: Pick<Stages, "choose">): Effect.Effect<Opts> =>
+  Effect.forEach(members(kernel), ({ ast }) => choose(ast))
 
 /** What the space is made for. */
 export interface Options {

@@ -1,6 +1,6 @@
-/** The heuristics stage with what was tuned: opts from a store where it has some that fit, else the heuristics' choice. */
+/** The heuristics stage with what was tuned: opts from a store where it has some that fit, else what heuristics choose. */
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
-import type { UOp } from "@tg/core-uop/UOp"
+import { digest, type UOp } from "@tg/core-uop/UOp"
 import { choose as usual, Heuristics } from "@tg/heuristics/Heuristics"
 import type * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
@@ -15,23 +15,42 @@ export interface Choice {
   readonly origin: "tuned" | "heuristics" | "stale"
 }
 
+/** What a store says of a kernel (spec `kernel`) on a device: opts where it has legal ones. */
+export type Found = { readonly origin: "tuned"; readonly opts: ReadonlyArray<Opt.Opt> } | {
+  readonly origin: "heuristics" | "stale"
+}
+
+/** Looks a kernel up. */
+export const find = (kernel: UOp, profile: DeviceProfile, store: Store.Store): Found => {
+  const entry = Store.forAdapter(store, profile.adapter).get(Store.keyOf(kernel))
+  if (entry === undefined) return { origin: "heuristics" }
+  const isLegal = !(Postrange.apply(entry.name, kernel, entry.opts, profile) instanceof Postrange.IllegalOpt)
+  return isLegal ? { opts: entry.opts, origin: "tuned" } : { origin: "stale" }
+}
+
 /** Legal opts for a kernel (spec `kernel`) on a device. */
 export const choose = (kernel: UOp, profile: DeviceProfile, store: Store.Store): Choice => {
-  const entry = Store.forAdapter(store, profile.adapter).get(Store.keyOf(kernel))
-  if (entry === undefined) return { opts: usual(kernel, profile), origin: "heuristics" }
-  const isLegal = !(Postrange.apply(entry.name, kernel, entry.opts, profile) instanceof Postrange.IllegalOpt)
-  return isLegal ? { opts: entry.opts, origin: "tuned" } : { opts: usual(kernel, profile), origin: "stale" }
+  const found = find(kernel, profile, store)
+  return found.origin === "tuned" ? found : { ...found, opts: usual(kernel, profile) }
 }
 
 /** What comes with this package. */
 export const shipped: Store.Store = Result.getOrThrow(Store.fromJson(shippedJson, "shipped.json"))
 
-/** The heuristics of the `Profile` service's device, after a store. */
-export const layer = (store: Store.Store): Layer.Layer<Heuristics, never, Profile> =>
+/** The heuristics it is given, after a store. */
+export const layer = (store: Store.Store): Layer.Layer<Heuristics, never, Heuristics | Profile> =>
   Layer.effect(
     Heuristics,
-    Effect.map(Profile, (profile) =>
-      Heuristics.of({
-        choose: Effect.fn("Tuned.choose")((kernel) => Effect.sync(() => choose(kernel, profile, store).opts))
-      }))
+    Effect.gen(function*() {
+      const heuristics = yield* Heuristics
+      const profile = yield* Profile
+      const own = digest(Store.encode(new Map([["", Store.forAdapter(store, profile.adapter)]])))
+      return Heuristics.of({
+        id: heuristics.id === undefined ? undefined : `${heuristics.id} tuned ${own}`,
+        choose: Effect.fn("Tuned.choose")(function*(kernel) {
+          const found = find(kernel, profile, store)
+          return found.origin === "tuned" ? found.opts : yield* heuristics.choose(kernel)
+        })
+      })
+    })
   )

@@ -1,11 +1,10 @@
 /** Finds better opts for the members of a launch by trying them on the device. */
-import { Profile } from "@tg/core-uop/DeviceProfile"
 import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import * as Bounds from "@tg/core-uop/Bounds"
-import type { Renderer } from "@tg/core-uop/Program"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import type * as Opt from "@tg/postrange/Opt"
 import * as Loops from "@tg/postrange/Loops"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { printOpts } from "@tg/jit/Stages"
 import { members } from "@tg/rangeify/Horizontal"
 import type { Device, Executable } from "@tg/runtime/Device"
@@ -145,7 +144,7 @@ const compileAll = (bench: Workbench.Workbench, candidates: ReadonlyArray<Launch
   )
 
 const look = Effect.fn("Tuner.look")(function*({ kernel, name, setup }: Job) {
-  const opts = Launch.usual(kernel, yield* Profile)
+  const opts = yield* Launch.usual(kernel, yield* Pipeline)
   // a first look needs no copies
   const bench = yield* Workbench.make(name, kernel, { ...setup, rotateBytes: 0 })
   return { opts, micros: yield* roughly(bench, yield* bench.compile(opts)) }
@@ -157,15 +156,16 @@ const timeFirst = Effect.fnUntraced(function*(bench: Workbench.Workbench, execut
 })
 
 const time = Effect.fn("Tuner.time")(function*({ kernel, name, setup }: Job) {
-  const opts = Launch.usual(kernel, yield* Profile)
+  const opts = yield* Launch.usual(kernel, yield* Pipeline)
   const bench = yield* Workbench.make(name, kernel, setup)
   return { opts, micros: yield* timeFirst(bench, yield* bench.compile(opts)) }
 }, Effect.scoped)
 
 const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
   const { held = () => undefined, kernel, name, setup } = job
-  const profile = yield* Profile
-  const usual = Launch.usual(kernel, profile)
+  const pipeline = yield* Pipeline
+  const { profile } = pipeline
+  const usual = yield* Launch.usual(kernel, pipeline)
   const holding = members(kernel).map(({ ast }) => held(ast))
   const start = usual.map((opts, i) => holding[i] ?? opts)
   const isOther = start.some((opts, i) => Moves.print(opts) !== Moves.print(usual[i]!))
@@ -254,7 +254,7 @@ export class Tuner extends Context.Service<Tuner, {
   static readonly layer = Layer.effect(
     Tuner,
     Effect.gen(function*() {
-      const services = yield* Effect.context<Device | Renderer | Profile>()
+      const services = yield* Effect.context<Device | Pipeline>()
       return Tuner.of({
         look: (job) => Effect.provideContext(look(job), services),
         time: (job) => Effect.provideContext(time(job), services),

@@ -1,9 +1,8 @@
 /** One launch on a device, on random data: compiled with any opts of its members, timed and read. */
-import { Profile } from "@tg/core-uop/DeviceProfile"
-import { Renderer, type RenderError } from "@tg/core-uop/Program"
+import type { RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
-import { concatenate } from "@tg/devectorize/Concatenate"
-import * as KernelLimits from "@tg/jit/KernelLimits"
+import type * as KernelLimits from "@tg/jit/KernelLimits"
+import { Pipeline } from "@tg/jit/Pipeline"
 import * as Stages from "@tg/jit/Stages"
 import { members } from "@tg/rangeify/Horizontal"
 import { Device, type DeviceBuffer, type DeviceError, type Executable, type Replay } from "@tg/runtime/Device"
@@ -60,11 +59,11 @@ export const make: (
   name: string,
   kernel: UOp,
   setup: Setup
-) => Effect.Effect<Workbench, DeviceError, Device | Renderer | Profile | Scope.Scope> = Effect.fn("Workbench.make")(
+) => Effect.Effect<Workbench, DeviceError, Device | Pipeline | Scope.Scope> = Effect.fn("Workbench.make")(
   function*(name, kernel, { bytes, rotateBytes, seed, vars: given }) {
     const device = yield* Device
-    const renderer = yield* Renderer
-    const profile = yield* Profile
+    const pipeline = yield* Pipeline
+    const { profile } = pipeline
     const vars = Inputs.varsOf(kernel, given)
     const all = Inputs.argumentsOf(kernel)
     const patternOf = (argument: Inputs.Argument, copy = 0) =>
@@ -114,8 +113,7 @@ export const make: (
       const text = `${member}: ${Moves.print(opts)}`
       const known = linears.get(text)
       if (known !== undefined) return known
-      const target = { caps: renderer.caps, profile }
-      const { linear } = yield* Effect.fromResult(Stages.stagesOfMember(name, parts[member]!.ast, opts, target))
+      const { linear } = yield* Stages.ofMember(pipeline, name, parts[member]!.ast, opts)
       linears.set(text, linear)
       return linear
     })
@@ -128,10 +126,7 @@ export const make: (
           parts,
           ({ slots }, i) => Effect.map(linearOf(i, opts[i]!), (linear) => ({ linear, slots }))
         )
-        const linear = concatenate(made, { caps: renderer.caps, maxGrid: profile.maxGrid })
-        const exceeded = KernelLimits.check(name, linear, profile)
-        if (exceeded !== undefined) return yield* exceeded
-        return yield* device.load(yield* renderer.render(name, linear))
+        return yield* device.load(yield* pipeline.render(name, yield* pipeline.join(made)))
       }),
       time: Effect.fn("Workbench.time")(function*(executable, launches) {
         const dispatches = Array.from({ length: launches }, (_, i) => ({ executable, buffers: bind(executable, i) }))

@@ -1,20 +1,26 @@
 import { assert, describe, it } from "@effect/vitest"
-import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 import { members } from "@tg/rangeify/Horizontal"
+import { choose } from "@tg/heuristics/Heuristics"
+import { Effect } from "effect"
 import * as Launch from "../src/Launch.ts"
 import * as Moves from "../src/Moves.ts"
 import * as Kernels from "./support/kernels.ts"
+
+/** What the heuristics choose. */
+const usualOf = (kernel: UOp, profile: DeviceProfile): Launch.Opts =>
+  Effect.runSync(Launch.usual(kernel, { choose: (member) => Effect.succeed(choose(member, profile)) }))
 
 const untouched = (opts: Launch.Opts): Launch.Candidate => opts.map((own) => ({ opts: own, template: undefined }))
 const print = (opts: Launch.Opts): string => opts.map(Moves.print).join(" | ")
 
 /** The lists around the usual ones, those that are allowed. */
 const neighboursOf = (kernel: UOp, holding?: Launch.Options["holding"], profile = webgpuDefault) => {
-  const usual = Launch.usual(kernel, profile)
+  const usual = usualOf(kernel, profile)
   const space = Launch.space(kernel, { usual, holding: holding ?? usual.map(() => undefined), profile })
   const start = untouched(usual.map((opts, i) => holding?.[i] ?? opts))
   const found = space.neighbours(start).map(({ candidate }) => candidate).filter(space.accepts)
@@ -72,7 +78,7 @@ describe("space of a launch", () => {
 
   it("is the member's own where there is one", () => {
     const one = Kernels.product(64, 1024)
-    const usual = Launch.usual(one, webgpuDefault)
+    const usual = usualOf(one, webgpuDefault)
     const own = Moves.space(one, usual[0]!, webgpuDefault).neighbours({ opts: usual[0]!, template: undefined })
     const space = Launch.space(one, { usual, holding: [undefined], profile: webgpuDefault })
     assert.deepStrictEqual(

@@ -95,7 +95,11 @@ describe("Tuned", () => {
     Effect.gen(function*() {
       const opts = yield* (yield* Heuristics).choose(large)
       assert.deepStrictEqual(opts, [Opt.unroll(1, 4), Opt.group(1, 64)])
-    }).pipe(Effect.provide(Tuned.layer(store).pipe(Layer.provide(DeviceProfile.Profile.layer(profile))))))
+    }).pipe(
+      Effect.provide(
+        Tuned.layer(store).pipe(Layer.provide(Heuristics.layer), Layer.provide(DeviceProfile.Profile.layer(profile)))
+      )
+    ))
 
   it("has entries of its own that can be read", () => assert.instanceOf(Tuned.shipped, Map))
 })

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Wasm from "@tg/codegen-wasm/Wasm"
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { Profile } from "@tg/core-uop/DeviceProfile"
+import { Pipeline } from "@tg/jit/Pipeline"
 import * as Opt from "@tg/postrange/Opt"
 import { members } from "@tg/rangeify/Horizontal"
 import { Device, type Executable } from "@tg/runtime/Device"
@@ -15,11 +16,19 @@ import * as Tuned from "../src/Tuned.ts"
 import * as Kernels from "./support/kernels.ts"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
-const wasm = Tuner.layer.pipe(Layer.provideMerge([Wasm.layer, profileOfDevice]), Layer.provideMerge(WasmDevice.layer()))
+const wasm = Tuner.layer.pipe(
+  Layer.provideMerge(Pipeline.layer),
+  Layer.provideMerge([Wasm.layer, profileOfDevice]),
+  Layer.provideMerge(WasmDevice.layer())
+)
 const renderer = Layer.unwrap(
   Effect.map(Device, ({ profile: { subgroupSize } }) => WgslRenderer.layer({ subgroupSize }))
 )
-const webgpu = Tuner.layer.pipe(Layer.provideMerge([renderer, profileOfDevice]), Layer.provideMerge(Testing.layer))
+const webgpu = Tuner.layer.pipe(
+  Layer.provideMerge(Pipeline.layer),
+  Layer.provideMerge([renderer, profileOfDevice]),
+  Layer.provideMerge(Testing.layer)
+)
 
 const setup = { vars: {}, bytes: 4 * 64 * 256, rotateBytes: 4 * 4 * 64 * 256, seed: 0 }
 
@@ -31,7 +40,7 @@ const tunes = (name: string, layer: typeof wasm | typeof webgpu, kernel: ReturnT
       const job = { name, kernel, setup }
       const look = yield* tuner.look(job)
       const { best, failed, refused, start, tried, usual } = yield* tuner.tune(job, 0.5)
-      assert.deepStrictEqual(look.opts, Launch.usual(kernel, profile))
+      assert.deepStrictEqual(look.opts, yield* Launch.usual(kernel, yield* Pipeline))
       assert.deepStrictEqual(look.opts, usual.opts)
       assert.strictEqual(start, usual)
       assert.isAbove(look.micros, 0)
@@ -87,7 +96,11 @@ describe("Tuner on wasm", () => {
       })
     ).pipe(Layer.provide(WasmDevice.layer()))
   const withFake = (read: (bytes: Uint8Array, time: number) => Uint8Array) =>
-    Tuner.layer.pipe(Layer.provide([Wasm.layer, profileOfDevice]), Layer.provide(fake(read)))
+    Tuner.layer.pipe(
+      Layer.provide(Pipeline.layer),
+      Layer.provide([Wasm.layer, profileOfDevice]),
+      Layer.provide(fake(read))
+    )
 
   it.live("takes what is faster and computes the same", () =>
     Effect.gen(function*() {

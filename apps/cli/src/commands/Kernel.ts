@@ -1,23 +1,22 @@
 /** `tg kernel`: one kernel of a model through every stage of the compiler. */
-import * as Wasm from "@tg/codegen-wasm/Wasm"
-import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Print from "@tg/core-uop/Print"
-import { RenderError } from "@tg/core-uop/Program"
+import type { Program } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
 import * as Prompts from "@tg/engine/Prompts"
 import * as StepProgram from "@tg/engine/StepProgram"
 import * as Session from "@tg/engine/Session"
 import * as StepPlan from "@tg/engine/StepPlan"
+import { Pipeline } from "@tg/jit/Pipeline"
 import * as Stages from "@tg/jit/Stages"
 import { members } from "@tg/rangeify/Horizontal"
-import { kernels, limitsOf, RangeifyError, schedule } from "@tg/rangeify/Rangeify"
+import { kernels } from "@tg/rangeify/Rangeify"
 import type { Store } from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { known } from "@tg/models/Models"
-import { Effect, Option, Result } from "effect"
+import { Effect, Option } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
 import * as KernelNames from "../KernelNames.ts"
@@ -75,7 +74,25 @@ export const command = Command.make(
         }`
       })
     }
-    const named = yield* kernelsOf(given, profile)
+    const store = yield* TunedFiles.load(given)
+    yield* show(given, { profile, target, store }).pipe(Effect.provide(Profiles.pipeline(profile, store)))
+  })
+).pipe(
+  Command.withDescription("Show one kernel through every stage of the compiler; needs no GPU"),
+  Command.withExamples([{ command: "tg kernel ffn_up_exps --profile wasm" }])
+)
+
+/** Where a kernel is compiled for, and the opts that are known. */
+interface Place {
+  readonly profile: DeviceProfile
+  readonly target: Target
+  readonly store: Store
+}
+
+/** Lists the kernels, or shows the one that is asked for. */
+const show = Effect.fnUntraced(
+  function*(given: Asked & { readonly name: Option.Option<string>; readonly json: boolean }, place: Place) {
+    const named = yield* kernelsOf(given)
     if (Option.isNone(given.name)) {
       const names = [...named].map(([name, { calls }]) => ({ name, calls }))
       yield* given.json
@@ -86,28 +103,26 @@ export const command = Command.make(
     const name = choose(given.name.value, [...named.keys()])
     if (name instanceof UsageError) return yield* name
     const { ast, calls } = named.get(name)!
-    const store = yield* TunedFiles.load(given)
-    const shown = yield* Effect.fromResult(render(name, ast, { profile, target, store }))
+    const shown = yield* render(name, ast, place)
     yield* given.json ? Output.printJson({ calls, ...shown }) : Output.print(asText({ calls, ...shown }))
-  })
-).pipe(
-  Command.withDescription("Show one kernel through every stage of the compiler; needs no GPU"),
-  Command.withExamples([{ command: "tg kernel ffn_up_exps --profile wasm" }])
+  }
 )
+
+/** A step of a model. */
+interface Asked {
+  readonly model: Option.Option<string>
+  readonly shape: Option.Option<string>
+  readonly step: "decode" | "prompt" | "logits"
+  readonly kv: "f16" | "f32"
+  readonly activations: ActivationPolicy.ActivationPolicy
+  readonly context: Option.Option<number>
+}
 
 /** The kernels of a step of a model, by name. */
 export const kernelsOf = Effect.fnUntraced(
-  function*(
-    given: {
-      readonly model: Option.Option<string>
-      readonly shape: Option.Option<string>
-      readonly step: "decode" | "prompt" | "logits"
-      readonly kv: "f16" | "f32"
-      readonly activations: ActivationPolicy.ActivationPolicy
-      readonly context: Option.Option<number>
-    },
-    profile: DeviceProfile
-  ) {
+  function*(given: Asked) {
+    const pipeline = yield* Pipeline
+    const { profile } = pipeline
     if (Option.isSome(given.shape) && Option.isSome(given.model)) {
       return yield* new UsageError({ message: "--model and --shape are both given; keep one of them" })
     }
@@ -137,8 +152,7 @@ export const kernelsOf = Effect.fnUntraced(
         order,
         rows: given.step === "logits" ? "all" : "last"
       })
-    const made = schedule(program.sink, limitsOf(profile))
-    return made instanceof RangeifyError ? yield* made : KernelNames.nameApart(kernels(made))
+    return KernelNames.nameApart(kernels(yield* pipeline.schedule(program.sink)))
   },
   Effect.scoped
 )
@@ -170,36 +184,27 @@ interface Shown {
   readonly code: string
 }
 
-const render = (
-  name: string,
-  kernel: UOp,
-  { profile, store, target }: {
-    readonly profile: DeviceProfile
-    readonly target: Target
-    readonly store: Store
+const render = Effect.fnUntraced(function*(name: string, kernel: UOp, { profile, store, target }: Place) {
+  const pipeline = yield* Pipeline
+  const stages = yield* Stages.ofKernel(pipeline, name, kernel)
+  const { code } = yield* pipeline.render(name, stages.linear)
+  const shown: Shown = {
+    name,
+    target,
+    profile: profile.name,
+    kernel: Print.graph(kernel),
+    opts: Stages.printOpts(stages),
+    origins: members(kernel).map(({ ast }) => Tuned.find(ast, profile, store).origin),
+    opted: Print.graph(stages.opted),
+    expanded: Print.graph(stages.expanded),
+    linear: listing(stages.linear),
+    code: codeText(code)
   }
-) =>
-  Result.gen(function*() {
-    const caps = Profiles.capsOf(profile)
-    const choose = (member: UOp): Tuned.Choice => Tuned.choose(member, profile, store)
-    const stages = yield* Stages.stages(name, kernel, { profile, caps, choose: (member) => choose(member).opts })
-    const { expanded, linear, opted } = stages
-    const text = target === "wasm" ? Wasm.text(name, linear) : Wgsl.render(name, linear, Profiles.wgslOf(profile))
-    if (text instanceof RenderError) return yield* Result.fail(text)
-    const shown: Shown = {
-      name,
-      target,
-      profile: profile.name,
-      kernel: Print.graph(kernel),
-      opts: Stages.printOpts(stages),
-      origins: members(kernel).map(({ ast }) => choose(ast).origin),
-      opted: Print.graph(opted),
-      expanded: Print.graph(expanded),
-      linear: listing(linear),
-      code: typeof text === "string" ? text : String(text.code)
-    }
-    return shown
-  })
+  return shown
+})
+
+const codeText = (code: Program["code"]): string =>
+  typeof code === "string" ? code : code instanceof Uint8Array ? `${code.length} bytes` : Print.graph(code)
 
 /** The instructions of a linear kernel, one a line with the numbers of what it uses; loops are indented. */
 export const listing = ({ src }: UOp): string => {

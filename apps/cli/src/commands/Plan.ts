@@ -1,10 +1,9 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
-import type { UOp } from "@tg/core-uop/UOp"
 import { ModelFile } from "@tg/engine"
 import * as StepPlan from "@tg/engine/StepPlan"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { known } from "@tg/models/Models"
 import * as Explain from "@tg/rangeify/Explain"
-import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
@@ -50,17 +49,15 @@ export const command = Command.make(
     const profile = yield* Profiles.resolve(given)
     const model = yield* modelOf(given)
     const store = yield* TunedFiles.load(given)
-    const choose = (kernel: UOp) => Tuned.choose(kernel, profile, store).opts
-    const plan = yield* Effect.fromResult(
+    const planned = Effect.flatMap(Pipeline, (pipeline) =>
       StepPlan.plan(model, {
-        profile,
+        pipeline,
         context: given.ctx,
         cache: given.kv,
         activations: given.activations,
-        choose,
-        caps: Profiles.capsOf(profile)
-      })
-    )
+        barriers: true
+      }))
+    const plan = yield* Effect.provide(planned, Profiles.pipeline(profile, store))
     const { explain, ...numbers } = plan
     yield* given.json
       ? Output.printJson(given.explain ? plan : numbers)

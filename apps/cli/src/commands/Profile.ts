@@ -108,7 +108,6 @@ const rowsOf = (
   schedule: Schedule,
   { profile, vars }: { readonly profile: Device["Service"]["profile"]; readonly vars: Profiler.Vars }
 ): ReadonlyArray<KernelRow> => {
-  const estimates = Estimate.launches(schedule, { profile, vars })
   const { steps } = schedule
   const names = new Map(
     [...KernelNames.nameApart(steps.filter((step) => step.kind === "kernel"))].map(([name, { ast }]) => [ast, name])
@@ -116,7 +115,7 @@ const rowsOf = (
   const nameOf = (step: Step): string => step.kind === "kernel" ? names.get(step.ast)! : step.name
   const total = kernels.reduce((sum, { launches, micros }) => sum + launches.length * micros, 0)
   return kernels.map(({ launches, micros }): KernelRow => {
-    const bytes = launches.reduce((sum, i) => sum + estimates[i]!.bytes, 0) / launches.length
+    const bytes = launches.reduce((sum, i) => sum + Estimate.bytesOf(steps[i]!, vars), 0) / launches.length
     const rate = micros === 0 ? 0 : bytes / micros
     return {
       name: nameOf(steps[launches[0]!]!),

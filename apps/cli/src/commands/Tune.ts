@@ -76,7 +76,7 @@ export const command = Command.make(
   Effect.fn("cli.tune")(function*(given) {
     const restrictions = Profiles.restrictionsOf(given)
     if (restrictions instanceof UsageError) return yield* restrictions
-    yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { restrictions })))
+    yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { restrictions, store: Store.empty })))
   })
 ).pipe(
   Command.withDescription("Search for better opts for the launches of a step on this device"),
@@ -134,7 +134,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
 }) {
   const device = yield* Device
   const chosen = yield* Devices.Chosen
-  const all = yield* Kernel.kernelsOf(given, device.profile)
+  const all = yield* Kernel.kernelsOf(given)
   const asked = Option.getOrElse(given.kernel, () => "")
   const isAsked = ({ ast, name }: Launch): boolean =>
     name.startsWith(asked) || KernelNames.membersOf(name, ast).some((member) => member.name.startsWith(asked))

@@ -8,7 +8,7 @@ import * as Sampler from "@tg/engine/Sampler"
 import { fromBytes } from "@tg/gguf/ByteSource"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
-import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { Device } from "@tg/runtime/Device"
 import * as Node from "@tg/runtime-webgpu/Node"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
@@ -38,9 +38,13 @@ const another = (made: Array<GPUDevice>) =>
     }))
     const profile = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
     const renderer = Wgsl.layer({ subgroupSize: undefined, halfSubnormals: false })
-    const compiler = Compiler.layer.pipe(Layer.provide(Layer.mergeAll(renderer, profile)))
     return Layer.build(
-      Jit.layer.pipe(Layer.provide(Layer.mergeAll(compiler, Rangeify.layer)), Layer.provideMerge(device))
+      Jit.layer.pipe(
+        Layer.provide(Compiler.layer),
+        Layer.provide(Pipeline.layer),
+        Layer.provide([renderer, profile]),
+        Layer.provideMerge(device)
+      )
     )
   })
 

@@ -51,7 +51,7 @@ const otherEntries = Effect.fnUntraced(function*(
     model: Option.some(model),
     shape: Option.none(),
     context: Option.none()
-  }, profile)
+  })
   const members = [...kernels].flatMap(([name, { ast }]) => KernelNames.membersOf(name, ast))
   const different = new Map(members.map((member) => [Store.keyOf(member.ast), member]))
   const made = [...different].flatMap(([key, { ast, name }], i) => {

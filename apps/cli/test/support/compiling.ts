@@ -2,6 +2,7 @@
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { Compiler } from "@tg/jit/Compiler"
+import { Pipeline } from "@tg/jit/Pipeline"
 import * as Family from "@tg/model-parts/Family"
 import { known } from "@tg/models/Models"
 import { Device } from "@tg/runtime/Device"
@@ -26,6 +27,9 @@ export const counting = (profile: DeviceProfile) => {
       })
   })
   const renderer = WgslRenderer.layer({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
-  const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
+  const compiler = Compiler.layer.pipe(
+    Layer.provideMerge(Pipeline.layer),
+    Layer.provide([renderer, Profile.layer(profile)])
+  )
   return { layer: Layer.merge(device, compiler), kernels: () => kernels }
 }

@@ -4,9 +4,9 @@ import { Profile, wasm as profile } from "@tg/core-uop/DeviceProfile"
 import { CompileCache } from "@tg/jit/CompileCache"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
+import { Pipeline } from "@tg/jit/Pipeline"
 import type { ExecutionPlan } from "@tg/jit/Plan"
 import * as Models from "@tg/models/Models"
-import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceBuffer, type DeviceShape } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
@@ -17,7 +17,9 @@ const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => dev
 /** The whole compiler over a wasm device. */
 export const compilerOver = <E>(device: Layer.Layer<Device, E>) =>
   Jit.layer.pipe(
-    Layer.provide([Rangeify.layer, Compiler.layer.pipe(Layer.provide([Wasm.layer, profileOfDevice]))]),
+    Layer.provide(Compiler.layer),
+    Layer.provideMerge(Pipeline.layer),
+    Layer.provide([Wasm.layer, profileOfDevice]),
     Layer.provideMerge(device)
   )
 

@@ -4,11 +4,9 @@ import type { Renderer } from "@tg/core-uop/Program"
 import * as Wasm from "@tg/codegen-wasm/Wasm"
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { Heuristics } from "@tg/heuristics/Heuristics"
-import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
-import { Postrange } from "@tg/postrange/Postrange"
-import { Rangeify } from "@tg/rangeify/Rangeify"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
 import * as NodeThreads from "@tg/runtime-wasm/NodeThreads"
@@ -21,24 +19,21 @@ import { type Choose, type Contents, initial } from "./stages.ts"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
-const stagesWith = (choose: Choose | undefined) =>
-  choose === undefined
-    ? Compiler.layer
-    : Compiler.layerNoDeps.pipe(
-      Layer.provide([
-        Layer.succeed(Heuristics, { choose: (kernel) => Effect.sync(() => choose(kernel)) }),
-        Postrange.layer,
-        Devectorize.layer,
-        Linearize.layer
-      ])
-    )
-
-const jit = (compiler: Layer.Layer<Compiler, never, Renderer | Profile>) =>
-  Jit.layer.pipe(Layer.provide([Rangeify.layer, compiler]), Layer.provide(profileOfDevice))
+/** The compiler over a device; `choose` replaces the heuristics. */
+const jit = <R>(renderer: Layer.Layer<Renderer, never, R>, choose: Choose | undefined) =>
+  Jit.layer.pipe(
+    Layer.provide(Compiler.layer),
+    Layer.provideMerge(Pipeline.layer),
+    Layer.provide(
+      choose === undefined
+        ? Layer.empty
+        : Layer.succeed(Heuristics, { choose: (kernel) => Effect.sync(() => choose(kernel)) })
+    ),
+    Layer.provide([renderer, profileOfDevice])
+  )
 
 /** The wasm device with everything needed to run tensor programs on it; `choose` replaces the heuristics. */
-export const wasm = (choose?: Choose) =>
-  jit(stagesWith(choose)).pipe(Layer.provide(Wasm.layer), Layer.provideMerge(WasmDevice.layer()))
+export const wasm = (choose?: Choose) => jit(Wasm.layer, choose).pipe(Layer.provideMerge(WasmDevice.layer()))
 
 /** The wasm device that divides every launch among three threads, however small. */
 export const wasmThreads = wasm().pipe(Layer.provide(NodeThreads.layer(Worker, 3, { sharedInstructions: 1 })))
@@ -56,12 +51,17 @@ export const webgpu = (options: { readonly choose?: Choose; readonly subgroups?:
       })
     })
   )
-  return jit(stagesWith(options.choose)).pipe(Layer.provide(renderer), Layer.provideMerge(Testing.layer))
+  return jit(renderer, options.choose).pipe(Layer.provideMerge(Testing.layer))
 }
+
+/** The stages as the reference device has them. */
+export const referencePipeline = Pipeline.layer.pipe(
+  Layer.provide([Reference.renderer(), Profile.layer(Reference.profile)])
+)
 
 /** The reference device: kernels as rangeify made them. */
 export const reference = Jit.layer.pipe(
-  Layer.provide([Rangeify.layer, Compiler.layerReference]),
+  Layer.provide([referencePipeline, Compiler.layerReference]),
   Layer.provideMerge(Reference.layer)
 )
 

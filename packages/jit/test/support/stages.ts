@@ -64,7 +64,7 @@ export const scheduled = (random: RandomProgram, limits: Partial<Rangeify.Limits
 
 /** Every kernel costs the same, so whatever may be staged in workgroup memory is. */
 export const stageAll: FusionCost = {
-  name: "stage all",
+  key: "stage all",
   maxWorkgroupBytes: 8192,
   kernelMicros: () => ({ wait: 0, work: 1 })
 }

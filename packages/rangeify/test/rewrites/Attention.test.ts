@@ -13,7 +13,7 @@ import { type Effects, launches, onH200, plain, plainAndOnH200, withAndWithout }
 const withCosts = (name: string, micros: (kernel: UOp) => number): Limits => ({
   ...plain,
   fusion: {
-    name,
+    key: name,
     maxWorkgroupBytes: 4096,
     kernelMicros: (kernel) => ({ wait: 0, work: kernel.src.length === 1 ? 1000 : micros(kernel) })
   }

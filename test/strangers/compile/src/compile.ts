@@ -2,14 +2,16 @@ import { Profile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
 import { Compiler } from "@tg/jit/Compiler"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { Postrange } from "@tg/postrange/Postrange"
 import { Rangeify } from "@tg/rangeify/Rangeify"
 import type { TensorProgram } from "@tg/tensor/Program"
 import { Effect, Layer } from "effect"
 
 /** The compiler with the stages as they come, except for `Heuristics`, which stays open. */
-export const compilerLayer = Compiler.layerNoDeps.pipe(
-  Layer.provide([Postrange.layer, Devectorize.layer, Linearize.layer]),
+export const compilerLayer = Compiler.layer.pipe(
+  Layer.provide(Pipeline.layerNoDeps),
+  Layer.provide([Rangeify.layer, Postrange.layer, Devectorize.layer, Linearize.layer]),
   Layer.merge(Rangeify.layer)
 )
 

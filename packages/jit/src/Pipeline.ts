@@ -1,0 +1,111 @@
+import * as Custom from "@tg/core-uop/Custom"
+import { Profile } from "@tg/core-uop/DeviceProfile"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { given } from "@tg/core-uop/Given"
+import { type Program, Renderer, type RendererCaps, RenderError } from "@tg/core-uop/Program"
+import * as Spec from "@tg/core-uop/Spec"
+import { digest, type UOp } from "@tg/core-uop/UOp"
+import { concatenate, type Part } from "@tg/devectorize/Concatenate"
+import { Devectorize, type DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
+import { Heuristics } from "@tg/heuristics/Heuristics"
+import type * as Opt from "@tg/postrange/Opt"
+import { type IllegalOpt, Postrange } from "@tg/postrange/Postrange"
+import { FusionCosts } from "@tg/rangeify/Fusion"
+import { type Limits, limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
+import type { Schedule } from "@tg/rangeify/Schedule"
+import { Context, Effect, Layer } from "effect"
+import * as KernelLimits from "./KernelLimits.ts"
+
+/** The stages of the compiler for one device, in their order. Whoever compiles, plans, tunes or shows kernels runs these. */
+export interface Stages {
+  /**
+   * Names the stages and what they were given: equal for pipelines that make the same programs of the same graphs on devices
+   * of equal profiles. Not there if a stage does not name itself (`id`); then nothing is kept of what it makes.
+   */
+  readonly id: string | undefined
+  readonly profile: DeviceProfile
+  /** What the renderer expresses. */
+  readonly caps: RendererCaps
+  /** What a schedule respects, and its costs. */
+  readonly limits: Limits
+  /** Spec `tensor` to kernels in order. */
+  readonly schedule: (sink: UOp) => Effect.Effect<Schedule, RangeifyError>
+  /** The opts of a kernel of one member. */
+  readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
+  /** Spec `kernel` to spec `opted`. */
+  readonly apply: (name: string, kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => Effect.Effect<UOp, IllegalOpt>
+  /** Spec `opted` to spec `expanded`. */
+  readonly devectorize: (name: string, opted: UOp) => Effect.Effect<UOp, DevectorizeError>
+  /** Spec `expanded` to spec `linear`. */
+  readonly linearize: (name: string, expanded: UOp) => Effect.Effect<UOp, DevectorizeError>
+  /** The linear members of a launch, put together. */
+  readonly join: (parts: ReadonlyArray<Part>) => Effect.Effect<UOp>
+  /** Spec `linear` to a program within the limits of the device. */
+  readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError | KernelLimits.KernelLimit>
+  /** The program of a kernel that was written by hand (CUSTOM), in the renderer's language. */
+  readonly written: (kernel: UOp) => Effect.Effect<Program, RenderError>
+}
+
+const make = Effect.gen(function*() {
+  const profile = yield* Profile
+  const rangeify = yield* Rangeify
+  const heuristics = yield* Heuristics
+  const postrange = yield* Postrange
+  const devectorize = yield* Devectorize
+  const linearize = yield* Linearize
+  const renderer = yield* Renderer
+  const limits = limitsOf(profile, yield* FusionCosts)
+  const { caps } = renderer
+  return Pipeline.of({
+    id: idOf([rangeify, heuristics, postrange, devectorize, linearize, renderer], caps, limits),
+    profile,
+    caps,
+    limits,
+    schedule: (sink) => rangeify.schedule(sink, limits),
+    choose: heuristics.choose,
+    apply: (name, kernel, opts) => postrange.apply(name, kernel, opts, profile),
+    devectorize: (name, opted) => devectorize.devectorize(name, opted, caps, profile),
+    linearize: (name, expanded) => linearize.linearize(name, expanded, caps),
+    join: (parts) => Effect.sync(() => concatenate(parts, { caps, maxGrid: profile.maxGrid })),
+    render: Effect.fnUntraced(function*(name, linear) {
+      const violation = yield* Spec.firstViolation("linear", linear)
+      if (violation !== undefined) return yield* new RenderError({ kernel: name, message: `${name}: ${violation}` })
+      const exceeded = KernelLimits.check(name, linear, profile)
+      return exceeded === undefined ? yield* renderer.render(name, linear) : yield* exceeded
+    }),
+    written: (kernel) => {
+      const program = Custom.program(kernel, caps.target)
+      return program instanceof RenderError ? Effect.fail(program) : (renderer.assemble ?? Effect.succeed)(program)
+    }
+  })
+})
+
+/** One name of all stages, of what the renderer expresses and of the costs. */
+const idOf = (
+  stages: ReadonlyArray<{ readonly id?: string | undefined }>,
+  caps: RendererCaps,
+  { fusion }: Limits
+): string | undefined => {
+  const ids = stages.map(({ id }) => id)
+  if (ids.includes(undefined)) return undefined
+  const told = JSON.stringify(caps, (_, value: unknown) => value instanceof Set ? [...value].sort() : value)
+  return digest([...ids, told, fusion?.key ?? ""].join("\n"))
+}
+
+/** The stages of the compiler as one value, made from their services. */
+export class Pipeline extends Context.Service<Pipeline, Stages>()("@tg/jit/Pipeline") {
+  /** Every stage is open. */
+  static readonly layerNoDeps = Layer.effect(Pipeline, make)
+
+  /** The stages that the context has, and the usual ones for all others. */
+  static readonly stages = Layer.mergeAll(
+    given(Rangeify, Rangeify.layer),
+    given(Heuristics, Heuristics.layer),
+    given(Postrange, Postrange.layer),
+    given(Devectorize, Devectorize.layer),
+    given(Linearize, Linearize.layer)
+  )
+
+  /** Over a renderer and a profile: with the stages that the context has, and the usual ones for all others. */
+  static readonly layer = this.layerNoDeps.pipe(Layer.provide(this.stages))
+}

@@ -1,0 +1,47 @@
+/** What becomes of a kernel once it is lowered: its loops are split, shared and numbered. */
+import * as Pass from "@tg/core-uop/Pass"
+import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { hoistFactors } from "./HoistFactors.ts"
+import { mergeReductions } from "./MergeReductions.ts"
+import { renumberRanges, splitRanges } from "./SplitRanges.ts"
+
+const kernelPass = (name: string, run: Pass.Pass<undefined>["run"]): Pass.Pass<undefined> => ({
+  name,
+  from: "kernel",
+  to: "kernel",
+  run
+})
+
+const simplify: Pass.Pass<undefined>["run"] = (kernel, _, trace) =>
+  Symbolic.simplify(kernel, trace === undefined ? {} : { trace })
+
+/** A workgroup that needs only `r // 6` stages nothing for each `r % 6`. */
+const dropUnusedLoops = (kernel: UOp): UOp =>
+  kernel.with(kernel.src.map((end, i) => {
+    const open = openRanges(end.src[0]!)
+    return i === kernel.src.length - 1
+      ? end
+      : end.with([end.src[0]!, ...end.src.slice(1).filter((r) => open.has(r))])
+  }))
+
+/** The passes between lowering and the schedule. */
+export const passes: Pass.PassList<undefined> = {
+  stage: "rangeify",
+  passes: [
+    kernelPass("simplify", simplify),
+    kernelPass("hoist factors", hoistFactors),
+    kernelPass("split loops", splitRanges),
+    kernelPass("simplify again", simplify),
+    kernelPass("drop unused loops", dropUnusedLoops),
+    kernelPass("merge reductions", mergeReductions),
+    kernelPass("number loops", renumberRanges)
+  ]
+}
+
+/** A lowered kernel with its loops split, shared and numbered. Simplified by the rules of its arena. */
+export const finish = (kernel: UOp, name = "a kernel", watch?: Pass.Watch): UOp => {
+  const made = Pass.run(passes, kernel, undefined, { kernel: name, watch })
+  if (made instanceof Pass.BrokenPass) throw made
+  return made
+}

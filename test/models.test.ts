@@ -1,0 +1,55 @@
+import { Effect } from "effect"
+import { describe, expect, it } from "vitest"
+import * as Counts from "../bench/counts.ts"
+import * as Kernels from "../bench/kernels.ts"
+import * as Compiled from "../bench/support/compiled.ts"
+
+const { differences: countDifferences, pinned, shapes } = Counts
+
+/** What differs from what is agreed on. Each program is scheduled and lowered once, for its counts and for its kernels. */
+const differences = (shape: string) =>
+  Effect.gen(function*() {
+    const pipelines = yield* Effect.forEach(Compiled.targets, Compiled.pipelineFor)
+    const counted = countDifferences(shape, pinned()[shape] ?? {}, yield* Counts.count(shape, pipelines[0]!))
+    const known = Kernels.agreed()[shape]
+    return known === undefined
+      ? counted
+      : [...counted, ...Kernels.differences(shape, known, yield* Kernels.digests(shape, pipelines))]
+  })
+
+describe("models as they are compiled", () => {
+  it.each(shapes)("%s: with the counts of bench/counts.json and the kernels of bench/kernels.json", async (shape) => {
+    expect(await Effect.runPromise(differences(shape))).toEqual([])
+  })
+
+  it("keeps the kernels of models that are counted", () => {
+    expect(Object.keys(Kernels.agreed())).toEqual([...Kernels.shapes])
+    for (const shape of Kernels.shapes) expect(shapes).toContain(shape)
+  })
+
+  it("says what grew, what fell and what to do", () => {
+    const lines = countDifferences("m", { launches: 9, barriers: 20, gone: 1 }, {
+      launches: 10,
+      barriers: 19,
+      fresh: 2
+    })
+    const write = "`pnpm bench:counts --write`, and commit bench/counts.json with the change"
+    expect(lines).toEqual([
+      `m: launches grew from 9 to 10; if it is worth that: ${write}`,
+      `m: barriers fell from 20 to 19; so that it stays there: ${write}`,
+      `m: gone was 1 and is not counted any more: ${write}`,
+      `m: fresh is 2, and not in bench/counts.json: ${write}`
+    ])
+    expect(countDifferences("m", { launches: 9 }, { launches: 9 })).toEqual([])
+  })
+
+  it("names the kernels that changed, went and came, and the command", () => {
+    const before = { "decode on h200": { a: "1", b: "2", c: "3" }, "prompt on h200": { a: "1" } }
+    const after = { "decode on h200": { a: "1", b: "4", d: "3" }, "prompt on h200": { a: "1" } }
+    expect(Kernels.differences("m", before, after)).toEqual([
+      "m, decode on h200: changed b; gone c; new d; if that is meant: `pnpm bench:kernels --write`, and commit " +
+      "bench/kernels.json with what it costs or gains"
+    ])
+    expect(Kernels.differences("m", before, before)).toEqual([])
+  })
+})
