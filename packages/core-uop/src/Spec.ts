@@ -6,7 +6,10 @@ import * as Print from "./Print.ts"
 import * as Shape from "./Shape.ts"
 import { type Axis, openRanges, rangeArg, toposort, type UOp } from "./UOp.ts"
 
-/** The stage boundaries of the compiler; `unrolled` is one inside devectorize: copies and lanes are made, threads are still loops. */
+/**
+ * The stage boundaries of the compiler; `unrolled` is one inside devectorize: copies and lanes are made, threads are still
+ * loops, those of a GROUP_REDUCE its own.
+ */
 export type Stage = "tensor" | "kernel" | "opted" | "unrolled" | "expanded" | "linear"
 
 /** A node that may not occur at a boundary, with the reason. */
@@ -211,7 +214,8 @@ const checkRoot = (stage: Stage, root: UOp): string | undefined => {
   const filled = new Set<UOp>()
   for (const end of root.src) {
     if (end.op !== "END") return "a kernel's roots are END nodes"
-    if (openRanges(end).size > 0) return "a loop variable is used outside its loop"
+    const open = [...openRanges(end)].filter((r) => stage !== "unrolled" || rangeArg(r).axis !== "GROUP")
+    if (open.length > 0) return "a loop variable is used outside its loop"
     const reads = toposort(end).filter((n) => n.op === "LOAD" && accessOf(n).buffer.op === "LOCAL")
     if (reads.some((load) => !filled.has(accessOf(load).buffer))) return "workgroup memory is read before it is written"
     for (const store of endOf(end).stores) {

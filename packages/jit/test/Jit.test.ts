@@ -93,8 +93,16 @@ describe("Jit", () => {
     }).pipe(Effect.scoped, Effect.provide(layer))
   })
 
-  it.effect("stages what the costs that are provided prefer", () => {
-    const launches = (fusion: FusionCost | undefined) =>
+  it.effect("stages what the costs that are provided prefer, and estimates the same; so with another rangeify", () => {
+    const all = { key: "all", maxWorkgroupBytes: 4096, kernelMicros: () => ({ wait: 0, work: 1 }) }
+    /** Stages nothing, whatever the costs say. */
+    const plain = Layer.effect(
+      Rangeify,
+      Effect.map(Rangeify, ({ schedule }) => ({
+        schedule: (...[sink, limits]: Parameters<typeof schedule>) => schedule(sink, { ...limits, fusion: undefined })
+      }))
+    ).pipe(Layer.provide(Rangeify.layer))
+    const launches = (fusion: FusionCost | undefined, rangeify: Layer.Layer<Rangeify> = Rangeify.layer) =>
       Effect.gen(function*() {
         const jit = yield* Jit
         const arena = new Arena()
@@ -106,6 +114,9 @@ describe("Jit", () => {
         yield* prepared.run({})
         const found = floats(yield* (yield* Device).read(buffers.get(1)!))
         assert.closeTo(found.slice(0, 48).reduce((a, b) => a + b, 0), 1, 1e-5)
+        const estimate = yield* jit.estimate(sink)
+        assert.strictEqual((yield* estimate.launches({})).length, prepared.plan.launches.length)
+        assert.deepStrictEqual(estimate.blocks, prepared.plan.blocks)
         return prepared.plan.launches.length
       }).pipe(
         Effect.scoped,
@@ -113,17 +124,15 @@ describe("Jit", () => {
           Jit.layer.pipe(
             Layer.provide(Compiler.layerReference),
             Layer.provide(Devices.referencePipeline),
-            Layer.provide(Layer.succeed(FusionCosts, () => fusion)),
+            Layer.provide([Layer.succeed(FusionCosts, () => fusion), rangeify]),
             Layer.provideMerge(Reference.layer)
           )
         )
       )
     return Effect.gen(function*() {
       assert.strictEqual(yield* launches(undefined), 3)
-      assert.strictEqual(
-        yield* launches({ key: "all", maxWorkgroupBytes: 4096, kernelMicros: () => ({ wait: 0, work: 1 }) }),
-        1
-      )
+      assert.strictEqual(yield* launches(all), 1)
+      assert.strictEqual(yield* launches(all, plain), 3)
     })
   })
 

@@ -20,10 +20,12 @@ import { Effect, Option } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
 import * as KernelNames from "../KernelNames.ts"
+import * as KernelPasses from "../KernelPasses.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import { table } from "../Table.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
 const targets = ["wgsl", "wasm"] as const
@@ -56,6 +58,12 @@ const flags = {
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
+  passes: Flag.Boolean("passes").pipe(
+    Flag.withDescription(
+      "List the passes that changed the kernel and the rules that fired, in place of the stages; --json has what each left"
+    ),
+    Flag.withDefault(false)
+  ),
   json: Flags.json
 } as const
 
@@ -91,8 +99,13 @@ interface Place {
 
 /** Lists the kernels, or shows the one that is asked for. */
 const show = Effect.fnUntraced(
-  function*(given: Asked & { readonly name: Option.Option<string>; readonly json: boolean }, place: Place) {
-    const named = yield* kernelsOf(given)
+  function*(
+    given: Asked & { readonly name: Option.Option<string>; readonly json: boolean; readonly passes: boolean },
+    place: Place
+  ) {
+    const { ran: scheduling, result: named } = yield* given.passes
+      ? KernelPasses.heard(kernelsOf(given))
+      : Effect.map(kernelsOf(given), (result) => ({ ran: [], result }))
     if (Option.isNone(given.name)) {
       const names = [...named].map(([name, { calls }]) => ({ name, calls }))
       yield* given.json
@@ -103,6 +116,18 @@ const show = Effect.fnUntraced(
     const name = choose(given.name.value, [...named.keys()])
     if (name instanceof UsageError) return yield* name
     const { ast, calls } = named.get(name)!
+    if (given.passes) {
+      const { ran, result: { code } } = yield* KernelPasses.heard(render(name, ast, place))
+      const passes = KernelPasses.changes([...KernelPasses.ofKernel(scheduling, ast), ...ran])
+      return yield* given.json
+        ? Output.printJson({
+          name,
+          calls,
+          passes: passes.map((pass) => ({ ...pass, after: graphOf(pass.after) })),
+          code
+        })
+        : Output.print(passesAsText(`${name} on ${place.profile.name}`, passes))
+    }
     const shown = yield* render(name, ast, place)
     yield* given.json ? Output.printJson({ calls, ...shown }) : Output.print(asText({ calls, ...shown }))
   }
@@ -205,6 +230,25 @@ const render = Effect.fnUntraced(function*(name: string, kernel: UOp, { profile,
 
 const codeText = (code: Program["code"]): string =>
   typeof code === "string" ? code : code instanceof Uint8Array ? `${code.length} bytes` : Print.graph(code)
+
+const graphOf = (kernel: UOp): string => kernel.op === "LINEAR" ? listing(kernel) : Print.graph(kernel)
+
+const passesAsText = (title: string, passes: ReadonlyArray<KernelPasses.Changed>): string =>
+  [
+    title,
+    "",
+    ...table([
+      ["stage", "pass", "nodes", "us", "rules"],
+      ...passes.map(({ micros, nodes, pass, rules, stage }) => [
+        stage,
+        pass,
+        nodes.join(" to "),
+        micros.toFixed(0),
+        KernelPasses.printRules(rules)
+      ])
+    ]),
+    ""
+  ].join("\n")
 
 /** The instructions of a linear kernel, one a line with the numbers of what it uses; loops are indented. */
 export const listing = ({ src }: UOp): string => {

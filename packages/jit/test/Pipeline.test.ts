@@ -1,0 +1,127 @@
+import { assert, describe, it } from "@effect/vitest"
+import { h200, Profile, wasm } from "@tg/core-uop/DeviceProfile"
+import * as Pass from "@tg/core-uop/Pass"
+import type { UOp } from "@tg/core-uop/UOp"
+import { Devectorize, linearPasses, passes as devectorizing } from "@tg/devectorize/Devectorize"
+import { Heuristics } from "@tg/heuristics/Heuristics"
+import { rule, rules } from "@tg/pattern-matcher/PatternMatcher"
+import { Rewriter } from "@tg/pattern-matcher/Rewriter"
+import * as P from "@tg/pattern-matcher/UPat"
+import { passes as finishing } from "@tg/rangeify/Finish"
+import { FusionCosts } from "@tg/rangeify/Fusion"
+import * as Reference from "@tg/runtime/Reference"
+import { randomProgram as random } from "@tg/tensor/Random"
+import { Effect, Layer } from "effect"
+import { Pipeline } from "../src/Pipeline.ts"
+import * as Stages from "../src/Stages.ts"
+import { blocks } from "./support/blocks.ts"
+import * as Devices from "./support/devices.ts"
+import { difference } from "./support/stages.ts"
+
+const given = (...layers: ReadonlyArray<Layer.Layer<never>>) =>
+  Effect.provide(Pipeline, Pipeline.layer).pipe(
+    Effect.provide(Layer.mergeAll(Layer.empty, ...layers)),
+    Effect.provide([Reference.renderer(), Profile.layer(h200)])
+  )
+
+/** Every kernel of a program, up to the renderer. */
+const lowered = (pipeline: Pipeline["Service"], sink: UOp) =>
+  Effect.flatMap(
+    pipeline.schedule(sink),
+    ({ steps }) =>
+      Effect.forEach(steps, (step) =>
+        step.kind === "kernel" ? Stages.ofKernel(pipeline, step.name, step.ast) : Effect.die("no kernel"))
+  )
+
+describe("Pipeline", () => {
+  it.effect("is named after its stages, their rules, the renderer and the costs; not if one of them has no name", () =>
+    Effect.gen(function*() {
+      const idOf = (...layers: ReadonlyArray<Layer.Layer<never>>) => Effect.map(given(...layers), ({ id }) => id)
+      const usual = yield* idOf()
+      assert.strictEqual(yield* idOf(), usual)
+      const others = [
+        yield* idOf(Heuristics.layerNone),
+        yield* idOf(Rewriter.layerNoSimplify),
+        yield* idOf(Layer.succeed(FusionCosts, () => undefined))
+      ]
+      assert.strictEqual(new Set([usual, ...others]).size, 4)
+      assert.isUndefined(
+        yield* idOf(Layer.succeed(Heuristics, { choose: () => Effect.succeed([]) }))
+      )
+    }))
+
+  it.effect("tells who listens what each pass did, and which rules fired", () =>
+    Effect.gen(function*() {
+      const ran: Array<Pass.Ran> = []
+      const pipeline = yield* given()
+      yield* lowered(pipeline, blocks(1).sink).pipe(
+        Effect.provideService(Pass.Listener, (each) => void ran.push(each))
+      )
+      const heard = new Set(ran.map(({ stage }) => stage))
+      assert.deepStrictEqual([...heard].toSorted(), ["devectorize", "linearize", "postrange", "rangeify"])
+      assert.isTrue(ran.some(({ pass, rules }) => pass === "simplify" && rules.size > 0))
+      assert.isTrue(ran.every(({ micros }) => micros >= 0))
+      // a listener changes nothing
+      const quiet = yield* lowered(pipeline, blocks(1).sink)
+      assert.strictEqual(ran.filter(({ stage }) => stage === "linearize").length, quiet.length)
+    }))
+
+  it("has lists of which each pass takes what the one before it leaves", () => {
+    for (const gaps of [Pass.gaps(finishing), Pass.gaps(devectorizing), Pass.gaps(linearPasses)]) {
+      assert.deepStrictEqual(gaps, [])
+    }
+  })
+
+  it.effect("names the pass that leaves what it may not", () =>
+    Effect.gen(function*() {
+      const broken = {
+        ...devectorizing,
+        passes: devectorizing.passes.map((pass) => ({
+          ...pass,
+          run: (...[root, where, trace]: Parameters<typeof pass.run>) =>
+            pass.name === "simplify" ? root.src[0]! : pass.run(root, where, trace)
+        }))
+      }
+      const pipeline = yield* given(Devectorize.layerOf(broken))
+      const error = yield* Effect.flip(lowered(pipeline, blocks(1).sink))
+      assert.match(error.message, /devectorize, pass simplify: spec expanded: END: the root is not SINK/)
+    }))
+
+  it.effect("says which rules do not come to rest", () =>
+    Effect.gen(function*() {
+      const swap = rules("test", [
+        rule("swap", P.op("MUL", P.any("a"), P.any("b")), ({ a, b }) => a.arena.make("MUL", a.dtype, [b, a]))
+      ])
+      const pipeline = yield* given(Rewriter.layerWith([swap]))
+      const error = yield* Effect.flip(lowered(pipeline, blocks(1).sink))
+      assert.strictEqual(error._tag, "RangeifyError")
+      assert.match(error.message, /did not come to rest.*test\/swap/s)
+    }))
+
+  it.live("computes the same without the simplifier's rules", () =>
+    Effect.forEach([1, 2, 3], (seed) =>
+      Effect.gen(function*() {
+        const program = random(seed, 12)
+        const usual = yield* Devices.run(program).pipe(Effect.provide(Devices.reference))
+        const without = yield* Devices.run(program).pipe(
+          Effect.provide(Devices.wasm()),
+          Effect.provide(Rewriter.layerNoSimplify)
+        )
+        assert.isUndefined(difference(program, usual, without))
+      })))
+})
+
+describe("a profile", () => {
+  it.effect("is told by what it says, not by its name", () =>
+    Effect.gen(function*() {
+      const keyOf = (profile: typeof h200) =>
+        Effect.map(
+          Pipeline.pipe(Effect.provide(Pipeline.layer), Effect.provide([Reference.renderer(), Profile.layer(profile)])),
+          ({ limits }) => limits.fusion?.key
+        )
+      const [usual, slow] = [yield* keyOf(h200), yield* keyOf({ ...h200, dispatchMicros: 10 })]
+      assert.isDefined(usual)
+      assert.notStrictEqual(usual, slow)
+      assert.isUndefined(yield* keyOf(wasm))
+    }))
+})
