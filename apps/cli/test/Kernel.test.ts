@@ -41,6 +41,22 @@ describe("kernel", () => {
       }))
   }
 
+  it.live("lists the passes that changed a kernel, and the rules that fired", () =>
+    Effect.gen(function*() {
+      const listed = JSON.parse((yield* tg(["kernel", "--profile", "wasm", "--json"])).stdout).kernels
+      const { name } = listed.find((k: { name: string }) => k.name.startsWith("ffn_inp"))
+      const args = ["kernel", name, "--profile", "wasm", "--passes"]
+      const { passes } = JSON.parse((yield* tg([...args, "--json"])).stdout)
+      const stages: ReadonlyArray<string> = passes.map(({ stage }: { stage: string }) => stage)
+      assertEquals([...new Set(stages)], ["rangeify", "postrange", "devectorize", "linearize"])
+      for (const { after, nodes } of passes) assert.isTrue(/SINK|%0/.test(after) && nodes.every((n: number) => n > 0))
+      const simplified = passes.find(({ pass }: { pass: string }) => pass === "simplify")
+      const [rule] = Object.keys(simplified.rules)
+      const { stdout } = yield* tg(args)
+      assert.match(stdout, /^postrange +[A-Z]+\(r\d+, \d+\) +\d+ to \d+/m)
+      assert.include(stdout, rule!)
+    }))
+
   it.live("shows the members of a joined kernel", () =>
     Effect.gen(function*() {
       const listed = JSON.parse((yield* tg(["kernel", "--profile", "h200", "--json"])).stdout).kernels

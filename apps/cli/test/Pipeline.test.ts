@@ -115,7 +115,7 @@ describe("stages that are given from outside", () => {
     ])
     return Effect.gen(function*() {
       const args = ["generate", "What is 17 + 25?", "--temperature", "0", ...onWasm]
-      const { stderr, stdout } = yield* Effect.provide(tg(args), Rewriter.layerWith([own]))
+      const { stderr, stdout } = yield* Effect.provide(tg(args), Rewriter.layerWith(own))
       assert.include(stdout, "42", stderr)
       assert.isAbove(fired, 0)
     })

@@ -1,15 +1,13 @@
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Profile } from "@tg/core-uop/DeviceProfile"
-import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
 import { ModelFile, Sampler } from "@tg/engine"
 import { fromModel } from "@tg/engine/Engine"
 import * as GgufFile from "@tg/gguf/GgufFile"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
+import { Pipeline } from "@tg/jit/Pipeline"
 import { known } from "@tg/models/Models"
-import { Postrange } from "@tg/postrange/Postrange"
-import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Effect, Layer, Stream } from "effect"
 import { device, profile, renderer } from "./JavaScript.ts"
 
@@ -18,14 +16,9 @@ import { device, profile, renderer } from "./JavaScript.ts"
  * gains nothing from it, and V8 leaves functions of more than 60 KB of bytecode unoptimised.
  */
 export const layer = Jit.layer.pipe(
-  Layer.provide([Compiler.layerNoDeps, Rangeify.layer]),
-  Layer.provide([
-    Layer.succeed(Heuristics, { choose: () => Effect.succeed([]) }),
-    Postrange.layer,
-    Devectorize.layer,
-    Linearize.layer
-  ]),
-  Layer.provide([renderer, Profile.layer(profile)]),
+  Layer.provide(Compiler.layer),
+  Layer.provide(Pipeline.layer),
+  Layer.provide([Heuristics.layerNone, renderer, Profile.layer(profile)]),
   Layer.provideMerge(device)
 )
 

@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Compiler } from "@tg/jit/Compiler"
+import { Pipeline } from "@tg/jit/Pipeline"
 import * as Conformance from "@tg/runtime/Conformance"
 import { Effect, Layer, Stream } from "effect"
 import { Profile } from "@tg/core-uop/DeviceProfile"
@@ -9,7 +10,10 @@ import { device, profile, renderer } from "../src/JavaScript.ts"
 
 const tiny = fileURLToPath(new URL("../../../apps/cli/models/tg-tiny-Q4_0.gguf", import.meta.url))
 
-const compiler = Compiler.layer.pipe(Layer.provide([renderer, Profile.layer(profile)]))
+const compiler = Compiler.layer.pipe(
+  Layer.provide(Pipeline.layer),
+  Layer.provide([renderer, Profile.layer(profile)])
+)
 
 describe("the renderer and its device", () => {
   const compile: Conformance.Compile<unknown, Compiler> = (kernel) =>

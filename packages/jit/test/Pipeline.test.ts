@@ -92,7 +92,7 @@ describe("Pipeline", () => {
       const swap = rules("test", [
         rule("swap", P.op("MUL", P.any("a"), P.any("b")), ({ a, b }) => a.arena.make("MUL", a.dtype, [b, a]))
       ])
-      const pipeline = yield* given(Rewriter.layerWith([swap]))
+      const pipeline = yield* given(Rewriter.layerWith(swap))
       const error = yield* Effect.flip(lowered(pipeline, blocks(1).sink))
       assert.strictEqual(error._tag, "RangeifyError")
       assert.match(error.message, /did not come to rest.*test\/swap/s)
