@@ -16,8 +16,8 @@ export type CacheProblem = KeyValueStoreError | PlanText.DamagedPlan
 /** How plans are kept in a store. */
 export interface StoreOptions {
   /**
-   * Everything that plans depend on besides program and device: the version of every stage, what the renderer is told, opts
-   * that are looked up. Plans of another compiler are not found.
+   * The version of the compiler's code. Plans of another one are not found; what the stages are and what they were given is
+   * in the keys (`Pipeline.id`).
    */
   readonly compiler: string
   /** Told of each problem; the program is compiled then, as if nothing were kept. */

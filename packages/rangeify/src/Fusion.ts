@@ -148,8 +148,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
 }
 
 /**
- * The costs by which programs are scheduled for a device; `undefined` stages nothing. `Jit` asks it once for each device:
- * provide another to try other placements.
+ * The costs by which programs are scheduled for a device; `undefined` stages nothing. A pipeline asks it once,
+ * when it is made: provide another to try other placements.
  */
 export const FusionCosts = Context.Reference<(profile: DeviceProfile) => FusionCost | undefined>(
   "@tg/rangeify/FusionCosts",
