@@ -126,17 +126,17 @@ export const plan = (model: StepPlan.Model, pipeline: Pipeline["Service"]) =>
 
 const printed = (size: Program["grid"][number]): string => typeof size === "number" ? `${size}` : Print.expression(size)
 
-const codeOf = ({ code }: Program): string => {
-  // the function of a hand-written kernel, on the evaluator
-  if (typeof code === "string" || typeof code === "function") return String(code)
-  return code instanceof Uint8Array ? new TextDecoder().decode(code) : Print.graph(code)
+const codeText = (code: Program["code"]): string => {
+  if (typeof code === "string") return code
+  if (code instanceof Uint8Array) return new TextDecoder().decode(code)
+  return typeof code === "function" ? code.toString() : Print.graph(code)
 }
 
 /** Of everything that a device is told about a program. */
-export const digestOf = (program: Program): string =>
+export const digestOf = ({ bindings, bounds, code, grid, vars, workgroup }: Program): string =>
   digest([
-    codeOf(program),
-    program.workgroup.join(),
-    program.grid.map(printed).join(),
-    JSON.stringify([program.bindings, program.vars, program.bounds])
+    codeText(code),
+    workgroup.join(),
+    grid.map(printed).join(),
+    JSON.stringify([bindings, vars, bounds])
   ].join("\n")).slice(0, 16)

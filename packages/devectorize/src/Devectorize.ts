@@ -91,7 +91,9 @@ export const devectorize = (
   } = {}
 ): UOp | DevectorizeError => {
   const made = attempt(() => Pass.run(list, kernel, { kernel: name, caps, profile, rules }, { kernel: name, watch }))
-  if (made._tag === "Failure") return new DevectorizeError({ kernel: name, message: `${name}: ${made.failure.message}` })
+  if (made._tag === "Failure") {
+    return new DevectorizeError({ kernel: name, message: `${name}: ${made.failure.message}` })
+  }
   return made.success instanceof Pass.BrokenPass
     ? new DevectorizeError({ kernel: name, message: made.success.message })
     : made.success

@@ -5,7 +5,6 @@ import { h200, Profile, wasm } from "@tg/core-uop/DeviceProfile"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import { Arena } from "@tg/core-uop/UOp"
 import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
-import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device, type DeviceError } from "@tg/runtime/Device"
 import * as TensorProgram from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
@@ -13,11 +12,12 @@ import { TensorError } from "@tg/tensor/TensorError"
 import { Effect, Layer, Result } from "effect"
 import * as CompileCache from "../src/CompileCache.ts"
 import { CompileError, Compiler } from "../src/Compiler.ts"
-import { estimate } from "../src/Estimate.ts"
 import { Jit } from "../src/Jit.ts"
 import type { ExecutionPlan } from "../src/Plan.ts"
 import * as PlanText from "../src/PlanText.ts"
+import { Pipeline } from "../src/Pipeline.ts"
 import * as Devices from "./support/devices.ts"
+import { estimateOn } from "./support/estimates.ts"
 
 type Sources = NonNullable<TensorProgram.CustomKernel["sources"]>
 
@@ -59,10 +59,11 @@ const programOf = (sources: Sources, cost?: TensorProgram.CustomKernel["cost"]) 
 /** A WebGPU compiler without a device. */
 const wgsl = Jit.layer.pipe(
   Layer.provide([
-    Rangeify.layer,
-    Compiler.layer.pipe(Layer.provide([WgslRenderer.layer(), Profile.layer(h200)])),
+    Compiler.layer,
     Layer.mock(Device, { profile: h200, allocatedBytes: () => 0, load: (program) => Effect.succeed({ program }) })
-  ])
+  ]),
+  Layer.provide(Pipeline.layer),
+  Layer.provide([WgslRenderer.layer(), Profile.layer(h200)])
 )
 
 const refusal = (sources: Sources, layer: Layer.Layer<Jit | Device, DeviceError> | typeof wgsl) =>
@@ -153,7 +154,7 @@ describe("a kernel written by hand", () => {
 
   it("counts in the plan with its own cost, or with its storage", () => {
     const bytesOf = (cost?: TensorProgram.CustomKernel["cost"], profile = wasm) => {
-      const { launches } = Result.getOrThrow(estimate(programOf(addOne(), cost).sink, profile))
+      const { launches } = estimateOn(programOf(addOne(), cost).sink, profile)
       return launches({ n: 5 }).map(({ bytes, micros }) => [bytes, micros])
     }
     assert.deepStrictEqual(bytesOf(), [[20, wasm.dispatchMicros + 20 / wasm.bytesPerMicro]])
@@ -172,7 +173,7 @@ describe("a kernel written by hand", () => {
         grid: (_, n) => [n!.add(1), 2, 1]
       }
     }
-    const { launches } = Result.getOrThrow(estimate(programOf(source).sink, h200))
+    const { launches } = estimateOn(programOf(source).sink, h200)
     assert.deepStrictEqual(launches({ n: 5 }).map(({ threads, workgroups }) => [threads, workgroups]), [[8, 12]])
   })
 })

@@ -1,23 +1,13 @@
-import { h200, Profile } from "@tg/core-uop/DeviceProfile"
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
 import { assign, call, make } from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
-import * as Reference from "@tg/runtime/Reference"
-import { Effect } from "effect"
 import { describe, expect, it } from "vitest"
-import * as Estimate from "../src/Estimate.ts"
-import { Pipeline } from "../src/Pipeline.ts"
-
-const pipeline = Effect.runSync(
-  Pipeline.pipe(Effect.provide(Pipeline.layer), Effect.provide([Reference.renderer(), Profile.layer(h200)]))
-)
+import { estimateOn } from "./support/estimates.ts"
 
 /** The estimate of a program on an H200. */
-const estimate = (sink: UOp) => {
-  const { blocks, launches } = Effect.runSync(Estimate.estimate(pipeline, sink))
-  return { blocks, launches: (vars: Estimate.Vars) => Effect.runSync(launches(vars)) }
-}
+const estimate = (sink: UOp) => estimateOn(sink, h200)
 
 const f32 = (arena: Arena, id: number, shape: ReadonlyArray<number>) => buffer(arena, id, { shape, dtype: DType.f32 })
 

@@ -228,8 +228,11 @@ const render = Effect.fnUntraced(function*(name: string, kernel: UOp, { profile,
   return shown
 })
 
-const codeText = (code: Program["code"]): string =>
-  typeof code === "string" ? code : code instanceof Uint8Array ? `${code.length} bytes` : Print.graph(code)
+const codeText = (code: Program["code"]): string => {
+  if (typeof code === "string") return code
+  if (code instanceof Uint8Array) return `${code.length} bytes`
+  return typeof code === "function" ? code.toString() : Print.graph(code)
+}
 
 const graphOf = (kernel: UOp): string => kernel.op === "LINEAR" ? listing(kernel) : Print.graph(kernel)
 
