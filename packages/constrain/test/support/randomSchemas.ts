@@ -65,7 +65,11 @@ const arraySchema = (random: Random, depth: number): Record<string, unknown> => 
   if (random(3) === 0) found["minItems"] = random(2)
   if (random(4) === 0) found["prefixItems"] = [randomSchema(random, depth - 1), randomSchema(random, depth - 1)]
   if (random(5) === 0) Object.assign(found, { items: { enum: ["a", "b", 1, null, true] }, uniqueItems: true })
-  else if (random(6) === 0) Object.assign(found, { items: numberSchema(random), contains: { type: "integer" } })
+  else if (random(6) === 0) {
+    Object.assign(found, { items: numberSchema(random), contains: { type: "integer" } })
+    // ajv 8.20 takes an empty array where prefixItems and contains are together; the suite and we do not
+    delete found["prefixItems"]
+  }
   return found
 }
 
