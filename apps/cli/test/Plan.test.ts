@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import * as Explain from "@tg/rangeify/Explain"
 import { Effect, type Scope } from "effect"
 import * as Profiles from "../src/Profiles.ts"
@@ -85,14 +85,15 @@ describe("plan", () => {
   it.live("takes a profile from a file, and halves the precision of the cache by default", () =>
     Effect.gen(function*() {
       const path = join(yield* folder, "mine.json")
-      const { subgroupSize: _, ...rest } = h200
+      const { subgroupSize: _, ...rest } = wasm
       yield* Effect.promise(() => writeFile(path, JSON.stringify({ ...rest, name: "mine", dispatchMicros: 0 })))
       const args = ["plan", "--shape", "tiny-glm:q4_0", "--profile", path, "--json"]
       const half = JSON.parse((yield* tg(args)).stdout)
       const full = JSON.parse((yield* tg([...args, "--kv", "f32"])).stdout)
       assert.strictEqual(half.deviceProfile, "mine")
       assert.strictEqual(full.kvBytes, 2 * half.kvBytes)
-      assert.closeTo(half.predictedMsPerToken, half.movedBytesPerToken / h200.bytesPerMicro / 1000, 1e-9)
+      // without costs of kernels, as of a CPU, the bytes alone
+      assert.closeTo(half.predictedMsPerToken, half.movedBytesPerToken / wasm.bytesPerMicro / 1000, 1e-9)
     }).pipe(Effect.scoped))
 
   it.live("refuses what makes no sense", () =>

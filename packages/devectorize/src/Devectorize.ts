@@ -4,7 +4,7 @@ import { given } from "@tg/core-uop/Given"
 import * as Pass from "@tg/core-uop/Pass"
 import type { RendererCaps } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import type { UOp } from "@tg/core-uop/UOp"
+import { rebuild, type UOp } from "@tg/core-uop/UOp"
 import { attempt } from "@tg/pattern-matcher/GraphRewrite"
 import { Rewriter } from "@tg/pattern-matcher/Rewriter"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
@@ -48,6 +48,7 @@ export type DevectorizePass = Pass.Pass<Where, DevectorizeError>
 export const passes: Pass.PassList<Where, DevectorizeError> = {
   stage: "devectorize",
   passes: [
+    { name: "sizes", from: "opted", to: "opted", run: (kernel, where, trace) => simplifySizes(kernel, where, trace) },
     { name: "expand", from: "opted", to: "unrolled", run: (kernel, { caps }) => expand(kernel, caps) },
     { name: "threads", from: "unrolled", to: "expanded", run: (kernel, where) => threaded(kernel, where) },
     {
@@ -62,6 +63,17 @@ export const passes: Pass.PassList<Where, DevectorizeError> = {
     { name: "declared", from: "expanded", to: "expanded", run: (kernel, where) => declared(kernel, where) }
   ]
 }
+
+/** Sizes of loops in normal form: what `expand` simplifies of an index is then about the loop that it is in. */
+const simplifySizes = (
+  kernel: UOp,
+  { rules = Symbolic.rulesIn(kernel.arena) }: Where,
+  trace: Pass.Trace | undefined
+): UOp =>
+  rebuild(kernel, (node, src) =>
+    node.op !== "RANGE"
+      ? src === node.src ? node : node.with(src)
+      : node.with([Symbolic.simplify(src[0]!, trace === undefined ? { rules } : { rules, trace })]))
 
 /** Loops become threads where there are any. */
 const threaded = (kernel: UOp, { caps, kernel: name, profile }: Where): UOp | DevectorizeError => {

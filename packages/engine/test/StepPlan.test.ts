@@ -60,6 +60,20 @@ describe("StepPlan", () => {
     assert.isAbove(plan.predictedMsPerToken, plan.dispatchesPerToken * h200.dispatchMicros / 1000)
   })
 
+  // docs/decode-h200.md: what the GPU took for a token of 128 in one run
+  it.each(
+    [
+      ["glm-4.7-flash:q4_0", 2.71],
+      ["deepseek-v2-lite:q4_0", 1.46],
+      ["youtu-llm-2b:q4_0", 1.61],
+      ["llama-3.1-8b:q4_0", 2.69],
+      ["qwen3-8b:q4_k_m", 3.43],
+      ["qwen3-30b-a3b:q4_0", 2.42]
+    ] as const
+  )("%s: %d ms a token are predicted to a quarter", (shape, millis) => {
+    assert.isBelow(Math.abs(planOf(shape).predictedMsPerToken / millis - 1), 0.25)
+  })
+
   it.each(["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"])(
     "%s: says of every kernel why it is one",
     (shape) => {

@@ -5,6 +5,7 @@ import { evaluateIndex } from "@tg/core-uop/Program"
 import { key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import type { IllegalOpt } from "@tg/postrange/Postrange"
+import { launchMicros } from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Horizontal"
 import * as Memory from "@tg/rangeify/Memory"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
@@ -20,6 +21,7 @@ export interface LaunchEstimate {
   readonly step: Step
   /** Bytes moved between memory and the device, each byte counted once. */
   readonly bytes: number
+  /** By the costs of the pipeline (`Fusion.launchMicros`); without them, a launch and the bytes at the speed of memory. */
   readonly micros: number
   readonly workgroups: number
   /** Threads of a workgroup. */
@@ -65,11 +67,7 @@ const places = (index: UOp, vars: Vars): number => {
   return Math.min(iterations, max - min + 1)
 }
 
-interface Shape {
-  readonly bytes: number
-  readonly workgroups: number
-  readonly threads: number
-}
+type Shape = Omit<LaunchEstimate, "step">
 
 /** Bytes that a step moves between memory and the device, each byte counted once. */
 export const bytesOf = (step: Step, vars: Vars): number =>
@@ -79,42 +77,47 @@ export const bytesOf = (step: Step, vars: Vars): number =>
 
 /** What each step takes, with the opts of the pipeline. Equal kernels are looked at once. */
 export const launches = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, schedule: Schedule, vars: Vars) {
-  const { profile } = pipeline
   const known = new Map<string, Shape>()
   const found: Array<LaunchEstimate> = []
   for (const step of schedule.steps) {
     const text = key(step.kind === "custom" ? step.custom : step.ast)
     const shape = known.get(text) ?? (yield* shapeOf(pipeline, step, vars))
     known.set(text, shape)
-    found.push({ step, ...shape, micros: profile.dispatchMicros + shape.bytes / profile.bytesPerMicro })
+    found.push({ step, ...shape })
   }
   return found
 })
 
 const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Step, vars: Vars) {
   const bytes = bytesOf(step, vars)
+  const { limits, profile } = pipeline
+  const roofline = profile.dispatchMicros + bytes / profile.bytesPerMicro
   if (step.kind === "custom") {
-    const { kind } = pipeline.profile
+    const { kind } = profile
     const { grid = [], workgroup = [1, 1, 1] } = Custom.sourceFor(Custom.of(step.custom), kind) ?? {}
-    return {
+    const shape: Shape = {
       bytes,
+      micros: roofline,
       workgroups: kind === "gpu" ? grid.reduce((n, size) => n * evaluateIndex(size, vars), 1) : 1,
       threads: workgroup.reduce((a, b) => a * b, 1)
     }
+    return shape
   }
+  const kernels = members(step.ast).map(({ ast }) => ast)
   const opted = yield* Effect.forEach(
-    members(step.ast),
-    ({ ast }) => Effect.flatMap(pipeline.choose(ast), (opts) => pipeline.apply(step.name, ast, opts))
+    kernels,
+    (ast) => Effect.flatMap(pipeline.choose(ast), (opts) => pipeline.apply(step.name, ast, opts))
   )
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
-  const shape: Shape = {
-    bytes,
-    workgroups: opted.reduce(
-      (n, kernel) => n + iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")),
-      0
-    ),
-    threads: Math.max(...opted.map(Loops.threads))
-  }
+  const workgroups = opted.reduce(
+    (n, kernel) => n + iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")),
+    0
+  )
+  const threads = Math.max(...opted.map(Loops.threads))
+  const micros = limits.fusion === undefined
+    ? roofline
+    : launchMicros(limits.fusion, profile, kernels, { bytes, threads: workgroups * threads })
+  const shape: Shape = { bytes, micros, workgroups, threads }
   return shape
 })

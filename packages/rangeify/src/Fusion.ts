@@ -48,6 +48,7 @@ const operationsPerByte = 6.25
 const cachedPerByte = 3
 /** Workgroups of 256 threads that one processor runs at a time, each hiding the latency of others. */
 const residentWorkgroups = 8
+const residentThreads = 256 * residentWorkgroups
 /**
  * Waiting for the barrier behind a stage, for loads from places that other loads of the same kernel decide, and for those
  * that are only written behind others; what loads first waits as any kernel does (measured on an H200).
@@ -145,6 +146,27 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       }
     }
   }
+}
+
+/**
+ * Microseconds of a launch on a GPU: of these kernels (spec `kernel`) side by side, with so many bytes from memory and so many
+ * threads in all. What a plan predicts; decisions compare `kernelMicros`, which leaves out what all kernels wait for.
+ *
+ * Every kernel waits for its first loads. Within a wave of workgroups loading and computing follow one another; of several waves,
+ * one computes while the next one loads.
+ */
+export const launchMicros = (
+  costs: FusionCost,
+  profile: DeviceProfile,
+  kernels: ReadonlyArray<UOp>,
+  { bytes, threads }: { readonly bytes: number; readonly threads: number }
+): number => {
+  const parts = kernels.map(costs.kernelMicros)
+  const wait = Math.max(...parts.map((part) => part.wait))
+  const work = parts.reduce((sum, part) => sum + part.work, 0)
+  const transfer = bytes / profile.bytesPerMicro
+  const waves = Math.max(1, threads / (residentThreads * Math.max(1, processorsOf(profile))))
+  return wait + loadLatency + Math.max(transfer, work) + Math.min(transfer, work) / waves
 }
 
 /**
