@@ -3,7 +3,7 @@ import { NodeServices } from "@effect/platform-node"
 import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
 import * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
-import { Effect, Option } from "effect"
+import { Effect, Layer, Option } from "effect"
 import * as Kernel from "../src/commands/Kernel.ts"
 import * as KernelNames from "../src/KernelNames.ts"
 
@@ -26,8 +26,7 @@ const kernelsOf = (shape: string, profile: DeviceProfile.DeviceProfile, step: "d
     Effect.map((kernels) =>
       [...kernels].flatMap(([name, { ast }]) => KernelNames.membersOf(name, ast)).map(({ ast }) => ast)
     ),
-    Effect.provide(Profiles.pipeline(profile, Store.empty)),
-    Effect.provide(NodeServices.layer)
+    Effect.provide(Layer.provideMerge(Profiles.pipeline(profile, Store.empty), NodeServices.layer))
   )
 
 describe("the opts that ship", () => {

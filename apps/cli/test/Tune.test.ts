@@ -47,7 +47,7 @@ const kernelsOn = (profile: DeviceProfile) =>
       kv: "f16",
       activations: "auto",
       context: Option.none()
-    }).pipe(Effect.provide(Profiles.pipeline(profile, Store.empty)), Effect.provide(NodeServices.layer))
+    }).pipe(Effect.provide(Layer.provideMerge(Profiles.pipeline(profile, Store.empty), NodeServices.layer)))
   )
 const [name, { ast: kernel }] = [...await kernelsOn(wasm)].find(([name]) => name.startsWith("attn_q_a"))!
 const loop = Loops.all(kernel).find(({ axis, size }) => axis === "REDUCE" && size % 2 === 0)!.id

@@ -19,9 +19,9 @@ import * as Devices from "./support/devices.ts"
 import { difference } from "./support/stages.ts"
 
 const given = (...layers: ReadonlyArray<Layer.Layer<never>>) =>
-  Effect.provide(Pipeline, Pipeline.layer).pipe(
-    Effect.provide(Layer.mergeAll(Layer.empty, ...layers)),
-    Effect.provide([Reference.renderer(), Profile.layer(h200)])
+  Effect.provide(
+    Pipeline,
+    Pipeline.layer.pipe(Layer.provide(Layer.mergeAll(Reference.renderer(), Profile.layer(h200), ...layers)))
   )
 
 /** Every kernel of a program, up to the renderer. */
@@ -104,8 +104,7 @@ describe("Pipeline", () => {
         const program = random(seed, 12)
         const usual = yield* Devices.run(program).pipe(Effect.provide(Devices.reference))
         const without = yield* Devices.run(program).pipe(
-          Effect.provide(Devices.wasm()),
-          Effect.provide(Rewriter.layerNoSimplify)
+          Effect.provide(Devices.wasm().pipe(Layer.provide(Rewriter.layerNoSimplify)))
         )
         assert.isUndefined(difference(program, usual, without))
       })))
@@ -116,7 +115,7 @@ describe("a profile", () => {
     Effect.gen(function*() {
       const keyOf = (profile: typeof h200) =>
         Effect.map(
-          Pipeline.pipe(Effect.provide(Pipeline.layer), Effect.provide([Reference.renderer(), Profile.layer(profile)])),
+          Effect.provide(Pipeline, Pipeline.layer.pipe(Layer.provide([Reference.renderer(), Profile.layer(profile)]))),
           ({ limits }) => limits.fusion?.key
         )
       const [usual, slow] = [yield* keyOf(h200), yield* keyOf({ ...h200, dispatchMicros: 10 })]
