@@ -31,7 +31,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["models"],
   ["engine"],
   ["serve"],
-  ["node"],
+  ["node", "web"],
   ["ai"],
   ["page"],
   ["cli"]

@@ -1,0 +1,72 @@
+/**
+ * Writes a folder of modules for pages without a bundler: `tg.js`, which pages import, `worker.js`, which it starts, and what the worker
+ * fetches when it needs it.
+ *
+ *     node packages/web/bundle.ts [folder]
+ */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import { gzipSync } from "node:zlib"
+import { build, type Metafile } from "esbuild"
+
+const here = fileURLToPath(new URL(".", import.meta.url))
+
+/** wabt asks for these where it runs in Node, and only there. */
+const ofNode = ["fs", "path", "crypto"]
+
+/** Writes the modules; tells what is in them. */
+export const bundle = async (folder: string): Promise<Metafile> => {
+  const { metafile } = await build({
+    entryPoints: { tg: path.join(here, "src/index.ts"), worker: path.join(here, "src/worker.ts") },
+    outdir: folder,
+    absWorkingDir: here,
+    bundle: true,
+    splitting: true,
+    minify: true,
+    format: "esm",
+    platform: "browser",
+    target: "es2024",
+    external: ofNode,
+    legalComments: "none",
+    metafile: true
+  })
+  return metafile
+}
+
+/** Bytes of modules, compressed one by one. */
+const compressed = (files: Iterable<string>): number => {
+  let sum = 0
+  for (const file of files) sum += gzipSync(fs.readFileSync(path.join(here, file))).length
+  return sum
+}
+
+/** What is fetched for a module: it and all that it imports at once. */
+export const closure = ({ outputs }: Metafile, entry: string, found = new Set<string>()): Set<string> => {
+  if (found.has(entry) || outputs[entry] === undefined) return found
+  found.add(entry)
+  for (const { kind, path: next } of outputs[entry].imports) {
+    if (kind === "import-statement") closure({ inputs: {}, outputs }, next, found)
+  }
+  return found
+}
+
+if (import.meta.main) {
+  const folder = path.resolve(process.argv[2] ?? path.join(here, "dist/browser"))
+  const metafile = await bundle(folder)
+  const of = (name: string) =>
+    Object.entries(metafile.outputs).find(([file, output]) => output.entryPoint?.endsWith(name) === true)![0]
+  const say = (line: string) => process.stdout.write(`${line}\n`)
+  const kilobytes = (bytes: number) => `${(bytes / 1000).toFixed(0)} kB gzip`
+  say(`tg.js: ${kilobytes(compressed(closure(metafile, of("src/index.ts"))))}`)
+  say(`worker.js: ${kilobytes(compressed(closure(metafile, of("src/worker.ts"))))}`)
+  say(`all: ${kilobytes(compressed(Object.keys(metafile.outputs)))}`)
+  for (const [file, { inputs }] of Object.entries(metafile.outputs)) {
+    const largest = Object.entries(inputs).sort(([, a], [, b]) => b.bytesInOutput - a.bytesInOutput).slice(0, 3)
+    say(
+      `  ${kilobytes(compressed([file])).padStart(12)}  ${path.basename(file)}: ${
+        largest.map(([name]) => name).join(" ")
+      }`
+    )
+  }
+}

@@ -1,0 +1,101 @@
+/** The worker's side: the engine, and what the page may ask of it. */
+import { ModelFile } from "@tg/engine"
+import { type Engine, fromModel, type Token } from "@tg/engine/Engine"
+import * as Sampler from "@tg/engine/Sampler"
+import * as Gguf from "@tg/gguf/Gguf"
+import { known } from "@tg/models/Models"
+import type { Codec } from "@tg/tokenizer/Tokenizer"
+import { Context, Effect, Layer, Random, Scope, Stream } from "effect"
+import * as Devices from "./Devices.ts"
+import { fromTagged, ModelError } from "./ModelError.ts"
+import { type GenerateOptions, type Loaded, type OpenOptions, Requests } from "./Protocol.ts"
+import * as Source from "./Source.ts"
+
+/** A model on its device. */
+interface Running {
+  readonly loaded: typeof Loaded.Type
+  readonly engine: Engine["Service"]
+  readonly codec: Codec
+}
+
+/** Loads a model; it stays on its device until the scope closes. */
+const load = Effect.fn("Host.load")(
+  function*(file: Parameters<typeof Source.open>[0], options: typeof OpenOptions.Type) {
+    const source = yield* Source.open(file)
+    const model = yield* Effect.fromResult(ModelFile.fromGguf(yield* Gguf.read(source), known))
+    const codec = yield* Effect.fromResult(ModelFile.tokenizer(model.gguf))
+    const services = yield* Layer.build(Devices.layer(options.device ?? "auto", options.threads))
+    const engine = yield* fromModel(source, model, {
+      context: options.context,
+      prepare: ["last", Sampler.greedy],
+      tokenizer: codec
+    }).pipe(Effect.provide(services))
+    const loaded = { name: model.config.name, context: engine.context, device: Context.get(services, Devices.Chosen) }
+    const running: Running = { loaded, engine, codec }
+    return running
+  }
+)
+
+/** Tokens one by one, so that a page that wants no more is heard between two of them. */
+const texts = <E extends { readonly _tag: string; readonly message: string }>(tokens: Stream.Stream<Token, E>) =>
+  tokens.pipe(
+    Stream.mapEffect((token) => Effect.as(Effect.yieldNow, token.text)),
+    Stream.rechunk(1),
+    Stream.mapError(fromTagged)
+  )
+
+const generate = Effect.fn("Host.generate")(function*(
+  { engine }: Running,
+  tokens: ReadonlyArray<number>,
+  { maxTokens, minP, seed, stop, temperature, topK, topP }: typeof GenerateOptions.Type
+) {
+  const { greedy } = Sampler
+  const sampling: Sampler.Settings = {
+    temperature: temperature ?? greedy.temperature,
+    topK: topK ?? greedy.topK,
+    topP: topP ?? greedy.topP,
+    minP: minP ?? greedy.minP,
+    seed: seed ?? (yield* Random.nextIntBetween(0, 2 ** 32))
+  }
+  return texts(engine.generate({ tokens, maxTokens, stop, sampling }))
+})
+
+const notOpen = new ModelError({
+  reason: "NotOpen",
+  message: "the worker has no model; it was restarted, so open the model again"
+})
+
+/** Answers the page's requests. The model goes when the layer's scope closes. */
+export const layer = Requests.toLayer(Effect.gen(function*() {
+  const scope = yield* Effect.scope
+  let opened: Running | undefined
+  const running = Effect.suspend(() => opened === undefined ? Effect.fail(notOpen) : Effect.succeed(opened))
+  return {
+    Open: Effect.fnUntraced(function*({ options, source }) {
+      if (opened !== undefined) {
+        return yield* new ModelError({
+          reason: "InvalidRequest",
+          message: "the worker has a model; start another worker"
+        })
+      }
+      opened = yield* load(source, options).pipe(Scope.provide(scope), Effect.mapError(fromTagged))
+      return opened.loaded
+    }),
+    Chat: ({ messages, options: { variables, ...options } }) =>
+      Stream.unwrap(Effect.gen(function*() {
+        const model = yield* running
+        const asked = { messages, variables: variables ?? {} }
+        const segments = yield* Effect.fromResult(ModelFile.chatTemplate(model.engine.model.gguf, model.codec)).pipe(
+          Effect.flatMap((template) => Effect.fromResult(template.render(asked, new Date()))),
+          Effect.mapBoth({ onSuccess: (prompt) => prompt.segments, onFailure: fromTagged })
+        )
+        return yield* generate(model, model.codec.encodeSegments(segments), options)
+      })),
+    Generate: ({ options, prompt }) =>
+      Stream.unwrap(Effect.gen(function*() {
+        const model = yield* running
+        return yield* generate(model, model.codec.encode(prompt, { addSpecial: true }), options)
+      })),
+    Cached: () => Effect.flatMap(running, ({ engine }) => Effect.map(engine.cached, (tokens) => tokens.length))
+  }
+}))

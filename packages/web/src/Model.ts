@@ -1,0 +1,156 @@
+/** A model in a worker of this page, to chat with. */
+import type { Message } from "@tg/tokenizer/ChatTemplate"
+import { Effect, Exit, Layer, Schema, Scope, Stream } from "effect"
+import { RpcClient } from "effect/rpc"
+import type { RpcClientError } from "effect/rpc/RpcClientError"
+import { layerPage } from "./internal/platform.ts"
+import { ModelError } from "./ModelError.ts"
+import * as Protocol from "./Protocol.ts"
+
+/** Where a model comes from: a file that was picked, an address (of this page, if relative), or the bytes themselves. */
+export type Source = Blob | URL | string | Uint8Array<ArrayBuffer> | ArrayBuffer
+
+/** Where a model runs. */
+export interface Options extends Schema.Schema.Type<typeof Protocol.OpenOptions> {
+  /** Starts the worker, where its script is not `worker.js` beside this one. */
+  readonly worker?: (() => Worker) | undefined
+}
+
+/** How to go on with a text: the likeliest tokens, unless a temperature is given. */
+export type GenerateOptions = typeof Protocol.GenerateOptions.Type
+/** How to answer. */
+export type ChatOptions = typeof Protocol.ChatOptions.Type
+/** What to answer: a question, or a conversation. */
+export type Conversation = string | ReadonlyArray<Message>
+
+const startWorker = () => new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "tg" })
+
+const sourceOf = (source: Source): Effect.Effect<Protocol.Source, ModelError> => {
+  if (source instanceof Blob) {
+    return Effect.succeed({ _tag: "Blob", name: source instanceof File ? source.name : "the blob", blob: source })
+  }
+  if (source instanceof ArrayBuffer || source instanceof Uint8Array) {
+    return Effect.succeed({ _tag: "Blob", name: "the bytes", blob: new Blob([source]) })
+  }
+  const url = URL.parse(source, location.href)
+  if (url !== null && /^(https?|blob|data):$/.test(url.protocol)) {
+    return Effect.succeed({ _tag: "Address", url: url.href })
+  }
+  return Effect.fail(
+    new ModelError({
+      reason: "InvalidRequest",
+      message: `${String(source)} is no address of a model; give a File, the bytes, or an address with http or https`
+    })
+  )
+}
+
+/** Checks what a program without types may have got wrong, before it is sent. */
+const checked = <S extends Schema.Codec<unknown, unknown>>(schema: S, what: string, value: unknown) =>
+  Schema.decodeUnknownEffect(Schema.toType(schema), { onExcessProperty: "error" })(value).pipe(
+    Effect.mapError((error) => new ModelError({ reason: "InvalidRequest", message: `${what}: ${error.message}` }))
+  )
+
+const workerFailed = (error: ModelError | RpcClientError): ModelError =>
+  error._tag === "ModelError"
+    ? error
+    : new ModelError({ reason: "WorkerFailed", message: `${error.message}; open the model again` })
+
+const messagesOf = (conversation: Conversation): unknown =>
+  typeof conversation === "string" ? [{ role: "user", content: conversation }] : conversation
+
+/** Loads a model into a worker of its own; both go when the scope closes. */
+export const load = Effect.fn("Model.load")(
+  function*(source: Source, { worker = startWorker, ...options }: Options = {}) {
+    const file = yield* sourceOf(source)
+    const asked = yield* checked(Protocol.OpenOptions, "options", options)
+    const protocol = yield* Layer.build(
+      RpcClient.layerProtocolWorker({ size: 1, concurrency: Number.MAX_SAFE_INTEGER }).pipe(
+        Layer.provide(layerPage(worker))
+      )
+    ).pipe(Effect.mapError(workerFailedToStart))
+    const client = yield* Effect.provide(RpcClient.make(Protocol.Requests), protocol)
+    const loaded = yield* Effect.mapError(client.Open({ source: file, options: asked }), workerFailed)
+    return {
+      ...loaded,
+      /** The model's reply, as it is computed. What two conversations begin with in common is computed once. */
+      chat: (conversation: Conversation, options: ChatOptions = {}): Stream.Stream<string, ModelError> =>
+        Stream.unwrap(Effect.gen(function*() {
+          const messages = yield* checked(Protocol.Messages, "messages", messagesOf(conversation))
+          const how = yield* checked(Protocol.ChatOptions, "options", options)
+          return client.Chat({ messages, options: how })
+        })).pipe(Stream.mapError(workerFailed), Stream.filter((text) => text !== "")),
+      /** What the model goes on with behind a text, as it is computed. */
+      generate: (prompt: string, options: GenerateOptions = {}): Stream.Stream<string, ModelError> =>
+        Stream.unwrap(Effect.gen(function*() {
+          const text = yield* checked(Schema.String, "the prompt", prompt)
+          const how = yield* checked(Protocol.GenerateOptions, "options", options)
+          return client.Generate({ prompt: text, options: how })
+        })).pipe(Stream.mapError(workerFailed), Stream.filter((text) => text !== "")),
+      /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
+      cached: Effect.mapError(client.Cached(), workerFailed)
+    }
+  }
+)
+
+const workerFailedToStart = (error: { readonly message: string }): ModelError =>
+  new ModelError({ reason: "WorkerFailed", message: error.message })
+
+/** A model that is loaded. */
+export type Model = Effect.Success<ReturnType<typeof load>>
+
+/** Ends an answer, or the wait for a model. */
+export interface Abortable {
+  /** When it is aborted, its reason is thrown. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** A model for programs without Effect. Failures are thrown: a `ModelError`, or the reason of an aborted signal. */
+export interface Opened extends AsyncDisposable {
+  /** As its file calls it. */
+  readonly name: string
+  /** Tokens that a conversation may have. */
+  readonly context: number
+  readonly device: Protocol.DeviceInfo
+  readonly chat: (conversation: Conversation, options?: ChatOptions & Abortable) => AsyncIterable<string>
+  readonly generate: (prompt: string, options?: GenerateOptions & Abortable) => AsyncIterable<string>
+  /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
+  readonly cached: () => Promise<number>
+  /** Gives back the worker, the device and its memory, as the end of `await using` does. */
+  readonly close: () => Promise<void>
+}
+
+/** Fails with the signal's reason when it is aborted. */
+const aborted = (signal: AbortSignal): Effect.Effect<never, unknown> =>
+  Effect.callback((resume) => {
+    const fail = () => resume(Effect.fail(signal.reason))
+    if (signal.aborted) return fail()
+    signal.addEventListener("abort", fail, { once: true })
+    return Effect.sync(() => signal.removeEventListener("abort", fail))
+  })
+
+const iterable = (
+  stream: Stream.Stream<string, ModelError>,
+  signal: AbortSignal | undefined
+): AsyncIterable<string> =>
+  Stream.toAsyncIterable(signal === undefined ? stream : Stream.interruptWhen(stream, aborted(signal)))
+
+/** Loads a model for a program without Effect. */
+export const open = async (source: Source, { signal, ...options }: Options & Abortable = {}): Promise<Opened> => {
+  const scope = Scope.makeUnsafe()
+  const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
+  const loading = load(source, options).pipe(
+    Scope.provide(scope),
+    Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+  )
+  const { cached, chat, generate, ...loaded } = await Effect.runPromise(
+    signal === undefined ? loading : Effect.raceFirst(loading, aborted(signal))
+  )
+  return {
+    ...loaded,
+    chat: (conversation, { signal, ...given } = {}) => iterable(chat(conversation, given), signal),
+    generate: (prompt, { signal, ...given } = {}) => iterable(generate(prompt, given), signal),
+    cached: () => Effect.runPromise(cached),
+    close,
+    [Symbol.asyncDispose]: close
+  }
+}

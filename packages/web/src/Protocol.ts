@@ -1,0 +1,100 @@
+/** What the page asks of the worker that has the engine. */
+import type { Message } from "@tg/tokenizer/ChatTemplate"
+import { Schema } from "effect"
+import { Rpc, RpcGroup } from "effect/rpc"
+import * as Transferable from "effect/workers/Transferable"
+import { ModelError } from "./ModelError.ts"
+
+/** What can be asked for. */
+export const choices = ["auto", "webgpu", "wasm"] as const
+
+/** Where a model runs. */
+export const OpenOptions = Schema.Struct({
+  /** `auto` by default: WebGPU on a GPU, else WebAssembly. */
+  device: Schema.optional(Schema.Literals(choices)),
+  /** Of the wasm device, in a page that is cross-origin isolated; one for each core by default. */
+  threads: Schema.optional(Schema.Int.check(Schema.isGreaterThan(0))),
+  /** Tokens the context has memory for; by default it grows, up to what the model allows. */
+  context: Schema.optional(Schema.Int.check(Schema.isGreaterThan(0)))
+})
+
+/** How to go on with a text. */
+export const GenerateOptions = Schema.Struct({
+  /** End after this many tokens; otherwise where the model or the context ends. */
+  maxTokens: Schema.optional(Schema.Finite),
+  /** The text ends before the first of these. */
+  stop: Schema.optional(Schema.Array(Schema.String)),
+  temperature: Schema.optional(Schema.Finite),
+  topK: Schema.optional(Schema.Finite),
+  topP: Schema.optional(Schema.Finite),
+  minP: Schema.optional(Schema.Finite),
+  /** Without it, each answer that is drawn is another one. */
+  seed: Schema.optional(Schema.Finite)
+})
+
+/** Values that structured clone sends as they are. */
+const cloned = <A>(is: (value: unknown) => value is A) =>
+  Schema.declare(is).pipe(Transferable.schema((): Array<Transferable> => []))
+type Transferable = globalThis.Transferable
+
+const isMessage = (value: unknown): value is Message =>
+  typeof value === "object" && value !== null && "role" in value && typeof value.role === "string"
+
+/** One message of a conversation. */
+export const Messages = cloned((value): value is ReadonlyArray<Message> =>
+  Array.isArray(value) && value.length > 0 && value.every(isMessage)
+)
+
+/** How to answer. */
+export const ChatOptions = Schema.Struct({
+  ...GenerateOptions.fields,
+  /** Variables of the chat template, such as `enable_thinking`. */
+  variables: Schema.optional(
+    cloned((value): value is Readonly<Record<string, unknown>> => typeof value === "object" && value !== null)
+  )
+})
+
+/** A file: the blob itself, or an absolute address. */
+export const Source = Schema.Union([
+  Schema.TaggedStruct("Blob", {
+    name: Schema.String,
+    blob: cloned((value): value is Blob => value instanceof Blob)
+  }),
+  Schema.TaggedStruct("Address", { url: Schema.String })
+])
+/** A file: the blob itself, or an absolute address. */
+export type Source = typeof Source.Type
+
+/** The device in use. */
+export const DeviceInfo = Schema.Struct({
+  kind: Schema.Literals(["webgpu", "wasm"]),
+  /** For people: the adapter, or wasm with its threads. */
+  name: Schema.String,
+  /** Threads of the CPU that compute; of `webgpu`, none. */
+  threads: Schema.Finite,
+  /** Why it is this one, in a sentence. */
+  why: Schema.String
+})
+/** The device in use. */
+export type DeviceInfo = typeof DeviceInfo.Type
+
+/** A model that is loaded. */
+export const Loaded = Schema.Struct({ name: Schema.String, context: Schema.Finite, device: DeviceInfo })
+
+/** The requests. A worker has one model. */
+export const Requests = RpcGroup.make(
+  Rpc.make("Open", { payload: { source: Source, options: OpenOptions }, success: Loaded, error: ModelError }),
+  Rpc.make("Chat", {
+    payload: { messages: Messages, options: ChatOptions },
+    success: Schema.String,
+    error: ModelError,
+    stream: true
+  }),
+  Rpc.make("Generate", {
+    payload: { prompt: Schema.String, options: GenerateOptions },
+    success: Schema.String,
+    error: ModelError,
+    stream: true
+  }),
+  Rpc.make("Cached", { success: Schema.Finite, error: ModelError })
+)

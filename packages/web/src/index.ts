@@ -1,0 +1,3 @@
+export * as Model from "./Model.ts"
+export * as ModelError from "./ModelError.ts"
+export * as Protocol from "./Protocol.ts"

@@ -1,0 +1,18 @@
+/** A real browser, where there is one: Debian's Chromium, without a window, with WebGPU in software. */
+import { existsSync } from "node:fs"
+import { type Browser, chromium } from "playwright-core"
+
+const executablePath = "/usr/bin/chromium"
+
+/** Whether there is a browser. A machine that has to have one fails instead of skipping. */
+export const hasBrowser = (): boolean => {
+  if (existsSync(executablePath)) return true
+  const missing = `${executablePath} is not there; sudo bash scripts/chromium.sh installs it`
+  if (process.env["TG_REQUIRE_BROWSER"] === "1") throw new Error(`TG_REQUIRE_BROWSER=1, but ${missing}`)
+  console.warn(`SKIPPED: tests of the engine in a page, because ${missing}`)
+  return false
+}
+
+/** Starts a browser. */
+export const launch = (): Promise<Browser> =>
+  chromium.launch({ executablePath, args: ["--no-sandbox", "--enable-unsafe-webgpu"] })

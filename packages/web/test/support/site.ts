@@ -1,0 +1,66 @@
+/** A server of static files on this machine, as a page meets it: with or without isolation, with or without ranges. */
+import * as fs from "node:fs"
+import * as http from "node:http"
+import type { AddressInfo } from "node:net"
+import * as path from "node:path"
+
+const types: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".gguf": "application/octet-stream"
+}
+
+const isolation = {
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-embedder-policy": "require-corp"
+}
+
+/** A server, and what was asked of it. */
+export interface Site {
+  readonly url: string
+  /** Bytes of model files that were sent. */
+  readonly sent: () => number
+  readonly close: () => Promise<void>
+}
+
+const send = (file: string, range: string | undefined, response: http.ServerResponse): number => {
+  const { size } = fs.statSync(file)
+  const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(range ?? "") ?? []
+  const start = Number(from ?? 0)
+  const end = Math.min(size, Number(to ?? size - 1) + 1)
+  response.setHeader("content-type", types[path.extname(file)] ?? "text/plain")
+  response.setHeader("content-length", end - start)
+  if (from !== undefined) response.setHeader("content-range", `bytes ${start}-${end - 1}/${size}`)
+  response.writeHead(from === undefined ? 200 : 206)
+  if (end === start) response.end()
+  else fs.createReadStream(file, { start, end: end - 1 }).pipe(response)
+  return end - start
+}
+
+/**
+ * Serves folders by the first part of the path. Behind `/isolated/` every answer has the headers of isolation, behind `/plain/` none
+ * has; `?whole` is answered without ranges.
+ */
+export const serve = async (folders: Readonly<Record<string, string>>): Promise<Site> => {
+  let sent = 0
+  const server = http.createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url!, "http://localhost")
+    const [, mode, folder, ...rest] = pathname.split("/")
+    const root = folders[folder ?? ""]
+    const file = root === undefined ? undefined : path.join(root, ...rest)
+    if (mode === "isolated") { for (const [name, value] of Object.entries(isolation)) response.setHeader(name, value) }
+    if (file === undefined || !fs.existsSync(file)) return void response.writeHead(404).end()
+    const bytes = send(file, searchParams.has("whole") ? undefined : request.headers.range, response)
+    if (file.endsWith(".gguf")) sent += bytes
+  })
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}`,
+    sent: () => sent,
+    close: () => {
+      server.closeAllConnections()
+      return new Promise((resolve) => server.close(() => resolve()))
+    }
+  }
+}
