@@ -1,6 +1,6 @@
 /** A model in a worker of this page, to chat with. */
 import type { Message } from "@tg/tokenizer/ChatTemplate"
-import { Effect, Exit, Layer, Schema, Scope, Stream } from "effect"
+import { Cause, Effect, Exit, Layer, Schema, Scope, Stream } from "effect"
 import { RpcClient } from "effect/rpc"
 import type { RpcClientError } from "effect/rpc/RpcClientError"
 import { layerPage } from "./internal/platform.ts"
@@ -50,10 +50,24 @@ const checked = <S extends Schema.Codec<unknown, unknown>>(schema: S, what: stri
     Effect.mapError((error) => new ModelError({ reason: "InvalidRequest", message: `${what}: ${error.message}` }))
   )
 
-const workerFailed = (error: ModelError | RpcClientError): ModelError =>
+const failed = (error: ModelError | RpcClientError): ModelError =>
   error._tag === "ModelError"
     ? error
-    : new ModelError({ reason: "WorkerFailed", message: `${error.message}; open the model again` })
+    : new ModelError({ reason: "WorkerFailed", message: `${error.reason.message}; open the model again` })
+
+/** A request that nobody but the end of the model interrupts: the page's own interruption is seen by no one. */
+const orClosed = (cause: Cause.Cause<ModelError>): Cause.Cause<ModelError> =>
+  Cause.hasInterruptsOnly(cause)
+    ? Cause.fail(new ModelError({ reason: "Closed", message: "the model was closed; open it again" }))
+    : cause
+
+/** An answer as the page sees it: text, without what is not complete yet. */
+const answer = (texts: Stream.Stream<string, ModelError | RpcClientError>): Stream.Stream<string, ModelError> =>
+  texts.pipe(
+    Stream.mapError(failed),
+    Stream.catchCause((cause) => Stream.failCause(orClosed(cause))),
+    Stream.filter((text) => text !== "")
+  )
 
 const messagesOf = (conversation: Conversation): unknown =>
   typeof conversation === "string" ? [{ role: "user", content: conversation }] : conversation
@@ -67,9 +81,9 @@ export const load = Effect.fn("Model.load")(
       RpcClient.layerProtocolWorker({ size: 1, concurrency: Number.MAX_SAFE_INTEGER }).pipe(
         Layer.provide(layerPage(worker))
       )
-    ).pipe(Effect.mapError(workerFailedToStart))
+    ).pipe(Effect.mapError(notStarted))
     const client = yield* Effect.provide(RpcClient.make(Protocol.Requests), protocol)
-    const loaded = yield* Effect.mapError(client.Open({ source: file, options: asked }), workerFailed)
+    const loaded = yield* Effect.mapError(client.Open({ source: file, options: asked }), failed)
     return {
       ...loaded,
       /** The model's reply, as it is computed. What two conversations begin with in common is computed once. */
@@ -78,21 +92,24 @@ export const load = Effect.fn("Model.load")(
           const messages = yield* checked(Protocol.Messages, "messages", messagesOf(conversation))
           const how = yield* checked(Protocol.ChatOptions, "options", options)
           return client.Chat({ messages, options: how })
-        })).pipe(Stream.mapError(workerFailed), Stream.filter((text) => text !== "")),
+        })).pipe(answer),
       /** What the model goes on with behind a text, as it is computed. */
       generate: (prompt: string, options: GenerateOptions = {}): Stream.Stream<string, ModelError> =>
         Stream.unwrap(Effect.gen(function*() {
           const text = yield* checked(Schema.String, "the prompt", prompt)
           const how = yield* checked(Protocol.GenerateOptions, "options", options)
           return client.Generate({ prompt: text, options: how })
-        })).pipe(Stream.mapError(workerFailed), Stream.filter((text) => text !== "")),
+        })).pipe(answer),
       /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
-      cached: Effect.mapError(client.Cached(), workerFailed)
+      cached: client.Cached().pipe(
+        Effect.mapError(failed),
+        Effect.catchCause((cause) => Effect.failCause(orClosed(cause)))
+      )
     }
   }
 )
 
-const workerFailedToStart = (error: { readonly message: string }): ModelError =>
+const notStarted = (error: { readonly message: string }): ModelError =>
   new ModelError({ reason: "WorkerFailed", message: error.message })
 
 /** A model that is loaded. */

@@ -33,16 +33,16 @@ export const GenerateOptions = Schema.Struct({
 })
 
 /** Values that structured clone sends as they are. */
-const cloned = <A>(is: (value: unknown) => value is A) =>
-  Schema.declare(is).pipe(Transferable.schema((): Array<Transferable> => []))
-type Transferable = globalThis.Transferable
+const cloned = <A>(expected: string, is: (value: unknown) => value is A) =>
+  Schema.declare(is, { expected }).pipe(Transferable.schema((): Array<globalThis.Transferable> => []))
 
 const isMessage = (value: unknown): value is Message =>
   typeof value === "object" && value !== null && "role" in value && typeof value.role === "string"
 
 /** One message of a conversation. */
-export const Messages = cloned((value): value is ReadonlyArray<Message> =>
-  Array.isArray(value) && value.length > 0 && value.every(isMessage)
+export const Messages = cloned(
+  "an array of one or more messages, such as { role: \"user\", content: \"Hello\" }",
+  (value): value is ReadonlyArray<Message> => Array.isArray(value) && value.length > 0 && value.every(isMessage)
 )
 
 /** How to answer. */
@@ -50,7 +50,10 @@ export const ChatOptions = Schema.Struct({
   ...GenerateOptions.fields,
   /** Variables of the chat template, such as `enable_thinking`. */
   variables: Schema.optional(
-    cloned((value): value is Readonly<Record<string, unknown>> => typeof value === "object" && value !== null)
+    cloned(
+      "an object",
+      (value): value is Readonly<Record<string, unknown>> => typeof value === "object" && value !== null
+    )
   )
 })
 
@@ -58,7 +61,7 @@ export const ChatOptions = Schema.Struct({
 export const Source = Schema.Union([
   Schema.TaggedStruct("Blob", {
     name: Schema.String,
-    blob: cloned((value): value is Blob => value instanceof Blob)
+    blob: cloned("a Blob", (value): value is Blob => value instanceof Blob)
   }),
   Schema.TaggedStruct("Address", { url: Schema.String })
 ])

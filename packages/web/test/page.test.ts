@@ -11,6 +11,7 @@ import { serve, type Site } from "./support/site.ts"
 
 const models = fileURLToPath(new URL("../../../apps/cli/models/", import.meta.url))
 const pages = fileURLToPath(new URL("./support/", import.meta.url))
+const example = fileURLToPath(new URL("../../../examples/web/", import.meta.url))
 const tiny = "../models/tg-tiny-Q4_0.gguf"
 
 declare global {
@@ -26,7 +27,18 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
 
   beforeAll(async () => {
     built = fs.mkdtempSync(path.join(os.tmpdir(), "tg-web-"))
-    ;[site, browser] = await Promise.all([serve({ models, pages, bundle: built }), launch(), bundle(built)])
+    ;[site, browser] = await Promise.all([
+      serve({
+        "example/tg/": built,
+        "example/tg-tiny-Q4_0.gguf": path.join(models, "tg-tiny-Q4_0.gguf"),
+        "example/": example,
+        "models/": models,
+        "pages/": pages,
+        "bundle/": built
+      }),
+      launch(),
+      bundle(built)
+    ])
   })
   afterAll(async () => {
     await browser.close()
@@ -60,11 +72,131 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
 
   it("answers on wasm without threads, in a page that is not, and says what is missing", async () => {
     await open("plain")
-    const { answer, device } = await ask(tiny, { device: "auto" })
+    // its server sends no ranges
+    const { answer, device } = await ask(`${tiny}?whole`, { device: "auto" })
     assert.deepEqual([answer, device.kind, device.threads], ["17 + 25 = 42", "wasm", 1])
     assert.match(
       device.why,
       /^WebGPU found only a CPU posing as a GPU.*; one thread, because.*Cross-Origin-Opener-Policy/
     )
+  })
+
+  // half a minute of software
+  it.skipIf(process.env["TG_FULL"] !== "1")("answers on WebGPU", async () => {
+    await open("plain")
+    const { answer, device } = await ask(tiny, { device: "webgpu" })
+    assert.deepEqual([answer, device.kind, device.why], ["17 + 25 = 42", "webgpu", "WebGPU was asked for"])
+  })
+
+  it("stops within a token when it is told to, and goes on with the next question", async () => {
+    await open("isolated")
+    const seen = await page.evaluate(async (source) => {
+      const file = await (await fetch(source)).blob()
+      const model = await globalThis.Model.open(file, { device: "wasm", threads: 2 })
+      const question = "Tell me a story."
+      for await (const _ of model.chat(question, { maxTokens: 1 }));
+      const prompt = await model.cached()
+      const controller = new AbortController()
+      let taken = 0
+      let thrown: unknown
+      try {
+        for await (const _ of model.chat(question, { signal: controller.signal })) {
+          if (++taken === 5) controller.abort("enough")
+        }
+      } catch (error) {
+        thrown = error
+      }
+      const atOnce = await model.cached()
+      await new Promise((resolve) => setTimeout(resolve, 200))
+      const later = await model.cached()
+      for await (const _ of model.chat(question)) if (++taken === 10) break
+      await new Promise((resolve) => setTimeout(resolve, 200))
+      const afterBreak = await model.cached()
+      let answer = ""
+      for await (const text of model.chat("What is 17 + 25?")) answer += text
+      await model.close()
+      return { taken, thrown, answer, stopped: atOnce - prompt, later: later - prompt, broken: afterBreak - prompt }
+    }, tiny)
+    assert.deepEqual([seen.taken, seen.thrown, seen.answer], [10, "enough", "17 + 25 = 42"])
+    // five were taken, of which the fifth need not be in the cache, and at most one more was on its way
+    for (const computed of [seen.stopped, seen.broken]) assert.include([4, 5], computed)
+    assert.equal(seen.later, seen.stopped)
+  })
+
+  it("is in the page of the example", async () => {
+    page = await browser.newPage()
+    await page.goto(`${site.url}/plain/example/index.html`)
+    await page.getByText(/: 17 \+ 25 = 42$/).waitFor()
+  })
+
+  it("fails with the engine's errors, and says what to do", async () => {
+    await open("plain")
+    const errors = await page.evaluate(async () => {
+      const attempts: ReadonlyArray<() => Promise<unknown>> = [
+        () => globalThis.Model.open("page.html"),
+        () => globalThis.Model.open("../models/no-such-file.gguf"),
+        () => globalThis.Model.open("ftp://example.org/model.gguf"),
+        () => globalThis.Model.open(new Uint8Array(100)),
+        () => globalThis.Model.open("page.html", { threads: 0 }),
+        () => globalThis.Model.open("page.html", { worker: () => new Worker("no-such-worker.js", { type: "module" }) }),
+        () => globalThis.Model.open("page.html", { signal: AbortSignal.abort(new Error("never mind")) })
+      ]
+      const errors: Array<readonly [string, string]> = []
+      for (const attempt of attempts) {
+        await attempt().catch((error: Error & { readonly reason?: string }) =>
+          errors.push([error.reason ?? error.name, error.message])
+        )
+      }
+      return errors
+    })
+    assert.deepEqual(errors.map(([reason]) => reason), [
+      "NotGguf",
+      "HttpError",
+      "InvalidRequest",
+      "NotGguf",
+      "InvalidRequest",
+      "WorkerFailed",
+      "Error"
+    ])
+    // the message says what to do
+    assert.match(errors[0]![1], /choose a GGUF file$/)
+    assert.match(errors[4]![1], /threads/)
+    assert.match(errors[5]![1], /^the worker failed: .*worker\.js.*; open the model again$/)
+    assert.equal(errors[6]![1], "never mind")
+  })
+
+  it("refuses what makes no sense, and what comes after its end", async () => {
+    await open("isolated")
+    const errors = await page.evaluate(async (source) => {
+      const model = await globalThis.Model.open(source, { device: "wasm", threads: 2 })
+      const drain = async (texts: AsyncIterable<string>) => {
+        for await (const _ of texts);
+      }
+      const errors: Array<readonly [string, string]> = []
+      const note = (error: { readonly reason: string; readonly message: string }) =>
+        errors.push([error.reason, error.message])
+      await drain(model.chat([])).catch(note)
+      await drain(model.chat("Hi", { temperature: Number.NaN })).catch(note)
+      await drain(model.chat("Hi", { temperature: -1 })).catch(note)
+      await drain(model.chat("Hi", JSON.parse(`{ "maxTokns": 1 }`))).catch(note)
+      await drain(model.generate("word ".repeat(10_000))).catch(note)
+      await Promise.all([drain(model.chat("Tell me a story.")).catch(note), model.close()])
+      await drain(model.chat("Hi")).catch(note)
+      await model.cached().catch(note)
+      return errors
+    }, tiny)
+    assert.deepEqual(errors.map(([reason]) => reason), [
+      "InvalidRequest",
+      "InvalidRequest",
+      "InvalidSampling",
+      "InvalidRequest",
+      "ContextFull",
+      "Closed",
+      "Closed",
+      "Closed"
+    ])
+    assert.match(errors[0]![1], /^messages: Expected an array of one or more messages/)
+    assert.match(errors[3]![1], /maxTokns/)
+    assert.equal(errors[5]![1], "the model was closed; open it again")
   })
 })

@@ -38,16 +38,16 @@ const send = (file: string, range: string | undefined, response: http.ServerResp
 }
 
 /**
- * Serves folders by the first part of the path. Behind `/isolated/` every answer has the headers of isolation, behind `/plain/` none
+ * Serves files and folders, each behind the beginning of a path; the first one that fits. Behind `/isolated/` every answer has the headers of isolation, behind `/plain/` none
  * has; `?whole` is answered without ranges.
  */
 export const serve = async (folders: Readonly<Record<string, string>>): Promise<Site> => {
   let sent = 0
   const server = http.createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url!, "http://localhost")
-    const [, mode, folder, ...rest] = pathname.split("/")
-    const root = folders[folder ?? ""]
-    const file = root === undefined ? undefined : path.join(root, ...rest)
+    const [, mode, place] = /^\/(isolated|plain)\/(.*)$/.exec(pathname) ?? []
+    const start = Object.keys(folders).find((each) => place?.startsWith(each) === true)
+    const file = start === undefined ? undefined : path.join(folders[start]!, place!.slice(start.length))
     if (mode === "isolated") { for (const [name, value] of Object.entries(isolation)) response.setHeader(name, value) }
     if (file === undefined || !fs.existsSync(file)) return void response.writeHead(404).end()
     const bytes = send(file, searchParams.has("whole") ? undefined : request.headers.range, response)
