@@ -4,6 +4,7 @@
  *
  *     node packages/web/bundle.ts [folder]
  */
+import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
@@ -15,9 +16,12 @@ const here = fileURLToPath(new URL(".", import.meta.url))
 /** wabt asks for these where it runs in Node, and only there. */
 const ofNode = ["fs", "path", "crypto"]
 
-/** Writes the modules; tells what is in them. */
+/** Stands for the name of the build until what it names is there. */
+const unnamed = "tg-build-without-a-name"
+
+/** Writes the modules; tells what is in them. Each knows a name that changes when any of them does (`TG_BUILD`). */
 export const bundle = async (folder: string): Promise<Metafile> => {
-  const { metafile } = await build({
+  const { metafile, outputFiles } = await build({
     entryPoints: { tg: path.join(here, "src/index.ts"), worker: path.join(here, "src/worker.ts") },
     outdir: folder,
     absWorkingDir: here,
@@ -29,8 +33,15 @@ export const bundle = async (folder: string): Promise<Metafile> => {
     target: "es2024",
     external: ofNode,
     legalComments: "none",
+    define: { TG_BUILD: JSON.stringify(unnamed) },
+    write: false,
     metafile: true
   })
+  const hash = createHash("sha256")
+  for (const { contents } of outputFiles) hash.update(contents)
+  const name = hash.digest("hex").slice(0, 16)
+  fs.mkdirSync(folder, { recursive: true })
+  for (const file of outputFiles) fs.writeFileSync(file.path, file.text.replaceAll(unnamed, name))
   return metafile
 }
 

@@ -9,7 +9,16 @@ import { Context, Effect, Layer, Random, Scope, Stream } from "effect"
 import * as Devices from "./Devices.ts"
 import { fromTagged, ModelError } from "./ModelError.ts"
 import { type GenerateOptions, type Loaded, type OpenOptions, Requests } from "./Protocol.ts"
+import * as ProgramStore from "./ProgramStore.ts"
 import * as Source from "./Source.ts"
+
+declare global {
+  /** What `bundle.ts` calls the code that it has bundled; elsewhere it is not defined. */
+  var TG_BUILD: string | undefined
+}
+
+/** Programs are kept by a build that has a name. */
+const keeping = typeof TG_BUILD === "string" ? ProgramStore.layer(TG_BUILD) : Layer.empty
 
 /** A model on its device. */
 interface Running {
@@ -24,7 +33,9 @@ const load = Effect.fn("Host.load")(
     const source = yield* Source.open(file)
     const model = yield* Effect.fromResult(ModelFile.fromGguf(yield* Gguf.read(source), known))
     const codec = yield* Effect.fromResult(ModelFile.tokenizer(model.gguf))
-    const services = yield* Layer.build(Devices.layer(options.device ?? "auto", options.threads))
+    const services = yield* Layer.build(
+      Devices.layer(options.device ?? "auto", options.threads).pipe(Layer.provide(keeping))
+    )
     const engine = yield* fromModel(source, model, {
       context: options.context,
       prepare: ["last", Sampler.greedy],

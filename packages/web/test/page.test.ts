@@ -2,7 +2,7 @@ import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
-import type { Browser, Page } from "playwright-core"
+import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
 import { bundle } from "../bundle.ts"
 import type * as ModelModule from "../src/Model.ts"
@@ -23,6 +23,8 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
   let built: string
   let site: Site
   let browser: Browser
+  // one for all tests: what the browser keeps is there for the next
+  let context: BrowserContext
   let page: Page
 
   beforeAll(async () => {
@@ -39,6 +41,7 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
       launch(),
       bundle(built)
     ])
+    context = await browser.newContext()
   })
   afterAll(async () => {
     await browser.close()
@@ -48,7 +51,7 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
   afterEach(() => page.close())
 
   const open = async (mode: "isolated" | "plain"): Promise<void> => {
-    page = await browser.newPage()
+    page = await context.newPage()
     await page.goto(`${site.url}/${mode}/pages/page.html`)
     await page.waitForFunction("globalThis.Model !== undefined")
   }
@@ -70,8 +73,41 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
     assert.equal(device.why, "WebAssembly was asked for")
   })
 
+  it("keeps what it has compiled, and finds it when it is opened again", async () => {
+    await open("isolated")
+    const seen = await page.evaluate(async (source) => {
+      const put = "a store that was never read"
+      const kept = async () => {
+        const [name, ...others] = await caches.keys()
+        const cache = await caches.open(name!)
+        return { name, others, cache, addresses: (await cache.keys()).map(({ url }) => url) }
+      }
+      const before = await kept()
+      // whoever reads them finds that they are damaged, and writes them anew
+      await Promise.all(before.addresses.map((url) => before.cache.put(url, new Response(put))))
+      await caches.open("tg-programs-of-another-build")
+      const model = await globalThis.Model.open(source, { device: "wasm", threads: 2 })
+      let answer = ""
+      for await (const text of model.chat("What is 17 + 25?")) answer += text
+      await model.close()
+      const after = await kept()
+      const texts = await Promise.all(after.addresses.map(async (url) => (await after.cache.match(url))!.text()))
+      return {
+        answer,
+        before: before.addresses,
+        after: after.addresses,
+        others: after.others,
+        read: texts.map((text) => text !== put)
+      }
+    }, tiny)
+    assert.isAbove(seen.before.length, 0)
+    assert.deepEqual(seen.after, seen.before)
+    assert.deepEqual(seen.read, seen.before.map(() => true))
+    assert.deepEqual([seen.answer, seen.others], ["17 + 25 = 42", []])
+  })
+
   it("answers in the page of the example: on wasm without threads, and says what is missing", async () => {
-    page = await browser.newPage()
+    page = await context.newPage()
     await page.goto(`${site.url}/plain/example/index.html`)
     await page.getByText(/: 17 \+ 25 = 42$/).waitFor()
     assert.match(
