@@ -66,7 +66,7 @@ if (import.meta.main) {
   const folder = path.resolve(process.argv[2] ?? path.join(here, "dist/browser"))
   const metafile = await bundle(folder)
   const of = (name: string) =>
-    Object.entries(metafile.outputs).find(([file, output]) => output.entryPoint?.endsWith(name) === true)![0]
+    Object.entries(metafile.outputs).find(([, output]) => output.entryPoint?.endsWith(name) === true)![0]
   const say = (line: string) => process.stdout.write(`${line}\n`)
   const kilobytes = (bytes: number) => `${(bytes / 1000).toFixed(0)} kB gzip`
   say(`tg.js: ${kilobytes(compressed(closure(metafile, of("src/index.ts"))))}`)
