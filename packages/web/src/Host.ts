@@ -5,10 +5,10 @@ import * as Sampler from "@tg/engine/Sampler"
 import * as Gguf from "@tg/gguf/Gguf"
 import { known } from "@tg/models/Models"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
-import { Context, Effect, Layer, Random, Scope, Stream } from "effect"
+import { Context, Effect, Layer, Queue, Random, Scope, Stream } from "effect"
 import * as Devices from "./Devices.ts"
 import { fromTagged, ModelError } from "./ModelError.ts"
-import { type GenerateOptions, type Loaded, type OpenOptions, Requests } from "./Protocol.ts"
+import { type GenerateOptions, type Loaded, type OpenOptions, type Progress, Requests } from "./Protocol.ts"
 import * as ProgramStore from "./ProgramStore.ts"
 import * as Source from "./Source.ts"
 
@@ -27,9 +27,16 @@ interface Running {
   readonly codec: Codec
 }
 
+/** How far loading is. */
+type Event = typeof Progress.Type | typeof Loaded.Type
+
 /** Loads a model; it stays on its device until the scope closes. */
 const load = Effect.fn("Host.load")(
-  function*(file: Parameters<typeof Source.open>[0], options: typeof OpenOptions.Type) {
+  function*(
+    file: Parameters<typeof Source.open>[0],
+    options: typeof OpenOptions.Type,
+    say: (event: Event) => Effect.Effect<unknown>
+  ) {
     const source = yield* Source.open(file)
     const model = yield* Effect.fromResult(ModelFile.fromGguf(yield* Gguf.read(source), known))
     const codec = yield* Effect.fromResult(ModelFile.tokenizer(model.gguf))
@@ -39,9 +46,15 @@ const load = Effect.fn("Host.load")(
     const engine = yield* fromModel(source, model, {
       context: options.context,
       prepare: ["last", Sampler.greedy],
-      tokenizer: codec
+      tokenizer: codec,
+      onProgress: ({ loadedBytes, totalBytes }) => Effect.asVoid(say({ _tag: "Progress", loadedBytes, totalBytes }))
     }).pipe(Effect.provide(services))
-    const loaded = { name: model.config.name, context: engine.context, device: Context.get(services, Devices.Chosen) }
+    const loaded: typeof Loaded.Type = {
+      _tag: "Loaded",
+      name: model.config.name,
+      context: engine.context,
+      device: Context.get(services, Devices.Chosen)
+    }
     const running: Running = { loaded, engine, codec }
     return running
   }
@@ -76,22 +89,27 @@ const notOpen = new ModelError({
   message: "the worker has no model; it was restarted, so open the model again"
 })
 
+const alreadyOpen = new ModelError({
+  reason: "InvalidRequest",
+  message: "the worker has a model; start another worker"
+})
+
 /** Answers the page's requests. The model goes when the layer's scope closes. */
 export const layer = Requests.toLayer(Effect.gen(function*() {
   const scope = yield* Effect.scope
   let opened: Running | undefined
   const running = Effect.suspend(() => opened === undefined ? Effect.fail(notOpen) : Effect.succeed(opened))
   return {
-    Open: Effect.fnUntraced(function*({ options, source }) {
-      if (opened !== undefined) {
-        return yield* new ModelError({
-          reason: "InvalidRequest",
-          message: "the worker has a model; start another worker"
+    Open: ({ options, source }) =>
+      Stream.callback<Event, ModelError>((queue) =>
+        Effect.gen(function*() {
+          if (opened !== undefined) return yield* alreadyOpen
+          const say = (event: Event) => Queue.offer(queue, event)
+          opened = yield* load(source, options, say).pipe(Scope.provide(scope), Effect.mapError(fromTagged))
+          yield* say(opened.loaded)
+          yield* Queue.end(queue)
         })
-      }
-      opened = yield* load(source, options).pipe(Scope.provide(scope), Effect.mapError(fromTagged))
-      return opened.loaded
-    }),
+      ),
     Chat: ({ messages, options: { variables, ...options } }) =>
       Stream.unwrap(Effect.gen(function*() {
         const model = yield* running

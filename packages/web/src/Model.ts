@@ -14,6 +14,8 @@ export type Source = Blob | URL | string | Uint8Array<ArrayBuffer> | ArrayBuffer
 export interface Options extends Schema.Schema.Type<typeof Protocol.OpenOptions> {
   /** Starts the worker, where its script is not `worker.js` beside this one. */
   readonly worker?: (() => Worker) | undefined
+  /** Called while weights are on their way to the device. */
+  readonly onProgress?: ((progress: Omit<typeof Protocol.Progress.Type, "_tag">) => void) | undefined
 }
 
 /** How to go on with a text: the likeliest tokens, unless a temperature is given. */
@@ -69,12 +71,17 @@ const answer = (texts: Stream.Stream<string, ModelError | RpcClientError>): Stre
     Stream.filter((text) => text !== "")
   )
 
+const endedEarly = new ModelError({
+  reason: "WorkerFailed",
+  message: "the worker ended before the model was loaded; open it again"
+})
+
 const messagesOf = (conversation: Conversation): unknown =>
   typeof conversation === "string" ? [{ role: "user", content: conversation }] : conversation
 
 /** Loads a model into a worker of its own; both go when the scope closes. */
 export const load = Effect.fn("Model.load")(
-  function*(source: Source, { worker = startWorker, ...options }: Options = {}) {
+  function*(source: Source, { onProgress = () => {}, worker = startWorker, ...options }: Options = {}) {
     const file = yield* sourceOf(source)
     const asked = yield* checked(Protocol.OpenOptions, "options", options)
     const protocol = yield* Layer.build(
@@ -83,9 +90,19 @@ export const load = Effect.fn("Model.load")(
       )
     ).pipe(Effect.mapError(notStarted))
     const client = yield* Effect.provide(RpcClient.make(Protocol.Requests), protocol)
-    const loaded = yield* Effect.mapError(client.Open({ source: file, options: asked }), failed)
+    const { context, device, name } = yield* client.Open({ source: file, options: asked }).pipe(
+      Stream.mapError(failed),
+      Stream.runFold((): typeof Protocol.Loaded.Type | undefined => undefined, (last, event) => {
+        if (event._tag === "Loaded") return event
+        onProgress({ loadedBytes: event.loadedBytes, totalBytes: event.totalBytes })
+        return last
+      }),
+      Effect.flatMap((loaded) => loaded === undefined ? Effect.fail(endedEarly) : Effect.succeed(loaded))
+    )
     return {
-      ...loaded,
+      name,
+      context,
+      device,
       /** The model's reply, as it is computed. What two conversations begin with in common is computed once. */
       chat: (conversation: Conversation, options: ChatOptions = {}): Stream.Stream<string, ModelError> =>
         Stream.unwrap(Effect.gen(function*() {

@@ -82,11 +82,20 @@ export const DeviceInfo = Schema.Struct({
 export type DeviceInfo = typeof DeviceInfo.Type
 
 /** A model that is loaded. */
-export const Loaded = Schema.Struct({ name: Schema.String, context: Schema.Finite, device: DeviceInfo })
+export const Loaded = Schema.TaggedStruct("Loaded", { name: Schema.String, context: Schema.Finite, device: DeviceInfo })
+
+/** Weights on their way from the file to the device. */
+export const Progress = Schema.TaggedStruct("Progress", { loadedBytes: Schema.Finite, totalBytes: Schema.Finite })
 
 /** The requests. A worker has one model. */
 export const Requests = RpcGroup.make(
-  Rpc.make("Open", { payload: { source: Source, options: OpenOptions }, success: Loaded, error: ModelError }),
+  // the last one is `Loaded`
+  Rpc.make("Open", {
+    payload: { source: Source, options: OpenOptions },
+    success: Schema.Union([Progress, Loaded]),
+    error: ModelError,
+    stream: true
+  }),
   Rpc.make("Chat", {
     payload: { messages: Messages, options: ChatOptions },
     success: Schema.String,

@@ -59,18 +59,24 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
   /** Asks a fresh model, and says what it ran on. */
   const ask = (source: string, options: ModelModule.Options) =>
     page.evaluate(async ([source, options]) => {
-      const model = await globalThis.Model.open(source, options)
+      const progress: Array<number> = []
+      const model = await globalThis.Model.open(source, {
+        ...options,
+        onProgress: ({ loadedBytes, totalBytes }) => progress.push(loadedBytes / totalBytes)
+      })
       let answer = ""
       for await (const text of model.chat("What is 17 + 25?")) answer += text
       await model.close()
-      return { answer, device: model.device, name: model.name }
+      return { answer, progress, device: model.device, name: model.name }
     }, [source, options] as const)
 
   it("answers on wasm with threads, in a page that is isolated", async () => {
     await open("isolated")
-    const { answer, device, name } = await ask(tiny, { device: "wasm", threads: 2 })
+    const { answer, device, name, progress } = await ask(tiny, { device: "wasm", threads: 2 })
     assert.deepEqual([answer, name, device.name], ["17 + 25 = 42", "tg-tiny", "wasm, 2 threads"])
     assert.equal(device.why, "WebAssembly was asked for")
+    assert.deepEqual(progress, progress.toSorted((a, b) => a - b))
+    assert.equal(progress.at(-1), 1)
   })
 
   it("keeps what it has compiled, and finds it when it is opened again", async () => {
