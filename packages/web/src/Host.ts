@@ -5,7 +5,7 @@ import * as Sampler from "@tg/engine/Sampler"
 import * as Gguf from "@tg/gguf/Gguf"
 import { known } from "@tg/models/Models"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
-import { Context, Effect, Layer, Queue, Random, Scope, Stream } from "effect"
+import { Context, Effect, Layer, Queue, Random, Scope, Semaphore, Stream } from "effect"
 import * as Devices from "./Devices.ts"
 import { fromTagged, ModelError } from "./ModelError.ts"
 import { type GenerateOptions, type Loaded, type OpenOptions, type Progress, Requests } from "./Protocol.ts"
@@ -98,6 +98,9 @@ const alreadyOpen = new ModelError({
 export const layer = Requests.toLayer(Effect.gen(function*() {
   const scope = yield* Effect.scope
   let opened: Running | undefined
+  const turns = yield* Semaphore.make(1)
+  /** A model has one conversation in its cache: the next answer waits until this one has ended. */
+  const turn = Effect.acquireRelease(turns.take(1), () => turns.release(1), { interruptible: true })
   const running = Effect.suspend(() => opened === undefined ? Effect.fail(notOpen) : Effect.succeed(opened))
   return {
     Open: ({ options, source }) =>
@@ -118,11 +121,13 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
           Effect.flatMap((template) => Effect.fromResult(template.render(asked, new Date()))),
           Effect.mapBoth({ onSuccess: (prompt) => prompt.segments, onFailure: fromTagged })
         )
+        yield* turn
         return yield* generate(model, model.codec.encodeSegments(segments), options)
       })),
     Generate: ({ options, prompt }) =>
       Stream.unwrap(Effect.gen(function*() {
         const model = yield* running
+        yield* turn
         return yield* generate(model, model.codec.encode(prompt, { addSpecial: true }), options)
       })),
     Cached: () => Effect.flatMap(running, ({ engine }) => Effect.map(engine.cached, (tokens) => tokens.length))

@@ -200,9 +200,9 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
     assert.equal(errors[6]![1], "never mind")
   })
 
-  it("refuses what makes no sense, and what comes after its end", async () => {
+  it("answers one after the other, refuses what makes no sense, and what comes after its end", async () => {
     await open("isolated")
-    const errors = await page.evaluate(async (source) => {
+    const { both, errors } = await page.evaluate(async (source) => {
       const model = await globalThis.Model.open(source, { device: "wasm", threads: 2 })
       const drain = async (texts: AsyncIterable<string>) => {
         for await (const _ of texts);
@@ -210,6 +210,13 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
       const errors: Array<readonly [string, string]> = []
       const note = (error: { readonly reason: string; readonly message: string }) =>
         errors.push([error.reason, error.message])
+      const collect = async (texts: AsyncIterable<string>) => {
+        let all = ""
+        for await (const text of texts) all += text
+        return all
+      }
+      // the second waits for the first
+      const both = await Promise.all([collect(model.chat("What is 17 + 25?")), collect(model.chat("What is 40 + 2?"))])
       await drain(model.chat([])).catch(note)
       await drain(model.chat("Hi", { temperature: Number.NaN })).catch(note)
       await drain(model.chat("Hi", { temperature: -1 })).catch(note)
@@ -218,8 +225,9 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
       await Promise.all([drain(model.chat("Tell me a story.")).catch(note), model.close()])
       await drain(model.chat("Hi")).catch(note)
       await model.cached().catch(note)
-      return errors
+      return { errors, both }
     }, tiny)
+    assert.deepEqual(both, ["17 + 25 = 42", "40 + 2 = 42"])
     assert.deepEqual(errors.map(([reason]) => reason), [
       "InvalidRequest",
       "InvalidRequest",
