@@ -137,6 +137,12 @@ const encode = Effect.fnUntraced(function*(identity: string, { forgotten, rows, 
   return { header, pieces: [start, bytes, ...parts], rowsAt: headerAt + bytes.length + parts[0]!.length }
 })
 
+/** Tokens of the file that a conversation begins with. Rows that were forgotten cannot be gone back to: then all of them, or none. */
+const sharedWith = ({ header, tokens }: Entry, conversation: ReadonlyArray<number>): number => {
+  const shared = commonPrefix(tokens, conversation)
+  return (header.forgotten ?? 0) === 0 || shared === tokens.length ? shared : 0
+}
+
 /** The store over a folder, which is made if it is not there. */
 const make = Effect.fn("PrefixFiles.make")(function*(options: Options) {
   const fs = yield* FileSystem.FileSystem
@@ -217,10 +223,11 @@ const make = Effect.fn("PrefixFiles.make")(function*(options: Options) {
     entries.add({ path: file, header, tokens: snapshot.tokens, bytes, rowsAt, usedAt })
   })
 
-  /** What is a beginning of the snapshot, and so not needed beside it. */
-  const covered = (identity: string, { tokens }: Snapshot) =>
+  /** What is a beginning of the snapshot, and so not needed beside it. One that has forgotten rows stands for itself alone. */
+  const covered = (identity: string, { forgotten, tokens }: Snapshot) =>
     [...entries].filter((entry) =>
-      entry.header.identity === identity && commonPrefix(entry.tokens, tokens) === entry.tokens.length
+      entry.header.identity === identity && commonPrefix(entry.tokens, tokens) === entry.tokens.length &&
+      (forgotten === 0 || entry.tokens.length === tokens.length)
     )
 
   const own = (identity: string): string => `${version} ${identity}`
@@ -228,7 +235,7 @@ const make = Effect.fn("PrefixFiles.make")(function*(options: Options) {
     find: (identity, tokens) =>
       Effect.sync(() => {
         const known = [...entries].filter(({ header }) => header.identity === own(identity))
-          .map((entry) => ({ entry, shared: commonPrefix(entry.tokens, tokens) }))
+          .map((entry) => ({ entry, shared: sharedWith(entry, tokens) }))
           .sort((a, b) => b.shared - a.shared)[0]
         return known === undefined || known.shared === 0
           ? undefined
