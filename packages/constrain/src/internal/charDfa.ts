@@ -4,6 +4,12 @@
  * language are equal in all fields: `key` tells languages apart.
  */
 import { all, type CodePoints, ofText } from "./codePoints.ts"
+import { distances } from "./distances.ts"
+import { canonical, equalStates } from "./minimal.ts"
+import { take } from "./steps.ts"
+
+export { distances } from "./distances.ts"
+export { TooManySteps, withSteps } from "./steps.ts"
 
 /** A minimal automaton. */
 export interface CharDfa {
@@ -27,33 +33,6 @@ export class TooManyStates {
 
 /** More states than this are refused. */
 export const maxStates = 8192
-
-/** Thrown inside of a compilation that has taken its steps; `withSteps` says how many. */
-export class TooManySteps {
-  readonly limit: number
-  constructor(limit: number) {
-    this.limit = limit
-  }
-}
-
-/** Transitions that may still be looked at. Counted, not timed: a schema is refused on all machines or on none. */
-let steps = { limit: Infinity, taken: 0 }
-
-/** Runs something that may look at so many transitions before it is given up. */
-export const withSteps = <A>(limit: number, run: () => A): A => {
-  const before = steps
-  steps = { limit, taken: 0 }
-  try {
-    return run()
-  } finally {
-    steps = before
-  }
-}
-
-const take = (count: number): void => {
-  steps.taken += count
-  if (steps.taken > steps.limit) throw new TooManySteps(steps.limit)
-}
 
 /** The surrogates' class: no text has them, so transitions by it do not count. */
 const isSurrogate = (codePoint: number): boolean => codePoint >= 0xd800 && codePoint <= 0xdfff
@@ -177,146 +156,6 @@ export const fromEdges = <S>(options: {
     accept[i] = Number(accepts(state))
   })
   return canonical({ starts, classes, width, next, accept }, Int32Array.from(accept.keys()))
-}
-
-/** The number of a block for each state: states of a block accept the same texts. */
-const equalStates = (dfa: CharDfa): Int32Array => {
-  const distance = distances(dfa)
-  const order = targetsFirst(dfa, distance)
-  return order === undefined ? refined(dfa, distance) : inOneRound(dfa, distance, order)
-}
-
-/** All states from which a text is accepted, each behind those that it leads to; undefined if there is a cycle. */
-const targetsFirst = (dfa: CharDfa, distance: Float64Array): ReadonlyArray<number> | undefined => {
-  const { accept, next, width } = dfa
-  const surrogate = classOf(dfa, 0xd800)
-  const order: Array<number> = []
-  // for each state 0 if it was not seen, 1 + the class that comes next, or -1 if it is in the order
-  const at = new Int32Array(accept.length)
-  const open = distance[0] === Infinity ? [] : [0]
-  if (open.length > 0) at[0] = 1
-  while (open.length > 0) {
-    const state = open.at(-1)!
-    const c = at[state]! - 1
-    if (c === width) {
-      at[state] = -1
-      order.push(state)
-      open.pop()
-      continue
-    }
-    at[state] = c + 2
-    const target = next[state * width + c]!
-    if (c === surrogate || distance[target] === Infinity || at[target]! < 0) continue
-    if (at[target]! > 0) return undefined
-    at[target] = 1
-    open.push(target)
-  }
-  return order
-}
-
-/** Numbers what follows the states of an automaton: a state's signature is folded class by class. */
-const signatures = (dfa: CharDfa, seeds: number) => {
-  const { next, width } = dfa
-  const surrogate = classOf(dfa, 0xd800)
-  const base = dfa.accept.length + 2
-  // each pair of a prefix's number and a block gets a number of its own
-  const pairs = new Map<number, number>()
-  return (state: number, seed: number, block: Int32Array): number => {
-    let signature = seed
-    for (let c = 0; c < width; c++) {
-      if (c === surrogate) continue
-      const pair = signature * base + block[next[state * width + c]!]! + 1
-      const known = pairs.get(pair)
-      signature = known ?? seeds + pairs.size
-      if (known === undefined) pairs.set(pair, signature)
-    }
-    return signature
-  }
-}
-
-/** The blocks of a finite language: what a state leads to is numbered before it. States that accept nothing are block 0. */
-const inOneRound = (dfa: CharDfa, distance: Float64Array, order: ReadonlyArray<number>): Int32Array => {
-  const block = new Int32Array(distance.length)
-  const signatureOf = signatures(dfa, 2)
-  const numbers = new Map<number, number>()
-  take(order.length * dfa.width)
-  for (const state of order) {
-    const signature = signatureOf(state, dfa.accept[state]!, block)
-    const known = numbers.get(signature) ?? numbers.size + 1
-    numbers.set(signature, known)
-    block[state] = known
-  }
-  return block
-}
-
-/** The blocks of any language, refined round by round. */
-const refined = (dfa: CharDfa, distance: Float64Array): Int32Array => {
-  const count = dfa.accept.length
-  // equal states are equally far from acceptance: beginning with that saves a round for each step of a chain
-  let block = Int32Array.from(distance, (steps) => steps === Infinity ? -1 : steps)
-  for (let blocks = 0;;) {
-    const signatureOf = signatures(dfa, count + 2)
-    const numbers = new Map<number, number>()
-    const finer = new Int32Array(count)
-    take(count * dfa.width)
-    for (let state = 0; state < count; state++) {
-      const signature = signatureOf(state, block[state]! + 1, block)
-      const known = numbers.get(signature) ?? numbers.size
-      numbers.set(signature, known)
-      finer[state] = known
-    }
-    block = finer
-    if (numbers.size === blocks) return block
-    blocks = numbers.size
-  }
-}
-
-/** One state for each block, numbered breadth first by the smallest character, with as few classes as can be. */
-const canonical = (dfa: CharDfa, block: Int32Array): CharDfa => {
-  const { accept, next, width } = dfa
-  const surrogate = dfa.classes[dfa.starts.indexOf(0xd800)]!
-  const order: Array<number> = []
-  const numberOf = new Int32Array(accept.length).fill(-1)
-  const number = (state: number): number => {
-    const known = numberOf[block[state]!]!
-    if (known >= 0) return known
-    numberOf[block[state]!] = order.length
-    order.push(state)
-    return order.length - 1
-  }
-  number(0)
-  const intervals = dfa.starts.length
-  const rows: Array<Int32Array> = []
-  for (let i = 0; i < order.length; i++) {
-    const row = new Int32Array(intervals)
-    for (let j = 0; j < intervals; j++) {
-      const c = dfa.classes[j]!
-      row[j] = c === surrogate ? -1 : number(next[order[i]! * width + c]!)
-    }
-    rows.push(row)
-  }
-  // intervals with equal columns are one class; a column is given by its first interval
-  const columns: Array<number> = []
-  const starts: Array<number> = []
-  const classes: Array<number> = []
-  for (let j = 0; j < intervals; j++) {
-    const known = columns.findIndex((first) => rows.every((row) => row[first] === row[j]))
-    const column = known >= 0 ? known : columns.push(j) - 1
-    if (classes.at(-1) === column) continue
-    starts.push(dfa.starts[j]!)
-    classes.push(column)
-  }
-  const table = new Int32Array(order.length * columns.length)
-  rows.forEach((row, state) => {
-    for (let c = 0; c < columns.length; c++) table[state * columns.length + c] = Math.max(0, row[columns[c]!]!)
-  })
-  return {
-    starts,
-    classes,
-    width: columns.length,
-    next: table,
-    accept: Uint8Array.from(order, (state) => accept[state]!)
-  }
 }
 
 /** The language of the texts for which `keep` says so, given which of the two languages has them. */
@@ -475,40 +314,6 @@ export const accepts = (dfa: CharDfa, text: string): boolean => {
     state = step(dfa, state, codePoint)
   }
   return dfa.accept[state] === 1
-}
-
-/** For each state the least number of characters to an accepting one; Infinity where there is none. */
-export const distances = (dfa: CharDfa): Float64Array => {
-  const { next, width } = dfa
-  const found = Float64Array.from(dfa.accept, (accepts) => accepts === 1 ? 0 : Infinity)
-  const surrogate = classOf(dfa, 0xd800)
-  // the sources of state s are sources[from[s]] to sources[from[s + 1] - 1]
-  const from = new Int32Array(found.length + 1)
-  const counts = (at: number): boolean => at % width !== surrogate && next[at] !== Math.floor(at / width)
-  for (let at = 0; at < next.length; at++) if (counts(at)) from[next[at]! + 1]! += 1
-  for (let state = 0; state < found.length; state++) from[state + 1]! += from[state]!
-  const sources = new Int32Array(from[found.length]!)
-  const filled = from.slice()
-  for (let at = 0; at < next.length; at++) if (counts(at)) sources[filled[next[at]!]!++] = Math.floor(at / width)
-  const queue: Array<number> = []
-  found.forEach((distance, state) => {
-    if (distance === 0) queue.push(state)
-  })
-  for (const state of queue) {
-    for (let i = from[state]!; i < from[state + 1]!; i++) {
-      const source = sources[i]!
-      if (found[source] !== Infinity) continue
-      found[source] = found[state]! + 1
-      queue.push(source)
-    }
-  }
-  return found
-}
-
-const classOf = (dfa: CharDfa, codePoint: number): number => {
-  let at = 0
-  while (at + 1 < dfa.starts.length && dfa.starts[at + 1]! <= codePoint) at++
-  return dfa.classes[at]!
 }
 
 /** The texts of a finite language, shortest first; undefined if there are more than `limit` or endlessly many. */

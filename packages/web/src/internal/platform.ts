@@ -47,6 +47,7 @@ export const layerWorker: Layer.Layer<WorkerRunner.WorkerRunnerPlatform> = Layer
   WorkerRunner.WorkerRunnerPlatform,
   {
     start: <O, I>() => {
+      // the types of a page are those of a window; this runs in a worker
       const page = globalThis as unknown as DedicatedWorkerGlobalScope
       const sendUnsafe = (_port: number, message: O, transfers: ReadonlyArray<unknown> = []) =>
         page.postMessage([1, message], transfers as Array<Transferable>)
