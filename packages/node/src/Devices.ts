@@ -107,7 +107,7 @@ const webgpu = (
   setup: Setup
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
-    const [node, { packedDotFeature, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
+    const [node, { rendererOptions, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
       Promise.all([
         import("@tg/runtime-webgpu/Node"),
         import("@tg/runtime-webgpu/WebGpuInfo"),
@@ -115,9 +115,7 @@ const webgpu = (
       ])
     )
     const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
-      const { subgroupSize } = (yield* Device).profile
-      const { languageFeatures, probes: { halfSubnormals } } = yield* WebGpuInfo
-      return renderer.layer({ subgroupSize, halfSubnormals, packedDot: languageFeatures.includes(packedDotFeature) })
+      return renderer.layer(rendererOptions(yield* WebGpuInfo, (yield* Device).profile))
     }))
     const chosen = Layer.effect(
       Chosen,

@@ -1,3 +1,4 @@
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { Context } from "effect"
 
 /** Who runs the kernels. */
@@ -34,5 +35,15 @@ export interface Facts {
   readonly subgroupSizes: readonly [number, number] | undefined
   readonly probes: Probes
 }
+
+/** What the WGSL renderer is told of a device. */
+export const rendererOptions = (
+  { languageFeatures, probes }: Pick<Facts, "languageFeatures" | "probes">,
+  { subgroupSize }: Pick<DeviceProfile, "subgroupSize">
+) => ({
+  subgroupSize,
+  halfSubnormals: probes.halfSubnormals,
+  packedDot: languageFeatures.includes(packedDotFeature)
+})
 
 export class WebGpuInfo extends Context.Service<WebGpuInfo, Facts>()("@tg/runtime-webgpu/WebGpuInfo") {}

@@ -4,7 +4,7 @@ import type { DType } from "@tg/core-uop/DType"
 import { type Program, RenderError } from "@tg/core-uop/Program"
 import { Device } from "@tg/runtime/Device"
 import { Effect } from "effect"
-import { packedDotFeature, WebGpuInfo } from "../src/WebGpuInfo.ts"
+import { rendererOptions, WebGpuInfo } from "../src/WebGpuInfo.ts"
 
 export { Kernel }
 export type Words = Float32Array | Int32Array | Uint32Array
@@ -24,14 +24,8 @@ export const wordsOf = (bytes: Uint8Array, dtype: DType): Words => {
 /** The program of a kernel for the device under test. */
 export const render = (name: string, kernel: Kernel, options: Wgsl.Options = {}) =>
   Effect.gen(function*() {
-    const { subgroupSize } = (yield* Device).profile
-    const { languageFeatures, probes } = yield* WebGpuInfo
-    const packedDot = languageFeatures.includes(packedDotFeature)
-    const program = Wgsl.render(
-      name,
-      kernel.linear(),
-      Wgsl.caps({ subgroupSize, halfSubnormals: probes.halfSubnormals, packedDot, ...options })
-    )
+    const ofDevice = rendererOptions(yield* WebGpuInfo, (yield* Device).profile)
+    const program = Wgsl.render(name, kernel.linear(), Wgsl.caps({ ...ofDevice, ...options }))
     return program instanceof RenderError ? yield* program : program
   })
 

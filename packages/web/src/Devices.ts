@@ -70,7 +70,7 @@ const webgpu = (allowSoftware: boolean): Layer.Layer<Services, DeviceError> =>
           : "WebGPU is there for secure pages alone; serve the page over https or from localhost"
       })
     }
-    const [device, { packedDotFeature, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
+    const [device, { rendererOptions, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
       Promise.all([
         import("@tg/runtime-webgpu/WebGpu"),
         import("@tg/runtime-webgpu/WebGpuInfo"),
@@ -78,9 +78,7 @@ const webgpu = (allowSoftware: boolean): Layer.Layer<Services, DeviceError> =>
       ])
     )
     const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
-      const { subgroupSize } = (yield* Device).profile
-      const { languageFeatures, probes: { halfSubnormals } } = yield* WebGpuInfo
-      return renderer.layer({ subgroupSize, halfSubnormals, packedDot: languageFeatures.includes(packedDotFeature) })
+      return renderer.layer(rendererOptions(yield* WebGpuInfo, (yield* Device).profile))
     }))
     const chosen = Layer.effect(
       Chosen,

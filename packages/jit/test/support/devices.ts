@@ -12,7 +12,7 @@ import * as Reference from "@tg/runtime/Reference"
 import * as NodeThreads from "@tg/runtime-wasm/NodeThreads"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import * as Testing from "@tg/runtime-webgpu/Testing"
-import { packedDotFeature, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
+import { rendererOptions, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
 import type { RandomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
 import { type Choose, type Contents, initial } from "./stages.ts"
@@ -42,13 +42,9 @@ export const wasmThreads = wasm().pipe(Layer.provide(NodeThreads.layer(Worker, 3
 export const webgpu = (options: { readonly choose?: Choose; readonly subgroups?: boolean } = {}) => {
   const renderer = Layer.unwrap(
     Effect.gen(function*() {
-      const device = yield* Device
-      const info = yield* WebGpuInfo
-      return WgslRenderer.layer({
-        subgroupSize: options.subgroups === false ? undefined : device.profile.subgroupSize,
-        halfSubnormals: info.probes.halfSubnormals,
-        packedDot: info.languageFeatures.includes(packedDotFeature)
-      })
+      const { profile } = yield* Device
+      const subgroupSize = options.subgroups === false ? undefined : profile.subgroupSize
+      return WgslRenderer.layer(rendererOptions(yield* WebGpuInfo, { subgroupSize }))
     })
   )
   return jit(renderer, options.choose).pipe(Layer.provideMerge(Testing.layer))
