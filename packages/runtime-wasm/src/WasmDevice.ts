@@ -1,11 +1,12 @@
 import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Device, type DeviceBuffer, DeviceError, type DeviceShape, type Executable } from "@tg/runtime/Device"
+import { bad } from "@tg/runtime/HostDevice"
 import { Effect, Layer, type Scope } from "effect"
 import { Crew } from "./internal/Crew.ts"
 import { type Kernel, Kernels, LaunchList, type WasmExecutable } from "./internal/Kernels.ts"
 import type { Run } from "./internal/part.ts"
-import { bad, maxPages, pageBytes, WasmMemory } from "./internal/WasmMemory.ts"
+import { maxPages, pageBytes, WasmMemory } from "./internal/WasmMemory.ts"
 import { Threads } from "./Threads.ts"
 
 /** How much memory the device may use, and who else. */

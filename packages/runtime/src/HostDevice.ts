@@ -126,11 +126,18 @@ const runAll = (host: Host, dispatches: ReadonlyArray<Dispatch>, vars: Vars): De
   return undefined
 }
 
-const copyAll = (host: Host, copies: ReadonlyArray<Copy>): DeviceError | undefined => {
+/**
+ * Copies between buffers of the host's memory, one after the other; nothing if one of them cannot be made. `view` is a part of a
+ * buffer, or why there is none.
+ */
+export const copyAll = (
+  copies: ReadonlyArray<Copy>,
+  view: (buffer: DeviceBuffer, offset: number, bytes: number) => Uint8Array | DeviceError
+): DeviceError | undefined => {
   const moves: Array<readonly [to: Uint8Array, from: Uint8Array]> = []
   for (const { bytes, from, fromOffset, to, toOffset } of copies) {
-    const source = slice(host, from, fromOffset, bytes)
-    const target = slice(host, to, toOffset, bytes)
+    const source = view(from, fromOffset, bytes)
+    const target = view(to, toOffset, bytes)
     if (source instanceof DeviceError) return source
     if (target instanceof DeviceError) return target
     if (from === to) return bad(`${from.label} is copied to itself; copies are between different buffers`)
@@ -180,7 +187,7 @@ export const make = (host: Host): DeviceShape => {
         const source = slice(host, buffer, offset, bytes ?? buffer.bytes - offset)
         return source instanceof DeviceError ? source : source.slice()
       }),
-    copy: (copies) => effect(() => copyAll(host, copies)),
+    copy: (copies) => effect(() => copyAll(copies, (...part) => slice(host, ...part))),
     load: (program) =>
       effect(() => {
         const run = host.load(program)

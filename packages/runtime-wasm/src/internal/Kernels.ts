@@ -8,9 +8,10 @@ import {
   misvaluedIn,
   windowOf
 } from "@tg/runtime/Device"
+import { bad } from "@tg/runtime/HostDevice"
 import type { Crew } from "./Crew.ts"
 import type { Run } from "./part.ts"
-import { bad, type WasmBuffer, type WasmMemory } from "./WasmMemory.ts"
+import type { WasmBuffer, WasmMemory } from "./WasmMemory.ts"
 
 /** A kernel with its place among those of the device. */
 export interface Kernel {

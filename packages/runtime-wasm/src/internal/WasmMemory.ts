@@ -1,4 +1,5 @@
 import { type Copy, type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
+import { bad, copyAll } from "@tg/runtime/HostDevice"
 import { Heap } from "./Heap.ts"
 
 export const pageBytes = 65536
@@ -19,8 +20,6 @@ export class WasmBuffer implements DeviceBuffer {
     this.memory = memory
   }
 }
-
-export const bad = (message: string): DeviceError => new DeviceError({ reason: "BadArgument", message })
 
 /** The memory of one device, in buffers: plain and synchronous. Methods return errors as values. */
 export class WasmMemory {
@@ -110,17 +109,7 @@ export class WasmMemory {
 
   /** Copies between buffers, one after the other; nothing if one of them cannot be made. */
   copy(copies: ReadonlyArray<Copy>): DeviceError | undefined {
-    const moves: Array<readonly [to: Uint8Array, from: Uint8Array]> = []
-    for (const { bytes, from, fromOffset, to, toOffset } of copies) {
-      const source = this.view(from, fromOffset, bytes)
-      const target = this.view(to, toOffset, bytes)
-      if (source instanceof DeviceError) return source
-      if (target instanceof DeviceError) return target
-      if (from === to) return bad(`${from.label} is copied to itself; copies are between different buffers`)
-      moves.push([target, source])
-    }
-    for (const [to, from] of moves) to.set(from)
-    return undefined
+    return copyAll(copies, (...part) => this.view(...part))
   }
 
   /** Part of a buffer. The view is for now only: growing the memory detaches it. */
