@@ -1,6 +1,6 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
-import type { Op } from "@tg/core-uop/Op"
+import { mandatory, type Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
 import { type PairSums, relaxedSum, type Simd, vectorDot } from "./dot.ts"
 import { uniformShift } from "./placement.ts"
@@ -277,28 +277,4 @@ export const elementwise = (node: UOp, body: Body): string => {
 }
 
 /** Operations rendered for every dtype that the linear spec allows. */
-export const rendered: ReadonlySet<Op> = new Set<Op>([
-  "CAST",
-  "BITCAST",
-  "NEG",
-  "SQRT",
-  "TRUNC",
-  "ADD",
-  "SUB",
-  "MUL",
-  "FDIV",
-  "FLOORDIV",
-  "FLOORMOD",
-  "MAX",
-  "MIN",
-  "AND",
-  "OR",
-  "XOR",
-  "SHL",
-  "SHR",
-  "CMPLT",
-  "CMPEQ",
-  "CMPNE",
-  "DOT4I8",
-  "WHERE"
-])
+export const rendered: ReadonlySet<Op> = new Set<Op>([...mandatory, "NEG", "MAX", "MIN", "DOT4I8"])
