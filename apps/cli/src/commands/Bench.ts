@@ -6,7 +6,6 @@ import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Result, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import * as CompiledFiles from "../CompiledFiles.ts"
 import { Chosen, cores } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
@@ -14,9 +13,7 @@ import * as Names from "../Names.ts"
 import * as Output from "../Output.ts"
 import * as Peaks from "../Peaks.ts"
 import * as Peer from "../Peer.ts"
-import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
-import * as TunedFiles from "../TunedFiles.ts"
 import * as Words from "../Words.ts"
 
 const Positive = Schema.Int.check(Schema.isGreaterThan(0))
@@ -47,20 +44,11 @@ const flags = {
     Flag.withDescription("How often each is measured, after one run to warm up (default: 3)"),
     Flag.withDefault(3)
   ),
-  kv: Flags.kv,
-  activations: Flags.activations,
-  context: Flags.context,
-  device: Flags.device,
-  threads: Flags.threads,
-  noTune: TunedFiles.noTune,
-  noCache: CompiledFiles.noCache,
+  ...Models.runFlags,
   peer: Flag.Literals("peer", Peer.names).pipe(
     Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
     Flag.optional
   ),
-  limits: Profiles.limits,
-  noSubgroups: Profiles.noSubgroups,
-  check: Flags.check,
   json: Flags.json
 } as const
 
