@@ -20,8 +20,9 @@ export class CompileError extends Schema.TaggedError<CompileError>()("CompileErr
 }
 
 /**
- * Kernel to program: the stages of the pipeline behind the schedule; a hand-written one (CUSTOM) is taken as it is. Equal kernels are compiled once. The members of a kernel
- * with several roots go through the stages each for itself, and are put together in front of the renderer.
+ * Kernel to program: the stages of the pipeline behind the schedule; a hand-written one (CUSTOM) is taken as it is. Equal
+ * kernels are compiled once. The members of a kernel with several roots go through the stages each for itself, and are put
+ * together in front of the renderer.
  */
 export class Compiler extends Context.Service<Compiler, {
   /** As `Pipeline.id`: names what programs depend on besides the kernel and the profile. */
