@@ -1,0 +1,48 @@
+/** Loads of expanded loops: one load of a vector where the copies are neighbours. */
+import * as Expr from "@tg/core-uop/Expr"
+import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
+import { stepOf } from "@tg/pattern-matcher/Affine"
+import {
+  areNeighbours,
+  elementAt,
+  type Env,
+  type Expansion,
+  isWide,
+  lanesRange,
+  perLane,
+  same,
+  stack,
+  width
+} from "./lanes.ts"
+
+/** A LOAD at a place. */
+export const expandLoad = (x: Expansion, node: UOp, env: Env): UOp => {
+  const access = accessOf(node)
+  const one = (e: Env): UOp => Expr.load(elementAt(x, access, e))
+  const range = lanesRange(node, env)
+  if (range === undefined) return laneOfCopies(x, node, env, one) ?? one(env)
+  const scalars = perLane(range, env, one)
+  return !same(scalars) && isContiguous(scalars) ? Expr.load(accessOf(scalars[0]!).element, width) : stack(scalars)
+}
+
+/** Whether the loads read neighbours, behind one gate. */
+const isContiguous = (loads: ReadonlyArray<UOp>): boolean => {
+  const places = loads.map(accessOf)
+  return same(places.map((p) => p.gate)) && areNeighbours(places.map((p) => p.at))
+}
+
+/**
+ * Where the copies of a load along an expanded loop are neighbours, they are lanes of one load. Not on a CPU, which
+ * loads a single value into all lanes.
+ */
+const laneOfCopies = ({ caps, vectors }: Expansion, node: UOp, env: Env, one: (env: Env) => UOp): UOp | undefined => {
+  if (!vectors || !caps.hasGrid) return undefined
+  for (const range of openRanges(node)) {
+    const copy = env.get(range)
+    if (typeof copy !== "number" || !isWide(range) || stepOf(accessOf(node).at, range) !== 1) continue
+    const scalars = perLane(range, env, one)
+    if (isContiguous(scalars)) return Expr.lane(Expr.load(accessOf(scalars[0]!).element, width), copy)
+  }
+  return undefined
+}

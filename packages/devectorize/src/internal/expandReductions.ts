@@ -1,0 +1,97 @@
+/** Reductions over expanded loops: sums of copies, of lanes, and over threads. */
+import type * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import type { ReduceOp } from "@tg/core-uop/Op"
+import { reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
+import { stepOf } from "@tg/pattern-matcher/Affine"
+import { sum, tree } from "../Sum.ts"
+import {
+  assignments,
+  axisOf,
+  bind,
+  type Env,
+  type Expansion,
+  isExpanded,
+  isWide,
+  type Lane,
+  lanesRange,
+  perLane,
+  same,
+  sizeOf,
+  stack,
+  widened,
+  width
+} from "./lanes.ts"
+
+/** A REDUCE at a place. */
+export const expandReduction = (x: Expansion, node: UOp, env: Env): UOp => {
+  const { op } = reduceArg(node)
+  const ranges = node.src.slice(1)
+  const inside = x.vectors ? widest(node, ranges.filter(isWide)) : undefined
+  const outer = lanesRange(node, env)
+  // lanes along the outputs stay where loads are contiguous there: copies of the body are added to each lane's sum
+  const own = outer !== undefined && widest(node, [outer]) !== undefined ? undefined : inside
+  const groups = ranges.filter((r) => axisOf(r) === "GROUP")
+  if (own !== undefined && outer !== undefined) {
+    return groups.length > 0
+      ? stack(perLane(outer, env, (e) => x.expanded(node, e)))
+      : joinAll(op, perLane(outer, env, (e) => partialOf(x, node, e, own)))
+  }
+  const reduced = partialOf(x, node, env, own)
+  return overThreads(op, own === undefined ? reduced : join(op, reduced), groups)
+}
+
+/** The reduction over threads of what each has. The loops stay among the sources until they are mapped to threads. */
+const overThreads = (op: ReduceOp, own: UOp, groups: ReadonlyArray<UOp>): UOp => {
+  const threads = groups.reduce((n, r) => n * sizeOf(r), 1)
+  if (threads === 1) return own
+  const grouped = (value: UOp): UOp => own.arena.make("GROUP_REDUCE", value.dtype, [value, ...groups], { op, threads })
+  return own.dtype.lanes === 1
+    ? grouped(own)
+    : stack(Array.from({ length: width }, (_, i) => grouped(Expr.lane(own, i))))
+}
+
+/** A reduction of this thread, with the lanes of `own` not joined yet. */
+const partialOf = ({ expanded }: Expansion, node: UOp, env: Env, own: UOp | undefined): UOp => {
+  const { op } = reduceArg(node)
+  const [x, ...ranges] = node.src as [UOp, ...Array<UOp>]
+  const copies = assignments(ranges.filter((r) => isExpanded(r) && r !== own))
+  const lane: ReadonlyArray<readonly [UOp, Lane]> = own === undefined ? [] : [[own, "lanes"]]
+  const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
+  const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
+  const parts = values.map((v) => widened(v, lanes))
+  // products with lanes of outputs are added one by one: a product and a sum are one instruction
+  const partial = lanesRange(node, env) !== undefined && own === undefined
+    ? parts.reduce((a, b) => Expr.alu(op, a, b))
+    : op === "ADD"
+    ? sum(parts)
+    : tree(parts, (a, b) => Expr.alu(op, a, b))
+  const serial = ranges.filter((r) => axisOf(r) === "REDUCE")
+  return Expr.reduce(op, partial, serial)
+}
+
+/** Combines the lanes of a vector, pairwise. */
+const join = (op: ReduceOp, x: UOp): UOp =>
+  Expr.alu(op, Expr.alu(op, Expr.lane(x, 0), Expr.lane(x, 1)), Expr.alu(op, Expr.lane(x, 2), Expr.lane(x, 3)))
+
+/** The joins of four vectors, as a vector: the same pairs, of all four at once. */
+const joinAll = (op: ReduceOp, vectors: ReadonlyArray<UOp>): UOp => {
+  if (same(vectors)) return join(op, vectors[0]!)
+  const pairs = (a: UOp, b: UOp): UOp => {
+    const take = (first: number): UOp =>
+      stack([Expr.lane(a, first), Expr.lane(a, first + 2), Expr.lane(b, first), Expr.lane(b, first + 2)])
+    return Expr.alu(op, take(0), take(1))
+  }
+  const [a, b, c, d] = vectors as [UOp, UOp, UOp, UOp]
+  return pairs(pairs(a, b), pairs(c, d))
+}
+
+/** The unrolled loop along which most of the reduction's loads are contiguous, if any is. */
+const widest = (reduction: UOp, candidates: ReadonlyArray<UOp>): UOp | undefined => {
+  if (candidates.length === 0) return undefined
+  const loads = toposort(reduction.src[0]!).filter((n) => n.op === "LOAD")
+  const score = (range: UOp): number => loads.filter((n) => stepOf(accessOf(n).at, range) === 1).length
+  const best = candidates.map((range) => ({ range, score: score(range) })).sort((a, b) => b.score - a.score)[0]!
+  return best.score > 0 ? best.range : undefined
+}
