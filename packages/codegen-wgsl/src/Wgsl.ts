@@ -1,7 +1,7 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { type Program, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
-import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import { type Body, body } from "./internal/body.ts"
 import { functions, prelude } from "./internal/helpers.ts"
 import { Refusal, typeName } from "./internal/text.ts"
@@ -45,7 +45,7 @@ const parameters: Readonly<Record<string, string>> = {
 
 const assemble = (name: string, linear: UOp, program: ReturnType<typeof signature>, main: Body): string => {
   const params = new Map(
-    toposort(linear).filter((n) => n.op === "PARAM").map((n) => [(n.arg as { slot: number }).slot, n])
+    toposort(linear).filter((n) => n.op === "PARAM").map((n) => [slotOf(n), n])
   )
   const bindings = program.bindings.map(({ access, slot }, i) => {
     const node = params.get(slot)!

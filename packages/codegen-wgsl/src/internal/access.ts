@@ -1,0 +1,101 @@
+/** Reading and writing memory. */
+import type * as DType from "@tg/core-uop/DType"
+import { argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { type Access, accessOf, storeOf } from "@tg/core-uop/View"
+import { type Address, divide, leaves } from "./memory.ts"
+import { atom, compound, operand, type Text, typeName } from "./text.ts"
+import type { Writer } from "./writer.ts"
+
+const letters = "xyzw"
+
+/** The name of a buffer's variable. */
+export const bufferName = (buffer: UOp): string =>
+  buffer.op === "PARAM" ? `data${slotOf(buffer)}` : `local${argOf(buffer, "LOCAL").id}`
+
+/** One access: the lanes wanted, the buffer's element width, and the index in units of elements if its form allows. */
+interface Vectors extends Access {
+  readonly lanes: number
+  readonly width: number
+  readonly address: Address | undefined
+}
+
+const vectorsOf = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): Vectors => {
+  const access = accessOf(node)
+  const lanes = node.op === "LOAD" ? node.dtype.lanes : storeOf(node).value.dtype.lanes
+  const width = widths.get(access.buffer)!
+  return { ...access, lanes, width, address: lanes < width ? undefined : divide(access.at, width) }
+}
+
+/** The instructions whose text is in that of a LOAD or STORE, as often as it is there. */
+export const inputs = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): ReadonlyArray<UOp> => {
+  const { address, at, buffer, element, gate, lanes, width } = vectorsOf(node, widths)
+  const used = address === undefined ? [at] : leaves(address)
+  const repeats = lanes === width ? [1] : [1, 2]
+  const values = node.op === "STORE" ? repeats.map(() => storeOf(node).value) : []
+  return [element, buffer, ...repeats.flatMap(() => used), ...gate === undefined ? [] : [gate], ...values]
+}
+
+/** The text of a LOAD. */
+export const load = (writer: Writer, node: UOp): Text => {
+  const access = vectorsOf(node, writer.widths)
+  const parts = elements(writer, access)
+  const type = typeName(node.dtype)
+  const value = parts.length === 1 ? parts[0]! : `${type}(${parts.join(", ")})`
+  const gate = gateOf(writer, access)
+  // the read behind a false gate may be out of range: WebGPU keeps it inside the binding, and select drops it
+  return gate === undefined ? atom(value) : atom(`select(${type}(), ${value}, ${gate.code})`)
+}
+
+/** Writes a STORE. */
+export const store = (writer: Writer, node: UOp): void => {
+  const access = vectorsOf(node, writer.widths)
+  const value = writer.text(storeOf(node).value)
+  const statements = elements(writer, access).map((target, i) => {
+    if (access.lanes === access.width) return `${target} = ${value.code};`
+    return `${target} = ${operand(value)}.${letters.slice(i * access.width, (i + 1) * access.width)};`
+  })
+  const gate = gateOf(writer, access)
+  if (gate === undefined) return statements.forEach((statement) => writer.line(statement))
+  if (statements.length === 1) return writer.line(`if (${gate.code}) { ${statements[0]} }`)
+  writer.line(`if (${gate.code}) {`)
+  for (const statement of statements) writer.line(`  ${statement}`)
+  writer.line("}")
+}
+
+const gateOf = (writer: Writer, { element, gate }: Access): Text | undefined =>
+  gate === undefined ? undefined : writer.snapshots.get(element)?.[1] ?? writer.text(gate)
+
+/** The places of an access, one per element that it touches. */
+const elements = (writer: Writer, { address, at, buffer, element, lanes, width }: Vectors): ReadonlyArray<string> => {
+  const name = bufferName(buffer)
+  const snapshot = writer.snapshots.get(element)
+  if (address !== undefined && snapshot === undefined) {
+    return neighbours(name, addressText(writer, address), lanes / width)
+  }
+  const whole = snapshot?.[0] ?? writer.text(at)
+  if (lanes < width) {
+    const vector = `${name}[${operand(whole)} >> ${Math.log2(width)}u]`
+    const first = whole.constant ? String(Number(whole.code) % width) : `${operand(whole)} & ${width - 1}`
+    return Array.from({ length: lanes }, (_, i) => `${vector}[${i === 0 ? first : `(${first}) + ${i}`}]`)
+  }
+  return neighbours(name, width === 1 ? whole : compound(`${operand(whole)} >> ${Math.log2(width)}u`), lanes / width)
+}
+
+/** Elements that follow each other in a buffer. */
+const neighbours = (name: string, at: Text, count: number): ReadonlyArray<string> =>
+  Array.from({ length: count }, (_, i) => `${name}[${i === 0 ? at.code : `${operand(at)} + ${i}`}]`)
+
+const addressText = (writer: Writer, address: Address): Text => {
+  switch (address.kind) {
+    case "constant":
+      return atom(String(address.value))
+    case "scaled": {
+      const node = writer.text(address.node)
+      return address.factor === 1 ? node : compound(`${operand(node)} * ${address.factor}`)
+    }
+    case "sum": {
+      const [a, b] = address.parts.map((part) => addressText(writer, part)) as [Text, Text]
+      return b.code === "0" ? a : a.code === "0" ? b : compound(`${operand(a)} + ${operand(b)}`)
+    }
+  }
+}

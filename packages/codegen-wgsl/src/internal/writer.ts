@@ -1,0 +1,106 @@
+import * as Bounds from "@tg/core-uop/Bounds"
+import type * as DType from "@tg/core-uop/DType"
+import { rangeArg, type UOp } from "@tg/core-uop/UOp"
+import type { Helper } from "./helpers.ts"
+import { atom, operand, Refusal, type Text } from "./text.ts"
+
+/** What a kernel may use of the device, and how it is told of its variables. */
+export interface Options {
+  readonly subgroupSize: number | undefined
+  readonly halfSubnormals: boolean
+  /** Names of the uniform integers, in their order. */
+  readonly vars: ReadonlyArray<string>
+}
+
+/** The statements of `main` under construction, what they need around them, and the text of each value so far. */
+export class Writer {
+  readonly options: Options
+  /** Lanes of the declared element of each buffer. */
+  readonly widths: ReadonlyMap<UOp, DType.Lanes>
+  readonly lines: Array<string> = []
+  readonly helpers = new Set<Helper>()
+  readonly builtins = new Set<string>()
+  /** Workgroup variables: name and type. */
+  readonly locals: Array<readonly [string, string]> = []
+  /** Index and gate of an INDEX that names registers: their values at that place. */
+  readonly snapshots = new Map<UOp, ReadonlyArray<Text>>()
+  /** The loops and branches around the next line. */
+  readonly #open: Array<UOp> = []
+  readonly #texts = new Map<UOp, Text>()
+  /** The RANGE or IF in whose body a value stands; none at the top. */
+  readonly #blocks = new Map<UOp, UOp>()
+  readonly #counters = new Map<string, number>()
+
+  constructor(options: Options, widths: ReadonlyMap<UOp, DType.Lanes>) {
+    this.options = options
+    this.widths = widths
+  }
+
+  /** Notes that the kernel needs a helper. */
+  readonly use = (helper: Helper): void => void this.helpers.add(helper)
+
+  line(text: string): void {
+    this.lines.push(`${"  ".repeat(this.#open.length + 1)}${text}`)
+  }
+
+  /** A name that nothing has. */
+  fresh(prefix: string): string {
+    const n = this.#counters.get(prefix) ?? 0
+    this.#counters.set(prefix, n + 1)
+    return `${prefix}${n}`
+  }
+
+  /** Gives a value a name. */
+  bind(prefix: string, text: Text): Text {
+    const name = this.fresh(prefix)
+    this.line(`let ${name} = ${text.code};`)
+    return atom(name)
+  }
+
+  /** Says how a value is written where it is used. */
+  set(node: UOp, text: Text): void {
+    this.#texts.set(node, text)
+  }
+
+  /** The text of a value. */
+  text(node: UOp): Text {
+    const found = this.#texts.get(node)
+    if (found === undefined) throw new Refusal(`${node.op} is used but does not stand before its use`)
+    const block = node.op === "RANGE" ? node : this.#blocks.get(node)
+    if (block !== undefined && !this.#open.includes(block)) {
+      throw new Refusal(`${node.op} stands inside a ${block.op} and is used after its end`)
+    }
+    return found
+  }
+
+  /** Runs what writes an instruction, which then stands in the innermost block that is open before it. */
+  place(node: UOp, write: () => void): void {
+    const block = this.#open.at(-1)
+    write()
+    if (block === undefined) this.#blocks.delete(node)
+    else this.#blocks.set(node, block)
+  }
+
+  openLoop(range: UOp): void {
+    if (rangeArg(range).axis === "GLOBAL") throw new Refusal("a GLOBAL range is left; WGSL has a grid for it")
+    const size = range.src[0]!
+    const name = this.fresh("i")
+    const largest = Math.max(0, Math.min(Bounds.of(size).max, 2 ** 31 - 1))
+    const limit = size.op === "CONST" ? undefined : this.text(size)
+    this.line(`for (var ${name} = 0; ${name} < ${largest}; ${name}++) {`)
+    this.#open.push(range)
+    // Tint adds a counter to each loop without a constant bound, and a dynamic bound can stand inside
+    if (limit !== undefined) this.line(`if (${name} >= ${operand(limit)}) { break; }`)
+    this.set(range, atom(name))
+  }
+
+  openBranch(branch: UOp): void {
+    this.line(`if (${this.text(branch.src[0]!).code}) {`)
+    this.#open.push(branch)
+  }
+
+  close(end: UOp): void {
+    if (this.#open.pop() !== end.src[0]) throw new Refusal(`${end.op} closes what is not innermost`)
+    this.line("}")
+  }
+}
