@@ -1,7 +1,7 @@
 import { Device, type DeviceError, type DeviceShape } from "@tg/runtime/Device"
 import { Context, Effect, Layer, type Scope } from "effect"
 import * as Adapter from "./internal/adapter.ts"
-import * as Memory from "./internal/memory.ts"
+import * as Storage from "./internal/storage.ts"
 import * as Plan from "./internal/plan.ts"
 import { probe } from "./internal/probes.ts"
 import * as Programs from "./internal/programs.ts"
@@ -71,7 +71,7 @@ export const fromDevice = (
 ): Effect.Effect<Context.Context<Services>, DeviceError> =>
   Effect.gen(function*() {
     const gpu = watch(device)
-    const storage = Memory.make(gpu, maxBufferBytes)
+    const storage = Storage.make(gpu, maxBufferBytes)
     const runner = { ...storage, load: Programs.make(gpu), plan: Plan.make(gpu, storage) }
     const adapter = Adapter.facts(info)
     const limits = Adapter.limitsOf(device.limits)

@@ -1,0 +1,117 @@
+/** Launches: what is prepared of each dispatch, and how they are put into one command buffer. */
+import { evaluateIndex } from "@tg/core-uop/Program"
+import type { DeviceError, Dispatch } from "@tg/runtime/Device"
+import type { Bound } from "./bindings.ts"
+import type { Loaded } from "./programs.ts"
+import { error } from "./queue.ts"
+import type * as Timer from "./timer.ts"
+import type { Uniforms, Vars } from "./uniforms.ts"
+
+type Grid = readonly [x: number, y: number, z: number]
+
+/** One launch with everything the device needs prepared. */
+export interface Launch {
+  readonly loaded: Loaded
+  readonly group: GPUBindGroup
+  /** The workgroup counts, where no variable takes part in them. */
+  readonly fixed: Grid | undefined
+}
+
+/** Makes the bind groups: one for equal resources of equal layouts. `buffer` holds the uniforms. */
+export const prepare = (
+  device: GPUDevice,
+  dispatches: ReadonlyArray<Dispatch>,
+  { bound, buffer, uniforms }: {
+    /** What each dispatch binds. */
+    readonly bound: ReadonlyArray<ReadonlyArray<Bound>>
+    readonly uniforms: Uniforms
+    readonly buffer: GPUBuffer | undefined
+  }
+): ReadonlyArray<Launch> => {
+  const groups = new Map<string, GPUBindGroup>()
+  const numbers = new Map<GPUBindGroupLayout, number>()
+  const layoutNumber = (layout: GPUBindGroupLayout): number => {
+    const number = numbers.get(layout) ?? numbers.size
+    numbers.set(layout, number)
+    return number
+  }
+  return dispatches.map(({ executable }, i): Launch => {
+    const loaded = executable as Loaded
+    const { grid, name, vars } = loaded.program
+    const place = uniforms.placeOf(vars)
+    const key = `${layoutNumber(loaded.layout)};${bound[i]!.map((b) => b.key).join()};${place?.offset ?? ""}`
+    let group = groups.get(key)
+    if (group === undefined) {
+      const entries: Array<GPUBindGroupEntry> = bound[i]!.map(({ resource }, binding) => ({ binding, resource }))
+      if (place !== undefined) {
+        const resource = { buffer: buffer!, offset: place.offset, size: place.size }
+        entries.push({ binding: entries.length, resource })
+      }
+      group = device.createBindGroup({ label: name, layout: loaded.layout, entries })
+      groups.set(key, group)
+    }
+    const isFixed = grid.every((size) => typeof size === "number")
+    return { loaded, group, fixed: isFixed ? gridOf(loaded, {}) : undefined }
+  })
+}
+
+const gridOf = ({ program }: Loaded, vars: Vars): Grid => [
+  evaluateIndex(program.grid[0], vars),
+  evaluateIndex(program.grid[1], vars),
+  evaluateIndex(program.grid[2], vars)
+]
+
+/** Why a grid cannot be run, of which an axis has at most `most` workgroups. */
+const checkGrid = (name: string, grid: ReadonlyArray<number>, most: number): DeviceError | undefined => {
+  const axis = grid.findIndex((size) => !(size >= 0 && size <= most))
+  if (axis < 0) return undefined
+  return grid[axis]! > most
+    ? error(
+      "LimitExceeded",
+      `${name}: ${grid[axis]} workgroups along ${"xyz"[axis]}, the device runs ${most}; split the axis`
+    )
+    : error("BadArgument", `${name}: ${grid[axis]} workgroups along ${"xyz"[axis]}`)
+}
+
+/** Why a launch whose grid depends on no variable can never run. */
+export const refusedOf = (launches: ReadonlyArray<Launch>, most: number): DeviceError | undefined => {
+  for (const { fixed, loaded } of launches) {
+    const refused = fixed === undefined ? undefined : checkGrid(loaded.program.name, fixed, most)
+    if (refused !== undefined) return refused
+  }
+  return undefined
+}
+
+/** Submits the launches in one command buffer; submits nothing if a grid cannot be run. */
+export const submit = (
+  device: GPUDevice,
+  launches: ReadonlyArray<Launch>,
+  vars: Vars,
+  timer?: Timer.Timer
+): DeviceError | undefined => {
+  const most = device.limits.maxComputeWorkgroupsPerDimension
+  const grids: Array<Grid> = []
+  for (const { fixed, loaded } of launches) {
+    const grid = fixed ?? gridOf(loaded, vars)
+    const refused = fixed === undefined ? checkGrid(loaded.program.name, grid, most) : undefined
+    if (refused !== undefined) return refused
+    grids.push(grid)
+  }
+  const encoder = device.createCommandEncoder()
+  const pass = encoder.beginComputePass(timer?.descriptor)
+  let pipeline: GPUComputePipeline | undefined
+  for (const [i, { group, loaded }] of launches.entries()) {
+    const [x, y, z] = grids[i]!
+    if (x === 0 || y === 0 || z === 0) continue
+    if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
+    pipeline = loaded.pipeline
+    pass.setBindGroup(0, group)
+    // an argument takes a tenth of a microsecond to pass
+    if (y === 1 && z === 1) pass.dispatchWorkgroups(x)
+    else pass.dispatchWorkgroups(x, y, z)
+  }
+  pass.end()
+  timer?.resolve(encoder)
+  device.queue.submit([encoder.finish()])
+  return undefined
+}

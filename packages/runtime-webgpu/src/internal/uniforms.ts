@@ -1,0 +1,52 @@
+/** The variables of a plan's programs in one uniform buffer. */
+import { type DeviceError, type Dispatch, misvaluedIn } from "@tg/runtime/Device"
+import { error } from "./queue.ts"
+
+/** Values of variables. */
+export type Vars = Readonly<Record<string, number>>
+
+/** A list of variables in the buffer. */
+export interface Place {
+  readonly offset: number
+  readonly size: number
+  readonly vars: ReadonlyArray<string>
+}
+
+/** Where the variables lie, and their values. */
+export interface Uniforms {
+  readonly bytes: number
+  /** Where the variables of a program lie, if it has any. */
+  readonly placeOf: (vars: ReadonlyArray<string>) => Place | undefined
+  /** The bytes with these values, or why the programs cannot run with them. */
+  readonly words: (vars: Vars) => Int32Array<ArrayBuffer> | DeviceError
+}
+
+/** Places each distinct list of variables. Programs with equal lists share a place. */
+export const of = (dispatches: ReadonlyArray<Dispatch>, alignment: number): Uniforms => {
+  const places = new Map<string, Place>()
+  const programs = new Set(dispatches.map(({ executable }) => executable.program))
+  let bytes = 0
+  for (const { vars } of programs) {
+    const key = vars.join()
+    if (vars.length === 0 || places.has(key)) continue
+    const offset = Math.ceil(bytes / alignment) * alignment
+    const size = Math.ceil(vars.length / 4) * 16
+    places.set(key, { offset, size, vars })
+    bytes = offset + size
+  }
+  const words = new Int32Array(bytes / 4)
+  return {
+    bytes,
+    placeOf: (vars) => places.get(vars.join()),
+    words: (vars) => {
+      for (const program of programs) {
+        const misvalued = misvaluedIn(program, vars)
+        if (misvalued !== undefined) return error("BadArgument", misvalued)
+      }
+      for (const { offset, vars: names } of places.values()) {
+        for (const [i, name] of names.entries()) words[offset / 4 + i] = vars[name]!
+      }
+      return words
+    }
+  }
+}
