@@ -2,39 +2,11 @@
  * Runs rules as one automaton: a state is a set of stacks. Stacks share their parents, equal sets are one object, and each
  * state keeps its transitions, so that text that was seen before costs one look-up a byte.
  */
+import * as Frames from "./frames.ts"
+import type { Frame, FrameSet, Item, State } from "./frames.ts"
 import type { Leaf, Net, Rule } from "./rule.ts"
 
-/** A place in a rule, and where to go on when the rule ends. */
-export interface Frame {
-  readonly id: number
-  readonly rule: Rule
-  readonly state: number
-  readonly count: number
-  readonly parents: FrameSet
-}
-
-/** Alternatives of what follows. No two frames have the same place: their parents are joined instead. */
-export interface FrameSet {
-  readonly id: number
-  readonly frames: ReadonlyArray<Frame>
-  /** Whether the text may also end here. */
-  readonly ends: boolean
-  /** The frames that have this set as parents, by place. */
-  readonly children: Map<number, Frame>
-  /** The state in which one of the frames goes on. */
-  opened: State | undefined
-}
-
-/** All that may follow a text. */
-export interface State {
-  readonly id: number
-  /** Frames that read a byte or a token next. */
-  readonly frames: ReadonlyArray<Frame>
-  /** Whether the text may end here. */
-  readonly accepting: boolean
-  /** The states after each byte, as far as they were asked for; null is failure. */
-  readonly next: Array<State | null | undefined>
-}
+export type { Frame, FrameSet, State } from "./frames.ts"
 
 /** A machine: one per grammar. */
 export interface Machine {
@@ -59,196 +31,132 @@ export interface Machine {
   readonly forget: () => void
 }
 
-interface Item {
-  readonly rule: Rule
-  readonly state: number
-  readonly count: number
-  readonly parents: FrameSet
-}
-
-/** States that all rules together may have: far more than compiling gives. */
-const maxPlaces = 2 ** 24
-
 /** A machine at the beginning of a rule. */
 export const make = (rule: Rule): Machine => {
-  let ids = 0
-  const firstPlaces = new Map<Rule, number>()
-  let places = 0
-  const sets = new Map<string, FrameSet>()
+  const frames = Frames.make()
+  const { frameOf, root } = frames
   const states = new Map<string, State>()
 
-  const newSet = (frames: ReadonlyArray<Frame>, ends: boolean): FrameSet => ({
-    id: ids++,
-    frames,
-    ends,
-    children: new Map(),
-    opened: undefined
-  })
-  const root = newSet([], true)
-
-  // states of all rules are numbered through; no text is so long that a count would need more than the bits above
-  const place = (rule: Rule, state: number, count: number): number => {
-    let first = firstPlaces.get(rule)
-    if (first === undefined) {
-      first = places
-      places += rule._tag === "Leaf" ? rule.accept.length : rule.states.length
-      firstPlaces.set(rule, first)
-    }
-    return first + state + count * maxPlaces
-  }
-
-  const frameOf = ({ count, parents, rule, state }: Item): Frame => {
-    const key = place(rule, state, count)
-    const known = parents.children.get(key)
-    if (known !== undefined) return known
-    const frame: Frame = { id: ids++, rule, state, count, parents }
-    parents.children.set(key, frame)
-    return frame
-  }
-
-  /** Joins the parents of frames at the same place; sorted. */
-  const normalise = (frames: ReadonlyArray<Frame>): ReadonlyArray<Frame> => {
-    if (frames.length < 2) return frames
-    const byPlace = new Map<number, Frame>()
-    for (const frame of frames) {
-      const key = place(frame.rule, frame.state, frame.count)
-      const other = byPlace.get(key)
-      if (other === undefined) byPlace.set(key, frame)
-      else if (other !== frame) byPlace.set(key, frameOf({ ...frame, parents: join(other.parents, frame.parents) }))
-    }
-    return [...byPlace.values()].sort((a, b) => a.id - b.id)
-  }
-
-  const setOf = (frames: ReadonlyArray<Frame>, ends: boolean): FrameSet => {
-    if (frames.length === 0) return root
-    const sorted = normalise(frames)
-    const key = keyOf(sorted, ends)
-    const known = sets.get(key)
-    if (known !== undefined) return known
-    const made = newSet(sorted, ends)
-    sets.set(key, made)
-    return made
-  }
-
-  const join = (a: FrameSet, b: FrameSet): FrameSet => a === b ? a : setOf([...a.frames, ...b.frames], a.ends || b.ends)
-
-  /** The state of all that can be read next from these places. */
-  const close = (items: ReadonlyArray<Item>, ends = false): State => {
-    const seen = new Set<number>()
-    const kept: Array<Frame> = []
-    let accepting = ends
-    const queue: Array<Item> = [...items]
-    const pop = (parents: FrameSet): void => {
-      if (parents.ends) accepting = true
-      queue.push(...parents.frames)
-    }
-    for (let item = queue.pop(); item !== undefined; item = queue.pop()) {
-      const frame = frameOf(item)
-      if (seen.has(frame.id)) continue
-      seen.add(frame.id)
-      const { rule } = frame
-      if (rule._tag === "Leaf") {
-        if (rule.accept[frame.state] === 1) pop(frame.parents)
-        if (goesOn(rule, frame.state)) kept.push(frame)
-        continue
-      }
-      const state = rule.states[frame.state]!
-      if (state.bytes.length > 0 || state.tokens.length > 0) kept.push(frame)
-      for (const [guard, target] of state.empty) {
-        const count = counted(rule, guard, frame.count)
-        if (count >= 0) queue.push({ rule, state: target, count, parents: frame.parents })
-      }
-      for (const [callee, target] of state.calls) {
-        // a call that nothing follows leaves no frame: the callee ends where the caller would
-        const parents = isLast(rule, target)
-          ? frame.parents
-          : setOf([frameOf({ rule, state: target, count: frame.count, parents: frame.parents })], false)
-        queue.push({ rule: callee, state: 0, count: 0, parents })
-      }
-      if (state.accept) pop(frame.parents)
-    }
-    return stateOf(kept, accepting)
-  }
-
-  const stateOf = (frames: ReadonlyArray<Frame>, accepting: boolean): State => {
-    const sorted = normalise(frames)
-    const key = keyOf(sorted, accepting)
+  const stateOf = (some: ReadonlyArray<Frame>, accepting: boolean): State => {
+    const sorted = frames.normalise(some)
+    const key = Frames.keyOf(sorted, accepting)
     const known = states.get(key)
     if (known !== undefined) return known
-    const made: State = { id: ids++, frames: sorted, accepting, next: [] }
+    const made: State = { id: frames.freshId(), frames: sorted, accepting, next: [] }
     states.set(key, made)
     return made
   }
 
-  const orNull = (items: ReadonlyArray<Item>): State | null => items.length === 0 ? null : close(items)
-
-  const compute = (state: State, byte: number): State | null => {
-    const items: Array<Item> = []
-    for (const { count, parents, rule, state: from } of state.frames) {
-      if (rule._tag === "Leaf") {
-        const to = rule.next[from * rule.width + rule.classOf[byte]!]!
-        if (to < 0) continue
-        const counter = rule.counter
-        if (counter === undefined) items.push({ rule, state: to, count: 0, parents })
-        else {
-          const after = countedCharacter(counter, from, to, byte, count)
-          if (after >= 0) items.push({ rule, state: to, count: after, parents })
-        }
-        continue
-      }
-      for (const [low, high, target] of rule.states[from]!.bytes) {
-        if (low <= byte && byte <= high) items.push({ rule, state: target, count, parents })
-      }
-    }
-    return orNull(items)
+  /** The state of all that can be read next from these places. */
+  const close = (items: ReadonlyArray<Item>, ends = false): State => {
+    const { accepting, kept } = closure(frames, items, ends)
+    return stateOf(kept, accepting)
   }
+
+  const orNull = (items: ReadonlyArray<Item>): State | null => items.length === 0 ? null : close(items)
 
   const step = (state: State, byte: number): State | null => {
     const known = state.next[byte]
     if (known !== undefined) return known
-    const found = compute(state, byte)
+    const found = orNull(afterByte(state, byte))
     // a plain array of 256: holes would make it a dictionary
     if (state.next.length === 0) { for (let i = 0; i < 256; i++) state.next.push(undefined) }
     state.next[byte] = found
     return found
   }
 
-  const stepToken = (state: State, id: number): State | null =>
-    orNull(
-      state.frames.flatMap(({ count, parents, rule, state: from }) =>
-        rule._tag === "Leaf" ?
-          [] :
-          rule.states[from]!.tokens.flatMap(([token, target]) =>
-            token === id ? [{ rule, state: target, count, parents }] : []
-          )
-      )
-    )
-
   const open = (set: FrameSet): State => set.opened ??= close(set.frames, set.ends)
 
   return {
     start: close([{ rule, state: 0, count: 0, parents: root }]),
     step,
-    stepToken,
+    stepToken: (state, id) => orNull(afterToken(state, id)),
     either: (a, b) => stateOf([...a.frames, ...b.frames], a.accepting || b.accepting),
-    placeOf: ({ count, rule, state }) => place(rule, state, count),
+    placeOf: ({ count, rule, state }) => frames.place(rule, state, count),
     open,
-    detach: (frames) => stateOf(frames.map((frame) => frameOf({ ...frame, parents: root })), false),
+    detach: (some) => stateOf(some.map((frame) => frameOf({ ...frame, parents: root })), false),
     root,
     size: () => states.size,
     forget: () => {
-      sets.clear()
+      frames.forget()
       states.clear()
-      root.children.clear()
     }
   }
 }
 
-const keyOf = (frames: ReadonlyArray<Frame>, ends: boolean): string => {
-  let key = ends ? "!" : ""
-  for (const frame of frames) key += `${frame.id},`
-  return key
+/** The frames from which something is read next, of those that these places lead to; whether the text may also end here. */
+const closure = (
+  { frameOf, setOf }: Frames.Frames,
+  items: ReadonlyArray<Item>,
+  ends: boolean
+): { readonly kept: ReadonlyArray<Frame>; readonly accepting: boolean } => {
+  const seen = new Set<number>()
+  const kept: Array<Frame> = []
+  let accepting = ends
+  const queue: Array<Item> = [...items]
+  const pop = (parents: FrameSet): void => {
+    if (parents.ends) accepting = true
+    queue.push(...parents.frames)
+  }
+  for (let item = queue.pop(); item !== undefined; item = queue.pop()) {
+    const frame = frameOf(item)
+    if (seen.has(frame.id)) continue
+    seen.add(frame.id)
+    const { rule } = frame
+    if (rule._tag === "Leaf") {
+      if (rule.accept[frame.state] === 1) pop(frame.parents)
+      if (goesOn(rule, frame.state)) kept.push(frame)
+      continue
+    }
+    const state = rule.states[frame.state]!
+    if (state.bytes.length > 0 || state.tokens.length > 0) kept.push(frame)
+    for (const [guard, target] of state.empty) {
+      const count = counted(rule, guard, frame.count)
+      if (count >= 0) queue.push({ rule, state: target, count, parents: frame.parents })
+    }
+    for (const [callee, target] of state.calls) {
+      // a call that nothing follows leaves no frame: the callee ends where the caller would
+      const parents = isLast(rule, target)
+        ? frame.parents
+        : setOf([frameOf({ rule, state: target, count: frame.count, parents: frame.parents })], false)
+      queue.push({ rule: callee, state: 0, count: 0, parents })
+    }
+    if (state.accept) pop(frame.parents)
+  }
+  return { kept, accepting }
 }
+
+/** The places after a byte. */
+const afterByte = (state: State, byte: number): ReadonlyArray<Item> => {
+  const items: Array<Item> = []
+  for (const { count, parents, rule, state: from } of state.frames) {
+    if (rule._tag === "Leaf") {
+      const to = rule.next[from * rule.width + rule.classOf[byte]!]!
+      if (to < 0) continue
+      const counter = rule.counter
+      if (counter === undefined) items.push({ rule, state: to, count: 0, parents })
+      else {
+        const after = countedCharacter(counter, from, to, byte, count)
+        if (after >= 0) items.push({ rule, state: to, count: after, parents })
+      }
+      continue
+    }
+    for (const [low, high, target] of rule.states[from]!.bytes) {
+      if (low <= byte && byte <= high) items.push({ rule, state: target, count, parents })
+    }
+  }
+  return items
+}
+
+/** The places after a token that the grammar names by its id. */
+const afterToken = (state: State, id: number): ReadonlyArray<Item> =>
+  state.frames.flatMap(({ count, parents, rule, state: from }) =>
+    rule._tag === "Leaf" ?
+      [] :
+      rule.states[from]!.tokens.flatMap(([token, target]) =>
+        token === id ? [{ rule, state: target, count, parents }] : []
+      )
+  )
 
 const goesOn = (leaf: Leaf, state: number): boolean => {
   for (let c = 0; c < leaf.width; c++) if (leaf.next[state * leaf.width + c]! >= 0) return true
