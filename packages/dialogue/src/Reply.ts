@@ -1,8 +1,8 @@
 /** A model's reply as it streams: reasoning, text and tool calls. */
-import { type CallReader, make as callReader } from "./internal/calls.ts"
+import { make as callReader } from "./internal/calls.ts"
 import { cutAtTag, type Lexeme, make as lexer, type TokenText } from "./internal/lexemes.ts"
 import { parse } from "./internal/members.ts"
-import { type ReplyStyle, type Section, type Tag, tagsOf } from "./ReplyStyle.ts"
+import { type Calls, type ReplyStyle, type Section, type Tag, tagsOf } from "./ReplyStyle.ts"
 import { type Tool, typeOf } from "./Tool.ts"
 
 export type { TokenText } from "./internal/lexemes.ts"
@@ -52,7 +52,8 @@ export const make = (style: ReplyStyle, options: Options): Reply => {
     },
     end: () => {
       take(lexemes.end())
-      sections.end()
+      sections.rest()
+      sections.finish()
       return sections.parts()
     }
   }
@@ -86,107 +87,140 @@ const speaker = (say: (type: Speech, text: string) => void) => {
   }
 }
 
-/** The call that is being read. */
-interface OpenCall {
-  readonly reader: CallReader
+/** A call that is being read, as parts. */
+const callOf = (calls: Calls, tools: ReadonlyArray<Tool>, index: number, say: (part: Part) => void) => {
   /** What was written before the call had a name. */
-  raw: string
-  isStarted: boolean
+  let raw = calls.open.text
+  let isStarted = false
   /** The arguments so far. */
-  json: string
+  let json = ""
+  const reader = callReader(calls, tools, {
+    start: (name) => {
+      isStarted = true
+      say({ type: "tool-start", index, name })
+    },
+    argument: (text) => {
+      json += text
+      if (text !== "") say({ type: "tool-arguments", index, text })
+    }
+  })
+  return {
+    tags: reader.tags,
+    text: (text: string): number => {
+      const count = reader.text(text)
+      if (!isStarted) raw += text.slice(0, count)
+      return count
+    },
+    tag: (tag: Tag): boolean => {
+      if (!isStarted) raw += tag.text
+      return reader.tag(tag)
+    },
+    /** Ends the call: what was written, if it never had a name and so is text. */
+    end: (): string | undefined => {
+      const complete = reader.end() && typeOf(parse(json)) === "object"
+      if (!isStarted) return raw
+      say({ type: "tool-end", index, complete })
+      return undefined
+    }
+  }
 }
 
-const reader = ({ calls, thinking }: ReplyStyle, { thinkingOpen, toolsGiven }: Options) => {
+type Place = Speech | "calls"
+
+/** The tags that mean something outside of calls. `isSilent`: nothing was said yet. */
+const tagsAt = (
+  place: Place,
+  { calls, thinking }: ReplyStyle,
+  { hasTools, isSilent }: { readonly hasTools: boolean; readonly isSilent: boolean }
+): ReadonlyArray<Tag> => {
+  const all = allOf(calls)
+  switch (place) {
+    case "reasoning":
+      return [thinking!.close]
+    case "text":
+      return [
+        // letters that look like the tag open a section only where one may begin
+        ...(thinking !== undefined && (isSilent || thinking.open.id !== undefined) ? [thinking.open] : []),
+        ...(thinking?.close.id === undefined ? [] : [thinking.close]),
+        ...(hasTools ? [calls.open, ...(all === undefined ? [] : [all.open])] : [])
+      ]
+    case "calls":
+      return [calls.open, all!.close]
+  }
+}
+
+/** The section around all calls, where there is one. */
+const allOf = (calls: Calls): Section | undefined => calls.form === "function" ? calls.all : undefined
+
+/** Reads text and tags. */
+const reader = (style: ReplyStyle, { thinkingOpen, toolsGiven }: Options) => {
+  const { calls, thinking } = style
   let parts: Array<Part> = []
-  let place: Speech | "calls" | "call" = thinkingOpen ? "reasoning" : "text"
-  let buffer = ""
+  let place: Place = thinkingOpen ? "reasoning" : "text"
   let index = 0
   let isSilent = true
-  let call: OpenCall | undefined
+  let call: ReturnType<typeof callOf> | undefined
   const hasTools = toolsGiven.length > 0
-  const all: Section | undefined = calls.form === "function" ? calls.all : undefined
+  const all = allOf(calls)
+  const say = (part: Part): void => void parts.push(part)
   const speech = speaker((type, text) => {
     if (text.trim() !== "") isSilent = false
-    parts.push({ type, text })
+    say({ type, text })
   })
   if (thinkingOpen) speech.begin()
 
-  /** The tags that mean something here. */
-  const expected = (): ReadonlyArray<Tag> => {
-    switch (place) {
-      case "reasoning":
-        return [thinking!.close]
-      case "text":
-        return [
-          // letters that look like the tag open a section only where one may begin
-          ...(thinking !== undefined && (isSilent || thinking.open.id !== undefined) ? [thinking.open] : []),
-          ...(thinking?.close.id === undefined ? [] : [thinking.close]),
-          ...(hasTools ? [calls.open, ...(all === undefined ? [] : [all.open])] : [])
-        ]
-      case "calls":
-        return [calls.open, all!.close]
-      case "call":
-        return call!.reader.tags()
-    }
-  }
+  const expected = (): ReadonlyArray<Tag> => call?.tags() ?? tagsAt(place, style, { hasTools, isSilent })
 
-  const openCall = (): void => {
-    const mine = index
-    const opened: OpenCall = {
-      raw: calls.open.text,
-      isStarted: false,
-      json: "",
-      reader: callReader(calls, toolsGiven, {
-        start: (name) => {
-          opened.isStarted = true
-          parts.push({ type: "tool-start", index: mine, name })
-        },
-        argument: (text) => {
-          opened.json += text
-          if (text !== "") parts.push({ type: "tool-arguments", index: mine, text })
-        }
-      })
-    }
-    call = opened
-    place = "call"
-  }
-
-  const closeCall = (): void => {
-    const { isStarted, raw, reader } = call!
-    const complete = reader.end() && typeOf(parse(call!.json)) === "object"
+  const endCall = (): void => {
+    const raw = call!.end()
     call = undefined
     place = all === undefined ? "text" : "calls"
-    if (isStarted) {
-      parts.push({ type: "tool-end", index, complete })
-      index++
-      speech.begin()
-    } else speech.say("text", raw, false)
+    if (raw !== undefined) return speech.say("text", raw, false)
+    index++
+    speech.begin()
   }
 
   const onTag = (tag: Tag): void => {
     if (call !== undefined) {
-      if (!call.isStarted) call.raw += tag.text
-      if (call.reader.tag(tag)) closeCall()
-    } else if (tag === calls.open) {
-      openCall()
-    } else {
+      if (call.tag(tag)) endCall()
+    } else if (tag === calls.open) call = callOf(calls, toolsGiven, index, say)
+    else {
       place = tag === thinking?.open ? "reasoning" : tag === all?.open ? "calls" : "text"
       speech.begin()
     }
   }
 
   const onText = (text: string): number => {
-    if (call !== undefined) {
-      const count = call.reader.text(text)
-      if (!call.isStarted) call.raw += text.slice(0, count)
-      return count
-    }
+    if (call !== undefined) return call.text(text)
     if (place === "reasoning") speech.say("reasoning", text, true)
     // what stands between calls is text, too, so that nothing is lost but the white space around it
     else speech.say("text", text, hasTools || isSilent)
     return text.length
   }
 
+  return {
+    ...tagged(expected, onTag, onText),
+    /** Nothing follows. */
+    finish: () => {
+      if (call !== undefined) endCall()
+      else speech.end(place === "reasoning" ? place : "text")
+    },
+    parts: (): ReadonlyArray<Part> => {
+      const said = parts
+      parts = []
+      return said
+    }
+  }
+}
+
+/** Finds the tags that are expected among text, which waits where it might become one. */
+const tagged = (
+  expected: () => ReadonlyArray<Tag>,
+  onTag: (tag: Tag) => void,
+  /** How much of the text was read. */
+  onText: (text: string) => number
+) => {
+  let buffer = ""
   /** Takes what the buffer holds; at the end also what might have become a tag. */
   const drain = (isEnd: boolean): void => {
     while (buffer !== "") {
@@ -204,7 +238,6 @@ const reader = ({ calls, thinking }: ReplyStyle, { thinkingOpen, toolsGiven }: O
       } else return
     }
   }
-
   return {
     text: (text: string) => {
       buffer += text
@@ -215,15 +248,7 @@ const reader = ({ calls, thinking }: ReplyStyle, { thinkingOpen, toolsGiven }: O
       if (expected().includes(tag)) onTag(tag)
       else if (printed !== "") onText(printed)
     },
-    end: () => {
-      drain(true)
-      if (call !== undefined) closeCall()
-      else speech.end(place === "reasoning" ? place : "text")
-    },
-    parts: (): ReadonlyArray<Part> => {
-      const said = parts
-      parts = []
-      return said
-    }
+    /** Takes what waits. */
+    rest: () => drain(true)
   }
 }

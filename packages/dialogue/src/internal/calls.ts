@@ -1,27 +1,9 @@
 /** Readers of one tool call each, from behind its opening tag to its closing one. */
-import type { Calls, FunctionCalls, PairCalls, Tag } from "../ReplyStyle.ts"
-import { type JsonType, type Tool, typeOf, typesOf } from "../Tool.ts"
+import type { Calls, FunctionCalls, Tag } from "../ReplyStyle.ts"
+import type { Tool } from "../Tool.ts"
+import type { CallReader, Sink } from "./callReader.ts"
 import * as Members from "./members.ts"
-
-/** Takes what a call says. */
-export interface Sink {
-  /** The function's name, once. */
-  readonly start: (name: string) => void
-  /** A piece of the arguments as JSON text, after the name. */
-  readonly argument: (json: string) => void
-}
-
-/** A reader of one call. */
-export interface CallReader {
-  /** The tags that mean something at this place. */
-  readonly tags: () => ReadonlyArray<Tag>
-  /** Takes text: how much of it was read before other tags count, or something else than before. */
-  readonly text: (text: string) => number
-  /** Takes one of `tags()`: whether the call ends with it. */
-  readonly tag: (tag: Tag) => boolean
-  /** Nothing follows: whether all of the call was there. */
-  readonly end: () => boolean
-}
+import { pairReader } from "./pairReader.ts"
 
 /** A reader for calls of this form. */
 export const make = (calls: Calls, tools: ReadonlyArray<Tool>, sink: Sink): CallReader => {
@@ -78,94 +60,6 @@ const jsonReader = (close: Tag, sink: Sink): CallReader => {
       return true
     },
     end: () => complete ??= isComplete()
-  }
-}
-
-const pairReader = (calls: PairCalls, tools: ReadonlyArray<Tool>, sink: Sink): CallReader => {
-  let place: "name" | "pairs" | "key" | "colon" | "value" = "name"
-  let name = ""
-  let key = ""
-  let value = ""
-  let count = 0
-  let isClosed = false
-  let isBroken = false
-  let tool: Tool | undefined
-  let types: ReadonlySet<JsonType> = new Set()
-  const isText = (): boolean => types.size === 1 && types.has("string")
-  const start = (): void => {
-    const trimmed = name.trim()
-    if (trimmed === "") {
-      isBroken = true
-      return
-    }
-    tool = tools.find((tool) => tool.function.name === trimmed)
-    sink.start(trimmed)
-  }
-  const endValue = (): void => {
-    if (isText()) sink.argument("\"")
-    else {
-      const parsed = Members.parse(value)
-      const isJson = parsed !== undefined && (types.has(typeOf(parsed)) || !types.has("string"))
-      sink.argument(isJson ? value.trim() : JSON.stringify(value))
-    }
-  }
-  const close = (): void => {
-    isClosed = !isBroken && place === "pairs"
-    if (isClosed) sink.argument(count === 0 ? "{}" : "}")
-  }
-  return {
-    tags: () => {
-      switch (place) {
-        case "name":
-        case "pairs":
-          return [calls.key.open, calls.close]
-        case "key":
-          return [calls.key.close, calls.close]
-        case "colon":
-          return [calls.value.open, calls.close]
-        case "value":
-          return [calls.value.close, ...(calls.close.id === undefined ? [] : [calls.close])]
-      }
-    },
-    text: (text) => {
-      if (place === "name") name += text
-      else if (place === "key") key += text
-      else if (place === "value" && isText()) sink.argument(JSON.stringify(text).slice(1, -1))
-      else if (place === "value") value += text
-      return text.length
-    },
-    tag: (tag) => {
-      if (place === "name") {
-        start()
-        if (isBroken) return true
-        place = "pairs"
-      }
-      if (tag === calls.close) {
-        close()
-        return true
-      }
-      if (tag === calls.key.open) {
-        key = ""
-        place = "key"
-      } else if (tag === calls.key.close) {
-        types = typesOf(tool, key.trim())
-        sink.argument(`${count++ === 0 ? "{" : ", "}${JSON.stringify(key.trim())}: `)
-        place = "colon"
-      } else if (tag === calls.value.open) {
-        value = ""
-        if (isText()) sink.argument("\"")
-        place = "value"
-      } else if (tag === calls.value.close) {
-        endValue()
-        place = "pairs"
-      }
-      return false
-    },
-    end: () => {
-      // a model that ends its turn behind a pair has said everything
-      if (!isClosed && place === "pairs") close()
-      return isClosed
-    }
   }
 }
 

@@ -20,67 +20,99 @@ const isSpace = (char: string): boolean => char === " " || char === "\n" || char
 
 type Expected = "object" | "first key" | "key" | "in key" | "colon" | "value" | "in value" | "comma"
 
+/** A string of JSON, character by character: whether one ends it. */
+class Quoted {
+  #isEscaped = false
+
+  /** Whether the string ends with this character behind its opening quote. */
+  ends(char: string): boolean {
+    if (this.#isEscaped) this.#isEscaped = false
+    else if (char === "\\") this.#isEscaped = true
+    else return char === "\""
+    return false
+  }
+}
+
+/** A value of JSON, character by character: where it ends. */
+class Value {
+  #depth = 0
+  #string: Quoted | undefined
+
+  /** Whether the value ends with this character, or before it. */
+  end(char: string): "with" | "before" | "no" {
+    if (this.#string !== undefined) {
+      if (!this.#string.ends(char)) return "no"
+      this.#string = undefined
+      return this.#depth === 0 ? "with" : "no"
+    }
+    if (char === "\"") this.#string = new Quoted()
+    else if (char === "{" || char === "[") this.#depth++
+    else if (char === "}" || char === "]") {
+      if (this.#depth === 0) return "before"
+      this.#depth--
+      if (this.#depth === 0) return "with"
+    } else if (this.#depth === 0 && (char === "," || isSpace(char))) return "before"
+    return "no"
+  }
+}
+
+/** What a character between keys and values leads to. */
+const afterMark = (expected: Expected, char: string): Expected | "complete" | "invalid" => {
+  if (isSpace(char)) return expected
+  switch (expected) {
+    case "object":
+      return char === "{" ? "first key" : "invalid"
+    case "first key":
+      return char === "}" ? "complete" : char === "\"" ? "in key" : "invalid"
+    case "key":
+      return char === "\"" ? "in key" : "invalid"
+    case "colon":
+      return char === ":" ? "value" : "invalid"
+    case "comma":
+      return char === "}" ? "complete" : char === "," ? "key" : "invalid"
+    case "value":
+      return ",}]:".includes(char) ? "invalid" : "in value"
+    default:
+      return "invalid"
+  }
+}
+
 /** A reader that checks what it has to know: where members begin and end. Values are not checked any further. */
 export const make = (sink: Sink): Members => {
   let expected: Expected = "object"
   let progress: Progress = "open"
   let key = ""
-  let depth = 0
-  let isString = false
-  let isEscaped = false
-
-  /** Whether the value ends with this character, or before it. */
-  const valueEnd = (char: string): "with" | "before" | "no" => {
-    if (isString) {
-      if (isEscaped) isEscaped = false
-      else if (char === "\\") isEscaped = true
-      else if (char === "\"") {
-        isString = false
-        return depth === 0 ? "with" : "no"
-      }
-      return "no"
-    }
-    if (char === "\"") isString = true
-    else if (char === "{" || char === "[") depth++
-    else if (char === "}" || char === "]") {
-      if (depth === 0) return "before"
-      depth--
-      if (depth === 0) return "with"
-    } else if (depth === 0 && (char === "," || isSpace(char))) return "before"
-    return "no"
-  }
+  let keyText = new Quoted()
+  let value = new Value()
 
   const readKey = (char: string): void => {
     key += char
-    if (isEscaped) isEscaped = false
-    else if (char === "\\") isEscaped = true
-    else if (char === "\"") {
-      const text = parse(key)
-      if (typeof text !== "string") progress = "invalid"
-      else {
-        key = text
-        expected = "colon"
-      }
+    if (!keyText.ends(char)) return
+    const text = parse(key)
+    if (typeof text !== "string") progress = "invalid"
+    else {
+      key = text
+      expected = "colon"
     }
   }
 
-  /** A character between keys and values. */
-  const readMark = (char: string): void => {
-    if (isSpace(char)) return
-    if (expected === "object" && char === "{") expected = "first key"
-    else if ((expected === "first key" || expected === "comma") && char === "}") progress = "complete"
-    else if ((expected === "first key" || expected === "key") && char === "\"") {
-      expected = "in key"
+  /** Takes a character between keys and values, or the first of a key: how many it is. The first of a value is none. */
+  const readMark = (char: string): 0 | 1 => {
+    const isOfValue = expected === "value" && !isSpace(char)
+    const next = afterMark(expected, char)
+    if (next === "complete" || next === "invalid") progress = next
+    else expected = next
+    if (next === "in key") {
       key = char
-    } else if (expected === "colon" && char === ":") expected = "value"
-    else if (expected === "comma" && char === ",") expected = "key"
-    else progress = "invalid"
+      keyText = new Quoted()
+    } else if (next === "in value") value = new Value()
+    return isOfValue ? 0 : 1
   }
 
   /** Reads a value from `at`: where it ends in the text. */
   const readValue = (text: string, at: number): number => {
     for (let i = at; i < text.length; i++) {
-      const end = valueEnd(text[i]!)
+      const end = value.end(text[i]!)
       if (end === "no") continue
       const next = end === "with" ? i + 1 : i
       expected = "comma"
@@ -97,17 +129,11 @@ export const make = (sink: Sink): Members => {
       let at = 0
       while (at < text.length && progress === "open") {
         const char = text[at]!
-        if (expected === "value" && !isSpace(char)) {
-          expected = "in value"
-          if (char === "," || char === "}" || char === "]" || char === ":") progress = "invalid"
-        }
-        if (progress !== "open") break
         if (expected === "in value") at = readValue(text, at)
-        else {
-          if (expected === "in key") readKey(char)
-          else readMark(char)
+        else if (expected === "in key") {
+          readKey(char)
           at++
-        }
+        } else at += readMark(char)
       }
       return at
     }
