@@ -266,10 +266,11 @@ export const fromModel: (
         // whoever still reads has nothing to do with the session any more
         const whileOpen = <A>(step: Effect.Effect<A, Session.StepError>) =>
           Effect.suspend(() => isOpen ? step : Effect.interrupt)
-        const { next, vocabulary } = session
+        const { next, sampler, vocabulary } = session
         const held = {
           context,
           vocabulary,
+          sampler,
           advance: (all: ReadonlyArray<number>) => whileOpen(session.advance(all)),
           next: (...args: Parameters<typeof next>) => whileOpen(next(...args))
         }

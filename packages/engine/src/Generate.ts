@@ -12,7 +12,7 @@ import * as Stop from "./Stop.ts"
 import * as StopText from "./StopText.ts"
 
 /** As much of a session as a generation needs. */
-export type Stepping = Pick<Session, "context" | "vocabulary" | "advance" | "next">
+export type Stepping = Pick<Session, "context" | "vocabulary" | "sampler" | "advance" | "next">
 
 /** A token that was drawn, and what is known of it. */
 type Drawn = Pick<Token, "id" | "logprob" | "top">
@@ -32,7 +32,7 @@ const drawOf = (session: Stepping, request: Request): Draw => {
     if (!isOnHost) return { id: yield* session.next(tokens, sampling, mask) }
     const logits = yield* session.advance(tokens)
     const row = Shaping.shape(logits, request, { tokens, prompt: request.tokens.length, mask })
-    const id = Sampler.sample(row, sampling, Random.words(sampling.seed, tokens.length))
+    const id = session.sampler.sample(row, sampling, Random.words(sampling.seed, tokens.length))
     if (id === undefined) {
       return yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: row.length, bad: 0 })
     }

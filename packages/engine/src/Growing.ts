@@ -2,10 +2,11 @@
  * A session whose context grows: when it is full, one of twice the size takes over what its cache holds, up to what the model
  * allows. Kernels are compiled once for each size, and most of them, which do not depend on it, only once.
  */
-import { Jit } from "@tg/jit/Jit"
-import { Device, type DeviceBuffer } from "@tg/runtime/Device"
-import { Context, Effect, Exit, Scope, Semaphore } from "effect"
+import type { Jit } from "@tg/jit/Jit"
+import type { Device, DeviceBuffer } from "@tg/runtime/Device"
+import { Effect, Exit, Scope, Semaphore } from "effect"
 import type { ModelFile } from "./ModelFile.ts"
+import * as Services from "./Services.ts"
 import * as Session from "./Session.ts"
 
 /** Tokens a context has room for when `tokens` have to fit: the first size, doubled as often as it takes. */
@@ -53,11 +54,12 @@ export const over: (
       lock.withPermits(1)(Effect.flatMap(Effect.suspend(() => roomFor(tokens())), use))
     const held = (): number => current.session.tokens().length
 
-    const { activations, chunk, rowBytes, vocabulary } = current.session
+    const { activations, chunk, rowBytes, sampler, vocabulary } = current.session
     return {
       context: most,
       activations,
       vocabulary,
+      sampler,
       chunk,
       get caches() {
         return current.session.caches
@@ -96,8 +98,7 @@ export const make = (
     if (options.context !== undefined || most <= Session.defaultContext) {
       return yield* Session.make(model, weights, options)
     }
-    // without the Scope: each session has its own
-    const services = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
+    const services = yield* Services.ofSessions
     return yield* over(
       (sizes) => Effect.provide(Session.make(model, weights, { ...options, ...sizes }), services),
       { first: Session.defaultContext, most }

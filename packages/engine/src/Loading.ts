@@ -4,7 +4,7 @@ import { Jit } from "@tg/jit/Jit"
 import { Device, type DeviceError } from "@tg/runtime/Device"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
-import { Context, Duration, Effect, type Scope } from "effect"
+import { type Context, Duration, Effect, type Scope } from "effect"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Growing from "./Growing.ts"
 import * as Loader from "./Loader.ts"
@@ -14,6 +14,7 @@ import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Recovering from "./Recovering.ts"
 import type * as Sampler from "./Sampler.ts"
+import * as Services from "./Services.ts"
 import * as Session from "./Session.ts"
 import type * as StepProgram from "./StepProgram.ts"
 
@@ -81,8 +82,7 @@ export const load: (
       tensor: model.gguf.tensorsByName.get(name)!
     }))
     yield* MemoryPlan.check(model, yield* settingOf(model, options))
-    // without the Scope: each session has its own
-    const services = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
+    const services = yield* Services.ofSessions
     const weights = yield* Loader.allocate(wanted)
     const programs = options.programs ?? ProgramMemo.make()
     const open = Growing.make(model, weights, { ...options, programs }).pipe(Effect.provide(services))
@@ -108,14 +108,14 @@ export const home: (
   options: Options
 ) => Effect.Effect<Recovering.Home<Loaded>, LoadError, Device | Jit | Scope.Scope> = Effect.fnUntraced(
   function*(source, model, options) {
-    const device = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
+    const own = yield* Services.ofSessions
     const { rebuild } = options
     const quiet: Options = { ...options, onProgress: undefined }
     return yield* Recovering.home(
-      load(source, model, options).pipe(Effect.provide(device)),
+      load(source, model, options).pipe(Effect.provide(own)),
       rebuild === undefined ? undefined : Effect.flatMap(
         rebuild,
-        (services) => load(source, model, quiet).pipe(Effect.provide(services))
+        (services) => load(source, model, quiet).pipe(Effect.provide(services), Effect.provide(own))
       )
     )
   }

@@ -11,8 +11,8 @@
 import type { ByteSource } from "@tg/gguf/ByteSource"
 import * as FileByteSource from "@tg/gguf/FileByteSource"
 import { Clock, Effect, FileSystem, Layer, Option, Path, Schema, Semaphore } from "effect"
-import { digest, PrefixStore } from "./PrefixStore.ts"
-import type { Snapshot } from "./Session.ts"
+import { digest, type Found, PrefixStore } from "./PrefixStore.ts"
+import type { Snapshot } from "./Filling.ts"
 import { commonPrefix } from "./Tokens.ts"
 
 const magic = "tgprefix"
@@ -143,111 +143,143 @@ const sharedWith = ({ header, tokens }: Entry, conversation: ReadonlyArray<numbe
   return (header.forgotten ?? 0) === 0 || shared === tokens.length ? shared : 0
 }
 
+/** A folder of prefixes: what is known of its files. */
+interface Folder {
+  readonly fs: FileSystem.FileSystem
+  readonly path: Path.Path
+  readonly options: { readonly [K in keyof Options]-?: Exclude<Options[K], undefined> }
+  readonly entries: Set<Entry>
+}
+
+/** Uses the bytes of a file while it is open. */
+const withFile = <A, E>({ fs }: Folder, file: string, use: (source: ByteSource["Service"]) => Effect.Effect<A, E>) =>
+  Effect.scoped(Effect.flatMap(FileByteSource.open(file), use)).pipe(
+    Effect.provideService(FileSystem.FileSystem, fs)
+  )
+
+const forget = ({ entries, fs }: Folder, entry: Entry): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    entries.delete(entry)
+    return Effect.ignore(fs.remove(entry.path, { force: true }))
+  })
+
+/** What is known of a file that may be a prefix; one that is none goes. */
+const scanFile = Effect.fnUntraced(function*(folder: Folder, file: string, usedAt: number) {
+  const { entries, fs, options } = folder
+  const entry = yield* Effect.result(withFile(folder, file, (source) => readEntry(source, usedAt)))
+  if (entry._tag === "Success") {
+    entries.add(entry.success)
+    return
+  }
+  yield* options.onProblem(entry.failure)
+  if (entry.failure._tag === "DamagedPrefix" || entry.failure.problem !== "unavailable") {
+    yield* Effect.ignore(fs.remove(file, { force: true }))
+  }
+})
+
+/** Every file is read as far as it is needed to find it. Others' unfinished files are left alone for an hour. */
+const scan = Effect.fnUntraced(function*(folder: Folder) {
+  const { fs, options: { directory }, path } = folder
+  yield* fs.makeDirectory(directory, { recursive: true })
+  const now = yield* Clock.currentTimeMillis
+  for (const name of yield* fs.readDirectory(directory)) {
+    const file = path.join(directory, name)
+    if (!name.includes(suffix)) continue
+    const { mtime } = yield* fs.stat(file)
+    const usedAt = Option.getOrElse(mtime, () => new Date(0)).getTime()
+    if (name.endsWith(suffix)) yield* scanFile(folder, file, usedAt)
+    else if (usedAt < now - 3_600_000) yield* Effect.ignore(fs.remove(file, { force: true }))
+  }
+})
+
+/** The rows of a file, which is used with that. A file that is damaged goes. */
+const load = (folder: Folder, entry: Entry): Effect.Effect<Snapshot | undefined> =>
+  withFile(folder, entry.path, (source) => readRows(source, entry)).pipe(
+    Effect.tap(() =>
+      Effect.gen(function*() {
+        entry.usedAt = yield* Clock.currentTimeMillis
+        yield* Effect.ignore(folder.fs.utimes(entry.path, new Date(entry.usedAt), new Date(entry.usedAt)))
+      })
+    ),
+    Effect.catch((problem) =>
+      Effect.andThen(folder.options.onProblem(problem), Effect.as(forget(folder, entry), undefined))
+    )
+  )
+
+/** Makes room for so many bytes: what is unused for longest goes. */
+const makeRoom = Effect.fnUntraced(function*(folder: Folder, bytes: number) {
+  const byAge = [...folder.entries].sort((a, b) => a.usedAt - b.usedAt)
+  let total = byAge.reduce((sum, entry) => sum + entry.bytes, bytes)
+  for (const entry of byAge) {
+    if (total <= folder.options.maxBytes) break
+    total -= entry.bytes
+    yield* forget(folder, entry)
+  }
+})
+
+/** Writes it whole, or not at all. */
+const write = Effect.fnUntraced(function*(folder: Folder, identity: string, snapshot: Snapshot) {
+  const { entries, fs, options: { directory, maxBytes }, path } = folder
+  const { header, pieces, rowsAt } = yield* encode(identity, snapshot)
+  const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0)
+  if (bytes > maxBytes) return
+  yield* makeRoom(folder, bytes)
+  const name = (yield* digest(utf8.encode(`${identity} ${header.parts[0]!.digest}`))).slice(0, 32)
+  const file = path.join(directory, name + suffix)
+  const unfinished = `${file}.${crypto.randomUUID()}`
+  yield* Effect.scoped(Effect.gen(function*() {
+    const out = yield* fs.open(unfinished, { flag: "wx" })
+    for (const piece of pieces) yield* out.writeAll(piece)
+    yield* out.sync
+  })).pipe(
+    Effect.andThen(fs.rename(unfinished, file)),
+    Effect.onError(() => Effect.ignore(fs.remove(unfinished, { force: true })))
+  )
+  const usedAt = yield* Clock.currentTimeMillis
+  entries.add({ path: file, header, tokens: snapshot.tokens, bytes, rowsAt, usedAt })
+})
+
+/** What is a beginning of the snapshot, and so not needed beside it. One that has forgotten rows stands for itself alone. */
+const covered = ({ entries }: Folder, identity: string, { forgotten, tokens }: Snapshot): ReadonlyArray<Entry> =>
+  [...entries].filter((entry) =>
+    entry.header.identity === identity && commonPrefix(entry.tokens, tokens) === entry.tokens.length &&
+    (forgotten === 0 || entry.tokens.length === tokens.length)
+  )
+
+/** What shares most with these tokens. */
+const find = (folder: Folder, identity: string, tokens: ReadonlyArray<number>): Found | undefined => {
+  const known = [...folder.entries].filter(({ header }) => header.identity === identity)
+    .map((entry) => ({ entry, shared: sharedWith(entry, tokens) }))
+    .sort((a, b) => b.shared - a.shared)[0]
+  return known === undefined || known.shared === 0
+    ? undefined
+    : { shared: known.shared, load: load(folder, known.entry) }
+}
+
+/** Keeps it, unless it is there, in place of its beginnings. */
+const keep = Effect.fnUntraced(function*(folder: Folder, identity: string, snapshot: Snapshot) {
+  const before = covered(folder, identity, snapshot)
+  if (before.some((entry) => entry.tokens.length === snapshot.tokens.length)) return
+  yield* write(folder, identity, snapshot)
+  yield* Effect.forEach(before, (entry) => forget(folder, entry), { discard: true })
+})
+
 /** The store over a folder, which is made if it is not there. */
 const make = Effect.fn("PrefixFiles.make")(function*(options: Options) {
-  const fs = yield* FileSystem.FileSystem
-  const path = yield* Path.Path
-  const { directory, maxBytes = 4 * 2 ** 30, onProblem = () => Effect.void, version } = options
-  const opened = (file: string) => Effect.provideService(FileByteSource.open(file), FileSystem.FileSystem, fs)
-  const entries = new Set<Entry>()
+  const { maxBytes = 4 * 2 ** 30, onProblem = () => Effect.void } = options
+  const folder: Folder = {
+    fs: yield* FileSystem.FileSystem,
+    path: yield* Path.Path,
+    options: { ...options, maxBytes, onProblem },
+    entries: new Set()
+  }
   const writing = yield* Semaphore.make(1)
-
-  const forget = (entry: Entry) =>
-    Effect.suspend(() => {
-      entries.delete(entry)
-      return Effect.ignore(fs.remove(entry.path, { force: true }))
-    })
-
-  /** Every file is read as far as it is needed to find it. Others' unfinished files are left alone for an hour. */
-  const scan = Effect.gen(function*() {
-    yield* fs.makeDirectory(directory, { recursive: true })
-    const now = yield* Clock.currentTimeMillis
-    for (const name of yield* fs.readDirectory(directory)) {
-      const file = path.join(directory, name)
-      if (!name.includes(suffix)) continue
-      const { mtime } = yield* fs.stat(file)
-      const usedAt = Option.getOrElse(mtime, () => new Date(0)).getTime()
-      if (!name.endsWith(suffix)) {
-        if (usedAt < now - 3_600_000) yield* Effect.ignore(fs.remove(file, { force: true }))
-        continue
-      }
-      const entry = yield* Effect.result(
-        Effect.scoped(Effect.flatMap(opened(file), (source) => readEntry(source, usedAt)))
-      )
-      if (entry._tag === "Success") entries.add(entry.success)
-      else {
-        yield* onProblem(entry.failure)
-        if (entry.failure._tag === "DamagedPrefix" || entry.failure.problem !== "unavailable") {
-          yield* Effect.ignore(fs.remove(file, { force: true }))
-        }
-      }
-    }
-  })
-  yield* Effect.catch(scan, onProblem)
-
-  const load = (entry: Entry) =>
-    Effect.scoped(Effect.flatMap(opened(entry.path), (source) => readRows(source, entry))).pipe(
-      Effect.tap(() =>
-        Effect.gen(function*() {
-          entry.usedAt = yield* Clock.currentTimeMillis
-          yield* Effect.ignore(fs.utimes(entry.path, new Date(entry.usedAt), new Date(entry.usedAt)))
-        })
-      ),
-      Effect.catch((problem) => Effect.andThen(onProblem(problem), Effect.as(forget(entry), undefined)))
-    )
-
-  /** Writes it whole, or not at all. */
-  const write = Effect.fnUntraced(function*(identity: string, snapshot: Snapshot) {
-    const { header, pieces, rowsAt } = yield* encode(identity, snapshot)
-    const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0)
-    if (bytes > maxBytes) return
-    const byAge = [...entries].sort((a, b) => a.usedAt - b.usedAt)
-    let total = byAge.reduce((sum, entry) => sum + entry.bytes, bytes)
-    for (const entry of byAge) {
-      if (total <= maxBytes) break
-      total -= entry.bytes
-      yield* forget(entry)
-    }
-    const name = (yield* digest(utf8.encode(`${identity} ${header.parts[0]!.digest}`))).slice(0, 32)
-    const file = path.join(directory, name + suffix)
-    const unfinished = `${file}.${crypto.randomUUID()}`
-    yield* Effect.scoped(Effect.gen(function*() {
-      const out = yield* fs.open(unfinished, { flag: "wx" })
-      for (const piece of pieces) yield* out.writeAll(piece)
-      yield* out.sync
-    })).pipe(
-      Effect.andThen(fs.rename(unfinished, file)),
-      Effect.onError(() => Effect.ignore(fs.remove(unfinished, { force: true })))
-    )
-    const usedAt = yield* Clock.currentTimeMillis
-    entries.add({ path: file, header, tokens: snapshot.tokens, bytes, rowsAt, usedAt })
-  })
-
-  /** What is a beginning of the snapshot, and so not needed beside it. One that has forgotten rows stands for itself alone. */
-  const covered = (identity: string, { forgotten, tokens }: Snapshot) =>
-    [...entries].filter((entry) =>
-      entry.header.identity === identity && commonPrefix(entry.tokens, tokens) === entry.tokens.length &&
-      (forgotten === 0 || entry.tokens.length === tokens.length)
-    )
-
-  const own = (identity: string): string => `${version} ${identity}`
+  yield* Effect.catch(scan(folder), onProblem)
+  const own = (identity: string): string => `${options.version} ${identity}`
   return PrefixStore.of({
-    find: (identity, tokens) =>
-      Effect.sync(() => {
-        const known = [...entries].filter(({ header }) => header.identity === own(identity))
-          .map((entry) => ({ entry, shared: sharedWith(entry, tokens) }))
-          .sort((a, b) => b.shared - a.shared)[0]
-        return known === undefined || known.shared === 0
-          ? undefined
-          : { shared: known.shared, load: load(known.entry) }
-      }),
+    find: (identity, tokens) => Effect.sync(() => find(folder, own(identity), tokens)),
     keep: (identity, snapshot) =>
-      Effect.gen(function*() {
-        const before = covered(own(identity), snapshot)
-        if (before.some((entry) => entry.tokens.length === snapshot.tokens.length)) return
-        yield* write(own(identity), snapshot)
-        yield* Effect.forEach(before, forget, { discard: true })
-      }).pipe(writing.withPermits(1), Effect.catch(onProblem))
+      keep(folder, own(identity), snapshot).pipe(writing.withPermits(1), Effect.catch(onProblem))
   })
 })
 

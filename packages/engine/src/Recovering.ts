@@ -106,11 +106,12 @@ export const session: <H>(
         )
       })
 
-    const { activations, chunk, context, rowBytes, vocabulary } = own.session
+    const { activations, chunk, context, rowBytes, sampler, vocabulary } = own.session
     return {
       context,
       activations,
       vocabulary,
+      sampler,
       chunk,
       get caches() {
         return own.session.caches

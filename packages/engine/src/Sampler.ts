@@ -14,7 +14,7 @@
  *   wins, which is a draw in proportion to the weights. Only logarithms of times are compared:
  *   `(top - logit) log2(e) / temperature` plus the noise of the token, in units of 2^-16; of equal ones the lowest id.
  */
-import { Schema } from "effect"
+import { Context, Schema } from "effect"
 import * as Random from "./Random.ts"
 import * as Tables from "./SamplerTables.ts"
 
@@ -241,3 +241,16 @@ export const sample = (logits: Float32Array, settings: Settings, words: Random.W
   }
   return winner
 }
+
+/** What draws tokens. */
+export interface Drawing {
+  /** The token drawn from a row of logits with the random words of its place; `undefined` if the row is no distribution. */
+  readonly sample: (logits: Float32Array, settings: Settings, words: Random.Words) => number | undefined
+  /** Whether `SampleProgram` takes the same tokens: then a device that can draws by itself, without the logits. */
+  readonly isOnDevice: boolean
+}
+
+/** What generations draw with: the rule of this module, unless a Layer says otherwise. */
+export const Sampler = Context.Reference<Drawing>("@tg/engine/Sampler", {
+  defaultValue: () => ({ sample, isOnDevice: true })
+})

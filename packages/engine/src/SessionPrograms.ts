@@ -1,0 +1,126 @@
+/** The programs of a session, each compiled when it is first asked for and bound to the session's buffers. */
+import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import type { CacheType } from "@tg/model-parts/Halves"
+import * as Order from "@tg/model-parts/Order"
+import type { Activations } from "@tg/model-parts/Product"
+import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import { Context, Effect, Exit, Scope } from "effect"
+import * as Draw from "./Draw.ts"
+import type { ModelFile } from "./ModelFile.ts"
+import type * as ProgramMemo from "./ProgramMemo.ts"
+import { isBatchFirst, type PromptShape } from "./Prompts.ts"
+import { decodeProgram, ids, stepProgram, type StepShape } from "./StepProgram.ts"
+
+/** A program of several tokens, and where it leaves their logits. */
+export interface Variant {
+  readonly prepared: Prepared
+  readonly logits: DeviceBuffer
+  readonly order: Order.Order
+}
+
+/** A step that leaves logits, and what draws from them. */
+export interface Drawer {
+  readonly prepared: Prepared
+  readonly draw: Effect.Success<ReturnType<typeof Draw.make>>
+}
+
+/** Compiles a program, unless it has been compiled. */
+export type Compiling<A> = Effect.Effect<A, JitError | DeviceError>
+
+/** All programs. */
+export interface SessionPrograms {
+  /** Logits of every token. */
+  readonly all: Compiling<Variant>
+  /** Logits of the last token, of a prompt that is a batch. */
+  readonly batch: Compiling<Variant>
+  /** Logits of the last token, of a prompt that is none. */
+  readonly few: Compiling<Variant>
+  /** What a prompt of a few words needs. */
+  readonly first: Compiling<Variant>
+  /** Greedy decoding. */
+  readonly decoder: Compiling<Prepared>
+  /** Decoding with a draw. */
+  readonly drawer: Compiling<Drawer>
+}
+
+/** What programs are made for, and what they are bound to. */
+export interface Binding {
+  readonly model: ModelFile
+  readonly shape: { readonly context: number; readonly cache: CacheType; readonly activations: Activations }
+  readonly prompts: PromptShape
+  readonly memo: ProgramMemo.ProgramMemo
+  /** Buffers by their ids. */
+  readonly bound: ReadonlyArray<readonly [number, DeviceBuffer]>
+  /** The token that decoding feeds, and leaves for the next step. */
+  readonly decoded: DeviceBuffer
+}
+
+/** A program of several tokens. What a failed attempt allocated is returned, and the next one tries again. */
+const variant = ({ bound, memo, model, shape }: Binding, own: Pick<StepShape, "chunk" | "order" | "rows">) =>
+  Effect.gen(function*() {
+    const scope = yield* Scope.fork(yield* Effect.scope)
+    const { chunk, order, rows } = own
+    const outputRows = rows === "last" ? 1 : order === "tokens" ? chunk : Order.wholeTiles(chunk)
+    return yield* Effect.gen(function*() {
+      const device = yield* Device
+      const jit = yield* Jit
+      const logits = yield* device.allocate(4 * outputRows * model.config.vocabulary, `logits_${rows}`)
+      const whole: StepShape = { ...own, ...shape }
+      const program = memo(`step ${JSON.stringify(whole)}`, () => stepProgram(model, whole))
+      const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
+      const made: Variant = { prepared, logits, order }
+      return made
+    }).pipe(
+      Scope.provide(scope),
+      Effect.onExit((exit) => Exit.isSuccess(exit) ? Effect.void : Scope.close(scope, exit))
+    )
+  }).pipe(Effect.withSpan("Session.prepare"))
+
+/** Keeps what succeeds. */
+const once = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
+  let made: A | undefined
+  return Effect.suspend(() =>
+    made === undefined ? Effect.tap(effect, (value) => Effect.sync(() => made = value)) : Effect.succeed(made)
+  )
+}
+
+const decoder = ({ bound, decoded, memo, model, shape }: Binding) =>
+  Effect.gen(function*() {
+    const program = memo(`token ${shape.context}`, () => decodeProgram(model, shape))
+    return yield* (yield* Jit).prepare(program.sink, new Map([...bound, [ids.next, decoded]]))
+  })
+
+const drawer = ({ bound, decoded, memo, model, shape }: Binding) =>
+  Effect.gen(function*() {
+    const { vocabulary } = model.config
+    const logits = yield* (yield* Device).allocate(4 * vocabulary, "logits_next")
+    const program = memo(`logits ${shape.context}`, () => decodeProgram(model, shape, "logits"))
+    const prepared = yield* (yield* Jit).prepare(
+      program.sink,
+      new Map([...bound, [ids.next, decoded], [ids.logits, logits]])
+    )
+    const draw = yield* Draw.make({ logits, programs: memo, token: decoded, vocabulary })
+    const made: Drawer = { prepared, draw }
+    return made
+  })
+
+/** The programs over these buffers. They belong to the Scope. */
+export const make = Effect.fnUntraced(function*(binding: Binding) {
+  const services = Context.pick(Device, Jit, Scope.Scope)(yield* Effect.context<Device | Jit | Scope.Scope>())
+  const here = Effect.provide(services)
+  const { prompts } = binding
+  const { batch, batchFrom, chunk, few } = prompts
+  const last = {
+    batch: once(variant(binding, { rows: "last", chunk: batch, order: "features" }).pipe(here)),
+    few: once(variant(binding, { rows: "last", chunk: few, order: "tokens" }).pipe(here))
+  }
+  const all = variant(binding, { rows: "all", chunk, order: batchFrom <= chunk ? "features" : "tokens" }).pipe(here)
+  const made: SessionPrograms = {
+    all: once(all),
+    ...last,
+    first: isBatchFirst(prompts) ? last.batch : last.few,
+    decoder: yield* Effect.cached(decoder(binding).pipe(here)),
+    drawer: yield* Effect.cached(drawer(binding).pipe(here))
+  }
+  return made
+})

@@ -1,0 +1,96 @@
+/** What a session is: what it stands on, which stays, and what its steps change. */
+import type { JitError } from "@tg/jit/Jit"
+import type { Ring } from "@tg/model-parts/Attention"
+import type { Storage } from "@tg/model-parts/Family"
+import type { Activations } from "@tg/model-parts/Product"
+import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
+import { Effect, type Scope } from "effect"
+import type { Ahead } from "./Ahead.ts"
+import type * as CacheCopy from "./CacheCopy.ts"
+import type * as HostInputs from "./HostInputs.ts"
+import type { ModelFile } from "./ModelFile.ts"
+import type { PromptShape } from "./Prompts.ts"
+import * as Rings from "./Rings.ts"
+import * as Sampler from "./Sampler.ts"
+import type { SessionPrograms } from "./SessionPrograms.ts"
+import * as Tokens from "./Tokens.ts"
+import { floatsOf } from "./Words.ts"
+
+/** Why a step failed. */
+export type StepError = Tokens.ContextFull | Tokens.InvalidTokens | Sampler.InvalidLogits | DeviceError | JitError
+
+/** What a session has as long as it lives. */
+export interface Ground {
+  readonly device: DeviceShape
+  readonly scope: Scope.Scope
+  readonly model: ModelFile
+  /** Tokens it can hold. */
+  readonly context: number
+  readonly activations: Activations
+  /** How prompts are cut. */
+  readonly prompts: PromptShape
+  readonly sampler: Sampler.Drawing
+  /** The cache of each block, as the model lays it out, and where it is. */
+  readonly storage: ReadonlyArray<Storage>
+  readonly caches: ReadonlyArray<DeviceBuffer>
+  /** Bytes that a token takes in each of them. */
+  readonly rowBytes: number
+  readonly ring: Ring | undefined
+  /** Tokens on their way into a step, and what the host computes for their positions. */
+  readonly tokens: DeviceBuffer
+  readonly inputs: HostInputs.HostInputs
+  /** The token that decoding feeds, and leaves for the next step. */
+  readonly decoded: DeviceBuffer
+  readonly programs: SessionPrograms
+}
+
+/** A session between two steps. */
+export interface SessionState extends Ground {
+  /** The tokens in the cache. */
+  held: ReadonlyArray<number>
+  /** Positions before this one are gone from the caches of blocks with a window. */
+  forgotten: number
+  /** Steps that are under way. */
+  ahead: Ahead | undefined
+}
+
+/** Rows of the caches that hold the first `count` tokens. */
+export const rowsOf = ({ rowBytes, storage }: Ground, forgotten: number, count: number): CacheCopy.Rows => ({
+  rows: storage.map((each) => Rings.rowsOf(each, forgotten, count)),
+  rowBytes
+})
+
+/** What is wrong with tokens that the session is to hold, if anything. */
+export const invalid = ({ context, model }: Ground, tokens: ReadonlyArray<number>) =>
+  Tokens.invalid(tokens, model.config, context)
+
+/** How many of these tokens need not be computed again. The last one does: its logits are not kept. */
+export const reusable = ({ forgotten, held, ring }: SessionState, tokens: ReadonlyArray<number>): number =>
+  Rings.usable(ring, forgotten, Math.min(Tokens.commonPrefix(held, tokens), tokens.length - 1))
+
+/** Holds no more than the first so many tokens. */
+export const keep = (state: SessionState, count: number): void => {
+  state.ahead = undefined
+  if (count < state.held.length) state.held = state.held.slice(0, count)
+}
+
+/** Empties the cache: rows with NaN are multiplied by zero where nobody looks at them, and would make NaN of all that follows. */
+export const refuse = Effect.fnUntraced(function*(state: SessionState, invalid: Sampler.InvalidLogits) {
+  keep(state, 0)
+  yield* Effect.forEach(state.caches, (buffer) => state.device.write(buffer, new Uint8Array(buffer.bytes)), {
+    discard: true
+  })
+  return yield* invalid
+})
+
+/** The logits behind tokens from `start` on, all of which are numbers. */
+export const read = Effect.fnUntraced(function*(
+  state: SessionState,
+  logits: DeviceBuffer,
+  { rows, start }: { readonly start: number; readonly rows: number }
+) {
+  const { vocabulary } = state.model.config
+  const values = floatsOf(yield* state.device.read(logits, 0, 4 * rows * vocabulary))
+  const invalid = Sampler.invalidRow(values, vocabulary, start)
+  return invalid === undefined ? values : yield* refuse(state, invalid)
+})

@@ -1,0 +1,94 @@
+/** Steps of several tokens: prompts, and all logits of a piece of text. */
+import { ownOf } from "@tg/jit/Jit"
+import * as Order from "@tg/model-parts/Order"
+import type { DeviceBuffer } from "@tg/runtime/Device"
+import { Effect } from "effect"
+import * as Rings from "./Rings.ts"
+import type { Compiling, Variant } from "./SessionPrograms.ts"
+import { invalid, read, reusable, type SessionState, type StepError } from "./SessionState.ts"
+import { variablesOf } from "./StepProgram.ts"
+import * as Tokens from "./Tokens.ts"
+import { bytesOf } from "./Words.ts"
+
+/** A piece of a text. */
+export interface Piece {
+  readonly start: number
+  readonly length: number
+}
+
+/** Puts a piece of the tokens behind those in front of it. */
+const step = Effect.fnUntraced(function*(
+  state: SessionState,
+  tokens: ReadonlyArray<number>,
+  { length, start }: Piece,
+  program: Compiling<Variant>
+) {
+  const { logits, order, prepared } = yield* program
+  const whole = order === "tokens" ? length : Order.wholeTiles(length)
+  const positions = Array.from({ length: whole }, (_, i) => start + i)
+  // a tile that is not full repeats the last token; nobody looks at what becomes of it
+  const tokenIds = positions.map((position) => tokens[Math.min(position, start + length - 1)]!)
+  // until the step has succeeded, only what stands before it is certain
+  state.ahead = undefined
+  state.held = tokens.slice(0, start)
+  state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start, tokens: whole })
+  yield* state.device.write(state.tokens, bytesOf(Uint32Array.from(tokenIds)))
+  yield* state.inputs.write(positions)
+  yield* prepared.run(ownOf(prepared, variablesOf(order, start, length)))
+  state.held = tokens.slice(0, start + length)
+  return logits
+})
+
+/** How a session processes so many tokens behind `start` others. */
+export const prompt = ({ programs, prompts, ring }: SessionState, { length, start }: Piece) => {
+  const { batch, batchFrom, few } = prompts
+  const isBatch = length >= batchFrom
+  return {
+    pieces: Rings.pieces(start, length, { chunk: isBatch ? batch : few, ring }),
+    program: isBatch ? programs.batch : programs.few
+  }
+}
+
+/** Makes the session hold exactly these tokens; answers with the logits after the last. */
+export const advance: (
+  state: SessionState,
+  tokens: ReadonlyArray<number>
+) => Effect.Effect<Float32Array, StepError> = Effect.fnUntraced(function*(state, tokens) {
+  const error = invalid(state, tokens)
+  if (error !== undefined) return yield* error
+  const start = reusable(state, tokens)
+  const { pieces, program } = prompt(state, { start, length: tokens.length - start })
+  let logits: DeviceBuffer | undefined
+  for (const piece of pieces) {
+    logits = yield* step(state, tokens, piece, program)
+    // between steps signals and other fibers get their turn
+    yield* Effect.yieldNow
+  }
+  return yield* read(state, logits!, { start: tokens.length - 1, rows: 1 })
+})
+
+/** Appends up to `chunk` tokens; answers with the logits after each. */
+export const append: (
+  state: SessionState,
+  tokens: ReadonlyArray<number>
+) => Effect.Effect<Float32Array, StepError> = Effect.fnUntraced(function*(state, tokens) {
+  const { chunk } = state.prompts
+  const { vocabulary } = state.model.config
+  const whole = [...state.held, ...tokens]
+  const error = invalid(state, tokens) ?? invalid(state, whole)
+  if (error !== undefined) return yield* error
+  if (tokens.length > chunk) {
+    return yield* new Tokens.InvalidTokens({
+      message: `${tokens.length} tokens were appended at once; the session takes up to ${chunk}`
+    })
+  }
+  const rows = new Float32Array(tokens.length * vocabulary)
+  const first = state.held.length
+  for (const piece of Rings.pieces(first, tokens.length, { chunk, ring: state.ring })) {
+    const logits = yield* step(state, whole, piece, state.programs.all)
+    yield* Effect.yieldNow
+    const { length, start } = piece
+    rows.set(yield* read(state, logits, { start, rows: length }), (start - first) * vocabulary)
+  }
+  return rows
+})
