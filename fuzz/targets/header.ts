@@ -5,6 +5,8 @@ import * as Gguf from "../../packages/gguf/src/Gguf.ts"
 import { alignUp } from "../../packages/gguf/src/internal/parse.ts"
 import { table } from "../../packages/gguf/src/GgufType.ts"
 import { type MetadataValue, types } from "../../packages/gguf/src/Metadata.ts"
+import * as ModelFile from "../../packages/engine/src/ModelFile.ts"
+import * as Models from "../../packages/models/src/Models.ts"
 import * as Inspect from "../../apps/cli/src/commands/Inspect.ts"
 import type { Random } from "../Random.ts"
 import { accepted, refused, type Target } from "../Target.ts"
@@ -310,8 +312,8 @@ export const inspect = (input: Uint8Array) => {
   const found = Effect.runSync(Effect.result(Gguf.read({ name: "fuzz.gguf", size, read }, { chunkBytes: 65536 })))
   if (found._tag === "Failure") return refused(found.failure)
   const shown = Inspect.asText(found.success)
-  const refusal = Inspect.refusalOf(found.success)
-  const outcome = refusal === undefined ? accepted : refused(refusal)
+  const checked = ModelFile.fromGguf(found.success, Models.known)
+  const outcome = checked._tag === "Success" ? accepted : refused(checked.failure)
   // eslint-disable-next-line no-control-regex -- that is what must not be there
   return /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/.test(shown)
     ? { ...outcome, finding: "inspect prints a control character" }

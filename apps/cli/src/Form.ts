@@ -1,9 +1,8 @@
 /** What a generated text may be: where it stops, what form it has, which tools it calls. */
 import { type ConstrainError, JsonSchema, Matcher, TokenTable } from "@tg/constrain"
 import { Messages, Reply, ReplyStyle, Tool, ToolGrammar } from "@tg/dialogue"
-import { ModelFile } from "@tg/engine"
+import type { ModelFile } from "@tg/engine/ModelFile"
 import type { Request, Token } from "@tg/engine/Engine"
-import type { Gguf } from "@tg/gguf/Gguf"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import { Clock, Effect, Option, Schema, Stream } from "effect"
 import { Flag } from "effect/cli"
@@ -59,8 +58,7 @@ export interface Form {
 }
 
 interface Source {
-  readonly gguf: Gguf
-  readonly codec: Codec
+  readonly file: ModelFile
   readonly asked: Prompt.Asked & { readonly thinking: boolean }
 }
 
@@ -95,7 +93,7 @@ export const of = Effect.fn("cli.form")(function*(given: Given, source: Source) 
   }
   if (Option.isSome(schema)) {
     const grammar = yield* schemaGrammar(schema.value, source)
-    const constraint = Matcher.make(grammar, tableOf(source.codec))
+    const constraint = Matcher.make(grammar, tableOf(source.file.codec))
     const { isComplete } = constraint
     const form: Form = {
       ...plain,
@@ -139,14 +137,15 @@ const choiceOf = (name: string): Tool.Choice =>
 const calling = Effect.fnUntraced(function*(
   tools: ReadonlyArray<Tool.Tool>,
   choice: Tool.Choice,
-  { asked, codec, gguf }: Source
+  { asked, file }: Source
 ) {
   if (asked.raw) {
     return yield* new UsageError({ message: "--tools are told to the model by its chat template; leave out --raw" })
   }
   const messages = Prompt.conversation(asked)
   if (messages instanceof UsageError) return yield* messages
-  const template = yield* Effect.fromResult(ModelFile.chatTemplate(gguf, codec))
+  const template = yield* Effect.fromResult(file.template)
+  const { codec } = file
   const style = ReplyStyle.of(template, codec)
   const given = choice === "none" ? [] : tools
   const taken = yield* Effect.fromResult(Messages.make(template, style).write({ messages, tools: given }))

@@ -14,7 +14,6 @@ import { Store } from "@tg/hub/Store"
 import type { Jit } from "@tg/jit/Jit"
 import type { Device } from "@tg/runtime/Device"
 import { known } from "@tg/models/Models"
-import type { Codec } from "@tg/tokenizer/Tokenizer"
 import { Context, Effect, FileSystem, Layer, Option, type Scope, Stdio } from "effect"
 import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
@@ -89,7 +88,7 @@ export const openGguf = Effect.fn("cli.openGguf")(function*(path: string) {
  */
 export const open = Effect.fn("cli.open")(function*(model: string) {
   const { gguf, source } = yield* openGguf(yield* Names.resolve(model))
-  const opened: Opened = { source, file: yield* Effect.fromResult(ModelFile.fromGguf(gguf, known)) }
+  const opened: Opened = { source, file: yield* ModelFile.ofGguf(gguf, known) }
   return opened
 })
 
@@ -106,20 +105,16 @@ export const header = Effect.fn("cli.header")(function*(model: string) {
 export interface Needs {
   /** Compiled while the model loads. */
   readonly prepare: ReadonlyArray<Program>
-  /** Whether it turns text into tokens or back. */
-  readonly text: boolean
   /** Whether tokens are processed one after the other, with the kernels of decoding. */
   readonly oneByOne?: boolean
   /** The model, where a command has looked at it before. */
   readonly opened?: Opened | undefined
-  /** The tokenizer, where a command has made it before. */
-  readonly codec?: Codec | undefined
 }
 
 /** Generating from text. */
-export const forText = (sampling = Sampler.greedy): Needs => ({ prepare: ["last", sampling], text: true })
+export const forText = (sampling = Sampler.greedy): Needs => ({ prepare: ["last", sampling] })
 /** Generating the likeliest tokens from tokens. */
-export const forTokens: Needs = { prepare: ["last", Sampler.greedy], text: false }
+export const forTokens: Needs = { prepare: ["last", Sampler.greedy] }
 
 /** The engine and the device of these flags. The file is checked before a device is started. */
 export const layer = (flags: RunFlags, needs: Needs) =>
@@ -140,7 +135,7 @@ export const layerConversations = (flags: RunFlags, needs: Needs, more: Pick<Con
 /** Loads the model of these flags as something. */
 const layerOf = <S, E>(
   flags: RunFlags,
-  { codec, oneByOne = false, opened, prepare, text }: Needs,
+  { oneByOne = false, opened, prepare }: Needs,
   load: (
     source: ByteSource["Service"],
     file: ModelFile.ModelFile,
@@ -152,7 +147,6 @@ const layerOf = <S, E>(
     if (restrictions instanceof UsageError) return yield* restrictions
     const { file, source } = opened ?? (yield* open(flags.model))
     const store = yield* TunedFiles.load({ noTune: flags.noTune })
-    const tokenizer = text ? codec ?? (yield* Effect.fromResult(ModelFile.tokenizer(file.gguf))) : undefined
     const loading = Effect.gen(function*() {
       const told = flags.json ? Progress.silent : yield* Progress.start(basename(flags.model), weightBytes(file))
       const { onProgress } = told
@@ -163,7 +157,7 @@ const layerOf = <S, E>(
         Effect.andThen(Layer.build(Layer.fresh(devices))),
         Effect.provideService(Stdio.Stdio, stdio)
       )
-      const options = { cache, activations, context, prepare, tokenizer, onProgress, rebuild }
+      const options = { cache, activations, context, prepare, onProgress, rebuild }
       const steps = oneByOne ? { chunk: 1, batchFrom: Infinity } : {}
       return yield* load(source, file, { ...options, ...steps }).pipe(Effect.onExit((exit) => told.end(exit)))
     })

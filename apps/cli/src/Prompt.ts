@@ -1,6 +1,5 @@
 /** From what was asked to the token ids of a prompt. */
-import { ModelFile } from "@tg/engine"
-import type { Gguf } from "@tg/gguf/Gguf"
+import type { ModelFile } from "@tg/engine/ModelFile"
 import type * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
 import { droppedMessage } from "@tg/tokenizer/Dropped"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
@@ -53,11 +52,10 @@ const lookingMillis = 3000
 
 /** Tokens of a conversation, by the model's chat template. */
 export const chatTokens = Effect.fn("Prompt.chatTokens")(function*(
-  gguf: Gguf,
-  codec: Codec,
+  { codec, template: own }: ModelFile,
   conversation: { readonly messages: ReadonlyArray<Message>; readonly thinking: boolean }
 ) {
-  const template = yield* Effect.fromResult(ModelFile.chatTemplate(gguf, codec))
+  const template = yield* Effect.fromResult(own)
   const { messages, thinking } = conversation
   const now = new Date(yield* Clock.currentTimeMillis)
   const render = (messages: ReadonlyArray<ChatTemplate.Message>, limit?: ChatTemplate.Limit) =>
@@ -75,19 +73,18 @@ export const rawTokens = (codec: Codec, text: string): ReadonlyArray<number> =>
 
 /** Tokens of what was asked. */
 export const tokens = Effect.fn("Prompt.tokens")(function*(
-  gguf: Gguf,
-  codec: Codec,
+  file: ModelFile,
   asked: Asked & { readonly thinking: boolean }
 ) {
   if (!asked.raw) {
     const messages = conversation(asked)
     if (messages instanceof UsageError) return yield* messages
-    return yield* chatTokens(gguf, codec, { messages, thinking: asked.thinking })
+    return yield* chatTokens(file, { messages, thinking: asked.thinking })
   }
   if (asked.prompt === undefined || asked.messages !== undefined || asked.system !== undefined || asked.thinking) {
     return yield* new UsageError({
       message: "--raw takes the prompt as it is: give one, without --messages, --system and --thinking"
     })
   }
-  return rawTokens(codec, asked.prompt)
+  return rawTokens(file.codec, asked.prompt)
 })

@@ -26,13 +26,12 @@ export const layer = Jit.layer.pipe(
 export const answer = (path: string, question: string, maxTokens?: number) =>
   Stream.unwrap(Effect.gen(function*() {
     const { gguf, source } = yield* GgufFile.open(path)
-    const file = yield* Effect.fromResult(ModelFile.fromGguf(gguf, known))
-    const codec = yield* Effect.fromResult(ModelFile.tokenizer(gguf))
-    const template = yield* Effect.fromResult(ModelFile.chatTemplate(gguf, codec))
+    const file = yield* ModelFile.ofGguf(gguf, known)
+    const template = yield* Effect.fromResult(file.template)
     const engine = yield* fromModel(source, file, { context: 256 })
     const messages = [{ role: "user", content: question }]
     const { segments } = yield* Effect.fromResult(template.render({ messages, variables: {} }, new Date()))
-    return engine.generate({ tokens: codec.encodeSegments(segments), maxTokens, sampling: Sampler.greedy })
+    return engine.generate({ tokens: file.codec.encodeSegments(segments), maxTokens, sampling: Sampler.greedy })
   })).pipe(Stream.map(({ text }) => text), Stream.provide(Layer.merge(layer, NodeServices.layer)))
 
 if (import.meta.main) {

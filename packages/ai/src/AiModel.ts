@@ -7,7 +7,7 @@ import type { Choice, Tool } from "@tg/dialogue/Tool"
 import * as ToolGrammar from "@tg/dialogue/ToolGrammar"
 import { Conversations } from "@tg/engine/Conversations"
 import type { Constraint, Request } from "@tg/engine/Engine"
-import * as ModelFile from "@tg/engine/ModelFile"
+import type * as ModelFile from "@tg/engine/ModelFile"
 import * as Sampler from "@tg/engine/Sampler"
 import type { InvalidMetadata, TemplateFailed, TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { Context, DateTime, Effect, Layer, Result, Stream } from "effect"
@@ -77,7 +77,7 @@ export const make: (
   .fnUntraced(function*(defaults = {}) {
     const { generate, model, tokenizer } = yield* Conversations
     const codec = yield* tokenizer
-    const template = yield* Effect.fromResult(ModelFile.chatTemplate(model.gguf, codec))
+    const template = yield* Effect.fromResult(model.template)
     const style = ReplyStyle.of(template, codec)
     const writer = Messages.make(template, style)
     let table: TokenTable.TokenTable | undefined

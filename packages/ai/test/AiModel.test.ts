@@ -151,7 +151,7 @@ const saying = (texts: Array<string>, asked: Array<string>) =>
     Conversations,
     Effect.gen(function*() {
       const file = yield* ModelFile.open(fromBytes("tg-tiny", bytes)).pipe(Effect.provide(Models.layer))
-      const codec = yield* Effect.fromResult(ModelFile.tokenizer(file.gguf))
+      const { codec } = file
       return Conversations.of({
         model: file,
         loadTimes: { weights: 0, compile: 0 },

@@ -4,7 +4,6 @@ import type { Jit } from "@tg/jit/Jit"
 import type { Families } from "@tg/model-parts/Family"
 import type { Device } from "@tg/runtime/Device"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
-import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { Context, Effect, Exit, FiberSet, Layer, Option, type Scope, Semaphore, type Stream } from "effect"
 import { generate } from "./Generate.ts"
 import * as Loading from "./Loading.ts"
@@ -50,7 +49,7 @@ export class Conversations extends Context.Service<Conversations, {
   readonly loadTimes: Loading.LoadTimes
   /** Tokens that a conversation may have. */
   readonly context: number
-  readonly tokenizer: Effect.Effect<Codec, TokenizerError>
+  readonly tokenizer: Effect.Effect<Codec>
   /**
    * Takes a conversation for the request, waiting for one if all are busy, until the Scope is closed; that ends the generation
    * within one token.
@@ -249,17 +248,15 @@ export const fromModel: (
       yield* PrefixStore.identityOf(source, model, { activations, cache: options.cache ?? "f16" })
     )
     const slots = yield* makeSlots(home, yield* fitting(model, options), keeper)
-    const tokenizer = yield* Loading.tokenizer(model, options)
     return Conversations.of({
       model,
       loadTimes: home.current().value.times,
       context,
-      tokenizer,
+      tokenizer: Effect.succeed(model.codec),
       generate: Effect.fn("Conversations.generate")(function*(request: Request) {
         const { tokens } = request
         const invalid = validate(request, model.config.vocabulary) ?? Tokens.invalid(tokens, model.config, context)
         if (invalid !== undefined) return yield* invalid
-        const codec = yield* tokenizer
         const session = yield* lease(slots, keeper, tokens)
         let isOpen = true
         yield* Effect.addFinalizer(() => Effect.sync(() => isOpen = false))
@@ -275,7 +272,7 @@ export const fromModel: (
           next: (...args: Parameters<typeof next>) => whileOpen(next(...args))
         }
         const cachedTokens = session.reusable(tokens)
-        return { promptTokens: tokens.length, cachedTokens, tokens: generate(held, codec, request) }
+        return { promptTokens: tokens.length, cachedTokens, tokens: generate(held, model.codec, request) }
       }),
       status: Effect.sync(() => ({
         kept: slots.slots.length,

@@ -4,7 +4,6 @@ import type { Jit } from "@tg/jit/Jit"
 import type { Families } from "@tg/model-parts/Family"
 import type { Device } from "@tg/runtime/Device"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
-import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { Context, Effect, Layer, type Scope, Stream } from "effect"
 import { generate } from "./Generate.ts"
 import * as Loading from "./Loading.ts"
@@ -30,7 +29,7 @@ export class Engine extends Context.Service<Engine, {
   readonly session: Session.Session
   /** Tokens that a conversation may have. */
   readonly context: number
-  readonly tokenizer: Effect.Effect<Codec, TokenizerError>
+  readonly tokenizer: Effect.Effect<Codec>
   /**
    * Continues the prompt. What the cache shares with the prompt's beginning is not computed again. Ends with `stop: "context"`
    * when another token would not fit; a prompt that does not fit is `ContextFull`.
@@ -68,14 +67,13 @@ export const fromModel: (
   function*(source, model, options = {}) {
     const home = yield* Loading.home(source, model, options)
     const session = yield* Recovering.session(home, ({ first }) => Effect.succeed(first))
-    const tokenizer = yield* Loading.tokenizer(model, options)
     return Engine.of({
       model,
       loadTimes: home.current().value.times,
       session,
       context: session.context,
-      tokenizer,
-      generate: (request) => Stream.unwrap(Effect.map(tokenizer, (codec) => generate(session, codec, request))),
+      tokenizer: Effect.succeed(model.codec),
+      generate: (request) => generate(session, model.codec, request),
       logits: (tokens) => logits(session, tokens),
       prepare: (rows) => Effect.asVoid(session.prepare(rows)),
       cached: Effect.sync(session.tokens),

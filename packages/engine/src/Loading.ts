@@ -2,14 +2,12 @@
 import type { ByteSource } from "@tg/gguf/ByteSource"
 import { Jit } from "@tg/jit/Jit"
 import { Device, type DeviceError } from "@tg/runtime/Device"
-import type { Codec } from "@tg/tokenizer/Tokenizer"
-import type { TokenizerError } from "@tg/tokenizer/TokenizerError"
 import { type Context, Duration, Effect, type Scope } from "effect"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Growing from "./Growing.ts"
 import * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
-import * as ModelFile from "./ModelFile.ts"
+import type * as ModelFile from "./ModelFile.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Recovering from "./Recovering.ts"
@@ -33,8 +31,6 @@ export interface Options extends Session.SessionOptions, Loader.LoadOptions {
   readonly prepare?: ReadonlyArray<Program> | undefined
   /** Makes another device when this one is lost, in a Scope of its own. Without it, a lost device is an error. */
   readonly rebuild?: Effect.Effect<Context.Context<Device | Jit>, DeviceError, Scope.Scope> | undefined
-  /** The model's tokenizer, where it has been made; without it, it is made when it is first needed. */
-  readonly tokenizer?: Codec | undefined
 }
 
 /** How long loading took, in milliseconds. Both were done at the same time. */
@@ -120,12 +116,3 @@ export const home: (
     )
   }
 )
-
-/** The model's tokenizer, made when it is first needed unless it has been made. */
-export const tokenizer = (
-  model: ModelFile.ModelFile,
-  { tokenizer: made }: Pick<Options, "tokenizer">
-): Effect.Effect<Effect.Effect<Codec, TokenizerError>> =>
-  made === undefined
-    ? Effect.cached(Effect.suspend(() => Effect.fromResult(ModelFile.tokenizer(model.gguf))))
-    : Effect.succeed(Effect.succeed(made))

@@ -3,8 +3,9 @@
  * `fromGguf`, so that all of them refuse the same files with the same errors.
  */
 import type { ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
-import { type Gguf, read } from "@tg/gguf/Gguf"
+import type { Gguf } from "@tg/gguf/Gguf"
 import type { GgufError, MissingKey, WrongType } from "@tg/gguf/GgufError"
+import { GgufReader } from "@tg/gguf/GgufReader"
 import * as Split from "@tg/gguf/Split"
 import * as Family from "@tg/model-parts/Family"
 import { ConfigError } from "@tg/model-parts/Keys"
@@ -18,6 +19,16 @@ import { Effect, Option, Result, Schema } from "effect"
 /** A model that can be loaded. */
 export interface ModelFile extends Family.Model {
   readonly gguf: Gguf
+  /** Its tokenizer. */
+  readonly codec: Tokenizer.Codec
+  /** Its chat template; why it has none, if it has none. */
+  readonly template: Result.Result<ChatTemplate.Renderer, NoChatTemplate>
+}
+
+/** What turns a header into text and back. */
+export interface TextParts {
+  readonly tokenizer: Tokenizer.Making
+  readonly chatTemplate: ChatTemplate.Making
 }
 
 /** A model file without a chat template was asked to chat. */
@@ -43,8 +54,14 @@ export type HeaderError =
 /** Why a file is not a model that can be loaded. */
 export type ModelError = GgufError | ByteSourceError | HeaderError
 
+const usual: TextParts = { tokenizer: { make: Tokenizer.make }, chatTemplate: { make: ChatTemplate.make } }
+
 /** The model a header describes. A part of a split model is none. */
-export const fromGguf = (gguf: Gguf, families: Family.Registry): Result.Result<ModelFile, HeaderError> =>
+export const fromGguf = (
+  gguf: Gguf,
+  families: Family.Registry,
+  parts: TextParts = usual
+): Result.Result<ModelFile, HeaderError> =>
   Result.gen(function*() {
     const part = yield* Split.partOf(gguf)
     if (part !== undefined) return yield* Result.fail(Split.single(gguf.name, part))
@@ -53,40 +70,36 @@ export const fromGguf = (gguf: Gguf, families: Family.Registry): Result.Result<M
     const model = yield* family.modelOf(gguf)
     yield* checkVocabulary(gguf, model.config)
     const whole = Family.withChat(gguf, family)
-    const codec = yield* tokenizer(whole)
-    yield* checkTemplate(whole, codec)
-    return { ...model, gguf: whole }
+    const codec = yield* parts.tokenizer.make(whole.metadata)
+    const template = yield* templateOf(whole, codec, parts)
+    if (Result.isSuccess(template)) yield* checkTemplate(template.success)
+    return { ...model, gguf: whole, codec, template }
   })
 
-/** Reads and checks the header of a file. */
+/** The same with the `Tokenizer` and the `ChatTemplate` that are in force. */
+export const ofGguf = (gguf: Gguf, families: Family.Registry): Effect.Effect<ModelFile, HeaderError> =>
+  Effect.gen(function*() {
+    const parts = { tokenizer: yield* Tokenizer.Tokenizer, chatTemplate: yield* ChatTemplate.ChatTemplate }
+    return yield* Effect.fromResult(fromGguf(gguf, families, parts))
+  })
+
+/** Reads and checks the header of a file, with the `GgufReader` that is in force. */
 export const open = (source: ByteSource["Service"]): Effect.Effect<ModelFile, ModelError, Family.Families> =>
-  Effect.flatMap(
-    Family.Families,
-    (families) => Effect.flatMap(read(source), (gguf) => Effect.fromResult(fromGguf(gguf, families)))
-  )
+  Effect.gen(function*() {
+    const families = yield* Family.Families
+    const { read } = yield* GgufReader
+    return yield* ofGguf(yield* read(source), families)
+  })
 
-// What is made of a header is made once: a vocabulary of 150 000 tokens takes a fifth of a second.
-const codecs = new WeakMap<Gguf, Result.Result<Tokenizer.Codec, TokenizerError>>()
-const templates = new WeakMap<Tokenizer.Codec, ReturnType<typeof ChatTemplate.make>>()
-
-/** The tokenizer of a file. */
-export const tokenizer = (gguf: Gguf): Result.Result<Tokenizer.Codec, TokenizerError> => {
-  const made = codecs.get(gguf) ?? Tokenizer.make(gguf.metadata)
-  codecs.set(gguf, made)
-  return made
-}
-
-/** The chat template of a file. */
-export const chatTemplate = (
-  gguf: Gguf,
-  codec: Tokenizer.Codec
-): Result.Result<ChatTemplate.Renderer, NoChatTemplate | InvalidMetadata | TemplateFailed> => {
-  if (!gguf.metadata.has("tokenizer.chat_template")) return Result.fail(new NoChatTemplate({ file: gguf.name }))
-  const isOwn = Result.getOrUndefined(tokenizer(gguf)) === codec
-  const made = (isOwn ? templates.get(codec) : undefined) ?? ChatTemplate.make(gguf.metadata, codec)
-  if (isOwn) templates.set(codec, made)
-  return made
-}
+/** The chat template of a file; why it has none, if it has none. */
+const templateOf = (
+  { metadata, name }: Gguf,
+  codec: Tokenizer.Codec,
+  { chatTemplate }: TextParts
+): Result.Result<ModelFile["template"], InvalidMetadata | TemplateFailed> =>
+  metadata.has("tokenizer.chat_template")
+    ? Result.map(chatTemplate.make(metadata, codec), (template) => Result.succeed(template))
+    : Result.succeed(Result.fail(new NoChatTemplate({ file: name })))
 
 /** A token without a row of the embedding reads beside it; a row without a token is printed as nothing. */
 const checkVocabulary = (
@@ -125,27 +138,15 @@ const tryOf = (template: ChatTemplate.Renderer) => {
  * Why a model that can be loaded does not answer a message by itself: the file has no chat template, or one that refuses the message
  * because it asks for a system text or tools beside it.
  */
-export const chatRefusal = (gguf: Gguf): NoChatTemplate | TokenizerError | TemplateFailed | undefined =>
-  Result.getFailure(
-    Result.flatMap(
-      tokenizer(gguf),
-      (codec) => Result.flatMap(chatTemplate(gguf, codec), (template) => tryOf(template)(trial.messages))
-    )
-  ).pipe(
-    Option.getOrUndefined
+export const chatRefusal = ({ template }: Pick<ModelFile, "template">): NoChatTemplate | TemplateFailed | undefined =>
+  Option.getOrUndefined(
+    Result.getFailure(Result.flatMap(template, (template) => tryOf(template)(trial.messages)))
   )
 
-/** A file need not have a template; one that it has prints what a user says in the shortest conversation, or refuses that itself. */
-const checkTemplate = (
-  gguf: Gguf,
-  codec: Tokenizer.Codec
-): Result.Result<void, InvalidMetadata | TemplateFailed | MessageDropped> =>
+/** A template prints what a user says in the shortest conversation, or refuses that itself. */
+const checkTemplate = (template: ChatTemplate.Renderer): Result.Result<void, TemplateFailed | MessageDropped> =>
   Result.gen(function*() {
-    const template = chatTemplate(gguf, codec)
-    if (Result.isFailure(template)) {
-      return template.failure._tag === "NoChatTemplate" ? undefined : yield* Result.fail(template.failure)
-    }
-    const render = tryOf(template.success)
+    const render = tryOf(template)
     const rendered = render(trial.messages)
     if (Result.isSuccess(rendered)) {
       const dropped = droppedMessage(trial.messages, render)

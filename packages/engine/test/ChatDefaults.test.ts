@@ -14,29 +14,29 @@ const own = known.families.find(({ architectures }) => architectures.includes("d
 const id = 1000
 const chat = { template: "{{ messages[0].content }}!", endOfTurn: tinyCodec.vocabulary.tokens[id]! }
 const opened = (gguf: typeof tiny.gguf, given: ModelFamily["chat"]) =>
-  Result.getOrThrow(ModelFile.fromGguf(gguf, { families: [{ ...own, chat: given }] })).gguf
+  Result.getOrThrow(ModelFile.fromGguf(gguf, { families: [{ ...own, chat: given }] }))
 
-const rendered = (gguf: typeof tiny.gguf): string => {
-  const renderer = Result.getOrThrow(ModelFile.chatTemplate(gguf, Result.getOrThrow(ModelFile.tokenizer(gguf))))
+const rendered = ({ template }: ModelFile.ModelFile): string => {
+  const renderer = Result.getOrThrow(template)
   const { segments } = Result.getOrThrow(renderer.render({ messages: [{ role: "user", content: "Hi" }] }, new Date(0)))
   return segments.map(({ text }) => text).join("")
 }
 
 describe("what a family says of chats", () => {
   it("holds where the file says nothing", () => {
-    const gguf = opened(without(template, eot), chat)
-    assert.strictEqual(rendered(gguf), "Hi!")
-    assert.isTrue(Result.getOrThrow(ModelFile.tokenizer(gguf)).vocabulary.eog.has(id))
+    const file = opened(without(template, eot), chat)
+    assert.strictEqual(rendered(file), "Hi!")
+    assert.isTrue(file.codec.vocabulary.eog.has(id))
   })
   it("does not hold where it does", () => {
-    const gguf = opened(tiny.gguf, { template: chat.template })
-    assert.strictEqual(gguf, tiny.gguf)
-    assert.notStrictEqual(rendered(gguf), "Hi!")
-    assert.isFalse(Result.getOrThrow(ModelFile.tokenizer(gguf)).vocabulary.eog.has(id))
+    const file = opened(tiny.gguf, { template: chat.template })
+    assert.strictEqual(file.gguf, tiny.gguf)
+    assert.notStrictEqual(rendered(file), "Hi!")
+    assert.isFalse(file.codec.vocabulary.eog.has(id))
   })
   it("leaves a file without a template alone, if it says nothing", () => {
-    const gguf = opened(without(template), undefined)
-    const error = Result.getOrThrow(Result.flip(ModelFile.chatTemplate(gguf, tinyCodec)))
+    const file = opened(without(template), undefined)
+    const error = Result.getOrThrow(Result.flip(file.template))
     assert.strictEqual(error._tag, "NoChatTemplate")
   })
 })

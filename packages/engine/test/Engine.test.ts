@@ -35,7 +35,9 @@ describe("stop rules", () => {
 describe("model files", () => {
   it("without a template say what to do", () => {
     const metadata = new Map([...tiny.gguf.metadata].filter(([key]) => key !== "tokenizer.chat_template"))
-    const error = Result.getOrThrow(Result.flip(ModelFile.chatTemplate({ ...tiny.gguf, metadata }, codec)))
+    const error = Result.getOrThrow(
+      Result.flip(Result.getOrThrow(ModelFile.fromGguf({ ...tiny.gguf, metadata }, known)).template)
+    )
     assert.strictEqual(error._tag, "NoChatTemplate")
     assert.include(error.message, "--raw")
   })

@@ -5,8 +5,9 @@
 import { Effect, FileSystem, type Scope } from "effect"
 import type { ByteSource, ByteSourceError } from "./ByteSource.ts"
 import * as FileByteSource from "./FileByteSource.ts"
-import { type Gguf, read, type ReadOptions } from "./Gguf.ts"
+import type { Gguf, ReadOptions } from "./Gguf.ts"
 import type { GgufError, WrongType } from "./GgufError.ts"
+import { GgufReader } from "./GgufReader.ts"
 import * as Split from "./Split.ts"
 
 /** A file that is open, with its header. Offsets of tensors are those in `source`. */
@@ -30,6 +31,7 @@ export const open: (
   options?: ReadOptions
 ) => Effect.Effect<GgufFile, OpenError, FileSystem.FileSystem | Scope.Scope> = Effect.fn("GgufFile.open")(
   function*(path, options = {}) {
+    const { read } = yield* GgufReader
     const source = yield* FileByteSource.open(path)
     const gguf = yield* read(source, options)
     const part = yield* Effect.fromResult(Split.partOf(gguf))

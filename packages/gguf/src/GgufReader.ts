@@ -1,12 +1,16 @@
 /** Reading headers as a service, so that a program can replace it. */
-import { Context, type Effect, Layer } from "effect"
+import { Context, type Effect } from "effect"
 import type { ByteSource, ByteSourceError } from "./ByteSource.ts"
-import { type Gguf, read } from "./Gguf.ts"
+import { type Gguf, read, type ReadOptions } from "./Gguf.ts"
 import type { GgufError } from "./GgufError.ts"
 
 /** The first stage of loading a model: bytes to a checked header. */
-export class GgufReader extends Context.Service<GgufReader, {
-  readonly read: (source: ByteSource["Service"]) => Effect.Effect<Gguf, GgufError | ByteSourceError>
-}>()("@tg/gguf/GgufReader") {
-  static readonly layer = Layer.succeed(GgufReader, { read: (source) => read(source) })
+export interface Reading {
+  readonly read: (
+    source: ByteSource["Service"],
+    options?: ReadOptions
+  ) => Effect.Effect<Gguf, GgufError | ByteSourceError>
 }
+
+/** What models are read with: `Gguf.read`, unless a Layer says otherwise. */
+export const GgufReader = Context.Reference<Reading>("@tg/gguf/GgufReader", { defaultValue: () => ({ read }) })

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { Effect, Layer, Result } from "effect"
+import { Effect, Result } from "effect"
 import { ByteSource, ByteSourceError, fromBytes } from "../src/ByteSource.ts"
 import * as Gguf from "../src/Gguf.ts"
 import type { GgufError } from "../src/GgufError.ts"
@@ -312,5 +312,5 @@ describe("sources", () => {
     Effect.gen(function*() {
       const gguf = yield* (yield* GgufReader).read(yield* ByteSource)
       assertEquals(gguf, accepts(bytes))
-    }).pipe(Effect.provide(Layer.mergeAll(GgufReader.layer, ByteSource.layerBytes("test.gguf", bytes)))))
+    }).pipe(Effect.provide(ByteSource.layerBytes("test.gguf", bytes))))
 })

@@ -1,7 +1,8 @@
 /** Headers of models that are not here: only what a header takes is fetched. */
 import type { ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
-import * as Gguf from "@tg/gguf/Gguf"
+import type { Gguf } from "@tg/gguf/Gguf"
 import type { GgufError, WrongType } from "@tg/gguf/GgufError"
+import { GgufReader } from "@tg/gguf/GgufReader"
 import * as Split from "@tg/gguf/Split"
 import { Effect } from "effect"
 import type { Http } from "./Http.ts"
@@ -13,7 +14,7 @@ import type { ModelName } from "./ModelName.ts"
 /** A model that is elsewhere, with its header. */
 export interface RemoteGguf {
   readonly source: ByteSource["Service"]
-  readonly gguf: Gguf.Gguf
+  readonly gguf: Gguf
 }
 
 /** Why a header could not be read. */
@@ -22,11 +23,12 @@ export type OpenError = Hub.LookupError | TransferError | ByteSourceError | Gguf
 /** Reads the header of a model, of all its parts if it has several. */
 export const open: (name: ModelName) => Effect.Effect<RemoteGguf, OpenError, Http> = Effect.fn("RemoteGguf.open")(
   function*(name) {
+    const { read } = yield* GgufReader
     const files = yield* Hub.lookup(name)
     const parts = yield* Effect.forEach(files, ({ file, url }) =>
       Effect.gen(function*() {
         const source = yield* HttpByteSource.open(url, { name: file })
-        return { source, gguf: yield* Gguf.read(source) }
+        return { source, gguf: yield* read(source) }
       }), { concurrency: 4 })
     const [first] = parts
     const part = yield* Effect.fromResult(Split.partOf(first!.gguf))

@@ -40,9 +40,8 @@ const messagesOf = (conversation: Conversation): ReadonlyArray<Message> =>
 const engineOf = (path: string, { context, device = "auto", families = [], threads }: Options) =>
   Layer.unwrap(Effect.gen(function*() {
     const { gguf, source } = yield* GgufFile.open(path)
-    const file = yield* Effect.fromResult(ModelFile.fromGguf(gguf, { families: [...known.families, ...families] }))
-    const tokenizer = yield* Effect.fromResult(ModelFile.tokenizer(file.gguf))
-    const engine = fromModel(source, file, { context, prepare: ["last", Sampler.greedy], tokenizer })
+    const file = yield* ModelFile.ofGguf(gguf, { families: [...known.families, ...families] })
+    const engine = fromModel(source, file, { context, prepare: ["last", Sampler.greedy] })
     return Layer.effect(Engine, engine).pipe(Layer.provideMerge(Devices.layer(device, { threads })))
   }))
 
@@ -50,9 +49,8 @@ const engineOf = (path: string, { context, device = "auto", families = [], threa
 export const load = Effect.fn("Model.load")(function*(path: string, options: Options = {}) {
   const context = yield* Layer.build(engineOf(path, options)).pipe(Effect.provide(NodeServices.layer))
   const [engine, chosen] = yield* Effect.all([Engine, Devices.Chosen]).pipe(Effect.provide(context))
-  const { config, gguf } = engine.model
-  const codec = yield* engine.tokenizer
-  const template = yield* Effect.fromResult(ModelFile.chatTemplate(gguf, codec))
+  const { codec, config } = engine.model
+  const template = yield* Effect.fromResult(engine.model.template)
   return {
     /** As its file calls it. */
     name: config.name,

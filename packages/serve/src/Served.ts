@@ -1,7 +1,6 @@
 /** The model that a server answers with: what is known of it before the first request. */
 import * as Messages from "@tg/dialogue/Messages"
 import * as ReplyStyle from "@tg/dialogue/ReplyStyle"
-import * as ModelFile from "@tg/engine/ModelFile"
 import { Conversations } from "@tg/engine/Conversations"
 import type { EngineError } from "@tg/engine/Engine"
 import type { Renderer } from "@tg/tokenizer/ChatTemplate"
@@ -48,7 +47,7 @@ export class Served extends Context.Service<Served, {
 const make = Effect.fn("Served.make")(function*(names: Names) {
   const { context, model, tokenizer } = yield* Conversations
   const codec = yield* tokenizer
-  const dialogue = Result.mapBoth(ModelFile.chatTemplate(model.gguf, codec), {
+  const dialogue = Result.mapBoth(model.template, {
     onSuccess: (template): Dialogue => {
       const style = ReplyStyle.of(template, codec)
       return { template, style, writer: Messages.make(template, style) }

@@ -4,14 +4,14 @@
  * A prompt comes out as segments: special where the template prints a special token, text elsewhere. What a message, a
  * tool or a variable says is always text, whatever it looks like and wherever the template puts it.
  */
-import { Clock, Context, Effect, Layer, Result } from "effect"
+import { Context, Result } from "effect"
 import * as Alphabet from "./internal/alphabet.ts"
 import { Bounded } from "./internal/bounded.ts"
 import { type Machine, type Node, parse, Raised, type Scope, scope } from "./internal/jinja.ts"
 import { budgetFor, maxSource, Meter, OverBudget } from "./internal/meter.ts"
 import { trace, tracingMachine } from "./internal/provenance.ts"
 import { cut, type Segment } from "./Segment.ts"
-import { type Codec, Tokenizer } from "./Tokenizer.ts"
+import type { Codec } from "./Tokenizer.ts"
 import { clip, type InvalidMetadata, TemplateFailed } from "./TokenizerError.ts"
 import { type Metadata, required, string } from "./Vocabulary.ts"
 
@@ -107,30 +107,20 @@ export const fromSource = (source: string, codec: Codec): Result.Result<Renderer
     return { source, render }
   })
 
-/** Renders conversations with one model's template. */
-export class ChatTemplate extends Context.Service<ChatTemplate, {
-  readonly source: string
-  readonly render: (conversation: Conversation) => Effect.Effect<Prompt, TemplateFailed>
-}>()("@tg/tokenizer/ChatTemplate") {
-  /** The template of a model file. */
-  static readonly layer = (
+/** How templates come about. */
+export interface Making {
+  /** The template of a model file, or its variant with a name. */
+  readonly make: (
     metadata: Metadata,
+    codec: Codec,
     variant?: string
-  ): Layer.Layer<ChatTemplate, InvalidMetadata | TemplateFailed, Tokenizer> =>
-    Layer.effect(
-      ChatTemplate,
-      Effect.gen(function*() {
-        const renderer = yield* Effect.fromResult(make(metadata, yield* Tokenizer, variant))
-        return ChatTemplate.of({
-          source: renderer.source,
-          render: Effect.fn("ChatTemplate.render")(function*(conversation) {
-            const now = new Date(yield* Clock.currentTimeMillis)
-            return yield* Effect.fromResult(renderer.render(conversation, now))
-          })
-        })
-      })
-    )
+  ) => Result.Result<Renderer, InvalidMetadata | TemplateFailed>
 }
+
+/** What makes the chat templates of models: `make`, unless a Layer says otherwise. */
+export const ChatTemplate = Context.Reference<Making>("@tg/tokenizer/ChatTemplate", {
+  defaultValue: () => ({ make })
+})
 
 interface Traced {
   readonly alphabet: Alphabet.Alphabet

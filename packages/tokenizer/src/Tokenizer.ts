@@ -1,5 +1,5 @@
 /** Text to token ids and back: byte-level BPE or SentencePiece, as the metadata of a model file describes it. */
-import { Context, Effect, Layer, Result } from "effect"
+import { Context, Result } from "effect"
 import { merge, type Workspace, workspace } from "./internal/bpe.ts"
 import { fromLetters, join, letters, readUtf8, writeUtf8 } from "./internal/bytes.ts"
 import * as Merges from "./internal/merges.ts"
@@ -140,12 +140,14 @@ const fromPieces = (vocabulary: Vocabulary, pieces: Pieces, specials: ReadonlyMa
   }
 }
 
-/** Encodes and decodes with one model's tokens. */
-export class Tokenizer extends Context.Service<Tokenizer, Codec>()("@tg/tokenizer/Tokenizer") {
+/** How tokenizers come about. */
+export interface Making {
   /** The tokenizer of a model file. */
-  static readonly layer = (metadata: Metadata): Layer.Layer<Tokenizer, TokenizerError> =>
-    Layer.effect(Tokenizer, Effect.suspend(() => Effect.fromResult(make(metadata))))
+  readonly make: (metadata: Metadata) => Result.Result<Codec, TokenizerError>
 }
+
+/** What makes the tokenizers of models: `make`, unless a Layer says otherwise. */
+export const Tokenizer = Context.Reference<Making>("@tg/tokenizer/Tokenizer", { defaultValue: () => ({ make }) })
 
 const specialsOf = ({ kinds, tokens }: Vocabulary): ReadonlyMap<string, number> => {
   const encoder = new TextEncoder()

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Result, Schema } from "effect"
+import { Effect, Result, Schema } from "effect"
 import * as ChatTemplate from "../src/ChatTemplate.ts"
 import { type Segment, toText } from "../src/Segment.ts"
 import * as Tokenizer from "../src/Tokenizer.ts"
@@ -219,24 +219,22 @@ describe("ChatTemplate", () => {
     specials: [["<s>", 3]],
     more: { [key]: "<s>{{ messages[0].content }}", [`${key}.loud`]: "<s>!" }
   })
-  const layer = (variant?: string) =>
-    ChatTemplate.ChatTemplate.layer(metadata, variant).pipe(Layer.provide(Tokenizer.Tokenizer.layer(metadata)))
+  const codec = Result.getOrThrow(Tokenizer.make(metadata))
 
   it.effect("renders as a service", () =>
     Effect.gen(function*() {
-      const template = yield* ChatTemplate.ChatTemplate
-      assert.strictEqual(shown((yield* template.render({ messages: [user("<s>")] })).segments), "⟦<s>⟧<s>")
-    }).pipe(Effect.provide(layer())))
-
-  it.effect("finds a variant by name", () =>
-    Effect.gen(function*() {
-      const template = yield* ChatTemplate.ChatTemplate
-      assert.strictEqual((yield* template.render({ messages: [] })).text, "<s>!")
-    }).pipe(Effect.provide(layer("loud"))))
-
-  it.effect("says which key is missing", () =>
-    Effect.gen(function*() {
-      const error = yield* Effect.flip(Effect.provide(ChatTemplate.ChatTemplate, layer("quiet")))
-      assert.include(error, { _tag: "InvalidMetadata", key: `${key}.quiet` })
+      const template = Result.getOrThrow((yield* ChatTemplate.ChatTemplate).make(metadata, codec))
+      const { segments } = Result.getOrThrow(template.render({ messages: [user("<s>")] }, new Date(0)))
+      assert.strictEqual(shown(segments), "⟦<s>⟧<s>")
     }))
+
+  it("finds a variant by name", () => {
+    const template = Result.getOrThrow(ChatTemplate.make(metadata, codec, "loud"))
+    assert.strictEqual(Result.getOrThrow(template.render({ messages: [] }, new Date(0))).text, "<s>!")
+  })
+
+  it("says which key is missing", () => {
+    const error = Result.getOrThrow(Result.flip(ChatTemplate.make(metadata, codec, "quiet")))
+    assert.include(error, { _tag: "InvalidMetadata", key: `${key}.quiet` })
+  })
 })

@@ -80,14 +80,9 @@ describe("make", () => {
 
   it.effect("is a service", () =>
     Effect.gen(function*() {
-      const { encode } = yield* Tokenizer.Tokenizer
-      assert.deepStrictEqual(encode("ab"), [256])
-    }).pipe(Effect.provide(Tokenizer.Tokenizer.layer(small({ merges: ["a b"] })))))
-
-  it.effect("fails as a layer with a typed error", () =>
-    Effect.gen(function*() {
-      const error = yield* Effect.flip(Effect.provide(Tokenizer.Tokenizer, Tokenizer.Tokenizer.layer(new Map())))
-      assert.strictEqual(error._tag, "InvalidMetadata")
+      const { make } = yield* Tokenizer.Tokenizer
+      assert.deepStrictEqual(Result.getOrThrow(make(small({ merges: ["a b"] }))).encode("ab"), [256])
+      assert.strictEqual(Result.getOrThrow(Result.flip(make(new Map())))._tag, "InvalidMetadata")
     }))
 })
 

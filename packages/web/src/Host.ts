@@ -2,7 +2,7 @@
 import { ModelFile } from "@tg/engine"
 import { type Engine, fromModel, type Token } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
-import * as Gguf from "@tg/gguf/Gguf"
+import { GgufReader } from "@tg/gguf/GgufReader"
 import { known } from "@tg/models/Models"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import { Context, Effect, Layer, Queue, Random, Scope, Semaphore, Stream } from "effect"
@@ -38,15 +38,14 @@ const load = Effect.fn("Host.load")(
     say: (event: Event) => Effect.Effect<unknown>
   ) {
     const source = yield* Source.open(file)
-    const model = yield* Effect.fromResult(ModelFile.fromGguf(yield* Gguf.read(source), known))
-    const codec = yield* Effect.fromResult(ModelFile.tokenizer(model.gguf))
+    const { read } = yield* GgufReader
+    const model = yield* ModelFile.ofGguf(yield* read(source), known)
     const services = yield* Layer.build(
       Devices.layer(options.device ?? "auto", options.threads).pipe(Layer.provide(keeping))
     )
     const engine = yield* fromModel(source, model, {
       context: options.context,
       prepare: ["last", Sampler.greedy],
-      tokenizer: codec,
       onProgress: ({ loadedBytes, totalBytes }) => Effect.asVoid(say({ _tag: "Progress", loadedBytes, totalBytes }))
     }).pipe(Effect.provide(services))
     const loaded: typeof Loaded.Type = {
@@ -55,7 +54,7 @@ const load = Effect.fn("Host.load")(
       context: engine.context,
       device: Context.get(services, Devices.Chosen)
     }
-    const running: Running = { loaded, engine, codec }
+    const running: Running = { loaded, engine, codec: model.codec }
     return running
   }
 )
@@ -117,7 +116,7 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
       Stream.unwrap(Effect.gen(function*() {
         const model = yield* running
         const asked = { messages, variables: variables ?? {} }
-        const segments = yield* Effect.fromResult(ModelFile.chatTemplate(model.engine.model.gguf, model.codec)).pipe(
+        const segments = yield* Effect.fromResult(model.engine.model.template).pipe(
           Effect.flatMap((template) => Effect.fromResult(template.render(asked, new Date()))),
           Effect.mapBoth({ onSuccess: (prompt) => prompt.segments, onFailure: fromTagged })
         )

@@ -1,5 +1,4 @@
 /** An answer of the model to a conversation, in parts, and how fast it came. */
-import { ModelFile } from "@tg/engine"
 import { Engine } from "@tg/engine/Engine"
 import type * as Sampler from "@tg/engine/Sampler"
 import { Messages, Reply, ReplyStyle } from "@tg/dialogue"
@@ -41,7 +40,7 @@ export const show = (stats: Stats): string =>
 export const make = Effect.fn("cli.chat.answering")(function*() {
   const engine = yield* Engine
   const codec = yield* engine.tokenizer
-  const template = yield* Effect.fromResult(ModelFile.chatTemplate(engine.model.gguf, codec))
+  const template = yield* Effect.fromResult(engine.model.template)
   const style = ReplyStyle.of(template, codec)
   const writer = Messages.make(template, style)
 

@@ -62,7 +62,6 @@ interface Answer {
 /** Asks a question. One that is too long, or that the template cannot take, has failed; the others go on. */
 const ask = Effect.fnUntraced(function*(question: Score.Question) {
   const engine = yield* Engine
-  const codec = yield* engine.tokenizer
   const { messages, thinking = false } = question
   const generated: Array<Token> = []
   const answerOf = (failure: string | undefined): Answer => ({
@@ -71,7 +70,7 @@ const ask = Effect.fnUntraced(function*(question: Score.Question) {
     failure
   })
   return yield* Effect.gen(function*() {
-    const tokens = yield* Prompt.chatTokens(engine.model.gguf, codec, { messages, thinking })
+    const tokens = yield* Prompt.chatTokens(engine.model, { messages, thinking })
     yield* engine.generate({ tokens, maxTokens }).pipe(
       Stream.runForEach((token) => Effect.sync(() => generated.push(token)))
     )

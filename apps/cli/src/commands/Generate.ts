@@ -2,7 +2,6 @@
 import { Engine, type Token } from "@tg/engine/Engine"
 import type * as Sampler from "@tg/engine/Sampler"
 import { ContextFull } from "@tg/engine/Session"
-import { ModelFile } from "@tg/engine"
 import { Clock, Config, Effect, Exit, Option, Scope, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Chosen } from "../Devices.ts"
@@ -64,16 +63,15 @@ export const command = Command.make(
     })
     // all that can be wrong with it is told before weights are read
     const opened = yield* Models.open(given.model)
-    const { gguf } = opened.file
-    const codec = yield* Effect.fromResult(ModelFile.tokenizer(gguf))
-    const form = yield* Form.of(given, { asked, codec, gguf })
-    const prompt = form.prompt ?? (yield* Prompt.tokens(gguf, codec, asked))
-    const refusal = Models.checkLength(opened.file, { asked: prompt.length, context: given.context })
+    const { file } = opened
+    const form = yield* Form.of(given, { asked, file })
+    const prompt = form.prompt ?? (yield* Prompt.tokens(file, asked))
+    const refusal = Models.checkLength(file, { asked: prompt.length, context: given.context })
     if (refusal !== undefined) return yield* refusal
     const { json, maxTokens } = given
     yield* Models.withModel(
       given,
-      { ...Models.forText(sampling), opened, codec },
+      { ...Models.forText(sampling), opened },
       run({ prompt, maxTokens, json, sampling, started, form })
     )
   }, Effect.scoped)

@@ -3,7 +3,7 @@ import { ModelFile } from "@tg/engine"
 import type { Gguf } from "@tg/gguf/Gguf"
 import type { MetadataValue } from "@tg/gguf/Metadata"
 import { known } from "@tg/models/Models"
-import { Effect, Result } from "effect"
+import { Effect, Option, Result } from "effect"
 import { Command } from "effect/cli"
 import * as Escape from "../Escape.ts"
 import * as Flags from "../Flags.ts"
@@ -17,9 +17,10 @@ export const command = Command.make(
   { model: Flags.model, json: Flags.json },
   Effect.fn("cli.inspect")(function*({ json, model }) {
     const gguf = yield* Models.header(model)
-    const refusal = refusalOf(gguf)
+    const checked = yield* Effect.result(ModelFile.ofGguf(gguf, known))
+    const refusal = Option.getOrUndefined(Result.getFailure(checked))
     // a model without a chat template continues texts
-    const rawOnly = refusal === undefined ? ModelFile.chatRefusal(gguf) : undefined
+    const rawOnly = Result.isSuccess(checked) ? ModelFile.chatRefusal(checked.success) : undefined
     if (json) {
       const loadable = refusal === undefined
       yield* Output.printJson({ ...asJson(gguf), loadable, error: errorOf(refusal), chatError: errorOf(rawOnly) })
@@ -27,12 +28,6 @@ export const command = Command.make(
     if (refusal !== undefined) return yield* refusal
   }, Effect.scoped)
 ).pipe(Command.withDescription("Show the metadata and tensors of a model file, and whether it can be loaded"))
-
-/** Why the loader would refuse a file. */
-export const refusalOf = (gguf: Gguf): ModelFile.HeaderError | undefined => {
-  const checked = ModelFile.fromGguf(gguf, known)
-  return Result.isFailure(checked) ? checked.failure : undefined
-}
 
 const errorOf = (refusal: { readonly _tag: string; readonly message: string } | undefined) =>
   refusal === undefined ? undefined : { tag: refusal._tag, message: refusal.message }

@@ -46,7 +46,7 @@ export const command = Command.make(
     const file = yield* OutFile.open(given.out, given)
     yield* Models.withModel(
       given,
-      { prepare: ["all"], text: false, oneByOne: given.step === "decode", opened },
+      { prepare: ["all"], oneByOne: given.step === "decode", opened },
       run(tokens, { ...given, file })
     )
   }, Effect.scoped)

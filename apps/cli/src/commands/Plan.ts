@@ -75,7 +75,7 @@ const modelOf = Effect.fnUntraced(
     }
     if (Option.isSome(shape)) return yield* Effect.fromResult(StepPlan.fromShape(shape.value, known))
     const header = yield* Models.header(Option.getOrThrow(model))
-    const file = yield* Effect.fromResult(ModelFile.fromGguf(header, known))
+    const file = yield* ModelFile.ofGguf(header, known)
     return { ...file, name: header.name }
   },
   Effect.scoped

@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs"
 import { ByteSource, fromBytes } from "@tg/gguf/ByteSource"
 import * as Gguf from "@tg/gguf/Gguf"
 import { known } from "@tg/models/Models"
-import * as ChatTemplate from "@tg/tokenizer/ChatTemplate"
 import { Layer, Result } from "effect"
 import * as ModelFile from "../../src/ModelFile.ts"
 
@@ -19,8 +18,8 @@ export const tiny = Result.getOrThrow(
   Result.flatMap(Gguf.fromBytes("tg-tiny", tinyBytes), (gguf) => ModelFile.fromGguf(gguf, known))
 )
 /** Its tokenizer. */
-export const tinyCodec = Result.getOrThrow(ModelFile.tokenizer(tiny.gguf))
-const template = Result.getOrThrow(ChatTemplate.make(tiny.gguf.metadata, tinyCodec))
+export const tinyCodec = tiny.codec
+const template = Result.getOrThrow(tiny.template)
 
 /** The prompt of a conversation: what the user says and what was answered, in turns. */
 export const asked = (...turns: ReadonlyArray<string>): ReadonlyArray<number> => {

@@ -12,7 +12,7 @@ const model = Result.getOrThrow(
 )
 
 /** The tokenizer of tg-tiny. */
-export const codec = Result.getOrThrow(ModelFile.tokenizer(model.gguf))
+export const { codec } = model
 
 /** What a fake model was asked, and what became of it. */
 export interface Seen {

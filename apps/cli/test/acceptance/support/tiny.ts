@@ -48,9 +48,9 @@ export const questions: ReadonlyArray<Question> = readFileSync(file("eval.jsonl"
   .map((line) => Schema.decodeUnknownSync(Question)(JSON.parse(line)))
 
 const answer = Effect.fn("answer")(function*(question: Question) {
-  const { generate, model, tokenizer } = yield* Engine
+  const { generate, model } = yield* Engine
   const { id, messages, prompt_tokens, thinking = false } = question
-  const tokens = yield* Prompt.chatTokens(model.gguf, yield* tokenizer, { messages, thinking })
+  const tokens = yield* Prompt.chatTokens(model, { messages, thinking })
   assert.deepEqual(tokens, prompt_tokens, `the prompt of ${id}`)
   const generated = yield* Stream.runCollect(generate({ tokens, maxTokens: 200 }))
   return generated.map((token) => token.text).join("")
