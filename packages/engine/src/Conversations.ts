@@ -247,6 +247,7 @@ export const fromModel: (
       store.value,
       yield* PrefixStore.identityOf(source, model, { activations, cache: options.cache ?? "f16" })
     )
+    const speculation = yield* Loading.speculation
     const slots = yield* makeSlots(home, yield* fitting(model, options), keeper)
     return Conversations.of({
       model,
@@ -263,16 +264,24 @@ export const fromModel: (
         // whoever still reads has nothing to do with the session any more
         const whileOpen = <A>(step: Effect.Effect<A, Session.StepError>) =>
           Effect.suspend(() => isOpen ? step : Effect.interrupt)
-        const { next, sampler, vocabulary } = session
+        const { keep, next, reusable, sampler, vocabulary } = session
         const held = {
           context,
           vocabulary,
           sampler,
           advance: (all: ReadonlyArray<number>) => whileOpen(session.advance(all)),
-          next: (...args: Parameters<typeof next>) => whileOpen(next(...args))
+          next: (...args: Parameters<typeof next>) => whileOpen(next(...args)),
+          verify: (...args: Parameters<typeof session.verify>) => whileOpen(session.verify(...args)),
+          prepareDrafts: whileOpen(session.prepareDrafts),
+          keep: (count: number) => Effect.suspend(() => isOpen ? keep(count) : Effect.void),
+          reusable
         }
         const cachedTokens = session.reusable(tokens)
-        return { promptTokens: tokens.length, cachedTokens, tokens: generate(held, model.codec, request) }
+        return {
+          promptTokens: tokens.length,
+          cachedTokens,
+          tokens: generate(held, { codec: model.codec, request, speculation })
+        }
       }),
       status: Effect.sync(() => ({
         kept: slots.slots.length,

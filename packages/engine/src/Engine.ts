@@ -66,6 +66,7 @@ export const fromModel: (
 ) => Effect.Effect<Engine["Service"], LoadError, Device | Jit | Scope.Scope> = Effect.fn("Engine.load")(
   function*(source, model, options = {}) {
     const home = yield* Loading.home(source, model, options)
+    const speculation = yield* Loading.speculation
     const session = yield* Recovering.session(home, ({ first }) => Effect.succeed(first))
     return Engine.of({
       model,
@@ -73,7 +74,7 @@ export const fromModel: (
       session,
       context: session.context,
       tokenizer: Effect.succeed(model.codec),
-      generate: (request) => generate(session, model.codec, request),
+      generate: (request) => generate(session, { codec: model.codec, request, speculation }),
       logits: (tokens) => logits(session, tokens),
       prepare: (rows) => Effect.asVoid(session.prepare(rows)),
       cached: Effect.sync(session.tokens),

@@ -8,6 +8,7 @@ import { type EngineError, needsLogits, NothingAllowed, type Request, type Token
 import * as Sampler from "./Sampler.ts"
 import type { Session } from "./Session.ts"
 import * as Shaping from "./Shaping.ts"
+import * as Speculation from "./Speculation.ts"
 import * as Stop from "./Stop.ts"
 import * as StopText from "./StopText.ts"
 
@@ -42,8 +43,28 @@ const drawOf = (session: Stepping, request: Request): Draw => {
   })
 }
 
-/** Tokens that follow the prompt, until a rule stops them. */
-export const generate = (session: Stepping, codec: Codec, request: Request): Stream.Stream<Token, EngineError> =>
+/**
+ * Tokens that follow the prompt, until a rule stops them. With a speculation, steps verify drafts; the tokens are the same.
+ */
+export const generate = (
+  session: Stepping & Speculation.Steps,
+  { codec, request, speculation }: {
+    readonly codec: Codec
+    readonly request: Request
+    readonly speculation: Speculation.Speculation | undefined
+  }
+): Stream.Stream<Token, EngineError> =>
+  speculation === undefined ? tokensOf(session, codec, request) : Stream.suspend(() => {
+    const most = request.tokens.length + (request.maxTokens ?? Infinity)
+    const drafting = Speculation.over(session, speculation, most)
+    return tokensOf(drafting, codec, request).pipe(
+      Stream.map((token) => token.stop === undefined ? token : { ...token, drafts: drafting.drafts() }),
+      Stream.ensuring(drafting.end)
+    )
+  })
+
+/** Tokens that follow the prompt, one step after the other. */
+const tokensOf = (session: Stepping, codec: Codec, request: Request): Stream.Stream<Token, EngineError> =>
   Stream.suspend(() => {
     const invalid = validate(request, session.vocabulary)
     if (invalid !== undefined) return Stream.fail(invalid)

@@ -70,6 +70,9 @@ export const over: (
       advance: (tokens) => using(() => tokens.length, (session) => session.advance(tokens)),
       next: (tokens, sampling, mask) => using(() => tokens.length, (session) => session.next(tokens, sampling, mask)),
       append: (tokens) => using(() => held() + tokens.length, (session) => session.append(tokens)),
+      verify: (tokens, drafts) =>
+        using(() => tokens.length + drafts.length, (session) => session.verify(tokens, drafts)),
+      keep: (count) => lock.withPermits(1)(Effect.suspend(() => current.session.keep(count))),
       rowBytes,
       adopt: (from, count) =>
         using(() => Math.min(count, from.tokens().length), (session) => session.adopt(from, count)),
@@ -78,6 +81,7 @@ export const over: (
         using(() => Math.min(count, snapshot.tokens.length), (session) => session.restore(snapshot, count)),
       reset: lock.withPermits(1)(Effect.suspend(() => current.session.reset)),
       prepare: (rows) => using(held, (session) => session.prepare(rows)),
+      prepareDrafts: using(held, (session) => session.prepareDrafts),
       prepareNext: (sampling) => using(held, (session) => session.prepareNext(sampling)),
       // it writes the place behind the tokens
       decodeStep: using(() => Math.min(most, held() + 1), (session) => session.decodeStep),

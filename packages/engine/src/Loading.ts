@@ -4,6 +4,7 @@ import { Jit } from "@tg/jit/Jit"
 import { Device, type DeviceError } from "@tg/runtime/Device"
 import { type Context, Duration, Effect, type Scope } from "effect"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
+import * as Drafter from "./Drafter.ts"
 import * as Growing from "./Growing.ts"
 import * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
@@ -14,6 +15,7 @@ import * as Recovering from "./Recovering.ts"
 import type * as Sampler from "./Sampler.ts"
 import * as Services from "./Services.ts"
 import * as Session from "./Session.ts"
+import * as Speculation from "./Speculation.ts"
 import type * as StepProgram from "./StepProgram.ts"
 
 /** Why a model was not loaded. */
@@ -83,18 +85,28 @@ export const load: (
     const programs = options.programs ?? ProgramMemo.make()
     const open = Growing.make(model, weights, { ...options, programs }).pipe(Effect.provide(services))
     const first = yield* open
-    const compile = Effect.forEach(
+    const drafter = yield* Drafter.Drafter
+    const named = Effect.forEach(
       options.prepare ?? [],
       (program): Effect.Effect<unknown, Session.StepError> =>
         typeof program === "string" ? first.prepare(program) : first.prepareNext(program),
       { discard: true }
     )
+    const compile = drafter === undefined || options.prepare === undefined
+      ? named
+      : Effect.andThen(named, first.prepareDrafts)
     const [[filling], [compiling]] = yield* Effect.all([
       Effect.timed(Loader.fill(source, wanted, weights, options)),
       Effect.timed(compile)
     ], { concurrency: 2 })
     return { first, open, times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) } }
   }
+)
+
+/** Drafts by the `Drafter` in force. */
+export const speculation: Effect.Effect<Speculation.Speculation | undefined> = Effect.map(
+  Drafter.Drafter,
+  (drafter) => drafter === undefined ? undefined : Speculation.make(drafter)
 )
 
 /** The model on the device at hand; when that is lost, on what `rebuild` makes. */

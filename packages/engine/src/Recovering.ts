@@ -125,12 +125,15 @@ export const session: <H>(
         asking((session, before = []) =>
           Effect.andThen(before.length === 0 ? Effect.void : session.advance(before), session.append(tokens))
         ),
+      verify: (tokens, drafts) => asking((session) => session.verify(tokens, drafts)),
+      keep: (count) => Effect.suspend(() => own.session.keep(count)),
       rowBytes,
       adopt: (from, count) => asking((session) => session.adopt(from, count)),
       snapshot: asking((session) => session.snapshot),
       restore: (snapshot, count) => asking((session) => session.restore(snapshot, count)),
       reset: Effect.suspend(() => own.session.reset),
       prepare: (rows) => asking((session) => session.prepare(rows)),
+      prepareDrafts: asking((session) => session.prepareDrafts),
       prepareNext: (sampling) => asking((session) => session.prepareNext(sampling)),
       decodeStep: asking((session) => session.decodeStep),
       promptStep: (start, length) => asking((session) => session.promptStep(start, length))

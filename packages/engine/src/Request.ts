@@ -4,6 +4,7 @@ import { Schema } from "effect"
 import type { Constraint } from "./Constraint.ts"
 import * as Sampler from "./Sampler.ts"
 import type { StepError } from "./Session.ts"
+import type { Drafts } from "./Speculation.ts"
 import type * as Stop from "./Stop.ts"
 
 /** A token and how likely the model took it to be. */
@@ -27,6 +28,8 @@ export interface Token {
   readonly logprob?: number | undefined
   /** The likeliest tokens, the likeliest first, where more than none were asked for. */
   readonly top?: ReadonlyArray<Likelihood> | undefined
+  /** On the last token, where a `Drafter` is in force: what became of its drafts. */
+  readonly drafts?: Drafts | undefined
 }
 
 /** What makes tokens that are there already less likely. Absent parts change nothing. */

@@ -85,6 +85,16 @@ export interface Session {
   ) => Effect.Effect<number, StepError>
   /** Appends up to `chunk` tokens; answers with the logits after each, `[tokens, vocabulary]`. */
   readonly append: (tokens: ReadonlyArray<number>) => Effect.Effect<Float32Array, StepError>
+  /**
+   * Makes the session hold these tokens and drafts behind them; answers with the logits after the last token and after each
+   * draft, `[1 + drafts, vocabulary]`: those that `advance` gives, up to the rounding of another program.
+   */
+  readonly verify: (
+    tokens: ReadonlyArray<number>,
+    drafts: ReadonlyArray<number>
+  ) => Effect.Effect<Float32Array, StepError>
+  /** Holds no more than the first so many tokens. */
+  readonly keep: (count: number) => Effect.Effect<void>
   readonly chunk: number
   /** The buffers of the cache, one for each block. */
   readonly caches: ReadonlyArray<DeviceBuffer>
@@ -103,6 +113,8 @@ export interface Session {
   readonly reset: Effect.Effect<void>
   /** Compiles ahead of the first step. */
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
+  /** Compiles what `verify` runs. */
+  readonly prepareDrafts: Effect.Effect<void, StepError>
   /** Compiles what `next` repeats with these settings. */
   readonly prepareNext: (sampling: Sampler.Settings) => Effect.Effect<void, StepError>
   /**
@@ -204,11 +216,14 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     advance: (tokens) => alone(Steps.advance(state, tokens)),
     next: (tokens, sampling = Sampler.greedy, mask) => alone(Decoding.next(state, { tokens, sampling, mask })),
     append: (tokens) => alone(Steps.append(state, tokens)),
+    verify: (tokens, drafts) => alone(Steps.verify(state, tokens, drafts)),
+    keep: (count) => alone(Effect.sync(() => keep(state, count))),
     adopt: (from, count) => alone(Filling.adopt(state, from, count)),
     snapshot: alone(Filling.snapshot(state)),
     restore: (snapshot, count) => alone(Filling.restore(state, snapshot, count)),
     reset: alone(Effect.sync(() => keep(state, 0))),
     prepare: (rows) => alone(preparedOf(rows === "all" ? programs.all : programs.first)),
+    prepareDrafts: alone(Effect.asVoid(programs.drafts)),
     prepareNext: (sampling) => alone(Decoding.prepare(state, sampling)),
     decodeStep: alone(device.profile.kind === "cpu" ? preparedOf(programs.few) : programs.decoder),
     promptStep: (start, length) => alone(promptStep(state, start, length))

@@ -6,6 +6,7 @@ import type { Activations } from "@tg/model-parts/Product"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Context, Effect, Exit, Scope } from "effect"
 import * as Draw from "./Draw.ts"
+import { mostStep } from "./DraftLength.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import type * as ProgramMemo from "./ProgramMemo.ts"
 import { isBatchFirst, type PromptShape } from "./Prompts.ts"
@@ -31,6 +32,8 @@ export type Compiling<A> = Effect.Effect<A, JitError | DeviceError>
 export interface SessionPrograms {
   /** Logits of every token. */
   readonly all: Compiling<Variant>
+  /** Logits of every token of up to `DraftLength.mostStep`, to verify drafts. */
+  readonly drafts: Compiling<Variant>
   /** Logits of the last token, of a prompt that is a batch. */
   readonly batch: Compiling<Variant>
   /** Logits of the last token, of a prompt that is none. */
@@ -104,6 +107,9 @@ const drawer = ({ bound, decoded, memo, model, shape }: Binding) =>
     return made
   })
 
+/** Tokens of a step that verifies drafts at most. */
+const draftTokens = ({ shape: { context } }: Binding): number => Math.min(mostStep, context)
+
 /** The programs over these buffers. They belong to the Scope. */
 export const make = Effect.fnUntraced(function*(binding: Binding) {
   const services = Context.pick(Device, Jit, Scope.Scope)(yield* Effect.context<Device | Jit | Scope.Scope>())
@@ -114,9 +120,13 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
     batch: once(variant(binding, { rows: "last", chunk: batch, order: "features" }).pipe(here)),
     few: once(variant(binding, { rows: "last", chunk: few, order: "tokens" }).pipe(here))
   }
-  const all = variant(binding, { rows: "all", chunk, order: batchFrom <= chunk ? "features" : "tokens" }).pipe(here)
+  const order: Order.Order = batchFrom <= chunk ? "features" : "tokens"
+  const all = once(variant(binding, { rows: "all", chunk, order }).pipe(here))
+  // drafts take no tiles, which cost as much for a few tokens as for all they have room for
+  const own = once(variant(binding, { rows: "all", chunk: draftTokens(binding), order: "tokens" }).pipe(here))
   const made: SessionPrograms = {
-    all: once(all),
+    all,
+    drafts: order === "tokens" && chunk >= draftTokens(binding) ? all : own,
     ...last,
     first: isBatchFirst(prompts) ? last.batch : last.few,
     decoder: yield* Effect.cached(decoder(binding).pipe(here)),

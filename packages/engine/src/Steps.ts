@@ -3,6 +3,7 @@ import { ownOf } from "@tg/jit/Jit"
 import * as Order from "@tg/model-parts/Order"
 import type { DeviceBuffer } from "@tg/runtime/Device"
 import { Effect } from "effect"
+import { mostStep } from "./DraftLength.ts"
 import * as Rings from "./Rings.ts"
 import type { Compiling, Variant } from "./SessionPrograms.ts"
 import { invalid, read, reusable, type SessionState, type StepError } from "./SessionState.ts"
@@ -67,13 +68,29 @@ export const advance: (
   return yield* read(state, logits!, { start: tokens.length - 1, rows: 1 })
 })
 
+/** Puts the tokens from `first` on behind those before it; answers with the logits after each. */
+const rowsFrom = Effect.fnUntraced(function*(
+  state: SessionState,
+  tokens: ReadonlyArray<number>,
+  { chunk, first, program }: { readonly first: number; readonly chunk: number; readonly program: Compiling<Variant> }
+) {
+  const { vocabulary } = state.model.config
+  const rows = new Float32Array((tokens.length - first) * vocabulary)
+  for (const piece of Rings.pieces(first, tokens.length - first, { chunk, ring: state.ring })) {
+    const logits = yield* step(state, tokens, piece, program)
+    yield* Effect.yieldNow
+    const { length, start } = piece
+    rows.set(yield* read(state, logits, { start, rows: length }), (start - first) * vocabulary)
+  }
+  return rows
+})
+
 /** Appends up to `chunk` tokens; answers with the logits after each. */
 export const append: (
   state: SessionState,
   tokens: ReadonlyArray<number>
 ) => Effect.Effect<Float32Array, StepError> = Effect.fnUntraced(function*(state, tokens) {
   const { chunk } = state.prompts
-  const { vocabulary } = state.model.config
   const whole = [...state.held, ...tokens]
   const error = invalid(state, tokens) ?? invalid(state, whole)
   if (error !== undefined) return yield* error
@@ -82,13 +99,26 @@ export const append: (
       message: `${tokens.length} tokens were appended at once; the session takes up to ${chunk}`
     })
   }
-  const rows = new Float32Array(tokens.length * vocabulary)
-  const first = state.held.length
-  for (const piece of Rings.pieces(first, tokens.length, { chunk, ring: state.ring })) {
-    const logits = yield* step(state, whole, piece, state.programs.all)
-    yield* Effect.yieldNow
-    const { length, start } = piece
-    rows.set(yield* read(state, logits, { start, rows: length }), (start - first) * vocabulary)
+  return yield* rowsFrom(state, whole, { first: state.held.length, chunk, program: state.programs.all })
+})
+
+/** Makes the session hold these tokens and drafts behind them; answers with the logits after the last token and each draft. */
+export const verify: (
+  state: SessionState,
+  tokens: ReadonlyArray<number>,
+  drafts: ReadonlyArray<number>
+) => Effect.Effect<Float32Array, StepError> = Effect.fnUntraced(function*(state, tokens, drafts) {
+  const whole = [...tokens, ...drafts]
+  const error = invalid(state, tokens) ?? invalid(state, whole)
+  if (error !== undefined) return yield* error
+  const first = tokens.length - 1
+  const start = reusable(state, tokens)
+  if (start < first) {
+    const { pieces, program } = prompt(state, { start, length: first - start })
+    for (const piece of pieces) {
+      yield* step(state, tokens, piece, program)
+      yield* Effect.yieldNow
+    }
   }
-  return rows
+  return yield* rowsFrom(state, whole, { first, chunk: mostStep, program: state.programs.drafts })
 })

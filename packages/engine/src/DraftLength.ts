@@ -1,0 +1,93 @@
+/** How many tokens to verify in a step: what was accepted before, and what steps of several tokens take. */
+
+/** Tokens of a step at most. */
+export const mostStep = 16
+/** Drafts of a step at most: it computes the last known token beside them. */
+export const mostDrafts = mostStep - 1
+
+/** Times of steps, in any unit, by their numbers of tokens. Belongs to a model on a device. */
+export interface Costs {
+  /** Of those with one token, one after the other; 0 before the first. */
+  single: number
+  /** Those of several tokens, as multiples of that. */
+  readonly several: Map<number, number>
+}
+
+/** Nothing is known yet. */
+export const costs = (): Costs => ({ single: 0, several: new Map() })
+
+/** Weight of the latest measurement. */
+const latest = 0.25
+
+const mixed = (before: number, now: number): number => before + latest * (now - before)
+
+/** Takes the time of a step. */
+export const took = (costs: Costs, tokens: number, time: number): void => {
+  if (!(time > 0)) return
+  if (tokens === 1) costs.single = costs.single === 0 ? time : mixed(costs.single, time)
+  else if (costs.single > 0) {
+    const ratio = time / costs.single
+    costs.several.set(tokens, mixed(costs.several.get(tokens) ?? ratio, ratio))
+  }
+}
+
+/** What a token more is taken to cost before any step of several was measured, as a part of a step: little, so that it is tried. */
+const assumed = 0.15
+
+/** Part of what is known that a refused draft takes away. */
+const forgetting = 0.01
+
+/** What a step of several tokens costs, as a multiple of one with one token: between the measured ones in proportion. */
+export const costOf = ({ several }: Costs, tokens: number): number => {
+  const known = [[1, 1] as const, ...[...several].sort(([a], [b]) => a - b)]
+  const above = known.findIndex(([n]) => n >= tokens)
+  if (above === 0) return 1
+  const [[n0, c0], [n1, c1]] = above > 0
+    ? [known[above - 1]!, known[above]!]
+    : known.length > 1
+    ? [known.at(-2)!, known.at(-1)!]
+    : [known[0]!, [2, 1 + assumed] as const]
+  return Math.max(1, c0 + (c1 - c0) * (tokens - n0) / (n1 - n0))
+}
+
+/** A step that takes too long once may not be tried again: each draft that is refused for it brings it closer to what is assumed. */
+export const fade = ({ several }: Costs): void => {
+  for (const [n, ratio] of several) several.set(n, ratio + forgetting * (1 + assumed * (n - 1) - ratio))
+}
+
+/** How likely a token of a draft is right if those before it are. */
+export interface Acceptance {
+  rate: number
+}
+
+/** A draft is tried with this. */
+export const acceptance = (): Acceptance => ({ rate: 0.7 })
+
+/** Takes what became of a draft. */
+export const accepted = (acceptance: Acceptance, { right, tried }: Record<"right" | "tried", number>): void => {
+  for (let i = 0; i < right; i++) acceptance.rate = mixed(acceptance.rate, 1)
+  if (right < tried) acceptance.rate = mixed(acceptance.rate, 0)
+}
+
+/** A draft that is likelier wrong than this is not worth its last token. */
+const likely = 0.4
+
+/** Drafts to verify of up to `most`, so that all of them together are still likely right; one at least. */
+export const likelyLength = ({ rate }: Acceptance, most: number): number =>
+  Math.min(most, rate >= 1 ? most : Math.max(1, Math.floor(Math.log(likely) / Math.log(Math.max(rate, 1e-3)))))
+
+/** A gain below this is not worth it: costs are only known so well. */
+const margin = 1.05
+
+/** Drafts to verify of up to `most`, so that most tokens come for the time; none if that is without. */
+export const payingLength = ({ rate }: Acceptance, costs: Costs, most: number): number => {
+  let best = 0
+  let bestGain = margin
+  let tokens = 1
+  for (let drafts = 1, chance = rate; drafts <= most; drafts++, chance *= rate) {
+    tokens += chance
+    const gain = tokens / costOf(costs, drafts + 1)
+    if (gain > bestGain) [best, bestGain] = [drafts, gain]
+  }
+  return best
+}
