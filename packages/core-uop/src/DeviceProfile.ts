@@ -1,7 +1,54 @@
 import { Context, Layer } from "effect"
 
+/**
+ * What the rules and the costs of the compiler ask of a device besides its limits. Each is measured where a device has been
+ * measured (`@tg/runtime-webgpu/DeviceMeasure`); `quantitiesOf` has a value for those that are not. "Processor" is what runs workgroups: a
+ * streaming multiprocessor, a compute unit, a core.
+ */
+export interface Quantities {
+  readonly processors: number
+  /** Threads that one processor holds at a time, of kernels that need few registers. */
+  readonly residentThreads: number
+  /** Workgroups that one processor holds at a time, of small ones that need little. */
+  readonly residentWorkgroups: number
+  /** Workgroup memory of one processor, which its workgroups share. */
+  readonly residentBytes: number
+  /** Registers of one processor, which its threads share. */
+  readonly registerBytes: number
+  /** The largest cache that all processors share. */
+  readonly cacheBytes: number
+  /** Bytes that caches give in the time in which memory gives one. */
+  readonly cachedPerByte: number
+  /** Operations that the device does in that time. */
+  readonly operationsPerByte: number
+  /** A load from memory whose place another load decides. */
+  readonly loadMicros: number
+  /** A load that finds its value in the shared cache. */
+  readonly cachedLoadMicros: number
+  /** A stage of a workgroup: to write its values to workgroup memory, wait for all threads, and read them. */
+  readonly stageMicros: number
+  /** The barrier of a workgroup alone. */
+  readonly barrierMicros: number
+  /** A sum over the threads of a subgroup. */
+  readonly subgroupReduceMicros: number
+  /** Of the host's time, to encode a dispatch and submit it among many. */
+  readonly encodeMicros: number
+  /** A barrier that all workgroups of a grid pass together, by atomics. */
+  readonly gridBarrierMicros: number
+}
+
+/** Whether a barrier across the grid holds on a device: absent until the litmus program has run there. */
+export interface GridBarrier {
+  /** Whether all workgroups came through, and no value that was written before the barrier and read after it was stale. */
+  readonly gridBarrierHolds?: boolean | undefined
+  /** Workgroups of 256 threads with which it was tried: more of them, or larger ones, have not been seen to run at once. */
+  readonly gridBarrierWorkgroups?: number | undefined
+}
+
 /** What a device can do and how fast, as plain data. Sizes in bytes, times in microseconds. */
-export interface DeviceProfile {
+export interface DeviceProfile
+  extends GridBarrier, Partial<{ readonly [Q in keyof Quantities]: Quantities[Q] | undefined }>
+{
   readonly name: string
   /** The make of the device, for what is known about single ones: `webgpu nvidia nvidia-h200`. */
   readonly adapter?: string | undefined
@@ -23,12 +70,44 @@ export interface DeviceProfile {
   readonly packedDot: boolean
   /** Threads that keep the device busy. */
   readonly saturatingThreads: number
+  /** A launch that depends on the one before it. */
   readonly dispatchMicros: number
+  /** What memory gives, read by all processors. */
   readonly bytesPerMicro: number
 }
 
-/** Processors of a GPU, by the threads that keep one of them busy: 1024. */
-export const processorsOf = ({ saturatingThreads }: DeviceProfile): number => saturatingThreads / 1024
+/** Threads that keep a processor busy, where nobody has counted processors. */
+const busyThreads = 1024
+
+/** Processors of a GPU; where they are not counted, by the threads that keep the device busy. */
+export const processorsOf = ({ processors, saturatingThreads }: DeviceProfile): number =>
+  processors ?? saturatingThreads / busyThreads
+
+/** Figures of a small integrated GPU for what is a size; for what is a time or a ratio, those of the one GPU that was measured. */
+const usual: Omit<Quantities, "processors"> = {
+  residentThreads: 2048,
+  residentWorkgroups: 16,
+  residentBytes: 65536,
+  registerBytes: 65536,
+  cacheBytes: 2 ** 20,
+  cachedPerByte: 3,
+  operationsPerByte: 6.25,
+  loadMicros: 0.8,
+  cachedLoadMicros: 0.3,
+  stageMicros: 0.4,
+  barrierMicros: 0.05,
+  subgroupReduceMicros: 0.05,
+  encodeMicros: 3.5,
+  gridBarrierMicros: 2
+}
+
+/** All quantities of a device: its own, and for what is not known about it usual ones. */
+export const quantitiesOf = (profile: DeviceProfile): Quantities => {
+  const known = Object.fromEntries(
+    Object.entries(usual).map(([name, value]) => [name, profile[name as keyof typeof usual] ?? value])
+  ) as Record<keyof typeof usual, number>
+  return { ...known, processors: processorsOf(profile) }
+}
 
 /** The device a kernel is tuned for. Needs no device: a profile is data. */
 export class Profile extends Context.Service<Profile, DeviceProfile>()("@tg/core-uop/DeviceProfile") {
@@ -52,7 +131,10 @@ export const webgpuDefault: DeviceProfile = {
   bytesPerMicro: 100_000
 }
 
-/** NVIDIA H200 through Dawn, measured. */
+/**
+ * NVIDIA H200 through Dawn. Sizes are the maker's; times, and ratios of them, were measured by kernels written by hand. What a
+ * device of that name is planned with before it has been measured itself.
+ */
 export const h200: DeviceProfile = {
   name: "h200",
   adapter: "webgpu nvidia nvidia-h200",
@@ -68,7 +150,22 @@ export const h200: DeviceProfile = {
   packedDot: true,
   saturatingThreads: 132 * 1024,
   dispatchMicros: 1.8,
-  bytesPerMicro: 4_600_000
+  bytesPerMicro: 4_600_000,
+  processors: 132,
+  residentThreads: 2048,
+  residentWorkgroups: 32,
+  residentBytes: 228 * 1024,
+  registerBytes: 256 * 1024,
+  cacheBytes: 60e6,
+  cachedPerByte: 3,
+  operationsPerByte: 6.25,
+  loadMicros: 0.8,
+  cachedLoadMicros: 0.3,
+  stageMicros: 0.4,
+  encodeMicros: 3.5,
+  gridBarrierMicros: 1.1,
+  gridBarrierHolds: true,
+  gridBarrierWorkgroups: 528
 }
 
 /** One WebAssembly thread with 128-bit SIMD. */

@@ -4,7 +4,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup, terms } from "./Groups.ts"
-import { isInt8, isLargeDevice } from "./Kinds.ts"
+import { hasIdleThreads, isInt8 } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
 
@@ -57,7 +57,9 @@ const widestRow = ({ subgroupSize }: DeviceProfile, { group, threads }: Threads)
  * Few rows get larger groups, so that the device is full.
  */
 export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads }: Threads): void => {
-  if (isLargeDevice(profile)) return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads })
+  if (hasIdleThreads(profile)) {
+    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads })
+  }
   const rows = knownOutputs(plan.kernel)
   // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
   const bytes = isInt8(plan.kernel)
@@ -70,7 +72,7 @@ export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads }
   localRows(plan, Math.floor((bytes ? threads / 2 : threads) / wide))
 }
 
-// What follows was measured on an H200.
+// What follows was measured on an H200, and is for devices that a subgroup for each row leaves threads of idle.
 
 /** Threads, times those that saturate the device, from which on rows are enough to fill it in any case. */
 const fullTimes = 8

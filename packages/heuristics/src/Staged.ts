@@ -1,5 +1,5 @@
 /** Kernels that stage values in workgroup memory. */
-import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import * as Loops from "@tg/postrange/Loops"
@@ -13,7 +13,7 @@ import {
   shortReduction,
   usualGroup
 } from "./Groups.ts"
-import { isInt8, isLargeDevice } from "./Kinds.ts"
+import { hasManyRegisters, isInt8, loadsInFlight } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs, shareRows } from "./Rows.ts"
 import { iterations, largestDivisor, largestPower, largestPowerOfTwo, nearestPowerOfTwo } from "./Sizes.ts"
@@ -30,27 +30,27 @@ import {
 
 /** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
 const stagingThreads = 256
-/** A large device runs several workgroups of so many beside each other on a processor. */
-const mostStaging = 512
+/** Workgroups that run beside each other on a processor, so that one computes while others wait: 512 threads each on an H200. */
+const besideEachOther = 4
 /** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
 const aloneThreads = 64
 const somewhatMore = 1.25
 /** Results times threads that share them. */
 const mostExchanged = 256
 /**
- * Threads where a large device has more workgroups than it runs at once, as along the pieces of a context: fewer threads,
- * each with more loads in flight and no other thread to wait for (attention over 4000 positions on an H200: 26 us; with
- * twice the threads 54).
+ * Threads where there are more workgroups than run at once, as along the pieces of a context, and memory takes more loads at
+ * once than usual code of so few threads has: fewer threads, each with more loads in flight and no other thread to wait for
+ * (attention over 4000 positions on an H200: 26 us; with twice the threads 54).
  */
 const crowdThreads = 128
+const needsLoads = (profile: DeviceProfile): boolean => loadsInFlight(profile, crowdThreads) > maxUnrollGpu
 
 /** Threads of each of `alike` workgroups. */
 const threadsFor = (alike: number, profile: DeviceProfile): number => {
-  const isLarge = isLargeDevice(profile)
   if (alike === 1) return aloneThreads
-  if (isLarge && !Number.isFinite(alike)) return crowdThreads
-  const wanted = Math.max(stagingThreads, largestPowerOfTwo(profile.saturatingThreads / alike))
-  return isLarge ? Math.min(wanted, mostStaging) : wanted
+  if (!Number.isFinite(alike) && needsLoads(profile)) return crowdThreads
+  const most = quantitiesOf(profile).residentThreads / besideEachOther
+  return Math.max(stagingThreads, largestPowerOfTwo(Math.min(most, profile.saturatingThreads / alike)))
 }
 
 /**
@@ -61,15 +61,15 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   // along a loop of unknown length there are enough workgroups
   const alike = [...loopsBetween(plan.kernel)].map((r) => Loops.toLoop(r))
     .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
-  const isLarge = isLargeDevice(profile)
-  const isCrowd = isLarge && !Number.isFinite(alike)
+  const isCrowd = !Number.isFinite(alike) && needsLoads(profile)
+  const hasRegisters = hasManyRegisters(profile)
   const last = plan.kernel.src.length - 1
   /** Whether all workgroups round one vector for their rows. */
-  const rounds = isLarge && alike === 1 && isInt8(plan.kernel.src[last]!)
+  const rounds = alike === 1 && isInt8(plan.kernel.src[last]!)
   const most = Math.min(rounds ? stagingThreads : threadsFor(alike, profile), profile.maxWorkgroupThreads)
   const subgroup = usualGroup(profile, most)
-  /** Workgroups of a large device that would leave processors idle, which share what they compute further. */
-  const isSparse = isLarge && alike > 1 && alike < processorsOf(profile)
+  /** Workgroups that would leave processors idle, which share what they compute further. */
+  const isSparse = alike > 1 && alike < processorsOf(profile)
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
     const between = loopsBetween(plan.kernel)
@@ -87,12 +87,12 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       shareRows(plan, profile, { group: subgroup, threads: Math.min(2 * stagingThreads, profile.maxWorkgroupThreads) })
       break
     }
-    if (isLarge && bytes && reduced) shareActivations(plan, own(), most / subgroup)
+    if (hasRegisters && bytes && reduced) shareActivations(plan, own(), most / subgroup)
     const count = (): number => iterations(own())
     // of a few elements each thread has one, and of words that it puts together
     const isPacking = Loops.reductions(end()).length > 0 && longestReduction(end()) < shortReduction
-    if (!reduced && !(isCrowd && count() <= most) && !(isLarge && isPacking)) vectoriseOutputs(plan, end, own())
-    if (isLarge) tileLoads(plan, end, own())
+    if (!reduced && !(isCrowd && count() <= most) && !isPacking) vectoriseOutputs(plan, end, own())
+    if (hasRegisters) tileLoads(plan, end, own())
     const isSpread = isSparse && number === last && !reduced && loadsOf(end()).length > 0
     const elements = isSpread ? nearestPowerOfTwo(count() * alike / (2 * processorsOf(profile))) : count()
     const wanted = isSpread ? crowdThreads : most
@@ -106,10 +106,10 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       const exchanged = mostExchanged / iterations(Loops.ofEnd(end()).filter((l) => l.axis === "UPCAST"))
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), {
         part: end,
-        inside: !isLarge || isCrowd || !reduced ? 1 : bytes ? pair : lanes
+        inside: isCrowd || !reduced ? 1 : bytes ? pair : lanes
       })
     }
-    if (isLarge) keepLoadsInFlight(plan, end, isCrowd ? crowdLoads : fewLoads)
+    keepLoadsInFlight(plan, end, loadsInFlight(profile, isCrowd ? crowdThreads : 2 * stagingThreads))
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
     // some threads more than wanted are better than another pass
     const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * wanted) / group
@@ -120,7 +120,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  unrollShortLoops(plan, maxUnrollGpu, isLarge && isInt8(plan.kernel) ? maxCopiesOfBytes : undefined)
+  unrollShortLoops(plan, maxUnrollGpu, hasRegisters && isInt8(plan.kernel) ? maxCopiesOfBytes : undefined)
 }
 
 /** Copies of a product of bytes, which takes few registers. */
@@ -150,10 +150,6 @@ const shareRounded = (plan: Plan, part: () => UOp, threads: number): void => {
   if (blocks / group <= fewBlocks) plan.try(Opt.upcast(rows().id, pair))
   plan.try(Opt.local(rows().id, largestDivisor(rows().size, threads / group)))
 }
-
-/** Loads that a thread waits for at once. */
-const fewLoads = 4
-const crowdLoads = 16
 
 /** Outputs that remain become a loop of each workgroup, so that fewer of them stage the same, while the device is full. */
 const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArray<Loops.Loop>): void => {

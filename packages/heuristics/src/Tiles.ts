@@ -10,7 +10,7 @@ import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupInnermost, isOutermost, outermost } from "./Groups.ts"
-import { isInt8, isLargeDevice } from "./Kinds.ts"
+import { hasManyRegisters, isInt8, keptThreads } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
 
@@ -26,18 +26,16 @@ interface Tile {
 const largeTile: Tile = { tokens: 16, rows: 4, copies: 256 }
 const smallTile: Tile = { tokens: 4, rows: 2, copies: 32 }
 /**
- * Tiles of a large device that unpacks nothing: smaller ones leave registers for more threads. 512 tokens on an H200: gate and
+ * Tiles where nothing is unpacked and registers are many: smaller ones leave registers for more threads. 512 tokens on an H200: gate and
  * up in bytes (12288 rows of 2048) 0.37 ms, with tiles of 16 tokens 0.71; scores of 4160 positions 0.20, then 0.34.
  */
 const byteTile: Tile = { tokens: 8, rows: 4, copies: 256 }
 const floatTile: Tile = { tokens: 4, rows: 4, copies: 256 }
 /** Copies of a body of short vectors: four vectors of tokens, four weights. */
 const maxCopiesCpu = 64
-const tileFor = (profile: DeviceProfile): Tile => isLargeDevice(profile) ? largeTile : smallTile
+const tileFor = (profile: DeviceProfile): Tile => hasManyRegisters(profile) ? largeTile : smallTile
 /** Threads of a workgroup: they read the same activations. */
 const workgroup = 128
-/** With this fraction of the threads that saturate the device, each with many independent sums, it is busy. */
-const keptThreads = 4
 /**
  * Neighbours that share a sum read different activations, one after the other: a pair of them pays for itself (20 TFLOP/s
  * instead of 21 alone, and 10 with four on an H200), more only where threads are as few as this fraction.
@@ -156,7 +154,7 @@ const isPacked = (kernel: UOp, weights: ReadonlyArray<UOp>): boolean =>
   )
 
 /**
- * Packed weights on a large device: neighbouring threads compute neighbouring rows, so a thread's own rows are apart;
+ * Packed weights where registers are many: neighbouring threads compute neighbouring rows, so a thread's own rows are apart;
  * pairs of them take the halves of a block. Small workgroups: 1.09 ms where 128 threads with rows of their own side by
  * side take 1.28 (6144 rows of 2048, gate and up, 512 tokens, on an H200), and a seventh to a quarter less elsewhere.
  */
@@ -176,7 +174,7 @@ const rowsTogether = 32
 const mostShared = 64
 const fewTiles = 3
 
-/** A product that unpacks nothing, on a large device: tiles of neighbouring tokens and rows side by side. */
+/** A product that unpacks nothing, where registers are many: tiles of neighbouring tokens and rows side by side. */
 const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows, weights }: Product): void => {
   const tile = isInt8(plan.kernel) ? byteTile : floatTile
   const row = rows.find((loop) => loop.size % lanes === 0) ?? rows[0]!
@@ -201,7 +199,7 @@ const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop,
 }
 
 const product = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows, weights }: Product): void => {
-  if (isLargeDevice(profile) && !isPacked(plan.kernel, weights)) {
+  if (hasManyRegisters(profile) && !isPacked(plan.kernel, weights)) {
     return productUnpacked(plan, profile, tokens, { rows, weights })
   }
   const threads = profile.saturatingThreads / keptThreads
@@ -216,7 +214,7 @@ const product = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows,
   const mine = [tile.rows, tile.rows / 2].find((n) =>
     row.size % n === 0 && n * sums <= tile.rows && outputsOf(plan.kernel) / n * maxGroup >= threads
   )
-  if (isLargeDevice(profile)) {
+  if (hasManyRegisters(profile)) {
     sharePacked(plan, row, mine)
     unroll(plan, tile.copies, (kernel) => productOf(kernel, tokens)?.weights ?? weights)
     return

@@ -5,7 +5,6 @@ import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { isLargeDevice } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor } from "./Sizes.ts"
 
@@ -14,9 +13,8 @@ export const lanes = 4
 /** Shader compilers take more than linear time in straight code; beyond this some need minutes. */
 export const maxUnrollGpu = 4
 
-/** Terms from which on a reduction has enough for the threads of a subgroup and for vectors. Small devices have few threads. */
-export const fewestTerms = (profile: DeviceProfile): number =>
-  isLargeDevice(profile) ? lanes * (profile.subgroupSize ?? 0) : 0
+/** Terms from which on a reduction has enough for the threads of a subgroup and for vectors. */
+export const fewestTerms = ({ subgroupSize = 0 }: DeviceProfile): number => lanes * subgroupSize
 
 /** Loads from buffers; workgroup memory is as fast in any order. */
 export const loadsOf = (node: UOp): ReadonlyArray<UOp> =>

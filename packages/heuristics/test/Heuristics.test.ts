@@ -8,6 +8,7 @@ import * as Postrange from "@tg/postrange/Postrange"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
 import { choose, Heuristics } from "../src/Heuristics.ts"
+import { hasManyRegisters, loadsInFlight } from "../src/Kinds.ts"
 import * as Kernels from "./support/kernels.ts"
 
 const { h200, wasm, webgpuDefault } = DeviceProfile
@@ -34,6 +35,36 @@ describe("Heuristics", () => {
   /** The choices for the profiles, one line each. */
   const table = (kernel: UOp): string =>
     `\n${[wasm, webgpuDefault, h200].map((p) => `${p.name}: ${choices(kernel, p)}`).join("\n")}\n`
+
+  it("asks for quantities of a device, not for its name", () => {
+    const nameless = { ...h200, name: "unknown gpu", adapter: undefined }
+    const programs = Array.from(
+      { length: 20 },
+      (_, seed) => Kernels.kernelsOfProgram(randomProgram(seed, 14).program.sink)
+    ).flat()
+    const kernels = [Kernels.dequantMatvec(3072, 2048), Kernels.roundedMatvec(3072, 2048), ...programs]
+    for (const kernel of kernels) assert.strictEqual(choices(kernel, nameless), choices(kernel, h200))
+  })
+
+  it("shares rows further where threads that saturate the device are many, whatever else it is", () => {
+    const kernel = Kernels.matvec(2048, 2048)
+    const groups = (profile: DeviceProfile.DeviceProfile) => choices(kernel, profile).match(/GROUP\(r1, (\d+)\)/)?.[1]
+    const wide = { ...webgpuDefault, saturatingThreads: h200.saturatingThreads, subgroupSize: 32 }
+    assert.strictEqual(groups(wide), groups({ ...h200, maxWorkgroupThreads: wide.maxWorkgroupThreads }))
+    assert.notStrictEqual(groups({ ...wide, saturatingThreads: webgpuDefault.saturatingThreads }), groups(wide))
+  })
+
+  it("has no more loads in flight than memory takes", () => {
+    assert.deepStrictEqual([128, 512].map((threads) => loadsInFlight(h200, threads)), [16, 4])
+    assert.deepStrictEqual([128, 512].map((threads) => loadsInFlight(webgpuDefault, threads)), [4, 1])
+    assert.strictEqual(loadsInFlight({ ...h200, loadMicros: 0.4 }, 128), 8)
+  })
+
+  it("takes large tiles where a processor has registers for them", () => {
+    assert.isTrue(hasManyRegisters(h200))
+    assert.isFalse(hasManyRegisters({ ...h200, registerBytes: 2 ** 16 }))
+    assert.isTrue(hasManyRegisters({ ...webgpuDefault, registerBytes: 2 ** 18 }))
+  })
 
   it("chooses for a matvec with a dequantised weight", () =>
     expect(table(Kernels.dequantMatvec(2048, 2048))).toMatchInlineSnapshot(`

@@ -79,7 +79,7 @@ const programs: Readonly<Record<string, RandomProgram>> = {
   "something done to each element": tiled(24, 24, (x) => x.maximum(1).mul(3))
 }
 
-const large = { ...DeviceProfile.webgpuDefault, saturatingThreads: 2 ** 17 }
+const large = { ...DeviceProfile.webgpuDefault, saturatingThreads: 2 ** 17, registerBytes: 2 ** 18 }
 const profiles: Readonly<Record<string, DeviceProfile.DeviceProfile>> = {
   "large tiles": large,
   "large tiles, subgroups of 8": { ...large, subgroupSize: 8 },
