@@ -11,6 +11,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["core-uop"],
   ["pattern-matcher"],
   ["tensor"],
+  ["grad"],
   ["rangeify"],
   ["postrange"],
   ["heuristics"],

@@ -1,0 +1,4 @@
+export * as Attached from "./Attached.ts"
+export * as Grad from "./Grad.ts"
+export * as GradError from "./GradError.ts"
+export * as Rules from "./Rules.ts"
