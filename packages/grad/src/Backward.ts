@@ -1,9 +1,9 @@
 /** Reverse mode: gradients flow from the results to the inputs, through each node once. */
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
-import { argOf, type UOp } from "@tg/core-uop/UOp"
+import { argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
 import * as Program from "@tg/tensor/Program"
-import { Tensor } from "@tg/tensor/Tensor"
+import { param, Tensor } from "@tg/tensor/Tensor"
 import { gradientOf } from "./Attached.ts"
 import { fail } from "./GradError.ts"
 import { parameterOf, pure, scope, sourcesOf } from "./Pure.ts"
@@ -21,6 +21,8 @@ interface BodyGradient {
   /** The numbers of the arguments that have one. */
   readonly slots: ReadonlyArray<number>
   readonly gradients: ReadonlyArray<UOp>
+  /** The numbers of the parameters that it reads. */
+  readonly read: ReadonlySet<number>
 }
 
 /** The gradients of `inputs` that reach them. Nothing in front of an input is looked at. */
@@ -168,24 +170,31 @@ class Sweep {
     const args = node.src.slice(1).map((arg) => new Tensor(arg))
     const wanted = [...args.keys()].filter((slot) => this.active.has(args[slot]!.node))
     const roots = [...values.keys()]
+    const given = [...args, ...values.values()]
     const key = [node.src[0]!.id, ...roots.map(({ id }) => id), "of", ...wanted].join()
-    let made: BodyGradient | undefined
-    const results = Program.call(`${argOf(node, "CALL").name}_grad`, [...args, ...values.values()], (...params) => {
-      made = this.bodies.get(key) ?? this.bodyGradient(roots, params, { args: args.length, wanted })
-      this.bodies.set(key, made)
-      return made.gradients.map((g) => new Tensor(g))
-    })
-    made!.slots.forEach((slot, i) => this.add(args[slot]!.node, results[i]))
+    const made = this.bodies.get(key) ?? this.bodyGradient(roots, given, { args: args.length, wanted })
+    this.bodies.set(key, made)
+    if (made.slots.length === 0) return
+    // what the body does not read is not passed: it may be storage that is written meanwhile
+    const passed = given.map((arg, slot) => made.read.has(slot) ? arg : given[args.length]!)
+    const results = Program.call(
+      `${argOf(node, "CALL").name}_grad`,
+      passed,
+      () => made.gradients.map((g) => new Tensor(g))
+    )
+    made.slots.forEach((slot, i) => this.add(args[slot]!.node, results[i]))
   }
 
   private bodyGradient(
     values: ReadonlyArray<UOp>,
-    params: ReadonlyArray<Tensor>,
+    given: ReadonlyArray<Tensor>,
     { args, wanted }: { readonly args: number; readonly wanted: ReadonlyArray<number> }
   ): BodyGradient {
+    const params = given.map(({ arena, dtype, shape }, slot) => param(arena, slot, { shape, dtype }))
     const roots = pure(values).map((node, i): Root => ({ node, gradient: params[args + i]! }))
     const found = sweep(roots, wanted.map((slot) => params[slot]!.node), this.rules, this.bodies)
     const slots = wanted.filter((slot) => found.has(params[slot]!.node))
-    return { slots, gradients: slots.map((slot) => found.get(params[slot]!.node)!.node) }
+    const gradients = slots.map((slot) => found.get(params[slot]!.node)!.node)
+    return { slots, gradients, read: new Set(scope(gradients).filter((n) => n.op === "PARAM").map(slotOf)) }
   }
 }

@@ -67,6 +67,8 @@ export interface WholeInput {
   readonly window?: number | undefined
   /** How the cache forgets; it keeps all positions if it is not said. */
   readonly ring?: Ring | undefined
+  /** Several sequences of so many tokens, one behind the other, that do not see each other; one sequence if it is not said. */
+  readonly sequence?: number | undefined
 }
 
 /** Attention of several tokens, `query [T, A.., K]`, over all rows up to theirs: `[T, A.., width]`. */
@@ -145,15 +147,18 @@ export const split = (reader: Reader, query: Tensor, cache: Tensor, input: Split
   return record.slice(-1, 0, reader.width).mul(scale).sum(-2).div(scale.sum(-2)).label("attn_mix")
 }
 
-/** Hides position u from token t unless u <= startPos + t, and it is in t's window. */
-const causal = (scores: Tensor, { ring, startPos, window }: WholeInput): Tensor => {
+/** Hides position u from token t unless u <= startPos + t, and it is in t's window and sequence. */
+const causal = (scores: Tensor, { ring, sequence, startPos, window }: WholeInput): Tensor => {
   const { arena } = scores
   const tokens = scores.dim(0)
   const own = iota(arena, tokens).add(startPos).reshape([tokens, ...scores.shape.slice(1).map(() => 1)])
   const row = iota(arena, scores.dim(-1))
   const position = ring === undefined ? row : inRing(row, ring, { startPos, tokens: scalar(arena, tokens) })
   const reached = position.le(own)
-  const before = ring === undefined ? reached : reached.and(position.ge(0))
+  const together = sequence === undefined
+    ? reached
+    : reached.and(position.floordiv(sequence).eq(own.floordiv(sequence)))
+  const before = ring === undefined ? together : together.and(position.ge(0))
   return (window === undefined ? before : before.and(position.add(window).gt(own))).where(scores, hidden)
 }
 

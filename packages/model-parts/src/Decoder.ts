@@ -30,6 +30,11 @@ export interface ForwardInput {
   readonly caches: ReadonlyArray<Tensor>
   /** What the host computes for each position: `[T, ...row]` for each of the model's inputs. */
   readonly inputs: ReadonlyArray<Tensor>
+  /**
+   * The tokens are several sequences of so many, from position 0: for training. Each sees itself only, where attention is over a
+   * whole cache; one sequence if it is not said.
+   */
+  readonly sequence?: number | undefined
   /** Logits of all tokens, or of the last one. */
   readonly rows: "all" | "last"
   /** Whether the experts that blocks choose are among the results; they are not, if it is not said. */
@@ -56,6 +61,8 @@ export interface BlockInput extends Manner {
   readonly startPos: Tensor
   /** In the order of features. */
   readonly batch?: Batch | undefined
+  /** Tokens of each of several sequences. */
+  readonly sequence?: number | undefined
 }
 
 /** What a block computes: `x [T, embedding]`, its write to the cache, and the experts it chose, `[T, used]`, if it has any. */
@@ -145,7 +152,8 @@ const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights):
       cache: rows!,
       startPos: startPos!,
       order,
-      batch: input.batch
+      batch: input.batch,
+      sequence: input.sequence
     })
     const out = isBatch ? Order.store(made.x) : made.x
     return input.experts === undefined || made.chosen === undefined
