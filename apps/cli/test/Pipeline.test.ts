@@ -3,7 +3,8 @@ import * as Wasm from "@tg/codegen-wasm/Wasm"
 import { Profile, wasm } from "@tg/core-uop/DeviceProfile"
 import * as Expr from "@tg/core-uop/Expr"
 import { Renderer } from "@tg/core-uop/Program"
-import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
+import { rebuild, type UOp } from "@tg/core-uop/UOp"
+import { Devectorize, Linearize, linearPasses } from "@tg/devectorize/Devectorize"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import * as P from "@tg/pattern-matcher/UPat"
 import { rule, rules } from "@tg/pattern-matcher/PatternMatcher"
@@ -40,7 +41,7 @@ const counting = () => {
     ).pipe(Layer.provide(Heuristics.layer), Layer.provide(Profile.layer(wasm))),
     Layer.effect(
       Postrange,
-      Effect.map(Postrange, ({ apply }) => ({ apply: counted("postrange", apply) }))
+      Effect.map(Postrange, ({ apply, legal }) => ({ legal, apply: counted("postrange", apply) }))
     ).pipe(Layer.provide(Postrange.layer)),
     Layer.effect(
       Devectorize,
@@ -100,6 +101,47 @@ describe("stages that are given from outside", () => {
       const [plannedOtherwise, runOtherwise] = yield* Effect.provide(both, few)
       assert.strictEqual(plannedOtherwise, runOtherwise)
       assert.isAbove(runOtherwise, run)
+    })
+  })
+
+  it.live("show in `kernel --passes` what was added to them", () => {
+    const written = (name: string, run: (root: UOp) => UOp) => ({ name, run })
+    const rewritten = written(
+      "products reversed",
+      (root) =>
+        rebuild(
+          root,
+          (node, src) => node.op === "MUL" ? node.with(src.toReversed()) : src === node.src ? node : node.with(src)
+        )
+    )
+    const ordered = written(
+      "constants first",
+      (linear) => linear.with(linear.src.toSorted((a, b) => Number(b.op === "CONST") - Number(a.op === "CONST")))
+    )
+    const own = rules("test", [
+      rule(
+        "sqrt by powers",
+        P.op("SQRT", P.any("x")),
+        ({ x }) => x.arena.make("EXP2", x.dtype, [Expr.mul(x.arena.make("LOG2", x.dtype, [x]), Expr.like(x, 0.5))])
+      )
+    ])
+    const layers = Layer.mergeAll(
+      Rewriter.layerWith(own),
+      Postrange.layerOf({ passes: [{ ...rewritten, from: "opted", to: "opted" }] }),
+      Linearize.layerOf({
+        ...linearPasses,
+        passes: [...linearPasses.passes, { ...ordered, from: "linear", to: "linear" }]
+      })
+    )
+    return Effect.gen(function*() {
+      const args = ["kernel", "int8_32_8_12", "--profile", "wasm", "--passes"]
+      const usual = yield* tg(args)
+      const { code, stderr, stdout } = yield* Effect.provide(tg(args), layers)
+      assert.strictEqual(code, 0, stderr)
+      for (const name of ["products reversed", "constants first", "sqrt by powers"]) {
+        assert.include(stdout, name)
+        assert.notInclude(usual.stdout, name)
+      }
     })
   })
 

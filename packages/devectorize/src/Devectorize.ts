@@ -102,12 +102,21 @@ export const devectorize = (
     readonly watch?: Pass.Watch | undefined
   } = {}
 ): UOp | DevectorizeError => {
-  const made = attempt(() => Pass.run(list, kernel, { kernel: name, caps, profile, rules }, { kernel: name, watch }))
-  if (made._tag === "Failure") {
-    return new DevectorizeError({ kernel: name, message: `${name}: ${made.failure.message}` })
-  }
+  return run(list, kernel, { kernel: name, caps, profile, rules }, watch)
+}
+
+/** Runs passes of this package: what ends them is an error of it. */
+const run = <C extends { readonly kernel: string }>(
+  list: Pass.PassList<C, DevectorizeError>,
+  root: UOp,
+  where: C,
+  watch: Pass.Watch | undefined
+): UOp | DevectorizeError => {
+  const { kernel } = where
+  const made = attempt(() => Pass.run(list, root, where, { kernel, watch }))
+  if (made._tag === "Failure") return new DevectorizeError({ kernel, message: `${kernel}: ${made.failure.message}` })
   return made.success instanceof Pass.BrokenPass
-    ? new DevectorizeError({ kernel: name, message: made.success.message })
+    ? new DevectorizeError({ kernel, message: made.success.message })
     : made.success
 }
 
@@ -145,11 +154,20 @@ export class Devectorize extends Context.Service<Devectorize, {
   static readonly layer = this.layerOf(passes, "@tg/devectorize")
 }
 
+/** What the passes know that put a kernel into order. */
+export interface LinearWhere {
+  readonly kernel: string
+  readonly caps: RendererCaps
+}
+
+/** A pass of the stage that puts a kernel into order. */
+export type LinearPass = Pass.Pass<LinearWhere, DevectorizeError>
+
 /** Spec `expanded` to spec `linear`, pass by pass. */
-export const linearPasses: Pass.PassList<Pick<RendererCaps, "subgroupSize">> = {
+export const linearPasses: Pass.PassList<LinearWhere, DevectorizeError> = {
   stage: "linearize",
   passes: [
-    { name: "order", from: "expanded", to: "linear", run: (kernel, caps) => Linear.linearize(kernel, caps) }
+    { name: "order", from: "expanded", to: "linear", run: (kernel, { caps }) => Linear.linearize(kernel, caps) }
   ]
 }
 
@@ -159,17 +177,19 @@ export class Linearize extends Context.Service<Linearize, {
   readonly id?: string | undefined
   readonly linearize: (name: string, kernel: UOp, caps: RendererCaps) => Effect.Effect<UOp, DevectorizeError>
 }>()("@tg/devectorize/Linearize") {
-  static readonly layer = Layer.succeed(Linearize, {
-    id: "@tg/devectorize",
-    linearize: Effect.fn("Linearize.linearize")(function*(name, kernel, caps) {
-      const violation = yield* Spec.firstViolation("expanded", kernel)
-      if (violation !== undefined) {
-        return yield* new DevectorizeError({ kernel: name, message: `${name}: ${violation}` })
-      }
-      const made = Pass.run(linearPasses, kernel, caps, { kernel: name, watch: yield* Pass.watch })
-      return made instanceof Pass.BrokenPass
-        ? yield* new DevectorizeError({ kernel: name, message: made.message })
-        : made
+  /** A stage of these passes. What is compiled with other ones than the usual is not kept without an `id`. */
+  static readonly layerOf = (list: Pass.PassList<LinearWhere, DevectorizeError>, id?: string) =>
+    Layer.succeed(Linearize, {
+      id,
+      linearize: Effect.fn("Linearize.linearize")(function*(name, kernel, caps) {
+        const violation = yield* Spec.firstViolation("expanded", kernel)
+        if (violation !== undefined) {
+          return yield* new DevectorizeError({ kernel: name, message: `${name}: ${violation}` })
+        }
+        const made = run(list, kernel, { kernel: name, caps }, yield* Pass.watch)
+        return made instanceof DevectorizeError ? yield* made : made
+      })
     })
-  })
+
+  static readonly layer = this.layerOf(linearPasses, "@tg/devectorize")
 }

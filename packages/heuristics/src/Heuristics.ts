@@ -1,6 +1,8 @@
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import { given } from "@tg/core-uop/Given"
 import * as Opt from "@tg/postrange/Opt"
+import { type Legal, legal as usualLegal, Postrange } from "@tg/postrange/Postrange"
 import { Context, Effect, Layer } from "effect"
 import { chooseCpu } from "./Cpu.ts"
 import { loopOffGrid } from "./Grid.ts"
@@ -57,8 +59,8 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
 }
 
 /** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */
-export const choose = (kernel: UOp, profile: DeviceProfile): ReadonlyArray<Opt.Opt> => {
-  const plan = new Plan(kernel, profile)
+export const choose = (kernel: UOp, profile: DeviceProfile, legal: Legal = usualLegal): ReadonlyArray<Opt.Opt> => {
+  const plan = new Plan(kernel, profile, legal)
   if (profile.kind === "cpu") {
     if (!chooseTilesCpu(plan)) chooseCpu(plan)
     return plan.opts
@@ -83,17 +85,18 @@ export class Heuristics extends Context.Service<Heuristics, {
   readonly id?: string | undefined
   readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
 }>()("@tg/heuristics/Heuristics") {
-  /** Chooses for the device of the `DeviceProfile` service. */
+  /** Chooses for the device of the `DeviceProfile` service what `Postrange` allows: the context's, the usual one if it has none. */
   static readonly layer = Layer.effect(
     Heuristics,
     Effect.gen(function*() {
       const profile = yield* Profile
+      const { id, legal } = yield* Postrange
       return Heuristics.of({
-        id: "@tg/heuristics",
-        choose: Effect.fn("Heuristics.choose")((kernel) => Effect.sync(() => choose(kernel, profile)))
+        id: id === undefined ? undefined : `@tg/heuristics ${id}`,
+        choose: Effect.fn("Heuristics.choose")((kernel) => Effect.sync(() => choose(kernel, profile, legal)))
       })
     })
-  )
+  ).pipe(Layer.provide(given(Postrange, Postrange.layer)))
 
   /** Never optimises: for bisecting a miscompile, and as a mock. */
   static readonly layerNone = Layer.succeed(Heuristics, { id: "none", choose: () => Effect.succeed([]) })

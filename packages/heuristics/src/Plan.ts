@@ -8,14 +8,16 @@ export class Plan {
   readonly opts: Array<Opt.Opt> = []
   kernel: UOp
   private readonly profile: DeviceProfile
-  constructor(kernel: UOp, profile: DeviceProfile) {
+  private readonly legal: Postrange.Legal
+  constructor(kernel: UOp, profile: DeviceProfile, legal: Postrange.Legal = Postrange.legal) {
     this.kernel = kernel
     this.profile = profile
+    this.legal = legal
   }
   /** Adds the opt if it is legal and does anything; returns whether it was added. */
   try(opt: Opt.Opt): boolean {
     if (opt.amount <= 1) return false
-    const next = Postrange.apply("", this.kernel, [opt], this.profile)
+    const next = this.legal(this.kernel, [opt], this.profile)
     if (next instanceof Postrange.IllegalOpt) return false
     this.kernel = next
     this.opts.push(opt)

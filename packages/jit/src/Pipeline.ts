@@ -32,6 +32,8 @@ export interface Stages {
   readonly schedule: (sink: UOp) => Effect.Effect<Schedule, RangeifyError>
   /** The opts of a kernel of one member. */
   readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
+  /** The kernel with these opts, or the first of them that is illegal: what `apply` allows, for those who choose opts. */
+  readonly legal: (kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => UOp | IllegalOpt
   /** Spec `kernel` to spec `opted`. */
   readonly apply: (name: string, kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => Effect.Effect<UOp, IllegalOpt>
   /** Spec `opted` to spec `expanded`. */
@@ -63,6 +65,7 @@ const make = Effect.gen(function*() {
     limits,
     schedule: (sink) => rangeify.schedule(sink, limits),
     choose: heuristics.choose,
+    legal: (kernel, opts) => postrange.legal(kernel, opts, profile),
     apply: (name, kernel, opts) => postrange.apply(name, kernel, opts, profile),
     devectorize: (name, opted) => devectorize.devectorize(name, opted, caps, profile),
     linearize: (name, expanded) => linearize.linearize(name, expanded, caps),

@@ -107,6 +107,7 @@ describe("Compiler", () => {
           })
       }),
       postrange: Layer.mock(Postrange, {
+        legal: (kernel) => kernel,
         apply: (...inputs) =>
           Effect.sync(() => {
             assert.deepStrictEqual(note("postrange", ...inputs), ["k", kernel!.ast, opts, DeviceProfile.wasm])

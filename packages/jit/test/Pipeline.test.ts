@@ -1,11 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import { h200, Profile, wasm } from "@tg/core-uop/DeviceProfile"
 import * as Pass from "@tg/core-uop/Pass"
-import type { UOp } from "@tg/core-uop/UOp"
-import { Devectorize, linearPasses, passes as devectorizing } from "@tg/devectorize/Devectorize"
+import { Checked } from "@tg/core-uop/Spec"
+import { key, rebuild, type UOp } from "@tg/core-uop/UOp"
+import { Devectorize, Linearize, linearPasses, passes as devectorizing } from "@tg/devectorize/Devectorize"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import { rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import { Rewriter } from "@tg/pattern-matcher/Rewriter"
+import { Postrange, whyIllegal } from "@tg/postrange/Postrange"
 import * as P from "@tg/pattern-matcher/UPat"
 import { passes as finishing } from "@tg/rangeify/Finish"
 import { FusionCosts } from "@tg/rangeify/Fusion"
@@ -23,6 +25,26 @@ const given = (...layers: ReadonlyArray<Layer.Layer<never>>) =>
     Pipeline,
     Pipeline.layer.pipe(Layer.provide(Layer.mergeAll(Reference.renderer(), Profile.layer(h200), ...layers)))
   )
+
+/** The same values, written otherwise. */
+const reverseProducts = (root: UOp): UOp =>
+  rebuild(
+    root,
+    (node, src) => node.op === "MUL" ? node.with(src.toReversed()) : src === node.src ? node : node.with(src)
+  )
+
+/** Constants need nothing, so they may stand anywhere before their uses. */
+const constantsFirst = (linear: UOp): UOp =>
+  linear.with(linear.src.toSorted((a, b) => Number(b.op === "CONST") - Number(a.op === "CONST")))
+
+/** Stages with a pass more. */
+const added = Layer.mergeAll(
+  Postrange.layerOf({ passes: [{ name: "products reversed", from: "opted", to: "opted", run: reverseProducts }] }),
+  Linearize.layerOf({
+    ...linearPasses,
+    passes: [...linearPasses.passes, { name: "constants first", from: "linear", to: "linear", run: constantsFirst }]
+  })
+)
 
 /** Every kernel of a program, up to the renderer. */
 const lowered = (pipeline: Pipeline["Service"], sink: UOp) =>
@@ -85,6 +107,48 @@ describe("Pipeline", () => {
       const pipeline = yield* given(Devectorize.layerOf(broken))
       const error = yield* Effect.flip(lowered(pipeline, blocks(1).sink))
       assert.match(error.message, /devectorize, pass simplify: spec expanded: END: the root is not SINK/)
+    }))
+
+  it.effect("runs passes that a layer adds to a stage, and names them to who listens", () =>
+    Effect.gen(function*() {
+      const ran: Array<Pass.Ran> = []
+      const pipeline = yield* given(added)
+      const own = yield* lowered(pipeline, blocks(1).sink).pipe(
+        Effect.provideService(Pass.Listener, (each) => void ran.push(each)),
+        Effect.provideService(Checked, true)
+      )
+      const changedBy = (name: string) => ran.filter(({ after, before, pass }) => pass === name && after !== before)
+      for (const name of ["products reversed", "constants first"]) assert.isAbove(changedBy(name).length, 0, name)
+      const usual = yield* lowered(yield* given(), blocks(1).sink)
+      assert.notDeepEqual(own.map(({ linear }) => key(linear)), usual.map(({ linear }) => key(linear)))
+      assert.isUndefined(pipeline.id)
+    }))
+
+  it.live("computes the same with passes that were added", () =>
+    Effect.gen(function*() {
+      const program = random(4, 12)
+      const usual = yield* Devices.run(program).pipe(Effect.provide(Devices.reference))
+      const own = yield* Devices.run(program).pipe(Effect.provide(Devices.wasm().pipe(Layer.provide(added))))
+      assert.isUndefined(difference(program, usual, own))
+    }))
+
+  it.effect("chooses opts that the given Postrange allows", () =>
+    Effect.gen(function*() {
+      const asked = new Set<string>()
+      const noThreads = Postrange.layerOf({
+        whyIllegal: (kernel, opt, profile) => {
+          asked.add(opt.kind)
+          return opt.kind === "LOCAL" ? "none is wanted" : whyIllegal(kernel, opt, profile)
+        }
+      })
+      const kindsOf = (pipeline: Pipeline["Service"]) =>
+        Effect.map(lowered(pipeline, blocks(1).sink), (kernels) =>
+          new Set(kernels.flatMap(({ opts }) => opts.flat().map(({ kind }) => kind))))
+      assert.isTrue((yield* kindsOf(yield* given())).has("LOCAL"))
+      const kinds = yield* kindsOf(yield* given(noThreads))
+      assert.isFalse(kinds.has("LOCAL"))
+      assert.isTrue(asked.has("LOCAL"))
+      assert.isAbove(kinds.size, 0)
     }))
 
   it.effect("says which rules do not come to rest", () =>

@@ -4,6 +4,7 @@ import * as Pass from "@tg/core-uop/Pass"
 import * as Spec from "@tg/core-uop/Spec"
 import { type Axis, openRanges, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
+import { attempt } from "@tg/pattern-matcher/GraphRewrite"
 import { Context, Effect, Layer, Schema } from "effect"
 import * as Loops from "./Loops.ts"
 import { type Kind, type Opt, print } from "./Opt.ts"
@@ -187,25 +188,45 @@ const replaceLoop = (kernel: UOp, loop: UOp, parts: ReadonlyArray<UOp>, value: U
 }
 
 /** Where a kernel will run, and what errors call it. */
-interface Where {
+export interface Where {
   readonly kernel: string
   readonly profile: DeviceProfile
 }
 
+/** A pass of this stage. */
+export type PostrangePass = Pass.Pass<Where, IllegalOpt>
+
+/** What the stage is made of. */
+export interface Rules {
+  /** Why an opt may not be applied to a kernel, or `undefined` if it may. */
+  readonly whyIllegal: typeof whyIllegal
+  /** Passes behind the opts, which keep values (spec `opted` to spec `opted`). */
+  readonly passes: ReadonlyArray<PostrangePass>
+}
+
+/** The usual rules: what can be applied is legal, and nothing comes behind. */
+export const usual: Rules = { whyIllegal, passes: [] }
+
 /** A list of opts is a list of passes: each is applied, or refused, by itself. */
-export const passesOf = (opts: ReadonlyArray<Opt>): Pass.PassList<Where, IllegalOpt> => ({
+export const passesOf = (
+  opts: ReadonlyArray<Opt>,
+  { passes, whyIllegal }: Rules = usual
+): Pass.PassList<Where, IllegalOpt> => ({
   stage: "postrange",
-  passes: opts.map((opt, i) => ({
-    name: print(opt),
-    from: i === 0 ? "kernel" : "opted",
-    to: "opted",
-    run: (kernel, { kernel: name, profile }) => {
-      const reason = whyIllegal(kernel, opt, profile)
-      if (reason === undefined) return applyOne(kernel, opt)
-      const message = `${name}: ${print(opt)} is not legal: ${reason}`
-      return new IllegalOpt({ kernel: name, opt: print(opt), message })
-    }
-  }))
+  passes: [
+    ...opts.map((opt, i): PostrangePass => ({
+      name: print(opt),
+      from: i === 0 ? "kernel" : "opted",
+      to: "opted",
+      run: (kernel, { kernel: name, profile }) => {
+        const reason = whyIllegal(kernel, opt, profile)
+        if (reason === undefined) return applyOne(kernel, opt)
+        const message = `${name}: ${print(opt)} is not legal: ${reason}`
+        return new IllegalOpt({ kernel: name, opt: print(opt), message })
+      }
+    })),
+    ...passes
+  ]
 })
 
 /** Applies opts in order; the first illegal one is the error. Same values for any legal list. */
@@ -214,18 +235,34 @@ export const apply = (
   kernel: UOp,
   opts: ReadonlyArray<Opt>,
   profile: DeviceProfile,
-  watch?: Pass.Watch
+  { rules = usual, watch }: {
+    readonly rules?: Rules | undefined
+    readonly watch?: Pass.Watch | undefined
+  } = {}
 ): UOp | IllegalOpt => {
-  const made = Pass.run(passesOf(opts), kernel, { kernel: name, profile }, { kernel: name, watch })
-  return made instanceof Pass.BrokenPass
-    ? new IllegalOpt({ kernel: name, opt: made.pass, message: made.message })
-    : made
+  const made = attempt(() =>
+    Pass.run(passesOf(opts, rules), kernel, { kernel: name, profile }, { kernel: name, watch })
+  )
+  if (made._tag === "Failure") {
+    return new IllegalOpt({ kernel: name, opt: "", message: `${name}: ${made.failure.message}` })
+  }
+  return made.success instanceof Pass.BrokenPass
+    ? new IllegalOpt({ kernel: name, opt: made.success.pass, message: made.success.message })
+    : made.success
 }
+
+/** The kernel with these opts, or the first of them that is illegal. */
+export type Legal = (kernel: UOp, opts: ReadonlyArray<Opt>, profile: DeviceProfile) => UOp | IllegalOpt
+
+/** What is legal by the usual rules. */
+export const legal: Legal = (kernel, opts, profile) => apply("", kernel, opts, profile)
 
 /** The postrange stage: applies a list of opts to a kernel (spec `kernel` to spec `opted`). */
 export class Postrange extends Context.Service<Postrange, {
   /** Names what it makes, for those who keep it: equal for services that make the same. */
   readonly id?: string | undefined
+  /** What `apply` allows. Pure, and without passes behind the opts: those who choose opts ask it thousands of times. */
+  readonly legal: Legal
   readonly apply: (
     name: string,
     kernel: UOp,
@@ -233,15 +270,22 @@ export class Postrange extends Context.Service<Postrange, {
     profile: DeviceProfile
   ) => Effect.Effect<UOp, IllegalOpt>
 }>()("@tg/postrange/Postrange") {
-  static readonly layer = Layer.succeed(Postrange, {
-    id: "@tg/postrange",
-    apply: Effect.fn("Postrange.apply")(function*(name, kernel, opts, profile) {
-      const violation = yield* Spec.firstViolation("kernel", kernel)
-      if (violation !== undefined) {
-        return yield* new IllegalOpt({ kernel: name, opt: "", message: violation })
-      }
-      const result = apply(name, kernel, opts, profile, yield* Pass.watch)
-      return result instanceof IllegalOpt ? yield* result : result
+  /** A stage of these rules, the usual ones where none are given. What is compiled with others is not kept without an `id`. */
+  static readonly layerOf = (given: Partial<Rules>, id?: string) => {
+    const rules: Rules = { ...usual, ...given }
+    return Layer.succeed(Postrange, {
+      id,
+      legal: (kernel, opts, profile) => apply("", kernel, opts, profile, { rules: { ...rules, passes: [] } }),
+      apply: Effect.fn("Postrange.apply")(function*(name, kernel, opts, profile) {
+        const violation = yield* Spec.firstViolation("kernel", kernel)
+        if (violation !== undefined) {
+          return yield* new IllegalOpt({ kernel: name, opt: "", message: violation })
+        }
+        const result = apply(name, kernel, opts, profile, { rules, watch: yield* Pass.watch })
+        return result instanceof IllegalOpt ? yield* result : result
+      })
     })
-  })
+  }
+
+  static readonly layer = this.layerOf({}, "@tg/postrange")
 }

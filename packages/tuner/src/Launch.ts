@@ -8,6 +8,7 @@ import type { Stages } from "@tg/jit/Pipeline"
 import type * as Opt from "@tg/postrange/Opt"
 import { members } from "@tg/rangeify/Horizontal"
 import { Effect } from "effect"
+import type { Legal } from "@tg/postrange/Postrange"
 import * as Moves from "./Moves.ts"
 import type { Neighbour, Space } from "./Search.ts"
 import * as Template from "./Template.ts"
@@ -31,6 +32,8 @@ export interface Options {
   /** Of each member: the opts that it keeps, if it is not to be changed. */
   readonly holding: ReadonlyArray<ReadonlyArray<Opt.Opt> | undefined>
   readonly profile: DeviceProfile
+  /** What opts are allowed; the usual rules say so if nothing else does. */
+  readonly legal?: Legal | undefined
 }
 
 /** Threads of a workgroup that are tried for all members at once. */
@@ -49,9 +52,9 @@ const together: ReadonlyArray<(template: Template.Template) => Template.Change> 
  * The space of a kernel (spec `kernel`, of any number of members): one member's opts change as in its own space (`Moves`), or all
  * members change alike. A kernel of one member has the space of that member.
  */
-export const space = (kernel: UOp, { holding, profile, usual }: Options): Space<Candidate> => {
+export const space = (kernel: UOp, { holding, legal, profile, usual }: Options): Space<Candidate> => {
   const all = members(kernel).map(({ ast }) => ast)
-  const spaces = new Map(all.map((member, i) => [member, Moves.space(member, usual[i]!, profile)]))
+  const spaces = new Map(all.map((member, i) => [member, Moves.space(member, usual[i]!, profile, legal)]))
   const free = new Set(all.filter((_, i) => holding[i] === undefined))
   const changeAll = (from: Candidate, change: (own: Moves.Candidate, member: UOp) => Moves.Candidate): Candidate =>
     from.map((own, i) => free.has(all[i]!) ? change(own, all[i]!) : own)

@@ -103,11 +103,16 @@ const once = <A, B>(textOf: (a: A) => string, calculate: (a: A) => B): (a: A) =>
  * The space of a kernel (spec `kernel`, one member) on a device: from a list to the lists of other templates, and to those that
  * differ in one amount, opt, loop or order. `usual` are the opts that its templates take their vectors from.
  */
-export const space = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: DeviceProfile): MemberSpace => {
+export const space = (
+  kernel: UOp,
+  usual: ReadonlyArray<Opt.Opt>,
+  profile: DeviceProfile,
+  legal: Postrange.Legal = Postrange.legal
+): MemberSpace => {
   const near = Template.around(kernel, usual, profile)
   const fromTemplate = once(
     (template: Template.Template) => JSON.stringify(template),
-    (template): Candidate => ({ opts: Template.build(kernel, template, profile), template })
+    (template): Candidate => ({ opts: Template.build(kernel, template, profile, legal), template })
   )
   const changed: MemberSpace["changed"] = ({ template = near }, changeOf) =>
     fromTemplate(Template.change(kernel, template, changeOf(template)))
@@ -126,7 +131,7 @@ export const space = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>, profile: Devic
       return all
     },
     accepts: once(({ opts }) => print(opts), ({ opts }) => {
-      const made = Postrange.apply("", kernel, opts, profile)
+      const made = legal(kernel, opts, profile)
       return !(made instanceof Postrange.IllegalOpt) && Loops.copies(made) <= mostCopies
     })
   }

@@ -78,12 +78,17 @@ const firstOf = (kernel: UOp, usual: ReadonlyArray<Opt.Opt>): ReadonlyArray<Opt.
 }
 
 /** The list of a template, as far as the kernel and the device allow. */
-export const build = (kernel: UOp, template: Template, profile: DeviceProfile): ReadonlyArray<Opt.Opt> => {
+export const build = (
+  kernel: UOp,
+  template: Template,
+  profile: DeviceProfile,
+  legal: Postrange.Legal = Postrange.legal
+): ReadonlyArray<Opt.Opt> => {
   const opts: Array<Opt.Opt> = []
   let made = kernel
   const attempt = (opt: Opt.Opt): boolean => {
     if (opt.amount <= 1) return false
-    const next = Postrange.apply("", made, [opt], profile)
+    const next = legal(made, [opt], profile)
     if (next instanceof Postrange.IllegalOpt) return false
     made = next
     opts.push(opt)

@@ -1,5 +1,6 @@
 /** The heuristics stage with what was tuned: opts from a store where it has some that fit, else what heuristics choose. */
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
+import { given } from "@tg/core-uop/Given"
 import { digest, type UOp } from "@tg/core-uop/UOp"
 import { choose as usual, Heuristics } from "@tg/heuristics/Heuristics"
 import type * as Opt from "@tg/postrange/Opt"
@@ -21,36 +22,47 @@ export type Found = { readonly origin: "tuned"; readonly opts: ReadonlyArray<Opt
 }
 
 /** Looks a kernel up. */
-export const find = (kernel: UOp, profile: DeviceProfile, store: Store.Store): Found => {
+export const find = (
+  kernel: UOp,
+  profile: DeviceProfile,
+  store: Store.Store,
+  legal: Postrange.Legal = Postrange.legal
+): Found => {
   const entry = Store.forAdapter(store, profile.adapter).get(Store.keyOf(kernel))
   if (entry === undefined) return { origin: "heuristics" }
-  const isLegal = !(Postrange.apply(entry.name, kernel, entry.opts, profile) instanceof Postrange.IllegalOpt)
+  const isLegal = !(legal(kernel, entry.opts, profile) instanceof Postrange.IllegalOpt)
   return isLegal ? { opts: entry.opts, origin: "tuned" } : { origin: "stale" }
 }
 
 /** Legal opts for a kernel (spec `kernel`) on a device. */
-export const choose = (kernel: UOp, profile: DeviceProfile, store: Store.Store): Choice => {
-  const found = find(kernel, profile, store)
-  return found.origin === "tuned" ? found : { ...found, opts: usual(kernel, profile) }
+export const choose = (
+  kernel: UOp,
+  profile: DeviceProfile,
+  store: Store.Store,
+  legal: Postrange.Legal = Postrange.legal
+): Choice => {
+  const found = find(kernel, profile, store, legal)
+  return found.origin === "tuned" ? found : { ...found, opts: usual(kernel, profile, legal) }
 }
 
 /** What comes with this package. */
 export const shipped: Store.Store = Result.getOrThrow(Store.fromJson(shippedJson, "shipped.json"))
 
-/** The heuristics it is given, after a store. */
+/** The heuristics it is given, after a store. What is legal says `Postrange`: the context's, the usual one if it has none. */
 export const layer = (store: Store.Store): Layer.Layer<Heuristics, never, Heuristics | Profile> =>
   Layer.effect(
     Heuristics,
     Effect.gen(function*() {
       const heuristics = yield* Heuristics
       const profile = yield* Profile
+      const { legal } = yield* Postrange.Postrange
       const own = digest(Store.encode(new Map([["", Store.forAdapter(store, profile.adapter)]])))
       return Heuristics.of({
         id: heuristics.id === undefined ? undefined : `${heuristics.id} tuned ${own}`,
         choose: Effect.fn("Tuned.choose")(function*(kernel) {
-          const found = find(kernel, profile, store)
+          const found = find(kernel, profile, store, legal)
           return found.origin === "tuned" ? found.opts : yield* heuristics.choose(kernel)
         })
       })
     })
-  )
+  ).pipe(Layer.provide(given(Postrange.Postrange, Postrange.Postrange.layer)))

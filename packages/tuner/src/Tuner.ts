@@ -184,7 +184,7 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
   let best = startMicros
   let failed = 0
   const course = Search.search(
-    Launch.space(kernel, { usual, holding, profile }),
+    Launch.space(kernel, { usual, holding, profile, legal: pipeline.legal }),
     [start.map((opts) => ({ opts, template: undefined }))],
     { seed: setup.seed, batch, most: Infinity, patience }
   )

@@ -4,6 +4,7 @@ import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { Pipeline } from "@tg/jit/Pipeline"
 import * as Opt from "@tg/postrange/Opt"
+import { Postrange, whyIllegal } from "@tg/postrange/Postrange"
 import { members } from "@tg/rangeify/Horizontal"
 import { Device, type Executable } from "@tg/runtime/Device"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
@@ -101,6 +102,27 @@ describe("Tuner on wasm", () => {
       Layer.provide([Wasm.layer, profileOfDevice]),
       Layer.provide(fake(read))
     )
+
+  it.live("tries only what the given Postrange allows", () => {
+    const forbidden = new Set<Opt.Kind>()
+    const some = Postrange.layerOf({
+      whyIllegal: (kernel, opt, profile) => {
+        if (opt.kind !== "SPREAD" && opt.kind !== "UPCAST") return whyIllegal(kernel, opt, profile)
+        forbidden.add(opt.kind)
+        return "not here"
+      }
+    })
+    const layer = withFake((bytes) => bytes).pipe(Layer.provide(some))
+    return Effect.gen(function*() {
+      const { best, failed, tried, usual } = yield* (yield* Tuner).tune(job, 0.2)
+      assert.isAbove(tried, 0)
+      // what the stage refuses would be a failure
+      assert.strictEqual(failed, 0)
+      const kinds = [...best.opts.flat(), ...usual.opts.flat()].map(({ kind }) => kind)
+      assert.isEmpty(kinds.filter((kind) => kind === "SPREAD" || kind === "UPCAST"))
+      assert.isTrue(forbidden.has("UPCAST"))
+    }).pipe(Effect.provide(layer))
+  })
 
   it.live("takes what is faster and computes the same", () =>
     Effect.gen(function*() {
