@@ -3,6 +3,7 @@ import { basename } from "node:path"
 import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
 import * as Conversations from "@tg/engine/Conversations"
+import * as Drafter from "@tg/engine/Drafter"
 import { Engine, fromModel, type Options, type Program } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, contextOf, type InvalidTokens } from "@tg/engine/Session"
@@ -17,6 +18,7 @@ import { known } from "@tg/models/Models"
 import { Context, Effect, FileSystem, Layer, Option, type Scope, Stdio } from "effect"
 import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
+import * as Drafts from "./Drafts.ts"
 import * as Files from "./Files.ts"
 import * as Flags from "./Flags.ts"
 import * as Names from "./Names.ts"
@@ -56,6 +58,8 @@ export interface RunFlags {
   readonly noSubgroups: boolean
   /** Tells nothing of loading. */
   readonly json: boolean
+  /** What proposes tokens; for commands that generate. */
+  readonly draft?: Option.Option<Drafts.Name>
 }
 
 /** A model file that is open: its bytes, and what its header says. */
@@ -159,7 +163,11 @@ const layerOf = <S, E>(
       )
       const options = { cache, activations, context, prepare, onProgress, rebuild }
       const steps = oneByOne ? { chunk: 1, batchFrom: Infinity } : {}
-      return yield* load(source, file, { ...options, ...steps }).pipe(Effect.onExit((exit) => told.end(exit)))
+      const drafter = yield* Drafts.drafterOf(flags.draft ?? Option.none())
+      return yield* load(source, file, { ...options, ...steps }).pipe(
+        Effect.provideService(Drafter.Drafter, drafter),
+        Effect.onExit((exit) => told.end(exit))
+      )
     })
     const threads = Option.getOrUndefined(flags.threads)
     // programs that are to be checked are compiled

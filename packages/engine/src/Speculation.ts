@@ -136,7 +136,8 @@ const verifiedRow = Effect.fnUntraced(function*(state: State, tokens: ReadonlyAr
     Effect.catchTag("InvalidLogits", () => Effect.undefined)
   )
   if (rows === undefined) return undefined
-  state.verified = { tokens, drafts, rows }
+  // a copy: who asks may go on writing into the same list
+  state.verified = { tokens: [...tokens], drafts, rows }
   state.counts = { ...state.counts, drafted: state.counts.drafted + drafts.length }
   return rowOf(state, tokens)
 })

@@ -11,7 +11,13 @@ export const Usage = Schema.Struct({
     /** Tokens of the prompt that were in a cache. */
     cached_tokens: Schema.Int
   }),
-  completion_tokens_details: Schema.Struct({ reasoning_tokens: Schema.Int })
+  completion_tokens_details: Schema.Struct({
+    reasoning_tokens: Schema.Int,
+    /** Tokens that were drafted and right, where drafts are made. */
+    accepted_prediction_tokens: Schema.optionalKey(Schema.Int),
+    /** Those that were drafted and wrong. */
+    rejected_prediction_tokens: Schema.optionalKey(Schema.Int)
+  })
 }).annotate({ identifier: "Usage" })
 /** Tokens of a request. */
 export type Usage = typeof Usage.Type
@@ -26,11 +32,19 @@ export const counter = ({ answers, endTokens }: {
   let cached = 0
   let completion = 0
   let reasoning = 0
+  let predicted: { readonly accepted: number; readonly rejected: number } | undefined
   return {
     push: (event: Event, isReasoning: boolean): void => {
       if (event.type === "begin" && event.index % answers === 0) {
         prompt += event.promptTokens
         cached += event.cachedTokens
+      }
+      if (event.type === "token" && event.token.drafts !== undefined) {
+        const { accepted, drafted } = event.token.drafts
+        predicted = {
+          accepted: (predicted?.accepted ?? 0) + accepted,
+          rejected: (predicted?.rejected ?? 0) + drafted - accepted
+        }
       }
       if (event.type !== "token" || endTokens.has(event.token.id)) return
       completion++
@@ -41,7 +55,13 @@ export const counter = ({ answers, endTokens }: {
       completion_tokens: completion,
       total_tokens: prompt + completion,
       prompt_tokens_details: { cached_tokens: cached },
-      completion_tokens_details: { reasoning_tokens: reasoning }
+      completion_tokens_details: {
+        reasoning_tokens: reasoning,
+        ...(predicted !== undefined && {
+          accepted_prediction_tokens: predicted.accepted,
+          rejected_prediction_tokens: predicted.rejected
+        })
+      }
     })
   }
 }

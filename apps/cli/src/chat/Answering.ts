@@ -1,8 +1,10 @@
 /** An answer of the model to a conversation, in parts, and how fast it came. */
-import { Engine } from "@tg/engine/Engine"
+import { Engine, type Token } from "@tg/engine/Engine"
 import type * as Sampler from "@tg/engine/Sampler"
+import type * as Speculation from "@tg/engine/Speculation"
 import { Messages, Reply, ReplyStyle } from "@tg/dialogue"
 import { Clock, Effect, Stream } from "effect"
+import * as Drafts from "../Drafts.ts"
 import * as Words from "../Words.ts"
 import * as Talk from "./Talk.ts"
 
@@ -26,6 +28,8 @@ export interface Stats {
   readonly contextTokens: number
   readonly context: number
   readonly stop: "end" | "length" | "text" | "context" | undefined
+  /** What became of its drafts, where there are any. */
+  readonly drafts: Speculation.Drafts | undefined
 }
 
 /** A line about an answer. */
@@ -34,7 +38,8 @@ export const show = (stats: Stats): string =>
   `${stats.firstTokenMillis} ms (${
     Words.count(stats.promptTokens, "token")
   } of prompt, ${stats.cachedTokens} of them cached); ` +
-  `${stats.contextTokens} of ${Words.count(stats.context, "token")} of context`
+  `${stats.contextTokens} of ${Words.count(stats.context, "token")} of context` +
+  (stats.drafts === undefined ? "" : `; ${Drafts.show(stats.drafts)}`)
 
 /** What answers with the model that is loaded. */
 export const make = Effect.fn("cli.chat.answering")(function*() {
@@ -72,7 +77,7 @@ export const make = Effect.fn("cli.chat.answering")(function*() {
     let count = 0
     let firstAt: number | undefined
     let lastAt = started
-    let stop: Stats["stop"]
+    let last: Token | undefined
     const tell = (): void =>
       hear.told({
         promptTokens: tokens.length,
@@ -82,7 +87,8 @@ export const make = Effect.fn("cli.chat.answering")(function*() {
         tokensPerSecond: rate(count - 1, lastAt - (firstAt ?? lastAt)),
         contextTokens: tokens.length + count,
         context: engine.context,
-        stop
+        stop: last?.stop,
+        drafts: last?.drafts
       })
     yield* engine.generate({ tokens, maxTokens, sampling }).pipe(
       Stream.runForEach((token) =>
@@ -90,7 +96,7 @@ export const make = Effect.fn("cli.chat.answering")(function*() {
           lastAt = yield* Clock.currentTimeMillis
           firstAt ??= lastAt
           count++
-          stop = token.stop
+          last = token
           yield* Effect.forEach(reply.push(token), hear.part, { discard: true })
         })
       ),

@@ -1,12 +1,15 @@
 /** `tg bench`: how fast a model reads a prompt and writes text, and what it takes. */
+import type * as Drafter from "@tg/engine/Drafter"
 import { Engine } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, type Session } from "@tg/engine/Session"
+import * as Speculation from "@tg/engine/Speculation"
 import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Result, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Chosen, cores } from "../Devices.ts"
+import * as Drafts from "../Drafts.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Names from "../Names.ts"
@@ -45,6 +48,7 @@ const flags = {
     Flag.withDefault(3)
   ),
   ...Models.runFlags,
+  draft: Drafts.flag,
   peer: Flag.Literals("peer", Peer.names).pipe(
     Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
     Flag.optional
@@ -59,6 +63,7 @@ export const command = Command.make(
   Effect.fn("cli.bench")(function*(given) {
     const depths = parseDepths(given.depths)
     if (depths instanceof UsageError) return yield* depths
+    const drafter = yield* Drafts.drafterOf(given.draft)
     const peaks = yield* Peaks.watch
     const context = yield* contextFor(given.model, given.context, neededTokens({ ...given, depths }))
     const started = yield* Clock.currentTimeMillis
@@ -66,7 +71,7 @@ export const command = Command.make(
       Models.withModel(
         { ...given, context: Option.some(context) },
         Models.forTokens,
-        run({ ...given, depths, started })
+        run({ ...given, depths, drafter, started })
       )
     )
     const { externalBytes, heapBytes } = yield* peaks
@@ -177,6 +182,15 @@ export interface Measured {
   readonly tokensPerSecond: Spread
 }
 
+/** Decoding, with the time of a step. */
+interface Decoded extends Measured {
+  readonly gpuMsPerToken: number
+  readonly encodeMsPerToken: number
+  /** With `--draft`: what became of the drafts of all rounds, and what steps of several tokens take. */
+  readonly drafts?: Speculation.Drafts
+  readonly verify?: ReadonlyArray<{ readonly tokens: number; readonly ms: number }>
+}
+
 /** Tokens per second from the times of equal work. The mean is that of the speeds. */
 export const spread = (tokens: number, micros: ReadonlyArray<number>): Spread => {
   const speeds = micros.map((time) => tokens * 1e6 / time)
@@ -204,6 +218,7 @@ interface Job extends Asked {
   readonly kv: "f16" | "f32"
   readonly repeat: number
   readonly started: number
+  readonly drafter: Drafter.Drafting | undefined
 }
 
 const run = Effect.fn("cli.bench.run")(function*(job: Job) {
@@ -216,12 +231,21 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const step = yield* session.decodeStep
 
   const prefill: Array<Measured> = []
-  const decode: Array<Measured & { readonly gpuMsPerToken: number; readonly encodeMsPerToken: number }> = []
+  const decode: Array<Decoded> = []
+  const drafting = draftingOf(session, job.drafter)
   for (const depth of job.depths) {
     const times = yield* repeated(job.repeat, (round) => timePrefill(session, { depth, count: job.prompt, round }))
     prefill.push({ tokens: job.prompt, depth, tokensPerSecond: spread(job.prompt, times) })
     yield* Output.note(`prefill ${job.prompt} at ${depth}: ${shown(prefill.at(-1)!.tokensPerSecond)} tokens/s`)
-    const decoded = yield* repeated(job.repeat, () => timeDecode(session, { depth, count: job.generate }))
+    const before = drafting.drafts()
+    const decoded = yield* repeated(
+      job.repeat,
+      () => timeDecode(session, { depth, count: job.generate, stepping: drafting.stepping })
+    )
+    const verify = job.drafter === undefined ? {} : {
+      drafts: difference(drafting.drafts(), before),
+      verify: yield* timeVerify(session, { depth, repeat: job.repeat })
+    }
     const vars = { T: 1, startPos: Math.max(depth, 1) }
     yield* Profiler.backToBack(step, vars, 1)
     const { encodeMicros, micros } = yield* Profiler.backToBack(step, vars, device.profile.kind === "cpu" ? 4 : steps)
@@ -230,7 +254,8 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
       depth,
       tokensPerSecond: spread(job.generate, decoded),
       gpuMsPerToken: round(micros / 1000),
-      encodeMsPerToken: round(encodeMicros / 1000)
+      encodeMsPerToken: round(encodeMicros / 1000),
+      ...verify
     })
     yield* Output.note(`decode ${job.generate} at ${depth}: ${shown(decode.at(-1)!.tokensPerSecond)} tokens/s`)
   }
@@ -280,14 +305,67 @@ const timePrefill = Effect.fnUntraced(function*(
   return yield* micros(session.advance(tokens))
 })
 
+/** How decoding is stepped. */
+interface Drafting {
+  readonly stepping: () => Pick<Session, "next">
+  /** What became of all drafts so far. */
+  readonly drafts: () => Speculation.Drafts
+}
+
+const noDrafts: Speculation.Drafts = { steps: 0, drafted: 0, accepted: 0 }
+
+const difference = (after: Speculation.Drafts, before: Speculation.Drafts): Speculation.Drafts => ({
+  steps: after.steps - before.steps,
+  drafted: after.drafted - before.drafted,
+  accepted: after.accepted - before.accepted
+})
+
+/** Steps with what drafts, or without; what is learned of the device holds for all rounds. */
+const draftingOf = (session: Session, drafter: Drafter.Drafting | undefined): Drafting => {
+  if (drafter === undefined) return { stepping: () => session, drafts: () => noDrafts }
+  const speculation = Speculation.make(drafter)
+  const rounds: Array<Speculation.Speculating> = []
+  return {
+    stepping: () => {
+      const round = Speculation.over(session, speculation, Infinity)
+      rounds.push(round)
+      return round
+    },
+    drafts: () =>
+      rounds.map((round) => round.drafts()).reduce((sum, drafts) => ({
+        steps: sum.steps + drafts.steps,
+        drafted: sum.drafted + drafts.drafted,
+        accepted: sum.accepted + drafts.accepted
+      }), noDrafts)
+  }
+}
+
+/** Tokens of a step whose time is measured. */
+const verified = [1, 2, 4, 8, 16]
+
+/** What steps of several tokens take until all their logits are here, in milliseconds: the shortest of all rounds. */
+const timeVerify = Effect.fnUntraced(function*(
+  session: Session,
+  { depth, repeat }: { readonly depth: number; readonly repeat: number }
+) {
+  const tokens = yield* fill(session, Math.max(1, depth))
+  const room = Math.min(...verified.filter((n) => n > session.context - tokens.length), Infinity)
+  return yield* Effect.forEach(verified.filter((n) => n < room), (n) =>
+    Effect.map(
+      repeated(repeat, (round) => micros(session.verify(tokens, tokenIds(n - 1, round + 1, session.vocabulary)))),
+      (times) => ({ tokens: n, ms: round(Math.min(...times) / 1000) })
+    ))
+})
+
 /** Greedy decoding as `generate` does it, each token taken when it is there. The one after the prompt is not counted. */
 const timeDecode = Effect.fnUntraced(function*(
   session: Session,
-  { count, depth }: { readonly depth: number; readonly count: number }
+  { count, depth, stepping }: Pick<Drafting, "stepping"> & { readonly depth: number; readonly count: number }
 ) {
+  const steps = stepping()
   const tokens = [...(yield* fill(session, Math.max(1, depth)))]
   const next = Effect.gen(function*() {
-    const id = yield* session.next(tokens)
+    const id = yield* steps.next(tokens)
     if (Number.isNaN(id)) {
       return yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: session.vocabulary })
     }
@@ -322,6 +400,7 @@ const asText = (report: Report): string => {
     ...report.decode.map(({ depth, encodeMsPerToken, gpuMsPerToken }) =>
       `a step at ${depth}, behind one another: ${gpuMsPerToken} ms, of which the host encodes ${encodeMsPerToken} ms`
     ),
+    ...report.decode.flatMap(draftsAsText),
     `${Words.count(report.dispatchesPerToken, "launch", "launches")} per token`,
     `${mebibytes(report.gpuBytes)} on the device; at most ${
       mebibytes(report.peakHeapBytes)
@@ -330,6 +409,13 @@ const asText = (report: Report): string => {
     ""
   ].join("\n")
 }
+
+const draftsAsText = ({ depth, drafts, verify }: Decoded): ReadonlyArray<string> =>
+  drafts === undefined || verify === undefined ? [] : [
+    `drafts at ${depth}: ${Drafts.show(drafts)}; a step that verifies ${
+      verify.map(({ ms, tokens }) => `${tokens}: ${ms} ms`).join(", ")
+    }`
+  ]
 
 const peerAsText = (own: Report, peer: PeerReport): string =>
   [

@@ -7,6 +7,7 @@ import * as History from "../chat/History.ts"
 import * as Talk from "../chat/Talk.ts"
 import * as Terminal from "../chat/Terminal.ts"
 import { Chosen } from "../Devices.ts"
+import * as Drafts from "../Drafts.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
@@ -45,7 +46,8 @@ const flags = {
     Flag.withDescription("Keep nothing of what is typed for the arrow keys of the next chat"),
     Flag.withDefault(false)
   ),
-  ...Models.runFlags
+  ...Models.runFlags,
+  draft: Drafts.flag
 } as const
 
 /** Talks with a model. */

@@ -5,6 +5,7 @@ import { ContextFull } from "@tg/engine/Session"
 import { Clock, Config, Effect, Exit, Option, Scope, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Chosen } from "../Devices.ts"
+import * as Drafts from "../Drafts.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
 import * as Form from "../Form.ts"
@@ -44,6 +45,7 @@ const flags = {
     Flag.withDefault(false)
   ),
   ...Models.runFlags,
+  draft: Drafts.flag,
   json: Flags.json
 } as const
 
@@ -137,6 +139,7 @@ const run = Effect.fn("cli.generate.run")(function*(job: Job) {
     )
   yield* writing
 
+  const drafts = generated.at(-1)?.drafts
   const timings = timingsOf(job, so, { loaded, ended: yield* Clock.currentTimeMillis })
   if (job.json) {
     yield* Output.printJson({
@@ -145,11 +148,13 @@ const run = Effect.fn("cli.generate.run")(function*(job: Job) {
       tokens: generated.filter((token) => token.stop !== "end").map((token) => token.id),
       stop: generated.at(-1)?.stop,
       device: chosen.name,
+      ...(drafts === undefined ? {} : { drafts }),
       ...(job.sampling.temperature === 0 ? {} : { seed: job.sampling.seed }),
       timings
     })
   }
   yield* Output.note(closing(timings, job.sampling))
+  if (drafts !== undefined) yield* Output.note(Drafts.show(drafts))
   // the text is there, and is not all of it
   if (generated.at(-1)?.stop === "context") {
     const { context: limit } = session

@@ -13,6 +13,7 @@ import { Command, Flag } from "effect/cli"
 import { HttpServer } from "effect/http"
 import * as Build from "../Build.ts"
 import { Chosen } from "../Devices.ts"
+import * as Drafts from "../Drafts.ts"
 import * as Files from "../Files.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
@@ -95,7 +96,8 @@ const flags = {
     Flag.withDescription("Serve the files of this folder at / instead"),
     Flag.optional
   ),
-  ...Models.runFlags
+  ...Models.runFlags,
+  draft: Drafts.flag
 } as const
 
 type Given = Command.Command.Config.Infer<typeof flags>
