@@ -5,13 +5,8 @@ import { Effect, Option } from "effect"
 import { Flag } from "effect/cli"
 import * as Words from "./Words.ts"
 
-/** The ways to draft. */
-export const names = ["off", "lookup", "auto"] as const
-/** A way to draft. */
-export type Name = typeof names[number]
-
 /** The flag. */
-export const flag = Flag.Literals("draft", names).pipe(
+export const flag = Flag.Literals("draft", Drafter.names).pipe(
   Flag.withDescription(
     "Guess tokens and verify several in a step, which changes no text: lookup takes what followed the same words before, auto does where it saves time (default: off)"
   ),
@@ -19,11 +14,10 @@ export const flag = Flag.Literals("draft", names).pipe(
 )
 
 /** What drafts by the flag. Where it is not given, what is in force does. */
-export const drafterOf = (given: Option.Option<Name>): Effect.Effect<Drafter.Drafting | undefined> =>
+export const drafterOf = (given: Option.Option<Drafter.Name>): Effect.Effect<Drafter.Drafting | undefined> =>
   Option.match(given, {
     onNone: () => Effect.map(Drafter.Drafter, (drafter) => drafter),
-    onSome: (name) =>
-      Effect.succeed(name === "off" ? undefined : Drafter.lookup(name === "lookup" ? "likely" : "paying"))
+    onSome: (name) => Effect.succeed(Drafter.named(name))
   })
 
 /** `12 of 15 drafted tokens accepted, 20 steps`. */

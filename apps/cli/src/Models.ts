@@ -59,7 +59,7 @@ export interface RunFlags {
   /** Tells nothing of loading. */
   readonly json: boolean
   /** What proposes tokens; for commands that generate. */
-  readonly draft?: Option.Option<Drafts.Name>
+  readonly draft?: Option.Option<Drafter.Name>
 }
 
 /** A model file that is open: its bytes, and what its header says. */

@@ -28,8 +28,14 @@ export const lookup = (policy: Policy): Drafting => ({
   propose: (tokens, most) => Effect.sync(() => Lookup.propose(tokens, most))
 })
 
-/** The same as a layer. */
-export const layerLookup = (policy: Policy): Layer.Layer<never> => Layer.succeed(Drafter, lookup(policy))
+/** The ways to draft: not at all, by lookup, by what saves time. */
+export const names = ["off", "lookup", "auto"] as const
+/** A way to draft. */
+export type Name = typeof names[number]
 
-/** Proposes nothing. */
-export const layerNone: Layer.Layer<never> = Layer.succeed(Drafter, undefined)
+/** What drafts in a way. */
+export const named = (name: Name): Drafting | undefined =>
+  name === "off" ? undefined : lookup(name === "lookup" ? "likely" : "paying")
+
+/** Drafts in a way. */
+export const layer = (name: Name): Layer.Layer<never> => Layer.succeed(Drafter, named(name))

@@ -2,6 +2,7 @@
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { ModelFile } from "@tg/engine"
 import { Engine, fromModel } from "@tg/engine/Engine"
+import * as Drafter from "@tg/engine/Drafter"
 import * as Sampler from "@tg/engine/Sampler"
 import * as GgufFile from "@tg/gguf/GgufFile"
 import type { ModelFamily } from "@tg/model-parts/Family"
@@ -18,6 +19,8 @@ export interface Options {
   readonly threads?: number | undefined
   /** Tokens the context has memory for; by default it grows, up to what the model allows. */
   readonly context?: number | undefined
+  /** Whether tokens are guessed and several verified in a step, which changes no text; `off` by default. */
+  readonly draft?: Drafter.Name | undefined
   /** Families of models that run beside those that tg knows. */
   readonly families?: ReadonlyArray<ModelFamily> | undefined
 }
@@ -37,11 +40,14 @@ const messagesOf = (conversation: Conversation): ReadonlyArray<Message> =>
   typeof conversation === "string" ? [{ role: "user", content: conversation }] : conversation
 
 /** The engine of a file, over a device. */
-const engineOf = (path: string, { context, device = "auto", families = [], threads }: Options) =>
+const engineOf = (path: string, { context, device = "auto", draft, families = [], threads }: Options) =>
   Layer.unwrap(Effect.gen(function*() {
     const { gguf, source } = yield* GgufFile.open(path)
     const file = yield* ModelFile.ofGguf(gguf, { families: [...known.families, ...families] })
-    const engine = fromModel(source, file, { context, prepare: ["last", Sampler.greedy] })
+    const drafter = draft === undefined ? yield* Drafter.Drafter : Drafter.named(draft)
+    const engine = fromModel(source, file, { context, prepare: ["last", Sampler.greedy] }).pipe(
+      Effect.provideService(Drafter.Drafter, drafter)
+    )
     return Layer.effect(Engine, engine).pipe(Layer.provideMerge(Devices.layer(device, { threads })))
   }))
 
