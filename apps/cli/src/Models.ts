@@ -38,6 +38,7 @@ export const runFlags = {
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
   noCache: CompiledFiles.noCache,
+  profile: Profiles.given,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   check: Flags.check
@@ -54,6 +55,7 @@ export interface RunFlags {
   readonly check: boolean
   readonly noTune: boolean
   readonly noCache: boolean
+  readonly profile: Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
   readonly noSubgroups: boolean
   /** Tells nothing of loading. */
@@ -149,6 +151,7 @@ const layerOf = <S, E>(
   Layer.unwrap(Effect.gen(function*() {
     const restrictions = Profiles.restrictionsOf(flags)
     if (restrictions instanceof UsageError) return yield* restrictions
+    const profiles = yield* Profiles.known(flags.profile)
     const { file, source } = opened ?? (yield* open(flags.model))
     const store = yield* TunedFiles.load({ noTune: flags.noTune })
     const loading = Effect.gen(function*() {
@@ -172,7 +175,7 @@ const layerOf = <S, E>(
     const threads = Option.getOrUndefined(flags.threads)
     // programs that are to be checked are compiled
     const keeping = flags.noCache || flags.check ? undefined : yield* CompiledFiles.open
-    const devices = Devices.layer(flags.device, { keeping, restrictions, store, threads })
+    const devices = Devices.layer(flags.device, { keeping, profiles, restrictions, store, threads })
     return Layer.effectContext(loading).pipe(Layer.provideMerge(devices))
   }))
 

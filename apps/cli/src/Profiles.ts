@@ -5,12 +5,18 @@ import * as DeviceLimits from "@tg/core-uop/DeviceLimits"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { type DeviceProfile, h200, Profile, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { Renderer, RenderError } from "@tg/core-uop/Program"
+import * as ProfileFile from "@tg/core-uop/ProfileFile"
 import type { Pipeline } from "@tg/jit/Pipeline"
+import type { Keeping } from "@tg/node/DeviceProfiles"
 import type { Store } from "@tg/tuner/Store"
-import { Effect, type FileSystem, Layer, Schema } from "effect"
+import { Context, Effect, type FileSystem, Layer, Option, Path, Stdio } from "effect"
 import { Flag } from "effect/cli"
+import { KeyValueStore } from "effect/persistence/KeyValueStore"
+import * as UserDirectories from "effect/persistence/UserDirectories"
+import * as CompiledFiles from "./CompiledFiles.ts"
 import * as Devices from "./Devices.ts"
 import * as Files from "./Files.ts"
+import * as Output from "./Output.ts"
 import { UsageError } from "./Report.ts"
 
 /** The profiles that come with the command line. */
@@ -47,6 +53,18 @@ export const profile = Flag.String("profile").pipe(
   Flag.withDefault(h200.name)
 )
 
+/** `--profile` where a device is there: what to take it for. */
+export const given = Flag.String("profile").pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription(
+    `What to take the device for: ${
+      [...builtIn.keys()].join(", ")
+    }, or a JSON file, as doctor --measure --out writes ` +
+      "(default: what was measured of it)"
+  ),
+  Flag.optional
+)
+
 /** `--limit`, any number of times. */
 export const limits = Flag.KeyValuePair("limit").pipe(
   Flag.withMetavar("NAME=VALUE"),
@@ -67,32 +85,21 @@ export interface ProfileFlags {
   readonly noSubgroups: boolean
 }
 
-const Positive = Schema.Finite.check(Schema.isGreaterThan(0))
-const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
-
-/** A profile in a file. Without `subgroupSize` the device has no subgroups of one known size, without `packedDot` no such instruction. */
-export const FromFile = Schema.Struct({
-  name: Schema.String,
-  adapter: Schema.optionalKey(Schema.String),
-  kind: Schema.Literals(["gpu", "cpu"]),
-  maxWorkgroupThreads: Count,
-  maxWorkgroupBytes: Count,
-  maxGrid: Count,
-  maxStorageBuffers: Count,
-  maxBindingBytes: Count,
-  maxBufferBytes: Count,
-  memoryBytes: Schema.optionalKey(Positive),
-  subgroupSize: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThan(1))),
-  packedDot: Schema.optionalKey(Schema.Boolean),
-  saturatingThreads: Count,
-  dispatchMicros: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)),
-  bytesPerMicro: Positive
-})
-
 /** The limits of these flags, which any device can be given. */
 export const restrictionsOf = ({ limits, noSubgroups }: Omit<ProfileFlags, "profile">): Restrictions | UsageError => {
   const found = DeviceLimits.parse(limits, !noSubgroups)
   return found instanceof DeviceLimits.InvalidLimit ? new UsageError({ message: `--limit: ${found.message}` }) : found
+}
+
+/** A profile by its name, or of a file. */
+const named = (name: string): Effect.Effect<DeviceProfile, UsageError, FileSystem.FileSystem> => {
+  const known = builtIn.get(name)
+  if (known !== undefined) return Effect.succeed(known)
+  if (name.endsWith(".json")) return fromFile(name)
+  const names = [...builtIn.keys()].join(", ")
+  return Effect.fail(
+    new UsageError({ message: `there is no profile ${name}; known are ${names}, or give a JSON file` })
+  )
 }
 
 /** The profile of these flags. */
@@ -100,22 +107,36 @@ export const resolve = (
   flags: ProfileFlags
 ): Effect.Effect<DeviceProfile, UsageError, FileSystem.FileSystem> =>
   Effect.gen(function*() {
-    const known = builtIn.get(flags.profile)
-    if (known === undefined && !flags.profile.endsWith(".json")) {
-      return yield* new UsageError({
-        message: `there is no profile ${flags.profile}; known are ${
-          [...builtIn.keys()].join(", ")
-        }, or give a JSON file`
-      })
-    }
-    const profile = known ?? (yield* fromFile(flags.profile))
+    const profile = yield* named(flags.profile)
     const restrictions = restrictionsOf(flags)
     return restrictions instanceof UsageError ? yield* restrictions : DeviceLimits.restrict(profile, restrictions)
   })
 
+/** Where measured profiles are kept: in the user's folder for caches. */
+export const folder = Effect.gen(function*() {
+  const path = yield* Path.Path
+  return path.join(yield* UserDirectories.make().cache("tg"), "devices")
+})
+
+/** The user's measured profiles. If the folder cannot be used, nothing is kept. */
+export const keeping = Effect.gen(function*() {
+  const stdio = yield* Stdio.Stdio
+  const tell = (message: string) => Effect.provideService(Output.note(message), Stdio.Stdio, stdio)
+  return yield* Effect.flatMap(folder, (where) => Layer.build(CompiledFiles.layer(where))).pipe(
+    Effect.map((context): Keeping => ({ store: Context.get(context, KeyValueStore), tell })),
+    Effect.catch(({ message }) => Effect.as(tell(`warning: measured profiles are not kept: ${message}`), undefined))
+  )
+})
+
+/** What is known of the device that a command runs on: the profile that is given, and those that were measured. */
+export const known = (given: Option.Option<string>) =>
+  Effect.gen(function*() {
+    const profile = Option.isNone(given) ? undefined : yield* named(given.value)
+    return { given: profile, keeping: yield* keeping }
+  })
+
 const fromFile = Effect.fnUntraced(function*(path: string) {
   const text = yield* Files.readText(path)
-  const read = yield* Files.decodeJson(text, { schema: FromFile, where: path })
-  const profile: DeviceProfile = { ...read, subgroupSize: read.subgroupSize, packedDot: read.packedDot ?? false }
-  return profile
+  const read = yield* Files.decodeJson(text, { schema: ProfileFile.ProfileFile, where: path })
+  return ProfileFile.profileOf(read)
 })

@@ -77,3 +77,35 @@ export const restrict = (profile: DeviceProfile, { limits, subgroups }: Restrict
   }
   return { ...profile, ...lower, subgroupSize: subgroups ? profile.subgroupSize : undefined }
 }
+
+/** A profile of another kind of device than the one at hand. */
+export class ProfileMismatch
+  extends Schema.TaggedError<ProfileMismatch>()("ProfileMismatch", { message: Schema.String })
+{}
+
+const sizes: ReadonlyArray<Exclude<Size, "memoryBytes">> = [
+  "maxBindingBytes",
+  "maxBufferBytes",
+  "maxStorageBuffers",
+  "maxWorkgroupBytes",
+  "maxWorkgroupThreads",
+  "maxGrid"
+]
+
+/** The device as a given profile has it, within what the device itself allows: speeds are believed, limits and subgroups are not. */
+export const as = (device: DeviceProfile, given: DeviceProfile): DeviceProfile | ProfileMismatch => {
+  if (device.kind !== given.kind) {
+    return new ProfileMismatch({
+      message:
+        `the profile ${given.name} is one of a ${given.kind}, and ${device.name} is a ${device.kind}; give a profile of ` +
+        `its kind, or choose another --device`
+    })
+  }
+  const memoryBytes = Math.min(device.memoryBytes ?? Infinity, given.memoryBytes ?? Infinity)
+  return {
+    ...given,
+    ...Object.fromEntries(sizes.map((size) => [size, Math.min(device[size], given[size])])),
+    memoryBytes: memoryBytes === Infinity ? undefined : memoryBytes,
+    subgroupSize: given.subgroupSize === undefined ? undefined : device.subgroupSize
+  }
+}

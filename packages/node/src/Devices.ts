@@ -17,6 +17,7 @@ import * as Tuned from "@tg/tuner/Tuned"
 import { Tuner } from "@tg/tuner/Tuner"
 import { Context, Effect, Layer } from "effect"
 import { KeyValueStore } from "effect/persistence/KeyValueStore"
+import * as DeviceProfiles from "./DeviceProfiles.ts"
 
 /** Where compiled programs are kept. */
 export interface Keeping {
@@ -70,12 +71,13 @@ const kept = (keeping: Keeping | undefined) =>
     ? Layer.empty
     : CompileCache.layerStore(keeping).pipe(Layer.provide(Layer.succeed(KeyValueStore, keeping.store)))
 
-/** How a choice is carried out: what a device is restricted to, the opts that are known for it, threads of `wasm`, and where programs are kept. */
+/** How a choice is carried out: what a device is restricted to and taken to be, the opts that are known for it, threads of `wasm`, and where programs are kept. */
 interface Setup {
   readonly restrictions: Restrictions
   readonly store: Store.Store
   readonly threads: number
   readonly keeping: Keeping | undefined
+  readonly profiles: DeviceProfiles.Known
 }
 
 /** Threads that `wasm` has if nobody says how many. */
@@ -96,7 +98,7 @@ const wasmBecause = (
     )
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads: setup.threads, fallback })
     return Layer.merge(stages(setup, wasm.layer), chosen).pipe(
-      Layer.provideMerge(Limited.within(setup.restrictions)(device())),
+      Layer.provideMerge(Limited.within(setup.restrictions)(Limited.plannedAs(setup.profiles.given)(device()))),
       Layer.provide(nodeThreads.layer(Worker, setup.threads))
     )
   }))
@@ -126,13 +128,19 @@ const webgpu = (
       }))
     )
     const device = node.layer({ ...options, maxBufferBytes: setup.restrictions.limits["maxBufferSize"] })
+    const settled = Layer.effect(
+      Device,
+      Effect.gen(function*() {
+        return yield* DeviceProfiles.settle(yield* Device, yield* WebGpuInfo, setup.profiles)
+      })
+    )
     return Layer.merge(stages(setup, rendererOfDevice), chosen).pipe(
-      Layer.provideMerge(Limited.within(setup.restrictions)(device))
+      Layer.provideMerge(Limited.within(setup.restrictions)(Layer.provideMerge(settled, device)))
     )
   }))
 
 /** The evaluator: right, and slow. */
-const reference = (restrictions: Restrictions): Layer.Layer<Services> =>
+const reference = ({ profiles, restrictions }: Setup): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const { layer: device, renderer } = yield* Effect.promise(() => import("@tg/runtime/Reference"))
     const jit = Jit.layer.pipe(
@@ -148,7 +156,9 @@ const reference = (restrictions: Restrictions): Layer.Layer<Services> =>
       })
     )
     const tuner = Layer.succeed(Tuner, { look: () => untunable, time: () => untunable, tune: () => untunable })
-    return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(Limited.within(restrictions)(device)))
+    return Layer.mergeAll(jit, chosen, tuner).pipe(Layer.provideMerge(
+      Limited.within(restrictions)(Limited.plannedAs(profiles.given)(device))
+    ))
   }))
 
 // Render nodes of the kernel's drivers, NVIDIA's own, Windows' under WSL, and those of phones.
@@ -176,23 +186,25 @@ export const noGraphicsNode = "this machine has no graphics device under /dev"
  */
 export const layer = (
   choice: Choice,
-  { keeping, restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
+  { keeping, profiles = {}, restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
     readonly restrictions?: Restrictions | undefined
     readonly store?: Store.Store | undefined
     /** Of `wasm`, with the calling one; one for each core if not said. */
     readonly threads?: number | undefined
     /** Where compiled programs are kept; nowhere if not said. */
     readonly keeping?: Keeping | undefined
+    /** A profile to plan for, and where measured ones are kept; a device is what it says itself if not said. */
+    readonly profiles?: DeviceProfiles.Known | undefined
   } = {}
 ): Layer.Layer<Services, DeviceError> => {
-  const setup: Setup = { keeping, restrictions, store, threads }
+  const setup: Setup = { keeping, profiles, restrictions, store, threads }
   switch (choice) {
     case "wasm":
       return wasmBecause(undefined, setup)
     case "webgpu":
       return webgpu({ allowSoftware: true }, setup)
     case "reference":
-      return reference(restrictions)
+      return reference(setup)
     case "auto":
       return Layer.suspend(() =>
         hasGraphicsNode()

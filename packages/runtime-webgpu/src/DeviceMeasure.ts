@@ -13,6 +13,8 @@ export type { Finding, Litmus, Measurable } from "./internal/measure/fits.ts"
 export interface Options {
   /** What is not measured by then stays unknown: 5 for a GPU, 20 for a processor that plays one. */
   readonly seconds?: number | undefined
+  /** Only whether barriers across the grid hold: for devices whose figures are known. */
+  readonly onlyBarriers?: boolean | undefined
 }
 
 /** What was found. */
@@ -46,10 +48,26 @@ const attempt = <A>(
       ? Effect.fail(error)
       : Effect.succeed(orElse(quantities.map((quantity) => ({ quantity, problem: error.message })))))
 
+/** What the probes found together. */
+interface Found {
+  readonly findings: Probes.Findings
+  readonly litmus: ReadonlyArray<Fits.Litmus>
+}
+
+/** Barriers across the grid, on so many processors. */
+const barriers = (bench: Bench, isSoftware: boolean, known: Record<"processors" | "residentThreads", number>) =>
+  Effect.map(
+    attempt(
+      Probes.gridBarriers(bench, { ...known, kind: isSoftware ? "software" : "hardware" }),
+      ["gridBarrierMicros"],
+      (findings): Probes.GridBarriers => ({ tried: [], findings })
+    ),
+    ({ findings, tried }): Found => ({ findings, litmus: tried })
+  )
+
 /** Runs all probes, those that others build on first. */
-const run = Effect.fnUntraced(function*(bench: Bench, { hasSubgroups, isSoftware }: Kind) {
+const all = Effect.fnUntraced(function*(bench: Bench, { hasSubgroups, isSoftware }: Kind) {
   const { profile } = bench.device
-  const kind = isSoftware ? "software" : "hardware"
   const findings: Array<Fits.Finding> = []
   const add = (probe: Effect.Effect<Probes.Findings, Failure>, ...quantities: ReadonlyArray<Fits.Measurable>) =>
     Effect.map(attempt(probe, quantities, (found) => found), (found) => {
@@ -58,43 +76,36 @@ const run = Effect.fnUntraced(function*(bench: Bench, { hasSubgroups, isSoftware
   const valueOf = (name: Fits.Measurable): number | undefined =>
     findings.find(({ quantity }) => quantity === name)?.value
   yield* add(Effect.map(Probes.processors(bench), (found) => [Fits.finding("processors", found)]), "processors")
-  const count = valueOf("processors") ?? Math.ceil(processorsOf(profile))
-  yield* add(Probes.launches(bench, count), "dispatchMicros", "encodeMicros")
+  const processors = valueOf("processors") ?? Math.ceil(processorsOf(profile))
+  yield* add(Probes.launches(bench, processors), "dispatchMicros", "encodeMicros")
   const ofMemory = Effect.gen(function*() {
-    const window = yield* Probes.window(bench, kind)
-    yield* add(Probes.throughput(bench, window, count), "bytesPerMicro", "cachedPerByte", "operationsPerByte")
-    yield* add(Probes.saturation(bench, window, count), "saturatingThreads")
+    const window = yield* Probes.window(bench, isSoftware ? "software" : "hardware")
+    yield* add(Probes.throughput(bench, window, processors), "bytesPerMicro", "cachedPerByte", "operationsPerByte")
+    yield* add(Probes.saturation(bench, window, processors), "saturatingThreads")
     yield* add(Probes.chase(bench, window), "loadMicros", "cachedLoadMicros", "cacheBytes")
+    return []
   }).pipe(Effect.scoped)
-  yield* add(
-    Effect.as(ofMemory, []),
-    ...(["bytesPerMicro", "cachedPerByte", "operationsPerByte", "saturatingThreads", "loadMicros"] as const)
-  )
-  yield* add(
-    Probes.residency(bench, count),
-    ...(["residentThreads", "residentWorkgroups", "registerBytes", "residentBytes"] as const)
-  )
+  yield* add(ofMemory, "bytesPerMicro", "cachedPerByte", "operationsPerByte", "saturatingThreads", "loadMicros")
+  const held = ["residentThreads", "residentWorkgroups", "registerBytes", "residentBytes"] as const
+  yield* add(Probes.residency(bench, processors), ...held)
   yield* add(Probes.together(bench, hasSubgroups), "barrierMicros", "stageMicros", "subgroupReduceMicros")
   const residentThreads = valueOf("residentThreads") ?? quantitiesOf(profile).residentThreads
-  const barriers = yield* attempt(
-    Probes.gridBarriers(bench, { kind, processors: count, residentThreads }),
-    ["gridBarrierMicros"],
-    (findings): Probes.GridBarriers => ({ tried: [], findings })
-  )
-  return { findings: [...findings, ...barriers.findings], litmus: barriers.tried }
+  const found = yield* barriers(bench, isSoftware, { processors, residentThreads })
+  return { findings: [...findings, ...found.findings], litmus: found.litmus }
 })
 
 /** Measures a device. Everything it allocates is given back. */
 export const measure = Effect.fn("DeviceMeasure.measure")(
-  function*(
-    device: DeviceShape,
-    kind: Kind,
-    { seconds = usualSeconds[kind.isSoftware ? "software" : "hardware"] }: Options = {}
-  ) {
+  function*(device: DeviceShape, kind: Kind, { onlyBarriers = false, seconds }: Options = {}) {
+    const { profile } = device
     const began = yield* Clock.currentTimeMillis
-    const { findings, litmus } = yield* run(make(device, began + seconds * millis), kind)
+    const most = seconds ?? usualSeconds[kind.isSoftware ? "software" : "hardware"]
+    const bench = make(device, began + most * millis)
+    const { findings, litmus } = yield* onlyBarriers
+      ? barriers(bench, kind.isSoftware, quantitiesOf(profile))
+      : all(bench, kind)
     // what was tried on this device before says nothing of its driver now
-    const { gridBarrierHolds: _, gridBarrierWorkgroups: __, ...usual } = device.profile
+    const { gridBarrierHolds: _, gridBarrierWorkgroups: __, ...usual } = profile
     const measured: Measured = {
       profile: Fits.withFindings(usual, findings, litmus.length === 0 ? {} : Fits.gridBarrier(litmus)),
       findings,

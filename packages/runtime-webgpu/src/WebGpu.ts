@@ -91,6 +91,7 @@ export const fromDevice = (
     return Context.make(Device, shape).pipe(
       Context.add(WebGpuInfo, {
         adapter,
+        named: Adapter.isNamed(adapter),
         features: [...device.features].toSorted(),
         languageFeatures,
         limits,

@@ -27,6 +27,8 @@ export const packedDotFeature = "packed_4x8_integer_dot_product"
 /** Facts about the device in use, for reports and for the renderer's options. */
 export interface Facts {
   readonly adapter: AdapterFacts
+  /** Whether figures of the device are known by its name, without measuring it. */
+  readonly named: boolean
   readonly features: ReadonlyArray<string>
   /** What WGSL can say here beyond its core. */
   readonly languageFeatures: ReadonlyArray<string>

@@ -1,5 +1,5 @@
 /** A device with lower limits than it has: its profile says so, and it refuses what exceeds them. */
-import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
+import { as, ProfileMismatch, restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Effect, Layer } from "effect"
@@ -70,3 +70,21 @@ export const limited = (device: DeviceShape, restrictions: Restrictions): Device
 /** The layer's device within these limits. */
 export const within = (restrictions: Restrictions) => <A, E, R>(layer: Layer.Layer<A | Device, E, R>) =>
   Layer.provideMerge(Layer.effect(Device, Effect.map(Device, (device) => limited(device, restrictions))), layer)
+
+/** The device, planned for as a given profile says. */
+export const planned = (device: DeviceShape, given: DeviceProfile): Effect.Effect<DeviceShape, DeviceError> => {
+  const profile = as(device.profile, given)
+  return profile instanceof ProfileMismatch
+    ? Effect.fail(new DeviceError({ reason: "BadArgument", message: profile.message }))
+    : Effect.succeed({ ...device, profile })
+}
+
+/** The layer's device, planned for as a given profile says; as it is without one. */
+export const plannedAs = (given: DeviceProfile | undefined) => <A, E, R>(layer: Layer.Layer<A | Device, E, R>) =>
+  Layer.provideMerge(
+    Layer.effect(
+      Device,
+      Effect.flatMap(Device, (device) => given === undefined ? Effect.succeed(device) : planned(device, given))
+    ),
+    layer
+  )

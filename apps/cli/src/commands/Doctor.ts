@@ -5,7 +5,9 @@ import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import * as Measure from "@tg/jit/Measure"
 import { Context, Effect, Exit, Layer, Option, Scope } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as DeviceProfiles from "@tg/node/DeviceProfiles"
 import * as CompiledFiles from "../CompiledFiles.ts"
+import * as DeviceReport from "../DeviceReport.ts"
 import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as OutFile from "../OutFile.ts"
@@ -19,12 +21,14 @@ type Gpu = (Facts & { readonly available: true }) | { readonly available: false;
 
 const flags = {
   measure: Flag.Boolean("measure").pipe(
-    Flag.withDescription("Measure how fast the device is: launches, submitting them, reading memory"),
+    Flag.withDescription(
+      "Measure what the device is like, for all commands from now on: launches, memory, caches, processors, barriers"
+    ),
     Flag.withDefault(false)
   ),
   out: Flag.String("out").pipe(
     Flag.withMetavar("FILE"),
-    Flag.withDescription("Write what was measured as a profile, for plan --profile FILE"),
+    Flag.withDescription("Write what was measured as a profile, for --profile FILE"),
     Flag.optional
   ),
   force: OutFile.force,
@@ -47,24 +51,33 @@ export const command = Command.make(
     if (restrictions instanceof UsageError) return yield* restrictions
     if (Option.isSome(given.out)) yield* OutFile.check(given.out.value, given)
     const gpu = yield* gpuFacts
-    const measured = measure ? yield* speeds(given.device, restrictions) : undefined
+    const chosen = verdict(gpu)
+    const keeping = yield* Profiles.keeping
+    const isGpu = gpu.available && (given.device === "webgpu" || given.device === "auto" && chosen.device === "webgpu")
+    const measured = !measure
+      ? undefined
+      : isGpu
+      ? yield* DeviceReport.measure(restrictions, gpu, keeping)
+      : yield* speeds(given.device, restrictions)
+    const kept = gpu.available && keeping !== undefined ? yield* DeviceProfiles.find(keeping, gpu.adapter) : undefined
     if (measured !== undefined && Option.isSome(given.out)) {
       yield* OutFile.writeText(given.out.value, `${JSON.stringify(measured.profile, null, 2)}\n`, given)
     }
     const report = {
-      ...verdict(gpu),
+      ...chosen,
       webgpu: gpu,
+      ...(kept === undefined ? {} : { kept }),
       wasm: wasmFacts(),
       host: hostFacts(),
       cache: yield* CompiledFiles.usage,
       ...(measured === undefined ? {} : { measured })
     }
     yield* json ? Output.printJson(report) : Output.print(asText(report))
-  })
+  }, Effect.scoped)
 ).pipe(
   Command.withDescription("Show adapters, limits and features, and what would be used"),
   Command.withExamples([
-    { command: "tg doctor --measure --out here.json", description: "Write a profile that plan --profile takes" }
+    { command: "tg doctor --measure --out here.json", description: "Write a profile that --profile takes" }
   ])
 )
 
@@ -141,13 +154,16 @@ const asText = (report: {
   readonly wasm: ReturnType<typeof wasmFacts>
   readonly host: ReturnType<typeof hostFacts>
   readonly cache: CompiledFiles.Usage
-  readonly measured?: Speeds
+  readonly kept?: DeviceProfiles.Kept
+  readonly measured?: Speeds | DeviceReport.MeasuredGpu
 }): string => {
-  const { cache, device, host, measured, wasm, webgpu, why } = report
+  const { cache, device, host, kept, measured, wasm, webgpu, why } = report
   return [
     `--device auto uses ${device}: ${why}`,
     "",
-    ...(webgpu.available ? gpuLines(webgpu) : [`webgpu: not available: ${webgpu.reason}`]),
+    ...(webgpu.available
+      ? [...gpuLines(webgpu), ...DeviceReport.keptLines(webgpu, kept)]
+      : [`webgpu: not available: ${webgpu.reason}`]),
     "",
     `wasm: 128-bit SIMD ${wasm.simd ? "yes" : "no: kernels will be refused; use a newer Node"}, ` +
     `shared memory ${wasm.sharedMemory ? "yes" : "no"}`,
@@ -155,7 +171,9 @@ const asText = (report: {
     `host: Node ${host.node}, ${host.platform}, ${host.cores} cores, ${(host.memoryBytes / 2 ** 30).toFixed(1)} GiB`,
     "",
     `compiled programs: ${cache.programs}, ${(cache.bytes / 1e6).toFixed(1)} MB, in ${cache.folder}`,
-    ...(measured === undefined ? [] : ["", ...measuredLines(measured)]),
+    ...(measured === undefined
+      ? []
+      : ["", ..."litmus" in measured ? DeviceReport.measuredLines(measured) : measuredLines(measured)]),
     ""
   ].join("\n")
 }

@@ -64,6 +64,7 @@ const flags = {
   activations: Flags.activations,
   context: Flags.context,
   device: Flags.device,
+  profile: Profiles.given,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   json: Flags.json
@@ -76,8 +77,9 @@ export const command = Command.make(
   Effect.fn("cli.tune")(function*(given) {
     const restrictions = Profiles.restrictionsOf(given)
     if (restrictions instanceof UsageError) return yield* restrictions
-    yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { restrictions, store: Store.empty })))
-  })
+    const profiles = yield* Profiles.known(given.profile)
+    yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { profiles, restrictions, store: Store.empty })))
+  }, Effect.scoped)
 ).pipe(
   Command.withDescription("Search for better opts for the launches of a step on this device"),
   Command.withExamples([{ command: "tg tune --shape glm-4.7-flash:q4_0 --budget 120" }])

@@ -66,17 +66,26 @@ const packedDot = ({ architecture, description, software, vendor }: AdapterFacts
 /** Speeds of an adapter that is a program: a few cores with short vectors. */
 const onProcessor = { dispatchMicros: 5, bytesPerMicro: 5000 }
 
-/** The compiler's view of the device. Speeds are measured ones where the adapter is known, else a small GPU's. */
+/** Figures by the name of an adapter, to begin with. Barriers across the grid are believed only where they were tried. */
+const named = (adapter: AdapterFacts): DeviceProfile | undefined => {
+  if (!/\bh200\b/i.test(nameOf(adapter))) return undefined
+  const { gridBarrierHolds: _, gridBarrierWorkgroups: __, ...figures } = h200
+  return figures
+}
+
+/** Whether figures are known by the adapter's name. */
+export const isNamed = (adapter: AdapterFacts): boolean => named(adapter) !== undefined
+
+/**
+ * The compiler's view of the device before it is measured. Speeds are measured ones where the adapter is known by its name, else a
+ * small GPU's.
+ */
 export const profile = (
   adapter: AdapterFacts,
   limits: Readonly<Record<string, number>>,
   { languageFeatures, probes, subgroupSizes: sizes }: Pick<Facts, "languageFeatures" | "probes" | "subgroupSizes">
 ): DeviceProfile => ({
-  ...(/\bh200\b/i.test(nameOf(adapter))
-    ? h200
-    : adapter.software
-    ? { ...webgpuDefault, ...onProcessor }
-    : webgpuDefault),
+  ...(named(adapter) ?? (adapter.software ? { ...webgpuDefault, ...onProcessor } : webgpuDefault)),
   name: nameOf(adapter),
   adapter: makeOf(adapter),
   maxWorkgroupThreads: Math.min(limits["maxComputeInvocationsPerWorkgroup"]!, limits["maxComputeWorkgroupSizeX"]!),

@@ -1,0 +1,108 @@
+/** What is known of a GPU besides what it says itself: measured now, kept from before, or usual figures. */
+import type { Restrictions } from "@tg/core-uop/DeviceLimits"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as ProfileFile from "@tg/core-uop/ProfileFile"
+import * as DeviceProfiles from "@tg/node/DeviceProfiles"
+import { Device } from "@tg/runtime/Device"
+import * as Limited from "@tg/runtime/Limited"
+import type { Finding, Litmus, Measured } from "@tg/runtime-webgpu/DeviceMeasure"
+import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
+import { Context, Effect, Exit, Layer, Scope } from "effect"
+
+/** A device that was measured now. */
+export interface MeasuredGpu extends Measured {
+  readonly device: string
+  /** Whether it is used from now on. */
+  readonly isKept: boolean
+}
+
+/** The GPU, without what is known of it, and what measures it. */
+const bare = ({ DeviceMeasure }: typeof import("@tg/runtime-webgpu/DeviceMeasure"), restrictions: Restrictions) =>
+  Effect.map(Effect.promise(() => import("@tg/runtime-webgpu/Node")), (node) => {
+    const maxBufferBytes = restrictions.limits["maxBufferSize"]
+    const device = Limited.within(restrictions)(node.layer({ allowSoftware: true, maxBufferBytes }))
+    return Layer.provideMerge(DeviceMeasure.layer, device)
+  })
+
+/**
+ * Measures the GPU, and keeps what was found. With lower limits than it has, it is another device, of which nothing is
+ * kept.
+ */
+export const measure = Effect.fn("DeviceReport.measure")(
+  function*(restrictions: Restrictions, facts: Facts, keeping: DeviceProfiles.Keeping | undefined) {
+    const measuring = yield* Effect.promise(() => import("@tg/runtime-webgpu/DeviceMeasure"))
+    const scope = yield* Scope.make()
+    const measured = yield* Layer.buildWithScope(yield* bare(measuring, restrictions), scope).pipe(
+      Effect.flatMap((services) =>
+        Effect.map(Context.get(services, measuring.DeviceMeasure).measure(), (found) => ({
+          ...found,
+          device: Context.get(services, Device).profile.name
+        }))
+      ),
+      Effect.ensuring(Scope.close(scope, Exit.void))
+    )
+    const isWhole = restrictions.subgroups && Object.keys(restrictions.limits).length === 0
+    const isKept = isWhole && keeping !== undefined
+    if (isKept) yield* DeviceProfiles.keep(keeping, facts.adapter, measured)
+    const report: MeasuredGpu = {
+      ...measured,
+      profile: ProfileFile.profileOf(ProfileFile.ofProfile(measured.profile)),
+      isKept
+    }
+    return report
+  }
+)
+
+const words = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`
+
+const litmusLine = ({ gaveUp, stale, values, workgroups }: Litmus): string =>
+  `  barrier across ${words(workgroups, "workgroup")}: ${
+    gaveUp ? "not all of them ran at once; it was given up" : `${values.toPrecision(2)} values read, ${stale} stale`
+  }`
+
+const barrierLine = ({ gridBarrierHolds, gridBarrierWorkgroups }: DeviceProfile): string =>
+  gridBarrierHolds === undefined
+    ? "  barriers across the grid were never tried: kernels are launched one by one"
+    : gridBarrierHolds
+    ? `  barriers across the grid hold, for up to ${gridBarrierWorkgroups} workgroups`
+    : "  barriers across the grid do not hold: kernels are launched one by one"
+
+const findingLine = ({ problem, quantity, value }: Finding): string =>
+  `  ${quantity} ${value ?? `unknown, a usual value is taken: ${problem}`}`
+
+/** What was measured now, for people. */
+export const measuredLines = (
+  { device, findings, isKept, litmus, profile, seconds }: MeasuredGpu
+): ReadonlyArray<string> => [
+  `measured on ${device}, in ${seconds.toFixed(1)} s${isKept ? "; kept, and used from now on" : ""}:`,
+  ...findings.map(findingLine),
+  ...litmus.map(litmusLine),
+  barrierLine(profile)
+]
+
+/** Where figures of the GPU come from, for people. */
+export const keptLines = (facts: Facts, kept: DeviceProfiles.Kept | undefined): ReadonlyArray<string> => {
+  if (kept === undefined) {
+    return [
+      facts.named
+        ? "  planned with the figures of its name; doctor --measure takes its own"
+        : "  planned with the figures of a small GPU; doctor --measure takes its own"
+    ]
+  }
+  const profile = ProfileFile.profileOf(kept.profile)
+  const { complete, litmus, problems, seconds } = kept
+  return [
+    complete
+      ? `  planned with what was measured of it, in ${seconds.toFixed(1)} s:`
+      : "  planned with the figures of its name:",
+    `    ${
+      Object.entries(kept.profile).filter(([name]) =>
+        /Micros?$|Threads|Byte|processors|Workgroups$/.test(name) && !name.startsWith("max")
+      )
+        .map(([name, value]) => `${name} ${value}`).join(", ")
+    }`,
+    ...problems.map(({ problem, quantity }) => `    ${quantity} is unknown: ${problem}`),
+    ...litmus.map(litmusLine),
+    barrierLine(profile)
+  ]
+}
