@@ -3,6 +3,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
 import type { Simd } from "./internal/dot.ts"
 import { rendered } from "./internal/elementwise.ts"
+import { rareHalvesOf } from "./internal/half.ts"
 import { type Memory, memoryImport, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
 import { place } from "./internal/placement.ts"
@@ -75,7 +76,7 @@ const moduleOf = (
   }
   const placement = place(linear)
   if ("problem" in placement) return new RenderError({ kernel: name, message: `${name}: ${placement.problem}` })
-  return moduleText(placement, signature(linear), { memory, nest, simd })
+  return moduleText(placement, signature(linear), { memory, nest, rareHalves: rareHalvesOf(linear), simd })
 }
 
 /**

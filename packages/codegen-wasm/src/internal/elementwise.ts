@@ -3,6 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import { mandatory, type Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
 import { type PairSums, relaxedSum, type Simd, vectorDot } from "./dot.ts"
+import { halfToFloat } from "./half.ts"
 import { uniformShift } from "./placement.ts"
 import { constantOf, isPowerOfTwo, prefix, type ValueType } from "./value.ts"
 
@@ -16,6 +17,10 @@ export interface Body {
   readonly helper: (name: Helper) => string
   /** Whether the code of a value stands where its only user is. */
   readonly isInlined: (node: UOp) => boolean
+  /** Code that reads a literal of a vector, `(v128.const ..)`. */
+  readonly literal: (code: string) => string
+  /** The conversions of halves that are few among other instructions. */
+  readonly rareHalves: ReadonlySet<UOp>
   readonly simd: Simd
   readonly pairSums: PairSums
 }
@@ -241,6 +246,8 @@ export const elementwise = (node: UOp, body: Body): string => {
       return cast(node, body)
     case "BITCAST":
       return bitcast(node, body)
+    case "HALF_TO_FLOAT":
+      return halfToFloat(node, body)
     case "NEG":
       return negate(node, body)
     case "SQRT":
@@ -277,4 +284,4 @@ export const elementwise = (node: UOp, body: Body): string => {
 }
 
 /** Operations rendered for every dtype that the linear spec allows. */
-export const rendered: ReadonlySet<Op> = new Set<Op>([...mandatory, "NEG", "MAX", "MIN", "DOT4I8"])
+export const rendered: ReadonlySet<Op> = new Set<Op>([...mandatory, "NEG", "MAX", "MIN", "DOT4I8", "HALF_TO_FLOAT"])

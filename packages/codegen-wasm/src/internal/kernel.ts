@@ -38,6 +38,7 @@ class KernelWriter implements Body {
   readonly constants = new Map<string, string>()
   readonly simd: Simd
   readonly pairSums: PairSums
+  readonly rareHalves: ReadonlySet<UOp>
   private readonly placement: Placement
   private readonly vars: ReadonlyArray<string>
   private readonly nest: ReadonlyArray<UOp>
@@ -48,9 +49,14 @@ class KernelWriter implements Body {
   constructor(
     placement: Placement,
     vars: ReadonlyArray<string>,
-    { nest, simd }: { readonly nest: ReadonlyArray<UOp>; readonly simd: Simd }
+    { nest, rareHalves, simd }: {
+      readonly nest: ReadonlyArray<UOp>
+      readonly rareHalves: ReadonlySet<UOp>
+      readonly simd: Simd
+    }
   ) {
     this.simd = simd
+    this.rareHalves = rareHalves
     this.pairSums = simd === "pairs"
       ? pairSumsOf(placement.items.filter((item): item is UOp => !(item instanceof Address)))
       : noPairSums
@@ -90,10 +96,13 @@ class KernelWriter implements Body {
     return `$${name}`
   }
 
-  /** Engines make a vector literal anew wherever it stands, with several instructions: it is kept in a local. */
   private constant(node: UOp): string {
-    const code = literal(node)
-    if (node.dtype.lanes !== 4 || /^\(v128.const \S+ 0 0 0 0\)$/.test(code)) return code
+    return node.dtype.lanes === 4 ? this.literal(literal(node)) : literal(node)
+  }
+
+  /** Engines make a vector literal anew wherever it stands, with several instructions: it is kept in a local. */
+  literal(code: string): string {
+    if (/^\(v128.const \S+ 0 0 0 0\)$/.test(code)) return code
     const known = this.constants.get(code)
     if (known !== undefined) return `(local.get ${known})`
     const name = this.local("c", "v128")
@@ -347,9 +356,14 @@ class KernelWriter implements Body {
 export const moduleText = (
   placement: Placement,
   { bindings, vars }: Pick<Program, "bindings" | "vars">,
-  { memory, nest, simd }: { readonly memory: Memory; readonly nest: Nest; readonly simd: Simd }
+  { memory, nest, rareHalves, simd }: {
+    readonly memory: Memory
+    readonly nest: Nest
+    readonly rareHalves: ReadonlySet<UOp>
+    readonly simd: Simd
+  }
 ): string => {
-  const writer = new KernelWriter(placement, vars, { nest: nest.ranges, simd })
+  const writer = new KernelWriter(placement, vars, { nest: nest.ranges, rareHalves, simd })
   for (const item of placement.items) writer.write(item)
   const parameters = ["$from", "$to", ...bindings.map((b) => `$p${b.slot}`), ...vars.map((_, i) => `$v${i}`)]
   return [

@@ -18,17 +18,17 @@ export interface Nest {
 }
 
 /** The body of a loop, or of the kernel. */
-interface Body {
+export interface Block {
   readonly range: UOp | undefined
-  readonly items: Array<UOp | Body>
+  readonly items: Array<UOp | Block>
 }
 
-const bodyOf = (linear: UOp): Body => {
-  const root: Body = { range: undefined, items: [] }
+export const blockOf = (linear: UOp): Block => {
+  const root: Block = { range: undefined, items: [] }
   const open = [root]
   for (const node of linear.src) {
     if (node.op === "RANGE") {
-      const body: Body = { range: node, items: [] }
+      const body: Block = { range: node, items: [] }
       open.at(-1)!.items.push(body)
       open.push(body)
     } else if (node.op === "END") open.pop()
@@ -54,7 +54,8 @@ const sizeOf = (range: UOp): Count => {
 // What costs nothing: names, literals, and addresses that become immediates.
 const free: ReadonlySet<string> = new Set(["CONST", "PARAM", "VAR", "INDEX", "END", "ENDIF"])
 
-const costOf = (items: ReadonlyArray<UOp | Body>): Count =>
+/** The instructions of a body, those of its loops as often as they run. */
+export const costOf = (items: ReadonlyArray<UOp | Block>): Count =>
   items.reduce<Count>(
     (sum, item) =>
       "items" in item
@@ -66,7 +67,7 @@ const costOf = (items: ReadonlyArray<UOp | Body>): Count =>
   )
 
 /** A cost as one number, to compare: loops of unknown length are of medium length. */
-const typical = (cost: Count): number => {
+export const typical = (cost: Count): number => {
   if (typeof cost === "number") return cost
   const [a, b] = cost.src
   switch (cost.op) {
@@ -81,9 +82,9 @@ const typical = (cost: Count): number => {
   }
 }
 
-const isShareable = (item: UOp | Body): item is Body => "items" in item && rangeArg(item.range!).axis === "GLOBAL"
+const isShareable = (item: UOp | Block): item is Block => "items" in item && rangeArg(item.range!).axis === "GLOBAL"
 
-const stores = (item: UOp | Body): boolean => "items" in item ? item.items.some(stores) : item.op === "STORE"
+const stores = (item: UOp | Block): boolean => "items" in item ? item.items.some(stores) : item.op === "STORE"
 
 /** A loop is worth adding to the nest if what stands beside it costs this little of it. */
 const besides = 1 / 8
@@ -93,7 +94,7 @@ const besides = 1 / 8
  * thread.
  */
 export const nestOf = (linear: UOp): Nest => {
-  const root = bodyOf(linear)
+  const root = blockOf(linear)
   const isKnown = (size: UOp): boolean => size.op === "CONST" || size.op === "VAR" || root.items.includes(size)
   const ranges: Array<UOp> = []
   let iterations: Count = 1
