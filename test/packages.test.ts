@@ -13,6 +13,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["tensor"],
   ["grad"],
   ["rangeify"],
+  ["egraph"],
   ["postrange"],
   ["heuristics"],
   ["devectorize"],

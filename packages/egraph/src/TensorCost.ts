@@ -1,0 +1,137 @@
+/** What the nodes of a tensor program cost on a device, in microseconds: operations, bytes, launches, folding. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import { elementwise, movement } from "@tg/core-uop/Op"
+import { evaluateIndex } from "@tg/core-uop/Program"
+import * as Shape from "@tg/core-uop/Shape"
+import type { UOp } from "@tg/core-uop/UOp"
+import * as Analysis from "./Analysis.ts"
+import * as Contraction from "./Contraction.ts"
+import type { ClassId, ENode } from "./ENode.ts"
+import { shapeOf, type TensorGraph } from "./Facts.ts"
+import type { ValueOf } from "./Extract.ts"
+
+/** The situation that costs are counted in. */
+export interface Situation {
+  readonly profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">
+  /** Values of the symbolic variables. */
+  readonly vars: Readonly<Record<string, number>>
+  /** Whether what is computed from weights alone is computed when they are loaded; each step does it if it is not said. */
+  readonly folds?: boolean | undefined
+}
+
+/** Operations that a device does in the time in which its memory gives one byte (an H200, `rangeify/Fusion`). */
+const operationsPerByte = 6.25
+const transcendental = new Set(["EXP2", "LOG2", "SIN", "SQRT", "FDIV"])
+const transcendentalOperations = 8
+/** What was not read costs this more, so that of equal choices the one that was written stays. */
+const unwritten = 1e-6
+const bytesPerElement = 4
+
+/** Bytes of storage that a graph of unpacking reads: each load once, of slices their part. */
+const loads = (node: UOp, countOf: (shape: Shape.Shape) => number): number => {
+  const known = new Map<UOp, ReadonlyMap<UOp, number>>()
+  const none: ReadonlyMap<UOp, number> = new Map()
+  const of = (x: UOp): ReadonlyMap<UOp, number> => {
+    const before = known.get(x)
+    if (before !== undefined) return before
+    const found = find(x)
+    known.set(x, found)
+    return found
+  }
+  const scaled = (x: UOp): ReadonlyMap<UOp, number> => {
+    const inner = of(x.src[0]!)
+    const part = Math.min(1, countOf(Shape.of(x)) / Math.max(1, countOf(Shape.of(x.src[0]!))))
+    const [only] = inner.values()
+    // another part of the same storage is another load
+    return inner.size === 1 ? new Map([[x, only! * part]]) : new Map([...inner].map(([at, n]) => [at, n * part]))
+  }
+  const find = (x: UOp): ReadonlyMap<UOp, number> => {
+    if (x.dtype === DType.index) return none
+    if (x.op === "PARAM" || x.op === "BUFFER") return new Map([[x, bytesPerElement * countOf(Shape.of(x))]])
+    if (x.op === "SHRINK" || x.op === "GATHER") return scaled(x)
+    if (movement.has(x.op)) return of(x.src[0]!)
+    return new Map(x.src.flatMap((s) => [...of(s)]))
+  }
+  return [...of(node).values()].reduce((a, b) => a + b, 0)
+}
+
+/** What a node does: its loops, and whether it is a launch. */
+interface Work {
+  readonly operations: number
+  readonly isLaunch: boolean
+}
+
+/** The costs of a graph's nodes, and the bytes that reading a value takes. */
+export interface TensorCost {
+  readonly costOf: ValueOf<number>
+  /** From memory: of values that no launch stores, what they are computed from. */
+  readonly bytesOf: (id: ClassId) => number
+}
+
+/** Costs of this graph, as it is: ask for new ones when it has grown. */
+export const make = (graph: TensorGraph, { folds = false, profile, vars }: Situation): TensorCost => {
+  const size = (d: Shape.Dim): number => typeof d === "number" ? d : evaluateIndex(d, vars)
+  const countOf = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * size(d), 1)
+  const elements = (id: ClassId): number => countOf(shapeOf(graph, id))
+  const isFolded = (node: ENode, id: ClassId): boolean =>
+    folds && node.args.length > 0 && Analysis.isStatic(graph.facts(id).residency)
+
+  const workOf = (node: ENode, id: ClassId): Work => {
+    switch (node.kind) {
+      case "contract": {
+        const { contraction } = node
+        if (Contraction.isView(contraction)) return { operations: 0, isLaunch: false }
+        const isLaunch = Contraction.summed(contraction).length > 0
+        return { operations: countOf(contraction.sizes) * (node.args.length - (isLaunch ? 0 : 1)), isLaunch }
+      }
+      case "pointwise":
+      case "concat":
+        return { operations: elements(id), isLaunch: false }
+      case "slice":
+      case "constant":
+        return { operations: 0, isLaunch: false }
+      case "other": {
+        const { op, src } = node.origin.uop
+        if (node.args.length === 0) return { operations: 0, isLaunch: false }
+        if (op === "REDUCE") return { operations: countOf(Shape.of(src[0]!)), isLaunch: true }
+        const each = transcendental.has(op) ? transcendentalOperations : elementwise.has(op) ? 1 : 0
+        return { operations: each * elements(id), isLaunch: op === "CONTIGUOUS" }
+      }
+    }
+  }
+
+  const bytes = new Map<ClassId, number>()
+  /** The least that some node of the class says: values are read where that is cheapest. */
+  const bytesOf = (id: ClassId): number => {
+    const cls = graph.find(id)
+    const known = bytes.get(cls)
+    if (known !== undefined) return known
+    bytes.set(cls, bytesPerElement * elements(cls)) // what stores it; circles end here
+    const least = Math.min(bytes.get(cls)!, ...graph.members(cls).map(({ node }) => bytesThrough(node, cls)))
+    bytes.set(cls, least)
+    return least
+  }
+  const bytesThrough = (node: ENode, id: ClassId): number => {
+    if (node.kind === "constant") return 0
+    if (node.kind === "other" && node.args.length === 0) return loads(node.origin.uop, countOf)
+    if (isFolded(node, id) || workOf(node, id).isLaunch) return Infinity
+    if (node.kind === "slice") {
+      return bytesOf(node.args[0]) * elements(id) / Math.max(1, elements(node.args[0]))
+    }
+    if (node.kind === "other" && node.origin.uop.op === "GATHER") return loads(node.origin.uop, countOf)
+    return [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
+  }
+
+  const costOf = (node: ENode, id: ClassId): number => {
+    const penalty = node.origin === undefined && node.args.length > 0 ? unwritten : 0
+    if (isFolded(node, id)) return penalty
+    const { isLaunch, operations } = workOf(node, id)
+    const compute = operations / operationsPerByte / profile.bytesPerMicro
+    if (!isLaunch) return penalty + compute
+    const read = [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
+    const written = bytesPerElement * elements(id)
+    return penalty + profile.dispatchMicros + Math.max(compute, (read + written) / profile.bytesPerMicro)
+  }
+  return { costOf, bytesOf }
+}
