@@ -63,13 +63,16 @@ const orClosed = (cause: Cause.Cause<ModelError>): Cause.Cause<ModelError> =>
     ? Cause.fail(new ModelError({ reason: "Closed", message: "the model was closed; open it again" }))
     : cause
 
-/** An answer as the page sees it: text, without what is not complete yet. */
-const answer = (texts: Stream.Stream<string, ModelError | RpcClientError>): Stream.Stream<string, ModelError> =>
-  texts.pipe(
+/** An answer as the page sees it. */
+const answer = <A>(parts: Stream.Stream<A, ModelError | RpcClientError>): Stream.Stream<A, ModelError> =>
+  parts.pipe(
     Stream.mapError(failed),
-    Stream.catchCause((cause) => Stream.failCause(orClosed(cause))),
-    Stream.filter((text) => text !== "")
+    Stream.catchCause((cause) => Stream.failCause(orClosed(cause)))
   )
+
+/** Without what is not complete yet. */
+const withText = <E>(texts: Stream.Stream<string, E>): Stream.Stream<string, E> =>
+  Stream.filter(texts, (text) => text !== "")
 
 const endedEarly = new ModelError({
   reason: "WorkerFailed",
@@ -79,50 +82,83 @@ const endedEarly = new ModelError({
 const messagesOf = (conversation: Conversation): unknown =>
   typeof conversation === "string" ? [{ role: "user", content: conversation }] : conversation
 
+/** A worker without a model. It ends with the scope. */
+const connect = Effect.fnUntraced(function*({ worker = startWorker }: Pick<Options, "worker">) {
+  const protocol = yield* Layer.build(
+    RpcClient.layerProtocolWorker({ size: 1, concurrency: Number.MAX_SAFE_INTEGER }).pipe(
+      Layer.provide(layerPage(worker))
+    )
+  ).pipe(Effect.mapError(notStarted))
+  return yield* Effect.provide(RpcClient.make(Protocol.Requests), protocol)
+})
+
+type Client = Effect.Success<ReturnType<typeof connect>>
+
+/** Loads a model into a worker that has none. Without a file, what the worker has looked at. */
+const openIn = Effect.fnUntraced(function*(
+  client: Client,
+  source: Protocol.Source | undefined,
+  { onProgress = () => {}, options }: {
+    readonly onProgress?: Options["onProgress"]
+    readonly options: typeof Protocol.OpenOptions.Type
+  }
+) {
+  const { context, device, name } = yield* client.Open({ source, options }).pipe(
+    Stream.mapError(failed),
+    Stream.runFold((): typeof Protocol.Loaded.Type | undefined => undefined, (last, event) => {
+      if (event._tag === "Loaded") return event
+      onProgress({ loadedBytes: event.loadedBytes, totalBytes: event.totalBytes })
+      return last
+    }),
+    Effect.flatMap((loaded) => loaded === undefined ? Effect.fail(endedEarly) : Effect.succeed(loaded))
+  )
+  const conversing = Effect.fnUntraced(function*(conversation: Conversation, options: ChatOptions) {
+    const messages = yield* checked(Protocol.Messages, "messages", messagesOf(conversation))
+    return { messages, options: yield* checked(Protocol.ChatOptions, "options", options) }
+  })
+  return {
+    name,
+    context,
+    device,
+    /** The model's reply, as it is computed. What two conversations begin with in common is computed once. */
+    chat: (conversation: Conversation, options: ChatOptions = {}): Stream.Stream<string, ModelError> =>
+      Stream.unwrap(Effect.map(conversing(conversation, options), client.Chat)).pipe(answer, withText),
+    /** The same in parts: what the model thinks, what it says, and at the end what it took. */
+    reply: (conversation: Conversation, options: ChatOptions = {}): Stream.Stream<Protocol.Piece, ModelError> =>
+      Stream.unwrap(Effect.map(conversing(conversation, options), client.Reply)).pipe(answer),
+    /** What the model goes on with behind a text, as it is computed. */
+    generate: (prompt: string, options: GenerateOptions = {}): Stream.Stream<string, ModelError> =>
+      Stream.unwrap(Effect.gen(function*() {
+        const text = yield* checked(Schema.String, "the prompt", prompt)
+        const how = yield* checked(Protocol.GenerateOptions, "options", options)
+        return client.Generate({ prompt: text, options: how })
+      })).pipe(answer, withText),
+    /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
+    cached: client.Cached().pipe(
+      Effect.mapError(failed),
+      Effect.catchCause((cause) => Effect.failCause(orClosed(cause)))
+    )
+  }
+})
+
 /** Loads a model into a worker of its own; both go when the scope closes. */
 export const load = Effect.fn("Model.load")(
-  function*(source: Source, { onProgress = () => {}, worker = startWorker, ...options }: Options = {}) {
+  function*(source: Source, { onProgress, worker, ...options }: Options = {}) {
     const file = yield* sourceOf(source)
     const asked = yield* checked(Protocol.OpenOptions, "options", options)
-    const protocol = yield* Layer.build(
-      RpcClient.layerProtocolWorker({ size: 1, concurrency: Number.MAX_SAFE_INTEGER }).pipe(
-        Layer.provide(layerPage(worker))
-      )
-    ).pipe(Effect.mapError(notStarted))
-    const client = yield* Effect.provide(RpcClient.make(Protocol.Requests), protocol)
-    const { context, device, name } = yield* client.Open({ source: file, options: asked }).pipe(
-      Stream.mapError(failed),
-      Stream.runFold((): typeof Protocol.Loaded.Type | undefined => undefined, (last, event) => {
-        if (event._tag === "Loaded") return event
-        onProgress({ loadedBytes: event.loadedBytes, totalBytes: event.totalBytes })
-        return last
-      }),
-      Effect.flatMap((loaded) => loaded === undefined ? Effect.fail(endedEarly) : Effect.succeed(loaded))
-    )
-    return {
-      name,
-      context,
-      device,
-      /** The model's reply, as it is computed. What two conversations begin with in common is computed once. */
-      chat: (conversation: Conversation, options: ChatOptions = {}): Stream.Stream<string, ModelError> =>
-        Stream.unwrap(Effect.gen(function*() {
-          const messages = yield* checked(Protocol.Messages, "messages", messagesOf(conversation))
-          const how = yield* checked(Protocol.ChatOptions, "options", options)
-          return client.Chat({ messages, options: how })
-        })).pipe(answer),
-      /** What the model goes on with behind a text, as it is computed. */
-      generate: (prompt: string, options: GenerateOptions = {}): Stream.Stream<string, ModelError> =>
-        Stream.unwrap(Effect.gen(function*() {
-          const text = yield* checked(Schema.String, "the prompt", prompt)
-          const how = yield* checked(Protocol.GenerateOptions, "options", options)
-          return client.Generate({ prompt: text, options: how })
-        })).pipe(answer),
-      /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
-      cached: client.Cached().pipe(
-        Effect.mapError(failed),
-        Effect.catchCause((cause) => Effect.failCause(orClosed(cause)))
-      )
-    }
+    const client = yield* connect({ worker })
+    return yield* openIn(client, file, { onProgress, options: asked })
+  }
+)
+
+/** Reads the header of a model in a worker of its own: what it is, what it will take, and how to load it then. */
+export const prepare = Effect.fn("Model.prepare")(
+  function*(source: Source, { onProgress, worker, ...options }: Options = {}) {
+    const file = yield* sourceOf(source)
+    const asked = yield* checked(Protocol.OpenOptions, "options", options)
+    const client = yield* connect({ worker })
+    const facts = yield* client.Look({ source: file, options: asked }).pipe(Effect.mapError(failed))
+    return { facts, load: openIn(client, undefined, { onProgress, options: asked }) }
   }
 )
 
@@ -146,6 +182,8 @@ export interface Opened extends AsyncDisposable {
   readonly context: number
   readonly device: Protocol.DeviceInfo
   readonly chat: (conversation: Conversation, options?: ChatOptions & Abortable) => AsyncIterable<string>
+  /** The same in parts: what the model thinks, what it says, and at the end what it took. */
+  readonly reply: (conversation: Conversation, options?: ChatOptions & Abortable) => AsyncIterable<Protocol.Piece>
   readonly generate: (prompt: string, options?: GenerateOptions & Abortable) => AsyncIterable<string>
   /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
   readonly cached: () => Promise<number>
@@ -162,28 +200,56 @@ const aborted = (signal: AbortSignal): Effect.Effect<never, unknown> =>
     return Effect.sync(() => signal.removeEventListener("abort", fail))
   })
 
-const iterable = (
-  stream: Stream.Stream<string, ModelError>,
-  signal: AbortSignal | undefined
-): AsyncIterable<string> =>
+const iterable = <A>(stream: Stream.Stream<A, ModelError>, signal: AbortSignal | undefined): AsyncIterable<A> =>
   Stream.toAsyncIterable(signal === undefined ? stream : Stream.interruptWhen(stream, aborted(signal)))
+
+/** Runs in a scope that is closed when it fails or is aborted. */
+const within = <A, E>(
+  scope: Scope.Closeable,
+  effect: Effect.Effect<A, E, Scope.Scope>,
+  signal: AbortSignal | undefined
+): Promise<A> => {
+  const running = effect.pipe(
+    Scope.provide(scope),
+    Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+  )
+  return Effect.runPromise(signal === undefined ? running : Effect.raceFirst(running, aborted(signal)))
+}
+
+const openedOf = ({ cached, chat, generate, reply, ...loaded }: Model, close: () => Promise<void>): Opened => ({
+  ...loaded,
+  chat: (conversation, { signal, ...given } = {}) => iterable(chat(conversation, given), signal),
+  reply: (conversation, { signal, ...given } = {}) => iterable(reply(conversation, given), signal),
+  generate: (prompt, { signal, ...given } = {}) => iterable(generate(prompt, given), signal),
+  cached: () => Effect.runPromise(cached),
+  close,
+  [Symbol.asyncDispose]: close
+})
 
 /** Loads a model for a program without Effect. */
 export const open = async (source: Source, { signal, ...options }: Options & Abortable = {}): Promise<Opened> => {
   const scope = Scope.makeUnsafe()
   const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
-  const loading = load(source, options).pipe(
-    Scope.provide(scope),
-    Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
-  )
-  const { cached, chat, generate, ...loaded } = await Effect.runPromise(
-    signal === undefined ? loading : Effect.raceFirst(loading, aborted(signal))
-  )
+  return openedOf(await within(scope, load(source, options), signal), close)
+}
+
+/** A model whose header was read. */
+export interface Seen extends AsyncDisposable {
+  readonly facts: Protocol.Facts
+  /** Loads it. To be called once. */
+  readonly load: (options?: Abortable) => Promise<Opened>
+  /** Gives back the worker, and the model if it was loaded. */
+  readonly close: () => Promise<void>
+}
+
+/** Reads the header of a model for a program without Effect. */
+export const look = async (source: Source, { signal, ...options }: Options & Abortable = {}): Promise<Seen> => {
+  const scope = Scope.makeUnsafe()
+  const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
+  const { facts, load } = await within(scope, prepare(source, options), signal)
   return {
-    ...loaded,
-    chat: (conversation, { signal, ...given } = {}) => iterable(chat(conversation, given), signal),
-    generate: (prompt, { signal, ...given } = {}) => iterable(generate(prompt, given), signal),
-    cached: () => Effect.runPromise(cached),
+    facts,
+    load: async ({ signal } = {}) => openedOf(await within(scope, load, signal), close),
     close,
     [Symbol.asyncDispose]: close
   }

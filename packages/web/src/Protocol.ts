@@ -81,6 +81,47 @@ export const DeviceInfo = Schema.Struct({
 /** The device in use. */
 export type DeviceInfo = typeof DeviceInfo.Type
 
+/** What a model is and what it will take, as its header alone tells. Sizes in bytes. */
+export const Facts = Schema.Struct({
+  name: Schema.String,
+  architecture: Schema.String,
+  fileBytes: Schema.Finite,
+  parameters: Schema.Finite,
+  /** The type that most of the weights have, such as `Q4_0`. */
+  weightType: Schema.String,
+  /** Tokens that a conversation may have, by the model. */
+  contextLength: Schema.Finite,
+  /** Tokens that the memory below is for. */
+  context: Schema.Finite,
+  weightBytes: Schema.Finite,
+  kvBytes: Schema.Finite,
+  /** Everything at the moment when it is most. */
+  memoryBytes: Schema.Finite,
+  /** What the device has, where that is known. */
+  deviceBytes: Schema.optional(Schema.Finite),
+  /** Whether messages can be turned into a prompt. */
+  chats: Schema.Boolean,
+  device: DeviceInfo
+})
+/** What a model is and what it will take, as its header alone tells. Sizes in bytes. */
+export type Facts = typeof Facts.Type
+
+/** A part of a reply: what the model thinks, what it says, and at the end what it took. */
+export const Piece = Schema.Union([
+  Schema.Struct({ type: Schema.Literals(["text", "reasoning"]), text: Schema.String }),
+  Schema.Struct({
+    type: Schema.Literal("done"),
+    /** `length` where it was cut, by `maxTokens` or by the context. */
+    ending: Schema.Literals(["end", "length"]),
+    promptTokens: Schema.Finite,
+    /** Of the prompt, what was known from before. */
+    cachedTokens: Schema.Finite,
+    answerTokens: Schema.Finite
+  })
+])
+/** A part of a reply: what the model thinks, what it says, and at the end what it took. */
+export type Piece = typeof Piece.Type
+
 /** A model that is loaded. */
 export const Loaded = Schema.TaggedStruct("Loaded", { name: Schema.String, context: Schema.Finite, device: DeviceInfo })
 
@@ -89,9 +130,11 @@ export const Progress = Schema.TaggedStruct("Progress", { loadedBytes: Schema.Fi
 
 /** The requests. A worker has one model. */
 export const Requests = RpcGroup.make(
-  // the last one is `Loaded`
+  // reads the header and no more
+  Rpc.make("Look", { payload: { source: Source, options: OpenOptions }, success: Facts, error: ModelError }),
+  // the last one is `Loaded`; without a source, what was looked at is loaded
   Rpc.make("Open", {
-    payload: { source: Source, options: OpenOptions },
+    payload: { source: Schema.optional(Source), options: OpenOptions },
     success: Schema.Union([Progress, Loaded]),
     error: ModelError,
     stream: true
@@ -99,6 +142,13 @@ export const Requests = RpcGroup.make(
   Rpc.make("Chat", {
     payload: { messages: Messages, options: ChatOptions },
     success: Schema.String,
+    error: ModelError,
+    stream: true
+  }),
+  // the same in parts, the last of which is `done`
+  Rpc.make("Reply", {
+    payload: { messages: Messages, options: ChatOptions },
+    success: Piece,
     error: ModelError,
     stream: true
   }),

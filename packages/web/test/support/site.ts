@@ -7,6 +7,10 @@ import * as path from "node:path"
 const types: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+  ".webmanifest": "application/manifest+json",
   ".gguf": "application/octet-stream"
 }
 
@@ -47,7 +51,8 @@ export const serve = async (folders: Readonly<Record<string, string>>): Promise<
     const { pathname, searchParams } = new URL(request.url!, "http://localhost")
     const [, mode, place] = /^\/(isolated|plain)\/(.*)$/.exec(pathname) ?? []
     const start = Object.keys(folders).find((each) => place?.startsWith(each) === true)
-    const file = start === undefined ? undefined : path.join(folders[start]!, place!.slice(start.length))
+    const named = start === undefined ? undefined : path.join(folders[start]!, place!.slice(start.length))
+    const file = named?.endsWith("/") === true ? `${named}index.html` : named
     if (mode === "isolated") { for (const [name, value] of Object.entries(isolation)) response.setHeader(name, value) }
     if (file === undefined || !fs.existsSync(file)) return void response.writeHead(404).end()
     const bytes = send(file, searchParams.has("whole") ? undefined : request.headers.range, response)

@@ -1,0 +1,115 @@
+/** From a source to a model on a device, in the worker. */
+import { ModelFile } from "@tg/engine"
+import { type Engine, fromModel } from "@tg/engine/Engine"
+import * as Loading from "@tg/engine/Loading"
+import * as MemoryPlan from "@tg/engine/MemoryPlan"
+import * as Sampler from "@tg/engine/Sampler"
+import type { ByteSource } from "@tg/gguf/ByteSource"
+import * as Gguf from "@tg/gguf/Gguf"
+import { known } from "@tg/models/Models"
+import type { Codec } from "@tg/tokenizer/Tokenizer"
+import { Context, Effect, Layer } from "effect"
+import * as Devices from "./Devices.ts"
+import type { DeviceInfo, Facts, Loaded, OpenOptions, Progress, Source } from "./Protocol.ts"
+import * as ProgramStore from "./ProgramStore.ts"
+import * as Sources from "./Source.ts"
+
+declare global {
+  /** What `bundle.ts` calls the code that it has bundled; elsewhere it is not defined. */
+  var TG_BUILD: string | undefined
+}
+
+/** Programs are kept by a build that has a name. */
+const keeping = typeof TG_BUILD === "string" ? ProgramStore.layer(TG_BUILD) : Layer.empty
+
+/** A model whose header was read. */
+export interface Header {
+  readonly source: ByteSource["Service"]
+  readonly model: ModelFile.ModelFile
+  readonly codec: Codec
+}
+
+/** Reads the header of a file. */
+export const header = Effect.fn("Opening.header")(function*(file: Source) {
+  const source = yield* Sources.open(file)
+  const model = yield* Effect.fromResult(ModelFile.fromGguf(yield* Gguf.read(source), known))
+  const codec = yield* Effect.fromResult(ModelFile.tokenizer(model.gguf))
+  const read: Header = { source, model, codec }
+  return read
+})
+
+/** The device of these options. It belongs to the Scope. */
+export const device = ({ device = "auto", threads }: typeof OpenOptions.Type) =>
+  Layer.build(Layer.fresh(Devices.layer(device, threads).pipe(Layer.provide(keeping))))
+
+/** Tokens of a conversation that memory is told for, where nobody says how many. */
+const usualContext = 4096
+
+const largestType = ({ gguf }: ModelFile.ModelFile): string => {
+  const bytes = new Map<string, number>()
+  for (const { bytes: more, type } of gguf.tensors) bytes.set(type, (bytes.get(type) ?? 0) + more)
+  return [...bytes].reduce((a, b) => b[1] > a[1] ? b : a)[0]
+}
+
+const parametersOf = ({ gguf }: ModelFile.ModelFile): number =>
+  gguf.tensors.reduce((sum, { dims }) => sum + dims.reduce((a, b) => a * b, 1), 0)
+
+/** What a model will take on the device at hand. */
+export const facts = Effect.fn("Opening.facts")(function*({ model }: Header, device: DeviceInfo, asked?: number) {
+  const { config, gguf } = model
+  const context = Math.min(asked ?? usualContext, config.contextLength)
+  const setting = yield* Loading.settingOf(model, { context })
+  const { memory } = yield* MemoryPlan.whole(model, setting)
+  const told: Facts = {
+    name: config.name,
+    architecture: String(gguf.metadata.get("general.architecture")?.value),
+    fileBytes: gguf.size,
+    parameters: parametersOf(model),
+    weightType: largestType(model),
+    contextLength: config.contextLength,
+    context,
+    weightBytes: memory.weightBytes,
+    kvBytes: memory.kvBytes,
+    memoryBytes: MemoryPlan.mostBytes(memory),
+    deviceBytes: setting.profile.memoryBytes,
+    chats: gguf.metadata.has("tokenizer.chat_template"),
+    device
+  }
+  return told
+})
+
+/** A model on its device. */
+export interface Running {
+  readonly loaded: typeof Loaded.Type
+  readonly engine: Engine["Service"]
+  readonly codec: Codec
+}
+
+/** How far loading is. */
+export type Event = typeof Progress.Type | typeof Loaded.Type
+
+/** Loads a model; it stays on its device until the Scope closes. A device that is lost is replaced. */
+export const load = Effect.fn("Opening.load")(function*(
+  { codec, model, source }: Header,
+  { options, say, services }: {
+    readonly options: typeof OpenOptions.Type
+    readonly services: Context.Context<Devices.Services>
+    readonly say: (event: Event) => Effect.Effect<unknown>
+  }
+) {
+  const engine = yield* fromModel(source, model, {
+    context: options.context,
+    prepare: ["last", Sampler.greedy],
+    tokenizer: codec,
+    rebuild: device(options),
+    onProgress: ({ loadedBytes, totalBytes }) => Effect.asVoid(say({ _tag: "Progress", loadedBytes, totalBytes }))
+  }).pipe(Effect.provide(services))
+  const loaded: typeof Loaded.Type = {
+    _tag: "Loaded",
+    name: model.config.name,
+    context: engine.context,
+    device: Context.get(services, Devices.Chosen)
+  }
+  const running: Running = { loaded, engine, codec }
+  return running
+})

@@ -1,0 +1,103 @@
+/** Replies of the model that is loaded, in the worker: as text, or in parts. */
+import { Messages, Reply, ReplyStyle } from "@tg/dialogue"
+import { ModelFile } from "@tg/engine"
+import type { Token } from "@tg/engine/Engine"
+import * as Sampler from "@tg/engine/Sampler"
+import type { Message } from "@tg/tokenizer/ChatTemplate"
+import { Effect, Random, Stream } from "effect"
+import { fromTagged, type ModelError } from "./ModelError.ts"
+import type { Running } from "./Opening.ts"
+import type { ChatOptions, GenerateOptions, Piece } from "./Protocol.ts"
+
+/** What the template makes of messages. */
+const render = ({ codec, engine }: Running, messages: ReadonlyArray<Message>, options: typeof ChatOptions.Type) =>
+  Effect.gen(function*() {
+    const template = yield* Effect.fromResult(ModelFile.chatTemplate(engine.model.gguf, codec))
+    const style = ReplyStyle.of(template, codec)
+    const taken = yield* Effect.fromResult(Messages.make(template, style).write({ messages }))
+    const prompt = yield* Effect.fromResult(
+      template.render({ ...taken, variables: options.variables ?? {} }, new Date())
+    )
+    return {
+      tokens: codec.encodeSegments(prompt.segments),
+      style,
+      thinkingOpen: ReplyStyle.isThinkingOpen(style, prompt)
+    }
+  }).pipe(Effect.mapError(fromTagged))
+
+/** Tokens one by one, so that a page that wants no more is heard between two of them. */
+const generate = Effect.fn("Replying.generate")(function*(
+  { engine }: Running,
+  tokens: ReadonlyArray<number>,
+  { maxTokens, minP, seed, stop, temperature, topK, topP }: typeof GenerateOptions.Type
+) {
+  const { greedy } = Sampler
+  const sampling: Sampler.Settings = {
+    temperature: temperature ?? greedy.temperature,
+    topK: topK ?? greedy.topK,
+    topP: topP ?? greedy.topP,
+    minP: minP ?? greedy.minP,
+    seed: seed ?? (yield* Random.nextIntBetween(0, 2 ** 32))
+  }
+  return engine.generate({ tokens, maxTokens, stop, sampling }).pipe(
+    Stream.mapEffect((token) => Effect.as(Effect.yieldNow, token)),
+    Stream.rechunk(1),
+    Stream.mapError(fromTagged)
+  )
+})
+
+const textOf = ({ text }: Token): string => text
+
+/** What a model goes on with behind a text. */
+export const text = (running: Running, prompt: string, options: typeof GenerateOptions.Type) =>
+  Effect.map(
+    generate(running, running.codec.encode(prompt, { addSpecial: true }), options),
+    Stream.map(textOf)
+  )
+
+/** The answer to a conversation, as the model writes it. */
+export const chat = (running: Running, messages: ReadonlyArray<Message>, options: typeof ChatOptions.Type) =>
+  Effect.gen(function*() {
+    const { tokens } = yield* render(running, messages, options)
+    return Stream.map(yield* generate(running, tokens, options), textOf)
+  })
+
+/** The answer to a conversation in parts. */
+export const reply = (
+  running: Running,
+  messages: ReadonlyArray<Message>,
+  options: typeof ChatOptions.Type
+): Effect.Effect<Stream.Stream<Piece, ModelError>, ModelError> =>
+  Effect.gen(function*() {
+    const { style, thinkingOpen, tokens } = yield* render(running, messages, options)
+    const cachedTokens = Math.min(commonPrefix(yield* running.engine.cached, tokens), tokens.length - 1)
+    const reader = Reply.make(style, { toolsGiven: [], thinkingOpen })
+    let answerTokens = 0
+    let stop: Token["stop"]
+    const pieces = (parts: ReadonlyArray<Reply.Part>): ReadonlyArray<Piece> =>
+      parts.flatMap((part) => part.type === "text" || part.type === "reasoning" ? [part] : [])
+    const body = (yield* generate(running, tokens, options)).pipe(
+      Stream.flatMap((token) => {
+        answerTokens++
+        stop = token.stop
+        return Stream.fromIterable(pieces(reader.push(token)))
+      }),
+      Stream.rechunk(1)
+    )
+    const rest = Stream.suspend(() =>
+      Stream.fromIterable<Piece>([...pieces(reader.end()), {
+        type: "done",
+        ending: stop === "length" || stop === "context" ? "length" : "end",
+        promptTokens: tokens.length,
+        cachedTokens,
+        answerTokens
+      }])
+    )
+    return Stream.concat(body, rest)
+  })
+
+const commonPrefix = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): number => {
+  let n = 0
+  while (n < a.length && n < b.length && a[n] === b[n]) n++
+  return n
+}
