@@ -8,7 +8,12 @@ import * as Storage from "./Storage.ts"
 /** Milliseconds between two times that an answer on its way is kept, so that a reload loses little of it. */
 const keepEvery = 500
 
-const backend: Backend = openAi()
+let backend: Backend = openAi()
+
+/** Has questions answered by another backend. To be called before `start`. */
+export const answerWith = (other: Backend): void => {
+  backend = other
+}
 
 export const settings = signal<Settings.Settings>(Settings.usual)
 export const models = signal<ReadonlyArray<string>>([])
@@ -55,7 +60,8 @@ export const start = async (): Promise<void> => {
   await findModels()
 }
 
-const findModels = async (): Promise<void> => {
+/** Asks the backend what it has. */
+export const findModels = async (): Promise<void> => {
   try {
     models.value = await backend.models(settings.value)
     trouble.value = undefined

@@ -1,14 +1,5 @@
-/** The page. */
-import { effect } from "@preact/signals"
-import { render } from "preact"
-import * as State from "./State.ts"
-import { App } from "./view/App.tsx"
+/** The page of a server. */
+import { mount } from "./Page.ts"
+import { ofServer } from "./Parts.ts"
 
-effect(() => {
-  const { theme } = State.settings.value
-  if (theme === "system") delete document.documentElement.dataset["theme"]
-  else document.documentElement.dataset["theme"] = theme
-})
-
-render(<App />, document.getElementById("app")!)
-void State.start()
+mount(document.getElementById("app")!, { parts: ofServer })

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals"
 import { useEffect, useRef } from "preact/hooks"
 import { titleOf } from "../Conversation.ts"
+import type { Parts } from "../Parts.ts"
 import * as State from "../State.ts"
 import { Composer } from "./Composer.tsx"
 import { IconButton } from "./Icon.tsx"
@@ -17,7 +18,8 @@ const onKey = (event: KeyboardEvent): void => {
   }
 }
 
-export const App = () => {
+export const App = ({ parts }: { readonly parts: Parts }) => {
+  const { Notice, Status } = parts
   const isOpen = useSignal(false)
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => {
@@ -44,13 +46,15 @@ export const App = () => {
         <header>
           <IconButton name="menu" label="Chats" class="menu" onClick={() => isOpen.value = true} />
           <h1>{title}</h1>
+          {Status === undefined ? null : <Status />}
           <IconButton name="plus" label="New chat" class="menu" onClick={State.begin} />
         </header>
         {State.trouble.value === undefined ? null : <p class="trouble" role="alert">{State.trouble.value}</p>}
-        <Transcript conversation={conversation} />
+        {Notice === undefined ? null : <Notice />}
+        <Transcript conversation={conversation} where={parts.where} />
         <Composer key={conversation.id} />
       </main>
-      <SettingsDialog dialog={dialog} />
+      <SettingsDialog dialog={dialog} isServer={parts.isServer} />
     </div>
   )
 }

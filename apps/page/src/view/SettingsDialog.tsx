@@ -48,21 +48,28 @@ const FlagField = ({ label, name }: { readonly name: "thinking" | "speed"; reado
 
 const themes = { system: "As the system", light: "Light", dark: "Dark" } as const
 
-export const SettingsDialog = ({ dialog }: { readonly dialog: RefObject<HTMLDialogElement | null> }) => {
+export const SettingsDialog = ({ dialog, isServer }: {
+  readonly dialog: RefObject<HTMLDialogElement | null>
+  readonly isServer: boolean
+}) => {
   const { apiKey, model, system, theme } = State.settings.value
   const models = State.models.value
   return (
     <dialog ref={dialog} aria-labelledby="settings-title">
       <form method="dialog">
         <h2 id="settings-title">Settings</h2>
-        <Field label="Model">
-          <select
-            value={models.includes(model) ? model : models[0]}
-            onChange={(event) => State.change({ model: event.currentTarget.value })}
-          >
-            {models.map((name) => <option key={name} value={name}>{name}</option>)}
-          </select>
-        </Field>
+        {isServer
+          ? (
+            <Field label="Model">
+              <select
+                value={models.includes(model) ? model : models[0]}
+                onChange={(event) => State.change({ model: event.currentTarget.value })}
+              >
+                {models.map((name) => <option key={name} value={name}>{name}</option>)}
+              </select>
+            </Field>
+          )
+          : null}
         <Field label="System text of new chats">
           <textarea rows={3} value={system} onChange={(event) => State.change({ system: event.currentTarget.value })} />
         </Field>
@@ -79,14 +86,18 @@ export const SettingsDialog = ({ dialog }: { readonly dialog: RefObject<HTMLDial
             {Object.entries(themes).map(([name, label]) => <option key={name} value={name}>{label}</option>)}
           </select>
         </Field>
-        <Field label="API key, if the server asks for one">
-          <input
-            type="password"
-            autocomplete="off"
-            value={apiKey}
-            onChange={(event) => State.change({ apiKey: event.currentTarget.value })}
-          />
-        </Field>
+        {isServer
+          ? (
+            <Field label="API key, if the server asks for one">
+              <input
+                type="password"
+                autocomplete="off"
+                value={apiKey}
+                onChange={(event) => State.change({ apiKey: event.currentTarget.value })}
+              />
+            </Field>
+          )
+          : null}
         <p class="hint">Enter sends, Shift and Enter begins a line, Escape stops an answer, Alt and N begins a chat.</p>
         <div class="actions">
           <button type="submit" class="primary">Done</button>

@@ -10,7 +10,10 @@ const nearEnd = 80
 
 const suggestions = ["What is 17 + 25?", "Tell me a short story.", "What is the capital of Peru?"]
 
-export const Transcript = ({ conversation }: { readonly conversation: Conversation }) => {
+export const Transcript = ({ conversation, where }: {
+  readonly conversation: Conversation
+  readonly where: string
+}) => {
   const list = useRef<HTMLDivElement>(null)
   const follows = useRef(true)
   useEffect(() => {
@@ -34,7 +37,7 @@ export const Transcript = ({ conversation }: { readonly conversation: Conversati
         follows.current = scrollHeight - scrollTop - clientHeight < nearEnd}
     >
       <div class="turns">
-        {conversation.turns.length === 0 && State.isLoaded.value ? <Welcome /> : null}
+        {conversation.turns.length === 0 && State.isLoaded.value ? <Welcome where={where} /> : null}
         {conversation.turns.map((turn, i) =>
           turn.role === "user"
             ? <Question key={turn.id} turn={turn} canEdit={!isAnswering} />
@@ -52,10 +55,10 @@ export const Transcript = ({ conversation }: { readonly conversation: Conversati
   )
 }
 
-const Welcome = () => (
+const Welcome = ({ where }: { readonly where: string }) => (
   <div class="welcome">
     <h2>What would you like to know?</h2>
-    <p>{State.models.value[0] ?? "A language model"} answers on the machine that serves this page.</p>
+    <p>{State.models.value[0] ?? "A language model"} {where}</p>
     <div class="suggestions">
       {suggestions.map((text) => <button type="button" key={text} onClick={() => State.ask(text)}>{text}</button>)}
     </div>
