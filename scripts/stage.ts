@@ -1,6 +1,6 @@
 /**
  * Writes the npm package of the command line into a folder: one JavaScript file that has all packages of the workspace in it, the
- * model that comes with tg, the chat page, and a manifest whose only dependency is Dawn. `pnpm pack` in apps/cli packs that folder.
+ * model that comes with tg, the chat pages, and a manifest whose only dependency is Dawn. `pnpm pack` in apps/cli packs that folder.
  *
  *     node scripts/stage.ts apps/cli/dist/package
  */
@@ -9,6 +9,7 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
 import { built } from "../apps/page/src/Build.ts"
+import { built as builtSite } from "../apps/web/src/Build.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const cli = path.join(root, "apps/cli")
@@ -33,7 +34,7 @@ const bundleProgram = async (out: string): Promise<void> => {
     format: "esm",
     target: "node24",
     // what builds the page is not there where the page comes built
-    external: ["webgpu", "@tg/page/Build"],
+    external: ["webgpu", "@tg/page/Build", "@tg/web-page/Build"],
     banner: { js: banner },
     legalComments: "eof",
     logLevel: "warning"
@@ -76,6 +77,7 @@ export const stage = async (out: string): Promise<void> => {
   await bundleProgram(out)
   fs.chmodSync(path.join(out, "tg.mjs"), 0o755)
   fs.cpSync(await built(), path.join(out, "page"), { recursive: true })
+  fs.cpSync(await builtSite(), path.join(out, "site"), { recursive: true })
   fs.cpSync(path.join(cli, "models"), path.join(out, "models"), { recursive: true })
   fs.writeFileSync(path.join(out, "package.json"), `${JSON.stringify(manifest(), undefined, 2)}\n`)
   fs.copyFileSync(path.join(cli, "release/README.md"), path.join(out, "README.md"))

@@ -36,6 +36,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["node", "web"],
   ["ai"],
   ["page"],
+  ["web-page"],
   ["cli"]
 ]
 
@@ -164,7 +165,9 @@ describe.each(packages)(
     })
 
     it("references the projects it depends on", () => {
-      const referenced = (tsconfig.references ?? []).map((reference) => `@tg/${path.basename(reference.path)}`)
+      const referenced = (tsconfig.references ?? []).map((reference) =>
+        readJson<Manifest>(path.join(folder, reference.path, "package.json")).name
+      )
       expect(referenced.sort()).toEqual(run.filter(isOurs).sort())
     })
 

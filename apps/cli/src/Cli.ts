@@ -17,6 +17,7 @@ import * as Pull from "./commands/Pull.ts"
 import * as Serve from "./commands/Serve.ts"
 import * as Synth from "./commands/Synth.ts"
 import * as Tune from "./commands/Tune.ts"
+import * as Web from "./commands/Web.ts"
 import * as Flags from "./Flags.ts"
 import * as Help from "./Help.ts"
 import * as Misspelled from "./Misspelled.ts"
@@ -32,6 +33,7 @@ const running = [
   Chat.command,
   Generate.command,
   Serve.command,
+  Web.command,
   Pull.command,
   ModelsCommand.command,
   Inspect.command,

@@ -1,0 +1,61 @@
+/** What a model is and what it will take, before it is read. */
+import type { Facts } from "@tg/web/Protocol"
+import { nameOf } from "../Choice.ts"
+import * as Local from "../Local.ts"
+import * as Sizes from "../Sizes.ts"
+
+const room = ({ deviceBytes, memoryBytes }: Facts): string =>
+  deviceBytes === undefined ? "" : memoryBytes > deviceBytes
+    ? `, more than the ${Sizes.bytes(deviceBytes)} there are`
+    : ` of ${Sizes.bytes(deviceBytes)}`
+
+export const Plan = ({ candidate: { choice, facts }, onDone }: {
+  readonly candidate: Local.Candidate
+  readonly onDone: () => void
+}) => {
+  const fits = facts.deviceBytes === undefined || facts.memoryBytes <= facts.deviceBytes
+  const rows: ReadonlyArray<readonly [string, string]> = [
+    ["Model", `${facts.architecture}, ${Sizes.parameters(facts.parameters)} parameters`],
+    ["File", `${nameOf(choice)}: ${Sizes.bytes(facts.fileBytes)}, mostly ${facts.weightType}`],
+    ["Memory", `${Sizes.bytes(facts.memoryBytes)}${room(facts)}`],
+    [
+      "Of that",
+      `weights ${Sizes.bytes(facts.weightBytes)}, ${Sizes.count(facts.context)} tokens ${Sizes.bytes(facts.kvBytes)}`
+    ],
+    ["Conversation", `up to ${Sizes.count(facts.contextLength)} tokens`],
+    ["Runs on", `${facts.device.name}: ${facts.device.why}`]
+  ]
+  return (
+    <section aria-labelledby="plan-title">
+      <h3 id="plan-title">{facts.name}</h3>
+      <dl class="plan">
+        {rows.map(([name, text]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{text}</dd>
+          </div>
+        ))}
+      </dl>
+      {facts.chats
+        ? null
+        : <p class="trouble">This model has no chat template, so it cannot answer here. Choose one made for chats.</p>}
+      {fits
+        ? null
+        : <p class="trouble">It does not fit. Choose a smaller model, or one with smaller weights, such as Q4_0.</p>}
+      <div class="actions">
+        <button type="button" onClick={() => void Local.dismiss()}>Another one</button>
+        <button
+          type="button"
+          class="primary"
+          disabled={!fits || !facts.chats}
+          onClick={() => {
+            onDone()
+            void Local.take()
+          }}
+        >
+          Load
+        </button>
+      </div>
+    </section>
+  )
+}

@@ -1,0 +1,194 @@
+import * as fs from "node:fs"
+import { createRequire } from "node:module"
+import * as os from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import type { AxeResults } from "axe-core"
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core"
+import { afterAll, afterEach, assert, beforeAll, describe, it, vi } from "vitest"
+import { hasBrowser, launch } from "../../../packages/web/test/support/browser.ts"
+import { serve, type Site } from "../../../packages/web/test/support/site.ts"
+import { site as build } from "../src/Build.ts"
+
+const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js")
+const tiny = fileURLToPath(new URL("../../cli/models/tg-tiny-Q4_0.gguf", import.meta.url))
+/** With TG_SCREENSHOTS=1 the pictures of the docs are taken again. */
+const pictures = process.env["TG_SCREENSHOTS"] === "1"
+  ? fileURLToPath(new URL("../../../docs/images/", import.meta.url))
+  : undefined
+
+describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
+  let folder: string
+  let host: Site
+  let browser: Browser
+  let context: BrowserContext
+  let page: Page
+  /** What the browser complains of, violations of the page's policy among it. */
+  let complaints: Array<string>
+
+  beforeAll(async () => {
+    folder = fs.mkdtempSync(path.join(os.tmpdir(), "tg-site-"))
+    ;[host, browser] = await Promise.all([
+      serve({ "page/": `${folder}/`, "models/": `${path.dirname(tiny)}/` }),
+      launch(),
+      build(folder)
+    ])
+  })
+  afterAll(async () => {
+    await browser.close()
+    await host.close()
+    fs.rmSync(folder, { recursive: true })
+  })
+  afterEach(async () => {
+    await context.close()
+    assert.deepEqual(complaints, [])
+  })
+
+  const open = async (mode: "isolated" | "plain", options: BrowserContextOptions = {}): Promise<void> => {
+    complaints = []
+    context = await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options })
+    page = await context.newPage()
+    page.on("console", (message) => complaints.push(`${message.text()} ${message.location().url}`))
+    page.on("pageerror", (error) => complaints.push(error.message))
+    await page.goto(`${host.url}/${mode}/page/`)
+  }
+  const ready = () => page.locator(".model[data-at=ready]").waitFor()
+  const ask = async (text: string): Promise<void> => {
+    await page.getByLabel("Question", { exact: true }).fill(text)
+    await page.keyboard.press("Enter")
+  }
+  const text = () => page.locator(".answer .text").last()
+  /** The last answer when it is whole. */
+  const answered = async (): Promise<string> => {
+    await page.getByRole("button", { name: "Answer again" }).waitFor()
+    return (await text().textContent() ?? "").trim()
+  }
+  const choose = () => page.locator(".model").click()
+  const picture = async (name: string): Promise<void> => {
+    if (pictures === undefined) return
+    fs.mkdirSync(pictures, { recursive: true })
+    await page.screenshot({ path: `${pictures}web-${name}.png` })
+  }
+
+  it("answers while the model is still on its way, streams, and finds the conversation after a reload", async () => {
+    await open("isolated")
+    await page.locator("[data-loaded=true]").waitFor()
+    await page.evaluate(() => {
+      const lengths = new Set<number>()
+      Object.assign(globalThis, { lengths })
+      new MutationObserver(() => {
+        const shown = document.querySelector(".answer .text")?.textContent
+        if (shown !== undefined && shown !== null) lengths.add(shown.length)
+      }).observe(document.body, { subtree: true, childList: true, characterData: true })
+    })
+    await ask("What is 17 + 25?")
+    assert.equal(await answered(), "17 + 25 = 42")
+    assert.match(await page.locator(".speed").innerText(), /^\d+ tokens, [\d.]+ tokens\/s, first after \d+ ms$/)
+    assert.isAbove(await page.evaluate(() => (globalThis as unknown as { lengths: Set<number> }).lengths.size), 4)
+    await page.reload()
+    assert.equal(await answered(), "17 + 25 = 42")
+    await ask("What is 40 + 2?")
+    await vi.waitFor(async () => assert.equal((await text().textContent() ?? "").trim(), "40 + 2 = 42"), 60_000)
+    await ready()
+    await picture("desktop")
+    await choose()
+    assert.match(
+      await page.locator(".card").innerText(),
+      /tg-tiny\s+Q4_0, 13 million parameters, 7.3 MB; .*tokens of conversation\s+Runs on wasm, \d+ threads: WebGPU found only a CPU/
+    )
+    await picture("model")
+  })
+
+  it("stops, keeps what there is, and goes on", async () => {
+    await open("isolated")
+    await ready()
+    await ask("Tell me a story.")
+    await vi.waitFor(async () => assert.isAbove((await text().textContent() ?? "").length, 10), 60_000)
+    await page.keyboard.press("Escape")
+    await page.getByText("Stopped.").waitFor()
+    const stopped = await text().textContent()
+    await page.reload()
+    assert.equal(await text().textContent(), stopped)
+    await page.getByRole("button", { name: "New chat" }).first().click()
+    await ask("What is 17 + 25?")
+    assert.equal(await answered(), "17 + 25 = 42")
+  })
+
+  it("isolates itself where the host cannot, and works without a network from then on", async () => {
+    await open("plain")
+    await ready()
+    assert.isTrue(await page.evaluate("crossOriginIsolated"))
+    await choose()
+    await page.getByText("This page works without a network.").waitFor()
+    await context.setOffline(true)
+    await page.reload()
+    await ask("What is 17 + 25?")
+    assert.equal(await answered(), "17 + 25 = 42")
+    assert.isTrue(await page.evaluate("crossOriginIsolated"))
+  })
+
+  it("runs on one thread where nothing isolates it, and says so", async () => {
+    await open("plain", { serviceWorkers: "block" })
+    await ready()
+    await choose()
+    assert.match(await page.locator(".card").innerText(), /Runs on wasm, one thread: .*not cross-origin isolated/)
+    await page.getByRole("button", { name: "Close", exact: true }).click()
+    await ask("What is 17 + 25?")
+    assert.equal(await answered(), "17 + 25 = 42")
+    // the browser says once that the test has blocked it
+    complaints = complaints.filter((complaint) => !/service worker/i.test(complaint))
+  })
+
+  it("shows what a model will take before it is read: a file, an address, and what is none", async () => {
+    await open("isolated")
+    await ready()
+    await choose()
+    const before = host.sent()
+    await page.getByLabel("Address of a model").fill(`${host.url}/isolated/models/tg-tiny-Q4_0.gguf`)
+    await page.getByRole("button", { name: "Look" }).click()
+    const plan = page.locator(".plan")
+    await plan.waitFor()
+    assert.match(await plan.innerText(), /deepseek2, 13 million parameters/)
+    assert.match(await plan.innerText(), /Memory\s+13\.\d MB of 4\.3 GB/)
+    // the header alone
+    assert.isBelow(host.sent() - before, 2_000_000)
+    await page.getByRole("button", { name: "Another one" }).click()
+    await page.getByLabel("Choose a GGUF file").setInputFiles({
+      name: "notes.txt",
+      mimeType: "text/plain",
+      buffer: Buffer.from("no model")
+    })
+    assert.match(await page.getByRole("alert").innerText(), /notes\.txt.*choose a GGUF file/)
+    await page.getByLabel("Choose a GGUF file").setInputFiles(tiny)
+    await plan.waitFor()
+    await picture("plan")
+    await page.getByRole("button", { name: "Load", exact: true }).click()
+    await ready()
+    await ask("What is 17 + 25?")
+    assert.equal(await answered(), "17 + 25 = 42")
+  })
+
+  it.each(["light", "dark"] as const)("has no fault that axe finds, in %s", async (colorScheme) => {
+    await open("isolated", { colorScheme, bypassCSP: true })
+    await ready()
+    await page.addScriptTag({ path: axe })
+    const faults = async (): Promise<ReadonlyArray<string>> => {
+      const { violations }: AxeResults = await page.evaluate("axe.run()")
+      return violations.map(({ help, nodes }) => `${help}: ${nodes.map((node) => node.html).join(" ")}`)
+    }
+    assert.deepEqual(await faults(), [])
+    if (colorScheme === "light") {
+      await page.setViewportSize({ width: 820, height: 1100 })
+      await picture("tablet")
+    } else {
+      await page.setViewportSize({ width: 390, height: 780 })
+      await ask("What is the capital of Peru?")
+      assert.include(await answered(), "Lima")
+      assert.isAtMost(await page.locator("html").evaluate(({ scrollWidth }) => scrollWidth), 390)
+      await picture("phone")
+    }
+    await choose()
+    assert.deepEqual(await faults(), [])
+    if (colorScheme === "dark") await picture("phone-model")
+  })
+})
