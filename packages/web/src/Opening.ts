@@ -5,9 +5,8 @@ import * as Loading from "@tg/engine/Loading"
 import * as MemoryPlan from "@tg/engine/MemoryPlan"
 import * as Sampler from "@tg/engine/Sampler"
 import type { ByteSource } from "@tg/gguf/ByteSource"
-import * as Gguf from "@tg/gguf/Gguf"
+import { GgufReader } from "@tg/gguf/GgufReader"
 import { known } from "@tg/models/Models"
-import type { Codec } from "@tg/tokenizer/Tokenizer"
 import { Context, Effect, Layer } from "effect"
 import * as Devices from "./Devices.ts"
 import type { DeviceInfo, Facts, Loaded, OpenOptions, Progress, Source } from "./Protocol.ts"
@@ -26,16 +25,14 @@ const keeping = typeof TG_BUILD === "string" ? ProgramStore.layer(TG_BUILD) : La
 export interface Header {
   readonly source: ByteSource["Service"]
   readonly model: ModelFile.ModelFile
-  readonly codec: Codec
 }
 
 /** Reads the header of a file. */
 export const header = Effect.fn("Opening.header")(function*(file: Source) {
   const source = yield* Sources.open(file)
-  const model = yield* Effect.fromResult(ModelFile.fromGguf(yield* Gguf.read(source), known))
-  const codec = yield* Effect.fromResult(ModelFile.tokenizer(model.gguf))
-  const read: Header = { source, model, codec }
-  return read
+  const { read } = yield* GgufReader
+  const header: Header = { source, model: yield* ModelFile.ofGguf(yield* read(source), known) }
+  return header
 })
 
 /** The device of these options. It belongs to the Scope. */
@@ -82,7 +79,6 @@ export const facts = Effect.fn("Opening.facts")(function*({ model }: Header, dev
 export interface Running {
   readonly loaded: typeof Loaded.Type
   readonly engine: Engine["Service"]
-  readonly codec: Codec
 }
 
 /** How far loading is. */
@@ -90,7 +86,7 @@ export type Event = typeof Progress.Type | typeof Loaded.Type
 
 /** Loads a model; it stays on its device until the Scope closes. A device that is lost is replaced. */
 export const load = Effect.fn("Opening.load")(function*(
-  { codec, model, source }: Header,
+  { model, source }: Header,
   { options, say, services }: {
     readonly options: typeof OpenOptions.Type
     readonly services: Context.Context<Devices.Services>
@@ -100,7 +96,6 @@ export const load = Effect.fn("Opening.load")(function*(
   const engine = yield* fromModel(source, model, {
     context: options.context,
     prepare: ["last", Sampler.greedy],
-    tokenizer: codec,
     rebuild: device(options),
     onProgress: ({ loadedBytes, totalBytes }) => Effect.asVoid(say({ _tag: "Progress", loadedBytes, totalBytes }))
   }).pipe(Effect.provide(services))
@@ -110,6 +105,6 @@ export const load = Effect.fn("Opening.load")(function*(
     context: engine.context,
     device: Context.get(services, Devices.Chosen)
   }
-  const running: Running = { loaded, engine, codec }
+  const running: Running = { loaded, engine }
   return running
 })

@@ -1,6 +1,5 @@
 /** Replies of the model that is loaded, in the worker: as text, or in parts. */
 import { Messages, Reply, ReplyStyle } from "@tg/dialogue"
-import { ModelFile } from "@tg/engine"
 import type { Token } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import type { Message } from "@tg/tokenizer/ChatTemplate"
@@ -10,9 +9,10 @@ import type { Running } from "./Opening.ts"
 import type { ChatOptions, GenerateOptions, Piece } from "./Protocol.ts"
 
 /** What the template makes of messages. */
-const render = ({ codec, engine }: Running, messages: ReadonlyArray<Message>, options: typeof ChatOptions.Type) =>
+const render = ({ engine: { model } }: Running, messages: ReadonlyArray<Message>, options: typeof ChatOptions.Type) =>
   Effect.gen(function*() {
-    const template = yield* Effect.fromResult(ModelFile.chatTemplate(engine.model.gguf, codec))
+    const { codec } = model
+    const template = yield* Effect.fromResult(model.template)
     const style = ReplyStyle.of(template, codec)
     const taken = yield* Effect.fromResult(Messages.make(template, style).write({ messages }))
     const prompt = yield* Effect.fromResult(
@@ -51,7 +51,7 @@ const textOf = ({ text }: Token): string => text
 /** What a model goes on with behind a text. */
 export const text = (running: Running, prompt: string, options: typeof GenerateOptions.Type) =>
   Effect.map(
-    generate(running, running.codec.encode(prompt, { addSpecial: true }), options),
+    generate(running, running.engine.model.codec.encode(prompt, { addSpecial: true }), options),
     Stream.map(textOf)
   )
 
