@@ -13,9 +13,6 @@ import { build, type Metafile } from "esbuild"
 
 const here = fileURLToPath(new URL(".", import.meta.url))
 
-/** wabt asks for these where it runs in Node, and only there. */
-const ofNode = ["fs", "path", "crypto"]
-
 /** Stands for the name of the build until what it names is there. */
 const unnamed = "tg-build-without-a-name"
 
@@ -31,7 +28,6 @@ export const bundle = async (folder: string): Promise<Metafile> => {
     format: "esm",
     platform: "browser",
     target: "es2024",
-    external: ofNode,
     legalComments: "none",
     define: { TG_BUILD: JSON.stringify(unnamed) },
     write: false,

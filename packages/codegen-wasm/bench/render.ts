@@ -5,13 +5,12 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import type { UOp } from "@tg/core-uop/UOp"
-import { Effect } from "effect"
 import { kernel } from "../test/support/linear.ts"
 import * as Wasm from "../src/Wasm.ts"
 
 const rows = 2048
 const columns = 2048
-const assembler = await Effect.runPromise(Wasm.assembler)
+const { assembler } = Wasm
 
 /** `unroll` rows at a time, a vector of partial sums each. */
 const matvec = (unroll: number): UOp =>

@@ -1,6 +1,7 @@
 import { type Program, Renderer, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Effect, Layer } from "effect"
+import { assemble } from "./internal/assemble.ts"
 import type { Simd } from "./internal/dot.ts"
 import { rendered } from "./internal/elementwise.ts"
 import { rareHalvesOf } from "./internal/half.ts"
@@ -137,48 +138,33 @@ export const assembleWritten = (
   }
 }
 
-/** `validate` takes the features that are allowed, which the typings of wabt do not say. */
-interface FeatureModule {
-  readonly validate: (features: object) => void
-  readonly toBinary: (options: object) => { readonly buffer: Uint8Array }
-  readonly destroy: () => void
-}
-
-/** Loads the assembler (once; 18 ms). */
-export const assembler: Effect.Effect<Assembler> = Effect.promise(async () => {
-  const { default: load } = await import("wabt")
-  const wabt = await load()
-  const features = { simd: true, relaxed_simd: true, sat_float_to_int: true, threads: true }
-  return {
-    assemble: (name, source) => {
-      const module = wabt.parseWat(`${name}.wat`, source, features) as FeatureModule
-      try {
-        module.validate(features)
-        return module.toBinary({}).buffer
-      } finally {
-        module.destroy()
-      }
-    }
+/** The assembler of this package. It knows what kernels need, which its README lists, and nothing else. */
+export const assembler: Assembler = {
+  assemble: (_, text) => {
+    const module = assemble(text)
+    // compiling says what is wrong
+    if (!WebAssembly.validate(module)) void new WebAssembly.Module(module)
+    return module
   }
-})
+}
 
 /** The renderer for `@tg/runtime-wasm`, with options. */
 export const layerWith = (options: Options): Layer.Layer<Renderer> =>
-  Layer.effect(
+  Layer.sync(
     Renderer,
-    Effect.map(assembler, (loaded) =>
+    () =>
       Renderer.of({
         id: `@tg/codegen-wasm ${options.memory ?? defaultMemory()} ${options.simd ?? defaultSimd()}`,
         caps,
         render: Effect.fn("Wasm.render")(function*(name, linear) {
-          const program = render(name, linear, loaded, options)
+          const program = render(name, linear, assembler, options)
           return program instanceof RenderError ? yield* program : program
         }),
         assemble: Effect.fn("Wasm.assemble")(function*(program) {
-          const assembled = assembleWritten(program, loaded, options)
+          const assembled = assembleWritten(program, assembler, options)
           return assembled instanceof RenderError ? yield* assembled : assembled
         })
-      }))
+      })
   )
 
 /** The renderer for `@tg/runtime-wasm`. */

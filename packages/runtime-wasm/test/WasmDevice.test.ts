@@ -13,8 +13,8 @@ const bytesOf = (values: ReadonlyArray<number>): Uint8Array => new Uint8Array(Fl
 const floats = (bytes: Uint8Array): ReadonlyArray<number> => [...new Float32Array(bytes.slice().buffer)]
 
 const render = (name: string, linear: UOp): Effect.Effect<Program> =>
-  Effect.map(Wasm.assembler, (assembler) => {
-    const program = Wasm.render(name, linear, assembler)
+  Effect.sync(() => {
+    const program = Wasm.render(name, linear, Wasm.assembler)
     if (program instanceof RenderError) throw program
     return program
   })

@@ -8,11 +8,12 @@ import { Worker } from "node:worker_threads"
 import * as Wasm from "@tg/codegen-wasm/Wasm"
 import { devectorize } from "@tg/devectorize/Devectorize"
 import { linearize } from "@tg/devectorize/Linearize"
+import { assembler } from "../../codegen-wasm/test/support/execute.ts"
 import * as NodeThreads from "../src/NodeThreads.ts"
 import * as WasmDevice from "../src/WasmDevice.ts"
 
 const compile = (kernel: UOp): Effect.Effect<Program> =>
-  Effect.map(Wasm.assembler, (assembler) => {
+  Effect.sync(() => {
     const { name } = kernel.arg as { readonly name: string }
     const expanded = devectorize(name, kernel, Wasm.caps, DeviceProfile.wasm)
     if ("message" in expanded) throw expanded

@@ -15,8 +15,8 @@ import { Threads } from "../src/Threads.ts"
 import * as WasmDevice from "../src/WasmDevice.ts"
 
 const render = (linear: UOp): Effect.Effect<Program> =>
-  Effect.map(Wasm.assembler, (assembler) => {
-    const program = Wasm.render("kernel", linear, assembler)
+  Effect.sync(() => {
+    const program = Wasm.render("kernel", linear, Wasm.assembler)
     if (program instanceof RenderError) throw program
     return program
   })
@@ -140,8 +140,7 @@ describe("threads", () => {
   it.effect("are not used with a memory that is not shared", () =>
     Effect.gen(function*() {
       const device = yield* Device
-      const assembler = yield* Wasm.assembler
-      const program = Wasm.render("kernel", affine, assembler, { memory: "own" })
+      const program = Wasm.render("kernel", affine, Wasm.assembler, { memory: "own" })
       if (program instanceof RenderError) throw program
       const [a, b] = [yield* device.allocate(4 * count, "a"), yield* device.allocate(4 * count, "b")]
       const plan = yield* device.plan([{ executable: yield* device.load(program), buffers: [a, b] }])

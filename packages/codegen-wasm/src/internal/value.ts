@@ -17,7 +17,7 @@ const float = (value: number): string => {
   if (Number.isNaN(x)) return "nan"
   if (!Number.isFinite(x)) return x > 0 ? "inf" : "-inf"
   // the shortest decimal of a double that is exactly an f32 reads back as that f32
-  return Object.is(x, -0) ? "-0x0p+0" : String(x)
+  return Object.is(x, -0) ? "-0" : String(x)
 }
 
 const lane = (node: UOp): string => {

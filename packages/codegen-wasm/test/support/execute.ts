@@ -1,11 +1,20 @@
 import type { UOp } from "@tg/core-uop/UOp"
 import { evaluateIndex } from "@tg/core-uop/Program"
-import { Effect } from "effect"
 import * as Wasm from "../../src/Wasm.ts"
+import { wabtBytes } from "./wabt.ts"
 
 export type Data = Float32Array | Int32Array | Uint32Array
 
-const assembler = await Effect.runPromise(Wasm.assembler)
+/** Ours, which has to give the bytes that wabt gives. */
+export const assembler: Wasm.Assembler = {
+  assemble: (name, text) => {
+    const module = Wasm.assembler.assemble(name, text)
+    const wanted = wabtBytes(text)
+    const at = wanted.findIndex((byte, i) => byte !== module[i])
+    if (at >= 0 || module.length !== wanted.length) throw new Error(`byte ${at} is not what wabt gives`)
+    return module
+  }
+}
 
 /**
  * Runs a kernel on copies of these buffers (by slot order) and returns what the memory then holds. `parts` is in how
