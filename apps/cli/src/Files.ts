@@ -42,10 +42,14 @@ export const readText = (path: string): Effect.Effect<string, UsageError, FileSy
     Effect.flatMap((bytes) => decodeText(bytes, path))
   )
 
-/** Reads JSON by a schema; `where` says what it is, for the error. */
+/** Reads JSON by a schema; `where` says what it is, for the error. What is not in an exact schema is refused: it may be misspelt. */
 export const decodeJson = <A>(
   text: string,
-  { schema, where }: { readonly schema: Schema.Decoder<A>; readonly where: string }
+  { isExact = false, schema, where }: {
+    readonly schema: Schema.Decoder<A>
+    readonly where: string
+    readonly isExact?: boolean
+  }
 ): Effect.Effect<A, UsageError> =>
   Effect.try({
     try: (): unknown => JSON.parse(text),
@@ -53,7 +57,7 @@ export const decodeJson = <A>(
       new UsageError({ message: `${where} is not JSON: ${error instanceof Error ? error.message : error}` })
   }).pipe(
     Effect.flatMap((json) =>
-      Schema.decodeUnknownEffect(schema)(json).pipe(
+      Schema.decodeUnknownEffect(schema, { onExcessProperty: isExact ? "error" : "ignore" })(json).pipe(
         Effect.mapError((error) =>
           new UsageError({ message: `${where} has another form than expected: ${error.message.replace(/\s+/g, " ")}` })
         )

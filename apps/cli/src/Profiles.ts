@@ -137,6 +137,6 @@ export const known = (given: Option.Option<string>) =>
 
 const fromFile = Effect.fnUntraced(function*(path: string) {
   const text = yield* Files.readText(path)
-  const read = yield* Files.decodeJson(text, { schema: ProfileFile.ProfileFile, where: path })
+  const read = yield* Files.decodeJson(text, { schema: ProfileFile.ProfileFile, where: path, isExact: true })
   return ProfileFile.profileOf(read)
 })

@@ -26,7 +26,7 @@ const quantities: { readonly [Q in keyof Quantities]: typeof quantity } = {
 
 /**
  * A profile in a file. Without `subgroupSize` the device has no subgroups of one known size, without `packedDot` no such instruction;
- * quantities that are left out are unknown. What is no part of a profile is refused: it would be a misspelt quantity.
+ * quantities that are left out are unknown.
  */
 export const ProfileFile = Schema.Struct({
   name: Schema.String,
@@ -47,7 +47,7 @@ export const ProfileFile = Schema.Struct({
   ...quantities,
   gridBarrierHolds: Schema.optionalKey(Schema.Boolean),
   gridBarrierWorkgroups: Schema.optionalKey(Count)
-}).annotate({ parseOptions: { onExcessProperty: "error" } })
+})
 
 /** The profile that a file says. */
 export const profileOf = (read: typeof ProfileFile.Type): DeviceProfile => ({

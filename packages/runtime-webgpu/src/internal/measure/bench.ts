@@ -39,7 +39,7 @@ export interface Bench {
     programs: ReadonlyArray<readonly [Program, ReadonlyArray<DeviceBuffer>]>
   ) => Effect.Effect<Prepared, DeviceError, Scope.Scope>
   /** Microseconds of a single run. */
-  readonly once: (prepared: Prepared, vars: Vars) => Effect.Effect<number, DeviceError>
+  readonly once: (prepared: Prepared, vars: Vars) => Effect.Effect<number, Failure>
   /** Microseconds of one run: the least of some. */
   readonly time: (prepared: Prepared, vars: Vars) => Effect.Effect<number, Failure>
   /** Steps with which a kernel runs long enough. */
@@ -82,14 +82,16 @@ export const make = (device: DeviceShape, deadline: number): Bench => {
       )
       return { replay: yield* device.plan(dispatches), last: dispatches.at(-1)!.buffers[0]! as DeviceBuffer }
     }),
-    once,
+    once: (prepared, vars) => Effect.andThen(inTime, once(prepared, vars)),
     time: (prepared, vars) => least(once(prepared, vars)),
     stepsFor: Effect.fnUntraced(function*(prepared, vars = {}) {
       const least = prepared.replay.timed === undefined ? leastMicros.host : leastMicros.device
-      yield* once(prepared, { ...vars, steps: 1 })
+      yield* bench.once(prepared, { ...vars, steps: 1 })
       const wanted = Math.max(least, leastTimes * (yield* bench.time(prepared, { ...vars, steps: 1 })))
       let steps = 16
-      while (steps < mostSteps && (yield* bench.time(prepared, { ...vars, steps })) < wanted) steps *= 2
+      while (steps < mostSteps && (yield* bench.once(prepared, { ...vars, steps })) < wanted) {
+        steps *= 2
+      }
       return steps
     }),
     twice: Effect.fnUntraced(function*(prepared, vars = {}) {
