@@ -93,7 +93,8 @@ class Sweep {
       )
     }
     if (row === "stop") return
-    row(node, gradient).forEach((g, i) => this.add(node.src[i]!, g))
+    const known = node.op === "REDUCE" ? gradient.contiguous() : gradient
+    row(node, known).forEach((g, i) => this.add(node.src[i]!, g))
   }
 
   /** What was written gets the gradient of its place, what was there before that of the rest. */

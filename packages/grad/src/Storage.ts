@@ -105,13 +105,13 @@ export const writtenOf = (node: UOp): Written => {
   return { view, before: later[0] ?? view.of, stores, call: undefined }
 }
 
-/** The contents of storage after stores, as a value. */
+/** The contents of storage after stores, as a value; what was stored is stored. */
 export const overlay = (
   before: Tensor,
   stores: ReadonlyArray<{ readonly view: View; readonly value: Tensor }>
 ): Tensor =>
   stores.reduce((contents, { value, view }) => {
     const places = placesOf(view, contents.arena)
-    const placed = place(view, value)
+    const placed = place(view, value.contiguous())
     return places === undefined ? placed : places.where(placed, contents)
   }, before)
