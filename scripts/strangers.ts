@@ -15,13 +15,34 @@ const root = fileURLToPath(new URL("..", import.meta.url))
 const projects: ReadonlyArray<{
   readonly name: string
   readonly wants: ReadonlyArray<string>
+  /** Where the project lies; `test/strangers/NAME` if it is not said. */
+  readonly from?: string
+  /** What its program is given. */
+  readonly args?: ReadonlyArray<string>
   /** A model that the project reads, from this repository. */
   readonly model?: string
 }> = [
   { name: "chat", wants: ["@tg/node"], model: "apps/cli/models/tg-tiny-Q4_0.gguf" },
   { name: "family", wants: ["@tg/node", "@tg/model-parts", "@tg/core-uop", "@tg/tensor", "@tg/gguf", "@tg/tokenizer"] },
   { name: "heuristics", wants: ["@tg/heuristics"] },
-  { name: "compile", wants: ["@tg/tensor", "@tg/jit", "@tg/codegen-wgsl", "@tg/codegen-wasm"] }
+  { name: "compile", wants: ["@tg/tensor", "@tg/jit", "@tg/codegen-wgsl", "@tg/codegen-wasm"] },
+  {
+    name: "train",
+    from: "examples/train",
+    args: ["--steps", "20"],
+    wants: [
+      "@tg/node",
+      "@tg/grad",
+      "@tg/tensor",
+      "@tg/core-uop",
+      "@tg/jit",
+      "@tg/runtime",
+      "@tg/gguf",
+      "@tg/model-parts",
+      "@tg/models-deepseek2",
+      "@tg/tokenizer"
+    ]
+  }
 ]
 /** What a stranger brings along, in the versions of the workspace. */
 const companions = ["effect", "typescript", "vitest", "@effect/vitest", "@types/node"]
@@ -121,11 +142,14 @@ const closure = (wants: ReadonlyArray<string>, packed: ReturnType<typeof pack>):
 
 const tryProject = (
   folder: string,
-  { model, name, wants }: typeof projects[number],
+  { args = [], from, model, name, wants }: typeof projects[number],
   packed: ReturnType<typeof pack>
 ): void => {
   const project = path.join(folder, name)
-  fs.cpSync(path.join(root, "test/strangers", name), project, { recursive: true })
+  fs.cpSync(path.join(root, from ?? `test/strangers/${name}`), project, {
+    recursive: true,
+    filter: (file) => path.basename(file) !== "node_modules"
+  })
   if (model !== undefined) fs.copyFileSync(path.join(root, model), path.join(project, "model.gguf"))
   const ours = closure(wants, packed)
   const tarballs = Object.fromEntries(ours.map((each) => [each, `file:${packed.get(each)!.tarball}`]))
@@ -161,7 +185,7 @@ const tryProject = (
     run(project, bin("tsc"), "-p", "tsconfig.tests.json")
   })
   step(`${name}: tests`, () => run(project, bin("vitest"), "run", "--passWithNoTests=false"))
-  console.log(step(`${name}: run`, () => run(project, process.execPath, "src/main.ts")).trimEnd())
+  console.log(step(`${name}: run`, () => run(project, process.execPath, "src/main.ts", ...args)).trimEnd())
 }
 
 /** The Node versions that the command line has to run under, as npm packages have them for this platform. */

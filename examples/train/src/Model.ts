@@ -9,7 +9,7 @@ import type { Shape, ShapeTensor } from "@tg/model-parts/Shape"
 import { deepseek2 } from "@tg/models-deepseek2/Family"
 import * as Shapes from "@tg/models-deepseek2/Shapes"
 import * as Vocabulary from "@tg/tokenizer/Synthetic"
-import { Result } from "effect"
+import type { Result } from "effect"
 import { random, type Turns } from "./Problems.ts"
 
 /** Bytes, and the marks of a conversation behind them. */

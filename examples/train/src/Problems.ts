@@ -53,9 +53,9 @@ export const sequenceLength = (digits: number): number => 2 * Math.ceil((3 + 2 *
 /** A turn of each speaker, and the mark that begins the next: bytes are their own tokens. */
 const tokensOf = ({ answer, question }: Problem, { assistant, user }: Turns): ReadonlyArray<number> => [
   user,
-  ...Buffer.from(question),
+  ...new TextEncoder().encode(question),
   assistant,
-  ...Buffer.from(answer),
+  ...new TextEncoder().encode(answer),
   user
 ]
 

@@ -43,8 +43,10 @@ const showing = (start: number) => ({ loss, step }: Done) =>
 const answered = (loaded: Model, problems: ReadonlyArray<Problem>) =>
   Effect.map(
     Effect.forEach(problems, ({ answer, question }) =>
-      Effect.map(Stream.mkString(loaded.chat(question, { maxTokens: 8 })), (said) => said.trim() === answer)),
-    (results) => results.filter((isRight) => isRight).length
+      Effect.map(Stream.mkString(loaded.chat(question, { maxTokens: 8 })), (said) =>
+        said.trim() === answer)),
+    (results) =>
+      results.filter((isRight) => isRight).length
   )
 
 const program = Effect.gen(function*() {
@@ -64,8 +66,9 @@ const program = Effect.gen(function*() {
   const some = learnt.slice(0, 100)
   const known = yield* answered(loaded, some)
   const unknown = yield* answered(loaded, asked.slice(0, 100))
-  console.log(`wrote ${gguf} and ${svg}`)
-  console.log(`right: ${known} of ${some.length} that it learnt from, ${unknown} of ${Math.min(100, asked.length)} others`)
+  const others = Math.min(100, asked.length)
+  process.stdout.write(`wrote ${gguf} and ${svg}\n`)
+  process.stdout.write(`right: ${known} of ${some.length} that it learnt from, ${unknown} of ${others} others\n`)
 }).pipe(Effect.scoped)
 
 await Effect.runPromise(program)
