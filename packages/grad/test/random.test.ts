@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
+import type { Op } from "@tg/core-uop/Op"
 import * as Spec from "@tg/core-uop/Spec"
 import * as Program from "@tg/tensor/Program"
 import { buffer, type Tensor } from "@tg/tensor/Tensor"
 import { gradients } from "../src/Grad.ts"
-import { type Row, standard } from "../src/Rules.ts"
+import { type Row, type Rule, standard } from "../src/Rules.ts"
 import { type Case, type Contents, contentsOf, evaluate, noise, randomCase } from "./random.ts"
 
 /** The inputs moved along a direction. */
@@ -56,14 +57,14 @@ const difference = (tested: Case, contents: Contents, seed: number) => {
 /** The rules, and which of them were used. */
 const listening = () => {
   const used = new Set<string>()
-  const rules = new Map([...standard].map(([op, row]) => {
-    if (row === "stop") return [op, row] as const
-    const told: Row = (node, g) => {
+  const rules = new Map<Op, Row>()
+  for (const [op, row] of standard) {
+    const told: Rule = (node, g) => {
       used.add(op)
-      return row(node, g)
+      return row === "stop" ? [] : row(node, g)
     }
-    return [op, told] as const
-  }))
+    rules.set(op, row === "stop" ? row : told)
+  }
   return { rules, used }
 }
 
