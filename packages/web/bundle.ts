@@ -9,9 +9,21 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { gzipSync } from "node:zlib"
-import { build, type Metafile } from "esbuild"
+import { build, type Metafile, type Plugin } from "esbuild"
 
 const here = fileURLToPath(new URL(".", import.meta.url))
+
+/** The hub's library has another build for browsers, which bundlers do not find by themselves behind its `exports`. */
+const browserHub: Plugin = {
+  name: "browser-hub",
+  setup: ({ onResolve, resolve }) => {
+    onResolve({ filter: /^@huggingface\/hub$/ }, async ({ importer, kind, path, pluginData, resolveDir }) => {
+      if (pluginData === browserHub) return undefined
+      const found = await resolve(path, { importer, kind, resolveDir, pluginData: browserHub })
+      return { path: found.path.replace(/([\\/])dist([\\/])index/, "$1dist$2browser$2index"), errors: found.errors }
+    })
+  }
+}
 
 /** Stands for the name of the build until what it names is there. */
 const unnamed = "tg-build-without-a-name"
@@ -28,6 +40,7 @@ export const bundle = async (folder: string): Promise<Metafile> => {
     format: "esm",
     platform: "browser",
     target: "es2024",
+    plugins: [browserHub],
     legalComments: "none",
     define: { TG_BUILD: JSON.stringify(unnamed) },
     write: false,

@@ -8,7 +8,7 @@ import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
-import { build, type BuildOptions, type Metafile } from "esbuild"
+import { build, type BuildOptions, type Metafile, type Plugin } from "esbuild"
 
 const home = fileURLToPath(new URL("..", import.meta.url))
 const root = path.join(home, "../..")
@@ -19,6 +19,18 @@ export const folder = path.join(home, "dist", "site")
 
 /** wabt asks for these where it runs in Node, and only there. */
 const ofNode = ["fs", "path", "crypto"]
+
+/** The hub's library has another build for browsers, which bundlers do not find by themselves behind its `exports`. */
+const browserHub: Plugin = {
+  name: "browser-hub",
+  setup: ({ onResolve, resolve }) => {
+    onResolve({ filter: /^@huggingface\/hub$/ }, async ({ importer, kind, path, pluginData, resolveDir }) => {
+      if (pluginData === browserHub) return undefined
+      const found = await resolve(path, { importer, kind, resolveDir, pluginData: browserHub })
+      return { path: found.path.replace(/([\\/])dist([\\/])index/, "$1dist$2browser$2index"), errors: found.errors }
+    })
+  }
+}
 
 /** Stands for the name of the build until what it names is there. */
 const unnamed = "tg-build-without-a-name"
@@ -33,6 +45,7 @@ const shared: BuildOptions & { readonly metafile: true; readonly write: false } 
   jsx: "automatic",
   jsxImportSource: "preact",
   external: ofNode,
+  plugins: [browserHub],
   legalComments: "none",
   metafile: true,
   write: false

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals"
 import type { DeviceInfo, Facts } from "@tg/web/Protocol"
 import * as Model from "@tg/web/Model"
 import { type Choice, nameOf, remember } from "./Choice.ts"
-import * as Trusted from "./Trusted.ts"
+import { startWorker } from "./Worker.ts"
 
 /** How far the page is with its model. */
 export type Phase =
@@ -55,9 +55,6 @@ export const changeDevice = (choice: DeviceChoice): void => {
   if (value.at === "ready" || value.at === "failed") void use(value.choice)
 }
 
-const startWorker = (): Worker =>
-  new Worker(Trusted.script(new URL("./worker.js", import.meta.url).href), { type: "module", name: "tg" })
-
 const told = (error: unknown): string => error instanceof Error ? error.message : String(error)
 
 /** The address of the model that comes with the page. */
@@ -101,7 +98,7 @@ const sourceOf = async (
     case "address":
       return choice.url
     case "kept":
-      throw new Error(`${choice.name} is not kept here.`)
+      return { kept: choice.name }
   }
 }
 

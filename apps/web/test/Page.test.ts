@@ -73,18 +73,16 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
   it("answers while the model is still on its way, streams, and finds the conversation after a reload", async () => {
     await open("isolated")
     await page.locator("[data-loaded=true]").waitFor()
-    await page.evaluate(() => {
-      const lengths = new Set<number>()
-      Object.assign(globalThis, { lengths })
-      new MutationObserver(() => {
-        const shown = document.querySelector(".answer .text")?.textContent
-        if (shown !== undefined && shown !== null) lengths.add(shown.length)
-      }).observe(document.body, { subtree: true, childList: true, characterData: true })
-    })
+    // lengths of the answer that are on the screen
+    await page.evaluate(`globalThis.lengths = new Set()
+      new MutationObserver(() => lengths.add(document.querySelector(".answer .text")?.textContent.length)).observe(
+        document.body,
+        { subtree: true, childList: true, characterData: true }
+      )`)
     await ask("What is 17 + 25?")
     assert.equal(await answered(), "17 + 25 = 42")
     assert.match(await page.locator(".speed").innerText(), /^\d+ tokens, [\d.]+ tokens\/s, first after \d+ ms$/)
-    assert.isAbove(await page.evaluate(() => (globalThis as unknown as { lengths: Set<number> }).lengths.size), 4)
+    assert.isAbove(await page.evaluate<number>("lengths.size"), 4)
     await page.reload()
     assert.equal(await answered(), "17 + 25 = 42")
     await ask("What is 40 + 2?")

@@ -2,6 +2,7 @@
 import type { DeviceError } from "@tg/runtime/Device"
 import { Context, Effect, Queue, Scope, Semaphore, Stream } from "effect"
 import * as Devices from "./Devices.ts"
+import * as Keeping from "./Keeping.ts"
 import { fromTagged, ModelError } from "./ModelError.ts"
 import * as Opening from "./Opening.ts"
 import { type OpenOptions, Requests } from "./Protocol.ts"
@@ -71,6 +72,9 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
     Chat: ({ messages, options }) => inTurn((model) => Replying.chat(model, messages, options)),
     Reply: ({ messages, options }) => inTurn((model) => Replying.reply(model, messages, options)),
     Generate: ({ options, prompt }) => inTurn((model) => Replying.text(model, prompt, options)),
+    Keep: ({ name }) => Keeping.keep(name),
+    Kept: () => Keeping.kept,
+    Forget: ({ name }) => Keeping.forget(name),
     Cached: () => Effect.flatMap(running, ({ engine }) => Effect.map(engine.cached, (tokens) => tokens.length))
   }
 }))

@@ -1,14 +1,21 @@
 /** A model in a worker of this page, to chat with. */
 import type { Message } from "@tg/tokenizer/ChatTemplate"
-import { Cause, Effect, Exit, Layer, Schema, Scope, Stream } from "effect"
-import { RpcClient } from "effect/rpc"
+import { Cause, Effect, Exit, Schema, Scope, Stream } from "effect"
 import type { RpcClientError } from "effect/rpc/RpcClientError"
-import { layerPage } from "./internal/platform.ts"
+import { type Client, connect, failed, startWorker } from "./Connection.ts"
 import { ModelError } from "./ModelError.ts"
 import * as Protocol from "./Protocol.ts"
 
-/** Where a model comes from: a file that was picked, an address (of this page, if relative), or the bytes themselves. */
-export type Source = Blob | URL | string | Uint8Array<ArrayBuffer> | ArrayBuffer
+/** A model that the browser keeps, by the name that it was kept under. */
+export interface KeptName {
+  readonly kept: string
+}
+
+/**
+ * Where a model comes from: a file that was picked, an address (of this page, if relative), a name of the hub
+ * (`hf:owner/repo:Q4_K_M`), the bytes themselves, or what the browser keeps.
+ */
+export type Source = Blob | URL | string | Uint8Array<ArrayBuffer> | ArrayBuffer | KeptName
 
 /** Where a model runs. */
 export interface Options extends Schema.Schema.Type<typeof Protocol.OpenOptions> {
@@ -25,8 +32,6 @@ export type ChatOptions = typeof Protocol.ChatOptions.Type
 /** What to answer: a question, or a conversation. */
 export type Conversation = string | ReadonlyArray<Message>
 
-const startWorker = () => new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "tg" })
-
 const sourceOf = (source: Source): Effect.Effect<Protocol.Source, ModelError> => {
   if (source instanceof Blob) {
     return Effect.succeed({ _tag: "Blob", name: source instanceof File ? source.name : "the blob", blob: source })
@@ -34,6 +39,8 @@ const sourceOf = (source: Source): Effect.Effect<Protocol.Source, ModelError> =>
   if (source instanceof ArrayBuffer || source instanceof Uint8Array) {
     return Effect.succeed({ _tag: "Blob", name: "the bytes", blob: new Blob([source]) })
   }
+  if (typeof source === "object" && "kept" in source) return Effect.succeed({ _tag: "Kept", name: source.kept })
+  if (typeof source === "string" && /^hf:/i.test(source)) return Effect.succeed({ _tag: "Name", name: source })
   const url = URL.parse(source, location.href)
   if (url !== null && /^(https?|blob|data):$/.test(url.protocol)) {
     return Effect.succeed({ _tag: "Address", url: url.href })
@@ -51,11 +58,6 @@ const checked = <S extends Schema.Codec<unknown, unknown>>(schema: S, what: stri
   Schema.decodeUnknownEffect(Schema.toType(schema), { onExcessProperty: "error" })(value).pipe(
     Effect.mapError((error) => new ModelError({ reason: "InvalidRequest", message: `${what}: ${error.message}` }))
   )
-
-const failed = (error: ModelError | RpcClientError): ModelError =>
-  error._tag === "ModelError"
-    ? error
-    : new ModelError({ reason: "WorkerFailed", message: `${error.reason.message}; open the model again` })
 
 /** A request that nobody but the end of the model interrupts: the page's own interruption is seen by no one. */
 const orClosed = (cause: Cause.Cause<ModelError>): Cause.Cause<ModelError> =>
@@ -81,18 +83,6 @@ const endedEarly = new ModelError({
 
 const messagesOf = (conversation: Conversation): unknown =>
   typeof conversation === "string" ? [{ role: "user", content: conversation }] : conversation
-
-/** A worker without a model. It ends with the scope. */
-const connect = Effect.fnUntraced(function*({ worker = startWorker }: Pick<Options, "worker">) {
-  const protocol = yield* Layer.build(
-    RpcClient.layerProtocolWorker({ size: 1, concurrency: Number.MAX_SAFE_INTEGER }).pipe(
-      Layer.provide(layerPage(worker))
-    )
-  ).pipe(Effect.mapError(notStarted))
-  return yield* Effect.provide(RpcClient.make(Protocol.Requests), protocol)
-})
-
-type Client = Effect.Success<ReturnType<typeof connect>>
 
 /** Loads a model into a worker that has none. Without a file, what the worker has looked at. */
 const openIn = Effect.fnUntraced(function*(
@@ -143,27 +133,24 @@ const openIn = Effect.fnUntraced(function*(
 
 /** Loads a model into a worker of its own; both go when the scope closes. */
 export const load = Effect.fn("Model.load")(
-  function*(source: Source, { onProgress, worker, ...options }: Options = {}) {
+  function*(source: Source, { onProgress, worker = startWorker, ...options }: Options = {}) {
     const file = yield* sourceOf(source)
     const asked = yield* checked(Protocol.OpenOptions, "options", options)
-    const client = yield* connect({ worker })
+    const client = yield* connect(worker)
     return yield* openIn(client, file, { onProgress, options: asked })
   }
 )
 
 /** Reads the header of a model in a worker of its own: what it is, what it will take, and how to load it then. */
 export const prepare = Effect.fn("Model.prepare")(
-  function*(source: Source, { onProgress, worker, ...options }: Options = {}) {
+  function*(source: Source, { onProgress, worker = startWorker, ...options }: Options = {}) {
     const file = yield* sourceOf(source)
     const asked = yield* checked(Protocol.OpenOptions, "options", options)
-    const client = yield* connect({ worker })
+    const client = yield* connect(worker)
     const facts = yield* client.Look({ source: file, options: asked }).pipe(Effect.mapError(failed))
     return { facts, load: openIn(client, undefined, { onProgress, options: asked }) }
   }
 )
-
-const notStarted = (error: { readonly message: string }): ModelError =>
-  new ModelError({ reason: "WorkerFailed", message: error.message })
 
 /** A model that is loaded. */
 export type Model = Effect.Success<ReturnType<typeof load>>

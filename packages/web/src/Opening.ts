@@ -5,7 +5,6 @@ import * as Loading from "@tg/engine/Loading"
 import * as MemoryPlan from "@tg/engine/MemoryPlan"
 import * as Sampler from "@tg/engine/Sampler"
 import type { ByteSource } from "@tg/gguf/ByteSource"
-import { GgufReader } from "@tg/gguf/GgufReader"
 import { known } from "@tg/models/Models"
 import { Context, Effect, Layer } from "effect"
 import * as Devices from "./Devices.ts"
@@ -29,9 +28,8 @@ export interface Header {
 
 /** Reads the header of a file. */
 export const header = Effect.fn("Opening.header")(function*(file: Source) {
-  const source = yield* Sources.open(file)
-  const { read } = yield* GgufReader
-  const header: Header = { source, model: yield* ModelFile.ofGguf(yield* read(source), known) }
+  const { gguf, source } = yield* Sources.open(file)
+  const header: Header = { source, model: yield* ModelFile.ofGguf(gguf, known) }
   return header
 })
 

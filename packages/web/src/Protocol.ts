@@ -57,15 +57,19 @@ export const ChatOptions = Schema.Struct({
   )
 })
 
-/** A file: the blob itself, or an absolute address. */
+/** Where a model is: a blob, an absolute address, a name of the hub, or a name of what the browser keeps. */
 export const Source = Schema.Union([
   Schema.TaggedStruct("Blob", {
     name: Schema.String,
     blob: cloned("a Blob", (value): value is Blob => value instanceof Blob)
   }),
-  Schema.TaggedStruct("Address", { url: Schema.String })
+  Schema.TaggedStruct("Address", { url: Schema.String }),
+  /** A model of the hub, as `hf:owner/repo:Q4_K_M`. */
+  Schema.TaggedStruct("Name", { name: Schema.String }),
+  /** A model that the browser keeps. */
+  Schema.TaggedStruct("Kept", { name: Schema.String })
 ])
-/** A file: the blob itself, or an absolute address. */
+/** Where a model is: a blob, an absolute address, a name of the hub, or a name of what the browser keeps. */
 export type Source = typeof Source.Type
 
 /** The device in use. */
@@ -128,6 +132,24 @@ export const Loaded = Schema.TaggedStruct("Loaded", { name: Schema.String, conte
 /** Weights on their way from the file to the device. */
 export const Progress = Schema.TaggedStruct("Progress", { loadedBytes: Schema.Finite, totalBytes: Schema.Finite })
 
+/** A model that the browser keeps, or part of one. */
+export const Kept = Schema.TaggedStruct("Kept", {
+  name: Schema.String,
+  doneBytes: Schema.Finite,
+  totalBytes: Schema.Finite,
+  isComplete: Schema.Boolean
+})
+/** A model that the browser keeps, or part of one. */
+export type Kept = typeof Kept.Type
+
+/** A model on its way into the browser. */
+export const Coming = Schema.TaggedStruct("Coming", {
+  doneBytes: Schema.Finite,
+  totalBytes: Schema.Finite,
+  /** Whether another tab fetches it, and this one waits. */
+  isWaiting: Schema.Boolean
+})
+
 /** The requests. A worker has one model. */
 export const Requests = RpcGroup.make(
   // reads the header and no more
@@ -158,5 +180,15 @@ export const Requests = RpcGroup.make(
     error: ModelError,
     stream: true
   }),
+  // the last one is `Kept`
+  Rpc.make("Keep", {
+    payload: { name: Schema.String },
+    success: Schema.Union([Coming, Kept]),
+    error: ModelError,
+    stream: true
+  }),
+  Rpc.make("Kept", { success: Schema.Array(Kept), error: ModelError }),
+  // answers with the bytes that are free again
+  Rpc.make("Forget", { payload: { name: Schema.String }, success: Schema.Finite, error: ModelError }),
   Rpc.make("Cached", { success: Schema.Finite, error: ModelError })
 )

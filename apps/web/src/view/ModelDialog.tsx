@@ -3,10 +3,13 @@ import { useSignal } from "@preact/signals"
 import type { RefObject } from "preact"
 import { useEffect } from "preact/hooks"
 import type { Facts } from "@tg/web/Protocol"
+import { IconButton } from "@tg/page/view/Icon"
+import * as Kept from "../Kept.ts"
 import * as Local from "../Local.ts"
 import * as Offline from "../Offline.ts"
 import * as Sizes from "../Sizes.ts"
 import { Plan } from "./Plan.tsx"
+import { Progress } from "./Progress.tsx"
 
 const hasFiles = (event: DragEvent): boolean => event.dataTransfer?.types.includes("Files") ?? false
 
@@ -90,8 +93,8 @@ const Sources = () => {
           inputMode="url"
           autocomplete="off"
           spellcheck={false}
-          aria-label="Address of a model"
-          placeholder="https://example.org/model.gguf"
+          aria-label="Address or name of a model"
+          placeholder="https://… or hf:owner/repo:Q4_0"
           value={text.value}
           onInput={(event) => text.value = event.currentTarget.value}
         />
@@ -100,6 +103,54 @@ const Sources = () => {
     </section>
   )
 }
+
+const Coming = ({ coming }: { readonly coming: NonNullable<typeof Kept.coming.value> }) => (
+  <section aria-label="Download">
+    <Progress
+      label={coming.isWaiting ? "Another tab downloads it" : `Downloading ${coming.name}`}
+      doneBytes={coming.doneBytes}
+      totalBytes={coming.totalBytes === 0 ? undefined : coming.totalBytes}
+      onCancel={Kept.stop}
+    />
+  </section>
+)
+
+const confirmed = (name: string): boolean => confirm(`Delete “${name}” from this browser?`)
+
+const KeptModels = ({ onDone }: { readonly onDone: () => void }) =>
+  Kept.all.value.length === 0 ? null : (
+    <section aria-labelledby="kept-title">
+      <h3 id="kept-title">Kept in this browser</h3>
+      <ul class="kept">
+        {Kept.all.value.map(({ doneBytes, isComplete, name, totalBytes }) => (
+          <li key={name}>
+            <span class="kept-name">{name}</span>
+            <span class="bytes">
+              {isComplete ? Sizes.bytes(totalBytes) : `${Sizes.bytes(doneBytes)} of ${Sizes.bytes(totalBytes)}`}
+            </span>
+            {isComplete
+              ? (
+                <button
+                  type="button"
+                  onClick={() => {
+                    onDone()
+                    void Local.use({ kind: "kept", name })
+                  }}
+                >
+                  Use
+                </button>
+              )
+              : <button type="button" onClick={() => void Kept.keep(name)}>Go on</button>}
+            <IconButton
+              name="trash"
+              label={`Delete ${name}`}
+              onClick={() => confirmed(name) && void Kept.forget(name)}
+            />
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
 
 const devices = {
   auto: "The fastest there is",
@@ -129,7 +180,9 @@ export const ModelDialog = ({ dialog }: { readonly dialog: RefObject<HTMLDialogE
       {isOver ? <div class="drop-here">Drop a GGUF file to look at it</div> : null}
       <dialog ref={dialog} class="models" aria-labelledby="model-title" onClose={() => void Local.dismiss()}>
         <h2 id="model-title" tabIndex={-1} autofocus>Model</h2>
-        {Local.refusal.value === undefined ? null : <p class="trouble" role="alert">{Local.refusal.value}</p>}
+        {[Local.refusal.value, Kept.trouble.value].map((text) =>
+          text === undefined ? null : <p class="trouble" role="alert" key={text}>{text}</p>
+        )}
         {Local.looking.value === undefined
           ? null
           : <p class="hint" role="status">Looking at {Local.looking.value}…</p>}
@@ -137,6 +190,8 @@ export const ModelDialog = ({ dialog }: { readonly dialog: RefObject<HTMLDialogE
           ? (
             <>
               {value.at === "ready" ? <InUse facts={value.facts} context={value.context} /> : null}
+              {Kept.coming.value === undefined ? null : <Coming coming={Kept.coming.value} />}
+              <KeptModels onDone={close} />
               <Sources />
               <Device />
             </>

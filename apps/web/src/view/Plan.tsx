@@ -1,6 +1,7 @@
 /** What a model is and what it will take, before it is read. */
 import type { Facts } from "@tg/web/Protocol"
 import { nameOf } from "../Choice.ts"
+import * as Kept from "../Kept.ts"
 import * as Local from "../Local.ts"
 import * as Sizes from "../Sizes.ts"
 
@@ -44,16 +45,29 @@ export const Plan = ({ candidate: { choice, facts }, onDone }: {
         : <p class="trouble">It does not fit. Choose a smaller model, or one with smaller weights, such as Q4_0.</p>}
       <div class="actions">
         <button type="button" onClick={() => void Local.dismiss()}>Another one</button>
+        {choice.kind !== "address" ? null : (
+          <button
+            type="button"
+            class="primary"
+            disabled={!fits || !facts.chats}
+            onClick={() => {
+              void Local.dismiss()
+              void Kept.keep(choice.url)
+            }}
+          >
+            Download and keep
+          </button>
+        )}
         <button
           type="button"
-          class="primary"
+          class={choice.kind === "address" ? "" : "primary"}
           disabled={!fits || !facts.chats}
           onClick={() => {
             onDone()
             void Local.take()
           }}
         >
-          Load
+          {choice.kind === "address" ? "Load without keeping" : "Load"}
         </button>
       </div>
     </section>

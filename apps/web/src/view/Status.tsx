@@ -1,5 +1,6 @@
 /** Which model answers, and where it runs: a button that opens the choice. */
 import { useRef } from "preact/hooks"
+import * as Kept from "../Kept.ts"
 import * as Local from "../Local.ts"
 import { ModelDialog } from "./ModelDialog.tsx"
 
@@ -22,7 +23,15 @@ export const Status = () => {
   const { name, place } = words()
   return (
     <>
-      <button type="button" class="model" data-at={Local.phase.value.at} onClick={() => dialog.current?.showModal()}>
+      <button
+        type="button"
+        class="model"
+        data-at={Local.phase.value.at}
+        onClick={() => {
+          dialog.current?.showModal()
+          void Kept.refresh()
+        }}
+      >
         <span class="dot" aria-hidden="true" />
         <span class="model-name">{name}</span>
         {place === "" ? null : <span class="place">{place}</span>}

@@ -3,6 +3,7 @@ import * as fs from "node:fs"
 import * as http from "node:http"
 import type { AddressInfo } from "node:net"
 import * as path from "node:path"
+import { Readable } from "node:stream"
 
 const types: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",
@@ -27,7 +28,19 @@ export interface Site {
   readonly close: () => Promise<void>
 }
 
-const send = (file: string, range: string | undefined, response: http.ServerResponse): number => {
+/** The same bytes, a piece every few milliseconds. */
+async function* slowly(stream: fs.ReadStream): AsyncGenerator<Buffer> {
+  for await (const bytes of stream) {
+    await new Promise((resolve) => setTimeout(resolve, 40))
+    yield bytes
+  }
+}
+
+const send = (
+  file: string,
+  { isSlow, range }: { readonly range: string | undefined; readonly isSlow: boolean },
+  response: http.ServerResponse
+): number => {
   const { size } = fs.statSync(file)
   const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(range ?? "") ?? []
   const start = Number(from ?? 0)
@@ -37,13 +50,16 @@ const send = (file: string, range: string | undefined, response: http.ServerResp
   if (from !== undefined) response.setHeader("content-range", `bytes ${start}-${end - 1}/${size}`)
   response.writeHead(from === undefined ? 200 : 206)
   if (end === start) response.end()
-  else fs.createReadStream(file, { start, end: end - 1 }).pipe(response)
+  else {
+    const stream = fs.createReadStream(file, { start, end: end - 1 })
+    ;(isSlow ? Readable.from(slowly(stream)) : stream).pipe(response)
+  }
   return end - start
 }
 
 /**
  * Serves files and folders, each behind the beginning of a path; the first one that fits. Behind `/isolated/` every answer has the headers of isolation, behind `/plain/` none
- * has; `?whole` is answered without ranges.
+ * has; `?whole` is answered without ranges, `?slow` takes its time.
  */
 export const serve = async (folders: Readonly<Record<string, string>>): Promise<Site> => {
   let sent = 0
@@ -55,7 +71,9 @@ export const serve = async (folders: Readonly<Record<string, string>>): Promise<
     const file = named?.endsWith("/") === true ? `${named}index.html` : named
     if (mode === "isolated") { for (const [name, value] of Object.entries(isolation)) response.setHeader(name, value) }
     if (file === undefined || !fs.existsSync(file)) return void response.writeHead(404).end()
-    const bytes = send(file, searchParams.has("whole") ? undefined : request.headers.range, response)
+    response.setHeader("etag", `"${fs.statSync(file).mtimeMs}"`)
+    const range = searchParams.has("whole") ? undefined : request.headers.range
+    const bytes = send(file, { range, isSlow: searchParams.has("slow") }, response)
     if (file.endsWith(".gguf")) sent += bytes
   })
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
