@@ -1,6 +1,6 @@
 /** Model files of a page: blobs, addresses, names, and what the browser keeps. */
 import { type ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
-import * as Gguf from "@tg/gguf/Gguf"
+import { GgufReader } from "@tg/gguf/GgufReader"
 import * as Split from "@tg/gguf/Split"
 import * as Http from "@tg/hub/Http"
 import * as HttpByteSource from "@tg/hub/HttpByteSource"
@@ -41,7 +41,8 @@ const atAddress = (url: string): Effect.Effect<ByteSource["Service"], ByteSource
   )
 
 /** A header, and the bytes that it is about. */
-const withHeader = (source: ByteSource["Service"]) => Effect.map(Gguf.read(source), (gguf) => ({ source, gguf }))
+const withHeader = (source: ByteSource["Service"]) =>
+  Effect.map(Effect.flatMap(GgufReader, ({ read }) => read(source)), (gguf) => ({ source, gguf }))
 
 /** All parts of a model as one. */
 const joined = Effect.fnUntraced(function*(name: string, files: ReadonlyArray<File>) {
