@@ -4,7 +4,7 @@ import type { Data, Vars } from "./EvaluateOps.ts"
 import * as Expr from "./Expr.ts"
 import { type HostCode, type Program, RenderError } from "./Program.ts"
 import * as Shape from "./Shape.ts"
-import { type Arena, type Arg, digest, type UOp, varArg } from "./UOp.ts"
+import { type Arena, argOf, type CustomArg, digest, type UOp, varArg } from "./UOp.ts"
 
 /** What a kernel computes, on the storage of its arguments. A function of these alone. */
 export type Reference = (buffers: ReadonlyArray<Data>, vars: Vars) => void
@@ -40,48 +40,48 @@ const references = new WeakMap<object, Reference>()
 export const make = (arena: Arena, custom: Custom, reference: Reference): UOp => {
   const { cost, name, sources, storage, vars, writes } = custom
   const targets = [...sources].sort(([a], [b]) => a < b ? -1 : 1)
-  const arg: Record<string, string | number | ReadonlyArray<number>> = {
+  const texts = targets.map(([target, { text }]) => [`text ${target}`, text] as const)
+  const workgroups = targets.map(([target, { workgroup }]) => [`workgroup ${target}`, workgroup] as const)
+  const arg: CustomArg = {
     name,
     writes,
     storage: storage.length,
     vars: vars.length,
-    reference: digest(String(reference))
-  }
-  for (const [target, { text, workgroup }] of targets) {
-    arg[`text ${target}`] = text
-    arg[`workgroup ${target}`] = workgroup
+    reference: digest(String(reference)),
+    ...Object.fromEntries(texts),
+    ...Object.fromEntries(workgroups)
   }
   const grids = targets.flatMap(([, { grid }]) => grid)
-  const node = arena.make("CUSTOM", DType.none, [...storage, ...vars, cost.bytes, cost.flops, ...grids], arg as Arg)
-  if (!references.has(node.arg as object)) references.set(node.arg as object, reference)
+  const node = arena.make("CUSTOM", DType.none, [...storage, ...vars, cost.bytes, cost.flops, ...grids], arg)
+  const kept = argOf(node, "CUSTOM")
+  if (!references.has(kept)) references.set(kept, reference)
   return node
 }
 
 /** What a CUSTOM node says. */
 export const of = (node: UOp): Custom => {
-  const arg = node.arg as Readonly<Record<string, string | number | ReadonlyArray<number>>>
-  const storage = Number(arg["storage"] ?? node.src.length)
-  const vars = Number(arg["vars"] ?? 0)
+  const arg = argOf(node, "CUSTOM")
+  const { name, storage = node.src.length, vars = 0, writes } = arg
   const [bytes, flops, ...grids] = node.src.slice(storage + vars)
   const targets = Object.keys(arg).filter((key) => key.startsWith("text ")).map((key) => key.slice("text ".length))
   const none = () => Expr.int(node.arena, 0)
   return {
-    name: String(arg["name"]),
-    writes: (arg["writes"] ?? []) as ReadonlyArray<number>,
+    name,
+    writes,
     storage: node.src.slice(0, storage),
     vars: node.src.slice(storage, storage + vars),
     cost: { bytes: bytes ?? none(), flops: flops ?? none() },
     sources: new Map(targets.map((target, i) => {
-      const [x, y, z] = arg[`workgroup ${target}`] as ReadonlyArray<number>
+      const [x, y, z] = arg[`workgroup ${target}`]!
       const [columns, rows, layers] = grids.slice(3 * i, 3 * i + 3)
-      const text = String(arg[`text ${target}`])
+      const text = arg[`text ${target}`]!
       return [target, { text, workgroup: [x!, y!, z!], grid: [columns!, rows!, layers!] }]
     }))
   }
 }
 
 /** The reference of a CUSTOM node that `make` made. */
-export const referenceOf = (node: UOp): Reference | undefined => references.get(node.arg as object)
+export const referenceOf = (node: UOp): Reference | undefined => references.get(argOf(node, "CUSTOM"))
 
 /** The source that a launch on such a device runs, where nothing is known but the kind of device: for estimates. */
 export const sourceFor = ({ sources }: Custom, kind: "gpu" | "cpu"): Source | undefined =>

@@ -25,8 +25,20 @@ export type ReduceArg = { readonly op: ReduceOp; readonly axes: ReadonlyArray<nu
 export type GroupArg = { readonly op: ReduceOp; readonly threads: number }
 /** Workgroup memory: its number and how many elements it has. */
 export type LocalArg = { readonly id: number; readonly length: number }
-/** A hand-written kernel: its name, and which of its sources it writes. */
-export type CustomArg = { readonly name: string; readonly writes: ReadonlyArray<number> }
+/** A hand-written kernel: its name, which of its sources it writes, and what `Custom` keeps beside that. */
+export type CustomArg = {
+  readonly name: string
+  readonly writes: ReadonlyArray<number>
+  /** How many of the sources are storage; all, if that is not said. */
+  readonly storage?: number
+  /** How many VARs follow them. */
+  readonly vars?: number
+  /** The digest of its reference. */
+  readonly reference?: string
+  /** By target. */
+  readonly [text: `text ${string}`]: string
+  readonly [workgroup: `workgroup ${string}`]: ReadonlyArray<number>
+}
 
 /** What the operations carry that carry anything of one type. */
 export interface Args {

@@ -2,7 +2,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Custom from "@tg/core-uop/Custom"
 import { evaluateIndex } from "@tg/core-uop/Program"
-import { key, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import { key, openRanges, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import type { IllegalOpt } from "@tg/postrange/Postrange"
 import { launchMicros } from "@tg/rangeify/Fusion"
@@ -56,7 +56,7 @@ export const traffic = (kernel: UOp, vars: Vars): ReadonlyMap<number, number> =>
   return new Map([...indices].map(([param, found]) => {
     const elements = [...found].reduce((sum, index) => sum + places(index, vars), 0)
     const bytes = 4 * Math.min(elements, evaluateIndex(param.src[0]!, vars))
-    return [(param.arg as { readonly slot: number }).slot, bytes]
+    return [slotOf(param), bytes]
   }))
 }
 

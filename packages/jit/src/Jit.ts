@@ -1,7 +1,7 @@
 import { evaluateIndex, type Program } from "@tg/core-uop/Program"
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
-import { toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
+import { argOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import {
@@ -61,7 +61,7 @@ const askedBy = (sink: UOp): Asked | DeviceError => {
   for (const node of toposort(sink)) {
     if (node.op === "VAR") vars.set(varArg(node).name, varArg(node))
     if (node.op !== "BUFFER") continue
-    const { id } = node.arg as { readonly id: number }
+    const { id } = argOf(node, "BUFFER")
     const shape = Shape.of(node)
     const known = buffers.get(id)
     if (known !== undefined && (known.node.dtype !== node.dtype || !Shape.equal(Shape.of(known.node), shape))) {

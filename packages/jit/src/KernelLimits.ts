@@ -1,7 +1,7 @@
 /** What a compiled kernel asks of its device, against what the device allows. */
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import type { UOp } from "@tg/core-uop/UOp"
+import { argOf, specialName, type UOp } from "@tg/core-uop/UOp"
 import { Schema } from "effect"
 
 /** A kernel that asks for more than the device allows. */
@@ -47,10 +47,10 @@ const demandsOf = (linear: UOp, profile: DeviceProfile): ReadonlyArray<Demand> =
     }
   ]
   if (profile.kind === "cpu") return bindings
-  const specials = of("SPECIAL").map((node) => ({ name: (node.arg as { readonly name: string }).name, node }))
+  const specials = of("SPECIAL").map((node) => ({ name: specialName(node), node }))
   const sizes = (kind: string): ReadonlyArray<number> =>
     specials.filter(({ name }) => name.startsWith(kind)).map(({ node }) => sizeOf(node))
-  const shared = of("LOCAL").map((node) => DType.bytes(node.dtype) * (node.arg as { readonly length: number }).length)
+  const shared = of("LOCAL").map((node) => DType.bytes(node.dtype) * argOf(node, "LOCAL").length)
   return [
     ...bindings,
     {

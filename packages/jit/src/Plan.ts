@@ -1,5 +1,5 @@
 import type { Program } from "@tg/core-uop/Program"
-import { key } from "@tg/core-uop/UOp"
+import { argOf, key } from "@tg/core-uop/UOp"
 import * as Memory from "@tg/rangeify/Memory"
 import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
 
@@ -58,7 +58,7 @@ export const plan = (schedule: Schedule, programOf: (step: Step) => Program): Ex
   const memoryOf = (ref: Ref): Slot => {
     switch (ref.kind) {
       case "buffer":
-        return { kind: "buffer", id: (ref.node.arg as { readonly id: number }).id }
+        return { kind: "buffer", id: argOf(ref.node, "BUFFER").id }
       case "temporary":
         return { kind: "block", block: memory.blockOf[ref.id]! }
       case "param":

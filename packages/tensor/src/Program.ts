@@ -2,7 +2,7 @@ import * as Custom from "@tg/core-uop/Custom"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Shape from "@tg/core-uop/Shape"
-import { type Arena, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
+import { type Arena, argOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
 import { type Extent, param, Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
@@ -256,7 +256,7 @@ const writtenStorage = (root: UOp): ReadonlySet<UOp> => {
   for (const node of scope(root)) {
     if (node.op === "STORE") written.add(storageOf(node.src[0]!)!)
     if (node.op === "CUSTOM") {
-      for (const i of (node.arg as { readonly writes: ReadonlyArray<number> }).writes) written.add(node.src[i]!)
+      for (const i of argOf(node, "CUSTOM").writes) written.add(node.src[i]!)
     }
     if (node.op !== "CALL") continue
     for (const slot of slotsOf(node.src[0]!)) {
@@ -300,7 +300,7 @@ export const make = (effects: ReadonlyArray<Tensor>): TensorProgram => {
     arena: root.arena,
     sink: root,
     buffers: nodes.filter((n) => n.op === "BUFFER").map((n) => ({
-      id: (n.arg as { readonly id: number }).id,
+      id: argOf(n, "BUFFER").id,
       shape: Shape.of(n),
       dtype: n.dtype,
       label: root.arena.labelOf(n),

@@ -1,8 +1,9 @@
 /** What a kernel is run on to be timed and checked: buffers of the right sizes, with random values that make sense to it. */
+import { accessOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { substitute, toposort, type UOp, varArg } from "@tg/core-uop/UOp"
+import { slotOf, substitute, toposort, type UOp, varArg } from "@tg/core-uop/UOp"
 
 /** Values of the symbolic variables. */
 export type Vars = Readonly<Record<string, number>>
@@ -26,16 +27,14 @@ export interface Argument {
   readonly role: Role
 }
 
-const slotOf = (param: UOp): number => (param.arg as { readonly slot: number }).slot
-
 /** The arguments of a kernel (spec `kernel`), by slot. */
 export const argumentsOf = (kernel: UOp): ReadonlyArray<Argument> => {
   const nodes = toposort(kernel)
   const indices = nodes.filter((n) => n.op === "INDEX" && n.src[0]!.op === "PARAM")
-  const stored = new Set(nodes.filter((n) => n.op === "STORE").map((n) => n.src[0]!.src[0]!))
+  const stored = new Set(nodes.filter((n) => n.op === "STORE").map((n) => accessOf(n).buffer))
   const asFloat = new Set(
     nodes.filter((n) => n.op === "BITCAST" && n.dtype === DType.f32 && n.src[0]!.op === "LOAD").map((n) =>
-      n.src[0]!.src[0]!.src[0]!
+      accessOf(n.src[0]!).buffer
     )
   )
   const roleOf = (param: UOp): Role => {
@@ -56,13 +55,14 @@ export const argumentsOf = (kernel: UOp): ReadonlyArray<Argument> => {
 const mostPlace = (param: UOp, indices: ReadonlyArray<UOp>): number | undefined => {
   const using = indices.map((index) => ({
     index,
-    loads: toposort(...index.src.slice(1)).filter((n) => n.op === "LOAD" && n.src[0]!.src[0] === param)
+    loads: toposort(...index.src.slice(1)).filter((n) => n.op === "LOAD" && accessOf(n).buffer === param)
   })).filter(({ loads }) => loads.length > 0)
   if (using.length === 0) return undefined
   const fits = (value: number): boolean =>
     using.every(({ index, loads }) => {
       const known = new Map(loads.map((load) => [load, Expr.constant(load.arena, load.dtype, value)]))
-      return Bounds.of(substitute(index.src[1]!, known)).max < Bounds.of(index.src[0]!.src[0]!).max
+      const { at, buffer } = accessOf(index)
+      return Bounds.of(substitute(at, known)).max < Bounds.of(buffer.src[0]!).max
     })
   let [low, high] = [0, 2 ** 30]
   while (low < high) {
@@ -78,7 +78,7 @@ export const picks = (kernel: UOp): boolean =>
   toposort(kernel).some((index) =>
     index.op === "INDEX" && index.src[0]!.op === "PARAM" &&
     toposort(...index.src.slice(1)).some((n) =>
-      n.op === "REDUCE" || (n.op === "LOAD" && n.src[0]!.src[0]!.op === "LOCAL")
+      n.op === "REDUCE" || (n.op === "LOAD" && accessOf(n).buffer.op === "LOCAL")
     )
   )
 

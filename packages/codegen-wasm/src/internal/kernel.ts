@@ -2,7 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
-import { type UOp, varArg } from "@tg/core-uop/UOp"
+import { argOf, slotOf, type UOp, varArg } from "@tg/core-uop/UOp"
 import { Address } from "./address.ts"
 import { noPairSums, type PairSums, pairSumsOf, type Simd } from "./dot.ts"
 import { type Body, combine, elementwise, type Helper, helpers } from "./elementwise.ts"
@@ -75,7 +75,7 @@ class KernelWriter implements Body {
   value(item: Item): string {
     if (!(item instanceof Address)) {
       if (isConstant(item)) return this.constant(item)
-      if (item.op === "PARAM") return `(local.get $p${(item.arg as { readonly slot: number }).slot})`
+      if (item.op === "PARAM") return `(local.get $p${slotOf(item)})`
       if (item.op === "VAR") return `(local.get $v${this.vars.indexOf(varArg(item).name)})`
     }
     return this.placement.inlined.has(item) ? this.compute(item) : `(local.get ${this.names.get(item)!})`
@@ -252,7 +252,7 @@ class KernelWriter implements Body {
       }
       case "ACCUMULATE": {
         const [register, x] = node.src as [UOp, UOp]
-        const { op } = node.arg as { readonly op: Op }
+        const { op } = argOf(node, "ACCUMULATE")
         const code = combine(op, register.dtype, this.value(register), this.value(x), this)
         return this.line(`(local.set ${this.names.get(register)!} ${code})`)
       }

@@ -1,3 +1,4 @@
+import { accessOf } from "@tg/core-uop/View"
 import type * as DType from "@tg/core-uop/DType"
 import type { UOp } from "@tg/core-uop/UOp"
 
@@ -11,7 +12,7 @@ export const widths = (linear: UOp): ReadonlyMap<UOp, DType.Lanes> => {
   const stores = new Map<UOp, number>()
   for (const node of linear.src) {
     if (node.op !== "LOAD" && node.op !== "STORE") continue
-    const buffer = node.src[0]!.src[0]!
+    const { buffer } = accessOf(node)
     if (node.op === "LOAD") loads.set(buffer, Math.max(loads.get(buffer) ?? 1, node.dtype.lanes))
     else stores.set(buffer, Math.min(stores.get(buffer) ?? 4, node.src[1]!.dtype.lanes))
   }
