@@ -7,7 +7,7 @@ import { rendered } from "./internal/elementwise.ts"
 import { rareHalvesOf } from "./internal/half.ts"
 import { type Memory, memoryImport, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
-import { place } from "./internal/placement.ts"
+import { place, ScopeProblem } from "./internal/placement.ts"
 
 /** What WebAssembly with 128-bit SIMD expresses. */
 export const caps: RendererCaps = {
@@ -76,7 +76,9 @@ const moduleOf = (
     if (reason !== undefined) return new RenderError({ kernel: name, message: `${name}: ${reason}` })
   }
   const placement = place(linear)
-  if ("problem" in placement) return new RenderError({ kernel: name, message: `${name}: ${placement.problem}` })
+  if (placement instanceof ScopeProblem) {
+    return new RenderError({ kernel: name, message: `${name}: ${placement.message}` })
+  }
   return moduleText(placement, signature(linear), { memory, nest, rareHalves: rareHalvesOf(linear), simd })
 }
 

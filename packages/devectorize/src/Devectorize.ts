@@ -12,7 +12,7 @@ import { Context, Effect, Layer, Schema } from "effect"
 import { decompose, rewrite, strength, undeclared } from "./Decompose.ts"
 import { expand } from "./Expand.ts"
 import * as Linear from "./Linearize.ts"
-import { addThreads } from "./Threads.ts"
+import { addThreads, GridProblem } from "./Threads.ts"
 
 /** A kernel that cannot be brought into the form the renderer wants. */
 export class DevectorizeError extends Schema.TaggedError<DevectorizeError>()("DevectorizeError", {
@@ -79,7 +79,7 @@ const simplifySizes = (
 const threaded = (kernel: UOp, { caps, kernel: name, profile }: Where): UOp | DevectorizeError => {
   if (!caps.hasGrid) return kernel
   const mapped = addThreads(kernel, profile.maxGrid)
-  return "message" in mapped
+  return mapped instanceof GridProblem
     ? new DevectorizeError({ kernel: name, message: `${name}: ${mapped.message}` })
     : mapped
 }

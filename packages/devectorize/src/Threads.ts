@@ -4,11 +4,12 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { groupArg, rangeArg, rebuild, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isStage } from "@tg/core-uop/Workgroup"
+import { Schema } from "effect"
 
 /** A launch grid the device cannot express. */
-export interface GridProblem {
-  readonly message: string
-}
+export class GridProblem extends Schema.TaggedError<GridProblem>()("GridProblem", {
+  message: Schema.String
+}) {}
 
 const special = (like: UOp, name: string, size: UOp): UOp => like.arena.make("SPECIAL", DType.index, [size], { name })
 
@@ -24,7 +25,7 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   const replace = new Map<UOp, UOp>()
 
   const placed = placeOnGrid(globals, maxGrid)
-  if (typeof placed === "string") return { message: placed }
+  if (placed instanceof GridProblem) return placed
   let storeGate: UOp | undefined
   placed.forEach((dim, axis) => {
     const number = special(kernel, `gidx${axis}`, dim.size)
@@ -117,7 +118,7 @@ interface GridDim {
 }
 
 /** Puts loops on at most three grid dimensions: symbolic ones alone, constant ones merged as far as the limit allows. */
-const placeOnGrid = (ranges: ReadonlyArray<UOp>, maxGrid: number): ReadonlyArray<GridDim> | string => {
+const placeOnGrid = (ranges: ReadonlyArray<UOp>, maxGrid: number): ReadonlyArray<GridDim> | GridProblem => {
   const dims: Array<GridDim> = []
   let parts: Array<Part> = []
   let size = 1
@@ -132,7 +133,11 @@ const placeOnGrid = (ranges: ReadonlyArray<UOp>, maxGrid: number): ReadonlyArray
   for (const range of [...ranges].reverse()) {
     if (range.src[0]!.op !== "CONST") continue
     for (const piece of split(sizeOf(range), maxGrid)) {
-      if (piece.size > maxGrid) return `a loop of ${sizeOf(range)} workgroups does not fit a grid of ${maxGrid} squared`
+      if (piece.size > maxGrid) {
+        return new GridProblem({
+          message: `a loop of ${sizeOf(range)} workgroups does not fit a grid of ${maxGrid} squared`
+        })
+      }
       if (size * piece.size > maxGrid) flush()
       parts.push({ range, size: piece.size, stride: piece.stride, outermost: false })
       size *= piece.size
@@ -152,7 +157,7 @@ const placeOnGrid = (ranges: ReadonlyArray<UOp>, maxGrid: number): ReadonlyArray
       })
     }
   }
-  return dims.length > 3 ? `${dims.length} grid dimensions are needed, there are 3` : dims
+  return dims.length > 3 ? new GridProblem({ message: `${dims.length} grid dimensions are needed, there are 3` }) : dims
 }
 
 interface Piece {

@@ -5,7 +5,7 @@ import { evaluateIndex } from "@tg/core-uop/Program"
 import { Arena, type Axis, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
 import { expand } from "../src/Expand.ts"
-import { addThreads } from "../src/Threads.ts"
+import { addThreads, GridProblem } from "../src/Threads.ts"
 import * as Kernels from "./support/kernels.ts"
 import { gpu, opted } from "./support/stages.ts"
 
@@ -20,7 +20,7 @@ const fill = (sizes: ReadonlyArray<number | UOp>, axes: ReadonlyArray<Axis>, are
 
 const mapped = (kernel: UOp, maxGrid = 65535): UOp => {
   const result = addThreads(kernel, maxGrid)
-  if ("message" in result) throw new Error(result.message)
+  if (result instanceof GridProblem) throw result
   return result
 }
 
@@ -153,11 +153,13 @@ describe("Threads", () => {
   })
 
   it("says which grid the device cannot express", () => {
-    assert.deepStrictEqual(addThreads(fill([50], globals), 7), {
-      message: "a loop of 50 workgroups does not fit a grid of 7 squared"
-    })
-    assert.deepStrictEqual(addThreads(fill([5, 5, 5, 5], globals), 6), {
-      message: "4 grid dimensions are needed, there are 3"
-    })
+    assert.deepStrictEqual(
+      addThreads(fill([50], globals), 7),
+      new GridProblem({ message: "a loop of 50 workgroups does not fit a grid of 7 squared" })
+    )
+    assert.deepStrictEqual(
+      addThreads(fill([5, 5, 5, 5], globals), 6),
+      new GridProblem({ message: "4 grid dimensions are needed, there are 3" })
+    )
   })
 })

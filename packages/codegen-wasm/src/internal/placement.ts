@@ -1,6 +1,7 @@
 import type { UOp } from "@tg/core-uop/UOp"
 import { Address, affine, isNonNegative, type Term } from "./address.ts"
 import { isConstant, shuffle, uniform } from "./value.ts"
+import { Schema } from "effect"
 
 /** What is computed at a place of the kernel: a node or an address. */
 export type Item = UOp | Address
@@ -27,9 +28,9 @@ export interface Placement {
 }
 
 /** A value used after the loop or branch that defines it. */
-export interface ScopeProblem {
-  readonly problem: string
-}
+export class ScopeProblem extends Schema.TaggedError<ScopeProblem>()("ScopeProblem", {
+  message: Schema.String
+}) {}
 
 const effects: ReadonlySet<string> = new Set(["STORE", "ACCUMULATE", "RANGE", "END", "IF", "ENDIF", "REG"])
 const boundaries: ReadonlySet<string> = new Set(["RANGE", "END", "IF", "ENDIF"])
@@ -143,7 +144,9 @@ const addressing = (linear: UOp): {
     position.set(node, at)
     for (const s of node.src) {
       if (node.op !== "END" && node.op !== "ENDIF" && !isOpen(blocks.get(s) ?? root)) {
-        return { problem: `${node.op} uses ${s.op} outside of the loop or branch that defines it` }
+        return new ScopeProblem({
+          message: `${node.op} uses ${s.op} outside of the loop or branch that defines it`
+        })
       }
     }
     if (node.op === "END" || node.op === "ENDIF") block = block.parent!
@@ -175,7 +178,7 @@ const anyBetween = (sorted: ReadonlyArray<number>, from: number, to: number): bo
  */
 export const place = (linear: UOp): Placement | ScopeProblem => {
   const addressed = addressing(linear)
-  if ("problem" in addressed) return addressed
+  if (addressed instanceof ScopeProblem) return addressed
   const { access, blocks, items } = addressed
 
   const stores: Array<number> = []

@@ -37,5 +37,5 @@ export const splatValue = (node: UOp): number | undefined => {
   return splatValue(node.src[0]!)
 }
 
-/** Ends a rendering that cannot succeed; caught at the package's boundary. */
+/** Ends a rendering that cannot succeed: thrown deep inside of a kernel, caught by `render`, which returns it. */
 export class Refusal extends Error {}
