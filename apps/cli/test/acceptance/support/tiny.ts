@@ -26,6 +26,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       noCache: true,
       check: true,
       limits: {},
+      profile: Option.none(),
       noSubgroups: false,
       json: true
     },
