@@ -1,13 +1,13 @@
 /** What is known of a GPU besides what it says itself: measured now, kept from before, or usual figures. */
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, figures } from "@tg/core-uop/DeviceProfile"
 import * as ProfileFile from "@tg/core-uop/ProfileFile"
 import * as DeviceProfiles from "@tg/node/DeviceProfiles"
 import { Device } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
 import type { Finding, Litmus, Measured } from "@tg/runtime-webgpu/DeviceMeasure"
 import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
-import { Context, Effect, Exit, Layer, Scope } from "effect"
+import { Context, Effect, Layer } from "effect"
 
 /** A device that was measured now. */
 export interface MeasuredGpu extends Measured {
@@ -16,13 +16,17 @@ export interface MeasuredGpu extends Measured {
   readonly isKept: boolean
 }
 
-/** The GPU, without what is known of it, and what measures it. */
-const bare = ({ DeviceMeasure }: typeof import("@tg/runtime-webgpu/DeviceMeasure"), restrictions: Restrictions) =>
-  Effect.map(Effect.promise(() => import("@tg/runtime-webgpu/Node")), (node) => {
-    const maxBufferBytes = restrictions.limits["maxBufferSize"]
-    const device = Limited.within(restrictions)(node.layer({ allowSoftware: true, maxBufferBytes }))
-    return Layer.provideMerge(DeviceMeasure.layer, device)
-  })
+/** The GPU, without what is known of it, measured. */
+const measureBare = Effect.fnUntraced(function*(restrictions: Restrictions) {
+  const [node, { DeviceMeasure }] = yield* Effect.promise(() =>
+    Promise.all([import("@tg/runtime-webgpu/Node"), import("@tg/runtime-webgpu/DeviceMeasure")])
+  )
+  const maxBufferBytes = restrictions.limits["maxBufferSize"]
+  const device = Limited.within(restrictions)(node.layer({ allowSoftware: true, maxBufferBytes }))
+  const services = yield* Layer.build(Layer.provideMerge(DeviceMeasure.layer, device))
+  const measured = yield* Context.get(services, DeviceMeasure).measure()
+  return { ...measured, device: Context.get(services, Device).profile.name }
+}, Effect.scoped)
 
 /**
  * Measures the GPU, and keeps what was found. With lower limits than it has, it is another device, of which nothing is
@@ -30,17 +34,7 @@ const bare = ({ DeviceMeasure }: typeof import("@tg/runtime-webgpu/DeviceMeasure
  */
 export const measure = Effect.fn("DeviceReport.measure")(
   function*(restrictions: Restrictions, facts: Facts, keeping: DeviceProfiles.Keeping | undefined) {
-    const measuring = yield* Effect.promise(() => import("@tg/runtime-webgpu/DeviceMeasure"))
-    const scope = yield* Scope.make()
-    const measured = yield* Layer.buildWithScope(yield* bare(measuring, restrictions), scope).pipe(
-      Effect.flatMap((services) =>
-        Effect.map(Context.get(services, measuring.DeviceMeasure).measure(), (found) => ({
-          ...found,
-          device: Context.get(services, Device).profile.name
-        }))
-      ),
-      Effect.ensuring(Scope.close(scope, Exit.void))
-    )
+    const measured = yield* measureBare(restrictions)
     const isWhole = restrictions.subgroups && Object.keys(restrictions.limits).length === 0
     const isKept = isWhole && keeping !== undefined
     if (isKept) yield* DeviceProfiles.keep(keeping, facts.adapter, measured)
@@ -95,13 +89,8 @@ export const keptLines = (facts: Facts, kept: DeviceProfiles.Kept | undefined): 
     complete
       ? `  planned with what was measured of it, in ${seconds.toFixed(1)} s:`
       : "  planned with the figures of its name:",
-    `    ${
-      Object.entries(kept.profile).filter(([name]) =>
-        /Micros?$|Threads|Byte|processors|Workgroups$/.test(name) && !name.startsWith("max")
-      )
-        .map(([name, value]) => `${name} ${value}`).join(", ")
-    }`,
-    ...problems.map(({ problem, quantity }) => `    ${quantity} is unknown: ${problem}`),
+    `    ${figures.flatMap((name) => profile[name] === undefined ? [] : [`${name} ${profile[name]}`]).join(", ")}`,
+    ...problems.map(({ problem, quantity }) => `    ${quantity}: ${problem}`),
     ...litmus.map(litmusLine),
     barrierLine(profile)
   ]

@@ -109,6 +109,25 @@ export const quantitiesOf = (profile: DeviceProfile): Quantities => {
   return { ...known, processors: processorsOf(profile) }
 }
 
+/** What is measured of a device, as against its limits, which it tells. */
+export const figures: ReadonlyArray<
+  keyof Quantities | keyof GridBarrier | "saturatingThreads" | "dispatchMicros" | "bytesPerMicro"
+> = [
+  "saturatingThreads",
+  "dispatchMicros",
+  "bytesPerMicro",
+  "processors",
+  ...(Object.keys(usual) as ReadonlyArray<keyof typeof usual>),
+  "gridBarrierHolds",
+  "gridBarrierWorkgroups"
+]
+
+/** The profile with the figures of another one; what the other does not know is unknown. */
+export const withFigures = (profile: DeviceProfile, measured: DeviceProfile): DeviceProfile => ({
+  ...profile,
+  ...Object.fromEntries(figures.map((name) => [name, measured[name]]))
+})
+
 /** The device a kernel is tuned for. Needs no device: a profile is data. */
 export class Profile extends Context.Service<Profile, DeviceProfile>()("@tg/core-uop/DeviceProfile") {
   static readonly layer = (profile: DeviceProfile) => Layer.succeed(Profile, profile)

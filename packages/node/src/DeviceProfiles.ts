@@ -1,5 +1,5 @@
 /** What a GPU is planned for as: a profile that somebody gives, or what was measured on it and kept. */
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, withFigures } from "@tg/core-uop/DeviceProfile"
 import * as ProfileFile from "@tg/core-uop/ProfileFile"
 import { digest } from "@tg/core-uop/UOp"
 import type { DeviceError, DeviceShape } from "@tg/runtime/Device"
@@ -66,9 +66,15 @@ export const find = ({ store }: Pick<Keeping, "store">, adapter: AdapterFacts): 
     Effect.orElseSucceed(() => undefined)
   )
 
+const put = ({ store, tell }: Keeping, kept: Kept): Effect.Effect<void> =>
+  Schema.encodeEffect(KeptText)(kept).pipe(
+    Effect.flatMap((text) => store.set(keyOf(kept.adapter), text)),
+    Effect.catch(({ message }) => tell(`warning: what was measured of the device is not kept: ${message}`))
+  )
+
 /** Keeps a measurement. */
-export const keep = ({ store, tell }: Keeping, adapter: AdapterFacts, measured: Measured): Effect.Effect<void> =>
-  Schema.encodeEffect(KeptText)({
+export const keep = (keeping: Keeping, adapter: AdapterFacts, measured: Measured): Effect.Effect<void> =>
+  put(keeping, {
     version: 1,
     adapter,
     complete: measured.findings.length > 1,
@@ -78,10 +84,7 @@ export const keep = ({ store, tell }: Keeping, adapter: AdapterFacts, measured: 
     ),
     litmus: measured.litmus,
     seconds: measured.seconds
-  }).pipe(
-    Effect.flatMap((text) => store.set(keyOf(adapter), text)),
-    Effect.catch(({ message }) => tell(`warning: what was measured of the device is not kept: ${message}`))
-  )
+  })
 
 /** Measures on first use; of a device that is known by its name only what depends on its driver. */
 const measured = Effect.fnUntraced(
@@ -95,12 +98,42 @@ const measured = Effect.fnUntraced(
   }
 )
 
-/** The profile that is kept; of a device whose figures are known by its name, those, and what was tried on it. */
+/** The device's profile with the figures that are kept; of one whose figures are known by its name, with what was tried on it. */
 const asKept = (profile: DeviceProfile, { complete, profile: kept }: Kept): DeviceProfile => {
-  if (complete) return ProfileFile.profileOf(kept)
+  if (complete) return withFigures(profile, ProfileFile.profileOf(kept))
   const { gridBarrierHolds, gridBarrierMicros = profile.gridBarrierMicros, gridBarrierWorkgroups } = kept
   return { ...profile, gridBarrierHolds, gridBarrierMicros, gridBarrierWorkgroups }
 }
+
+/**
+ * Remembers that barriers across the grid failed on an adapter while it was used, whatever was found when it was measured: until
+ * it is measured again, it is one where they do not hold.
+ */
+export const refuseBarriers = (
+  keeping: Keeping,
+  adapter: AdapterFacts,
+  { profile, why }: { readonly profile: DeviceProfile; readonly why: string }
+): Effect.Effect<void> =>
+  Effect.gen(function*() {
+    const kept = (yield* find(keeping, adapter)) ??
+      {
+        version: 1,
+        adapter,
+        complete: false,
+        profile: ProfileFile.ofProfile(profile),
+        problems: [],
+        litmus: [],
+        seconds: 0
+      }
+    const { gridBarrierWorkgroups: _, ...rest } = kept.profile
+    const problems = kept.problems.filter(({ quantity }) => quantity !== refused)
+    yield* put(keeping, {
+      ...kept,
+      profile: { ...rest, gridBarrierHolds: false },
+      problems: [...problems, { quantity: refused, problem: why }]
+    })
+  })
+const refused = "gridBarrierHolds"
 
 /**
  * The device with the profile it is planned for: a given one; else what is kept of it; else what is measured now, of a GPU. A
@@ -115,6 +148,6 @@ export const settle = (
     if (given !== undefined) return yield* planned(device, given)
     if (keeping === undefined) return device
     const kept = yield* find(keeping, facts.adapter)
-    if (kept !== undefined) return yield* planned(device, asKept(device.profile, kept))
-    return facts.adapter.software ? device : yield* planned(device, yield* measured(device, facts, keeping))
+    if (kept !== undefined) return { ...device, profile: asKept(device.profile, kept) }
+    return facts.adapter.software ? device : { ...device, profile: yield* measured(device, facts, keeping) }
   })

@@ -102,6 +102,36 @@ describe("DeviceProfiles", () => {
       })
     }))
 
+  it.effect("remembers that barriers failed while a device was used, until it is measured again", () =>
+    Effect.gen(function*() {
+      const kept = yield* keeping
+      const holds = Effect.gen(function*() {
+        return (yield* DeviceProfiles.settle(yield* device(), facts, { keeping: kept })).profile.gridBarrierHolds
+      })
+      const failed = { profile: measured.profile, why: "a wait was given up" }
+      yield* DeviceProfiles.refuseBarriers(kept, adapter, failed)
+      assert.isFalse(yield* holds)
+      yield* DeviceProfiles.keep(kept, adapter, measured)
+      assert.isTrue(yield* holds)
+      yield* DeviceProfiles.refuseBarriers(kept, adapter, failed)
+      yield* DeviceProfiles.refuseBarriers(kept, adapter, failed)
+      assert.isFalse(yield* holds)
+      const found = yield* DeviceProfiles.find(kept, adapter)
+      assert.deepStrictEqual(found!.problems.slice(1), [{
+        quantity: "gridBarrierHolds",
+        problem: "a wait was given up"
+      }])
+      assert.strictEqual(found!.profile.bytesPerMicro, 300_000)
+    }))
+
+  it.effect("keeps no limits: those of the device itself are in force", () =>
+    Effect.gen(function*() {
+      const kept = yield* keeping
+      yield* DeviceProfiles.keep(kept, adapter, { ...measured, profile: { ...measured.profile, maxBufferBytes: 4096 } })
+      const { profile } = yield* DeviceProfiles.settle(yield* device(), facts, { keeping: kept })
+      assert.strictEqual(profile.maxBufferBytes, webgpuDefault.maxBufferBytes)
+    }))
+
   it.effect("takes damaged files for none, and says when nothing can be kept", () =>
     Effect.gen(function*() {
       const kept = yield* keeping
