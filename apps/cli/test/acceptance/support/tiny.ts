@@ -25,6 +25,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       noTune: false,
       noCache: true,
       check: true,
+      profile: Option.none(),
       limits: {},
       profile: Option.none(),
       noSubgroups: false,
