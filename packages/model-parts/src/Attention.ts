@@ -11,7 +11,16 @@ export interface Batch {
   readonly count: Tensor
   /** Positions of the cache to look at: startPos + T, rounded up to whole pieces; what is behind a token is hidden. */
   readonly keys: Tensor
+  /** To what tokens attend where a cache holds latents; to the latents if it is not said. */
+  readonly attend?: Attend | undefined
 }
+
+/**
+ * Two programs of equal results for caches of latents. `latents`: queries are brought into the space of latents, and mixes of
+ * latents out of it. `heads`: each head's keys and values are made from the latents of all positions first, which takes longer,
+ * and multiplying with them less long: for many tokens. Where a cache holds keys and values there is no choice.
+ */
+export type Attend = "latents" | "heads"
 
 /** Positions of one piece of a cache: attention of a single token is split into such pieces. */
 export const piece = 64

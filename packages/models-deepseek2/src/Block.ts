@@ -11,6 +11,7 @@ import * as Nn from "@tg/tensor/Nn"
 import { after, assign } from "@tg/tensor/Program"
 import type { Tensor } from "@tg/tensor/Tensor"
 import * as Cache from "./Cache.ts"
+import * as Heads from "./Heads.ts"
 import type { Config } from "./Config.ts"
 import { attentionScale } from "./Rope.ts"
 
@@ -72,6 +73,11 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
 
   const q = keep(order, queries(input, x)).reshape([tokens, heads, n + rotated])
   const position = rotate(q.slice(-1, n, rotated), cosSin)
+  if (input.batch?.attend === "heads") {
+    const own = keepAlways(order, Nn.cat([q.slice(-1, 0, n), position], -1).mul(attentionScale(config)).label("query"))
+    const mixed = whole(Heads.reader(input), input, own, after(cache, [write])).reshape([tokens, heads * value])
+    return { output: product(computed(mixed, input), need(weights, "attn_output")).label("attn_output"), write }
+  }
   const latents = keep(order, query(q.slice(-1, 0, n)))
   // every cached position reads it
   const full = keepAlways(order, Nn.cat([latents, position], -1).mul(attentionScale(config)).label("query"))

@@ -34,6 +34,21 @@ export const reader = (config: Config): Reader => ({
   width: config.latent
 })
 
+/** The parts of stored rows `[S, words]`. */
+export interface Rows {
+  /** `[S, latent]`. */
+  readonly latents: Tensor
+  /** The rotated keys, `[S, rotated]`. */
+  readonly positions: Tensor
+}
+
+/** Stored rows `[S, words]` by their parts. */
+export const parts = (config: Config, stored: Tensor): Rows => {
+  const values = unpack(stored)
+  const rows = values.reshape([stored.dim(0), stored.dtype === DType.f32 ? cacheRow(config) : halfRow(config)])
+  return { latents: rows.slice(-1, 0, config.latent), positions: rows.slice(-1, config.latent, config.rotated) }
+}
+
 /** Products of queries `[A..., latent + rotated]` with stored rows `[S..., words]`: `[A..., S...]`. */
 const scores = (query: Tensor, stored: Tensor): Tensor => {
   const keys = unpack(stored)

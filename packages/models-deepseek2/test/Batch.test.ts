@@ -5,7 +5,7 @@ import { places } from "@tg/model-parts/Grouped"
 import { tileTokens } from "@tg/model-parts/Order"
 import { buffer, variable } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
-import { difference, load, Session } from "./oracle.ts"
+import { difference, expectedLogits, load, Session } from "./oracle.ts"
 
 describe("tokens in tiles, stored feature by feature", () => {
   it("the logits of a prompt token by token", () => {
@@ -18,6 +18,20 @@ describe("tokens in tiles, stored feature by feature", () => {
     const found = [tokens.slice(0, 3), tokens.slice(3, 19)].map((piece) => pieces.feed(piece))
     const all = Float32Array.from([...found[0]!, ...found[1]!, ...pieces.feed(tokens.slice(19), "last")])
     expect(difference(all, expected).max).toBeLessThan(1e-4)
+  })
+})
+
+describe("keys and values of each head, made from latents", () => {
+  // limits of the oracle; the other cases are larger than the evaluator likes
+  it.each([["f32", 5e-4, 5e-3], ["f16", 5e-3, 3e-2]] as const)("%s cache: the reference's logits", (type, rms, max) => {
+    const model = load("c06")
+    const run = model.runs[0]!
+    const tokens = [...run.prompt, ...run.continuation].slice(0, 9)
+    const found = new Session(model, type, "features", "heads").feed(tokens)
+    const expected = expectedLogits(run).subarray(0, tokens.length * model.config.vocabulary)
+    const apart = difference(found.subarray(0, expected.length), expected)
+    expect(apart.rms).toBeLessThan(rms)
+    expect(apart.max).toBeLessThan(max)
   })
 })
 

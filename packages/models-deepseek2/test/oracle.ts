@@ -5,7 +5,7 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Gguf from "@tg/gguf/Gguf"
 import * as Layout from "@tg/gguf/Layout"
-import { piece } from "@tg/model-parts/Attention"
+import { type Attend, piece } from "@tg/model-parts/Attention"
 import { weightBuffers } from "@tg/model-parts/Decoder"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
@@ -94,9 +94,11 @@ export class Session {
   private readonly type: CacheType
   private readonly storage: ReadonlyArray<Float32Array | Uint32Array>
   private readonly order: Order.Order
+  private readonly attend: Attend
   private position = 0
 
-  constructor(model: Case, type: CacheType, order: Order.Order = "tokens") {
+  constructor(model: Case, type: CacheType, order: Order.Order = "tokens", attend: Attend = "latents") {
+    this.attend = attend
     this.model = model
     this.type = type
     this.order = order
@@ -115,7 +117,7 @@ export class Session {
     const tiles = variable(arena, "tiles", 1, context / Order.tileTokens)
     const runs = variable(arena, "runs", 1, context / piece)
     const count = isBatch ? tiles.mul(Order.tileTokens).node : tokens === 1 ? 1 : real.node
-    const batch = isBatch ? { tiles, count: real, keys: runs.mul(piece) } : undefined
+    const batch = isBatch ? { tiles, count: real, keys: runs.mul(piece), attend: this.attend } : undefined
     const ids = buffer(arena, 0, { shape: [count], dtype: DType.u32, label: "tokens" })
     const cosSin = buffer(arena, 1, { shape: [count, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
     const layout = Cache.storage(config, { type: this.type, context })
