@@ -61,8 +61,9 @@ export const settingOf: (
     const { config } = model
     const context = Session.contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
-    const { activations: policy, batchFrom, chunk: asked } = options
-    const prompts = Prompts.promptShape(config, { activations: policy, asked, batchFrom, context, profile })
+    const { activations: policy, attend, batchFrom, chunk: asked } = options
+    const shape = { activations: policy, asked, attend, batchFrom, context, profile }
+    const prompts = Prompts.promptShape(config, shape)
     const activations = ActivationPolicy.activationsOn(profile, policy)
     return { activations, cache: options.cache ?? "f16", context, estimate, profile, prompts }
   }

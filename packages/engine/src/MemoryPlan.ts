@@ -90,6 +90,10 @@ export const whole = (
       ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, order: "tokens" } as const
     const prompt = StepProgram.stepProgram(model, { ...size, ...first, rows: "last" })
+    // the other program of batches has memory of its own
+    const other = prompts.attend !== "latents" && model.attend !== undefined && first.order === "features"
+      ? yield* estimate(StepProgram.stepProgram(model, { ...size, ...first, rows: "last", attend: "heads" }).sink)
+      : undefined
     const own = profile.kind === "gpu" ? StepProgram.decodeProgram(model, size) : undefined
     const promptStep = yield* estimate(prompt.sink)
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink)
@@ -99,7 +103,8 @@ export const whole = (
     const spare = Prompts.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
-      scratchBytes: sum(promptStep.blocks) + (own === undefined ? 0 : sum(decodeStep.blocks)),
+      scratchBytes: sum(promptStep.blocks) + sum(other?.blocks ?? []) +
+        (own === undefined ? 0 : sum(decodeStep.blocks)),
       ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
         4 * spare * (1 + sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))),
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile, estimate)

@@ -1,5 +1,6 @@
 /** How prompts are cut into steps. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { Attend } from "@tg/model-parts/Attention"
 import type { ModelConfig } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
@@ -17,6 +18,9 @@ const usualBatchFrom = { gpu: 2, cpu: 64 }
 /** What the attention scores of a batch may take. */
 const scoreBytes = 256 * 2 ** 20
 
+/** How batches attend where a cache holds latents: always in one way, or as an e-graph finds cheapest for each batch. */
+export type AttendPolicy = Attend | "cheapest"
+
 /** The programs that process prompts, by the tokens they take at a time. */
 export interface PromptShape {
   /** Tokens from which a prompt is a batch. */
@@ -24,6 +28,8 @@ export interface PromptShape {
   readonly batch: number
   /** Of a prompt that is no batch. */
   readonly few: number
+  /** `cheapest` may take two programs. */
+  readonly attend: AttendPolicy
   /** Where all logits are wanted. */
   readonly chunk: number
 }
@@ -35,7 +41,8 @@ export interface PromptShape {
  */
 export const promptShape = (
   { heads }: Pick<ModelConfig, "heads">,
-  { activations = "auto", asked, batchFrom, context, profile }: {
+  { activations = "auto", asked, attend = "latents", batchFrom, context, profile }: {
+    readonly attend?: AttendPolicy | undefined
     readonly activations?: ActivationPolicy | undefined
     readonly asked: number | undefined
     readonly batchFrom?: number | undefined
@@ -53,6 +60,7 @@ export const promptShape = (
     batchFrom: from,
     batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
     few: profile.kind === "gpu" && from !== Infinity ? 1 : chunk,
+    attend,
     chunk
   }
 }

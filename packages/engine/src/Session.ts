@@ -17,7 +17,7 @@ import * as Filling from "./Filling.ts"
 import type { Snapshot, Source } from "./Filling.ts"
 import * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
-import { promptShape, tokensHeld } from "./Prompts.ts"
+import { type AttendPolicy, promptShape, tokensHeld } from "./Prompts.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
@@ -47,6 +47,8 @@ export interface SessionOptions {
   readonly programs?: ProgramMemo.ProgramMemo | undefined
   /** Tokens from which a prompt is a batch; as `promptShape` says. Where all logits are wanted, they are if a chunk is. */
   readonly batchFrom?: number | undefined
+  /** How batches attend where a cache holds latents; `latents` by default. */
+  readonly attend?: AttendPolicy | undefined
 }
 
 /** A step of a prompt, to be measured. */
@@ -142,6 +144,7 @@ const groundOf = Effect.fnUntraced(
     const prompts = promptShape(config, {
       activations: options.activations,
       asked: options.chunk,
+      attend: options.attend,
       batchFrom: options.batchFrom,
       context,
       profile: device.profile
@@ -192,9 +195,12 @@ const groundOf = Effect.fnUntraced(
 
 /** What `promptStep` answers. */
 const promptStep = (state: SessionState, start: number, asked: number): Effect.Effect<PromptStep, StepError> => {
-  const { pieces, program } = Steps.prompt(state, { start, length: asked })
+  const { pieces, programOf } = Steps.prompt(state, { start, length: asked })
   const length = pieces[0]?.length ?? 0
-  return Effect.map(program, ({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length }))
+  return Effect.map(
+    programOf({ start, length }),
+    ({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length })
+  )
 }
 
 /** The session of a state: its steps, one at a time. */

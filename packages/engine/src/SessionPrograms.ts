@@ -36,6 +36,8 @@ export interface SessionPrograms {
   readonly drafts: Compiling<Variant>
   /** Logits of the last token, of a prompt that is a batch. */
   readonly batch: Compiling<Variant>
+  /** The same, attending to keys and values that are made for each head. */
+  readonly heads: Compiling<Variant>
   /** Logits of the last token, of a prompt that is none. */
   readonly few: Compiling<Variant>
   /** What a prompt of a few words needs. */
@@ -59,7 +61,7 @@ export interface Binding {
 }
 
 /** A program of several tokens. What a failed attempt allocated is returned, and the next one tries again. */
-const variant = ({ bound, memo, model, shape }: Binding, own: Pick<StepShape, "chunk" | "order" | "rows">) =>
+const variant = ({ bound, memo, model, shape }: Binding, own: Pick<StepShape, "attend" | "chunk" | "order" | "rows">) =>
   Effect.gen(function*() {
     const scope = yield* Scope.fork(yield* Effect.scope)
     const { chunk, order, rows } = own
@@ -118,10 +120,13 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
   const { batch, batchFrom, chunk, few } = prompts
   const last = {
     batch: once(variant(binding, { rows: "last", chunk: batch, order: "features" }).pipe(here)),
+    heads: once(variant(binding, { rows: "last", chunk: batch, order: "features", attend: "heads" }).pipe(here)),
     few: once(variant(binding, { rows: "last", chunk: few, order: "tokens" }).pipe(here))
   }
   const order: Order.Order = batchFrom <= chunk ? "features" : "tokens"
-  const all = once(variant(binding, { rows: "all", chunk, order }).pipe(here))
+  // where all logits are wanted, nothing is chosen
+  const attend = prompts.attend === "heads" ? prompts.attend : undefined
+  const all = once(variant(binding, { rows: "all", chunk, order, attend }).pipe(here))
   // drafts take no tiles, which cost as much for a few tokens as for all they have room for
   const own = once(variant(binding, { rows: "all", chunk: draftTokens(binding), order: "tokens" }).pipe(here))
   const made: SessionPrograms = {

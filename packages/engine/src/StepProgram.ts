@@ -1,7 +1,7 @@
 /** The programs that a session runs: tokens in, logits or a token out, the cache extended. */
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
-import { piece, wholePieces } from "@tg/model-parts/Attention"
+import { type Attend, piece, wholePieces } from "@tg/model-parts/Attention"
 import { weightBuffers } from "@tg/model-parts/Decoder"
 import type { Model } from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
@@ -32,10 +32,12 @@ export interface StepShape {
   /** `float` if it is not said. */
   readonly activations?: Activations | undefined
   readonly order: Order.Order
+  /** What tokens of a batch attend to where a cache holds latents; to the latents if it is not said. */
+  readonly attend?: Attend | undefined
 }
 
 /** What a program is built from. */
-export type ModelShape = Pick<Model, "caches" | "config" | "forward" | "inputs" | "weights">
+export type ModelShape = Pick<Model, "attend" | "caches" | "config" | "forward" | "inputs" | "weights">
 
 /** Storage of the program, apart from what a step reads and gives. */
 const storage = (
@@ -66,7 +68,7 @@ export const variablesOf = (order: Order.Order, start: number, length: number): 
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
   model: ModelShape,
-  { activations, cache, chunk, context, order, rows }: StepShape
+  { activations, attend, cache, chunk, context, order, rows }: StepShape
 ): Program.TensorProgram => {
   const { config } = model
   const arena = new Arena()
@@ -82,7 +84,7 @@ export const stepProgram = (
     tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
     inputs: hostInputs(arena, model, most).map((input) => input.slice(0, 0, length)),
     rows,
-    batch: isBatch ? { tiles, count, keys } : undefined
+    batch: isBatch ? { tiles, count, keys, attend } : undefined
   })
   const output = buffer(arena, ids.logits, {
     shape: [rows === "all" ? most : 1, config.vocabulary],

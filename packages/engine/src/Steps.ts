@@ -1,5 +1,6 @@
 /** Steps of several tokens: prompts, and all logits of a piece of text. */
 import { ownOf } from "@tg/jit/Jit"
+import type { Attend } from "@tg/model-parts/Attention"
 import * as Order from "@tg/model-parts/Order"
 import type { DeviceBuffer } from "@tg/runtime/Device"
 import { Effect } from "effect"
@@ -40,13 +41,23 @@ const step = Effect.fnUntraced(function*(
   return logits
 })
 
+/** To what the tokens of a batch attend. */
+const attendOf = ({ device, model, prompts }: SessionState, { length, start }: Piece): Attend =>
+  model.attend === undefined
+    ? "latents"
+    : prompts.attend === "cheapest"
+    ? model.attend(device.profile, { tokens: length, positions: start + length })
+    : prompts.attend
+
 /** How a session processes so many tokens behind `start` others. */
-export const prompt = ({ programs, prompts, ring }: SessionState, { length, start }: Piece) => {
+export const prompt = (state: SessionState, { length, start }: Piece) => {
+  const { programs, prompts, ring } = state
   const { batch, batchFrom, few } = prompts
   const isBatch = length >= batchFrom
   return {
     pieces: Rings.pieces(start, length, { chunk: isBatch ? batch : few, ring }),
-    program: isBatch ? programs.batch : programs.few
+    programOf: (piece: Piece) =>
+      !isBatch ? programs.few : attendOf(state, piece) === "heads" ? programs.heads : programs.batch
   }
 }
 
@@ -58,10 +69,10 @@ export const advance: (
   const error = invalid(state, tokens)
   if (error !== undefined) return yield* error
   const start = reusable(state, tokens)
-  const { pieces, program } = prompt(state, { start, length: tokens.length - start })
+  const { pieces, programOf } = prompt(state, { start, length: tokens.length - start })
   let logits: DeviceBuffer | undefined
   for (const piece of pieces) {
-    logits = yield* step(state, tokens, piece, program)
+    logits = yield* step(state, tokens, piece, programOf(piece))
     // between steps signals and other fibers get their turn
     yield* Effect.yieldNow
   }
@@ -114,9 +125,9 @@ export const verify: (
   const first = tokens.length - 1
   const start = reusable(state, tokens)
   if (start < first) {
-    const { pieces, program } = prompt(state, { start, length: first - start })
+    const { pieces, programOf } = prompt(state, { start, length: first - start })
     for (const piece of pieces) {
-      yield* step(state, tokens, piece, program)
+      yield* step(state, tokens, piece, programOf(piece))
       yield* Effect.yieldNow
     }
   }

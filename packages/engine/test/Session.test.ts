@@ -26,11 +26,12 @@ describe("pure parts", () => {
 })
 
 /** Steps that a session asked for, on a device that computes nothing. `fail` names the step that fails. */
-const mocked = (fail?: number) => {
+const mocked = (fail?: number, model = tiny) => {
   const steps: Array<Readonly<Record<string, number>>> = []
   const { contents, layer } = memory()
+  const programs = new Set<unknown>()
   const jit = Layer.mock(Jit, {
-    prepare: () =>
+    prepare: (sink) =>
       Effect.succeed({
         plan: { programs: [], launches: [], blocks: [] },
         schedule: Effect.succeed({ steps: [], temporaries: [], results: [] }),
@@ -38,6 +39,7 @@ const mocked = (fail?: number) => {
         vars: ["T", "startPos", "tiles", "pieces"],
         run: (vars) =>
           Effect.suspend(() => {
+            programs.add(sink)
             steps.push(vars)
             return steps.length === fail
               ? Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost" }))
@@ -47,18 +49,39 @@ const mocked = (fail?: number) => {
   })
   const buffers = new Map<string, DeviceBuffer>(tiny.weights.all.map(({ name }) => [name, { label: name, bytes: 4 }]))
   const session = (options: Session.SessionOptions) =>
-    Session.make(tiny, buffers, options).pipe(Effect.provide(Layer.merge(layer, jit)))
+    Session.make(model, buffers, options).pipe(Effect.provide(Layer.merge(layer, jit)))
   /** What a buffer holds. */
   const words = (label: string): ReadonlyArray<number> => {
     const [, bytes] = [...contents].find(([buffer]) => buffer.label === label)!
     return [...new Uint32Array(bytes.buffer)]
   }
-  return { steps, session, words }
+  return { programs, steps, session, words }
 }
 
 const count = (n: number, from = 0) => Array.from({ length: n }, (_, i) => from + i)
 
 describe("what a session runs", () => {
+  it.effect("for each batch the program that the model finds cheapest, if it may", () =>
+    Effect.gen(function*() {
+      const asked: Array<unknown> = []
+      const model: typeof tiny = {
+        ...tiny,
+        attend: (_, piece) => {
+          asked.push(piece)
+          return piece.positions <= 16 ? "heads" : "latents"
+        }
+      }
+      const options = { chunk: 16, batchFrom: 2, context: 64 }
+      const free = mocked(undefined, model)
+      yield* (yield* free.session({ ...options, attend: "cheapest" })).advance(count(24))
+      assertEquals(asked, [{ tokens: 16, positions: 16 }, { tokens: 8, positions: 24 }])
+      assert.strictEqual(free.programs.size, 2)
+      const bound = mocked(undefined, model)
+      yield* (yield* bound.session(options)).advance(count(24))
+      assert.strictEqual(asked.length, 2)
+      assert.strictEqual(bound.programs.size, 1)
+    }).pipe(Effect.scoped))
+
   it.effect("a prompt in chunks, then token by token", () =>
     Effect.gen(function*() {
       const { session, steps } = mocked()

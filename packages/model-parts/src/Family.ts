@@ -1,10 +1,11 @@
 /** The interface between a family of models and who runs them. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type * as DType from "@tg/core-uop/DType"
 import type * as Dim from "@tg/core-uop/Shape"
 import type { MissingKey, WrongType } from "@tg/gguf/GgufError"
 import * as Metadata from "@tg/gguf/Metadata"
 import { Context, Layer, Result, Schema } from "effect"
-import type { Ring } from "./Attention.ts"
+import type { Attend, Ring } from "./Attention.ts"
 import type { ForwardInput, ForwardOutput } from "./Decoder.ts"
 import type { CacheType } from "./Halves.ts"
 import type { ConfigError } from "./Keys.ts"
@@ -59,6 +60,16 @@ export interface Model {
     host: ReadonlyMap<string, Float32Array>
   ) => ReadonlyArray<Float32Array>
   readonly forward: (input: ForwardInput) => ForwardOutput
+  /**
+   * To what so many tokens attend that are processed together, with so many positions in the cache, their own included: the
+   * cheaper way on a device. Not there where a cache holds keys and values.
+   */
+  readonly attend?:
+    | ((
+      profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">,
+      piece: { readonly tokens: number; readonly positions: number }
+    ) => Attend)
+    | undefined
 }
 
 /** What holds for files of a family that do not say it. */

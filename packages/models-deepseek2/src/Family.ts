@@ -2,6 +2,7 @@
 import type { Model, ModelFamily } from "@tg/model-parts/Family"
 import * as Decoder from "@tg/model-parts/Decoder"
 import { Result } from "effect"
+import { attend } from "./Attend.ts"
 import * as Cache from "./Cache.ts"
 import * as Config from "./Config.ts"
 import { decoder } from "./Model.ts"
@@ -19,7 +20,8 @@ export const model = (config: Config.Config, weights: Weights.ModelWeights): Mod
     inputs: [{ label: "cos_sin", row: [config.rotated / 2, 2] }],
     hostWeights: [],
     inputsAt: (positions) => [rope(config, positions)],
-    forward: (input) => Decoder.forward(own, input)
+    forward: (input) => Decoder.forward(own, input),
+    attend: (profile, piece) => attend(config, profile, piece)
   }
 }
 

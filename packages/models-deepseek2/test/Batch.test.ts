@@ -22,16 +22,16 @@ describe("tokens in tiles, stored feature by feature", () => {
 })
 
 describe("keys and values of each head, made from latents", () => {
-  // limits of the oracle; the other cases are larger than the evaluator likes
-  it.each([["f32", 5e-4, 5e-3], ["f16", 5e-3, 3e-2]] as const)("%s cache: the reference's logits", (type, rms, max) => {
+  // limits of the oracle; halves, and keys and values in one matrix, are checked on wasm
+  it("the reference's logits", () => {
     const model = load("c06")
     const run = model.runs[0]!
     const tokens = [...run.prompt, ...run.continuation].slice(0, 9)
-    const found = new Session(model, type, "features", "heads").feed(tokens)
+    const found = new Session(model, "f32", "features", "heads").feed(tokens)
     const expected = expectedLogits(run).subarray(0, tokens.length * model.config.vocabulary)
     const apart = difference(found.subarray(0, expected.length), expected)
-    expect(apart.rms).toBeLessThan(rms)
-    expect(apart.max).toBeLessThan(max)
+    expect(apart.rms).toBeLessThan(5e-4)
+    expect(apart.max).toBeLessThan(5e-3)
   })
 })
 

@@ -9,4 +9,9 @@ describe("the oracle's logits on wasm", () => {
   for (const name of Oracle.names) {
     Oracle.test(name, { cache: "f32", device: "wasm", batchFrom: 2, what: ", in tiles" })
   }
+  // weights of keys and values in one matrix and in two
+  for (const name of ["c01", "c04"] as const) {
+    const setting = { device: "wasm", batchFrom: 2, attend: "heads" } as const
+    Oracle.test(name, { ...setting, cache: "f16", what: ", in tiles that attend to keys and values of each head" })
+  }
 })

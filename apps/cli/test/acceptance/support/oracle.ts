@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
+import type { AttendPolicy } from "@tg/engine/Prompts"
 import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import { Engine, fromModel } from "@tg/engine/Engine"
 import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
@@ -65,6 +66,8 @@ export interface Setting {
   readonly restrictions?: Restrictions | undefined
   /** Tokens from which a prompt is a batch, if not as the device has it. */
   readonly batchFrom?: number
+  /** How batches attend; to latents if it is not said. */
+  readonly attend?: AttendPolicy
   /** Tokens of a step that gives all logits, if not as usual. */
   readonly chunk?: number
   /** `float` if it is not said. */
@@ -76,13 +79,13 @@ export interface Setting {
 /** The engine with a model of the oracle on the device of a choice. */
 export const engine = (
   name: Name,
-  { activations = "float", batchFrom, cache, chunk, device, restrictions, store }: Setting
+  { activations = "float", attend, batchFrom, cache, chunk, device, restrictions, store }: Setting
 ) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
-      return yield* fromModel(bytes, yield* open(bytes), { cache, batchFrom, chunk, activations })
+      return yield* fromModel(bytes, yield* open(bytes), { attend, cache, batchFrom, chunk, activations })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions, store })))
 
