@@ -2,7 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { full, type Tensor } from "@tg/tensor/Tensor"
-import { sweep } from "./Backward.ts"
+import { sweep } from "./internal/backward.ts"
 import { fail } from "./GradError.ts"
 import { none, type Rules, standard } from "./Rules.ts"
 

@@ -4,11 +4,11 @@ import * as Shape from "@tg/core-uop/Shape"
 import { argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
 import * as Program from "@tg/tensor/Program"
 import { param, Tensor } from "@tg/tensor/Tensor"
-import { gradientOf } from "./Attached.ts"
-import { fail } from "./GradError.ts"
-import { parameterOf, pure, scope, sourcesOf } from "./Pure.ts"
-import { none, type Rules } from "./Rules.ts"
-import { look, place, placesOf, slotsWrittenBy, writtenOf } from "./Storage.ts"
+import { gradientOf } from "../Attached.ts"
+import { fail } from "../GradError.ts"
+import { parameterOf, pure, scope, sourcesOf } from "./pure.ts"
+import { none, type Rules } from "../Rules.ts"
+import { look, place, placesOf, slotsWrittenBy, writtenOf } from "./storage.ts"
 
 /** A value whose gradient is known. */
 export interface Root {

@@ -4,8 +4,8 @@ import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { storageOf } from "@tg/tensor/Program"
 import { full, Tensor } from "@tg/tensor/Tensor"
-import { fail } from "./GradError.ts"
-import { standard } from "./Rules.ts"
+import { fail } from "../GradError.ts"
+import { standard } from "../Rules.ts"
 
 /** A chain of shapes, slices and orderings over a BUFFER, a PARAM, or one of them AFTER effects. */
 export interface View {

@@ -5,7 +5,7 @@
 import * as DType from "@tg/core-uop/DType"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { Tensor } from "@tg/tensor/Tensor"
-import { look, overlay, writtenOf } from "./Storage.ts"
+import { look, overlay, writtenOf } from "./storage.ts"
 
 /** The sources of a node that are values of the same scope. */
 export const sourcesOf = (node: UOp): ReadonlyArray<UOp> => node.op === "CALL" ? node.src.slice(1) : node.src
