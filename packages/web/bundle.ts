@@ -55,7 +55,7 @@ export const bundle = async (folder: string): Promise<Metafile> => {
 }
 
 /** Bytes of modules, compressed one by one. */
-const compressed = (files: Iterable<string>): number => {
+export const compressed = (files: Iterable<string>): number => {
   let sum = 0
   for (const file of files) sum += gzipSync(fs.readFileSync(path.join(here, file))).length
   return sum
@@ -71,15 +71,43 @@ export const closure = ({ outputs }: Metafile, entry: string, found = new Set<st
   return found
 }
 
+/** The module that an input became the beginning of. */
+const outputOf = ({ outputs }: Metafile, input: string): string =>
+  Object.entries(outputs).find(([, { entryPoint }]) => entryPoint?.endsWith(input) === true)![0]
+
+/** What a page fetches for the engine, as files: with WebAssembly alone, and with WebGPU too. */
+export const engine = (metafile: Metafile): { readonly wasm: Set<string>; readonly both: Set<string> } => {
+  const found = (inputs: ReadonlyArray<string>, into: Set<string>) => {
+    for (const input of inputs) closure(metafile, outputOf(metafile, input), into)
+    return into
+  }
+  const text = Object.values(metafile.outputs).some(({ entryPoint }) => entryPoint?.includes("wabt") === true)
+    ? ["wabt/index.js"]
+    : []
+  const wasm = found([
+    "src/worker.ts",
+    "codegen-wasm/src/Wasm.ts",
+    "runtime-wasm/src/WasmDevice.ts",
+    "runtime-wasm/src/BrowserThreads.ts",
+    ...text
+  ], new Set())
+  const gpu = [
+    "runtime-webgpu/src/WebGpu.ts",
+    "runtime-webgpu/src/WebGpuInfo.ts",
+    "codegen-wgsl/src/WgslRenderer.ts"
+  ]
+  return { wasm, both: found(gpu, new Set(wasm)) }
+}
+
 if (import.meta.main) {
   const folder = path.resolve(process.argv[2] ?? path.join(here, "dist/browser"))
   const metafile = await bundle(folder)
-  const of = (name: string) =>
-    Object.entries(metafile.outputs).find(([, output]) => output.entryPoint?.endsWith(name) === true)![0]
   const say = (line: string) => process.stdout.write(`${line}\n`)
   const kilobytes = (bytes: number) => `${(bytes / 1000).toFixed(0)} kB gzip`
-  say(`tg.js: ${kilobytes(compressed(closure(metafile, of("src/index.ts"))))}`)
-  say(`worker.js: ${kilobytes(compressed(closure(metafile, of("src/worker.ts"))))}`)
+  say(`tg.js: ${kilobytes(compressed(closure(metafile, outputOf(metafile, "src/index.ts"))))}`)
+  say(`worker.js: ${kilobytes(compressed(closure(metafile, outputOf(metafile, "src/worker.ts"))))}`)
+  const { both, wasm } = engine(metafile)
+  say(`the engine: ${kilobytes(compressed(wasm))} with WebAssembly, ${kilobytes(compressed(both))} with WebGPU too`)
   say(`all: ${kilobytes(compressed(Object.keys(metafile.outputs)))}`)
   for (const [file, { inputs }] of Object.entries(metafile.outputs)) {
     const largest = Object.entries(inputs).sort(([, a], [, b]) => b.bytesInOutput - a.bytesInOutput).slice(0, 3)

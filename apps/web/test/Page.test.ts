@@ -21,6 +21,8 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
   let folder: string
   let host: Site
   let browser: Browser
+  /** What the browser keeps for most tests: programs are compiled once. */
+  let usual: BrowserContext
   let context: BrowserContext
   let page: Page
   /** What the browser complains of, violations of the page's policy among it. */
@@ -33,6 +35,7 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
       launch(),
       build(folder)
     ])
+    usual = await browser.newContext({ viewport: { width: 1200, height: 800 } })
   })
   afterAll(async () => {
     await browser.close()
@@ -40,17 +43,24 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     fs.rmSync(folder, { recursive: true })
   })
   afterEach(async () => {
-    await context.close()
+    if (context === usual) {
+      await page.evaluate("localStorage.clear()")
+      await page.close()
+    } else await context.close()
     assert.deepEqual(complaints, [])
   })
 
-  const open = async (mode: "isolated" | "plain", options: BrowserContextOptions = {}): Promise<void> => {
+  const open = async (mode: "isolated" | "plain", options?: BrowserContextOptions): Promise<void> => {
     complaints = []
-    context = await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options })
+    context = options === undefined
+      ? usual
+      : await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options })
     page = await context.newPage()
     page.on("console", (message) => complaints.push(`${message.text()} ${message.location().url}`))
     page.on("pageerror", (error) => complaints.push(error.message))
     await page.goto(`${host.url}/${mode}/page/`)
+    await page.locator("[data-loaded=true]").waitFor()
+    await page.keyboard.press("Alt+n")
   }
   const ready = () => page.locator(".model[data-at=ready]").waitFor()
   const ask = async (text: string): Promise<void> => {
@@ -72,7 +82,6 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
 
   it("answers while the model is still on its way, streams, and finds the conversation after a reload", async () => {
     await open("isolated")
-    await page.locator("[data-loaded=true]").waitFor()
     // lengths of the answer that are on the screen
     await page.evaluate(`globalThis.lengths = new Set()
       new MutationObserver(() => lengths.add(document.querySelector(".answer .text")?.textContent.length)).observe(
@@ -113,7 +122,7 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
   })
 
   it("isolates itself where the host cannot, and works without a network from then on", async () => {
-    await open("plain")
+    await open("plain", {})
     await ready()
     assert.isTrue(await page.evaluate("crossOriginIsolated"))
     await choose()
@@ -142,7 +151,7 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     await ready()
     await choose()
     const before = host.sent()
-    await page.getByLabel("Address of a model").fill(`${host.url}/isolated/models/tg-tiny-Q4_0.gguf`)
+    await page.getByLabel("Address or name of a model").fill(`${host.url}/isolated/models/tg-tiny-Q4_0.gguf`)
     await page.getByRole("button", { name: "Look" }).click()
     const plan = page.locator(".plan")
     await plan.waitFor()
@@ -150,7 +159,14 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     assert.match(await plan.innerText(), /Memory\s+13\.\d MB of 4\.3 GB/)
     // the header alone
     assert.isBelow(host.sent() - before, 2_000_000)
-    await page.getByRole("button", { name: "Another one" }).click()
+    await page.getByRole("button", { name: "Download and keep" }).click()
+    await page.locator(".kept", { hasText: "7.3 MB" }).waitFor()
+    await picture("kept")
+    await page.reload()
+    await ready()
+    await choose()
+    assert.include(await page.locator(".kept").innerText(), "tg-tiny-Q4_0.gguf")
+    const afterwards = host.sent()
     await page.getByLabel("Choose a GGUF file").setInputFiles({
       name: "notes.txt",
       mimeType: "text/plain",
@@ -161,32 +177,37 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     await plan.waitFor()
     await picture("plan")
     await page.getByRole("button", { name: "Load", exact: true }).click()
+    await page.locator(".model[data-at=loading]").waitFor()
     await ready()
+    assert.equal(host.sent(), afterwards)
     await ask("What is 17 + 25?")
     assert.equal(await answered(), "17 + 25 = 42")
   })
 
-  it.each(["light", "dark"] as const)("has no fault that axe finds, in %s", async (colorScheme) => {
-    await open("isolated", { colorScheme, bypassCSP: true })
+  it("has no fault that axe finds, in light and in the dark, and fits a phone", async () => {
+    await open("isolated", { bypassCSP: true })
     await ready()
     await page.addScriptTag({ path: axe })
-    const faults = async (): Promise<ReadonlyArray<string>> => {
-      const { violations }: AxeResults = await page.evaluate("axe.run()")
-      return violations.map(({ help, nodes }) => `${help}: ${nodes.map((node) => node.html).join(" ")}`)
+    const check = async (): Promise<void> => {
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme })
+        const { violations }: AxeResults = await page.evaluate("axe.run()")
+        const faults = violations.map(({ help, nodes }) => `${help}: ${nodes.map((node) => node.html).join(" ")}`)
+        assert.deepEqual(faults, [], colorScheme)
+      }
     }
-    assert.deepEqual(await faults(), [])
-    if (colorScheme === "light") {
-      await page.setViewportSize({ width: 820, height: 1100 })
-      await picture("tablet")
-    } else {
-      await page.setViewportSize({ width: 390, height: 780 })
-      await ask("What is the capital of Peru?")
-      assert.include(await answered(), "Lima")
-      assert.isAtMost(await page.locator("html").evaluate(({ scrollWidth }) => scrollWidth), 390)
-      await picture("phone")
-    }
+    await check()
+    await page.emulateMedia({ colorScheme: "light" })
+    await page.setViewportSize({ width: 820, height: 1100 })
+    await picture("tablet")
+    await page.setViewportSize({ width: 390, height: 780 })
+    await page.emulateMedia({ colorScheme: "dark" })
+    await ask("What is the capital of Peru?")
+    assert.include(await answered(), "Lima")
+    assert.isAtMost(await page.locator("html").evaluate(({ scrollWidth }) => scrollWidth), 390)
+    await picture("phone")
     await choose()
-    assert.deepEqual(await faults(), [])
-    if (colorScheme === "dark") await picture("phone-model")
+    await check()
+    await picture("phone-model")
   })
 })
