@@ -107,13 +107,17 @@ const Sources = () => {
 const Coming = ({ coming }: { readonly coming: NonNullable<typeof Kept.coming.value> }) => (
   <section aria-label="Download">
     <Progress
-      label={coming.isWaiting ? "Another tab downloads it" : `Downloading ${coming.name}`}
+      label={coming.isWaiting ? "Another tab downloads it" : `Downloading ${shortOf(coming.name)}`}
       doneBytes={coming.doneBytes}
       totalBytes={coming.totalBytes === 0 ? undefined : coming.totalBytes}
       onCancel={Kept.stop}
     />
   </section>
 )
+
+/** Of an address the file, of a name all of it. */
+const shortOf = (name: string): string =>
+  URL.parse(name)?.protocol.startsWith("http") === true ? name.split(/[?#]/)[0]!.split("/").at(-1)! : name
 
 const confirmed = (name: string): boolean => confirm(`Delete “${name}” from this browser?`)
 
@@ -124,7 +128,7 @@ const KeptModels = ({ onDone }: { readonly onDone: () => void }) =>
       <ul class="kept">
         {Kept.all.value.map(({ doneBytes, isComplete, name, totalBytes }) => (
           <li key={name}>
-            <span class="kept-name">{name}</span>
+            <span class="kept-name" title={name}>{shortOf(name)}</span>
             <span class="bytes">
               {isComplete ? Sizes.bytes(totalBytes) : `${Sizes.bytes(doneBytes)} of ${Sizes.bytes(totalBytes)}`}
             </span>
