@@ -47,15 +47,17 @@ const put = (conversation: Conversation.Conversation): void => {
 /** Reads what the browser has kept, and asks the server what it has. */
 export const start = async (): Promise<void> => {
   settings.value = Storage.loadSettings()
-  fresh.value = Conversation.empty(settings.value.system)
+  if (shown.value === "") fresh.value = Conversation.empty(settings.value.system)
   try {
-    all.value = await Storage.load()
+    const kept = await Storage.load()
+    // somebody may have asked already
+    all.value = [...all.value, ...kept.filter(({ id }) => all.value.every((other) => other.id !== id))]
   } catch (error) {
     trouble.value = `The browser keeps no conversations here: ${told(error)}`
   }
   const asked = location.hash.slice(1)
   const first = all.value.find(({ id }) => id === asked) ?? all.value[0]
-  if (first !== undefined) shown.value = first.id
+  if (first !== undefined && shown.value === "") shown.value = first.id
   isLoaded.value = true
   await findModels()
 }

@@ -107,7 +107,7 @@ let current: { readonly opened: Promise<Model.Opened>; readonly controller: Abor
 /** The worker that has read the candidate's header. */
 let seen: { readonly seen: Model.Seen; readonly choice: Choice } | undefined
 
-const look = async (choice: Choice, options: Model.Options & Model.Abortable): Promise<Model.Seen> => {
+const look = async (choice: Choice, options: Model.LookOptions & Model.Abortable): Promise<Model.Seen> => {
   const source = await sourceOf(choice, (doneBytes, totalBytes) => {
     if (phase.value.at === "fetching") phase.value = { ...phase.value, doneBytes, totalBytes }
   }, options.signal)
@@ -151,7 +151,8 @@ export const take = async (): Promise<void> => {
 }
 
 /** Loads a model without a question, in place of the model in use. */
-export const use = (choice: Choice): Promise<void> => replace(choice, (signal) => look(choice, { onProgress, signal }))
+export const use = (choice: Choice): Promise<void> =>
+  replace(choice, (signal) => look(choice, { memory: false, onProgress, signal }))
 
 /** Ends loading. */
 export const cancel = (): void => current?.controller.abort(new Error("It was stopped."))

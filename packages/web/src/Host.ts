@@ -44,13 +44,13 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
     answer: (model: Opening.Running) => Effect.Effect<Stream.Stream<A, ModelError>, E>
   ) => Stream.unwrap(Effect.flatMap(running, (model) => Effect.andThen(turn, answer(model))))
   return {
-    Look: ({ options, source }) =>
+    Look: ({ memory, options, source }) =>
       Effect.gen(function*() {
         seen = yield* Opening.header(source)
         const services = yield* deviceOf(options)
-        return yield* Opening.facts(seen, Context.get(services, Devices.Chosen), options.context).pipe(
-          Effect.provide(services)
-        )
+        const facts = Opening.facts(seen, Context.get(services, Devices.Chosen))
+        if (!memory) return facts
+        return { ...facts, memory: yield* Effect.provide(Opening.memory(seen, options.context), services) }
       }).pipe(Effect.mapError(fromTagged)),
     Open: ({ options, source }) =>
       Stream.callback<Opening.Event, ModelError>((queue) =>

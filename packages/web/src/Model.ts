@@ -25,6 +25,12 @@ export interface Options extends Schema.Schema.Type<typeof Protocol.OpenOptions>
   readonly onProgress?: ((progress: Omit<typeof Protocol.Progress.Type, "_tag">) => void) | undefined
 }
 
+/** How to look at a model. */
+export interface LookOptions extends Options {
+  /** Whether the memory that it will take is to be told, for which its programs are planned (default: yes). */
+  readonly memory?: boolean | undefined
+}
+
 /** How to go on with a text: the likeliest tokens, unless a temperature is given. */
 export type GenerateOptions = typeof Protocol.GenerateOptions.Type
 /** How to answer. */
@@ -143,11 +149,11 @@ export const load = Effect.fn("Model.load")(
 
 /** Reads the header of a model in a worker of its own: what it is, what it will take, and how to load it then. */
 export const prepare = Effect.fn("Model.prepare")(
-  function*(source: Source, { onProgress, worker = startWorker, ...options }: Options = {}) {
+  function*(source: Source, { memory = true, onProgress, worker = startWorker, ...options }: LookOptions = {}) {
     const file = yield* sourceOf(source)
     const asked = yield* checked(Protocol.OpenOptions, "options", options)
     const client = yield* connect(worker)
-    const facts = yield* client.Look({ source: file, options: asked }).pipe(Effect.mapError(failed))
+    const facts = yield* client.Look({ source: file, options: asked, memory }).pipe(Effect.mapError(failed))
     return { facts, load: openIn(client, undefined, { onProgress, options: asked }) }
   }
 )
@@ -230,7 +236,7 @@ export interface Seen extends AsyncDisposable {
 }
 
 /** Reads the header of a model for a program without Effect. */
-export const look = async (source: Source, { signal, ...options }: Options & Abortable = {}): Promise<Seen> => {
+export const look = async (source: Source, { signal, ...options }: LookOptions & Abortable = {}): Promise<Seen> => {
   const scope = Scope.makeUnsafe()
   const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
   const { facts, load } = await within(scope, prepare(source, options), signal)

@@ -8,7 +8,7 @@ import type { ByteSource } from "@tg/gguf/ByteSource"
 import { known } from "@tg/models/Models"
 import { Context, Effect, Layer } from "effect"
 import * as Devices from "./Devices.ts"
-import type { DeviceInfo, Facts, Loaded, OpenOptions, Progress, Source } from "./Protocol.ts"
+import type { DeviceInfo, Facts, Loaded, Memory, OpenOptions, Progress, Source } from "./Protocol.ts"
 import * as ProgramStore from "./ProgramStore.ts"
 import * as Sources from "./Source.ts"
 
@@ -50,28 +50,35 @@ const parametersOf = ({ gguf }: ModelFile.ModelFile): number =>
   gguf.tensors.reduce((sum, { dims }) => sum + dims.reduce((a, b) => a * b, 1), 0)
 
 /** What a model will take on the device at hand. */
-export const facts = Effect.fn("Opening.facts")(function*({ model }: Header, device: DeviceInfo, asked?: number) {
-  const { config, gguf } = model
-  const context = Math.min(asked ?? usualContext, config.contextLength)
+export const memory = Effect.fn("Opening.memory")(function*({ model }: Header, asked: number | undefined) {
+  const context = Math.min(asked ?? usualContext, model.config.contextLength)
   const setting = yield* Loading.settingOf(model, { context })
   const { memory } = yield* MemoryPlan.whole(model, setting)
-  const told: Facts = {
+  const { kvBytes, weightBytes } = memory
+  const told: Memory = {
+    context,
+    weightBytes,
+    kvBytes,
+    mostBytes: MemoryPlan.mostBytes(memory),
+    deviceBytes: setting.profile.memoryBytes
+  }
+  return told
+})
+
+/** What a header says. */
+export const facts = ({ model }: Header, device: DeviceInfo): Facts => {
+  const { config, gguf } = model
+  return {
     name: config.name,
     architecture: String(gguf.metadata.get("general.architecture")?.value),
     fileBytes: gguf.size,
     parameters: parametersOf(model),
     weightType: largestType(model),
     contextLength: config.contextLength,
-    context,
-    weightBytes: memory.weightBytes,
-    kvBytes: memory.kvBytes,
-    memoryBytes: MemoryPlan.mostBytes(memory),
-    deviceBytes: setting.profile.memoryBytes,
     chats: gguf.metadata.has("tokenizer.chat_template"),
     device
   }
-  return told
-})
+}
 
 /** A model on its device. */
 export interface Running {

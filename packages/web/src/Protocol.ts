@@ -85,7 +85,21 @@ export const DeviceInfo = Schema.Struct({
 /** The device in use. */
 export type DeviceInfo = typeof DeviceInfo.Type
 
-/** What a model is and what it will take, as its header alone tells. Sizes in bytes. */
+/** The memory that a model will take. Sizes in bytes. */
+export const Memory = Schema.Struct({
+  /** Tokens that it is for. */
+  context: Schema.Finite,
+  weightBytes: Schema.Finite,
+  kvBytes: Schema.Finite,
+  /** Everything at the moment when it is most. */
+  mostBytes: Schema.Finite,
+  /** What the device has, where that is known. */
+  deviceBytes: Schema.optional(Schema.Finite)
+})
+/** The memory that a model will take. Sizes in bytes. */
+export type Memory = typeof Memory.Type
+
+/** What a model is and what it will take, as its header alone tells. */
 export const Facts = Schema.Struct({
   name: Schema.String,
   architecture: Schema.String,
@@ -95,19 +109,13 @@ export const Facts = Schema.Struct({
   weightType: Schema.String,
   /** Tokens that a conversation may have, by the model. */
   contextLength: Schema.Finite,
-  /** Tokens that the memory below is for. */
-  context: Schema.Finite,
-  weightBytes: Schema.Finite,
-  kvBytes: Schema.Finite,
-  /** Everything at the moment when it is most. */
-  memoryBytes: Schema.Finite,
-  /** What the device has, where that is known. */
-  deviceBytes: Schema.optional(Schema.Finite),
+  /** Where it was asked for: its programs are planned for that. */
+  memory: Schema.optional(Memory),
   /** Whether messages can be turned into a prompt. */
   chats: Schema.Boolean,
   device: DeviceInfo
 })
-/** What a model is and what it will take, as its header alone tells. Sizes in bytes. */
+/** What a model is and what it will take, as its header alone tells. */
 export type Facts = typeof Facts.Type
 
 /** A part of a reply: what the model thinks, what it says, and at the end what it took. */
@@ -153,7 +161,11 @@ export const Coming = Schema.TaggedStruct("Coming", {
 /** The requests. A worker has one model. */
 export const Requests = RpcGroup.make(
   // reads the header and no more
-  Rpc.make("Look", { payload: { source: Source, options: OpenOptions }, success: Facts, error: ModelError }),
+  Rpc.make("Look", {
+    payload: { source: Source, options: OpenOptions, memory: Schema.Boolean },
+    success: Facts,
+    error: ModelError
+  }),
   // the last one is `Loaded`; without a source, what was looked at is loaded
   Rpc.make("Open", {
     payload: { source: Schema.optional(Source), options: OpenOptions },

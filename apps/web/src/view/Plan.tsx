@@ -1,12 +1,12 @@
 /** What a model is and what it will take, before it is read. */
-import type { Facts } from "@tg/web/Protocol"
+import type { Memory } from "@tg/web/Protocol"
 import { nameOf } from "../Choice.ts"
 import * as Kept from "../Kept.ts"
 import * as Local from "../Local.ts"
 import * as Sizes from "../Sizes.ts"
 
-const room = ({ deviceBytes, memoryBytes }: Facts): string =>
-  deviceBytes === undefined ? "" : memoryBytes > deviceBytes
+const room = ({ deviceBytes, mostBytes }: Memory): string =>
+  deviceBytes === undefined ? "" : mostBytes > deviceBytes
     ? `, more than the ${Sizes.bytes(deviceBytes)} there are`
     : ` of ${Sizes.bytes(deviceBytes)}`
 
@@ -14,15 +14,20 @@ export const Plan = ({ candidate: { choice, facts }, onDone }: {
   readonly candidate: Local.Candidate
   readonly onDone: () => void
 }) => {
-  const fits = facts.deviceBytes === undefined || facts.memoryBytes <= facts.deviceBytes
+  const { memory } = facts
+  const fits = memory?.deviceBytes === undefined || memory.mostBytes <= memory.deviceBytes
   const rows: ReadonlyArray<readonly [string, string]> = [
     ["Model", `${facts.architecture}, ${Sizes.parameters(facts.parameters)} parameters`],
     ["File", `${nameOf(choice)}: ${Sizes.bytes(facts.fileBytes)}, mostly ${facts.weightType}`],
-    ["Memory", `${Sizes.bytes(facts.memoryBytes)}${room(facts)}`],
-    [
-      "Of that",
-      `weights ${Sizes.bytes(facts.weightBytes)}, ${Sizes.count(facts.context)} tokens ${Sizes.bytes(facts.kvBytes)}`
-    ],
+    ...memory === undefined ? [] : [
+      ["Memory", `${Sizes.bytes(memory.mostBytes)}${room(memory)}`],
+      [
+        "Of that",
+        `weights ${Sizes.bytes(memory.weightBytes)}, ${Sizes.count(memory.context)} tokens ${
+          Sizes.bytes(memory.kvBytes)
+        }`
+      ]
+    ] as const,
     ["Conversation", `up to ${Sizes.count(facts.contextLength)} tokens`],
     ["Runs on", `${facts.device.name}: ${facts.device.why}`]
   ]

@@ -6,5 +6,5 @@ GPUAdapter.prototype.requestDevice = async function(...args) {
   devices.push(device)
   return device
 }
-new BroadcastChannel("lose").onmessage = () => devices.at(-1)?.destroy()
+new BroadcastChannel("lose").addEventListener("message", () => devices.at(-1)?.destroy())
 await import("../bundle/worker.js")
