@@ -81,15 +81,11 @@ export const engine = (metafile: Metafile): { readonly wasm: Set<string>; readon
     for (const input of inputs) closure(metafile, outputOf(metafile, input), into)
     return into
   }
-  const text = Object.values(metafile.outputs).some(({ entryPoint }) => entryPoint?.includes("wabt") === true)
-    ? ["wabt/index.js"]
-    : []
   const wasm = found([
     "src/worker.ts",
     "codegen-wasm/src/Wasm.ts",
     "runtime-wasm/src/WasmDevice.ts",
-    "runtime-wasm/src/BrowserThreads.ts",
-    ...text
+    "runtime-wasm/src/BrowserThreads.ts"
   ], new Set())
   const gpu = [
     "runtime-webgpu/src/WebGpu.ts",

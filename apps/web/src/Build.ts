@@ -17,9 +17,6 @@ const at = (name: string): string => fileURLToPath(import.meta.resolve(name))
 /** Where the built page lies. */
 export const folder = path.join(home, "dist", "site")
 
-/** wabt asks for these where it runs in Node, and only there. */
-const ofNode = ["fs", "path", "crypto"]
-
 /** The hub's library has another build for browsers, which bundlers do not find by themselves behind its `exports`. */
 const browserHub: Plugin = {
   name: "browser-hub",
@@ -44,7 +41,6 @@ const shared: BuildOptions & { readonly metafile: true; readonly write: false } 
   target: "es2024",
   jsx: "automatic",
   jsxImportSource: "preact",
-  external: ofNode,
   plugins: [browserHub],
   legalComments: "none",
   metafile: true,
