@@ -25,7 +25,6 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       noTune: false,
       noCache: true,
       check: true,
-      profile: Option.none(),
       limits: {},
       profile: Option.none(),
       noSubgroups: false,
