@@ -105,22 +105,20 @@ export const stage = (placement: Placement, limits: Limits, rules = Symbolic.usu
   if (fusion === undefined) return unstaged(placement)
   const device = { fusion, limits }
   const verdicts = new Map<string, Weighed>()
-  const freshArena = (): Arena => {
-    const arena = new Arena()
-    Symbolic.use(arena, rules)
-    return arena
-  }
+  // one for all of them: what two kernels have in common is simplified once
+  const arena = new Arena()
+  Symbolic.use(arena, rules)
   /** What one kernel costs, or why the device cannot run it; and what one workgroup of it best computes together. */
   const weigh = (root: UOp, { staged, stored }: Homes): Weighed => {
     const reached = [...movable].filter((node) => !stored.has(node) && kernelsOf(node, stored).has(root))
     const text = [root, ...reached].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
     const known = verdicts.get(text)
     if (known !== undefined) return known
-    const apart = weighLowered(root, lower(freshArena(), root, { staged, stored }), device)
+    const apart = weighLowered(root, lower(arena, root, { staged, stored }), device)
     const axes = apart.stages ? shortAxes(root) : []
     const all = axes.map((axis) => {
       const together = new Map([[root, axis]])
-      return { ...weighLowered(root, lower(freshArena(), root, { staged, stored, together }), device), axis }
+      return { ...weighLowered(root, lower(arena, root, { staged, stored, together }), device), axis }
     })
     const [best] = cheapest([apart, ...all], ({ verdict }) => microsOf(verdict))
     verdicts.set(text, best!)
