@@ -1,11 +1,10 @@
 /** What a tensor program will cost on a device: launches, bytes and time, from its kernels alone. */
-import * as Bounds from "@tg/core-uop/Bounds"
 import * as Custom from "@tg/core-uop/Custom"
 import { evaluateIndex } from "@tg/core-uop/Program"
-import { key, openRanges, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { key, slotOf, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import type { IllegalOpt } from "@tg/postrange/Postrange"
-import { launchMicros } from "@tg/rangeify/Fusion"
+import * as Fusion from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Horizontal"
 import * as Memory from "@tg/rangeify/Memory"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
@@ -45,26 +44,8 @@ export const estimate = (pipeline: Pipeline.Stages, sink: UOp): Effect.Effect<Es
 
 /** Bytes that a kernel (spec `kernel`) reads and writes, by the slot of the argument. */
 export const traffic = (kernel: UOp, vars: Vars): ReadonlyMap<number, number> => {
-  const indices = new Map<UOp, Set<UOp>>()
-  for (const node of toposort(kernel)) {
-    if (node.op !== "INDEX" || node.src[0]!.op === "LOCAL") continue
-    const [param, index] = node.src
-    const known = indices.get(param!)
-    if (known === undefined) indices.set(param!, new Set([index!]))
-    else known.add(index!)
-  }
-  return new Map([...indices].map(([param, found]) => {
-    const elements = [...found].reduce((sum, index) => sum + places(index, vars), 0)
-    const bytes = 4 * Math.min(elements, evaluateIndex(param.src[0]!, vars))
-    return [slotOf(param), bytes]
-  }))
-}
-
-/** How many values an index takes: one per iteration of its loops, but no more than its bounds hold. */
-const places = (index: UOp, vars: Vars): number => {
-  const { max, min } = Bounds.of(index)
-  const iterations = [...openRanges(index)].reduce((n, range) => n * evaluateIndex(range.src[0]!, vars), 1)
-  return Math.min(iterations, max - min + 1)
+  const elements = Fusion.traffic(kernel, (size) => evaluateIndex(size, vars))
+  return new Map([...elements].map(([param, count]) => [slotOf(param), 4 * count]))
 }
 
 type Shape = Omit<LaunchEstimate, "step">
@@ -117,7 +98,7 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   const threads = Math.max(...opted.map(Loops.threads))
   const micros = limits.fusion === undefined
     ? roofline
-    : launchMicros(limits.fusion, profile, kernels, { bytes, threads: workgroups * threads })
+    : Fusion.launchMicros(limits.fusion, profile, kernels, { bytes, threads: workgroups * threads })
   const shape: Shape = { bytes, micros, workgroups, threads }
   return shape
 })

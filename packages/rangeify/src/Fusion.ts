@@ -3,8 +3,10 @@ import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { digest, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
+import { chain } from "./Cost.ts"
 import { transcendental } from "./Placement.ts"
 
 /** What a kernel of a schedule costs, in microseconds on one device. Compared, never added to measurements. */
@@ -22,6 +24,10 @@ export interface KernelMicros {
   readonly wait: number
   /** What its workgroups stage, and what they compute with it. */
   readonly work: number
+  /** Its bytes between memory and the device, each counted once; nothing if it is not said. */
+  readonly transfer?: number | undefined
+  /** Waves of workgroups, of which one computes while the next one loads; one if it is not said. */
+  readonly waves?: number | undefined
 }
 
 /**
@@ -68,11 +74,12 @@ const none: ReadonlySet<UOp> = new Set()
 
 const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && node.src[0]!.src[0]!.op === "PARAM"
 
+const usualSize = (size: UOp): number => size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
+
 const iterations = (ranges: Iterable<UOp>): number => {
   let n = 1
   for (const range of ranges) {
-    const size = range.src[0]!
-    n *= size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
+    n *= usualSize(range.src[0]!)
   }
   return n
 }
@@ -95,6 +102,30 @@ const workOf = (end: UOp, outside: ReadonlySet<UOp>): { readonly operations: num
     else operations += once * repeats * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
   return { operations, bytes }
+}
+
+/**
+ * Elements that a kernel (spec `kernel`) reads and writes of each PARAM, each counted once: one for each iteration of the loops
+ * that its index depends on, but no more than the index or the buffer has.
+ */
+export const traffic = (kernel: UOp, sizeOf: (size: UOp) => number): ReadonlyMap<UOp, number> => {
+  const indices = new Map<UOp, Set<UOp>>()
+  for (const node of toposort(kernel)) {
+    if (node.op !== "INDEX") continue
+    const { at, buffer } = accessOf(node)
+    if (buffer.op === "LOCAL") continue
+    const known = indices.get(buffer)
+    if (known === undefined) indices.set(buffer, new Set([at]))
+    else known.add(at)
+  }
+  const places = (at: UOp): number => {
+    const { max, min } = Bounds.of(at)
+    return Math.min([...openRanges(at)].reduce((n, range) => n * sizeOf(range.src[0]!), 1), max - min + 1)
+  }
+  return new Map([...indices].map(([param, found]) => [
+    param,
+    Math.min([...found].reduce((sum, at) => sum + places(at), 0), sizeOf(param.src[0]!))
+  ]))
 }
 
 const readsBuffers = (end: UOp): boolean => toposort(end).some(loadsBuffer)
@@ -141,19 +172,33 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
         0
       )
       return {
-        wait: profile.dispatchMicros + (1 + overlap * (waves - 1)) * (stages.length * barrierLatency + loads),
-        work: staged + micros(workOf(main, none)) / processors
+        wait: profile.dispatchMicros + loadLatency +
+          (1 + overlap * (waves - 1)) * (stages.length * barrierLatency + loads),
+        work: staged + micros(workOf(main, none)) / processors,
+        transfer: 4 * [...traffic(kernel, usualSize).values()].reduce((a, b) => a + b, 0) / profile.bytesPerMicro,
+        waves: Math.max(1, workgroups / (residentWorkgroups * processors))
       }
     }
   }
 }
 
 /**
- * Microseconds of a launch on a GPU: of these kernels (spec `kernel`) side by side, with so many bytes from memory and so many
- * threads in all. What a plan predicts; decisions compare `kernelMicros`, which leaves out what all kernels wait for.
- *
- * Every kernel waits for its first loads. Within a wave of workgroups loading and computing follow one another; of several waves,
- * one computes while the next one loads.
+ * Microseconds of a launch of these kernels side by side. Every kernel waits for its first loads. Within a wave of workgroups
+ * loading and computing follow one another; of several waves, one computes while the next one loads.
+ */
+export const launchOf = (
+  kernels: ReadonlyArray<KernelMicros>,
+  waves = chain(kernels.map((k) => k.waves ?? 1))
+): number => {
+  const wait = Math.max(0, ...kernels.map((kernel) => kernel.wait))
+  const work = chain(kernels.map((kernel) => kernel.work))
+  const transfer = chain(kernels.map((kernel) => kernel.transfer ?? 0))
+  return wait + Math.max(transfer, work) + Math.min(transfer, work) / Math.max(1, waves)
+}
+
+/**
+ * What a plan predicts for a launch of these kernels (spec `kernel`): as placement weighs it, with the bytes that it moves for
+ * the values of its variables, and the threads that its opts give it.
  */
 export const launchMicros = (
   costs: FusionCost,
@@ -162,11 +207,12 @@ export const launchMicros = (
   { bytes, threads }: { readonly bytes: number; readonly threads: number }
 ): number => {
   const parts = kernels.map(costs.kernelMicros)
-  const wait = Math.max(...parts.map((part) => part.wait))
-  const work = parts.reduce((sum, part) => sum + part.work, 0)
+  const [first, ...others] = parts.map((part) => ({ ...part, transfer: 0 }))
   const transfer = bytes / profile.bytesPerMicro
-  const waves = Math.max(1, threads / (residentThreads * Math.max(1, processorsOf(profile))))
-  return wait + loadLatency + Math.max(transfer, work) + Math.min(transfer, work) / waves
+  return launchOf(
+    [{ ...first!, transfer }, ...others],
+    threads / (residentThreads * Math.max(1, processorsOf(profile)))
+  )
 }
 
 /**

@@ -4,7 +4,7 @@ import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
 import { chain, times } from "./Cost.ts"
-import type { Cause, Demand } from "./Explain.ts"
+import type { Cause, Demand, Home } from "./Explain.ts"
 
 /** Values that are recomputed rather than read, even where a call or a result wants them in memory. */
 export const isFree = (node: UOp): boolean => node.op === "CONST" || node.op === "IOTA" || node.op === "VAR"
@@ -20,6 +20,10 @@ export interface Placement {
   readonly causeOf: (value: UOp) => Cause
   /** What one element of a value takes, where it is computed. */
   readonly workOf: (node: UOp) => Pick<Work, "cost" | "iterations">
+  /** Where a value that need not be stored may live, what is taken first of equally cheap homes first. */
+  readonly homesOf: (value: UOp) => ReadonlyArray<Home>
+  /** The nodes of the body that have a node as a source. */
+  readonly users: ReadonlyMap<UOp, ReadonlyArray<UOp>>
   /** The roots of the kernels that compute a value, or read it. */
   readonly kernelsOf: (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
 }
@@ -35,7 +39,7 @@ export const storageOf = (node: UOp): UOp =>
   node.op === "AFTER" || (movement.has(node.op) && node.op !== "PAD") ? storageOf(node.src[0]!) : node
 
 /** The sources that a node's own body reads: a call's function is opaque. */
-const inputs = (node: UOp): ReadonlyArray<UOp> => node.op === "CALL" ? node.src.slice(1) : node.src
+export const inputs = (node: UOp): ReadonlyArray<UOp> => node.op === "CALL" ? node.src.slice(1) : node.src
 
 /** All nodes under the roots without entering the bodies of calls, sources first. */
 export const nodesOf = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
@@ -354,7 +358,10 @@ export const place = (
     nodes,
     stored,
     movable: new Set([...stored].filter((node) => !must.has(node))),
+    users: state.users,
     kernelsOf,
+    // a reduction is not repeated by each user
+    homesOf: (node) => work.get(node)!.iterations > 0 ? ["global", "workgroup"] : ["global", "inline", "workgroup"],
     causeOf: (node) => causes.get(node) ?? { _tag: "Required", by: demandOf(node) },
     workOf: (node) => work.get(node)!
   }

@@ -14,13 +14,14 @@ import * as Fusion from "./Fusion.ts"
 import { orderHazards, writtenParams } from "./Hazards.ts"
 import { canonical, joinIndependent } from "./Horizontal.ts"
 import { finish } from "./Finish.ts"
+import { bytesOf, isOverBinding, type Limits, mostBytes } from "./Limits.ts"
 import { lower } from "./Lower.ts"
 import { isStorage, place, storageOf } from "./Placement.ts"
 import type { KernelStep, Ref, Schedule, Step, Temporary } from "./Schedule.ts"
-import { bytesOf, isOverBinding, type Limits, mostBytes, stage, unstaged } from "./Stage.ts"
+import { allStored, search } from "./Search.ts"
 import { wordBytes } from "./Windows.ts"
 
-export type { Limits } from "./Stage.ts"
+export type { Limits } from "./Limits.ts"
 
 /** A tensor graph that has no schedule. */
 export class RangeifyError extends Schema.TaggedError<RangeifyError>()("RangeifyError", {
@@ -124,8 +125,8 @@ const scheduleReading = (
   const placement = place([...effects, ...results], results, maxReads)
   const { nodes } = placement
   const homes = maxReads === context.limits.maxStorageBuffers - 1
-    ? stage(placement, context.limits, context.rules)
-    : unstaged(placement)
+    ? search(placement, context.limits, { rules: context.rules })
+    : allStored(placement)
   const { stored } = homes
   const steps: Array<Step> = []
   const temporaries: Array<Temporary> = []

@@ -1,0 +1,113 @@
+/** A body seen as its kernels: which of them compute a value, and which need another one. */
+import { reach } from "@tg/core-uop/Fixpoint"
+import type { UOp } from "@tg/core-uop/UOp"
+import { inputs, type Placement } from "./Placement.ts"
+
+/** The roots that a body may have, and what they have to do with the values that may live elsewhere. */
+export interface BodyGraph {
+  /** Values that may live elsewhere, in their order. */
+  readonly candidates: ReadonlyArray<UOp>
+  /** The kernels that each body has, wherever its candidates live. */
+  readonly fixed: ReadonlyArray<UOp>
+  /** The roots of the kernels that compute a value, or read it. */
+  readonly kernelsOf: (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
+  /** The candidates that a kernel computes itself, in their order. */
+  readonly insideOf: (root: UOp, stored: ReadonlySet<UOp>) => ReadonlyArray<UOp>
+  /** The first and the last launch of the body in which each of these kernels may be; the longest chain has no choice. */
+  readonly levelsOf: (roots: ReadonlyArray<UOp>) => ReadonlyArray<Level>
+}
+
+/** Launches are counted from 0. */
+export interface Level {
+  readonly first: number
+  readonly last: number
+}
+
+/** Sets of small numbers. */
+const setBit = (set: Uint32Array, i: number): void => {
+  set[i >>> 5]! |= 1 << (i & 31)
+}
+const hasBit = (set: Uint32Array, i: number): boolean => (set[i >>> 5]! & (1 << (i & 31))) !== 0
+
+/** For each of these nodes, which of the others it needs, itself or through what it needs. */
+const needsOf = (nodes: ReadonlyArray<UOp>, points: ReadonlyMap<UOp, number>): ReadonlyMap<UOp, Uint32Array> => {
+  const words = Math.ceil(points.size / 32)
+  const below = new Map<UOp, Uint32Array>()
+  for (const node of nodes) {
+    const own = new Uint32Array(words)
+    for (const source of inputs(node)) {
+      const set = below.get(source)
+      if (set !== undefined) { for (let i = 0; i < words; i++) own[i]! |= set[i]! }
+      const number = points.get(source)
+      if (number !== undefined) setBit(own, number)
+    }
+    below.set(node, own)
+  }
+  return below
+}
+
+const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
+
+/** What a search asks about a body, found once. */
+export const bodyGraph = ({ movable, nodes, stored, users }: Placement): BodyGraph => {
+  const candidates = nodes.filter((node) => movable.has(node))
+  const fixed = nodes.filter((node) => node.op === "STORE" || (stored.has(node) && !movable.has(node)))
+  const isPoint = (node: UOp): boolean => stored.has(node) || isEffect(node)
+  // from one value to the next ones that may be roots
+  const next = new Map(candidates.map((value) => {
+    const reached = reach([value], (node) => node !== value && isPoint(node) ? [] : users.get(node) ?? [])
+    return [value, [...reached].filter((node) => node !== value && isPoint(node))] as const
+  }))
+  const before = new Map<UOp, Array<UOp>>()
+  for (const value of candidates) {
+    for (const user of next.get(value)!) {
+      const known = before.get(user)
+      if (known === undefined) before.set(user, [value])
+      else known.push(value)
+    }
+  }
+  const isComputed = (node: UOp, stored: ReadonlySet<UOp>): boolean => movable.has(node) && !stored.has(node)
+  const order = new Map(candidates.map((value, i) => [value, i]))
+  const points = new Map(nodes.filter(isPoint).map((node, i) => [node, i]))
+  const needs = needsOf(nodes, points)
+  return {
+    candidates,
+    fixed,
+    kernelsOf: (value, stored) => {
+      const reached = reach(next.get(value) ?? [], (node) => isComputed(node, stored) ? next.get(node)! : [])
+      return new Set([...reached].filter((node) => !isComputed(node, stored)))
+    },
+    insideOf: (root, stored) => {
+      const computed = (node: UOp): ReadonlyArray<UOp> => (before.get(node) ?? []).filter((b) => isComputed(b, stored))
+      return [...reach(computed(root), computed)].sort((a, b) => order.get(a)! - order.get(b)!)
+    },
+    levelsOf: (roots) => levelsOf(roots, points, needs)
+  }
+}
+
+const levelsOf = (
+  roots: ReadonlyArray<UOp>,
+  points: ReadonlyMap<UOp, number>,
+  needs: ReadonlyMap<UOp, Uint32Array>
+): ReadonlyArray<Level> => {
+  // sources first
+  const ordered = roots.map((root, i) => ({ i, number: points.get(root)!, needs: needs.get(root)! }))
+    .sort((a, b) => a.number - b.number)
+  const first = roots.map(() => 0)
+  for (const [k, root] of ordered.entries()) {
+    for (let j = 0; j < k; j++) {
+      const earlier = ordered[j]!
+      if (hasBit(root.needs, earlier.number)) first[root.i] = Math.max(first[root.i]!, first[earlier.i]! + 1)
+    }
+  }
+  const depth = Math.max(0, ...first)
+  const last = roots.map(() => depth)
+  for (let k = ordered.length - 1; k >= 0; k--) {
+    const root = ordered[k]!
+    for (let j = 0; j < k; j++) {
+      const earlier = ordered[j]!
+      if (hasBit(root.needs, earlier.number)) last[earlier.i] = Math.min(last[earlier.i]!, last[root.i]! - 1)
+    }
+  }
+  return first.map((level, i) => ({ first: level, last: last[i]! }))
+}

@@ -1,0 +1,23 @@
+/** What a schedule must respect. */
+import * as Shape from "@tg/core-uop/Shape"
+import type { UOp } from "@tg/core-uop/UOp"
+import type { FusionCost } from "./Fusion.ts"
+import { type BindingLimits, wordBytes } from "./Windows.ts"
+
+/** The limits of a device, and its costs. */
+export interface Limits extends BindingLimits {
+  /** By which placement decides. Without it nothing is kept in workgroup memory, and every value that may be stored is. */
+  readonly fusion?: FusionCost | undefined
+  /** Whether kernels that do not depend on each other are joined, for a device that runs workgroups side by side. */
+  readonly joinsKernels?: boolean | undefined
+}
+
+/** Bytes of a stored value. */
+export const bytesOf = (node: UOp): number => wordBytes * Math.max(1, Shape.maxElements(Shape.of(node)))
+
+/** Bytes of the largest buffer that is bound as a whole. */
+export const mostBytes = ({ maxBindingBytes = Infinity, maxBufferBytes = Infinity }: Limits): number =>
+  Math.min(maxBindingBytes, maxBufferBytes)
+
+/** Whether a buffer takes several windows. */
+export const isOverBinding = (owner: UOp, limits: Limits): boolean => bytesOf(owner) > mostBytes(limits)

@@ -1,0 +1,99 @@
+/** What the kernels of a body cost with its values here or there, each kernel computed once. */
+import { accessOf } from "@tg/core-uop/View"
+import * as Shape from "@tg/core-uop/Shape"
+import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { cheapest, Cost } from "./Cost.ts"
+import { labelOf, type Verdict } from "./Explain.ts"
+import { finish } from "./Finish.ts"
+import { type FusionCost, type KernelMicros, launchOf } from "./Fusion.ts"
+import { isOverBinding, type Limits } from "./Limits.ts"
+import { type Homes, lower, type Lowered } from "./Lower.ts"
+
+/** A kernel as it would be. */
+export interface Weighed {
+  readonly verdict: Verdict
+  readonly micros: KernelMicros
+  /** Whether it stages anything. */
+  readonly stages: boolean
+  /** The axis of its output that one workgroup computes as a whole, if that is cheaper. */
+  readonly axis?: number
+}
+
+/** Longer output axes are no part of one workgroup: its threads have registers for so many results each. */
+const mostTogether = 4
+
+/** Output axes of a kernel that stages values which one workgroup could compute as a whole, the innermost first. */
+const shortAxes = (root: UOp): ReadonlyArray<number> =>
+  [...Shape.of(root.op === "STORE" ? root.src[1]! : root).entries()].flatMap(([axis, size]) =>
+    typeof size === "number" && size > 1 && size <= mostTogether ? [axis] : []
+  ).reverse()
+
+/** Whether a kernel reads the buffer it writes. */
+const readsTarget = (kernel: UOp): boolean =>
+  toposort(kernel).some((n) => n.op === "LOAD" && isOutput(accessOf(n).buffer))
+
+/** The first slot of a kernel is what it stores. */
+const isOutput = (buffer: UOp): boolean => buffer.is("PARAM") && buffer.arg.slot === 0
+
+const microsOf = ({ verdict }: Weighed): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
+
+/** What a kernel costs as it is lowered, or why the device cannot run it. */
+const weighLowered = (
+  root: UOp,
+  { ast, storage, workgroupBytes }: Lowered,
+  { fusion, limits }: { readonly fusion: FusionCost; readonly limits: Limits }
+): Weighed => {
+  // a kernel that is cut into several has no stages
+  const room = storage.some((owner) => isOverBinding(owner, limits)) ? 0 : fusion.maxWorkgroupBytes
+  const parts = fusion.kernelMicros(finish(ast))
+  const micros = launchOf([parts])
+  const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
+    _tag: "Forbidden",
+    limit,
+    ...needs === Infinity ? {} : { needs },
+    has,
+    kernel: labelOf(root),
+    micros
+  })
+  const verdict: Verdict = workgroupBytes > room
+    ? forbidden("workgroupBytes", workgroupBytes, room)
+    : storage.length > limits.maxStorageBuffers
+    ? forbidden("bindings", storage.length, limits.maxStorageBuffers)
+    : root.op === "STORE" && readsTarget(ast)
+    ? { _tag: "Overwrites", kernel: labelOf(root) }
+    : { _tag: "Cost", micros }
+  return { verdict, micros: parts, stages: ast.src.length > 1 }
+}
+
+/**
+ * Costs of kernels by their roots, for the homes of the values under them. All are lowered in one arena: what two of them
+ * have in common is simplified once.
+ */
+export const weigher = (
+  fusion: FusionCost,
+  limits: Limits,
+  { insideOf, rules }: {
+    /** The values that a kernel computes itself, which could be elsewhere. */
+    readonly insideOf: (root: UOp, stored: ReadonlySet<UOp>) => ReadonlyArray<UOp>
+    readonly rules: Symbolic.Rules
+  }
+): (root: UOp, homes: Homes) => Weighed => {
+  const known = new Map<string, Weighed>()
+  const arena = new Arena()
+  Symbolic.use(arena, rules)
+  const device = { fusion, limits }
+  return (root, { staged, stored }) => {
+    const text = [root, ...insideOf(root, stored)].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
+    const before = known.get(text)
+    if (before !== undefined) return before
+    const apart = weighLowered(root, lower(arena, root, { staged, stored }), device)
+    const all = (apart.stages ? shortAxes(root) : []).map((axis): Weighed => {
+      const together = new Map([[root, axis]])
+      return { ...weighLowered(root, lower(arena, root, { staged, stored, together }), device), axis }
+    })
+    const [best] = cheapest([apart, ...all], microsOf)
+    known.set(text, best!)
+    return best!
+  }
+}
