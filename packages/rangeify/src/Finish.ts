@@ -39,9 +39,16 @@ export const passes: Pass.PassList<undefined> = {
   ]
 }
 
-/** A lowered kernel with its loops split, shared and numbered. Simplified by the rules of its arena. */
-export const finish = (kernel: UOp, name = "a kernel", watch?: Pass.Watch): UOp => {
-  const made = Pass.run(passes, kernel, undefined, { kernel: name, watch })
+/** A lowered kernel after these passes. Simplified by the rules of its arena. */
+export const finish = (
+  kernel: UOp,
+  name = "a kernel",
+  { list = passes, watch }: {
+    readonly list?: Pass.PassList<undefined> | undefined
+    readonly watch?: Pass.Watch | undefined
+  } = {}
+): UOp => {
+  const made = Pass.run(list, kernel, undefined, { kernel: name, watch })
   if (made instanceof Pass.BrokenPass) throw made
   return made
 }

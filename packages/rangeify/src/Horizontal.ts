@@ -1,6 +1,7 @@
 import { accessOf, endOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
+import * as Pass from "@tg/core-uop/Pass"
 import { signature } from "@tg/core-uop/Program"
 import { type Arg, argOf, openRanges, rangeArg, rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
@@ -31,7 +32,14 @@ interface Launch {
  * level; any other one joins a launch of a level it may have: one that takes as long anyway, the earliest if several do.
  * No launch takes more room than there is.
  */
-export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): ReadonlyArray<Step> => {
+export const joinIndependent = (
+  steps: ReadonlyArray<Step>,
+  room: Room,
+  { list = passes, watch }: {
+    readonly list?: Pass.PassList<ReadonlyArray<UOp>> | undefined
+    readonly watch?: Pass.Watch | undefined
+  } = {}
+): ReadonlyArray<Step> => {
   const before = dependencies(steps)
   const fixed = new Map<number, number>()
   const { first, last } = levels(before, fixed)
@@ -83,7 +91,9 @@ export const joinIndependent = (steps: ReadonlyArray<Step>, room: Room): Readonl
     const now = levels(before, fixed)
     fixed.set(i, place(i, now.first, now.last[i]!))
   }
-  return launches.flatMap((level) => level.map(stepOf))
+  return launches.flatMap((level) =>
+    level.map((launch) => stepOf(launch, (members, name) => joinedBy(list, members, name, watch)))
+  )
 }
 
 /** A kernel that is part of another one, and which of its slots are its own: slot i is `slots[i]` there. */
@@ -226,7 +236,10 @@ const lack = (launch: Launch, step: KernelStep, room: Room): Forbidden | undefin
 }
 
 /** One kernel with a root for each member, the most work first; memory that members share is one argument. */
-const stepOf = ({ alone, members, reason }: Launch): Step => {
+const stepOf = (
+  { alone, members, reason }: Launch,
+  join: (members: ReadonlyArray<UOp>, name: string) => UOp
+): Step => {
   if (alone !== undefined) return alone
   const [first] = members
   const launched = ({ step }: Member): KernelStep["boundaries"] => {
@@ -245,22 +258,46 @@ const stepOf = ({ alone, members, reason }: Launch): Step => {
     return args.push(ref) - 1
   }
   let by: Offsets = { range: 0, memory: 0 }
-  const ends = ordered.flatMap((step) => {
+  const kernels = ordered.map((step) => {
     const moved = move(step.ast, (slot) => slotOf(step.args[slot]!), by)
     const nodes = toposort(step.ast)
     by = {
       range: by.range + nodes.filter((node) => node.op === "RANGE").length,
       memory: by.memory + nodes.filter((node) => node.op === "LOCAL").length
     }
-    return moved.src
+    return moved
   })
+  const name = ordered.map(({ name }) => name).join("+")
   return {
     kind: "kernel",
-    name: ordered.map(({ name }) => name).join("+"),
-    ast: ordered[0]!.ast.arena.make("SINK", DType.none, ends),
+    name,
+    ast: join(kernels, name),
     args,
     boundaries: byWork.flatMap(launched)
   }
+}
+
+/** What becomes of the first kernel of a launch: it gets the ENDs of the others, whose loops and slots have other numbers. */
+export const passes: Pass.PassList<ReadonlyArray<UOp>> = {
+  stage: "rangeify",
+  passes: [{
+    name: "join",
+    from: "kernel",
+    to: "kernel",
+    run: (kernel, others) =>
+      kernel.arena.make("SINK", DType.none, [...kernel.src, ...others.flatMap((other) => other.src)])
+  }]
+}
+
+const joinedBy = (
+  list: Pass.PassList<ReadonlyArray<UOp>>,
+  [first, ...others]: ReadonlyArray<UOp>,
+  name: string,
+  watch: Pass.Watch | undefined
+): UOp => {
+  const made = Pass.run(list, first!, others, { kernel: name, watch })
+  if (made instanceof Pass.BrokenPass) throw made
+  return made
 }
 
 /** What is added to the numbers of loops and of workgroup memory. */
