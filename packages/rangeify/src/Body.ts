@@ -18,6 +18,8 @@ export interface Body {
   readonly results: ReadonlyArray<UOp>
   /** Buffers that a kernel may read. */
   readonly maxReads: number
+  /** Fewer of them, for the kernels that compute these nodes. */
+  readonly tighter?: ReadonlyMap<UOp, number> | undefined
   readonly found: Found
 }
 
@@ -77,8 +79,8 @@ export const homesIn = (body: UOp): Pick<Homes, "staged" | "stored"> => {
 }
 
 /** Values that must be stored get a home, and those that may be elsewhere the choice. */
-export const store: BodyPass["run"] = (body, { found, maxReads, results }) => {
-  const placement = place(rootsOf(body), results, maxReads)
+export const store: BodyPass["run"] = (body, { found, maxReads, results, tighter }) => {
+  const placement = place(rootsOf(body), results, maxReads, tighter)
   found.placement = placement
   const markOf = (value: UOp): Marked => ({
     home: "global",

@@ -37,7 +37,7 @@ export type Cause =
 export interface Forbidden {
   readonly _tag: "Forbidden"
   readonly limit: "workgroupBytes" | "bindings"
-  /** Not there if it is only known at the launch. */
+  /** Not there if it is only known at the launch, or if it is windows of buffers that are too many. */
   readonly needs?: number
   readonly has: number
   /** The kernel that would. */
@@ -150,7 +150,7 @@ const printCause = (cause: Cause): string => {
 
 const printForbidden = ({ has, kernel, limit, needs }: Forbidden): string =>
   limit === "bindings"
-    ? `${kernel} would bind ${needs} buffers of ${has}`
+    ? `${kernel} would bind ${needs ?? "too many windows of"} buffers of ${has}`
     : `${kernel} would take ${needs ?? "an unknown number of"} bytes of workgroup memory of ${has}`
 
 const printVerdict = (verdict: Verdict): string => {

@@ -127,7 +127,8 @@ const union = (sets: ReadonlyArray<ReadonlySet<UOp>>): ReadonlySet<UOp> => {
 /** What is being decided about a body. */
 interface Deciding {
   readonly nodes: ReadonlyArray<UOp>
-  readonly maxReads: number
+  /** Buffers that the kernel which computes a node may read. */
+  readonly readsAt: (node: UOp) => number
   readonly users: ReadonlyMap<UOp, ReadonlyArray<UOp>>
   /** The places at which each node is computed, while only what must be stored is. */
   readonly shared: ReadonlyMap<UOp, ReadonlySet<Site>>
@@ -233,7 +234,7 @@ const storeRepeated = (state: Deciding, node: UOp): void => {
 
 /** Stores sources of a node until it reads no more buffers than a kernel may. */
 const limitReads = (state: Deciding, node: UOp): void => {
-  const { maxReads } = state
+  const maxReads = state.readsAt(node)
   if (node.src.length < 2 || node.op === "AFTER" || node.op === "CALL" || node.op === "SINK") return
   // the target of a store is the output, not one of the reads
   const read = node.op === "STORE" ? node.src.slice(1) : node.src
@@ -302,7 +303,7 @@ const kernelsThat = (users: Deciding["users"]): Placement["kernelsOf"] => (value
 
 /** Values stored only because several places wanted them, whose users have since come to share one kernel, are not. */
 const dropUnshared = (
-  { causes, maxReads, nodes, onlyShared, stored }: Deciding,
+  { causes, nodes, onlyShared, readsAt, stored }: Deciding,
   kept: ReadonlyMap<UOp, ReadonlySet<Site>>,
   { kernelsOf, results }: Pick<Placement, "kernelsOf"> & { readonly results: ReadonlyArray<UOp> }
 ): void => {
@@ -311,28 +312,30 @@ const dropUnshared = (
     const [site, ...others] = kept.get(node) ?? []
     if (site === undefined || others.length > 0 || !site.once) continue
     stored.delete(node)
-    const most = Math.max(...[...kernelsOf(node, stored)].map((root) => readsOf(root, stored).size))
-    if (most <= maxReads) continue
+    const full = [...kernelsOf(node, stored)].map((root) => ({ needs: readsOf(root, stored).size, has: readsAt(root) }))
+      .find(({ has, needs }) => needs > has)
+    if (full === undefined) continue
     stored.add(node)
-    causes.set(node, { _tag: "Bindings", needs: most + 1, has: maxReads + 1 })
+    causes.set(node, { _tag: "Bindings", needs: full.needs + 1, has: full.has + 1 })
   }
 }
 
 /**
  * Decides what is stored. A reduction (with the elementwise work after it) is stored where its value would be computed
  * again for every element of an axis that is broadcast later, inside another reduction, or from several places; the
- * rest is inlined. No kernel reads more than `maxReads` buffers.
+ * rest is inlined. No kernel reads more than `maxReads` buffers, or as many as `tighter` says for what it computes.
  */
 export const place = (
   roots: ReadonlyArray<UOp>,
   results: ReadonlyArray<UOp>,
-  maxReads: number
+  maxReads: number,
+  tighter: ReadonlyMap<UOp, number> = new Map()
 ): Placement => {
   const nodes = nodesOf(roots)
   const must = new Set<UOp>([...results, ...nodes.flatMap(wanted)])
   const state: Deciding = {
     nodes,
-    maxReads,
+    readsAt: (node) => tighter.get(node) ?? maxReads,
     users: usersOf(nodes),
     shared: sites(nodes, roots, must),
     must,
@@ -348,7 +351,7 @@ export const place = (
   for (let before = -1; before < stored.size;) {
     before = stored.size
     decide(state, isPassedOn)
-    if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= maxReads)) break
+    if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= state.readsAt(root))) break
   }
   const kernelsOf = kernelsThat(state.users)
   dropUnshared(state, sites(nodes, roots, stored), { kernelsOf, results })
@@ -371,21 +374,28 @@ export const place = (
 const wanted = (node: UOp): ReadonlyArray<UOp> =>
   node.op === "CALL" ? node.src.slice(1).filter((arg) => !isStorage(arg)) : node.op === "CONTIGUOUS" ? [node] : []
 
-/** The memory that a kernel reads, its root not counted. */
-const readsOf = (root: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => {
+/** The nodes that a kernel computes, its root first, and the memory that it reads. */
+export const kernelAt = (
+  root: UOp,
+  stored: ReadonlySet<UOp>
+): { readonly computes: ReadonlySet<UOp>; readonly reads: ReadonlySet<UOp> } => {
   const reads = new Set<UOp>()
-  const seen = new Set<UOp>([root])
+  const computes = new Set<UOp>([root])
   const visit = (node: UOp): void => {
-    if (seen.has(node)) return
-    seen.add(node)
+    if (computes.has(node)) return
     if (isStorage(node)) reads.add(storageOf(node))
     else if (stored.has(node) && !isFree(node)) reads.add(node)
-    else for (const s of node.src) visit(s)
+    else {
+      computes.add(node)
+      for (const s of node.src) visit(s)
+    }
   }
   const computed = root.op === "STORE" ? root.src.slice(1) : isEffect(root) || isStorage(root) ? [] : root.src
   for (const s of computed) visit(s)
-  return reads
+  return { computes, reads }
 }
+
+const readsOf = (root: UOp, stored: ReadonlySet<UOp>): ReadonlySet<UOp> => kernelAt(root, stored).reads
 
 const reduceLength = (node: UOp): number => {
   const shape = Shape.of(node.src[0]!)

@@ -13,10 +13,10 @@ import * as Finish from "./Finish.ts"
 import * as Fusion from "./Fusion.ts"
 import * as Horizontal from "./Horizontal.ts"
 import type { Limits } from "./Limits.ts"
-import { isStorage } from "./Placement.ts"
+import { isStorage, kernelAt } from "./Placement.ts"
 import { RangeifyError } from "./RangeifyError.ts"
 import type { KernelStep, Schedule } from "./Schedule.ts"
-import { scheduleOf } from "./Steps.ts"
+import { type Decided, OverBound, scheduleOf } from "./Steps.ts"
 
 export type { Limits } from "./Limits.ts"
 export { RangeifyError } from "./RangeifyError.ts"
@@ -120,30 +120,36 @@ const scheduleFunction = (call: UOp, context: Scheduling): Schedule => {
   return cached
 }
 
-/** A kernel over buffers of several windows may need more bindings than it has buffers: then it is given fewer of them. */
+/**
+ * A kernel over buffers of several windows may need more bindings than it has buffers: then that kernel is given fewer of them,
+ * and the others stay as they are.
+ */
 const scheduleBody = (body: UOp, results: ReadonlyArray<UOp>, context: Scheduling): Schedule => {
-  let first: RangeifyError | undefined
-  for (let reads = context.limits.maxStorageBuffers - 1; reads > 0; reads--) {
+  const tighter = new Map<UOp, number>()
+  let first: OverBound | undefined
+  for (;;) {
+    const placed = placedBody(body, { results, tighter }, context)
     try {
-      return scheduleReading(reads, body, results, context)
+      return scheduleOf({ ...context, scheduleOf: (call) => scheduleFunction(call, context) }, placed)
     } catch (error) {
-      if (!(error instanceof RangeifyError && error.reason === "TooManyBuffers")) throw error
+      if (!(error instanceof OverBound)) throw error
       first ??= error
+      const { root, buffers } = error
+      const reads = Math.min(buffers - 1, tighter.get(root) ?? context.limits.maxStorageBuffers - 1) - 1
+      if (reads < 1) throw first.reason
+      for (const node of kernelAt(root, placed.homes.stored).computes) tighter.set(node, reads)
     }
   }
-  throw first!
 }
 
-const scheduleReading = (
-  maxReads: number,
+/** The body with a home for each value that has one. */
+const placedBody = (
   body: UOp,
-  results: ReadonlyArray<UOp>,
-  context: Scheduling
-): Schedule => {
-  const { limits, lists, name, rules, watch } = context
-  const isFirst = maxReads === limits.maxStorageBuffers - 1
+  asked: Pick<Body.Body, "results" | "tighter">,
+  { limits, lists, name, rules, watch }: Scheduling
+): Decided => {
   const found: Body.Found = {}
-  const given = { limits: isFirst ? limits : { ...limits, fusion: undefined }, rules, results, maxReads, found }
+  const given = { ...asked, limits, rules, maxReads: limits.maxStorageBuffers - 1, found }
   const placed = Pass.run(lists.body, body, given, { kernel: name, watch })
   if (placed instanceof Pass.BrokenPass) throw placed
   const { considered = new Map(), placement, together } = found
@@ -151,10 +157,7 @@ const scheduleReading = (
     const message = `${name}: no pass of ${lists.body.stage} placed its values (Body.store does)`
     throw new RangeifyError({ reason: "BrokenPass", message })
   }
-  return scheduleOf(
-    { ...context, scheduleOf: (call) => scheduleFunction(call, context) },
-    { placement, homes: { ...Body.homesIn(placed), together }, considered, results }
-  )
+  return { placement, homes: { ...Body.homesIn(placed), together }, considered, results: asked.results }
 }
 
 /** A result that is an argument, or the result of another call, is copied: results have memory of their own. */

@@ -102,7 +102,7 @@ class Steps {
     const ast = finish(lowered.ast, name, { list: lists.kernel, watch })
     const whole = { ast, args: lowered.storage.map((owner) => this.refOf(owner)) }
     const parts = fit(whole, limits, (words) => this.temporary(wordBytes * words))
-    if (parts === undefined) throw tooMany(labelOf(root), lowered.storage, limits)
+    if (parts === undefined) throw new OverBound(root, lowered.storage, limits)
     const boundaries = [this.boundary(root, name, placement.causeOf(root))]
     return parts.map((part) => {
       const { ast, slots } = canonical(part.ast)
@@ -196,15 +196,25 @@ const launches = (groups: ReadonlyArray<Group>, { limits, lists, watch }: Making
   return [...ordered, ...joined(own)]
 }
 
-const tooMany = (name: string, storage: ReadonlyArray<UOp>, limits: Limits): RangeifyError => {
-  const large = storage.filter((owner) => isOverBinding(owner, limits))
-  const windows = large.length === 0 ? "" : `, ${large.length} of them in windows of ${mostBytes(limits)} bytes`
-  return new RangeifyError({
-    reason: "TooManyBuffers",
-    message: `${name} reads and writes ${storage.length} buffers${windows}, and the device binds ` +
+/** A kernel of this root binds more than it may, however it is cut. */
+export class OverBound extends Error {
+  readonly root: UOp
+  /** Buffers that it reads and writes. */
+  readonly buffers: number
+  /** What is said if nothing helps. */
+  readonly reason: RangeifyError
+
+  constructor(root: UOp, storage: ReadonlyArray<UOp>, limits: Limits) {
+    const large = storage.filter((owner) => isOverBinding(owner, limits))
+    const windows = large.length === 0 ? "" : `, ${large.length} of them in windows of ${mostBytes(limits)} bytes`
+    const message = `${labelOf(root)} reads and writes ${storage.length} buffers${windows}, and the device binds ` +
       `${limits.maxStorageBuffers} at once; materialise a part of it with contiguous()` +
       (large.length === 0 ? "" : ", or raise the limit")
-  })
+    super(message)
+    this.root = root
+    this.buffers = storage.length
+    this.reason = new RangeifyError({ reason: "TooManyBuffers", message })
+  }
 }
 
 /** A body knows its parameters apart; it cannot order a write to one behind a read of the same memory through another. */

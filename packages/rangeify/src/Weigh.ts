@@ -6,9 +6,11 @@ import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { cheapest, Cost } from "./Cost.ts"
 import { labelOf, type Verdict } from "./Explain.ts"
 import { finish } from "./Finish.ts"
+import { fit } from "./Fit.ts"
 import { type FusionCost, type KernelMicros, launchOf } from "./Fusion.ts"
 import { isOverBinding, type Limits } from "./Limits.ts"
 import { type Homes, lower, type Lowered } from "./Lower.ts"
+import type { Ref } from "./Schedule.ts"
 
 /** A kernel as it would be. */
 export interface Weighed {
@@ -38,6 +40,9 @@ const isOutput = (buffer: UOp): boolean => buffer.is("PARAM") && buffer.arg.slot
 
 const microsOf = ({ verdict }: Weighed): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
 
+/** Memory for the parts of a kernel that nobody runs. */
+const noMemory = (): Ref => ({ kind: "temporary", id: -1 })
+
 /** What a kernel costs as it is lowered, or why the device cannot run it. */
 const weighLowered = (
   root: UOp,
@@ -45,8 +50,10 @@ const weighLowered = (
   { fusion, limits }: { readonly fusion: FusionCost; readonly limits: Limits }
 ): Weighed => {
   // a kernel that is cut into several has no stages
-  const room = storage.some((owner) => isOverBinding(owner, limits)) ? 0 : fusion.maxWorkgroupBytes
-  const parts = fusion.kernelMicros(finish(ast))
+  const isCut = storage.some((owner) => isOverBinding(owner, limits))
+  const room = isCut ? 0 : fusion.maxWorkgroupBytes
+  const made = finish(ast)
+  const parts = fusion.kernelMicros(made)
   const micros = launchOf([parts])
   const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
     _tag: "Forbidden",
@@ -60,6 +67,9 @@ const weighLowered = (
     ? forbidden("workgroupBytes", workgroupBytes, room)
     : storage.length > limits.maxStorageBuffers
     ? forbidden("bindings", storage.length, limits.maxStorageBuffers)
+    : isCut &&
+        fit({ ast: made, args: storage.map((_, id) => ({ kind: "temporary", id })) }, limits, noMemory) === undefined
+    ? forbidden("bindings", Infinity, limits.maxStorageBuffers)
     : root.op === "STORE" && readsTarget(ast)
     ? { _tag: "Overwrites", kernel: labelOf(root) }
     : { _tag: "Cost", micros }

@@ -83,6 +83,26 @@ describe("Search", () => {
     assert.deepStrictEqual([launches(false), launches(true)], [2, 1])
   })
 
+  it("still stages elsewhere if one kernel needs more bindings than there are", () => {
+    const b = new Build()
+    // a sum of products of rows that memory names: each of the three is a choice among three windows
+    const rows = () => b.f32(3000).gather(b.u32(48))
+    const sum = rows().mul(rows()).mul(rows()).sum(0)
+    const { sink } = Program.make([b.out(Nn.softmax(b.f32(4, 48))), b.out(sum)])
+    const limits = { maxStorageBuffers: 8, maxBindingBytes: 4096, fusion: byStages(1, 1, 1) }
+    const made = scheduled(sink, limits)
+    const stages = kernels(made).map(({ ast }) => ast.src.length - 1)
+    assert.deepStrictEqual(stages.filter((count) => count > 0), [2])
+    for (const { args } of made.steps) assert.isAtMost(args.length, 8)
+    const causes = made.steps.flatMap(({ boundaries }) => boundaries.map(({ cause }) => cause._tag))
+    assert.include(causes, "Bindings")
+    const want = runTensor(sink)
+    // a sum of 48 floats, in another order
+    for (const [id, data] of runSchedule(sink, made)) {
+      data.forEach((x, i) => assert.closeTo(x, want.get(id)![i]!, 1e-5 * Math.max(1, Math.abs(x))))
+    }
+  })
+
   it("places the same program alike, in any arena", () => {
     for (const profile of [h200, webgpuDefault]) {
       for (let seed = 0; seed < 10; seed++) {
