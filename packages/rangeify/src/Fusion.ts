@@ -72,7 +72,7 @@ const together = 4
 
 const none: ReadonlySet<UOp> = new Set()
 
-const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && node.src[0]!.src[0]!.op === "PARAM"
+const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM"
 
 const usualSize = (size: UOp): number => size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
 
