@@ -1,5 +1,5 @@
 import * as Bounds from "@tg/core-uop/Bounds"
-import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { digest, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -49,19 +49,8 @@ const fewestIterations = 16
 const mostIterations = 64
 const usualIterations = (most: number): number =>
   Math.min(most, mostIterations, Math.max(fewestIterations, Math.floor(most / usualPart)))
-/** Operations a device does, and bytes its caches give, in the time in which its memory gives one byte (those of an H200). */
-const operationsPerByte = 6.25
-const cachedPerByte = 3
-/** Workgroups of 256 threads that one processor runs at a time, each hiding the latency of others. */
-const residentWorkgroups = 8
-const residentThreads = 256 * residentWorkgroups
-/**
- * Waiting for the barrier behind a stage, for loads from places that other loads of the same kernel decide, and for those
- * that are only written behind others; what loads first waits as any kernel does (measured on an H200).
- */
-const barrierLatency = 0.4
-const loadLatency = 0.8
-const knownLoadLatency = 0.3
+/** Threads of the workgroups that are counted: a processor runs as many of them as it holds threads, each hiding the latency of others. */
+const workgroupThreads = 256
 /** The part of a wave's latency that other workgroups do not hide. */
 const overlap = 0.25
 
@@ -144,10 +133,12 @@ const longest = (end: UOp): number =>
  */
 export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   if (profile.kind !== "gpu") return undefined
-  const processors = Math.max(1, processorsOf(profile))
+  const known = quantitiesOf(profile)
+  const processors = Math.max(1, known.processors)
+  const residentWorkgroups = Math.max(1, known.residentThreads / workgroupThreads)
   const rate = profile.bytesPerMicro / processors
   const micros = ({ bytes, operations }: { readonly operations: number; readonly bytes: number }): number =>
-    Math.max(operations / operationsPerByte, bytes / cachedPerByte) / rate
+    Math.max(operations / known.operationsPerByte, bytes / known.cachedPerByte) / rate
   return {
     key: digest(`@tg/rangeify ${JSON.stringify(Object.entries(profile).sort())}`),
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,
@@ -164,7 +155,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
       const told = kernel.src.slice(1).filter(readsWhereTold).length
       const later = Math.max(0, kernel.src.filter(readsBuffers).length - 1)
-      const loads = told * loadLatency + Math.max(0, later - told) * knownLoadLatency
+      const loads = told * known.loadMicros + Math.max(0, later - told) * known.cachedLoadMicros
       // one workgroup alone takes its time; all of them share the processors
       const repeats = workgroups / apart
       const staged = stages.reduce(
@@ -172,8 +163,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
         0
       )
       return {
-        wait: profile.dispatchMicros + loadLatency +
-          (1 + overlap * (waves - 1)) * (stages.length * barrierLatency + loads),
+        wait: profile.dispatchMicros + known.loadMicros +
+          (1 + overlap * (waves - 1)) * (stages.length * known.stageMicros + loads),
         work: staged + micros(workOf(main, none)) / processors,
         transfer: 4 * [...traffic(kernel, usualSize).values()].reduce((a, b) => a + b, 0) / profile.bytesPerMicro,
         waves: Math.max(1, workgroups / (residentWorkgroups * processors))
@@ -209,9 +200,10 @@ export const launchMicros = (
   const parts = kernels.map(costs.kernelMicros)
   const [first, ...others] = parts.map((part) => ({ ...part, transfer: 0 }))
   const transfer = bytes / profile.bytesPerMicro
+  const { processors, residentThreads } = quantitiesOf(profile)
   return launchOf(
     [{ ...first!, transfer }, ...others],
-    threads / (residentThreads * Math.max(1, processorsOf(profile)))
+    threads / (residentThreads * Math.max(1, processors))
   )
 }
 
