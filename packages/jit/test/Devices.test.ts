@@ -42,9 +42,9 @@ describe.skipIf((await availableAdapter()) === undefined)("on WebGPU, software o
 
   const choose = randomly(DeviceProfile.webgpuDefault)
   // each program is some kernels for the driver to compile
-  const times = process.env["TG_FULL"] === "1" ? 2 : 1
-  on("with the heuristics", 30 * times, Devices.webgpu())
-  on("with the heuristics, without subgroups", 15 * times, Devices.webgpu({ subgroups: false }))
+  const times = process.env["TG_FULL"] === "1" ? 3 : 1
+  on("with the heuristics", 20 * times, Devices.webgpu())
+  on("with the heuristics, without subgroups", 8 * times, Devices.webgpu({ subgroups: false }))
   on("with random legal opts", 6 * times, Devices.webgpu({ choose }))
   on("with random legal opts, without subgroups", 8 * times, Devices.webgpu({ choose, subgroups: false }))
 

@@ -85,7 +85,7 @@ const bytesAreNear = (name: Oracle.Name, device: Devices.Choice) =>
   }).pipe(Effect.provide(NodeServices.layer))
 
 describe("the oracle's logits with tuned opts, whatever they are", () => {
-  for (const name of Oracle.names) {
+  for (const name of isFull ? Oracle.names : ["c01", "c04", "c06"] as const) {
     it.live(`${name} on wasm`, () => agrees(name, "wasm"))
     it.live(`${name} on wasm, of bytes`, () => bytesAreNear(name, "wasm"))
   }

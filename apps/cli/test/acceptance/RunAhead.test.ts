@@ -11,6 +11,7 @@ import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { Effect } from "effect"
 import * as Devices from "../../src/Devices.ts"
 import { tg } from "../support/run.ts"
+import { isFull } from "./support/full.ts"
 import { open } from "./support/open.ts"
 
 const path = new URL("../../../../test/vectors/oracle/c03.gguf", import.meta.url)
@@ -68,15 +69,30 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
       assert.strictEqual(prepared, before)
     }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))))
 
-  it.live("equal seeds print equal texts, on a GPU as without one", () =>
-    Effect.gen(function*() {
-      const told = (device: string) =>
-        Effect.map(
-          tg(["generate", "--device", device, "--raw", "-n", "8", "--temperature", "0.8", "--seed", "3", "Once upon"]),
-          ({ stdout }) => stdout
-        )
-      const text = yield* told("webgpu")
-      assert.isAbove(text.length, 10)
-      assert.strictEqual(yield* told("wasm"), text)
-    }))
+  // a model more to compile, for draws that the first test compares already
+  if (isFull) {
+    it.live("equal seeds print equal texts, on a GPU as without one", () =>
+      Effect.gen(function*() {
+        const told = (device: string) =>
+          Effect.map(
+            tg([
+              "generate",
+              "--device",
+              device,
+              "--raw",
+              "-n",
+              "8",
+              "--temperature",
+              "0.8",
+              "--seed",
+              "3",
+              "Once upon"
+            ]),
+            ({ stdout }) => stdout
+          )
+        const text = yield* told("webgpu")
+        assert.isAbove(text.length, 10)
+        assert.strictEqual(yield* told("wasm"), text)
+      }))
+  }
 })
