@@ -117,6 +117,16 @@ export const context = Flag.Int("context").pipe(
   Flag.optional
 )
 
+/** `--no-egraph`. */
+export const noEgraph = Flag.Boolean("no-egraph").pipe(
+  Flag.withDescription("Use programs as the model's code writes them, without looking for cheaper equal ones"),
+  Flag.withDefault(false)
+)
+
+/** How batches attend with these flags; as the device has it if they do not say. */
+export const attendOf = (flags: { readonly noEgraph: boolean }): "latents" | undefined =>
+  flags.noEgraph ? "latents" : undefined
+
 /** `--json`. */
 export const json = Flag.Boolean("json").pipe(
   Flag.withDescription("Print one JSON value instead of text"),

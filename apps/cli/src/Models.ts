@@ -37,6 +37,7 @@ export const runFlags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
+  noEgraph: Flags.noEgraph,
   noCache: CompiledFiles.noCache,
   profile: Profiles.given,
   limits: Profiles.limits,
@@ -54,6 +55,7 @@ export interface RunFlags {
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
+  readonly noEgraph: boolean
   readonly noCache: boolean
   readonly profile: Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
@@ -164,7 +166,8 @@ const layerOf = <S, E>(
         Effect.andThen(Layer.build(Layer.fresh(devices))),
         Effect.provideService(Stdio.Stdio, stdio)
       )
-      const options = { cache, activations, context, prepare, onProgress, rebuild }
+      const attend = Flags.attendOf(flags)
+      const options = { attend, cache, activations, context, prepare, onProgress, rebuild }
       const steps = oneByOne ? { chunk: 1, batchFrom: Infinity } : {}
       const drafter = yield* Drafts.drafterOf(flags.draft ?? Option.none())
       return yield* load(source, file, { ...options, ...steps }).pipe(

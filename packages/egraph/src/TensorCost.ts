@@ -18,6 +18,8 @@ export interface Situation {
   readonly vars: Readonly<Record<string, number>>
   /** Whether what is computed from weights alone is computed when they are loaded; each step does it if it is not said. */
   readonly folds?: boolean | undefined
+  /** Nodes that may not be chosen; all may be if it is not said. */
+  readonly without?: ((node: ENode) => boolean) | undefined
 }
 
 /** Operations that a device does in the time in which its memory gives one byte (an H200, `rangeify/Fusion`). */
@@ -70,7 +72,10 @@ export interface TensorCost {
 }
 
 /** Costs of this graph, as it is: ask for new ones when it has grown. */
-export const make = (graph: TensorGraph, { folds = false, profile, vars }: Situation): TensorCost => {
+export const make = (
+  graph: TensorGraph,
+  { folds = false, profile, vars, without = () => false }: Situation
+): TensorCost => {
   const size = (d: Shape.Dim): number => typeof d === "number" ? d : evaluateIndex(d, vars)
   const countOf = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * size(d), 1)
   const elements = (id: ClassId): number => countOf(shapeOf(graph, id))
@@ -124,6 +129,7 @@ export const make = (graph: TensorGraph, { folds = false, profile, vars }: Situa
   }
 
   const costOf = (node: ENode, id: ClassId): number => {
+    if (without(node)) return Infinity
     const penalty = node.origin === undefined && node.args.length > 0 ? unwritten : 0
     if (isFolded(node, id)) return penalty
     const { isLaunch, operations } = workOf(node, id)

@@ -3,6 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
 import type { Estimate } from "@tg/jit/Estimate"
+import type { Attend } from "@tg/model-parts/Attention"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
@@ -89,13 +90,15 @@ export const whole = (
     const first = Prompts.isBatchFirst(prompts)
       ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, order: "tokens" } as const
-    const prompt = StepProgram.stepProgram(model, { ...size, ...first, rows: "last" })
-    // the other program of batches has memory of its own
-    const other = prompts.attend !== "latents" && model.attend !== undefined && first.order === "features"
-      ? yield* estimate(StepProgram.stepProgram(model, { ...size, ...first, rows: "last", attend: "heads" }).sink)
-      : undefined
+    const promptOf = (attend?: Attend) => StepProgram.stepProgram(model, { ...size, ...first, attend, rows: "last" })
+    // each program of batches has memory of its own
+    const [one, ...others] = first.order === "features"
+      ? Prompts.attendsOf(model, prompts).map(promptOf)
+      : [promptOf()]
+    const prompt = one!
     const own = profile.kind === "gpu" ? StepProgram.decodeProgram(model, size) : undefined
     const promptStep = yield* estimate(prompt.sink)
+    const otherSteps = yield* Effect.forEach(others, ({ sink }) => estimate(sink))
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
     const stored = storedBytes(model, { cache, context })
@@ -103,7 +106,7 @@ export const whole = (
     const spare = Prompts.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
-      scratchBytes: sum(promptStep.blocks) + sum(other?.blocks ?? []) +
+      scratchBytes: sum([promptStep, ...otherSteps].flatMap(({ blocks }) => blocks)) +
         (own === undefined ? 0 : sum(decodeStep.blocks)),
       ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
         4 * spare * (1 + sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))),

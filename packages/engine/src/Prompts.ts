@@ -1,7 +1,7 @@
 /** How prompts are cut into steps. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Attend } from "@tg/model-parts/Attention"
-import type { ModelConfig } from "@tg/model-parts/Family"
+import type { Model, ModelConfig } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import { cacheRows } from "./StepProgram.ts"
@@ -20,6 +20,12 @@ const scoreBytes = 256 * 2 ** 20
 
 /** How batches attend where a cache holds latents: always in one way, or as an e-graph finds cheapest for each batch. */
 export type AttendPolicy = Attend | "cheapest"
+
+/**
+ * How batches attend if nobody says it. Each form has a program of its own, compiled when a batch first needs it. A GPU gains where
+ * a prompt is long; a processor that multiplies bytes has no batches, and its batches of floats gain nothing.
+ */
+const usualAttend: Readonly<Record<DeviceProfile["kind"], AttendPolicy>> = { gpu: "cheapest", cpu: "latents" }
 
 /** The programs that process prompts, by the tokens they take at a time. */
 export interface PromptShape {
@@ -41,7 +47,7 @@ export interface PromptShape {
  */
 export const promptShape = (
   { heads }: Pick<ModelConfig, "heads">,
-  { activations = "auto", asked, attend = "latents", batchFrom, context, profile }: {
+  { activations = "auto", asked, attend, batchFrom, context, profile }: {
     readonly attend?: AttendPolicy | undefined
     readonly activations?: ActivationPolicy | undefined
     readonly asked: number | undefined
@@ -60,7 +66,7 @@ export const promptShape = (
     batchFrom: from,
     batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
     few: profile.kind === "gpu" && from !== Infinity ? 1 : chunk,
-    attend,
+    attend: attend ?? usualAttend[profile.kind],
     chunk
   }
 }
@@ -71,3 +77,34 @@ export const tokensHeld = ({ batch, batchFrom, chunk, few }: PromptShape): numbe
 
 /** Whether a prompt of a few words is a batch. */
 export const isBatchFirst = ({ batchFrom }: PromptShape): boolean => batchFrom <= defaultChunk
+
+/** Tokens that are processed together behind `start` others. */
+export interface Piece {
+  readonly start: number
+  readonly length: number
+}
+
+/** The first piece of a prompt of a few words. */
+export const firstWords: Piece = { start: 0, length: defaultChunk }
+
+/** To what the tokens of a batch attend. */
+export const attendOf = (
+  { model, profile, prompts }: {
+    readonly model: Pick<Model, "attend">
+    readonly profile: DeviceProfile
+    readonly prompts: Pick<PromptShape, "attend">
+  },
+  { length, start }: Piece
+): Attend =>
+  model.attend === undefined
+    ? "latents"
+    : prompts.attend === "cheapest"
+    ? model.attend(profile, { tokens: length, positions: start + length })
+    : prompts.attend
+
+/** All that batches may attend to: each is a program of its own. */
+export const attendsOf = (
+  model: Pick<Model, "attend">,
+  { attend }: Pick<PromptShape, "attend">
+): ReadonlyArray<Attend> =>
+  model.attend === undefined ? ["latents"] : attend === "cheapest" ? ["latents", "heads"] : [attend]

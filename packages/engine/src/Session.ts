@@ -47,7 +47,7 @@ export interface SessionOptions {
   readonly programs?: ProgramMemo.ProgramMemo | undefined
   /** Tokens from which a prompt is a batch; as `promptShape` says. Where all logits are wanted, they are if a chunk is. */
   readonly batchFrom?: number | undefined
-  /** How batches attend where a cache holds latents; `latents` by default. */
+  /** How batches attend where a cache holds latents; as `promptShape` says if not given. */
   readonly attend?: AttendPolicy | undefined
 }
 

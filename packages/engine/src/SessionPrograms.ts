@@ -1,5 +1,6 @@
 /** The programs of a session, each compiled when it is first asked for and bound to the session's buffers. */
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import type { Attend } from "@tg/model-parts/Attention"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
@@ -9,7 +10,7 @@ import * as Draw from "./Draw.ts"
 import { mostStep } from "./DraftLength.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import type * as ProgramMemo from "./ProgramMemo.ts"
-import { isBatchFirst, type PromptShape } from "./Prompts.ts"
+import { attendOf, firstWords, isBatchFirst, type PromptShape } from "./Prompts.ts"
 import { decodeProgram, ids, stepProgram, type StepShape } from "./StepProgram.ts"
 
 /** A program of several tokens, and where it leaves their logits. */
@@ -34,10 +35,8 @@ export interface SessionPrograms {
   readonly all: Compiling<Variant>
   /** Logits of every token of up to `DraftLength.mostStep`, to verify drafts. */
   readonly drafts: Compiling<Variant>
-  /** Logits of the last token, of a prompt that is a batch. */
-  readonly batch: Compiling<Variant>
-  /** The same, attending to keys and values that are made for each head. */
-  readonly heads: Compiling<Variant>
+  /** Logits of the last token, of a prompt that is a batch, by what its tokens attend to. */
+  readonly batch: Readonly<Record<Attend, Compiling<Variant>>>
   /** Logits of the last token, of a prompt that is none. */
   readonly few: Compiling<Variant>
   /** What a prompt of a few words needs. */
@@ -115,12 +114,14 @@ const draftTokens = ({ shape: { context } }: Binding): number => Math.min(mostSt
 /** The programs over these buffers. They belong to the Scope. */
 export const make = Effect.fnUntraced(function*(binding: Binding) {
   const services = Context.pick(Device, Jit, Scope.Scope)(yield* Effect.context<Device | Jit | Scope.Scope>())
+  const { profile } = Context.get(services, Device)
   const here = Effect.provide(services)
-  const { prompts } = binding
+  const { model, prompts } = binding
   const { batch, batchFrom, chunk, few } = prompts
+  const batchOf = (attend?: Attend) =>
+    once(variant(binding, { rows: "last", chunk: batch, order: "features", attend }).pipe(here))
   const last = {
-    batch: once(variant(binding, { rows: "last", chunk: batch, order: "features" }).pipe(here)),
-    heads: once(variant(binding, { rows: "last", chunk: batch, order: "features", attend: "heads" }).pipe(here)),
+    batch: { latents: batchOf(), heads: batchOf("heads") },
     few: once(variant(binding, { rows: "last", chunk: few, order: "tokens" }).pipe(here))
   }
   const order: Order.Order = batchFrom <= chunk ? "features" : "tokens"
@@ -133,7 +134,9 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
     all,
     drafts: order === "tokens" && chunk >= draftTokens(binding) ? all : own,
     ...last,
-    first: isBatchFirst(prompts) ? last.batch : last.few,
+    first: isBatchFirst(prompts)
+      ? Effect.suspend(() => last.batch[attendOf({ model, profile, prompts }, firstWords)])
+      : last.few,
     decoder: yield* Effect.cached(decoder(binding).pipe(here)),
     drawer: yield* Effect.cached(drawer(binding).pipe(here))
   }

@@ -1,10 +1,12 @@
 /** What one decode step will launch, read, allocate and take, without a device and without weights. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
 import * as Barriers from "@tg/jit/Barriers"
 import * as Estimate from "@tg/jit/Estimate"
 import type * as Pipeline from "@tg/jit/Pipeline"
 import * as Stages from "@tg/jit/Stages"
+import type { Attend } from "@tg/model-parts/Attention"
 import * as Family from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
 import type { ConfigError } from "@tg/model-parts/Keys"
@@ -13,7 +15,7 @@ import type { UnknownShape } from "@tg/model-parts/Shape"
 import type * as Weights from "@tg/model-parts/Weights"
 import * as Explain from "@tg/rangeify/Explain"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
-import { Effect, Result } from "effect"
+import { Duration, Effect, Result } from "effect"
 import type * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
@@ -46,6 +48,8 @@ export interface PlanOptions {
   readonly activations?: ActivationPolicy.ActivationPolicy | undefined
   /** Tokens a step can process; the session's default. */
   readonly chunk?: number | undefined
+  /** How batches attend where a cache holds latents; the session's default. */
+  readonly attend?: Prompts.AttendPolicy | undefined
   /** Whether kernels are compiled, up to their code, to count barriers in them. */
   readonly barriers?: boolean | undefined
 }
@@ -97,14 +101,15 @@ export type PlanError = Session.ContextFull | Session.InvalidTokens | RangeifyEr
 /** Plans the decode step of a session. */
 export const plan = (
   model: Model,
-  { activations: policy, barriers: counted = false, cache, chunk: wanted, context: asked, pipeline }: PlanOptions
+  { activations: policy, attend, barriers: counted = false, cache, chunk: wanted, context: asked, pipeline }:
+    PlanOptions
 ): Effect.Effect<StepPlan, PlanError> =>
   Effect.gen(function*() {
     const { config, name, weights } = model
     const { profile } = pipeline
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* context
-    const prompts = Prompts.promptShape(config, { activations: policy, asked: wanted, context, profile })
+    const prompts = Prompts.promptShape(config, { activations: policy, asked: wanted, attend, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const estimate: Loader.Estimating = (sink) => Estimate.estimate(pipeline, sink)
     const setting = { activations, cache, context, estimate, profile, prompts }
@@ -137,6 +142,50 @@ export const plan = (
       explain: Explain.byBody(launches.map(({ step }) => step))
     }
   })
+
+/** How a step attends, and what an e-graph finds about it. */
+export interface AttendStep extends Family.AttendReport {
+  readonly step: "prompt" | "decode"
+  readonly tokens: number
+  /** Positions in the cache before its own. */
+  readonly behind: number
+  /** What runs: steps that decode attend to latents. */
+  readonly runs: Attend
+  /** Of the search, with what is told about it. */
+  readonly searchMillis: number
+}
+
+/** Tokens of the prompts that are explained, and what they may stand behind. */
+const explainedPrompts = { tokens: 512, behind: [0, 4096] } as const
+
+/** What an e-graph finds about prompts and a decode step that fills the context; nothing where a model has no choice. */
+export const attention = (
+  model: Pick<Model, "attend" | "config" | "explainAttend">,
+  { attend, context, profile }: Pick<PlanOptions, "attend" | "context"> & { readonly profile: DeviceProfile }
+): Effect.Effect<ReadonlyArray<AttendStep>> => {
+  const { explainAttend } = model
+  if (explainAttend === undefined) return Effect.succeed([])
+  const prompts = Prompts.promptShape(model.config, { asked: undefined, attend, context, profile })
+  const { behind, tokens } = explainedPrompts
+  const steps = [
+    ...behind.map((start) => ({ step: "prompt", tokens, behind: start } as const)),
+    { step: "decode", tokens: 1, behind: context - 1 } as const
+  ]
+  return Effect.forEach(steps, ({ behind, step, tokens }) =>
+    Effect.map(
+      Effect.timed(Effect.sync(() => explainAttend(profile, { tokens, positions: behind + tokens }))),
+      ([time, report]): AttendStep => ({
+        step,
+        tokens,
+        behind,
+        runs: step === "decode"
+          ? "latents"
+          : Prompts.attendOf({ model, profile, prompts }, { start: behind, length: tokens }),
+        searchMillis: Duration.toMillis(time),
+        ...report
+      })
+    ))
+}
 
 /** Barriers of all launches. Equal kernels are compiled once, up to the code; those written by hand are not looked at. */
 const barriersOf = (

@@ -1,22 +1,16 @@
 /** Steps of several tokens: prompts, and all logits of a piece of text. */
 import { ownOf } from "@tg/jit/Jit"
-import type { Attend } from "@tg/model-parts/Attention"
 import * as Order from "@tg/model-parts/Order"
 import type { DeviceBuffer } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { mostStep } from "./DraftLength.ts"
+import { attendOf, type Piece } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
 import type { Compiling, Variant } from "./SessionPrograms.ts"
 import { invalid, read, reusable, type SessionState, type StepError } from "./SessionState.ts"
 import { variablesOf } from "./StepProgram.ts"
 import * as Tokens from "./Tokens.ts"
 import { bytesOf } from "./Words.ts"
-
-/** A piece of a text. */
-export interface Piece {
-  readonly start: number
-  readonly length: number
-}
 
 /** Puts a piece of the tokens behind those in front of it. */
 const step = Effect.fnUntraced(function*(
@@ -41,23 +35,14 @@ const step = Effect.fnUntraced(function*(
   return logits
 })
 
-/** To what the tokens of a batch attend. */
-const attendOf = ({ device, model, prompts }: SessionState, { length, start }: Piece): Attend =>
-  model.attend === undefined
-    ? "latents"
-    : prompts.attend === "cheapest"
-    ? model.attend(device.profile, { tokens: length, positions: start + length })
-    : prompts.attend
-
 /** How a session processes so many tokens behind `start` others. */
 export const prompt = (state: SessionState, { length, start }: Piece) => {
-  const { programs, prompts, ring } = state
+  const { device: { profile }, model, programs, prompts, ring } = state
   const { batch, batchFrom, few } = prompts
   const isBatch = length >= batchFrom
   return {
     pieces: Rings.pieces(start, length, { chunk: isBatch ? batch : few, ring }),
-    programOf: (piece: Piece) =>
-      !isBatch ? programs.few : attendOf(state, piece) === "heads" ? programs.heads : programs.batch
+    programOf: (piece: Piece) => !isBatch ? programs.few : programs.batch[attendOf({ model, profile, prompts }, piece)]
   }
 }
 

@@ -45,6 +45,23 @@ export interface ModelConfig {
   readonly experts: { readonly count: number; readonly used: number } | undefined
 }
 
+/** How a model attends: the cheaper way, what both cost, and how it was found. Microseconds of one block by a model of costs. */
+export interface AttendReport {
+  readonly attend: Attend
+  /** Of the cheapest program. */
+  readonly micros: number
+  /** Of the equations as their paper has them: keys and values of each head. */
+  readonly headsMicros: number
+  /** Of the cheapest program that makes no keys and values. */
+  readonly latentsMicros: number
+  /** Nodes looked at, and why no more. */
+  readonly nodes: number
+  readonly stop: string
+  /** The cheapest program, and the rules that make it equal to the equations. */
+  readonly chosen: ReadonlyArray<string>
+  readonly because: ReadonlyArray<string>
+}
+
 /** A model of a family: its numbers, where its weights are, and how to compute with them. */
 export interface Model {
   readonly config: ModelConfig
@@ -69,6 +86,13 @@ export interface Model {
       profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">,
       piece: { readonly tokens: number; readonly positions: number }
     ) => Attend)
+    | undefined
+  /** The same with what it was found by. It searches anew each time. */
+  readonly explainAttend?:
+    | ((
+      profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">,
+      piece: { readonly tokens: number; readonly positions: number }
+    ) => AttendReport)
     | undefined
 }
 

@@ -1,12 +1,14 @@
 /** To what the tokens of a prompt attend: by the cheapest of all programs that equal the paper's equations. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
+import { evaluateIndex } from "@tg/core-uop/Program"
 import { Arena, slotOf } from "@tg/core-uop/UOp"
 import type { Residency } from "@tg/egraph/Analysis"
 import * as Contraction from "@tg/egraph/Contraction"
 import type { ENode } from "@tg/egraph/ENode"
-import { choose, explore, type Explored } from "@tg/egraph/Optimise"
+import { choose, type Chosen, explanation, explore, type Explored, listing } from "@tg/egraph/Optimise"
 import type { Attend } from "@tg/model-parts/Attention"
+import type { AttendReport } from "@tg/model-parts/Family"
 import * as Nn from "@tg/tensor/Nn"
 import { param, type Tensor, variable } from "@tg/tensor/Tensor"
 import { type Config, headSize } from "./Config.ts"
@@ -49,14 +51,18 @@ interface Known {
   readonly choices: Map<string, Attend>
 }
 
+/** All programs that equal the equations. */
+const search = (config: Config): Explored => {
+  const { output, residency } = equations(config)
+  return explore([output.node], { residency: (storage) => residency(slotOf(storage)) })
+}
+
 const searches = new WeakMap<Config, Known>()
 
 const searchOf = (config: Config): Known => {
   const known = searches.get(config)
   if (known !== undefined) return known
-  const { output, residency } = equations(config)
-  const explored = explore([output.node], { residency: (storage) => residency(slotOf(storage)) })
-  const made = { explored, choices: new Map<string, Attend>() }
+  const made = { explored: search(config), choices: new Map<string, Attend>() }
   searches.set(config, made)
   return made
 }
@@ -74,12 +80,42 @@ export const attend = (
   const name = [tokens, positions, profile.bytesPerMicro, profile.dispatchMicros].join()
   const known = choices.get(name)
   if (known !== undefined) return known
-  const { choice } = choose(explored, { profile, vars: { tokens, positions } })
-  const made: Attend = choice === undefined || [...choice.values()].some((node) => isValues(node, config))
-    ? "heads"
-    : "latents"
+  const made = formOf(choose(explored, { profile, vars: { tokens, positions } }), config)
   choices.set(name, made)
   return made
+}
+
+const formOf = ({ choice }: Chosen, config: Config): Attend =>
+  choice === undefined || [...choice.values()].some((node) => isValues(node, config)) ? "heads" : "latents"
+
+/** The same as a new search with all that it found. */
+export const explain = (
+  config: Config,
+  profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">,
+  vars: Piece
+): AttendReport => {
+  const explored = search(config)
+  const situation = { profile, vars: { ...vars } }
+  const chosen = choose(explored, situation)
+  return {
+    attend: formOf(chosen, config),
+    micros: chosen.micros,
+    headsMicros: chosen.writtenMicros,
+    latentsMicros: choose(explored, { ...situation, without: isOfPositions }).micros,
+    nodes: explored.graph.size,
+    stop: explored.saturation.stop,
+    chosen: listing(explored, chosen),
+    because: explanation(explored, chosen)
+  }
+}
+
+/** Whether it is a sum for each position whatever the token: keys or values of each head, in any order of their axes. */
+const isOfPositions = (node: ENode): boolean => {
+  if (node.kind !== "contract" || Contraction.summed(node.contraction).length === 0) return false
+  const { output, sizes } = node.contraction
+  const symbols = Contraction.shapeOf(sizes, output).filter((d) => typeof d !== "number")
+  const marked = symbols.map((d) => evaluateIndex(d, { tokens: 1, positions: 2 }))
+  return marked.length === 1 && marked[0] === 2
 }
 
 /** Whether it is the values of all positions: latents times the weight of values alone, as it is written. */

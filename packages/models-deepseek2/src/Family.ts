@@ -2,7 +2,7 @@
 import type { Model, ModelFamily } from "@tg/model-parts/Family"
 import * as Decoder from "@tg/model-parts/Decoder"
 import { Result } from "effect"
-import { attend } from "./Attend.ts"
+import * as Attend from "./Attend.ts"
 import * as Cache from "./Cache.ts"
 import * as Config from "./Config.ts"
 import { decoder } from "./Model.ts"
@@ -21,7 +21,8 @@ export const model = (config: Config.Config, weights: Weights.ModelWeights): Mod
     hostWeights: [],
     inputsAt: (positions) => [rope(config, positions)],
     forward: (input) => Decoder.forward(own, input),
-    attend: (profile, piece) => attend(config, profile, piece)
+    attend: (profile, piece) => Attend.attend(config, profile, piece),
+    explainAttend: (profile, piece) => Attend.explain(config, profile, piece)
   }
 }
 

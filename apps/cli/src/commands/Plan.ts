@@ -32,6 +32,7 @@ const flags = {
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
+  noEgraph: Flags.noEgraph,
   explain: Flag.Boolean("explain").pipe(
     Flag.withDescription(
       "Say of every kernel why it is one: where its value could live, at what cost, and what forbade it"
@@ -49,19 +50,24 @@ export const command = Command.make(
     const profile = yield* Profiles.resolve(given)
     const model = yield* modelOf(given)
     const store = yield* TunedFiles.load(given)
+    const attend = Flags.attendOf(given)
     const planned = Effect.flatMap(Pipeline, (pipeline) =>
       StepPlan.plan(model, {
         pipeline,
         context: given.ctx,
         cache: given.kv,
         activations: given.activations,
+        attend,
         barriers: true
       }))
     const plan = yield* Effect.provide(planned, Profiles.pipeline(profile, store))
     const { explain, ...numbers } = plan
+    const attention = given.explain && !given.noEgraph
+      ? yield* StepPlan.attention(model, { attend, context: plan.context, profile })
+      : []
     yield* given.json
-      ? Output.printJson(given.explain ? plan : numbers)
-      : Output.print(`${asText(plan)}${given.explain ? explained(explain) : ""}`)
+      ? Output.printJson(given.explain ? { ...numbers, attention, explain } : numbers)
+      : Output.print(`${asText(plan)}${given.explain ? attended(attention) + explained(explain) : ""}`)
   })
 ).pipe(Command.withDescription("Show what a token costs: launches, bytes, memory and time; needs no GPU"))
 
@@ -139,6 +145,22 @@ const kernelTable = (kernels: ReadonlyArray<StepPlan.KernelSummary>): ReadonlyAr
   ])
   return table([["kernel", "calls", "bytes", "us", "us/token", "workgroups x threads"], ...rows])
 }
+
+/** What an e-graph finds cheaper for the attention of a block, a line for each step. */
+const attended = (steps: ReadonlyArray<StepPlan.AttendStep>): string =>
+  steps.length === 0 ? "" : [
+    "",
+    "attention of a block, by the e-graph: keys and values of each head, or latents",
+    ...steps.map(({ attend, behind, headsMicros, latentsMicros, nodes, runs, searchMillis, step, stop, tokens }) =>
+      `  ${step === "decode" ? "decode" : `prompt of ${tokens}`} behind ${behind}: ` +
+      `heads (as the paper writes it) ${headsMicros.toFixed(1)} us, latents (as the code does) ${
+        latentsMicros.toFixed(1)
+      } us; ` +
+      `${attend} ${attend === runs ? "is cheaper and runs" : `is cheaper, ${runs} runs`}; ` +
+      `found in ${searchMillis.toFixed(0)} ms, ${nodes} nodes, ${stop === "saturated" ? stop : `ended by ${stop}`}`
+    ),
+    ""
+  ].join("\n")
 
 /** `blk.1 to blk.46, 46 sites`: in the order in which they are called. */
 const printSites = ({ body = "outside of functions", sites }: Explain.ExplainedBody): string =>

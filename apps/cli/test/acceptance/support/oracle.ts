@@ -66,7 +66,7 @@ export interface Setting {
   readonly restrictions?: Restrictions | undefined
   /** Tokens from which a prompt is a batch, if not as the device has it. */
   readonly batchFrom?: number
-  /** How batches attend; to latents if it is not said. */
+  /** How batches attend, if not as the device has it. Where all logits are wanted, to latents unless it is `heads`. */
   readonly attend?: AttendPolicy
   /** Tokens of a step that gives all logits, if not as usual. */
   readonly chunk?: number
