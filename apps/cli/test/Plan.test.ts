@@ -4,6 +4,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import type { AttendStep } from "@tg/engine/StepPlan"
 import * as Explain from "@tg/rangeify/Explain"
 import { Effect, type Scope } from "effect"
 import * as Profiles from "../src/Profiles.ts"
@@ -70,6 +71,38 @@ describe("plan", () => {
       const equal = yield* tg(["plan", "--shape", "tiny-glm:q4_0", "--ctx", "64", "--explain"])
       assert.match(equal.stdout, /^expert_block, 2 sites, blk\.1 to blk\.2: \d+ launches$/m)
       assert.notInclude((yield* tg(args.slice(0, -1))).stdout, "weighed")
+    }))
+
+  it.live("--explain says how prompts and a decode step attend, and what both ways cost; --no-egraph leaves them as they are written", () =>
+    Effect.gen(function*() {
+      const args = ["plan", "--shape", "tiny-youtu:q4_0", "--explain"]
+      const { attention, ...chosen } = JSON.parse((yield* tg([...args, "--json"])).stdout)
+      assertEquals(
+        attention.map(({ behind, step, tokens }: AttendStep) => [step, tokens, behind]),
+        [["prompt", 512, 0], ["prompt", 512, 4096], ["decode", 1, 1023]]
+      )
+      for (const { headsMicros, latentsMicros, micros, nodes, runs, step, attend } of attention) {
+        assert.isAbove(micros, 0)
+        assert.isAtMost(micros, Math.min(headsMicros, latentsMicros))
+        assert.isAbove(nodes, 0)
+        assert.strictEqual(runs, step === "decode" ? "latents" : attend)
+      }
+      const line =
+        /^  prompt of 512 behind 4096: heads .* [\d.]+ us, latents .* [\d.]+ us; .* found in \d+ ms, \d+ nodes/m
+      assert.match((yield* tg(args)).stdout, line)
+      // there is one program less to hold, and the step that decodes is the same
+      const written = JSON.parse((yield* tg([...args, "--json", "--no-egraph"])).stdout)
+      assertEquals([written.kernels, written.attention], [chosen.kernels, []])
+      assert.isBelow(written.scratchBytes, chosen.scratchBytes)
+    }))
+
+  it.live("--no-egraph changes nothing where nothing is chosen", () =>
+    Effect.gen(function*() {
+      const planOf = (...args: ReadonlyArray<string>) =>
+        Effect.map(tg(["plan", "--json", "--explain", "--shape", ...args]), ({ stdout }) => JSON.parse(stdout))
+      const llama = yield* planOf("tiny-llama:q4_0")
+      assertEquals(llama, yield* planOf("tiny-llama:q4_0", "--no-egraph"))
+      assertEquals(llama.attention, [])
     }))
 
   it.live("plans for the file of a model", () =>

@@ -1,6 +1,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as Contraction from "@tg/egraph/Contraction"
+import type { ENode } from "@tg/egraph/ENode"
 import { choose, type Chosen, explanation, explore, type Explored, listing } from "@tg/egraph/Optimise"
 import { describe, expect, it } from "vitest"
 import { deepseekLite, glm, latentAttention, type Sizes } from "./support/equations.ts"
@@ -84,6 +85,22 @@ describe("attention over latents, from the paper's equations", () => {
       explored.graph.facts(id).residency === 1
     )
     expect(folded).toEqual([])
+  })
+
+  it("chooses nothing that a situation forbids", () => {
+    const { output, residency } = latentAttention(glm)
+    const explored = explore([output.node], { residency })
+    const situation = { profile: h200, vars: { T: 1, S: 4097 } }
+    const free = choose(explored, situation)
+    const chosen = new Set(free.choice!.values())
+    // every sum that was not written
+    const isMixed = (node: ENode) =>
+      chosen.has(node) && node.kind === "contract" && node.origin === undefined &&
+      Contraction.summed(node.contraction).length > 0
+    const bound = choose(explored, { ...situation, without: isMixed })
+    expect([...bound.choice!.values()].filter(isMixed)).toEqual([])
+    expect(bound.micros).toBeGreaterThan(free.micros)
+    expect(bound.micros).toBeLessThan(Infinity)
   })
 
   it("says what it chose, and why that is equal", () => {

@@ -30,9 +30,10 @@ const mocked = (fail?: number, model = tiny) => {
   const steps: Array<Readonly<Record<string, number>>> = []
   const { contents, layer } = memory()
   const programs = new Set<unknown>()
+  const compiled = new Set<unknown>()
   const jit = Layer.mock(Jit, {
     prepare: (sink) =>
-      Effect.succeed({
+      Effect.sync(() => (compiled.add(sink), {
         plan: { programs: [], launches: [], blocks: [] },
         schedule: Effect.succeed({ steps: [], temporaries: [], results: [] }),
         dispatches: [],
@@ -45,7 +46,7 @@ const mocked = (fail?: number, model = tiny) => {
               ? Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost" }))
               : Effect.void
           })
-      })
+      }))
   })
   const buffers = new Map<string, DeviceBuffer>(tiny.weights.all.map(({ name }) => [name, { label: name, bytes: 4 }]))
   const session = (options: Session.SessionOptions) =>
@@ -55,7 +56,7 @@ const mocked = (fail?: number, model = tiny) => {
     const [, bytes] = [...contents].find(([buffer]) => buffer.label === label)!
     return [...new Uint32Array(bytes.buffer)]
   }
-  return { programs, steps, session, words }
+  return { compiled, programs, steps, session, words }
 }
 
 const count = (n: number, from = 0) => Array.from({ length: n }, (_, i) => from + i)
@@ -80,6 +81,19 @@ describe("what a session runs", () => {
       yield* (yield* bound.session(options)).advance(count(24))
       assert.strictEqual(asked.length, 2)
       assert.strictEqual(bound.programs.size, 1)
+    }).pipe(Effect.scoped))
+
+  it.effect("compiles ahead what a few words need, and the other program of batches when one needs it", () =>
+    Effect.gen(function*() {
+      const model: typeof tiny = { ...tiny, attend: (_, { positions }) => positions <= 32 ? "heads" : "latents" }
+      const { compiled, session } = mocked(undefined, model)
+      const it = yield* session({ chunk: 16, batchFrom: 2, context: 64, attend: "cheapest" })
+      assert.strictEqual(compiled.size, 0)
+      yield* it.prepare("last")
+      yield* it.advance(count(20))
+      assert.strictEqual(compiled.size, 1)
+      yield* it.advance(count(40))
+      assert.strictEqual(compiled.size, 2)
     }).pipe(Effect.scoped))
 
   it.effect("a prompt in chunks, then token by token", () =>

@@ -9,6 +9,7 @@ import { known } from "@tg/models/Models"
 import { Effect, Layer, Result, Stream } from "effect"
 import * as Engine from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
+import type { AttendPolicy } from "../src/Prompts.ts"
 import * as StepPlan from "../src/StepPlan.ts"
 import * as Synthetic from "../src/Synthetic.ts"
 import { wasm } from "./support/devices.ts"
@@ -17,15 +18,15 @@ import { wasm } from "./support/devices.ts"
 const pipelineFor = (profile: DeviceProfile) =>
   Pipeline.layer.pipe(Layer.provide([Reference.renderer(), Profile.layer(profile)]))
 
-const planWith = (model: StepPlan.Model, profile: DeviceProfile, context: number) =>
-  Effect.flatMap(Pipeline, (pipeline) => StepPlan.plan(model, { pipeline, context, cache: "f16" })).pipe(
+const planWith = (model: StepPlan.Model, profile: DeviceProfile, context: number, attend?: AttendPolicy) =>
+  Effect.flatMap(Pipeline, (pipeline) => StepPlan.plan(model, { pipeline, attend, context, cache: "f16" })).pipe(
     Effect.provide(pipelineFor(profile))
   )
 
-const planOf = (shape: string, profile: DeviceProfile = h200): StepPlan.StepPlan =>
+const planOf = (shape: string, profile: DeviceProfile = h200, attend?: AttendPolicy): StepPlan.StepPlan =>
   Effect.runSync(Effect.flatMap(
     Effect.fromResult(StepPlan.fromShape(shape, known)),
-    (model) => planWith(model, profile, 256)
+    (model) => planWith(model, profile, 256, attend)
   ))
 
 /** The bytes of a synthetic file. */
@@ -121,6 +122,13 @@ describe("StepPlan", () => {
     assert.strictEqual(planOf("glm-4.7-flash:q4_0").tensorsOverBinding, 0)
     // 47 x ffn_down_exps and so on: matrices of 64 experts are larger than 128 MiB in f16
     assert.isAbove(planOf("glm-4.7-flash:f16", webgpuDefault).tensorsOverBinding, 3 * 46)
+  })
+
+  it("has room for both programs of batches where both may run", () => {
+    const scratch = (attend: AttendPolicy) => planOf("tiny-youtu:q4_0", h200, attend).scratchBytes
+    const [latents, heads, both] = [scratch("latents"), scratch("heads"), scratch("cheapest")]
+    assert.isAbove(both, Math.max(latents, heads))
+    assert.isBelow(both, latents + heads)
   })
 
   it("refuses a context that the model does not have", () => {

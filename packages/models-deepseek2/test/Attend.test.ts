@@ -50,4 +50,24 @@ describe("to what the tokens of a prompt attend", () => {
       ]
     `)
   })
+
+  it("says what both ways cost", () => {
+    const config = configOf("glm-4.7-flash")
+    const lines = [[512, 0], [512, 4096], [1, 4096]].map(([tokens, start]) => {
+      const piece = { tokens: tokens!, positions: tokens! + start! }
+      const { attend, because, chosen, headsMicros, latentsMicros, micros } = Attend.explain(config, h200, piece)
+      expect(attend).toBe(Attend.attend(config, h200, piece))
+      expect(micros).toBeLessThanOrEqual(Math.min(headsMicros, latentsMicros))
+      expect(chosen.length).toBeGreaterThan(0)
+      expect(because.length > 0).toBe(micros < headsMicros)
+      return `${tokens} behind ${start}: heads ${Math.round(headsMicros)}, latents ${Math.round(latentsMicros)} us`
+    })
+    expect(lines).toMatchInlineSnapshot(`
+      [
+        "512 behind 0: heads 374, latents 582 us",
+        "512 behind 4096: heads 3267, latents 3846 us",
+        "1 behind 4096: heads 1353, latents 21 us",
+      ]
+    `)
+  })
 })
