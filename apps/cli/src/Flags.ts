@@ -117,15 +117,17 @@ export const context = Flag.Int("context").pipe(
   Flag.optional
 )
 
-/** `--no-egraph`. */
-export const noEgraph = Flag.Boolean("no-egraph").pipe(
-  Flag.withDescription("Use programs as the model's code writes them, without looking for cheaper equal ones"),
+/** `--egraph`. */
+export const egraph = Flag.Boolean("egraph").pipe(
+  Flag.withDescription(
+    "Let an e-graph choose how prompts attend; --no-egraph, the default, does as the model's code writes it"
+  ),
   Flag.withDefault(false)
 )
 
-/** How batches attend with these flags; as the device has it if they do not say. */
-export const attendOf = (flags: { readonly noEgraph: boolean }): "latents" | undefined =>
-  flags.noEgraph ? "latents" : undefined
+/** How batches attend with these flags; as the model's code writes it if they do not say. */
+export const attendOf = (flags: { readonly egraph: boolean }): "cheapest" | undefined =>
+  flags.egraph ? "cheapest" : undefined
 
 /** `--json`. */
 export const json = Flag.Boolean("json").pipe(

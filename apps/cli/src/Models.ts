@@ -37,7 +37,7 @@ export const runFlags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
-  noEgraph: Flags.noEgraph,
+  egraph: Flags.egraph,
   noCache: CompiledFiles.noCache,
   profile: Profiles.given,
   limits: Profiles.limits,
@@ -55,7 +55,7 @@ export interface RunFlags {
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
-  readonly noEgraph: boolean
+  readonly egraph: boolean
   readonly noCache: boolean
   readonly profile: Option.Option<string>
   readonly limits: Readonly<Record<string, string>>

@@ -22,10 +22,10 @@ const scoreBytes = 256 * 2 ** 20
 export type AttendPolicy = Attend | "cheapest"
 
 /**
- * How batches attend if nobody says it. Each form has a program of its own, compiled when a batch first needs it. A GPU gains where
- * a prompt is long; a processor that multiplies bytes has no batches, and its batches of floats gain nothing.
+ * How batches attend if nobody says it. On an H200 the other form, which a cost model prefers for many tokens, took DeepSeek-V2-Lite as long
+ * and GLM 7 to 15% longer (`docs/decisions.md`). Each form has a program of its own, compiled when a batch first needs it.
  */
-const usualAttend: Readonly<Record<DeviceProfile["kind"], AttendPolicy>> = { gpu: "cheapest", cpu: "latents" }
+const usualAttend: AttendPolicy = "latents"
 
 /** The programs that process prompts, by the tokens they take at a time. */
 export interface PromptShape {
@@ -66,7 +66,7 @@ export const promptShape = (
     batchFrom: from,
     batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
     few: profile.kind === "gpu" && from !== Infinity ? 1 : chunk,
-    attend: attend ?? usualAttend[profile.kind],
+    attend: attend ?? usualAttend,
     chunk
   }
 }

@@ -32,7 +32,7 @@ const flags = {
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
-  noEgraph: Flags.noEgraph,
+  egraph: Flags.egraph,
   explain: Flag.Boolean("explain").pipe(
     Flag.withDescription(
       "Say of every kernel why it is one: where its value could live, at what cost, and what forbade it"
@@ -62,7 +62,7 @@ export const command = Command.make(
       }))
     const plan = yield* Effect.provide(planned, Profiles.pipeline(profile, store))
     const { explain, ...numbers } = plan
-    const attention = given.explain && !given.noEgraph
+    const attention = given.explain
       ? yield* StepPlan.attention(model, { attend, context: plan.context, profile })
       : []
     yield* given.json

@@ -23,7 +23,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       activations,
       context: Option.none(),
       noTune: false,
-      noEgraph: false,
+      egraph: false,
       noCache: true,
       check: true,
       limits: {},
