@@ -272,7 +272,7 @@ export const fromModel: (
           advance: (all: ReadonlyArray<number>) => whileOpen(session.advance(all)),
           next: (...args: Parameters<typeof next>) => whileOpen(next(...args)),
           verify: (...args: Parameters<typeof session.verify>) => whileOpen(session.verify(...args)),
-          prepareDrafts: whileOpen(session.prepareDrafts),
+          prepareDrafts: (tokens: number) => whileOpen(session.prepareDrafts(tokens)),
           keep: (count: number) => Effect.suspend(() => isOpen ? keep(count) : Effect.void),
           reusable
         }

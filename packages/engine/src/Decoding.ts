@@ -26,7 +26,7 @@ const runsAhead = ({ device, model, sampler }: SessionState, sampling: Sampler.S
 /** Compiles what `next` repeats. */
 export const prepare = Effect.fnUntraced(function*(state: SessionState, sampling: Sampler.Settings) {
   const { decoder, drawer, few } = state.programs
-  if (!runsAhead(state, sampling)) yield* few
+  if (!runsAhead(state, sampling)) yield* few(1)
   else if (Sampler.isGreedy(sampling)) yield* decoder
   else yield* (yield* drawer).draw(sampling, "all")
 })

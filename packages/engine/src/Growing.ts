@@ -81,7 +81,7 @@ export const over: (
         using(() => Math.min(count, snapshot.tokens.length), (session) => session.restore(snapshot, count)),
       reset: lock.withPermits(1)(Effect.suspend(() => current.session.reset)),
       prepare: (rows) => using(held, (session) => session.prepare(rows)),
-      prepareDrafts: using(held, (session) => session.prepareDrafts),
+      prepareDrafts: (tokens) => using(held, (session) => session.prepareDrafts(tokens)),
       prepareNext: (sampling) => using(held, (session) => session.prepareNext(sampling)),
       // it writes the place behind the tokens
       decodeStep: using(() => Math.min(most, held() + 1), (session) => session.decodeStep),

@@ -6,6 +6,7 @@ import { type Context, Duration, Effect, type Scope } from "effect"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Drafter from "./Drafter.ts"
 import * as Growing from "./Growing.ts"
+import { mostStep } from "./DraftLength.ts"
 import * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
 import type * as ModelFile from "./ModelFile.ts"
@@ -61,8 +62,8 @@ export const settingOf: (
     const { config } = model
     const context = Session.contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
-    const { activations: policy, attend, batchFrom, chunk: asked } = options
-    const shape = { activations: policy, asked, attend, batchFrom, context, profile }
+    const { activations: policy, attend, batchFrom, chunk: asked, sizes } = options
+    const shape = { activations: policy, asked, attend, batchFrom, context, profile, sizes }
     const prompts = Prompts.promptShape(config, shape)
     const activations = ActivationPolicy.activationsOn(profile, policy)
     return { activations, cache: options.cache ?? "f16", context, estimate, profile, prompts }
@@ -95,7 +96,7 @@ export const load: (
     )
     const compile = drafter === undefined || options.prepare === undefined
       ? named
-      : Effect.andThen(named, first.prepareDrafts)
+      : Effect.andThen(named, first.prepareDrafts(mostStep))
     const [[filling], [compiling]] = yield* Effect.all([
       Effect.timed(Loader.fill(source, wanted, weights, options)),
       Effect.timed(compile)

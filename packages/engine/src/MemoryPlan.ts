@@ -87,9 +87,9 @@ export const whole = (
   Effect.gen(function*() {
     // a device that works on its own decodes with a program of its own; prompts always take the other one
     const size = { activations, cache, context }
-    const first = Prompts.isBatchFirst(prompts)
+    const first = Prompts.expectsBatches(prompts)
       ? { chunk: prompts.batch, order: "features" } as const
-      : { chunk: prompts.few, order: "tokens" } as const
+      : { chunk: prompts.few, isWhole: prompts.sizes.length > 0, order: "tokens" } as const
     const promptOf = (attend?: Attend) => StepProgram.stepProgram(model, { ...size, ...first, attend, rows: "last" })
     // each program of batches has memory of its own
     const [one, ...others] = first.order === "features"

@@ -133,7 +133,7 @@ export const session: <H>(
       restore: (snapshot, count) => asking((session) => session.restore(snapshot, count)),
       reset: Effect.suspend(() => own.session.reset),
       prepare: (rows) => asking((session) => session.prepare(rows)),
-      prepareDrafts: asking((session) => session.prepareDrafts),
+      prepareDrafts: (tokens) => asking((session) => session.prepareDrafts(tokens)),
       prepareNext: (sampling) => asking((session) => session.prepareNext(sampling)),
       decodeStep: asking((session) => session.decodeStep),
       promptStep: (start, length) => asking((session) => session.promptStep(start, length))

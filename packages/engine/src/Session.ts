@@ -49,6 +49,8 @@ export interface SessionOptions {
   readonly batchFrom?: number | undefined
   /** How batches attend where a cache holds latents; as `promptShape` says if not given. */
   readonly attend?: AttendPolicy | undefined
+  /** Numbers of tokens that have a program of their own, rising; as `promptShape` says. */
+  readonly sizes?: ReadonlyArray<number> | undefined
 }
 
 /** A step of a prompt, to be measured. */
@@ -116,7 +118,7 @@ export interface Session {
   /** Compiles ahead of the first step. */
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
   /** Compiles what `verify` runs. */
-  readonly prepareDrafts: Effect.Effect<void, StepError>
+  readonly prepareDrafts: (tokens: number) => Effect.Effect<void, StepError>
   /** Compiles what `next` repeats with these settings. */
   readonly prepareNext: (sampling: Sampler.Settings) => Effect.Effect<void, StepError>
   /**
@@ -146,6 +148,7 @@ const groundOf = Effect.fnUntraced(
       asked: options.chunk,
       attend: options.attend,
       batchFrom: options.batchFrom,
+      sizes: options.sizes,
       context,
       profile: device.profile
     })
@@ -228,10 +231,10 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     snapshot: alone(Filling.snapshot(state)),
     restore: (snapshot, count) => alone(Filling.restore(state, snapshot, count)),
     reset: alone(Effect.sync(() => keep(state, 0))),
-    prepare: (rows) => alone(preparedOf(rows === "all" ? programs.all : programs.first)),
-    prepareDrafts: alone(Effect.asVoid(programs.drafts)),
+    prepare: (rows) => alone(preparedOf(rows === "all" ? programs.all(prompts.chunk) : programs.first)),
+    prepareDrafts: (tokens) => alone(Effect.asVoid(programs.drafts(tokens))),
     prepareNext: (sampling) => alone(Decoding.prepare(state, sampling)),
-    decodeStep: alone(device.profile.kind === "cpu" ? preparedOf(programs.few) : programs.decoder),
+    decodeStep: alone(device.profile.kind === "cpu" ? preparedOf(programs.few(1)) : programs.decoder),
     promptStep: (start, length) => alone(promptStep(state, start, length))
   }
 }

@@ -10,7 +10,7 @@ import * as Draw from "./Draw.ts"
 import { mostStep } from "./DraftLength.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import type * as ProgramMemo from "./ProgramMemo.ts"
-import { attendOf, firstWords, isBatchFirst, type PromptShape } from "./Prompts.ts"
+import { attendOf, firstWords, isBatchFirst, type PromptShape, sizeFor } from "./Prompts.ts"
 import { decodeProgram, ids, stepProgram, type StepShape } from "./StepProgram.ts"
 
 /** A program of several tokens, and where it leaves their logits. */
@@ -18,6 +18,8 @@ export interface Variant {
   readonly prepared: Prepared
   readonly logits: DeviceBuffer
   readonly order: Order.Order
+  /** Tokens of every step, if it takes no other number. */
+  readonly size: number | undefined
 }
 
 /** A step that leaves logits, and what draws from them. */
@@ -31,14 +33,14 @@ export type Compiling<A> = Effect.Effect<A, JitError | DeviceError>
 
 /** All programs. */
 export interface SessionPrograms {
-  /** Logits of every token. */
-  readonly all: Compiling<Variant>
+  /** Logits of every token of so many. */
+  readonly all: (tokens: number) => Compiling<Variant>
   /** Logits of every token of up to `DraftLength.mostStep`, to verify drafts. */
-  readonly drafts: Compiling<Variant>
+  readonly drafts: (tokens: number) => Compiling<Variant>
   /** Logits of the last token, of a prompt that is a batch, by what its tokens attend to. */
   readonly batch: Readonly<Record<Attend, Compiling<Variant>>>
-  /** Logits of the last token, of a prompt that is none. */
-  readonly few: Compiling<Variant>
+  /** Logits of the last token of so many, of a prompt that is none. */
+  readonly few: (tokens: number) => Compiling<Variant>
   /** What a prompt of a few words needs. */
   readonly first: Compiling<Variant>
   /** Greedy decoding. */
@@ -60,10 +62,13 @@ export interface Binding {
 }
 
 /** A program of several tokens. What a failed attempt allocated is returned, and the next one tries again. */
-const variant = ({ bound, memo, model, shape }: Binding, own: Pick<StepShape, "attend" | "chunk" | "order" | "rows">) =>
+const variant = (
+  { bound, memo, model, shape }: Binding,
+  own: Pick<StepShape, "attend" | "chunk" | "isWhole" | "order" | "rows">
+) =>
   Effect.gen(function*() {
     const scope = yield* Scope.fork(yield* Effect.scope)
-    const { chunk, order, rows } = own
+    const { chunk, isWhole = false, order, rows } = own
     const outputRows = rows === "last" ? 1 : order === "tokens" ? chunk : Order.wholeTiles(chunk)
     return yield* Effect.gen(function*() {
       const device = yield* Device
@@ -72,7 +77,7 @@ const variant = ({ bound, memo, model, shape }: Binding, own: Pick<StepShape, "a
       const whole: StepShape = { ...own, ...shape }
       const program = memo(`step ${JSON.stringify(whole)}`, () => stepProgram(model, whole))
       const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
-      const made: Variant = { prepared, logits, order }
+      const made: Variant = { prepared, logits, order, size: isWhole ? chunk : undefined }
       return made
     }).pipe(
       Scope.provide(scope),
@@ -108,6 +113,18 @@ const drawer = ({ bound, decoded, memo, model, shape }: Binding) =>
     return made
   })
 
+/** Programs in the order of tokens: of each size one, or one for any number of up to `most`. */
+const inTokens = (binding: Binding, { most, rows }: { readonly rows: StepShape["rows"]; readonly most: number }) => {
+  const made = new Map<number, ReturnType<typeof variant>>()
+  return (tokens: number) => {
+    const size = sizeFor(binding.prompts, tokens)
+    const chunk = size ?? most
+    const own = made.get(chunk) ?? once(variant(binding, { rows, chunk, isWhole: size !== undefined, order: "tokens" }))
+    made.set(chunk, own)
+    return own
+  }
+}
+
 /** Tokens of a step that verifies drafts at most. */
 const draftTokens = ({ shape: { context } }: Binding): number => Math.min(mostStep, context)
 
@@ -117,26 +134,28 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
   const { profile } = Context.get(services, Device)
   const here = Effect.provide(services)
   const { model, prompts } = binding
-  const { batch, batchFrom, chunk, few } = prompts
+  const { batch, batchFrom, chunk, few, sizes } = prompts
+  const provided = (own: ReturnType<typeof inTokens>) => (tokens: number) => own(tokens).pipe(here)
   const batchOf = (attend?: Attend) =>
     once(variant(binding, { rows: "last", chunk: batch, order: "features", attend }).pipe(here))
   const last = {
     batch: { latents: batchOf(), heads: batchOf("heads") },
-    few: once(variant(binding, { rows: "last", chunk: few, order: "tokens" }).pipe(here))
+    few: provided(inTokens(binding, { rows: "last", most: few }))
   }
-  const order: Order.Order = batchFrom <= chunk ? "features" : "tokens"
+  const isInTiles = batchFrom <= chunk
   // where all logits are wanted, nothing is chosen
   const attend = prompts.attend === "heads" ? prompts.attend : undefined
-  const all = once(variant(binding, { rows: "all", chunk, order, attend }).pipe(here))
+  const tiles = once(variant(binding, { rows: "all", chunk, order: "features", attend }).pipe(here))
+  const all = provided(inTokens(binding, { rows: "all", most: chunk }))
   // drafts take no tiles, which cost as much for a few tokens as for all they have room for
-  const own = once(variant(binding, { rows: "all", chunk: draftTokens(binding), order: "tokens" }).pipe(here))
+  const isEnough = sizes.length > 0 || !isInTiles && chunk >= draftTokens(binding)
   const made: SessionPrograms = {
-    all,
-    drafts: order === "tokens" && chunk >= draftTokens(binding) ? all : own,
+    all: isInTiles ? () => tiles : all,
+    drafts: isEnough ? all : provided(inTokens(binding, { rows: "all", most: draftTokens(binding) })),
     ...last,
     first: isBatchFirst(prompts)
       ? Effect.suspend(() => last.batch[attendOf({ model, profile, prompts }, firstWords)])
-      : last.few,
+      : last.few(few),
     decoder: yield* Effect.cached(decoder(binding).pipe(here)),
     drawer: yield* Effect.cached(drawer(binding).pipe(here))
   }

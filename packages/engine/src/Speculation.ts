@@ -130,7 +130,7 @@ const verifiedRow = Effect.fnUntraced(function*(state: State, tokens: ReadonlyAr
   settle(state, tokens)
   const drafts = yield* draftsFor(state, tokens)
   if (drafts.length === 0) return undefined
-  yield* state.steps.prepareDrafts
+  yield* state.steps.prepareDrafts(drafts.length + 1)
   const rows = yield* timed(state, drafts.length + 1, state.steps.verify(tokens, drafts)).pipe(
     // a draft may be what the model cannot compute; the text itself is asked for without it
     Effect.catchTag("InvalidLogits", () => Effect.undefined)

@@ -26,7 +26,10 @@ export const inputId = (input: number): number => input === 0 ? 1 : 3 + input
 /** What tells steps apart. */
 export interface StepShape {
   readonly rows: Rows
+  /** Tokens of a step at most. */
   readonly chunk: number
+  /** Whether every step computes just so many, of which the last ones may only fill up; in the order of tokens. It does not, if it is not said. */
+  readonly isWhole?: boolean | undefined
   readonly context: number
   readonly cache: CacheType
   /** `float` if it is not said. */
@@ -68,7 +71,7 @@ export const variablesOf = (order: Order.Order, start: number, length: number): 
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
   model: ModelShape,
-  { activations, attend, cache, chunk, context, order, rows }: StepShape
+  { activations, attend, cache, chunk, context, isWhole = chunk === 1, order, rows }: StepShape
 ): Program.TensorProgram => {
   const { config } = model
   const arena = new Arena()
@@ -77,13 +80,14 @@ export const stepProgram = (
   const most = isBatch ? Order.wholeTiles(chunk) : chunk
   const tiles = variable(arena, "tiles", 1, Math.ceil(chunk / Order.tileTokens))
   const keys = variable(arena, "pieces", 1, cacheRows(context) / piece).mul(piece)
-  const length = isBatch ? tiles.mul(Order.tileTokens) : chunk === 1 ? 1 : count
+  const length = isBatch ? tiles.mul(Order.tileTokens) : isWhole ? chunk : count
   const { effects, logits } = model.forward({
     activations,
     ...storage(arena, model, { cache, context }),
     tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
     inputs: hostInputs(arena, model, most).map((input) => input.slice(0, 0, length)),
     rows,
+    count: isWhole && chunk > 1 ? count : undefined,
     batch: isBatch ? { tiles, count, keys, attend } : undefined
   })
   const output = buffer(arena, ids.logits, {

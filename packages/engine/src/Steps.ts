@@ -4,7 +4,7 @@ import * as Order from "@tg/model-parts/Order"
 import type { DeviceBuffer } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { mostStep } from "./DraftLength.ts"
-import { attendOf, type Piece } from "./Prompts.ts"
+import { attendOf, type Piece, sizeFor } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
 import type { Compiling, Variant } from "./SessionPrograms.ts"
 import { invalid, read, reusable, type SessionState, type StepError } from "./SessionState.ts"
@@ -19,10 +19,10 @@ const step = Effect.fnUntraced(function*(
   { length, start }: Piece,
   program: Compiling<Variant>
 ) {
-  const { logits, order, prepared } = yield* program
-  const whole = order === "tokens" ? length : Order.wholeTiles(length)
+  const { logits, order, prepared, size } = yield* program
+  const whole = order === "tokens" ? size ?? length : Order.wholeTiles(length)
   const positions = Array.from({ length: whole }, (_, i) => start + i)
-  // a tile that is not full repeats the last token; nobody looks at what becomes of it
+  // a tile or a step that is not full repeats the last token; nobody looks at what becomes of it
   const tokenIds = positions.map((position) => tokens[Math.min(position, start + length - 1)]!)
   // until the step has succeeded, only what stands before it is certain
   state.ahead = undefined
@@ -42,7 +42,9 @@ export const prompt = (state: SessionState, { length, start }: Piece) => {
   const isBatch = length >= batchFrom
   return {
     pieces: Rings.pieces(start, length, { chunk: isBatch ? batch : few, ring }),
-    programOf: (piece: Piece) => !isBatch ? programs.few : programs.batch[attendOf({ model, profile, prompts }, piece)]
+    // pieces of a prompt that is no batch take one program: another one would have to be compiled too
+    programOf: (piece: Piece) =>
+      !isBatch ? programs.few(length) : programs.batch[attendOf({ model, profile, prompts }, piece)]
   }
 }
 
@@ -68,14 +70,18 @@ export const advance: (
 const rowsFrom = Effect.fnUntraced(function*(
   state: SessionState,
   tokens: ReadonlyArray<number>,
-  { chunk, first, program }: { readonly first: number; readonly chunk: number; readonly program: Compiling<Variant> }
+  { chunk, first, program }: {
+    readonly first: number
+    readonly chunk: number
+    readonly program: (tokens: number) => Compiling<Variant>
+  }
 ) {
   const { vocabulary } = state.model.config
   const rows = new Float32Array((tokens.length - first) * vocabulary)
   for (const piece of Rings.pieces(first, tokens.length - first, { chunk, ring: state.ring })) {
-    const logits = yield* step(state, tokens, piece, program)
-    yield* Effect.yieldNow
     const { length, start } = piece
+    const logits = yield* step(state, tokens, piece, program(length))
+    yield* Effect.yieldNow
     rows.set(yield* read(state, logits, { start, rows: length }), (start - first) * vocabulary)
   }
   return rows
@@ -86,7 +92,7 @@ export const append: (
   state: SessionState,
   tokens: ReadonlyArray<number>
 ) => Effect.Effect<Float32Array, StepError> = Effect.fnUntraced(function*(state, tokens) {
-  const { chunk } = state.prompts
+  const { batchFrom, chunk } = state.prompts
   const whole = [...state.held, ...tokens]
   const error = invalid(state, tokens) ?? invalid(state, whole)
   if (error !== undefined) return yield* error
@@ -95,7 +101,8 @@ export const append: (
       message: `${tokens.length} tokens were appended at once; the session takes up to ${chunk}`
     })
   }
-  return yield* rowsFrom(state, whole, { first: state.held.length, chunk, program: state.programs.all })
+  const most = batchFrom <= chunk ? chunk : sizeFor(state.prompts, chunk) ?? chunk
+  return yield* rowsFrom(state, whole, { first: state.held.length, chunk: most, program: state.programs.all })
 })
 
 /** Makes the session hold these tokens and drafts behind them; answers with the logits after the last token and each draft. */
@@ -116,5 +123,6 @@ export const verify: (
       yield* Effect.yieldNow
     }
   }
-  return yield* rowsFrom(state, whole, { first, chunk: mostStep, program: state.programs.drafts })
+  const most = sizeFor(state.prompts, mostStep) ?? mostStep
+  return yield* rowsFrom(state, whole, { first, chunk: most, program: state.programs.drafts })
 })

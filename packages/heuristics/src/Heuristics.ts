@@ -5,6 +5,7 @@ import * as Opt from "@tg/postrange/Opt"
 import { type Legal, legal as usualLegal, Postrange } from "@tg/postrange/Postrange"
 import { Context, Effect, Layer } from "effect"
 import { chooseCpu } from "./Cpu.ts"
+import { upcastTokens } from "./Few.ts"
 import { loopOffGrid } from "./Grid.ts"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
 import { Plan } from "./Plan.ts"
@@ -13,6 +14,7 @@ import { chooseStaged } from "./Staged.ts"
 import { chooseTiles, chooseTilesCpu } from "./Tiles.ts"
 import {
   fewestTerms,
+  lanes,
   loadsOf,
   maxUnrollGpu,
   unrollShortLoops,
@@ -44,6 +46,7 @@ const upcastAlike = (plan: Plan): void => {
 /** A kernel that stages nothing. */
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   upcastAlike(plan)
+  const tokens = upcastTokens(plan, profile)
   const reduced = vectoriseReductions(plan, { fewest: fewestTerms(profile) })
   if (!reduced) vectoriseOutputs(plan)
   const group = usualGroup(profile)
@@ -52,10 +55,10 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   } else {
     // lanes along the outputs read along them: they get threads first
     if (!reduced) localOutputs(plan, Math.floor(group / 2))
-    if (reduced) shareRows(plan, profile, { group, threads: Math.min(rowThreads, profile.maxWorkgroupThreads) })
+    if (reduced) shareRows(plan, profile, { group, threads: Math.min(rowThreads, profile.maxWorkgroupThreads), tokens })
     else groupReductions(plan, group)
   }
-  unrollShortLoops(plan, maxUnrollGpu)
+  unrollShortLoops(plan, maxUnrollGpu, tokens * lanes * maxUnrollGpu)
 }
 
 /** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */

@@ -35,8 +35,15 @@ export const localOutputs = (plan: Plan, most: number): void => {
 const localRows = (plan: Plan, most: number): void =>
   localOutputs(plan, Math.floor(Math.min(most, knownOutputs(plan.kernel) / manyWorkgroups)))
 
-/** Rows per thread: what does not depend on the row is then read once for several. The first of the amounts that divides. */
-const upcastRows = (plan: Plan, amounts: ReadonlyArray<number>): void => {
+/** Results of a thread, so that there are registers for as many threads as wait for loads. */
+const mostResults = 16
+
+/**
+ * Rows per thread: what does not depend on the row is then read once for several. The first of the amounts that divides, and leaves
+ * registers where each row is computed for several tokens.
+ */
+const upcastRows = (plan: Plan, rows: ReadonlyArray<number>, tokens = 1): void => {
+  const amounts = tokens === 1 ? rows : rows.filter((each) => each * tokens <= mostResults)
   const last = freeOutputs(plan.kernel).at(-1)
   const amount = last === undefined ? undefined : amounts.find((n) => last.size % n === 0)
   if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
@@ -46,6 +53,8 @@ const upcastRows = (plan: Plan, amounts: ReadonlyArray<number>): void => {
 interface Threads {
   readonly group: number
   readonly threads: number
+  /** Tokens that each thread computes a row for; one if it is not said. */
+  readonly tokens?: number
 }
 
 /** Threads that a row may have: without subgroups none more than usual. */
@@ -56,9 +65,9 @@ const widestRow = ({ subgroupSize }: DeviceProfile, { group, threads }: Threads)
  * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
  * Few rows get larger groups, so that the device is full.
  */
-export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads }: Threads): void => {
+export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, tokens }: Threads): void => {
   if (hasIdleThreads(profile)) {
-    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads })
+    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads, tokens: tokens ?? 1 })
   }
   const rows = knownOutputs(plan.kernel)
   // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
@@ -67,7 +76,7 @@ export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads }
   const wide = Math.max(group, largestPowerOfTwo(wanted))
   groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
   if (wide === group && !bytes) {
-    upcastRows(plan, [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads))
+    upcastRows(plan, [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads), tokens)
   }
   localRows(plan, Math.floor((bytes ? threads / 2 : threads) / wide))
 }
@@ -87,10 +96,10 @@ const byteThreads = 256
  * Products of bytes: two subgroups for a row, which pay beside other rows in a workgroup (2048 rows of 2048: 3.6 us, with
  * one subgroup 4.2); one that no other can help stays alone. Very many rows in pairs for each thread.
  */
-const shareBytes = (plan: Plan, profile: DeviceProfile, { group }: Threads): void => {
+const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens }: Threads): void => {
   if (isFull(knownOutputs(plan.kernel), profile)) {
     groupReductions(plan, group)
-    return upcastRows(plan, [pair])
+    return upcastRows(plan, [pair], tokens)
   }
   groupReductions(plan, 2 * group)
   const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
@@ -121,7 +130,7 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
  * Products of floats, which take instructions to unpack: long rows are shared by many threads with several rows each
  * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones by few.
  */
-const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads }: Threads): void => {
+const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tokens }: Threads): void => {
   const rows = knownOutputs(plan.kernel)
   const length = terms(plan.kernel)
   const most = widestRow(profile, { group, threads })
@@ -129,7 +138,8 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads }: Thr
   groupReductions(plan, wide, { inside: wide > wideRow ? coalescedLanes : 1 })
   upcastRows(
     plan,
-    (length < longRow ? [2] : [4, 2]).filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfLarge)
+    (length < longRow ? [2] : [4, 2]).filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfLarge),
+    tokens
   )
   const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
   localRows(plan, Math.floor((reached < group ? group : threads) / reached))

@@ -163,14 +163,20 @@ const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArr
 const readsOf = (end: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
   Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
 
+/** Iterations of all short loops that one thread takes at most: of several heads and tokens it takes some. */
+const mostShort = 8
+
 /**
- * All iterations of short loops, in which some load stays the same, become one thread's; and then two of a loop in which
+ * All iterations of short loops, in which some load stays the same, become one thread's, the longest first; and then two of a loop in which
  * another one does: more take registers that other workgroups need.
  */
 const tileLoads = (plan: Plan, part: () => UOp, loops: ReadonlyArray<Loops.Loop>): void => {
   const isShared = (loop: Loops.Loop): boolean => readsOf(part()).some((open) => !open.has(loop.node))
   const short = loops.filter((loop) => loop.size <= lanes && isShared(loop))
-  for (const loop of short) plan.try(Opt.upcast(loop.id, loop.size))
+  short.toSorted((a, b) => b.size - a.size).reduce(
+    (taken, { id, size }) => taken * size <= mostShort && plan.try(Opt.upcast(id, size)) ? taken * size : taken,
+    1
+  )
   const other = loops.find((loop) => loop.size > lanes && isShared(loop))
   if (short.length > 0 && other !== undefined) plan.try(Opt.upcast(other.id, 2))
 }

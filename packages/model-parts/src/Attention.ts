@@ -105,44 +105,70 @@ export const headsTogether = (heads: number, positions: number): number =>
 /** Rows of a cache for 4096 positions, with the end of the last tile of a prompt. */
 const shortContext = 4096 + piece
 
-/** Where the one token is, and how far it sees. */
+/** Neighbouring tokens that read a piece of the cache together: as many as heads. */
+const tokensTogether = (tokens: number): number => [4, 2].find((n) => tokens % n === 0) ?? 1
+
+/** Where the tokens are, and how far they see. */
 export interface SplitInput {
+  /** Position of the first token. */
   readonly startPos: Tensor
+  /** Tokens one behind the other; one if it is not said. */
+  readonly tokens?: number | undefined
   readonly window?: number | undefined
   readonly ring?: Ring | undefined
 }
 
-/** The pieces of the cache that a token may see: all up to its own, or the last ones, as many for every position. */
-const visible = (cache: Tensor, { ring, startPos, window }: SplitInput) => {
+/** The pieces of the cache that some token may see: all up to the last one's, or the last ones, as many for every position. */
+const visible = (cache: Tensor, { ring, startPos, tokens = 1, window }: SplitInput) => {
   const all = Number(cache.dim(0)) / piece
   const pieces = cache.reshape([all, piece, cache.dim(1)])
-  const most = window === undefined ? all : Math.ceil((window - 1) / piece) + 1
+  const most = window === undefined ? all : Math.ceil((window + tokens - 2) / piece) + 1
+  const last = tokens === 1 ? startPos : startPos.add(tokens - 1)
   if (ring !== undefined) {
-    const first = startPos.floordiv(piece).sub(most - 1).maximum(0)
+    const first = last.floordiv(piece).sub(most - 1).maximum(0)
     const turned = iota(cache.arena, most).add(first).mod(ring.positions / piece)
     return { rows: pieces.gather(turned), first: first.mul(piece) }
   }
   if (most >= all) {
-    const rows = pieces.slice(0, 0, startPos.add(piece).floordiv(piece))
+    const rows = pieces.slice(0, 0, last.add(piece).floordiv(piece))
     return { rows, first: undefined }
   }
-  const first = startPos.floordiv(piece).sub(most - 1).maximum(0)
+  const first = last.floordiv(piece).sub(most - 1).maximum(0)
   return { rows: pieces.slice(0, first, most), first: first.mul(piece) }
 }
 
 /**
- * Attention of one token, `query [A.., K]`: each piece of the cache gives the attention over its rows, with the logarithm
+ * Attention of one token, `query [A.., K]`, or of several, `[T, A.., K]`: each piece of the cache gives the attention over its rows, with the logarithm
  * of the sum of its exponentials; weighed by these sums, the pieces are the attention over all rows (FlashDecoding):
  * `[A.., width]`.
  */
 export const split = (reader: Reader, query: Tensor, cache: Tensor, input: SplitInput): Tensor => {
+  const { startPos, tokens = 1 } = input
+  if (tokens === 1) return splitAt(reader, query, { ...input, cache, place: startPos })
+  const together = tokensTogether(tokens)
+  const inner = query.shape.slice(1, -1)
+  const grouped = query.reshape([tokens / together, together, ...query.shape.slice(1)])
+    .permute([0, ...inner.map((_, i) => i + 2), 1, inner.length + 2])
+  const place = iota(query.arena, tokens).add(startPos)
+    .reshape([tokens / together, ...inner.map(() => 1), together, 1, 1])
+  return splitAt(reader, grouped, { ...input, cache, place })
+    .permute([0, inner.length + 1, ...inner.map((_, i) => i + 1), inner.length + 2])
+    .reshape([tokens, ...inner, reader.width])
+}
+
+/** The same of any queries; `place` is the position of each, `[A.., 1, 1]` or one for all. */
+const splitAt = (
+  reader: Reader,
+  query: Tensor,
+  { cache, place, ...input }: SplitInput & { readonly cache: Tensor; readonly place: Tensor }
+): Tensor => {
   const { arena } = query
-  const { startPos, window } = input
+  const { window } = input
   const { first, rows } = visible(cache, input)
   const own = iota(arena, rows.dim(0)).mul(piece).unsqueeze(1).add(iota(arena, piece))
   const position = first === undefined ? own : own.add(first)
-  const before = position.le(startPos)
-  const seen = window === undefined ? before : before.and(position.add(window).gt(startPos))
+  const before = position.le(place)
+  const seen = window === undefined ? before : before.and(position.add(window).gt(place))
   const scores = seen.where(reader.scores(query, rows), hidden)
   const most = scores.max({ axis: -1, keepDims: true })
   const weights = scores.sub(most).exp()

@@ -24,6 +24,8 @@ export interface ForwardInput {
    * Many tokens, stored feature by feature: T is a multiple of `Order.tileTokens`, of which the last ones only fill up.
    */
   readonly batch?: Batch | undefined
+  /** Tokens that count, if the last ones only fill up: a symbolic integer. A batch has its own. */
+  readonly count?: Tensor | undefined
   /** Position of the first token: a symbolic integer (`index`, rank 0). */
   readonly startPos: Tensor
   /** One per block, as the model's storage says. Rows from `startPos` on are written. */
@@ -61,6 +63,8 @@ export interface BlockInput extends Manner {
   readonly startPos: Tensor
   /** In the order of features. */
   readonly batch?: Batch | undefined
+  /** Whether the tokens are a few, of a known number: what suits one token then suits them. */
+  readonly isFew: boolean
   /** Tokens of each of several sequences. */
   readonly sequence?: number | undefined
 }
@@ -110,6 +114,8 @@ export const weightBuffers = (
 
 const orderOf = ({ batch }: ForwardInput): Order.Order => batch === undefined ? "tokens" : "features"
 
+const isFew = ({ count, tokens }: ForwardInput): boolean => count !== undefined || tokens.dim(0) === 1
+
 /** Builds the call of a block. */
 type Blocks = (x: Tensor, index: number) => BlockOutput
 
@@ -152,6 +158,7 @@ const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights):
       cache: rows!,
       startPos: startPos!,
       order,
+      isFew: isFew(input),
       batch: input.batch,
       sequence: input.sequence
     })
@@ -181,7 +188,7 @@ export const forward = (decoder: Decoder, input: ForwardInput): ForwardOutput =>
   }
   const order = input.rows === "all" ? orderOf(input) : "tokens"
   const x = batch === undefined ? stored : Order.load(stored)
-  const row = x.slice(0, (batch?.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
+  const row = x.slice(0, (batch?.count ?? input.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
   // a batch's one row is spread over memory, and every row of the output matrix reads it: it is laid out first
   const kept = input.rows === "all" ? x : batch === undefined ? row : row.contiguous()
   const gain = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))

@@ -3,7 +3,17 @@ import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
 import { keep } from "./Order.ts"
-import { hasBlocks, inPlace, type Lookup, type Manner, need, ofFewRows, type Operand, plain } from "./Product.ts"
+import {
+  hasBlocks,
+  inPlace,
+  type Lookup,
+  type Manner,
+  need,
+  ofFewRows,
+  ofTokens,
+  type Operand,
+  plain
+} from "./Product.ts"
 
 /** What a norm computes with. */
 export interface NormInput extends Manner {
@@ -32,6 +42,8 @@ const roundsItself = ({ activations }: Manner, x: Tensor, rows: number): boolean
 export const normedForFewRows = (input: NormInput, x: Tensor, role: string, rows: number): Operand => {
   const { epsilon, weights } = input
   const values = normed(input, x, role)
+  // of several tokens, each workgroup would round all
+  if (x.dim(0) !== 1) return ofTokens(values, input)
   if (!roundsItself(input, x, rows)) return ofFewRows(values, input)
   // the squares of a block are added up where its quants are made
   const blocks = x.reshape([...x.shape.slice(0, -1), Number(x.dim(-1)) / Int8.blockValues, Int8.blockValues])

@@ -83,17 +83,18 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const full = keepAlways(order, Nn.cat([latents, position], -1).mul(attentionScale(config)).label("query"))
 
   const written = after(cache, [write])
-  const z = tokens === 1 ? ofOne(input, full, written) : whole(Cache.reader(config), input, full, written)
+  const z = input.isFew ? ofFew(input, full, written) : whole(Cache.reader(config), input, full, written)
   const mixed = computed(output(z).reshape([tokens, heads * value]), input)
   return { output: product(mixed, need(weights, "attn_output")).label("attn_output"), write }
 }
 
-/** Attention of one token, `query [1, H, K]`, whose heads read the cache together. */
-const ofOne = ({ config, startPos }: BlockInput, query: Tensor, cache: Tensor): Tensor => {
+/** Attention of a few tokens, `query [T, H, K]`, each of whose heads read the cache together. */
+const ofFew = ({ config, startPos }: BlockInput, query: Tensor, cache: Tensor): Tensor => {
   const { heads, latent } = config
   const together = headsTogether(heads, Number(cache.dim(0)))
-  const grouped = query.reshape([heads / together, together, query.dim(2)])
-  return split(Cache.reader(config), grouped, cache, { startPos }).reshape([1, heads, latent])
+  const tokens = Number(query.dim(0))
+  const grouped = query.reshape([...tokens === 1 ? [] : [tokens], heads / together, together, query.dim(2)])
+  return split(Cache.reader(config), grouped, cache, { startPos, tokens }).reshape([tokens, heads, latent])
 }
 
 /** One block. */

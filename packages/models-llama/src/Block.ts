@@ -68,15 +68,15 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const full = keepAlways(order, turned(input, query, "attn_q_norm").mul(config.attentionScale).label("query"))
   const grouped = full.reshape([tokens, keyValueHeads, headsPerKey(config), headSize])
   const written = after(cache, [write])
-  const mixed = tokens === 1
-    ? ofOne({ ...input, ring }, grouped, written)
+  const mixed = input.isFew
+    ? ofFew({ ...input, ring }, grouped, written)
     : whole(Cache.reader(config), { ...input, ring }, grouped, written)
   const z = computed(mixed.reshape([tokens, heads * headSize]), input)
   return { output: affine(weights, z, "attn_output"), write }
 }
 
-/** Attention of one token, `query [1, G, H / G, size]`: heads with the same keys read the cache together. */
-const ofOne = (
+/** Attention of a few tokens, `query [T, G, H / G, size]`: heads with the same keys read the cache together. */
+const ofFew = (
   { config, ring, startPos, window }: BlockInput & { readonly ring: Ring | undefined },
   query: Tensor,
   cache: Tensor
@@ -84,8 +84,9 @@ const ofOne = (
   const { headSize, keyValueHeads } = config
   const heads = headsPerKey(config)
   const together = headsTogether(heads, Number(cache.dim(0)))
-  const grouped = query.reshape([1, keyValueHeads, heads / together, together, headSize])
-  return split(Cache.reader(config), grouped, cache, { ring, startPos, window })
+  const tokens = Number(query.dim(0))
+  const grouped = query.reshape([tokens, keyValueHeads, heads / together, together, headSize])
+  return split(Cache.reader(config), grouped, cache, { ring, startPos, tokens, window })
 }
 
 /** What a half of the block adds to the stream: normalised, where there is a norm behind it. */

@@ -167,13 +167,15 @@ export const kernelsOf = Effect.fnUntraced(
       ? prompts.batchFrom <= prompts.chunk
       : prompts.batchFrom !== Infinity && !(given.step === "decode" && profile.kind === "cpu")
     const order = isBatch ? "features" : "tokens"
-    const chunk = given.step === "prompt" && isBatch ? prompts.batch : prompts.chunk
+    const isWhole = !isBatch && prompts.sizes.length > 0
+    const chunk = given.step === "prompt" && isBatch ? prompts.batch : isWhole ? prompts.few : prompts.chunk
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
       ? StepProgram.decodeProgram(model, size)
       : StepProgram.stepProgram(model, {
         ...size,
         chunk,
+        isWhole,
         order,
         rows: given.step === "logits" ? "all" : "last"
       })

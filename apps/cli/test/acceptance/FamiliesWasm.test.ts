@@ -15,6 +15,11 @@ describe("the logits of other families on wasm", () => {
     const setting = { cache: "f16", device: "wasm", batchFrom: Infinity, chunk: 1 } as const
     Oracle.test(name, { ...setting, what: ", token by token" })
   }
+  for (const [i, name] of Oracle.families.entries()) {
+    const size = [16, 2, 4, 8][i % 4]!
+    const setting = { cache: "f16", device: "wasm", batchFrom: Infinity, sizes: [size] } as const
+    Oracle.test(name, { ...setting, what: `, ${size} at a time` })
+  }
 })
 
 describe("with activations of 8 bits they are as near to the float ones as llama.cpp's", () => {

@@ -14,4 +14,10 @@ describe("the oracle's logits on wasm", () => {
     const setting = { device: "wasm", batchFrom: 2, attend: "heads" } as const
     Oracle.test(name, { ...setting, cache: "f16", what: ", in tiles that attend to keys and values of each head" })
   }
+  // as a GPU has a few: attention in pieces of the cache, for several tokens
+  for (const [i, name] of Oracle.names.entries()) {
+    const size = [2, 4, 8, 16][i % 4]!
+    const setting = { cache: "f32", device: "wasm", batchFrom: Infinity, sizes: [size] } as const
+    Oracle.test(name, { ...setting, what: `, ${size} at a time` })
+  }
 })

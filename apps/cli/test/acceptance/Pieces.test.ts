@@ -68,6 +68,24 @@ describe("logits on wasm do not depend on the pieces that a prompt is processed 
           near(yield* inPieces(made, tokens, length), whole, `a program for pieces of ${length}`)
         }
         near(yield* lastTwo(session, tokens), whole.slice(-2 * session.vocabulary), "the last two")
+        // a program for each number of tokens, of which a prompt may leave some unused
+        const sized = yield* Session.make(model, weights, {
+          activations: "float",
+          cache,
+          batchFrom: Infinity,
+          sizes: [1, 2, 4, 8, 16]
+        })
+        const usual = Oracle.limits[cache].largest
+        for (const length of [7, 2]) {
+          const pieces = yield* inPieces(sized, tokens.slice(0, 40), length)
+          assert.isAtMost(
+            Oracle.distance(pieces, whole.slice(0, pieces.length)).largest,
+            usual,
+            `pieces of ${length} in programs of their own`
+          )
+        }
+        const rows = yield* lastTwo(sized, tokens)
+        assert.isAtMost(Oracle.distance(rows, whole.slice(-2 * session.vocabulary)).largest, usual, "prompts in them")
         // in tiles of tokens, as on a GPU; a piece behind another starts in the middle of a run of positions
         const tiles = yield* Session.make(model, weights, {
           activations: "float",

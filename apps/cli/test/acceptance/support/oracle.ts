@@ -68,6 +68,8 @@ export interface Setting {
   readonly batchFrom?: number
   /** How batches attend, if not as the device has it. Where all logits are wanted, to latents unless it is `heads`. */
   readonly attend?: AttendPolicy
+  /** Numbers of tokens that have a program of their own, if not as the device has them. */
+  readonly sizes?: ReadonlyArray<number>
   /** Tokens of a step that gives all logits, if not as usual. */
   readonly chunk?: number
   /** `float` if it is not said. */
@@ -79,13 +81,13 @@ export interface Setting {
 /** The engine with a model of the oracle on the device of a choice. */
 export const engine = (
   name: Name,
-  { activations = "float", attend, batchFrom, cache, chunk, device, restrictions, store }: Setting
+  { activations = "float", attend, batchFrom, cache, chunk, device, restrictions, sizes, store }: Setting
 ) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
-      return yield* fromModel(bytes, yield* open(bytes), { attend, cache, batchFrom, chunk, activations })
+      return yield* fromModel(bytes, yield* open(bytes), { attend, cache, batchFrom, chunk, sizes, activations })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions, store })))
 
