@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { h200, wasm } from "@tg/core-uop/DeviceProfile"
 import { type ActivationPolicy, activationsOn } from "../src/ActivationPolicy.ts"
-import { attendOf, type AttendPolicy, attendsOf, promptShape } from "../src/Prompts.ts"
+import { attendOf, type AttendPolicy, attendsOf, promptShape, sizeFor } from "../src/Prompts.ts"
 import { tiny } from "./support/models.ts"
 
 describe("what prompts read", () => {
@@ -16,6 +16,16 @@ describe("what prompts read", () => {
     assert.deepStrictEqual(policies.map((p) => hasBatches(gpu, p)), [true, true, true])
     assert.deepStrictEqual(policies.map((p) => hasBatches(cpu, p)), [true, false, false])
     assert.isTrue(hasBatches({ ...cpu, packedDot: false }, "auto"))
+  })
+  it("a few tokens have programs of their own on a GPU, of which a step takes the next larger one", () => {
+    const shape = (given: Partial<Parameters<typeof promptShape>[1]>) =>
+      promptShape(tiny.config, { asked: undefined, context: 1024, profile: gpu, ...given })
+    assert.deepStrictEqual(shape({}).sizes, [1, 2, 4, 8, 16])
+    assert.strictEqual(shape({}).few, 16)
+    assert.deepStrictEqual([1, 2, 3, 9, 16, 40].map((n) => sizeFor(shape({}), n)), [1, 2, 4, 16, 16, 16])
+    assert.deepStrictEqual(shape({ context: 5 }).sizes, [1, 2, 4])
+    assert.strictEqual(shape({ batchFrom: 2 }).few, 1)
+    assert.isUndefined(sizeFor(shape({ profile: cpu }), 3))
   })
   it("a CPU rounds for all products, a GPU for those with many rows", () => {
     assert.deepStrictEqual(
