@@ -31,9 +31,11 @@ describe("kernel", () => {
     it.live(`shows every stage for ${profile}`, () =>
       Effect.gen(function*() {
         const listed = JSON.parse((yield* tg(["kernel", "--profile", profile, "--json"])).stdout).kernels
-        const { name } = listed.find((k: { name: string }) => k.name.startsWith("ffn_inp"))
+        const { calls, name } = listed.find((k: { name: string }) => k.name.startsWith("ffn_inp"))
+        // of six blocks; the first is of another kind, where its kernel may be another one
+        assert.include([5, 6], calls)
         const shown = JSON.parse((yield* tg(["kernel", name, "--profile", profile, "--json"])).stdout)
-        assertEquals([shown.name, shown.calls], [name, 6])
+        assertEquals([shown.name, shown.calls], [name, calls])
         assert.match(shown.code, code)
         assert.isNotEmpty(shown.opts)
         for (const stage of ["kernel", "opted", "expanded"]) assert.match(shown[stage], /SINK/)

@@ -16,11 +16,11 @@ const largestBatch = { gpu: 512, cpu: 128 }
  */
 const wholeSizes = [1, 2, 4, 8, 16]
 /**
- * Tokens from which a prompt is a batch, processed in tiles. On an H200 a batch of up to 128 tokens of GLM-4.7-Flash takes 70 ms,
- * whatever it holds, and 16 tokens in a step of their own are planned to take 9: four such steps are faster even if they take twice that. A
- * processor gains as much, but it decodes with the program of few tokens, so a batch is one more program to compile.
+ * Tokens from which a prompt is a batch, processed in tiles. On an H200 a batch of up to 128 tokens of GLM-4.7-Flash takes 60 to 80 ms,
+ * whatever it holds, and two steps of 16 take 33 to 48 (`docs/few-tokens.md`). A processor gains as much, but it decodes with the program of
+ * few tokens, so a batch is one more program to compile.
  */
-const usualBatchFrom = { gpu: 65, cpu: 64 }
+const usualBatchFrom = { gpu: 33, cpu: 64 }
 /** What the attention scores of a batch may take. */
 const scoreBytes = 256 * 2 ** 20
 
