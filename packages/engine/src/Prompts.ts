@@ -1,5 +1,6 @@
 /** How prompts are cut into steps. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { hasManyRegisters } from "@tg/heuristics/Kinds"
 import type { Attend } from "@tg/model-parts/Attention"
 import type { Model, ModelConfig } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
@@ -12,15 +13,17 @@ export const defaultChunk = 32
 const largestBatch = { gpu: 512, cpu: 128 }
 /**
  * Tokens of a step on a device that works on its own: each number has a program, in which tokens share what they read. Fewer tokens
- * take the next larger one, whose last rows only fill up.
+ * take the next larger one, whose last rows only fill up. A thread that shares a weight among tokens has a sum for each of them.
  */
-const wholeSizes = [1, 2, 4, 8, 16]
+const wholeSizes = { manyRegisters: [1, 2, 4, 8, 16], fewRegisters: [1, 2, 4] } as const
+/** Steps of a few tokens that a GPU takes instead of a batch. */
+const stepsForBatch = 2
 /**
  * Tokens from which a prompt is a batch, processed in tiles. On an H200 a batch of up to 128 tokens of GLM-4.7-Flash takes 60 to 80 ms,
  * whatever it holds, and two steps of 16 take 33 to 48 (`docs/few-tokens.md`). A processor gains as much, but it decodes with the program of
  * few tokens, so a batch is one more program to compile.
  */
-const usualBatchFrom = { gpu: 33, cpu: 64 }
+const usualBatchFrom = { gpu: (most: number) => stepsForBatch * most + 1, cpu: () => 64 }
 /** What the attention scores of a batch may take. */
 const scoreBytes = 256 * 2 ** 20
 
@@ -61,7 +64,7 @@ export const promptShape = (
     readonly asked: number | undefined
     readonly batchFrom?: number | undefined
     readonly context: number
-    readonly profile: Pick<DeviceProfile, "kind" | "maxBindingBytes" | "packedDot">
+    readonly profile: DeviceProfile
     readonly sizes?: ReadonlyArray<number> | undefined
   }
 ): PromptShape => {
@@ -70,8 +73,9 @@ export const promptShape = (
   let batch = largestBatch[profile.kind]
   while (batch > fitting) batch /= 2
   const none = batch < Order.tileTokens || activationsOn(profile, activations) === "int8-all"
-  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind])
-  const sizes = (given ?? (profile.kind === "gpu" ? wholeSizes : [])).filter((n) => n <= chunk)
+  const whole = profile.kind === "gpu" ? wholeSizes[hasManyRegisters(profile) ? "manyRegisters" : "fewRegisters"] : []
+  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](whole.at(-1) ?? 1))
+  const sizes = (given ?? whole).filter((n) => n <= chunk)
   return {
     batchFrom: from,
     batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),

@@ -1,14 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
-import { h200, wasm } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, h200, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { type ActivationPolicy, activationsOn } from "../src/ActivationPolicy.ts"
 import { attendOf, type AttendPolicy, attendsOf, promptShape, sizeFor } from "../src/Prompts.ts"
 import { tiny } from "./support/models.ts"
 
 describe("what prompts read", () => {
-  type Profile = Parameters<typeof promptShape>[1]["profile"]
-  const cpu: Profile = { kind: "cpu", packedDot: true, maxBindingBytes: 2 ** 31 }
-  const gpu: Profile = { ...cpu, kind: "gpu" }
-  const hasBatches = (profile: Profile, activations: ActivationPolicy) =>
+  const cpu: DeviceProfile = { ...wasm, packedDot: true }
+  const gpu = h200
+  const hasBatches = (profile: DeviceProfile, activations: ActivationPolicy) =>
     promptShape(tiny.config, { activations, asked: undefined, context: 1024, profile }).batchFrom < Infinity
 
   it("tiles of floats or of bytes; a CPU that multiplies bytes has no tiles of them", () => {
@@ -26,6 +25,10 @@ describe("what prompts read", () => {
     assert.deepStrictEqual(shape({ context: 5 }).sizes, [1, 2, 4])
     assert.strictEqual(shape({ batchFrom: 2 }).few, 1)
     assert.isUndefined(sizeFor(shape({ profile: cpu }), 3))
+    // a GPU whose registers are few shares a weight among fewer tokens
+    const { batchFrom, sizes } = shape({ profile: webgpuDefault })
+    assert.deepStrictEqual([batchFrom, sizes], [9, [1, 2, 4]])
+    assert.strictEqual(shape({}).batchFrom, 33)
   })
   it("a CPU rounds for all products, a GPU for those with many rows", () => {
     assert.deepStrictEqual(
