@@ -147,6 +147,8 @@ const stream = async (asked: Conversation.Conversation, signal: AbortSignal): Pr
     kept = now
     keep(said)
   }
+  // a question may come before the backend has said what it has
+  if (models.value.length === 0) await findModels()
   const choice = { ...settings.value, model: modelOf() }
   try {
     for await (const piece of backend.answer(Conversation.messagesOf(asked), choice, signal)) {
