@@ -1,15 +1,14 @@
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, beforeEach, describe, it } from "vitest"
-import { bundle } from "../bundle.ts"
 import type * as FilesModule from "../src/Files.ts"
 import type * as ModelModule from "../src/Model.ts"
-import { hasBrowser, launch } from "./support/browser.ts"
-import { serve, type Site } from "./support/site.ts"
+import { hasBrowser } from "./support/browser.ts"
+import { served } from "./support/served.ts"
+import type { Site } from "./support/site.ts"
 
 const models = fileURLToPath(new URL("../../../apps/cli/models/", import.meta.url))
 const pages = fileURLToPath(new URL("./support/", import.meta.url))
@@ -24,24 +23,15 @@ declare global {
 }
 
 describe.skipIf(!hasBrowser())("models that the browser keeps", () => {
-  let built: string
   let site: Site
   let browser: Browser
+  let end: () => Promise<void>
   let context: BrowserContext
 
   beforeAll(async () => {
-    built = fs.mkdtempSync(path.join(os.tmpdir(), "tg-web-"))
-    ;[site, browser] = await Promise.all([
-      serve({ "models/": models, "pages/": pages, "bundle/": built }),
-      launch(),
-      bundle(built)
-    ])
+    ;({ browser, end, site } = await served((built) => ({ "models/": models, "pages/": pages, "bundle/": built })))
   })
-  afterAll(async () => {
-    await browser.close()
-    await site.close()
-    fs.rmSync(built, { recursive: true })
-  })
+  afterAll(() => end())
   beforeEach(async () => {
     context = await browser.newContext()
   })

@@ -1,14 +1,13 @@
 import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { Model as NodeModel } from "@tg/node"
 import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
-import { bundle } from "../bundle.ts"
 import type * as ModelModule from "../src/Model.ts"
-import { hasBrowser, launch } from "./support/browser.ts"
-import { serve, type Site } from "./support/site.ts"
+import { hasBrowser } from "./support/browser.ts"
+import { served } from "./support/served.ts"
+import type { Site } from "./support/site.ts"
 
 const models = fileURLToPath(new URL("../../../apps/cli/models/", import.meta.url))
 const pages = fileURLToPath(new URL("./support/", import.meta.url))
@@ -28,26 +27,17 @@ const questions: ReadonlyArray<Question> = fs.readFileSync(path.join(models, "ev
 const sample = questions.filter((_, i) => i % Math.floor(questions.length / 24) === 0).slice(0, 24)
 
 describe.skipIf(!hasBrowser())("the engine in a page, for a while", () => {
-  let built: string
   let site: Site
   let browser: Browser
+  let end: () => Promise<void>
   let context: BrowserContext
   let page: Page
 
   beforeAll(async () => {
-    built = fs.mkdtempSync(path.join(os.tmpdir(), "tg-web-"))
-    ;[site, browser] = await Promise.all([
-      serve({ "models/": models, "pages/": pages, "bundle/": built }),
-      launch(),
-      bundle(built)
-    ])
+    ;({ browser, end, site } = await served((built) => ({ "models/": models, "pages/": pages, "bundle/": built })))
     context = await browser.newContext()
   })
-  afterAll(async () => {
-    await browser.close()
-    await site.close()
-    fs.rmSync(built, { recursive: true })
-  })
+  afterAll(() => end())
   afterEach(() => page.close())
 
   const open = async (): Promise<void> => {

@@ -1,13 +1,11 @@
-import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
-import { bundle } from "../bundle.ts"
 import type * as ModelModule from "../src/Model.ts"
-import { hasBrowser, launch } from "./support/browser.ts"
-import { serve, type Site } from "./support/site.ts"
+import { hasBrowser } from "./support/browser.ts"
+import { served } from "./support/served.ts"
+import type { Site } from "./support/site.ts"
 
 const models = fileURLToPath(new URL("../../../apps/cli/models/", import.meta.url))
 const pages = fileURLToPath(new URL("./support/", import.meta.url))
@@ -20,34 +18,25 @@ declare global {
 }
 
 describe.skipIf(!hasBrowser())("the engine in a page", () => {
-  let built: string
   let site: Site
   let browser: Browser
+  let end: () => Promise<void>
   // one for all tests: what the browser keeps is there for the next
   let context: BrowserContext
   let page: Page
 
   beforeAll(async () => {
-    built = fs.mkdtempSync(path.join(os.tmpdir(), "tg-web-"))
-    ;[site, browser] = await Promise.all([
-      serve({
-        "example/tg/": built,
-        "example/tg-tiny-Q4_0.gguf": path.join(models, "tg-tiny-Q4_0.gguf"),
-        "example/": example,
-        "models/": models,
-        "pages/": pages,
-        "bundle/": built
-      }),
-      launch(),
-      bundle(built)
-    ])
+    ;({ browser, end, site } = await served((built) => ({
+      "example/tg/": built,
+      "example/tg-tiny-Q4_0.gguf": path.join(models, "tg-tiny-Q4_0.gguf"),
+      "example/": example,
+      "models/": models,
+      "pages/": pages,
+      "bundle/": built
+    })))
     context = await browser.newContext()
   })
-  afterAll(async () => {
-    await browser.close()
-    await site.close()
-    fs.rmSync(built, { recursive: true })
-  })
+  afterAll(() => end())
   afterEach(() => page.close())
 
   const open = async (mode: "isolated" | "plain"): Promise<void> => {
