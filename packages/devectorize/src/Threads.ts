@@ -22,9 +22,9 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   const { arena } = kernel
   const order = kernel.src.flatMap((end) => end.src.slice(1))
   const globals = order.filter((r, i) => rangeArg(r).axis === "GLOBAL" && order.indexOf(r) === i)
-  const replace = new Map<UOp, UOp>()
+  const replace = new Map<UOp, UOp>(globals.filter(isOnce).map((r) => [r, Expr.int(arena, 0)]))
 
-  const placed = placeOnGrid(globals, maxGrid)
+  const placed = placeOnGrid(globals.filter((r) => !isOnce(r)), maxGrid)
   if (placed instanceof GridProblem) return placed
   let storeGate: UOp | undefined
   placed.forEach((dim, axis) => {
@@ -64,7 +64,7 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   const ends = mapped.src.map((end, i) => {
     const phase = phases[i]!
     const kept = end.src.slice(1).filter((r) => r.op === "RANGE")
-    let gate = isStage(phase.end) ? undefined : storeGate
+    let gate = isStage(phase.end) ? undefined : phase.end.src.slice(1).filter(isOnce).reduce(isRun, storeGate)
     if (phase.group > 1) gate = both(gate, Expr.lt(Expr.floormod(thread, phase.group), 1))
     if (phase.threads < threads) gate = both(gate, Expr.lt(thread, phase.threads))
     return arena.make("END", DType.none, [gated(end.src[0]!, gate), ...kept])
@@ -88,6 +88,15 @@ const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>):
     rest = Expr.floordiv(rest, sizeOf(loop))
   }
 }
+
+/**
+ * Whether a loop of unknown length runs once at most. Nothing depends on its value then, which is 0, so the grid would not have it, and what
+ * it runs would be stored where it does not run at all.
+ */
+const isOnce = (range: UOp): boolean =>
+  rangeArg(range).axis === "GLOBAL" && range.src[0]!.op !== "CONST" && Bounds.of(range.src[0]!).max <= 1
+
+const isRun = (gate: UOp | undefined, range: UOp): UOp => both(gate, Expr.lt(Expr.int(range.arena, 0), range.src[0]!))
 
 /** Reductions over threads, without the loops that have become threads among their sources. */
 const withoutLoops = (kernel: UOp): UOp =>

@@ -152,6 +152,14 @@ describe("Threads", () => {
     }
   })
 
+  it("stores nothing where a loop that runs once at most does not run", () => {
+    const arena = new Arena()
+    const more = Expr.max(Expr.sub(Expr.variable(arena, "n", 1, 5), Expr.int(arena, 4)), Expr.int(arena, 0))
+    const launch = launchOf(mapped(fill([more, 3], globals, arena), 7))
+    assert.deepStrictEqual(launch.sizes.map((size) => evaluateIndex(size, {})), [3])
+    for (const n of [1, 4, 5]) assert.strictEqual(launch.stores([2], { n }), n === 5)
+  })
+
   it("says which grid the device cannot express", () => {
     assert.deepStrictEqual(
       addThreads(fill([50], globals), 7),

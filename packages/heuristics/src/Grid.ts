@@ -24,12 +24,12 @@ const dimensionsOf = (loops: ReadonlyArray<Loops.Loop>, maxGrid: number): number
 }
 
 /**
- * The output loop to run inside of the threads, because the loops over workgroups do not fit a grid: the longest of fixed
- * size, since it helps most, else the longest. `undefined` if they fit.
+ * Loops to run inside of the threads, one of them or more, because the loops over workgroups do not fit a grid: those of fixed size
+ * first, since they help most, and of these the longest. Empty if the grid has room.
  */
-export const loopOffGrid = (kernel: UOp, maxGrid: number): Loops.Loop | undefined => {
+export const loopsOffGrid = (kernel: UOp, maxGrid: number): ReadonlyArray<Loops.Loop> => {
   const loops = Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")
   return dimensionsOf(loops, maxGrid) <= dimensions
-    ? undefined
-    : loops.toSorted((a, b) => Number(a.isSymbolic) - Number(b.isSymbolic) || b.size - a.size)[0]
+    ? []
+    : loops.toSorted((a, b) => Number(a.isSymbolic) - Number(b.isSymbolic) || b.size - a.size)
 }

@@ -6,7 +6,7 @@ import { type Legal, legal as usualLegal, Postrange } from "@tg/postrange/Postra
 import { Context, Effect, Layer } from "effect"
 import { chooseCpu } from "./Cpu.ts"
 import { upcastTokens } from "./Few.ts"
-import { loopOffGrid } from "./Grid.ts"
+import { loopsOffGrid } from "./Grid.ts"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
 import { Plan } from "./Plan.ts"
 import { freeOutputs, knownOutputs, localOutputs, shareRows } from "./Rows.ts"
@@ -74,12 +74,10 @@ export const choose = (kernel: UOp, profile: DeviceProfile, legal: Legal = usual
   return plan.opts
 }
 
-/** Loops for which the grid has no room run inside of the threads. */
+/** Loops for which the grid has no room run inside of the threads: the first that may, until the others fit. */
 const fitGrid = (plan: Plan, { maxGrid }: DeviceProfile): void => {
-  for (;;) {
-    const loop = loopOffGrid(plan.kernel, maxGrid)
-    if (loop === undefined || !plan.try(Opt.loop(loop.id, loop.size))) return
-  }
+  const moves = (): boolean => loopsOffGrid(plan.kernel, maxGrid).some(({ id, size }) => plan.try(Opt.loop(id, size)))
+  while (moves());
 }
 
 /** The heuristics stage: kernel and device profile to a list of opts. */

@@ -56,9 +56,18 @@ const product = (loops: ReadonlyArray<Loop>, axis: Axis): number =>
 /** Threads that share one reduction. */
 export const groupOf = (reduction: UOp): number => product(loopsOf(reduction), "GROUP")
 
-/** Threads of a workgroup: as many as the most demanding END has work for. */
-export const threads = (kernel: UOp): number =>
-  Math.max(...kernel.src.map((end) => product(ofEnd(end), "LOCAL") * Math.max(1, ...reductions(end).map(groupOf))))
+/**
+ * Threads of a workgroup: as many as the most demanding END has work for, and so many more that every group of a reduction is whole, as
+ * devectorize makes them (all threads take part in what groups exchange).
+ */
+export const threads = (kernel: UOp): number => {
+  const ends = kernel.src.map((end) => {
+    const group = Math.max(1, ...reductions(end).map(groupOf))
+    return { group, threads: group * product(ofEnd(end), "LOCAL") }
+  })
+  const group = Math.max(...ends.map((end) => end.group))
+  return group * Math.ceil(Math.max(...ends.map((end) => end.threads)) / group)
+}
 
 /** How often the largest reduction (or the body) of an END is written out: its own UNROLL, that of reductions in it, UPCAST. */
 export const copies = (kernel: UOp): number =>

@@ -9,7 +9,7 @@ import { Effect, Schema } from "effect"
 import * as Loops from "../src/Loops.ts"
 import * as Opt from "../src/Opt.ts"
 import { apply, IllegalOpt, maxCopies, Postrange } from "../src/Postrange.ts"
-import { elementwise, manySums, nested, run, sums, symbolic, twoLengths, twoReductions } from "./support/kernels.ts"
+import { beside, elementwise, manySums, nested, run, sums, symbolic, twoLengths, twoReductions } from "./support/kernels.ts"
 
 const gpu = DeviceProfile.webgpuDefault
 const { group, local, loop, spread, unroll, upcast } = Opt
@@ -23,7 +23,7 @@ const applied = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>, profile = gpu): UOp 
   return result
 }
 
-const kernels = { elementwise, sums, manySums, twoReductions, twoLengths, nested, symbolic }
+const kernels = { beside, elementwise, sums, manySums, twoReductions, twoLengths, nested, symbolic }
 
 describe("Postrange", () => {
   const legal: ReadonlyArray<readonly [keyof typeof kernels, ReadonlyArray<Opt.Opt>]> = [
@@ -96,6 +96,8 @@ describe("Postrange", () => {
     ["sums", [group(1, 4)], "wasm has no workgroups", DeviceProfile.wasm],
     ["sums", [local(0, 6), group(1, 32)], "192 threads, the device allows 128", { ...gpu, maxWorkgroupThreads: 128 }],
     ["sums", [group(1, 32), local(0, 6)], "192 threads, the device allows 128", { ...gpu, maxWorkgroupThreads: 128 }],
+    // all groups of 4 are whole, also those that have three threads' work left
+    ["beside", [local(0, 6), group(1, 4)], "8 threads, the device allows 7", { ...gpu, maxWorkgroupThreads: 7 }],
     ["sums", [group(1, 32)], "128 bytes of workgroup memory, the device has 64", { ...gpu, maxWorkgroupBytes: 64 }],
     [
       "sums",

@@ -6,10 +6,11 @@ import { scheduled } from "./stages.ts"
 const environment = (globalThis as { readonly process?: { readonly env: Record<string, string | undefined> } }).process
   ?.env
 
-/** First seed and number of programs: `TG_SEED=123 TG_RUNS=1` replays one. */
-const seeds = (runs: number): ReadonlyArray<number> => {
+/** First seed and number of programs: `TG_SEED=123 TG_RUNS=1` replays one. Without these, seeds that found faults once come too. */
+const seeds = (runs: number, kept: ReadonlyArray<number>): ReadonlyArray<number> => {
   const first = Number(environment?.["TG_SEED"] ?? 0)
-  return Array.from({ length: Number(environment?.["TG_RUNS"] ?? runs) }, (_, i) => first + i)
+  const drawn = Array.from({ length: Number(environment?.["TG_RUNS"] ?? runs) }, (_, i) => first + i)
+  return environment?.["TG_SEED"] === undefined ? [...drawn, ...kept] : drawn
 }
 
 /** What is wrong with a program, or nothing. A defect of the check counts as a fault of the program. */
@@ -55,11 +56,15 @@ const describe = (random: RandomProgram): string => {
 
 /** Checks random programs of about `size` steps. Fails with the seed and the shrunk program of the first fault. */
 export const forAll = <R>(
-  { runs, size = 12 }: { readonly runs: number; readonly size?: number },
+  { kept = [], runs, size = 12 }: {
+    readonly runs: number
+    readonly size?: number
+    readonly kept?: ReadonlyArray<number>
+  },
   check: Check<R>
 ): Effect.Effect<number, Error, R> =>
   Effect.gen(function*() {
-    const all = seeds(runs)
+    const all = seeds(runs, kept)
     for (const seed of all) {
       const random = randomProgram(seed, size)
       const found = yield* fault(check, random, seed)

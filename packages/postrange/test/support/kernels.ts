@@ -32,6 +32,17 @@ export const manySums = (arena = new Arena()): UOp => {
   return sink(arena, Expr.store(Expr.element(param(arena, 0, 16), i), Expr.reduce("ADD", x, [k])), i)
 }
 
+/** r0 < 6 beside r1 < 32: `a[r0] = 2 * x[r0]` and `b[0] = sum(y[r1])`, one kernel */
+export const beside = (arena = new Arena()): UOp => {
+  const [i, k] = [Expr.range(arena, 6, 0, "GLOBAL"), Expr.range(arena, 32, 1, "REDUCE")]
+  const doubled = Expr.mul(Expr.load(Expr.element(param(arena, 2, 6), i)), 2)
+  const sum = Expr.reduce("ADD", Expr.load(Expr.element(param(arena, 3, 32), k)), [k])
+  return arena.make("SINK", DType.none, [
+    arena.make("END", DType.none, [Expr.store(Expr.element(param(arena, 0, 6), i), doubled), i]),
+    arena.make("END", DType.none, [Expr.store(Expr.element(param(arena, 1, 1), Expr.int(arena, 0)), sum)])
+  ])
+}
+
 /** r0 < 4, r1 < 16, r2 < 32: `out[r0] = max(x[r0, r1]) + sum(x[r0, r2 % 16])` */
 export const twoReductions = (arena = new Arena()): UOp => {
   const i = Expr.range(arena, 4, 0, "GLOBAL")
