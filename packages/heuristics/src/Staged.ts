@@ -65,7 +65,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const hasRegisters = hasManyRegisters(profile)
   const last = plan.kernel.src.length - 1
   /** Whether all workgroups round one vector for their rows. */
-  const rounds = alike === 1 && isInt8(plan.kernel.src[last]!)
+  const rounds = alike === 1 && outermost(plan.kernel.src[last]!).some(isInt8)
   const most = Math.min(rounds ? stagingThreads : threadsFor(alike, profile), profile.maxWorkgroupThreads)
   const subgroup = usualGroup(profile, most)
   /** Workgroups that would leave processors idle, which share what they compute further. */

@@ -52,7 +52,7 @@ describe("a random program for a device with low limits", () => {
     it.effect(`${name}: compiles within them, to the same values`, () =>
       Effect.gen(function*() {
         const options: StageOptions = { choose: (kernel) => choose(kernel, profile), hasGrid: true, profile }
-        const count = yield* forAll({ runs: 40, kept: [1098, 1264] }, (random) =>
+        const count = yield* forAll({ runs: 40, kept: [1098, 1264, 2195] }, (random) =>
           Effect.sync(() => {
             const schedule = scheduled(random, limitsOf(profile))
             for (const step of schedule.steps) {
