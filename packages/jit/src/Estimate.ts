@@ -54,7 +54,10 @@ type Shape = Omit<LaunchEstimate, "step">
 export const bytesOf = (step: Step, vars: Vars): number =>
   step.kind === "custom"
     ? evaluateIndex(Custom.of(step.custom).cost.bytes, vars)
-    : [...traffic(step.ast, vars).values()].reduce((a, b) => a + b, 0)
+    : bytesOfKernel(step.ast, vars)
+
+const bytesOfKernel = (kernel: UOp, vars: Vars): number =>
+  [...traffic(kernel, vars).values()].reduce((a, b) => a + b, 0)
 
 /** What each step takes, with the opts of the pipeline. Equal kernels are looked at once. */
 export const launches = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, schedule: Schedule, vars: Vars) {
@@ -91,14 +94,13 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   )
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
-  const workgroups = opted.reduce(
-    (n, kernel) => n + iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")),
-    0
-  )
+  const each = opted.map((kernel) => iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")))
   const threads = Math.max(...opted.map(Loops.threads))
+  const launched = kernels.map((ast, i) => ({ ast, bytes: bytesOfKernel(ast, vars), threads: each[i]! * threads }))
   const micros = limits.fusion === undefined
     ? roofline
-    : Fusion.launchMicros(limits.fusion, profile, kernels, { bytes, threads: workgroups * threads })
+    : Fusion.launchMicros(limits.fusion, profile, launched, bytes)
+  const workgroups = each.reduce((a, b) => a + b, 0)
   const shape: Shape = { bytes, micros, workgroups, threads }
   return shape
 })

@@ -174,37 +174,53 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
 }
 
 /**
- * Microseconds of a launch of these kernels side by side. Every kernel waits for its first loads. Within a wave of workgroups
- * loading and computing follow one another; of several waves, one computes while the next one loads.
+ * What of a kernel's loading and computing nothing hides: of several waves of workgroups one computes while the next one
+ * loads, so the shorter of both shows once, for the first wave.
  */
-export const launchOf = (
-  kernels: ReadonlyArray<KernelMicros>,
-  waves = chain(kernels.map((k) => k.waves ?? 1))
-): number => {
+const unhidden = ({ transfer = 0, waves = 1, work }: KernelMicros): number =>
+  Math.min(transfer, work) / Math.max(1, waves)
+
+/**
+ * Microseconds of a launch of these kernels side by side. They wait for their first loads together, share memory and
+ * processors, and each hides its own latency: to join kernels makes none of them a larger one.
+ */
+export const launchOf = (kernels: ReadonlyArray<KernelMicros>): number => {
   const wait = Math.max(0, ...kernels.map((kernel) => kernel.wait))
   const work = chain(kernels.map((kernel) => kernel.work))
   const transfer = chain(kernels.map((kernel) => kernel.transfer ?? 0))
-  return wait + Math.max(transfer, work) + Math.min(transfer, work) / Math.max(1, waves)
+  return wait + Math.max(transfer, work) + chain(kernels.map(unhidden))
+}
+
+/** Microseconds that a kernel adds to a launch of others. */
+export const addedMicros = (members: ReadonlyArray<KernelMicros>, kernel: KernelMicros): number =>
+  launchOf([...members, kernel]) - launchOf(members)
+
+/** A kernel (spec `kernel`) of a launch as it will run. */
+export interface Launched {
+  readonly ast: UOp
+  /** That it moves alone, for the values of its variables. */
+  readonly bytes: number
+  /** Of all its workgroups, by its opts. */
+  readonly threads: number
 }
 
 /**
- * What a plan predicts for a launch of these kernels (spec `kernel`): as placement weighs it, with the bytes that it moves for
- * the values of its variables, and the threads that its opts give it.
+ * What a plan predicts for a launch of these kernels: as placement weighs it, with the bytes that it moves, each counted once
+ * for all of them, and the threads of each.
  */
 export const launchMicros = (
   costs: FusionCost,
   profile: DeviceProfile,
-  kernels: ReadonlyArray<UOp>,
-  { bytes, threads }: { readonly bytes: number; readonly threads: number }
+  kernels: ReadonlyArray<Launched>,
+  bytes: number
 ): number => {
-  const parts = kernels.map(costs.kernelMicros)
-  const [first, ...others] = parts.map((part) => ({ ...part, transfer: 0 }))
-  const transfer = bytes / profile.bytesPerMicro
   const { processors, residentThreads } = quantitiesOf(profile)
-  return launchOf(
-    [{ ...first!, transfer }, ...others],
-    threads / (residentThreads * Math.max(1, processors))
-  )
+  const all = chain(kernels.map((kernel) => kernel.bytes))
+  return launchOf(kernels.map((kernel) => ({
+    ...costs.kernelMicros(kernel.ast),
+    transfer: all === 0 ? 0 : (kernel.bytes / all) * bytes / profile.bytesPerMicro,
+    waves: kernel.threads / (residentThreads * Math.max(1, processors))
+  })))
 }
 
 /**

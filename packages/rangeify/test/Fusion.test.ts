@@ -5,7 +5,7 @@ import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import type { Tensor } from "@tg/tensor/Tensor"
-import { type FusionCost, ofProfile } from "../src/Fusion.ts"
+import { addedMicros, type FusionCost, type KernelMicros, launchOf, ofProfile } from "../src/Fusion.ts"
 import { kernels } from "../src/Rangeify.ts"
 import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
 
@@ -78,5 +78,33 @@ describe("reductions of one kernel", () => {
       return x.sub(most).exp().sum({ axis: -1, keepDims: true }).add(scale)
     }, stageAll)
     assert.strictEqual(after, 1)
+  })
+})
+
+describe("a launch of several kernels", () => {
+  const kernel = (parts: Partial<KernelMicros>): KernelMicros => ({ wait: 2, work: 0, ...parts })
+
+  it("waits once, and takes no less than any of its kernels", () => {
+    const a = kernel({ wait: 3, work: 1, transfer: 4, waves: 2 })
+    const b = kernel({ work: 5, transfer: 1 })
+    // 3, then 6 of work beside 5 of transfer; of a half a microsecond is not hidden, of b one
+    assert.strictEqual(launchOf([a, b]), 3 + 6 + 0.5 + 1)
+    for (const one of [a, b]) assert.isAtLeast(launchOf([a, b]), launchOf([one]))
+    assert.isAtMost(launchOf([a, b]), launchOf([a]) + launchOf([b]))
+  })
+
+  it("hides no more of a kernel than if it ran alone: others give it no further waves", () => {
+    const half = kernel({ work: 4, transfer: 4 })
+    // the same kernel with twice the workgroups
+    const whole = kernel({ work: 8, transfer: 8, waves: 2 })
+    assert.strictEqual(launchOf([whole]), 2 + 8 + 4)
+    assert.strictEqual(launchOf([half, half]), 2 + 8 + 8)
+  })
+
+  it("costs nothing more for a kernel that waits as long and needs what the others leave", () => {
+    const loads = kernel({ transfer: 9, waves: 100 })
+    assert.strictEqual(addedMicros([loads], kernel({ work: 3 })), 0)
+    assert.strictEqual(addedMicros([loads], kernel({ wait: 5, work: 3 })), 3)
+    assert.strictEqual(addedMicros([], loads), launchOf([loads]))
   })
 })
