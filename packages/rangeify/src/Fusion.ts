@@ -191,6 +191,9 @@ export const launchOf = (kernels: ReadonlyArray<KernelMicros>): number => {
   return wait + Math.max(transfer, work) + chain(kernels.map(unhidden))
 }
 
+/** Costs are sums of some dozens of numbers: what differs by less than this in all is equal. */
+export const grain = 1e-6
+
 /** Microseconds that a kernel adds to a launch of others. */
 export const addedMicros = (members: ReadonlyArray<KernelMicros>, kernel: KernelMicros): number =>
   launchOf([...members, kernel]) - launchOf(members)

@@ -4,7 +4,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { type BodyGraph, bodyGraph, type Level } from "./BodyGraph.ts"
 import { chain, cheapest } from "./Cost.ts"
 import type { Considered, Home, Verdict } from "./Explain.ts"
-import { type FusionCost, type KernelMicros, launchOf } from "./Fusion.ts"
+import { addedMicros, type FusionCost, grain, type KernelMicros, launchOf } from "./Fusion.ts"
 import type { Limits } from "./Limits.ts"
 import type { Homes } from "./Lower.ts"
 import type { Placement } from "./Placement.ts"
@@ -36,9 +36,6 @@ interface State extends Score {
   /** What it would cost if each kernel were a launch. */
   readonly apart: number
 }
-
-/** Costs are sums of some dozens of numbers: what differs by less than this in all is equal. */
-const grain = 1e-6
 
 const isBetter = (a: Score, b: Score): boolean =>
   a.forbidden === b.forbidden ? a.micros < b.micros - grain : a.forbidden < b.forbidden
@@ -73,7 +70,7 @@ const joinedMicros = (kernels: ReadonlyArray<KernelMicros>, levels: ReadonlyArra
   for (const i of free.sort((a, b) => kernels[b]!.work - kernels[a]!.work || a - b)) {
     const { first, last } = levels[i]!
     const own = launches.slice(first, last + 1)
-    const [launch] = cheapest(own, (members) => launchOf([...members, kernels[i]!]) - launchOf(members))
+    const [launch] = cheapest(own, (members) => addedMicros(members, kernels[i]!))
     launch!.push(kernels[i]!)
   }
   return chain(launches.map((members) => launchOf(members)))

@@ -182,7 +182,7 @@ const launches = (groups: ReadonlyArray<Group>, { limits, lists, watch }: Making
   // half of the workgroup memory is left to reductions over threads
   const room = { buffers: maxStorageBuffers, stagedBytes: (fusion?.maxWorkgroupBytes ?? 0) / 2 }
   const joined = (steps: ReadonlyArray<Step>): ReadonlyArray<Step> =>
-    joinsKernels ? joinIndependent(steps, room, { list: lists.launch, watch }) : steps
+    joinsKernels ? joinIndependent(steps, room, { fusion, list: lists.launch, watch }) : steps
   const ordered: Array<Step> = []
   let own: Array<Step> = []
   for (const { node, steps } of groups) {

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Bounds from "@tg/core-uop/Bounds"
 import { wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { signature } from "@tg/core-uop/Program"
 import { key, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -6,6 +7,7 @@ import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { randomProgram } from "@tg/tensor/Random"
 import type * as Tensor from "@tg/tensor/Tensor"
+import type { FusionCost } from "../src/Fusion.ts"
 import { members } from "../src/Horizontal.ts"
 import { planMemory } from "../src/Memory.ts"
 import { kernels, limitsOf, type ScheduleCache } from "../src/Rangeify.ts"
@@ -27,6 +29,21 @@ const chainBeside = (b: Build, beside: Tensor.Tensor): ReadonlyArray<Tensor.Tens
   const second = Nn.linear(first, b.f32(64, 8)).contiguous().label("second")
   const third = Nn.linear(second, b.f32(8, 64)).contiguous().label("third")
   return [b.out(third.add(beside.contiguous().label("beside"))).label("sum")]
+}
+
+const product = (loops: ReadonlyArray<UOp>): number => loops.reduce((n, loop) => n * Bounds.of(loop.src[0]!).max, 1)
+
+/** Elements that a kernel stores. */
+const outputsOf = (kernel: UOp): number => product(kernel.src.at(-1)!.src.slice(1))
+
+/** All loops of a kernel together. */
+const iterationsOf = (kernel: UOp): number => product(toposort(kernel).filter((node) => node.op === "RANGE"))
+
+/** A device that computes, one launch after the other. */
+const byIterations: FusionCost = {
+  key: "by iterations",
+  maxWorkgroupBytes: 0,
+  kernelMicros: (kernel) => ({ wait: 0, work: iterationsOf(kernel) })
 }
 
 /** The same values as kernel by kernel, and in no launch one member touches what another one writes. */
@@ -81,10 +98,40 @@ describe("joined kernels", () => {
     for (const [length, names] of beside) {
       const b = new Build()
       const { sink } = Program.make(chainBeside(b, Nn.linear(b.f32(1, length), b.f32(8, length))))
-      const made = joined(sink)
+      const made = scheduled(sink, { maxStorageBuffers: 8, joinsKernels: true, fusion: byIterations })
       assert.strictEqual(namesOf(made).join(), names)
       check(sink, made)
     }
+  })
+
+  it("join the launch to which they add least: one that loads hides one that computes", () => {
+    const b = new Build()
+    const { sink } = Program.make(chainBeside(b, Nn.linear(b.f32(1, 128), b.f32(8, 128))))
+    const fusion: FusionCost = {
+      ...byIterations,
+      key: "64 rows are loaded, others computed",
+      kernelMicros: (kernel) => outputsOf(kernel) === 64 ? { wait: 1, work: 0, transfer: 9 } : { wait: 1, work: 9 }
+    }
+    const made = scheduled(sink, { maxStorageBuffers: 8, joinsKernels: true, fusion })
+    assert.strictEqual(namesOf(made).join(), "first_8,second_64+beside_8,third_8,sum_8")
+    check(sink, made)
+  })
+
+  it("are not moved for a gain that the costs cannot tell from none", () => {
+    const launchesIf = (wait: number): string => {
+      const b = new Build()
+      const { sink } = Program.make(chainBeside(b, Nn.linear(b.f32(1, 128), b.f32(8, 128))))
+      // the 64 rows wait as long as what is beside the chain does, all others less
+      const kernelMicros: FusionCost["kernelMicros"] = (kernel) => {
+        if (iterationsOf(kernel) === 1024) return { wait, work: 4 }
+        return { wait: outputsOf(kernel) === 64 ? wait : 1, work: 5 }
+      }
+      const fusion = { ...byIterations, key: `waits ${wait}`, kernelMicros }
+      return namesOf(scheduled(sink, { maxStorageBuffers: 8, joinsKernels: true, fusion })).join()
+    }
+    // 1% of the launch, and 10%
+    assert.strictEqual(launchesIf(1.1), "first_8+beside_8,second_64,third_8,sum_8")
+    assert.strictEqual(launchesIf(2), "first_8,second_64+beside_8,third_8,sum_8")
   })
 
   it("bind no more buffers than the device can", () => {
