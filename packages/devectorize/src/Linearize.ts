@@ -12,9 +12,10 @@ import { Siblings } from "./internal/siblings.ts"
  * subgroup operation where the device has one of a known size, else through workgroup memory.
  */
 export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "subgroupSize">): UOp => {
-  const code = new Code(kernel.arena)
+  const nodes = toposort(kernel)
+  const code = new Code(kernel.arena, nodes.filter((n) => n.op === "LOCAL"))
   const siblings = new Siblings()
-  const emit = emitter(code, siblings, { thread: toposort(kernel).find(isThread), subgroupSize })
+  const emit = emitter(code, siblings, { thread: nodes.find(isThread), subgroupSize })
   /** Workgroup memory written since the last barrier. */
   const unseen = new Set<UOp>()
   for (const end of kernel.src) {

@@ -49,7 +49,7 @@ const writePartials = (
   const gate = width === 1 ? undefined : Expr.lt(Expr.floormod(thread, width), 1)
   return group.map((n, i) => {
     const value = width === 1 ? values[i]! : bySubgroup(n, values[i]!, width, at)
-    const memory = code.define(code.root, code.arena.make("LOCAL", n.dtype, [], { id: code.freshId(), length }))
+    const memory = code.define(code.root, code.memory(n.dtype, length))
     code.push(scope, Expr.store(emit(Expr.element(memory, slot, gate)), value))
     return memory
   })

@@ -15,10 +15,13 @@ export class Code {
   /** The instruction that has the value of each node that is computed: for a reduction, its register. */
   readonly done = new Map<UOp, UOp>()
   readonly #scopes = new Map<UOp, Scope>()
+  readonly #locals: ReadonlySet<UOp>
   #ids = 0
 
-  constructor(arena: Arena) {
+  /** Code for a kernel that has workgroup memory of its own. */
+  constructor(arena: Arena, locals: ReadonlyArray<UOp>) {
     this.arena = arena
+    this.#locals = new Set(locals)
   }
 
   /** A number that no register, memory or barrier made here has. */
@@ -29,6 +32,17 @@ export class Code {
   /** A loop number that no loop of the kernel has. */
   freshRange(): number {
     return 1_000_000 + this.freshId()
+  }
+
+  /**
+   * More workgroup memory. Nodes are equal when their fields are: one that equals a LOCAL of the kernel would be taken for it, so its
+   * number is another one.
+   */
+  memory(dtype: DType.DType, length: number): UOp {
+    for (;;) {
+      const memory = this.arena.make("LOCAL", dtype, [], { id: this.freshId(), length })
+      if (!this.#locals.has(memory)) return memory
+    }
   }
 
   isOpen(range: UOp): boolean {
