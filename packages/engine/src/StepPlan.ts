@@ -1,4 +1,5 @@
 /** What one decode step will launch, read, allocate and take, without a device and without weights. */
+import * as Custom from "@tg/core-uop/Custom"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
@@ -74,7 +75,7 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly activations: Activations
   readonly dispatchesPerToken: number
   readonly dispatchesPerLayer: ReadonlyArray<number>
-  /** Of each launch those that a workgroup comes to, `Barriers.count`; not there if they are not asked for. */
+  /** Of each launch those that a workgroup comes to, `Barriers.count` and `countText`; not there if they are not asked for. */
   readonly barriersPerToken?: number
   /** Weights read: those of all tokens, the chosen experts' share, and one row of the embedding. */
   readonly bytesPerToken: number
@@ -187,17 +188,21 @@ export const attention = (
     ))
 }
 
-/** Barriers of all launches. Equal kernels are compiled once, up to the code; those written by hand are not looked at. */
-const barriersOf = (
+/** Barriers of all launches. Equal kernels are compiled once, up to the code; of those written by hand the text is read. */
+export const barriersOf = (
   pipeline: Pipeline.Stages,
-  launches: ReadonlyArray<Estimate.LaunchEstimate>,
+  launches: ReadonlyArray<Pick<Estimate.LaunchEstimate, "step">>,
   vars: Estimate.Vars
 ): Effect.Effect<number, Stages.StageError> =>
   Effect.gen(function*() {
     const known = new Map<string, number>()
     let barriers = 0
     for (const { step } of launches) {
-      if (step.kind === "custom") continue
+      if (step.kind === "custom") {
+        const source = Custom.of(step.custom).sources.get(pipeline.caps.target)
+        barriers += source === undefined ? 0 : Barriers.countText(source)
+        continue
+      }
       const text = key(step.ast)
       const own = known.get(text) ??
         Barriers.count((yield* Stages.ofKernel(pipeline, step.name, step.ast)).linear, vars)

@@ -1,11 +1,16 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
+import * as DType from "@tg/core-uop/DType"
 import { type DeviceProfile, h200, Profile, wasm as wasmProfile, webgpuDefault } from "@tg/core-uop/DeviceProfile"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
 import { fromBytes } from "@tg/gguf/ByteSource"
+import * as Estimate from "@tg/jit/Estimate"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
 import { known } from "@tg/models/Models"
+import * as TensorProgram from "@tg/tensor/Program"
+import * as Tensor from "@tg/tensor/Tensor"
 import { Effect, Layer, Result, Stream } from "effect"
 import * as Engine from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
@@ -182,4 +187,33 @@ describe("Synthetic", () => {
         assert.isBelow(spread, 4)
       }).pipe(Effect.scoped, Effect.provide(wasm))
   )
+})
+
+describe("barriers of a step", () => {
+  it.effect("are those of its kernels and of what is written by hand, in the renderer's language", () =>
+    Effect.gen(function*() {
+      const arena = new Arena()
+      const x = Tensor.buffer(arena, 0, { shape: [4096], dtype: DType.f32 })
+      const total = Tensor.buffer(arena, 1, { shape: [], dtype: DType.f32 })
+      const kernel: TensorProgram.CustomKernel = {
+        name: "by_hand",
+        writes: [0],
+        sources: {
+          wgsl: { text: "workgroupBarrier(); storageBarrier();", workgroup: [64, 1, 1], grid: [1, 1, 1] }
+        },
+        reference: ([y]) => void y!.fill(1)
+      }
+      const effects = [TensorProgram.custom(kernel, [x]), TensorProgram.assign(total, x.sum())]
+      const barriersFor = (target: string, sink: UOp) =>
+        Effect.gen(function*() {
+          const pipeline = yield* Pipeline
+          const caps = { ...pipeline.caps, target }
+          const { launches } = yield* Estimate.estimate(pipeline, sink)
+          return yield* StepPlan.barriersOf({ ...pipeline, caps }, yield* launches({}), {})
+        }).pipe(Effect.provide(pipelineFor(h200)))
+      const own = yield* barriersFor("wgsl", TensorProgram.make(effects.slice(1)).sink)
+      const { sink } = TensorProgram.make(effects)
+      assert.strictEqual(yield* barriersFor("wgsl", sink), own + 2)
+      assert.strictEqual(yield* barriersFor("elsewhere", sink), own)
+    }))
 })

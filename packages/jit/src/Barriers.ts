@@ -1,5 +1,6 @@
 /** How often the threads of a workgroup wait for each other. */
 import { evaluateIndex } from "@tg/core-uop/Program"
+import type { Source } from "@tg/core-uop/Custom"
 import type { UOp } from "@tg/core-uop/UOp"
 
 /**
@@ -16,4 +17,21 @@ export const count = (linear: UOp, vars: Readonly<Record<string, number>>): numb
     else if (node.op === "BARRIER") barriers += times.at(-1)!
   }
   return barriers
+}
+
+const comments = /\/\/.*|\/\*[^]*?\*\//g
+
+/** What WGSL has for it: a load that all threads of the workgroup share waits before and after. */
+const waits: ReadonlyArray<readonly [call: RegExp, barriers: number]> = [
+  [/\b(?:workgroup|storage|texture)Barrier\s*\(/g, 1],
+  [/\bworkgroupUniformLoad\s*(?:<[^>]*>)?\s*\(/g, 2]
+]
+
+/**
+ * Barriers in the text of a kernel that was written by hand, each counted once: nothing is known of its loops. There are none
+ * in the text of a target whose workgroups are no threads.
+ */
+export const countText = ({ text }: Pick<Source, "text">): number => {
+  const code = text.replace(comments, " ")
+  return waits.reduce((n, [call, barriers]) => n + barriers * [...code.matchAll(call)].length, 0)
 }

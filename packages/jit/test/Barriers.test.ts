@@ -57,3 +57,21 @@ describe("barriers of a kernel", () => {
     assert.strictEqual(countOf(2), 2 * one)
   })
 })
+
+describe("barriers of a kernel written by hand", () => {
+  it("are those in its text, less what is commented out", () => {
+    const text = `
+      var<workgroup> sum: array<f32, 64>; // no workgroupBarrier() here
+      /* storageBarrier();
+         workgroupBarrier(); */
+      fn myworkgroupBarrier() {}
+      @compute @workgroup_size(64) fn main() {
+        workgroupBarrier();
+        for (var i = 0u; i < 6u; i++) { workgroupBarrier (); }
+        storageBarrier();
+        let x = workgroupUniformLoad(&sum[0]);
+      }`
+    assert.strictEqual(Barriers.countText({ text }), 1 + 1 + 1 + 2)
+    assert.strictEqual(Barriers.countText({ text: "(func (export \"run\"))" }), 0)
+  })
+})

@@ -1,19 +1,25 @@
 import { assert, describe, it } from "@effect/vitest"
 import { h200, Profile, wasm } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
 import * as Pass from "@tg/core-uop/Pass"
 import { Checked } from "@tg/core-uop/Spec"
-import { key, rebuild, type UOp } from "@tg/core-uop/UOp"
+import { Arena, key, rebuild, type UOp } from "@tg/core-uop/UOp"
 import { Devectorize, Linearize, linearPasses, passes as devectorizing } from "@tg/devectorize/Devectorize"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import { rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import { Rewriter } from "@tg/pattern-matcher/Rewriter"
 import { Postrange, whyIllegal } from "@tg/postrange/Postrange"
 import * as P from "@tg/pattern-matcher/UPat"
+import * as Body from "@tg/rangeify/Body"
 import { passes as finishing } from "@tg/rangeify/Finish"
 import { FusionCosts } from "@tg/rangeify/Fusion"
+import { lists, Rangeify } from "@tg/rangeify/Rangeify"
 import * as Reference from "@tg/runtime/Reference"
-import { randomProgram as random } from "@tg/tensor/Random"
+import * as TensorProgram from "@tg/tensor/Program"
+import { type RandomProgram, randomProgram as random } from "@tg/tensor/Random"
+import * as Tensor from "@tg/tensor/Tensor"
 import { Effect, Layer } from "effect"
+import * as Estimate from "../src/Estimate.ts"
 import { Pipeline } from "../src/Pipeline.ts"
 import * as Stages from "../src/Stages.ts"
 import { blocks } from "./support/blocks.ts"
@@ -130,6 +136,52 @@ describe("Pipeline", () => {
       const usual = yield* Devices.run(program).pipe(Effect.provide(Devices.reference))
       const own = yield* Devices.run(program).pipe(Effect.provide(Devices.wasm().pipe(Layer.provide(added))))
       assert.isUndefined(difference(program, usual, own))
+    }))
+
+  it.live("plans and runs what a list of rangeify's passes makes", () =>
+    Effect.gen(function*() {
+      // a sine that a broadcast repeats 2048 times is stored, unless a pass moves what may be computed where it is used
+      const arena = new Arena()
+      const [x, y, out] = [[4, 1], [4, 2048], [4, 2048]].map((shape, id) =>
+        Tensor.buffer(arena, id, { shape, dtype: DType.f32 })
+      )
+      const input = (id: number, capacity: ReadonlyArray<number>) => {
+        const length = capacity.reduce((n, size) => n * size, 1)
+        const data = Float32Array.from({ length }, (_, i) => i % 13)
+        return { id, dtype: DType.f32, shape: capacity, capacity, data }
+      }
+      const program: RandomProgram = {
+        steps: [],
+        program: TensorProgram.make([TensorProgram.assign(out!, x!.sin().expand([4, 2048]).mul(y!))]),
+        inputs: [input(0, [4, 1]), input(1, [4, 2048])],
+        // a sine of one device is within a few units in the last place of another one's
+        outputs: [{ id: 2, dtype: DType.f32, shape: [4, 2048], capacity: [4, 2048], tolerance: 1e-4 }],
+        vars: {}
+      }
+      const inline: Body.BodyPass = {
+        name: "inline what may be",
+        from: "tensor",
+        to: "tensor",
+        run: (body) =>
+          Body.withMarks(
+            body,
+            [...Body.marksOf(body)].map(([value, { home, legal }]) => [
+              value,
+              { home: legal.includes("inline") ? "inline" : home, legal }
+            ])
+          )
+      }
+      const own = Rangeify.layerOf({ ...lists, body: { ...lists.body, passes: [...lists.body.passes, inline] } })
+      const launchesOf = Effect.gen(function*() {
+        const { launches } = yield* Estimate.estimate(yield* Pipeline, program.program.sink)
+        const planned = yield* launches(program.vars)
+        return { planned: planned.length, ...yield* Devices.ran(program) }
+      })
+      const usual = yield* launchesOf.pipe(Effect.provide(Devices.wasm()))
+      const replaced = yield* launchesOf.pipe(Effect.provide(Devices.wasm().pipe(Layer.provide(own))))
+      assert.deepStrictEqual([usual.planned, usual.launches], [2, 2])
+      assert.deepStrictEqual([replaced.planned, replaced.launches], [1, 1])
+      assert.isUndefined(difference(program, usual.contents, replaced.contents))
     }))
 
   it.effect("chooses opts that the given Postrange allows", () =>

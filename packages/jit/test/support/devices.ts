@@ -62,7 +62,10 @@ export const reference = Jit.layer.pipe(
 )
 
 /** Runs a random program on the device of the layer; its buffers afterwards. */
-export const run = (random: RandomProgram) =>
+export const run = (random: RandomProgram) => Effect.map(ran(random), ({ contents }) => contents)
+
+/** The same, and how many launches it took. */
+export const ran = (random: RandomProgram) =>
   Effect.gen(function*() {
     const device = yield* Device
     const jit = yield* Jit
@@ -88,5 +91,5 @@ export const run = (random: RandomProgram) =>
           : new Uint32Array(copy)
       )
     }
-    return after
+    return { contents: after, launches: prepared.dispatches.length }
   }).pipe(Effect.scoped)
