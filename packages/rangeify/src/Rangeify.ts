@@ -3,7 +3,7 @@ import { given } from "@tg/core-uop/Given"
 import * as Pass from "@tg/core-uop/Pass"
 import * as Spec from "@tg/core-uop/Spec"
 import * as DType from "@tg/core-uop/DType"
-import { Arena, argOf, key, type UOp } from "@tg/core-uop/UOp"
+import { Arena, argOf, digest, key, toposort, type UOp } from "@tg/core-uop/UOp"
 import { RewriteLimit } from "@tg/pattern-matcher/GraphRewrite"
 import { Rewriter } from "@tg/pattern-matcher/Rewriter"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
@@ -103,12 +103,19 @@ interface Scheduling {
 
 const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
 
+/** Everything that the schedule of a body depends on, beside rules and passes: kernels are named after its labels. */
+const cacheKey = (body: UOp, { fusion, ...limits }: Limits): string => {
+  const labels = toposort(body).map((node) => node.arena.labelOf(node) ?? "").join("\n")
+  return [JSON.stringify(Object.entries({ ...limits, fusion: fusion?.key }).sort()), key(body), digest(labels)].join(
+    ":"
+  )
+}
+
 const scheduleFunction = (call: UOp, context: Scheduling): Schedule => {
   const body = call.src[0]!
   const known = context.bodies.get(body)
   if (known !== undefined) return known
-  const { fusion, ...limits } = context.limits
-  const text = `${JSON.stringify(Object.entries({ ...limits, fusion: fusion?.key }).sort())}:${key(body)}`
+  const text = cacheKey(body, context.limits)
   const made = (): Schedule => {
     const results = body.src.filter((r) => !isEffect(r)).map(computed)
     const sink = body.arena.make("SINK", DType.none, [...body.src.filter(isEffect), ...results])

@@ -48,6 +48,21 @@ describe("Rangeify", () => {
     }
   })
 
+  it("does not take the schedule of a body whose values have other names", () => {
+    const cache: ScheduleCache = new Map()
+    const namesWith = (label: string) => {
+      const b = new Build()
+      const [y] = Program.call("block", [b.f32(1, 8), b.f32(16, 8)], (x, w) => [Nn.linear(x!, w!).label(label)])
+      return scheduled(Program.make([b.out(y!)]).sink, 8, cache).steps.map(({ name }) => name)
+    }
+    assert.deepStrictEqual([namesWith("up")[0], namesWith("gate")[0], namesWith("up")[0]], [
+      "up_16",
+      "gate_16",
+      "up_16"
+    ])
+    assert.strictEqual(cache.size, 2)
+  })
+
   it("finds the schedule of a body in the cache, for another program", () => {
     const cache: ScheduleCache = new Map()
     const b = new Build()
