@@ -145,19 +145,31 @@ const after = (frame: Frame, node: UOp): Value => {
   return place === undefined ? valueOf(frame, x) : contents(frame, node.dtype, place)
 }
 
+/** Where a store writes: a view, or rows of one that are chosen by their numbers. */
+const targetOf = (frame: Frame, node: UOp): Place | undefined => {
+  if (node.op !== "GATHER") return placeOf(frame, node)
+  const of = placeOf(frame, node.src[0]!)
+  if (of === undefined) return undefined
+  const addresses: Value = { dtype: DType.index, shape: of.shape, data: of.addresses }
+  const chosen = rowsOf(frame, node, addresses, valueOf(frame, node.src[1]!))
+  return { storage: of.storage, shape: chosen.shape, addresses: chosen.data as Float64Array, whole: false }
+}
+
 const store = (frame: Frame, node: UOp): void => {
-  const place = placeOf(frame, node.src[0]!) ??
+  const place = targetOf(frame, node.src[0]!) ??
     fail(node, "the target is not a view of a buffer with distinct elements")
   const value = valueOf(frame, node.src[1]!)
   if (place.addresses.length !== value.data.length) fail(node, `stores [${value.shape}] into [${place.shape}]`)
   for (let i = 0; i < value.data.length; i++) place.storage[place.addresses[i]!] = value.data[i]!
 }
 
-const gather = (frame: Frame, node: UOp): Value => {
-  const x = valueOf(frame, node.src[0]!)
-  const index = valueOf(frame, node.src[1]!)
+const gather = (frame: Frame, node: UOp): Value =>
+  rowsOf(frame, node, valueOf(frame, node.src[0]!), valueOf(frame, node.src[1]!))
+
+/** Rows of a value by their numbers. */
+const rowsOf = (frame: Frame, node: UOp, x: Value, index: Value): Value => {
   const row = product(x.shape.slice(1))
-  const out = make(frame, node.dtype, [...index.shape, ...x.shape.slice(1)])
+  const out = make(frame, x.dtype, [...index.shape, ...x.shape.slice(1)])
   for (let i = 0; i < index.data.length; i++) {
     const at = index.data[i]!
     if (at < 0 || at >= x.shape[0]!) fail(node, `index ${at} at position ${i}, but there are ${x.shape[0]} rows`)
@@ -312,6 +324,7 @@ const placeInputs = (target: UOp): ReadonlyArray<UOp> => {
     case "PERMUTE":
     case "SHRINK":
     case "FLIP":
+    case "GATHER":
       return [...placeInputs(target.src[0]!), ...target.src.slice(1)]
     default:
       return [target]

@@ -1,6 +1,6 @@
 import { movement } from "@tg/core-uop/Op"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
-import { isStorage, nodesOf, storageOf } from "./Placement.ts"
+import { isStorage, nodesOf, storageOf, targetOf } from "./Placement.ts"
 
 // a body is asked about for each of its calls, and it never changes
 const knownWrites = new WeakMap<UOp, ReadonlySet<number>>()
@@ -65,7 +65,7 @@ export const orderHazards = (
 
 /** The memory that one node's own effect writes. */
 const writtenBy = (node: UOp): ReadonlyArray<UOp> => {
-  if (node.op === "STORE") return [storageOf(node.src[0]!)]
+  if (node.op === "STORE") return [targetOf(node)]
   if (node.op === "CUSTOM") {
     return argOf(node, "CUSTOM").writes.map((i) => storageOf(node.src[i]!))
   }
@@ -91,7 +91,7 @@ const reached = (step: UOp, isStep: (node: UOp) => boolean): ReadonlyArray<UOp> 
   }
   // a store does not read its target: only where in it to write, and what must have happened to it before
   const visitTarget = (node: UOp): void => {
-    if (!movement.has(node.op)) return node.op === "AFTER" ? visit(node) : undefined
+    if (!movement.has(node.op) && node.op !== "GATHER") return node.op === "AFTER" ? visit(node) : undefined
     visitTarget(node.src[0]!)
     for (const s of node.src.slice(1)) visit(s)
   }

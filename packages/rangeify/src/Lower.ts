@@ -9,7 +9,7 @@ import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import * as P from "@tg/pattern-matcher/UPat"
 import { extent, flatten, plus, reshape } from "./Indexing.ts"
-import { isFree, isStorage, storageOf } from "./Placement.ts"
+import { isFree, isStorage, storageOf, targetOf } from "./Placement.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
 export interface Lowered {
@@ -122,11 +122,8 @@ const computedAt = (reader: Reader, node: UOp, index: ReadonlyArray<UOp>, gate: 
       return index[0]!
     case "CONTIGUOUS":
       return value(x, index, gate)
-    case "GATHER": {
-      const rank = Shape.of(node.src[1]!).length
-      const row = value(node.src[1]!, index.slice(0, rank), gate)
-      return value(x, [Expr.cast(row, DType.index), ...index.slice(rank)], gate)
-    }
+    case "GATHER":
+      return value(x, chosen(reader, node, index, gate), gate)
     case "PAD":
       return paddedAt(reader, node, index, gate)
     case "REDUCE":
@@ -136,6 +133,13 @@ const computedAt = (reader: Reader, node: UOp, index: ReadonlyArray<UOp>, gate: 
         ? arena.make(node.op, node.dtype, node.src.map((s) => value(s, index, gate)), node.arg)
         : value(x, view(arena, node, index), gate)
   }
+}
+
+/** The index into what rows are chosen from of an element of the chosen ones. */
+const chosen = ({ value }: Reader, node: UOp, index: ReadonlyArray<UOp>, gate?: UOp): ReadonlyArray<UOp> => {
+  const rank = Shape.of(node.src[1]!).length
+  const row = value(node.src[1]!, index.slice(0, rank), gate)
+  return [Expr.cast(row, DType.index), ...index.slice(rank)]
 }
 
 const paddedAt = ({ arena, value }: Reader, node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp => {
@@ -180,11 +184,11 @@ export const lower = (arena: Arena, root: UOp, homes: Homes): Lowered => {
   const reader = readerOf(arena, root, homes)
   // the output is slot 0
   const isStore = root.op === "STORE"
-  const out = reader.slot(isStore ? storageOf(root.src[0]!) : root)
+  const out = reader.slot(isStore ? targetOf(root) : root)
   const computed = isStore ? root.src[1]! : root
   const shape = Shape.of(computed)
   const ranges = shape.map((dim) => reader.newRange(dim, "GLOBAL"))
-  const at = isStore ? destination(arena, root.src[0]!, ranges) : flatten(arena, shape, ranges)
+  const at = isStore ? destination(reader, root.src[0]!, ranges) : flatten(arena, shape, ranges)
   const value = Expr.cast(reader.value(computed, ranges, undefined), out.dtype)
   const store = endAt(Expr.store(Expr.element(out, at), value), ranges)
   const { ends, places, workgroupBytes } = stagesOf(
@@ -346,7 +350,9 @@ const view = (arena: Arena, node: UOp, index: ReadonlyArray<UOp>): ReadonlyArray
 }
 
 /** The flat place in memory of element `index` of a view that is written. */
-const destination = (arena: Arena, target: UOp, index: ReadonlyArray<UOp>): UOp =>
-  isStorage(target)
-    ? flatten(arena, Shape.of(target), index)
-    : destination(arena, target.src[0]!, view(arena, target, index))
+const destination = (reader: Reader, target: UOp, index: ReadonlyArray<UOp>): UOp => {
+  const { arena } = reader
+  if (isStorage(target)) return flatten(arena, Shape.of(target), index)
+  const from = target.op === "GATHER" ? chosen(reader, target, index) : view(arena, target, index)
+  return destination(reader, target.src[0]!, from)
+}

@@ -38,6 +38,19 @@ export const isStorage = (node: UOp): boolean =>
 export const storageOf = (node: UOp): UOp =>
   node.op === "AFTER" || (movement.has(node.op) && node.op !== "PAD") ? storageOf(node.src[0]!) : node
 
+/** The memory that a STORE writes: under a view chain, or under rows that are chosen from one. */
+export const targetOf = (store: UOp): UOp => {
+  const target = store.src[0]!
+  return storageOf(target.op === "GATHER" ? target.src[0]! : target)
+}
+
+/** What a kernel reads to compute a root: of what a STORE writes, which rows are chosen. */
+const readBy = (root: UOp): ReadonlyArray<UOp> => {
+  if (root.op !== "STORE") return isEffect(root) || isStorage(root) ? [] : root.src
+  const target = root.src[0]!
+  return target.op === "GATHER" ? [target.src[1]!, ...root.src.slice(1)] : root.src.slice(1)
+}
+
 /** The sources that a node's own body reads: a call's function is opaque. */
 export const inputs = (node: UOp): ReadonlyArray<UOp> => node.op === "CALL" ? node.src.slice(1) : node.src
 
@@ -219,7 +232,7 @@ const storeRepeated = (state: Deciding, node: UOp): void => {
       return
     case "STORE": {
       // what is overwritten while it is read elsewhere in the same kernel is computed first
-      const target = storageOf(x!)
+      const target = targetOf(node)
       if (!isLeaf(state, y!) && [...workOf(state, y!).leaves].some((leaf) => storageOf(leaf) === target)) {
         state.stored.add(y!)
         state.must.add(y!)
@@ -237,7 +250,7 @@ const limitReads = (state: Deciding, node: UOp): void => {
   const maxReads = state.readsAt(node)
   if (node.src.length < 2 || node.op === "AFTER" || node.op === "CALL" || node.op === "SINK") return
   // the target of a store is the output, not one of the reads
-  const read = node.op === "STORE" ? node.src.slice(1) : node.src
+  const read = node.op === "STORE" ? readBy(node) : node.src
   for (;;) {
     const leaves = union(read.map((s) => workOf(state, s).leaves))
     if (leaves.size <= maxReads) return
@@ -390,8 +403,7 @@ export const kernelAt = (
       for (const s of node.src) visit(s)
     }
   }
-  const computed = root.op === "STORE" ? root.src.slice(1) : isEffect(root) || isStorage(root) ? [] : root.src
-  for (const s of computed) visit(s)
+  for (const s of readBy(root)) visit(s)
   return { computes, reads }
 }
 

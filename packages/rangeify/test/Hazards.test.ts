@@ -77,6 +77,28 @@ describe("Hazards", () => {
     agrees([b.out(cache.sum(0)), effect!, b.out(sum!.add(Program.after(cache, [effect!]).sum(0)))], { at: 3 })
   })
 
+  it("writes rows by their numbers, and orders reads of the numbers and of the rows around it", () =>
+    inBothOrders((b) => {
+      const [cache, x, rows] = [b.f32(6, 2), b.f32(3, 2), Tensor.iota(b.arena, 3)]
+      const order = b.u32(3)
+      // an order of their own for each row: 5, 3, 1 and what the numbers add
+      const numbers = rows.mul(-2).add(5).cast(order.dtype)
+      const write = Program.assign(cache.gather(numbers), x.mul(2))
+      const renumbered = Program.assign(order, numbers.add(order))
+      return [
+        write,
+        b.out(Program.after(cache, [write]).sum(0).add(Program.after(order, [renumbered]).sum().cast(x.dtype)))
+      ]
+    }))
+
+  it("reads the numbers of rows before they are overwritten", () => {
+    const b = new Build()
+    const [cache, x] = [b.f32(4096, 2), b.f32(2, 2)]
+    const rows = b.u32(2)
+    const write = Program.assign(cache.gather(rows), x)
+    agrees([Program.assign(rows, rows.add(1)), write, b.out(Program.after(cache, [write]).sum(0))])
+  })
+
   it("says so when one kernel needs both states", () => {
     const b = new Build()
     const [state, x] = [b.f32(4), b.f32(4)]

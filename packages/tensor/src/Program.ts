@@ -33,9 +33,15 @@ export const storageOf = (view: UOp): UOp | undefined => {
   return isStorage(node) ? node : undefined
 }
 
-/** Writes `value` into a view of a buffer. The result is an effect: order reads after it with `after`. */
+/** The storage that a write goes to: that of a view, or of rows that are chosen from one. */
+const targetOf = (target: UOp): UOp | undefined => storageOf(target.op === "GATHER" ? target.src[0]! : target)
+
+/**
+ * Writes `value` into a view of a buffer, or into rows of one by their numbers, `view.gather(rows)`; of rows that are named twice,
+ * either value may stay. The result is an effect: order reads after it with `after`.
+ */
 export const assign = (target: Tensor, value: Tensor): Tensor => {
-  if (storageOf(target.node) === undefined) {
+  if (targetOf(target.node) === undefined) {
     return fail("assign", "a view of a buffer or of a parameter", `${target.node.op}`, "only storage can be written")
   }
   if (target.dtype !== value.dtype || !Shape.equal(target.shape, value.shape)) {
@@ -254,7 +260,7 @@ const writtenStorage = (root: UOp): ReadonlySet<UOp> => {
     return known
   }
   for (const node of scope(root)) {
-    if (node.op === "STORE") written.add(storageOf(node.src[0]!)!)
+    if (node.op === "STORE") written.add(targetOf(node.src[0]!)!)
     if (node.op === "CUSTOM") {
       for (const i of argOf(node, "CUSTOM").writes) written.add(node.src[i]!)
     }
