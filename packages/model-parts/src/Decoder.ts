@@ -7,6 +7,7 @@ import { type Unit, unit } from "@tg/tensor/Program"
 import { buffer, scalar, type Tensor } from "@tg/tensor/Tensor"
 import type { Batch } from "./Attention.ts"
 import * as Order from "./Order.ts"
+import * as Places from "./Places.ts"
 import { activation, type Activations, type Lookup, type Manner, product } from "./Product.ts"
 import type { BlockWeights, ModelWeights, WeightRef } from "./Weights.ts"
 
@@ -37,13 +38,15 @@ export interface ForwardInput {
    * whole cache; one sequence if it is not said.
    */
   readonly sequence?: number | undefined
-  /** Logits of all tokens, or of the last one. */
-  readonly rows: "all" | "last"
+  /** Where tokens stand that are of any conversations, in the order of tokens; they stand behind `startPos` if it is not said. */
+  readonly places?: Places.Places | undefined
+  /** Logits of all tokens, of the last one, or of some by their numbers, `[R]`. */
+  readonly rows: "all" | "last" | Tensor
   /** Whether the experts that blocks choose are among the results; they are not, if it is not said. */
   readonly experts?: "kept" | undefined
 }
 
-/** `logits [T or 1, vocabulary]`, and the cache writes, which must reach the sink. */
+/** `logits [T, 1 or R, vocabulary]`, and the cache writes, which must reach the sink. */
 export interface ForwardOutput {
   readonly logits: Tensor
   readonly effects: ReadonlyArray<Tensor>
@@ -63,6 +66,8 @@ export interface BlockInput extends Manner {
   readonly startPos: Tensor
   /** In the order of features. */
   readonly batch?: Batch | undefined
+  /** Where the tokens stand, unless they stand behind `startPos`. */
+  readonly places?: Places.Places | undefined
   /** Whether the tokens are a few, of a known number: what suits one token then suits them. */
   readonly isFew: boolean
   /** Tokens of each of several sequences. */
@@ -122,6 +127,7 @@ type Blocks = (x: Tensor, index: number) => BlockOutput
 /** Blocks of one kind share a body, which is built once: the weights come in as arguments. */
 const blocksOf = (decoder: Decoder, input: ForwardInput): Blocks => {
   const kinds = new Map<string, Unit>()
+  const places = input.places === undefined ? [] : Places.toArguments(input.places)
   return (x, index) => {
     const weights: BlockWeights = decoder.weights.blocks[index]!
     const own = decoder.kindOf(index)
@@ -132,7 +138,8 @@ const blocksOf = (decoder: Decoder, input: ForwardInput): Blocks => {
     kinds.set(kind, call)
     const words = roles.map((role) => input.buffers(weights[role]!))
     // `x` goes in and out as it is stored
-    const [out, write, chosen] = call([x, input.inputs[own.input]!, input.caches[index]!, input.startPos, ...words])
+    const storage = [x, input.inputs[own.input]!, input.caches[index]!]
+    const [out, write, chosen] = call([...storage, input.startPos, ...words, ...places])
     // the call site: what tells the launches of equal blocks apart
     x.arena.label(out!.node.src[0]!, `blk.${index}`)
     return { x: out!, write: write!, chosen }
@@ -160,6 +167,7 @@ const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights):
       order,
       isFew: isFew(input),
       batch: input.batch,
+      places: input.places === undefined ? undefined : Places.fromArguments(params.slice(4 + roles.length)),
       sequence: input.sequence
     })
     const out = isBatch ? Order.store(made.x) : made.x
@@ -186,11 +194,12 @@ export const forward = (decoder: Decoder, input: ForwardInput): ForwardOutput =>
     effects.push(made.write)
     if (made.chosen !== undefined) experts.push(made.chosen)
   }
-  const order = input.rows === "all" ? orderOf(input) : "tokens"
+  const order = input.rows === "last" ? "tokens" : orderOf(input)
   const x = batch === undefined ? stored : Order.load(stored)
   const row = x.slice(0, (batch?.count ?? input.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
   // a batch's one row is spread over memory, and every row of the output matrix reads it: it is laid out first
-  const kept = input.rows === "all" ? x : batch === undefined ? row : row.contiguous()
+  const last = batch === undefined ? row : row.contiguous()
+  const kept = input.rows === "all" ? x : input.rows === "last" ? last : x.gather(input.rows)
   const gain = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
   const normed = kept.mul(Order.keep(order, Nn.rmsScale(kept, epsilon))).mul(gain).label("output_norm")
   const output = { layout: weights.output.layout, words: buffers(weights.output) }

@@ -5,10 +5,11 @@ import type * as Decoder from "@tg/model-parts/Decoder"
 import { dense, mixture } from "@tg/model-parts/FeedForward"
 import { norm, normed, normedForFewRows } from "@tg/model-parts/Norm"
 import { keep, keepAlways } from "@tg/model-parts/Order"
+import * as Places from "@tg/model-parts/Places"
 import { computed, need, ofFewRows, ofTokens, type Operand, product } from "@tg/model-parts/Product"
 import { rotate } from "@tg/model-parts/Rotary"
 import * as Nn from "@tg/tensor/Nn"
-import { after, assign } from "@tg/tensor/Program"
+import { after } from "@tg/tensor/Program"
 import type { Tensor } from "@tg/tensor/Tensor"
 import * as Cache from "./Cache.ts"
 import * as Heads from "./Heads.ts"
@@ -69,7 +70,8 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const c = norm(input, kv.slice(-1, 0, latent), "attn_kv_a_norm")
   const key = rotate(kv.slice(-1, latent, rotated), cosSin)
   const rows = Nn.cat([c, key], -1).label("attn_kv_a_norm")
-  const write = assign(cache.slice(0, startPos, tokens), Cache.pack(config, cache, rows)).label("cache")
+  const write = Places.write(cache, Cache.pack(config, cache, rows), { first: startPos, places: input.places })
+    .label("cache")
 
   const q = keep(order, queries(input, x)).reshape([tokens, heads, n + rotated])
   const position = rotate(q.slice(-1, n, rotated), cosSin)
@@ -83,15 +85,21 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const full = keepAlways(order, Nn.cat([latents, position], -1).mul(attentionScale(config)).label("query"))
 
   const written = after(cache, [write])
-  const z = input.isFew ? ofFew(input, full, written) : whole(Cache.reader(config), input, full, written)
+  const z = input.isFew || input.places !== undefined
+    ? ofFew(input, full, written)
+    : whole(Cache.reader(config), input, full, written)
   const mixed = computed(output(z).reshape([tokens, heads * value]), input)
   return { output: product(mixed, need(weights, "attn_output")).label("attn_output"), write }
 }
 
 /** Attention of a few tokens, `query [T, H, K]`, each of whose heads read the cache together. */
-const ofFew = ({ config, startPos }: BlockInput, query: Tensor, cache: Tensor): Tensor => {
+const ofFew = ({ config, places, startPos }: BlockInput, query: Tensor, cache: Tensor): Tensor => {
   const { heads, latent } = config
   const together = headsTogether(heads, Number(cache.dim(0)))
+  if (places !== undefined) {
+    const own = query.reshape([query.dim(0), heads / together, together, query.dim(2)])
+    return Places.attend(Cache.reader(config, 1), own, { cache, places }).reshape([query.dim(0), heads, latent])
+  }
   const tokens = Number(query.dim(0))
   const grouped = query.reshape([...tokens === 1 ? [] : [tokens], heads / together, together, query.dim(2)])
   return split(Cache.reader(config), grouped, cache, { startPos, tokens }).reshape([tokens, heads, latent])

@@ -27,10 +27,10 @@ export const pack = (config: Config, cache: Tensor, rows: Tensor): Tensor =>
 /** Stored rows `[..., words]` as floats, with the row on nested axes. */
 const unpack = (stored: Tensor): Tensor => stored.dtype === DType.f32 ? stored : Halves.unpack(stored)
 
-/** Keys are whole rows, values their latents. */
-export const reader = (config: Config): Reader => ({
-  scores,
-  mix: (weights, rows) => mix(config, weights, rows),
+/** Keys are whole rows, values their latents. The first `shared` axes of rows are those of the queries. */
+export const reader = (config: Config, shared = 0): Reader => ({
+  scores: (query, rows) => scores(query, rows, shared),
+  mix: (weights, rows) => mix(config, weights, rows, shared),
   width: config.latent
 })
 
@@ -49,18 +49,26 @@ export const parts = (config: Config, stored: Tensor): Rows => {
   return { latents: rows.slice(-1, 0, config.latent), positions: rows.slice(-1, config.latent, config.rotated) }
 }
 
-/** Products of queries `[A..., latent + rotated]` with stored rows `[S..., words]`: `[A..., S...]`. */
-const scores = (query: Tensor, stored: Tensor): Tensor => {
+/** With so many axes of size 1 behind the first `shared` ones. */
+const spread = (x: Tensor, shared: number, between: number): Tensor =>
+  shared === 0 ? x : x.reshape([...x.shape.slice(0, shared), ...Halves.ones(between), ...x.shape.slice(shared)])
+
+/** Products of queries `[B..., A..., latent + rotated]` with stored rows `[B..., S..., words]`: `[B..., A..., S...]`. */
+const scores = (query: Tensor, stored: Tensor, shared: number): Tensor => {
   const keys = unpack(stored)
   const leading = stored.rank - 1
   const row = keys.shape.slice(leading)
   const width = row.reduce<number>((n, d) => n * Number(d), 1)
-  return Halves.widen(query, width).reshape([...query.shape.slice(0, -1), ...Halves.ones(leading), ...row]).mul(keys)
+  return Halves.widen(query, width)
+    .reshape([...query.shape.slice(0, -1), ...Halves.ones(leading - shared), ...row])
+    .mul(spread(keys, shared, query.rank - 1 - shared))
     .sum({ axis: row.map((_, i) => i - row.length) })
 }
 
-/** The latents of stored rows `[S..., n, words]`, mixed by `weights [A..., S..., n]`: `[A..., S..., latent]`. */
-const mix = (config: Config, weights: Tensor, stored: Tensor): Tensor => {
+/**
+ * The latents of stored rows `[B..., S..., n, words]`, mixed by `weights [B..., A..., S..., n]`: `[B..., A..., S..., latent]`.
+ */
+const mix = (config: Config, weights: Tensor, stored: Tensor, shared: number): Tensor => {
   const rows = unpack(stored)
   const leading = stored.rank - 1
   const latents = rows.rank === stored.rank
@@ -69,6 +77,7 @@ const mix = (config: Config, weights: Tensor, stored: Tensor): Tensor => {
     ? rows.slice(leading, 0, config.latent / 8)
     : rows.reshape([...stored.shape.slice(0, -1), halfRow(config)]).slice(-1, 0, config.latent)
   const row = latents.shape.slice(leading)
-  return weights.reshape([...weights.shape, ...Halves.ones(row.length)]).mul(latents)
+  return weights.reshape([...weights.shape, ...Halves.ones(row.length)])
+    .mul(spread(latents, shared, weights.rank - leading))
     .sum(-1 - row.length).reshape([...weights.shape.slice(0, -1), config.latent])
 }

@@ -4,10 +4,11 @@ import type * as Decoder from "@tg/model-parts/Decoder"
 import { affine, dense, mixture } from "@tg/model-parts/FeedForward"
 import { norm, normed, normedForFewRows } from "@tg/model-parts/Norm"
 import { keep, keepAlways } from "@tg/model-parts/Order"
+import * as Places from "@tg/model-parts/Places"
 import { computed, ofTokens, type Operand } from "@tg/model-parts/Product"
 import { rotate } from "@tg/model-parts/Rotary"
 import * as Nn from "@tg/tensor/Nn"
-import { after, assign } from "@tg/tensor/Program"
+import { after } from "@tg/tensor/Program"
 import type { Tensor } from "@tg/tensor/Tensor"
 import * as Cache from "./Cache.ts"
 import { type Config, headsPerKey } from "./Config.ts"
@@ -61,14 +62,15 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const tokens = x.values.dim(0)
   const { key, query, value } = projections(input, x)
   const rows = Cache.pack(config, cache, [turned(input, key, "attn_k_norm"), value])
-  const ring = Cache.ringIn(Number(cache.dim(0)), input.window)
+  const { places } = input
+  const ring = places === undefined ? Cache.ringIn(Number(cache.dim(0)), input.window) : undefined
   const first = ring === undefined ? startPos : startPos.mod(ring.positions)
-  const write = assign(cache.slice(0, first, tokens), rows).label("cache")
+  const write = Places.write(cache, rows, { first, places }).label("cache")
   // every cached position reads it
   const full = keepAlways(order, turned(input, query, "attn_q_norm").mul(config.attentionScale).label("query"))
   const grouped = full.reshape([tokens, keyValueHeads, headsPerKey(config), headSize])
   const written = after(cache, [write])
-  const mixed = input.isFew
+  const mixed = input.isFew || places !== undefined
     ? ofFew({ ...input, ring }, grouped, written)
     : whole(Cache.reader(config), { ...input, ring }, grouped, written)
   const z = computed(mixed.reshape([tokens, heads * headSize]), input)
@@ -77,15 +79,16 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
 
 /** Attention of a few tokens, `query [T, G, H / G, size]`: heads with the same keys read the cache together. */
 const ofFew = (
-  { config, ring, startPos, window }: BlockInput & { readonly ring: Ring | undefined },
+  { config, places, ring, startPos, window }: BlockInput & { readonly ring: Ring | undefined },
   query: Tensor,
   cache: Tensor
 ): Tensor => {
   const { headSize, keyValueHeads } = config
   const heads = headsPerKey(config)
   const together = headsTogether(heads, Number(cache.dim(0)))
+  const grouped = query.reshape([query.dim(0), keyValueHeads, heads / together, together, headSize])
+  if (places !== undefined) return Places.attend(Cache.reader(config, 1), grouped, { cache, places, window })
   const tokens = Number(query.dim(0))
-  const grouped = query.reshape([tokens, keyValueHeads, heads / together, together, headSize])
   return split(Cache.reader(config), grouped, cache, { ring, startPos, tokens, window })
 }
 

@@ -40,40 +40,44 @@ export const pack = (config: Config, cache: Tensor, [key, value]: readonly [key:
   return rows.reshape([key.dim(0), cache.dim(1)])
 }
 
-/** Keys (0) or values (1) of rows `[S.., words]`, by head: `[G, S.., ...row]`. */
-const part = (config: Config, rows: Tensor, which: 0 | 1): Tensor => {
+/** Keys (0) or values (1) of rows `[B.., S.., words]`, by head: `[B.., G, S.., ...row]`. */
+const part = (config: Config, rows: Tensor, { shared, which }: { readonly which: 0 | 1; readonly shared: number }) => {
   const { keyValueHeads: heads } = config
   const lead = rows.shape.slice(0, -1)
   const own = rows.reshape([...lead, 2, heads, Number(rows.dim(-1)) / 2 / heads])
     .slice(lead.length, which, 1).reshape([...lead, heads, Number(rows.dim(-1)) / 2 / heads])
   const values = typeOf(rows) === "f32" ? own : Halves.unpack(own)
   const axes = [...values.shape.keys()]
-  return values.permute([lead.length, ...axes.filter((axis) => axis !== lead.length)])
+  const others = axes.filter((axis) => axis !== lead.length)
+  return values.permute([...others.slice(0, shared), lead.length, ...others.slice(shared)])
 }
 
 /**
  * Reads rows for queries `[T, G, A.., size]`: the query heads of a group read the same keys and values. Of the groups'
- * axis in the rows, queries see their own part.
+ * axis in the rows, queries see their own part. With `shared`, 1, the first axis of rows is T.
  */
-export const reader = (config: Config): Reader => {
+export const reader = (config: Config, shared: 0 | 1 = 0): Reader => {
   const width = config.headSize
-  /** `[G, S.., ...row]` for queries with `between` axes behind that of the groups. */
-  const beside = (x: Tensor, between: number): Tensor =>
-    x.reshape([1, x.dim(0), ...Halves.ones(between), ...x.shape.slice(1)])
+  /** `[G, S.., ...row]`, or `[T, G, S.., ...row]`, for queries with `between` axes behind that of the groups. */
+  const beside = (x: Tensor, between: number): Tensor => {
+    const lead = x.shape.slice(0, shared + 1)
+    return x.reshape([...shared === 0 ? [1] : [], ...lead, ...Halves.ones(between), ...x.shape.slice(lead.length)])
+  }
   return {
     width,
     scores: (query, rows) => {
-      const keys = part(config, rows, 0)
+      const keys = part(config, rows, { which: 0, shared })
       const row = keys.shape.slice(rows.rank)
       const size = row.reduce<number>((n, d) => n * Number(d), 1)
-      return Halves.widen(query, size).reshape([...query.shape.slice(0, -1), ...Halves.ones(rows.rank - 1), ...row])
+      return Halves.widen(query, size)
+        .reshape([...query.shape.slice(0, -1), ...Halves.ones(rows.rank - 1 - shared), ...row])
         .mul(beside(keys, query.rank - 3)).sum({ axis: row.map((_, i) => i - row.length) })
     },
     mix: (weights, rows) => {
-      const values = part(config, rows, 1)
+      const values = part(config, rows, { which: 1, shared })
       const row = values.shape.slice(rows.rank)
       const mixed = weights.reshape([...weights.shape, ...Halves.ones(row.length)])
-        .mul(beside(values, weights.rank - 1 - rows.rank)).sum(-1 - row.length)
+        .mul(beside(values, weights.rank - 1 - rows.rank + shared)).sum(-1 - row.length)
       const size = row.reduce<number>((n, d) => n * Number(d), 1)
       const flat = mixed.reshape([...weights.shape.slice(0, -1), size])
       return size === width ? flat : flat.slice(-1, 0, width)
