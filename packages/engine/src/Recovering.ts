@@ -25,7 +25,10 @@ export interface Home<H> {
 }
 
 /** Runs it in a Scope of its own inside of another, which is closed at once if it fails. */
-const within = <A, E>(scope: Scope.Scope, made: Effect.Effect<A, E, Scope.Scope>): Effect.Effect<Standing<A>, E> =>
+export const within = <A, E>(
+  scope: Scope.Scope,
+  made: Effect.Effect<A, E, Scope.Scope>
+): Effect.Effect<Standing<A>, E> =>
   Effect.gen(function*() {
     const own = yield* Scope.fork(scope)
     const value = yield* made.pipe(
