@@ -1,0 +1,99 @@
+/** One axis of a tensor program, followed through what only moves values. */
+import * as Shape from "@tg/core-uop/Shape"
+import { argOf, type UOp } from "@tg/core-uop/UOp"
+import * as Nn from "@tg/tensor/Nn"
+import { Tensor } from "@tg/tensor/Tensor"
+
+/** The shape with other sizes in place of an axis. */
+export const replaced = (shape: Shape.Shape, axis: number, sizes: Shape.Shape): Shape.Shape => [
+  ...shape.slice(0, axis),
+  ...sizes,
+  ...shape.slice(axis + 1)
+]
+
+/** An axis of so many pieces of equal size: how many; none where the size does not say that it divides. */
+export const piecesOf = (size: Shape.Dim, piece: number): Shape.Dim | undefined => {
+  if (typeof size === "number") return size > piece && size % piece === 0 ? size / piece : undefined
+  if (size.op !== "MUL") return undefined
+  const factor = size.src.find((s) => s.op === "CONST")
+  const other = size.src.find((s) => s.op !== "CONST")
+  if (factor === undefined || other === undefined || Number(factor.arg) % piece !== 0) return undefined
+  const rest = Number(factor.arg) / piece
+  return rest === 1 ? other : new Tensor(other).mul(rest).node
+}
+
+/** Where an axis of the result of a reshape was before it; none where it was no axis. */
+const beforeReshape = (node: UOp, axis: number): number | undefined => {
+  const [from, to] = [Shape.of(node.src[0]!), Shape.of(node)]
+  const lead = product(to.slice(0, axis))
+  const at = from.findIndex((size, i) => size === to[axis] && sameProduct(product(from.slice(0, i)), lead))
+  return at < 0 ? undefined : at
+}
+
+interface Product {
+  readonly count: number
+  readonly symbols: ReadonlyArray<UOp>
+}
+
+const product = (shape: Shape.Shape): Product => ({
+  count: shape.reduce<number>((n, d) => typeof d === "number" ? n * d : n, 1),
+  symbols: shape.filter((d) => typeof d !== "number").toSorted((a, b) => a.id - b.id)
+})
+
+const sameProduct = (a: Product, b: Product): boolean => a.count === b.count && Shape.equal(a.symbols, b.symbols)
+
+/** The source of a movement, and where the axis is there. */
+export interface Moved {
+  readonly source: UOp
+  readonly axis: number
+  /** The same movement of another value, whose axis has become one of these sizes. */
+  readonly again: (value: Tensor, sizes: Shape.Shape) => Tensor
+}
+
+/**
+ * A movement (RESHAPE, PERMUTE, EXPAND) that leaves an axis whole, undone: its source, where the axis may have size 1. None for
+ * anything else.
+ */
+export const behind = (node: UOp, axis: number): Moved | undefined => {
+  const shape = Shape.of(node)
+  const source = node.src[0]
+  switch (node.op) {
+    case "RESHAPE": {
+      const at = beforeReshape(node, axis)
+      if (at === undefined) return undefined
+      return { source: source!, axis: at, again: (value, sizes) => value.reshape(replaced(shape, axis, sizes)) }
+    }
+    case "EXPAND":
+      return { source: source!, axis, again: (value, sizes) => value.expand(replaced(shape, axis, sizes)) }
+    case "PERMUTE": {
+      const order = argOf(node, "PERMUTE")
+      const at = order[axis]!
+      return {
+        source: source!,
+        axis: at,
+        again: (value, sizes) => {
+          const more = sizes.length - 1
+          const shifted = order.map((from) => from > at ? from + more : from)
+          return value.permute(replaced(shifted, axis, sizes.map((_, i) => at + i)).map(Number))
+        }
+      }
+    }
+    default:
+      return undefined
+  }
+}
+
+/** Values side by side along the last axis, and back. */
+export const record = (
+  parts: ReadonlyArray<Tensor>,
+  stored: (joined: Tensor) => Tensor
+): ReadonlyArray<Tensor> => {
+  const joined = stored(Nn.cat(parts, -1))
+  let start = 0
+  return parts.map((part) => {
+    const width = Number(part.dim(-1))
+    const own = joined.slice(-1, start, width)
+    start += width
+    return own
+  })
+}

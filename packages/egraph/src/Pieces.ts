@@ -1,0 +1,284 @@
+/**
+ * An associative reduction over an axis is a reduction of the reductions over its pieces. Of a cascade, each piece computes all
+ * reductions as if it were everything: against its own maximum instead of that of all. What a step's terms are multiplied with
+ * (of a sum) or moved by (of a maximum) when the steps before it change from those of a piece to those of all is found from
+ * its expression. Together the steps are then the state of a monoid: of softmax and mix it is (maximum, sum, mix), and pieces
+ * are put together as the online softmax does it.
+ */
+import { elementwise } from "@tg/core-uop/Op"
+import * as Shape from "@tg/core-uop/Shape"
+import type { UOp } from "@tg/core-uop/UOp"
+import { Tensor, zeros } from "@tg/tensor/Tensor"
+import { behind, type Moved, piecesOf, record, replaced } from "./Axis.ts"
+import type { Cascade, Step } from "./Cascade.ts"
+
+/** The rule as people write it, and its bound (see `Rule`). */
+export const law = {
+  equation: "(m, l, o) = (max_s x[s], sum_s exp(x[s] - m), sum_s exp(x[s] - m) v[s]) = sum over pieces p of " +
+    "(m[p], l[p] exp(m[p] - m), o[p] exp(m[p] - m))",
+  bound: 2 ** -18
+}
+
+/** Of what changes from a piece to the whole: nothing, a tensor, or something that this rule does not know (undefined). */
+type Change = "none" | Tensor | undefined
+
+/** A factor of a sum that all its terms share: it multiplies or divides the sum. */
+interface Factor {
+  readonly op: "MUL" | "FDIV"
+  /** With size 1 where the axis was. */
+  readonly value: Tensor
+}
+
+/** A cascade and what is known of its pieces. */
+interface Pieces {
+  readonly cascade: Cascade
+  readonly count: Shape.Dim
+  readonly piece: number
+}
+
+/** A value of a step: of a piece, with an axis of pieces, or of everything. */
+type ValueOf = (step: UOp) => Tensor
+
+const tensor = (node: UOp): Tensor => new Tensor(node)
+
+/** A value of shape `[n, ..]` with its first axis at another place. */
+const moveFirst = (x: Tensor, to: number): Tensor =>
+  x.permute([...Array.from({ length: to }, (_, i) => i + 1), 0, ...[...x.shape.keys()].slice(to + 1)])
+
+/** And back. */
+const moveToFirst = (x: Tensor, from: number): Tensor =>
+  x.permute([from, ...[...x.shape.keys()].filter((axis) => axis !== from)])
+
+/** A value that has no such axis, for each piece: `[n, ..]`. */
+const forEachPiece = (pieces: Pieces, node: UOp, valueOf: ValueOf): Tensor => {
+  const { cascade, count } = pieces
+  const shape = Shape.of(node)
+  const again = (x: UOp): Tensor => forEachPiece(pieces, x, valueOf)
+  const step = cascade.steps.find(({ reduce }) => reduce === node)
+  if (step !== undefined) return moveToFirst(valueOf(node), step.axis)
+  if (!cascade.depends(node)) return tensor(node).reshape([1, ...shape]).expand([count, ...shape])
+  if (elementwise.has(node.op)) return tensor(node.with(node.src.map((s) => again(s).node)))
+  const source = again(node.src[0]!)
+  if (node.op === "RESHAPE") return source.reshape([count, ...shape])
+  if (node.op === "EXPAND") return source.expand([count, ...shape])
+  const order = node.arg as ReadonlyArray<number> // what is left is a PERMUTE
+  return source.permute([0, ...order.map((axis) => axis + 1)])
+}
+
+/** A value with the axis, its axis cut into pieces: `[.., n, piece, ..]`. */
+const inPiecesAt = (pieces: Pieces, { axis, node }: Site, valueOf: ValueOf): Tensor => {
+  const { cascade, count, piece } = pieces
+  if (!cascade.depends(node)) return tensor(node).reshape(replaced(Shape.of(node), axis, [count, piece]))
+  if (elementwise.has(node.op)) {
+    return tensor(node.with(node.src.map((source) => inPiecesAt(pieces, { axis, node: source }, valueOf).node)))
+  }
+  const moved = behind(node, axis)!
+  const inner = hasAxis(cascade, moved)
+    ? inPiecesAt(pieces, { axis: moved.axis, node: moved.source }, valueOf)
+    : moveFirst(forEachPiece(pieces, moved.source, valueOf), moved.axis)
+  return moved.again(inner, [count, piece])
+}
+
+/** A value and its axis. */
+interface Site {
+  readonly node: UOp
+  readonly axis: number
+}
+
+const hasAxis = ({ size }: Cascade, { axis, source }: Moved): boolean => Shape.of(source)[axis] === size
+
+/** What the terms of a sum share: `terms` without it. */
+const hoisted = (
+  cascade: Cascade,
+  { axis, node }: Site
+): { readonly terms: UOp; readonly factors: ReadonlyArray<Factor> } => {
+  const whole = { terms: node, factors: [] }
+  if (!cascade.depends(node)) return whole
+  if (node.op === "MUL" || node.op === "FDIV") {
+    const [a, b] = [node.src[0]!, node.src[1]!]
+    const shared = sharedBy(cascade, { axis, node: b })
+    const left = hoisted(cascade, { axis, node: a })
+    if (shared !== undefined) return { ...left, factors: [...left.factors, { op: node.op, value: shared }] }
+    const first = node.op === "MUL" ? sharedBy(cascade, { axis, node: a }) : undefined
+    const right = node.op === "MUL" ? hoisted(cascade, { axis, node: b }) : { terms: b, factors: [] }
+    if (first !== undefined) return { ...right, factors: [...right.factors, { op: "MUL", value: first }] }
+    const factors = [...left.factors, ...right.factors]
+    return factors.length === 0 ? whole : { terms: node.with([left.terms, right.terms]), factors }
+  }
+  const moved = behind(node, axis)
+  if (moved === undefined || !hasAxis(cascade, moved)) return whole
+  const inner = hoisted(cascade, { axis: moved.axis, node: moved.source })
+  if (inner.factors.length === 0) return whole
+  return {
+    terms: moved.again(tensor(inner.terms), [cascade.size]).node,
+    factors: inner.factors.map(({ op, value }) => ({ op, value: moved.again(value, [1]) }))
+  }
+}
+
+/** A value of the steps that is the same along the axis, with size 1 there. */
+const sharedBy = (cascade: Cascade, { axis, node }: Site): Tensor | undefined => {
+  const moved = cascade.depends(node) ? behind(node, axis) : undefined
+  if (moved === undefined) return undefined
+  if (!hasAxis(cascade, moved)) return moved.again(tensor(moved.source), [1])
+  const inner = sharedBy(cascade, { axis: moved.axis, node: moved.source })
+  return inner === undefined ? undefined : moved.again(inner, [1])
+}
+
+/** The steps of a piece and of everything. */
+interface Values {
+  readonly ofPiece: ValueOf
+  readonly ofAll: ValueOf
+}
+
+/** A value with everything's steps in place of those that it was written with. */
+const ofAll = (cascade: Cascade, node: UOp, valueOf: ValueOf): UOp => {
+  if (!cascade.depends(node)) return node
+  if (cascade.steps.some(({ reduce }) => reduce === node)) return valueOf(node).node
+  return node.with(node.src.map((s) => ofAll(cascade, s, valueOf)))
+}
+
+/** What a term of everything is, of the same term of a piece: a factor of shape `[.., n, 1, ..]`. */
+const ratio = (pieces: Pieces, { axis, node }: Site, values: Values): Change => {
+  const { cascade, count } = pieces
+  if (!cascade.depends(node)) return "none"
+  const [a, b, c] = node.src
+  const at = (source: UOp): Site => ({ axis, node: source })
+  switch (node.op) {
+    case "EXP2": {
+      const moved = difference(pieces, at(a!), values)
+      return moved instanceof Tensor ? moved.exp2() : moved
+    }
+    case "NEG":
+      return ratio(pieces, at(a!), values)
+    case "MUL":
+      return both(ratio(pieces, at(a!), values), ratio(pieces, at(b!), values), (x, y) => x.mul(y))
+    case "FDIV":
+      return cascade.depends(b!) ? undefined : ratio(pieces, at(a!), values)
+    case "WHERE":
+      // where there is a zero, there is one in both
+      return cascade.depends(a!) || c!.op !== "CONST" || c!.arg !== 0 ? undefined : ratio(pieces, at(b!), values)
+    default:
+      return through(pieces, { axis, node }, (inner) => ratio(pieces, inner, values), count)
+  }
+}
+
+/** What a term of everything is more than the same term of a piece. */
+const difference = (pieces: Pieces, { axis, node }: Site, values: Values, sign: 1 | -1 = 1): Change => {
+  const { cascade, count } = pieces
+  if (!cascade.depends(node)) return "none"
+  const [a, b] = node.src
+  const of = (source: UOp, way: 1 | -1): Change => difference(pieces, { axis, node: source }, values, way)
+  const back = sign === 1 ? -1 : 1
+  switch (node.op) {
+    case "NEG":
+      return of(a!, back)
+    case "ADD":
+      return both(of(a!, sign), of(b!, sign), (x, y) => x.add(y))
+    case "SUB":
+      return both(of(a!, sign), of(b!, back), (x, y) => x.add(y))
+    case "MUL": {
+      const [factor, other] = cascade.depends(a!) ? [b!, a!] : [a!, b!]
+      const inner = factor.op === "CONST" ? of(other, sign) : undefined
+      return inner instanceof Tensor ? inner.mul(Number(factor.arg)) : inner
+    }
+    default: {
+      const moved = behind(node, axis)
+      if (moved === undefined || hasAxis(cascade, moved)) {
+        return through(pieces, { axis, node }, (inner) => difference(pieces, inner, values, sign), count)
+      }
+      const shape = Shape.of(moved.source)
+      const all = tensor(ofAll(cascade, moved.source, values.ofAll)).reshape(replaced(shape, moved.axis, [1, 1]))
+      const own = moveFirst(forEachPiece(pieces, moved.source, values.ofPiece), moved.axis)
+      return moved.again(sign === 1 ? all.sub(own) : own.sub(all), [count, 1])
+    }
+  }
+}
+
+const both = (x: Change, y: Change, join: (x: Tensor, y: Tensor) => Tensor): Change =>
+  x === undefined || y === undefined ? undefined : x === "none" ? y : y === "none" ? x : join(x, y)
+
+/** A movement that keeps the axis moves what is found behind it. */
+const through = ({ cascade }: Pieces, { axis, node }: Site, of: (inner: Site) => Change, count: Shape.Dim): Change => {
+  const moved = behind(node, axis)
+  if (moved === undefined || !hasAxis(cascade, moved)) return undefined
+  const inner = of({ axis: moved.axis, node: moved.source })
+  return inner instanceof Tensor ? moved.again(inner, [count, 1]) : inner
+}
+
+const reduced = (x: Tensor, op: Step["op"], axis: number): Tensor =>
+  op === "ADD" ? x.sum(axis) : op === "MAX" ? x.max(axis) : x.min(axis)
+
+/** A step of everything, from that of each piece, `[.., n, ..]`. */
+const combined = (pieces: Pieces, { axis, op, terms }: Terms, values: Values): Tensor | undefined => {
+  const site = { axis, node: terms }
+  const own = values.ofPiece(terms)
+  const change = op === "ADD" ? ratio(pieces, site, values) : difference(pieces, site, values)
+  if (change === undefined) return undefined
+  if (change === "none") return reduced(own, op, axis)
+  const now = change.squeeze(axis + 1)
+  return reduced(op === "ADD" ? own.mul(now) : own.add(now), op, axis)
+}
+
+/** What a step reduces; of the root, without the factors that its terms share. */
+interface Terms extends Step {
+  readonly terms: UOp
+}
+
+/** Columns of a record: as many as a group of values, so that what stands beside a row of values keeps its place. */
+const group = 8
+
+/** The states of pieces as one record each, which is stored: all of them come from one launch. */
+const stored = (states: ReadonlyArray<{ readonly of: Tensor; readonly axis: number }>, label: string | undefined) => {
+  const lead = states[0]!.of.shape.slice(0, states[0]!.axis + 1)
+  const isOne = states.every(({ axis, of }) => Shape.equal(of.shape.slice(0, axis + 1), lead))
+  const keep = (x: Tensor): Tensor => label === undefined ? x.contiguous() : x.contiguous().label(label)
+  if (!isOne) return states.map(({ of }) => keep(of))
+  const flat = states.map(({ of }) =>
+    of.reshape([...lead, of.shape.slice(lead.length).reduce<number>((n, d) => n * Number(d), 1)])
+  ).toSorted((a, b) => Number(b.dim(-1)) - Number(a.dim(-1)))
+  const missing = -flat.reduce((n, x) => n + Number(x.dim(-1)), 0) & (group - 1)
+  const filled = missing === 0 ? flat : [...flat, zeros(flat[0]!.arena, [...lead, missing])]
+  const parts = record(filled, keep)
+  const of = new Map(flat.map((x, i) => [x.node, parts[i]!]))
+  return states.map(({ of: state }) => {
+    const width = state.shape.slice(lead.length).reduce<number>((n, d) => n * Number(d), 1)
+    return of.get(state.reshape([...lead, width]).node)!.reshape(state.shape)
+  })
+}
+
+/**
+ * A value equal to the root of a cascade, computed in pieces of so many positions, whose states are stored; none where the axis
+ * is not known to be a multiple of that, or the rule does not know how a step changes with those before it.
+ */
+export const inPieces = (cascade: Cascade, piece: number): UOp | undefined => {
+  const count = piecesOf(cascade.size, piece)
+  if (count === undefined) return undefined
+  const pieces: Pieces = { cascade, count, piece }
+  const { root, steps } = cascade
+  const { factors, terms } = root.op === "ADD"
+    ? hoisted(cascade, { axis: root.axis, node: root.reduce.src[0]! })
+    : { terms: root.reduce.src[0]!, factors: [] }
+  const all: ReadonlyArray<Terms> = [...steps.map((step) => ({ ...step, terms: step.reduce.src[0]! })), {
+    ...root,
+    terms
+  }]
+  const raw = new Map<UOp, Tensor>()
+  const rawOf: ValueOf = (step) => raw.get(step)!
+  for (const { axis, op, reduce, terms: own } of all) {
+    raw.set(reduce, reduced(inPiecesAt(pieces, { axis, node: own }, rawOf), op, axis + 1))
+  }
+  const label = root.reduce.arena.labelOf(root.reduce)
+  const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), label)
+  const kept = new Map(all.flatMap(({ reduce, terms: own }, i) => [[reduce, states[i]!], [own, states[i]!]]))
+  const whole = new Map<UOp, Tensor>()
+  const values: Values = { ofPiece: (step) => kept.get(step)!, ofAll: (step) => whole.get(step)! }
+  for (const step of all) {
+    const value = combined(pieces, step, values)
+    if (value === undefined) return undefined
+    whole.set(step.reduce, value)
+  }
+  return factors.reduce((x, { op, value }) => {
+    const own = tensor(ofAll(cascade, value.node, values.ofAll)).squeeze(root.axis)
+    return op === "MUL" ? x.mul(own) : x.div(own)
+  }, whole.get(root.reduce)!).node
+}
