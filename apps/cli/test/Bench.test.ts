@@ -1,7 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Effect } from "effect"
+import * as Node from "@tg/runtime-webgpu/Node"
 import { neededTokens, parseDepths, spread, tokenIds } from "../src/commands/Bench.ts"
+import * as HostCalls from "../src/HostCalls.ts"
 import { tg } from "./support/run.ts"
 
 const wasm = ["--device", "wasm"]
@@ -43,6 +45,28 @@ describe("bench", () => {
       for (const key of ["loadMs", "dispatchesPerToken", "gpuMsPerToken", "peakHeapBytes", "gpuBytes"]) {
         assert.isAbove(report[key], 0)
       }
+    }))
+
+  it.live("counts what is called of Dawn while it is profiled, and leaves Dawn as it was", () =>
+    Effect.gen(function*() {
+      const { GPUQueue } = yield* Node.classes
+      assert.isTrue(typeof GPUQueue === "function")
+      const prototype =
+        (GPUQueue as { readonly prototype: { submit: (given: ReadonlyArray<unknown>) => void } }).prototype
+      const own = prototype.submit
+      // without a queue it throws, and has been called all the same
+      const call = Effect.try(() => prototype.submit([])).pipe(Effect.ignore)
+      const [, { calls, heapBytes }] = yield* HostCalls.profile(Effect.replicateEffect(call, 3))
+      assertEquals(calls.map(({ calls, name }) => [name, calls]), [["submit", 3]])
+      assert.isAtLeast(heapBytes, 0)
+      assert.strictEqual(prototype.submit, own)
+    }))
+
+  it.live("--host is refused where no device is called", () =>
+    Effect.gen(function*() {
+      const { code, stderr } = yield* tg(["bench", ...wasm, "-p", "2", "-n", "2", "--host"])
+      assert.strictEqual(code, 1)
+      assert.include(stderr, "--host profiles calls into WebGPU, and the device is wasm; add --device webgpu")
     }))
 
   it.live("a depth beyond the context is refused before the model is loaded", () =>

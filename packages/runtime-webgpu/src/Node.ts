@@ -6,16 +6,24 @@ import * as WebGpu from "./WebGpu.ts"
 /** Timestamps as the device has them. Dawn rounds them for pages that must not look too closely; a kernel takes less than that. */
 const flags = ["disable-dawn-features=timestamp_quantization"]
 
+const unavailable = (cause: unknown): DeviceError =>
+  error(
+    "Unavailable",
+    `Dawn cannot be loaded on this platform (${
+      cause instanceof Error ? cause.message : String(cause)
+    }); use --device wasm`
+  )
+
+/** Dawn's classes by their names, for those who count what is called. */
+export const classes: Effect.Effect<Readonly<Record<string, unknown>>, DeviceError> = Effect.tryPromise({
+  try: async (): Promise<Readonly<Record<string, unknown>>> => ({ ...(await import("webgpu")).globals }),
+  catch: unavailable
+})
+
 /** Dawn's entry to WebGPU. Its native library is loaded here, not when this module is imported. */
 export const entry: Effect.Effect<GPU, DeviceError> = Effect.tryPromise({
   try: async () => (await import("webgpu")).create(flags),
-  catch: (cause) =>
-    error(
-      "Unavailable",
-      `Dawn cannot be loaded on this platform (${
-        cause instanceof Error ? cause.message : String(cause)
-      }); use --device wasm`
-    )
+  catch: unavailable
 })
 
 /**

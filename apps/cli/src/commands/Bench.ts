@@ -11,6 +11,7 @@ import { Command, Flag } from "effect/cli"
 import { Chosen, cores } from "../Devices.ts"
 import * as Drafts from "../Drafts.ts"
 import * as Flags from "../Flags.ts"
+import * as HostProfile from "../HostProfile.ts"
 import * as Models from "../Models.ts"
 import * as Names from "../Names.ts"
 import * as Output from "../Output.ts"
@@ -52,6 +53,10 @@ const flags = {
   peer: Flag.Literals("peer", Peer.names).pipe(
     Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
     Flag.optional
+  ),
+  host: Flag.Boolean("host").pipe(
+    Flag.withDescription("Profile the host too: what it calls for a token, and how long that takes (WebGPU)"),
+    Flag.withDefault(false)
   ),
   json: Flags.json
 } as const
@@ -219,11 +224,14 @@ interface Job extends Asked {
   readonly repeat: number
   readonly started: number
   readonly drafter: Drafter.Drafting | undefined
+  /** Whether the host is profiled. */
+  readonly host: boolean
 }
 
 const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const { loadTimes, model, session } = yield* Engine
   const chosen = yield* Chosen
+  if (job.host) yield* HostProfile.check
   const device = yield* Device
   const loadMs = (yield* Clock.currentTimeMillis) - job.started
   yield* Output.note(`${model.config.name} on ${chosen.name}, context ${session.context}`)
@@ -259,6 +267,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     })
     yield* Output.note(`decode ${job.generate} at ${depth}: ${shown(decode.at(-1)!.tokensPerSecond)} tokens/s`)
   }
+  const host = job.host ? { host: yield* profileHost(session, { depth: job.depths[0]!, count: job.generate }) } : {}
   return {
     model: model.config.name,
     file: model.gguf.name,
@@ -275,7 +284,8 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     dispatchesPerToken: step.dispatches.length,
     gpuMsPerToken: decode[0]!.gpuMsPerToken,
     encodeMsPerToken: decode[0]!.encodeMsPerToken,
-    gpuBytes: device.allocatedBytes()
+    gpuBytes: device.allocatedBytes(),
+    ...host
   }
 })
 
@@ -357,12 +367,13 @@ const timeVerify = Effect.fnUntraced(function*(
     ))
 })
 
-/** Greedy decoding as `generate` does it, each token taken when it is there. The one after the prompt is not counted. */
-const timeDecode = Effect.fnUntraced(function*(
-  session: Session,
-  { count, depth, stepping }: Pick<Drafting, "stepping"> & { readonly depth: number; readonly count: number }
-) {
-  const steps = stepping()
+interface Decoding {
+  readonly depth: number
+  readonly count: number
+}
+
+/** Greedy decoding as `generate` does it: the effect takes a token when it is there. The one after the prompt is taken already. */
+const decoding = Effect.fnUntraced(function*(steps: Pick<Session, "next">, session: Session, depth: number) {
   const tokens = [...(yield* fill(session, Math.max(1, depth)))]
   const next = Effect.gen(function*() {
     const id = yield* steps.next(tokens)
@@ -372,7 +383,22 @@ const timeDecode = Effect.fnUntraced(function*(
     tokens.push(id)
   })
   yield* next
+  return next
+})
+
+const timeDecode = Effect.fnUntraced(function*(
+  session: Session,
+  { count, depth, stepping }: Pick<Drafting, "stepping"> & Decoding
+) {
+  const next = yield* decoding(stepping(), session, depth)
   return yield* micros(Effect.replicateEffect(next, count, { discard: true }))
+})
+
+/** What the host does for each token, from where steps run ahead. */
+const profileHost = Effect.fnUntraced(function*(session: Session, { count, depth }: Decoding) {
+  const next = yield* decoding(session, session, depth)
+  yield* next
+  return yield* HostProfile.of(Effect.replicateEffect(next, count, { discard: true }), count)
 })
 
 const shown = ({ max, mean, min }: Spread): string => `${mean} (${min} to ${max})`
@@ -401,6 +427,7 @@ const asText = (report: Report): string => {
       `a step at ${depth}, behind one another: ${gpuMsPerToken} ms, of which the host encodes ${encodeMsPerToken} ms`
     ),
     ...report.decode.flatMap(draftsAsText),
+    ...report.host === undefined ? [] : [HostProfile.asText(report.host)],
     `${Words.count(report.dispatchesPerToken, "launch", "launches")} per token`,
     `${mebibytes(report.gpuBytes)} on the device; at most ${
       mebibytes(report.peakHeapBytes)

@@ -1,0 +1,173 @@
+/**
+ * What the host does while work runs on a device: the calls into Dawn, the time inside and outside of them, and what is
+ * allocated. Dawn's classes are instrumented while something is profiled and at no other time, so nothing is paid for it then.
+ */
+import { Effect } from "effect"
+
+/** All calls of one method. */
+export interface Calls {
+  /** As WebGPU calls it: `setBindGroup`. */
+  readonly name: string
+  readonly calls: number
+  readonly micros: number
+}
+
+/** What the host did while the work ran. */
+export interface HostProfile {
+  /** The method that took longest first. */
+  readonly calls: ReadonlyArray<Calls>
+  /** Of all turns of the event loop in which something was asked of Dawn: those calls, and everything else. */
+  readonly hostMicros: number
+  /** Of that, what the thread was running: less where others use the processors too. */
+  readonly cpuMicros: number
+  /** Of all other turns: waiting for the device. */
+  readonly waitMicros: number
+  /** Bytes that the JavaScript heap grew by, from the first call of a turn to its end. */
+  readonly heapBytes: number
+}
+
+/** What is asked of while kernels run. */
+const instrumented = ["GPUDevice", "GPUQueue", "GPUCommandEncoder", "GPUComputePassEncoder", "GPUBuffer"] as const
+
+type Method = (this: unknown, ...given: ReadonlyArray<unknown>) => unknown
+
+/** A method that can be put in another's place. */
+interface Place {
+  readonly prototype: object
+  readonly name: string
+  readonly method: Method
+}
+
+const isMethod = (value: unknown): value is Method => typeof value === "function"
+
+const placesOf = (classes: Readonly<Record<string, unknown>>): ReadonlyArray<Place> =>
+  instrumented.flatMap((name): ReadonlyArray<Place> => {
+    const found = classes[name]
+    const prototype: unknown = typeof found === "function" ? found.prototype : undefined
+    if (typeof prototype !== "object" || prototype === null) return []
+    return Object.entries(Object.getOwnPropertyDescriptors(prototype)).flatMap(([own, { value, writable }]) =>
+      own !== "constructor" && writable === true && isMethod(value) ? [{ prototype, name: own, method: value }] : []
+    )
+  })
+
+const heapBytes = (): number => process.memoryUsage().heapUsed
+
+const cpuMicros = (): number => {
+  const { system, user } = process.threadCpuUsage()
+  return system + user
+}
+
+/** Sums while something is profiled. */
+class Meter {
+  readonly calls = new Map<string, { calls: number; millis: number }>()
+  count = 0
+  hostMillis = 0
+  waitMillis = 0
+  cpuMicros = 0
+  heapBytes = 0
+  /** Calls in turns of the event loop that are over. */
+  #counted = 0
+  #heap = 0
+  #cpu = cpuMicros()
+  #last = performance.now()
+
+  /** The method, with its calls counted and timed. */
+  timed(name: string, method: Method): Method {
+    const own = { calls: 0, millis: 0 }
+    this.calls.set(name, own)
+    const begin = (): void => {
+      if (this.count++ === this.#counted) this.#first()
+    }
+    return function(...given) {
+      begin()
+      const before = performance.now()
+      try {
+        return Reflect.apply(method, this, given)
+      } finally {
+        own.millis += performance.now() - before
+        own.calls++
+      }
+    }
+  }
+
+  /** Looks at the heap in front of the first call of a turn; what that takes is not the host's. */
+  #first(): void {
+    const [millis, cpu] = [performance.now(), cpuMicros()]
+    this.#heap = heapBytes()
+    this.cpuMicros -= cpuMicros() - cpu
+    this.hostMillis -= performance.now() - millis
+  }
+
+  /** A turn of the event loop is over. */
+  turn(): void {
+    const now = performance.now()
+    const cpu = cpuMicros()
+    if (this.count === this.#counted) this.waitMillis += now - this.#last
+    else {
+      this.hostMillis += now - this.#last
+      this.cpuMicros += cpu - this.#cpu
+      this.heapBytes += Math.max(0, heapBytes() - this.#heap)
+      this.#counted = this.count
+    }
+    this.#cpu = cpuMicros()
+    this.#last = performance.now()
+  }
+}
+
+/** What a counted call takes more than one that is not: of its own time, and in all. */
+const overhead = (): { readonly inside: number; readonly all: number } => {
+  const rounds = 20_000
+  const meter = new Meter()
+  const nothing = meter.timed("nothing", () => undefined)
+  // the first half lets the engine compile it
+  for (let i = 0; i < rounds; i++) nothing()
+  const own = meter.calls.get("nothing")!
+  own.millis = 0
+  const before = performance.now()
+  for (let i = 0; i < rounds; i++) nothing()
+  return { all: (performance.now() - before) / rounds, inside: own.millis / rounds }
+}
+
+const microsPerMilli = 1000
+
+const profileOf = (meter: Meter, { all, inside }: ReturnType<typeof overhead>): HostProfile => ({
+  calls: [...meter.calls]
+    .filter(([, { calls }]) => calls > 0)
+    .map(([name, { calls, millis }]) => ({
+      name,
+      calls,
+      micros: Math.max(0, millis - calls * inside) * microsPerMilli
+    }))
+    .toSorted((a, b) => b.micros - a.micros),
+  hostMicros: Math.max(0, meter.hostMillis - meter.count * all) * microsPerMilli,
+  cpuMicros: Math.max(0, meter.cpuMicros - meter.count * all * microsPerMilli),
+  waitMicros: meter.waitMillis * microsPerMilli,
+  heapBytes: meter.heapBytes
+})
+
+/** Runs the work, and tells what the host did for it. One at a time. */
+export const profile = Effect.fn("HostCalls.profile")(
+  function*<A, E, R>(work: Effect.Effect<A, E, R>) {
+    const { classes } = yield* Effect.promise(() => import("@tg/runtime-webgpu/Node"))
+    const places = placesOf(yield* classes)
+    const cost = overhead()
+    const meter = new Meter()
+    let isOver = false
+    const turn = (): void => {
+      if (isOver) return
+      meter.turn()
+      setImmediate(turn)
+    }
+    const put = Effect.sync(() => {
+      for (const { method, name, prototype } of places) Reflect.set(prototype, name, meter.timed(name, method))
+      setImmediate(turn)
+    })
+    const takeBack = Effect.sync(() => {
+      isOver = true
+      meter.turn()
+      for (const { method, name, prototype } of places) Reflect.set(prototype, name, method)
+    })
+    const made = yield* Effect.acquireUseRelease(put, () => work, () => takeBack)
+    return [made, profileOf(meter, cost)] as const
+  }
+)
