@@ -33,6 +33,7 @@ const rows: ReadonlyArray<ReadonlyArray<string>> = [
   ["models-deepseek2", "models-llama"],
   ["models"],
   ["engine"],
+  ["self-test"],
   ["serve"],
   ["node", "web"],
   ["ai"],

@@ -5,7 +5,7 @@ import { digest } from "@tg/core-uop/UOp"
 import type { DeviceError, DeviceShape } from "@tg/runtime/Device"
 import { planned } from "@tg/runtime/Limited"
 import type { Measured } from "@tg/runtime-webgpu/DeviceMeasure"
-import type { AdapterFacts, Facts } from "@tg/runtime-webgpu/WebGpuInfo"
+import { type AdapterFacts, type Facts, identityOf } from "@tg/runtime-webgpu/WebGpuInfo"
 import { Effect, Option, Schema } from "effect"
 import type { KeyValueStore } from "effect/persistence/KeyValueStore"
 
@@ -53,8 +53,7 @@ export type Kept = typeof Kept.Type
 const KeptText = Schema.fromJsonString(Kept)
 
 /** Names an adapter with its driver: another version of it is another device. */
-export const keyOf = ({ architecture, description, device, vendor }: AdapterFacts): string =>
-  digest([vendor, architecture, device, description].join("\n"))
+export const keyOf = (adapter: AdapterFacts): string => digest(identityOf(adapter))
 
 /** What is kept of an adapter. What cannot be read is measured again some time. */
 export const find = ({ store }: Pick<Keeping, "store">, adapter: AdapterFacts): Effect.Effect<Kept | undefined> =>

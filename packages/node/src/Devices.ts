@@ -12,6 +12,7 @@ import { Jit } from "@tg/jit/Jit"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, DeviceError } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
+import * as Verdict from "@tg/self-test/Verdict"
 import type * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Tuner } from "@tg/tuner/Tuner"
@@ -78,7 +79,26 @@ interface Setup {
   readonly threads: number
   readonly keeping: Keeping | undefined
   readonly profiles: DeviceProfiles.Known
+  /** What to do without; what the device's self-test has found if not said. */
+  readonly avoid: ReadonlyArray<Verdict.Avoidance> | undefined
 }
+
+/** What runs WebAssembly here: what a self-test of it is about. */
+export const wasmIdentity = `WebAssembly\nV8 ${process.versions.v8}\n${process.platform} ${process.arch}`
+
+/** What a device of this identity is to do without. */
+const avoidedBy = ({ avoid, profiles }: Setup, identity: string) =>
+  Verdict.remembered({ avoid, identity, store: profiles.keeping?.store })
+
+/** The layer's device without what its self-test has found wrong. */
+const trusted = (setup: Setup, identity: string) => <E>(layer: Layer.Layer<Device, E>) =>
+  Layer.effect(
+    Device,
+    Effect.gen(function*() {
+      const device = yield* Device
+      return { ...device, profile: Verdict.without(device.profile, yield* avoidedBy(setup, identity)) }
+    })
+  ).pipe(Layer.provide(layer))
 
 /** Threads that `wasm` has if nobody says how many. */
 export const cores = (): number => availableParallelism()
@@ -98,7 +118,11 @@ const wasmBecause = (
     )
     const chosen = Layer.succeed(Chosen, { kind: "wasm", name: "wasm", threads: setup.threads, fallback })
     return Layer.merge(stages(setup, wasm.layer), chosen).pipe(
-      Layer.provideMerge(Limited.within(setup.restrictions)(Limited.plannedAs(setup.profiles.given)(device()))),
+      Layer.provideMerge(
+        Limited.within(setup.restrictions)(
+          trusted(setup, wasmIdentity)(Limited.plannedAs(setup.profiles.given)(device()))
+        )
+      ),
       Layer.provide(nodeThreads.layer(Worker, setup.threads))
     )
   }))
@@ -109,7 +133,7 @@ const webgpu = (
   setup: Setup
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
-    const [node, { rendererOptions, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
+    const [node, { identityOf, rendererOptions, WebGpuInfo, withoutPackedDot }, renderer] = yield* Effect.promise(() =>
       Promise.all([
         import("@tg/runtime-webgpu/Node"),
         import("@tg/runtime-webgpu/WebGpuInfo"),
@@ -128,14 +152,16 @@ const webgpu = (
       }))
     )
     const device = node.layer({ ...options, maxBufferBytes: setup.restrictions.limits["maxBufferSize"] })
-    const settled = Layer.effect(
-      Device,
-      Effect.gen(function*() {
-        return yield* DeviceProfiles.settle(yield* Device, yield* WebGpuInfo, setup.profiles)
-      })
-    )
+    const settled = Layer.effectContext(Effect.gen(function*() {
+      const info = yield* WebGpuInfo
+      const device = yield* DeviceProfiles.settle(yield* Device, info, setup.profiles)
+      const avoid = yield* avoidedBy(setup, identityOf(info.adapter))
+      return Context.make(Device, { ...device, profile: Verdict.without(device.profile, avoid) }).pipe(
+        Context.add(WebGpuInfo, avoid.includes("packed-dot") ? withoutPackedDot(info) : info)
+      )
+    })).pipe(Layer.provide(device))
     return Layer.merge(stages(setup, rendererOfDevice), chosen).pipe(
-      Layer.provideMerge(Limited.within(setup.restrictions)(Layer.provideMerge(settled, device)))
+      Layer.provideMerge(Limited.within(setup.restrictions)(settled))
     )
   }))
 
@@ -186,7 +212,7 @@ export const noGraphicsNode = "this machine has no graphics device under /dev"
  */
 export const layer = (
   choice: Choice,
-  { keeping, profiles = {}, restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
+  { avoid, keeping, profiles = {}, restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
     readonly restrictions?: Restrictions | undefined
     readonly store?: Store.Store | undefined
     /** Of `wasm`, with the calling one; one for each core if not said. */
@@ -195,9 +221,11 @@ export const layer = (
     readonly keeping?: Keeping | undefined
     /** A profile to plan for, and where measured ones are kept; a device is what it says itself if not said. */
     readonly profiles?: DeviceProfiles.Known | undefined
+    /** What to do without; what the device's self-test has found if not said. */
+    readonly avoid?: ReadonlyArray<Verdict.Avoidance> | undefined
   } = {}
 ): Layer.Layer<Services, DeviceError> => {
-  const setup: Setup = { keeping, profiles, restrictions, store, threads }
+  const setup: Setup = { avoid, keeping, profiles, restrictions, store, threads }
   switch (choice) {
     case "wasm":
       return wasmBecause(undefined, setup)

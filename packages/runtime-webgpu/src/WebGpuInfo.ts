@@ -11,6 +11,10 @@ export interface AdapterFacts {
   readonly software: boolean
 }
 
+/** An adapter with its driver, in its own words: another version of it is another device. */
+export const identityOf = ({ architecture, description, device, vendor }: AdapterFacts): string =>
+  [vendor, architecture, device, description].join("\n")
+
 /** What the device does where WebGPU leaves a choice, found out by running kernels when it starts. */
 export interface Probes {
   /** unpack2x16float keeps subnormal halves. */
@@ -46,6 +50,12 @@ export const rendererOptions = (
   subgroupSize,
   halfSubnormals: probes.halfSubnormals,
   packedDot: languageFeatures.includes(packedDotFeature)
+})
+
+/** The facts of a device whose instruction for products of bytes is not to be used. */
+export const withoutPackedDot = (facts: Facts): Facts => ({
+  ...facts,
+  languageFeatures: facts.languageFeatures.filter((feature) => feature !== packedDotFeature)
 })
 
 export class WebGpuInfo extends Context.Service<WebGpuInfo, Facts>()("@tg/runtime-webgpu/WebGpuInfo") {}

@@ -6,8 +6,10 @@ import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, DeviceError } from "@tg/runtime/Device"
+import * as Verdict from "@tg/self-test/Verdict"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Context, Effect, Layer } from "effect"
+import * as Cached from "./Cached.ts"
 import type * as Protocol from "./Protocol.ts"
 
 /** What can be asked for. */
@@ -17,7 +19,31 @@ export type Choice = typeof Protocol.choices[number]
 export class Chosen extends Context.Service<Chosen, Protocol.DeviceInfo>()("@tg/web/Devices/Chosen") {}
 
 /** What every choice provides. */
-export type Services = Device | Jit | Chosen
+export type Services = Device | Jit | Pipeline | Chosen
+
+/** How a choice is carried out. */
+export interface Setup {
+  /** Of `wasm`, in a page that is isolated; one for each core if not said. */
+  readonly threads?: number | undefined
+  /** What to do without; what the device's self-test has found if not said. */
+  readonly avoid?: ReadonlyArray<Verdict.Avoidance> | undefined
+}
+
+/** Where verdicts of self-tests are kept. */
+export const verdicts = Cached.open("tg-devices")
+
+/** What runs WebAssembly here: what a self-test of it is about. */
+export const wasmIdentity = (): string => `WebAssembly\n${navigator.userAgent}`
+
+/** An adapter with its driver: another browser is another driver. */
+const gpuIdentity = (adapter: string): string => `${adapter}\n${navigator.userAgent}`
+
+/** What a device of this identity is to do without. */
+const avoidedBy = ({ avoid }: Setup, identity: string) =>
+  Effect.flatMap(
+    Effect.orElseSucceed(verdicts, () => undefined),
+    (store) => Verdict.remembered({ avoid, identity, store })
+  )
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
@@ -25,7 +51,7 @@ const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => dev
 const compiler = <R>(renderer: Layer.Layer<Renderer, never, R>) =>
   Jit.layer.pipe(
     Layer.provide(Compiler.layer),
-    Layer.provide(
+    Layer.provideMerge(
       Pipeline.layerNoDeps.pipe(
         Layer.provide(Tuned.layer(Tuned.shipped)),
         Layer.provide([Pipeline.stages, given(Renderer, renderer)])
@@ -38,7 +64,7 @@ const notIsolated = "one thread, because the page is not cross-origin isolated; 
   "Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp"
 
 /** WebAssembly: with threads where memory can be shared. `because` says why it is not a GPU. */
-const wasm = (because: string, asked: number | undefined): Layer.Layer<Services, DeviceError> =>
+const wasm = (because: string, setup: Setup): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const [renderer, device, browser] = yield* Effect.promise(() =>
       Promise.all([
@@ -48,18 +74,26 @@ const wasm = (because: string, asked: number | undefined): Layer.Layer<Services,
       ])
     )
     const isIsolated = globalThis.crossOriginIsolated
-    const threads = isIsolated ? asked ?? navigator.hardwareConcurrency : 1
+    const threads = isIsolated ? setup.threads ?? navigator.hardwareConcurrency : 1
     const memory = isIsolated ? "shared" : "own"
     const name = `wasm, ${threads === 1 ? "one thread" : `${threads} threads`}`
     const why = isIsolated ? because : `${because}; ${notIsolated}`
+    const identity = wasmIdentity()
+    const trusted = Layer.effect(
+      Device,
+      Effect.gen(function*() {
+        const device = yield* Device
+        return { ...device, profile: Verdict.without(device.profile, yield* avoidedBy(setup, identity)) }
+      })
+    ).pipe(Layer.provide(device.layer({ memory })))
     return Layer.merge(
       compiler(renderer.layerWith({ memory })),
-      Layer.succeed(Chosen, { kind: "wasm", name, threads, why })
-    ).pipe(Layer.provideMerge(device.layer({ memory })), Layer.provide(browser.layer(threads)))
+      Layer.succeed(Chosen, { kind: "wasm", name, threads, why, identity })
+    ).pipe(Layer.provideMerge(trusted), Layer.provide(browser.layer(threads)))
   }))
 
 /** A GPU. Software adapters only where the page asked for WebGPU by name. */
-const webgpu = (allowSoftware: boolean): Layer.Layer<Services, DeviceError> =>
+const webgpu = (allowSoftware: boolean, setup: Setup): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
     const { gpu } = navigator as { readonly gpu?: GPU }
     if (gpu === undefined) {
@@ -70,12 +104,13 @@ const webgpu = (allowSoftware: boolean): Layer.Layer<Services, DeviceError> =>
           : "WebGPU is there for secure pages alone; serve the page over https or from localhost"
       })
     }
-    const [device, { rendererOptions, WebGpuInfo }, renderer] = yield* Effect.promise(() =>
-      Promise.all([
-        import("@tg/runtime-webgpu/WebGpu"),
-        import("@tg/runtime-webgpu/WebGpuInfo"),
-        import("@tg/codegen-wgsl/WgslRenderer")
-      ])
+    const [device, { identityOf, rendererOptions, WebGpuInfo, withoutPackedDot }, renderer] = yield* Effect.promise(
+      () =>
+        Promise.all([
+          import("@tg/runtime-webgpu/WebGpu"),
+          import("@tg/runtime-webgpu/WebGpuInfo"),
+          import("@tg/codegen-wgsl/WgslRenderer")
+        ])
     )
     const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
       return renderer.layer(rendererOptions(yield* WebGpuInfo, (yield* Device).profile))
@@ -88,25 +123,32 @@ const webgpu = (allowSoftware: boolean): Layer.Layer<Services, DeviceError> =>
           adapter.software ? ", software" : ""
         })`,
         threads: 0,
-        why: allowSoftware ? "WebGPU was asked for" : "the browser has WebGPU with a GPU"
+        why: allowSoftware ? "WebGPU was asked for" : "the browser has WebGPU with a GPU",
+        identity: gpuIdentity(identityOf(adapter))
       }))
     )
-    return Layer.merge(compiler(rendererOfDevice), chosen).pipe(
-      Layer.provideMerge(device.layer(gpu, { allowSoftware }))
-    )
+    const trusted = Layer.effectContext(Effect.gen(function*() {
+      const info = yield* WebGpuInfo
+      const device = yield* Device
+      const avoid = yield* avoidedBy(setup, gpuIdentity(identityOf(info.adapter)))
+      return Context.make(Device, { ...device, profile: Verdict.without(device.profile, avoid) }).pipe(
+        Context.add(WebGpuInfo, avoid.includes("packed-dot") ? withoutPackedDot(info) : info)
+      )
+    })).pipe(Layer.provide(device.layer(gpu, { allowSoftware })))
+    return Layer.merge(compiler(rendererOfDevice), chosen).pipe(Layer.provideMerge(trusted))
   }))
 
 /** The layers of a choice. `auto` is a GPU if there is one, else WebAssembly. */
-export const layer = (choice: Choice, threads?: number): Layer.Layer<Services, DeviceError> => {
+export const layer = (choice: Choice, setup: Setup = {}): Layer.Layer<Services, DeviceError> => {
   switch (choice) {
     case "wasm":
-      return wasm("WebAssembly was asked for", threads)
+      return wasm("WebAssembly was asked for", setup)
     case "webgpu":
-      return webgpu(true)
+      return webgpu(true, setup)
     case "auto":
-      return webgpu(false).pipe(
+      return webgpu(false, setup).pipe(
         // what to do about it is the device's business; that it was not used is ours
-        Layer.catchTag("DeviceError", (error) => wasm(error.message.split(";")[0]!, threads))
+        Layer.catchTag("DeviceError", (error) => wasm(error.message.split(";")[0]!, setup))
       )
   }
 }

@@ -35,7 +35,7 @@ export const header = Effect.fn("Opening.header")(function*(file: Source) {
 
 /** The device of these options. It belongs to the Scope. */
 export const device = ({ device = "auto", threads }: typeof OpenOptions.Type) =>
-  Layer.build(Layer.fresh(Devices.layer(device, threads).pipe(Layer.provide(keeping))))
+  Layer.build(Layer.fresh(Devices.layer(device, { threads }).pipe(Layer.provide(keeping))))
 
 /** Tokens of a conversation that memory is told for, where nobody says how many. */
 const usualContext = 4096

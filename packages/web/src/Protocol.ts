@@ -80,7 +80,9 @@ export const DeviceInfo = Schema.Struct({
   /** Threads of the CPU that compute; of `webgpu`, none. */
   threads: Schema.Finite,
   /** Why it is this one, in a sentence. */
-  why: Schema.String
+  why: Schema.String,
+  /** The adapter with its driver and browser, or what runs WebAssembly: what a self-test is about. */
+  identity: Schema.String
 })
 /** The device in use. */
 export type DeviceInfo = typeof DeviceInfo.Type

@@ -3,6 +3,7 @@ import { availableParallelism, totalmem } from "node:os"
 import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import * as Measure from "@tg/jit/Measure"
+import * as Verdict from "@tg/self-test/Verdict"
 import { Context, Effect, Exit, Layer, Option, Scope } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as DeviceProfiles from "@tg/node/DeviceProfiles"
@@ -14,6 +15,7 @@ import * as OutFile from "../OutFile.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import * as SelfTesting from "../SelfTesting.ts"
 import * as WeightSpeed from "../WeightSpeed.ts"
 
 /** What WebGPU offers, or why not. */
@@ -32,6 +34,12 @@ const flags = {
     Flag.optional
   ),
   force: OutFile.force,
+  selfTest: Flag.Boolean("self-test").pipe(
+    Flag.withDescription(
+      "Compare what the device computes with recorded results; what is wrong is avoided by all commands from now on"
+    ),
+    Flag.withDefault(false)
+  ),
   device: Flags.device,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
@@ -47,6 +55,11 @@ export const command = Command.make(
     if (Option.isSome(given.out) && !measure) {
       return yield* new UsageError({ message: "--out is where --measure writes a profile; give both" })
     }
+    if (given.selfTest && given.device === "reference") {
+      return yield* new UsageError({
+        message: "the reference evaluator is what is compared with; test --device webgpu or wasm"
+      })
+    }
     const restrictions = Profiles.restrictionsOf(given)
     if (restrictions instanceof UsageError) return yield* restrictions
     if (Option.isSome(given.out)) yield* OutFile.check(given.out.value, given)
@@ -59,9 +72,15 @@ export const command = Command.make(
       : isGpu
       ? yield* DeviceReport.measure(restrictions, gpu, keeping)
       : yield* speeds(given.device, restrictions)
+    const subject = { device: isGpu ? "webgpu" : "wasm", adapter: gpu.available ? gpu.adapter : undefined } as const
+    const tested = given.selfTest ? yield* SelfTesting.run({ ...subject, restrictions, keeping }) : undefined
     const kept = gpu.available && keeping !== undefined ? yield* DeviceProfiles.find(keeping, gpu.adapter) : undefined
     if (measured !== undefined && Option.isSome(given.out)) {
       yield* OutFile.writeText(given.out.value, `${JSON.stringify(measured.profile, null, 2)}\n`, given)
+    }
+    const found = {
+      webgpu: gpu.available ? yield* SelfTesting.kept(keeping, { ...subject, device: "webgpu" }) : undefined,
+      wasm: yield* SelfTesting.kept(keeping, { ...subject, device: "wasm" })
     }
     const report = {
       ...chosen,
@@ -70,14 +89,18 @@ export const command = Command.make(
       wasm: wasmFacts(),
       host: hostFacts(),
       cache: yield* CompiledFiles.usage,
-      ...(measured === undefined ? {} : { measured })
+      selfTests: found,
+      ...(measured === undefined ? {} : { measured }),
+      ...(tested === undefined ? {} : { tested })
     }
     yield* json ? Output.printJson(report) : Output.print(asText(report))
+    if (tested?.verdict.refused === true) return yield* Verdict.refusal(tested.verdict)
   }, Effect.scoped)
 ).pipe(
   Command.withDescription("Show adapters, limits and features, and what would be used"),
   Command.withExamples([
-    { command: "tg doctor --measure --out here.json", description: "Write a profile that --profile takes" }
+    { command: "tg doctor --measure --out here.json", description: "Write a profile that --profile takes" },
+    { command: "tg doctor --self-test", description: "See whether the device computes what it should" }
   ])
 )
 
@@ -156,17 +179,20 @@ const asText = (report: {
   readonly cache: CompiledFiles.Usage
   readonly kept?: DeviceProfiles.Kept
   readonly measured?: Speeds | DeviceReport.MeasuredGpu
+  readonly selfTests: { readonly webgpu: Verdict.Verdict | undefined; readonly wasm: Verdict.Verdict | undefined }
+  readonly tested?: SelfTesting.Tested
 }): string => {
-  const { cache, device, host, kept, measured, wasm, webgpu, why } = report
+  const { cache, device, host, kept, measured, selfTests, tested, wasm, webgpu, why } = report
   return [
     `--device auto uses ${device}: ${why}`,
     "",
     ...(webgpu.available
-      ? [...gpuLines(webgpu), ...DeviceReport.keptLines(webgpu, kept)]
+      ? [...gpuLines(webgpu), ...DeviceReport.keptLines(webgpu, kept), ...SelfTesting.keptLines(selfTests.webgpu)]
       : [`webgpu: not available: ${webgpu.reason}`]),
     "",
     `wasm: 128-bit SIMD ${wasm.simd ? "yes" : "no: kernels will be refused; use a newer Node"}, ` +
     `shared memory ${wasm.sharedMemory ? "yes" : "no"}`,
+    ...SelfTesting.keptLines(selfTests.wasm),
     "",
     `host: Node ${host.node}, ${host.platform}, ${host.cores} cores, ${(host.memoryBytes / 2 ** 30).toFixed(1)} GiB`,
     "",
@@ -174,6 +200,7 @@ const asText = (report: {
     ...(measured === undefined
       ? []
       : ["", ..."litmus" in measured ? DeviceReport.measuredLines(measured) : measuredLines(measured)]),
+    ...(tested === undefined ? [] : ["", ...SelfTesting.testedLines(tested)]),
     ""
   ].join("\n")
 }
