@@ -1,9 +1,10 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { type Program, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
-import { slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { isCoherent, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import { type Body, body } from "./internal/body.ts"
 import { functions, prelude } from "./internal/helpers.ts"
+import * as Meeting from "./internal/meeting.ts"
 import { Refusal, typeName } from "./internal/text.ts"
 
 /** What the kernels may use of the device that will run them. */
@@ -49,7 +50,9 @@ const assemble = (name: string, linear: UOp, program: ReturnType<typeof signatur
   )
   const bindings = program.bindings.map(({ access, slot }, i) => {
     const node = params.get(slot)!
-    const element = typeName(DType.withLanes(node.dtype, main.widths.get(node) ?? 1))
+    const element = isCoherent(node)
+      ? "atomic<u32>"
+      : typeName(DType.withLanes(node.dtype, main.widths.get(node) ?? 1))
     const mode = access === "write" ? "read_write" : "read"
     return `@group(0) @binding(${i}) var<storage, ${mode}> data${slot}: array<${element}>;`
   })
@@ -71,6 +74,7 @@ const assemble = (name: string, linear: UOp, program: ReturnType<typeof signatur
     ...bindings,
     ...uniforms,
     ...main.locals.map(([local, type]) => `var<workgroup> ${local}: ${type};`),
+    ...Meeting.functions(linear),
     ...helpers,
     `@compute @workgroup_size(${program.workgroup.join(", ")})`,
     `fn main(${inputs.join(", ")}) {`,

@@ -34,6 +34,8 @@ export interface Machine {
   next: number
   /** The number of the workgroup's first thread in the whole launch. */
   first: number
+  /** Whether it waits for all other workgroups. */
+  waits: boolean
 }
 
 /** Ends the evaluation of a kernel that breaks the contract. */
@@ -127,11 +129,16 @@ const tripCount = (machine: Machine, { node, src }: Instruction): number => {
   return count ?? 0
 }
 
-/** Runs one workgroup; `first` is the number of its first thread in the whole launch. */
-export const runWorkgroup = (machine: Machine, first: number): void => {
+/** Begins one workgroup; `first` is the number of its first thread in the whole launch. */
+export const startWorkgroup = (machine: Machine, first: number): void => {
   machine.first = first
   machine.next = 0
-  while (machine.next < machine.program.length) {
+}
+
+/** Runs a workgroup to its end, or to where it waits for all others. */
+export const runWorkgroup = (machine: Machine): void => {
+  machine.waits = false
+  while (!machine.waits && machine.next < machine.program.length) {
     const instruction = machine.program[machine.next++]!
     const run = instructions[instruction.node.op] ?? fail(instruction.node, "is not an instruction")
     run(machine, instruction)
@@ -220,6 +227,11 @@ const instructions: Partial<Record<Op, (machine: Machine, instruction: Instructi
   BARRIER: (machine, { node }) => {
     if (machine.masks.at(-1)?.includes(0) === true) fail(node, "some threads do not get here")
     for (const local of machine.locals) machine.races.get(local)?.barrier()
+  },
+  GRID_BARRIER: (machine, { node }) => {
+    if (machine.masks.at(-1)?.includes(0) === true) fail(node, "some threads do not get here")
+    for (const local of machine.locals) machine.races.get(local)?.barrier()
+    machine.waits = true
   },
   LOAD: load,
   STORE: store,

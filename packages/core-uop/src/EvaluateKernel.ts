@@ -1,8 +1,9 @@
 import { copyOut, dense, type Operand, product, reduce, stridesOf, zip } from "./EvaluateArray.ts"
 import * as KernelPlan from "./EvaluateKernelPlan.ts"
-import { type Arguments, Memory } from "./EvaluateMemory.ts"
+import { argumentOf, type Arguments, Memory } from "./EvaluateMemory.ts"
 import { allocate, type Data, variable, type Vars } from "./EvaluateOps.ts"
 import { elementwise } from "./Op.ts"
+import * as Phases from "./Phases.ts"
 import * as Print from "./Print.ts"
 import { argOf, groupArg, isThread, reduceArg, toposort, type UOp } from "./UOp.ts"
 
@@ -259,11 +260,24 @@ const singleStores = (end: UOp): ReadonlyArray<UOp> =>
 /**
  * Runs a kernel of the stages `kernel`, `opted` or `expanded` on host memory. Every node's value is an array over the
  * loop variables (and thread indices) it depends on; what an axis is mapped to does not matter. Roots run one after
- * the other. Float reductions are exact to float64 and rounded once.
+ * the other, and so do the phases of a persistent launch. Float reductions are exact to float64 and rounded once.
  *
  * Throws on an access outside a buffer, naming slot and index: that is a compiler's mistake, not a condition.
  */
 export const evaluateKernel = (kernel: UOp, args: Arguments, vars: Vars = {}, options: Options = {}): void => {
+  for (const phase of Phases.phasesOf(kernel)) evaluateKernel(phase.kernel, argumentsOf(phase, args), vars, options)
+  if (!Phases.isPersistent(kernel)) evaluateSink(kernel, args, vars, options)
+}
+
+/** What a phase sees of the arguments of its launch. */
+const argumentsOf = ({ kernel, offsets, slots }: Phases.Phase, args: Arguments): Arguments =>
+  new Map([...Phases.touched(kernel).keys()].map((slot) => {
+    const data = argumentOf(args, slots[slot]!)
+    if (data === undefined) throw new Error(`phase: no argument for slot ${slots[slot]!} of the launch`)
+    return [slot, data.subarray(offsets[slot])]
+  }))
+
+const evaluateSink = (kernel: UOp, args: Arguments, vars: Vars, options: Options): void => {
   const instances = (local: UOp): number => local.src.reduce((n, s) => n * KernelPlan.extentOf(s, vars), 1)
   const memory = new Memory(toposort(kernel), args, { ...options, instances })
   for (const end of kernel.src.flatMap(singleStores)) {

@@ -1,11 +1,11 @@
-import { fail, type Instruction, type Machine, runWorkgroup } from "./EvaluateInstructions.ts"
+import { fail, type Instruction, type Machine, runWorkgroup, startWorkgroup } from "./EvaluateInstructions.ts"
 import { type Arguments, Memory, nameOf } from "./EvaluateMemory.ts"
 import { allocate, type Data, evaluateScalar, variable, type Vars } from "./EvaluateOps.ts"
 import { Races } from "./EvaluateRaces.ts"
 import { elementwise } from "./Op.ts"
 import * as Print from "./Print.ts"
 import { signature } from "./Program.ts"
-import { specialName, type UOp } from "./UOp.ts"
+import { isCoherent, specialName, type UOp } from "./UOp.ts"
 import { accessOf } from "./View.ts"
 
 export interface Options {
@@ -13,6 +13,8 @@ export interface Options {
   readonly float64?: boolean
   /** Fail on accesses to one element by two threads that nothing orders, and on reading unwritten LOCAL memory (default true). */
   readonly checkRaces?: boolean
+  /** Decides the order of workgroups between barriers across the grid (default 1). */
+  readonly seed?: number
 }
 
 const specialOf = (node: UOp): { readonly name: string; readonly axis: number } => {
@@ -89,39 +91,110 @@ export const evaluateLinear = (linear: UOp, args: Arguments, vars: Vars = {}, op
   const { grid, workgroup } = signature(linear)
   const threads = workgroup[0] * workgroup[1] * workgroup[2]
   const [width, height, depth] = grid.map((size) => typeof size === "number" ? size : evaluateScalar(size, vars))
+  const [columns, rows, layers] = [width!, height!, depth!]
+  const place = (group: number): ReadonlyArray<number> => [
+    group % columns,
+    Math.floor(group / columns) % rows,
+    Math.floor(group / (columns * rows))
+  ]
+  const given: Launched = { linear, args, vars, options, threads, workgroup }
+  const count = columns * rows * layers
+  if (linear.src.some(({ op }) => op === "GRID_BARRIER")) return together(given, count, place)
+  const machine = machineOf(given)
+  for (let group = 0; group < count; group++) {
+    enter(machine, group, place(group))
+    runWorkgroup(machine)
+  }
+}
+
+/** A launch that is to be evaluated. */
+interface Launched {
+  readonly linear: UOp
+  readonly args: Arguments
+  readonly vars: Vars
+  readonly options: Options
+  readonly threads: number
+  readonly workgroup: ReadonlyArray<number>
+}
+
+/** A machine for workgroups of the launch; arguments are seen by machines of a `shared` kind alike. */
+const machineOf = (
+  { args, linear, options, threads, vars, workgroup }: Launched,
+  shared: ReadonlyMap<string, Races> = new Map()
+): Machine => {
   const program = assemble(linear, threads, options.float64 === true)
   const memory = new Memory(linear.src, args, {})
-  const races = options.checkRaces === false ? new Map<UOp, Races>() : trackers(linear, memory)
-  const locals = linear.src.filter((n) => n.op === "LOCAL")
-  const machine: Machine = {
+  const races = options.checkRaces === false ? new Map<UOp, Races>() : trackers(linear, memory, shared)
+  fillConstants(program, workgroup, vars)
+  return {
     threads,
     program,
     memory,
     races,
-    locals,
+    locals: linear.src.filter((n) => n.op === "LOCAL"),
     masks: [],
     iteration: new Map(),
     next: 0,
-    first: 0
-  }
-  fillConstants(program, workgroup, vars)
-  for (let group = 0; group < width! * height! * depth!; group++) {
-    const position = [group % width!, Math.floor(group / width!) % height!, Math.floor(group / (width! * height!))]
-    for (const { node, out } of program) {
-      if (node.op === "SPECIAL" && specialOf(node).name.startsWith("gidx")) out!.fill(position[specialOf(node).axis]!)
-    }
-    for (const local of locals) {
-      memory.buffer(local).fill(0)
-      races.get(local)?.restart()
-    }
-    runWorkgroup(machine, group * threads)
+    first: 0,
+    waits: false
   }
 }
 
+/** Begins a workgroup at its place in the grid, with memory that nobody has written. */
+const enter = (machine: Machine, group: number, position: ReadonlyArray<number>): void => {
+  for (const { node, out } of machine.program) {
+    if (node.op === "SPECIAL" && specialOf(node).name.startsWith("gidx")) out!.fill(position[specialOf(node).axis]!)
+  }
+  for (const local of machine.locals) {
+    machine.memory.buffer(local).fill(0)
+    machine.races.get(local)?.restart()
+  }
+  startWorkgroup(machine, group * machine.threads)
+}
+
+/**
+ * Workgroups that wait for each other: each runs to the next GRID_BARRIER, in any order, before one goes on. Behind it all see what
+ * was written to coherent buffers; of plain ones a workgroup may never read what another one wrote.
+ */
+const together = (given: Launched, count: number, place: (group: number) => ReadonlyArray<number>): void => {
+  const { linear, options: { checkRaces = true, seed = 1 } } = given
+  const first = machineOf(given)
+  const shared = new Map(
+    [...first.races].flatMap(([node, races]) => node.op === "PARAM" ? [[nameOf(node), races]] : [])
+  )
+  const machines = Array.from({ length: count }, (_, group) => group === 0 ? first : machineOf(given, shared))
+  machines.forEach((machine, group) => enter(machine, group, place(group)))
+  const coherent = new Set([...first.races].flatMap(([node, races]) => isCoherent(node) ? [races] : []))
+  for (let phase = 0; machines.some(({ next }) => next < linear.src.length); phase++) {
+    for (const group of shuffled(count, seed + phase)) runWorkgroup(machines[group]!)
+    const waiting = machines.filter(({ waits }) => waits).length
+    if (waiting !== 0 && waiting !== count) fail(linear, `${waiting} of ${count} workgroups wait for all`)
+    if (checkRaces) { for (const races of coherent) races.barrier() }
+  }
+}
+
+/** The numbers below `count` in an order that the seed decides. */
+const shuffled = (count: number, seed: number): ReadonlyArray<number> => {
+  const order = Array.from({ length: count }, (_, i) => i)
+  let state = seed >>> 0
+  for (let i = count - 1; i > 0; i--) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    const j = state % (i + 1)
+    const [a, b] = [order[i]!, order[j]!]
+    order[i] = b
+    order[j] = a
+  }
+  return order
+}
+
 /** Who sees accesses to the buffers that are written. Buffers of one name are one. */
-const trackers = (linear: UOp, memory: Memory): ReadonlyMap<UOp, Races> => {
+const trackers = (
+  linear: UOp,
+  memory: Memory,
+  known: ReadonlyMap<string, Races>
+): ReadonlyMap<UOp, Races> => {
   const races = new Map<UOp, Races>()
-  const shared = new Map<string, Races>()
+  const shared = new Map(known)
   const stored = new Set(linear.src.filter((n) => n.op === "STORE").map((n) => nameOf(accessOf(n).buffer)))
   for (const buffer of linear.src) {
     if ((buffer.op !== "PARAM" && buffer.op !== "LOCAL") || !stored.has(nameOf(buffer))) continue

@@ -9,6 +9,10 @@ import { argOf, slotOf, type UOp } from "./UOp.ts"
  */
 export type Arguments = ReadonlyMap<number, Data> | ReadonlyArray<Data>
 
+/** The argument of a slot. */
+export const argumentOf = (args: Arguments, slot: number): Data | undefined =>
+  args instanceof Map ? args.get(slot) as Data | undefined : (args as ReadonlyArray<Data>)[slot]
+
 const view = (data: Data, dtype: DType, slot: number): Data => {
   if (data instanceof Float64Array) {
     if (dtype.scalar === "f32") return data
@@ -57,7 +61,7 @@ export class Memory {
       }
       if (node.op !== "PARAM") continue
       const slot = slotOf(node)
-      const data = args instanceof Map ? args.get(slot) as Data | undefined : (args as ReadonlyArray<Data>)[slot]
+      const data = argumentOf(args, slot)
       if (data === undefined) throw new Error(`${Print.line(node)}: no argument for slot ${slot}`)
       this.views.set(node, view(data, node.dtype, slot))
     }

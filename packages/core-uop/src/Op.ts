@@ -74,7 +74,11 @@ export const ops = [
   "DOT4I8", // two u32 of four signed bytes each -> i32, the sum of the four products
   // ternary
   "WHERE", // [condition, a, b]
-  "MULACC" // a * b + c, only where the renderer declares it
+  "MULACC", // a * b + c, only where the renderer declares it
+  // persistent launches; at the end, because the order of the others ranks operands
+  "PHASE", // src = [kernel]; arg: {slots, offsets}; a kernel as a part of a launch in which all workgroups wait for each other
+  "PERSISTENT", // src = phases; arg: {workgroups}; kernel stages: the kernel
+  "GRID_BARRIER" // linear: src = [PARAM]; arg: {id, workgroups, spins}; waits for all workgroups
 ] as const
 
 /** The name of an operation. */

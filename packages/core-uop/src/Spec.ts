@@ -4,7 +4,7 @@ import * as DType from "./DType.ts"
 import { comparison, elementwise, movement, type Op, unary } from "./Op.ts"
 import * as Print from "./Print.ts"
 import * as Shape from "./Shape.ts"
-import { type Axis, openRanges, rangeArg, toposort, type UOp } from "./UOp.ts"
+import { type Axis, isCoherent, openRanges, rangeArg, slotOf, toposort, type UOp } from "./UOp.ts"
 
 /**
  * The stage boundaries of the compiler; `unrolled` is one inside devectorize: copies and lanes are made, threads are still
@@ -32,6 +32,8 @@ const kernelOps: ReadonlyArray<Op> = [
   "END",
   ...elementwise
 ]
+/** Of a persistent launch, whose phases are kernels of the stage. */
+const launchOps: ReadonlyArray<Op> = ["PERSISTENT", "PHASE"]
 
 const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
   tensor: new Set<Op>([
@@ -51,10 +53,10 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
     "CUSTOM",
     ...elementwise
   ]),
-  kernel: new Set(kernelOps),
-  opted: new Set(kernelOps),
+  kernel: new Set([...kernelOps, ...launchOps]),
+  opted: new Set([...kernelOps, ...launchOps]),
   unrolled: new Set<Op>([...kernelOps, "TUPLE", "GROUP_REDUCE", "STACK", "LANE"]),
-  expanded: new Set<Op>([...kernelOps, "TUPLE", "SPECIAL", "GROUP_REDUCE", "STACK", "LANE"]),
+  expanded: new Set<Op>([...kernelOps, ...launchOps, "TUPLE", "SPECIAL", "GROUP_REDUCE", "STACK", "LANE"]),
   linear: new Set<Op>([
     "LINEAR",
     "CONST",
@@ -70,6 +72,7 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
     "ACCUMULATE",
     "END",
     "BARRIER",
+    "GRID_BARRIER",
     "IF",
     "ENDIF",
     "SUBGROUP_REDUCE",
@@ -192,13 +195,39 @@ const checkOrder = (linear: UOp): string | undefined => {
     if (node.op === "END" || node.op === "ENDIF") {
       if (open.pop() !== node.src[0]) return `${node.op} closes what is not innermost`
     }
+    if (node.op === "GRID_BARRIER" && open.length > 0) return `GRID_BARRIER inside of ${open[0]!.op}`
     if (node.op === "BARRIER" && open.some((n) => n.op === "IF" && !isUniform(n.src[0]!))) {
       return "BARRIER inside an IF that threads of a workgroup may disagree about"
     }
     seen.add(node)
   }
-  return open.length === 0 ? undefined : `${open[0]!.op} is never closed`
+  return open.length === 0 ? checkCoherence(linear) : `${open[0]!.op} is never closed`
 }
+
+/** What is written on one side of a GRID_BARRIER and touched on another one lies in a coherent PARAM, wherever it is named. */
+const checkCoherence = (linear: UOp): string | undefined => {
+  const first = new Map<number, { phase: number; isWritten: boolean; isPlain: boolean }>()
+  let phase = 0
+  for (const node of linear.src) {
+    if (node.op === "GRID_BARRIER") phase++
+    if (node.op !== "LOAD" && node.op !== "STORE") continue
+    const { buffer } = accessOf(node)
+    if (buffer.op !== "PARAM") continue
+    const isPlain = !isCoherent(buffer)
+    const isWritten = node.op === "STORE"
+    const known = first.get(slotOf(buffer)) ?? { phase, isWritten, isPlain }
+    first.set(slotOf(buffer), known)
+    known.isWritten ||= isWritten
+    if (known.isPlain !== isPlain) return `slot ${slotOf(buffer)} is coherent in one place and plain in another`
+    // from the first phase that differs on, every write has crossed
+    if (known.phase !== phase) known.phase = crossed
+    if (known.phase === crossed && known.isWritten && isPlain) {
+      return `slot ${slotOf(buffer)} is written in one phase and touched in another, and is not coherent`
+    }
+  }
+  return undefined
+}
+const crossed = -1
 
 /** Whether a value is the same for all threads of a workgroup, as its form shows. */
 const isUniform = (value: UOp): boolean =>
@@ -208,6 +237,12 @@ const isUniform = (value: UOp): boolean =>
   )
 
 const checkRoot = (stage: Stage, root: UOp): string | undefined => {
+  if (root.op === "PERSISTENT" && stage !== "tensor" && stage !== "linear") {
+    const kernels = root.src.map((phase) =>
+      phase.op === "PHASE" ? checkRoot(stage, phase.src[0]!) : "a launch has PHASEs"
+    )
+    return kernels.find((reason) => reason !== undefined)
+  }
   if (stage === "linear") return root.op === "LINEAR" ? undefined : "the root is not LINEAR"
   if (root.op !== "SINK") return "the root is not SINK"
   if (stage === "tensor") return undefined

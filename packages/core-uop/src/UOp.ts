@@ -40,12 +40,24 @@ export type CustomArg = {
   readonly [workgroup: `workgroup ${string}`]: ReadonlyArray<number>
 }
 
+/**
+ * An argument of a kernel or of a function, counted from 0. All accesses to a coherent one are atomic: what a workgroup writes is
+ * seen by the others behind a GRID_BARRIER.
+ */
+export type ParamArg = { readonly slot: number; readonly coherent?: true }
+/** A kernel in a persistent launch: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
+export type PhaseArg = { readonly slots: ReadonlyArray<number>; readonly offsets: ReadonlyArray<number> }
+/** A persistent launch: workgroups that run at once, each of which does its share of every phase. */
+export type PersistentArg = { readonly workgroups: number }
+/** A barrier of all workgroups. One that has looked `spins` times in vain gives up, and the launch ends. */
+export type GridBarrierArg = { readonly id: number; readonly workgroups: number; readonly spins: number }
+
 /** What the operations carry that carry anything of one type. */
 export interface Args {
   readonly CONST: number | boolean
   readonly VAR: VarArg
   readonly BUFFER: { readonly id: number }
-  readonly PARAM: { readonly slot: number }
+  readonly PARAM: ParamArg
   readonly RANGE: RangeArg
   readonly SPECIAL: { readonly name: string }
   readonly LOCAL: LocalArg
@@ -60,6 +72,9 @@ export interface Args {
   readonly GETTUPLE: number
   readonly CUSTOM: CustomArg
   readonly LANE: number
+  readonly PHASE: PhaseArg
+  readonly PERSISTENT: PersistentArg
+  readonly GRID_BARRIER: GridBarrierArg
 }
 
 /** An operation whose arg has a type. */
@@ -377,6 +392,8 @@ export const reduceArg = (node: UOp): ReduceArg => argOf(node, "REDUCE")
 export const groupArg = (node: UOp): GroupArg => node.is("SUBGROUP_REDUCE") ? node.arg : argOf(node, "GROUP_REDUCE")
 /** The argument of a kernel or of a function that a PARAM is, counted from 0. */
 export const slotOf = (node: UOp): number => argOf(node, "PARAM").slot
+/** Whether all accesses to a buffer are atomic. */
+export const isCoherent = (node: UOp): boolean => node.is("PARAM") && node.arg.coherent === true
 /** The name of a hardware index: `gidx0`, `lidx0`. */
 export const specialName = (node: UOp): string => argOf(node, "SPECIAL").name
 /** Whether a node is the number of the thread in its workgroup. */

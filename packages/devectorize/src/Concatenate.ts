@@ -9,7 +9,7 @@ import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { decompose, rewrite, strength } from "./Decompose.ts"
 
 /** A linear kernel and the launch it was made for: workgroups along three dimensions, threads along one. */
-interface Member {
+export interface Member {
   readonly linear: UOp
   readonly grid: ReadonlyArray<UOp>
   readonly threads: number
@@ -79,7 +79,7 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
     const { branch, isThread } = branches[m]!
     const copied = instructionsOf(launch, {
       member,
-      slots: parts[m]!.slots,
+      argument: (node) => arena.make("PARAM", node.dtype, node.src, { slot: parts[m]!.slots[slotOf(node)]! }),
       memory: memory[m]!,
       workgroup: m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!),
       thread: isThread === undefined ? thread : Expr.min(thread, member.threads - 1),
@@ -91,7 +91,7 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
 }
 
 /** What the branches of a launch have in common. */
-interface Launch {
+export interface Launch {
   /** What stands in front of them. */
   readonly head: Set<UOp>
   readonly lowered: (x: UOp) => UOp
@@ -100,9 +100,14 @@ interface Launch {
 }
 
 /** A kernel in its branch. */
-interface Branch {
+export interface Branch {
   readonly member: Member
-  readonly slots: ReadonlyArray<number>
+  /** What a PARAM is in the launch. */
+  readonly argument: (param: UOp) => UOp
+  /** Elements that an argument begins behind the start of what it is in the launch; none, if it is not said. */
+  readonly offsetOf?: ((param: UOp) => number) | undefined
+  /** What stands in front of the branch besides the head of the launch. */
+  readonly before?: ReadonlySet<UOp> | undefined
   readonly memory: ReadonlyMap<UOp, UOp>
   /** What its hardware indices are made of. */
   readonly workgroup: UOp
@@ -112,14 +117,16 @@ interface Branch {
 }
 
 /** Instructions under construction: none twice in one loop, and none that stands in front of all branches. */
-const listOf = (head: ReadonlySet<UOp>): { readonly here: ReadonlyArray<UOp>; readonly push: (node: UOp) => UOp } => {
+const listOf = (
+  isThere: (node: UOp) => boolean
+): { readonly here: ReadonlyArray<UOp>; readonly push: (node: UOp) => UOp } => {
   const here: Array<UOp> = []
   /** What stands in each of the loops that are open, the branch itself first. */
   const seen: Array<Set<UOp>> = [new Set()]
   return {
     here,
     push: (node) => {
-      if (head.has(node) || seen.some((nodes) => nodes.has(node))) return node
+      if (isThere(node) || seen.some((nodes) => nodes.has(node))) return node
       if (node.op === "END" || node.op === "ENDIF") seen.pop()
       here.push(node)
       seen.at(-1)!.add(node)
@@ -130,10 +137,10 @@ const listOf = (head: ReadonlySet<UOp>): { readonly here: ReadonlyArray<UOp>; re
 }
 
 /** The instructions of a kernel in its branch; what means the same everywhere goes to the head. */
-const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): ReadonlyArray<UOp> => {
-  const { isThread, member, memory, slots, thread, workgroup } = branch
+export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): ReadonlyArray<UOp> => {
+  const { argument, before, isThread, member, memory, offsetOf, thread, workgroup } = branch
   const { arena } = member.linear
-  const { here, push } = listOf(head)
+  const { here, push } = listOf((node) => head.has(node) || before?.has(node) === true)
   const everywhere = (node: UOp): UOp => {
     head.add(node)
     return node
@@ -144,7 +151,13 @@ const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): Reado
       case "VAR":
         return everywhere(node)
       case "PARAM":
-        return everywhere(arena.make("PARAM", node.dtype, src, { slot: slots[slotOf(node)]! }))
+        return everywhere(argument(node))
+      case "INDEX": {
+        const offset = accessOf(node).buffer.op === "PARAM" ? offsetOf?.(accessOf(node).buffer) ?? 0 : 0
+        if (offset === 0) return push(node.with(src))
+        const at = Expr.add(src[1]!, everywhere(Expr.int(arena, offset)))
+        return push(node.with([src[0]!, at.op === "CONST" ? everywhere(at) : push(at), ...src.slice(2)]))
+      }
       case "LOCAL":
         return everywhere(memory.get(node)!)
       case "SPECIAL": {
@@ -180,13 +193,15 @@ const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): Reado
   return here
 }
 
-const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>
+/** A hardware index. */
+export const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>
   arena.make("SPECIAL", DType.index, [size], { name })
 
 /** Means the same everywhere in a kernel. */
 const isFree = ({ op }: UOp): boolean => op === "CONST" || op === "VAR" || op === "SPECIAL"
 
-const memberOf = (linear: UOp): Member => {
+/** A linear kernel and its launch. */
+export const memberOf = (linear: UOp): Member => {
   const { grid, workgroup } = signature(linear)
   return {
     linear,
@@ -197,7 +212,7 @@ const memberOf = (linear: UOp): Member => {
 }
 
 /** Threads of the largest workgroup, and so many that whole groups of them take part in every subgroup operation. */
-const threadsOf = (members: ReadonlyArray<Member>): number => {
+export const threadsOf = (members: ReadonlyArray<Member>): number => {
   const most = Math.max(...members.map((m) => m.threads))
   const groups = members.flatMap(({ linear }) => linear.src.filter((node) => node.op === "SUBGROUP_REDUCE"))
   const width = Math.max(1, ...groups.map((node) => groupArg(node).threads))
@@ -230,8 +245,14 @@ const indexOf = (
 }
 
 /** The LOCALs of each kernel, and what they are in the launch. Kernels number theirs alike, so one node may be several's. */
-const overlaid = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {
-  const { lengths, places } = Workgroup.overlay(linears.map(({ src }) => src.filter(({ op }) => op === "LOCAL")))
+const overlaid = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> =>
+  overlaidMemory(linears.map(({ src }) => src.filter(({ op }) => op === "LOCAL")))
+
+/** LOCALs that are never in use at the same time, and what they are in the launch. */
+export const overlaidMemory = (
+  memories: ReadonlyArray<ReadonlyArray<UOp>>
+): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {
+  const { lengths, places } = Workgroup.overlay(memories)
   const ids = new Map([...lengths.keys()].map((place, id) => [place, id]))
   return places.map((own) =>
     new Map(

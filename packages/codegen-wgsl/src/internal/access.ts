@@ -1,6 +1,6 @@
 /** Reading and writing memory. */
 import type * as DType from "@tg/core-uop/DType"
-import { argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { argOf, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { type Access, accessOf, storeOf } from "@tg/core-uop/View"
 import { type Address, divide, leaves } from "./memory.ts"
 import { atom, compound, operand, type Text, typeName } from "./text.ts"
@@ -38,7 +38,8 @@ export const inputs = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): Readon
 /** The text of a LOAD. */
 export const load = (writer: Writer, node: UOp): Text => {
   const access = vectorsOf(node, writer.widths)
-  const parts = elements(writer, access)
+  const places = elements(writer, access)
+  const parts = isCoherent(access.buffer) ? places.map((place) => ofWord(`atomicLoad(&${place})`, node.dtype)) : places
   const type = typeName(node.dtype)
   const value = parts.length === 1 ? parts[0]! : `${type}(${parts.join(", ")})`
   const gate = gateOf(writer, access)
@@ -51,8 +52,12 @@ export const store = (writer: Writer, node: UOp): void => {
   const access = vectorsOf(node, writer.widths)
   const value = writer.text(storeOf(node).value)
   const statements = elements(writer, access).map((target, i) => {
-    if (access.lanes === access.width) return `${target} = ${value.code};`
-    return `${target} = ${operand(value)}.${letters.slice(i * access.width, (i + 1) * access.width)};`
+    const part = access.lanes === access.width
+      ? value.code
+      : `${operand(value)}.${letters.slice(i * access.width, (i + 1) * access.width)}`
+    return isCoherent(access.buffer)
+      ? `atomicStore(&${target}, ${wordOf(part, storeOf(node).value.dtype)});`
+      : `${target} = ${part};`
   })
   const gate = gateOf(writer, access)
   if (gate === undefined) return statements.forEach((statement) => writer.line(statement))
@@ -61,6 +66,12 @@ export const store = (writer: Writer, node: UOp): void => {
   for (const statement of statements) writer.line(`  ${statement}`)
   writer.line("}")
 }
+
+/** A word of a coherent buffer, which holds nothing but words, as a value of the dtype. */
+const ofWord = (word: string, { scalar }: DType.DType): string =>
+  scalar === "u32" ? word : `bitcast<${scalar}>(${word})`
+
+const wordOf = (value: string, { scalar }: DType.DType): string => scalar === "u32" ? value : `bitcast<u32>(${value})`
 
 const gateOf = (writer: Writer, { element, gate }: Access): Text | undefined =>
   gate === undefined ? undefined : writer.snapshots.get(element)?.[1] ?? writer.text(gate)

@@ -5,6 +5,7 @@ import * as Access from "./access.ts"
 import { combine, elementwise, inputs as elementwiseInputs, operands as operandsOf } from "./elementwise.ts"
 import type { Helper } from "./helpers.ts"
 import { literal } from "./literal.ts"
+import * as Meeting from "./meeting.ts"
 import { widths } from "./memory.ts"
 import { subgroupReduce } from "./subgroups.ts"
 import { atom, laneOf, Refusal, type Text, typeName } from "./text.ts"
@@ -28,9 +29,10 @@ export const body = (linear: UOp, options: Options): Body => {
   const usage = Usage.of(linear, (node) => inputs(node, writer))
   linear.src.forEach((node, place) =>
     writer.place(node, () => {
-      if (usage.isLive(place)) instruction({ writer, isInlinable: usage.isInlinable(place) }, node)
+      if (usage.isLive(place)) instruction({ linear, writer, isInlinable: usage.isInlinable(place) }, node)
     })
   )
+  writer.lines.push(...Meeting.leave(linear))
   return writer
 }
 
@@ -50,6 +52,7 @@ const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
     case "INDEX":
       return readsRegister(node) ? node.src.slice(1) : []
     case "SPECIAL":
+    case "GRID_BARRIER":
     case "END":
     case "ENDIF":
       return []
@@ -64,6 +67,7 @@ const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
 
 /** Where an instruction is written. */
 interface Place {
+  readonly linear: UOp
   readonly writer: Writer
   /** Whether its text may stand in that of its user. */
   readonly isInlinable: boolean
@@ -134,6 +138,10 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
   END: ({ writer }, node) => writer.close(node),
   ENDIF: ({ writer }, node) => writer.close(node),
   BARRIER: ({ writer }) => writer.line("workgroupBarrier();"),
+  GRID_BARRIER: ({ linear, writer }, node) => {
+    writer.builtins.add("local_invocation_id")
+    writer.line(Meeting.wait(linear, node))
+  },
   INDEX: ({ writer }, node) => {
     if (!readsRegister(node)) return
     const values = node.src.slice(1).map((s) => s.op === "REG" ? writer.bind("v", writer.text(s)) : writer.text(s))

@@ -1,11 +1,12 @@
 import { accessOf } from "@tg/core-uop/View"
 import type * as DType from "@tg/core-uop/DType"
-import type { UOp } from "@tg/core-uop/UOp"
+import { isCoherent, type UOp } from "@tg/core-uop/UOp"
 
 /**
  * Lanes of the declared element of each buffer. Loads take part of an element, or several, at no risk. A store must
  * write whole elements: WGSL lets a write to one component of a vector touch its neighbours, a race when other threads own
- * them. So a stored buffer is as narrow as its narrowest store, and a read-only one as wide as its widest load.
+ * them. So a stored buffer is as narrow as its narrowest store, and a read-only one as wide as its widest load. Atomics are
+ * single words.
  */
 export const widths = (linear: UOp): ReadonlyMap<UOp, DType.Lanes> => {
   const loads = new Map<UOp, number>()
@@ -13,7 +14,8 @@ export const widths = (linear: UOp): ReadonlyMap<UOp, DType.Lanes> => {
   for (const node of linear.src) {
     if (node.op !== "LOAD" && node.op !== "STORE") continue
     const { buffer } = accessOf(node)
-    if (node.op === "LOAD") loads.set(buffer, Math.max(loads.get(buffer) ?? 1, node.dtype.lanes))
+    if (isCoherent(buffer)) stores.set(buffer, 1)
+    else if (node.op === "LOAD") loads.set(buffer, Math.max(loads.get(buffer) ?? 1, node.dtype.lanes))
     else stores.set(buffer, Math.min(stores.get(buffer) ?? 4, node.src[1]!.dtype.lanes))
   }
   return new Map([...loads, ...stores]) as ReadonlyMap<UOp, DType.Lanes>

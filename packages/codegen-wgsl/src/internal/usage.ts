@@ -10,7 +10,16 @@ export interface Usage {
   readonly isInlinable: (place: number) => boolean
 }
 
-const effects: ReadonlySet<string> = new Set(["STORE", "ACCUMULATE", "BARRIER", "RANGE", "END", "IF", "ENDIF"])
+const effects: ReadonlySet<string> = new Set([
+  "STORE",
+  "ACCUMULATE",
+  "BARRIER",
+  "GRID_BARRIER",
+  "RANGE",
+  "END",
+  "IF",
+  "ENDIF"
+])
 
 /** `inputs` gives the instructions whose text an instruction contains. */
 export const of = (linear: UOp, inputs: (node: UOp) => ReadonlyArray<UOp>): Usage => {

@@ -1,0 +1,63 @@
+/** Barriers across the grid: how workgroups of a persistent launch wait for each other. */
+import { meetingWords } from "@tg/core-uop/Phases"
+import { argOf, type UOp } from "@tg/core-uop/UOp"
+import { bufferName } from "./access.ts"
+
+/** The barriers of a kernel, in order. */
+export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
+
+/** Looks between two at whether another one has given up. */
+const rarely = 64
+
+/**
+ * The function that waits. The counter only grows within a launch, so one word is enough: a workgroup has met all others when it reaches
+ * `all`. Who looks too often gives up, and whoever sees that leaves: false. A value that a workgroup stored by an atomic in front of
+ * the barrier is seen by atomic loads behind it; WGSL does not promise that, a litmus program of the device does.
+ */
+export const functions = (linear: UOp): ReadonlyArray<string> => {
+  const [first] = barriersOf(linear)
+  if (first === undefined) return []
+  const { spins } = argOf(first, "GRID_BARRIER")
+  const name = bufferName(first.src[0]!)
+  const arrived = `${name}[${meetingWords.arrived}]`
+  const gaveUp = `${name}[${meetingWords.gaveUp}]`
+  return [
+    "var<workgroup> has_left: u32;",
+    `fn meet(thread: u32, all: u32) -> bool {
+  storageBarrier();
+  workgroupBarrier();
+  if (thread == 0u) {
+    atomicAdd(&${arrived}, 1u);
+    var looks = 0u;
+    while (atomicLoad(&${arrived}) < all) {
+      if (looks % ${rarely}u == 0u && atomicLoad(&${gaveUp}) != 0u) { break; }
+      looks++;
+      if (looks > ${spins}u) { atomicStore(&${gaveUp}, 1u); break; }
+    }
+    has_left = atomicLoad(&${gaveUp});
+  }
+  storageBarrier();
+  return workgroupUniformLoad(&has_left) == 0u;
+}`
+  ]
+}
+
+/** The line of a barrier: leaves the launch if not all workgroups come. */
+export const wait = (linear: UOp, barrier: UOp): string => {
+  const place = barriersOf(linear).indexOf(barrier)
+  const { workgroups } = argOf(barrier, "GRID_BARRIER")
+  return `if (!meet(local_invocation_id.x, ${(place + 1) * workgroups}u)) { return; }`
+}
+
+/** The end of the kernel: who leaves last has seen that nobody waits any more, and empties the counter for the next launch. */
+export const leave = (linear: UOp): ReadonlyArray<string> => {
+  const barriers = barriersOf(linear)
+  const [first] = barriers
+  if (first === undefined) return []
+  const { workgroups } = argOf(first, "GRID_BARRIER")
+  const arrived = `${bufferName(first.src[0]!)}[${meetingWords.arrived}]`
+  const last = (barriers.length + 1) * workgroups - 1
+  return [
+    `  if (local_invocation_id.x == 0u && atomicAdd(&${arrived}, 1u) == ${last}u) { atomicStore(&${arrived}, 0u); }`
+  ]
+}

@@ -1,0 +1,64 @@
+/**
+ * Persistent launches, before `linear`: kernels that would wait for each other as launches of their own are phases of one launch, and
+ * its workgroups wait for each other between them.
+ */
+import * as DType from "./DType.ts"
+import { type Arena, argOf, type PhaseArg, slotOf, toposort, type UOp } from "./UOp.ts"
+import { accessOf } from "./View.ts"
+
+/** A kernel as a phase: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
+export interface Phase extends PhaseArg {
+  readonly kernel: UOp
+}
+
+/** Words of the buffer through which workgroups meet: how many arrived, and whether one gave up. */
+export const meetingWords = { arrived: 0, gaveUp: 1, count: 4 } as const
+
+/** Whether a kernel is a persistent launch. */
+export const isPersistent = (kernel: UOp): boolean => kernel.op === "PERSISTENT"
+
+/** The phases of a persistent launch, in order; none of another kernel. */
+export const phasesOf = (kernel: UOp): ReadonlyArray<Phase> =>
+  isPersistent(kernel) ? kernel.src.map((node) => ({ kernel: node.src[0]!, ...argOf(node, "PHASE") })) : []
+
+/** The launch of these phases by so many workgroups. */
+export const persistent = (arena: Arena, phases: ReadonlyArray<Phase>, workgroups: number): UOp =>
+  arena.make(
+    "PERSISTENT",
+    DType.none,
+    phases.map(({ kernel, offsets, slots }) => arena.make("PHASE", DType.none, [kernel], { slots, offsets })),
+    { workgroups }
+  )
+
+/** Slots of a kernel, before `linear`, and which of them it writes. */
+export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => {
+  const nodes = toposort(kernel)
+  const stored = new Set(nodes.filter((node) => node.op === "STORE").map((node) => accessOf(node).buffer))
+  const found = new Map<number, "read" | "write">()
+  for (const node of nodes) {
+    if (node.op !== "PARAM") continue
+    if (stored.has(node)) found.set(slotOf(node), "write")
+    else if (!found.has(slotOf(node))) found.set(slotOf(node), "read")
+  }
+  return found
+}
+
+/** Slots of the launch that one phase writes and another one touches: coherent ones. */
+export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
+  const writers = new Map<number, Set<number>>()
+  const users = new Map<number, Set<number>>()
+  const note = (map: Map<number, Set<number>>, slot: number, phase: number): void => {
+    map.set(slot, (map.get(slot) ?? new Set()).add(phase))
+  }
+  phases.forEach(({ kernel, slots }, phase) => {
+    for (const [own, access] of touched(kernel)) {
+      note(users, slots[own]!, phase)
+      if (access === "write") note(writers, slots[own]!, phase)
+    }
+  })
+  return new Set([...writers.keys()].filter((slot) => users.get(slot)!.size > 1))
+}
+
+/** The slot behind all others: of the buffer through which workgroups meet. */
+export const meetingSlot = (phases: ReadonlyArray<Phase>): number =>
+  Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1

@@ -1,0 +1,94 @@
+import { assert, describe, it } from "@effect/vitest"
+import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
+import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
+import * as Phases from "@tg/core-uop/Phases"
+import { signature } from "@tg/core-uop/Program"
+import * as Spec from "@tg/core-uop/Spec"
+import { Arena, isCoherent, type UOp } from "@tg/core-uop/UOp"
+import * as Opt from "@tg/postrange/Opt"
+import { argumentsOf, launchOf, length, type Made, map, random, sum, vars } from "./support/phases.ts"
+import { gpu, linear } from "./support/stages.ts"
+
+const { group, local } = Opt
+
+const run = (made: Made, evaluate: (args: Map<number, Float32Array>) => void): Map<number, Float32Array> => {
+  const args = argumentsOf(made)
+  evaluate(args)
+  return args
+}
+
+describe("phases", () => {
+  it("keeps the values of random programs, with workgroups in any order", () => {
+    for (let seed = 0; seed < 30; seed++) {
+      const made = random(seed, 2 + seed % 5, [undefined, 4, 8][seed % 3])
+      const { arena } = made.linears[0]!
+      const launch = Phases.persistent(arena, made.phases, 3)
+      assert.deepStrictEqual(Spec.check("kernel", launch), [])
+      const want = run(made, (args) => evaluateKernel(launch, args, vars))
+      for (const workgroups of [1, 2, 5]) {
+        for (const stagedBytes of [0, 4 * length]) {
+          const one = launchOf(made, { workgroups, stagedBytes })
+          assert.deepStrictEqual(Spec.check("linear", one), [], `seed ${seed}`)
+          assert.deepStrictEqual(run(made, (args) => evaluateLinear(one, args, vars, { seed })), want, `seed ${seed}`)
+        }
+      }
+    }
+  })
+
+  it("launches as many workgroups as it was told, with the threads of the largest phase", () => {
+    const arena = new Arena()
+    const both = [map(arena), sum(arena)]
+    const linears = [linear(both[0]!, [local(0, 4)], gpu), linear(both[1]!, [group(1, 16)], gpu)]
+    const made: Made = {
+      linears,
+      phases: both.map((kernel, i) => ({ kernel, slots: [2 + i, 0, 1 + i], offsets: [0, 0, 0] }))
+    }
+    const { bindings, grid, vars, workgroup } = signature(launchOf(made))
+    assert.deepStrictEqual([grid, workgroup, vars], [[3, 1, 1], [16, 1, 1], []])
+    assert.deepStrictEqual(bindings.map(({ access, slot }) => `${slot} ${access}`), [
+      "0 read",
+      "1 read",
+      "2 write",
+      "3 write",
+      "4 write"
+    ])
+  })
+
+  it("copies to workgroup memory what other workgroups wrote", () => {
+    const made = random(4, 3, undefined)
+    const loads = (one: UOp): number =>
+      one.src.filter((node) => node.op === "LOAD" && isCoherent(node.src[0]!.src[0]!) && node.dtype.lanes === 1).length
+    assert.isAbove(loads(launchOf(made)), 0)
+    assert.strictEqual(loads(launchOf(made, { stagedBytes: 4 * length })), 0)
+  })
+
+  describe("what the spec and the evaluator refuse", () => {
+    const arena = new Arena()
+    const made: Made = {
+      linears: [linear(map(arena), [local(0, 4)], gpu), linear(sum(arena), [group(1, 16)], gpu)],
+      phases: [map(arena), sum(arena)].map((kernel, i) => ({ kernel, slots: [2 + i, i * 2, 1], offsets: [0, 0, 0] }))
+    }
+    const plain = launchOf(made, { coherent: new Set() })
+    const args = (): Map<number, Float32Array> => argumentsOf(made)
+
+    it("a plain argument that crosses phases", () => {
+      assert.match(Spec.check("linear", plain)[0]!.reason, /slot 2 is written in one phase and touched in another/)
+      assert.throws(() => evaluateLinear(plain, args()), /slot 2: thread \d+ reads element \d+, which thread \d+ wrote/)
+    })
+
+    it("a missing barrier", () => {
+      const whole = launchOf(made)
+      const without = whole.with(whole.src.filter(({ op }) => op !== "GRID_BARRIER"))
+      assert.throws(() => evaluateLinear(without, args()), /slot 2: thread \d+ (reads|writes) element/)
+    })
+
+    it("a barrier inside of a branch", () => {
+      const whole = launchOf(made)
+      const barrier = whole.src.find(({ op }) => op === "GRID_BARRIER")!
+      const others = whole.src.filter((node) => node !== barrier)
+      const at = others.findIndex(({ op }) => op === "RANGE" || op === "IF") + 1
+      const moved = whole.with([...others.slice(0, at), barrier, ...others.slice(at)])
+      assert.match(Spec.check("linear", moved)[0]!.reason, /GRID_BARRIER inside of/)
+    })
+  })
+})

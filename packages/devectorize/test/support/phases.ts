@@ -1,0 +1,110 @@
+/** Random persistent launches. */
+import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import * as Phases from "@tg/core-uop/Phases"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
+import * as Opt from "@tg/postrange/Opt"
+import { type Launch, phases } from "../../src/Phases.ts"
+import { gpu, linear } from "./stages.ts"
+
+const { group, local, loop, unroll, upcast } = Opt
+/** Elements of every value, and words from one to the next in the arena. */
+export const length = 48
+const stride = 64
+
+const param = (arena: Arena, slot: number): UOp => arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+
+const storing = (arena: Arena, value: (i: UOp) => UOp, size: UOp | number = length): UOp => {
+  const i = Expr.range(arena, size, 0, "GLOBAL")
+  const store = Expr.store(Expr.element(param(arena, 0), i), value(i))
+  return arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, i])])
+}
+
+const read = (arena: Arena, slot: number, at: UOp): UOp =>
+  Expr.load(Expr.element(param(arena, slot), Expr.floormod(at, length)))
+
+/** `out[i] = x[i] / 2 + y[i + 7]`, of the first n elements or of all. */
+export const map = (arena: Arena, size?: UOp): UOp =>
+  storing(
+    arena,
+    (i) => Expr.add(Expr.mul(read(arena, 1, i), 0.5), read(arena, 2, Expr.add(i, 7))),
+    size
+  )
+
+/** `out[i] = sum over k < 16 of x[i + 5 k] / 16 - y[i]` */
+export const sum = (arena: Arena): UOp => {
+  const k = Expr.range(arena, 16, 1, "REDUCE")
+  return storing(arena, (i) => {
+    const x = read(arena, 1, Expr.add(i, Expr.mul(k, 5)))
+    return Expr.sub(Expr.mul(Expr.reduce("ADD", x, [k]), 1 / 16), read(arena, 2, i))
+  })
+}
+
+const kernels: ReadonlyArray<(arena: Arena) => readonly [UOp, ReadonlyArray<ReadonlyArray<Opt.Opt>>]> = [
+  (arena) => [map(arena), [[], [local(0, 16)], [upcast(0, 4)], [local(0, 4), upcast(0, 2)], [loop(0, 48)]]],
+  (arena) => [map(arena, Expr.variable(arena, "n", 1, length)), [[]]],
+  (arena) => [sum(arena), [[], [group(1, 16)], [local(0, 2), group(1, 8)], [unroll(1, 4)], [upcast(0, 2), group(1, 4)]]]
+]
+
+const randoms = (seed: number): (below: number) => number => {
+  let state = seed * 2654435761 >>> 0
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    return (state >>> 8) % below
+  }
+}
+
+/** Kernels, and the phases that they are. */
+export interface Made {
+  readonly linears: ReadonlyArray<UOp>
+  readonly phases: ReadonlyArray<Phases.Phase>
+}
+
+/**
+ * Phases of which each reads what two before it wrote, or one of two inputs (slots 0 and 1); value i is in the arena (slot 2), or in slot
+ * 3 + i.
+ */
+export const random = (seed: number, count: number, subgroupSize: number | undefined): Made => {
+  const pick = randoms(seed)
+  const arena = new Arena()
+  const place = [...[0, 1].map((slot) => ({ slot, offset: 0 }))]
+  const made: Array<Phases.Phase> = []
+  const linears: Array<UOp> = []
+  for (let i = 0; i < count; i++) {
+    const [kernel, all] = kernels[pick(kernels.length)]!(arena)
+    const from = [place[pick(place.length)]!, i > 0 && pick(3) > 0 ? place.at(-1)! : place[pick(place.length)]!]
+    const to = pick(3) === 0 ? { slot: 3 + i, offset: 0 } : { slot: 2, offset: stride * i }
+    const own = [to, ...from]
+    made.push({ kernel, slots: own.map(({ slot }) => slot), offsets: own.map(({ offset }) => offset) })
+    linears.push(linear(kernel, all[pick(all.length)]!, { ...gpu, subgroupSize }))
+    place.push(to)
+  }
+  return { linears, phases: made }
+}
+
+/** The launch of its phases. */
+export const launchOf = (made: Made, options: Partial<Launch> = {}): UOp =>
+  phases(made.phases.map((phase, i) => ({ ...phase, linear: made.linears[i]! })), {
+    caps: gpu,
+    workgroups: 3,
+    spins: 1000,
+    coherent: Phases.crossing(made.phases),
+    meeting: Phases.meetingSlot(made.phases),
+    stagedBytes: 0,
+    ...options
+  })
+
+/** Inputs, and room for what is computed. */
+export const argumentsOf = ({ phases }: Made): Map<number, Float32Array> => {
+  const slots = [...Array(Phases.meetingSlot(phases) + 1).keys()]
+  return new Map(slots.map((slot) => [
+    slot,
+    Float32Array.from(
+      { length: slot === 2 ? stride * phases.length : length },
+      (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0
+    )
+  ]))
+}
+
+/** Values of what the kernels take. */
+export const vars = { n: 29 }
