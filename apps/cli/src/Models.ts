@@ -6,6 +6,8 @@ import * as Conversations from "@tg/engine/Conversations"
 import * as Drafter from "@tg/engine/Drafter"
 import { Engine, fromModel, type Options, type Program } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
+import * as Parallel from "@tg/engine/Parallel"
+import * as Together from "@tg/engine/Together"
 import { ContextFull, contextOf, type InvalidTokens } from "@tg/engine/Session"
 import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import type { ByteSource } from "@tg/gguf/ByteSource"
@@ -132,12 +134,33 @@ export const layer = (flags: RunFlags, needs: Needs) =>
     (source, file, options) => Effect.map(fromModel(source, file, options), (made) => Context.make(Engine, made))
   )
 
+/** How many conversations a model keeps, and how many it answers in the same steps: one after the other, if it is not said. */
+export interface Many {
+  readonly conversations: number
+  readonly parallel: number | undefined
+}
+
 /** The same with a model that keeps several conversations. */
-export const layerConversations = (flags: RunFlags, needs: Needs, more: Pick<Conversations.Options, "conversations">) =>
+export const layerConversations = (flags: RunFlags, needs: Needs, { conversations, parallel }: Many) =>
   layerOf(flags, needs, (source, file, options) =>
     Effect.map(
-      Conversations.fromModel(source, file, { ...options, ...more }),
+      parallel === undefined
+        ? Conversations.fromModel(source, file, { ...options, conversations })
+        : Together.fromModel(source, file, { ...options, conversations, parallel }),
       (made) => Context.make(Conversations.Conversations, made)
+    ))
+
+/** The steps of conversations that are computed together. */
+export class Steps extends Context.Service<Steps, Parallel.Parallel & { readonly file: ModelFile.ModelFile }>()(
+  "@tg/cli/Steps"
+) {}
+
+/** The same with as many conversations in one step. */
+export const layerParallel = (flags: RunFlags, needs: Needs, parallel: number) =>
+  layerOf(flags, needs, (source, file, options) =>
+    Effect.map(
+      Parallel.open(source, file, { ...options, parallel }),
+      (made) => Context.make(Steps, { ...made, file })
     ))
 
 /** Loads the model of these flags as something. */
@@ -189,6 +212,17 @@ const weightBytes = ({ gguf, weights }: ModelFile.ModelFile): number =>
 export const withModel = <A, E, R>(flags: RunFlags, needs: Needs, use: Effect.Effect<A, E, R>) =>
   use.pipe(
     Effect.provide(layer(flags, needs)),
+    Effect.provideService(Checked, flags.check)
+  )
+
+/** The same with the steps of several conversations. */
+export const withSteps = <A, E, R>(
+  flags: RunFlags,
+  { parallel, ...needs }: Needs & { readonly parallel: number },
+  use: Effect.Effect<A, E, R>
+) =>
+  use.pipe(
+    Effect.provide(layerParallel(flags, needs, parallel)),
     Effect.provideService(Checked, flags.check)
   )
 

@@ -4,10 +4,11 @@
  */
 import type { JitError } from "@tg/jit/Jit"
 import type { DeviceError } from "@tg/runtime/Device"
-import { Deferred, Effect, Exit, Latch, type Scope } from "effect"
+import { Deferred, Effect, Exit, Latch, Result, type Scope } from "effect"
 import * as Fair from "./Fair.ts"
 import { type Holding, type PageCopy, type Pages, pagesFor } from "./Pages.ts"
 import type { Entry, Pool } from "./Pool.ts"
+import { isLost } from "./Recovering.ts"
 import * as Sampler from "./Sampler.ts"
 import { commonPrefix } from "./Tokens.ts"
 
@@ -64,6 +65,12 @@ interface Part {
   readonly entry: Entry
 }
 
+/** What a step takes, and the copies of pages before it. */
+interface Planned {
+  readonly parts: ReadonlyArray<Part>
+  readonly copies: ReadonlyArray<PageCopy>
+}
+
 interface State {
   readonly pool: Pool
   readonly pages: Pages
@@ -72,6 +79,8 @@ interface State {
   /** Those who came first are first. */
   readonly seats: Set<Seat>
   counts: Counts
+  /** Why no step succeeds any more. */
+  lost: DeviceError | undefined
 }
 
 /** How many turns other fibers get before a step, so that those who were answered can ask again. */
@@ -88,21 +97,24 @@ const evict = (state: State, seat: Seat): void => {
   state.counts = { ...state.counts, evicted: state.counts.evicted + 1 }
 }
 
-/**
- * Makes conversations that came later give way, the last one first, until `hasRoom`. With `idle`, those that wait for nothing give way,
- * too, whenever they came.
- */
-const makeRoom = (state: State, seat: Seat, { hasRoom, idle }: {
+/** What a seat needs of the pool, and who may have to give way for it. */
+interface Need {
+  /** Pages, at least. */
+  readonly pages: number
   readonly hasRoom: () => boolean
+  /** Whether those that wait for nothing give way, too, whenever they came. */
   readonly idle: boolean
-}): boolean => {
+}
+
+/** Makes conversations that came later give way, the last one first, until there is room; none, where all of them are not enough. */
+const makeRoom = (state: State, seat: Seat, { hasRoom, idle, pages }: Need): boolean => {
   const order = [...state.seats]
   const at = order.indexOf(seat)
-  const victims = order.filter((other, i) =>
-    other.holding !== undefined && other !== seat && (i > at || idle && other.ask === undefined)
-  )
+  const isVictim = (other: Seat, i: number): boolean => i > at || idle && other.ask === undefined && other !== seat
+  const victims = order.filter((other, i) => other.holding !== undefined && isVictim(other, i))
+  const isEnough = state.pages.available(victims.map(({ holding }) => holding!)) >= pages
   while (!hasRoom()) {
-    const victim = victims.pop()
+    const victim = isEnough ? victims.pop() : undefined
     if (victim === undefined) return false
     evict(state, victim)
   }
@@ -110,10 +122,7 @@ const makeRoom = (state: State, seat: Seat, { hasRoom, idle }: {
 }
 
 /** What the next step takes of each, and the copies of pages before it. */
-const planned = (
-  state: State,
-  idle: boolean
-): { readonly parts: ReadonlyArray<Part>; readonly copies: ReadonlyArray<PageCopy> } => {
+const planned = (state: State, idle: boolean): Planned => {
   const { pages, room, seats } = state
   const copies: Array<PageCopy> = []
   const waiting: Array<{ readonly seat: Seat; readonly ask: Ask; readonly holding: Holding; readonly start: number }> =
@@ -124,7 +133,8 @@ const planned = (
     if (seat.holding === undefined) {
       // it begins when there is room for all of it: else it would give way again at once
       const needed = pagesFor(ask.tokens.length)
-      if (!makeRoom(state, seat, { idle, hasRoom: () => pages.available() >= needed })) continue
+      const hasRoom = (): boolean => pages.available() >= needed
+      if (!makeRoom(state, seat, { idle, hasRoom, pages: needed })) continue
       const opened = pages.open(ask.tokens)
       copies.push(...opened.copies)
       seat.holding = opened.holding
@@ -147,7 +157,7 @@ const planned = (
     pages.keep(holding, start)
     let reserved: ReadonlyArray<PageCopy> | undefined
     const hasRoom = (): boolean => (reserved = pages.reserve(holding, start, end)) !== undefined
-    if (!makeRoom(state, seat, { hasRoom, idle })) continue
+    if (!makeRoom(state, seat, { idle, hasRoom, pages: pagesFor(end) - holding.pages.length })) continue
     copies.push(...reserved!)
     const { rows, tokens } = ask
     const wanted = Math.max(0, end - Math.max(start, tokens.length - rows))
@@ -184,124 +194,117 @@ const settle = (state: State, part: Part, logits: Float32Array): ReadonlyArray<n
   return []
 }
 
-/** Runs a step; `false` where nobody waits. */
-const step = Effect.fnUntraced(function*(state: State) {
-  const { pool, seats, vocabulary } = state
-  if (![...seats].some(({ ask }) => ask !== undefined)) return false
+/** Takes what the next step takes: of those who came first, or, where that is nothing, of whoever waits. */
+const nextParts = (state: State): Planned => {
   const first = planned(state, false)
-  const { copies, parts } = first.parts.length > 0 ? first : merged(first.copies, planned(state, true))
-  if (parts.length === 0) return yield* Effect.die(new Error("a pool without room for one conversation"))
-  const number = state.counts.steps + 1
-  state.counts = {
-    ...state.counts,
-    steps: number,
-    tokens: state.counts.tokens + parts.reduce((n, { entry }) => n + entry.tokens.length, 0)
+  if (first.parts.length > 0) return first
+  const { copies, parts } = planned(state, true)
+  return { parts, copies: [...first.copies, ...copies] }
+}
+
+const isWaiting = ({ seats }: State): boolean => [...seats].some(({ ask }) => ask !== undefined)
+
+/** Nobody waits any more: all are told this. */
+const refuse = ({ seats }: State, exit: Exit.Exit<never, BatchError>): void => {
+  for (const seat of seats) {
+    if (seat.ask !== undefined) Deferred.doneUnsafe(seat.ask.answer, exit)
+    seat.ask = undefined
   }
-  for (const { seat } of parts) seat.servedAt = number
-  const ran = yield* Effect.exit(Effect.andThen(pool.copy(copies), pool.run(parts.map(({ entry }) => entry))))
-  if (Exit.isFailure(ran)) {
-    for (const part of parts) answer(part, ran)
-    return true
+}
+
+/** Runs a step, if someone waits. */
+const step = Effect.fnUntraced(function*(state: State) {
+  const { counts: before, pool, vocabulary } = state
+  if (!isWaiting(state)) return
+  const { copies, parts } = nextParts(state)
+  if (parts.length === 0) return yield* Effect.die(new Error("a pool without room for one conversation"))
+  const steps = before.steps + 1
+  const tokens = parts.reduce((n, { entry }) => n + entry.tokens.length, before.tokens)
+  state.counts = { ...state.counts, steps, tokens }
+  for (const { seat } of parts) seat.servedAt = steps
+  const ran = yield* Effect.result(Effect.andThen(pool.copy(copies), pool.run(parts.map(({ entry }) => entry))))
+  if (Result.isFailure(ran)) {
+    const exit = Exit.fail(ran.failure)
+    // on a lost device nobody's step succeeds: they ask again on the next one
+    if (isLost(ran.failure)) state.lost = ran.failure
+    if (state.lost !== undefined) return refuse(state, exit)
+    return parts.forEach((part) => answer(part, exit))
   }
   let at = 0
   const cleared: Array<number> = []
   for (const part of parts) {
     const rows = part.entry.rows * vocabulary
-    cleared.push(...settle(state, part, ran.value.subarray(at, at + rows)))
+    cleared.push(...settle(state, part, ran.success.subarray(at, at + rows)))
     at += rows
   }
   yield* Effect.ignore(pool.clear(cleared))
-  return true
 })
 
-const merged = (copies: ReadonlyArray<PageCopy>, next: ReturnType<typeof planned>): ReturnType<typeof planned> => ({
-  parts: next.parts,
-  copies: [...copies, ...next.copies]
-})
+/** A conversation at a seat. */
+const memberAt = (state: State, seat: Seat, awake: Latch.Latch): Member => {
+  const { pages, seats, vocabulary } = state
+  return {
+    logits: (tokens, rows = 1) =>
+      Effect.suspend(() => {
+        if (state.lost !== undefined) return Effect.fail(state.lost)
+        if (!seats.has(seat)) return Effect.interrupt
+        const ask: Ask = { tokens, rows, found: new Float32Array(rows * vocabulary), answer: Deferred.makeUnsafe() }
+        seat.ask = ask
+        awake.openUnsafe()
+        const forget = Effect.sync(() => {
+          if (seat.ask === ask) seat.ask = undefined
+        })
+        return Effect.onInterrupt(Deferred.await(ask.answer), () => forget)
+      }),
+    reusable: (tokens) => {
+      const { holding } = seat
+      const there = holding === undefined ? pages.shared(tokens) : commonPrefix(holding.tokens, tokens)
+      return Math.min(there, tokens.length - 1)
+    },
+    keep: (count) => {
+      if (seat.holding !== undefined) pages.keep(seat.holding, count)
+    }
+  }
+}
 
 /** Conversations over a pool, whose steps run in the Scope. */
 export const make: (
   pool: Pool,
-  options: { readonly pages: Pages; readonly room: Fair.Room; readonly vocabulary: number }
-) => Effect.Effect<Batcher, never, Scope.Scope> = Effect.fnUntraced(function*(pool, { pages, room, vocabulary }) {
-  const state: State = {
-    pool,
-    pages,
-    room,
-    vocabulary,
-    seats: new Set(),
-    counts: { steps: 0, tokens: 0, evicted: 0 }
-  }
+  options: Pick<State, "pages" | "room" | "vocabulary">
+) => Effect.Effect<Batcher, never, Scope.Scope> = Effect.fnUntraced(function*(pool, options) {
+  const counts: Counts = { steps: 0, tokens: 0, evicted: 0 }
+  const state: State = { pool, ...options, seats: new Set(), counts, lost: undefined }
   const awake = Latch.makeUnsafe()
-  let isOpen = true
-  const refuse = (exit: Exit.Exit<never, BatchError>): void => {
-    for (const seat of state.seats) {
-      if (seat.ask !== undefined) Deferred.doneUnsafe(seat.ask.answer, exit)
-      seat.ask = undefined
-    }
-  }
   const round = Effect.gen(function*() {
     yield* awake.await
     for (let i = 0; i < turns; i++) yield* Effect.yieldNow
-    // what goes wrong here goes wrong for all who wait: nobody is left waiting
+    // a defect is one for all who wait: nobody is left waiting
     const ran = yield* Effect.exit(step(state))
-    if (Exit.isFailure(ran)) refuse(Exit.failCause(ran.cause))
-    if (![...state.seats].some(({ ask }) => ask !== undefined)) awake.closeUnsafe()
+    if (Exit.isFailure(ran)) refuse(state, Exit.failCause(ran.cause))
+    if (!isWaiting(state)) awake.closeUnsafe()
   })
+  const leave = (seat: Seat): void => {
+    state.seats.delete(seat)
+    if (seat.holding !== undefined) state.pages.close(seat.holding)
+    seat.holding = undefined
+  }
   yield* Effect.addFinalizer(() =>
     Effect.sync(() => {
-      isOpen = false
-      refuse(Exit.interrupt())
+      refuse(state, Exit.interrupt())
+      for (const seat of state.seats) leave(seat)
     })
   )
   yield* Effect.forkScoped(Effect.forever(round))
-
-  const leave = (seat: Seat) =>
-    Effect.sync(() => {
-      state.seats.delete(seat)
-      if (seat.holding !== undefined) pages.close(seat.holding)
-      seat.holding = undefined
-    })
+  const sit = (): Seat => {
+    const seat: Seat = { holding: undefined, ask: undefined, servedAt: 0 }
+    state.seats.add(seat)
+    return seat
+  }
   return {
     counts: () => state.counts,
     join: Effect.map(
-      Effect.acquireRelease(
-        Effect.sync(() => {
-          const seat: Seat = { holding: undefined, ask: undefined, servedAt: 0 }
-          state.seats.add(seat)
-          return seat
-        }),
-        leave
-      ),
-      (seat): Member => ({
-        logits: (tokens, rows = 1) =>
-          Effect.suspend(() => {
-            if (!isOpen || !state.seats.has(seat)) return Effect.interrupt
-            const ask: Ask = {
-              tokens,
-              rows,
-              found: new Float32Array(rows * vocabulary),
-              answer: Deferred.makeUnsafe()
-            }
-            seat.ask = ask
-            awake.openUnsafe()
-            return Deferred.await(ask.answer).pipe(
-              Effect.onInterrupt(() =>
-                Effect.sync(() => {
-                  if (seat.ask === ask) seat.ask = undefined
-                })
-              )
-            )
-          }),
-        reusable: (tokens) =>
-          Math.min(
-            seat.holding === undefined ? pages.shared(tokens) : commonPrefix(seat.holding.tokens, tokens),
-            tokens.length - 1
-          ),
-        keep: (count) => {
-          if (seat.holding !== undefined) pages.keep(seat.holding, count)
-        }
-      })
+      Effect.acquireRelease(Effect.sync(sit), (seat) => Effect.sync(() => leave(seat))),
+      (seat) => memberAt(state, seat, awake)
     )
   }
 })

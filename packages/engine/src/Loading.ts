@@ -70,6 +70,10 @@ export const settingOf: (
   }
 )
 
+/** The weights of a model as its file has them. */
+export const wantedOf = (model: ModelFile.ModelFile): ReadonlyArray<Loader.Wanted> =>
+  model.weights.all.map(({ layout, name }) => ({ layout, tensor: model.gguf.tensorsByName.get(name)! }))
+
 /** Loads the weights of the source. What the device has no room for is refused before anything is read. */
 export const load: (
   source: ByteSource["Service"],
@@ -77,10 +81,7 @@ export const load: (
   options: Options
 ) => Effect.Effect<Loaded, LoadError, Device | Jit | Scope.Scope> = Effect.fn("Loading.load")(
   function*(source, model, options) {
-    const wanted = model.weights.all.map(({ layout, name }) => ({
-      layout,
-      tensor: model.gguf.tensorsByName.get(name)!
-    }))
+    const wanted = wantedOf(model)
     yield* MemoryPlan.check(model, yield* settingOf(model, options))
     const services = yield* Services.ofSessions
     const weights = yield* Loader.allocate(wanted)

@@ -29,8 +29,8 @@ export interface PageCopy {
 /** The pages of a pool. All functions are immediate: what a `PageCopy` says is to be done before the next step. */
 export interface Pages {
   readonly total: number
-  /** Pages that nobody who is at work holds. */
-  readonly available: () => number
+  /** Pages that nobody who is at work holds; as if these were not at work, too. */
+  readonly available: (without?: ReadonlyArray<Holding>) => number
   /** Tokens at the beginning of these whose rows are there, and need not be computed. */
   readonly shared: (tokens: ReadonlyArray<number>) => number
   /** A holding that begins with as much of these tokens as is there. */
@@ -85,10 +85,9 @@ export const make = (total: number): Pages => {
     return page
   }
 
-  const available = (): number => {
-    const used = new Set<number>()
-    for (const { pages } of working) for (const page of pages) used.add(page)
-    return total - used.size
+  const available = (without: ReadonlyArray<Holding> = []): number => {
+    const others = [...working].filter((holding) => !without.includes(holding))
+    return total - new Set(others.flatMap(({ pages }) => pages)).size
   }
 
   /** Who shares most with these tokens. */

@@ -1,23 +1,17 @@
-/** Several conversations with one loaded model, whose tokens are computed in the same steps. */
+/** A loaded model whose conversations are computed in the same steps. */
 import type { ByteSource } from "@tg/gguf/ByteSource"
-import { ByteSource as Source } from "@tg/gguf/ByteSource"
 import type { Jit } from "@tg/jit/Jit"
-import type { Families } from "@tg/model-parts/Family"
-import { Device } from "@tg/runtime/Device"
-import { Duration, Effect, Layer, type Scope, Semaphore } from "effect"
+import type { Device } from "@tg/runtime/Device"
+import { Duration, Effect, type Scope } from "effect"
 import * as Batcher from "./Batcher.ts"
-import { Conversations, type Generation } from "./Conversations.ts"
 import { mostStep } from "./DraftLength.ts"
-import { generate } from "./Generate.ts"
 import * as Loader from "./Loader.ts"
 import * as Loading from "./Loading.ts"
-import * as ModelFile from "./ModelFile.ts"
+import type * as ModelFile from "./ModelFile.ts"
 import * as Pages from "./Pages.ts"
 import * as Pool from "./Pool.ts"
-import { piecesOf } from "./PoolProgram.ts"
 import * as Random from "./Random.ts"
 import * as Recovering from "./Recovering.ts"
-import { type EngineError, type Request, validate } from "./Request.ts"
 import * as Sampler from "./Sampler.ts"
 import * as Services from "./Services.ts"
 import type { StepError } from "./Session.ts"
@@ -29,8 +23,18 @@ import * as Tokens from "./Tokens.ts"
 export interface Options extends Loading.Options {
   /** Conversations that are answered at the same time. */
   readonly parallel: number
-  /** Conversations of full length that memory is taken for; `parallel` if it is not said. With less, some may have to give way. */
+  /** Conversations of full length that memory is taken for; `parallel` if it is not said. With fewer, some may have to give way. */
   readonly conversations?: number | undefined
+}
+
+/** A model whose conversations are computed in the same steps. */
+export interface Parallel {
+  readonly loadTimes: Loading.LoadTimes
+  /** Tokens that a conversation may have. */
+  readonly context: number
+  /** A conversation, until the Scope is closed. */
+  readonly join: Effect.Effect<Speculation.Steps, never, Scope.Scope>
+  readonly counts: () => Batcher.Counts
 }
 
 /** Tokens of prompts in a step while others write. */
@@ -46,21 +50,18 @@ interface Loaded {
 }
 
 /** Tokens that steps take: as many as programs are for, or any number. */
-const stepsOf = (parallel: number, sizes: ReadonlyArray<number>): Pick<Pool.PoolOptions, "sizes" | "tokens"> =>
-  sizes.length === 0
-    ? { sizes, tokens: Math.max(mostPrompt, parallel + chunk, mostStep) }
-    : { sizes, tokens: sizes.at(-1)! }
+const stepsOf = (parallel: number, sizes: ReadonlyArray<number>): Pick<Pool.PoolOptions, "sizes" | "tokens"> => ({
+  sizes,
+  tokens: sizes.at(-1) ?? Math.max(mostPrompt, parallel + chunk, mostStep)
+})
 
 /** Loads the weights, and compiles meanwhile. */
 const load = Effect.fn("Parallel.load")(
   function*(source: ByteSource["Service"], model: ModelFile.ModelFile, options: Options) {
     const { activations, cache, context, prompts } = yield* Loading.settingOf(model, options)
     const { parallel } = options
-    const pages = piecesOf(context) * Math.max(1, options.conversations ?? parallel)
-    const wanted = model.weights.all.map(({ layout, name }) => ({
-      layout,
-      tensor: model.gguf.tensorsByName.get(name)!
-    }))
+    const pages = Pages.pagesFor(context) * Math.max(1, options.conversations ?? parallel)
+    const wanted = Loading.wantedOf(model)
     const weights = yield* Loader.allocate(wanted)
     const steps = stepsOf(parallel, prompts.sizes)
     const pool = yield* Pool.make(model, weights, { activations, cache, context, pages, ...steps })
@@ -98,104 +99,79 @@ const homeOf = Effect.fnUntraced(
   }
 )
 
-/** A conversation's steps, wherever the home stands, until the Scope is closed. */
-const memberOf = Effect.fnUntraced(
-  function*(home: Recovering.Home<Loaded>, { config }: ModelFile.ModelFile, context: number) {
-    const scope = yield* Effect.scope
-    const sampler = yield* Sampler.Sampler
-    const { vocabulary } = config
-    const joined = () =>
-      Effect.map(Recovering.within(scope, home.current().value.batcher.join), ({ value }) => ({
-        standing: home.current(),
-        member: value
-      }))
-    let own = yield* joined()
-    const here = Effect.suspend(() =>
-      own.standing === home.current() ? Effect.succeed(own) : Effect.map(joined(), (found) => own = found)
+/** What asks a batcher for logits, and once more after a loss: the one that stands where the home stands then. */
+const asking = Effect.fnUntraced(function*(home: Recovering.Home<Loaded>) {
+  const scope = yield* Effect.scope
+  const joined = Effect.suspend(() => {
+    const standing = home.current()
+    return Effect.map(
+      Recovering.within(scope, standing.value.batcher.join),
+      ({ value: member }) => ({ standing, member })
     )
-    const ask = (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>
+  })
+  let own = yield* joined
+  const isHere = (): boolean => own.standing === home.current()
+  const here = Effect.suspend(() =>
+    isHere() ? Effect.succeed(own) : Effect.tap(joined, (found) => Effect.sync(() => own = found))
+  )
+  return {
+    member: () => isHere() ? own.member : undefined,
+    logits: (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>
       Effect.flatMap(here, ({ member, standing }) =>
         member.logits(tokens, rows).pipe(
           Effect.catchIf(Recovering.isLost, (error) =>
-            Effect.andThen(
-              home.rebuild(standing, error),
-              Effect.flatMap(here, ({ member }) => member.logits(tokens, rows))
+            home.rebuild(standing, error).pipe(
+              Effect.andThen(here),
+              Effect.flatMap(({ member }) => member.logits(tokens, rows))
             ))
         ))
-    const logits = (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>
-      Effect.suspend(() => Tokens.invalid(tokens, config, context) ?? ask(tokens, rows))
+  }
+})
+
+/** A conversation's steps. */
+const stepsOver = Effect.fnUntraced(
+  function*(home: Recovering.Home<Loaded>, { config }: ModelFile.ModelFile, context: number) {
+    const { logits, member } = yield* asking(home)
+    const sampler = yield* Sampler.Sampler
+    const { vocabulary } = config
+    const rowsOf = (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>
+      Effect.suspend(() => Tokens.invalid(tokens, config, context) ?? logits(tokens, rows))
     const steps: Speculation.Steps = {
       context,
       vocabulary,
       sampler,
-      advance: (tokens) => logits(tokens, 1),
+      advance: (tokens) => rowsOf(tokens, 1),
       next: Effect.fnUntraced(function*(tokens, sampling = Sampler.greedy, mask) {
-        const row = yield* logits(tokens, 1)
+        const row = yield* rowsOf(tokens, 1)
         const allowed = mask === undefined ? row : masked(row, mask)
         const id = sampler.sample(allowed, sampling, Random.words(sampling.seed, tokens.length))
         return id ?? (yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: vocabulary, bad: 0 }))
       }),
-      verify: (tokens, drafts) => logits([...tokens, ...drafts], 1 + drafts.length),
-      keep: (count) => Effect.sync(() => own.member.keep(count)),
+      verify: (tokens, drafts) => rowsOf([...tokens, ...drafts], 1 + drafts.length),
+      keep: (count) => Effect.sync(() => member()?.keep(count)),
+      // steps of several tokens have the programs of several conversations
       prepareDrafts: () => Effect.void,
-      reusable: (tokens) => own.standing === home.current() ? own.member.reusable(tokens) : 0
+      reusable: (tokens) => member()?.reusable(tokens) ?? 0
     }
     return steps
   }
 )
 
 /** Loads the weights of a model whose header has been read. */
-export const fromModel: (
+export const open: (
   source: ByteSource["Service"],
   model: ModelFile.ModelFile,
   options: Options
-) => Effect.Effect<Conversations["Service"], Loading.LoadError, Device | Jit | Scope.Scope> = Effect.fn(
-  "Parallel.fromModel"
-)(
+) => Effect.Effect<Parallel, Loading.LoadError, Device | Jit | Scope.Scope> = Effect.fn("Parallel.open")(
   function*(source, model, options) {
-    const { parallel } = options
     const home = yield* homeOf(source, model, options)
+    const sampler = yield* Sampler.Sampler
     const { context, times } = home.current().value
-    const speculation = yield* Loading.speculation
-    const places = yield* Semaphore.make(parallel)
-    let busy = 0
-    const place = Effect.acquireRelease(
-      Effect.tap(places.take(1), () => Effect.sync(() => busy++)),
-      () => Effect.andThen(Effect.sync(() => busy--), places.release(1)),
-      { interruptible: true }
-    )
-    return Conversations.of({
-      model,
+    return {
       loadTimes: times,
       context,
-      tokenizer: Effect.succeed(model.codec),
-      generate: Effect.fn("Parallel.generate")(
-        function*(request: Request): Effect.fn.Return<Generation, EngineError, Scope.Scope> {
-          const { tokens } = request
-          const invalid = validate(request, model.config.vocabulary) ?? Tokens.invalid(tokens, model.config, context)
-          if (invalid !== undefined) return yield* invalid
-          yield* place
-          const steps = yield* memberOf(home, model, context)
-          return {
-            promptTokens: tokens.length,
-            cachedTokens: steps.reusable(tokens),
-            tokens: generate(steps, { codec: model.codec, request, speculation })
-          }
-        }
-      ),
-      status: Effect.sync(() => ({ kept: busy, busy, most: parallel }))
-    })
+      join: Effect.provideService(stepsOver(home, model, context), Sampler.Sampler, sampler),
+      counts: () => home.current().value.batcher.counts()
+    }
   }
 )
-
-/** Loads the model of the byte source. */
-export const layer = (
-  options: Options
-): Layer.Layer<Conversations, Loading.LoadError, Source | Device | Families | Jit> =>
-  Layer.effect(
-    Conversations,
-    Effect.gen(function*() {
-      const source = yield* Source
-      return yield* fromModel(source, yield* ModelFile.open(source), options)
-    })
-  )

@@ -1,6 +1,6 @@
 /** A pool of pages on a device, and steps that take tokens of several conversations whose caches are in it. */
 import type { CacheType } from "@tg/model-parts/Halves"
-import { Jit, type JitError } from "@tg/jit/Jit"
+import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import type { Activations } from "@tg/model-parts/Product"
 import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
@@ -92,6 +92,77 @@ const numbersOf = (entries: ReadonlyArray<Entry>, size: number | undefined, colu
 const bytesOf = (words: Int32Array | Uint32Array): Uint8Array =>
   new Uint8Array(words.buffer, words.byteOffset, words.byteLength)
 
+/** What a pool has on its device. */
+const storageOf = Effect.fnUntraced(
+  function*(model: ModelFile, weights: ReadonlyMap<string, DeviceBuffer>, options: PoolOptions) {
+    const device = yield* Device
+    const { cache, context, pages, tokens: most } = options
+    const { config } = model
+    const numbers = (count: number, label: string) => device.allocate(4 * count, label)
+    const storage = model.caches({ type: cache, context: pageTokens * pages })
+    const pageBytes = storage.map(({ shape }) => 4 * pageTokens * Number(shape[1]))
+    const caches = yield* Effect.forEach(pageBytes, (bytes, i) => device.allocate(bytes * pages, `cache_${i}`))
+    const steps = {
+      tokens: yield* numbers(most, "tokens"),
+      position: yield* numbers(most, "position"),
+      row: yield* numbers(most, "row"),
+      pieces: yield* numbers(most * piecesOf(context), "pieces"),
+      wanted: yield* numbers(most, "wanted")
+    }
+    const inputs = yield* HostInputs.make(model, weights, most)
+    const logits = yield* numbers(most * config.vocabulary, "logits")
+    const bound = new Map<number, DeviceBuffer>([
+      [ids.tokens, steps.tokens],
+      [placeIds.position, steps.position],
+      [placeIds.row, steps.row],
+      [placeIds.pieces, steps.pieces],
+      [placeIds.wanted, steps.wanted],
+      [ids.logits, logits],
+      ...inputs.bound,
+      ...caches.map((buffer, i) => [ids.firstCache + i, buffer] as const),
+      ...model.weights.all.map((ref, i) => [ids.firstCache + config.layers + i, weights.get(ref.name)!] as const)
+    ])
+    return { caches, pageBytes, steps, inputs, logits, bound }
+  }
+)
+
+type Storage = Effect.Success<ReturnType<typeof storageOf>>
+
+/** The programs of a pool, each compiled when a step first needs it. */
+const programsOf = Effect.fnUntraced(function*(model: ModelFile, { bound }: Storage, options: PoolOptions) {
+  const jit = yield* Jit
+  const scope = yield* Effect.scope
+  const { activations, cache, context, pages, sizes, tokens: most } = options
+  const compile = (size: number | undefined) => {
+    const tokens = size ?? most
+    const own = { tokens, rows: tokens, isWhole: size !== undefined }
+    const shape: PoolShape = { activations, cache, context, pieces: pages, ...own }
+    return Effect.suspend(() => jit.prepare(poolProgram(model, shape).sink, bound)).pipe(Scope.provide(scope))
+  }
+  const made = new Map<number | undefined, Prepared>()
+  return Effect.fnUntraced(function*(tokens: number) {
+    const size = sizes.find((each) => each >= tokens)
+    const prepared = made.get(size) ?? (yield* compile(size))
+    made.set(size, prepared)
+    return { size, prepared }
+  })
+})
+
+/** Copies of pages, which go through a page of their own: a device copies between different buffers. */
+const copyOf = Effect.fnUntraced(function*({ caches, pageBytes }: Storage) {
+  const device = yield* Device
+  const spare = yield* device.allocate(Math.max(...pageBytes), "page")
+  return (copies: ReadonlyArray<PageCopy>) =>
+    Effect.forEach(copies, ({ from, to }) =>
+      device.copy(caches.flatMap((buffer, i) => {
+        const bytes = pageBytes[i]!
+        return [
+          { from: buffer, fromOffset: from * bytes, to: spare, toOffset: 0, bytes },
+          { from: spare, fromOffset: 0, to: buffer, toOffset: to * bytes, bytes }
+        ]
+      })), { discard: true })
+})
+
 /** A pool for a model whose weights are, or will be, in these buffers. Its memory belongs to the Scope. */
 export const make: (
   model: ModelFile,
@@ -100,93 +171,34 @@ export const make: (
 ) => Effect.Effect<Pool, DeviceError, Device | Jit | Scope.Scope> = Effect.fn("Pool.make")(
   function*(model, weights, options) {
     const device = yield* Device
-    const jit = yield* Jit
-    const scope = yield* Effect.scope
-    const { activations, cache, context, pages, sizes, tokens: most } = options
-    const { config } = model
-    const columns = piecesOf(context)
-    const numbers = (count: number, label: string) => device.allocate(4 * count, label)
-    const storage = model.caches({ type: cache, context: pageTokens * pages })
-    const pageBytes = storage.map(({ shape }) => 4 * pageTokens * Number(shape[1]))
-    const caches = yield* Effect.forEach(pageBytes, (bytes, i) => device.allocate(bytes * pages, `cache_${i}`))
-    const spare = yield* device.allocate(Math.max(...pageBytes), "page")
-    const buffers = {
-      tokens: yield* numbers(most, "tokens"),
-      position: yield* numbers(most, "position"),
-      row: yield* numbers(most, "row"),
-      pieces: yield* numbers(most * columns, "pieces"),
-      wanted: yield* numbers(most, "wanted")
-    }
-    const inputs = yield* HostInputs.make(model, weights, most)
-    const logits = yield* numbers(most * config.vocabulary, "logits")
-    const bound = [
-      [ids.tokens, buffers.tokens],
-      [placeIds.position, buffers.position],
-      [placeIds.row, buffers.row],
-      [placeIds.pieces, buffers.pieces],
-      [placeIds.wanted, buffers.wanted],
-      [ids.logits, logits],
-      ...inputs.bound,
-      ...caches.map((buffer, i) => [ids.firstCache + i, buffer] as const),
-      ...model.weights.all.map((ref, i) => [ids.firstCache + config.layers + i, weights.get(ref.name)!] as const)
-    ] as const
-    const compile = Effect.fnUntraced(function*(size: number | undefined) {
-      const shape: PoolShape = {
-        activations,
-        cache,
-        context,
-        pieces: pages,
-        tokens: size ?? most,
-        rows: size ?? most,
-        isWhole: size !== undefined
+    const storage = yield* storageOf(model, weights, options)
+    const { caches, inputs, logits, pageBytes, steps } = storage
+    const programOf = yield* programsOf(model, storage, options)
+    const columns = piecesOf(options.context)
+    const rowBytes = 4 * model.config.vocabulary
+    const run = Effect.fn("Pool.run")(function*(entries: ReadonlyArray<Entry>) {
+      const count = entries.reduce((n, { tokens }) => n + tokens.length, 0)
+      const rows = entries.reduce((n, entry) => n + entry.rows, 0)
+      const { prepared, size } = yield* programOf(count)
+      const numbers = numbersOf(entries, size, columns)
+      for (const name of ["tokens", "position", "row", "pieces", "wanted"] as const) {
+        yield* device.write(steps[name], bytesOf(numbers[name]))
       }
-      return yield* jit.prepare(poolProgram(model, shape).sink, new Map(bound))
+      yield* inputs.write([...numbers.position])
+      const pieces = Math.max(...entries.map(({ start, tokens }) => piecesOf(start + tokens.length)))
+      yield* prepared.run(size === undefined ? { T: count, R: Math.max(1, rows), pieces } : { pieces })
+      return rows === 0 ? new Float32Array(0) : floatsOf(yield* device.read(logits, 0, rows * rowBytes))
     })
-    const compiled = new Map<number | undefined, Effect.Effect<Effect.Success<ReturnType<typeof compile>>, JitError>>()
-    const programOf = Effect.fnUntraced(function*(count: number) {
-      const size = sizes.find((each) => each >= count)
-      const made = compiled.get(size) ?? (yield* Effect.cached(Scope.provide(compile(size), scope)))
-      compiled.set(size, made)
-      return { size, prepared: yield* made }
-    })
-
+    const clear = (page: number) =>
+      Effect.forEach(caches, (buffer, i) => {
+        const bytes = pageBytes[i]!
+        return device.write(buffer, new Uint8Array(bytes), page * bytes)
+      }, { discard: true })
     return {
       options,
-      run: Effect.fn("Pool.run")(function*(entries) {
-        const count = entries.reduce((n, { tokens }) => n + tokens.length, 0)
-        const rows = entries.reduce((n, entry) => n + entry.rows, 0)
-        const { prepared, size } = yield* programOf(count)
-        const made = numbersOf(entries, size, columns)
-        for (const name of ["tokens", "position", "row", "pieces", "wanted"] as const) {
-          yield* device.write(buffers[name], bytesOf(made[name]))
-        }
-        yield* inputs.write([...made.position])
-        const needed = entries.reduce((n, { start, tokens }) => Math.max(n, piecesOf(start + tokens.length)), 1)
-        const vars = { T: count, R: Math.max(1, rows), pieces: needed }
-        yield* prepared.run(size === undefined ? vars : { pieces: needed })
-        if (rows === 0) return new Float32Array(0)
-        return floatsOf(yield* device.read(logits, 0, 4 * rows * config.vocabulary))
-      }),
-      // between different buffers only
-      copy: (copies) =>
-        Effect.forEach(copies, ({ from, to }) =>
-          device.copy(caches.flatMap((buffer, i) => {
-            const bytes = pageBytes[i]!
-            return [
-              { from: buffer, fromOffset: from * bytes, to: spare, toOffset: 0, bytes },
-              { from: spare, fromOffset: 0, to: buffer, toOffset: to * bytes, bytes }
-            ]
-          })), { discard: true }),
-      clear: (cleared) =>
-        Effect.forEach(
-          cleared,
-          (page) =>
-            Effect.forEach(caches, (buffer, i) =>
-              device.write(buffer, new Uint8Array(pageBytes[i]!), page * pageBytes[i]!), { discard: true }),
-          {
-            discard: true
-          }
-        ),
+      run,
+      copy: yield* copyOf(storage),
+      clear: (pages) => Effect.forEach(pages, clear, { discard: true }),
       prepare: (tokens) => Effect.asVoid(programOf(tokens))
     }
   }

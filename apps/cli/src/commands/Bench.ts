@@ -15,6 +15,7 @@ import * as HostProfile from "../HostProfile.ts"
 import * as Models from "../Models.ts"
 import * as Names from "../Names.ts"
 import * as Output from "../Output.ts"
+import * as ParallelBench from "../ParallelBench.ts"
 import * as Peaks from "../Peaks.ts"
 import * as Peer from "../Peer.ts"
 import { UsageError } from "../Report.ts"
@@ -50,6 +51,11 @@ const flags = {
   ),
   ...Models.runFlags,
   draft: Drafts.flag,
+  parallel: Flag.String("parallel").pipe(
+    Flag.withMetavar("1,2,4,8"),
+    Flag.withDescription("Measure so many conversations in the same steps instead: of all together, and of each"),
+    Flag.optional
+  ),
   peer: Flag.Literals("peer", Peer.names).pipe(
     Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
     Flag.optional
@@ -61,11 +67,14 @@ const flags = {
   json: Flags.json
 } as const
 
+type Given = Command.Command.Config.Infer<typeof flags>
+
 /** Measures a model on a device. */
 export const command = Command.make(
   "bench",
   flags,
   Effect.fn("cli.bench")(function*(given) {
+    if (Option.isSome(given.parallel)) return yield* together(given, given.parallel.value)
     const depths = parseDepths(given.depths)
     if (depths instanceof UsageError) return yield* depths
     const drafter = yield* Drafts.drafterOf(given.draft)
@@ -88,6 +97,21 @@ export const command = Command.make(
     yield* Output.note(`measured in ${Duration.toSeconds(duration).toFixed(1)} s`)
   }, Effect.scoped)
 ).pipe(Command.withDescription("Measure how fast a model reads and writes on this machine, and the memory it takes"))
+
+/** `--parallel`: the speed of several conversations. */
+const together = Effect.fnUntraced(function*(given: Given, text: string) {
+  const counts = ParallelBench.parseCounts(text)
+  if (counts instanceof UsageError) return yield* counts
+  const { generate, prompt, repeat } = given
+  const context = yield* contextFor(given.model, given.context, prompt + generate + 1)
+  const all = yield* Models.withSteps(
+    { ...given, context: Option.some(context) },
+    { parallel: counts.at(-1)!, prepare: Models.forTokens.prepare },
+    ParallelBench.run({ counts, prompt, generate, repeat, tokenIds })
+  )
+  if (given.json) yield* Output.printJson(all)
+  else yield* Output.print(ParallelBench.asText(all))
+})
 
 /** `0,4096` as numbers, each once. */
 export const parseDepths = (text: string): ReadonlyArray<number> | UsageError => {

@@ -1,7 +1,7 @@
 /** `tg serve`: OpenAI's API over a model, until it is interrupted. */
 import { basename } from "node:path"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Conversations } from "@tg/engine/Conversations"
+import { Conversations, usualConversations } from "@tg/engine/Conversations"
 import * as PrefixFiles from "@tg/engine/PrefixFiles"
 import { FairQueue } from "@tg/serve/FairQueue"
 import * as Guard from "@tg/serve/Guard"
@@ -36,6 +36,14 @@ const count = (name: string, { fallback, maximum, minimum = 1, text }: {
     Flag.withDefault(fallback)
   )
 
+const upTo256 = (name: string, text: string) =>
+  Flag.Int(name).pipe(
+    Flag.withMetavar("N"),
+    Flag.withSchema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 256 }))),
+    Flag.withDescription(text),
+    Flag.optional
+  )
+
 const names = (name: string, metavar: string, text: string) =>
   Flag.String(name).pipe(Flag.withMetavar(metavar), Flag.withDescription(text), Flag.between(0, 64))
 
@@ -47,11 +55,14 @@ const flags = {
     Flag.withDefault("127.0.0.1")
   ),
   port: count("port", { fallback: 8080, minimum: 0, maximum: 65535, text: "The port; 0 takes a free one" }),
-  conversations: count("conversations", {
-    fallback: 4,
-    maximum: 256,
-    text: "Conversations that are kept in memory, and answered at the same time"
-  }),
+  conversations: upTo256(
+    "conversations",
+    "Conversations that memory is taken for, each of full length (default: 4, or those of --parallel)"
+  ),
+  parallel: upTo256(
+    "parallel",
+    "Requests that are answered in the same steps of the model (default: each has steps of its own, in turns)"
+  ),
   queue: count("queue", { fallback: Limits.defaults.queue, minimum: 0, maximum: 1e6, text: "Requests that may wait" }),
   savePrefixes: Flag.String("save-prefixes").pipe(
     Flag.withMetavar("FOLDER"),
@@ -108,7 +119,13 @@ export const command = Command.make(
   flags,
   Effect.fn("cli.serve")(function*(given) {
     const key = yield* keyOf(given)
-    const { conversations } = given
+    const parallel = Option.getOrUndefined(given.parallel)
+    if (parallel !== undefined && Option.isSome(given.savePrefixes)) {
+      return yield* new UsageError({
+        message: "--save-prefixes keeps the caches of conversations with steps of their own; leave it or --parallel out"
+      })
+    }
+    const conversations = Option.getOrElse(given.conversations, () => parallel ?? usualConversations)
     const options: Server.Options = {
       names: { id: idOf(given.model), aliases: given.alias },
       access: accessOf(given, key),
@@ -116,7 +133,7 @@ export const command = Command.make(
         ...Limits.defaults,
         bodyBytes: given.maxBody * 2 ** 20,
         heldBytes: Math.max(Limits.defaults.heldBytes, given.maxBody * 2 ** 21),
-        parallel: conversations,
+        parallel: parallel ?? conversations,
         queue: given.queue,
         requestSeconds: given.requestSeconds
       }
@@ -130,7 +147,7 @@ export const command = Command.make(
       Effect.provide(
         Server.services(options).pipe(
           Layer.provideMerge(
-            Models.layerConversations({ ...given, json: false }, Models.forText(), { conversations }).pipe(
+            Models.layerConversations({ ...given, json: false }, Models.forText(), { conversations, parallel }).pipe(
               Layer.provide(prefixesOf(given))
             )
           )
@@ -162,9 +179,10 @@ const run = Effect.fnUntraced(function*(given: Given, options: Server.Options) {
   const queue = yield* FairQueue
   const chosen = yield* Chosen
   const { most } = yield* Effect.flatMap(Conversations, ({ status }) => status)
-  if (most < given.conversations) {
+  const { parallel } = options.limits
+  if (most < parallel) {
     yield* Output.note(
-      `${chosen.name} has room for ${most} of ${given.conversations} conversations; a smaller --context makes room for more`
+      `${chosen.name} has room for ${most} of ${parallel} conversations; a smaller --context makes room for more`
     )
   }
   const serving = Server.layer(options, pageOf(given)).pipe(
