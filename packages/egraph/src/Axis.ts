@@ -1,6 +1,7 @@
 /** One axis of a tensor program, followed through what only moves values. */
+import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { argOf, type UOp } from "@tg/core-uop/UOp"
+import { argOf, reduceArg, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import { Tensor } from "@tg/tensor/Tensor"
 
@@ -81,6 +82,48 @@ export const behind = (node: UOp, axis: number): Moved | undefined => {
     default:
       return undefined
   }
+}
+
+/** Cuts axes of values: `sizes` in place of one, which together are as many. */
+export type Cutter = (node: UOp, axis: number, sizes: Shape.Shape) => Tensor
+
+/**
+ * A cutter that cuts whatever the value is computed from, as far as it is known how, so that loops are cut and not only how
+ * their results are seen. What several values are computed from is cut once.
+ */
+export const cutter = (): Cutter => {
+  const known = new Map<string, Tensor>()
+  const cut: Cutter = (node, axis, sizes) => {
+    const name = `${node.id} ${axis} ${sizes.map((d) => typeof d === "number" ? d : `#${d.id}`).join()}`
+    const before = known.get(name)
+    if (before !== undefined) return before
+    const made = cutOnce(node, axis, sizes, cut)
+    node.arena.inherit(made.node, node)
+    known.set(name, made)
+    return made
+  }
+  return cut
+}
+
+const cutOnce = (node: UOp, axis: number, sizes: Shape.Shape, cut: Cutter): Tensor => {
+  const size = Shape.of(node)[axis]
+  if (elementwise.has(node.op)) return new Tensor(node.with(node.src.map((source) => cut(source, axis, sizes).node)))
+  if (node.op === "REDUCE") {
+    const { axes, op } = reduceArg(node)
+    const source = node.src[0]!
+    const at = [...Shape.of(source).keys()].filter((i) => !axes.includes(i))[axis]!
+    const shifted = axes.map((i) => i > at ? i + sizes.length - 1 : i)
+    return new Tensor(node.arena.make("REDUCE", node.dtype, [cut(source, at, sizes).node], { op, axes: shifted }))
+  }
+  const moved = behind(node, axis)
+  if (moved === undefined) return new Tensor(node).reshape(replaced(Shape.of(node), axis, sizes))
+  const shape = Shape.of(moved.source)
+  return moved.again(
+    shape[moved.axis] === size
+      ? cut(moved.source, moved.axis, sizes)
+      : new Tensor(moved.source).reshape(replaced(shape, moved.axis, sizes.map(() => 1))),
+    sizes
+  )
 }
 
 /** Values side by side along the last axis, and back. */

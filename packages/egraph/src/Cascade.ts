@@ -2,6 +2,7 @@
  * Cascades: reductions over one axis, of which the later ones read the earlier ones. Softmax and what it weighs are one: the
  * largest score, the sum of exponentials below it, and the mix of values are reductions over the same positions.
  */
+import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, type UOp } from "@tg/core-uop/UOp"
@@ -44,7 +45,7 @@ const sizeOf = ({ axis, reduce }: Step): Shape.Dim => Shape.of(reduce.src[0]!)[a
 /** The cascade that ends in a reduction; none where it reads no other one over such an axis, or in a way that hides the axis. */
 export const cascadeAt = (node: UOp): Cascade | undefined => {
   const root = stepOf(node)
-  if (root === undefined) return undefined
+  if (root === undefined || !DType.isFloat(node.dtype)) return undefined
   const size = sizeOf(root)
   const steps = new Map<UOp, Step>()
   const seen = new Set<string>()
@@ -65,7 +66,7 @@ export const cascadeAt = (node: UOp): Cascade | undefined => {
     if (steps.has(value) || seen.has(`${value.id}`)) return
     seen.add(`${value.id}`)
     const step = stepOf(value)
-    if (step !== undefined && sizeOf(step) === size) {
+    if (step !== undefined && sizeOf(step) === size && value.dtype === node.dtype) {
       along(value.src[0]!, step.axis)
       steps.set(value, step)
       return
@@ -88,4 +89,20 @@ const dependsOn = (isStep: (node: UOp) => boolean): (node: UOp) => boolean => {
     return found
   }
   return depends
+}
+
+/** Whether the terms of the root read the same values all along an axis in front of the cascade's, as heads do that share keys. */
+export const isShared = ({ depends, root }: Cascade, axis: number): boolean => {
+  const isSame = (node: UOp, at: number): boolean => {
+    if (node.op === "CONST") return true
+    if (depends(node) && elementwise.has(node.op)) {
+      // scores are each one's own
+      return node.op === "EXP2" || node.src.every((source) => isSame(source, at))
+    }
+    const moved = behind(node, at)
+    if (moved === undefined) return depends(node)
+    if (Shape.of(moved.source)[moved.axis] !== Shape.of(node)[at]) return true
+    return isSame(moved.source, moved.axis)
+  }
+  return isSame(root.reduce.src[0]!, axis)
 }

@@ -9,14 +9,27 @@ import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Tensor, zeros } from "@tg/tensor/Tensor"
-import { behind, type Moved, piecesOf, record, replaced } from "./Axis.ts"
-import type { Cascade, Step } from "./Cascade.ts"
+import { behind, type Cutter, cutter, type Moved, piecesOf, record, replaced } from "./Axis.ts"
+import { type Cascade, cascadeAt, type Step } from "./Cascade.ts"
 
 /** The rule as people write it, and its bound (see `Rule`). */
 export const law = {
   equation: "(m, l, o) = (max_s x[s], sum_s exp(x[s] - m), sum_s exp(x[s] - m) v[s]) = sum over pieces p of " +
     "(m[p], l[p] exp(m[p] - m), o[p] exp(m[p] - m))",
   bound: 2 ** -18
+}
+
+/** Neighbours along an axis of the result that are computed together, by a workgroup: they read the same values. */
+export type Together = ReadonlyArray<{ readonly axis: number; readonly size: number }>
+
+/** How a cascade is cut. */
+export interface Plan {
+  /** Positions of a piece. */
+  readonly piece: number
+  /** None if it is not said. */
+  readonly together?: Together | undefined
+  /** What the states of pieces are called in the program. */
+  readonly label?: string | undefined
 }
 
 /** Of what changes from a piece to the whole: nothing, a tensor, or something that this rule does not know (undefined). */
@@ -34,6 +47,7 @@ interface Pieces {
   readonly cascade: Cascade
   readonly count: Shape.Dim
   readonly piece: number
+  readonly cut: Cutter
 }
 
 /** A value of a step: of a piece, with an axis of pieces, or of everything. */
@@ -67,8 +81,8 @@ const forEachPiece = (pieces: Pieces, node: UOp, valueOf: ValueOf): Tensor => {
 
 /** A value with the axis, its axis cut into pieces: `[.., n, piece, ..]`. */
 const inPiecesAt = (pieces: Pieces, { axis, node }: Site, valueOf: ValueOf): Tensor => {
-  const { cascade, count, piece } = pieces
-  if (!cascade.depends(node)) return tensor(node).reshape(replaced(Shape.of(node), axis, [count, piece]))
+  const { cascade, count, cut, piece } = pieces
+  if (!cascade.depends(node)) return cut(node, axis, [count, piece])
   if (elementwise.has(node.op)) {
     return tensor(node.with(node.src.map((source) => inPiecesAt(pieces, { axis, node: source }, valueOf).node)))
   }
@@ -209,9 +223,9 @@ const reduced = (x: Tensor, op: Step["op"], axis: number): Tensor =>
   op === "ADD" ? x.sum(axis) : op === "MAX" ? x.max(axis) : x.min(axis)
 
 /** A step of everything, from that of each piece, `[.., n, ..]`. */
-const combined = (pieces: Pieces, { axis, op, terms }: Terms, values: Values): Tensor | undefined => {
+const combined = (pieces: Pieces, { axis, op, reduce, terms }: Terms, values: Values): Tensor | undefined => {
   const site = { axis, node: terms }
-  const own = values.ofPiece(terms)
+  const own = values.ofPiece(reduce)
   const change = op === "ADD" ? ratio(pieces, site, values) : difference(pieces, site, values)
   if (change === undefined) return undefined
   if (change === "none") return reduced(own, op, axis)
@@ -227,58 +241,83 @@ interface Terms extends Step {
 /** Columns of a record: as many as a group of values, so that what stands beside a row of values keeps its place. */
 const group = 8
 
+/** The axes in their order, `inner` ones last; `count` come before what stays behind all of them. */
+const orderOf = (rank: number, count: number, inner: ReadonlyArray<number>): ReadonlyArray<number> => {
+  const axes = Array.from({ length: rank }, (_, i) => i)
+  return [
+    ...axes.slice(0, count).filter((axis) => !inner.includes(axis)),
+    ...inner,
+    ...axes.slice(count)
+  ]
+}
+
 /** The states of pieces as one record each, which is stored: all of them come from one launch. */
-const stored = (states: ReadonlyArray<{ readonly of: Tensor; readonly axis: number }>, label: string | undefined) => {
+const stored = (
+  states: ReadonlyArray<{ readonly of: Tensor; readonly axis: number }>,
+  { inner, label }: { readonly inner: ReadonlyArray<number>; readonly label: string | undefined }
+): ReadonlyArray<Tensor> => {
   const lead = states[0]!.of.shape.slice(0, states[0]!.axis + 1)
   const isOne = states.every(({ axis, of }) => Shape.equal(of.shape.slice(0, axis + 1), lead))
-  const keep = (x: Tensor): Tensor => label === undefined ? x.contiguous() : x.contiguous().label(label)
-  if (!isOne) return states.map(({ of }) => keep(of))
-  const flat = states.map(({ of }) =>
-    of.reshape([...lead, of.shape.slice(lead.length).reduce<number>((n, d) => n * Number(d), 1)])
-  ).toSorted((a, b) => Number(b.dim(-1)) - Number(a.dim(-1)))
+  const named = (x: Tensor): Tensor => label === undefined ? x : x.label(label)
+  if (!isOne) return states.map(({ of }) => named(of.contiguous()))
+  const keep = (x: Tensor): Tensor => {
+    const order = orderOf(x.rank, lead.length - 1, inner)
+    return named(x.permute(order).contiguous()).permute(order.map((_, axis) => order.indexOf(axis)))
+  }
+  const width = (x: Tensor): number => x.shape.slice(lead.length).reduce<number>((n, d) => n * Number(d), 1)
+  const sorted = states.map(({ of }, i) => ({ i, flat: of.reshape([...lead, width(of)]) }))
+    .toSorted((a, b) => Number(b.flat.dim(-1)) - Number(a.flat.dim(-1)))
+  const flat = sorted.map((each) => each.flat)
   const missing = -flat.reduce((n, x) => n + Number(x.dim(-1)), 0) & (group - 1)
-  const filled = missing === 0 ? flat : [...flat, zeros(flat[0]!.arena, [...lead, missing])]
-  const parts = record(filled, keep)
-  const of = new Map(flat.map((x, i) => [x.node, parts[i]!]))
-  return states.map(({ of: state }) => {
-    const width = state.shape.slice(lead.length).reduce<number>((n, d) => n * Number(d), 1)
-    return of.get(state.reshape([...lead, width]).node)!.reshape(state.shape)
-  })
+  const parts = record(missing === 0 ? flat : [...flat, zeros(flat[0]!.arena, [...lead, missing])], keep)
+  return states.map(({ of }, i) => parts[sorted.findIndex((each) => each.i === i)]!.reshape(of.shape))
+}
+
+/** The cascade with axes of its rows cut in two, and where the second parts are. */
+const cutRows = (cascade: Cascade, together: Together) => {
+  const cut = cutter()
+  const sorted = together.toSorted((a, b) => b.axis - a.axis)
+  const root = sorted.reduce((node, { axis, size }) => {
+    const whole = Number(Shape.of(node)[axis])
+    return cut(node, axis, [whole / size, size]).node
+  }, cascade.root.reduce)
+  const inner = sorted.map(({ axis }, i) => axis + sorted.length - i).toReversed()
+  return { cascade: together.length === 0 ? cascade : cascadeAt(root), inner }
 }
 
 /**
  * A value equal to the root of a cascade, computed in pieces of so many positions, whose states are stored; none where the axis
  * is not known to be a multiple of that, or the rule does not know how a step changes with those before it.
  */
-export const inPieces = (cascade: Cascade, piece: number): UOp | undefined => {
-  const count = piecesOf(cascade.size, piece)
-  if (count === undefined) return undefined
-  const pieces: Pieces = { cascade, count, piece }
+export const inPieces = (whole: Cascade, { label, piece, together = [] }: Plan): UOp | undefined => {
+  const count = piecesOf(whole.size, piece)
+  const { cascade, inner } = cutRows(whole, together)
+  if (count === undefined || cascade === undefined) return undefined
+  const pieces: Pieces = { cascade, count, piece, cut: cutter() }
   const { root, steps } = cascade
   const { factors, terms } = root.op === "ADD"
     ? hoisted(cascade, { axis: root.axis, node: root.reduce.src[0]! })
     : { terms: root.reduce.src[0]!, factors: [] }
-  const all: ReadonlyArray<Terms> = [...steps.map((step) => ({ ...step, terms: step.reduce.src[0]! })), {
-    ...root,
-    terms
-  }]
+  const all: ReadonlyArray<Terms> = [
+    ...steps.map((step) => ({ ...step, terms: step.reduce.src[0]! })),
+    { ...root, terms }
+  ]
   const raw = new Map<UOp, Tensor>()
   const rawOf: ValueOf = (step) => raw.get(step)!
   for (const { axis, op, reduce, terms: own } of all) {
     raw.set(reduce, reduced(inPiecesAt(pieces, { axis, node: own }, rawOf), op, axis + 1))
   }
-  const label = root.reduce.arena.labelOf(root.reduce)
-  const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), label)
-  const kept = new Map(all.flatMap(({ reduce, terms: own }, i) => [[reduce, states[i]!], [own, states[i]!]]))
-  const whole = new Map<UOp, Tensor>()
-  const values: Values = { ofPiece: (step) => kept.get(step)!, ofAll: (step) => whole.get(step)! }
+  const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), { inner, label })
+  const ofPieces = new Map(all.map(({ reduce }, i) => [reduce, states[i]!]))
+  const ofEverything = new Map<UOp, Tensor>()
+  const values: Values = { ofPiece: (step) => ofPieces.get(step)!, ofAll: (step) => ofEverything.get(step)! }
   for (const step of all) {
     const value = combined(pieces, step, values)
     if (value === undefined) return undefined
-    whole.set(step.reduce, value)
+    ofEverything.set(step.reduce, value)
   }
   return factors.reduce((x, { op, value }) => {
     const own = tensor(ofAll(cascade, value.node, values.ofAll)).squeeze(root.axis)
     return op === "MUL" ? x.mul(own) : x.div(own)
-  }, whole.get(root.reduce)!).node
+  }, ofEverything.get(root.reduce)!).reshape(Shape.of(whole.root.reduce)).node
 }

@@ -62,7 +62,7 @@ const sample = (build: (x: Tensor, v: Tensor) => Tensor, seed: number, piece: nu
   const { node } = build(leaf([...lead, size]), leaf([...lead, size, rng.pick([2, 4, 6])]))
   const reduce = toposort(node).findLast(({ op }) => op === "REDUCE")!
   const cascade = cascadeAt(reduce)
-  const split = cascade && inPieces(cascade, piece)
+  const split = cascade && inPieces(cascade, { piece })
   return { reduce, split, made }
 }
 
@@ -107,7 +107,7 @@ it("splits an axis of symbolic length where it says that it is whole pieces", ()
   const x = param(arena, 0, { shape: [3, n.mul(4).node], dtype: DType.f32 })
   const v = param(arena, 1, { shape: [n.mul(4).node, 2], dtype: DType.f32 })
   const { node } = cascades["softmax and mix"]!(x, v)
-  const split = inPieces(cascadeAt(node)!, 2)!
+  const split = inPieces(cascadeAt(node)!, { piece: 2 })!
   const of = (count: number) => Float32Array.from({ length: count }, (_, i) => Math.sin(i * 1.7))
   for (const count of [1, 3, 8]) {
     const buffers = new Map([[x.node, of(3 * 4 * 8)], [v.node, of(4 * 2 * 8)]])

@@ -7,6 +7,7 @@ import * as Spec from "@tg/core-uop/Spec"
 import { digest, type UOp } from "@tg/core-uop/UOp"
 import { concatenate, type Part } from "@tg/devectorize/Concatenate"
 import { Devectorize, type DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
+import { Split } from "@tg/egraph/SplitStage"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import type * as Opt from "@tg/postrange/Opt"
 import { type IllegalOpt, Postrange } from "@tg/postrange/Postrange"
@@ -50,6 +51,7 @@ export interface Stages {
 
 const make = Effect.gen(function*() {
   const profile = yield* Profile
+  const split = yield* Split
   const rangeify = yield* Rangeify
   const heuristics = yield* Heuristics
   const postrange = yield* Postrange
@@ -59,11 +61,11 @@ const make = Effect.gen(function*() {
   const limits = limitsOf(profile, yield* FusionCosts)
   const { caps } = renderer
   return Pipeline.of({
-    id: idOf([rangeify, heuristics, postrange, devectorize, linearize, renderer], caps, limits),
+    id: idOf([split, rangeify, heuristics, postrange, devectorize, linearize, renderer], caps, limits),
     profile,
     caps,
     limits,
-    schedule: (sink) => rangeify.schedule(sink, limits),
+    schedule: (sink) => rangeify.schedule(split.split(sink, profile).sink, limits),
     choose: heuristics.choose,
     legal: (kernel, opts) => postrange.legal(kernel, opts, profile),
     apply: (name, kernel, opts) => postrange.apply(name, kernel, opts, profile),
@@ -102,6 +104,7 @@ export class Pipeline extends Context.Service<Pipeline, Stages>()("@tg/jit/Pipel
 
   /** The stages that the context has, and the usual ones for all others. */
   static readonly stages = Layer.mergeAll(
+    given(Split, Split.layer),
     given(Rangeify, Rangeify.layer),
     given(Heuristics, Heuristics.layer),
     given(Postrange, Postrange.layer),

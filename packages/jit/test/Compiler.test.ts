@@ -4,6 +4,7 @@ import { type Program, Renderer, RenderError } from "@tg/core-uop/Program"
 import { Arena, transfer, type UOp } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
 import { Devectorize, DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
+import { Split } from "@tg/egraph/SplitStage"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import * as Opt from "@tg/postrange/Opt"
 import { Postrange } from "@tg/postrange/Postrange"
@@ -48,6 +49,7 @@ const compiler = (stages: {
   Compiler.layer.pipe(
     Layer.provide(Pipeline.layerNoDeps),
     Layer.provide([
+      Split.layer,
       Rangeify.layer,
       stages.heuristics ?? Heuristics.layerNone,
       stages.postrange ?? Postrange.layer,

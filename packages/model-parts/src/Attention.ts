@@ -1,5 +1,5 @@
 /** Attention over a cache: of one token in pieces of the cache, of several tokens over all rows up to theirs. */
-import { iota, scalar, type Tensor, zeros } from "@tg/tensor/Tensor"
+import { iota, scalar, type Tensor } from "@tg/tensor/Tensor"
 import * as Nn from "@tg/tensor/Nn"
 import { keep, type Order, tileTokens } from "./Order.ts"
 
@@ -95,91 +95,53 @@ const softmax = (order: Order, scores: Tensor): Tensor => {
   return keep(order, e.div(keep(order, e.sum({ axis: -1, keepDims: true }))).label("attn_softmax"))
 }
 
-/**
- * Heads that read a piece of the cache together. In a short context there are so few pieces that each head is better off
- * alone; in a long one, reading the cache again for each head takes longest. On an H200, 20 heads take 8 us alone behind
- * 500 positions and 26 behind 4000, four together 11 and 20.
- */
-export const headsTogether = (heads: number, positions: number): number =>
-  positions <= shortContext ? 1 : [4, 2].find((n) => heads % n === 0) ?? 1
-/** Rows of a cache for 4096 positions, with the end of the last tile of a prompt. */
-const shortContext = 4096 + piece
-
-/** Neighbouring tokens that read a piece of the cache together: as many as heads. */
-const tokensTogether = (tokens: number): number => [4, 2].find((n) => tokens % n === 0) ?? 1
-
 /** Where the tokens are, and how far they see. */
-export interface SplitInput {
+export interface FewInput {
   /** Position of the first token. */
   readonly startPos: Tensor
-  /** Tokens one behind the other; one if it is not said. */
-  readonly tokens?: number | undefined
   readonly window?: number | undefined
   readonly ring?: Ring | undefined
 }
 
 /** The pieces of the cache that some token may see: all up to the last one's, or the last ones, as many for every position. */
-const visible = (cache: Tensor, { ring, startPos, tokens = 1, window }: SplitInput) => {
+const visible = (
+  cache: Tensor,
+  { ring, startPos, tokens, window }: FewInput & { readonly tokens: number }
+) => {
   const all = Number(cache.dim(0)) / piece
   const pieces = cache.reshape([all, piece, cache.dim(1)])
+  const joined = (some: Tensor): Tensor =>
+    some.reshape([scalar(cache.arena, some.dim(0)).mul(piece).node, cache.dim(1)])
   const most = window === undefined ? all : Math.ceil((window + tokens - 2) / piece) + 1
   const last = tokens === 1 ? startPos : startPos.add(tokens - 1)
   if (ring !== undefined) {
     const first = last.floordiv(piece).sub(most - 1).maximum(0)
     const turned = iota(cache.arena, most).add(first).mod(ring.positions / piece)
-    return { rows: pieces.gather(turned), first: first.mul(piece) }
+    return { rows: joined(pieces.gather(turned)), first: first.mul(piece) }
   }
   if (most >= all) {
-    const rows = pieces.slice(0, 0, last.add(piece).floordiv(piece))
+    const rows = cache.slice(0, 0, last.add(piece).floordiv(piece).mul(piece))
     return { rows, first: undefined }
   }
   const first = last.floordiv(piece).sub(most - 1).maximum(0)
-  return { rows: pieces.slice(0, first, most), first: first.mul(piece) }
+  return { rows: cache.slice(0, first.mul(piece), most * piece), first: first.mul(piece) }
 }
 
-/**
- * Attention of one token, `query [A.., K]`, or of several, `[T, A.., K]`: each piece of the cache gives the attention over its rows, with the logarithm
- * of the sum of its exponentials; weighed by these sums, the pieces are the attention over all rows (FlashDecoding):
- * `[A.., width]`.
- */
-export const split = (reader: Reader, query: Tensor, cache: Tensor, input: SplitInput): Tensor => {
-  const { startPos, tokens = 1 } = input
-  if (tokens === 1) return splitAt(reader, query, { ...input, cache, place: startPos })
-  const together = tokensTogether(tokens)
-  const inner = query.shape.slice(1, -1)
-  const grouped = query.reshape([tokens / together, together, ...query.shape.slice(1)])
-    .permute([0, ...inner.map((_, i) => i + 2), 1, inner.length + 2])
-  const place = iota(query.arena, tokens).add(startPos)
-    .reshape([tokens / together, ...inner.map(() => 1), together, 1, 1])
-  return splitAt(reader, grouped, { ...input, cache, place })
-    .permute([0, inner.length + 1, ...inner.map((_, i) => i + 1), inner.length + 2])
-    .reshape([tokens, ...inner, reader.width])
-}
-
-/** The same of any queries; `place` is the position of each, `[A.., 1, 1]` or one for all. */
-const splitAt = (
-  reader: Reader,
-  query: Tensor,
-  { cache, place, ...input }: SplitInput & { readonly cache: Tensor; readonly place: Tensor }
-): Tensor => {
+/** Attention of a few tokens, `query [T, A.., K]`, over all rows up to theirs: `[T, A.., width]`. */
+export const few = (reader: Reader, query: Tensor, cache: Tensor, input: FewInput): Tensor => {
   const { arena } = query
-  const { window } = input
-  const { first, rows } = visible(cache, input)
-  const own = iota(arena, rows.dim(0)).mul(piece).unsqueeze(1).add(iota(arena, piece))
+  const { startPos, window } = input
+  const tokens = Number(query.dim(0))
+  const { first, rows } = visible(cache, { ...input, tokens })
+  const place = tokens === 1
+    ? startPos
+    : iota(arena, tokens).add(startPos).reshape([tokens, ...query.shape.slice(1).map(() => 1)])
+  const own = iota(arena, rows.dim(0))
   const position = first === undefined ? own : own.add(first)
   const before = position.le(place)
   const seen = window === undefined ? before : before.and(position.add(window).gt(place))
   const scores = seen.where(reader.scores(query, rows), hidden)
-  const most = scores.max({ axis: -1, keepDims: true })
-  const weights = scores.sub(most).exp()
-  const sum = weights.sum({ axis: -1, keepDims: true })
-  const mix = reader.mix(weights, rows).div(sum)
-  // eight columns more, of which one counts: as many as a group of values in the cache
-  const rest = zeros(arena, [...most.shape.slice(0, -1), 7])
-  const record = Nn.cat([mix, most.add(sum.log()), rest], -1).contiguous().label("attn_split")
-  const logSum = record.slice(-1, reader.width, 1)
-  const scale = logSum.sub(logSum.max({ axis: -2, keepDims: true })).exp()
-  return record.slice(-1, 0, reader.width).mul(scale).sum(-2).div(scale.sum(-2)).label("attn_mix")
+  return reader.mix(Nn.softmax(scores), rows).label("attn_mix")
 }
 
 /** Hides position u from token t unless u <= startPos + t, and it is in t's window and sequence. */

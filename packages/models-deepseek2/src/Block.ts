@@ -1,6 +1,6 @@
 /** One transformer block as a function of its input, its cache and its weights. */
 import * as Layout from "@tg/gguf/Layout"
-import { headsTogether, split, whole } from "@tg/model-parts/Attention"
+import { few, whole } from "@tg/model-parts/Attention"
 import type * as Decoder from "@tg/model-parts/Decoder"
 import { dense, mixture } from "@tg/model-parts/FeedForward"
 import { norm, normed, normedForFewRows } from "@tg/model-parts/Norm"
@@ -85,24 +85,13 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const full = keepAlways(order, Nn.cat([latents, position], -1).mul(attentionScale(config)).label("query"))
 
   const written = after(cache, [write])
-  const z = input.isFew || input.places !== undefined
-    ? ofFew(input, full, written)
+  const z = input.places !== undefined
+    ? Places.attend(Cache.reader(config, 1), full, { cache: written, places: input.places })
+    : input.isFew
+    ? few(Cache.reader(config), full, written, { startPos })
     : whole(Cache.reader(config), input, full, written)
   const mixed = computed(output(z).reshape([tokens, heads * value]), input)
   return { output: product(mixed, need(weights, "attn_output")).label("attn_output"), write }
-}
-
-/** Attention of a few tokens, `query [T, H, K]`, each of whose heads read the cache together. */
-const ofFew = ({ config, places, startPos }: BlockInput, query: Tensor, cache: Tensor): Tensor => {
-  const { heads, latent } = config
-  const together = headsTogether(heads, Number(cache.dim(0)))
-  if (places !== undefined) {
-    const own = query.reshape([query.dim(0), heads / together, together, query.dim(2)])
-    return Places.attend(Cache.reader(config, 1), own, { cache, places }).reshape([query.dim(0), heads, latent])
-  }
-  const tokens = Number(query.dim(0))
-  const grouped = query.reshape([...tokens === 1 ? [] : [tokens], heads / together, together, query.dim(2)])
-  return split(Cache.reader(config), grouped, cache, { startPos, tokens }).reshape([tokens, heads, latent])
 }
 
 /** One block. */

@@ -79,5 +79,5 @@ const mix = (config: Config, weights: Tensor, stored: Tensor, shared: number): T
   const row = latents.shape.slice(leading)
   return weights.reshape([...weights.shape, ...Halves.ones(row.length)])
     .mul(spread(latents, shared, weights.rank - leading))
-    .sum(-1 - row.length).reshape([...weights.shape.slice(0, -1), config.latent])
+    .sum(-1 - row.length).label("attn_mix").reshape([...weights.shape.slice(0, -1), config.latent])
 }

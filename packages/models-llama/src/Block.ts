@@ -1,5 +1,5 @@
 /** One transformer block as a function of its input, its cache and its weights. */
-import { headsTogether, type Ring, split, whole } from "@tg/model-parts/Attention"
+import { few, whole } from "@tg/model-parts/Attention"
 import type * as Decoder from "@tg/model-parts/Decoder"
 import { affine, dense, mixture } from "@tg/model-parts/FeedForward"
 import { norm, normed, normedForFewRows } from "@tg/model-parts/Norm"
@@ -70,26 +70,13 @@ const attention = (input: BlockInput, x: Operand): { readonly output: Tensor; re
   const full = keepAlways(order, turned(input, query, "attn_q_norm").mul(config.attentionScale).label("query"))
   const grouped = full.reshape([tokens, keyValueHeads, headsPerKey(config), headSize])
   const written = after(cache, [write])
-  const mixed = input.isFew || places !== undefined
-    ? ofFew({ ...input, ring }, grouped, written)
+  const mixed = places !== undefined
+    ? Places.attend(Cache.reader(config, 1), grouped, { cache: written, places, window: input.window })
+    : input.isFew
+    ? few(Cache.reader(config), grouped, written, { ring, startPos, window: input.window })
     : whole(Cache.reader(config), { ...input, ring }, grouped, written)
   const z = computed(mixed.reshape([tokens, heads * headSize]), input)
   return { output: affine(weights, z, "attn_output"), write }
-}
-
-/** Attention of a few tokens, `query [T, G, H / G, size]`: heads with the same keys read the cache together. */
-const ofFew = (
-  { config, places, ring, startPos, window }: BlockInput & { readonly ring: Ring | undefined },
-  query: Tensor,
-  cache: Tensor
-): Tensor => {
-  const { headSize, keyValueHeads } = config
-  const heads = headsPerKey(config)
-  const together = headsTogether(heads, Number(cache.dim(0)))
-  const grouped = query.reshape([query.dim(0), keyValueHeads, heads / together, together, headSize])
-  if (places !== undefined) return Places.attend(Cache.reader(config, 1), grouped, { cache, places, window })
-  const tokens = Number(query.dim(0))
-  return split(Cache.reader(config), grouped, cache, { ring, startPos, tokens, window })
 }
 
 /** What a half of the block adds to the stream: normalised, where there is a norm behind it. */

@@ -77,7 +77,7 @@ export const reader = (config: Config, shared: 0 | 1 = 0): Reader => {
       const values = part(config, rows, { which: 1, shared })
       const row = values.shape.slice(rows.rank)
       const mixed = weights.reshape([...weights.shape, ...Halves.ones(row.length)])
-        .mul(beside(values, weights.rank - 1 - rows.rank + shared)).sum(-1 - row.length)
+        .mul(beside(values, weights.rank - 1 - rows.rank + shared)).sum(-1 - row.length).label("attn_mix")
       const size = row.reduce<number>((n, d) => n * Number(d), 1)
       const flat = mixed.reshape([...weights.shape.slice(0, -1), size])
       return size === width ? flat : flat.slice(-1, 0, width)

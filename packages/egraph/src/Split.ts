@@ -1,0 +1,78 @@
+/** Cascades of a program, each in as many pieces as take the least time on a device. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Cascade, cascadeAt } from "./Cascade.ts"
+import { inPieces } from "./Pieces.ts"
+import { cheapest, rowsTogether, type Site, siteOf } from "./SplitCost.ts"
+
+/** What became of a cascade. Microseconds by the cost model. */
+export interface SplitReport extends Omit<Site, "size"> {
+  /** What its result is called in the model. */
+  readonly label: string | undefined
+  /** Positions of a piece; none where all of them together take less time. */
+  readonly piece: number | undefined
+  /** Rows that are computed together. */
+  readonly together: number
+  readonly wholeMicros: number
+  readonly micros: number
+}
+
+/** A program in pieces, and what became of each cascade. */
+export interface Splitted {
+  readonly sink: UOp
+  readonly reports: ReadonlyArray<SplitReport>
+}
+
+/** The cascades that are no steps of others. */
+const cascadesOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, Cascade> => {
+  const found = new Map<UOp, Cascade>()
+  for (const node of nodes) {
+    const cascade = cascadeAt(node)
+    if (cascade !== undefined) found.set(node, cascade)
+  }
+  for (const { steps } of [...found.values()]) for (const { reduce } of steps) found.delete(reduce)
+  return found
+}
+
+/** The names that models give to values or to what is only another view of them. */
+const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
+  const labels = new Map<UOp, string>()
+  for (const node of nodes.toReversed()) {
+    const label = node.arena.labelOf(node) ?? labels.get(node)
+    if (label === undefined) continue
+    labels.set(node, label)
+    if (["RESHAPE", "PERMUTE", "SHRINK"].includes(node.op)) labels.set(node.src[0]!, label)
+  }
+  return labels
+}
+
+/** The program with the cascades of its bodies in pieces, where that takes less time. */
+export const ofProgram = (sink: UOp, profile: DeviceProfile): Splitted => {
+  // on a CPU pieces wait for each other
+  if (profile.kind === "cpu") return { sink, reports: [] }
+  const nodes = toposort(sink)
+  const roots = cascadesOf(nodes)
+  if (roots.size === 0) return { sink, reports: [] }
+  const labels = labelsOf(nodes)
+  const reports: Array<SplitReport> = []
+  const made = rebuild(sink, (node, src) => {
+    const now = src === node.src ? node : node.with(src)
+    // what it reads may be in pieces now
+    const cascade = roots.has(node) ? cascadeAt(now) : undefined
+    if (cascade === undefined) return now
+    const { size, ...site } = siteOf(cascade)
+    const { micros, plan, wholeMicros } = cheapest({ size, ...site }, profile)
+    const label = labels.get(node)
+    const split = plan && inPieces(cascade, { ...plan, label })
+    reports.push({
+      ...site,
+      label,
+      piece: split && plan.piece,
+      together: plan === undefined || split === undefined ? 1 : rowsTogether(plan),
+      wholeMicros,
+      micros: split === undefined ? wholeMicros : micros
+    })
+    return split ?? now
+  })
+  return { sink: made, reports }
+}

@@ -1,0 +1,110 @@
+/** What a cascade takes on a device, whole and in pieces: a model of few quantities, calibrated by attention on an H200. */
+import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
+import * as Shape from "@tg/core-uop/Shape"
+import { piecesOf } from "./Axis.ts"
+import { type Cascade, isShared } from "./Cascade.ts"
+import type { Plan, Together } from "./Pieces.ts"
+
+/** How much a cascade has to do. */
+export interface Site {
+  /** Of the axis. */
+  readonly size: Shape.Dim
+  /** Cascades side by side: of heads and tokens. */
+  readonly rows: number
+  /** The axes of these rows along which they read the same values, with their sizes. */
+  readonly shared: Together
+  /** Positions that each of them runs over: a quarter of what it may, where that is symbolic, as a context is seldom full. */
+  readonly positions: number
+  /** Values of each result. */
+  readonly width: number
+  /** Reductions one after the other, the result included. */
+  readonly steps: number
+}
+
+const most = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * Shape.maxOf(d), 1)
+
+/** The figures of a cascade. */
+export const siteOf = (cascade: Cascade): Site => {
+  const { root: { axis, reduce }, size, steps } = cascade
+  const shape = Shape.of(reduce.src[0]!)
+  const rows = shape.slice(0, axis)
+  return {
+    size,
+    rows: most(rows),
+    shared: rows.flatMap((own, at) =>
+      typeof own === "number" && own > 1 && isShared(cascade, at) ? [{ axis: at, size: own }] : []
+    ),
+    positions: typeof size === "number" ? size : Shape.maxOf(size) / 4,
+    width: most(shape.slice(axis + 1)),
+    steps: steps.length + 1
+  }
+}
+
+/**
+ * Sizes of pieces that are tried: those whose positions share a workgroup. On an H200 smaller ones took up to 1.5 us less alone,
+ * and what puts them together, wherever a launch needs them, as much longer (docs/decode-h200.md).
+ */
+const sizes: ReadonlyArray<number> = [64, 128, 256]
+/** Neighbours along an axis that are tried: what they read is unpacked once. */
+const neighbours: ReadonlyArray<number> = [4, 2]
+const mostTogether = 16
+
+/** Operations for each value of a row that is read: unpacking it, and its products with a query and with a weight. */
+const unpacking = 4
+const multiplying = 2
+/** Loads of a thread that are under way at a time. */
+const loadsAtOnce = 6
+/** Of a workgroup's fixed costs, what others beside it do not hide. */
+const visible = 0.75
+/** Threads of a workgroup: they share the terms of a result, or have a result each. */
+const threads = 256
+
+/** All ways to take rows together, those of the first axes first. */
+const togethers = (shared: Together): ReadonlyArray<Together> =>
+  shared.toReversed().reduce<ReadonlyArray<Together>>(
+    (ways, { axis, size }) =>
+      ways.flatMap((way) => [
+        way,
+        ...neighbours.filter((n) => size % n === 0).map((n) => [...way, { axis, size: n }])
+      ]),
+    [[]]
+  ).filter((together) => rowsTogether({ together }) <= mostTogether)
+
+/** Rows that a workgroup computes. */
+export const rowsTogether = ({ together = [] }: Pick<Plan, "together">): number =>
+  together.reduce((n, { size }) => n * size, 1)
+
+/** A plan, and what it takes. */
+interface Costed {
+  /** Pieces; all positions together, if there is none. */
+  readonly plan: Plan | undefined
+  readonly micros: number
+}
+
+/** The pieces that take the least time, if any take less than all positions together. */
+export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonly wholeMicros: number } => {
+  const { positions, rows, shared, size, steps, width } = site
+  const { cachedLoadMicros, operationsPerByte, processors, stageMicros } = quantitiesOf(profile)
+  const perMicro = operationsPerByte * profile.bytesPerMicro
+  // scores take about as much as the mix
+  const values = 2 * width
+  const inLine = (terms: number): number => terms * cachedLoadMicros / loadsAtOnce
+  const wholeMicros = steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) +
+    rows * positions * values * multiplying / perMicro
+  const micros = (plan: Plan): number => {
+    const together = rowsTogether(plan)
+    const workgroups = Math.max(1, rows / together * positions / plan.piece)
+    const busy = plan.piece * values * (unpacking + multiplying * together) * processors / perMicro
+    // the first workgroup of each processor waits for the stages of its rows, one after the other
+    const first = profile.dispatchMicros + together * steps * stageMicros + busy
+    return first + workgroups / processors * (visible * stageMicros + busy) + profile.dispatchMicros +
+      inLine(positions / plan.piece)
+  }
+  const plans = sizes.filter((piece) => piecesOf(size, piece) !== undefined)
+    .flatMap((piece) => togethers(shared).map((together) => ({ piece, together })))
+  const best = plans.reduce<Costed>(
+    (least, plan) => micros(plan) < least.micros ? { plan, micros: micros(plan) } : least,
+    { plan: undefined, micros: wholeMicros }
+  )
+  return { ...best, wholeMicros }
+}
