@@ -4,29 +4,14 @@
  *
  *     node packages/web/bundle.ts [folder]
  */
-import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { gzipSync } from "node:zlib"
-import { build, type Metafile, type Plugin } from "esbuild"
+import { build, type Metafile } from "esbuild"
+import * as Bundling from "./src/NodeBundling.ts"
 
 const here = fileURLToPath(new URL(".", import.meta.url))
-
-/** The hub's library has another build for browsers, which bundlers do not find by themselves behind its `exports`. */
-const browserHub: Plugin = {
-  name: "browser-hub",
-  setup: ({ onResolve, resolve }) => {
-    onResolve({ filter: /^@huggingface\/hub$/ }, async ({ importer, kind, path, pluginData, resolveDir }) => {
-      if (pluginData === browserHub) return undefined
-      const found = await resolve(path, { importer, kind, resolveDir, pluginData: browserHub })
-      return { path: found.path.replace(/([\\/])dist([\\/])index/, "$1dist$2browser$2index"), errors: found.errors }
-    })
-  }
-}
-
-/** Stands for the name of the build until what it names is there. */
-const unnamed = "tg-build-without-a-name"
 
 /** Writes the modules; tells what is in them. Each knows a name that changes when any of them does (`TG_BUILD`). */
 export const bundle = async (folder: string): Promise<Metafile> => {
@@ -34,23 +19,10 @@ export const bundle = async (folder: string): Promise<Metafile> => {
     entryPoints: { tg: path.join(here, "src/index.ts"), worker: path.join(here, "src/worker.ts") },
     outdir: folder,
     absWorkingDir: here,
-    bundle: true,
-    splitting: true,
-    minify: true,
-    format: "esm",
-    platform: "browser",
-    target: "es2024",
-    plugins: [browserHub],
-    legalComments: "none",
-    define: { TG_BUILD: JSON.stringify(unnamed) },
-    write: false,
-    metafile: true
+    ...Bundling.options
   })
-  const hash = createHash("sha256")
-  for (const { contents } of outputFiles) hash.update(contents)
-  const name = hash.digest("hex").slice(0, 16)
   fs.mkdirSync(folder, { recursive: true })
-  for (const file of outputFiles) fs.writeFileSync(file.path, file.text.replaceAll(unnamed, name))
+  for (const { path, text } of Bundling.named(outputFiles).files) fs.writeFileSync(path, text)
   return metafile
 }
 

@@ -4,7 +4,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import { Arena } from "@tg/core-uop/UOp"
 import { Effect } from "effect"
 import { choose } from "../src/commands/Kernel.ts"
-import { nameApart } from "../src/KernelNames.ts"
+import { nameApart } from "@tg/jit/KernelNames"
 import { UsageError } from "../src/Report.ts"
 import { tg } from "./support/run.ts"
 

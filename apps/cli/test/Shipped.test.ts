@@ -5,7 +5,7 @@ import * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Effect, Layer, Option } from "effect"
 import * as Kernel from "../src/commands/Kernel.ts"
-import * as KernelNames from "../src/KernelNames.ts"
+import * as KernelNames from "@tg/jit/KernelNames"
 
 /** The models that were tuned, and the devices they were tuned on. */
 const tuned = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"].map((shape) => ({

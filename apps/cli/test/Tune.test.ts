@@ -20,7 +20,7 @@ import { Effect, Layer, Option, Result } from "effect"
 import { kernelsOf } from "../src/commands/Kernel.ts"
 import * as Devices from "../src/Devices.ts"
 import { defaultModel } from "../src/Flags.ts"
-import { membersOf } from "../src/KernelNames.ts"
+import { membersOf } from "@tg/jit/KernelNames"
 import * as Profiles from "../src/Profiles.ts"
 import { tg } from "./support/run.ts"
 

@@ -8,7 +8,9 @@ import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
-import { build, type BuildOptions, type Metafile, type Plugin } from "esbuild"
+import * as Vectors from "@tg/self-test/Vectors"
+import * as Bundling from "@tg/web/NodeBundling"
+import { build, type Metafile } from "esbuild"
 
 const home = fileURLToPath(new URL("..", import.meta.url))
 const root = path.join(home, "../..")
@@ -17,35 +19,7 @@ const at = (name: string): string => fileURLToPath(import.meta.resolve(name))
 /** Where the built page lies. */
 export const folder = path.join(home, "dist", "site")
 
-/** The hub's library has another build for browsers, which bundlers do not find by themselves behind its `exports`. */
-const browserHub: Plugin = {
-  name: "browser-hub",
-  setup: ({ onResolve, resolve }) => {
-    onResolve({ filter: /^@huggingface\/hub$/ }, async ({ importer, kind, path, pluginData, resolveDir }) => {
-      if (pluginData === browserHub) return undefined
-      const found = await resolve(path, { importer, kind, resolveDir, pluginData: browserHub })
-      return { path: found.path.replace(/([\\/])dist([\\/])index/, "$1dist$2browser$2index"), errors: found.errors }
-    })
-  }
-}
-
-/** Stands for the name of the build until what it names is there. */
-const unnamed = "tg-build-without-a-name"
-
-const shared: BuildOptions & { readonly metafile: true; readonly write: false } = {
-  absWorkingDir: home,
-  bundle: true,
-  minify: true,
-  format: "esm",
-  platform: "browser",
-  target: "es2024",
-  jsx: "automatic",
-  jsxImportSource: "preact",
-  plugins: [browserHub],
-  legalComments: "none",
-  metafile: true,
-  write: false
-}
+const shared = { ...Bundling.options, absWorkingDir: home, jsx: "automatic", jsxImportSource: "preact" } as const
 
 /** Files of the folder that are not modules, by what they are there. */
 const others = {
@@ -64,33 +38,43 @@ export interface Built {
   readonly metafile: Metafile
 }
 
+/** Files of the self-test: fetched when it is run, and not kept. */
+const vectors = Object.fromEntries(
+  Vectors.files.map((file) => [`self-test/${file}`, at(`@tg/self-test/vectors/${file}`)])
+)
+
+/** The pages: what each is called, the script that it runs, and what is said of it. */
+const pages = {
+  "index.html": { script: "page.js", title: "tg" },
+  "device.html": { script: "device.js", title: "tg: this device" }
+}
+
 /** Builds into a folder, which is emptied. */
 export const site = async (out: string): Promise<Built> => {
   const { metafile, outputFiles } = await build({
     ...shared,
     entryPoints: {
       page: path.join(home, "src/main.tsx"),
+      device: path.join(home, "src/device.tsx"),
       style: path.join(home, "src/style.css"),
       worker: at("@tg/web/worker")
     },
-    outdir: out,
-    splitting: true,
-    define: { TG_BUILD: JSON.stringify(unnamed) }
+    outdir: out
   })
-  const hash = createHash("sha256")
-  for (const { contents } of outputFiles) hash.update(contents)
-  const name = hash.digest("hex").slice(0, 16)
+  const { files, name } = Bundling.named(outputFiles)
   fs.rmSync(out, { recursive: true, force: true })
-  for (const file of outputFiles) {
-    write(path.join(out, name, path.relative(out, file.path)), file.text.replaceAll(unnamed, name))
+  const modules = files.map((file) => ({ ...file, path: `${name}/${path.relative(out, file.path)}` }))
+  for (const file of modules) write(path.join(out, file.path), file.text)
+  for (const [to, from] of Object.entries({ ...others, ...vectors })) write(path.join(out, to), fs.readFileSync(from))
+  const html = fs.readFileSync(path.join(home, "public/index.html"), "utf8")
+  for (const [file, { script, title }] of Object.entries(pages)) {
+    write(
+      path.join(out, file),
+      html.replaceAll("BUILD/page.js", `BUILD/${script}`).replace(/<title>.*<\/title>/, `<title>${title}</title>`)
+        .replaceAll("BUILD/", `${name}/`)
+    )
   }
-  for (const [to, from] of Object.entries(others)) write(path.join(out, to), fs.readFileSync(from))
-  write(
-    path.join(out, "index.html"),
-    fs.readFileSync(path.join(home, "public/index.html"), "utf8").replaceAll("BUILD/", `${name}/`)
-  )
-  const files = outputFiles.map((file) => `${name}/${path.relative(out, file.path)}`)
-  await serviceWorker(out, name, ["./", ...files, ...Object.keys(others)])
+  await serviceWorker(out, name, ["./", "device.html", ...modules.map(({ path }) => path), ...Object.keys(others)])
   return { folder: out, name, metafile }
 }
 
@@ -103,6 +87,7 @@ const write = (file: string, content: string | Uint8Array): void => {
 const serviceWorker = async (out: string, name: string, files: ReadonlyArray<string>): Promise<void> => {
   const { outputFiles } = await build({
     ...shared,
+    splitting: false,
     format: "iife",
     entryPoints: { "service-worker": path.join(home, "src/ServiceWorker.ts") },
     outdir: out,
@@ -116,7 +101,12 @@ const stamp = path.join(home, "dist", "site.sources")
 /** Everything that the page is made of: bundling is a second, so all sources of the workspace count. */
 const sources = (): string => {
   const hash = createHash("sha256")
-  const files = fs.globSync(["packages/*/src/**/*", "apps/{page,web}/{src,public}/**/*", "pnpm-lock.yaml"], {
+  const files = fs.globSync([
+    "packages/*/src/**/*",
+    "packages/self-test/vectors/*",
+    "apps/{page,web}/{src,public}/**/*",
+    "pnpm-lock.yaml"
+  ], {
     cwd: root,
     withFileTypes: true
   }).filter((entry) => entry.isFile()).map((entry) => path.join(entry.parentPath, entry.name))

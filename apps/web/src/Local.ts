@@ -27,6 +27,13 @@ export interface Candidate {
 /** Where models may run. */
 export type DeviceChoice = "auto" | DeviceInfo["kind"]
 
+/** What people see of where models may run. */
+export const devices = {
+  auto: "The fastest there is",
+  webgpu: "WebGPU",
+  wasm: "WebAssembly"
+} as const
+
 /** How far the page is with the model that answers. */
 export const phase = signal<Phase>({ at: "none" })
 /** What was looked at last. */
@@ -58,7 +65,7 @@ export const changeDevice = (choice: DeviceChoice): void => {
 const told = (error: unknown): string => error instanceof Error ? error.message : String(error)
 
 /** The address of the model that comes with the page. */
-const ownAddress = "models/tg-tiny-Q4_0.gguf"
+export const ownAddress = "models/tg-tiny-Q4_0.gguf"
 
 /** Reads all of an answer, and says how far it is. */
 const fetched = async (

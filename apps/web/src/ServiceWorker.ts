@@ -63,9 +63,8 @@ const part = async (whole: Response, range: string): Promise<Response> => {
 
 const kept = async (request: Request): Promise<Response | undefined> => {
   const cache = await caches.open(cacheName)
-  const found = await cache.match(request.mode === "navigate" ? world.registration.scope : request.url, {
-    ignoreSearch: true
-  })
+  const own = await cache.match(request.url, { ignoreSearch: true })
+  const found = own ?? (request.mode === "navigate" ? await cache.match(world.registration.scope) : undefined)
   const range = request.headers.get("range")
   return found === undefined || range === null ? found : part(found, range)
 }

@@ -72,6 +72,16 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
     Chat: ({ messages, options }) => inTurn((model) => Replying.chat(model, messages, options)),
     Reply: ({ messages, options }) => inTurn((model) => Replying.reply(model, messages, options)),
     Generate: ({ options, prompt }) => inTurn((model) => Replying.text(model, prompt, options)),
+    SelfTest: ({ options, vectors }) =>
+      Stream.unwrap(Effect.map(Effect.promise(() => import("./Testing.ts")), ({ run }) => run(options, vectors))),
+    Verdict: ({ options }) => Effect.flatMap(Effect.promise(() => import("./Testing.ts")), ({ last }) => last(options)),
+    Gauge: () =>
+      Effect.gen(function*() {
+        const model = yield* running
+        yield* turn
+        const { gauge } = yield* Effect.promise(() => import("./Gauging.ts"))
+        return yield* gauge(model)
+      }).pipe(Effect.scoped),
     Keep: ({ name }) => Keeping.keep(name),
     Kept: () => Keeping.kept,
     Forget: ({ name }) => Keeping.forget(name),

@@ -133,6 +133,11 @@ const openIn = Effect.fnUntraced(function*(
     cached: client.Cached().pipe(
       Effect.mapError(failed),
       Effect.catchCause((cause) => Effect.failCause(orClosed(cause)))
+    ),
+    /** How fast it is here, and which kernels its time goes to. Its cache is empty afterwards. */
+    gauge: client.Gauge().pipe(
+      Effect.mapError(failed),
+      Effect.catchCause((cause) => Effect.failCause(orClosed(cause)))
     )
   }
 })
@@ -180,6 +185,8 @@ export interface Opened extends AsyncDisposable {
   readonly generate: (prompt: string, options?: GenerateOptions & Abortable) => AsyncIterable<string>
   /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
   readonly cached: () => Promise<number>
+  /** How fast it is here, and which kernels its time goes to. Its cache is empty afterwards. */
+  readonly gauge: () => Promise<Protocol.Gauged>
   /** Gives back the worker, the device and its memory, as the end of `await using` does. */
   readonly close: () => Promise<void>
 }
@@ -209,12 +216,13 @@ const within = <A, E>(
   return Effect.runPromise(signal === undefined ? running : Effect.raceFirst(running, aborted(signal)))
 }
 
-const openedOf = ({ cached, chat, generate, reply, ...loaded }: Model, close: () => Promise<void>): Opened => ({
+const openedOf = ({ cached, chat, gauge, generate, reply, ...loaded }: Model, close: () => Promise<void>): Opened => ({
   ...loaded,
   chat: (conversation, { signal, ...given } = {}) => iterable(chat(conversation, given), signal),
   reply: (conversation, { signal, ...given } = {}) => iterable(reply(conversation, given), signal),
   generate: (prompt, { signal, ...given } = {}) => iterable(generate(prompt, given), signal),
   cached: () => Effect.runPromise(cached),
+  gauge: () => Effect.runPromise(gauge),
   close,
   [Symbol.asyncDispose]: close
 })

@@ -84,6 +84,8 @@ export const facts = ({ model }: Header, device: DeviceInfo): Facts => {
 export interface Running {
   readonly loaded: typeof Loaded.Type
   readonly engine: Engine["Service"]
+  /** The device that it was loaded to; it may have been replaced since. */
+  readonly services: Context.Context<Devices.Services>
 }
 
 /** How far loading is. */
@@ -110,6 +112,6 @@ export const load = Effect.fn("Opening.load")(function*(
     context: engine.context,
     device: Context.get(services, Devices.Chosen)
   }
-  const running: Running = { loaded, engine }
+  const running: Running = { loaded, engine, services }
   return running
 })

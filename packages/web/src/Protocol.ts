@@ -1,5 +1,6 @@
 /** What the page asks of the worker that has the engine. */
 import type { Message } from "@tg/tokenizer/ChatTemplate"
+import * as Verdict from "@tg/self-test/Verdict"
 import { Schema } from "effect"
 import { Rpc, RpcGroup } from "effect/rpc"
 import * as Transferable from "effect/workers/Transferable"
@@ -160,6 +161,51 @@ export const Coming = Schema.TaggedStruct("Coming", {
   isWaiting: Schema.Boolean
 })
 
+/** A self-test on its way. */
+export const Testing = Schema.TaggedStruct("Testing", {
+  done: Schema.Finite,
+  of: Schema.Finite,
+  /** What is done without. */
+  avoid: Schema.Array(Schema.Literals(Verdict.avoidances))
+})
+
+/** What a self-test found, and whether whoever starts the device later knows of it. */
+export const Tested = Schema.TaggedStruct("Tested", { verdict: Verdict.Verdict, isKept: Schema.Boolean })
+
+/** All launches of one kernel in a step that writes a token. */
+export const KernelRow = Schema.Struct({
+  name: Schema.String,
+  /** The parts of the model that launch it. */
+  sites: Schema.String,
+  calls: Schema.Finite,
+  /** Of one call. */
+  us: Schema.Finite,
+  usPerToken: Schema.Finite,
+  /** Read and written by one call, each byte once. */
+  bytes: Schema.Finite,
+  gbPerSecond: Schema.Finite,
+  /** Part of the time of all kernels. */
+  share: Schema.Finite,
+  roof: Schema.Finite
+})
+
+/** How fast a model is on a device. */
+export const Gauged = Schema.Struct({
+  model: Schema.String,
+  device: DeviceInfo,
+  /** Tokens behind which it was measured. */
+  depth: Schema.Finite,
+  /** Of text that is written, one after the other. */
+  tokensPerSecond: Schema.Finite,
+  launches: Schema.Finite,
+  /** How kernels were timed: each alone (`each`), by the device's clock (`clock`), or by what more of them add (`extra`). */
+  method: Schema.Literals(["clock", "each", "extra"]),
+  stepMicros: Schema.Finite,
+  kernels: Schema.Array(KernelRow)
+})
+/** How fast a model is on a device. */
+export type Gauged = typeof Gauged.Type
+
 /** The requests. A worker has one model. */
 export const Requests = RpcGroup.make(
   // reads the header and no more
@@ -204,5 +250,20 @@ export const Requests = RpcGroup.make(
   Rpc.make("Kept", { success: Schema.Array(Kept), error: ModelError }),
   // answers with the bytes that are free again
   Rpc.make("Forget", { payload: { name: Schema.String }, success: Schema.Finite, error: ModelError }),
+  // the last one is `Tested`
+  Rpc.make("SelfTest", {
+    payload: { options: OpenOptions, vectors: Schema.String },
+    success: Schema.Union([Testing, Tested]),
+    error: ModelError,
+    stream: true
+  }),
+  // of the model that is open
+  Rpc.make("Gauge", { success: Gauged, error: ModelError }),
+  // what the last self-test of a device found, if it is kept
+  Rpc.make("Verdict", {
+    payload: { options: OpenOptions },
+    success: Schema.optional(Verdict.Verdict),
+    error: ModelError
+  }),
   Rpc.make("Cached", { success: Schema.Finite, error: ModelError })
 )

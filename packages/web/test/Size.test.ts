@@ -7,8 +7,12 @@ import { bundle, compressed, engine } from "../bundle.ts"
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tg-size-"))
 afterAll(() => fs.rmSync(folder, { recursive: true }))
 
-/** Bytes of what a page fetches, gzip. Only ever to be lowered: 200,000 and 260,000 are asked for; Effect is 159,000, the e-graph 14,000. */
-const budget = { wasm: 390_000, both: 406_000 }
+/**
+ * Bytes, gzip, of what a page fetches before a first answer: the worker and all that it imports, the renderer, the device, threads;
+ * what is fetched when it is asked for (models of a hub, the store, the self-test) is not in it. Only ever to be lowered: 200,000 and
+ * 260,000 are asked for. 60,000 are Effect, 17,000 the engine of templates.
+ */
+const budget = { wasm: 264_000, both: 280_000 }
 
 it("the engine is no larger than it was", async () => {
   const { both, wasm } = engine(await bundle(folder))

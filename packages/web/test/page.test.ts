@@ -73,7 +73,7 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
     const seen = await page.evaluate(async (source) => {
       const put = "a store that was never read"
       const kept = async () => {
-        const [name, ...others] = await caches.keys()
+        const [name, ...others] = (await caches.keys()).filter((each) => each.startsWith("tg-programs-"))
         const cache = await caches.open(name!)
         return { name, others, cache, addresses: (await cache.keys()).map(({ url }) => url) }
       }

@@ -1,15 +1,13 @@
 /** `tg profile`: where the time of a token goes, kernel by kernel. */
 import { Engine } from "@tg/engine/Engine"
 import { ContextFull } from "@tg/engine/Session"
-import * as Estimate from "@tg/jit/Estimate"
+import * as KernelTimes from "@tg/jit/KernelTimes"
 import * as Profiler from "@tg/jit/Profiler"
-import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { Device } from "@tg/runtime/Device"
 import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Chosen } from "../Devices.ts"
 import * as Flags from "../Flags.ts"
-import * as KernelNames from "../KernelNames.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import { table } from "../Table.ts"
@@ -43,24 +41,6 @@ export const command = Command.make(
   })
 ).pipe(Command.withDescription("Show which kernels a token's time goes to"))
 
-/** All launches of one kernel. */
-interface KernelRow {
-  readonly name: string
-  /** The parts of the model that launch it, as the model's labels say. */
-  readonly sites: string
-  readonly calls: number
-  /** Of one call. */
-  readonly us: number
-  readonly usPerToken: number
-  /** Read and written by one call, each byte once. */
-  readonly bytes: number
-  readonly gbPerSecond: number
-  /** Part of the time of all kernels. */
-  readonly share: number
-  /** Part of the bandwidth that the device's profile names. */
-  readonly roof: number
-}
-
 const run = Effect.fn("cli.profile.run")(
   function*(
     { depth, json, prompt }: { readonly depth: number; readonly json: boolean; readonly prompt: Option.Option<number> }
@@ -82,7 +62,7 @@ const run = Effect.fn("cli.profile.run")(
       ? yield* session.promptStep(depth, asked)
       : { prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth }, length: 1 }
     const measured = yield* Profiler.profile(prepared, vars)
-    const kernels = rowsOf(measured, yield* prepared.schedule, { vars, profile: device.profile })
+    const kernels = KernelTimes.rowsOf(measured, yield* prepared.schedule, { vars, profile: device.profile })
     const sum = kernels.reduce((total, kernel) => total + kernel.usPerToken, 0)
     const report = {
       model: model.config.name,
@@ -102,40 +82,6 @@ const run = Effect.fn("cli.profile.run")(
     yield* json ? Output.printJson(report) : Output.print(asText(report))
   }
 )
-
-const rowsOf = (
-  { kernels }: Profiler.Profile,
-  schedule: Schedule,
-  { profile, vars }: { readonly profile: Device["Service"]["profile"]; readonly vars: Profiler.Vars }
-): ReadonlyArray<KernelRow> => {
-  const { steps } = schedule
-  const names = new Map(
-    [...KernelNames.nameApart(steps.filter((step) => step.kind === "kernel"))].map(([name, { ast }]) => [ast, name])
-  )
-  const nameOf = (step: Step): string => step.kind === "kernel" ? names.get(step.ast)! : step.name
-  const total = kernels.reduce((sum, { launches, micros }) => sum + launches.length * micros, 0)
-  return kernels.map(({ launches, micros }): KernelRow => {
-    const bytes = launches.reduce((sum, i) => sum + Estimate.bytesOf(steps[i]!, vars), 0) / launches.length
-    const rate = micros === 0 ? 0 : bytes / micros
-    return {
-      name: nameOf(steps[launches[0]!]!),
-      sites: sitesOf(launches.map((i) => steps[i]!.site)),
-      calls: launches.length,
-      us: micros,
-      usPerToken: launches.length * micros,
-      bytes: Math.round(bytes),
-      gbPerSecond: rate / 1000,
-      share: total === 0 ? 0 : launches.length * micros / total,
-      roof: rate / profile.bytesPerMicro
-    }
-  }).sort((a, b) => b.usPerToken - a.usPerToken)
-}
-
-/** `blk.1 .. blk.46`: the first and the last of the places, in their order. */
-export const sitesOf = (sites: ReadonlyArray<string | undefined>): string => {
-  const named = [...new Set(sites.filter((site) => site !== undefined))]
-  return named.length < 3 ? named.join(", ") : `${named[0]} .. ${named.at(-1)}`
-}
 
 const methods: Readonly<Record<Profiler.Method, string>> = {
   each:
@@ -171,7 +117,7 @@ const asText = (report: {
   readonly tokens: number
   readonly method: Profiler.Method
   readonly dispatchesPerToken: number
-  readonly kernels: ReadonlyArray<KernelRow>
+  readonly kernels: ReadonlyArray<KernelTimes.KernelRow>
   readonly sumMsPerToken: number
   readonly stepMsPerToken: number
   readonly restMsPerToken: number

@@ -156,12 +156,6 @@ const KeptModels = ({ onDone }: { readonly onDone: () => void }) =>
     </section>
   )
 
-const devices = {
-  auto: "The fastest there is",
-  webgpu: "WebGPU",
-  wasm: "WebAssembly"
-} as const
-
 const Device = () => (
   <label class="field">
     <span>Runs on</span>
@@ -169,7 +163,7 @@ const Device = () => (
       value={Local.device.value}
       onChange={(event) => Local.changeDevice(event.currentTarget.value as Local.DeviceChoice)}
     >
-      {Object.entries(devices).map(([name, label]) => <option key={name} value={name}>{label}</option>)}
+      {Object.entries(Local.devices).map(([name, label]) => <option key={name} value={name}>{label}</option>)}
     </select>
   </label>
 )
@@ -198,6 +192,9 @@ export const ModelDialog = ({ dialog }: { readonly dialog: RefObject<HTMLDialogE
               <KeptModels onDone={close} />
               <Sources />
               <Device />
+              <p class="hint">
+                <a href="device.html">Test and measure this device</a>
+              </p>
             </>
           )
           : <Plan candidate={Local.candidate.value} onDone={close} />}

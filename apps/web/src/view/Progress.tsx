@@ -1,8 +1,10 @@
 /** How far bytes are on their way. */
 import * as Sizes from "../Sizes.ts"
 
-export const Progress = ({ doneBytes, label, onCancel, totalBytes }: {
+export const Progress = ({ doneBytes, label, onCancel, show = Sizes.bytes, totalBytes }: {
   readonly label: string
+  /** In words, where they are no bytes. */
+  readonly show?: ((amount: number) => string) | undefined
   readonly doneBytes: number
   readonly totalBytes: number | undefined
   readonly onCancel?: (() => void) | undefined
@@ -12,8 +14,8 @@ export const Progress = ({ doneBytes, label, onCancel, totalBytes }: {
       <span>{label}</span>
       <span class="bytes">
         {totalBytes === undefined
-          ? doneBytes === 0 ? "" : Sizes.bytes(doneBytes)
-          : `${Sizes.bytes(doneBytes)} of ${Sizes.bytes(totalBytes)}`}
+          ? doneBytes === 0 ? "" : show(doneBytes)
+          : `${show(doneBytes)} of ${show(totalBytes)}`}
       </span>
     </p>
     <progress aria-label={label} max={1} value={totalBytes === undefined ? undefined : doneBytes / totalBytes} />
