@@ -14,10 +14,21 @@ const vectors = fileURLToPath(new URL("../../test/vectors/", import.meta.url))
 
 /** Values of each type, and rows of its matrix. */
 const most = { values: 768, rows: 4 }
-const models = [
-  { folder: "oracle", name: "c05", about: "latent attention, experts, 27 blocks" },
-  { folder: "oracle-families", name: "m01", about: "heads of keys and values, experts" }
-] as const
+
+/** A model of the oracle. */
+export interface Chosen {
+  readonly name: string
+  /** What it exercises. */
+  readonly about: string
+}
+
+/** The models that the self-test has. */
+const smallest: ReadonlyArray<Chosen> = [
+  { name: "c05", about: "latent attention, experts, 27 blocks" },
+  { name: "m01", about: "heads of keys and values, experts" }
+]
+
+const folderOf = (name: string): string => name.startsWith("c") ? "oracle" : "oracle-families"
 
 interface Recorded {
   readonly values: number
@@ -48,8 +59,8 @@ const appender = () => {
   return { append, all: () => Buffer.concat(parts) }
 }
 
-/** Writes the files. */
-export const extract = (folder: string): void => {
+/** Writes the files, with these models. */
+export const extract = (folder: string, models = smallest): void => {
   const { all, append } = appender()
   const types = ["dequant", "dequant-rare"].flatMap((name) => {
     const file = fs.readFileSync(path.join(vectors, name, "vectors.bin"))
@@ -79,7 +90,8 @@ export const extract = (folder: string): void => {
     readonly continuation: ReadonlyArray<number>
     readonly logits: string
   }
-  const told = models.map(({ about, folder, name }): Model => {
+  const told = models.map(({ about, name }): Model => {
+    const folder = folderOf(name)
     const { runs } = readJson<{ readonly runs: ReadonlyArray<Run> }>(`${folder}/${name}.json`)
     const { argmax, continuation, logits, prompt } = runs.find((run) => run.name === "base")!
     const int8 = readJson<Record<string, Record<string, ReadonlyArray<number>>>>(`${folder}/int8.json`)
@@ -97,8 +109,8 @@ export const extract = (folder: string): void => {
   fs.mkdirSync(folder, { recursive: true })
   fs.writeFileSync(path.join(folder, "index.json"), `${JSON.stringify(index)}\n`)
   fs.writeFileSync(path.join(folder, "vectors.bin"), all())
-  for (const { folder: from, name } of models) {
-    fs.copyFileSync(path.join(vectors, from, `${name}.gguf`), path.join(folder, `${name}.gguf`))
+  for (const { name } of models) {
+    fs.copyFileSync(path.join(vectors, folderOf(name), `${name}.gguf`), path.join(folder, `${name}.gguf`))
   }
 }
 

@@ -5,15 +5,12 @@ import type { Bench, Case } from "./Case.ts"
 import * as Operations from "./Operations.ts"
 import * as Steps from "./Steps.ts"
 import type { Vectors } from "./Vectors.ts"
-import { type Avoidance, type Failure, isAvoidable, type Verdict } from "./Verdict.ts"
+import { type Avoidance, type Failure, families, type Family, isAvoidable, type Verdict } from "./Verdict.ts"
 import * as Weights from "./Weights.ts"
 
-/** All cases. */
-export const cases = (vectors: Vectors): ReadonlyArray<Case> => [
-  ...Operations.cases,
-  ...Weights.cases(vectors),
-  ...Steps.cases(vectors)
-]
+/** The cases of some families, of all if not said. */
+export const cases = (vectors: Vectors, of: ReadonlyArray<Family> = families): ReadonlyArray<Case> =>
+  [...Operations.cases, ...Weights.cases(vectors), ...Steps.cases(vectors)].filter(({ family }) => of.includes(family))
 
 /** What is tested. */
 export interface Subject {

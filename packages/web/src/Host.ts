@@ -72,8 +72,10 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
     Chat: ({ messages, options }) => inTurn((model) => Replying.chat(model, messages, options)),
     Reply: ({ messages, options }) => inTurn((model) => Replying.reply(model, messages, options)),
     Generate: ({ options, prompt }) => inTurn((model) => Replying.text(model, prompt, options)),
-    SelfTest: ({ options, vectors }) =>
-      Stream.unwrap(Effect.map(Effect.promise(() => import("./Testing.ts")), ({ run }) => run(options, vectors))),
+    SelfTest: ({ families, options, vectors }) =>
+      Stream.unwrap(
+        Effect.map(Effect.promise(() => import("./Testing.ts")), ({ run }) => run(options, vectors, families))
+      ),
     Verdict: ({ options }) => Effect.flatMap(Effect.promise(() => import("./Testing.ts")), ({ last }) => last(options)),
     Gauge: () =>
       Effect.gen(function*() {

@@ -252,7 +252,11 @@ export const Requests = RpcGroup.make(
   Rpc.make("Forget", { payload: { name: Schema.String }, success: Schema.Finite, error: ModelError }),
   // the last one is `Tested`
   Rpc.make("SelfTest", {
-    payload: { options: OpenOptions, vectors: Schema.String },
+    payload: {
+      options: OpenOptions,
+      vectors: Schema.String,
+      families: Schema.optional(Schema.Array(Schema.Literals(Verdict.families)))
+    },
     success: Schema.Union([Testing, Tested]),
     error: ModelError,
     stream: true

@@ -21,13 +21,15 @@ export const chosen = (options: typeof OpenOptions.Type) =>
     Effect.scoped
   )
 
-/** Tests the device of these options; `vectors` is the address of their folder. */
+/** Tests the device of these options; `address` is that of the vectors' folder. */
 export const run = (
   options: typeof OpenOptions.Type,
-  vectors: string
+  address: string,
+  families?: ReadonlyArray<Verdict.Family>
 ): Stream.Stream<typeof Testing.Type | typeof Tested.Type, ModelError> =>
   Stream.callback((queue) =>
     Effect.gen(function*() {
+      const vectors = yield* Vectors.read(fetched(address))
       const { identity, kind, name } = yield* chosen(options)
       const verdict = yield* SelfTest.run(
         {
@@ -35,14 +37,18 @@ export const run = (
           identity,
           layer: (avoid) => Devices.layer(kind, { threads: options.threads, avoid })
         },
-        yield* Vectors.read(fetched(vectors)),
-        { onProgress: (progress) => Queue.offer(queue, { _tag: "Testing", ...progress }) }
+        vectors,
+        {
+          cases: SelfTest.cases(vectors, families),
+          onProgress: (progress) => Queue.offer(queue, { _tag: "Testing", ...progress })
+        }
       )
-      const problem = yield* Devices.verdicts.pipe(
+      // of a part of the test nothing follows
+      const isKept = families === undefined && (yield* Devices.verdicts.pipe(
         Effect.flatMap((store) => Verdict.keep(store, verdict)),
-        Effect.catch(({ message }) => Effect.succeed(message))
-      )
-      yield* Queue.offer(queue, { _tag: "Tested", verdict, isKept: problem === undefined })
+        Effect.match({ onFailure: () => false, onSuccess: (problem) => problem === undefined })
+      ))
+      yield* Queue.offer(queue, { _tag: "Tested", verdict, isKept })
       yield* Queue.end(queue)
     }).pipe(Effect.mapError(fromTagged))
   )

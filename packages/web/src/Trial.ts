@@ -1,5 +1,5 @@
 /** Whether the device of a page computes what it should. What it does not is avoided by the models of this origin from then on. */
-import type { Verdict } from "@tg/self-test/Verdict"
+import type { Family, Verdict } from "@tg/self-test/Verdict"
 import { Effect, Stream } from "effect"
 import { connect, failed, startWorker } from "./Connection.ts"
 import { ModelError } from "./ModelError.ts"
@@ -25,13 +25,15 @@ const endedEarly = new ModelError({
 /** Tests a device. `vectors` is the address of the folder `vectors` of `@tg/self-test`. */
 export const run = (
   vectors: string,
-  { onProgress = () => {}, worker = startWorker, ...options }: Options & {
+  { families, onProgress = () => {}, worker = startWorker, ...options }: Options & {
+    /** Some of them alone: then nothing is kept of what is found. */
+    readonly families?: ReadonlyArray<Family> | undefined
     readonly onProgress?: ((testing: Testing) => void) | undefined
   } = {}
 ): Effect.Effect<Verdict, ModelError> =>
   Effect.scoped(Effect.gen(function*() {
     const client = yield* connect(worker)
-    const verdict = yield* client.SelfTest({ options, vectors: new URL(vectors, location.href).href }).pipe(
+    const verdict = yield* client.SelfTest({ options, families, vectors: new URL(vectors, location.href).href }).pipe(
       Stream.mapError(failed),
       Stream.runFold((): Verdict | undefined => undefined, (last, event) => {
         if (event._tag === "Tested") return event.verdict
