@@ -1,6 +1,6 @@
 /** A real browser, where there is one: Debian's Chromium, without a window, with WebGPU in software. */
 import { existsSync } from "node:fs"
-import { type Browser, chromium } from "playwright-core"
+import { type Browser, type BrowserContext, chromium } from "playwright-core"
 
 const executablePath = "/usr/bin/chromium"
 
@@ -16,3 +16,10 @@ export const hasBrowser = (): boolean => {
 /** Starts a browser. */
 export const launch = (): Promise<Browser> =>
   chromium.launch({ executablePath, args: ["--no-sandbox", "--enable-unsafe-webgpu"] })
+
+/** Starts one with files of its own on the disk, and with a word about its memory whenever a page asks. */
+export const launchPersistent = (folder: string): Promise<BrowserContext> =>
+  chromium.launchPersistentContext(folder, {
+    executablePath,
+    args: ["--no-sandbox", "--enable-unsafe-webgpu", "--enable-blink-features=ForceEagerMeasureMemory"]
+  })
