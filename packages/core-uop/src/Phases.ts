@@ -3,7 +3,7 @@
  * its workgroups wait for each other between them.
  */
 import * as DType from "./DType.ts"
-import { type Arena, argOf, type PhaseArg, slotOf, toposort, type UOp } from "./UOp.ts"
+import { type Arena, argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "./UOp.ts"
 import { accessOf } from "./View.ts"
 
 /** A kernel as a phase: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
@@ -21,13 +21,13 @@ export const isPersistent = (kernel: UOp): boolean => kernel.op === "PERSISTENT"
 export const phasesOf = (kernel: UOp): ReadonlyArray<Phase> =>
   isPersistent(kernel) ? kernel.src.map((node) => ({ kernel: node.src[0]!, ...argOf(node, "PHASE") })) : []
 
-/** The launch of these phases by so many workgroups. */
-export const persistent = (arena: Arena, phases: ReadonlyArray<Phase>, workgroups: number): UOp =>
+/** The launch of these phases. */
+export const persistent = (arena: Arena, phases: ReadonlyArray<Phase>, launch: PersistentArg): UOp =>
   arena.make(
     "PERSISTENT",
     DType.none,
     phases.map(({ kernel, offsets, slots }) => arena.make("PHASE", DType.none, [kernel], { slots, offsets })),
-    { workgroups }
+    launch
   )
 
 /** Slots of a kernel, before `linear`, and which of them it writes. */
@@ -43,7 +43,19 @@ export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => {
   return found
 }
 
-/** Slots of the launch that one phase writes and another one touches: coherent ones. */
+/** Bytes of each slot of a kernel, of those that have a fixed size. */
+export const sizes = (kernel: UOp): ReadonlyMap<number, number> =>
+  new Map(
+    toposort(kernel).flatMap((node) => {
+      const size = node.op === "PARAM" ? node.src[0] : undefined
+      return size?.op === "CONST" ? [[slotOf(node), 4 * Number(size.arg)] as const] : []
+    })
+  )
+
+/**
+ * The coherent slots of the launch: those that one phase writes and another one touches, and those that hold several arguments, which
+ * are words of any type.
+ */
 export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
   const writers = new Map<number, Set<number>>()
   const users = new Map<number, Set<number>>()
@@ -56,7 +68,8 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
       if (access === "write") note(writers, slots[own]!, phase)
     }
   })
-  return new Set([...writers.keys()].filter((slot) => users.get(slot)!.size > 1))
+  const shared = phases.flatMap(({ offsets, slots }) => slots.filter((_, i) => offsets[i] !== 0))
+  return new Set([...[...writers.keys()].filter((slot) => users.get(slot)!.size > 1), ...shared])
 }
 
 /** The slot behind all others: of the buffer through which workgroups meet. */

@@ -229,10 +229,10 @@ const checkCoherence = (linear: UOp): string | undefined => {
 }
 const crossed = -1
 
-/** Whether a value is the same for all threads of a workgroup, as its form shows. */
+/** Whether a value is the same for all threads of a workgroup, as its form shows. They run loops together. */
 const isUniform = (value: UOp): boolean =>
   toposort(value).every((node) =>
-    elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" ||
+    elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" || node.op === "RANGE" ||
     (node.is("SPECIAL") && node.arg.name.startsWith("gidx"))
   )
 

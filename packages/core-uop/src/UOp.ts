@@ -48,7 +48,15 @@ export type ParamArg = { readonly slot: number; readonly coherent?: true }
 /** A kernel in a persistent launch: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
 export type PhaseArg = { readonly slots: ReadonlyArray<number>; readonly offsets: ReadonlyArray<number> }
 /** A persistent launch: workgroups that run at once, each of which does its share of every phase. */
-export type PersistentArg = { readonly workgroups: number }
+export type PersistentArg = {
+  readonly workgroups: number
+  /** Threads of each, or more where a phase needs more. */
+  readonly threads: number
+  /** How often one looks whether all have come before it gives up. */
+  readonly spins: number
+  /** Bytes of the largest coherent argument that each copies to its memory before a phase reads it. */
+  readonly stagedBytes: number
+}
 /** A barrier of all workgroups. One that has looked `spins` times in vain gives up, and the launch ends. */
 export type GridBarrierArg = { readonly id: number; readonly workgroups: number; readonly spins: number }
 

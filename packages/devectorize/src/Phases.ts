@@ -4,8 +4,9 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { meetingWords } from "@tg/core-uop/Phases"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { groupArg, type PhaseArg, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { groupArg, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
+import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
@@ -16,18 +17,12 @@ export interface Phase extends PhaseArg {
 }
 
 /** How a launch is run. */
-export interface Launch {
+export interface Launch extends PersistentArg {
   readonly caps: Pick<RendererCaps, "ops">
-  /** Workgroups that are resident at once: as many as are launched. */
-  readonly workgroups: number
-  /** How often one looks in vain before it gives up. */
-  readonly spins: number
   /** Slots that one phase writes and another one touches. */
   readonly coherent: ReadonlySet<number>
   /** The slot through which workgroups meet. */
   readonly meeting: number
-  /** Bytes of the largest coherent argument that a workgroup copies to its memory before a phase reads it. */
-  readonly stagedBytes: number
 }
 
 /** A phase with what is known about it. */
@@ -55,7 +50,7 @@ interface Making extends Concatenate.Launch {
 export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   const { arena } = parts[0]!.linear
   const members = parts.map((part) => memberOf(part, launch))
-  const threads = Concatenate.threadsOf(members)
+  const threads = Math.max(launch.threads, Concatenate.threadsOf(members))
   const memory = Concatenate.overlaidMemory(
     members.map(({ linear, staged }) => [...linear.src.filter(({ op }) => op === "LOCAL"), ...staged.values()])
   )
@@ -78,9 +73,11 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
     emit,
     argument: argumentsOf(members, launch.coherent)
   }
+  // what stands in front of all phases is complete before there is one, so none of it is computed again in one
+  const shares = members.map((member) => shareOf(making, member))
   const body = members.flatMap((member, i) => [
     ...(i === 0 ? [] : [gridBarrier(making)]),
-    ...phase(making, member, memory[i]!)
+    ...phase(making, { member, memory: memory[i]!, share: shares[i]! })
   ])
   return arena.make("LINEAR", DType.none, [...head, ...body])
 }
@@ -92,7 +89,7 @@ const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
   return words.arena.make("GRID_BARRIER", DType.none, [words], { id: fresh(), workgroups, spins })
 }
 
-const memberOf = (part: Phase, { coherent, stagedBytes }: Launch): Member => {
+const memberOf = (part: Phase, { coherent, stagedBytes }: Pick<Launch, "coherent" | "stagedBytes">): Member => {
   const { linear, slots } = part
   const { arena } = linear
   const written = new Set(linear.src.flatMap((node) => node.op === "STORE" ? [slotNumber(accessOf(node).buffer)] : []))
@@ -142,13 +139,29 @@ interface Share {
   readonly before: ReadonlySet<UOp>
 }
 
+/** Bytes of workgroup memory that the launch takes. */
+export const memoryBytes = (parts: ReadonlyArray<Phase>, launch: Pick<Launch, "coherent" | "stagedBytes">): number => {
+  const { lengths } = Workgroup.overlay(
+    parts.map((
+      part
+    ) => [...part.linear.src.filter(({ op }) => op === "LOCAL"), ...memberOf(part, launch).staged.values()])
+  )
+  return [...lengths.values()].reduce((bytes, length) => bytes + 4 * length, 0)
+}
+
 /** The instructions of a phase. */
-const phase = (making: Making, member: Member, memory: ReadonlyMap<UOp, UOp>): ReadonlyArray<UOp> => {
+const phase = (
+  making: Making,
+  { member, memory, share }: {
+    readonly member: Member
+    readonly memory: ReadonlyMap<UOp, UOp>
+    readonly share: Share
+  }
+): ReadonlyArray<UOp> => {
   const { argument, head } = making
   const { linear, offsets, slots, staged } = member
   const { arena } = linear
   const stages = [...staged].flatMap(([param, local]) => stage(making, member, param, memory.get(local)!))
-  const share = shareOf(making, member)
   const body = Concatenate.instructionsOf(making, {
     ...share,
     member,
@@ -167,7 +180,8 @@ const phase = (making: Making, member: Member, memory: ReadonlyMap<UOp, UOp>): R
   return [
     ...stages,
     ...(stages.length > 0 ? [barrier()] : []),
-    ...share.open,
+    // a later phase may have put some of it in front of all
+    ...share.open.filter((node) => !head.has(node)),
     ...body,
     // the next share writes the memory that this one reads
     ...(again ? [barrier()] : []),

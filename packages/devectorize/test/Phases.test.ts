@@ -22,12 +22,12 @@ describe("phases", () => {
     for (let seed = 0; seed < 30; seed++) {
       const made = random(seed, 2 + seed % 5, [undefined, 4, 8][seed % 3])
       const { arena } = made.linears[0]!
-      const launch = Phases.persistent(arena, made.phases, 3)
+      const launch = Phases.persistent(arena, made.phases, { workgroups: 3, threads: 1, spins: 1000, stagedBytes: 0 })
       assert.deepStrictEqual(Spec.check("kernel", launch), [])
       const want = run(made, (args) => evaluateKernel(launch, args, vars))
       for (const workgroups of [1, 2, 5]) {
         for (const stagedBytes of [0, 4 * length]) {
-          const one = launchOf(made, { workgroups, stagedBytes })
+          const one = launchOf(made, { workgroups, stagedBytes, threads: 1 + 31 * (seed % 2) })
           assert.deepStrictEqual(Spec.check("linear", one), [], `seed ${seed}`)
           assert.deepStrictEqual(run(made, (args) => evaluateLinear(one, args, vars, { seed })), want, `seed ${seed}`)
         }

@@ -1,5 +1,7 @@
 /** What a tensor program will cost on a device: launches, bytes and time, from its kernels alone. */
 import * as Custom from "@tg/core-uop/Custom"
+import { quantitiesOf } from "@tg/core-uop/DeviceProfile"
+import * as Phases from "@tg/core-uop/Phases"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import { key, slotOf, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
@@ -54,7 +56,11 @@ type Shape = Omit<LaunchEstimate, "step">
 export const bytesOf = (step: Step, vars: Vars): number =>
   step.kind === "custom"
     ? evaluateIndex(Custom.of(step.custom).cost.bytes, vars)
-    : bytesOfKernel(step.ast, vars)
+    : kernelsOf(step.ast).reduce((sum, kernel) => sum + bytesOfKernel(kernel, vars), 0)
+
+/** The kernels of a launch that wait for each other: its phases, or itself. */
+const kernelsOf = (ast: UOp): ReadonlyArray<UOp> =>
+  Phases.isPersistent(ast) ? Phases.phasesOf(ast).map(({ kernel }) => kernel) : [ast]
 
 const bytesOfKernel = (kernel: UOp, vars: Vars): number =>
   [...traffic(kernel, vars).values()].reduce((a, b) => a + b, 0)
@@ -74,31 +80,47 @@ export const launches = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, s
 
 const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Step, vars: Vars) {
   const bytes = bytesOf(step, vars)
-  const { limits, profile } = pipeline
-  const roofline = profile.dispatchMicros + bytes / profile.bytesPerMicro
+  const { profile } = pipeline
   if (step.kind === "custom") {
     const { kind } = profile
     const { grid = [], workgroup = [1, 1, 1] } = Custom.sourceFor(Custom.of(step.custom), kind) ?? {}
     const shape: Shape = {
       bytes,
-      micros: roofline,
+      micros: profile.dispatchMicros + bytes / profile.bytesPerMicro,
       workgroups: kind === "gpu" ? grid.reduce((n, size) => n * evaluateIndex(size, vars), 1) : 1,
       threads: workgroup.reduce((a, b) => a * b, 1)
     }
     return shape
   }
-  const kernels = members(step.ast).map(({ ast }) => ast)
-  const opted = yield* Effect.forEach(
-    kernels,
-    (ast) => Effect.flatMap(pipeline.choose(ast), (opts) => pipeline.apply(step.name, ast, opts))
-  )
+  const phases = yield* Effect.forEach(kernelsOf(step.ast), (kernel) => ofKernel(pipeline, step.name, { kernel, vars }))
+  if (!step.ast.is("PERSISTENT")) return phases[0]!
+  const { workgroups, ...launch } = step.ast.arg
+  const barriers = (phases.length - 1) * quantitiesOf(profile).gridBarrierMicros
+  const shape: Shape = {
+    bytes,
+    workgroups,
+    threads: Math.max(launch.threads, ...phases.map(({ threads }) => threads)),
+    micros: phases.reduce((sum, { micros }) => sum + micros - profile.dispatchMicros, profile.dispatchMicros + barriers)
+  }
+  return shape
+})
+
+/** A kernel as a launch of its own. */
+const ofKernel = Effect.fnUntraced(function*(
+  { apply, choose, limits, profile }: Pipeline.Stages,
+  name: string,
+  { kernel, vars }: { readonly kernel: UOp; readonly vars: Vars }
+) {
+  const bytes = bytesOfKernel(kernel, vars)
+  const kernels = members(kernel).map(({ ast }) => ast)
+  const opted = yield* Effect.forEach(kernels, (ast) => Effect.flatMap(choose(ast), (opts) => apply(name, ast, opts)))
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
   const each = opted.map((kernel) => iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")))
   const threads = Math.max(...opted.map(Loops.threads))
   const launched = kernels.map((ast, i) => ({ ast, bytes: bytesOfKernel(ast, vars), threads: each[i]! * threads }))
   const micros = limits.fusion === undefined
-    ? roofline
+    ? profile.dispatchMicros + bytes / profile.bytesPerMicro
     : Fusion.launchMicros(limits.fusion, profile, launched, bytes)
   const workgroups = each.reduce((a, b) => a + b, 0)
   const shape: Shape = { bytes, micros, workgroups, threads }

@@ -18,6 +18,7 @@ import { Context, Effect, Fiber, Layer } from "effect"
 import { CompileCache } from "./CompileCache.ts"
 import { type CompileError, Compiler } from "./Compiler.ts"
 import * as Estimate from "./Estimate.ts"
+import * as Meeting from "./Meeting.ts"
 import { Pipeline } from "./Pipeline.ts"
 import * as Plan from "./Plan.ts"
 import * as ProgramKey from "./ProgramKey.ts"
@@ -32,6 +33,11 @@ export interface Prepared extends Replay {
   readonly plan: Plan.ExecutionPlan
   /** What the plan was made from: step i became launch i. Of a program that was kept it is made when it is asked for. */
   readonly schedule: Effect.Effect<Schedule, RangeifyError>
+  /**
+   * Only where the plan has persistent launches: fails if workgroups of one did not run at once since the program was made ready. What the
+   * steps since then computed is void, and there are no such launches any more where programs are compiled from then on.
+   */
+  readonly settle?: Effect.Effect<void, DeviceError> | undefined
   /** The launches bound to the device's memory, in their order: to replay a part of them, or one more often. */
   readonly dispatches: ReadonlyArray<Dispatch>
 }
@@ -220,7 +226,9 @@ export class Jit extends Context.Service<Jit, {
               (bound) => ({ executable: executables[launch.program]!, buffers: bound })
             ))
           const replay = yield* device.plan(dispatches)
-          return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches }
+          const meeting = plan.meeting === undefined ? undefined : blocks[plan.meeting]
+          const settle = meeting === undefined ? undefined : Meeting.settle(device, meeting, pipeline.persistent)
+          return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches, settle }
         })
       })
     })

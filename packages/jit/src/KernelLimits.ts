@@ -1,7 +1,7 @@
 /** What a compiled kernel asks of its device, against what the device allows. */
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { argOf, specialName, type UOp } from "@tg/core-uop/UOp"
+import { argOf, slotOf, specialName, type UOp } from "@tg/core-uop/UOp"
 import { Schema } from "effect"
 
 /** A kernel that asks for more than the device allows. */
@@ -35,7 +35,7 @@ const demandsOf = (linear: UOp, profile: DeviceProfile): ReadonlyArray<Demand> =
   const bindings: ReadonlyArray<Demand> = [
     {
       limit: "maxStorageBuffersPerShaderStage",
-      needed: params.length,
+      needed: new Set(params.map(slotOf)).size,
       allowed: profile.maxStorageBuffers,
       advice: "materialise a part of what it computes with contiguous()"
     },

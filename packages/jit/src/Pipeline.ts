@@ -4,8 +4,10 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { given } from "@tg/core-uop/Given"
 import { type Program, Renderer, type RendererCaps, RenderError } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { digest, type UOp } from "@tg/core-uop/UOp"
+import * as Phases from "@tg/core-uop/Phases"
+import { argOf, digest, type UOp } from "@tg/core-uop/UOp"
 import { concatenate, type Part } from "@tg/devectorize/Concatenate"
+import * as Linear from "@tg/devectorize/Phases"
 import { Devectorize, type DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
 import { Split } from "@tg/egraph/SplitStage"
 import { Heuristics } from "@tg/heuristics/Heuristics"
@@ -16,6 +18,7 @@ import { type Limits, limitsOf, Rangeify, type RangeifyError } from "@tg/rangeif
 import type { Schedule } from "@tg/rangeify/Schedule"
 import { Context, Effect, Layer } from "effect"
 import * as KernelLimits from "./KernelLimits.ts"
+import * as Persistent from "./Persistent.ts"
 
 /** The stages of the compiler for one device, in their order. Whoever compiles, plans, tunes or shows kernels runs these. */
 export interface Stages {
@@ -29,6 +32,8 @@ export interface Stages {
   readonly caps: RendererCaps
   /** What a schedule respects, and its costs. */
   readonly limits: Limits
+  /** What is said about persistent launches. */
+  readonly persistent: Persistent.Service
   /** Spec `tensor` to kernels in order. */
   readonly schedule: (sink: UOp) => Effect.Effect<Schedule, RangeifyError>
   /** The opts of a kernel of one member. */
@@ -43,6 +48,8 @@ export interface Stages {
   readonly linearize: (name: string, expanded: UOp) => Effect.Effect<UOp, DevectorizeError>
   /** The linear members of a launch, put together. */
   readonly join: (parts: ReadonlyArray<Part>) => Effect.Effect<UOp>
+  /** The linear kernels of the phases of a persistent launch (`kernel`), as one. */
+  readonly phases: (kernel: UOp, linears: ReadonlyArray<UOp>) => Effect.Effect<UOp>
   /** Spec `linear` to a program within the limits of the device. */
   readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError | KernelLimits.KernelLimit>
   /** The program of a kernel that was written by hand (CUSTOM), in the renderer's language. */
@@ -60,18 +67,40 @@ const make = Effect.gen(function*() {
   const renderer = yield* Renderer
   const limits = limitsOf(profile, yield* FusionCosts)
   const { caps } = renderer
-  return Pipeline.of({
-    id: idOf([split, rangeify, heuristics, postrange, devectorize, linearize, renderer], caps, limits),
+  const persistent = yield* Persistent.Persistent
+  const id = idOf([split, rangeify, heuristics, postrange, devectorize, linearize, renderer], caps, limits)
+  const stages = Pipeline.of({
+    get id() {
+      return id === undefined
+        ? undefined
+        : Persistent.idOf(persistent) === "off"
+        ? id
+        : `${id} ${Persistent.idOf(persistent)}`
+    },
     profile,
     caps,
     limits,
-    schedule: (sink) => rangeify.schedule(split.split(sink, profile).sink, limits),
+    persistent,
+    schedule: (sink) =>
+      rangeify.schedule(split.split(sink, profile).sink, limits).pipe(
+        Effect.flatMap((schedule) => Persistent.persist(stages, schedule, Persistent.idOf(persistent)))
+      ),
     choose: heuristics.choose,
     legal: (kernel, opts) => postrange.legal(kernel, opts, profile),
     apply: (name, kernel, opts) => postrange.apply(name, kernel, opts, profile),
     devectorize: (name, opted) => devectorize.devectorize(name, opted, caps, profile),
     linearize: (name, expanded) => linearize.linearize(name, expanded, caps),
     join: (parts) => Effect.sync(() => concatenate(parts, { caps, maxGrid: profile.maxGrid })),
+    phases: (kernel, linears) =>
+      Effect.sync(() => {
+        const phases = Phases.phasesOf(kernel)
+        return Linear.phases(phases.map((phase, i) => ({ ...phase, linear: linears[i]! })), {
+          ...argOf(kernel, "PERSISTENT"),
+          caps,
+          coherent: Phases.crossing(phases),
+          meeting: Phases.meetingSlot(phases)
+        })
+      }),
     render: Effect.fnUntraced(function*(name, linear) {
       const violation = yield* Spec.firstViolation("linear", linear)
       if (violation !== undefined) return yield* new RenderError({ kernel: name, message: `${name}: ${violation}` })
@@ -83,6 +112,7 @@ const make = Effect.gen(function*() {
       return program instanceof RenderError ? Effect.fail(program) : (renderer.assemble ?? Effect.succeed)(program)
     }
   })
+  return stages
 })
 
 /** One name of all stages, of what the renderer expresses and of the costs. */

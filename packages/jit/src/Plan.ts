@@ -26,6 +26,8 @@ export interface ExecutionPlan {
   readonly launches: ReadonlyArray<Launch>
   /** Bytes of each block of temporary memory. */
   readonly blocks: ReadonlyArray<number>
+  /** The block through which workgroups of persistent launches meet, if there are any. */
+  readonly meeting?: number | undefined
 }
 
 /** What identifies the program of a step: steps with equal keys share one. */
@@ -71,5 +73,11 @@ export const plan = (schedule: Schedule, programOf: (step: Step) => Program): Ex
     const slots = programs[program]!.bindings.map((binding) => slotOf(step.args[binding.slot]!))
     return { name: step.name, program, slots }
   })
-  return { programs, launches, blocks: memory.blocks }
+  const [meeting] = schedule.kept ?? []
+  return {
+    programs,
+    launches,
+    blocks: memory.blocks,
+    ...meeting === undefined ? {} : { meeting: memory.blockOf[meeting]! }
+  }
 }

@@ -55,7 +55,8 @@ const Kept = Schema.Struct({
       Schema.Struct({ kind: Schema.Literal("block"), block: Schema.Number, window: Window })
     ]))
   })),
-  blocks: Schema.Array(Schema.Number)
+  blocks: Schema.Array(Schema.Number),
+  meeting: Schema.optionalKey(Schema.Number)
 })
 const decodeKept = Schema.decodeUnknownResult(Schema.fromJsonString(Kept))
 
@@ -117,10 +118,10 @@ const toProgram = (arena: Arena, { code, grid, instructions, ...rest }: KeptProg
 }
 
 /** The text of a plan, with the key it is kept under. Nothing if its programs are not text: those of the evaluator. */
-export const encode = (key: string, { blocks, launches, programs }: ExecutionPlan): string | undefined => {
+export const encode = (key: string, { blocks, launches, meeting, programs }: ExecutionPlan): string | undefined => {
   const kept = programs.map(keptProgram)
   if (kept.includes(undefined)) return undefined
-  const body = JSON.stringify({ key, programs: kept, launches, blocks })
+  const body = JSON.stringify({ key, programs: kept, launches, blocks, meeting })
   return `${digest(body)}\n${body}`
 }
 

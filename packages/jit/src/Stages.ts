@@ -1,5 +1,6 @@
 /** One kernel through the stages of a pipeline, each result kept. */
-import type { UOp } from "@tg/core-uop/UOp"
+import * as Phases from "@tg/core-uop/Phases"
+import { argOf, type UOp } from "@tg/core-uop/UOp"
 import type { Part } from "@tg/devectorize/Concatenate"
 import type { DevectorizeError } from "@tg/devectorize/Devectorize"
 import * as Opt from "@tg/postrange/Opt"
@@ -34,7 +35,34 @@ export interface MemberStages {
 }
 
 /** The stages in front of the renderer: those of each member, as if it were alone, and the launch of all of them. */
-export const ofKernel = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: string, kernel: UOp) {
+export const ofKernel = (
+  pipeline: Pipeline.Stages,
+  name: string,
+  kernel: UOp
+): Effect.Effect<Stages, StageError> =>
+  Phases.isPersistent(kernel) ? ofPhases(pipeline, name, kernel) : ofLaunch(pipeline, name, kernel)
+
+/** The stages of a persistent launch: those of each phase, as if it were a launch, and all of them as one kernel. */
+const ofPhases = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: string, kernel: UOp) {
+  const phases = Phases.phasesOf(kernel)
+  const made = yield* Effect.forEach(phases, (phase) => ofLaunch(pipeline, name, phase.kernel))
+  const stage = (kernelOf: (own: Stages) => UOp): UOp =>
+    Phases.persistent(
+      kernel.arena,
+      phases.map((phase, i) => ({ ...phase, kernel: kernelOf(made[i]!) })),
+      argOf(kernel, "PERSISTENT")
+    )
+  const stages: Stages = {
+    kernel,
+    opts: made.flatMap(({ opts }) => opts),
+    opted: stage(({ opted }) => opted),
+    expanded: stage(({ expanded }) => expanded),
+    linear: yield* pipeline.phases(kernel, made.map(({ linear }) => linear))
+  }
+  return stages
+})
+
+const ofLaunch = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: string, kernel: UOp) {
   const parts: Array<MemberStages & Part> = []
   for (const { ast, slots } of members(kernel)) {
     parts.push({ ...yield* ofMember(pipeline, name, ast, yield* pipeline.choose(ast)), slots })

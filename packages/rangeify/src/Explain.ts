@@ -101,7 +101,18 @@ export interface Boundary {
   /** Values that were moved into the kernel: those that each of its workgroups keeps, or that it computes where it uses them. */
   readonly inside: ReadonlyArray<Inside>
   readonly launch: Launch
+  /** Why it is a phase of a launch, or none: where persistent launches are asked for. */
+  readonly phased?: Phased | undefined
 }
+
+/** Why a launch of its own became a phase of another one, or did not. */
+export type Phased =
+  /** It is one of so many phases of a launch of so many workgroups; micros less than as launches of their own. */
+  | { readonly _tag: "Phase"; readonly phases: number; readonly workgroups: number; readonly saves: number }
+  /** It stays alone; with the one before it, it would cost so many micros more than in two launches. */
+  | { readonly _tag: "Costs"; readonly micros: number }
+  /** It stays alone; with the one before it, this would be in the way. */
+  | { readonly _tag: "Refused"; readonly why: string }
 
 /** The nearest model line: the node's own, or the first one found among what it computes. Calls have names. */
 export const labelOf = (root: UOp): string => {
@@ -184,12 +195,26 @@ const printLaunch = (launch: Launch): string => {
   }
 }
 
+const printPhased = (phased: Phased): string => {
+  switch (phased._tag) {
+    case "Phase":
+      return `one of ${phased.phases} phases by ${phased.workgroups} workgroups, which saves ${
+        phased.saves.toFixed(2)
+      } us`
+    case "Costs":
+      return `a launch: as a phase it would cost ${phased.micros.toFixed(2)} us more`
+    case "Refused":
+      return `a launch: ${phased.why}`
+  }
+}
+
 /** A boundary as text: why it is stored, what else was weighed, what it keeps inside, why it is a launch of its own. */
-export const print = ({ cause, inside, launch, placements, users }: Boundary): ReadonlyArray<string> => [
+export const print = ({ cause, inside, launch, phased, placements, users }: Boundary): ReadonlyArray<string> => [
   `stored: ${printCause(cause)}${users.length === 0 ? "" : `; read by ${users.join(", ")}`}`,
   ...placements.length === 0 ? [] : [`weighed: ${printPlacements(placements)}`],
   ...inside.map((moved) => `inside: ${moved.value}: ${printCause(moved.cause)}; ${printPlacements(moved.placements)}`),
-  `launch: ${printLaunch(launch)}`
+  `launch: ${printLaunch(launch)}`,
+  ...phased === undefined ? [] : [`persistent: ${printPhased(phased)}`]
 ]
 
 /** A launch of a function body, and why it is there. */

@@ -180,11 +180,11 @@ export const canonical = (kernel: UOp): Part => {
 const idOf = (memory: UOp): number => argOf(memory, "LOCAL").id
 
 /** Equal for arguments that are one binding: different windows of a buffer are not. */
-const bindingOf = (ref: Ref): string =>
+export const bindingOf = (ref: Ref): string =>
   ref.window === undefined ? keyOf(ref) : `${keyOf(ref)}+${ref.window.offset}:${ref.window.bytes}`
 
 /** Equal for the same memory. */
-const keyOf = (ref: Ref): string => {
+export const keyOf = (ref: Ref): string => {
   switch (ref.kind) {
     case "buffer":
       return `b${ref.node.id}`

@@ -13,13 +13,14 @@ export interface MemoryPlan {
 const at = (step: number): Range => ({ min: step, max: step })
 
 /** From which step to which one each temporary lives, in the order of their numbers; those that no step touches do not. */
-const livesOf = ({ results, steps }: Schedule): ReadonlyMap<number, Range> => {
+const livesOf = ({ kept = [], results, steps }: Schedule): ReadonlyMap<number, Range> => {
   const touches = steps.flatMap(({ args }, i) =>
     args.flatMap((arg) => arg.kind === "temporary" ? [[arg.id, at(i)] as const] : [])
   )
   const touched = new Set(touches.map(([id]) => id))
   const ends = results.flatMap((id) => touched.has(id) ? [[id, at(steps.length)] as const] : [])
-  return fixpoint(Lattice, EqRange)([...touches, ...ends].sort(([a], [b]) => a - b))
+  const always = kept.flatMap((id) => [[id, at(0)] as const, [id, at(steps.length)] as const])
+  return fixpoint(Lattice, EqRange)([...touches, ...ends, ...always].sort(([a], [b]) => a - b))
 }
 
 /**

@@ -49,10 +49,11 @@ export interface Temporary {
 
 /**
  * Kernels in an order in which every read happens after the writes it depends on. `results` are the temporaries that
- * hold a function's results.
+ * hold a function's results; `kept` are those whose memory nothing else uses, so that it keeps its state from one run to the next.
  */
 export interface Schedule {
   readonly steps: ReadonlyArray<Step>
   readonly temporaries: ReadonlyArray<Temporary>
   readonly results: ReadonlyArray<number>
+  readonly kept?: ReadonlyArray<number> | undefined
 }

@@ -95,6 +95,8 @@ export const Reason = Schema.Literals([
   "ProgramRejected",
   "BadArgument",
   "DeviceLost",
+  /** Workgroups that were to wait for each other did not run at once: what was computed is void. */
+  "BarriersFailed",
   "Unavailable"
 ])
 

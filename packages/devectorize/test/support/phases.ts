@@ -87,6 +87,7 @@ export const launchOf = (made: Made, options: Partial<Launch> = {}): UOp =>
   phases(made.phases.map((phase, i) => ({ ...phase, linear: made.linears[i]! })), {
     caps: gpu,
     workgroups: 3,
+    threads: 1,
     spins: 1000,
     coherent: Phases.crossing(made.phases),
     meeting: Phases.meetingSlot(made.phases),

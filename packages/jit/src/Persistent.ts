@@ -1,0 +1,323 @@
+/**
+ * Which launches of a schedule become phases of one: those that wait for each other, where all workgroups of a grid can wait for each
+ * other inside of a launch, and where that costs less.
+ */
+import * as Bounds from "@tg/core-uop/Bounds"
+import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
+import * as PhasesOf from "@tg/core-uop/Phases"
+import { signature } from "@tg/core-uop/Program"
+import { key, type PersistentArg, type UOp } from "@tg/core-uop/UOp"
+import * as Phases from "@tg/devectorize/Phases"
+import type { Phased } from "@tg/rangeify/Explain"
+import * as Fusion from "@tg/rangeify/Fusion"
+import { members } from "@tg/rangeify/Horizontal"
+import * as Persist from "@tg/rangeify/Persist"
+import type { KernelStep, Schedule, Step } from "@tg/rangeify/Schedule"
+import { Context, Effect } from "effect"
+import type * as Pipeline from "./Pipeline.ts"
+import * as Stages from "./Stages.ts"
+
+/** When launches are persistent. */
+export type Mode =
+  /** Never. */
+  | "off"
+  /** Where barriers across the grid hold and pay. */
+  | "auto"
+  /** Wherever they hold, whatever it costs. */
+  | "on"
+
+/** What is said about persistent launches, and what became known of them. */
+export interface Service {
+  readonly mode: Mode
+  /** Why there are none any more, whatever was said: their workgroups did not run at once. */
+  refused: string | undefined
+  /** Told once, when one has given up. */
+  readonly onRefused: (why: string, profile: DeviceProfile) => Effect.Effect<void>
+}
+
+/** No persistent launches. */
+export const off: Service = { mode: "off", refused: undefined, onRefused: () => Effect.void }
+
+/** Whether launches are persistent. A pipeline asks when it schedules. */
+export const Persistent = Context.Reference<Service>("@tg/jit/Persistent", { defaultValue: () => off })
+
+/** Names what schedules depend on. */
+export const idOf = ({ mode, refused }: Service): Mode => refused === undefined ? mode : "off"
+
+/** Threads of the workgroups with which barriers across the grid are tried. */
+const triedThreads = 256
+/** More workgroups on a processor make barriers longer. */
+const mostBeside = 2
+/** The most bytes of a value that crosses phases: its words are read one by one. */
+const mostCrossing = 2 ** 18
+/** The most bytes of a value that workgroups copy to their memory. */
+const mostStaged = 2 ** 14
+const mostPhases = 16
+/** How long one waits in vain for the others. */
+const patienceMicros = 1_000_000
+
+/** A step that may be a phase. */
+interface Candidate {
+  readonly step: KernelStep
+  readonly linear: UOp
+  readonly threads: number
+  readonly hasBarriers: boolean
+  /** The most workgroups it has as a launch of its own. */
+  readonly workgroups: number
+  /** As a launch of its own, and what of that is neither the launch nor waiting. */
+  readonly micros: number
+  readonly busy: number
+}
+
+/** What steps cost as one launch; why there can be none. */
+type Weighed =
+  | { readonly micros: number; readonly launch: PersistentArg | undefined }
+  | { readonly why: string }
+
+/** The schedule with persistent launches where they pay; as it is where there can be none. */
+export const persist = (
+  pipeline: Pipeline.Stages,
+  schedule: Schedule,
+  mode: Mode
+): Effect.Effect<Schedule> =>
+  Effect.gen(function*() {
+    const { caps, profile } = pipeline
+    const { gridBarrierHolds, gridBarrierWorkgroups = 0 } = profile
+    if (mode === "off" || !caps.hasGrid || gridBarrierHolds !== true || gridBarrierWorkgroups < 2) return schedule
+    const candidates = yield* candidatesOf(pipeline, schedule)
+    const weigh = weigher(pipeline, schedule, candidates)
+    const groups: Array<Persist.Group> = []
+    const phased = new Map<number, Phased>()
+    for (const [from, to] of runs(schedule.steps)) {
+      const cuts = mode === "on" ? fewest(from, to, weigh) : cheapest(from, to, weigh)
+      for (const [i, cut] of cuts.entries()) {
+        const end = cuts[i + 1] ?? to
+        const made = weigh(cut, end)
+        if ("micros" in made && made.launch !== undefined) groups.push({ from: cut, to: end, launch: made.launch })
+        explain({ weigh, phased }, { before: cuts[i - 1], from: cut, to: end })
+      }
+    }
+    return Persist.persist(schedule, groups, (step) => phased.get(step))
+  })
+
+type Weigh = (from: number, to: number) => Weighed
+
+/** Notes why steps are phases together, and why the first of them is none of the launch before. */
+const explain = (
+  { phased, weigh }: { readonly weigh: Weigh; readonly phased: Map<number, Phased> },
+  { before, from, to }: { readonly before: number | undefined; readonly from: number; readonly to: number }
+): void => {
+  const microsOf = (a: number, b: number): number => {
+    const made = weigh(a, b)
+    return "micros" in made ? made.micros : Infinity
+  }
+  const made = weigh(from, to)
+  if ("micros" in made && made.launch !== undefined) {
+    const alone = Array.from({ length: to - from }, (_, i) => microsOf(from + i, from + i + 1))
+    const saves = alone.reduce((a, b) => a + b, 0) - made.micros
+    for (let step = from; step < to; step++) {
+      phased.set(step, { _tag: "Phase", phases: to - from, workgroups: made.launch.workgroups, saves })
+    }
+    return
+  }
+  if (before === undefined) return
+  const joined = weigh(before, to)
+  const why: Phased = "why" in joined
+    ? { _tag: "Refused", why: joined.why }
+    : { _tag: "Costs", micros: joined.micros - microsOf(before, from) - microsOf(from, to) }
+  phased.set(from, why)
+}
+
+/** Steps in a row of one call of one function. */
+const runs = (steps: ReadonlyArray<Step>): ReadonlyArray<readonly [number, number]> => {
+  const found: Array<[number, number]> = []
+  steps.forEach(({ body, site }, i) => {
+    const last = steps[i - 1]
+    if (last !== undefined && last.site === site && last.body === body) found.at(-1)![1] = i + 1
+    else found.push([i, i + 1])
+  })
+  return found
+}
+
+/** Where launches begin: the cuts of the least cost. */
+const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => number): ReadonlyArray<number> => {
+  const best = [{ cost: 0, cuts: [] as ReadonlyArray<number> }]
+  for (let end = from + 1; end <= to; end++) {
+    let least = { cost: Infinity, cuts: [] as ReadonlyArray<number> }
+    for (let begin = Math.max(from, end - mostPhases); begin < end; begin++) {
+      const before = best[begin - from]!
+      const cost = before.cost + costOf(begin, end)
+      if (cost < least.cost) least = { cost, cuts: [...before.cuts, begin] }
+    }
+    best.push(least)
+  }
+  return best.at(-1)!.cuts
+}
+
+const cheapest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =>
+  cutsOf(from, to, (a, b) => {
+    const made = weigh(a, b)
+    return "micros" in made ? made.micros : Infinity
+  })
+
+const fewest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =>
+  cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
+
+/** Kernels of the schedule by their steps: those that compile to instructions. */
+const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { steps }: Schedule) {
+  const known = new Map<string, Omit<Candidate, "step"> | undefined>()
+  const found: Array<Candidate | undefined> = []
+  for (const step of steps) {
+    if (step.kind === "custom") {
+      found.push(undefined)
+      continue
+    }
+    const text = key(step.ast)
+    if (!known.has(text)) known.set(text, yield* candidateOf(pipeline, step))
+    const own = known.get(text)
+    found.push(own === undefined ? undefined : { ...own, step })
+  }
+  return found
+})
+
+/** A kernel that does not compile is none; who launches it says why. */
+const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
+  Stages.ofKernel(pipeline, name, ast).pipe(
+    Effect.map(({ linear }): Omit<Candidate, "step"> => {
+      const { grid, workgroup } = signature(linear)
+      const parts = members(ast).flatMap((member) => pipeline.limits.fusion?.kernelMicros(member.ast) ?? [])
+      return {
+        linear,
+        threads: workgroup[0],
+        hasBarriers: linear.src.some(({ op }) => op === "BARRIER"),
+        workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : Bounds.of(size).max), 1),
+        micros: parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts),
+        busy: Math.max(0, ...parts.map(({ transfer = 0, work }) => Math.max(work, transfer)))
+      }
+    }),
+    Effect.orElseSucceed(() => undefined)
+  )
+
+/** What steps of the schedule cost as one launch. */
+const weigher = (
+  pipeline: Pipeline.Stages,
+  schedule: Schedule,
+  candidates: ReadonlyArray<Candidate | undefined>
+): Weigh => {
+  const { profile } = pipeline
+  const known = new Map<string, Weighed>()
+  const written = Persist.writers(schedule)
+  const all = candidates.reduce((sum, candidate) => sum + (candidate?.micros ?? profile.dispatchMicros), 0)
+  const { encodeMicros } = quantitiesOf(profile)
+  // the host encodes while the device runs: it costs where it takes longer
+  const encoding = encodeMicros * candidates.length > all ? encodeMicros : 0
+  return (from, to) => {
+    const text = `${from} ${to}`
+    const made = known.get(text) ?? weighed(pipeline, {
+      composed: Persist.compose(schedule, from, to, written),
+      candidates: candidates.slice(from, to),
+      schedule,
+      encoding
+    })
+    known.set(text, made)
+    return made
+  }
+}
+
+/** Steps that are looked at together. */
+interface Together {
+  readonly composed: Persist.Composed
+  readonly candidates: ReadonlyArray<Candidate | undefined>
+  readonly schedule: Schedule
+  readonly encoding: number
+}
+
+const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
+  const { profile } = pipeline
+  const candidates = together.candidates.filter((candidate) => candidate !== undefined)
+  if (together.candidates.length === 1) {
+    return { micros: (candidates[0]?.micros ?? profile.dispatchMicros) + together.encoding, launch: undefined }
+  }
+  if (candidates.length < together.candidates.length) return { why: "a kernel that is written by hand runs alone" }
+  const refused = refusal(profile, together)
+  if (refused !== undefined) return { why: refused }
+  const { phases } = together.composed
+  const coherent = PhasesOf.crossing(phases)
+  const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
+  let best: Weighed = { why: "its phases take more workgroup memory than there is" }
+  const most = Math.max(...candidates.map(({ threads }) => threads))
+  const sizes = [most, 256, 512].filter((threads) => threads >= most && threads <= profile.maxWorkgroupThreads)
+  for (const stagedBytes of [mostStaged, 0]) {
+    const memory = Phases.memoryBytes(parts, { coherent, stagedBytes })
+    if (memory > profile.maxWorkgroupBytes) continue
+    for (const threads of new Set(sizes)) {
+      const workgroups = residents(profile, threads, memory)
+      if (workgroups < 1) continue
+      const launch: PersistentArg = { workgroups, threads, stagedBytes, spins: spinsOf(profile) }
+      const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) +
+        together.encoding
+      if (!("micros" in best) || micros < best.micros) best = { micros, launch }
+    }
+    break
+  }
+  return best
+}
+
+/** What is in the way of a launch, whatever it would cost. */
+const refusal = (profile: DeviceProfile, { composed, schedule }: Together): string | undefined => {
+  const { args, isAliased, phases, places } = composed
+  const needs = args.length + 1
+  if (isAliased) return "its launches bind several windows of memory that one of them writes"
+  if (needs > profile.maxStorageBuffers) return `a launch would bind ${needs} buffers of ${profile.maxStorageBuffers}`
+  const bytes = Persist.bytesOfSlots(phases)
+  const crossing = PhasesOf.crossing(phases)
+  const sizes = [...crossing].filter((slot) => args[slot] !== undefined).map((slot) => bytes.get(slot) ?? Infinity)
+  const owned = [...places.keys()].map((id) => schedule.temporaries[id]!.bytes)
+  const largest = Math.max(0, ...sizes, ...owned)
+  return largest > mostCrossing
+    ? `${largest === Infinity ? "a buffer of unknown size" : `${largest} bytes`} that a phase writes would be read ` +
+      "word by word in another"
+    : undefined
+}
+
+/** Looks at the counter before a workgroup gives up. */
+const spinsOf = (profile: DeviceProfile): number =>
+  Math.round(Math.min(2 ** 31, Math.max(100_000, patienceMicros / quantitiesOf(profile).cachedLoadMicros)))
+
+/** Workgroups that run at once, as far as barriers were tried; no more than memory has room for, and on each processor equally many. */
+const residents = (profile: DeviceProfile, threads: number, memory: number): number => {
+  const { residentBytes } = quantitiesOf(profile)
+  const processors = Math.max(1, Math.floor(processorsOf(profile)))
+  const tried = Math.floor((profile.gridBarrierWorkgroups ?? 0) * Math.min(1, triedThreads / threads))
+  const beside = Math.floor(Math.min(mostBeside, tried / processors, residentBytes / Math.max(1, memory)))
+  return beside >= 1 ? beside * processors : tried
+}
+
+/** The launch, its phases and the barriers between them. A phase that has fewer threads than it would have alone takes longer. */
+const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, launch: PersistentArg): number => {
+  const { dispatchMicros, saturatingThreads } = profile
+  const phases = candidates.map(({ busy, hasBarriers, micros, threads, workgroups }) => {
+    const wanted = workgroups * threads
+    const has = Math.min(wanted, launch.workgroups * (hasBarriers ? threads : launch.threads))
+    return micros - dispatchMicros + (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy
+  })
+  const barriers = (candidates.length - 1) * quantitiesOf(profile).gridBarrierMicros
+  return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
+}
+
+/** What values cost that cross phases: a stage of workgroup memory for those that are copied, a load that no cache of a processor has for others. */
+const crossings = (
+  profile: DeviceProfile,
+  phases: ReadonlyArray<PhasesOf.Phase>,
+  { coherent, stagedBytes }: { readonly coherent: ReadonlySet<number>; readonly stagedBytes: number }
+): number => {
+  const { cachedLoadMicros, stageMicros } = quantitiesOf(profile)
+  return phases.reduce((sum, { kernel, slots }) => {
+    const sizes = PhasesOf.sizes(kernel)
+    const read = [...PhasesOf.touched(kernel)].flatMap(([slot, access]) =>
+      access === "read" && coherent.has(slots[slot]!) ? [sizes.get(slot) ?? Infinity] : []
+    )
+    const staged = read.some((bytes) => bytes <= stagedBytes) ? stageMicros : 0
+    return sum + staged + read.filter((bytes) => bytes > stagedBytes).length * cachedLoadMicros
+  }, 0)
+}

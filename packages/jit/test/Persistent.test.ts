@@ -1,0 +1,95 @@
+import { assert, describe, it } from "@effect/vitest"
+import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
+import * as Phases from "@tg/core-uop/Phases"
+import * as Explain from "@tg/rangeify/Explain"
+import { FusionCosts } from "@tg/rangeify/Fusion"
+import * as Reference from "@tg/runtime/Reference"
+import { randomProgram } from "@tg/tensor/Random"
+import { Effect, Layer } from "effect"
+import { Compiler } from "../src/Compiler.ts"
+import { Jit } from "../src/Jit.ts"
+import * as Persistent from "../src/Persistent.ts"
+import { Pipeline } from "../src/Pipeline.ts"
+import { blocks } from "./support/blocks.ts"
+import * as Devices from "./support/devices.ts"
+
+/** A GPU on which barriers hold among so many workgroups. */
+const gpu: DeviceProfile = { ...h200, processors: 3, gridBarrierWorkgroups: 3, maxWorkgroupThreads: 64 }
+
+const service = (mode: Persistent.Mode): Persistent.Service => ({ ...Persistent.off, mode })
+
+/** The stages for a GPU with persistent launches. */
+const pipeline = (mode: Persistent.Mode, profile = gpu) =>
+  Pipeline.layer.pipe(
+    Layer.provide([Reference.renderer({ subgroupSize: 32 }), Profile.layer(profile)]),
+    // without costs, whatever may be stored is: many launches
+    Layer.provide(Layer.mergeAll(
+      Layer.succeed(Persistent.Persistent, service(mode)),
+      Layer.succeed(FusionCosts, () => undefined)
+    ))
+  )
+
+/** The evaluator, with linear kernels as a GPU would run them. */
+const linear = (mode: Persistent.Mode) =>
+  Jit.layer.pipe(
+    Layer.provide(Compiler.layer),
+    Layer.provideMerge(pipeline(mode)),
+    Layer.provideMerge(Reference.layer)
+  )
+
+/** The evaluator, with kernels as the schedule has them. */
+const kernels = (mode: Persistent.Mode) =>
+  Jit.layer.pipe(
+    Layer.provide([Compiler.layerReference, pipeline(mode)]),
+    Layer.provideMerge(Reference.layer)
+  )
+
+describe("persistent launches", () => {
+  it.effect("keep the values of random programs, at every stage", () =>
+    Effect.gen(function*() {
+      const count = process.env["TG_FULL"] === "1" ? 100 : 8
+      let launches = 0
+      let merged = 0
+      for (let seed = 0; seed < count; seed++) {
+        const random = randomProgram(seed, 24)
+        const want = yield* Devices.run(random).pipe(Effect.provide(linear("off")))
+        assert.deepStrictEqual(yield* Devices.run(random).pipe(Effect.provide(linear("on"))), want, `seed ${seed}`)
+        const asKernels = yield* Devices.run(random).pipe(Effect.provide(kernels("off")))
+        assert.deepStrictEqual(yield* Devices.run(random).pipe(Effect.provide(kernels("on"))), asKernels, `${seed}`)
+        const { steps } = yield* Effect.flatMap(Pipeline, ({ schedule }) => schedule(random.program.sink)).pipe(
+          Effect.provide(pipeline("on"))
+        )
+        launches += steps.length
+        merged += steps.filter((step) => step.kind === "kernel" && Phases.isPersistent(step.ast)).length
+      }
+      assert.isAbove(merged, 4)
+      assert.isAbove(launches, merged)
+    }))
+
+  it.effect("are one where kernels of a function wait for each other", () =>
+    Effect.gen(function*() {
+      const scheduled = (mode: Persistent.Mode) =>
+        Effect.flatMap(Pipeline, ({ schedule }) => schedule(blocks(2).sink)).pipe(Effect.provide(pipeline(mode)))
+      const { kept = [], steps, temporaries } = yield* scheduled("on")
+      const alone = yield* scheduled("off")
+      const [first] = steps.filter((step) => step.kind === "kernel" && Phases.isPersistent(step.ast))
+      assert.isAbove(alone.steps.length, steps.length)
+      assert.deepStrictEqual(first!.args.at(-1), { kind: "temporary", id: kept[0]! })
+      assert.strictEqual(temporaries[kept[0]!]!.bytes, 4 * Phases.meetingWords.count)
+      const printed = first!.boundaries.flatMap(Explain.print)
+      assert.match(printed.join("\n"), /persistent: one of \d+ phases by 3 workgroups/)
+    }))
+
+  for (
+    const [name, changed] of Object.entries({
+      "were never tried": { gridBarrierHolds: undefined },
+      "do not hold": { gridBarrierHolds: false }
+    })
+  ) {
+    it.effect(`are none where barriers across the grid ${name}`, () =>
+      Effect.gen(function*() {
+        const { steps } = yield* (yield* Pipeline).schedule(blocks(2).sink)
+        assert.isFalse(steps.some((step) => step.kind === "kernel" && Phases.isPersistent(step.ast)))
+      }).pipe(Effect.provide(pipeline("on", { ...gpu, ...changed }))))
+  }
+})

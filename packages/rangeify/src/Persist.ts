@@ -1,0 +1,192 @@
+/** Steps of a schedule as phases of one launch: where its arguments lie, and what becomes of the schedule. */
+import * as Phases from "@tg/core-uop/Phases"
+import type { PersistentArg } from "@tg/core-uop/UOp"
+import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
+import type { Boundary, Phased } from "./Explain.ts"
+import { bindingOf, keyOf } from "./Horizontal.ts"
+import type { KernelStep, Ref, Schedule, Step } from "./Schedule.ts"
+import { wordBytes } from "./Windows.ts"
+
+/** Steps from one on, up to another one, that are one launch. */
+export interface Group {
+  readonly from: number
+  readonly to: number
+  readonly launch: PersistentArg
+}
+
+/** The arguments of a launch. */
+export interface Composed {
+  readonly phases: ReadonlyArray<Phases.Phase>
+  /** In the order of the slots; the arena of values that the launch computes is not there. */
+  readonly args: ReadonlyArray<Ref | undefined>
+  /** Where each temporary begins in the arena, in bytes. */
+  readonly places: ReadonlyMap<number, number>
+  readonly arenaBytes: number
+  /** Memory that is an argument twice, as different windows of it, and written: no launch can have that. */
+  readonly isAliased: boolean
+}
+
+/** Which steps write each temporary. */
+export const writers = ({ steps }: Schedule): ReadonlyMap<number, ReadonlySet<number>> => {
+  const found = new Map<number, Set<number>>()
+  steps.forEach((step, i) => {
+    for (const { ref, isWritten } of touches(step)) {
+      if (isWritten && ref.kind === "temporary") found.set(ref.id, (found.get(ref.id) ?? new Set()).add(i))
+    }
+  })
+  return found
+}
+
+const touches = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWritten: boolean }> => {
+  if (step.kind === "custom") return step.args.map((ref) => ({ ref, isWritten: true }))
+  const found = Phases.touched(step.ast)
+  return step.args.map((ref, slot) => ({ ref, isWritten: found.get(slot) === "write" }))
+}
+
+/**
+ * The steps as phases. What only they write lies in one arena, one argument however much there is of it, because a launch binds few
+ * buffers.
+ */
+export const compose = (schedule: Schedule, from: number, to: number, written = writers(schedule)): Composed => {
+  const steps = schedule.steps.slice(from, to).filter((step): step is KernelStep => step.kind === "kernel")
+  const isOwned = (ref: Ref): ref is Ref & { readonly kind: "temporary" } =>
+    ref.kind === "temporary" && ref.window === undefined && !schedule.results.includes(ref.id) &&
+    !(schedule.kept ?? []).includes(ref.id) && written.has(ref.id) &&
+    [...written.get(ref.id)!].every((i) => i >= from && i < to)
+  const slots = new Map<string, number>()
+  const args: Array<Ref | undefined> = []
+  const slotOf = (key: string, ref: Ref | undefined): number => {
+    const known = slots.get(key)
+    if (known !== undefined) return known
+    slots.set(key, args.length)
+    return args.push(ref) - 1
+  }
+  const places = new Map<number, number>()
+  let arenaBytes = 0
+  const placeOf = (id: number): number => {
+    const known = places.get(id)
+    if (known !== undefined) return known
+    const place = arenaBytes
+    places.set(id, place)
+    arenaBytes += Math.ceil(schedule.temporaries[id]!.bytes / bindingAlignment) * bindingAlignment
+    return place
+  }
+  const memories = new Map<string, Set<string>>()
+  const writtenKeys = new Set<string>()
+  const phases = steps.map((step): Phases.Phase => {
+    const own = touches(step).map(({ isWritten, ref }) => {
+      if (isOwned(ref)) return { slot: slotOf("arena", undefined), offset: placeOf(ref.id) / wordBytes }
+      const memory = keyOf(ref)
+      memories.set(memory, (memories.get(memory) ?? new Set()).add(bindingOf(ref)))
+      if (isWritten) writtenKeys.add(memory)
+      return { slot: slotOf(bindingOf(ref), ref), offset: 0 }
+    })
+    return { kernel: step.ast, slots: own.map(({ slot }) => slot), offsets: own.map(({ offset }) => offset) }
+  })
+  const isAliased = [...writtenKeys].some((memory) => memories.get(memory)!.size > 1)
+  return { phases, args, places, arenaBytes, isAliased }
+}
+
+/** The schedule with groups of its steps as one launch each. Groups do not overlap, and follow one another. */
+export const persist = (
+  schedule: Schedule,
+  groups: ReadonlyArray<Group>,
+  phasedOf: (step: number) => Phased | undefined = () => undefined
+): Schedule => {
+  const explained = new Explained(schedule, phasedOf)
+  const written = writers(schedule)
+  const temporaries = [...schedule.temporaries]
+  const temporary = (bytes: number): number => temporaries.push({ bytes }) - 1
+  const meeting = groups.length === 0 ? undefined : temporary(wordBytes * Phases.meetingWords.count)
+  /** The arena and the place in it of each temporary that lies in one. */
+  const moved = new Map<number, { readonly arena: number; readonly offset: number }>()
+  const launches = new Map(groups.map(({ from, launch, to }) => {
+    const { arenaBytes, args, phases, places } = compose(schedule, from, to, written)
+    const arena = arenaBytes === 0 ? -1 : temporary(arenaBytes)
+    for (const [id, offset] of places) moved.set(id, { arena, offset })
+    const steps = schedule.steps.slice(from, to)
+    const [first, last] = [steps[0]!, steps.at(-1)!]
+    const step: KernelStep = {
+      ...first,
+      kind: "kernel",
+      name: `${first.name}..${last.name}`,
+      ast: Phases.persistent(phases[0]!.kernel.arena, phases, launch),
+      args: [...args.map((ref) => ref ?? { kind: "temporary" as const, id: arena }), {
+        kind: "temporary",
+        id: meeting!
+      }],
+      boundaries: explained.of(from, to)
+    }
+    return [from, { step, to }]
+  }))
+  const steps: Array<Step> = []
+  for (let i = 0; i < schedule.steps.length;) {
+    const launch = launches.get(i)
+    if (launch !== undefined) steps.push(launch.step)
+    else {
+      const step = schedule.steps[i]!
+      steps.push(phasedOf(i) === undefined ? step : { ...step, boundaries: explained.of(i, i + 1) })
+    }
+    i = launch?.to ?? i + 1
+  }
+  const kept = [...schedule.kept ?? [], ...meeting === undefined ? [] : [meeting]]
+  return { ...schedule, steps: steps.map((step) => withArgs(step, moved, schedule)), temporaries, kept }
+}
+
+/** The step with its temporaries where they are in arenas. */
+const withArgs = (
+  step: Step,
+  moved: ReadonlyMap<number, { readonly arena: number; readonly offset: number }>,
+  { temporaries }: Schedule
+): Step => {
+  const args = step.args.map((ref): Ref => {
+    const place = ref.kind === "temporary" ? moved.get(ref.id) : undefined
+    if (ref.kind !== "temporary" || place === undefined) return ref
+    const window = ref.window ?? { offset: 0, bytes: temporaries[ref.id]!.bytes }
+    return { kind: "temporary", id: place.arena, window: { ...window, offset: place.offset + window.offset } }
+  })
+  return args.every((ref, i) => ref === step.args[i]) ? step : { ...step, args }
+}
+
+/** Boundaries with what was decided about phases. Equal sites share theirs, as before. */
+class Explained {
+  private readonly schedule: Schedule
+  private readonly phasedOf: (step: number) => Phased | undefined
+  private readonly numbers = new Map<ReadonlyArray<Boundary>, number>()
+  private readonly known = new Map<string, ReadonlyArray<Boundary>>()
+
+  constructor(schedule: Schedule, phasedOf: (step: number) => Phased | undefined) {
+    this.schedule = schedule
+    this.phasedOf = phasedOf
+  }
+
+  of(from: number, to: number): ReadonlyArray<Boundary> {
+    const steps = this.schedule.steps.slice(from, to)
+    const phased = steps.map((_, i) => this.phasedOf(from + i))
+    const text = JSON.stringify([steps.map(({ boundaries }) => this.numberOf(boundaries)), phased])
+    const known = this.known.get(text) ?? steps.flatMap(({ boundaries }, i) => {
+      const own = phased[i]
+      return own === undefined ? boundaries : boundaries.map((boundary) => ({ ...boundary, phased: own }))
+    })
+    this.known.set(text, known)
+    return known
+  }
+
+  private numberOf(boundaries: ReadonlyArray<Boundary>): number {
+    const known = this.numbers.get(boundaries) ?? this.numbers.size
+    this.numbers.set(boundaries, known)
+    return known
+  }
+}
+
+/** Bytes of the largest argument of each slot of these phases, as far as their kernels say. */
+export const bytesOfSlots = (phases: ReadonlyArray<Phases.Phase>): ReadonlyMap<number, number> => {
+  const found = new Map<number, number>()
+  for (const { kernel, slots } of phases) {
+    for (const [own, bytes] of Phases.sizes(kernel)) {
+      const slot = slots[own]!
+      found.set(slot, Math.max(found.get(slot) ?? 0, bytes))
+    }
+  }
+  return found
+}
