@@ -129,6 +129,28 @@ export const egraph = Flag.Boolean("egraph").pipe(
 export const attendOf = (flags: { readonly egraph: boolean }): "cheapest" | undefined =>
   flags.egraph ? "cheapest" : undefined
 
+/** `--persistent`. */
+const persistent = Flag.Literals("persistent", ["off", "auto", "on"]).pipe(
+  Flag.withDescription(
+    "Make one launch of kernels that wait for each other, where barriers across the grid hold: auto where that is cheaper, on wherever it is possible"
+  ),
+  Flag.withDefault("off" as const)
+)
+
+/** `--no-persistent`. */
+const noPersistent = Flag.Boolean("no-persistent").pipe(
+  Flag.withDescription("Launch kernels one by one, whatever else is said"),
+  Flag.withDefault(false)
+)
+
+/** The flags of persistent launches. */
+export const persistence = { persistent, noPersistent } as const
+
+/** What they say. */
+export const persistentOf = (
+  flags: { readonly persistent: "off" | "auto" | "on"; readonly noPersistent: boolean }
+): "off" | "auto" | "on" => flags.noPersistent ? "off" : flags.persistent
+
 /** `--json`. */
 export const json = Flag.Boolean("json").pipe(
   Flag.withDescription("Print one JSON value instead of text"),

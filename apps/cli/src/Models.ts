@@ -40,6 +40,7 @@ export const runFlags = {
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
   egraph: Flags.egraph,
+  ...Flags.persistence,
   noCache: CompiledFiles.noCache,
   profile: Profiles.given,
   limits: Profiles.limits,
@@ -58,6 +59,8 @@ export interface RunFlags {
   readonly check: boolean
   readonly noTune: boolean
   readonly egraph: boolean
+  readonly persistent: "off" | "auto" | "on"
+  readonly noPersistent: boolean
   readonly noCache: boolean
   readonly profile: Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
@@ -201,7 +204,8 @@ const layerOf = <S, E>(
     const threads = Option.getOrUndefined(flags.threads)
     // programs that are to be checked are compiled
     const keeping = flags.noCache || flags.check ? undefined : yield* CompiledFiles.open
-    const devices = Devices.layer(flags.device, { keeping, profiles, restrictions, store, threads })
+    const persistent = Flags.persistentOf(flags)
+    const devices = Devices.layer(flags.device, { keeping, persistent, profiles, restrictions, store, threads })
     return Layer.effectContext(loading).pipe(Layer.provideMerge(devices))
   }))
 

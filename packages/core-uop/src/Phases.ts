@@ -31,7 +31,19 @@ export const persistent = (arena: Arena, phases: ReadonlyArray<Phase>, launch: P
   )
 
 /** Slots of a kernel, before `linear`, and which of them it writes. */
-export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => {
+export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => remembered(touches, kernel, findTouched)
+
+const touches = new WeakMap<UOp, ReadonlyMap<number, "read" | "write">>()
+const sizesOf = new WeakMap<UOp, ReadonlyMap<number, number>>()
+
+/** Kernels are looked at for each launch that they may be in. */
+const remembered = <A>(known: WeakMap<UOp, A>, kernel: UOp, find: (kernel: UOp) => A): A => {
+  const found = known.get(kernel) ?? find(kernel)
+  known.set(kernel, found)
+  return found
+}
+
+const findTouched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => {
   const nodes = toposort(kernel)
   const stored = new Set(nodes.filter((node) => node.op === "STORE").map((node) => accessOf(node).buffer))
   const found = new Map<number, "read" | "write">()
@@ -44,7 +56,9 @@ export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => {
 }
 
 /** Bytes of each slot of a kernel, of those that have a fixed size. */
-export const sizes = (kernel: UOp): ReadonlyMap<number, number> =>
+export const sizes = (kernel: UOp): ReadonlyMap<number, number> => remembered(sizesOf, kernel, findSizes)
+
+const findSizes = (kernel: UOp): ReadonlyMap<number, number> =>
   new Map(
     toposort(kernel).flatMap((node) => {
       const size = node.op === "PARAM" ? node.src[0] : undefined

@@ -5,7 +5,7 @@ import * as Draw from "./Draw.ts"
 import * as Random from "./Random.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
-import { invalid, refuse, reusable, type SessionState, type StepError } from "./SessionState.ts"
+import { invalid, refuse, reusable, settled, type SessionState, type StepError } from "./SessionState.ts"
 import { masked } from "./Shaping.ts"
 import * as Steps from "./Steps.ts"
 import { bytesOf, wordOf } from "./Words.ts"
@@ -46,7 +46,7 @@ const submit = Effect.fnUntraced(function*(state: SessionState, running: Ahead) 
   }
   running.position++
   running.pending.push(
-    yield* Effect.forkIn(Effect.map(state.device.read(state.decoded), wordOf), state.scope, { startImmediately: true })
+    yield* Effect.forkIn(Effect.map(settled(state, state.decoded), wordOf), state.scope, { startImmediately: true })
   )
 })
 
@@ -82,7 +82,7 @@ const maskedStep = Effect.fnUntraced(function*(
   yield* prepared.run({ startPos: position })
   state.held = tokens
   yield* drawAt(tokens.length, mask)
-  const id = wordOf(yield* state.device.read(state.decoded))
+  const id = wordOf(yield* settled(state, state.decoded))
   return yield* known(state, id, position)
 })
 

@@ -7,9 +7,9 @@ import { DeviceError } from "@tg/runtime/Device"
 import { Effect, Exit, Scope, Semaphore } from "effect"
 import type { Session, StepError } from "./Session.ts"
 
-/** Whether the device is gone, and nothing but another one helps. */
+/** Whether the device is gone, or computed nothing that counts, and nothing helps but to build everything again. */
 export const isLost = (error: StepError): error is DeviceError =>
-  error._tag === "DeviceError" && error.reason === "DeviceLost"
+  error._tag === "DeviceError" && (error.reason === "DeviceLost" || error.reason === "BarriersFailed")
 
 /** Something that stands on a device, and the Scope that ends with it. */
 export interface Standing<H> {
@@ -59,7 +59,7 @@ export const home: <H, E1, E2>(
           yield* Scope.close(lost.scope, Exit.void)
           current = yield* Effect.mapError(within(scope, again), (cause) =>
             new DeviceError({
-              reason: "DeviceLost",
+              reason: error.reason,
               message: `${error.message} It could not be replaced: ${
                 cause instanceof Error ? cause.message : String(cause)
               }`

@@ -6,7 +6,7 @@
  *
  * A session is a state (`SessionState`) and functions that step it: `Steps`, `Decoding`, `Filling`.
  */
-import type { Jit, Prepared } from "@tg/jit/Jit"
+import { Jit, type Prepared } from "@tg/jit/Jit"
 import type { CacheType } from "@tg/model-parts/Halves"
 import type { Activations } from "@tg/model-parts/Product"
 import { Device, type DeviceBuffer } from "@tg/runtime/Device"
@@ -190,7 +190,8 @@ const groundOf = Effect.fnUntraced(
       tokens,
       inputs,
       decoded,
-      programs
+      programs,
+      settle: (yield* Jit).settle ?? Effect.void
     }
     return ground
   }

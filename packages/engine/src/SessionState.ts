@@ -42,7 +42,16 @@ export interface Ground {
   /** The token that decoding feeds, and leaves for the next step. */
   readonly decoded: DeviceBuffer
   readonly programs: SessionPrograms
+  /** Fails if what the steps so far have left is void: asked behind every read of it. */
+  readonly settle: Effect.Effect<void, DeviceError>
 }
+
+/** What steps have left in a buffer. */
+export const settled = (
+  { device, settle }: Pick<Ground, "device" | "settle">,
+  ...from: Parameters<DeviceShape["read"]>
+): Effect.Effect<Uint8Array, DeviceError> =>
+  Effect.map(Effect.all([device.read(...from), settle], { concurrency: 2 }), ([bytes]) => bytes)
 
 /** A session between two steps. */
 export interface SessionState extends Ground {
@@ -90,7 +99,7 @@ export const read = Effect.fnUntraced(function*(
   { rows, start }: { readonly start: number; readonly rows: number }
 ) {
   const { vocabulary } = state.model.config
-  const values = floatsOf(yield* state.device.read(logits, 0, 4 * rows * vocabulary))
+  const values = floatsOf(yield* settled(state, logits, 0, 4 * rows * vocabulary))
   const invalid = Sampler.invalidRow(values, vocabulary, start)
   return invalid === undefined ? values : yield* refuse(state, invalid)
 })

@@ -33,11 +33,6 @@ export interface Prepared extends Replay {
   readonly plan: Plan.ExecutionPlan
   /** What the plan was made from: step i became launch i. Of a program that was kept it is made when it is asked for. */
   readonly schedule: Effect.Effect<Schedule, RangeifyError>
-  /**
-   * Only where the plan has persistent launches: fails if workgroups of one did not run at once since the program was made ready. What the
-   * steps since then computed is void, and there are no such launches any more where programs are compiled from then on.
-   */
-  readonly settle?: Effect.Effect<void, DeviceError> | undefined
   /** The launches bound to the device's memory, in their order: to replay a part of them, or one more often. */
   readonly dispatches: ReadonlyArray<Dispatch>
 }
@@ -138,6 +133,11 @@ export class Jit extends Context.Service<Jit, {
   /** What the program will take where it is prepared, without compiling it. */
   readonly estimate: (sink: UOp) => Effect.Effect<Estimate.Estimate, RangeifyError>
   /**
+   * Fails if workgroups of a persistent launch did not all run at once in what was run so far: then what steps left is void. To be asked
+   * behind every read of what they leave; a `Jit` that has no such launches has nothing to say.
+   */
+  readonly settle?: Effect.Effect<void, DeviceError> | undefined
+  /**
    * Schedules and compiles the program, allocates its temporary memory in the Scope and binds everything to the
    * device; preparing the same graph again, for other buffers, only binds. `run` then executes it with the given values of the symbolic variables.
    */
@@ -153,6 +153,7 @@ export class Jit extends Context.Service<Jit, {
       const pipeline = yield* Pipeline
       const compiler = yield* Compiler
       const cache = yield* CompileCache
+      const meeting = yield* Meeting.make(device, pipeline.persistent)
       // what stages that do not name themselves make may be different next time
       const isNamed = pipeline.id !== undefined && compiler.id !== undefined
 
@@ -200,13 +201,17 @@ export class Jit extends Context.Service<Jit, {
       })
 
       return Jit.of({
+        settle: meeting.settle,
         compile: (sink) => Effect.asVoid(capture(sink)),
         estimate: (sink) => Estimate.estimate(pipeline, sink),
         prepare: Effect.fn("Jit.prepare")(function*(sink, buffers) {
           const { asked, executables, plan, schedule } = yield* capture(sink)
           const problem = checkBuffers(asked, buffers)
           if (problem !== undefined) return yield* problem
-          const blocks = yield* Effect.forEach(plan.blocks, (bytes, i) => device.allocate(bytes, `block ${i}`))
+          const blocks = yield* Effect.forEach(
+            plan.blocks,
+            (bytes, i) => i === plan.meeting ? meeting.buffer : device.allocate(bytes, `block ${i}`)
+          )
           const resolve = (slot: Plan.Slot, launch: Plan.Launch): Effect.Effect<Binding, DeviceError> => {
             const buffer = slot.kind === "block" ? blocks[slot.block] : buffers.get(slot.id)
             return buffer === undefined
@@ -226,9 +231,7 @@ export class Jit extends Context.Service<Jit, {
               (bound) => ({ executable: executables[launch.program]!, buffers: bound })
             ))
           const replay = yield* device.plan(dispatches)
-          const meeting = plan.meeting === undefined ? undefined : blocks[plan.meeting]
-          const settle = meeting === undefined ? undefined : Meeting.settle(device, meeting, pipeline.persistent)
-          return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches, settle }
+          return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches }
         })
       })
     })

@@ -1,27 +1,46 @@
-/** What the device says about the workgroups of persistent launches: whether they met. */
+/** The memory through which workgroups of persistent launches meet, and what it says afterwards: whether they did. */
 import { meetingWords } from "@tg/core-uop/Phases"
 import { type DeviceBuffer, DeviceError, type DeviceShape } from "@tg/runtime/Device"
-import { Effect } from "effect"
+import { Effect, Scope } from "effect"
 import type { Service } from "./Persistent.ts"
 
 const wordBytes = 4
 
-/** Fails if a workgroup has given up. */
-export const settle = (
-  device: DeviceShape,
-  meeting: DeviceBuffer,
-  persistent: Service
-): Effect.Effect<void, DeviceError> =>
+/** One buffer for all programs of a device, which run one after the other. */
+export interface Meeting {
+  /** Allocated when it is asked for. */
+  readonly buffer: Effect.Effect<DeviceBuffer, DeviceError>
+  /** Fails if a workgroup has given up. */
+  readonly settle: Effect.Effect<void, DeviceError>
+}
+
+/** The buffer of a device, which lives as long as the Scope. */
+export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Meeting, never, Scope.Scope> =>
   Effect.gen(function*() {
-    const bytes = yield* device.read(meeting, wordBytes * meetingWords.gaveUp, wordBytes)
-    if (bytes.every((byte) => byte === 0)) return
-    const why = `workgroups of a persistent launch did not all run at once on ${device.profile.name}`
-    if (persistent.refused === undefined) {
-      persistent.refused = why
-      yield* persistent.onRefused(why, device.profile)
-    }
-    return yield* new DeviceError({
-      reason: "BarriersFailed",
-      message: `${why}; kernels are launched one by one from now on: ask again, or use --no-persistent`
+    const scope = yield* Effect.scope
+    let made: DeviceBuffer | undefined
+    const buffer = Effect.suspend(() =>
+      made === undefined
+        ? device.allocate(wordBytes * meetingWords.count, "meeting of workgroups").pipe(
+          Scope.provide(scope),
+          Effect.tap((buffer) => Effect.sync(() => made = buffer))
+        )
+        : Effect.succeed(made)
+    )
+    const settle = Effect.gen(function*() {
+      if (made === undefined) return
+      const bytes = yield* device.read(made, wordBytes * meetingWords.gaveUp, wordBytes)
+      if (bytes.every((byte) => byte === 0)) return
+      const why = "workgroups of a persistent launch did not all run at once"
+      if (persistent.refused === undefined) {
+        persistent.refused = why
+        yield* persistent.onRefused(why)
+      }
+      return yield* new DeviceError({
+        reason: "BarriersFailed",
+        message:
+          `${why} on ${device.profile.name}; kernels are launched one by one from now on: ask again, or use --no-persistent`
+      })
     })
+    return { buffer, settle }
   })

@@ -32,7 +32,7 @@ export interface Service {
   /** Why there are none any more, whatever was said: their workgroups did not run at once. */
   refused: string | undefined
   /** Told once, when one has given up. */
-  readonly onRefused: (why: string, profile: DeviceProfile) => Effect.Effect<void>
+  readonly onRefused: (why: string) => Effect.Effect<void>
 }
 
 /** No persistent launches. */

@@ -2,16 +2,18 @@
 import { readdirSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { Worker } from "node:worker_threads"
-import { Profile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { type Restrictions, unrestricted } from "@tg/core-uop/DeviceLimits"
 import { given } from "@tg/core-uop/Given"
 import { Renderer } from "@tg/core-uop/Program"
 import * as CompileCache from "@tg/jit/CompileCache"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
+import * as Persistent from "@tg/jit/Persistent"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, DeviceError } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
+import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
 import * as Verdict from "@tg/self-test/Verdict"
 import type * as Store from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
@@ -81,6 +83,9 @@ interface Setup {
   readonly profiles: DeviceProfiles.Known
   /** What to do without; what the device's self-test has found if not said. */
   readonly avoid: ReadonlyArray<Verdict.Avoidance> | undefined
+  readonly persistent: Persistent.Mode
+  /** Why no launch is persistent any more, on whatever device is made later. */
+  readonly refusal: { why: string | undefined }
 }
 
 /** What runs WebAssembly here: what a self-test of it is about. */
@@ -127,6 +132,27 @@ const wasmBecause = (
     )
   }))
 
+/** Persistent launches on a GPU. Where workgroups turn out not to run at once, that is remembered of it. */
+const persistentOn = (
+  { persistent: mode, profiles: { keeping }, refusal }: Setup,
+  { adapter }: Pick<Facts, "adapter">,
+  profile: DeviceProfile
+): Persistent.Service => ({
+  mode,
+  get refused() {
+    return refusal.why
+  },
+  set refused(why) {
+    refusal.why = why
+  },
+  onRefused: (why) =>
+    keeping === undefined
+      ? Effect.void
+      : keeping.tell(`warning: ${why}; kernels are launched one by one from now on`).pipe(
+        Effect.andThen(DeviceProfiles.refuseBarriers(keeping, adapter, { profile, why }))
+      )
+})
+
 /** A GPU through WebGPU. Software adapters only where the user asked for WebGPU by name. */
 const webgpu = (
   options: { readonly allowSoftware: boolean },
@@ -160,7 +186,13 @@ const webgpu = (
         Context.add(WebGpuInfo, avoid.includes("packed-dot") ? withoutPackedDot(info) : info)
       )
     })).pipe(Layer.provide(device))
-    return Layer.merge(stages(setup, rendererOfDevice), chosen).pipe(
+    const persistent = Layer.effect(
+      Persistent.Persistent,
+      Effect.gen(function*() {
+        return persistentOn(setup, yield* WebGpuInfo, (yield* Device).profile)
+      })
+    )
+    return Layer.merge(stages(setup, rendererOfDevice).pipe(Layer.provide(persistent)), chosen).pipe(
       Layer.provideMerge(Limited.within(setup.restrictions)(settled))
     )
   }))
@@ -212,7 +244,15 @@ export const noGraphicsNode = "this machine has no graphics device under /dev"
  */
 export const layer = (
   choice: Choice,
-  { avoid, keeping, profiles = {}, restrictions = unrestricted, store = Tuned.shipped, threads = cores() }: {
+  {
+    avoid,
+    keeping,
+    persistent = "off",
+    profiles = {},
+    restrictions = unrestricted,
+    store = Tuned.shipped,
+    threads = cores()
+  }: {
     readonly restrictions?: Restrictions | undefined
     readonly store?: Store.Store | undefined
     /** Of `wasm`, with the calling one; one for each core if not said. */
@@ -223,9 +263,12 @@ export const layer = (
     readonly profiles?: DeviceProfiles.Known | undefined
     /** What to do without; what the device's self-test has found if not said. */
     readonly avoid?: ReadonlyArray<Verdict.Avoidance> | undefined
+    /** When launches are persistent; `off` if not said. */
+    readonly persistent?: Persistent.Mode | undefined
   } = {}
 ): Layer.Layer<Services, DeviceError> => {
-  const setup: Setup = { avoid, keeping, profiles, restrictions, store, threads }
+  const refusal = { why: undefined }
+  const setup: Setup = { avoid, keeping, persistent, profiles, refusal, restrictions, store, threads }
   switch (choice) {
     case "wasm":
       return wasmBecause(undefined, setup)

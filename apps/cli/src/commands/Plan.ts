@@ -1,6 +1,7 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
 import { ModelFile } from "@tg/engine"
 import * as StepPlan from "@tg/engine/StepPlan"
+import * as Persistent from "@tg/jit/Persistent"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { known } from "@tg/models/Models"
 import * as Explain from "@tg/rangeify/Explain"
@@ -33,6 +34,7 @@ const flags = {
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
   egraph: Flags.egraph,
+  ...Flags.persistence,
   explain: Flag.Boolean("explain").pipe(
     Flag.withDescription(
       "Say of every kernel why it is one: where its value could live, at what cost, and what forbade it"
@@ -60,7 +62,9 @@ export const command = Command.make(
         attend,
         barriers: true
       }))
-    const plan = yield* Effect.provide(planned, Profiles.pipeline(profile, store))
+    const plan = yield* Effect.provide(planned, Profiles.pipeline(profile, store)).pipe(
+      Effect.provideService(Persistent.Persistent, { ...Persistent.off, mode: Flags.persistentOf(given) })
+    )
     const { explain, ...numbers } = plan
     const attention = given.explain
       ? yield* StepPlan.attention(model, { attend, context: plan.context, profile })
