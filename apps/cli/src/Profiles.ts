@@ -1,10 +1,7 @@
 /** Devices as data, for commands that need none: what `--profile`, `--limit` and `--no-subgroups` say. */
-import * as Wasm from "@tg/codegen-wasm/Wasm"
-import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import * as DeviceLimits from "@tg/core-uop/DeviceLimits"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { type DeviceProfile, h200, Profile, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import { Renderer, RenderError } from "@tg/core-uop/Program"
 import * as ProfileFile from "@tg/core-uop/ProfileFile"
 import type { Pipeline } from "@tg/jit/Pipeline"
 import type { Keeping } from "@tg/node/DeviceProfiles"
@@ -18,39 +15,33 @@ import * as Devices from "./Devices.ts"
 import * as Files from "./Files.ts"
 import * as Output from "./Output.ts"
 import { UsageError } from "./Report.ts"
+import * as Targets from "./Targets.ts"
 
 /** The profiles that come with the command line. */
 export const builtIn: ReadonlyMap<string, DeviceProfile> = new Map([h200, wasm, webgpuDefault].map((p) => [p.name, p]))
 
-/** WebAssembly as text: to read, not to run. */
-const wasmText: Layer.Layer<Renderer> = Layer.succeed(Renderer, {
-  id: "WebAssembly text",
-  caps: Wasm.caps,
-  render: (name, linear) => {
-    let code = ""
-    const program = Wasm.render(name, linear, {
-      assemble: (_, text) => {
-        code = text
-        return new Uint8Array()
-      }
-    })
-    return program instanceof RenderError ? Effect.fail(program) : Effect.succeed({ ...program, code })
-  }
-})
-
-/** Writes programs in the language that a device runs, to read. */
-const rendererOf = ({ kind, packedDot, subgroupSize }: DeviceProfile): Layer.Layer<Renderer> =>
-  kind === "cpu" ? wasmText : WgslRenderer.layer({ packedDot, subgroupSize })
-
 /** The compiler of a device that need not be there: as on the device itself, up to the text of its programs. */
-export const pipeline = (profile: DeviceProfile, store: Store): Layer.Layer<Pipeline> =>
-  Devices.pipeline(store, rendererOf(profile)).pipe(Layer.provide(Profile.layer(profile)))
+export const pipeline = (
+  profile: DeviceProfile,
+  store: Store,
+  target: Targets.Target = Targets.usual(profile)
+): Layer.Layer<Pipeline> =>
+  Devices.pipeline(store, target.rendererOf(profile)).pipe(Layer.provide(Profile.layer(profile)))
 
 /** `--profile`. */
 export const profile = Flag.String("profile").pipe(
   Flag.withMetavar("NAME"),
   Flag.withDescription(`The device to plan for: ${[...builtIn.keys()].join(", ")}, or a JSON file`),
   Flag.withDefault(h200.name)
+)
+
+/** `--profile` where something else may say it. */
+export const profileIfSaid = Flag.String("profile").pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription(
+    `The device to compile for: ${[...builtIn.keys()].join(", ")}, or a JSON file (default: the target's, ${h200.name})`
+  ),
+  Flag.optional
 )
 
 /** `--profile` where a device is there: what to take it for. */
@@ -80,7 +71,7 @@ export const noSubgroups = Flag.Boolean("no-subgroups").pipe(
 
 /** The flags that decide what a device is like. */
 export interface ProfileFlags {
-  readonly profile: string
+  readonly profile: string | Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
   readonly noSubgroups: boolean
 }
@@ -102,12 +93,14 @@ const named = (name: string): Effect.Effect<DeviceProfile, UsageError, FileSyste
   )
 }
 
-/** The profile of these flags. */
+/** The profile of these flags; without `--profile` the usual one. */
 export const resolve = (
-  flags: ProfileFlags
+  flags: ProfileFlags,
+  usual: DeviceProfile = h200
 ): Effect.Effect<DeviceProfile, UsageError, FileSystem.FileSystem> =>
   Effect.gen(function*() {
-    const profile = yield* named(flags.profile)
+    const name = typeof flags.profile === "string" ? flags.profile : Option.getOrUndefined(flags.profile)
+    const profile = name === undefined ? usual : yield* named(name)
     const restrictions = restrictionsOf(flags)
     return restrictions instanceof UsageError ? yield* restrictions : DeviceLimits.restrict(profile, restrictions)
   })

@@ -1,11 +1,13 @@
+import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import * as Expr from "@tg/core-uop/Expr"
 import { Arena } from "@tg/core-uop/UOp"
-import { Effect } from "effect"
+import { Effect, Path } from "effect"
 import { choose } from "../src/commands/Kernel.ts"
 import { nameApart } from "@tg/jit/KernelNames"
 import { UsageError } from "../src/Report.ts"
+import * as Targets from "../src/Targets.ts"
 import { tg } from "./support/run.ts"
 
 describe("kernel", () => {
@@ -51,11 +53,15 @@ describe("kernel", () => {
       const { passes } = JSON.parse((yield* tg([...args, "--json"])).stdout)
       const stages: ReadonlyArray<string> = passes.map(({ stage }: { stage: string }) => stage)
       assertEquals([...new Set(stages)], ["rangeify", "postrange", "devectorize", "linearize"])
+      // the body that it is part of comes first, and where its values live
+      const [store] = passes
+      assertEquals([store.pass, Object.keys(store.homes)], ["store", ["global"]])
       for (const { after, nodes } of passes) assert.isTrue(/SINK|%0/.test(after) && nodes.every((n: number) => n > 0))
       const simplified = passes.find(({ pass }: { pass: string }) => pass === "simplify")
       const [rule] = Object.keys(simplified.rules)
       const { stdout } = yield* tg(args)
-      assert.match(stdout, /^postrange +[A-Z]+\(r\d+, \d+\) +\d+ to \d+/m)
+      assert.match(stdout, new RegExp(`^rangeify +${store.of} +store .* homes: ${store.homes.global} global$`, "m"))
+      assert.match(stdout, /^postrange +\S+ +[A-Z]+\(r\d+, \d+\) +\d+ to \d+/m)
       assert.include(stdout, rule!)
     }))
 
@@ -67,12 +73,38 @@ describe("kernel", () => {
       assert.strictEqual(shown.name, name)
       assertEquals(new Set(shown.opts.map((opt: string) => opt.slice(0, 3))), new Set(["1: ", "2: "]))
       assert.match(shown.code, /if \(v\d+\) \{/)
+      const { passes } = JSON.parse((yield* tg(["kernel", name, "--profile", "h200", "--passes", "--json"])).stdout)
+      const joining = passes.filter(({ of }: { of: string }) => of === name).map(({ pass }: { pass: string }) => pass)
+      assertEquals([joining[0], joining.at(-1)], ["join", "concatenate"])
+      const homes = passes.find(({ pass }: { pass: string }) => pass === "choose homes")
+      assert.isAbove(homes.homes.inline, 0)
     }))
 
   it.live("a target that the profile does not run is refused", () =>
     Effect.gen(function*() {
-      const { code, stderr } = yield* tg(["kernel", "--target", "wasm"])
+      const { code, stderr } = yield* tg(["kernel", "--target", "wasm", "--profile", "h200"])
       assert.strictEqual(code, 1)
       assert.include(stderr, "for --target wasm give --profile wasm")
     }))
+
+  it.live("compiles for a renderer that a module exports", () =>
+    Effect.gen(function*() {
+      const javascript = fileURLToPath(new URL("../../../examples/renderer-js/src/JavaScript.ts", import.meta.url))
+      const listed = JSON.parse((yield* tg(["kernel", "--target", javascript, "--json"])).stdout).kernels
+      const { name } = listed.find((k: { name: string }) => k.name.startsWith("ffn_inp"))
+      const shown = JSON.parse((yield* tg(["kernel", name, "--target", javascript, "--json"])).stdout)
+      assertEquals([shown.target, shown.profile], [javascript, "javascript"])
+      assert.match(shown.code, /new Float32Array/)
+    }))
+
+  it.live("refuses a target that is not there, and a module without a renderer", () =>
+    Effect.gen(function*() {
+      const unknown = yield* Effect.flip(Targets.find("metal"))
+      assert.instanceOf(unknown, UsageError)
+      assert.include(unknown.message, "there is no target metal; use wgsl, wasm, or the path of a module")
+      const missing = yield* Effect.flip(Targets.find("./nothing.ts"))
+      assert.include(missing.message, "--target ./nothing.ts: the module cannot be loaded")
+      const other = yield* Effect.flip(Targets.find(fileURLToPath(new URL("../src/KernelNames.ts", import.meta.url))))
+      assert.include(other.message, "exports membersOf, nameApart; export `renderer`")
+    }).pipe(Effect.provide(Path.layer)))
 })

@@ -2,6 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import { accessOf } from "@tg/core-uop/View"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
+import type * as Pass from "@tg/core-uop/Pass"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
 import { groupArg, rangeArg, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
@@ -88,6 +89,17 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
     body.push(branch, ...copied, arena.make("ENDIF", DType.none, [branch]))
   })
   return arena.make("LINEAR", DType.none, [...head, ...body])
+}
+
+/** What becomes of the first kernel of a launch: the others run beside it, in branches. */
+export const passes: Pass.PassList<Target & { readonly parts: ReadonlyArray<Part> }> = {
+  stage: "launch",
+  passes: [{
+    name: "concatenate",
+    from: "linear",
+    to: "linear",
+    run: (_, { parts, ...target }) => concatenate(parts, target)
+  }]
 }
 
 /** What the branches of a launch have in common. */

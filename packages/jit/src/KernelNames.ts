@@ -8,17 +8,22 @@ export interface Named {
   readonly ast: UOp
   /** Launches in the step. */
   readonly calls: number
+  /** The function that it is part of, if it is of one: the first, if equal kernels are of several. */
+  readonly body?: string
 }
 
 /** Different kernels of one name get a number: `x`, `x.2`, `x.3`. In the order of their first launch. */
-export const nameApart = (steps: ReadonlyArray<Pick<KernelStep, "name" | "ast">>): ReadonlyMap<string, Named> => {
+export const nameApart = (
+  steps: ReadonlyArray<Pick<KernelStep, "name" | "ast" | "body">>
+): ReadonlyMap<string, Named> => {
   const taken = new Map<string, number>()
   return new Map(
     [...Map.groupBy(steps, (step) => step.ast)].map(([ast, same]) => {
-      const { name } = same[0]!
+      const { body, name } = same[0]!
       const number = (taken.get(name) ?? 0) + 1
       taken.set(name, number)
-      return [number === 1 ? name : `${name}.${number}`, { ast, calls: same.length }]
+      const named = { ast, calls: same.length, ...(body === undefined ? {} : { body }) }
+      return [number === 1 ? name : `${name}.${number}`, named]
     })
   )
 }

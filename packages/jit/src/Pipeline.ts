@@ -3,10 +3,11 @@ import { Profile } from "@tg/core-uop/DeviceProfile"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { given } from "@tg/core-uop/Given"
 import { type Program, Renderer, type RendererCaps, RenderError } from "@tg/core-uop/Program"
+import * as Pass from "@tg/core-uop/Pass"
 import * as Spec from "@tg/core-uop/Spec"
 import * as Phases from "@tg/core-uop/Phases"
 import { argOf, digest, type UOp } from "@tg/core-uop/UOp"
-import { concatenate, type Part } from "@tg/devectorize/Concatenate"
+import { type Part, passes as launchPasses } from "@tg/devectorize/Concatenate"
 import * as Linear from "@tg/devectorize/Phases"
 import { Devectorize, type DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
 import { Split } from "@tg/egraph/SplitStage"
@@ -47,7 +48,7 @@ export interface Stages {
   /** Spec `expanded` to spec `linear`. */
   readonly linearize: (name: string, expanded: UOp) => Effect.Effect<UOp, DevectorizeError>
   /** The linear members of a launch, put together. */
-  readonly join: (parts: ReadonlyArray<Part>) => Effect.Effect<UOp>
+  readonly join: (name: string, parts: ReadonlyArray<Part>) => Effect.Effect<UOp>
   /** The linear kernels of the phases of a persistent launch (`kernel`), as one. */
   readonly phases: (kernel: UOp, linears: ReadonlyArray<UOp>) => Effect.Effect<UOp>
   /** Spec `linear` to a program within the limits of the device. */
@@ -90,7 +91,12 @@ const make = Effect.gen(function*() {
     apply: (name, kernel, opts) => postrange.apply(name, kernel, opts, profile),
     devectorize: (name, opted) => devectorize.devectorize(name, opted, caps, profile),
     linearize: (name, expanded) => linearize.linearize(name, expanded, caps),
-    join: (parts) => Effect.sync(() => concatenate(parts, { caps, maxGrid: profile.maxGrid })),
+    join: (name, parts) =>
+      Effect.flatMap(Pass.watch, (watch) => {
+        const where = { parts, caps, maxGrid: profile.maxGrid }
+        const made = Pass.run(launchPasses, parts[0]!.linear, where, { kernel: name, watch })
+        return made instanceof Pass.BrokenPass ? Effect.die(made) : Effect.succeed(made)
+      }),
     phases: (kernel, linears) =>
       Effect.sync(() => {
         const phases = Phases.phasesOf(kernel)

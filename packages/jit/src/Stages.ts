@@ -74,7 +74,7 @@ const ofLaunch = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: st
     opts: parts.map(({ opts }) => opts),
     opted: joined(({ opted }) => opted),
     expanded: joined(({ expanded }) => expanded),
-    linear: yield* pipeline.join(parts)
+    linear: yield* pipeline.join(name, parts)
   }
   return stages
 })

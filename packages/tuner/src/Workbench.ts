@@ -61,7 +61,7 @@ export const make: (
       kernel,
       compile: Effect.fn("Workbench.compile")(function*(opts) {
         const parts = yield* Effect.forEach(opts, (own, member) => linearOf(member, own))
-        return yield* device.load(yield* pipeline.render(name, yield* pipeline.join(parts)))
+        return yield* device.load(yield* pipeline.render(name, yield* pipeline.join(name, parts)))
       }),
       time: Effect.fn("Workbench.time")(function*(executable, launches) {
         const dispatches = Array.from(
@@ -96,7 +96,7 @@ export const make: (
 )
 
 /** A member in linear form. */
-type Part = Parameters<Pipeline["Service"]["join"]>[0][number]
+type Part = Parameters<Pipeline["Service"]["join"]>[1][number]
 
 /** The members of a launch in linear form, with any opts. Most of what is tried changes one member: they are kept. */
 const members = (pipeline: Pipeline["Service"], name: string, kernel: UOp) => {

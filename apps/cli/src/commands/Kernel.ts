@@ -26,11 +26,8 @@ import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
 import { table } from "../Table.ts"
+import * as Targets from "../Targets.ts"
 import * as TunedFiles from "../TunedFiles.ts"
-
-const targets = ["wgsl", "wasm"] as const
-/** A language that kernels are compiled to. */
-export type Target = typeof targets[number]
 
 const flags = {
   name: Argument.String("name").pipe(
@@ -47,14 +44,15 @@ const flags = {
     Flag.withDescription("The program it is part of: one token (default), a prompt, or all logits of a prompt"),
     Flag.withDefault("decode" as const)
   ),
-  target: Flag.Literals("target", targets).pipe(
-    Flag.withDescription("What to compile to (default: what the profile's kind of device runs)"),
+  target: Flag.String("target").pipe(
+    Flag.withMetavar("NAME|MODULE"),
+    Flag.withDescription(Targets.description),
     Flag.optional
   ),
   kv: Flags.kv,
   activations: Flags.activations,
   context: Flags.context,
-  profile: Profiles.profile,
+  profile: Profiles.profileIfSaid,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
@@ -72,18 +70,18 @@ export const command = Command.make(
   "kernel",
   flags,
   Effect.fn("cli.kernel")(function*(given) {
-    const profile = yield* Profiles.resolve(given)
-    const usual: Target = profile.kind === "cpu" ? "wasm" : "wgsl"
-    const target = Option.getOrElse(given.target, () => usual)
-    if (target !== usual) {
+    const asked = Option.isSome(given.target) ? yield* Targets.find(given.target.value) : undefined
+    const profile = yield* Profiles.resolve(given, asked?.profile)
+    const target = asked ?? Targets.usual(profile)
+    if (target.kind !== undefined && target.kind !== profile.kind) {
+      const { name } = Targets.usual(profile)
       return yield* new UsageError({
-        message: `${profile.name} is a ${profile.kind} and runs ${usual}; for --target ${target} give --profile ${
-          target === "wasm" ? "wasm" : "webgpu-default"
-        }`
+        message: `${profile.name} is a ${profile.kind} and runs ${name}; ` +
+          `for --target ${target.name} give --profile ${target.profile.name}, or none`
       })
     }
     const store = yield* TunedFiles.load(given)
-    yield* show(given, { profile, target, store }).pipe(Effect.provide(Profiles.pipeline(profile, store)))
+    yield* show(given, { profile, target, store }).pipe(Effect.provide(Profiles.pipeline(profile, store, target)))
   })
 ).pipe(
   Command.withDescription("Show one kernel through every stage of the compiler; needs no GPU"),
@@ -93,7 +91,7 @@ export const command = Command.make(
 /** Where a kernel is compiled for, and the opts that are known. */
 interface Place {
   readonly profile: DeviceProfile
-  readonly target: Target
+  readonly target: Targets.Target
   readonly store: Store
 }
 
@@ -115,10 +113,11 @@ const show = Effect.fnUntraced(
     }
     const name = choose(given.name.value, [...named.keys()])
     if (name instanceof UsageError) return yield* name
-    const { ast, calls } = named.get(name)!
+    const kernel = named.get(name)!
+    const { ast, calls } = kernel
     if (given.passes) {
       const { ran, result: { code } } = yield* KernelPasses.heard(render(name, ast, place))
-      const passes = KernelPasses.changes([...KernelPasses.ofKernel(scheduling, ast), ...ran])
+      const passes = KernelPasses.changes([...KernelPasses.ofKernel(scheduling, kernel), ...ran])
       return yield* given.json
         ? Output.printJson({
           name,
@@ -129,7 +128,9 @@ const show = Effect.fnUntraced(
         : Output.print(passesAsText(`${name} on ${place.profile.name}`, passes))
     }
     const shown = yield* render(name, ast, place)
-    yield* given.json ? Output.printJson({ calls, ...shown }) : Output.print(asText({ calls, ...shown }))
+    yield* given.json
+      ? Output.printJson({ calls, ...shown })
+      : Output.print(asText({ calls, ...shown }, place.target.title))
   }
 )
 
@@ -199,7 +200,7 @@ export const choose = (asked: string, names: ReadonlyArray<string>): string | Us
 /** What is shown of a kernel. The stages are in the notation of `Print.graph`, the linear one in order. */
 interface Shown {
   readonly name: string
-  readonly target: Target
+  readonly target: string
   readonly profile: string
   readonly kernel: string
   readonly opts: ReadonlyArray<string>
@@ -217,7 +218,7 @@ const render = Effect.fnUntraced(function*(name: string, kernel: UOp, { profile,
   const { code } = yield* pipeline.render(name, stages.linear)
   const shown: Shown = {
     name,
-    target,
+    target: target.name,
     profile: profile.name,
     kernel: Print.graph(kernel),
     opts: Stages.printOpts(stages),
@@ -243,13 +244,14 @@ const passesAsText = (title: string, passes: ReadonlyArray<KernelPasses.Changed>
     title,
     "",
     ...table([
-      ["stage", "pass", "nodes", "us", "rules"],
-      ...passes.map(({ micros, nodes, pass, rules, stage }) => [
+      ["stage", "of", "pass", "nodes", "us", "rules"],
+      ...passes.map(({ homes, micros, nodes, of, pass, rules, stage }) => [
         stage,
+        of,
         pass,
         nodes.join(" to "),
         micros.toFixed(0),
-        KernelPasses.printRules(rules)
+        [KernelPasses.printHomes(homes), KernelPasses.printRules(rules)].filter((part) => part !== "").join("; ")
       ])
     ]),
     ""
@@ -286,9 +288,10 @@ const describeOrigins = (all: Shown["origins"]): string => {
     : [...numbers].map(([origin, own]) => `${own.map((i) => i + 1).join(", ")}: ${origins[origin]}`).join("; ")
 }
 
-const asText = ({ calls, code, expanded, kernel, linear, name, opted, opts, origins, profile, target }: Shown & {
-  readonly calls: number
-}): string =>
+const asText = (
+  { calls, code, expanded, kernel, linear, name, opted, opts, origins, profile }: Shown & { readonly calls: number },
+  language: string
+): string =>
   [
     `${name} on ${profile}, launched ${calls === 1 ? "once" : `${calls} times`} in a step`,
     ...[
@@ -297,7 +300,7 @@ const asText = ({ calls, code, expanded, kernel, linear, name, opted, opts, orig
       ["opted: its loops by their kinds", opted],
       ["expanded: threads, lanes and copies", expanded],
       ["linear: in the order of execution", linear],
-      [`code: ${target === "wgsl" ? "WGSL" : "WebAssembly text"}`, code]
+      [`code: ${language}`, code]
     ].flatMap(([title, text]) => ["", `--- ${title}`, text!.trimEnd()]),
     ""
   ].join("\n")

@@ -23,6 +23,8 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       activations,
       context: Option.none(),
       noTune: false,
+      persistent: "off",
+      noPersistent: false,
       egraph: false,
       noCache: true,
       check: true,
