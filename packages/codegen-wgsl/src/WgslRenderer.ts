@@ -1,5 +1,6 @@
 import { Renderer, RenderError } from "@tg/core-uop/Program"
 import { Effect, Layer } from "effect"
+import * as Placed from "./Placed.ts"
 import * as Wgsl from "./Wgsl.ts"
 
 /** The `Renderer` of WebGPU devices. */
@@ -15,6 +16,7 @@ export const layer = (options: Wgsl.Options = {}): Layer.Layer<Renderer> => {
     assemble: Effect.fn("WgslRenderer.assemble")(function*(program) {
       const problem = Wgsl.checkWritten(program)
       return problem === undefined ? program : yield* problem
-    })
+    }),
+    place: Placed.place
   })
 }

@@ -27,6 +27,8 @@ export interface Binding {
   readonly access: "read" | "write"
   /** The kernel reaches no further; what is bound must have as much. */
   readonly bytes?: number | undefined
+  /** Its number in `Program.group`. */
+  readonly at?: number | undefined
 }
 
 /** The values that a variable may have, both ends included. */
@@ -58,6 +60,18 @@ export interface Program {
    * iterations besides. For devices that divide a launch among a few threads.
    */
   readonly instructions?: { readonly perPart: UOp | number; readonly perIteration: UOp | number } | undefined
+  /** Of a program that shares its bindings with others (`Placement`): what happens to each of them, by its number. */
+  readonly group?: ReadonlyArray<Binding["access"]> | undefined
+}
+
+/** Where a program finds its arguments among bindings that it shares with others, so that one bind group is good for all. */
+export interface Placement {
+  /** What happens to each binding, by its number: one that any program writes is one that all may write. */
+  readonly group: ReadonlyArray<Binding["access"]>
+  /** Of each of the program's bindings: the number of the shared one, and the bytes it begins at there, a multiple of 16. */
+  readonly places: ReadonlyArray<{ readonly at: number; readonly offset: number }>
+  /** The variables of all programs. */
+  readonly vars: ReadonlyArray<string>
 }
 
 /** A kernel the target cannot express. */
@@ -74,6 +88,8 @@ export class Renderer extends Context.Service<Renderer, {
   readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError>
   /** Makes code of the text of a hand-written kernel, which `program` holds. Without it the text is the code. */
   readonly assemble?: ((program: Program) => Effect.Effect<Program, RenderError>) | undefined
+  /** The same program with its arguments in shared bindings; nothing if its code cannot be told so. */
+  readonly place?: ((program: Program, placement: Placement) => Program | undefined) | undefined
 }>()("@tg/core-uop/Renderer") {}
 
 /** The arguments and launch shape that a kernel's own nodes declare (any kernel stage). */

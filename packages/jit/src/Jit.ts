@@ -1,11 +1,13 @@
 import { evaluateIndex, type Program } from "@tg/core-uop/Program"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
-import { argOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
+import { argOf, digest, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import {
   type Binding,
+  bufferOf,
   Device,
   type DeviceBuffer,
   DeviceError,
@@ -22,9 +24,16 @@ import * as Meeting from "./Meeting.ts"
 import { Pipeline } from "./Pipeline.ts"
 import * as Plan from "./Plan.ts"
 import * as ProgramKey from "./ProgramKey.ts"
+import * as Shared from "./Shared.ts"
 
-/** The host's buffers by id. */
-export type Buffers = ReadonlyMap<number, DeviceBuffer>
+/** The host's buffers by id, or parts of them. */
+export type Buffers = ReadonlyMap<number, Binding>
+
+/** How a program is bound. */
+export interface BindOptions {
+  /** Whether launches may share their bindings, which is cheaper to submit; each has its own if it is not said. */
+  readonly groups?: Shared.BindGroups | undefined
+}
 
 /** A tensor program made ready for a device. */
 export interface Prepared extends Replay {
@@ -80,9 +89,9 @@ const askedBy = (sink: UOp): Asked | DeviceError => {
 /** Which of the host's buffers is too small for what the program says it is. One that is missing, a kernel asks for. */
 const checkBuffers = (asked: Asked, given: Buffers): DeviceError | undefined => {
   for (const [id, { bytes, label }] of asked.buffers) {
-    const buffer = given.get(id)
-    if (buffer !== undefined && buffer.bytes < bytes) {
-      return bad(`${label} (id ${id}) has ${bytes} bytes in the program, and ${buffer.label} has ${buffer.bytes}`)
+    const own = given.get(id)
+    if (own !== undefined && own.bytes < bytes) {
+      return bad(`${label} (id ${id}) has ${bytes} bytes in the program, and ${bufferOf(own).label} has ${own.bytes}`)
     }
   }
   return undefined
@@ -126,6 +135,85 @@ interface Captured {
   readonly executables: ReadonlyArray<Executable>
 }
 
+type Parts = ReadonlyMap<number, Shared.Part>
+
+/** The parts that the host's buffers are of others. */
+const partsOf = (buffers: Buffers): Parts => {
+  const wholes = new Map<DeviceBuffer, number>()
+  return new Map([...buffers].map(([id, binding]) => {
+    const buffer = bufferOf(binding)
+    const whole = wholes.get(buffer) ?? wholes.size
+    wholes.set(buffer, whole)
+    return [id, { whole, offset: "buffer" in binding ? binding.offset : 0, bytes: buffer.bytes }] as const
+  }))
+}
+
+/** What a launch binds, of the host's buffers and of the plan's blocks. */
+const boundOf = (
+  { name }: Plan.Launch,
+  slot: Plan.Slot,
+  memory: { readonly buffers: Buffers; readonly blocks: ReadonlyArray<DeviceBuffer> }
+): Binding | DeviceError => {
+  const { window } = slot
+  const binding = slot.kind === "block" ? memory.blocks[slot.block] : memory.buffers.get(slot.id)
+  if (binding === undefined) {
+    const which = slot.kind === "buffer" ? slot.id : ""
+    return bad(`${name} uses buffer ${which}, which the host did not bind`)
+  }
+  if (slot.kind === "buffer" && slot.whole === true) return bufferOf(binding)
+  if (window === undefined) return binding
+  const offset = "buffer" in binding ? binding.offset : 0
+  return { buffer: bufferOf(binding), offset: offset + window.offset, bytes: window.bytes }
+}
+
+/** The launches of a plan, bound to memory. */
+const dispatchesOf = (
+  { launches }: Plan.ExecutionPlan,
+  executables: ReadonlyArray<Executable>,
+  memory: Parameters<typeof boundOf>[2]
+): ReadonlyArray<Dispatch> | DeviceError => {
+  const dispatches: Array<Dispatch> = []
+  for (const launch of launches) {
+    const buffers: Array<Binding> = []
+    for (const slot of launch.slots) {
+      const bound = boundOf(launch, slot, memory)
+      if (bound instanceof DeviceError) return bound
+      buffers.push(bound)
+    }
+    dispatches.push({ executable: executables[launch.program]!, buffers })
+  }
+  return dispatches
+}
+
+/** The plan of a schedule whose launches share bindings, where there is one. */
+const planShared = Effect.fn("Jit.planShared")(function*(
+  schedule: Schedule,
+  { parts, pipeline: { place }, profile, programOf }: {
+    readonly parts: Parts
+    readonly pipeline: Pipeline["Service"]
+    readonly profile: DeviceProfile
+    readonly programOf: (step: Step) => Effect.Effect<Program, CompileError>
+  }
+) {
+  // workgroups of persistent launches meet in a buffer that outlives the plan: no part of a shared one
+  if (place === undefined || schedule.kept !== undefined) return undefined
+  const programs = new Map<string, Program>()
+  for (const step of schedule.steps) {
+    const key = Plan.keyOf(step)
+    if (!programs.has(key)) programs.set(key, yield* programOf(step))
+  }
+  const plan = Shared.plan(schedule, {
+    programOf: (step) => programs.get(Plan.keyOf(step))!,
+    parts,
+    place,
+    maxBindingBytes: profile.maxBindingBytes,
+    maxStorageBuffers: profile.maxStorageBuffers
+  })
+  if (typeof plan !== "string") return plan
+  yield* Effect.logDebug(`launches have bindings of their own: ${plan}`)
+  return undefined
+})
+
 /** Captures a tensor program once and replays it. */
 export class Jit extends Context.Service<Jit, {
   /** Schedules and compiles the program ahead of `prepare`, which then only binds it. */
@@ -143,7 +231,8 @@ export class Jit extends Context.Service<Jit, {
    */
   readonly prepare: (
     sink: UOp,
-    buffers: Buffers
+    buffers: Buffers,
+    options?: BindOptions
   ) => Effect.Effect<Prepared, JitError, Scope.Scope>
 }>()("@tg/jit/Jit") {
   static readonly layer = Layer.effect(
@@ -167,7 +256,11 @@ export class Jit extends Context.Service<Jit, {
       })
 
       /** Compiles every different kernel. The device compiles one while the next is made. */
-      const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule) {
+      const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule, parts: Parts | undefined) {
+        const shared = parts === undefined
+          ? undefined
+          : yield* planShared(schedule, { parts, pipeline, profile: device.profile, programOf })
+        if (shared !== undefined) return { plan: shared, loading: yield* Effect.forEach(shared.programs, load) }
         const programs = new Map<string, Program>()
         const loading: Array<Fiber.Fiber<Executable, DeviceError>> = []
         for (const step of schedule.steps) {
@@ -181,21 +274,27 @@ export class Jit extends Context.Service<Jit, {
       })
 
       // the part of the work that does not depend on the buffers, for a program that is bound more than once
-      const captured = new WeakMap<UOp, Captured>()
-      const capture = Effect.fn("Jit.capture")(function*(sink: UOp) {
-        const known = captured.get(sink)
+      const captured = new WeakMap<UOp, Map<string, Captured>>()
+      const capture = Effect.fn("Jit.capture")(function*(sink: UOp, parts?: Parts) {
+        const own = captured.get(sink) ?? new Map<string, Captured>()
+        captured.set(sink, own)
+        const form = parts === undefined ? "" : digest(JSON.stringify([...parts]))
+        const known = own.get(form)
         if (known !== undefined) return known
         const asked = askedBy(sink)
         if (asked instanceof DeviceError) return yield* asked
         const schedule = yield* Effect.cached(pipeline.schedule(sink))
-        const key = ProgramKey.of(sink, { profile: device.profile, stages: `${pipeline.id} ${compiler.id}` })
+        const key = ProgramKey.of(sink, {
+          profile: device.profile,
+          stages: `${pipeline.id} ${compiler.id} ${form}`.trimEnd()
+        })
         const kept = isNamed ? yield* cache.get(key) : undefined
         const { loading, plan } = kept === undefined
-          ? yield* compileAll(yield* schedule)
+          ? yield* compileAll(yield* schedule, parts)
           : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
         const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
         const made: Captured = { asked, schedule, plan, executables }
-        captured.set(sink, made)
+        own.set(form, made)
         if (isNamed && kept === undefined) yield* cache.set(key, plan)
         return made
       })
@@ -204,32 +303,17 @@ export class Jit extends Context.Service<Jit, {
         settle: meeting.settle,
         compile: (sink) => Effect.asVoid(capture(sink)),
         estimate: (sink) => Estimate.estimate(pipeline, sink),
-        prepare: Effect.fn("Jit.prepare")(function*(sink, buffers) {
-          const { asked, executables, plan, schedule } = yield* capture(sink)
+        prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, { groups = "dispatch" } = {}) {
+          const parts = groups === "block" && pipeline.place !== undefined ? partsOf(buffers) : undefined
+          const { asked, executables, plan, schedule } = yield* capture(sink, parts)
           const problem = checkBuffers(asked, buffers)
           if (problem !== undefined) return yield* problem
           const blocks = yield* Effect.forEach(
             plan.blocks,
             (bytes, i) => i === plan.meeting ? meeting.buffer : device.allocate(bytes, `block ${i}`)
           )
-          const resolve = (slot: Plan.Slot, launch: Plan.Launch): Effect.Effect<Binding, DeviceError> => {
-            const buffer = slot.kind === "block" ? blocks[slot.block] : buffers.get(slot.id)
-            return buffer === undefined
-              ? Effect.fail(
-                new DeviceError({
-                  reason: "BadArgument",
-                  message: `${launch.name} uses buffer ${
-                    slot.kind === "buffer" ? slot.id : ""
-                  }, which the host did not bind`
-                })
-              )
-              : Effect.succeed(slot.window === undefined ? buffer : { buffer, ...slot.window })
-          }
-          const dispatches = yield* Effect.forEach(plan.launches, (launch) =>
-            Effect.map(
-              Effect.forEach(launch.slots, (slot) => resolve(slot, launch)),
-              (bound) => ({ executable: executables[launch.program]!, buffers: bound })
-            ))
+          const dispatches = dispatchesOf(plan, executables, { buffers, blocks })
+          if (dispatches instanceof DeviceError) return yield* dispatches
           const replay = yield* device.plan(dispatches)
           return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches }
         })

@@ -2,7 +2,7 @@ import * as Custom from "@tg/core-uop/Custom"
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { given } from "@tg/core-uop/Given"
-import { type Program, Renderer, type RendererCaps, RenderError } from "@tg/core-uop/Program"
+import { type Placement, type Program, Renderer, type RendererCaps, RenderError } from "@tg/core-uop/Program"
 import * as Pass from "@tg/core-uop/Pass"
 import * as Spec from "@tg/core-uop/Spec"
 import * as Phases from "@tg/core-uop/Phases"
@@ -55,6 +55,8 @@ export interface Stages {
   readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError | KernelLimits.KernelLimit>
   /** The program of a kernel that was written by hand (CUSTOM), in the renderer's language. */
   readonly written: (kernel: UOp) => Effect.Effect<Program, RenderError>
+  /** The program with its arguments in shared bindings, where the renderer can. */
+  readonly place?: ((program: Program, placement: Placement) => Program | undefined) | undefined
 }
 
 const make = Effect.gen(function*() {
@@ -116,7 +118,8 @@ const make = Effect.gen(function*() {
     written: (kernel) => {
       const program = Custom.program(kernel, caps.target)
       return program instanceof RenderError ? Effect.fail(program) : (renderer.assemble ?? Effect.succeed)(program)
-    }
+    },
+    place: renderer.place
   })
   return stages
 })

@@ -3,10 +3,13 @@ import { argOf, key } from "@tg/core-uop/UOp"
 import * as Memory from "@tg/rangeify/Memory"
 import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
 
-/** Memory a launch binds: a buffer of the host, by id, or a block of the plan; or a window of one, in bytes. */
+/**
+ * Memory a launch binds: a buffer of the host, by id, or a block of the plan; or a window of one, in bytes. `whole` is the
+ * buffer that the host's is a part of.
+ */
 export type Slot =
   & (
-    | { readonly kind: "buffer"; readonly id: number }
+    | { readonly kind: "buffer"; readonly id: number; readonly whole?: boolean }
     | { readonly kind: "block"; readonly block: number }
   )
   & { readonly window?: { readonly offset: number; readonly bytes: number } }

@@ -36,8 +36,10 @@ const KeptProgram = Schema.Struct({
   bindings: Schema.Array(Schema.Struct({
     slot: Schema.Number,
     access: Schema.Literals(["read", "write"]),
-    bytes: Schema.optional(Schema.Number)
+    bytes: Schema.optional(Schema.Number),
+    at: Schema.optional(Schema.Number)
   })),
+  group: Schema.optional(Schema.Array(Schema.Literals(["read", "write"]))),
   vars: Schema.Array(Schema.String),
   bounds: Schema.optional(Schema.Array(Schema.Struct({ min: Schema.Number, max: Schema.Number }))),
   instructions: Schema.optionalKey(Schema.Struct({ perPart: Size, perIteration: Size }))
@@ -51,7 +53,12 @@ const Kept = Schema.Struct({
     name: Schema.String,
     program: Schema.Number,
     slots: Schema.Array(Schema.Union([
-      Schema.Struct({ kind: Schema.Literal("buffer"), id: Schema.Number, window: Window }),
+      Schema.Struct({
+        kind: Schema.Literal("buffer"),
+        id: Schema.Number,
+        whole: Schema.optionalKey(Schema.Boolean),
+        window: Window
+      }),
       Schema.Struct({ kind: Schema.Literal("block"), block: Schema.Number, window: Window })
     ]))
   })),

@@ -86,7 +86,7 @@ describe("Pipeline", () => {
         Effect.provideService(Pass.Listener, (each) => void ran.push(each))
       )
       const heard = new Set(ran.map(({ stage }) => stage))
-      assert.deepStrictEqual([...heard].toSorted(), ["devectorize", "linearize", "postrange", "rangeify"])
+      assert.deepStrictEqual([...heard].toSorted(), ["devectorize", "launch", "linearize", "postrange", "rangeify"])
       assert.isTrue(ran.some(({ pass, rules }) => pass === "simplify" && rules.size > 0))
       assert.isTrue(ran.every(({ micros }) => micros >= 0))
       // a listener changes nothing

@@ -2,8 +2,9 @@
 import { evaluateIndex } from "@tg/core-uop/Program"
 import type { DeviceError, Dispatch } from "@tg/runtime/Device"
 import type { Bound } from "./bindings.ts"
+import * as Groups from "./groups.ts"
 import type { Loaded } from "./programs.ts"
-import { error } from "./queue.ts"
+import { error, usage } from "./queue.ts"
 import type * as Timer from "./timer.ts"
 import type { Uniforms, Vars } from "./uniforms.ts"
 
@@ -17,6 +18,14 @@ export interface Launch {
   readonly fixed: Grid | undefined
 }
 
+/** Launches, and buffers that only fill numbers of groups that no launch uses. */
+export interface Launches {
+  readonly launches: ReadonlyArray<Launch>
+  readonly spares: ReadonlyArray<GPUBuffer>
+}
+
+const spareBytes = 16
+
 /** Makes the bind groups: one for equal resources of equal layouts. `buffer` holds the uniforms. */
 export const prepare = (
   device: GPUDevice,
@@ -27,7 +36,7 @@ export const prepare = (
     readonly uniforms: Uniforms
     readonly buffer: GPUBuffer | undefined
   }
-): ReadonlyArray<Launch> => {
+): Launches => {
   const groups = new Map<string, GPUBindGroup>()
   const numbers = new Map<GPUBindGroupLayout, number>()
   const layoutNumber = (layout: GPUBindGroupLayout): number => {
@@ -35,14 +44,22 @@ export const prepare = (
     numbers.set(layout, number)
     return number
   }
-  return dispatches.map(({ executable }, i): Launch => {
+  const held = Groups.of(dispatches, bound)
+  const spares: Array<GPUBuffer> = []
+  const spare = (at: number): GPUBuffer =>
+    spares[at] ??= device.createBuffer({ label: "spare", size: spareBytes, usage: usage.storage })
+  const launches = dispatches.map(({ executable }, i): Launch => {
     const loaded = executable as Loaded
     const { grid, name, vars } = loaded.program
+    const resources = held[i]!
     const place = uniforms.placeOf(vars)
-    const key = `${layoutNumber(loaded.layout)};${bound[i]!.map((b) => b.key).join()};${place?.offset ?? ""}`
+    const key = `${layoutNumber(loaded.layout)};${resources.map((b) => b?.key).join()};${place?.offset ?? ""}`
     let group = groups.get(key)
     if (group === undefined) {
-      const entries: Array<GPUBindGroupEntry> = bound[i]!.map(({ resource }, binding) => ({ binding, resource }))
+      const entries: Array<GPUBindGroupEntry> = resources.map((own, binding) => ({
+        binding,
+        resource: own?.resource ?? { buffer: spare(binding) }
+      }))
       if (place !== undefined) {
         const resource = { buffer: buffer!, offset: place.offset, size: place.size }
         entries.push({ binding: entries.length, resource })
@@ -53,6 +70,7 @@ export const prepare = (
     const isFixed = grid.every((size) => typeof size === "number")
     return { loaded, group, fixed: isFixed ? gridOf(loaded, {}) : undefined }
   })
+  return { launches, spares: spares.filter((each) => each !== undefined) }
 }
 
 const gridOf = ({ program }: Loaded, vars: Vars): Grid => [
@@ -100,12 +118,15 @@ export const submit = (
   const encoder = device.createCommandEncoder()
   const pass = encoder.beginComputePass(timer?.descriptor)
   let pipeline: GPUComputePipeline | undefined
+  let bound: GPUBindGroup | undefined
   for (const [i, { group, loaded }] of launches.entries()) {
     const [x, y, z] = grids[i]!
     if (x === 0 || y === 0 || z === 0) continue
     if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
     pipeline = loaded.pipeline
-    pass.setBindGroup(0, group)
+    // it stays set as long as pipelines have its layout, and others have other groups
+    if (bound !== group) pass.setBindGroup(0, group)
+    bound = group
     // an argument takes a tenth of a microsecond to pass
     if (y === 1 && z === 1) pass.dispatchWorkgroups(x)
     else pass.dispatchWorkgroups(x, y, z)

@@ -13,6 +13,7 @@ interface Prepared {
   /** The uniforms, if there are any. */
   readonly buffer: GPUBuffer | undefined
   readonly launches: ReadonlyArray<Launch>
+  readonly spares: ReadonlyArray<GPUBuffer>
 }
 
 /** Prepares launches once; a run writes the variables and submits one command buffer. */
@@ -53,14 +54,15 @@ const hold = (
       const buffer = bytes === 0
         ? undefined
         : device.createBuffer({ label: "variables", size: bytes, usage: usage.uniform | usage.copyDst })
-      return { buffer, launches: prepare(device, dispatches, { bound, buffer, uniforms }) }
+      return { buffer, ...prepare(device, dispatches, { bound, buffer, uniforms }) }
     }
     const made = yield* Effect.acquireRelease(
       Effect.tap(scoped(gpu, create), () => Effect.sync(() => storage.count(bytes))),
-      ({ value: { buffer } }) =>
+      ({ value: { buffer, spares } }) =>
         Effect.sync(() => {
           closed = true
           buffer?.destroy()
+          for (const spare of spares) spare.destroy()
           storage.count(-bytes)
         })
     )

@@ -1,4 +1,4 @@
-import type { Program } from "@tg/core-uop/Program"
+import type { Binding, Program } from "@tg/core-uop/Program"
 import type { DeviceError, Executable } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { error, type Gpu, scoped, wait } from "./queue.ts"
@@ -17,6 +17,16 @@ export class Loaded implements Executable {
     this.gpu = gpu
   }
 }
+
+/** The layout of a bind group, and that of pipelines which have no other: a bind group stays set from one of them to the next. */
+interface Layout {
+  readonly group: GPUBindGroupLayout
+  readonly pipeline: GPUPipelineLayout
+}
+
+/** What happens to each storage buffer of a program's bind group. */
+export const accessesOf = ({ bindings, group }: Program): ReadonlyArray<Binding["access"]> =>
+  group ?? bindings.map(({ access }) => access)
 
 /** GPUShaderStage.COMPUTE. */
 const computeStage = 0x4
@@ -37,7 +47,7 @@ export const workgroupBytes = (code: string): number => {
 export const checkLimits = (program: Program, limits: GPUSupportedLimits): DeviceError | undefined => {
   const refuse = (what: string, found: number, limit: number, advice: string): DeviceError =>
     error("LimitExceeded", `${program.name}: needs ${found} ${what}, the device has ${limit}; ${advice}`)
-  const buffers = program.bindings.length
+  const buffers = (program.group ?? program.bindings).length
   if (buffers > limits.maxStorageBuffersPerShaderStage) {
     return refuse("storage buffers", buffers, limits.maxStorageBuffersPerShaderStage, "split the kernel")
   }
@@ -73,13 +83,13 @@ const explain = (code: string, messages: ReadonlyArray<GPUCompilationMessage>): 
 /** Accepts programs of one device. Code that it has seen is not compiled again. */
 export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, DeviceError> => {
   const { device } = gpu
-  const layouts = new Map<string, GPUBindGroupLayout>()
+  const layouts = new Map<string, Layout>()
   const pipelines = new Map<string, GPUComputePipeline>()
 
-  const layoutOf = (program: Program, key: string): GPUBindGroupLayout => {
+  const layoutOf = (program: Program, key: string): Layout => {
     const found = layouts.get(key)
     if (found !== undefined) return found
-    const entries: Array<GPUBindGroupLayoutEntry> = program.bindings.map(({ access }, binding) => ({
+    const entries: Array<GPUBindGroupLayoutEntry> = accessesOf(program).map((access, binding) => ({
       binding,
       visibility: computeStage,
       buffer: { type: access === "read" ? "read-only-storage" : "storage" }
@@ -87,7 +97,8 @@ export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, Devi
     if (program.vars.length > 0) {
       entries.push({ binding: entries.length, visibility: computeStage, buffer: { type: "uniform" } })
     }
-    const layout = device.createBindGroupLayout({ entries })
+    const group = device.createBindGroupLayout({ entries })
+    const layout = { group, pipeline: device.createPipelineLayout({ bindGroupLayouts: [group] }) }
     layouts.set(key, layout)
     return layout
   }
@@ -95,7 +106,7 @@ export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, Devi
   const compile = (
     program: Program,
     code: string,
-    layout: GPUBindGroupLayout
+    layout: GPUPipelineLayout
   ): Effect.Effect<GPUComputePipeline, DeviceError> =>
     Effect.gen(function*() {
       const reject = (message: string) =>
@@ -110,11 +121,9 @@ export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, Devi
         return yield* reject(explained === "" ? validation : explained)
       }
       const label = program.name
-      const pipelineLayout = device.createPipelineLayout({ bindGroupLayouts: [layout] })
       return yield* wait(
         gpu,
-        () =>
-          device.createComputePipelineAsync({ label, layout: pipelineLayout, compute: { module, entryPoint: "main" } }),
+        () => device.createComputePipelineAsync({ label, layout, compute: { module, entryPoint: "main" } }),
         reject
       )
     })
@@ -128,11 +137,11 @@ export const make = (gpu: Gpu): (program: Program) => Effect.Effect<Loaded, Devi
     }
     const refused = checkLimits(program, device.limits)
     if (refused !== undefined) return yield* refused
-    const layoutKey = `${program.bindings.map((b) => b.access).join()};${program.vars.length > 0}`
+    const layoutKey = `${accessesOf(program).join()};${program.vars.length > 0}`
     const layout = layoutOf(program, layoutKey)
     const key = `${layoutKey};${code}`
-    const pipeline = pipelines.get(key) ?? (yield* compile(program, code, layout))
+    const pipeline = pipelines.get(key) ?? (yield* compile(program, code, layout.pipeline))
     pipelines.set(key, pipeline)
-    return new Loaded(program, pipeline, layout, gpu)
+    return new Loaded(program, pipeline, layout.group, gpu)
   })
 }

@@ -1,0 +1,233 @@
+/**
+ * Plans whose launches share their bindings, so that one bind group is good for many of them: all temporary memory lies in one
+ * block, and what the host packed into one buffer is bound as that buffer. A program finds its arguments at offsets that are part
+ * of its code, so equal places get equal offsets: then the programs of one block of a model are those of the next.
+ *
+ * WebGPU does not take a buffer that is written in one binding and read in another, even where the kernel looks at one of them
+ * only. So a buffer that any launch writes has one binding, which all may write, and no buffer has two.
+ */
+import type { Binding, Placement, Program } from "@tg/core-uop/Program"
+import { argOf } from "@tg/core-uop/UOp"
+import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
+import { Context } from "effect"
+import type * as Plan from "./Plan.ts"
+
+/** How many launches a bind group is good for: for one, or for those of a block of the model, whose bindings are shared. */
+export type BindGroups = "dispatch" | "block"
+
+/** What programs of many short launches are bound by, unless they are told. */
+export const BindGroups = Context.Reference<BindGroups>("@tg/jit/BindGroups", { defaultValue: () => "dispatch" })
+
+/** The buffer that one of the host's is a part of, and where. */
+export interface Part {
+  /** Equal for parts of one buffer. */
+  readonly whole: number
+  readonly offset: number
+  /** Of the whole. */
+  readonly bytes: number
+}
+
+/** What a plan is made for. */
+export interface Setting {
+  readonly programOf: (step: Step) => Program
+  /** The host's buffers by id. */
+  readonly parts: ReadonlyMap<number, Part>
+  readonly place: (program: Program, placement: Placement) => Program | undefined
+  readonly maxStorageBuffers: number
+  readonly maxBindingBytes: number
+}
+
+/** Arguments of programs begin at multiples of this in shared bindings: whole vectors of four words. */
+export const alignment = 16
+/** Temporaries begin where cache lines do. */
+const temporaryAlignment = 256
+/** With more programs than this for each one that there was, code would cost more than bind groups. */
+const mostCopies = 1.25
+
+/** An argument of a launch: what is bound, and where it begins in it. */
+interface Argument {
+  /** Of equal ones the same: an argument of a program. */
+  readonly place: string
+  readonly access: Binding["access"]
+  readonly ref: Ref
+}
+
+interface Launched {
+  readonly step: Step
+  readonly program: Program
+  /** Of equal programs the same. */
+  readonly number: number
+  readonly args: ReadonlyArray<Argument>
+}
+
+const roundUp = (bytes: number, multiple: number): number => Math.ceil(bytes / multiple) * multiple
+
+const launchedOf = ({ steps }: Schedule, programOf: Setting["programOf"]): ReadonlyArray<Launched> => {
+  const numbers = new Map<Program, number>()
+  return steps.map((step) => {
+    const program = programOf(step)
+    const number = numbers.get(program) ?? numbers.size
+    numbers.set(program, number)
+    const args = program.bindings.map(({ access, slot }, i) => ({
+      place: `${number}:${i}`,
+      access,
+      ref: step.args[slot]!
+    }))
+    return { step, program, number, args }
+  })
+}
+
+/** Where a temporary lives, and the places that it is given to. */
+interface Life {
+  readonly from: number
+  to: number
+  readonly places: Array<string>
+}
+
+const livesOf = ({ results, steps }: Schedule, launched: ReadonlyArray<Launched>): ReadonlyMap<number, Life> => {
+  const lives = new Map<number, Life>()
+  const touch = (id: number, step: number): Life => {
+    const life = lives.get(id) ?? { from: step, to: step, places: [] }
+    life.to = step
+    lives.set(id, life)
+    return life
+  }
+  for (const [i, { args, step }] of launched.entries()) {
+    for (const ref of step.args) if (ref.kind === "temporary") touch(ref.id, i)
+    for (const { place, ref } of args) if (ref.kind === "temporary") touch(ref.id, i).places.push(place)
+  }
+  for (const id of results) if (lives.has(id)) touch(id, steps.length)
+  return lives
+}
+
+/** Offsets of all temporaries in one block. */
+interface Arena {
+  readonly bytes: number
+  readonly offsetOf: ReadonlyMap<number, number>
+}
+
+/** A temporary lies where the one before it did that was given to an equal place; where that is taken, or there is none, behind all others. */
+const arenaOf = (schedule: Schedule, launched: ReadonlyArray<Launched>): Arena => {
+  const lives = livesOf(schedule, launched)
+  const known = new Map<string, number>()
+  const offsetOf = new Map<number, number>()
+  let placed: Array<{ readonly to: number; readonly offset: number; readonly end: number }> = []
+  let bytes = 0
+  for (const [id, { from, places, to }] of [...lives].sort(([, a], [, b]) => a.from - b.from)) {
+    const size = roundUp(schedule.temporaries[id]!.bytes, temporaryAlignment)
+    placed = placed.filter((other) => other.to >= from)
+    const isFree = (offset: number): boolean =>
+      placed.every((other) => offset + size <= other.offset || other.end <= offset)
+    const offset = places.map((place) => known.get(place)).find((at) => at !== undefined && isFree(at)) ?? bytes
+    bytes = Math.max(bytes, offset + size)
+    for (const place of places) if (!known.has(place)) known.set(place, offset)
+    offsetOf.set(id, offset)
+    placed.push({ to, offset, end: offset + size })
+  }
+  return { bytes, offsetOf }
+}
+
+/** What is bound for an argument, and where the argument begins in it. */
+interface Bound {
+  readonly key: string
+  readonly slot: Plan.Slot
+  readonly offset: number
+}
+
+const arenaKey = "arena"
+
+/** What is bound for an argument, or why it cannot be shared. */
+const boundOf = (ref: Ref, arena: Arena, { maxBindingBytes, parts }: Setting): Bound | string => {
+  const shift = ref.window?.offset ?? 0
+  if (ref.kind === "temporary") {
+    const slot = { kind: "block", block: 0 } as const
+    return arena.bytes > maxBindingBytes
+      ? `temporary memory takes ${arena.bytes} bytes, and a binding ${maxBindingBytes}`
+      : { key: arenaKey, slot, offset: arena.offsetOf.get(ref.id)! + shift }
+  }
+  if (ref.kind === "param") throw new Error(`parameter ${ref.slot} of a function has no argument`)
+  const { id } = argOf(ref.node, "BUFFER")
+  const part = parts.get(id)
+  if (part === undefined) return `buffer ${id} is not there`
+  if (part.bytes > maxBindingBytes) return `buffer ${id} takes ${part.bytes} bytes, and a binding ${maxBindingBytes}`
+  if ((part.offset + shift) % alignment !== 0) return `buffer ${id} begins at ${part.offset + shift}`
+  return { key: `${part.whole}`, slot: { kind: "buffer", id, whole: true }, offset: part.offset + shift }
+}
+
+/** The numbers of the bindings, and what happens to each. */
+interface Numbers {
+  readonly group: ReadonlyArray<Binding["access"]>
+  readonly numberOf: ReadonlyMap<string, number>
+}
+
+/** Buffers of one launch get different numbers; otherwise each gets the one that its place had before, or the first. */
+const numbersOf = (launched: ReadonlyArray<Launched>, bound: ReadonlyArray<ReadonlyArray<Bound>>): Numbers => {
+  const written = new Set(
+    launched.flatMap(({ args }, i) => args.flatMap(({ access }, j) => access === "write" ? [bound[i]![j]!.key] : []))
+  )
+  const beside = new Map<string, Set<string>>()
+  const places = new Map<string, Set<string>>()
+  for (const [i, { args }] of launched.entries()) {
+    for (const [j, { key }] of bound[i]!.entries()) {
+      const all = beside.get(key) ?? new Set()
+      for (const other of bound[i]!) all.add(other.key)
+      beside.set(key, all)
+      places.set(key, (places.get(key) ?? new Set()).add(args[j]!.place))
+    }
+  }
+  const group: Array<Binding["access"]> = ["write"]
+  const numberOf = new Map([[arenaKey, 0]])
+  const known = new Map<string, number>()
+  for (const [key, own] of places) {
+    if (key === arenaKey) continue
+    const access = written.has(key) ? "write" : "read"
+    const taken = new Set([0, ...[...beside.get(key)!].map((other) => numberOf.get(other))])
+    const isFree = (number: number): boolean => group[number] === access && !taken.has(number)
+    const hints = [...own].flatMap((place) => known.get(place) ?? [])
+    const number = [...hints, ...group.keys()].find(isFree) ?? group.push(access) - 1
+    numberOf.set(key, number)
+    for (const place of own) if (!known.has(place)) known.set(place, number)
+  }
+  return { group, numberOf }
+}
+
+/** The plan of a schedule, with shared bindings, or why there is none: limits of the device, or a program's code. */
+export const plan = (schedule: Schedule, setting: Setting): Plan.ExecutionPlan | string => {
+  const launched = launchedOf(schedule, setting.programOf)
+  const arena = arenaOf(schedule, launched)
+  const bound: Array<ReadonlyArray<Bound>> = []
+  for (const { args } of launched) {
+    const own: Array<Bound> = []
+    for (const { ref } of args) {
+      const found = boundOf(ref, arena, setting)
+      if (typeof found === "string") return found
+      own.push(found)
+    }
+    bound.push(own)
+  }
+  const { group, numberOf } = numbersOf(launched, bound)
+  if (group.length > setting.maxStorageBuffers) {
+    return `a group has ${group.length} buffers, and the device binds ${setting.maxStorageBuffers}`
+  }
+  const vars = [...new Set(launched.flatMap(({ program }) => program.vars))].sort()
+  const programs: Array<Program> = []
+  const copies = new Map<string, number>()
+  const launches: Array<Plan.Launch> = []
+  for (const [i, { number: original, program, step }] of launched.entries()) {
+    const own = bound[i]!
+    const places = own.map(({ key, offset }) => ({ at: numberOf.get(key)!, offset }))
+    const copy = JSON.stringify([original, places])
+    if (!copies.has(copy)) {
+      const placed = setting.place(program, { group, places, vars })
+      if (placed === undefined) return `${step.name} does not say where its arguments are used`
+      copies.set(copy, programs.push(placed) - 1)
+    }
+    const number = copies.get(copy)!
+    const slots = programs[number]!.bindings.map(({ at }) => own[places.findIndex((each) => each.at === at)]!.slot)
+    launches.push({ name: step.name, program: number, slots })
+  }
+  const before = new Set(launched.map(({ program }) => program)).size
+  return programs.length > mostCopies * before
+    ? `${before} programs become ${programs.length}`
+    : { programs, launches, blocks: [Math.max(arena.bytes, 16)] }
+}
