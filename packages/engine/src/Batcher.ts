@@ -45,8 +45,9 @@ export interface Batcher {
 interface Ask {
   readonly tokens: ReadonlyArray<number>
   readonly rows: number
-  /** The logits that are there. */
+  /** The logits that are there: of the tokens before this one. */
   readonly found: Float32Array
+  done: number
   readonly answer: Deferred.Deferred<Float32Array, BatchError>
 }
 
@@ -86,9 +87,9 @@ interface State {
 /** How many turns other fibers get before a step, so that those who were answered can ask again. */
 const turns = 3
 
-/** Tokens of the text that are there. Those whose logits are wanted are computed in any case. */
-const startOf = (holding: Holding, { rows, tokens }: Ask): number =>
-  Math.min(commonPrefix(holding.tokens, tokens), tokens.length - rows)
+/** Tokens of the text that are there. Those whose logits are wanted, and are not there, are computed in any case. */
+const startOf = (holding: Holding, { done, rows, tokens }: Ask): number =>
+  Math.min(commonPrefix(holding.tokens, tokens), Math.max(done, tokens.length - rows))
 
 /** Its tokens are kept as long as there is room, and computed again when it has room again. */
 const evict = (state: State, seat: Seat): void => {
@@ -190,6 +191,7 @@ const settle = (state: State, part: Part, logits: Float32Array): ReadonlyArray<n
   if (seat.holding === holding) holding.tokens = ask.tokens.slice(0, end)
   const first = Math.max(entry.start, ask.tokens.length - ask.rows) - (ask.tokens.length - ask.rows)
   ask.found.set(logits, first * state.vocabulary)
+  ask.done = end
   if (end === ask.tokens.length) answer(part, Exit.succeed(ask.found))
   return []
 }
@@ -248,7 +250,8 @@ const memberAt = (state: State, seat: Seat, awake: Latch.Latch): Member => {
       Effect.suspend(() => {
         if (state.lost !== undefined) return Effect.fail(state.lost)
         if (!seats.has(seat)) return Effect.interrupt
-        const ask: Ask = { tokens, rows, found: new Float32Array(rows * vocabulary), answer: Deferred.makeUnsafe() }
+        const found = new Float32Array(rows * vocabulary)
+        const ask: Ask = { tokens, rows, found, done: 0, answer: Deferred.makeUnsafe() }
         seat.ask = ask
         awake.openUnsafe()
         const forget = Effect.sync(() => {

@@ -28,20 +28,17 @@ const isWriting = ({ rows, tokens }: Waiting): boolean => tokens <= rows
 export const choose = (waiting: ReadonlyArray<Waiting>, { chunk, tokens }: Room): ReadonlyArray<number> => {
   const taken = waiting.map(() => 0)
   const order = [...waiting.keys()].sort((a, b) => waiting[a]!.servedAt - waiting[b]!.servedAt || a - b)
+  const prompts = order.filter((i) => !isWriting(waiting[i]!))
   let left = tokens
-  let ofPrompts = waiting.some(isWriting) ? Math.min(chunk, tokens) : tokens
-  const give = (i: number, most: number): void => {
-    const count = Math.min(waiting[i]!.tokens - taken[i]!, left, most)
+  const give = (i: number, most: number): number => {
+    const count = Math.max(0, Math.min(waiting[i]!.tokens - taken[i]!, left, most))
     taken[i]! += count
     left -= count
+    return count
   }
   // a prompt that has waited longer than a writer is not passed over: it gets a token
   for (const i of order) give(i, isWriting(waiting[i]!) ? Infinity : 1)
-  for (const i of order) {
-    if (isWriting(waiting[i]!)) continue
-    const before = taken[i]!
-    give(i, ofPrompts)
-    ofPrompts -= taken[i]! - before
-  }
+  let more = prompts.length < waiting.length ? chunk - prompts.length : Infinity
+  for (const i of prompts) more -= give(i, more)
   return taken
 }

@@ -129,13 +129,11 @@ export const make = (total: number): Pages => {
       if (kept.delete(found)) kept.add(found)
       const last = found.pages[holding.pages.length]
       if (count % pageTokens === 0 || last === undefined || available() === 0) return { holding, copies: [] }
-      // taking a page may be what gives up the one to copy: it is held until then, and not written before it is copied
-      holders[last]!++
+      // taking a page may be what gives up the one to copy: it is copied before anyone writes, or is the one that was taken
       const own = take()
-      release(last)
       holding.pages.push(own)
       holding.tokens = tokens.slice(0, count)
-      return { holding, copies: [{ from: last, to: own }] }
+      return { holding, copies: own === last ? [] : [{ from: last, to: own }] }
     },
     keep,
     reserve: (holding, from, to) => {

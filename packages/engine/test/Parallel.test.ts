@@ -1,16 +1,22 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { Effect, Stream } from "effect"
+import { Jit } from "@tg/jit/Jit"
+import { Device, DeviceError, type DeviceShape } from "@tg/runtime/Device"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
+import { Context, Effect, Exit, Fiber, Layer, Scope, Stream } from "effect"
 import type { Conversations } from "../src/Conversations.ts"
+import * as Drafter from "../src/Drafter.ts"
 import { fromModel as engineFrom, type Request } from "../src/Engine.ts"
 import type { Options } from "../src/Parallel.ts"
+import * as Sampler from "../src/Sampler.ts"
 import { fromModel } from "../src/Together.ts"
-import { keptPrograms, wasm } from "./support/devices.ts"
-import { asked, tiny, tinySource } from "./support/models.ts"
+import { compilerOver, keptPrograms, wasm } from "./support/devices.ts"
+import { asked, tiny, tinyCodec, tinySource } from "./support/models.ts"
 
 const textOf = (tokens: ReadonlyArray<{ readonly text: string }>) => tokens.map((t) => t.text).join("")
 
-const loaded = (options: Options) => fromModel(tinySource, tiny, { context: 192, ...options })
+/** A pool of one size, which has one program. */
+const loaded = (options: Options) => fromModel(tinySource, tiny, { context: 192, conversations: 3, ...options })
 
 const answer = ({ generate }: Conversations["Service"], request: Request) =>
   Effect.gen(function*() {
@@ -19,25 +25,164 @@ const answer = ({ generate }: Conversations["Service"], request: Request) =>
   }).pipe(Effect.scoped)
 
 const questions = ["What is 17 + 25?", "What is the capital of Peru?", "Spell the word apple.", "What is 3 + 4?"]
+const greetings: ReadonlyArray<Request> = questions.map((question) => ({ tokens: asked(question) }))
+const story = tinyCodec.encode("Once upon a time there was a dog in a house, and the dog was")
+const sampling = { ...Sampler.greedy, temperature: 0.8 }
 
-/** The texts of an engine that answers one after the other. */
-const alone = (requests: ReadonlyArray<() => Request>) =>
-  Effect.scoped(Effect.gen(function*() {
-    const engine = yield* engineFrom(tinySource, tiny, { context: 192 })
-    return yield* Effect.forEach(requests, (request) =>
-      Effect.andThen(engine.reset, Effect.map(Stream.runCollect(engine.generate(request())), textOf)))
-  }))
+/** Requests of all kinds, with the logarithms of probabilities, which tell a difference that the text does not. */
+const kinds: ReadonlyArray<() => Request> = [
+  () => ({ tokens: asked(questions[0]!), logprobs: 0 }),
+  () => ({ tokens: story, sampling: { ...sampling, seed: 1 }, maxTokens: 12, logprobs: 2 }),
+  () => ({ tokens: story, sampling: { ...sampling, seed: 2, topK: 20 }, maxTokens: 14, logprobs: 0 }),
+  () => ({ tokens: asked(questions[1]!), stop: ["im"], logprobs: 0 }),
+  () => ({ tokens: story.slice(0, 9), penalties: { repeat: 1.3 }, maxTokens: 10, logprobs: 0 }),
+  () => ({
+    tokens: asked(questions[2]!),
+    maxTokens: 6,
+    logprobs: 0,
+    constraint: { mask: () => new Uint32Array(40).fill(0x5555ffff), accept: () => {}, isFinished: () => false }
+  })
+]
 
-describe("conversations in one step", () => {
-  it.live("have the texts that they have alone", () =>
+describe("conversations in one step, on wasm", () => {
+  it.live("have the texts of an engine that answers one after the other", () =>
     Effect.gen(function*() {
-      const requests = questions.map((question) => () => ({ tokens: asked(question) }))
-      const expected = yield* alone(requests)
-      const pool = yield* loaded({ parallel: 2 })
-      const many = Array.from({ length: 8 }, (_, i) => i % questions.length)
-      const answers = yield* Effect.forEach(many, (i) => answer(pool, requests[i]!()), { concurrency: "unbounded" })
+      const engine = yield* engineFrom(tinySource, tiny, { context: 192 })
+      const expected = yield* Effect.forEach(greetings, (request) =>
+        Effect.andThen(engine.reset, Effect.map(Stream.runCollect(engine.generate(request)), textOf)))
+      const pool = yield* loaded({ parallel: 3 })
+      const many = Array.from({ length: 8 }, (_, i) =>
+        i % greetings.length)
+      const answers = yield* Effect.forEach(many, (i) => answer(pool, greetings[i]!), { concurrency: "unbounded" })
       assertEquals(answers.map(({ tokens }) => textOf(tokens)), many.map((i) => expected[i]!))
-      assertEquals(yield* pool.status, { kept: 0, busy: 0, most: 2 })
+      assertEquals(yield* pool.status, { kept: 0, busy: 0, most: 3 })
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
+  it.live("have the probabilities that they have alone, to the bit, whatever is asked beside them", () =>
+    Effect.gen(function*() {
+      const alone = yield* Effect.scoped(Effect.gen(function*() {
+        const pool = yield* loaded({ parallel: 1 })
+        return yield* Effect.forEach(kinds, (kind) => answer(pool, kind()))
+      }))
+      const pool = yield* loaded({ parallel: 6 })
+      const together = yield* Effect.forEach(kinds, (kind) => answer(pool, kind()), { concurrency: "unbounded" })
+      assertEquals(together.map(({ tokens }) => tokens), alone.map(({ tokens }) => tokens))
+      assert.isTrue(textOf(together[3]!.tokens).startsWith("L"))
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
+  it.live("give way where memory is short, and go on", () =>
+    Effect.gen(function*() {
+      const long = [0, 1, 2].map((i) => [...story, ...story.slice(0, 40), ...asked(questions[i]!)])
+      const answers = yield* Effect.forEach([3, 1], (conversations) =>
+        Effect.scoped(Effect.gen(function*() {
+          const pool = yield* loaded({ parallel: 3, conversations })
+          const all = yield* Effect.forEach(long, (tokens) =>
+            answer(pool, {
+              tokens,
+              maxTokens: 40,
+              bias: new Map([[tinyCodec.vocabulary.eog.values().next().value!, -99]])
+            }), {
+            concurrency: "unbounded"
+          })
+          return all.map(({ tokens }) => textOf(tokens))
+        })))
+      assertEquals(answers[1], answers[0])
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
+  it.live("one that is ended leaves the others alone, and its place is free at once", () =>
+    Effect.gen(function*() {
+      const pool = yield* loaded({ parallel: 2 })
+      const own = yield* Scope.make()
+      const ended = yield* pool.generate({ tokens: story, maxTokens: 100 }).pipe(Scope.provide(own))
+      const reader = yield* Effect.forkChild(Stream.runDrain(ended.tokens))
+      const other = yield* Effect.forkChild(answer(pool, greetings[0]!))
+      const waiting = yield* Effect.forkChild(answer(pool, greetings[1]!))
+      const interrupted = yield* Effect.forkChild(answer(pool, greetings[2]!))
+      for (let i = 0; i < 20; i++) yield* Effect.yieldNow
+      yield* Fiber.interrupt(interrupted)
+      yield* Scope.close(own, Exit.void)
+      yield* Fiber.await(reader)
+      assert.strictEqual(textOf((yield* Fiber.join(other)).tokens), "17 + 25 = 42")
+      assert.strictEqual(textOf((yield* Fiber.join(waiting)).tokens), "Lima")
+      assert.strictEqual((yield* pool.status).busy, 0)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
+  it.live("begin with what others have computed", () =>
+    Effect.gen(function*() {
+      const pool = yield* loaded({ parallel: 2 })
+      const first = yield* answer(pool, greetings[0]!)
+      assert.strictEqual(first.cachedTokens, 0)
+      const second = asked(questions[0]!, textOf(first.tokens), "And 30 + 12?")
+      const next = yield* answer(pool, { tokens: second })
+      assert.isAtLeast(next.cachedTokens, greetings[0]!.tokens.length)
+      const fresh = yield* Effect.scoped(
+        Effect.flatMap(loaded({ parallel: 1 }), (other) => answer(other, { tokens: second }))
+      )
+      assertEquals(next.tokens, fresh.tokens)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
+  it.live("what cannot be answered takes no place", () =>
+    Effect.gen(function*() {
+      const pool = yield* loaded({ parallel: 1 })
+      const tagOf = (request: Request) => Effect.map(Effect.flip(answer(pool, request)), (error) => error._tag)
+      assertEquals(
+        [
+          yield* tagOf({ tokens: [] }),
+          yield* tagOf({ tokens: [5000] }),
+          yield* tagOf({ tokens: Array.from({ length: 193 }, () => 65) }),
+          yield* tagOf({ tokens: [1], stop: [""] })
+        ],
+        ["InvalidTokens", "InvalidTokens", "ContextFull", "InvalidRequest"]
+      )
+      assert.strictEqual((yield* pool.status).busy, 0)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
+  it.live("drafts change no text", () =>
+    Effect.gen(function*() {
+      const requests: ReadonlyArray<Request> = [
+        { tokens: [...story, ...story, ...story.slice(0, 8)], maxTokens: 16 },
+        { tokens: [...story, ...story.slice(0, 5)], sampling: { ...sampling, seed: 5 }, maxTokens: 12 }
+      ]
+      const texts = yield* Effect.forEach(["off", "lookup"] as const, (name) =>
+        Effect.scoped(Effect.gen(function*() {
+          const pool = yield* loaded({ parallel: 2 })
+          const all = yield* Effect.forEach(requests, (request) => answer(pool, request), { concurrency: "unbounded" })
+          return all.map(({ tokens }) => ({ ids: tokens.map(({ id }) => id), drafts: tokens.at(-1)!.drafts }))
+        })).pipe(Effect.provide(Drafter.layer(name))))
+      assertEquals(texts[1]!.map(({ ids }) => ids), texts[0]!.map(({ ids }) => ids))
+      assert.isAbove(texts[1]!.reduce((n, { drafts }) => n + drafts!.drafted, 0), 0)
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 })
-void assert
+
+const lost = Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost; make a new one" }))
+
+/** The wasm device, until so many reads were answered. */
+const fragile = (reads: number) =>
+  compilerOver(Layer.effect(
+    Device,
+    Effect.map(WasmDevice.make(), (device: DeviceShape) => {
+      let left = reads
+      return Device.of({
+        ...device,
+        write: (...args) => Effect.suspend(() => left < 0 ? lost : device.write(...args)),
+        read: (...args) => Effect.suspend(() => left-- <= 0 ? lost : device.read(...args))
+      })
+    })
+  ))
+
+describe("a lost device", () => {
+  it.live("is replaced once for all conversations, and their texts go on", () =>
+    Effect.gen(function*() {
+      let made = 0
+      const lives = [6, 4]
+      const rebuild = Effect.suspend(() => {
+        made++
+        return Layer.build(fragile(lives.shift() ?? Infinity))
+      })
+      const first = Context.pick(Device, Jit)(yield* rebuild)
+      const pool = yield* loaded({ parallel: 2, rebuild }).pipe(Effect.provide(first))
+      const answers = yield* Effect.forEach([0, 1, 0], (i) => answer(pool, greetings[i]!), { concurrency: "unbounded" })
+      assertEquals(answers.map(({ tokens }) => textOf(tokens)), ["17 + 25 = 42", "Lima", "17 + 25 = 42"])
+      assert.strictEqual(made, 3)
+    }).pipe(Effect.scoped, keptPrograms))
+})
