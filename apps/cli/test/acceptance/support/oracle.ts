@@ -142,7 +142,7 @@ export const limits: Readonly<Record<Cache, { readonly rms: number; readonly lar
 }
 
 /** Compares the rows of a run, and how many of them had a token far enough in front to compare it too. */
-const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): number => {
+export const check = (run: Run, rows: ReadonlyArray<Float32Array>, cache: Cache): number => {
   const expected = expectedOf(run)
   const vocabulary = expected.length / run.rows.length
   const picked = run.rows.map((position) => rows[position]!)

@@ -1,0 +1,155 @@
+import { readFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { Conversations } from "@tg/engine/Conversations"
+import * as Pages from "@tg/engine/Pages"
+import * as Pool from "@tg/engine/Pool"
+import * as Random from "@tg/engine/Random"
+import * as Loader from "@tg/engine/Loader"
+import * as Loading from "@tg/engine/Loading"
+import * as Together from "@tg/engine/Together"
+import { fromBytes } from "@tg/gguf/ByteSource"
+import { Device } from "@tg/runtime/Device"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import { Effect, Layer, Stream } from "effect"
+import * as Devices from "../../src/Devices.ts"
+import { isFull } from "./support/full.ts"
+import { open } from "./support/open.ts"
+import * as Oracle from "./support/oracle.ts"
+import { type Question, questions } from "./support/tiny.ts"
+
+const path = fileURLToPath(new URL("../../models/tg-tiny-Q4_0.gguf", import.meta.url))
+
+/** The model that comes with the command line, in steps of up to so many conversations. */
+const together = (device: Devices.Choice, parallel: number) =>
+  Layer.effect(
+    Conversations,
+    Effect.gen(function*() {
+      const source = fromBytes("tg-tiny", new Uint8Array(readFileSync(path)))
+      return yield* Together.fromModel(source, yield* open(source), { parallel, context: 512 })
+    })
+  ).pipe(Layer.provideMerge(Devices.layer(device, {})))
+
+const textOf = Effect.fn("textOf")(function*(tokens: ReadonlyArray<number>, maxTokens: number) {
+  const { generate } = yield* Conversations
+  const generation = yield* generate({ tokens, maxTokens })
+  const found = yield* Stream.runCollect(generation.tokens)
+  return found.map(({ text }) => text).join("")
+}, Effect.scoped)
+
+/** Each question after a random number of turns of the others. */
+const atRandom = (asked: ReadonlyArray<Question>) =>
+  Effect.forEach(asked, ({ prompt_tokens }, i) =>
+    Effect.gen(function*() {
+      for (let n = 0; n < Random.words(7, i)[0] % 50; n++) yield* Effect.yieldNow
+      return yield* textOf(prompt_tokens, 200)
+    }), { concurrency: 8 })
+
+const alone = (asked: ReadonlyArray<Question>) =>
+  Effect.forEach(asked, ({ prompt_tokens }) => textOf(prompt_tokens, 200))
+
+/** One in 17, which have many kinds. */
+const sample = questions.filter((_, i) => i % 17 === 0)
+const asked = isFull ? questions : sample
+
+/** Texts that differ from those of llama.cpp, which rounds activations to 8 bits: a close call may go the other way. */
+const differing = (texts: ReadonlyArray<string>): number =>
+  texts.filter((text, i) => text !== asked[i]!.llama_cpp.Q4_0.text).length
+
+const test = (device: Devices.Choice) =>
+  it.live(`to ${asked.length} of the questions, eight at once, each admitted at a random moment, on ${device}`, () =>
+    Effect.gen(function*() {
+      const texts = yield* atRandom(asked)
+      assert.isAtMost(differing(texts), 0.05 * asked.length)
+      assertEquals(texts, yield* alone(asked))
+    }).pipe(Effect.provide(together(device, 8))))
+
+describe("the answers of tg-tiny are the same in the steps of others", () => test("wasm"))
+
+describe.skipIf(!isFull || (await availableAdapter()) === undefined)(
+  "and on WebGPU, software or not (TG_FULL=1)",
+  () => test("webgpu")
+)
+
+describe.skipIf(!isFull)("a thousand conversations through four places (TG_FULL=1)", () => {
+  it.live("take no more memory than the first", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const seen: Array<{ readonly device: number; readonly heap: number }> = []
+      yield* Effect.forEach(Array.from({ length: 1000 }, (_, i) => i), (i) =>
+        Effect.gen(function*() {
+          const { prompt_tokens } = questions[i % questions.length]!
+          yield* textOf([...prompt_tokens.slice(0, -1), 300 + i % 90, prompt_tokens.at(-1)!], 2 + i % 7)
+          if (i % 100 !== 99) return
+          globalThis.gc?.()
+          seen.push({ device: device.allocatedBytes(), heap: process.memoryUsage().heapUsed })
+        }), { concurrency: 4 })
+      assert.lengthOf(seen, 10)
+      assert.strictEqual(new Set(seen.slice(1).map((each) => each.device)).size, 1)
+      // without --expose-gc the heap is whatever the collector has left
+      if (globalThis.gc !== undefined) assert.isAtMost(seen.at(-1)!.heap, 1.1 * seen[2]!.heap)
+    }).pipe(Effect.provide(together("wasm", 4))))
+})
+
+/** Logits of all tokens of several texts, so many tokens of each in a step. */
+const rowsOf = Effect.fn("rowsOf")(
+  function*(name: Oracle.Name, texts: ReadonlyArray<ReadonlyArray<number>>, { cache, size }: {
+    readonly cache: Oracle.Cache
+    readonly size: number
+  }) {
+    const source = Oracle.source(name)
+    const model = yield* open(source)
+    const weights = yield* Loader.load(source, Loading.wantedOf(model))
+    const context = 192
+    const each = Pages.pagesFor(context)
+    const tokens = size * texts.length
+    const pool = yield* Pool.make(model, weights, {
+      activations: "float",
+      cache,
+      context,
+      pages: each * texts.length,
+      sizes: size > 1 ? [tokens] : [],
+      tokens
+    })
+    const found: Array<Array<Float32Array>> = texts.map(() => [])
+    const { vocabulary } = model.config
+    for (let start = 0; start < Math.max(...texts.map(({ length }) => length)); start += size) {
+      const left = texts.flatMap((text, i) =>
+        text.length > start ? [{ i, tokens: text.slice(start, start + size) }] : []
+      )
+      const entries = left.map(({ i, tokens }): Pool.Entry => ({
+        tokens,
+        start,
+        // every other page, from the last one down
+        pages: Array.from({ length: each }, (_, n) => each * texts.length - 1 - i - n * texts.length),
+        rows: tokens.length
+      }))
+      const logits = yield* pool.run(entries)
+      let at = 0
+      for (const { i, tokens } of left) {
+        for (const _ of tokens) found[i]!.push(logits.slice(at * vocabulary, ++at * vocabulary))
+      }
+    }
+    return found
+  },
+  Effect.scoped
+)
+
+describe("the oracle's logits, of several conversations in each step, on wasm", () => {
+  const names = [...Oracle.names, ...Oracle.families]
+  for (const [i, name] of names.entries()) {
+    if (!isFull && i % 2 === 1) continue
+    // token by token, in pairs, in eights
+    const size = [1, 2, 8][i % 3]!
+    const cache = i % 4 < 2 ? "f32" : "f16"
+    it.live(`${name}, ${cache} cache, ${size} at a time`, () =>
+      Effect.gen(function*() {
+        const [first, ...others] = Oracle.runsOf(name)
+        const runs = [first!, ...others, first!]
+        const texts = runs.map(Oracle.tokensOf)
+        const rows = yield* rowsOf(name, texts, { cache, size })
+        runs.forEach((run, i) => assert.isAtLeast(Oracle.check(run, rows[i]!, cache), run.continuation.length))
+      }).pipe(Effect.provide(Devices.layer("wasm", {}))))
+  }
+})
