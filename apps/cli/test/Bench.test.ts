@@ -4,6 +4,7 @@ import { Effect } from "effect"
 import * as Node from "@tg/runtime-webgpu/Node"
 import { neededTokens, parseDepths, spread, tokenIds } from "../src/commands/Bench.ts"
 import * as HostCalls from "../src/HostCalls.ts"
+import type * as ParallelBench from "../src/ParallelBench.ts"
 import { tg } from "./support/run.ts"
 
 const wasm = ["--device", "wasm"]
@@ -67,6 +68,22 @@ describe("bench", () => {
       const { code, stderr } = yield* tg(["bench", ...wasm, "-p", "2", "-n", "2", "--host"])
       assert.strictEqual(code, 1)
       assert.include(stderr, "--host profiles calls into WebGPU, and the device is wasm; add --device webgpu")
+    }))
+
+  it.live("--parallel has the speed of several conversations together, and of each", () =>
+    Effect.gen(function*() {
+      const args = ["--parallel", "2,1", "-p", "4", "-n", "3", "--repeat", "1"]
+      const { code, stdout } = yield* tg(["bench", ...wasm, ...args, "--json"])
+      assert.strictEqual(code, 0)
+      const { parallel } = JSON.parse(stdout)
+      assertEquals(parallel.map((at: ParallelBench.Speed) => [at.parallel, at.tokensPerStep]), [[1, 1], [2, 2]])
+      for (const { each, max, min, parallel: count, tokensPerSecond } of parallel) {
+        assert.isTrue(0 < min && min <= tokensPerSecond && tokensPerSecond <= max)
+        assert.closeTo(each, tokensPerSecond / count, 0.01 * each)
+      }
+      const wrong = yield* tg(["bench", ...wasm, "--parallel", "1,0"])
+      assert.strictEqual(wrong.code, 1)
+      assert.include(wrong.stderr, "--parallel has \"0\"; give numbers of conversations from 1 to 256")
     }))
 
   it.live("a depth beyond the context is refused before the model is loaded", () =>

@@ -67,6 +67,23 @@ describe("serve", () => {
     assert.match(server.stderr(), /wasm has room for [1-7] of 8 conversations; a smaller --context makes room/)
   })
 
+  it("answers several in the same steps, each its own", async () => {
+    const server = await start(["--parallel", "3", "--context", "192"])
+    const texts = await Promise.all(
+      ["What is 17 + 25?", "What is the capital of Peru?", "What is 17 + 25?", "What is 17 + 25?"].map(
+        async (content) => {
+          const answer = await (await ask(server.url, { messages: [{ role: "user", content }] })).json() as Answer
+          return answer.choices[0]?.message.content
+        }
+      )
+    )
+    server.kill("SIGINT")
+    await server.ended
+    assert.deepEqual(texts, ["17 + 25 = 42", "Lima", "17 + 25 = 42", "17 + 25 = 42"])
+    const refused = await start(["--parallel", "3", "--save-prefixes", folder]).catch(String)
+    assert.include(refused, "--save-prefixes keeps the caches of conversations with steps of their own")
+  })
+
   it("answers whom it may, keeps its port and its key, and lets streams end when it is told to end", async () => {
     const key = "a-key-of-a-test"
     const file = join(folder, "key")

@@ -130,7 +130,7 @@ const storedBytes = (
 }
 
 /** Below this part of the device's memory nobody needs to look more closely. */
-const plenty = 0.5
+export const plenty = 0.5
 
 /** Refuses a model that does not fit its device, with the sum that does not. */
 export const check = (model: Model, setting: Setting): Effect.Effect<void, DoesNotFit | RangeifyError> =>

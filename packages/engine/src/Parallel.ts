@@ -10,6 +10,7 @@ import * as Loading from "./Loading.ts"
 import type * as ModelFile from "./ModelFile.ts"
 import * as Pages from "./Pages.ts"
 import * as Pool from "./Pool.ts"
+import * as PoolMemory from "./PoolMemory.ts"
 import * as Random from "./Random.ts"
 import * as Recovering from "./Recovering.ts"
 import * as Sampler from "./Sampler.ts"
@@ -58,14 +59,24 @@ const stepsOf = (parallel: number, sizes: ReadonlyArray<number>): Pick<Pool.Pool
 /** Loads the weights, and compiles meanwhile. */
 const load = Effect.fn("Parallel.load")(
   function*(source: ByteSource["Service"], model: ModelFile.ModelFile, options: Options) {
-    const { activations, cache, context, prompts } = yield* Loading.settingOf(model, options)
+    const setting = yield* Loading.settingOf(model, options)
+    const { activations, cache, context } = setting
     const { parallel } = options
-    const pages = Pages.pagesFor(context) * Math.max(1, options.conversations ?? parallel)
+    const asked: Pool.PoolOptions = {
+      activations,
+      cache,
+      context,
+      pages: Pages.pagesFor(context) * Math.max(1, options.conversations ?? parallel),
+      ...stepsOf(parallel, setting.prompts.sizes)
+    }
+    const pages = yield* PoolMemory.fitting(model, setting, asked)
+    if (pages < asked.pages) {
+      yield* Effect.logWarning(`the device has room for ${pages} of ${asked.pages} pages of ${Pages.pageTokens} tokens`)
+    }
     const wanted = Loading.wantedOf(model)
     const weights = yield* Loader.allocate(wanted)
-    const steps = stepsOf(parallel, prompts.sizes)
-    const pool = yield* Pool.make(model, weights, { activations, cache, context, pages, ...steps })
-    const compile = options.prepare === undefined ? Effect.void : pool.prepare(Math.min(parallel, steps.tokens))
+    const pool = yield* Pool.make(model, weights, { ...asked, pages })
+    const compile = options.prepare === undefined ? Effect.void : pool.prepare(Math.min(parallel, asked.tokens))
     const [[filling], [compiling]] = yield* Effect.all([
       Effect.timed(Loader.fill(source, wanted, weights, options)),
       Effect.timed(compile)
@@ -73,7 +84,7 @@ const load = Effect.fn("Parallel.load")(
     const loaded: Loaded = {
       batcher: yield* Batcher.make(pool, {
         pages: Pages.make(pages),
-        room: { chunk, tokens: steps.tokens },
+        room: { chunk, tokens: asked.tokens },
         vocabulary: model.config.vocabulary
       }),
       times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) },

@@ -3,7 +3,7 @@
  * from them are those that were drafted, the next logits are there already. Whatever is proposed, every token is drawn
  * from the logits behind the text in front of it, with the random words of its place: the text is the one without drafts.
  */
-import { Clock, Effect } from "effect"
+import { Clock, Effect, Option } from "effect"
 import { masked } from "./Shaping.ts"
 import type * as Drafter from "./Drafter.ts"
 import * as DraftLength from "./DraftLength.ts"
@@ -61,6 +61,8 @@ interface State {
   verified: Verified | undefined
   /** What was proposed behind so many tokens and not verified: whether it is right shows by itself. */
   proposed: { readonly at: number; readonly id: number } | undefined
+  /** Whether the drafter once took too long: it is not asked again. */
+  isSilent: boolean
   /** Steps of one token behind one another: from the third on, their times are those of decoding. */
   singles: number
   counts: Drafts
@@ -92,13 +94,22 @@ const settle = (state: State, tokens: ReadonlyArray<number>): void => {
   state.proposed = undefined
 }
 
+/** Milliseconds that a drafter may take: no step waits longer for guesses, and a text waits once. */
+const mostMillis = 500
+
 /** Drafts worth verifying behind these tokens. */
 const draftsFor = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
   const { acceptance, steps, with: { costs, drafter } } = state
   const most = Math.min(DraftLength.mostDrafts, state.most - tokens.length - 1, steps.context - tokens.length)
   // a prompt is not held up, nor a text that the session has to go back for
-  if (most < 1 || steps.reusable(tokens) !== tokens.length - 1) return []
-  const given = (yield* drafter.propose(tokens, most)).slice(0, most)
+  if (state.isSilent || most < 1 || steps.reusable(tokens) !== tokens.length - 1) return []
+  const answered = yield* Effect.timeoutOption(drafter.propose(tokens, most), mostMillis)
+  if (Option.isNone(answered)) {
+    state.isSilent = true
+    yield* Effect.logWarning(`drafts took longer than ${mostMillis} ms; this text goes on without`)
+    return []
+  }
+  const given = answered.value.slice(0, most)
   const bad = given.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < steps.vocabulary))
   const proposed = bad < 0 ? given : given.slice(0, bad)
   if (proposed.length === 0) return []
@@ -152,6 +163,7 @@ export const over = (steps: Steps, speculation: Speculation, most: number): Spec
     acceptance: DraftLength.acceptance(),
     verified: undefined,
     proposed: undefined,
+    isSilent: false,
     singles: 0,
     counts: { steps: 0, drafted: 0, accepted: 0 }
   }

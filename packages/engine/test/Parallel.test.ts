@@ -8,9 +8,12 @@ import type { Conversations } from "../src/Conversations.ts"
 import * as Drafter from "../src/Drafter.ts"
 import { fromModel as engineFrom, type Request } from "../src/Engine.ts"
 import type { Options } from "../src/Parallel.ts"
+import { mostBytes } from "../src/MemoryPlan.ts"
+import type * as Pool from "../src/Pool.ts"
+import * as PoolMemory from "../src/PoolMemory.ts"
 import * as Sampler from "../src/Sampler.ts"
 import { fromModel } from "../src/Together.ts"
-import { compilerOver, keptPrograms, wasm } from "./support/devices.ts"
+import { compilerOver, keptPrograms, wasm, wasmWithin } from "./support/devices.ts"
 import { asked, tiny, tinyCodec, tinySource } from "./support/models.ts"
 
 const textOf = (tokens: ReadonlyArray<{ readonly text: string }>) => tokens.map((t) => t.text).join("")
@@ -152,6 +155,45 @@ describe("conversations in one step, on wasm", () => {
       assertEquals(texts[1]!.map(({ ids }) => ids), texts[0]!.map(({ ids }) => ids))
       assert.isAbove(texts[1]!.reduce((n, { drafts }) => n + drafts!.drafted, 0), 0)
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+})
+
+describe("the memory of a pool", () => {
+  const options = { parallel: 4, conversations: 4, context: 192 }
+  const asked: Pool.PoolOptions = {
+    activations: "int8-all",
+    cache: "f16",
+    context: 192,
+    pages: 12,
+    sizes: [],
+    tokens: 64
+  }
+  const planned = Effect.gen(function*() {
+    const { estimate } = yield* Jit
+    const { profile } = yield* Device
+    return yield* PoolMemory.memoryOf(tiny, { estimate, profile }, asked)
+  }).pipe(Effect.provide(wasm), Effect.runSync)
+
+  it.live("is what is planned", () =>
+    Effect.gen(function*() {
+      yield* fromModel(tinySource, tiny, { ...options, activations: "int8", prepare: ["last"] })
+      const steady = mostBytes(planned) - planned.stagingBytes
+      assert.closeTo((yield* Device).allocatedBytes() / steady, 1, 0.02)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
+  it.live("is what there is room for, and less than one conversation is refused", () =>
+    Effect.gen(function*() {
+      const page = planned.kvBytes / 12
+      const within = (memory: number) =>
+        Effect.scoped(Effect.gen(function*() {
+          yield* fromModel(tinySource, tiny, { ...options, activations: "int8", prepare: ["last"] })
+          return (yield* Device).allocatedBytes()
+        })).pipe(Effect.provide(wasmWithin({ limits: { memory }, subgroups: true })), keptPrograms)
+      const all = mostBytes(planned)
+      yield* within(all)
+      yield* within(all - 4 * page)
+      const error = yield* Effect.flip(within(all - 10 * page))
+      assert.strictEqual(error._tag, "DoesNotFit")
+    }))
 })
 
 const lost = Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost; make a new one" }))

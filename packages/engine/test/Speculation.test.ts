@@ -240,3 +240,17 @@ describe("drafts on wasm", () => {
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms)
   })
 })
+
+describe("a drafter that never answers", () => {
+  it.live("holds a text up once, and changes nothing", () =>
+    Effect.gen(function*() {
+      let asks = 0
+      const propose = () => Effect.suspend(() => (asks++, Effect.never))
+      const engine = yield* fromModel(tinySource, tiny, { context: 192 }).pipe(
+        Effect.provideService(Drafter.Drafter, { policy: "likely", propose })
+      )
+      const tokens = yield* Stream.runCollect(engine.generate({ tokens: asked("What is 17 + 25?") }))
+      assert.strictEqual(tokens.map(({ text }) => text).join(""), "17 + 25 = 42")
+      assert.strictEqual(asks, 1)
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+})

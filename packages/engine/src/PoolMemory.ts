@@ -1,0 +1,65 @@
+/** The pages that a device has room for, beside everything else that conversations in one step need. */
+import { pagesFor, pageTokens } from "./Pages.ts"
+import type { RangeifyError } from "@tg/rangeify/Rangeify"
+import { Effect } from "effect"
+import * as Loader from "./Loader.ts"
+import { DoesNotFit, type Memory, mostBytes, plenty, type Setting } from "./MemoryPlan.ts"
+import type { ModelFile } from "./ModelFile.ts"
+import type { PoolOptions } from "./Pool.ts"
+import { piecesOf, poolProgram } from "./PoolProgram.ts"
+
+const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
+
+/** Words of a row in each block's cache. */
+const rowWords = (model: ModelFile, { cache, context }: PoolOptions): number =>
+  sum(model.caches({ type: cache, context }).map(({ shape }) => Number(shape[1])))
+
+/** Without what steps and loading need. */
+const stored = (model: ModelFile, options: PoolOptions): Memory => ({
+  weightBytes: sum(model.weights.all.map(({ layout }) => 4 * layout.words)),
+  kvBytes: 4 * pageTokens * options.pages * rowWords(model, options),
+  scratchBytes: 0,
+  ioBytes: 0,
+  stagingBytes: 0
+})
+
+/** All that a pool takes. Each size of steps has a program with memory of its own, in proportion to its tokens. */
+export const memoryOf = (
+  model: ModelFile,
+  { estimate, profile }: Pick<Setting, "estimate" | "profile">,
+  options: PoolOptions
+): Effect.Effect<Memory, RangeifyError> =>
+  Effect.gen(function*() {
+    const { pages: pieces, sizes, tokens } = options
+    const shape = { ...options, pieces, rows: tokens, isWhole: sizes.length > 0 }
+    const { blocks } = yield* estimate(poolProgram(model, shape).sink)
+    const inputs = sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))
+    const numbers = 4 + piecesOf(options.context) + inputs + model.config.vocabulary
+    const widest = Math.max(
+      ...model.caches({ type: options.cache, context: pageTokens }).map(({ shape }) => Number(shape[1]))
+    )
+    return {
+      ...stored(model, options),
+      scratchBytes: sum(blocks) * Math.max(1, sum(sizes) / tokens),
+      ioBytes: 4 * tokens * numbers + 4 * pageTokens * widest,
+      stagingBytes: yield* Loader.stagingBytes(model.weights.all.map(({ layout }) => layout), profile, estimate)
+    }
+  })
+
+/** As many of the pages as there is room for; a device without room for one whole conversation is refused. */
+export const fitting = (
+  model: ModelFile,
+  setting: Pick<Setting, "estimate" | "profile">,
+  options: PoolOptions
+): Effect.Effect<number, DoesNotFit | RangeifyError> =>
+  Effect.gen(function*() {
+    const { memoryBytes, name } = setting.profile
+    if (memoryBytes === undefined || mostBytes(stored(model, options)) < plenty * memoryBytes) return options.pages
+    const memory = yield* memoryOf(model, setting, options)
+    const pageBytes = memory.kvBytes / options.pages
+    const room = Math.floor((memoryBytes - mostBytes({ ...memory, kvBytes: 0 })) / pageBytes)
+    const needed = pagesFor(options.context)
+    if (room >= needed) return Math.min(options.pages, room)
+    const least = { ...memory, kvBytes: needed * pageBytes }
+    return yield* new DoesNotFit({ model: model.config.name, device: name, limitBytes: memoryBytes, ...least })
+  })
