@@ -43,6 +43,28 @@ const text = (lives: ReadonlyArray<number>, made: Array<DeviceShape> = []) =>
     return { tokens, rows }
   }).pipe(Effect.scoped)
 
+describe("a persistent launch that gave up", () => {
+  it.live("computes nothing that counts: the text is computed again", () =>
+    Effect.gen(function*() {
+      const whole = yield* text([])
+      let asked = 0
+      let built = 0
+      const gaveUp = new DeviceError({ reason: "BarriersFailed", message: "workgroups did not all run at once" })
+      const services = Effect.gen(function*() {
+        const made = Context.pick(Device, Jit)(yield* Layer.build(fragile(Infinity, [])))
+        built++
+        const settle = Effect.suspend(() => built === 1 && asked++ >= 4 ? Effect.fail(gaveUp) : Effect.void)
+        return Context.add(made, Jit, Jit.of({ ...Context.get(made, Jit), settle }))
+      })
+      const { generate } = yield* fromModel(tinySource, tiny, { context: 96, rebuild: services }).pipe(
+        Effect.provide(yield* services)
+      )
+      const tokens = yield* Stream.runCollect(generate({ tokens: prompt, maxTokens: 12, sampling }))
+      assertEquals(tokens, whole.tokens)
+      assert.strictEqual(built, 2)
+    }).pipe(Effect.scoped))
+})
+
 describe("a lost device", () => {
   it.live("is replaced, and the text goes on as if nothing had happened", () =>
     Effect.gen(function*() {

@@ -12,6 +12,7 @@ import * as Memory from "@tg/rangeify/Memory"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { Effect } from "effect"
+import * as Persistent from "./Persistent.ts"
 import type * as Pipeline from "./Pipeline.ts"
 
 /** Values of the symbolic variables. */
@@ -94,13 +95,21 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   }
   const phases = yield* Effect.forEach(kernelsOf(step.ast), (kernel) => ofKernel(pipeline, step.name, { kernel, vars }))
   if (!step.ast.is("PERSISTENT")) return phases[0]!
-  const { workgroups, ...launch } = step.ast.arg
-  const barriers = (phases.length - 1) * quantitiesOf(profile).gridBarrierMicros
+  const { arg } = step.ast
+  const parts = Phases.phasesOf(step.ast)
+  // one barrier fewer than phases, one launch for all of them
+  const waits = profile.dispatchMicros + (phases.length - 1) * quantitiesOf(profile).gridBarrierMicros
+  const crossing = { coherent: Phases.crossing(parts), stagedBytes: arg.stagedBytes }
+  const own = phases.map((phase) => {
+    const busy = phase.bytes / profile.bytesPerMicro
+    return phase.micros - profile.dispatchMicros +
+      Persistent.slower(profile, { ...phase, busy, hasBarriers: false }, arg)
+  })
   const shape: Shape = {
     bytes,
-    workgroups,
-    threads: Math.max(launch.threads, ...phases.map(({ threads }) => threads)),
-    micros: phases.reduce((sum, { micros }) => sum + micros - profile.dispatchMicros, profile.dispatchMicros + barriers)
+    workgroups: arg.workgroups,
+    threads: Math.max(arg.threads, ...phases.map(({ threads }) => threads)),
+    micros: own.reduce((a, b) => a + b, waits) + Persistent.crossings(profile, parts, crossing)
   }
   return shape
 })

@@ -57,16 +57,11 @@ const mostPhases = 16
 const patienceMicros = 1_000_000
 
 /** A step that may be a phase. */
-interface Candidate {
+interface Candidate extends Share {
   readonly step: KernelStep
   readonly linear: UOp
-  readonly threads: number
-  readonly hasBarriers: boolean
-  /** The most workgroups it has as a launch of its own. */
-  readonly workgroups: number
-  /** As a launch of its own, and what of that is neither the launch nor waiting. */
+  /** As a launch of its own. */
   readonly micros: number
-  readonly busy: number
 }
 
 /** What steps cost as one launch; why there can be none. */
@@ -293,20 +288,37 @@ const residents = (profile: DeviceProfile, threads: number, memory: number): num
   return beside >= 1 ? beside * processors : tried
 }
 
-/** The launch, its phases and the barriers between them. A phase that has fewer threads than it would have alone takes longer. */
+/** Work of a phase, and the workgroups that it would have as a launch. */
+export interface Share {
+  /** Microseconds in which it computes or moves bytes. */
+  readonly busy: number
+  readonly workgroups: number
+  readonly threads: number
+  /** Whether its workgroups cannot be dealt out to the threads of larger ones. */
+  readonly hasBarriers: boolean
+}
+
+/** Microseconds that a phase takes longer than as a launch of its own, because it has fewer threads. */
+export const slower = (
+  { saturatingThreads }: DeviceProfile,
+  { busy, hasBarriers, threads, workgroups }: Share,
+  launch: Pick<PersistentArg, "threads" | "workgroups">
+): number => {
+  const wanted = workgroups * threads
+  const has = Math.min(wanted, launch.workgroups * (hasBarriers ? threads : launch.threads))
+  return (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy
+}
+
+/** The launch, its phases and the barriers between them. */
 const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, launch: PersistentArg): number => {
-  const { dispatchMicros, saturatingThreads } = profile
-  const phases = candidates.map(({ busy, hasBarriers, micros, threads, workgroups }) => {
-    const wanted = workgroups * threads
-    const has = Math.min(wanted, launch.workgroups * (hasBarriers ? threads : launch.threads))
-    return micros - dispatchMicros + (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy
-  })
+  const { dispatchMicros } = profile
+  const phases = candidates.map((own) => own.micros - dispatchMicros + slower(profile, own, launch))
   const barriers = (candidates.length - 1) * quantitiesOf(profile).gridBarrierMicros
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
 }
 
 /** What values cost that cross phases: a stage of workgroup memory for those that are copied, a load that no cache of a processor has for others. */
-const crossings = (
+export const crossings = (
   profile: DeviceProfile,
   phases: ReadonlyArray<PhasesOf.Phase>,
   { coherent, stagedBytes }: { readonly coherent: ReadonlySet<number>; readonly stagedBytes: number }

@@ -12,6 +12,9 @@ export interface Options {
   readonly vars: ReadonlyArray<string>
 }
 
+/** Names that a number behind a letter makes, and that mean something. */
+const types: ReadonlySet<string> = new Set(["i32"])
+
 /** The statements of `main` under construction, what they need around them, and the text of each value so far. */
 export class Writer {
   readonly options: Options
@@ -47,7 +50,8 @@ export class Writer {
   fresh(prefix: string): string {
     const n = this.#counters.get(prefix) ?? 0
     this.#counters.set(prefix, n + 1)
-    return `${prefix}${n}`
+    const name = `${prefix}${n}`
+    return types.has(name) ? this.fresh(prefix) : name
   }
 
   /** Gives a value a name. */

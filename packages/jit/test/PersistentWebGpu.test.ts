@@ -1,0 +1,92 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
+import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
+import { FusionCosts } from "@tg/rangeify/Fusion"
+import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import * as Testing from "@tg/runtime-webgpu/Testing"
+import { rendererOptions, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
+import { Effect, Layer } from "effect"
+import { Compiler } from "../src/Compiler.ts"
+import { Jit } from "../src/Jit.ts"
+import * as Persistent from "../src/Persistent.ts"
+import { Pipeline } from "../src/Pipeline.ts"
+import { blocks, contents } from "./support/blocks.ts"
+
+const noGpu = (await Testing.availableAdapter()) === undefined
+
+/** The device, taken for one on which so many workgroups run at once. */
+const profileWith = (profile: DeviceProfile, workgroups: number): DeviceProfile => ({
+  ...profile,
+  processors: workgroups,
+  gridBarrierHolds: true,
+  gridBarrierWorkgroups: workgroups,
+  // waits that are in vain end soon
+  cachedLoadMicros: workgroups > 2 ? 10 : 0.01
+})
+
+const jit = (persistent: Persistent.Service, workgroups: number) =>
+  Layer.unwrap(Effect.gen(function*() {
+    const { profile } = yield* Device
+    const stages = Layer.mergeAll(
+      WgslRenderer.layer(rendererOptions(yield* WebGpuInfo, profile)),
+      Layer.succeed(Profile, profileWith(profile, workgroups)),
+      Layer.succeed(Persistent.Persistent, persistent),
+      Layer.succeed(FusionCosts, () => undefined)
+    )
+    return Jit.layer.pipe(
+      Layer.provide(Compiler.layer),
+      Layer.provide(Layer.fresh(Pipeline.layer)),
+      Layer.provide(stages)
+    )
+  }))
+
+const program = blocks(2)
+
+/** What the blocks compute, in how many launches, and what the device says about that. */
+const run = (persistent: Persistent.Service, workgroups: number) =>
+  Effect.gen(function*() {
+    const device = yield* Device
+    const { prepare, settle = Effect.void } = yield* Jit
+    const buffers = new Map<number, DeviceBuffer>()
+    const sizes = [8, 8, ...[0, 1].flatMap(() => [8, 128, 128])]
+    for (const [id, size] of sizes.entries()) {
+      const buffer = yield* device.allocate(4 * size, `buffer ${id}`)
+      yield* device.write(buffer, new Uint8Array(contents(id, size).buffer))
+      buffers.set(id, buffer)
+    }
+    const { plan, run } = yield* prepare(program.sink, buffers)
+    yield* run({})
+    const settled = yield* Effect.result(settle)
+    return { launches: plan.launches.length, out: [...yield* device.read(buffers.get(1)!)], settled }
+  }).pipe(Effect.scoped, Effect.provide(Layer.fresh(jit(persistent, workgroups))))
+
+describe.skipIf(noGpu)("persistent launches of a program", () => {
+  it.live("compute what launches compute", () =>
+    Effect.gen(function*() {
+      const want = yield* run(Persistent.off, 2)
+      const found = yield* run({ ...Persistent.off, mode: "on" }, 2)
+      assert.isBelow(found.launches, want.launches)
+      assert.strictEqual(found.settled._tag, "Success")
+      assert.deepStrictEqual(found.out, want.out)
+    }).pipe(Effect.provide(Testing.layer)))
+
+  it.live("are given up where workgroups do not run at once: the same program is launches from then on", () =>
+    Effect.gen(function*() {
+      const told: Array<string> = []
+      const persistent: Persistent.Service = {
+        mode: "on",
+        refused: undefined,
+        onRefused: (why) => Effect.sync(() => void told.push(why))
+      }
+      const failed = yield* run(persistent, 4096)
+      assert.strictEqual(failed.settled._tag, "Failure")
+      assert.deepInclude(failed.settled._tag === "Failure" ? failed.settled.failure : {}, {
+        _tag: "DeviceError",
+        reason: "BarriersFailed"
+      })
+      assert.deepStrictEqual(told, [persistent.refused])
+      const want = yield* run(Persistent.off, 4096)
+      const again = yield* run(persistent, 4096)
+      assert.deepStrictEqual(again, want)
+    }).pipe(Effect.provide(Testing.layer)))
+})
