@@ -47,7 +47,7 @@ const kernels = (mode: Persistent.Mode) =>
 describe("persistent launches", () => {
   it.effect("keep the values of random programs, at every stage", () =>
     Effect.gen(function*() {
-      const count = process.env["TG_FULL"] === "1" ? 100 : 8
+      const count = process.env["TG_FULL"] === "1" ? 100 : 5
       let launches = 0
       let merged = 0
       for (let seed = 0; seed < count; seed++) {
@@ -62,7 +62,7 @@ describe("persistent launches", () => {
         launches += steps.length
         merged += steps.filter((step) => step.kind === "kernel" && Phases.isPersistent(step.ast)).length
       }
-      assert.isAbove(merged, 4)
+      assert.isAbove(merged, 2)
       assert.isAbove(launches, merged)
     }))
 

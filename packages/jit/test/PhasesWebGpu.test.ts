@@ -34,7 +34,7 @@ const run = (made: Made, launch: ReturnType<typeof launchOf>, times: number) =>
 
 describe.skipIf(noGpu)("persistent launches on a GPU", () => {
   layer(Testing.layer)((it) => {
-    const count = process.env["TG_FULL"] === "1" ? 100 : 3
+    const count = process.env["TG_FULL"] === "1" ? 100 : 2
     it.effect("keep the values of random programs, and leave the counter as it was", () =>
       Effect.gen(function*() {
         const { subgroupSize } = (yield* Device).profile

@@ -46,6 +46,8 @@ export interface Handling {
   /** Called when the process has been started. */
   readonly onStart?: (process: ReturnType<typeof spawn>) => void
   readonly cwd?: string
+  /** Variables of the environment besides those of this process. */
+  readonly env?: Readonly<Record<string, string>>
 }
 
 /** Runs the program as users do. */
@@ -55,7 +57,11 @@ export const child = (
 ): Promise<Outcome & { readonly millis: number }> =>
   new Promise((resolve, reject) => {
     const started = performance.now()
-    const process_ = spawn(process.execPath, [bin, ...args], { stdio: ["ignore", "pipe", "pipe"], cwd: handling.cwd })
+    const process_ = spawn(process.execPath, [bin, ...args], {
+      stdio: ["ignore", "pipe", "pipe"],
+      cwd: handling.cwd,
+      env: { ...process.env, ...handling.env }
+    })
     handling.onStart?.(process_)
     let stdout = ""
     let stderr = ""

@@ -26,6 +26,8 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       persistent: "off",
       noPersistent: false,
       egraph: false,
+      persistent: "off",
+      noPersistent: false,
       noCache: true,
       check: true,
       limits: {},
