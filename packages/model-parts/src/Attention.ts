@@ -1,4 +1,4 @@
-/** Attention over a cache: of one token in pieces of the cache, of several tokens over all rows up to theirs. */
+/** Attention over a cache, as its equation: of a few tokens over whole pages of the cache, of many over all rows up to theirs. */
 import { iota, scalar, type Tensor } from "@tg/tensor/Tensor"
 import * as Nn from "@tg/tensor/Nn"
 import { keep, type Order, tileTokens } from "./Order.ts"

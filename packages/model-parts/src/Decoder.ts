@@ -1,4 +1,5 @@
 /** The forward pass that decoder-only models have in common: embedding, blocks that share bodies, norm, output. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import type { Arena } from "@tg/core-uop/UOp"
 import * as Layout from "@tg/gguf/Layout"
@@ -42,6 +43,8 @@ export interface ForwardInput {
   readonly places?: Places.Places | undefined
   /** Logits of all tokens, of the last one, or of some by their numbers, `[R]`. */
   readonly rows: "all" | "last" | Tensor
+  /** What costs are counted for; a usual device if it is not said. */
+  readonly profile?: DeviceProfile | undefined
   /** Whether the experts that blocks choose are among the results; they are not, if it is not said. */
   readonly experts?: "kept" | undefined
 }
@@ -165,6 +168,7 @@ const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights):
       cache: rows!,
       startPos: startPos!,
       order,
+      profile: input.profile,
       isFew: isFew(input),
       batch: input.batch,
       places: input.places === undefined ? undefined : Places.fromArguments(params.slice(4 + roles.length)),

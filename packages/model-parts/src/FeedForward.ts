@@ -21,6 +21,7 @@ import {
   product,
   type Weight
 } from "./Product.ts"
+import { type Laid, shared } from "./Schedule.ts"
 
 /** The mixture of experts; blocks before `firstBlock` are dense. */
 export interface ExpertConfig {
@@ -68,6 +69,14 @@ export const affine = (weights: Lookup, x: Operand, role: string): Tensor => {
   const bias = weights(`${role}.bias`)
   return bias === undefined ? scaled : scaled.add(plain(bias)).label(role)
 }
+
+/** The same as a value that several others read. */
+export const project = (input: Laid & { readonly weights: Lookup }, x: Operand, role: string): Tensor =>
+  shared(input, affine(input.weights, x, role))
+
+/** What was computed, times the matrix of a role. */
+export const linear = (input: Manner & { readonly weights: Lookup }, x: Tensor, role: string): Tensor =>
+  affine(input.weights, computed(x, input), role)
 
 /** A gated network with three matrices. */
 export const dense = (
@@ -206,3 +215,13 @@ export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activ
     : mixed.add(dense(input, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))
   return { output, chosen: routed.chosen }
 }
+
+/** What the second half of a block adds: of one network, or, where the block has a router, of a mixture of experts. */
+export const feedForward = (
+  input: FeedForwardInput,
+  experts: ExpertConfig | undefined,
+  x: Activation
+): { readonly output: Tensor; readonly chosen?: Tensor } =>
+  input.weights("ffn_gate_inp") === undefined
+    ? { output: dense(input, x, ["ffn_gate", "ffn_up", "ffn_down"]) }
+    : mixture(input, experts!, x)

@@ -12,8 +12,10 @@ import {
   ofFewRows,
   ofTokens,
   type Operand,
-  plain
+  plain,
+  type Weight
 } from "./Product.ts"
+import { isWorthRounding } from "./ProductCost.ts"
 
 /** What a norm computes with. */
 export interface NormInput extends Manner {
@@ -29,22 +31,15 @@ export const norm = ({ epsilon, order, weights }: NormInput, x: Tensor, role: st
 export const normed = (input: NormInput, x: Tensor, role: string): Tensor => keep(input.order, norm(input, x, role))
 
 /**
- * Whether a product with so many rows of K values is faster if each of its workgroups rounds `x` for itself. On an H200
- * 768 rows of 2048 take no longer with floats, 1536 rows take 5.1 us instead of 5.4, 3072 rows 5.7 instead of 7.1.
+ * The norm of each token, for the product with the matrix of a role, and others. If that rounds its operand, the factor of the
+ * norm scales the results, so that rounding need not wait for it.
  */
-const roundsItself = ({ activations }: Manner, x: Tensor, rows: number): boolean =>
-  activations === "int8" && hasBlocks(x) && 2 * rows >= Number(x.dim(-1))
-
-/**
- * The norm of each token, for a product with `rows` rows. If that rounds its operand, the factor of the norm scales the
- * results, so that rounding need not wait for it.
- */
-export const normedForFewRows = (input: NormInput, x: Tensor, role: string, rows: number): Operand => {
+export const normedFor = (input: NormInput, x: Tensor, role: string, reader: string): Operand => {
   const { epsilon, weights } = input
   const values = normed(input, x, role)
   // of several tokens, each workgroup would round all
   if (x.dim(0) !== 1) return ofTokens(values, input)
-  if (!roundsItself(input, x, rows)) return ofFewRows(values, input)
+  if (!roundsItself(input, x, need(weights, reader))) return ofFewRows(values, input)
   // the squares of a block are added up where its quants are made
   const blocks = x.reshape([...x.shape.slice(0, -1), Number(x.dim(-1)) / Int8.blockValues, Int8.blockValues])
   const means = blocks.mul(blocks).mean(-1).label("int8")
@@ -54,3 +49,7 @@ export const normedForFewRows = (input: NormInput, x: Tensor, role: string, rows
     factor: means.mean({ axis: -1, keepDims: true }).add(epsilon).rsqrt().label(role)
   }
 }
+
+const roundsItself = ({ activations, profile }: Manner, x: Tensor, { layout: { shape } }: Weight): boolean =>
+  activations === "int8" && hasBlocks(x) &&
+  isWorthRounding({ columns: Number(x.dim(-1)), rows: shape.slice(0, -1).reduce((n, d) => n * d, 1) }, profile)

@@ -1,4 +1,5 @@
 /** Products with weights, and how they read their other operand: as floats, or rounded to bytes. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Layout from "@tg/gguf/Layout"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
@@ -25,6 +26,8 @@ export type Activations = "float" | "int8" | "int8-all"
 export interface Manner {
   readonly activations: Activations
   readonly order: Order
+  /** What costs are counted for; a usual device if it is not said. */
+  readonly profile?: DeviceProfile | undefined
 }
 
 /** The operand of products: as it is and, where products may use it, quantised. */

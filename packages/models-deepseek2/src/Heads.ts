@@ -1,26 +1,34 @@
 /** Keys and values of each head, made from the latents of all positions: as the paper writes them. */
 import * as Layout from "@tg/gguf/Layout"
 import type { Reader } from "@tg/model-parts/Attention"
-import { keep } from "@tg/model-parts/Order"
 import { type Activation, computed, forExperts, need, product, type Weight } from "@tg/model-parts/Product"
+import { shared } from "@tg/model-parts/Schedule"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
 import type { BlockInput } from "./Block.ts"
 import * as Cache from "./Cache.ts"
+import type { Form } from "./Form.ts"
+
+/** Attention to each head's own keys and values. */
+export const form = (input: BlockInput): Form => ({
+  query: (q) => q,
+  reader: () => reader(input),
+  output: (mixed) => mixed
+})
 
 /** Reads the cache as keys `[S, H, plain + rotated]` and values `[S, H, value]`. */
-export const reader = (input: BlockInput): Reader => ({
+const reader = (input: BlockInput): Reader => ({
   scores: (query, stored) => query.unsqueeze(2).mul(keys(input, stored).permute([1, 0, 2])).sum(-1),
   mix: (weights, stored) => weights.unsqueeze(2).mul(values(input, stored).permute([1, 2, 0])).sum(-1),
   width: input.config.value
 })
 
 const keys = (input: BlockInput, stored: Tensor): Tensor => {
-  const { config, order } = input
+  const { config } = input
   const { latents, positions } = rows(input, stored)
-  const own = keep(order, plainKeys(input, latents).label("attn_keys"))
-  const shared = positions.unsqueeze(1).expand([stored.dim(0), config.heads, config.rotated])
-  return keep(order, Nn.cat([own, shared], -1).label("attn_keys"))
+  const own = shared(input, plainKeys(input, latents).label("attn_keys"))
+  const rotated = positions.unsqueeze(1).expand([stored.dim(0), config.heads, config.rotated])
+  return shared(input, Nn.cat([own, rotated], -1).label("attn_keys"))
 }
 
 /** The part without position, `[S, H, plain]`. */
@@ -33,13 +41,13 @@ const plainKeys = (input: BlockInput, latents: Activation): Tensor => {
 }
 
 const values = (input: BlockInput, stored: Tensor): Tensor => {
-  const { config: { plain, value }, order, weights } = input
+  const { config: { plain, value }, weights } = input
   const latents = forExperts(rows(input, stored).latents)
   const separate = weights("attn_v_b")
   const own = separate === undefined
     ? product(latents, need(weights, "attn_kv_b"), { view: rowsOfHeads(input, plain, value) })
     : product(latents, separate)
-  return keep(order, own.label("attn_values"))
+  return shared(input, own.label("attn_values"))
 }
 
 /** What the cache holds: latents as the operand of products, and rotated keys. */
