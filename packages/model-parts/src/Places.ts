@@ -4,7 +4,7 @@
  */
 import * as Nn from "@tg/tensor/Nn"
 import { assign } from "@tg/tensor/Program"
-import { iota, type Tensor, zeros } from "@tg/tensor/Tensor"
+import { iota, scalar, type Tensor } from "@tg/tensor/Tensor"
 import { hidden, piece, type Reader } from "./Attention.ts"
 
 /** Where each of T tokens stands. */
@@ -36,9 +36,8 @@ export const write = (
 
 /**
  * Attention of tokens that stand anywhere, `query [T, A.., K]`, each over its own positions: `[T, A.., width]`. The reader's rows
- * have an axis of tokens in front, which is that of the queries. As with `Attention.split` a piece gives the attention over its
- * rows, and sums of exponentials weigh the pieces; what stands behind a token counts as zero, so that the sum is the same however
- * many pieces others need.
+ * have an axis of tokens in front, which is that of the queries. What stands behind a token counts as zero, so that the sum is the
+ * same however many pieces others need.
  */
 export const attend = (
   reader: Reader,
@@ -47,20 +46,12 @@ export const attend = (
 ): Tensor => {
   const { arena } = query
   const tokens = query.dim(0)
+  const positions = scalar(arena, places.pieces.dim(1)).mul(piece).node
   const rows = cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).gather(places.pieces)
-  const own = places.position.reshape([tokens, ...query.shape.slice(1).map(() => 1), 1])
-  const position = iota(arena, places.pieces.dim(1)).mul(piece).unsqueeze(1).add(iota(arena, piece)).cast(own.dtype)
+    .reshape([tokens, positions, cache.dim(1)])
+  const own = places.position.reshape([tokens, ...query.shape.slice(1).map(() => 1)])
+  const position = iota(arena, positions).cast(own.dtype)
   const before = position.le(own)
   const seen = window === undefined ? before : before.and(position.add(window).gt(own))
-  const scores = seen.where(reader.scores(query, rows), hidden)
-  const most = scores.max({ axis: -1, keepDims: true })
-  const weights = scores.sub(most).exp()
-  const sum = weights.sum({ axis: -1, keepDims: true })
-  const mix = reader.mix(weights, rows).div(sum)
-  // eight columns more, of which one counts: as many as a group of values in the cache
-  const rest = zeros(arena, [...most.shape.slice(0, -1), 7])
-  const record = Nn.cat([mix, most.add(sum.log()), rest], -1).contiguous().label("attn_split")
-  const logSum = record.slice(-1, reader.width, 1)
-  const scale = logSum.sub(logSum.max({ axis: -2, keepDims: true })).exp()
-  return record.slice(-1, 0, reader.width).mul(scale).sum(-2).div(scale.sum(-2)).label("attn_mix")
+  return reader.mix(Nn.softmax(seen.where(reader.scores(query, rows), hidden)), rows).label("attn_mix")
 }
