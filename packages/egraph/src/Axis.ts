@@ -3,7 +3,7 @@ import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { argOf, reduceArg, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
-import { Tensor } from "@tg/tensor/Tensor"
+import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
 
 /** The shape with other sizes in place of an axis. */
 export const replaced = (shape: Shape.Shape, axis: number, sizes: Shape.Shape): Shape.Shape => [
@@ -11,6 +11,9 @@ export const replaced = (shape: Shape.Shape, axis: number, sizes: Shape.Shape): 
   ...sizes,
   ...shape.slice(axis + 1)
 ]
+
+/** Pieces that an axis of symbolic size begins. */
+export const begunPieces = (size: UOp, piece: number): Shape.Dim => new Tensor(size).add(piece - 1).floordiv(piece).node
 
 /** An axis of so many pieces of equal size: how many; none where the size does not say that it divides. */
 export const piecesOf = (size: Shape.Dim, piece: number): Shape.Dim | undefined => {
@@ -84,7 +87,33 @@ export const behind = (node: UOp, axis: number): Moved | undefined => {
   }
 }
 
-/** Cuts axes of values: `sizes` in place of one, which together are as many. */
+/** The part of an axis that is there: from its beginning, as a context that is not full. */
+const beginning = (node: UOp, axis: number): { readonly source: UOp; readonly capacity: number } | undefined => {
+  if (node.op !== "SHRINK" || Shape.fromUOp(node.src[1 + 2 * axis]!) !== 0) return undefined
+  const capacity = Shape.of(node.src[0]!)[axis]
+  return typeof capacity === "number" ? { source: node.src[0]!, capacity } : undefined
+}
+
+/**
+ * Whether values go on behind an axis of symbolic size, up to whole pieces: those that are read from the beginning of storage
+ * with room for whole pieces, and what is computed from them. What stands there means nothing.
+ */
+export const goesOn = (node: UOp, axis: number, piece: number): boolean => {
+  if (node.op === "CONST" || node.op === "IOTA") return true
+  if (elementwise.has(node.op)) return node.src.every((source) => goesOn(source, axis, piece))
+  if (node.op === "REDUCE") return goesOn(node.src[0]!, axisOfReduced(node, axis), piece)
+  const part = beginning(node, axis)
+  if (part !== undefined) return part.capacity % piece === 0
+  const moved = behind(node, axis)
+  return moved !== undefined &&
+    (Shape.of(moved.source)[moved.axis] !== Shape.of(node)[axis] || goesOn(moved.source, moved.axis, piece))
+}
+
+/** Where an axis of a reduction's result is in what it reduces. */
+const axisOfReduced = (node: UOp, axis: number): number =>
+  [...Shape.of(node.src[0]!).keys()].filter((i) => !reduceArg(node).axes.includes(i))[axis]!
+
+/** Cuts axes of values: `sizes` in place of one, which together are as many, or as many as whole pieces if the values go on. */
 export type Cutter = (node: UOp, axis: number, sizes: Shape.Shape) => Tensor
 
 /**
@@ -111,12 +140,12 @@ const cutOnce = (node: UOp, axis: number, sizes: Shape.Shape, cut: Cutter): Tens
   if (node.op === "REDUCE") {
     const { axes, op } = reduceArg(node)
     const source = node.src[0]!
-    const at = [...Shape.of(source).keys()].filter((i) => !axes.includes(i))[axis]!
+    const at = axisOfReduced(node, axis)
     const shifted = axes.map((i) => i > at ? i + sizes.length - 1 : i)
     return new Tensor(node.arena.make("REDUCE", node.dtype, [cut(source, at, sizes).node], { op, axes: shifted }))
   }
   const moved = behind(node, axis)
-  if (moved === undefined) return new Tensor(node).reshape(replaced(Shape.of(node), axis, sizes))
+  if (moved === undefined) return end(node, axis, sizes)
   const shape = Shape.of(moved.source)
   return moved.again(
     shape[moved.axis] === size
@@ -124,6 +153,23 @@ const cutOnce = (node: UOp, axis: number, sizes: Shape.Shape, cut: Cutter): Tens
       : new Tensor(moved.source).reshape(replaced(shape, moved.axis, sizes.map(() => 1))),
     sizes
   )
+}
+
+/** A value that nothing is known to be behind, seen under these sizes; if they are more than it has, it goes on. */
+const end = (node: UOp, axis: number, sizes: Shape.Shape): Tensor => {
+  const shape = replaced(Shape.of(node), axis, sizes)
+  if (node.op === "CONST") return full(node.arena, shape, node.arg as number | boolean, node.dtype)
+  const all = sizes.map((d) => scalar(node.arena, d)).reduce((n, d) => n.mul(d)).node
+  if (sameProduct(product([Shape.of(node)[axis]!]), product(sizes)) || all === Shape.of(node)[axis]) {
+    return new Tensor(node).reshape(shape)
+  }
+  if (node.op === "IOTA") return iota(node.arena, all).reshape(shape)
+  const part = beginning(node, axis)
+  if (part === undefined) return new Tensor(node).reshape(shape)
+  const windows = Shape.of(node).map((size, i) =>
+    i === axis ? { start: 0, size: all } : { start: Shape.fromUOp(node.src[1 + 2 * i]!), size }
+  )
+  return new Tensor(part.source).shrink(windows).reshape(shape)
 }
 
 /** Values side by side along the last axis, and back. */

@@ -8,8 +8,8 @@
 import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
-import { Tensor, zeros } from "@tg/tensor/Tensor"
-import { behind, type Cutter, cutter, type Moved, piecesOf, record, replaced } from "./Axis.ts"
+import { iota, scalar, Tensor, zeros } from "@tg/tensor/Tensor"
+import { begunPieces, behind, type Cutter, cutter, goesOn, type Moved, piecesOf, record, replaced } from "./Axis.ts"
 import { type Cascade, cascadeAt, type Step } from "./Cascade.ts"
 
 /** The rule as people write it, and its bound (see `Rule`). */
@@ -48,6 +48,8 @@ interface Pieces {
   readonly count: Shape.Dim
   readonly piece: number
   readonly cut: Cutter
+  /** Whether the last piece may go on behind the axis: what is there counts as nothing. */
+  readonly isOpen: boolean
 }
 
 /** A value of a step: of a piece, with an axis of pieces, or of everything. */
@@ -285,15 +287,42 @@ const cutRows = (cascade: Cascade, together: Together) => {
   return { cascade: together.length === 0 ? cascade : cascadeAt(root), inner }
 }
 
+/** How many pieces there are, if they are whole, or if all that the cascade reads goes on up to the end of the last one. */
+export const countOf = (
+  { root, size, steps }: Cascade,
+  piece: number
+): { readonly count: Shape.Dim | undefined; readonly isOpen: boolean } => {
+  const count = piecesOf(size, piece)
+  if (count !== undefined || typeof size === "number") return { count, isOpen: false }
+  const isOpen = [...steps, root].every(({ axis, reduce }) => goesOn(reduce.src[0]!, axis, piece))
+  return { count: isOpen ? begunPieces(size, piece) : undefined, isOpen }
+}
+
+/** No value is less. */
+const lowest = -3.4028234663852886e38
+
+/** Terms of pieces, with what counts as nothing behind the axis. */
+const within = (
+  { cascade: { size }, count, piece }: Pieces,
+  { axis, op }: Pick<Step, "axis" | "op">,
+  terms: Tensor
+): Tensor => {
+  const { arena } = terms
+  const behindIt = Array.from({ length: terms.rank - axis - 2 }, () => 1)
+  const position = iota(arena, count).mul(piece).unsqueeze(1).add(iota(arena, piece))
+  return position.lt(scalar(arena, size)).reshape([count, piece, ...behindIt])
+    .where(terms, op === "ADD" ? 0 : op === "MAX" ? lowest : -lowest)
+}
+
 /**
  * A value equal to the root of a cascade, computed in pieces of so many positions, whose states are stored; none where the axis
- * is not known to be a multiple of that, or the rule does not know how a step changes with those before it.
+ * is no whole pieces and what is read does not go on behind it, or the rule does not know how a step changes with those before it.
  */
 export const inPieces = (whole: Cascade, { label, piece, together = [] }: Plan): UOp | undefined => {
-  const count = piecesOf(whole.size, piece)
+  const { count, isOpen } = countOf(whole, piece)
   const { cascade, inner } = cutRows(whole, together)
   if (count === undefined || cascade === undefined) return undefined
-  const pieces: Pieces = { cascade, count, piece, cut: cutter() }
+  const pieces: Pieces = { cascade, count, piece, cut: cutter(), isOpen }
   const { root, steps } = cascade
   const { factors, terms } = root.op === "ADD"
     ? hoisted(cascade, { axis: root.axis, node: root.reduce.src[0]! })
@@ -305,7 +334,8 @@ export const inPieces = (whole: Cascade, { label, piece, together = [] }: Plan):
   const raw = new Map<UOp, Tensor>()
   const rawOf: ValueOf = (step) => raw.get(step)!
   for (const { axis, op, reduce, terms: own } of all) {
-    raw.set(reduce, reduced(inPiecesAt(pieces, { axis, node: own }, rawOf), op, axis + 1))
+    const terms = inPiecesAt(pieces, { axis, node: own }, rawOf)
+    raw.set(reduce, reduced(isOpen ? within(pieces, { axis, op }, terms) : terms, op, axis + 1))
   }
   const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), { inner, label })
   const ofPieces = new Map(all.map(({ reduce }, i) => [reduce, states[i]!]))

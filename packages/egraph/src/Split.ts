@@ -6,7 +6,7 @@ import { inPieces } from "./Pieces.ts"
 import { cheapest, rowsTogether, type Site, siteOf } from "./SplitCost.ts"
 
 /** What became of a cascade. Microseconds by the cost model. */
-export interface SplitReport extends Omit<Site, "size"> {
+export interface SplitReport extends Omit<Site, "pieces"> {
   /** What its result is called in the model. */
   readonly label: string | undefined
   /** Positions of a piece; none where all of them together take less time. */
@@ -46,8 +46,8 @@ const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
   return labels
 }
 
-/** The program with the cascades of its bodies in pieces, where that takes less time. */
-export const ofProgram = (sink: UOp, profile: DeviceProfile): Splitted => {
+/** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
+export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest): Splitted => {
   // on a CPU pieces wait for each other
   if (profile.kind === "cpu") return { sink, reports: [] }
   const nodes = toposort(sink)
@@ -60,8 +60,8 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile): Splitted => {
     // what it reads may be in pieces now
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
-    const { size, ...site } = siteOf(cascade)
-    const { micros, plan, wholeMicros } = cheapest({ size, ...site }, profile)
+    const { pieces, ...site } = siteOf(cascade)
+    const { micros, plan, wholeMicros } = choose({ pieces, ...site }, profile)
     const label = labels.get(node)
     const split = plan && inPieces(cascade, { ...plan, label })
     reports.push({

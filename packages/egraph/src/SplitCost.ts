@@ -3,12 +3,12 @@ import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as Shape from "@tg/core-uop/Shape"
 import { piecesOf } from "./Axis.ts"
 import { type Cascade, isShared } from "./Cascade.ts"
-import type { Plan, Together } from "./Pieces.ts"
+import { countOf, type Plan, type Together } from "./Pieces.ts"
 
 /** How much a cascade has to do. */
 export interface Site {
-  /** Of the axis. */
-  readonly size: Shape.Dim
+  /** Sizes of pieces that the axis can be cut into. */
+  readonly pieces: ReadonlyArray<number>
   /** Cascades side by side: of heads and tokens. */
   readonly rows: number
   /** The axes of these rows along which they read the same values, with their sizes. */
@@ -21,6 +21,11 @@ export interface Site {
   readonly steps: number
 }
 
+/**
+ * Sizes of pieces that are tried: those whose positions share a workgroup. On an H200 smaller ones took up to 1.5 us less alone,
+ * and what puts them together, wherever a launch needs them, as much longer (docs/decode-h200.md).
+ */
+const sizes: ReadonlyArray<number> = [64, 128, 256]
 const most = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * Shape.maxOf(d), 1)
 
 /** The figures of a cascade. */
@@ -28,8 +33,10 @@ export const siteOf = (cascade: Cascade): Site => {
   const { root: { axis, reduce }, size, steps } = cascade
   const shape = Shape.of(reduce.src[0]!)
   const rows = shape.slice(0, axis)
+  // pieces that may not be full have a condition in their loops
+  const whole = sizes.filter((piece) => piecesOf(size, piece) !== undefined)
   return {
-    size,
+    pieces: whole.length > 0 ? whole : sizes.filter((piece) => countOf(cascade, piece).count !== undefined),
     rows: most(rows),
     shared: rows.flatMap((own, at) =>
       typeof own === "number" && own > 1 && isShared(cascade, at) ? [{ axis: at, size: own }] : []
@@ -40,11 +47,6 @@ export const siteOf = (cascade: Cascade): Site => {
   }
 }
 
-/**
- * Sizes of pieces that are tried: those whose positions share a workgroup. On an H200 smaller ones took up to 1.5 us less alone,
- * and what puts them together, wherever a launch needs them, as much longer (docs/decode-h200.md).
- */
-const sizes: ReadonlyArray<number> = [64, 128, 256]
 /** Neighbours along an axis that are tried: what they read is unpacked once. */
 const neighbours: ReadonlyArray<number> = [4, 2]
 const mostTogether = 16
@@ -83,7 +85,7 @@ interface Costed {
 
 /** The pieces that take the least time, if any take less than all positions together. */
 export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonly wholeMicros: number } => {
-  const { positions, rows, shared, size, steps, width } = site
+  const { pieces, positions, rows, shared, steps, width } = site
   const { cachedLoadMicros, operationsPerByte, processors, stageMicros } = quantitiesOf(profile)
   const perMicro = operationsPerByte * profile.bytesPerMicro
   // scores take about as much as the mix
@@ -100,8 +102,7 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
     return first + workgroups / processors * (visible * stageMicros + busy) + profile.dispatchMicros +
       inLine(positions / plan.piece)
   }
-  const plans = sizes.filter((piece) => piecesOf(size, piece) !== undefined)
-    .flatMap((piece) => togethers(shared).map((together) => ({ piece, together })))
+  const plans = pieces.flatMap((piece) => togethers(shared).map((together) => ({ piece, together })))
   const best = plans.reduce<Costed>(
     (least, plan) => micros(plan) < least.micros ? { plan, micros: micros(plan) } : least,
     { plan: undefined, micros: wholeMicros }

@@ -10,7 +10,10 @@ export class Split extends Context.Service<Split, {
   readonly split: (sink: UOp, profile: DeviceProfile) => Splitted
 }>()("@tg/egraph/Split") {
   /** By cost. */
-  static readonly layer = Layer.succeed(Split, { id: "@tg/egraph/Split", split: ofProgram })
+  static readonly layer = Layer.succeed(Split, {
+    id: "@tg/egraph/Split",
+    split: (sink, profile) => ofProgram(sink, profile)
+  })
 
   /** Programs stay as they are written. */
   static readonly layerNone = Layer.succeed(Split, { id: "none", split: (sink) => ({ sink, reports: [] }) })

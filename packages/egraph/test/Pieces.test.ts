@@ -117,6 +117,28 @@ it("splits an axis of symbolic length where it says that it is whole pieces", ()
   }
 })
 
+it("splits an axis of any symbolic length where what is read goes on, and counts nothing behind it", () => {
+  const arena = new Arena()
+  const n = variable(arena, "n", 1, 16)
+  const cache = (slot: number, shape: ReadonlyArray<number>) => param(arena, slot, { shape, dtype: DType.f32 })
+  const [x, k, v] = [cache(0, [3, 5]), cache(1, [16, 5]), cache(2, [16, 2])]
+  const scores = Nn.linear(x, k.slice(0, 0, n))
+  const masked = iota(arena, n).ne(2).where(scores, -1e30)
+  const { node } = cascades["softmax and mix"]!(masked, v.slice(0, 0, n))
+  const split = inPieces(cascadeAt(node)!, { piece: 4 })!
+  const of = (count: number) => Float32Array.from({ length: count }, (_, i) => Math.sin(i * 1.7))
+  for (const count of [1, 4, 7, 13, 16]) {
+    const buffers = new Map([[x.node, of(15)], [k.node, of(80)], [v.node, of(32)]])
+    // what is behind must not be seen, however large it is
+    buffers.get(k.node)!.fill(1e30, count * 5)
+    buffers.get(v.node)!.fill(Infinity, count * 2)
+    const [a, b] = evaluate([node, split], { buffers, vars: { n: count } }).map((value) => Array.from(value!.data))
+    expect(difference(a!, b!), `${count}`).toBeLessThanOrEqual(law.bound)
+  }
+  // room for no whole pieces
+  expect(inPieces(cascadeAt(node)!, { piece: 5 })).toBeUndefined()
+})
+
 it("finds the state of the online softmax: of each piece its mix, its maximum and its sum, as one record", () => {
   const { split } = sample(cascades["softmax and mix"]!, 4, 4)
   const records = toposort(split!).filter(({ op }) => op === "CONTIGUOUS")
