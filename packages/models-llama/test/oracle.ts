@@ -1,8 +1,10 @@
 /** The oracle's models, laid out and run by the reference evaluator. */
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Spec from "@tg/core-uop/Spec"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
+import * as Split from "@tg/egraph/Split"
 import * as Gguf from "@tg/gguf/Gguf"
 import * as Layout from "@tg/gguf/Layout"
 import { piece } from "@tg/model-parts/Attention"
@@ -90,6 +92,18 @@ export const expectedLogits = (run: Run): Float32Array =>
 
 const context = 192
 
+/** As a GPU would run it: the context in pieces, smaller ones than any device has, so that there are some. */
+const inPieces = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
+  const program = roots[0]!.arena.make("TUPLE", DType.none, roots)
+  const { reports, sink } = Split.ofProgram(program, h200, ({ pieces, width }) => ({
+    plan: pieces.length === 0 || width === 1 ? undefined : { piece: 16 },
+    micros: 0,
+    wholeMicros: 1
+  }))
+  expect(reports.filter(({ piece }) => piece !== undefined).length).toBeGreaterThan(0)
+  return sink.src
+}
+
 /** A model with its cache, advanced by runs of tokens. Programs are built once for each token count. */
 export class Session {
   private readonly model: Case
@@ -156,7 +170,8 @@ export class Session {
       ...built.caches.map((c, i) => [c.node, this.storage[i]!] as const),
       ...weights.all.map((ref) => [built.buffers(ref).node, words.get(ref.name)!] as const)
     ])
-    const [value] = evaluate([built.logits.node, ...built.effects.map((e) => e.node)], {
+    const roots = [built.logits.node, ...built.effects.map((e) => e.node)]
+    const [value] = evaluate(tokens.length === 1 ? inPieces(roots) : roots, {
       buffers: data,
       vars: {
         start_pos: this.position,
