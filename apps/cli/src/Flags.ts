@@ -151,6 +151,14 @@ export const persistentOf = (
   flags: { readonly persistent: "off" | "auto" | "on"; readonly noPersistent: boolean }
 ): "off" | "auto" | "on" => flags.noPersistent ? "off" : flags.persistent
 
+/** `--bind-groups`. */
+export const bindGroups = Flag.Literals("bind-groups", ["dispatch", "block"]).pipe(
+  Flag.withDescription(
+    "On a GPU, what a bind group is good for while tokens are generated: one dispatch, or those of a block of the model"
+  ),
+  Flag.withDefault("dispatch" as const)
+)
+
 /** `--json`. */
 export const json = Flag.Boolean("json").pipe(
   Flag.withDescription("Print one JSON value instead of text"),

@@ -15,6 +15,7 @@ import * as GgufFile from "@tg/gguf/GgufFile"
 import * as RemoteGguf from "@tg/hub/RemoteGguf"
 import { Store } from "@tg/hub/Store"
 import type { Jit } from "@tg/jit/Jit"
+import * as Shared from "@tg/jit/Shared"
 import type { Device } from "@tg/runtime/Device"
 import { known } from "@tg/models/Models"
 import { Context, Effect, FileSystem, Layer, Option, type Scope, Stdio } from "effect"
@@ -41,6 +42,7 @@ export const runFlags = {
   noTune: TunedFiles.noTune,
   egraph: Flags.egraph,
   ...Flags.persistence,
+  bindGroups: Flags.bindGroups,
   noCache: CompiledFiles.noCache,
   profile: Profiles.given,
   limits: Profiles.limits,
@@ -61,6 +63,7 @@ export interface RunFlags {
   readonly egraph: boolean
   readonly persistent: "off" | "auto" | "on"
   readonly noPersistent: boolean
+  readonly bindGroups: Shared.BindGroups
   readonly noCache: boolean
   readonly profile: Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
@@ -198,6 +201,7 @@ const layerOf = <S, E>(
       const drafter = yield* Drafts.drafterOf(flags.draft ?? Option.none())
       return yield* load(source, file, { ...options, ...steps }).pipe(
         Effect.provideService(Drafter.Drafter, drafter),
+        Effect.provideService(Shared.BindGroups, flags.bindGroups),
         Effect.onExit((exit) => told.end(exit))
       )
     })

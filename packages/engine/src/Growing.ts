@@ -3,8 +3,9 @@
  * allows. Kernels are compiled once for each size, and most of them, which do not depend on it, only once.
  */
 import type { Jit } from "@tg/jit/Jit"
-import type { Device, DeviceBuffer } from "@tg/runtime/Device"
+import type { Device } from "@tg/runtime/Device"
 import { Effect, Exit, Scope, Semaphore } from "effect"
+import type * as Loader from "./Loader.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import * as Services from "./Services.ts"
 import * as Session from "./Session.ts"
@@ -94,7 +95,7 @@ export const over: (
 /** A session over loaded weights: of the context that was asked for, all at once, else of one that grows. */
 export const make = (
   model: ModelFile,
-  weights: ReadonlyMap<string, DeviceBuffer>,
+  weights: Loader.Tensors,
   options: Session.SessionOptions = {}
 ): Effect.Effect<Session.Session, Session.StepError, Device | Jit | Scope.Scope> =>
   Effect.gen(function*() {

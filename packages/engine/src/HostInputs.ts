@@ -1,7 +1,8 @@
 /** What the host computes for each position of a step, on the device. */
 import type { Model } from "@tg/model-parts/Family"
-import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import { bufferOf, Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect } from "effect"
+import * as Loader from "./Loader.ts"
 import { inputId } from "./StepProgram.ts"
 
 /** The buffers of a session's inputs. */
@@ -18,7 +19,7 @@ export interface HostInputs {
  */
 export const make = Effect.fnUntraced(function*(
   { hostWeights, inputs, inputsAt }: Pick<Model, "hostWeights" | "inputs" | "inputsAt">,
-  weights: ReadonlyMap<string, DeviceBuffer>,
+  weights: Loader.Tensors,
   most: number
 ) {
   const device = yield* Device
@@ -28,12 +29,14 @@ export const make = Effect.fnUntraced(function*(
   )
   let host: ReadonlyMap<string, Float32Array> | undefined = hostWeights.length === 0 ? new Map() : undefined
   const read = Effect.map(
-    Effect.forEach(hostWeights, ({ layout, name }) =>
-      Effect.map(
-        device.read(weights.get(name)!, 0, 4 * layout.words),
+    Effect.forEach(hostWeights, ({ layout, name }) => {
+      const own = weights.get(name)!
+      return Effect.map(
+        device.read(bufferOf(own), Loader.offsetOf(own), 4 * layout.words),
         // the values of F32 lie in their order, before what fills up the last words
         (bytes) => [name, new Float32Array(bytes.slice().buffer, 0, layout.shape.at(-1)!)] as const
-      )),
+      )
+    }),
     (entries) => new Map(entries)
   )
   const made: HostInputs = {

@@ -12,10 +12,12 @@ import * as Layout from "@tg/gguf/Layout"
 import type { Estimate } from "@tg/jit/Estimate"
 import { Jit, type JitError } from "@tg/jit/Jit"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
-import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import * as Shared from "@tg/jit/Shared"
+import { type Binding, bufferOf, Device, type DeviceError } from "@tg/runtime/Device"
 import { assign, make, type TensorProgram } from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
 import { Effect, type Scope, Stream } from "effect"
+import * as Packing from "./Packing.ts"
 
 /** A tensor to load: where its bytes are, and how its planes will lie. */
 export interface Wanted {
@@ -144,19 +146,36 @@ export const stagingBytes = (
     return bytes
   })
 
-/** Memory for the planes of each tensor, by its name. It belongs to the Scope. */
+/** Tensors by their names: each in a buffer of its own, or in a part of one. */
+export type Tensors = ReadonlyMap<string, Binding>
+
+/**
+ * Memory for the planes of each tensor, by its name. It belongs to the Scope. Where bind groups are those of blocks, the
+ * tensors of a block lie in few buffers (`Packing`).
+ */
 export const allocate = (
   wanted: ReadonlyArray<Wanted>
-): Effect.Effect<ReadonlyMap<string, DeviceBuffer>, DeviceError, Device | Scope.Scope> =>
+): Effect.Effect<Tensors, DeviceError, Device | Scope.Scope> =>
   Effect.gen(function*() {
     const device = yield* Device
+    const isPacked = device.profile.kind === "gpu" && (yield* Shared.BindGroups) === "block"
+    const sizes = wanted.map(({ layout, tensor }) => ({ name: tensor.name, bytes: 4 * layout.words }))
+    const most = Math.min(device.profile.maxBindingBytes, device.profile.maxBufferBytes)
     const buffers = yield* Effect.forEach(
-      wanted,
-      ({ layout, tensor }) => device.allocate(4 * layout.words, tensor.name),
+      isPacked ? Packing.pack(sizes, most) : Packing.alone(sizes),
+      ({ bytes, label, parts }) =>
+        Effect.map(device.allocate(bytes, label), (buffer) =>
+          parts.map(({ bytes: own, name, offset }): readonly [string, Binding] => [
+            name,
+            own === bytes ? buffer : { buffer, offset, bytes: own }
+          ])),
       { concurrency: 16 }
     )
-    return new Map(wanted.map(({ tensor }, i) => [tensor.name, buffers[i]!]))
+    return new Map(buffers.flat())
   })
+
+/** Where a tensor's bytes begin. */
+export const offsetOf = (binding: Binding): number => "buffer" in binding ? binding.offset : 0
 
 /** A part of a tensor on its way: `blocks` blocks from `first` on. */
 interface Chunk {
@@ -175,7 +194,7 @@ type Put = (chunk: Chunk, bytes: Uint8Array) => Effect.Effect<void, DeviceError>
 export const fill: (
   source: ByteSource["Service"],
   wanted: ReadonlyArray<Wanted>,
-  buffers: ReadonlyMap<string, DeviceBuffer>,
+  buffers: Tensors,
   options?: LoadOptions
 ) => Effect.Effect<void, LoadError, Device | Jit> = Effect.fn("Loader.fill")(
   function*(source, wanted, buffers, options = {}) {
@@ -216,11 +235,11 @@ export const fill: (
 )
 
 /** The code book of a tensor's type, which is not in the file. */
-const putBook = Effect.fnUntraced(function*(layout: Layout.Layout, target: DeviceBuffer) {
+const putBook = Effect.fnUntraced(function*(layout: Layout.Layout, target: Binding) {
   const book = Layout.bookOf(layout)
   if (book === undefined) return
   const device = yield* Device
-  yield* device.write(target, new Uint8Array(book.buffer), 4 * layout.bookOffset!)
+  yield* device.write(bufferOf(target), new Uint8Array(book.buffer), offsetOf(target) + 4 * layout.bookOffset!)
 })
 
 function* chunksOf(wanted: ReadonlyArray<Wanted>, blocksOf: (w: Wanted) => number): Generator<Chunk> {
@@ -235,7 +254,7 @@ function* chunksOf(wanted: ReadonlyArray<Wanted>, blocksOf: (w: Wanted) => numbe
 /** How tensors of one kind are loaded: so many blocks at a time, into a buffer. */
 interface Kind {
   readonly blocks: number
-  readonly bind: (target: DeviceBuffer) => Effect.Effect<Put, LoadError, Scope.Scope>
+  readonly bind: (target: Binding) => Effect.Effect<Put, LoadError, Scope.Scope>
 }
 
 const kindOf = (
@@ -254,7 +273,7 @@ const plainKind = (type: Name, chunkBytes: number): Effect.Effect<Kind, never, D
       blocks: Math.max(1, Math.floor(chunkBytes / blockBytes)),
       bind: (target) =>
         Effect.succeed(({ first, wanted: { layout } }, bytes) =>
-          device.write(target, bytes, 4 * layout.planes[0]!.offset + first * blockBytes)
+          device.write(bufferOf(target), bytes, offsetOf(target) + 4 * layout.planes[0]!.offset + first * blockBytes)
         )
     }
   })
@@ -271,7 +290,7 @@ const relaidKind = Effect.fnUntraced(function*(kind: ReadonlyArray<Layout.Layout
     program.sink,
     new Map([[rawId, raw], ...planes.map(({ id }, i) => [id, pieces[i]!] as const)])
   )
-  const put = (target: DeviceBuffer): Put =>
+  const put = (target: Binding): Put =>
     Effect.fnUntraced(function*({ blocks: count, first, wanted: { layout } }, bytes) {
       const units = Math.ceil(count / unit)
       yield* device.write(raw, padded(bytes, wholeWords(units * unit * blockBytes)))
@@ -279,8 +298,8 @@ const relaidKind = Effect.fnUntraced(function*(kind: ReadonlyArray<Layout.Layout
       yield* device.copy(layout.planes.map((plane, i) => ({
         from: pieces[i]!,
         fromOffset: 0,
-        to: target,
-        toOffset: 4 * (plane.offset + first / plane.group * plane.groupWords),
+        to: bufferOf(target),
+        toOffset: offsetOf(target) + 4 * (plane.offset + first / plane.group * plane.groupWords),
         bytes: 4 * units * planes[i]!.wordsPerUnit
       })))
     })
@@ -299,7 +318,7 @@ export const load = (
   source: ByteSource["Service"],
   wanted: ReadonlyArray<Wanted>,
   options?: LoadOptions
-): Effect.Effect<ReadonlyMap<string, DeviceBuffer>, LoadError, Device | Jit | Scope.Scope> =>
+): Effect.Effect<Tensors, LoadError, Device | Jit | Scope.Scope> =>
   Effect.gen(function*() {
     const buffers = yield* allocate(wanted)
     yield* fill(source, wanted, buffers, options)

@@ -18,6 +18,7 @@ import type { Snapshot, Source } from "./Filling.ts"
 import * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import { type AttendPolicy, promptShape, tokensHeld } from "./Prompts.ts"
+import type * as Loader from "./Loader.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
@@ -136,7 +137,7 @@ export interface Session {
 
 /** Memory and programs for a session over loaded weights. */
 const groundOf = Effect.fnUntraced(
-  function*(model: ModelFile, weights: ReadonlyMap<string, DeviceBuffer>, options: SessionOptions) {
+  function*(model: ModelFile, weights: Loader.Tensors, options: SessionOptions) {
     const device = yield* Device
     const { config } = model
     const context = Tokens.contextOf(config, options.context)
@@ -243,7 +244,7 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
 /** Sets up a session over loaded weights. All its memory belongs to the Scope. */
 export const make: (
   model: ModelFile,
-  weights: ReadonlyMap<string, DeviceBuffer>,
+  weights: Loader.Tensors,
   options?: SessionOptions
 ) => Effect.Effect<Session, StepError, Device | Jit | Scope.Scope> = Effect.fn("Session.make")(
   function*(model, weights, options = {}) {

@@ -4,7 +4,8 @@ import type { Attend } from "@tg/model-parts/Attention"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
-import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import * as Shared from "@tg/jit/Shared"
+import { type Binding as DeviceBinding, Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Context, Effect, Exit, Scope } from "effect"
 import * as Draw from "./Draw.ts"
 import { mostStep } from "./DraftLength.ts"
@@ -56,7 +57,7 @@ export interface Binding {
   readonly prompts: PromptShape
   readonly memo: ProgramMemo.ProgramMemo
   /** Buffers by their ids. */
-  readonly bound: ReadonlyArray<readonly [number, DeviceBuffer]>
+  readonly bound: ReadonlyArray<readonly [number, DeviceBinding]>
   /** The token that decoding feeds, and leaves for the next step. */
   readonly decoded: DeviceBuffer
 }
@@ -93,20 +94,21 @@ const once = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =
   )
 }
 
-const decoder = ({ bound, decoded, memo, model, shape }: Binding) =>
+const decoder = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.BindGroups) =>
   Effect.gen(function*() {
     const program = memo(`token ${shape.context}`, () => decodeProgram(model, shape))
-    return yield* (yield* Jit).prepare(program.sink, new Map([...bound, [ids.next, decoded]]))
+    return yield* (yield* Jit).prepare(program.sink, new Map([...bound, [ids.next, decoded]]), { groups })
   })
 
-const drawer = ({ bound, decoded, memo, model, shape }: Binding) =>
+const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.BindGroups) =>
   Effect.gen(function*() {
     const { vocabulary } = model.config
     const logits = yield* (yield* Device).allocate(4 * vocabulary, "logits_next")
     const program = memo(`logits ${shape.context}`, () => decodeProgram(model, shape, "logits"))
     const prepared = yield* (yield* Jit).prepare(
       program.sink,
-      new Map([...bound, [ids.next, decoded], [ids.logits, logits]])
+      new Map([...bound, [ids.next, decoded], [ids.logits, logits]]),
+      { groups }
     )
     const draw = yield* Draw.make({ logits, programs: memo, token: decoded, vocabulary })
     const made: Drawer = { prepared, draw }
@@ -132,6 +134,7 @@ const draftTokens = ({ shape: { context } }: Binding): number => Math.min(mostSt
 export const make = Effect.fnUntraced(function*(binding: Binding) {
   const services = Context.pick(Device, Jit, Scope.Scope)(yield* Effect.context<Device | Jit | Scope.Scope>())
   const { profile } = Context.get(services, Device)
+  const groups = yield* Shared.BindGroups
   const here = Effect.provide(services)
   const { model, prompts } = binding
   const { batch, batchFrom, chunk, few, sizes } = prompts
@@ -156,8 +159,8 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
     first: isBatchFirst(prompts)
       ? Effect.suspend(() => last.batch[attendOf({ model, profile, prompts }, firstWords)])
       : last.few(few),
-    decoder: yield* Effect.cached(decoder(binding).pipe(here)),
-    drawer: yield* Effect.cached(drawer(binding).pipe(here))
+    decoder: yield* Effect.cached(decoder(binding, groups).pipe(here)),
+    drawer: yield* Effect.cached(drawer(binding, groups).pipe(here))
   }
   return made
 })

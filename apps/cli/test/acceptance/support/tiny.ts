@@ -23,8 +23,6 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       activations,
       context: Option.none(),
       noTune: false,
-      persistent: "off",
-      noPersistent: false,
       egraph: false,
       persistent: "off",
       noPersistent: false,

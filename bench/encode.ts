@@ -1,0 +1,175 @@
+/**
+ * What the host has to encode for a token, by `--bind-groups`. The launches, bindings and bind groups are those of a decode
+ * step on an H200, which need not be there. With an adapter they are also timed: as many dispatches with the same bindings and
+ * pipelines, of kernels that do nothing, in turns. What counts is the time of the calling thread, in ten rounds.
+ *
+ *     node bench/encode.ts [glm-4.7-flash:q4_0 ..]
+ */
+import type { Program } from "../packages/core-uop/src/Program.ts"
+import { Checked } from "../packages/core-uop/src/Spec.ts"
+import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
+import * as Packing from "../packages/engine/src/Packing.ts"
+import * as StepProgram from "../packages/engine/src/StepProgram.ts"
+import { Compiler } from "../packages/jit/src/Compiler.ts"
+import { Jit, type Prepared } from "../packages/jit/src/Jit.ts"
+import { Pipeline } from "../packages/jit/src/Pipeline.ts"
+import type * as Shared from "../packages/jit/src/Shared.ts"
+import { type Binding, bufferOf, Device, type DeviceBuffer } from "../packages/runtime/src/Device.ts"
+import * as Node from "../packages/runtime-webgpu/src/Node.ts"
+import { Effect, Layer } from "effect"
+import * as Compiled from "./support/compiled.ts"
+
+const context = 4096
+const forms = ["dispatch", "block"] as const
+const shapes = process.argv.length > 2 ? process.argv.slice(2) : ["glm-4.7-flash:q4_0", "glm-4.7-flash:q4_k_m"]
+
+/** The host's buffers of a decode step, with the weights packed or alone. No memory is behind them. */
+const buffersOf = (
+  model: Effect.Success<ReturnType<typeof Compiled.modelOf>>,
+  groups: Shared.BindGroups,
+  most: number
+) => {
+  const { config, weights } = model
+  const first = StepProgram.ids.firstCache + config.layers
+  const buffers = new Map<number, Binding>()
+  for (let id = 0; id < first; id++) buffers.set(id, { bytes: most, label: `buffer ${id}` })
+  const ids = new Map(weights.all.map(({ name }, i) => [name, first + i]))
+  const sizes = weights.all.map(({ layout, name }) => ({ name, bytes: 4 * layout.words }))
+  for (const { bytes, label, parts } of groups === "block" ? Packing.pack(sizes, most) : Packing.alone(sizes)) {
+    const buffer: DeviceBuffer = { bytes, label }
+    for (const { bytes: own, name, offset } of parts) {
+      buffers.set(ids.get(name)!, own === bytes ? buffer : { buffer, offset, bytes: own })
+    }
+  }
+  return buffers
+}
+
+/** The decode step of a shape, prepared for a device that is not there. */
+const prepared = Effect.fn("bench.encode.prepared")(
+  function*(shape: string, groups: Shared.BindGroups) {
+    const model = yield* Compiled.modelOf(shape)
+    const pipeline = yield* Compiled.pipelineFor(Compiled.targets[0])
+    const { profile } = pipeline
+    const activations = ActivationPolicy.activationsOn(profile)
+    const { sink } = StepProgram.decodeProgram(model, { activations, cache: "f16", context })
+    const device = Layer.mock(Device, {
+      profile,
+      allocatedBytes: () => 0,
+      allocate: (bytes, label) => Effect.succeed({ bytes, label }),
+      load: (program) => Effect.succeed({ program }),
+      plan: () => Effect.succeed({ run: () => Effect.void })
+    })
+    const jit = Jit.layer.pipe(
+      Layer.provide([device, Compiler.layer]),
+      Layer.provide(Layer.succeed(Pipeline, pipeline))
+    )
+    const buffers = buffersOf(model, groups, profile.maxBindingBytes)
+    return yield* Effect.flatMap(Jit, (own) => own.prepare(sink, buffers, { groups })).pipe(Effect.provide(jit))
+  },
+  Effect.provideService(Checked, false),
+  Effect.scoped
+)
+
+/** The program with its bindings, and nothing to do. */
+const idle = (program: Program, number: number): Program => {
+  const { bindings } = program
+  const code = [
+    `// ${number}`,
+    ...bindings.map(({ access, at }, i) =>
+      `@group(0) @binding(${at ?? i}) var<storage, ${access === "read" ? "read" : "read_write"}> b${i}: array<u32>;`
+    ),
+    `@compute @workgroup_size(1) fn main() { ${bindings.map((_, i) => `_ = &b${i};`).join(" ")} }`
+  ]
+  return {
+    ...program,
+    code: code.join("\n"),
+    workgroup: [1, 1, 1],
+    grid: [1, 1, 1],
+    bindings: bindings.map(({ bytes: _, ...rest }) => rest)
+  }
+}
+
+const smallBytes = 4096
+
+/** The same launches of kernels that do nothing, on small buffers of the device at hand. */
+const idling = Effect.fnUntraced(function*({ dispatches }: Pick<Prepared, "dispatches">) {
+  const device = yield* Device
+  const programs = [...new Set(dispatches.map(({ executable }) => executable.program))]
+  const executables = yield* Effect.forEach(programs, (program, i) => device.load(idle(program, i)))
+  const buffers = [...new Set(dispatches.flatMap((dispatch) => dispatch.buffers.map(bufferOf)))]
+  const small = yield* Effect.forEach(buffers, ({ label }) => device.allocate(smallBytes, label))
+  return yield* device.plan(dispatches.map(({ buffers: bound, executable }) => ({
+    executable: executables[programs.indexOf(executable.program)]!,
+    buffers: bound.map((binding) => small[buffers.indexOf(bufferOf(binding))]!)
+  })))
+})
+
+const cpuMicros = (): number => {
+  const { system, user } = process.threadCpuUsage()
+  return system + user
+}
+
+const rounds = 10
+const runs = 20
+
+/** Microseconds of the calling thread for a run of each plan: the least of all rounds, and the one in the middle. */
+const timed = Effect.fnUntraced(function*(plans: ReadonlyArray<Effect.Effect<void, unknown>>) {
+  const device = yield* Device
+  const probe = yield* device.allocate(16, "probe")
+  const times = plans.map((): Array<number> => [])
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, run] of plans.entries()) {
+      let micros = 0
+      for (let n = 0; n < runs; n++) {
+        const before = cpuMicros()
+        yield* run
+        micros += cpuMicros() - before
+        yield* device.read(probe)
+      }
+      times[i]!.push(micros / runs)
+    }
+  }
+  return times.map((own) => {
+    const sorted = own.toSorted((a, b) => a - b)
+    return { least: sorted[0]!, middle: sorted[rounds >> 1]! }
+  })
+})
+
+/** What a plan has the host do. */
+const counts = ({ dispatches, plan }: Pick<Prepared, "dispatches" | "plan">): string => {
+  const bindings = dispatches.reduce(
+    (sum, { executable: { program } }) => sum + (program.group ?? program.bindings).length,
+    0
+  )
+  return `${plan.launches.length} launches of ${plan.programs.length} programs, ${
+    (bindings / dispatches.length).toFixed(1)
+  } buffers in a bind group`
+}
+
+const main = Effect.gen(function*() {
+  for (const shape of shapes) {
+    const steps = yield* Effect.forEach(forms, (form) => prepared(shape, form))
+    for (const [i, form] of forms.entries()) console.log(`${shape}, ${form}: ${counts(steps[i]!)}`)
+    const timing = Effect.gen(function*() {
+      const { startPos } = { startPos: 1 }
+      const plans = yield* Effect.forEach(steps, idling)
+      return yield* timed(plans.map(({ run }) => run({ startPos })))
+    }).pipe(Effect.scoped, Effect.provide(Node.layer({ allowSoftware: true })), Effect.result)
+    const found = yield* timing
+    if (found._tag === "Failure") {
+      console.log(`not timed: ${String(found.failure)}`)
+      continue
+    }
+    const [before] = found.success
+    for (const [i, form] of forms.entries()) {
+      const { least, middle } = found.success[i]!
+      console.log(
+        `${shape}, ${form}: ${least.toFixed(0)} us at least, ${middle.toFixed(0)} in the middle, ${
+          (least / before!.least).toFixed(2)
+        } and ${(middle / before!.middle).toFixed(2)} of dispatch`
+      )
+    }
+  }
+})
+
+await Effect.runPromise(main)
