@@ -10,6 +10,7 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Vectors from "@tg/self-test/Vectors"
 import * as Bundling from "@tg/web/NodeBundling"
+import { compile } from "@tg/web/NodePrograms"
 import { build, type Metafile } from "esbuild"
 
 const home = fileURLToPath(new URL("..", import.meta.url))
@@ -21,12 +22,14 @@ export const folder = path.join(home, "dist", "site")
 
 const shared = { ...Bundling.options, absWorkingDir: home, jsx: "automatic", jsxImportSource: "preact" } as const
 
+const tiny = path.join(root, "apps/cli/models/tg-tiny-Q4_0.gguf")
+
 /** Files of the folder that are not modules, by what they are there. */
 const others = {
   "icon.svg": at("@tg/page/icon.svg"),
   "icon-512.png": path.join(home, "public/icon-512.png"),
   "manifest.webmanifest": path.join(home, "public/manifest.webmanifest"),
-  "models/tg-tiny-Q4_0.gguf": path.join(root, "apps/cli/models/tg-tiny-Q4_0.gguf")
+  "models/tg-tiny-Q4_0.gguf": tiny
 }
 
 /** What was built. */
@@ -49,6 +52,18 @@ const pages = {
   "device.html": { script: "device.js", title: "tg: this device" }
 }
 
+const programsFile = "programs.json"
+
+/** The programs of the model that comes with the page, as JSON. They take seconds, so those of the last build are kept. */
+const programs = async (name: string): Promise<string> => {
+  const kept = path.join(home, "dist", `programs-${name}.json`)
+  if (fs.existsSync(kept)) return fs.readFileSync(kept, "utf8")
+  const json = JSON.stringify(await compile(fs.readFileSync(tiny), name))
+  for (const old of fs.globSync("dist/programs-*.json", { cwd: home })) fs.rmSync(path.join(home, old), { force: true })
+  write(kept, json)
+  return json
+}
+
 /** Builds into a folder, which is emptied. */
 export const site = async (out: string): Promise<Built> => {
   const { metafile, outputFiles } = await build({
@@ -59,12 +74,14 @@ export const site = async (out: string): Promise<Built> => {
       style: path.join(home, "src/style.css"),
       worker: at("@tg/web/worker")
     },
-    outdir: out
+    outdir: out,
+    define: { ...shared.define, TG_PROGRAMS: JSON.stringify(programsFile) }
   })
   const { files, name } = Bundling.named(outputFiles)
   fs.rmSync(out, { recursive: true, force: true })
   const modules = files.map((file) => ({ ...file, path: `${name}/${path.relative(out, file.path)}` }))
   for (const file of modules) write(path.join(out, file.path), file.text)
+  write(path.join(out, name, programsFile), await programs(name))
   for (const [to, from] of Object.entries({ ...others, ...vectors })) write(path.join(out, to), fs.readFileSync(from))
   const html = fs.readFileSync(path.join(home, "public/index.html"), "utf8")
   for (const [file, { script, title }] of Object.entries(pages)) {
@@ -74,7 +91,8 @@ export const site = async (out: string): Promise<Built> => {
         .replaceAll("BUILD/", `${name}/`)
     )
   }
-  await serviceWorker(out, name, ["./", "device.html", ...modules.map(({ path }) => path), ...Object.keys(others)])
+  const parts = [...modules.map(({ path }) => path), `${name}/${programsFile}`, ...Object.keys(others)]
+  await serviceWorker(out, name, ["./", "device.html", ...parts])
   return { folder: out, name, metafile }
 }
 

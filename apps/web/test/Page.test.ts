@@ -132,6 +132,10 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     await ask("What is 17 + 25?")
     assert.equal(await answered(), "17 + 25 = 42")
     assert.isTrue(await page.evaluate("crossOriginIsolated"))
+    // all programs of tg-tiny come with the page
+    const kept = `caches.keys().then((names) => Promise.all(names.filter((name) => name.startsWith("tg-programs-")).map(
+      async (name) => (await (await caches.open(name)).keys()).length)))`
+    assert.deepEqual(await page.evaluate(kept), [0])
   })
 
   it("runs on one thread where nothing isolates it, and says so", async () => {

@@ -1,15 +1,11 @@
 /** Where programs run in a browser: the layers of a choice of device. What a choice does not need is not even fetched. */
-import { Profile } from "@tg/core-uop/DeviceProfile"
-import { given } from "@tg/core-uop/Given"
-import { Renderer } from "@tg/core-uop/Program"
-import { Compiler } from "@tg/jit/Compiler"
-import { Jit } from "@tg/jit/Jit"
-import { Pipeline } from "@tg/jit/Pipeline"
+import type { Jit } from "@tg/jit/Jit"
+import type { Pipeline } from "@tg/jit/Pipeline"
 import { Device, DeviceError } from "@tg/runtime/Device"
 import * as Verdict from "@tg/self-test/Verdict"
-import * as Tuned from "@tg/tuner/Tuned"
 import { Context, Effect, Layer } from "effect"
 import * as Cached from "./Cached.ts"
+import { compiler } from "./Compiling.ts"
 import type * as Protocol from "./Protocol.ts"
 
 /** What can be asked for. */
@@ -43,21 +39,6 @@ const avoidedBy = ({ avoid }: Setup, identity: string) =>
   Effect.flatMap(
     Effect.orElseSucceed(verdicts, () => undefined),
     (store) => Verdict.remembered({ avoid, identity, store })
-  )
-
-const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
-
-/** The compiler for a device, over its renderer and its profile. */
-const compiler = <R>(renderer: Layer.Layer<Renderer, never, R>) =>
-  Jit.layer.pipe(
-    Layer.provide(Compiler.layer),
-    Layer.provideMerge(
-      Pipeline.layerNoDeps.pipe(
-        Layer.provide(Tuned.layer(Tuned.shipped)),
-        Layer.provide([Pipeline.stages, given(Renderer, renderer)])
-      )
-    ),
-    Layer.provide(profileOfDevice)
   )
 
 const notIsolated = "one thread, because the page is not cross-origin isolated; for more, serve it with " +

@@ -15,10 +15,20 @@ import * as Sources from "./Source.ts"
 declare global {
   /** What `bundle.ts` calls the code that it has bundled; elsewhere it is not defined. */
   var TG_BUILD: string | undefined
+  /** Where programs lie that were compiled with the bundle, relative to its modules; elsewhere it is not defined. */
+  var TG_PROGRAMS: string | undefined
 }
 
 /** Programs are kept by a build that has a name. */
-const keeping = typeof TG_BUILD === "string" ? ProgramStore.layer(TG_BUILD) : Layer.empty
+const keeping = typeof TG_BUILD === "string"
+  ? ProgramStore.layer(
+    TG_BUILD,
+    typeof TG_PROGRAMS === "string" ? new URL(TG_PROGRAMS, import.meta.url).href : undefined
+  )
+  : Layer.empty
+
+/** What is compiled before a model is ready. */
+export const prepared = ["last", Sampler.greedy] as const
 
 /** A model whose header was read. */
 export interface Header {
@@ -102,7 +112,7 @@ export const load = Effect.fn("Opening.load")(function*(
 ) {
   const engine = yield* fromModel(source, model, {
     context: options.context,
-    prepare: ["last", Sampler.greedy],
+    prepare: prepared,
     rebuild: device(options),
     onProgress: ({ loadedBytes, totalBytes }) => Effect.asVoid(say({ _tag: "Progress", loadedBytes, totalBytes }))
   }).pipe(Effect.provide(services))

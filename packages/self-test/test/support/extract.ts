@@ -2,15 +2,15 @@
  * Writes the vectors of the self-test, a small part of those of the tests: of each type of weights the first values and the first
  * rows of its matrix, and the smallest models of the oracle with their shortest run.
  *
- *     node packages/self-test/extract.ts [folder]
+ *     node packages/self-test/test/support/extract.ts [folder]
  */
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { table } from "@tg/gguf/GgufType"
-import type { Index, Model, Type } from "./src/Vectors.ts"
+import type { Index, Model, Type } from "../../src/Vectors.ts"
 
-const vectors = fileURLToPath(new URL("../../test/vectors/", import.meta.url))
+const vectors = fileURLToPath(new URL("../../../../test/vectors/", import.meta.url))
 
 /** Values of each type, and rows of its matrix. */
 const most = { values: 768, rows: 4 }
@@ -114,4 +114,4 @@ export const extract = (folder: string, models = smallest): void => {
   }
 }
 
-if (import.meta.main) extract(path.resolve(process.argv[2] ?? fileURLToPath(new URL("vectors", import.meta.url))))
+if (import.meta.main) extract(path.resolve(process.argv[2] ?? fileURLToPath(new URL("../../vectors", import.meta.url))))
