@@ -2,7 +2,7 @@
  * A large model in a page: from an HTTP server with ranges, and from the browser's own files. Tells the most that the JavaScript heaps of
  * the page and its worker took while it was loaded, and whether the first tokens are those of Node.
  *
- *     node packages/web/bench/large.ts [shape] [tokens]
+ *     node packages/web/bench/large.ts [shape] [tokens] [http|opfs]
  *
  * The shape is one of `tg synth`; `youtu-llm-2b:q4_0`, 1.2 GB, if not said. Needs Chromium, and that much twice on the disk.
  */
@@ -16,6 +16,7 @@ import { bundle } from "../bundle.ts"
 import type * as FilesModule from "../src/Files.ts"
 import type * as ModelModule from "../src/Model.ts"
 import { launchPersistent } from "../test/support/browser.ts"
+import { watch } from "../test/support/heaps.ts"
 import { serve } from "../test/support/site.ts"
 
 declare global {
@@ -23,42 +24,19 @@ declare global {
   var Files: typeof FilesModule
 }
 
-const [shape = "youtu-llm-2b:q4_0", tokens = "4"] = process.argv.slice(2)
+const [shape = "youtu-llm-2b:q4_0", tokens = "4", place] = process.argv.slice(2)
+const places = ["http", "opfs"] as const
+type Place = typeof places[number]
 const mostHeap = 300e6
 const prompt = "Once upon a time"
 const root = fileURLToPath(new URL("../../../", import.meta.url))
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tg-large-"))
 const file = path.join(folder, "large.gguf")
 
-/** Of the JavaScript heaps of the page and its workers. */
-interface Heaps {
-  most: number
-  samples: number
-}
-
-/** What a page does with a model, and what its heaps took meanwhile. */
-const inPage = (page: Page, where: "http" | "opfs") =>
+/** What a page does with a model. */
+const inPage = (page: Page, where: Place) =>
   page.evaluate(
     async ([where, prompt, maxTokens]) => {
-      const heaps: Heaps = { most: 0, samples: 0 }
-      let isOver = false
-      const watch = async (): Promise<void> => {
-        while (!isOver) {
-          const { breakdown } = await (performance as unknown as {
-            readonly measureUserAgentSpecificMemory: () => Promise<
-              { readonly breakdown: ReadonlyArray<{ readonly bytes: number; readonly types: ReadonlyArray<string> }> }
-            >
-          }).measureUserAgentSpecificMemory()
-          const heap = breakdown.filter(({ types }) => types.includes("JavaScript")).reduce(
-            (sum, { bytes }) => sum + bytes,
-            0
-          )
-          heaps.most = Math.max(heaps.most, heap)
-          heaps.samples++
-          await new Promise((resolve) => setTimeout(resolve, 100))
-        }
-      }
-      const watching = watch()
       const address = new URL("../models/large.gguf", location.href).href
       const started = performance.now()
       if (where === "opfs") await globalThis.Files.promises.keep(address)
@@ -70,9 +48,7 @@ const inPage = (page: Page, where: "http" | "opfs") =>
       for await (const piece of model.generate(prompt, { maxTokens })) text += piece
       const { device } = model
       await model.close()
-      isOver = true
-      await watching
-      return { text, heaps, device: device.name, keepMillis: kept - started, loadMillis: loaded - kept }
+      return { text, device: device.name, keepMillis: kept - started, loadMillis: loaded - kept }
     },
     [where, prompt, Number(tokens)] as const
   )
@@ -98,19 +74,22 @@ const site = await serve({
   "bundle/": `${built}/`,
   "pages/": fileURLToPath(new URL("../test/support/", import.meta.url))
 })
-const context = await launchPersistent(path.join(folder, "profile"))
+const profile = path.join(folder, "profile")
+const context = await launchPersistent(profile)
 let isRight = true
-for (const where of ["http", "opfs"] as const) {
+for (const where of places.filter((each) => place === undefined || each === place)) {
   const page = await context.newPage()
   await page.goto(`${site.url}/isolated/pages/page.html`)
   await page.waitForFunction("globalThis.Model !== undefined")
-  const { device, heaps, keepMillis, loadMillis, text } = await inPage(page, where)
+  const heaps = await watch(profile, site.url)
+  const { device, keepMillis, loadMillis, text } = await inPage(page, where)
+  heaps.end()
   const isSame = text.trim() === expected
-  isRight &&= isSame && heaps.most < mostHeap && heaps.samples > 2
+  isRight &&= isSame && heaps.most() < mostHeap && heaps.samples() > 2
   say(
     `${where}: ${device}; ${where === "opfs" ? `kept in ${(keepMillis / 1000).toFixed(1)} s, ` : ""}loaded in ${
       (loadMillis / 1000).toFixed(1)
-    } s; JavaScript heaps at most ${(heaps.most / 1e6).toFixed(0)} MB in ${heaps.samples} samples; ${
+    } s; JavaScript heaps at most ${(heaps.most() / 1e6).toFixed(0)} MB in ${heaps.samples()} samples; ${
       isSame ? "the tokens of Node" : `other tokens: ${JSON.stringify(text)}`
     }`
   )

@@ -17,9 +17,9 @@ export const hasBrowser = (): boolean => {
 export const launch = (): Promise<Browser> =>
   chromium.launch({ executablePath, args: ["--no-sandbox", "--enable-unsafe-webgpu"] })
 
-/** Starts one with files of its own on the disk, and with a word about its memory whenever a page asks. */
+/** Starts one with files of its own on the disk, and with a port for the protocol of its tools. */
 export const launchPersistent = (folder: string): Promise<BrowserContext> =>
   chromium.launchPersistentContext(folder, {
     executablePath,
-    args: ["--no-sandbox", "--enable-unsafe-webgpu", "--enable-blink-features=ForceEagerMeasureMemory"]
+    args: ["--no-sandbox", "--enable-unsafe-webgpu", "--remote-debugging-port=0"]
   })
