@@ -1,6 +1,6 @@
 /**
- * Writes a folder of modules for pages without a bundler: `tg.js`, which pages import, `worker.js`, which it starts, and what the worker
- * fetches when it needs it.
+ * Writes a folder of modules for pages without a bundler: `tg.js`, which pages import (or `effect.js`, which has as much of Effect as
+ * `LanguageModel` needs), `worker.js`, which it starts, and what the worker fetches when it needs it.
  *
  *     node packages/web/bundle.ts [folder]
  */
@@ -23,6 +23,15 @@ export const bundle = async (folder: string): Promise<Metafile> => {
   })
   fs.mkdirSync(folder, { recursive: true })
   for (const { path, text } of Bundling.named(outputFiles).files) fs.writeFileSync(path, text)
+  // in a module of its own: what of Effect it offers is in no other
+  const { define: _, splitting: __, ...options } = Bundling.options
+  await build({
+    ...options,
+    entryPoints: [path.join(here, "src/effect.ts")],
+    outdir: folder,
+    absWorkingDir: here,
+    write: true
+  })
   return metafile
 }
 

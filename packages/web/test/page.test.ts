@@ -111,6 +111,12 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
     )
   })
 
+  it("is Effect's LanguageModel in the page of the other example", async () => {
+    page = await context.newPage()
+    await page.goto(`${site.url}/isolated/example/language-model.html`)
+    await page.getByText("17 + 25 = 42", { exact: true }).waitFor()
+  })
+
   // half a minute of software
   it.skipIf(process.env["TG_FULL"] !== "1")("answers on WebGPU", async () => {
     await open("plain")
