@@ -2,7 +2,8 @@
 import { existsSync } from "node:fs"
 import { type Browser, type BrowserContext, chromium } from "playwright-core"
 
-const executablePath = "/usr/bin/chromium"
+/** Where it is. */
+export const executablePath = "/usr/bin/chromium"
 
 /** Whether there is a browser. A machine that has to have one fails instead of skipping. */
 export const hasBrowser = (): boolean => {
