@@ -1,18 +1,9 @@
 /** What the model said. */
 import { useSignal } from "@preact/signals"
-import { useLayoutEffect, useRef } from "preact/hooks"
 import type { Stats, Turn } from "../Conversation.ts"
-import * as Markdown from "../Markdown.ts"
 import * as State from "../State.ts"
 import { IconButton } from "./Icon.tsx"
-
-const Rendered = ({ text }: { readonly text: string }) => {
-  const element = useRef<HTMLDivElement>(null)
-  useLayoutEffect(() => {
-    if (element.current !== null) Markdown.render(element.current, text)
-  }, [text])
-  return <div class="text" ref={element} />
-}
+import { Rendered } from "./Rendered.tsx"
 
 const endings = {
   end: undefined,
