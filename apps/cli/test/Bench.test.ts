@@ -99,7 +99,10 @@ describe("profile", () => {
     Effect.gen(function*() {
       const { code, stdout } = yield* tg(["profile", ...wasm, "--depth", "3", "--json"])
       assert.strictEqual(code, 0)
-      const { dispatchesPerToken, kernels, restMsPerToken, stepMsPerToken, sumMsPerToken } = JSON.parse(stdout)
+      const { dispatchesPerToken, kernels, restMsPerToken, stepMsPerToken, sumMsPerToken, schedules } = JSON.parse(
+        stdout
+      )
+      assert.isAbove(schedules.hits, schedules.misses)
       const sum = (f: (kernel: { calls: number; usPerToken: number; share: number }) => number): number =>
         kernels.map(f).reduce((a: number, b: number) => a + b, 0)
       assert.strictEqual(sum((k) => k.calls), dispatchesPerToken)

@@ -32,6 +32,9 @@ describe("plan", () => {
       assert.strictEqual(code, 0)
       assertEquals([plan.deviceProfile, plan.context], ["h200", 1024])
       assert.strictEqual(plan.dispatchesPerLayer.length, 32)
+      // 32 equal blocks in each program; each kind of program has a body of its own
+      const { bodies, hits, misses } = plan.schedules
+      assertEquals([misses, hits], [bodies, 31 * bodies])
       assert.closeTo(plan.bytesPerToken / 1e9, 1.17, 0.005)
       // 32 layers of 576 halves for each of 1024 positions, and for a tile behind them
       assert.strictEqual(plan.kvBytes, 32 * (1024 + 64) * 576 * 2)

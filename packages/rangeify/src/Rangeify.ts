@@ -16,6 +16,7 @@ import type { Limits } from "./Limits.ts"
 import { isStorage, kernelAt } from "./Placement.ts"
 import { RangeifyError } from "./RangeifyError.ts"
 import type { KernelStep, Schedule } from "./Schedule.ts"
+import * as ScheduleCache from "./ScheduleCache.ts"
 import { type Decided, OverBound, scheduleOf } from "./Steps.ts"
 
 export type { Limits } from "./Limits.ts"
@@ -36,9 +37,6 @@ export const limitsOf = (profile: DeviceProfile, costsOf = Fusion.ofProfile): Li
   }
 }
 
-/** Schedules of function bodies by their structure: equal blocks are scheduled once. */
-export type ScheduleCache = Map<string, Schedule>
-
 /** The passes of this stage: over a body, over each of its kernels, and over the first kernel of a launch that has several. */
 export interface Lists {
   readonly body: Pass.PassList<Body.Body>
@@ -55,6 +53,8 @@ export interface ScheduleOptions {
   /** Those by which expressions are simplified. */
   readonly rules?: Symbolic.Rules | undefined
   readonly watch?: Pass.Watch | undefined
+  /** Who is told of the lookups in the cache, and by which clock. */
+  readonly told?: ScheduleCache.Told | undefined
 }
 
 /**
@@ -64,8 +64,8 @@ export interface ScheduleOptions {
 export const schedule = (
   sink: UOp,
   limits: Limits,
-  cache: ScheduleCache = new Map(),
-  { lists: given = lists, rules = Symbolic.usual, watch }: ScheduleOptions = {}
+  cache: ScheduleCache.ScheduleCache = new Map(),
+  { lists: given = lists, rules = Symbolic.usual, told, watch }: ScheduleOptions = {}
 ): Schedule | RangeifyError => {
   const arena = new Arena()
   Symbolic.use(arena, rules)
@@ -77,7 +77,8 @@ export const schedule = (
       lists: given,
       rules,
       watch,
-      bodies: new Map(),
+      told,
+      keys: new Map(),
       name: "program"
     })
   } catch (error) {
@@ -92,11 +93,13 @@ export const schedule = (
 interface Scheduling {
   readonly arena: Arena
   readonly limits: Limits
-  readonly cache: ScheduleCache
+  readonly cache: ScheduleCache.ScheduleCache
   readonly lists: Lists
   readonly rules: Symbolic.Rules
   readonly watch: Pass.Watch | undefined
-  readonly bodies: Map<UOp, Schedule>
+  readonly told: ScheduleCache.Told | undefined
+  /** Of bodies, in the cache. */
+  readonly keys: Map<UOp, string>
   /** Of the function whose body it is. */
   readonly name: string
 }
@@ -113,18 +116,15 @@ const cacheKey = (body: UOp, { fusion, ...limits }: Limits): string => {
 
 const scheduleFunction = (call: UOp, context: Scheduling): Schedule => {
   const body = call.src[0]!
-  const known = context.bodies.get(body)
-  if (known !== undefined) return known
-  const text = cacheKey(body, context.limits)
+  const { name } = argOf(call, "CALL")
+  const text = context.keys.get(body) ?? cacheKey(body, context.limits)
+  context.keys.set(body, text)
   const made = (): Schedule => {
     const results = body.src.filter((r) => !isEffect(r)).map(computed)
     const sink = body.arena.make("SINK", DType.none, [...body.src.filter(isEffect), ...results])
-    return scheduleBody(sink, results, { ...context, name: argOf(call, "CALL").name })
+    return scheduleBody(sink, results, { ...context, name })
   }
-  const cached = context.cache.get(text) ?? made()
-  context.cache.set(text, cached)
-  context.bodies.set(body, cached)
-  return cached
+  return ScheduleCache.lookUp(context.cache, { name, key: text }, made, context.told)
 }
 
 /**
@@ -186,7 +186,7 @@ export class Rangeify extends Context.Service<Rangeify, {
     Layer.effect(
       Rangeify,
       Effect.map(Rewriter, (rewriter) => {
-        const cache: ScheduleCache = new Map()
+        const cache: ScheduleCache.ScheduleCache = new Map()
         return Rangeify.of({
           id: id === undefined || rewriter.id === undefined ? undefined : `${id} ${rewriter.id}`,
           schedule: Effect.fn("Rangeify.schedule")(function*(sink, limits) {
@@ -197,7 +197,8 @@ export class Rangeify extends Context.Service<Rangeify, {
             const watch = yield* Pass.watch
             // who listens wants to hear of bodies that were scheduled before, too
             const known = watch.listener === undefined ? cache : new Map()
-            const result = schedule(sink, limits, known, { lists, rules: rewriter.rules, watch })
+            const told = { clock: watch.clock, listener: yield* ScheduleCache.Listener }
+            const result = schedule(sink, limits, known, { lists, rules: rewriter.rules, told, watch })
             return result instanceof RangeifyError ? yield* result : result
           })
         })

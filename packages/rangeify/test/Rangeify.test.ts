@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as DType from "@tg/core-uop/DType"
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import { Checked } from "@tg/core-uop/Spec"
 import { Arena, key, toposort } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
@@ -7,7 +8,8 @@ import * as Program from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect } from "effect"
-import { kernels, Rangeify, RangeifyError, schedule, type ScheduleCache } from "../src/Rangeify.ts"
+import { kernels, limitsOf, Rangeify, RangeifyError, schedule } from "../src/Rangeify.ts"
+import { counting, print, type ScheduleCache } from "../src/ScheduleCache.ts"
 import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
 
 /** A chain of equal blocks, each with its own weights. */
@@ -72,6 +74,21 @@ describe("Rangeify", () => {
     assert.strictEqual(cache.size, 1)
     assert.strictEqual(kernels(second)[0]!.ast, kernels(first)[0]!.ast)
   })
+
+  it.live("tells what its cache saves: of six equal blocks five, and in the next program all", () =>
+    counting((counts) =>
+      Effect.gen(function*() {
+        const stage = yield* Rangeify
+        for (const hits of [5, 11]) {
+          const b = new Build()
+          yield* stage.schedule(Program.make([b.out(blocks(b, 6))]).sink, limitsOf(h200))
+          const now = yield* counts
+          assert.deepStrictEqual([now.bodies, now.hits, now.misses], [1, hits, 1])
+          assert.isAbove(now.savedMillis, 0)
+        }
+        assert.match(print(yield* counts), /^1 body, 11 hits, 1 misses, \d+ ms saved$/)
+      })
+    ).pipe(Effect.provide(Rangeify.layer)))
 
   it("does not share schedules between limits", () => {
     const cache: ScheduleCache = new Map()

@@ -5,6 +5,7 @@ import * as Persistent from "@tg/jit/Persistent"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { known } from "@tg/models/Models"
 import * as Explain from "@tg/rangeify/Explain"
+import * as ScheduleCache from "@tg/rangeify/ScheduleCache"
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
@@ -53,25 +54,31 @@ export const command = Command.make(
     const model = yield* modelOf(given)
     const store = yield* TunedFiles.load(given)
     const attend = Flags.attendOf(given)
-    const planned = Effect.flatMap(Pipeline, (pipeline) =>
-      StepPlan.plan(model, {
-        pipeline,
-        context: given.ctx,
-        cache: given.kv,
-        activations: given.activations,
-        attend,
-        barriers: true
-      }))
-    const plan = yield* Effect.provide(planned, Profiles.pipeline(profile, store)).pipe(
+    const planned = ScheduleCache.counting((schedules) =>
+      Effect.gen(function*() {
+        const pipeline = yield* Pipeline
+        const plan = yield* StepPlan.plan(model, {
+          pipeline,
+          context: given.ctx,
+          cache: given.kv,
+          activations: given.activations,
+          attend,
+          barriers: true
+        })
+        return { plan, schedules: yield* schedules }
+      })
+    )
+    const { plan, schedules } = yield* Effect.provide(planned, Profiles.pipeline(profile, store)).pipe(
       Effect.provideService(Persistent.Persistent, { ...Persistent.off, mode: Flags.persistentOf(given) })
     )
-    const { explain, ...numbers } = plan
+    const { explain, ...steps } = plan
+    const numbers = { ...steps, schedules }
     const attention = given.explain
       ? yield* StepPlan.attention(model, { attend, context: plan.context, profile })
       : []
     yield* given.json
       ? Output.printJson(given.explain ? { ...numbers, attention, explain } : numbers)
-      : Output.print(`${asText(plan)}${given.explain ? attended(attention) + explained(explain) : ""}`)
+      : Output.print(`${asText(plan, schedules)}${given.explain ? attended(attention) + explained(explain) : ""}`)
   })
 ).pipe(Command.withDescription("Show what a token costs: launches, bytes, memory and time; needs no GPU"))
 
@@ -91,7 +98,7 @@ const modelOf = Effect.fnUntraced(
   Effect.scoped
 )
 
-const asText = (plan: StepPlan.StepPlan): string => {
+const asText = (plan: StepPlan.StepPlan, schedules: ScheduleCache.Counts): string => {
   const { barriersPerToken = 0, context, dispatchesPerLayer, predictedMsPerToken } = plan
   const { deviceMemoryBytes, memoryBytes } = plan
   const tooMuch = deviceMemoryBytes !== undefined && memoryBytes > deviceMemoryBytes
@@ -112,6 +119,7 @@ const asText = (plan: StepPlan.StepPlan): string => {
     }`,
     ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
     `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
+    `schedules of function bodies, prompts' included: ${ScheduleCache.print(schedules)}`,
     "",
     ...kernelTable(plan.kernels),
     ""

@@ -3,6 +3,7 @@ import { Engine } from "@tg/engine/Engine"
 import { ContextFull } from "@tg/engine/Session"
 import * as KernelTimes from "@tg/jit/KernelTimes"
 import * as Profiler from "@tg/jit/Profiler"
+import * as ScheduleCache from "@tg/rangeify/ScheduleCache"
 import { Device } from "@tg/runtime/Device"
 import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
@@ -37,13 +38,20 @@ export const command = Command.make(
   "profile",
   flags,
   Effect.fn("cli.profile")(function*(given) {
-    yield* Models.withModel(given, Models.forTokens, run(given))
+    yield* ScheduleCache.counting((schedules) =>
+      Models.withModel(given, Models.forTokens, run({ ...given, schedules }))
+    )
   })
 ).pipe(Command.withDescription("Show which kernels a token's time goes to"))
 
 const run = Effect.fn("cli.profile.run")(
   function*(
-    { depth, json, prompt }: { readonly depth: number; readonly json: boolean; readonly prompt: Option.Option<number> }
+    { depth, json, prompt, schedules }: {
+      readonly depth: number
+      readonly json: boolean
+      readonly prompt: Option.Option<number>
+      readonly schedules: Effect.Effect<ScheduleCache.Counts>
+    }
   ) {
     const { model, session } = yield* Engine
     const chosen = yield* Chosen
@@ -76,6 +84,7 @@ const run = Effect.fn("cli.profile.run")(
       sumMsPerToken: sum / 1000,
       stepMsPerToken: measured.stepMicros / 1000,
       restMsPerToken: (measured.stepMicros - sum) / 1000,
+      schedules: yield* schedules,
       // on the device's clock
       ...(measured.deviceMicros === undefined ? {} : { deviceMsPerToken: measured.deviceMicros / 1000 })
     }
@@ -121,6 +130,7 @@ const asText = (report: {
   readonly sumMsPerToken: number
   readonly stepMsPerToken: number
   readonly restMsPerToken: number
+  readonly schedules: ScheduleCache.Counts
   readonly deviceMsPerToken?: number
 }): string => {
   const { deviceMsPerToken, stepMsPerToken, sumMsPerToken } = report
@@ -162,6 +172,9 @@ const asText = (report: {
     ...(deviceMsPerToken === undefined
       ? []
       : [`a step on the device's clock: ${deviceMsPerToken.toFixed(3)} ms`]),
+    `schedules of function bodies (a program from the cache of compiled ones needs none until it is profiled): ${
+      ScheduleCache.print(report.schedules)
+    }`,
     ""
   ].join("\n")
 }

@@ -8,7 +8,8 @@ import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Program from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 import { planMemory } from "../../src/Memory.ts"
-import { type Limits, RangeifyError, schedule, type ScheduleCache } from "../../src/Rangeify.ts"
+import { type Limits, RangeifyError, schedule } from "../../src/Rangeify.ts"
+import type { ScheduleCache } from "../../src/ScheduleCache.ts"
 import type { Ref, Schedule } from "../../src/Schedule.ts"
 
 /** Makes buffers with running ids in a fresh arena. */
