@@ -62,6 +62,8 @@ export interface Reader {
   readonly scores: (query: Tensor, rows: Tensor) => Tensor
   /** The rows' values, mixed by `weights [A.., S..]` over the last axis: `[A.., S.. without the last, width]`. */
   readonly mix: (weights: Tensor, rows: Tensor) => Tensor
+  /** The same with an axis of sequences in front of both: queries `[B, A.., K]`, rows `[B, S, words]`. */
+  readonly each?: Pick<Reader, "scores" | "mix">
   /** Values of one head. */
   readonly width: number
 }
@@ -82,11 +84,33 @@ export interface WholeInput {
 
 /** Attention of several tokens, `query [T, A.., K]`, over all rows up to theirs: `[T, A.., width]`. */
 export const whole = (reader: Reader, input: WholeInput, query: Tensor, cache: Tensor): Tensor => {
-  const { batch, order, ring, startPos } = input
+  const { batch, order, ring, sequence, startPos } = input
+  if (sequence !== undefined && reader.each !== undefined && batch === undefined && ring === undefined) {
+    return ofEach(reader.each, { ...input, sequence }, query, cache)
+  }
   const all = batch?.keys ?? startPos.add(scalar(query.arena, query.dim(0)))
   const seen = cache.slice(0, 0, ring === undefined ? all : all.minimum(ring.positions))
   const scores = keep(order, causal(reader.scores(query, seen), input))
   return keep(order, reader.mix(softmax(order, scores), seen).label("attn_mix"))
+}
+
+/** Several sequences from position 0 on: each computes with its own rows alone, in place of hiding those of all others. */
+const ofEach = (
+  reader: Pick<Reader, "scores" | "mix">,
+  { order, sequence, startPos, window }: WholeInput & { readonly sequence: number },
+  query: Tensor,
+  cache: Tensor
+): Tensor => {
+  const [tokens, ...inner] = query.shape
+  const sequences = Number(tokens) / sequence
+  const rows = cache.slice(0, startPos, tokens!).reshape([sequences, sequence, cache.dim(1)])
+  const products = reader.scores(query.reshape([sequences, sequence, ...inner]), rows)
+  const own = iota(query.arena, sequence).reshape([sequence, ...inner.map(() => 1)])
+  const position = iota(query.arena, sequence)
+  const reached = position.le(own)
+  const seen = window === undefined ? reached : reached.and(position.add(window).gt(own))
+  const mixed = reader.mix(softmax(order, seen.where(products, hidden)), rows).label("attn_mix")
+  return mixed.reshape([tokens!, ...mixed.shape.slice(2)])
 }
 
 /** Over the positions, `[T, A.., S]`. */

@@ -31,6 +31,10 @@ const unpack = (stored: Tensor): Tensor => stored.dtype === DType.f32 ? stored :
 export const reader = (config: Config, shared = 0): Reader => ({
   scores: (query, rows) => scores(query, rows, shared),
   mix: (weights, rows) => mix(config, weights, rows, shared),
+  each: {
+    scores: (query, rows) => scores(query, rows, 1),
+    mix: (weights, rows) => mix(config, weights, rows, 1)
+  },
   width: config.latent
 })
 
