@@ -1,19 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { ofProfile } from "@tg/core-uop/ProfileFile"
-import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
+import { facts } from "@tg/runtime-webgpu/Testing"
 import * as DeviceReport from "../src/DeviceReport.ts"
 
-const adapter = { vendor: "acme", architecture: "a1", device: "gpu", description: "driver 1.0", software: false }
-const facts: Facts = {
-  adapter,
-  named: false,
-  features: [],
-  languageFeatures: [],
-  limits: {},
-  subgroupSizes: undefined,
-  probes: { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
-}
+const { adapter } = facts
 const litmus = [
   { workgroups: 2, values: 1e8, stale: 0, gaveUp: false },
   { workgroups: 4000, values: 0, stale: 0, gaveUp: true }

@@ -159,16 +159,14 @@ const webgpu = (
   setup: Setup
 ): Layer.Layer<Services, DeviceError> =>
   Layer.unwrap(Effect.gen(function*() {
-    const [node, { identityOf, rendererOptions, WebGpuInfo, withoutPackedDot }, renderer] = yield* Effect.promise(() =>
+    const [node, { identityOf, layerOf, WebGpuInfo, withoutPackedDot }, renderer] = yield* Effect.promise(() =>
       Promise.all([
         import("@tg/runtime-webgpu/Node"),
         import("@tg/runtime-webgpu/WebGpuInfo"),
         import("@tg/codegen-wgsl/WgslRenderer")
       ])
     )
-    const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
-      return renderer.layer(rendererOptions(yield* WebGpuInfo, (yield* Device).profile))
-    }))
+    const rendererOfDevice = layerOf(renderer.layer)
     const chosen = Layer.effect(
       Chosen,
       Effect.map(WebGpuInfo, ({ adapter }) => ({

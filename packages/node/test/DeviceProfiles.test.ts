@@ -3,21 +3,12 @@ import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { Device, type DeviceShape } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
 import type { Measured } from "@tg/runtime-webgpu/DeviceMeasure"
-import type { Facts } from "@tg/runtime-webgpu/WebGpuInfo"
+import { facts } from "@tg/runtime-webgpu/Testing"
 import { Effect } from "effect"
 import { KeyValueStore, KeyValueStoreError, layerMemory } from "effect/persistence/KeyValueStore"
 import * as DeviceProfiles from "../src/DeviceProfiles.ts"
 
-const adapter = { vendor: "acme", architecture: "a1", device: "gpu", description: "driver 1.0", software: false }
-const facts: Facts = {
-  adapter,
-  named: false,
-  features: [],
-  languageFeatures: [],
-  limits: {},
-  subgroupSizes: undefined,
-  probes: { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
-}
+const { adapter } = facts
 const measured: Measured = {
   profile: { ...webgpuDefault, name: "acme", processors: 24, bytesPerMicro: 300_000, gridBarrierHolds: true },
   findings: [

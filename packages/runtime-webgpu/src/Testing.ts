@@ -2,6 +2,7 @@ import type { DeviceError } from "@tg/runtime/Device"
 import { Effect, type Layer, Result } from "effect"
 import * as Node from "./Node.ts"
 import * as WebGpu from "./WebGpu.ts"
+import type { Facts } from "./WebGpuInfo.ts"
 
 /** An adapter that tests can use. */
 export interface Available {
@@ -32,3 +33,14 @@ export const availableAdapter = (): Promise<Available | undefined> => answer ??=
 
 /** The device for tests: hardware if there is some, else a software adapter. */
 export const layer: Layer.Layer<WebGpu.Services, DeviceError> = Node.layer({ allowSoftware: true })
+
+/** Facts about a GPU that does not exist, which nothing is known of by its name. */
+export const facts: Facts = {
+  adapter: { vendor: "acme", architecture: "a1", device: "gpu", description: "driver 1.0", software: false },
+  named: false,
+  features: [],
+  languageFeatures: [],
+  limits: {},
+  subgroupSizes: undefined,
+  probes: { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
+}

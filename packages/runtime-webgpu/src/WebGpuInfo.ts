@@ -1,5 +1,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { Context } from "effect"
+import type { Renderer } from "@tg/core-uop/Program"
+import { Device } from "@tg/runtime/Device"
+import { Context, Effect, Layer } from "effect"
 
 /** Who runs the kernels. */
 export interface AdapterFacts {
@@ -59,3 +61,11 @@ export const withoutPackedDot = (facts: Facts): Facts => ({
 })
 
 export class WebGpuInfo extends Context.Service<WebGpuInfo, Facts>()("@tg/runtime-webgpu/WebGpuInfo") {}
+
+/** The renderer of the device in use, from what makes one of its options (`WgslRenderer.layer`, which is loaded when it is needed). */
+export const layerOf = (
+  rendererOf: (options: ReturnType<typeof rendererOptions>) => Layer.Layer<Renderer>
+): Layer.Layer<Renderer, never, Device | WebGpuInfo> =>
+  Layer.unwrap(Effect.gen(function*() {
+    return rendererOf(rendererOptions(yield* WebGpuInfo, (yield* Device).profile))
+  }))

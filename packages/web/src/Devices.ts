@@ -85,7 +85,7 @@ const webgpu = (allowSoftware: boolean, setup: Setup): Layer.Layer<Services, Dev
           : "WebGPU is there for secure pages alone; serve the page over https or from localhost"
       })
     }
-    const [device, { identityOf, rendererOptions, WebGpuInfo, withoutPackedDot }, renderer] = yield* Effect.promise(
+    const [device, { identityOf, layerOf, WebGpuInfo, withoutPackedDot }, renderer] = yield* Effect.promise(
       () =>
         Promise.all([
           import("@tg/runtime-webgpu/WebGpu"),
@@ -93,9 +93,7 @@ const webgpu = (allowSoftware: boolean, setup: Setup): Layer.Layer<Services, Dev
           import("@tg/codegen-wgsl/WgslRenderer")
         ])
     )
-    const rendererOfDevice = Layer.unwrap(Effect.gen(function*() {
-      return renderer.layer(rendererOptions(yield* WebGpuInfo, (yield* Device).profile))
-    }))
+    const rendererOfDevice = layerOf(renderer.layer)
     const chosen = Layer.effect(
       Chosen,
       Effect.map(WebGpuInfo, ({ adapter }) => ({
