@@ -1,0 +1,101 @@
+/** Rows added where an index says, on every device: what plain loops give. */
+import { assert, describe, it } from "@effect/vitest"
+import * as DType from "@tg/core-uop/DType"
+import { Arena } from "@tg/core-uop/UOp"
+import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import { Device } from "@tg/runtime/Device"
+import * as Program from "@tg/tensor/Program"
+import { fromFixed, type Manner, scatterAdd, toFixed } from "@tg/tensor/Scatter"
+import { buffer } from "@tg/tensor/Tensor"
+import { TensorError } from "@tg/tensor/TensorError"
+import { Effect } from "effect"
+import { Jit } from "../src/Jit.ts"
+import * as Devices from "./support/devices.ts"
+
+interface Case {
+  readonly rows: number
+  readonly columns: number
+  readonly count: number
+  readonly by: Manner
+  readonly kind: "i32" | "f32" | "fixed"
+}
+
+const cases: ReadonlyArray<Case> = (["atomic", "columns"] as const).flatMap((by) =>
+  (["i32", "f32", "fixed"] as const).flatMap((kind) =>
+    ([[3, 5, 40], [1, 1, 100], [70, 8, 9]] as const).map(([rows, columns, count]) => ({
+      rows,
+      columns,
+      count,
+      by,
+      kind
+    }))
+  )
+)
+
+/** Sixteenths: their sums are exact in any order, in floats and in fixed point. The last row that is named does not exist. */
+const contentsOf = ({ columns, count, kind, rows }: Case) => {
+  const whole = (i: number): number => (i * 37) % 201 - 100
+  const start = Array.from({ length: rows * columns }, (_, i) => whole(i + 3))
+  const index = Array.from({ length: count }, (_, i) => i === count - 1 ? rows : (i * i + 5 * i) % rows)
+  const value = Array.from({ length: count * columns }, (_, i) => whole(i) / (kind === "i32" ? 1 : 16))
+  const expected = [...start]
+  index.forEach((row, k) => {
+    if (row >= rows) return
+    for (let j = 0; j < columns; j++) expected[row * columns + j]! += value[k * columns + j]!
+  })
+  return { start, index, value, expected }
+}
+
+const run = Effect.fn(function*(tested: Case) {
+  const { by, columns, count, kind, rows } = tested
+  const { expected, index, start, value } = contentsOf(tested)
+  const arena = new Arena()
+  const dtype = kind === "i32" ? DType.i32 : DType.f32
+  const out = buffer(arena, 0, { shape: [rows, columns], dtype })
+  const named = buffer(arena, 1, { shape: [count], dtype: DType.i32 })
+  const values = buffer(arena, 2, { shape: [count, columns], dtype })
+  const fixed = buffer(arena, 3, { shape: [rows, columns], dtype: DType.i32 })
+  const begun = () => Program.after(fixed, [Program.assign(fixed, toFixed(out, 8))])
+  const effect = kind === "fixed"
+    ? Program.assign(
+      out,
+      fromFixed(Program.after(fixed, [scatterAdd(begun(), { index: named, value: toFixed(values, 8), by })]), 8)
+    )
+    : scatterAdd(out, { index: named, value: values, by })
+  const typed = kind === "i32" ? Int32Array : Float32Array
+  const device = yield* Device
+  const contents = [typed.from(start), Int32Array.from(index), typed.from(value), new Int32Array(rows * columns)]
+  const buffers = yield* Effect.forEach(contents, (data, id) =>
+    Effect.gen(function*() {
+      const made = yield* device.allocate(data.byteLength, `buffer ${id}`)
+      yield* device.write(made, new Uint8Array(data.buffer))
+      return [id, made] as const
+    }))
+  const prepared = yield* (yield* Jit).prepare(Program.make([effect]).sink, new Map(buffers))
+  yield* prepared.run({})
+  const bytes = yield* device.read(buffers[0]![1], 0)
+  const found = [...new typed(bytes.slice().buffer)].slice(0, rows * columns)
+  assert.deepStrictEqual(found, expected, JSON.stringify(tested))
+}, Effect.scoped)
+
+const all = Effect.forEach(cases, run, { discard: true })
+const hasWebGpu = (await availableAdapter()) !== undefined
+
+describe("scatterAdd adds rows where the index says, and nothing for a row that is not there", () => {
+  it.live("on wasm", () => all.pipe(Effect.provide(Devices.wasm())))
+  it.live("on threads of wasm", () => all.pipe(Effect.provide(Devices.wasmThreads)))
+  it.live("on the reference device", () => all.pipe(Effect.provide(Devices.reference)))
+  it.live.skipIf(!hasWebGpu)("on WebGPU", () => all.pipe(Effect.provide(Devices.webgpu())))
+
+  it("refuses what does not fit", () => {
+    const arena = new Arena()
+    const [out, value] = [3, 4].map((n, id) => buffer(arena, id, { shape: [n, 2], dtype: DType.f32 }))
+    const words = buffer(arena, 2, { shape: [4, 2], dtype: DType.u32 })
+    const index = buffer(arena, 3, { shape: [4], dtype: DType.u32 })
+    const refused = (value_: typeof words, index_: typeof words, what: string): void => {
+      assert.throws(() => scatterAdd(out!, { index: index_, value: value_, by: "atomic" }), TensorError, what)
+    }
+    refused(words, index, "asked for rows of f32 [2]; found u32 [2]")
+    refused(value!, value!, "an i32 or u32 index for each of 4 values")
+  })
+})
