@@ -87,7 +87,7 @@ export const initial = (seed: number): ReadonlyMap<string, Float32Array> => {
   return new Map(shape.tensors.map(({ dims, name }) => {
     const size = dims.reduce((a, b) => a * b, 1)
     if (name.includes("norm")) return [name, new Float32Array(size).fill(1)]
-    const deviation = name === "token_embd.weight" ? 1 : name === "output.weight" ? 0.02 : 1 / Math.sqrt(dims[0]!)
+    const deviation = name === "token_embd.weight" ? 0.1 : name === "output.weight" ? 0.02 : 1 / Math.sqrt(dims[0]!)
     return [name, Float32Array.from({ length: size }, () => deviation * normal())]
   }))
 }

@@ -36,7 +36,7 @@ export interface Trained {
 export class TrainError extends Schema.TaggedError<TrainError>()("TrainError", { message: Schema.String }) {}
 
 /** AdamW as this example uses it. */
-export const optimiser: Step.AdamW = { keep: [0.9, 0.99], epsilon: 1e-8, decay: 0.01 }
+export const optimiser: Step.AdamW = { keep: [0.9, 0.95], epsilon: 1e-8, decay: 0.01 }
 
 /** The rate rises over the first steps, and falls to a twentieth like a cosine. */
 export const rateAt = (step: number, { rate, steps }: Pick<Settings, "rate" | "steps">): number => {

@@ -11,10 +11,10 @@ import { type Done, type Settings, train } from "./Train.ts"
 
 const { values: given } = parseArgs({
   options: {
-    digits: { type: "string", default: "1" },
-    steps: { type: "string", default: "1000" },
-    problems: { type: "string", default: "16" },
-    rate: { type: "string", default: "0.004" },
+    digits: { type: "string", default: "2" },
+    steps: { type: "string", default: "1500" },
+    problems: { type: "string", default: "64" },
+    rate: { type: "string", default: "0.002" },
     seed: { type: "string", default: "1" },
     device: { type: "string", default: "wasm" },
     out: { type: "string", default: "tg-adds" }

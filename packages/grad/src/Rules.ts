@@ -6,7 +6,10 @@ import * as DType from "@tg/core-uop/DType"
 import type { Op, ReduceOp } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { argOf, reduceArg, type UOp } from "@tg/core-uop/UOp"
+import * as Program from "@tg/tensor/Program"
+import { scatterAdd } from "@tg/tensor/Scatter"
 import { full, iota, scalar, Tensor, zeros } from "@tg/tensor/Tensor"
+import { fail } from "./GradError.ts"
 
 /**
  * The gradients of a node's sources, by number, from that of its value; left out where there is none. Gradients are floats of
@@ -121,6 +124,37 @@ const unlookup: Rule = (node, g) => {
   const named = index.cast(DType.i32).reshape([...index.shape, ...ones(row)]).eq(number)
   const picked = named.where(g, 0)
   return [index.rank === 0 ? picked : picked.sum({ axis: index.shape.map((_, axis) => axis + 1) })]
+}
+
+/**
+ * A row for GATHER that adds gradients up where they belong (`Scatter.scatterAdd`, column by column), in place of comparing each row of the
+ * table with each index. `storageFor` gives the memory for it: a buffer of floats in the table's shape that nothing else uses, or
+ * `undefined` for a lookup that keeps the standard row. Sizes are numbers, and the lookup is in no call's body.
+ */
+export const scattered = (storageFor: (lookup: UOp) => Tensor | undefined): Rule => {
+  const taken = new Map<UOp, UOp>()
+  return (node, g) => {
+    const storage = storageFor(node)
+    if (storage === undefined) return unlookup(node, g)
+    const table = sizes(node)
+    const other = taken.get(storage.node)
+    if ((other !== undefined && other !== node) || !Shape.equal(storage.shape, table) || storage.dtype !== DType.f32) {
+      const found = `${DType.print(storage.dtype)} ${Shape.print(storage.shape)}${
+        other === undefined ? "" : ", used before"
+      }`
+      return fail("scattered", `f32 ${Shape.print(table)} for this lookup alone`, found, "give each lookup a buffer")
+    }
+    taken.set(storage.node, node)
+    const index = source(node, 1)
+    const count = index.shape.reduce<number>((n, d) => n * Number(d), 1)
+    const empty = Program.after(storage, [Program.assign(storage, zeros(storage.arena, table))])
+    const effect = scatterAdd(empty, {
+      index: index.cast(DType.i32).reshape([count]),
+      value: g.reshape([count, ...table.slice(1)]),
+      by: "columns"
+    })
+    return [Program.after(storage, [effect])]
+  }
 }
 
 const movement: ReadonlyArray<readonly [Op, Row]> = [

@@ -12,7 +12,7 @@ import { Effect } from "effect"
 import * as Attached from "../src/Attached.ts"
 import { grad, gradients, valueAndGrad } from "../src/Grad.ts"
 import { GradError } from "../src/GradError.ts"
-import { type Row, standard } from "../src/Rules.ts"
+import { type Row, scattered, standard } from "../src/Rules.ts"
 import { contentsOf, evaluate, randomCase } from "./random.ts"
 
 const f32 = DType.f32
@@ -177,6 +177,43 @@ const onDevice = Effect.fn(
   },
   Effect.scoped
 )
+
+describe("a lookup whose gradient is added up in memory", () => {
+  const made = () => {
+    const [table, weights, scratch, other] = inputs([5, 3], [4, 3], [5, 3], [2, 3])
+    const tokens = Tensor.buffer(table!.arena, 4, { shape: [4], dtype: DType.u32 })
+    const loss = table!.gather(tokens).mul(weights!).sum()
+    return { table: table!, weights: weights!, scratch: scratch!, other: other!, tokens, loss }
+  }
+  const rulesOf = (storage: Tensor.Tensor | undefined) =>
+    new Map([...standard, ["GATHER", scattered(() => storage)] as const])
+
+  it("gets what comparing all rows with all indices gives", () => {
+    const { loss, scratch, table, tokens, weights } = made()
+    const contents = [
+      [table, Array.from({ length: 15 }, (_, i) => i)],
+      [weights, Array.from({ length: 12 }, (_, i) => Math.sin(i))],
+      [scratch, Array.from({ length: 15 }, () => 7)],
+      [tokens, [4, 1, 4, 0]]
+    ] as const
+    const [own] = gradients(loss, [table], { rules: rulesOf(scratch) })
+    const [kept] = gradients(loss, [table], { rules: rulesOf(undefined) })
+    const [usual] = gradients(loss, [table])
+    const [expected, found, same] = at([usual!, own!, kept!], contents)
+    assert.deepStrictEqual(found, expected)
+    assert.deepStrictEqual(same, expected)
+  })
+
+  it("needs memory of its own, in the shape of the table", () => {
+    const { loss, other, scratch, table, tokens } = made()
+    assert.include(
+      messageOf(() => gradients(loss, [table], { rules: rulesOf(other) })),
+      "asked for f32 [5, 3] for this lookup alone; found f32 [2, 3]"
+    )
+    const twice = loss.add(table.gather(tokens.flip(0)).mul(2).sum())
+    assert.include(messageOf(() => gradients(twice, [table], { rules: rulesOf(scratch) })), "[5, 3], used before")
+  })
+})
 
 describe("gradients as programs", () => {
   it.live("compile, and give on wasm what they are in double precision", () =>

@@ -1,0 +1,149 @@
+/**
+ * Sums of rows that an index names, by atomic additions and without them:
+ *
+ *     node bench/atomics.ts [wasm|webgpu|reference] [RUNS]
+ *
+ * The gradient of an embedding, and the sum over the experts of each token of a prompt. Of each, the time of a launch: the least of
+ * several measurements of `RUNS` launches, less that of a program that writes zeros alone.
+ */
+import * as DType from "../packages/core-uop/src/DType.ts"
+import { Arena } from "../packages/core-uop/src/UOp.ts"
+import { Jit } from "../packages/jit/src/Jit.ts"
+import { choices, layer } from "../packages/node/src/Devices.ts"
+import { Device } from "../packages/runtime/src/Device.ts"
+import * as Program from "../packages/tensor/src/Program.ts"
+import { fromFixed, scatterAdd, toFixed } from "../packages/tensor/src/Scatter.ts"
+import { buffer, iota, type Tensor, zeros } from "../packages/tensor/src/Tensor.ts"
+import { Effect } from "effect"
+
+const [chosen = "wasm", given = "20"] = process.argv.slice(2)
+const kind = choices.find((choice) => choice === chosen)
+if (kind === undefined) throw new Error(`${chosen}: use one of ${choices.join(", ")}`)
+const runs = Number(given)
+
+/** Rows `value [count, columns]`, of which several are added to each of `rows`. */
+interface Sizes {
+  readonly rows: number
+  readonly columns: number
+  readonly count: number
+  /** Rows that are added to each, where `place` says which: the experts of a token. */
+  readonly used?: number
+}
+
+interface Storage {
+  readonly out: Tensor
+  readonly fixed: Tensor
+  readonly index: Tensor
+  readonly value: Tensor
+  /** Where the rows of each sum lie, `[rows, used]`: what the counting sort of prompts leaves. */
+  readonly place: Tensor
+}
+
+type Way = (storage: Storage, sizes: Sizes) => Tensor
+
+const added = (by: "atomic" | "columns"): Way => ({ index, out, value }, { columns, rows }) => {
+  const empty = Program.after(out, [Program.assign(out, zeros(out.arena, [rows, columns]))])
+  return scatterAdd(empty, { index, value, by })
+}
+
+const ways: Readonly<Record<string, Way>> = {
+  "compared with each row, summed": ({ index, out, value }, { rows }) => {
+    const row = iota(out.arena, rows).cast(DType.i32).reshape([rows, 1, 1])
+    return Program.assign(out, index.unsqueeze(-1).eq(row).where(value, 0).sum(1))
+  },
+  "atomic, floats": added("atomic"),
+  "atomic, fixed point": ({ fixed, index, out, value }, { columns, rows }) => {
+    const empty = Program.after(fixed, [Program.assign(fixed, zeros(out.arena, [rows, columns], DType.i32))])
+    const effect = scatterAdd(empty, { index, value: toFixed(value, 20), by: "atomic" })
+    return Program.assign(out, fromFixed(Program.after(fixed, [effect]), 20))
+  },
+  "a thread for each column": added("columns"),
+  "rows by place, summed": ({ out, place, value }) => Program.assign(out, value.gather(place).sum(1))
+}
+
+const nothing: Way = ({ out }, { columns, rows }) => Program.assign(out, zeros(out.arena, [rows, columns]))
+
+const programOf = (way: Way, sizes: Sizes): Program.TensorProgram => {
+  const { columns, count, rows, used = 1 } = sizes
+  const arena = new Arena()
+  return Program.make([way({
+    out: buffer(arena, 0, { shape: [rows, columns], dtype: DType.f32 }),
+    fixed: buffer(arena, 1, { shape: [rows, columns], dtype: DType.i32 }),
+    index: buffer(arena, 2, { shape: [count], dtype: DType.i32 }),
+    value: buffer(arena, 3, { shape: [count, columns], dtype: DType.f32 }),
+    place: buffer(arena, 4, { shape: [rows, used], dtype: DType.i32 })
+  }, sizes)])
+}
+
+/** Each row of a sum of `used` lies anywhere; without `used` indices are any. */
+const contentsOf = ({ columns, count, rows, used }: Sizes): ReadonlyArray<Float32Array | Int32Array> => {
+  const shuffled = Int32Array.from({ length: count }, (_, i) => (i * 7919) % count)
+  const index = Int32Array.from(
+    { length: count },
+    (_, i) => used === undefined ? (i * i * 31 + i) % rows : Math.floor(shuffled[i]! / used)
+  )
+  const place = new Int32Array(rows * (used ?? 1))
+  if (used !== undefined) shuffled.forEach((at, i) => place[at] = i)
+  return [
+    new Float32Array(rows * columns),
+    new Int32Array(rows * columns),
+    index,
+    Float32Array.from({ length: count * columns }, (_, i) => Math.sin(i)),
+    place
+  ]
+}
+
+/** Microseconds of a run, and the sum that it leaves. */
+const measured = Effect.fn(function*(way: Way, sizes: Sizes) {
+  const device = yield* Device
+  const buffers = new Map(
+    yield* Effect.forEach(contentsOf(sizes), (data, id) =>
+      Effect.gen(function*() {
+        const made = yield* device.allocate(data.byteLength, `buffer ${id}`)
+        yield* device.write(made, new Uint8Array(data.buffer))
+        return [id, made] as const
+      }))
+  )
+  const program = programOf(way, sizes)
+  const { plan, run } = yield* (yield* Jit).prepare(program.sink, buffers)
+  const out = buffers.get(0)!
+  const settle = device.read(out, 0, 4)
+  let least = Infinity
+  for (let i = 0; i < 7; i++) {
+    yield* settle
+    const start = performance.now()
+    for (let k = 0; k < runs; k++) yield* run({})
+    yield* settle
+    least = Math.min(least, 1000 * (performance.now() - start) / runs)
+  }
+  const bytes = yield* device.read(out, 0)
+  return { micros: least, out: new Float32Array(bytes.slice().buffer), launches: plan.launches.length }
+}, Effect.scoped)
+
+const tasks: ReadonlyArray<readonly [string, Sizes, ReadonlyArray<string>]> = [
+  [
+    "embedding of examples/train: 768 tokens, 268 x 64",
+    { rows: 268, columns: 64, count: 768 },
+    Object.keys(ways).slice(0, 4)
+  ],
+  ["embedding: 512 tokens, 4096 x 256", { rows: 4096, columns: 256, count: 512 }, Object.keys(ways).slice(0, 4)],
+  ["experts: 512 tokens of 4, 256 wide", { rows: 512, columns: 256, count: 2048, used: 4 }, Object.keys(ways).slice(1)]
+]
+
+const show = Effect.gen(function*() {
+  console.log(`| ${chosen} | way | launches | us |\n| --- | --- | ---: | ---: |`)
+  for (const [name, sizes, tried] of tasks) {
+    const idle = yield* measured(nothing, sizes)
+    let expected: Float32Array | undefined
+    for (const way of tried) {
+      const { launches, micros, out } = yield* measured(ways[way]!, sizes)
+      expected ??= out
+      const off = out.reduce((most, x, i) => Math.max(most, Math.abs(x - expected![i]!)), 0)
+      // fixed point has steps of 2^-20; floats are added in other orders
+      if (!(off < 1e-4)) throw new Error(`${name}, ${way}: ${off} away from the first way`)
+      console.log(`| ${name} | ${way} | ${launches} | ${Math.max(0, micros - idle.micros).toFixed(1)} |`)
+    }
+  }
+})
+
+await Effect.runPromise(show.pipe(Effect.provide(layer(kind)), Effect.scoped))
