@@ -1,7 +1,8 @@
 /** A body seen as its kernels: which of them compute a value, and which need another one. */
 import { reach } from "@tg/core-uop/Fixpoint"
 import type { UOp } from "@tg/core-uop/UOp"
-import { inputs, type Placement } from "./Placement.ts"
+import type { Placement } from "./Placement.ts"
+import { inputs, isEffect } from "./Values.ts"
 
 /** The roots that a body may have, and what they have to do with the values that may live elsewhere. */
 export interface BodyGraph {
@@ -45,8 +46,6 @@ const needsOf = (nodes: ReadonlyArray<UOp>, points: ReadonlyMap<UOp, number>): R
   }
   return below
 }
-
-const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
 
 /** What a search asks about a body, found once. */
 export const bodyGraph = ({ movable, nodes, stored, users }: Placement): BodyGraph => {

@@ -1,7 +1,7 @@
 /** Why each kernel of a schedule is there: what was decided, as it was decided. */
 import * as DType from "@tg/core-uop/DType"
 import type { UOp } from "@tg/core-uop/UOp"
-import { isStorage, mostPlaces } from "./Placement.ts"
+import { isStorage, mostPlaces } from "./Values.ts"
 import type { Step } from "./Schedule.ts"
 
 /** Who asks for a value in memory, whatever it costs. */

@@ -7,7 +7,7 @@ import { accessOf } from "@tg/core-uop/View"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { chain } from "./Cost.ts"
-import { transcendental } from "./Placement.ts"
+import { transcendental } from "./Values.ts"
 
 /** What a kernel of a schedule costs, in microseconds on one device. Compared, never added to measurements. */
 export interface FusionCost {

@@ -1,6 +1,6 @@
 import { movement } from "@tg/core-uop/Op"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
-import { isStorage, nodesOf, storageOf, targetOf } from "./Placement.ts"
+import { isStorage, nodesOf, storageOf, targetOf } from "./Values.ts"
 
 // a body is asked about for each of its calls, and it never changes
 const knownWrites = new WeakMap<UOp, ReadonlySet<number>>()

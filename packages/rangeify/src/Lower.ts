@@ -9,7 +9,7 @@ import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import * as P from "@tg/pattern-matcher/UPat"
 import { extent, flatten, plus, reshape } from "./Indexing.ts"
-import { isFree, isStorage, storageOf, targetOf } from "./Placement.ts"
+import { isFree, isStorage, storageOf, targetOf } from "./Values.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
 export interface Lowered {

@@ -13,7 +13,7 @@ import * as Finish from "./Finish.ts"
 import * as Fusion from "./Fusion.ts"
 import * as Horizontal from "./Horizontal.ts"
 import type { Limits } from "./Limits.ts"
-import { isStorage, kernelAt } from "./Placement.ts"
+import { isEffect, isStorage, kernelAt } from "./Values.ts"
 import { RangeifyError } from "./RangeifyError.ts"
 import type { KernelStep, Schedule } from "./Schedule.ts"
 import * as ScheduleCache from "./ScheduleCache.ts"
@@ -103,8 +103,6 @@ interface Scheduling {
   /** Of the function whose body it is. */
   readonly name: string
 }
-
-const isEffect = (node: UOp): boolean => node.dtype.scalar === "void"
 
 /** Everything that the schedule of a body depends on, beside rules and passes: kernels are named after its labels. */
 const cacheKey = (body: UOp, { fusion, ...limits }: Limits): string => {

@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as Program from "@tg/tensor/Program"
 import type { Tensor } from "@tg/tensor/Tensor"
-import { storageOf } from "../../src/Placement.ts"
+import { storageOf } from "../../src/Values.ts"
 import { type Limits, limitsOf } from "../../src/Rangeify.ts"
 import { Build, runSchedule, runTensor, scheduled } from "./programs.ts"
 

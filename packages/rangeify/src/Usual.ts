@@ -1,0 +1,302 @@
+/**
+ * What a body stores by rules of thumb: where nobody knows what a kernel costs they decide, and where somebody does a search
+ * begins with it. What must be stored is, whatever it costs, and no kernel reads more buffers than it may.
+ */
+import * as DType from "@tg/core-uop/DType"
+import { elementwise, movement } from "@tg/core-uop/Op"
+import * as Shape from "@tg/core-uop/Shape"
+import type { UOp } from "@tg/core-uop/UOp"
+import { chain, times } from "./Cost.ts"
+import type { Cause } from "./Explain.ts"
+import {
+  base,
+  bijective,
+  isEffect,
+  isFree,
+  isStorage,
+  kernelsThat,
+  readBy,
+  readsOf,
+  reduceLength,
+  repeats,
+  type Site,
+  sites,
+  storageOf,
+  targetOf,
+  transcendental,
+  type Users
+} from "./Values.ts"
+
+/** Recomputing a transcendental this many times costs more than a kernel that stores it, unless there are few in all. */
+const expensiveRepeats = 8
+const fewElements = 4096
+/** Inlined operations per element beyond which a repeated value is stored, whatever it is made of. */
+const maxInlineCost = 4096
+
+/** Elements of a value, for one row where the number of rows is symbolic. */
+const elementsPerRow = (node: UOp): number => {
+  const shape = Shape.of(node)
+  return Shape.maxElements(typeof shape[0] === "number" ? shape : shape.slice(1))
+}
+
+/** What computing one element inline takes, given what is stored below. */
+export interface Work {
+  readonly cost: number
+  /** Iterations of the reductions in it, 0 without any. */
+  readonly iterations: number
+  readonly transcendental: boolean
+  readonly leaves: ReadonlySet<UOp>
+}
+
+/** A sum of so few integers is arithmetic like any other: straight code, also inside of a reduction. */
+const fewIntegers = 16
+
+/** A reduction over a block of this size, as quantisations have them, is computed again for the elements of the block. */
+const blockIterations = 32
+
+/** Operations per element up to which a row's scalar is computed again by whoever needs it. */
+const maxRowCost = 2 ** 16
+
+/**
+ * One value per row (a norm's scale, a sum of weights): all axes of fixed size are 1. Each thread group that uses it
+ * computes it in front of its own loops, which costs less than a kernel of its own and a trip through memory.
+ */
+const isRowScalar = (node: UOp): boolean => Shape.of(node).every((dim) => typeof dim !== "number" || dim === 1)
+
+const nothing: ReadonlySet<UOp> = new Set()
+
+const union = (sets: ReadonlyArray<ReadonlySet<UOp>>): ReadonlySet<UOp> => {
+  const nonEmpty = sets.filter((s) => s.size > 0)
+  if (nonEmpty.length === 0) return nothing
+  if (nonEmpty.length === 1) return nonEmpty[0]!
+  return new Set(nonEmpty.flatMap((s) => [...s]))
+}
+
+/** A body, and what it must respect. */
+export interface Asked {
+  /** Its effects and results. */
+  readonly roots: ReadonlyArray<UOp>
+  readonly results: ReadonlyArray<UOp>
+  /** All of its nodes, sources first. */
+  readonly nodes: ReadonlyArray<UOp>
+  readonly users: Users
+  /** Values that must be in memory. */
+  readonly must: Iterable<UOp>
+  /** Buffers that the kernel which computes a node may read. */
+  readonly readsAt: (node: UOp) => number
+}
+
+/** What a body stores by these rules. */
+export interface Usual {
+  readonly stored: ReadonlySet<UOp>
+  /** Those of them that must be: as asked, and what a kernel would overwrite while it reads it elsewhere. */
+  readonly must: ReadonlySet<UOp>
+  /** What stored a value first, of those that need not be stored. */
+  readonly causes: ReadonlyMap<UOp, Cause>
+  /** What one element of a value takes, where it is computed. */
+  readonly workOf: (node: UOp) => Pick<Work, "cost" | "iterations">
+}
+
+/** What is being decided about a body. */
+interface Deciding extends Pick<Asked, "nodes" | "readsAt" | "users"> {
+  /** The places at which each node is computed, while only what must be stored is. */
+  readonly shared: ReadonlyMap<UOp, ReadonlySet<Site>>
+  readonly must: Set<UOp>
+  readonly stored: Set<UOp>
+  /** What stored a value first. */
+  readonly causes: Map<UOp, Cause>
+  /** Values that are stored for no other reason than that several places want them. */
+  readonly onlyShared: Set<UOp>
+  readonly work: Map<UOp, Work>
+}
+
+/** Whether all uses of each value go through one value of its shape, which can be stored in its place. */
+const passedOn = ({ nodes, users }: Deciding): (node: UOp) => boolean => {
+  const position = new Map(nodes.map((node, i) => [node, i]))
+  return (node) => {
+    const pending = new Set(users.get(node))
+    for (;;) {
+      const [first] = [...pending].sort((a, b) => position.get(a)! - position.get(b)!)
+      if (first === undefined || !elementwise.has(first.op) || !Shape.equal(Shape.of(first), Shape.of(node))) {
+        return false
+      }
+      if (pending.size === 1) return true
+      pending.delete(first)
+      for (const user of users.get(first) ?? []) pending.add(user)
+    }
+  }
+}
+
+const isLeaf = ({ stored }: Deciding, node: UOp): boolean => isStorage(node) || (stored.has(node) && !isFree(node))
+
+const workOf = (state: Deciding, node: UOp): Work =>
+  isLeaf(state, node)
+    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]) }
+    : state.work.get(node)!
+
+const store = ({ causes, onlyShared, stored }: Deciding, node: UOp, cause: Cause): void => {
+  const target = base(node)
+  onlyShared.delete(target)
+  if (isStorage(target) || isFree(target)) return
+  if (!stored.has(target)) causes.set(target, cause)
+  stored.add(target)
+}
+
+/** A view of a value that has just been stored reads that value. */
+const refresh = (state: Deciding, node: UOp): void => {
+  if (isLeaf(state, node) || !bijective.has(node.op)) return
+  refresh(state, node.src[0]!)
+  state.work.set(node, workOf(state, node.src[0]!))
+}
+
+/** One value per block: cheaper to compute where it is used than to store. */
+const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && w.cost <= maxInlineCost
+const isHeavy = (w: Work): boolean => w.iterations > 0 || w.cost > maxInlineCost
+
+/** Stores what this node would compute again and again. */
+const storeRepeated = (state: Deciding, node: UOp): void => {
+  const [x, y] = node.src
+  switch (node.op) {
+    case "EXPAND": {
+      const w = workOf(state, x!)
+      const n = repeats(node)
+      const expensive = (w.transcendental || base(x!).op === "REDUCE") && n >= expensiveRepeats &&
+        elementsPerRow(node) > fewElements
+      if (n > 1 && (isHeavy(w) || expensive) && !(isBlockScalar(w) && n <= blockIterations)) {
+        store(state, x!, { _tag: "Repeated", times: n })
+      }
+      return
+    }
+    case "REDUCE":
+      if (workOf(state, x!).iterations > 0) store(state, x!, { _tag: "Reduced", times: reduceLength(node) })
+      return
+    case "GATHER":
+      if (workOf(state, x!).iterations > 0) store(state, x!, { _tag: "Gathered" })
+      if (isHeavy(workOf(state, y!))) store(state, y!, { _tag: "Gathered" })
+      return
+    case "STORE": {
+      // what is overwritten while it is read elsewhere in the same kernel is computed first
+      const target = targetOf(node)
+      if (!isLeaf(state, y!) && [...workOf(state, y!).leaves].some((leaf) => storageOf(leaf) === target)) {
+        state.stored.add(y!)
+        state.must.add(y!)
+        state.causes.set(y!, { _tag: "Required", by: "overwritten" })
+      }
+      return
+    }
+    default:
+      return
+  }
+}
+
+/** Stores sources of a node until it reads no more buffers than a kernel may. */
+const limitReads = (state: Deciding, node: UOp): void => {
+  const maxReads = state.readsAt(node)
+  if (node.src.length < 2 || node.op === "AFTER" || node.op === "CALL" || node.op === "SINK") return
+  // the target of a store is the output, not one of the reads
+  const read = node.op === "STORE" ? readBy(node) : node.src
+  for (;;) {
+    const leaves = union(read.map((s) => workOf(state, s).leaves))
+    if (leaves.size <= maxReads) return
+    const leavesOf = (s: UOp): number => workOf(state, s).leaves.size
+    const [widest] = read.filter((s) => !isLeaf(state, base(s))).sort((a, b) => leavesOf(b) - leavesOf(a))
+    if (widest === undefined) return
+    store(state, widest, { _tag: "Bindings", needs: leaves.size + 1, has: maxReads + 1 })
+    refresh(state, widest)
+  }
+}
+
+/** What one element of a node takes, from what its sources take. */
+const derived = (state: Deciding, node: UOp): Work => {
+  const from = movement.has(node.op) || node.op === "REDUCE"
+    ? node.src.slice(0, 1)
+    : node.op === "CALL"
+    ? []
+    : node.src
+  const ws = from.map((s) => workOf(state, s))
+  const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
+  const below = Math.max(0, ...ws.map((x) => x.iterations))
+  // what is expanded and not stored is a block's scalar: it does not depend on the place in the block
+  const shares = node.op === "EXPAND" && below > 0 ? repeats(node) : 1
+  const repeated = node.op === "REDUCE" ? reduceLength(node) : 1
+  const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
+  const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
+  const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
+  return {
+    cost: isCheap ? 1 : cost,
+    iterations: isCheap || shares > 1 ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
+    transcendental: !isCheap && shares === 1 && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
+    leaves: union(ws.map((x) => x.leaves))
+  }
+}
+
+/** Goes through the body once, sources first. */
+const decide = (state: Deciding, isPassedOn: (node: UOp) => boolean): void => {
+  const { causes, nodes, onlyShared, shared, stored, work } = state
+  for (const node of nodes) {
+    storeRepeated(state, node)
+    for (const s of node.src) refresh(state, s)
+    limitReads(state, node)
+    const w = derived(state, node)
+    work.set(node, w)
+    const uses = shared.get(node)?.size ?? 0
+    if (
+      uses > 1 && isHeavy(w) && !isBlockScalar(w) && !movement.has(node.op) && !isStorage(node) && !isEffect(node) &&
+      !stored.has(node) && !isPassedOn(node)
+    ) {
+      stored.add(node)
+      onlyShared.add(node)
+      causes.set(node, { _tag: "Shared", places: uses })
+    }
+  }
+}
+
+/** Values stored only because several places wanted them, whose users have since come to share one kernel, are not. */
+const dropUnshared = (
+  { causes, nodes, onlyShared, readsAt, stored, users }: Deciding,
+  kept: ReadonlyMap<UOp, ReadonlySet<Site>>,
+  results: ReadonlyArray<UOp>
+): void => {
+  const kernelsOf = kernelsThat(users)
+  for (const node of [...nodes].reverse()) {
+    if (!onlyShared.has(node) || results.includes(node)) continue
+    const [site, ...others] = kept.get(node) ?? []
+    if (site === undefined || others.length > 0 || !site.once) continue
+    stored.delete(node)
+    const full = [...kernelsOf(node, stored)].map((root) => ({ needs: readsOf(root, stored).size, has: readsAt(root) }))
+      .find(({ has, needs }) => needs > has)
+    if (full === undefined) continue
+    stored.add(node)
+    causes.set(node, { _tag: "Bindings", needs: full.needs + 1, has: full.has + 1 })
+  }
+}
+
+/**
+ * A reduction (with the elementwise work after it) is stored where its value would be computed again for every element of an
+ * axis that is broadcast later, inside another reduction, or from several places; the rest is computed where it is used.
+ */
+export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: Asked): Usual => {
+  const must = new Set(asked)
+  const state: Deciding = {
+    nodes,
+    readsAt,
+    users,
+    shared: sites(nodes, roots, must),
+    must,
+    stored: new Set(must),
+    causes: new Map(),
+    onlyShared: new Set(),
+    work: new Map()
+  }
+  const { causes, stored, work } = state
+  const isPassedOn = passedOn(state)
+  // what is stored for a later user may add a buffer to the kernel of an earlier one: such a kernel is looked at again; what is
+  // stored only grows, so this ends
+  for (let before = -1; before < stored.size;) {
+    before = stored.size
+    decide(state, isPassedOn)
+    if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= readsAt(root))) break
+  }
+  dropUnshared(state, sites(nodes, roots, stored), results)
+  return { stored, must, causes, workOf: (node) => work.get(node)! }
+}
