@@ -51,7 +51,7 @@ const needsOf = (nodes: ReadonlyArray<UOp>, points: ReadonlyMap<UOp, number>): R
 export const bodyGraph = ({ movable, nodes, stored, users }: Placement): BodyGraph => {
   const candidates = nodes.filter((node) => movable.has(node))
   const fixed = nodes.filter((node) => node.op === "STORE" || (stored.has(node) && !movable.has(node)))
-  const isPoint = (node: UOp): boolean => stored.has(node) || isEffect(node)
+  const isPoint = (node: UOp): boolean => stored.has(node) || movable.has(node) || isEffect(node)
   // from one value to the next ones that may be roots
   const next = new Map(candidates.map((value) => {
     const reached = reach([value], (node) => node !== value && isPoint(node) ? [] : users.get(node) ?? [])

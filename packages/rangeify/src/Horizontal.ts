@@ -5,7 +5,7 @@ import { signature } from "@tg/core-uop/Program"
 import { type Arg, argOf, rangeArg, rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import type { Forbidden, Launch as Reason } from "./Explain.ts"
-import { addedMicros, type FusionCost, type KernelMicros, launchOf } from "./Fusion.ts"
+import { addedMicros, type FusionCost, type KernelMicros, launchOf, margin } from "./Fusion.ts"
 import type { KernelStep, Ref, Step } from "./Schedule.ts"
 import { renumberRanges } from "./SplitRanges.ts"
 
@@ -121,12 +121,6 @@ const joining = (
   micros: launchOf([...members, kernel]),
   tail: Math.max(0, launchOf([kernel]) - Math.max(...members.map((member) => launchOf([member]))))
 })
-
-/**
- * Of launches that take as much less by choosing another one, within this part, the model cannot tell the better one: its
- * predictions of 2% were not seen when they were measured on an H200.
- */
-const margin = 0.02
 
 /**
  * The launch to which a kernel adds least. Of those within the margin the one with the least tail: a launch ends with its

@@ -1,6 +1,7 @@
 /** Where the values of a function body may live: what must be stored, and which homes are legal for the others. */
 import type { UOp } from "@tg/core-uop/UOp"
 import type { Cause, Demand, Home } from "./Explain.ts"
+import { repeated } from "./Repeated.ts"
 import { usual, type Work } from "./Usual.ts"
 import { isEffect, isStorage, type KernelsOf, kernelsThat, nodesOf, type Users, usersOf } from "./Values.ts"
 
@@ -10,7 +11,7 @@ export interface Placement {
   readonly nodes: ReadonlyArray<UOp>
   /** What must be, and what is by rules of thumb (`Usual`): there a search begins. */
   readonly stored: ReadonlySet<UOp>
-  /** Those of the stored values that need not be: they would only be computed more often. */
+  /** Values that may live elsewhere: the stored ones that need not be, and some that are computed again and again. */
   readonly movable: ReadonlySet<UOp>
   /** Why a value is stored. */
   readonly causeOf: (value: UOp) => Cause
@@ -31,7 +32,7 @@ export const place = (
 ): Placement => {
   const nodes = nodesOf(roots)
   const users = usersOf(nodes)
-  const { causes, must, stored, workOf } = usual({
+  const rules = usual({
     roots,
     results,
     nodes,
@@ -39,16 +40,22 @@ export const place = (
     must: [...results, ...nodes.flatMap(wanted)],
     readsAt: (node) => tighter.get(node) ?? maxReads
   })
+  const { must, stored, workOf } = rules
+  const again = repeated(nodes, users, rules)
+  const causes = new Map([...rules.causes, ...again.map(({ cause, value }) => [value, cause] as const)])
   const demandOf = (node: UOp): Demand =>
     isEffect(node) ? "effect" : results.includes(node) ? "output" : node.op === "CONTIGUOUS" ? "contiguous" : "argument"
   return {
     nodes,
     stored,
-    movable: new Set([...stored].filter((node) => !must.has(node))),
+    movable: new Set([...[...stored].filter((node) => !must.has(node)), ...again.map(({ value }) => value)]),
     users,
     kernelsOf: kernelsThat(users),
-    // a reduction is not repeated by each user
-    homesOf: (node) => workOf(node).iterations > 0 ? ["global", "workgroup"] : ["global", "inline", "workgroup"],
+    // a reduction that the rules store is not repeated by each user
+    homesOf: (node) =>
+      stored.has(node) && workOf(node).iterations > 0
+        ? ["global", "workgroup"]
+        : ["global", "inline", "workgroup"],
     causeOf: (node) => causes.get(node) ?? { _tag: "Required", by: demandOf(node) },
     workOf
   }

@@ -4,7 +4,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { type BodyGraph, bodyGraph, type Level } from "./BodyGraph.ts"
 import { chain, cheapest } from "./Cost.ts"
 import type { Considered, Home, Verdict } from "./Explain.ts"
-import { addedMicros, type FusionCost, grain, type KernelMicros, launchOf } from "./Fusion.ts"
+import { addedMicros, type FusionCost, grain, type KernelMicros, launchOf, margin } from "./Fusion.ts"
 import type { Limits } from "./Limits.ts"
 import type { Homes } from "./Lower.ts"
 import type { Placement } from "./Placement.ts"
@@ -123,8 +123,10 @@ export const search = (
   if (fusion === undefined || placement.movable.size === 0) return allStored(placement)
   const asked = asking(placement, limits, fusion, rules)
   const usersFirst = asked.graph.candidates.toReversed()
+  // what starts where it is used is asked when the others have a home
+  const first = usersFirst.filter((value) => placement.stored.has(value))
   let states: ReadonlyArray<State> = [asked.stateOf({ stored: placement.stored, staged: new Set() })]
-  for (const value of usersFirst) {
+  for (const value of first) {
     states = kept(
       states.flatMap((state) =>
         placement.homesOf(value).map((home) =>
@@ -134,19 +136,37 @@ export const search = (
       beam
     )
   }
-  const { homes } = settled(asked, states[0]!, usersFirst)
-  return { ...homes, together: togetherIn(asked, homes), considered: explained(asked, homes, usersFirst) }
+  const best = settled(asked, states[0]!, usersFirst)
+  const { homes } = best
+  const weighed = usersFirst.filter((value) => placement.stored.has(value) || mayPay(asked, value, best))
+  return { ...homes, together: togetherIn(asked, homes), considered: explained(asked, homes, weighed) }
+}
+
+/**
+ * Whether it may pay to keep a value that starts where it is used: what the kernels take that compute it, beside what they wait
+ * for and move, is the most that this can save.
+ */
+const mayPay = ({ graph, weigh }: Asked, value: UOp, { homes, micros }: State): boolean => {
+  if (homeOf(value, homes) !== "inline") return true
+  const kernels = [...graph.kernelsOf(value, homes.stored)].map((root) => weigh(root, homes).micros)
+  return chain(kernels.map((kernel) => launchOf([kernel]) - launchOf([{ ...kernel, work: 0 }]))) > margin * micros
 }
 
 /** The state with each value where it costs least, given the others. */
-const settled = ({ placement, stateOf }: Asked, from: State, values: ReadonlyArray<UOp>): State => {
+const settled = (asked: Asked, from: State, values: ReadonlyArray<UOp>): State => {
+  const { placement: { homesOf, stored }, stateOf } = asked
   let state = from
   for (let round = 0, isMoving = true; isMoving && round < mostRounds; round++) {
     isMoving = false
     for (const value of values) {
-      for (const home of placement.homesOf(value)) {
+      const startsInline = !stored.has(value)
+      if (startsInline && !mayPay(asked, value, state)) continue
+      for (const home of homesOf(value)) {
         const other = stateOf(moved(state.homes, value, home))
         if (!isBetter(other, state)) continue
+        // a gain that the costs cannot tell from none
+        const isDoubtful = startsInline && home !== "inline" && other.micros > (1 - margin) * state.micros
+        if (isDoubtful && other.forbidden === state.forbidden) continue
         state = other
         isMoving = true
       }

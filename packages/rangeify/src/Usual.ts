@@ -46,6 +46,9 @@ export interface Work {
   readonly iterations: number
   readonly transcendental: boolean
   readonly leaves: ReadonlySet<UOp>
+  /** What it takes if it is not a row's scalar, of which `cost` counts nothing. */
+  readonly whole: number
+  readonly isRowScalar: boolean
 }
 
 /** A sum of so few integers is arithmetic like any other: straight code, also inside of a reduction. */
@@ -94,7 +97,9 @@ export interface Usual {
   /** What stored a value first, of those that need not be stored. */
   readonly causes: ReadonlyMap<UOp, Cause>
   /** What one element of a value takes, where it is computed. */
-  readonly workOf: (node: UOp) => Pick<Work, "cost" | "iterations">
+  readonly workOf: (node: UOp) => Work
+  /** Places at which a value is computed, up to `mostPlaces`. */
+  readonly placesOf: (node: UOp) => number
 }
 
 /** What is being decided about a body. */
@@ -131,7 +136,7 @@ const isLeaf = ({ stored }: Deciding, node: UOp): boolean => isStorage(node) || 
 
 const workOf = (state: Deciding, node: UOp): Work =>
   isLeaf(state, node)
-    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]) }
+    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]), whole: 1, isRowScalar: false }
     : state.work.get(node)!
 
 const store = ({ causes, onlyShared, stored }: Deciding, node: UOp, cause: Cause): void => {
@@ -222,11 +227,14 @@ const derived = (state: Deciding, node: UOp): Work => {
   const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
   const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
   const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
+  const isReduced = node.op === "REDUCE" || ws.some((x) => x.isRowScalar)
   return {
     cost: isCheap ? 1 : cost,
     iterations: isCheap || shares > 1 ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
     transcendental: !isCheap && shares === 1 && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
-    leaves: union(ws.map((x) => x.leaves))
+    leaves: union(ws.map((x) => x.leaves)),
+    whole: cost,
+    isRowScalar: isCheap && isReduced
   }
 }
 
@@ -297,6 +305,13 @@ export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: As
     decide(state, isPassedOn)
     if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= readsAt(root))) break
   }
-  dropUnshared(state, sites(nodes, roots, stored), results)
-  return { stored, must, causes, workOf: (node) => work.get(node)! }
+  const places = sites(nodes, roots, stored)
+  dropUnshared(state, places, results)
+  return {
+    stored,
+    must,
+    causes,
+    workOf: (node) => work.get(node)!,
+    placesOf: (node) => places.get(node)?.size ?? 0
+  }
 }

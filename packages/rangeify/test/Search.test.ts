@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import { key } from "@tg/core-uop/UOp"
+import { key, toposort } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { randomProgram } from "@tg/tensor/Random"
@@ -63,6 +63,28 @@ describe("Search", () => {
     const micros = ({ verdict }: Explain.Considered): number => verdict._tag === "Cost" ? verdict.micros : NaN
     // the sum stored: two kernels with a stage each; the largest elements stored: one kernel with, and one without a stage
     assert.deepStrictEqual([...homes.considered.values()].map((all) => micros(all[1]!)), [5.2, 3.6])
+  })
+
+  it("keeps what the rules compute again, if that costs less by more than the costs can tell", () => {
+    const b = new Build()
+    // few elements: the rules compute each sine 1024 times
+    const { sink } = Program.make([b.out(b.f32(4, 1).sin().expand([4, 1024]).mul(b.f32(4, 1024)))])
+    const storedIf = (sines: number): number => {
+      const fusion: FusionCost = {
+        key: `repeated sines ${sines}`,
+        maxWorkgroupBytes: 0,
+        kernelMicros: (kernel) => ({
+          wait: 1,
+          work: toposort(kernel).some(({ op }) => op === "SIN") && toposort(kernel).some(({ op }) => op === "MUL")
+            ? sines
+            : 0
+        })
+      }
+      return search(place(sink.src, [], 7), { maxStorageBuffers: 8, fusion }).stored.size
+    }
+    // stored: two launches, 2 us; in place: one, and the sines again
+    assert.deepStrictEqual([0.5, 1.03, 2].map(storedIf), [0, 0, 1])
+    assert.strictEqual(place(sink.src, [], 7).stored.size, 0)
   })
 
   it("counts kernels that wait together as one launch", () => {
