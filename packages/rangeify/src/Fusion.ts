@@ -49,9 +49,9 @@ const fewestIterations = 16
 const mostIterations = 64
 const usualIterations = (most: number): number =>
   Math.min(most, mostIterations, Math.max(fewestIterations, Math.floor(most / usualPart)))
-/** Threads of the workgroups that are counted: a processor runs as many of them as it holds threads, each hiding the latency of others. */
+/** Threads of the workgroups that are counted. A processor's occupancy is as many of them as it holds threads. */
 const workgroupThreads = 256
-/** The part of a wave's latency that other workgroups do not hide. */
+/** The part of a wave's latency that is not hidden by other workgroups. */
 const overlap = 0.25
 
 const transcendentalOperations = 8
@@ -191,8 +191,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
 }
 
 /**
- * What of a kernel's loading and computing nothing hides: of several waves of workgroups one computes while the next one
- * loads, so the shorter of both shows once, for the first wave.
+ * What latency hiding leaves of a kernel: of several waves of workgroups one computes while the next one loads, so the shorter of
+ * both shows once, for the first wave.
  */
 const unhidden = ({ transfer = 0, waves = 1, work }: KernelMicros): number =>
   Math.min(transfer, work) / Math.max(1, waves)

@@ -123,8 +123,8 @@ const joining = (
 })
 
 /**
- * The launch to which a kernel adds least. Of those within the margin the one with the least tail: a launch ends with its
- * last workgroup, and few of them leave processors idle. Then the earliest: it reads what was just written or is being read.
+ * The launch to which a kernel adds least. Of those within the margin the one with the least tail effect: a launch ends with its
+ * last workgroup, and few of them leave processors idle. Then the earliest: what it reads is still in the cache.
  */
 const bestOf = (options: ReadonlyArray<Option>): Option | undefined => {
   const [least] = options.toSorted((a, b) => a.added - b.added)

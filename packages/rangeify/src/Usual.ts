@@ -51,7 +51,7 @@ export interface Work {
   readonly isRowScalar: boolean
 }
 
-/** A sum of so few integers is arithmetic like any other: straight code, also inside of a reduction. */
+/** A sum of so few integers is unrolled like any other arithmetic, also inside of a reduction. */
 const fewIntegers = 16
 
 /** A reduction over a block of this size, as quantisations have them, is computed again for the elements of the block. */
