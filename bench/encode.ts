@@ -3,7 +3,9 @@
  * step on an H200, which need not be there. With an adapter they are also timed: as many dispatches with the same bindings and
  * pipelines, of kernels that do nothing, in turns. What counts is the time of the calling thread, in ten rounds.
  *
- *     node bench/encode.ts [glm-4.7-flash:q4_0 ..]
+ *     node bench/encode.ts [--count] [glm-4.7-flash:q4_0 ..]
+ *
+ * `--count` times nothing.
  */
 import type { Program } from "../packages/core-uop/src/Program.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
@@ -21,7 +23,10 @@ import * as Compiled from "./support/compiled.ts"
 
 const context = 4096
 const forms = ["dispatch", "block"] as const
-const shapes = process.argv.length > 2 ? process.argv.slice(2) : ["glm-4.7-flash:q4_0", "glm-4.7-flash:q4_k_m"]
+const given = process.argv.slice(2)
+const isCounted = given.includes("--count")
+const named = given.filter((word) => !word.startsWith("--"))
+const shapes = named.length > 0 ? named : ["glm-4.7-flash:q4_0", "glm-4.7-flash:q4_k_m"]
 
 /** The host's buffers of a decode step, with the weights packed or alone. No memory is behind them. */
 const buffersOf = (
@@ -135,25 +140,41 @@ const timed = Effect.fnUntraced(function*(plans: ReadonlyArray<Effect.Effect<voi
   })
 })
 
+/** How often a bind group is set: again where a number of it would need another buffer. */
+const setsOf = ({ dispatches }: Pick<Prepared, "dispatches">): number => {
+  let sets = 0
+  let held = new Map<number, DeviceBuffer>()
+  for (const { buffers, executable: { program } } of dispatches) {
+    const own = program.bindings.map(({ at }, i) => [at ?? i, bufferOf(buffers[i]!)] as const)
+    if (sets === 0 || program.group === undefined || own.some(([at, buffer]) => (held.get(at) ?? buffer) !== buffer)) {
+      sets++
+      held = new Map()
+    }
+    for (const [at, buffer] of own) held.set(at, buffer)
+  }
+  return sets
+}
+
 /** What a plan has the host do. */
-const counts = ({ dispatches, plan }: Pick<Prepared, "dispatches" | "plan">): string => {
-  const bindings = dispatches.reduce(
+const counts = (step: Pick<Prepared, "dispatches" | "plan">): string => {
+  const { dispatches, plan } = step
+  const buffers = dispatches.reduce(
     (sum, { executable: { program } }) => sum + (program.group ?? program.bindings).length,
     0
   )
-  return `${plan.launches.length} launches of ${plan.programs.length} programs, ${
-    (bindings / dispatches.length).toFixed(1)
-  } buffers in a bind group`
+  return `${plan.launches.length} launches of ${plan.programs.length} programs, ${setsOf(step)} bind groups set, of ${
+    (buffers / dispatches.length).toFixed(1)
+  } buffers`
 }
 
 const main = Effect.gen(function*() {
   for (const shape of shapes) {
     const steps = yield* Effect.forEach(forms, (form) => prepared(shape, form))
     for (const [i, form] of forms.entries()) console.log(`${shape}, ${form}: ${counts(steps[i]!)}`)
+    if (isCounted) continue
     const timing = Effect.gen(function*() {
-      const { startPos } = { startPos: 1 }
       const plans = yield* Effect.forEach(steps, idling)
-      return yield* timed(plans.map(({ run }) => run({ startPos })))
+      return yield* timed(plans.map(({ run }) => run({ startPos: 1 })))
     }).pipe(Effect.scoped, Effect.provide(Node.layer({ allowSoftware: true })), Effect.result)
     const found = yield* timing
     if (found._tag === "Failure") {

@@ -44,6 +44,9 @@ const temporaryAlignment = 256
 /** With more programs than this for each one that there was, code would cost more than bind groups. */
 const mostCopies = 1.25
 
+/** A buffer that so many launches bind in one place may be common to all blocks. */
+const fewestCommon = 3
+
 /** An argument of a launch: what is bound, and where it begins in it. */
 interface Argument {
   /** Of equal ones the same: an argument of a program. */
@@ -160,8 +163,30 @@ interface Numbers {
   readonly numberOf: ReadonlyMap<string, number>
 }
 
-/** Buffers of one launch get different numbers; otherwise each gets the one that its place had before, or the first. */
-const numbersOf = (launched: ReadonlyArray<Launched>, bound: ReadonlyArray<ReadonlyArray<Bound>>): Numbers => {
+/** The buffers that most launches of some program bind in one place: those that are no block's own. */
+const commonOf = (
+  launched: ReadonlyArray<Launched>,
+  bound: ReadonlyArray<ReadonlyArray<Bound>>
+): ReadonlySet<string> => {
+  const inPlaces = launched.flatMap(({ args }, i) => args.map(({ place }, j) => ({ place, key: bound[i]![j]!.key })))
+  const common = new Set<string>()
+  for (const all of Map.groupBy(inPlaces, ({ place }) => place).values()) {
+    for (const [key, own] of Map.groupBy(all, (each) => each.key)) {
+      if (own.length >= fewestCommon && own.length > all.length / 2) common.add(key)
+    }
+  }
+  return common
+}
+
+/**
+ * Buffers of one launch get different numbers, and common ones numbers of their own as long as there are some: a group that
+ * holds them need not be another for them. Otherwise each gets the number that its place had before, or the first.
+ */
+const numbersOf = (
+  launched: ReadonlyArray<Launched>,
+  bound: ReadonlyArray<ReadonlyArray<Bound>>,
+  most: number
+): Numbers => {
   const written = new Set(
     launched.flatMap(({ args }, i) => args.flatMap(({ access }, j) => access === "write" ? [bound[i]![j]!.key] : []))
   )
@@ -175,17 +200,23 @@ const numbersOf = (launched: ReadonlyArray<Launched>, bound: ReadonlyArray<Reado
       places.set(key, (places.get(key) ?? new Set()).add(args[j]!.place))
     }
   }
+  const common = commonOf(launched, bound)
   const group: Array<Binding["access"]> = ["write"]
   const numberOf = new Map([[arenaKey, 0]])
+  const ofCommon = new Set<number>()
   const known = new Map<string, number>()
   for (const [key, own] of places) {
     if (key === arenaKey) continue
     const access = written.has(key) ? "write" : "read"
     const taken = new Set([0, ...[...beside.get(key)!].map((other) => numberOf.get(other))])
     const isFree = (number: number): boolean => group[number] === access && !taken.has(number)
+    const isAlone = common.has(key) && group.length < most
     const hints = [...own].flatMap((place) => known.get(place) ?? [])
-    const number = [...hints, ...group.keys()].find(isFree) ?? group.push(access) - 1
+    const choices = isAlone ? [] : [...hints, ...group.keys()].filter(isFree)
+    const number = choices.find((each) => !ofCommon.has(each)) ??
+      (group.length < most ? undefined : choices[0]) ?? group.push(access) - 1
     numberOf.set(key, number)
+    if (isAlone) ofCommon.add(number)
     for (const place of own) if (!known.has(place)) known.set(place, number)
   }
   return { group, numberOf }
@@ -205,7 +236,7 @@ export const plan = (schedule: Schedule, setting: Setting): Plan.ExecutionPlan |
     }
     bound.push(own)
   }
-  const { group, numberOf } = numbersOf(launched, bound)
+  const { group, numberOf } = numbersOf(launched, bound, setting.maxStorageBuffers)
   if (group.length > setting.maxStorageBuffers) {
     return `a group has ${group.length} buffers, and the device binds ${setting.maxStorageBuffers}`
   }
