@@ -1,11 +1,12 @@
 /** Token after token: on the host from the logits of a step, or by the device, which then runs ahead. */
+import type { DeviceError, Replay } from "@tg/runtime/Device"
 import { Effect, Fiber } from "effect"
 import { type Ahead, isSame, isSameSampling, stepsAhead } from "./Ahead.ts"
 import * as Draw from "./Draw.ts"
 import * as Random from "./Random.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
-import { invalid, refuse, reusable, settled, type SessionState, type StepError } from "./SessionState.ts"
+import { invalid, refuse, reusable, settled, settling, type SessionState, type StepError } from "./SessionState.ts"
 import { masked } from "./Shaping.ts"
 import * as Steps from "./Steps.ts"
 import { bytesOf, wordOf } from "./Words.ts"
@@ -31,22 +32,32 @@ export const prepare = Effect.fnUntraced(function*(state: SessionState, sampling
   else yield* (yield* drawer).draw(sampling, "all")
 })
 
+/** Runs a program that leaves a token, and reads that. */
+const runAndRead = ({ decoded, device }: SessionState, { run, runAndRead: both }: Replay, position: number) => {
+  const vars = { startPos: position }
+  return both === undefined
+    ? Effect.andThen(run(vars), device.read(decoded))
+    : both(vars, { buffer: decoded, offset: 0, bytes: decoded.bytes })
+}
+
 /** Submits the step that feeds the token on the device, and a read of the token it leaves there. */
 const submit = Effect.fnUntraced(function*(state: SessionState, running: Ahead) {
   const { position, sampling } = running
   const { decoder, drawer } = state.programs
   state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start: position, tokens: 1 })
   yield* state.inputs.write([position])
-  if (Sampler.isGreedy(sampling)) yield* (yield* decoder).run({ startPos: position })
+  let token: Effect.Effect<Uint8Array, DeviceError>
+  if (Sampler.isGreedy(sampling)) token = runAndRead(state, yield* decoder, position)
   else {
     const { draw, prepared } = yield* drawer
     const drawAt = yield* draw(sampling, "all")
     yield* prepared.run({ startPos: position })
     yield* drawAt(position + 1)
+    token = state.device.read(state.decoded)
   }
   running.position++
   running.pending.push(
-    yield* Effect.forkIn(Effect.map(settled(state, state.decoded), wordOf), state.scope, { startImmediately: true })
+    yield* Effect.forkIn(Effect.map(settling(state, token), wordOf), state.scope, { startImmediately: true })
   )
 })
 
@@ -90,7 +101,12 @@ const maskedStep = Effect.fnUntraced(function*(
 const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead) {
   while (running.pending.length < stepsAhead && running.position < state.context) yield* submit(state, running)
   // who is interrupted here and asks again gets the same token
-  const id = yield* Fiber.join(running.pending[0]!)
+  const id = yield* Effect.tapError(Fiber.join(running.pending[0]!), () =>
+    Effect.sync(() => {
+      // of the steps behind it nobody knows whether they ran
+      state.ahead = undefined
+      state.held = running.tokens.slice(0, -1)
+    }))
   running.pending.shift()
   yield* known(state, id, running.tokens.length - 1)
   running.tokens.push(id)

@@ -46,12 +46,18 @@ export interface Ground {
   readonly settle: Effect.Effect<void, DeviceError>
 }
 
+/** What a read finds, once it is known that the steps in front of it ran to their ends. */
+export const settling = (
+  { settle }: Pick<Ground, "settle">,
+  read: Effect.Effect<Uint8Array, DeviceError>
+): Effect.Effect<Uint8Array, DeviceError> =>
+  Effect.map(Effect.all([read, settle], { concurrency: 2 }), ([bytes]) => bytes)
+
 /** What steps have left in a buffer. */
 export const settled = (
-  { device, settle }: Pick<Ground, "device" | "settle">,
+  ground: Pick<Ground, "device" | "settle">,
   ...from: Parameters<DeviceShape["read"]>
-): Effect.Effect<Uint8Array, DeviceError> =>
-  Effect.map(Effect.all([device.read(...from), settle], { concurrency: 2 }), ([bytes]) => bytes)
+): Effect.Effect<Uint8Array, DeviceError> => settling(ground, ground.device.read(...from))
 
 /** A session between two steps. */
 export interface SessionState extends Ground {

@@ -115,16 +115,20 @@ const checkVars = ({ vars }: Asked, given: Readonly<Record<string, number>>): De
 }
 
 /** A replay that looks at its variables before anything runs. */
-const checked = (asked: Asked, { run, timed }: Replay): Replay => {
-  const before = <A>(
-    next: (vars: Readonly<Record<string, number>>) => Effect.Effect<A, DeviceError>
+const checked = (asked: Asked, { run, runAndRead, timed }: Replay): Replay => {
+  const before = <More extends ReadonlyArray<unknown>, A>(
+    next: (vars: Readonly<Record<string, number>>, ...more: More) => Effect.Effect<A, DeviceError>
   ) =>
-  (vars: Readonly<Record<string, number>>) =>
+  (vars: Readonly<Record<string, number>>, ...more: More) =>
     Effect.suspend(() => {
       const problem = checkVars(asked, vars)
-      return problem === undefined ? next(vars) : Effect.fail(problem)
+      return problem === undefined ? next(vars, ...more) : Effect.fail(problem)
     })
-  return { run: before(run), ...(timed === undefined ? {} : { timed: before(timed) }) }
+  return {
+    run: before(run),
+    ...(timed === undefined ? {} : { timed: before(timed) }),
+    ...(runAndRead === undefined ? {} : { runAndRead: before(runAndRead) })
+  }
 }
 
 /** A program scheduled and compiled, not bound to memory. */

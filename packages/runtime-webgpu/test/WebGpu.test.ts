@@ -188,6 +188,24 @@ describe.skipIf(noGpu)("plans", () => {
         assert.deepStrictEqual(integers(yield* device.read(buffer)), [6, 6, 6, 6])
       }).pipe(Effect.scoped))
 
+    it.effect("run and are read in one submission, each read behind its own run", () =>
+      Effect.gen(function*() {
+        const device = yield* Device
+        const buffer = yield* device.allocate(16, "read behind")
+        const executable = yield* Effect.flatMap(render("behind", adder("n")), device.load)
+        const { runAndRead } = yield* device.plan([{ executable, buffers: [buffer] }])
+        const span = { buffer, offset: 4, bytes: 8 }
+        // all are submitted before the first one has come back
+        const all = yield* Effect.forEach([1, 10, 100], (n) =>
+          Effect.forkChild(runAndRead!({ n }, span), { startImmediately: true }))
+        const found = yield* Effect.forEach(all, (fiber) =>
+          Effect.map(Fiber.join(fiber), integers))
+        assert.deepStrictEqual(found, [[1, 1], [11, 11], [111, 111]])
+        yield* refused(runAndRead!({ n: 1 }, { ...span, bytes: 16 }), "BadArgument", /bytes 4 to 20 of a buffer of 16/)
+        yield* refused(runAndRead!({}, span), "BadArgument", /behind needs a value for the variable n/)
+        assert.deepStrictEqual(integers(yield* device.read(buffer)), [111, 111, 111, 111])
+      }).pipe(Effect.scoped))
+
     it.effect("take their grid from variables, and skip an empty one", () =>
       Effect.gen(function*() {
         const device = yield* Device

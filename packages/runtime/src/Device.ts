@@ -81,11 +81,22 @@ export interface Copy {
   readonly bytes: number
 }
 
+/** Bytes of a buffer to read; offset and length are multiples of 4. */
+export interface Span {
+  readonly buffer: DeviceBuffer
+  readonly offset: number
+  readonly bytes: number
+}
+
 /** A fixed sequence of launches, prepared once. Each run executes them in order with these values of the variables. */
 export interface Replay {
   readonly run: (vars: Readonly<Record<string, number>>) => Effect.Effect<void, DeviceError>
   /** Runs it and waits: the microseconds that the device itself worked. Only where the device has a clock to read. */
   readonly timed?: ((vars: Readonly<Record<string, number>>) => Effect.Effect<number, DeviceError>) | undefined
+  /** As `run` and then `DeviceShape.read`, submitted together. Only where that takes the host less than one after the other. */
+  readonly runAndRead?:
+    | ((vars: Readonly<Record<string, number>>, span: Span) => Effect.Effect<Uint8Array, DeviceError>)
+    | undefined
 }
 
 /** Why a device refused or failed. */

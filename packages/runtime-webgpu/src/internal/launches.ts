@@ -5,7 +5,6 @@ import type { Bound } from "./bindings.ts"
 import * as Groups from "./groups.ts"
 import type { Loaded } from "./programs.ts"
 import { error, usage } from "./queue.ts"
-import type * as Timer from "./timer.ts"
 import type { Uniforms, Vars } from "./uniforms.ts"
 
 type Grid = readonly [x: number, y: number, z: number]
@@ -100,12 +99,20 @@ export const refusedOf = (launches: ReadonlyArray<Launch>, most: number): Device
   return undefined
 }
 
+/** What goes into the command buffer besides the launches. */
+export interface Around {
+  /** Of the pass that they make. */
+  readonly descriptor?: GPUComputePassDescriptor | undefined
+  /** Adds commands behind them. */
+  readonly behind?: ((encoder: GPUCommandEncoder) => void) | undefined
+}
+
 /** Submits the launches in one command buffer; submits nothing if a grid cannot be run. */
 export const submit = (
   device: GPUDevice,
   launches: ReadonlyArray<Launch>,
   vars: Vars,
-  timer?: Timer.Timer
+  { behind, descriptor }: Around = {}
 ): DeviceError | undefined => {
   const most = device.limits.maxComputeWorkgroupsPerDimension
   const grids: Array<Grid> = []
@@ -116,7 +123,7 @@ export const submit = (
     grids.push(grid)
   }
   const encoder = device.createCommandEncoder()
-  const pass = encoder.beginComputePass(timer?.descriptor)
+  const pass = encoder.beginComputePass(descriptor)
   let pipeline: GPUComputePipeline | undefined
   let bound: GPUBindGroup | undefined
   for (const [i, { group, loaded }] of launches.entries()) {
@@ -132,7 +139,7 @@ export const submit = (
     else pass.dispatchWorkgroups(x, y, z)
   }
   pass.end()
-  timer?.resolve(encoder)
+  behind?.(encoder)
   device.queue.submit([encoder.finish()])
   return undefined
 }

@@ -1,4 +1,4 @@
-import { DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
+import { DeviceError, type Dispatch, type Replay, type Span } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import { type Bound, boundOf } from "./bindings.ts"
 import { type Launch, prepare, refusedOf, submit } from "./launches.ts"
@@ -103,6 +103,8 @@ const replayOf = (
       return refused === undefined ? Effect.void : Effect.fail(refused)
     })
   const timed = (vars: Uniforms.Vars): Effect.Effect<number, DeviceError> =>
-    Timer.time(gpu, (timer) => begin(vars) ?? submit(device, launches, vars, timer))
-  return device.features.has("timestamp-query") ? { run, timed } : { run }
+    Timer.time(gpu, (around) => begin(vars) ?? submit(device, launches, vars, around))
+  const runAndRead = (vars: Uniforms.Vars, span: Span): Effect.Effect<Uint8Array, DeviceError> =>
+    storage.readBehind(span, (behind) => begin(vars) ?? submit(device, launches, vars, { behind }))
+  return device.features.has("timestamp-query") ? { run, runAndRead, timed } : { run, runAndRead }
 }

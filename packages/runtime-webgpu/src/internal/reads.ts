@@ -1,5 +1,5 @@
 /** Reading buffers, through staging buffers that the host may map. */
-import type { DeviceBuffer, DeviceError } from "@tg/runtime/Device"
+import type { DeviceBuffer, DeviceError, Span } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { checkRange, Memory, type Own } from "./memory.ts"
 import { error, type Gpu, mapRead, usage, wait } from "./queue.ts"
@@ -25,23 +25,34 @@ const stagingOf = (device: GPUDevice) => {
   }
 }
 
+/** Submits commands, the given ones behind its own, or says why it submitted nothing. */
+export type Submit = (copy: (encoder: GPUCommandEncoder) => void) => DeviceError | undefined
+
+/** Reads bytes of a buffer, by a copy that is submitted with other commands. */
+export type ReadBehind = (span: Span, submit: Submit) => Effect.Effect<Uint8Array, DeviceError>
+
 /** Reads bytes of a buffer of the device. */
-export const make = (gpu: Gpu, own: Own) => {
+export const make = (gpu: Gpu, own: Own): ReadBehind => {
   const { device } = gpu
   const staging = stagingOf(device)
 
-  const copyOut = (memory: Memory, offset: number, bytes: number): Effect.Effect<Uint8Array, DeviceError> =>
+  const copyOut = (
+    memory: Memory,
+    { bytes, offset }: Span,
+    submit: Submit
+  ): Effect.Effect<Uint8Array, DeviceError> =>
     Effect.acquireUseRelease(
       Effect.sync(() => staging.take(bytes)),
       (target) =>
         Effect.gen(function*() {
-          const encoder = device.createCommandEncoder()
-          let read = 0
-          for (const part of memory.pieces(offset, bytes)) {
-            encoder.copyBufferToBuffer(part.gpu, part.offset, target, read, part.bytes)
-            read += part.bytes
-          }
-          device.queue.submit([encoder.finish()])
+          const refused = submit((encoder) => {
+            let read = 0
+            for (const part of memory.pieces(offset, bytes)) {
+              encoder.copyBufferToBuffer(part.gpu, part.offset, target, read, part.bytes)
+              read += part.bytes
+            }
+          })
+          if (refused !== undefined) return yield* refused
           yield* wait(
             gpu,
             () => target.mapAsync(mapRead, 0, bytes),
@@ -59,16 +70,25 @@ export const make = (gpu: Gpu, own: Own) => {
       (target) => Effect.sync(() => staging.giveBack(target))
     )
 
-  return (
-    buffer: DeviceBuffer,
-    offset = 0,
-    bytes = buffer.bytes - offset
-  ): Effect.Effect<Uint8Array, DeviceError> =>
+  return (span, submit) =>
     Effect.suspend(() => {
-      const memory = own(buffer)
+      const memory = own(span.buffer)
       if (!(memory instanceof Memory)) return Effect.fail(memory)
-      const refused = gpu.trouble() ?? checkRange("read", memory, offset, bytes)
+      const refused = gpu.trouble() ?? checkRange("read", memory, span.offset, span.bytes)
       if (refused !== undefined) return Effect.fail(refused)
-      return bytes === 0 ? Effect.succeed(new Uint8Array(0)) : copyOut(memory, offset, bytes)
+      if (span.bytes > 0) return copyOut(memory, span, submit)
+      const unsubmitted = submit(() => {})
+      return unsubmitted === undefined ? Effect.succeed(new Uint8Array(0)) : Effect.fail(unsubmitted)
     })
 }
+
+/** Reads bytes of a buffer, by a copy alone. */
+export const alone =
+  ({ device }: Gpu, readBehind: ReadBehind) =>
+  (buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Effect.Effect<Uint8Array, DeviceError> =>
+    readBehind({ buffer, offset, bytes }, (copy) => {
+      const encoder = device.createCommandEncoder()
+      copy(encoder)
+      device.queue.submit([encoder.finish()])
+      return undefined
+    })

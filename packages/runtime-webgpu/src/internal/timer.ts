@@ -1,5 +1,6 @@
 import type { DeviceError } from "@tg/runtime/Device"
 import { Effect } from "effect"
+import type { Around } from "./launches.ts"
 import { error, type Gpu, mapRead, usage, wait } from "./queue.ts"
 
 /** GPUBufferUsage.QUERY_RESOLVE. */
@@ -8,17 +9,10 @@ const queryResolve = 0x200
 const bytes = 16
 const nanosPerMicro = 1000
 
-/** What a pass needs so that the device times it. */
-export interface Timer {
-  readonly descriptor: GPUComputePassDescriptor
-  /** Adds the commands behind the pass that make its time readable. */
-  readonly resolve: (encoder: GPUCommandEncoder) => void
-}
-
 /** Microseconds between the start and the end of a compute pass on the device's own clock; `submit` encodes it. */
 export const time = (
   gpu: Gpu,
-  submit: (timer: Timer) => DeviceError | undefined
+  submit: (around: Around) => DeviceError | undefined
 ): Effect.Effect<number, DeviceError> => {
   const { device } = gpu
   const acquire = Effect.sync(() => ({
@@ -30,7 +24,7 @@ export const time = (
     Effect.gen(function*() {
       const refused = submit({
         descriptor: { timestampWrites: { querySet, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 } },
-        resolve: (encoder) => {
+        behind: (encoder) => {
           encoder.resolveQuerySet(querySet, 0, 2, resolved, 0)
           encoder.copyBufferToBuffer(resolved, 0, staging, 0, bytes)
         }
