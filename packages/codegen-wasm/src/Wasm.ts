@@ -8,6 +8,7 @@ import { rareHalvesOf } from "./internal/half.ts"
 import { type Memory, memoryImport, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
 import { place, ScopeProblem } from "./internal/placement.ts"
+import { widenScalars } from "./internal/splats.ts"
 
 /** What WebAssembly with 128-bit SIMD expresses. */
 export const caps: RendererCaps = {
@@ -87,8 +88,10 @@ const moduleOf = (
  * iterations to do, from and up to, then a byte address for each binding, then each variable, in the order of the
  * program's `bindings` and `vars`. Addresses are multiples of 16. The iterations are those of `grid[0]`.
  */
-export const text = (name: string, linear: UOp, options: Options = {}): string | RenderError =>
-  moduleOf(name, linear, nestOf(linear), options)
+export const text = (name: string, linear: UOp, options: Options = {}): string | RenderError => {
+  const widened = widenScalars(linear)
+  return moduleOf(name, widened, nestOf(widened), options)
+}
 
 /** Renders a linear kernel. */
 export const render = (
@@ -97,8 +100,9 @@ export const render = (
   assembler: Assembler,
   options: Options = {}
 ): Program | RenderError => {
-  const nest = nestOf(linear)
-  const module = moduleOf(name, linear, nest, options)
+  const widened = widenScalars(linear)
+  const nest = nestOf(widened)
+  const module = moduleOf(name, widened, nest, options)
   if (typeof module !== "string") return module
   const { iterations, perIteration, perPart } = nest
   try {

@@ -63,7 +63,7 @@ export const settingOf: (
     const context = Session.contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
     const { activations: policy, attend, batchFrom, chunk: asked, sizes } = options
-    const shape = { activations: policy, asked, attend, batchFrom, context, profile, sizes }
+    const shape = { asked, attend, batchFrom, context, profile, sizes }
     const prompts = Prompts.promptShape(config, shape)
     const activations = ActivationPolicy.activationsOn(profile, policy)
     return { activations, cache: options.cache ?? "f16", context, estimate, profile, prompts }

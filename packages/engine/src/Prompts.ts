@@ -4,7 +4,6 @@ import { hasManyRegisters } from "@tg/heuristics/Kinds"
 import type { Attend } from "@tg/model-parts/Attention"
 import type { Model, ModelConfig } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
-import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
 import { cacheRows } from "./StepProgram.ts"
 
 /** Tokens appended at a time, and of a short prompt. */
@@ -53,14 +52,12 @@ export interface PromptShape {
 
 /**
  * What fits a model and a device: at most so many tokens that the attention scores of a step, its largest value, take one
- * binding. A CPU that multiplies bytes has no batches: tiles of bytes take it as long as token by token (19 tokens a second of
- * Youtu-LLM-2B on two cores, either way), tiles of floats longer.
+ * binding.
  */
 export const promptShape = (
   { heads }: Pick<ModelConfig, "heads">,
-  { activations = "auto", asked, attend, batchFrom, context, profile, sizes: given }: {
+  { asked, attend, batchFrom, context, profile, sizes: given }: {
     readonly attend?: AttendPolicy | undefined
-    readonly activations?: ActivationPolicy | undefined
     readonly asked: number | undefined
     readonly batchFrom?: number | undefined
     readonly context: number
@@ -72,7 +69,7 @@ export const promptShape = (
   const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
   let batch = largestBatch[profile.kind]
   while (batch > fitting) batch /= 2
-  const none = batch < Order.tileTokens || activationsOn(profile, activations) === "int8-all"
+  const none = batch < Order.tileTokens
   const whole = profile.kind === "gpu" ? wholeSizes[hasManyRegisters(profile) ? "manyRegisters" : "fewRegisters"] : []
   const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](whole.at(-1) ?? 1))
   const sizes = (given ?? whole).filter((n) => n <= chunk)

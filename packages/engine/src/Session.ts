@@ -145,7 +145,6 @@ const groundOf = Effect.fnUntraced(
     const cache = options.cache ?? "f16"
     const activations = activationsOn(device.profile, options.activations)
     const prompts = promptShape(config, {
-      activations: options.activations,
       asked: options.chunk,
       attend: options.attend,
       batchFrom: options.batchFrom,

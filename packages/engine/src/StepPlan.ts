@@ -110,7 +110,7 @@ export const plan = (
     const { profile } = pipeline
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* context
-    const prompts = Prompts.promptShape(config, { activations: policy, asked: wanted, attend, context, profile })
+    const prompts = Prompts.promptShape(config, { asked: wanted, attend, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const estimate: Loader.Estimating = (sink) => Estimate.estimate(pipeline, sink)
     const setting = { activations, cache, context, estimate, profile, prompts }

@@ -7,14 +7,12 @@ import { tiny } from "./support/models.ts"
 describe("what prompts read", () => {
   const cpu: DeviceProfile = { ...wasm, packedDot: true }
   const gpu = h200
-  const hasBatches = (profile: DeviceProfile, activations: ActivationPolicy) =>
-    promptShape(tiny.config, { activations, asked: undefined, context: 1024, profile }).batchFrom < Infinity
 
-  it("tiles of floats or of bytes; a CPU that multiplies bytes has no tiles of them", () => {
-    const policies: ReadonlyArray<ActivationPolicy> = ["float", "int8", "auto"]
-    assert.deepStrictEqual(policies.map((p) => hasBatches(gpu, p)), [true, true, true])
-    assert.deepStrictEqual(policies.map((p) => hasBatches(cpu, p)), [true, false, false])
-    assert.isTrue(hasBatches({ ...cpu, packedDot: false }, "auto"))
+  it("tiles, on every device, unless scores of a whole tile are too large for a binding", () => {
+    const batchFrom = (profile: DeviceProfile) =>
+      promptShape(tiny.config, { asked: undefined, context: 1024, profile }).batchFrom
+    assert.deepStrictEqual([gpu, cpu, { ...cpu, packedDot: false }].map(batchFrom), [33, 64, 64])
+    assert.strictEqual(batchFrom({ ...cpu, maxBindingBytes: 2 ** 16 }), Infinity)
   })
   it("a few tokens have programs of their own on a GPU, of which a step takes the next larger one", () => {
     const shape = (given: Partial<Parameters<typeof promptShape>[1]>) =>

@@ -3,7 +3,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
-import { freeOutputs, knownOutputs } from "./Rows.ts"
+import { freeOutputs, knownOutputs, upcastAlike } from "./Rows.ts"
 import { iterations } from "./Sizes.ts"
 import { lanes, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
 
@@ -41,7 +41,10 @@ const spreadRows = (plan: Plan): void => {
 export const chooseCpu = (plan: Plan): void => {
   const reduced = vectoriseReductions(plan)
   if (reduced) spreadRows(plan)
-  else vectoriseOutputs(plan)
+  else {
+    vectoriseOutputs(plan)
+    upcastAlike(plan)
+  }
   const maxCopies = lanes * maxUnrollCpu * upcastOf(plan.kernel)
   unrollShortLoops(plan, maxUnrollCpu, maxCopies)
   if (reduced) unrollInnermost(plan, maxCopies)

@@ -1,5 +1,5 @@
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
-import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
 import { given } from "@tg/core-uop/Given"
 import * as Opt from "@tg/postrange/Opt"
 import { type Legal, legal as usualLegal, Postrange } from "@tg/postrange/Postrange"
@@ -9,40 +9,14 @@ import { upcastTokens } from "./Few.ts"
 import { loopsOffGrid } from "./Grid.ts"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
 import { Plan } from "./Plan.ts"
-import { freeOutputs, knownOutputs, localOutputs, shareRows } from "./Rows.ts"
+import { localOutputs, shareRows, upcastAlike } from "./Rows.ts"
 import { chooseStaged } from "./Staged.ts"
 import { chooseTiles, chooseTilesCpu } from "./Tiles.ts"
-import {
-  fewestTerms,
-  lanes,
-  loadsOf,
-  maxUnrollGpu,
-  unrollShortLoops,
-  vectoriseOutputs,
-  vectoriseReductions
-} from "./Vectors.ts"
+import { fewestTerms, lanes, maxUnrollGpu, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
 
 /** Threads of a workgroup that computes rows, and elements. */
 const rowThreads = 128
 const maxLocal = 64
-/** Outputs that one thread computes of the same values, and how many others there are at least. */
-const mostAlike = 16
-const othersAlike = 16
-
-/**
- * Outputs of which one thread computes all, if many others remain: no load depends on which of them it is, so other threads
- * would load the same again.
- */
-const upcastAlike = (plan: Plan): void => {
-  const loads = loadsOf(plan.kernel).map((load) => openRanges(load.src[0]!))
-  for (const loop of freeOutputs(plan.kernel)) {
-    const isAlike = loads.length > 0 && loads.every((open) => !open.has(loop.node))
-    if (isAlike && loop.size <= mostAlike && knownOutputs(plan.kernel) >= loop.size * othersAlike) {
-      plan.try(Opt.upcast(loop.id, loop.size))
-    }
-  }
-}
-
 /** A kernel that stages nothing. */
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   upcastAlike(plan)

@@ -1,12 +1,13 @@
 /** Matrix-vector products: threads for the sum of a row, and rows for a thread and for a workgroup. */
 import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
-import type { UOp } from "@tg/core-uop/UOp"
+import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup, terms } from "./Groups.ts"
 import { hasIdleThreads, isInt8 } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
+import { loadsOf } from "./Vectors.ts"
 
 /** From so many threads on, a row is shared down to the words of its blocks: this many lanes inside of a block. */
 const wideRow = 128
@@ -143,4 +144,22 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, token
   )
   const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
   localRows(plan, Math.floor((reached < group ? group : threads) / reached))
+}
+
+/** Outputs that one thread computes of the same values, and how many others there are at least. */
+const mostAlike = 16
+const othersAlike = 16
+
+/**
+ * Outputs of which one thread computes all, if many others remain: no load depends on which of them it is, so other threads
+ * would load the same again.
+ */
+export const upcastAlike = (plan: Plan): void => {
+  const loads = loadsOf(plan.kernel).map((load) => openRanges(load.src[0]!))
+  for (const loop of freeOutputs(plan.kernel)) {
+    const isAlike = loads.length > 0 && loads.every((open) => !open.has(loop.node))
+    if (isAlike && loop.size <= mostAlike && knownOutputs(plan.kernel) >= loop.size * othersAlike) {
+      plan.try(Opt.upcast(loop.id, loop.size))
+    }
+  }
 }

@@ -36,8 +36,10 @@ const smallTile: Tile = { tokens: 4, rows: 2, copies: 32 }
  */
 const byteTile: Tile = { tokens: 8, rows: 4, copies: 256 }
 const floatTile: Tile = { tokens: 4, rows: 4, copies: 256 }
-/** Copies of a body of short vectors: four vectors of tokens, four weights. */
-const maxCopiesCpu = 64
+/** Vector registers of processors, as far as engines for WebAssembly use them. */
+const vectorRegisters = 16
+/** Copies of a body of short vectors: four vectors of tokens, two rows, eight weights. */
+const maxCopiesCpu = 256
 const tileFor = (profile: DeviceProfile): Tile => hasManyRegisters(profile) ? largeTile : smallTile
 /** Threads of a workgroup: they read the same activations. */
 const workgroup = 128
@@ -285,16 +287,49 @@ export const chooseTiles = (plan: Plan, profile: DeviceProfile): boolean => {
   return true
 }
 
+/** Loops of a reduction along which weights stay the same words: each word holds several of a row. */
+const packedLoops = (reduction: UOp, weights: ReadonlyArray<UOp>): ReadonlyArray<Loops.Loop> =>
+  Loops.loopsOf(reduction).filter((l) =>
+    l.axis === "REDUCE" && !l.isSymbolic && l.size <= lanes && !weights.some((w) => dependsOn(w, l))
+  )
+
+/** Whether weights lie side by side along a loop over rows, in whole vectors: they are then unpacked together. */
+const isAlong = (loop: Loops.Loop, weights: ReadonlyArray<UOp>): boolean =>
+  loop.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), loop.node) === 1)
+
+/** Vectors of sums that a thread keeps: half of its registers are for what is read. */
+const sumsCpu = vectorRegisters / 2
+
+/** Tokens and rows of one thread, as far as it has registers for their sums. Rows that are unpacked together go before tokens. */
+const upcastTile = (plan: Plan, tokens: Loops.Loop, { rows, weights }: Product): void => {
+  const sums = sumsCpu / outermost(plan.kernel).length
+  const along = rows.find((loop) => isAlong(loop, weights))
+  const vectors = Math.min(tokens.size / lanes, along === undefined ? sums : sums / lanes)
+  plan.try(Opt.upcast(tokens.id, lanes))
+  plan.try(Opt.upcast(tokens.id, Math.floor(vectors)))
+  const row = along ?? rows.find((loop) => loop.size % pair === 0) ?? rows[0]!
+  plan.try(Opt.upcast(row.id, largestPower(row.size, Math.max(1, Math.floor(sums / Math.max(1, vectors))))))
+}
+
 /**
  * Chooses for a product over tiles of tokens in one thread with short vectors: a weight is unpacked once for all tokens
- * of a tile. Returns whether the kernel is one.
+ * of a tile, and what is read of the tokens serves several rows. Sums of bytes stay a loop over words, in which all that a word
+ * holds is straight code: 35 instructions for 16 products of vectors of bytes. Returns whether the kernel is one.
  */
 export const chooseTilesCpu = (plan: Plan): boolean => {
   const tokens = tokenLoop(plan.kernel)
   const made = tokens === undefined ? undefined : productOf(plan.kernel, tokens)
   if (tokens === undefined || made === undefined) return false
-  plan.try(Opt.upcast(tokens.id, lanes))
-  plan.try(Opt.upcast(tokens.id, tokens.size / lanes))
-  unroll(plan, maxCopiesCpu, (kernel) => productOf(kernel, tokens)?.weights ?? made.weights)
+  upcastTile(plan, tokens, made)
+  const weightsOf = (kernel: UOp) => productOf(kernel, tokens)?.weights ?? made.weights
+  const isBytes = isInt8(plan.kernel)
+  if (!isBytes) unroll(plan, maxCopiesCpu, weightsOf)
+  for (const number of Loops.reductions(plan.kernel).keys()) {
+    const reduction = Loops.reductions(plan.kernel)[number]!
+    if (isBytes && isOutermost(plan.kernel, reduction)) continue
+    for (const loop of packedLoops(reduction, weightsOf(plan.kernel))) {
+      if (Loops.copies(plan.kernel) * loop.size <= maxCopiesCpu) plan.try(Opt.unroll(loop.id, loop.size))
+    }
+  }
   return true
 }

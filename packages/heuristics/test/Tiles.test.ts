@@ -7,7 +7,7 @@ import * as Opt from "@tg/postrange/Opt"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
-import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
+import { buffer, iota, type Tensor, variable } from "@tg/tensor/Tensor"
 import { choose } from "../src/Heuristics.ts"
 import { tokenLoop } from "../src/Tiles.ts"
 import * as Kernels from "./support/kernels.ts"
@@ -108,5 +108,48 @@ describe("Tiles", () => {
     for (const kernel of [Kernels.matvec(256, 1024), Kernels.elementwise(64, 64), Kernels.symbolicSum(16)]) {
       assert.isUndefined(tokenLoop(kernel))
     }
+  })
+})
+
+describe("Tiles on a CPU", () => {
+  const opts = (kernel: UOp): string => choose(kernel, DeviceProfile.wasm).map(Opt.print).join(", ")
+  /** Bytes times 4-bit quants, two of a row's to a byte. */
+  const packed = (sums: 1 | 2): UOp => {
+    const arena = new Arena()
+    const tokens = variable(arena, "tiles", 1, 32).mul(16)
+    const records = buffer(arena, 1, { shape: [64, Int8.recordWords, tokens.node], dtype: DType.u32 }).permute([
+      2,
+      0,
+      1
+    ])
+    const half = iota(arena, 2).cast(DType.u32).mul(4).reshape([2, 1])
+    const values = Array.from({ length: sums }, (_, i) => {
+      const quants = buffer(arena, 2 + 2 * i, { shape: [512, 64, 1, 4], dtype: DType.u32 })
+      const scale = buffer(arena, 3 + 2 * i, { shape: [512, 64, 1], dtype: DType.f32 })
+      const words = quants.shr(half).and(0x0f0f0f0f)
+      return Int8.contract(records, { words, scale, zero: 8, minimum: undefined })
+    })
+    const value = values.reduce((a, b) => a.mul(b)).transpose()
+    const out = buffer(arena, 0, { shape: value.shape, dtype: DType.f32 })
+    const [kernel, ...others] = Kernels.kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
+    assert.lengthOf(others, 0)
+    return kernel!
+  }
+
+  it("gives a thread a tile of tokens and two sums, with straight code for what a word holds", () =>
+    expect(`\n${[1, 2].map((sums) => opts(packed(sums as 1 | 2))).join("\n")}\n`).toMatchInlineSnapshot(`
+      "
+      UPCAST(r2, 4), UPCAST(r2, 4), UPCAST(r0, 2), UNROLL(r3, 2)
+      UPCAST(r2, 4), UPCAST(r2, 4), UNROLL(r3, 2)
+      "
+    `))
+
+  it("unpacks neighbours together, of which vectors serve fewer tokens", () =>
+    expect(opts(tiled(2048, 2048, (x, w) => Nn.linear(x.transpose(), w.transpose()).transpose())))
+      .toMatchInlineSnapshot(`"UPCAST(r2, 4), UPCAST(r2, 2), UPCAST(r0, 4), UNROLL(r3, 4)"`))
+
+  it("computes the words of a block's record in one thread, which reads the block once", () => {
+    const kernel = tiled(1, 2048, (x) => Int8.quantise(x.transpose()).permute([1, 2, 0]).bitcast(DType.f32))
+    expect(opts(kernel)).toMatchInlineSnapshot(`"UPCAST(r3, 4), UPCAST(r1, 12), UNROLL(r6, 4), UNROLL(r9, 4)"`)
   })
 })

@@ -207,7 +207,10 @@ export const forward = (decoder: Decoder, input: ForwardInput): ForwardOutput =>
   const gain = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
   const normed = kept.mul(Order.keep(order, Nn.rmsScale(kept, epsilon))).mul(gain).label("output_norm")
   const output = { layout: weights.output.layout, words: buffers(weights.output) }
-  const operand = activation(Order.keep(order, normed), batch === undefined ? activations : "float")
+  const operand = activation(
+    Order.keep(order, normed),
+    batch === undefined || activations === "int8-all" ? activations : "float"
+  )
   const z = product(operand, output).label("output")
   const logits = Order.keep(order, decoder.logits?.(z, buffers) ?? z)
   return { logits, effects, experts }

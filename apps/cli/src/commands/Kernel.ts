@@ -158,12 +158,7 @@ export const kernelsOf = Effect.fnUntraced(
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
     const size = { context, cache: given.kv, activations: ActivationPolicy.activationsOn(profile, given.activations) }
-    const prompts = Prompts.promptShape(model.config, {
-      activations: given.activations,
-      asked: undefined,
-      context,
-      profile
-    })
+    const prompts = Prompts.promptShape(model.config, { asked: undefined, context, profile })
     const isBatch = given.step === "logits"
       ? prompts.batchFrom <= prompts.chunk
       : prompts.batchFrom !== Infinity && !(given.step === "decode" && profile.kind === "cpu")

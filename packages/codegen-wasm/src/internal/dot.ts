@@ -125,7 +125,16 @@ export const relaxedSum = (node: UOp, body: Body): string | undefined => {
     }
     return isSum(node) ? `(i16x8.add ${node.src.map((s) => body.value(s)).join(" ")})` : undefined
   }
-  if (body.simd === "plain" || (node.op !== "DOT4I8" && !isSum(node))) return undefined
+  if (node.op !== "DOT4I8" && !isSum(node)) return undefined
+  return addedDots(node, undefined, body)
+}
+
+/**
+ * The products among the addends of a sum, each added by the instruction that multiplies, to the other addends and to what
+ * `start` reads; nothing if there is no such product.
+ */
+const addedDots = (node: UOp, start: string | undefined, body: Body): string | undefined => {
+  if (body.simd === "plain") return undefined
   const dots: Array<Narrow> = []
   const rest: Array<UOp> = []
   for (const x of addends(node, body)) {
@@ -134,15 +143,22 @@ export const relaxedSum = (node: UOp, body: Body): string | undefined => {
     else dots.push(dot)
   }
   if (dots.length === 0) return undefined
-  const start = rest.length === 0
-    ? "(v128.const i32x4 0 0 0 0)"
-    : rest.map((x) => body.value(x)).reduce((a, b) => `(i32x4.add ${a} ${b})`)
+  const others = [...(start === undefined ? [] : [start]), ...rest.map((x) => body.value(x))]
+  const first = others.length === 0 ? zeros : others.reduce((a, b) => `(i32x4.add ${a} ${b})`)
   return dots.reduce(
     (sum, { narrow, signed }) =>
       `(i32x4.relaxed_dot_i8x16_i7x16_add_s ${body.value(signed)} ${body.value(narrow)} ${sum})`,
-    start
+    first
   )
 }
+
+const zeros = "(v128.const i32x4 0 0 0 0)"
+
+/** A register with a value added that is, or has among its addends, a product: the product is added to the register itself. */
+export const accumulatedDots = (register: UOp, x: UOp, body: Body): string | undefined =>
+  register.dtype.lanes === 4 && body.isInlined(x) && !body.pairSums.kept.has(x) && !body.pairSums.widened.has(x)
+    ? addedDots(x, body.value(register), body)
+    : undefined
 
 /** Products of bytes as 16 bits, added in pairs, and once more: the pairs of a word are neighbours in one of two vectors. */
 export const vectorDot = (x: string, y: string, body: Body): string => {

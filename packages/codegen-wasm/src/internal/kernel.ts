@@ -4,7 +4,7 @@ import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
 import { argOf, slotOf, type UOp, varArg } from "@tg/core-uop/UOp"
 import { Address } from "./address.ts"
-import { noPairSums, type PairSums, pairSumsOf, type Simd } from "./dot.ts"
+import { accumulatedDots, noPairSums, type PairSums, pairSumsOf, type Simd } from "./dot.ts"
 import { type Body, combine, elementwise, type Helper, helpers } from "./elementwise.ts"
 import type { Nest } from "./nest.ts"
 import { isLeaf, type Item, type Placement } from "./placement.ts"
@@ -161,6 +161,11 @@ class KernelWriter implements Body {
   }
 
   private splat(node: UOp, scalar: UOp): string {
+    if (scalar.op === "LANE" && this.isInlined(scalar) && scalar.dtype.scalar !== "bool") {
+      const [first, second] = this.twice(this.value(scalar.src[0]!), "v128")
+      const bytes = [0, 1, 2, 3].map((i) => 4 * Number(scalar.arg) + i).join(" ")
+      return `(i8x16.shuffle ${Array(4).fill(bytes).join(" ")} ${first} ${second})`
+    }
     return this.loadedSplat(scalar) ?? `(${prefix(node.dtype)}.splat ${this.laneOf(node, scalar)})`
   }
 
@@ -253,7 +258,8 @@ class KernelWriter implements Body {
       case "ACCUMULATE": {
         const [register, x] = node.src as [UOp, UOp]
         const { op } = argOf(node, "ACCUMULATE")
-        const code = combine(op, register.dtype, this.value(register), this.value(x), this)
+        const code = (op === "ADD" ? accumulatedDots(register, x, this) : undefined) ??
+          combine(op, register.dtype, this.value(register), this.value(x), this)
         return this.line(`(local.set ${this.names.get(register)!} ${code})`)
       }
       case "STORE":
