@@ -32,6 +32,7 @@ const mocked = (fail?: number, model = tiny) => {
   const programs = new Set<unknown>()
   const compiled = new Set<unknown>()
   const jit = Layer.mock(Jit, {
+    settle: undefined,
     prepare: (sink) =>
       Effect.sync(() => (compiled.add(sink), {
         plan: { programs: [], launches: [], blocks: [] },
