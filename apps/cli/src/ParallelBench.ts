@@ -27,7 +27,9 @@ export const parseCounts = (text: string): ReadonlyArray<number> | UsageError =>
   return bad === undefined
     ? [...new Set(parts.map(Number))].sort((a, b) => a - b)
     : new UsageError({
-      message: `--parallel has ${JSON.stringify(bad)}; give numbers of conversations from 1 to 256 with commas between: 1,2,4,8`
+      message: `--parallel has ${
+        JSON.stringify(bad)
+      }; give numbers of conversations from 1 to 256 with commas between: 1,2,4,8`
     })
 }
 
@@ -58,11 +60,14 @@ const write = Effect.fnUntraced(function*(steps: Steps, tokens: Array<number>, c
 const roundOf = Effect.fnUntraced(function*(job: Job, parallel: number, seed: number) {
   const { counts, file, join } = yield* Models.Steps
   const { vocabulary } = file.config
-  const members = yield* Effect.forEach(Array.from({ length: parallel }, (_, i) => i), (i) =>
-    Effect.map(join, (steps) => ({
-      steps,
-      tokens: [...job.tokenIds(job.prompt, seed * 256 + i + 1, vocabulary)]
-    })))
+  const members = yield* Effect.forEach(
+    Array.from({ length: parallel }, (_, i) => i),
+    (i) =>
+      Effect.map(join, (steps) => ({
+        steps,
+        tokens: [...job.tokenIds(job.prompt, seed * 256 + i + 1, vocabulary)]
+      }))
+  )
   const together = (count: number) =>
     Effect.timed(
       Effect.forEach(members, ({ steps, tokens }) => write(steps, tokens, count), {
@@ -129,7 +134,16 @@ export const asText = ({ device, generate, model, parallel, prompt }: Report): s
     `${model} on ${device}: ${generate} tokens behind prompts of ${prompt}, greedily`,
     "",
     ...table([
-      ["conversations", "together/s", "min/s", "max/s", "each/s", `times ${first!.parallel}`, "prompts/s", "tokens a step"],
+      [
+        "conversations",
+        "together/s",
+        "min/s",
+        "max/s",
+        "each/s",
+        `times ${first!.parallel}`,
+        "prompts/s",
+        "tokens a step"
+      ],
       ...parallel.map((each) => [
         String(each.parallel),
         ...[each.tokensPerSecond, each.min, each.max, each.each].map(String),

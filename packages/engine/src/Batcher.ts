@@ -72,8 +72,11 @@ interface Planned {
   readonly copies: ReadonlyArray<PageCopy>
 }
 
+/** What runs steps. */
+export type Runs = Pick<Pool, "copy" | "clear" | "run">
+
 interface State {
-  readonly pool: Pool
+  readonly pool: Runs
   readonly pages: Pages
   readonly room: Fair.Room
   readonly vocabulary: number
@@ -272,7 +275,7 @@ const memberAt = (state: State, seat: Seat, awake: Latch.Latch): Member => {
 
 /** Conversations over a pool, whose steps run in the Scope. */
 export const make: (
-  pool: Pool,
+  pool: Runs,
   options: Pick<State, "pages" | "room" | "vocabulary">
 ) => Effect.Effect<Batcher, never, Scope.Scope> = Effect.fnUntraced(function*(pool, options) {
   const counts: Counts = { steps: 0, tokens: 0, evicted: 0 }

@@ -2,7 +2,7 @@
 import type { CacheType } from "@tg/model-parts/Halves"
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import type { Activations } from "@tg/model-parts/Product"
-import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import { type Binding, Device, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
 import * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
@@ -94,7 +94,7 @@ const bytesOf = (words: Int32Array | Uint32Array): Uint8Array =>
 
 /** What a pool has on its device. */
 const storageOf = Effect.fnUntraced(
-  function*(model: ModelFile, weights: ReadonlyMap<string, DeviceBuffer>, options: PoolOptions) {
+  function*(model: ModelFile, weights: ReadonlyMap<string, Binding>, options: PoolOptions) {
     const device = yield* Device
     const { cache, context, pages, tokens: most } = options
     const { config } = model
@@ -111,7 +111,7 @@ const storageOf = Effect.fnUntraced(
     }
     const inputs = yield* HostInputs.make(model, weights, most)
     const logits = yield* numbers(most * config.vocabulary, "logits")
-    const bound = new Map<number, DeviceBuffer>([
+    const bound = new Map<number, Binding>([
       [ids.tokens, steps.tokens],
       [placeIds.position, steps.position],
       [placeIds.row, steps.row],
@@ -166,7 +166,7 @@ const copyOf = Effect.fnUntraced(function*({ caches, pageBytes }: Storage) {
 /** A pool for a model whose weights are, or will be, in these buffers. Its memory belongs to the Scope. */
 export const make: (
   model: ModelFile,
-  weights: ReadonlyMap<string, DeviceBuffer>,
+  weights: ReadonlyMap<string, Binding>,
   options: PoolOptions
 ) => Effect.Effect<Pool, DeviceError, Device | Jit | Scope.Scope> = Effect.fn("Pool.make")(
   function*(model, weights, options) {

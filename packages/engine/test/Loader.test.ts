@@ -6,7 +6,7 @@ import { Arena } from "@tg/core-uop/UOp"
 import { fromBytes } from "@tg/gguf/ByteSource"
 import { type Name, table } from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
-import { Device } from "@tg/runtime/Device"
+import { bufferOf, Device } from "@tg/runtime/Device"
 import { buffer } from "@tg/tensor/Tensor"
 import { Effect } from "effect"
 import * as Loader from "../src/Loader.ts"
@@ -46,7 +46,9 @@ const loaded = (source: ReturnType<typeof fromBytes>, all: ReadonlyArray<Loader.
     const device = yield* Device
     const buffers = yield* Loader.load(source, all, { chunkBytes })
     const words = new Map<string, Uint32Array>()
-    for (const [name, buffer] of buffers) words.set(name, new Uint32Array((yield* device.read(buffer)).buffer))
+    for (const [name, buffer] of buffers) {
+      words.set(name, new Uint32Array((yield* device.read(bufferOf(buffer))).buffer))
+    }
     return words
   }).pipe(Effect.scoped, Effect.provide(wasm))
 

@@ -9,7 +9,17 @@ import { Effect, Schema } from "effect"
 import * as Loops from "../src/Loops.ts"
 import * as Opt from "../src/Opt.ts"
 import { apply, IllegalOpt, maxCopies, Postrange } from "../src/Postrange.ts"
-import { beside, elementwise, manySums, nested, run, sums, symbolic, twoLengths, twoReductions } from "./support/kernels.ts"
+import {
+  beside,
+  elementwise,
+  manySums,
+  nested,
+  run,
+  sums,
+  symbolic,
+  twoLengths,
+  twoReductions
+} from "./support/kernels.ts"
 
 const gpu = DeviceProfile.webgpuDefault
 const { group, local, loop, spread, unroll, upcast } = Opt

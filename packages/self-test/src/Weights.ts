@@ -7,7 +7,7 @@ import { fromBytes } from "@tg/gguf/ByteSource"
 import * as GgufType from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
 import { Jit } from "@tg/jit/Jit"
-import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import { type Binding, Device } from "@tg/runtime/Device"
 import * as Int8 from "@tg/tensor/Int8"
 import { contract } from "@tg/tensor/Nn"
 import { assign, make } from "@tg/tensor/Program"
@@ -18,7 +18,7 @@ import * as Vectors from "./Vectors.ts"
 
 interface Loaded {
   readonly layout: Layout.Layout
-  readonly buffer: DeviceBuffer
+  readonly buffer: Binding
 }
 
 /** A tensor on the device, as the loader puts it there. */

@@ -8,7 +8,7 @@ import { fromBytes } from "@tg/gguf/ByteSource"
 import * as GgufType from "@tg/gguf/GgufType"
 import * as Layout from "@tg/gguf/Layout"
 import { Jit } from "@tg/jit/Jit"
-import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import { type Binding, Device } from "@tg/runtime/Device"
 import * as Int8 from "@tg/tensor/Int8"
 import { contract } from "@tg/tensor/Nn"
 import { assign, make } from "@tg/tensor/Program"
@@ -102,7 +102,7 @@ const load = Effect.fn("load")(function*(
 
 interface Loaded {
   readonly layout: Layout.Layout
-  readonly buffer: DeviceBuffer
+  readonly buffer: Binding
 }
 
 /** The value of a formula over a tensor on the device and another input. */

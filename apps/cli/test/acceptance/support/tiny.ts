@@ -26,6 +26,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       egraph: false,
       persistent: "off",
       noPersistent: false,
+      bindGroups: "dispatch",
       noCache: true,
       check: true,
       limits: {},
