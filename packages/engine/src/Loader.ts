@@ -13,7 +13,7 @@ import type { Estimate } from "@tg/jit/Estimate"
 import { Jit, type JitError } from "@tg/jit/Jit"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import * as Shared from "@tg/jit/Shared"
-import { type Binding, bufferOf, Device, type DeviceError } from "@tg/runtime/Device"
+import { type Binding, bufferOf, Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { assign, make, type TensorProgram } from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
 import { Effect, type Scope, Stream } from "effect"
@@ -318,9 +318,16 @@ export const load = (
   source: ByteSource["Service"],
   wanted: ReadonlyArray<Wanted>,
   options?: LoadOptions
-): Effect.Effect<Tensors, LoadError, Device | Jit | Scope.Scope> =>
+): Effect.Effect<ReadonlyMap<string, DeviceBuffer>, LoadError, Device | Jit | Scope.Scope> =>
   Effect.gen(function*() {
-    const buffers = yield* allocate(wanted)
-    yield* fill(source, wanted, buffers, options)
-    return buffers
+    const device = yield* Device
+    const buffers = yield* Effect.forEach(
+      wanted,
+      ({ layout, tensor }) =>
+        Effect.map(device.allocate(4 * layout.words, tensor.name), (own) => [tensor.name, own] as const),
+      { concurrency: 16 }
+    )
+    const tensors = new Map(buffers)
+    yield* fill(source, wanted, tensors, options)
+    return tensors
   })
