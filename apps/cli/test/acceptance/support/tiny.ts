@@ -24,6 +24,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       context: Option.none(),
       noTune: false,
       egraph: false,
+      bindGroups: "dispatch",
       persistent: "off",
       noPersistent: false,
       bindGroups: "dispatch",
