@@ -80,7 +80,7 @@ describe.skipIf(!isFull)("a thousand conversations through four places (TG_FULL=
       yield* Effect.forEach(Array.from({ length: 1000 }, (_, i) => i), (i) =>
         Effect.gen(function*() {
           const { prompt_tokens } = questions[i % questions.length]!
-          yield* textOf([...prompt_tokens.slice(0, -1), 300 + i % 90, prompt_tokens.at(-1)!], 2 + i % 7)
+          yield* textOf([...prompt_tokens.slice(0, 2 + i % 5), 300 + i % 90], 1 + i % 4)
           if (i % 100 !== 99) return
           globalThis.gc?.()
           seen.push({ device: device.allocatedBytes(), heap: process.memoryUsage().heapUsed })
