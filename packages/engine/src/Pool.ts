@@ -5,6 +5,7 @@ import type { Activations } from "@tg/model-parts/Product"
 import { type Binding, Device, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
 import * as HostInputs from "./HostInputs.ts"
+import type * as Loader from "./Loader.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import { type PageCopy, pageTokens } from "./Pages.ts"
 import { piecesOf, placeIds, poolProgram, type PoolShape } from "./PoolProgram.ts"
@@ -94,7 +95,7 @@ const bytesOf = (words: Int32Array | Uint32Array): Uint8Array =>
 
 /** What a pool has on its device. */
 const storageOf = Effect.fnUntraced(
-  function*(model: ModelFile, weights: ReadonlyMap<string, Binding>, options: PoolOptions) {
+  function*(model: ModelFile, weights: Loader.Tensors, options: PoolOptions) {
     const device = yield* Device
     const { cache, context, pages, tokens: most } = options
     const { config } = model
@@ -166,7 +167,7 @@ const copyOf = Effect.fnUntraced(function*({ caches, pageBytes }: Storage) {
 /** A pool for a model whose weights are, or will be, in these buffers. Its memory belongs to the Scope. */
 export const make: (
   model: ModelFile,
-  weights: ReadonlyMap<string, Binding>,
+  weights: Loader.Tensors,
   options: PoolOptions
 ) => Effect.Effect<Pool, DeviceError, Device | Jit | Scope.Scope> = Effect.fn("Pool.make")(
   function*(model, weights, options) {
