@@ -1,8 +1,9 @@
 /** Markdown of a model on the screen. What renders it is fetched when the first answer is on its way; until then text is shown as it is. */
 import { signal } from "@preact/signals"
 import { useLayoutEffect, useRef } from "preact/hooks"
+import type * as Markdown from "../Markdown.ts"
 
-const renderer = signal<typeof import("../Markdown.ts") | undefined>(undefined)
+const renderer = signal<Pick<typeof Markdown, "render"> | undefined>(undefined)
 
 let isAsked = false
 const ask = (): void => {

@@ -107,7 +107,7 @@ export const extract = (folder: string, models = smallest): void => {
   })
   const index: Index = { types, models: told }
   fs.mkdirSync(folder, { recursive: true })
-  fs.writeFileSync(path.join(folder, "index.json"), `${JSON.stringify(index)}\n`)
+  fs.writeFileSync(path.join(folder, "index.json"), `${JSON.stringify(index, undefined, 2)}\n`)
   fs.writeFileSync(path.join(folder, "vectors.bin"), all())
   for (const { name } of models) {
     fs.copyFileSync(path.join(vectors, folderOf(name), `${name}.gguf`), path.join(folder, `${name}.gguf`))
