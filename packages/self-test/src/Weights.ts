@@ -49,7 +49,7 @@ const compute = Effect.fnUntraced(function*(
   const target = yield* device.allocate(bytes, "a result of the self-test")
   const prepared = yield* (yield* Jit).prepare(
     make([assign(out, result)]).sink,
-    new Map([[0, weights], [1, given], [2, target]])
+    new Map<number, Binding>([[0, weights], [1, given], [2, target]])
   )
   yield* prepared.run({})
   return new Float32Array((yield* device.read(target)).slice().buffer, 0, bytes / 4)
