@@ -43,7 +43,7 @@ const exact = (vectors: Vectors.Vectors, model: Vectors.Model, options: Options)
     const { logits, width } = yield* logitsOf(vectors, model, { ...options, activations: "float" })
     const off = distance(logits, Vectors.floatsAt(vectors, model.logits, model.tokens.length * width))
     if (!isFar(off)) return
-    yield* new WrongResult({
+    return yield* new WrongResult({
       message:
         `logits are off by ${off.rms} (RMS) and ${off.largest} at most; ${limits.rms} and ${limits.largest} are allowed`
     })
@@ -59,7 +59,7 @@ const near = (vectors: Vectors.Vectors, model: Vectors.Model, options: Options) 
     )
     const allowed = 1.25 * median(model.int8)
     if (median(distances) <= allowed) return
-    yield* new WrongResult({
+    return yield* new WrongResult({
       message: `logits of rounded activations are off by ${median(distances)} (median RMS); ${allowed} is allowed`
     })
   })

@@ -112,7 +112,7 @@ const check = Effect.fnUntraced(function*(vectors: Vectors.Vectors, recorded: Ve
   const error = rmsOf(rounded.map((value, i) => value - expected[i]!))
   // of a few rows the error of llama.cpp's whole matrix is no close bound
   if (error <= 4 * rmsError) return
-  yield* new WrongResult({ message: `product with bytes: off by ${error}, at most ${4 * rmsError} is allowed` })
+  return yield* new WrongResult({ message: `product with bytes: off by ${error}, at most ${4 * rmsError} is allowed` })
 })
 
 /** The cases. */

@@ -24,7 +24,6 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       context: Option.none(),
       noTune: false,
       egraph: false,
-      bindGroups: "dispatch",
       persistent: "off",
       noPersistent: false,
       bindGroups: "dispatch",
