@@ -54,7 +54,7 @@ export const modelOf = (shape: string) => Effect.orDie(Effect.fromResult(StepPla
 const stepsOf = (model: StepPlan.Model, profile: DeviceProfile) => {
   const activations = ActivationPolicy.activationsOn(profile)
   const { batch, batchFrom, chunk } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
-  const size = { activations, cache: "f16", context, rows: "last" } as const
+  const size = { activations, cache: "f16", context, profile, rows: "last" } as const
   const inBatches = { ...size, chunk: batch, order: "features" } as const
   const few = { ...size, chunk, order: "tokens" } as const
   return profile.kind === "gpu"

@@ -86,7 +86,7 @@ export const whole = (
 ): Effect.Effect<{ readonly memory: Memory; readonly decode: Estimate }, RangeifyError> =>
   Effect.gen(function*() {
     // a device that works on its own decodes with a program of its own; prompts always take the other one
-    const size = { activations, cache, context }
+    const size = { activations, cache, context, profile }
     const first = Prompts.expectsBatches(prompts)
       ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, isWhole: prompts.sizes.length > 0, order: "tokens" } as const

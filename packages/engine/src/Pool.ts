@@ -132,12 +132,13 @@ type Storage = Effect.Success<ReturnType<typeof storageOf>>
 /** The programs of a pool, each compiled when a step first needs it. */
 const programsOf = Effect.fnUntraced(function*(model: ModelFile, { bound }: Storage, options: PoolOptions) {
   const jit = yield* Jit
+  const { profile } = yield* Device
   const scope = yield* Effect.scope
   const { activations, cache, context, pages, sizes, tokens: most } = options
   const compile = (size: number | undefined) => {
     const tokens = size ?? most
     const own = { tokens, rows: tokens, isWhole: size !== undefined }
-    const shape: PoolShape = { activations, cache, context, pieces: pages, ...own }
+    const shape: PoolShape = { activations, cache, context, pieces: pages, profile, ...own }
     return Effect.suspend(() => jit.prepare(poolProgram(model, shape).sink, bound)).pipe(Scope.provide(scope))
   }
   const made = new Map<number | undefined, Prepared>()

@@ -31,7 +31,7 @@ export const memoryOf = (
 ): Effect.Effect<Memory, RangeifyError> =>
   Effect.gen(function*() {
     const { pages: pieces, sizes, tokens } = options
-    const shape = { ...options, pieces, rows: tokens, isWhole: sizes.length > 0 }
+    const shape = { ...options, profile, pieces, rows: tokens, isWhole: sizes.length > 0 }
     const { blocks } = yield* estimate(poolProgram(model, shape).sink)
     const inputs = sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))
     const numbers = 4 + piecesOf(options.context) + inputs + model.config.vocabulary

@@ -1,4 +1,5 @@
 /** The program of a step that takes tokens of several conversations, whose caches are pieces of one pool. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
 import { piece } from "@tg/model-parts/Attention"
@@ -26,6 +27,8 @@ export interface PoolShape {
   readonly isWhole: boolean
   readonly cache: CacheType
   readonly activations: Activations
+  /** The device it is for. */
+  readonly profile?: DeviceProfile | undefined
 }
 
 /** Pieces that a conversation has at most. */
@@ -36,7 +39,7 @@ export const piecesOf = (context: number): number => Math.ceil(context / piece)
  * the pieces that hold its conversation. Variables: T tokens, R rows of logits, `pieces` of the conversation that has most.
  */
 export const poolProgram = (model: ModelShape, shape: PoolShape): Program.TensorProgram => {
-  const { activations, cache, context, isWhole, rows: mostRows, tokens: mostTokens } = shape
+  const { activations, cache, context, isWhole, profile, rows: mostRows, tokens: mostTokens } = shape
   const { config } = model
   const arena = new Arena()
   const tokens = isWhole ? mostTokens : variable(arena, "T", 1, mostTokens)
@@ -47,6 +50,7 @@ export const poolProgram = (model: ModelShape, shape: PoolShape): Program.Tensor
   const ofTokens = (id: number, label: string) => numbers(id, label, mostTokens).slice(0, 0, tokens)
   const { effects, logits } = model.forward({
     activations,
+    profile,
     // rings are for one conversation: a pool keeps all positions
     caches: model.caches({ type: cache, context: piece * shape.pieces }).map(({ dtype, shape: [, words] }, i) =>
       buffer(arena, ids.firstCache + i, { shape: [piece * shape.pieces, words!], dtype, label: `cache_${i}` })

@@ -164,7 +164,7 @@ const groundOf = Effect.fnUntraced(
     const decoded = yield* device.allocate(4, "next")
     const programs = yield* SessionPrograms.make({
       model,
-      shape: { context, cache, activations },
+      shape: { context, cache, activations, profile: device.profile },
       prompts,
       memo: options.programs ?? ProgramMemo.make(),
       decoded,

@@ -1,4 +1,5 @@
 /** The programs of a session, each compiled when it is first asked for and bound to the session's buffers. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import type { Attend } from "@tg/model-parts/Attention"
 import type { CacheType } from "@tg/model-parts/Halves"
@@ -53,7 +54,12 @@ export interface SessionPrograms {
 /** What programs are made for, and what they are bound to. */
 export interface Binding {
   readonly model: ModelFile
-  readonly shape: { readonly context: number; readonly cache: CacheType; readonly activations: Activations }
+  readonly shape: {
+    readonly context: number
+    readonly cache: CacheType
+    readonly activations: Activations
+    readonly profile: DeviceProfile
+  }
   readonly prompts: PromptShape
   readonly memo: ProgramMemo.ProgramMemo
   /** Buffers by their ids. */
@@ -75,8 +81,9 @@ const variant = (
       const device = yield* Device
       const jit = yield* Jit
       const logits = yield* device.allocate(4 * outputRows * model.config.vocabulary, `logits_${rows}`)
-      const whole: StepShape = { ...own, ...shape }
-      const program = memo(`step ${JSON.stringify(whole)}`, () => stepProgram(model, whole))
+      const { profile, ...size } = shape
+      const name = `step ${JSON.stringify({ ...own, ...size })}`
+      const program = memo(name, () => stepProgram(model, { ...own, ...size, profile }))
       const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
       const made: Variant = { prepared, logits, order, size: isWhole ? chunk : undefined }
       return made

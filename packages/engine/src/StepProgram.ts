@@ -1,4 +1,5 @@
 /** The programs that a session runs: tokens in, logits or a token out, the cache extended. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
 import { type Attend, piece, wholePieces } from "@tg/model-parts/Attention"
@@ -35,6 +36,8 @@ export interface StepShape {
   /** `float` if it is not said. */
   readonly activations?: Activations | undefined
   readonly order: Order.Order
+  /** The device it is for: where products round what they read is a matter of its quantities. */
+  readonly profile?: DeviceProfile | undefined
   /** What tokens of a batch attend to where a cache holds latents; to the latents if it is not said. */
   readonly attend?: Attend | undefined
 }
@@ -71,7 +74,7 @@ export const variablesOf = (order: Order.Order, start: number, length: number): 
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
   model: ModelShape,
-  { activations, attend, cache, chunk, context, isWhole = chunk === 1, order, rows }: StepShape
+  { activations, attend, cache, chunk, context, isWhole = chunk === 1, order, profile, rows }: StepShape
 ): Program.TensorProgram => {
   const { config } = model
   const arena = new Arena()
@@ -83,6 +86,7 @@ export const stepProgram = (
   const length = isBatch ? tiles.mul(Order.tileTokens) : isWhole ? chunk : count
   const { effects, logits } = model.forward({
     activations,
+    profile,
     ...storage(arena, model, { cache, context }),
     tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
     inputs: hostInputs(arena, model, most).map((input) => input.slice(0, 0, length)),
@@ -105,7 +109,7 @@ export const stepProgram = (
  */
 export const decodeProgram = (
   model: ModelShape,
-  { activations, cache, context }: Omit<StepShape, "rows" | "chunk" | "order">,
+  { activations, cache, context, profile }: Omit<StepShape, "rows" | "chunk" | "order">,
   result: "token" | "logits" = "token"
 ): Program.TensorProgram => {
   const { config } = model
@@ -113,6 +117,7 @@ export const decodeProgram = (
   const token = buffer(arena, ids.next, { shape: [1], dtype: DType.u32, label: "next" })
   const { effects, logits } = model.forward({
     activations,
+    profile,
     ...storage(arena, model, { cache, context }),
     tokens: token,
     inputs: hostInputs(arena, model, 1),

@@ -157,7 +157,12 @@ export const kernelsOf = Effect.fnUntraced(
       : (yield* Models.open(yield* Flags.modelOr(given.model))).file
     const context = Session.contextOf(model.config, Option.getOrUndefined(given.context))
     if (typeof context !== "number") return yield* context
-    const size = { context, cache: given.kv, activations: ActivationPolicy.activationsOn(profile, given.activations) }
+    const size = {
+      context,
+      cache: given.kv,
+      profile,
+      activations: ActivationPolicy.activationsOn(profile, given.activations)
+    }
     const prompts = Prompts.promptShape(model.config, { asked: undefined, context, profile })
     const isBatch = given.step === "logits"
       ? prompts.batchFrom <= prompts.chunk
