@@ -24,6 +24,12 @@ const assertRefused = ({ code, stderr, stdout }: Outcome, ...words: ReadonlyArra
 const boundariesIn = (launches: ReadonlyArray<Explain.ExplainedLaunch>): number =>
   launches.reduce((sum, { boundaries }) => sum + boundaries.length, 0)
 
+/** A plan without what scheduling took, which is a time. */
+const numbers = (stdout: string) => {
+  const plan = JSON.parse(stdout)
+  return { ...plan, schedules: { ...plan.schedules, savedMillis: 0 } }
+}
+
 describe("plan", () => {
   it.live("--json has the numbers of a step", () =>
     Effect.gen(function*() {
@@ -103,7 +109,7 @@ describe("plan", () => {
   it.live("--egraph changes nothing where nothing is chosen", () =>
     Effect.gen(function*() {
       const planOf = (...args: ReadonlyArray<string>) =>
-        Effect.map(tg(["plan", "--json", "--explain", "--shape", ...args]), ({ stdout }) => JSON.parse(stdout))
+        Effect.map(tg(["plan", "--json", "--explain", "--shape", ...args]), ({ stdout }) => numbers(stdout))
       const llama = yield* planOf("tiny-llama:q4_0")
       assertEquals(llama, yield* planOf("tiny-llama:q4_0", "--egraph"))
       assertEquals(llama.attention, [])
@@ -113,10 +119,9 @@ describe("plan", () => {
     Effect.gen(function*() {
       const path = join(yield* folder, "tiny.gguf")
       yield* tg(["synth", "--shape", "tiny-lite:q4_0", "--out", path])
-      const numbers = (stdout: string) => ({ ...JSON.parse(stdout), model: "" })
       const ofFile = yield* tg(["plan", "--model", path, "--json"])
       const ofShape = yield* tg(["plan", "--shape", "tiny-lite:q4_0", "--json"])
-      assertEquals(numbers(ofFile.stdout), numbers(ofShape.stdout))
+      assertEquals({ ...numbers(ofFile.stdout), model: "" }, { ...numbers(ofShape.stdout), model: "" })
     }).pipe(Effect.scoped))
 
   it.live("takes a profile from a file, and halves the precision of the cache by default", () =>
