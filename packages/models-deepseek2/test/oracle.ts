@@ -166,7 +166,7 @@ export class Session {
       ...weights.all.map((ref) => [built.buffers(ref).node, words.get(ref.name)!] as const)
     ])
     const roots = [built.logits.node, ...built.effects.map((e) => e.node)]
-    const [value] = evaluate(tokens.length === 1 ? inPieces(roots) : roots, {
+    const [value] = evaluate(tokens.length === 1 && this.order === "tokens" ? inPieces(roots) : roots, {
       buffers: data,
       vars: {
         start_pos: this.position,
