@@ -44,8 +44,8 @@ describe("a model in several files", () => {
       )
       assert.isUndefined(inspected.metadata["split.count"])
       const plan = (path: ReadonlyArray<string>) => tg(["plan", "--json", ...path])
-      const { model: _, ...planned } = JSON.parse((yield* plan(["--model", second!])).stdout)
-      const { model: __, ...expected } = JSON.parse(
+      const { model: _, schedules: __, ...planned } = JSON.parse((yield* plan(["--model", second!])).stdout)
+      const { model: ___, schedules: ____, ...expected } = JSON.parse(
         (yield* plan(["--model", new URL("../../models/tg-tiny-Q4_0.gguf", import.meta.url).pathname])).stdout
       )
       assertEquals(planned, expected)
