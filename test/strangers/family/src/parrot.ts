@@ -86,7 +86,7 @@ const block = (config: Config) => (input: Decoder.BlockInput): Decoder.BlockOutp
   const asked = Order.keepAlways(order, query.mul(1 / Math.sqrt(size)))
   const seen = Program.after(cache, [write])
   const mixed = tokens === 1
-    ? Attention.split(reader(config), asked, seen, input)
+    ? Attention.few(reader(config), asked, seen, input)
     : Attention.whole(reader(config), input, asked, seen)
   const told = Product.computed(mixed.reshape([tokens, embedding]), input)
   const middle = Order.keep(order, x.add(FeedForward.affine(weights, told, "attn_output")))
