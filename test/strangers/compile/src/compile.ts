@@ -1,6 +1,7 @@
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
+import { Split } from "@tg/egraph/SplitStage"
 import { Compiler } from "@tg/jit/Compiler"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Postrange } from "@tg/postrange/Postrange"
@@ -11,7 +12,7 @@ import { Effect, Layer } from "effect"
 /** The compiler with the stages as they come, except for `Heuristics`, which stays open. */
 export const compilerLayer = Compiler.layer.pipe(
   Layer.provide(Pipeline.layerNoDeps),
-  Layer.provide([Rangeify.layer, Postrange.layer, Devectorize.layer, Linearize.layer]),
+  Layer.provide([Split.layer, Rangeify.layer, Postrange.layer, Devectorize.layer, Linearize.layer]),
   Layer.merge(Rangeify.layer)
 )
 
