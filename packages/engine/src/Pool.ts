@@ -7,8 +7,8 @@ import { Effect, Scope } from "effect"
 import * as HostInputs from "./HostInputs.ts"
 import type * as Loader from "./Loader.ts"
 import type { ModelFile } from "./ModelFile.ts"
-import { type PageCopy, pageTokens } from "./Pages.ts"
-import { piecesOf, placeIds, poolProgram, type PoolShape } from "./PoolProgram.ts"
+import { type PageCopy, pagesFor, pageTokens } from "./Pages.ts"
+import { placeIds, poolProgram, type PoolShape } from "./PoolProgram.ts"
 import { ids } from "./StepProgram.ts"
 import { floatsOf } from "./Words.ts"
 
@@ -107,7 +107,7 @@ const storageOf = Effect.fnUntraced(
       tokens: yield* numbers(most, "tokens"),
       position: yield* numbers(most, "position"),
       row: yield* numbers(most, "row"),
-      pieces: yield* numbers(most * piecesOf(context), "pieces"),
+      pieces: yield* numbers(most * pagesFor(context), "pieces"),
       wanted: yield* numbers(most, "wanted")
     }
     const inputs = yield* HostInputs.make(model, weights, most)
@@ -176,7 +176,7 @@ export const make: (
     const storage = yield* storageOf(model, weights, options)
     const { caches, inputs, logits, pageBytes, steps } = storage
     const programOf = yield* programsOf(model, storage, options)
-    const columns = piecesOf(options.context)
+    const columns = pagesFor(options.context)
     const rowBytes = 4 * model.config.vocabulary
     const run = Effect.fn("Pool.run")(function*(entries: ReadonlyArray<Entry>) {
       const count = entries.reduce((n, { tokens }) => n + tokens.length, 0)
@@ -187,7 +187,7 @@ export const make: (
         yield* device.write(steps[name], bytesOf(numbers[name]))
       }
       yield* inputs.write([...numbers.position])
-      const pieces = Math.max(...entries.map(({ start, tokens }) => piecesOf(start + tokens.length)))
+      const pieces = Math.max(...entries.map(({ start, tokens }) => pagesFor(start + tokens.length)))
       yield* prepared.run(size === undefined ? { T: count, R: Math.max(1, rows), pieces } : { pieces })
       return rows === 0 ? new Float32Array(0) : floatsOf(yield* device.read(logits, 0, rows * rowBytes))
     })

@@ -6,7 +6,7 @@ import * as Loader from "./Loader.ts"
 import { DoesNotFit, type Memory, mostBytes, plenty, type Setting } from "./MemoryPlan.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import type { PoolOptions } from "./Pool.ts"
-import { piecesOf, poolProgram } from "./PoolProgram.ts"
+import { poolProgram } from "./PoolProgram.ts"
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
@@ -34,7 +34,7 @@ export const memoryOf = (
     const shape = { ...options, profile, pieces, rows: tokens, isWhole: sizes.length > 0 }
     const { blocks } = yield* estimate(poolProgram(model, shape).sink)
     const inputs = sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))
-    const numbers = 4 + piecesOf(options.context) + inputs + model.config.vocabulary
+    const numbers = 4 + pagesFor(options.context) + inputs + model.config.vocabulary
     const widest = Math.max(
       ...model.caches({ type: options.cache, context: pageTokens }).map(({ shape }) => Number(shape[1]))
     )

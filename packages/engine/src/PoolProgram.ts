@@ -8,6 +8,7 @@ import type { CacheType } from "@tg/model-parts/Halves"
 import type { Activations } from "@tg/model-parts/Product"
 import * as Program from "@tg/tensor/Program"
 import { buffer, scalar, variable } from "@tg/tensor/Tensor"
+import { pagesFor } from "./Pages.ts"
 import { ids, inputId, type ModelShape } from "./StepProgram.ts"
 
 /** Ids of the buffers that say where tokens stand; the others are those of `StepProgram`. */
@@ -31,9 +32,6 @@ export interface PoolShape {
   readonly profile?: DeviceProfile | undefined
 }
 
-/** Pieces that a conversation has at most. */
-export const piecesOf = (context: number): number => Math.ceil(context / piece)
-
 /**
  * Tokens in, logits behind some of them out, and a row of the pool for each. Where a token stands is data: its position, its row,
  * the pieces that hold its conversation. Variables: T tokens, R rows of logits, `pieces` of the conversation that has most.
@@ -44,7 +42,7 @@ export const poolProgram = (model: ModelShape, shape: PoolShape): Program.Tensor
   const arena = new Arena()
   const tokens = isWhole ? mostTokens : variable(arena, "T", 1, mostTokens)
   const rows = isWhole ? mostRows : variable(arena, "R", 1, mostRows)
-  const pieces = variable(arena, "pieces", 1, piecesOf(context))
+  const pieces = variable(arena, "pieces", 1, pagesFor(context))
   const numbers = (id: number, label: string, most: number, columns: ReadonlyArray<number> = []) =>
     buffer(arena, id, { shape: [most, ...columns], dtype: DType.i32, label })
   const ofTokens = (id: number, label: string) => numbers(id, label, mostTokens).slice(0, 0, tokens)
@@ -64,7 +62,7 @@ export const poolProgram = (model: ModelShape, shape: PoolShape): Program.Tensor
     places: {
       position: ofTokens(placeIds.position, "position"),
       row: ofTokens(placeIds.row, "row"),
-      pieces: numbers(placeIds.pieces, "pieces", mostTokens, [piecesOf(context)]).slice(0, 0, tokens)
+      pieces: numbers(placeIds.pieces, "pieces", mostTokens, [pagesFor(context)]).slice(0, 0, tokens)
         .slice(1, 0, pieces)
     },
     rows: numbers(placeIds.wanted, "wanted", mostRows).slice(0, 0, rows)
