@@ -7,21 +7,9 @@ import * as Wgsl from "../src/Wgsl.ts"
 import * as WgslRenderer from "../src/WgslRenderer.ts"
 import * as Dawn from "./dawn.ts"
 import { Kernel } from "./kernels.ts"
+import { caps, render } from "./render.ts"
 
 afterAll(Dawn.close)
-
-const caps = Wgsl.caps({ subgroupSize: 8, halfSubnormals: true, packedDot: true })
-
-/** The WGSL of a kernel that keeps the linear contract; checked by Dawn where there is one. */
-const render = async (kernel: Kernel, options: Wgsl.Caps = caps): Promise<string> => {
-  const linear = kernel.linear()
-  assert.deepStrictEqual(Spec.check("linear", linear), [])
-  const program = Wgsl.render("kernel", linear, options)
-  if (program instanceof RenderError) throw program
-  const code = program.code as string
-  if (Dawn.isAvailable) assert.strictEqual(await Dawn.complaint(code), undefined, code)
-  return code
-}
 
 const refusal = (build: (k: Kernel) => void): string => {
   const kernel = new Kernel()
@@ -59,60 +47,6 @@ describe("kernels", () => {
         let lidx0 = i32(local_invocation_id.x);
         let x0 = data0[(gidx0 * 64) + lidx0];
         data1[(gidx0 * 64) + lidx0] = x0 * vec4<f32>(2.0);
-      }
-      "
-    `)
-  })
-
-  it("reads by atomics what other workgroups wrote, and leaves if not all of them come", async () => {
-    const k = new Kernel()
-    const coherent = (slot: number, dtype: DType.DType): UOp =>
-      k.arena.make("PARAM", dtype, [k.int(256)], { slot, coherent: true })
-    const [group, thread] = [k.special("gidx0", 4), k.special("lidx0", 16)]
-    const at = Expr.add(Expr.mul(group, 64), Expr.mul(thread, 4))
-    k.store(coherent(1, DType.f32), at, k.load(k.param(0, DType.f32), at, 4))
-    const barrier = { id: 0, workgroups: 4, spins: 1000 }
-    k.add(k.arena.make("GRID_BARRIER", DType.none, [coherent(2, DType.u32)], barrier))
-    const other = Expr.sub(k.int(252), at)
-    k.store(k.param(3, DType.f32), at, k.load(coherent(1, DType.f32), other, 4))
-    expect(await render(k)).toMatchInlineSnapshot(`
-      "// kernel
-      @group(0) @binding(0) var<storage, read> data0: array<vec4<f32>>;
-      @group(0) @binding(1) var<storage, read_write> data1: array<atomic<u32>>;
-      @group(0) @binding(2) var<storage, read_write> data2: array<atomic<u32>>;
-      @group(0) @binding(3) var<storage, read_write> data3: array<vec4<f32>>;
-      var<workgroup> has_left: u32;
-      fn meet(thread: u32, all: u32) -> bool {
-        storageBarrier();
-        workgroupBarrier();
-        if (thread == 0u) {
-          atomicAdd(&data2[0], 1u);
-          var looks = 0u;
-          while (atomicLoad(&data2[0]) < all) {
-            if (looks % 64u == 0u && atomicLoad(&data2[1]) != 0u) { break; }
-            looks++;
-            if (looks > 1000u) { atomicStore(&data2[1], 1u); break; }
-          }
-          has_left = atomicLoad(&data2[1]);
-        }
-        storageBarrier();
-        return workgroupUniformLoad(&has_left) == 0u;
-      }
-      @compute @workgroup_size(16, 1, 1)
-      fn main(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(local_invocation_id) local_invocation_id: vec3<u32>) {
-        let gidx0 = i32(workgroup_id.x);
-        let lidx0 = i32(local_invocation_id.x);
-        let v0 = (gidx0 * 64) + (lidx0 * 4);
-        let x0 = data0[(gidx0 * 16) + lidx0];
-        atomicStore(&data1[v0], bitcast<u32>(x0.x));
-        atomicStore(&data1[v0 + 1], bitcast<u32>(x0.y));
-        atomicStore(&data1[v0 + 2], bitcast<u32>(x0.z));
-        atomicStore(&data1[v0 + 3], bitcast<u32>(x0.w));
-        if (!meet(local_invocation_id.x, 4u)) { return; }
-        let v1 = 252 - v0;
-        let x1 = vec4<f32>(bitcast<f32>(atomicLoad(&data1[v1])), bitcast<f32>(atomicLoad(&data1[v1 + 1])), bitcast<f32>(atomicLoad(&data1[v1 + 2])), bitcast<f32>(atomicLoad(&data1[v1 + 3])));
-        data3[(gidx0 * 16) + lidx0] = x1;
-        if (local_invocation_id.x == 0u && atomicAdd(&data2[0], 1u) == 7u) { atomicStore(&data2[0], 0u); }
       }
       "
     `)
