@@ -266,6 +266,8 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const decode: Array<Decoded> = []
   const drafting = draftingOf(session, job.drafter)
   for (const depth of job.depths) {
+    const vars = { T: 1, startPos: Math.max(depth, 1) }
+    yield* Profiler.warm(step, vars)
     const times = yield* repeated(job.repeat, (round) => timePrefill(session, { depth, count: job.prompt, round }))
     prefill.push({ tokens: job.prompt, depth, tokensPerSecond: spread(job.prompt, times) })
     yield* Output.note(`prefill ${job.prompt} at ${depth}: ${shown(prefill.at(-1)!.tokensPerSecond)} tokens/s`)
@@ -278,7 +280,6 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
       drafts: difference(drafting.drafts(), before),
       verify: yield* timeVerify(session, { depth, repeat: job.repeat })
     }
-    const vars = { T: 1, startPos: Math.max(depth, 1) }
     yield* Profiler.backToBack(step, vars, 1)
     const { encodeMicros, micros } = yield* Profiler.backToBack(step, vars, device.profile.kind === "cpu" ? 4 : steps)
     decode.push({
