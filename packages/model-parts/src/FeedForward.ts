@@ -6,6 +6,7 @@ import { iota, type Tensor } from "@tg/tensor/Tensor"
 import type { Batch } from "./Attention.ts"
 import { hidden } from "./Attention.ts"
 import { fromPlaces, keepPlaces, places, toPlaces } from "./Grouped.ts"
+import { normed, normedForLarge, type NormInput } from "./Norm.ts"
 import { keep } from "./Order.ts"
 import {
   type Activation,
@@ -16,6 +17,7 @@ import {
   type Lookup,
   type Manner,
   need,
+  ofTokens,
   type Operand,
   plain,
   product,
@@ -81,7 +83,7 @@ export const linear = (input: Manner & { readonly weights: Lookup }, x: Tensor, 
 /** A gated network with three matrices. */
 export const dense = (
   input: FeedForwardInput,
-  x: Activation,
+  x: Operand,
   [gate, up, down]: readonly [gate: string, up: string, down: string]
 ): Tensor => {
   const { weights } = input
@@ -216,12 +218,16 @@ export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activ
   return { output, chosen: routed.chosen }
 }
 
-/** What the second half of a block adds: of one network, or, where the block has a router, of a mixture of experts. */
+/**
+ * What the second half of a block adds, of its input's norm of that role: of one network, or, where the block has a router, of a
+ * mixture of experts.
+ */
 export const feedForward = (
-  input: FeedForwardInput,
+  input: FeedForwardInput & NormInput,
   experts: ExpertConfig | undefined,
-  x: Activation
+  x: Tensor,
+  role: string
 ): { readonly output: Tensor; readonly chosen?: Tensor } =>
   input.weights("ffn_gate_inp") === undefined
-    ? { output: dense(input, x, ["ffn_gate", "ffn_up", "ffn_down"]) }
-    : mixture(input, experts!, x)
+    ? { output: dense(input, normedForLarge(input, x, role, "ffn_up"), ["ffn_gate", "ffn_up", "ffn_down"]) }
+    : mixture(input, experts!, ofTokens(normed(input, x, role), input))

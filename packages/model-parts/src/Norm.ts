@@ -15,7 +15,7 @@ import {
   plain,
   type Weight
 } from "./Product.ts"
-import { isWorthRounding } from "./ProductCost.ts"
+import { hidesRounding, isWorthRounding } from "./ProductCost.ts"
 
 /** What a norm computes with. */
 export interface NormInput extends Manner {
@@ -31,25 +31,39 @@ export const norm = ({ epsilon, order, weights }: NormInput, x: Tensor, role: st
 export const normed = (input: NormInput, x: Tensor, role: string): Tensor => keep(input.order, norm(input, x, role))
 
 /**
- * The norm of each token, for the product with the matrix of a role, and others. If that rounds its operand, the factor of the
- * norm scales the results, so that rounding need not wait for it.
+ * The norm of each token, for the product with the matrix of a role, and others. Only a few rows read it: what is not rounded in place
+ * stays floats.
  */
 export const normedFor = (input: NormInput, x: Tensor, role: string, reader: string): Operand => {
-  const { epsilon, weights } = input
-  const values = normed(input, x, role)
   // of several tokens, each workgroup would round all
-  if (x.dim(0) !== 1) return ofTokens(values, input)
-  if (!roundsItself(input, x, need(weights, reader))) return ofFewRows(values, input)
+  if (x.dim(0) !== 1) return ofTokens(normed(input, x, role), input)
+  const { columns, rows } = matrixOf(need(input.weights, reader))
+  return canRound(input, x) && isWorthRounding({ columns, rows }, input.profile)
+    ? roundedInPlace(input, x, role)
+    : ofFewRows(normed(input, x, role), input)
+}
+
+/** The norm of each token, for products with large matrices, which read bytes wherever they are rounded; one of them has this role. */
+export const normedForLarge = (input: NormInput, x: Tensor, role: string, reader: string): Operand =>
+  x.dim(0) === 1 && canRound(input, x) && hidesRounding(need(input.weights, reader).layout.words * 4, input.profile)
+    ? roundedInPlace(input, x, role)
+    : ofTokens(normed(input, x, role), input)
+
+/** The norm, rounded by each workgroup that reads it. Its factor scales the results, so that rounding need not wait for it. */
+const roundedInPlace = (input: NormInput, x: Tensor, role: string): Operand => {
   // the squares of a block are added up where its quants are made
   const blocks = x.reshape([...x.shape.slice(0, -1), Number(x.dim(-1)) / Int8.blockValues, Int8.blockValues])
   const means = blocks.mul(blocks).mean(-1).label("int8")
   return {
-    values,
-    int8: inPlace(x.mul(plain(need(weights, role)))),
-    factor: means.mean({ axis: -1, keepDims: true }).add(epsilon).rsqrt().label(role)
+    values: normed(input, x, role),
+    int8: inPlace(x.mul(plain(need(input.weights, role)))),
+    factor: means.mean({ axis: -1, keepDims: true }).add(input.epsilon).rsqrt().label(role)
   }
 }
 
-const roundsItself = ({ activations, profile }: Manner, x: Tensor, { layout: { shape } }: Weight): boolean =>
-  activations === "int8" && hasBlocks(x) &&
-  isWorthRounding({ columns: Number(x.dim(-1)), rows: shape.slice(0, -1).reduce((n, d) => n * d, 1) }, profile)
+const canRound = ({ activations }: Manner, x: Tensor): boolean => activations === "int8" && hasBlocks(x)
+
+const matrixOf = ({ layout: { shape } }: Weight): { readonly rows: number; readonly columns: number } => ({
+  columns: shape.at(-1)!,
+  rows: shape.slice(0, -1).reduce((n, d) => n * d, 1)
+})

@@ -2,9 +2,9 @@
 import { asQuery, attention } from "@tg/model-parts/CachedAttention"
 import type * as Decoder from "@tg/model-parts/Decoder"
 import { feedForward, linear, project } from "@tg/model-parts/FeedForward"
-import { norm, normed, normedFor } from "@tg/model-parts/Norm"
+import { norm, normedFor } from "@tg/model-parts/Norm"
 import * as Places from "@tg/model-parts/Places"
-import { ofTokens, type Operand } from "@tg/model-parts/Product"
+import type { Operand } from "@tg/model-parts/Product"
 import { rotate } from "@tg/model-parts/Rotary"
 import { shared } from "@tg/model-parts/Schedule"
 import * as Nn from "@tg/tensor/Nn"
@@ -55,7 +55,6 @@ export const block = (input: BlockInput): Decoder.BlockOutput => {
   const first = config.queryRank === 0 ? "attn_q" : "attn_q_a"
   const { output, write } = attended(input, normedFor(input, x, "attn_norm", first))
   const middle = shared(input, x.add(output).label("ffn_inp"))
-  const inner = ofTokens(normed(input, middle, "ffn_norm"), input)
-  const ffn = feedForward(input, config.experts, inner)
+  const ffn = feedForward(input, config.experts, middle, "ffn_norm")
   return { x: middle.add(ffn.output).label("l_out"), write, chosen: ffn.chosen }
 }

@@ -2,9 +2,9 @@
 import { asQuery, attention } from "@tg/model-parts/CachedAttention"
 import type * as Decoder from "@tg/model-parts/Decoder"
 import { affine, feedForward, linear, project } from "@tg/model-parts/FeedForward"
-import { norm, normed, normedFor } from "@tg/model-parts/Norm"
+import { norm, normedFor } from "@tg/model-parts/Norm"
 import * as Places from "@tg/model-parts/Places"
-import { ofTokens, type Operand } from "@tg/model-parts/Product"
+import type { Operand } from "@tg/model-parts/Product"
 import { rotate } from "@tg/model-parts/Rotary"
 import { shared, stored } from "@tg/model-parts/Schedule"
 import * as Nn from "@tg/tensor/Nn"
@@ -81,7 +81,6 @@ export const block = (input: BlockInput): Decoder.BlockOutput => {
   const first = weights("attn_qkv") === undefined ? "attn_q" : "attn_qkv"
   const { output, write } = attended(input, normedFor(input, x, "attn_norm", first))
   const middle = shared(input, x.add(added(input, output, "post_attention_norm")).label("ffn_inp"))
-  const inner = ofTokens(normed(input, middle, traits.feedForwardNorm), input)
-  const ffn = feedForward({ ...input, gate: traits.gate }, experts, inner)
+  const ffn = feedForward({ ...input, gate: traits.gate }, experts, middle, traits.feedForwardNorm)
   return { x: middle.add(added(input, ffn.output, "post_ffw_norm")).label("l_out"), write, chosen: ffn.chosen }
 }

@@ -11,6 +11,7 @@ import { piece } from "@tg/model-parts/Attention"
 import { forward, weightBuffers } from "@tg/model-parts/Decoder"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
+import type { Manner } from "@tg/model-parts/Product"
 import type { FileTensor } from "@tg/model-parts/Weights"
 import * as Cache from "@tg/models-llama/Cache"
 import * as Config from "@tg/models-llama/Config"
@@ -104,16 +105,21 @@ const inPieces = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
   return sink.src
 }
 
+/** How products read activations, and the device for which that is decided. */
+type ActivationsFor = Pick<Manner, "profile"> & Partial<Pick<Manner, "activations">>
+
 /** A model with its cache, advanced by runs of tokens. Programs are built once for each token count. */
 export class Session {
   private readonly model: Case
   private readonly type: CacheType
   private readonly storage: ReadonlyArray<Float32Array | Uint32Array>
   private readonly order: Order.Order
+  private readonly activations: ActivationsFor
   private position = 0
 
-  constructor(model: Case, type: CacheType, order: Order.Order = "tokens") {
+  constructor(model: Case, type: CacheType, order: Order.Order = "tokens", activations: ActivationsFor = {}) {
     this.model = model
+    this.activations = activations
     this.type = type
     this.order = order
     this.storage = model.weights.blocks.map((_, block) => {
@@ -149,7 +155,8 @@ export class Session {
       caches,
       inputs,
       rows,
-      batch
+      batch,
+      ...this.activations
     })
     const sink = Program.sink(effects)
     expect(Spec.check("tensor", sink)).toEqual([])
