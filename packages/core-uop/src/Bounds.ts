@@ -59,7 +59,7 @@ const modulo = (x: Range, m: Range): Range => {
   return all
 }
 
-/** Smallest 2^k - 1 that is not below `x`. */
+/** The smallest 2^k - 1 that is at least `x`. */
 const mask = (x: number): number => {
   let m = 0
   while (m < x) m = m * 2 + 1
@@ -69,7 +69,7 @@ const mask = (x: number): number => {
 const isTrue = (r: Range): boolean => r.min === 1
 const isFalse = (r: Range): boolean => r.max === 0
 
-/** `and` is the smaller truth, `or` the larger one. */
+/** Booleans as 0 and 1: AND is the minimum, OR the maximum. */
 const ofTruth = (op: "AND" | "OR" | "XOR", x: Range, y: Range): Range => {
   if (op === "AND") return { min: Math.min(x.min, y.min), max: Math.min(x.max, y.max) }
   if (op === "OR") return { min: Math.max(x.min, y.min), max: Math.max(x.max, y.max) }
@@ -77,7 +77,7 @@ const ofTruth = (op: "AND" | "OR" | "XOR", x: Range, y: Range): Range => {
   return known ? point(x.min === y.min ? 0 : 1) : { min: 0, max: 1 }
 }
 
-/** Bits of numbers that are not negative; `and` with one of them has no more bits than that one. */
+/** Bitwise operations have bounds where operands are non-negative; AND is at most either non-negative operand. */
 const ofBits = (op: "AND" | "OR" | "XOR", x: Range, y: Range): Range => {
   const both = x.min >= 0 && y.min >= 0
   if (op === "AND") {
@@ -167,8 +167,9 @@ const transferFunction = (node: UOp, b: (i: number) => Range): Range => {
 const hasBounds = (node: UOp): boolean => node.cache.bounds !== undefined
 
 /**
- * The values a node can take. Integers of the machine wrap, so a range that leaves the dtype becomes the whole dtype;
- * `index` is unbounded mathematics (checked against 32 bits when it is lowered). Floats and effects are `all`.
+ * The values a node can take, by interval arithmetic. `i32` and `u32` wrap, so an interval that leaves the dtype widens to all of
+ * it. `index` does not wrap: finite ends may lie beyond 32 bits (lowering checks them), infinite ones are cut to 32 bits. Floats
+ * and effects are `all`.
  */
 export const of = (root: UOp): Range => {
   if (root.cache.bounds !== undefined) return root.cache.bounds

@@ -6,7 +6,7 @@ import { type HostCode, type Program, RenderError } from "./Program.ts"
 import * as Shape from "./Shape.ts"
 import { type Arena, argOf, type CustomArg, digest, type UOp, varArg } from "./UOp.ts"
 
-/** What a kernel computes, on the storage of its arguments. A function of these alone. */
+/** The semantics of a kernel, as a function on its arguments' storage. It depends on nothing else. */
 export type Reference = (buffers: ReadonlyArray<Data>, vars: Vars) => void
 
 /** The text of a kernel for one target, and how it is launched. */
@@ -33,7 +33,7 @@ export interface Custom {
   readonly sources: ReadonlyMap<string, Source>
 }
 
-/** Functions are no data: they are kept beside the argument of the nodes they belong to. */
+/** A function is not data: a reference is kept beside the arg of its node, not in it. */
 const references = new WeakMap<object, Reference>()
 
 /** The CUSTOM node of a kernel. Its reference takes part in the key by its text. */
@@ -58,7 +58,7 @@ export const make = (arena: Arena, custom: Custom, reference: Reference): UOp =>
   return node
 }
 
-/** What a CUSTOM node says. */
+/** The kernel that a CUSTOM node holds: the inverse of `make`. */
 export const of = (node: UOp): Custom => {
   const arg = argOf(node, "CUSTOM")
   const { name, storage = node.src.length, vars = 0, writes } = arg
@@ -83,7 +83,7 @@ export const of = (node: UOp): Custom => {
 /** The reference of a CUSTOM node that `make` made. */
 export const referenceOf = (node: UOp): Reference | undefined => references.get(argOf(node, "CUSTOM"))
 
-/** The source that a launch on such a device runs, where nothing is known but the kind of device: for estimates. */
+/** For estimates: the source that a device of this kind would run, or any if there is none for it. */
 export const sourceFor = ({ sources }: Custom, kind: "gpu" | "cpu"): Source | undefined =>
   sources.get(kind === "gpu" ? "wgsl" : "wasm") ?? [...sources.values()][0]
 
@@ -93,10 +93,10 @@ const dataOf = (words: Uint32Array, { dtype }: UOp): Data => {
   return dtype.scalar === "i32" ? new Int32Array(buffer, byteOffset, length) : words
 }
 
-/** Words of a symbolic axis are those of its largest value. */
+/** Storage is allocated for the largest value of each symbolic dimension. */
 const bytesOf = (storage: UOp): number => 4 * Shape.maxElements(Shape.of(storage))
 
-/** What all targets say alike. */
+/** The part of a program that is the same for all targets. */
 const signatureOf = ({ name, storage, vars, writes }: Custom) => ({
   name,
   bindings: storage.map((node, slot) => ({

@@ -1,8 +1,8 @@
-/** Lower limits than a device has: what `--limit` and `--no-subgroups` ask for, as data. */
+/** Limits below those of a device, as data: what `--limit` and `--no-subgroups` set. */
 import { Schema } from "effect"
 import type { DeviceProfile } from "./DeviceProfile.ts"
 
-/** Where every binding of a part of a buffer starts, and what its size is rounded up to: WebGPU's own default. */
+/** Alignment in bytes of a binding's offset (WebGPU's default `minStorageBufferOffsetAlignment`) and of its size. */
 export const bindingAlignment = 256
 
 type Size =
@@ -15,13 +15,13 @@ type Size =
   | "memoryBytes"
 
 interface Limit {
-  /** What it bounds. Kernels have one line of threads, so that sizes along y and z are 1. */
+  /** The size that it bounds. Workgroups are one-dimensional, so their sizes along y and z bound nothing. */
   readonly bounds: Size | undefined
-  /** Below this nothing can run. */
+  /** The least value with which anything runs. */
   readonly least: number
 }
 
-/** WebGPU's limits that can bind, by their names there, and `memory`: bytes of all buffers together. */
+/** WebGPU's limits that matter to kernels, by their names there, and `memory`: bytes of all buffers together. */
 export const known: ReadonlyMap<string, Limit> = new Map<string, Limit>([
   ["maxStorageBufferBindingSize", { bounds: "maxBindingBytes", least: bindingAlignment }],
   ["maxBufferSize", { bounds: "maxBufferBytes", least: bindingAlignment }],
@@ -41,10 +41,10 @@ export interface Restrictions {
   readonly subgroups: boolean
 }
 
-/** What restricts nothing. */
+/** No restrictions. */
 export const unrestricted: Restrictions = { limits: {}, subgroups: true }
 
-/** A limit that there is not, or one with which nothing can run. */
+/** An unknown limit, or a value with which nothing can run. */
 export class InvalidLimit extends Schema.TaggedError<InvalidLimit>()("InvalidLimit", { message: Schema.String }) {}
 
 /** Limits from their text, `NAME=VALUE`. */
@@ -78,7 +78,7 @@ export const restrict = (profile: DeviceProfile, { limits, subgroups }: Restrict
   return { ...profile, ...lower, subgroupSize: subgroups ? profile.subgroupSize : undefined }
 }
 
-/** A profile of another kind of device than the one at hand. */
+/** A profile of a GPU for a CPU, or the other way round. */
 export class ProfileMismatch
   extends Schema.TaggedError<ProfileMismatch>()("ProfileMismatch", { message: Schema.String })
 {}
@@ -92,7 +92,7 @@ const sizes: ReadonlyArray<Exclude<Size, "memoryBytes">> = [
   "maxGrid"
 ]
 
-/** The device as a given profile has it, within what the device itself allows: speeds are believed, limits and subgroups are not. */
+/** The given profile within the device's limits: figures are the profile's, limits the lower ones, and subgroups need both. */
 export const as = (device: DeviceProfile, given: DeviceProfile): DeviceProfile | ProfileMismatch => {
   if (device.kind !== given.kind) {
     return new ProfileMismatch({

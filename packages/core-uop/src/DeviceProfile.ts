@@ -7,31 +7,31 @@ import { Context, Layer } from "effect"
  */
 export interface Quantities {
   readonly processors: number
-  /** Threads that one processor holds at a time, of kernels that need few registers. */
+  /** Resident threads of a processor at full occupancy: with few registers each. */
   readonly residentThreads: number
-  /** Workgroups that one processor holds at a time, of small ones that need little. */
+  /** Resident workgroups of a processor, of small ones with little workgroup memory. */
   readonly residentWorkgroups: number
-  /** Workgroup memory of one processor, which its workgroups share. */
+  /** Workgroup memory of a processor, divided among its resident workgroups. */
   readonly residentBytes: number
-  /** Registers of one processor, which its threads share. */
+  /** The register file of a processor, divided among its resident threads. */
   readonly registerBytes: number
-  /** The largest cache that all processors share. */
+  /** The last-level cache, which all processors share. */
   readonly cacheBytes: number
-  /** Bytes that caches give in the time in which memory gives one. */
+  /** Bandwidth of the cache over that of memory. */
   readonly cachedPerByte: number
-  /** Operations that the device does in that time. */
+  /** The ridge of the roofline: operations in the time in which memory gives one byte. */
   readonly operationsPerByte: number
-  /** A load from memory whose place another load decides. */
+  /** Latency of a load from memory. */
   readonly loadMicros: number
-  /** A load that finds its value in the shared cache. */
+  /** Latency of a load that hits the shared cache. */
   readonly cachedLoadMicros: number
   /** A stage of a workgroup: to write its values to workgroup memory, wait for all threads, and read them. */
   readonly stageMicros: number
   /** The barrier of a workgroup alone. */
   readonly barrierMicros: number
-  /** A sum over the threads of a subgroup. */
+  /** A reduction over the threads of a subgroup. */
   readonly subgroupReduceMicros: number
-  /** Of the host's time, to encode a dispatch and submit it among many. */
+  /** Host time to encode and submit one dispatch among many. */
   readonly encodeMicros: number
   /** A barrier that all workgroups of a grid pass together, by atomics. */
   readonly gridBarrierMicros: number
@@ -50,7 +50,7 @@ export interface DeviceProfile
   extends GridBarrier, Partial<{ readonly [Q in keyof Quantities]: Quantities[Q] | undefined }>
 {
   readonly name: string
-  /** The make of the device, for what is known about single ones: `webgpu nvidia nvidia-h200`. */
+  /** The identity of the adapter, for what is known about single devices: `webgpu nvidia nvidia-h200`. */
   readonly adapter?: string | undefined
   /** `gpu` runs a grid of workgroups; `cpu` runs loops with short vectors. */
   readonly kind: "gpu" | "cpu"
@@ -60,7 +60,7 @@ export interface DeviceProfile
   readonly maxStorageBuffers: number
   /** Bytes of one argument of a kernel. A larger buffer is bound in windows. */
   readonly maxBindingBytes: number
-  /** Bytes of one buffer. More is held in several, each with as many bytes, which no window crosses. */
+  /** Bytes of one buffer. A larger tensor is split over several of this size; no window crosses from one to the next. */
   readonly maxBufferBytes: number
   /** Bytes of all buffers together, where that is known. */
   readonly memoryBytes?: number | undefined
@@ -68,22 +68,22 @@ export interface DeviceProfile
   readonly subgroupSize: number | undefined
   /** Sums of four products of bytes (DOT4I8) are one instruction, or so few that products of bytes are the faster ones. */
   readonly packedDot: boolean
-  /** Threads that keep the device busy. */
+  /** Threads that saturate the device. */
   readonly saturatingThreads: number
-  /** A launch that depends on the one before it. */
+  /** Overhead of a launch that depends on the one before it. */
   readonly dispatchMicros: number
-  /** What memory gives, read by all processors. */
+  /** Bandwidth of memory, with all processors reading. */
   readonly bytesPerMicro: number
 }
 
-/** Threads that keep a processor busy, where nobody has counted processors. */
+/** Threads that saturate a processor, for devices whose processors are not counted. */
 const busyThreads = 1024
 
-/** Processors of a GPU; where they are not counted, by the threads that keep the device busy. */
+/** Processors of a GPU; where they are not counted, estimated from the threads that saturate the device. */
 export const processorsOf = ({ processors, saturatingThreads }: DeviceProfile): number =>
   processors ?? saturatingThreads / busyThreads
 
-/** Figures of a small integrated GPU for what is a size; for what is a time or a ratio, those of the one GPU that was measured. */
+/** Defaults: sizes of a small integrated GPU, times and ratios of the one GPU that was measured. */
 const usual: Omit<Quantities, "processors"> = {
   residentThreads: 2048,
   residentWorkgroups: 16,
@@ -101,7 +101,7 @@ const usual: Omit<Quantities, "processors"> = {
   gridBarrierMicros: 2
 }
 
-/** All quantities of a device: its own, and for what is not known about it usual ones. */
+/** All quantities of a device: its own, and defaults for those that are not known. */
 export const quantitiesOf = (profile: DeviceProfile): Quantities => {
   const known = Object.fromEntries(
     Object.entries(usual).map(([name, value]) => [name, profile[name as keyof typeof usual] ?? value])
@@ -109,7 +109,7 @@ export const quantitiesOf = (profile: DeviceProfile): Quantities => {
   return { ...known, processors: processorsOf(profile) }
 }
 
-/** What is measured of a device, as against its limits, which it tells. */
+/** The fields of a profile that are measured. The others are limits, which the device reports. */
 export const figures: ReadonlyArray<
   keyof Quantities | keyof GridBarrier | "saturatingThreads" | "dispatchMicros" | "bytesPerMicro"
 > = [
@@ -151,8 +151,8 @@ export const webgpuDefault: DeviceProfile = {
 }
 
 /**
- * NVIDIA H200 through Dawn. Sizes are the maker's; times, and ratios of them, were measured by kernels written by hand. What a
- * device of that name is planned with before it has been measured itself.
+ * NVIDIA H200 through Dawn. Sizes are from the vendor; times and ratios were measured with hand-written kernels. A device of that
+ * name is planned with this until it has been measured itself.
  */
 export const h200: DeviceProfile = {
   name: "h200",

@@ -27,14 +27,14 @@ export interface Machine {
   readonly memory: Memory
   readonly races: ReadonlyMap<UOp, Races>
   readonly locals: ReadonlyArray<UOp>
-  /** Which threads run, for each enclosing IF; empty means all. */
+  /** Execution masks, one for each enclosing IF; without one all threads run. */
   readonly masks: Array<Uint8Array>
   readonly iteration: Map<UOp, number>
   /** The number of the next instruction. */
   next: number
   /** The number of the workgroup's first thread in the whole launch. */
   first: number
-  /** Whether it waits for all other workgroups. */
+  /** Whether it has stopped at a GRID_BARRIER. */
   waits: boolean
 }
 
@@ -43,14 +43,14 @@ export const fail = (node: UOp, problem: string): never => {
   throw new Error(`${Print.line(node)}: ${problem}`)
 }
 
-/** The gate of an access together with the branches around it. */
+/** The gate of an access under the execution mask. */
 const maskedGate = ({ masks }: Machine, gate: Data | undefined): Data | undefined => {
   const mask = masks.at(-1)
   if (mask === undefined || gate === undefined) return mask ?? gate
   return mask.map((on, i) => on & gate[i]!)
 }
 
-/** Notes who has read what. */
+/** Records the reads for the race check. */
 const trackLoad = (races: Races, local: boolean, element: UOp, index: Data, gate: Data | undefined, at: {
   readonly lanes: number
   readonly first: number
@@ -67,7 +67,7 @@ const trackLoad = (races: Races, local: boolean, element: UOp, index: Data, gate
   }
 }
 
-/** Writes the elements, thread by thread: each compares with what the one before has left. */
+/** Writes the elements in thread order and records the writes for the race check. A thread may store the value that is there. */
 const trackStore = (races: Races, local: boolean, index: Data, gate: Data | undefined, at: {
   readonly lanes: number
   readonly first: number
@@ -135,7 +135,7 @@ export const startWorkgroup = (machine: Machine, first: number): void => {
   machine.next = 0
 }
 
-/** Runs a workgroup to its end, or to where it waits for all others. */
+/** Runs a workgroup to its end, or to the next GRID_BARRIER. */
 export const runWorkgroup = (machine: Machine): void => {
   machine.waits = false
   while (!machine.waits && machine.next < machine.program.length) {
@@ -145,7 +145,7 @@ export const runWorkgroup = (machine: Machine): void => {
   }
 }
 
-/** Writes a value to the threads that run. */
+/** Writes a register under the execution mask. */
 const write = (machine: Machine, register: Data, lanes: number, valueAt: (i: number) => number): void => {
   const mask = machine.masks.at(-1)
   for (let i = 0; i < register.length; i++) {
@@ -178,7 +178,7 @@ const store = (machine: Machine, instruction: Instruction): void => {
   trackStore(tracked, buffer.op === "LOCAL", index, gate, written)
 }
 
-/** Arithmetic of each lane of each thread, also of those that do not run: nobody sees their values. */
+/** Elementwise arithmetic in all threads: the values of masked ones are never used. */
 const compute = (machine: Machine, instruction: Instruction): void => {
   const { node, out, src } = instruction
   const from = node.src.at(-1)!.dtype
@@ -188,7 +188,7 @@ const compute = (machine: Machine, instruction: Instruction): void => {
 
 const nothing = (): void => {}
 
-/** What each operation does. Those without code are there before the first instruction runs. */
+/** The semantics of each operation. Operations without code have their values before the first instruction runs. */
 const instructions: Partial<Record<Op, (machine: Machine, instruction: Instruction) => void>> = {
   ...Object.fromEntries([...elementwise].map((op) => [op, compute])),
   CONST: nothing,

@@ -12,7 +12,7 @@ export interface Options {
   readonly float64?: boolean
   /** Fail when two iterations write different values to one element. */
   readonly checkWrites?: boolean
-  /** Largest number of elements of one intermediate array, where cutting loops into blocks can achieve it. */
+  /** Largest number of elements of one intermediate array, where tiling can achieve it. */
   readonly blockElements?: number
 }
 
@@ -51,7 +51,7 @@ const output = (run: Run, node: UOp, length: number): Data => {
   return made
 }
 
-/** The value over more axes than it has: constant along the others. */
+/** The value broadcast to `axes`. */
 const broadcast = (run: Run, value: Value, axes: ReadonlyArray<number>, lanes: number): Data => {
   const shape = [...shapeOf(run, axes), lanes]
   if (value.data.length === product(shape) && value.axes.every((axis) => axes.includes(axis))) return value.data
@@ -65,7 +65,7 @@ const broadcast = (run: Run, value: Value, axes: ReadonlyArray<number>, lanes: n
   return data
 }
 
-/** Runs of axes that the same operands have: `[elements, which operands]`. */
+/** Axes, merged where they are neighbours and the same operands vary along them: `[elements, which operands]`. */
 const groupsOf = (
   run: Run,
   axes: ReadonlyArray<number>,
@@ -111,7 +111,7 @@ const evaluateElementwise = (run: Run, node: UOp, axes: ReadonlyArray<number>): 
   return out
 }
 
-/** Brings `closed` axes behind the kept ones, and combines over them. */
+/** Reduces over the `closed` axes, which are transposed behind the kept ones first. */
 const combine = (
   run: Run,
   node: UOp,

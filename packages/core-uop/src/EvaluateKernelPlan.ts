@@ -7,7 +7,7 @@ import { groupArg, isThread, openRanges, toposort, type UOp } from "./UOp.ts"
 export interface Axis {
   readonly node: UOp
   readonly size: number
-  /** Threads of a group stay together, so their axis is never cut. */
+  /** The threads of a group combine their values, so their axis is never tiled. */
   readonly whole: boolean
 }
 
@@ -20,14 +20,14 @@ export interface Step {
   readonly level: number
 }
 
-/** How one END is evaluated: loops over blocks of some axes, and nodes at the outermost level that allows them. */
+/** How one END is evaluated: some axes are tiled, and loop-invariant nodes are hoisted to the outermost level that allows them. */
 export interface Plan {
   readonly end: UOp
   readonly axes: ReadonlyArray<Axis>
   readonly steps: ReadonlyArray<Step>
-  /** Block length of every axis; the whole size where it is not cut. */
+  /** Tile length of every axis; the whole size of one that is not tiled. */
   readonly block: ReadonlyArray<number>
-  /** Axes that are cut, outermost loop first. */
+  /** Tiled axes, outermost loop first. */
   readonly loops: ReadonlyArray<number>
   readonly axisOf: ReadonlyMap<UOp, number>
 }
@@ -37,7 +37,7 @@ interface Load {
   readonly weight: number
 }
 
-/** Elements evaluated in all, when the blocks of `loops` are visited in this order. */
+/** Elements evaluated in all, when the loops over tiles are nested in this order. */
 const work = (
   loads: ReadonlyArray<Load>,
   sizes: ReadonlyArray<number>,
@@ -74,7 +74,7 @@ const orders = (items: ReadonlyArray<number>): ReadonlyArray<ReadonlyArray<numbe
   })
 }
 
-/** Cuts axes, in this order, until no value has more than `limit` elements. */
+/** Tiles axes, in this order, until no value has more than `limit` elements. */
 const cut = (
   loads: ReadonlyArray<Load>,
   sizes: ReadonlyArray<number>,
@@ -91,7 +91,7 @@ const cut = (
   return block
 }
 
-/** The cheapest way to cut and to order the block loops. */
+/** The cheapest tiling and order of the loops over tiles. */
 const chooseBlocks = (
   loads: ReadonlyArray<Load>,
   sizes: ReadonlyArray<number>,
@@ -138,7 +138,7 @@ const dependencies = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, ReadonlySet<U
 export const extentOf = (index: UOp, vars: Vars): number =>
   index.op === "RANGE" ? Math.max(0, evaluateScalar(index.src[0]!, vars)) : Bounds.of(index).max + 1
 
-/** Plans `END(STORE or TUPLE of STOREs, ...ranges)`; undefined when a loop around the stores runs no time. */
+/** Plans `END(STORE or TUPLE of STOREs, ...ranges)`; undefined when a loop around the stores has no iterations. */
 export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
   const stores = end.src[0]?.op === "TUPLE" ? end.src[0].src : end.src.slice(0, 1)
   if (end.op !== "END" || stores.some((store) => store.op !== "STORE")) {

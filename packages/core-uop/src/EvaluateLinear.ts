@@ -27,7 +27,7 @@ const isPlaceless = (node: UOp): boolean =>
   node.op === "CONST" || node.op === "VAR" || node.op === "SPECIAL" || node.op === "PARAM" || node.op === "LOCAL" ||
   node.op === "INDEX"
 
-/** A value is visible in the loop or branch that defines it and inside of that, as a `let` is. */
+/** Lexical scope: a value is visible in the loop or branch that defines it, and inside of that. */
 const checkScopes = (linear: UOp): void => {
   const open: Array<UOp> = []
   const scope = new Map<UOp, UOp | undefined>()
@@ -117,7 +117,7 @@ interface Launched {
   readonly workgroup: ReadonlyArray<number>
 }
 
-/** A machine for workgroups of the launch; arguments are seen by machines of a `shared` kind alike. */
+/** A machine for workgroups of the launch. Machines that run at once share the race trackers of their arguments. */
 const machineOf = (
   { args, linear, options, threads, vars, workgroup }: Launched,
   shared: ReadonlyMap<string, Races> = new Map()
@@ -140,7 +140,7 @@ const machineOf = (
   }
 }
 
-/** Begins a workgroup at its place in the grid, with memory that nobody has written. */
+/** Begins a workgroup at its place in the grid, with unwritten workgroup memory. */
 const enter = (machine: Machine, group: number, position: ReadonlyArray<number>): void => {
   for (const { node, out } of machine.program) {
     if (node.op === "SPECIAL" && specialOf(node).name.startsWith("gidx")) out!.fill(position[specialOf(node).axis]!)
@@ -153,8 +153,8 @@ const enter = (machine: Machine, group: number, position: ReadonlyArray<number>)
 }
 
 /**
- * Workgroups that wait for each other: each runs to the next GRID_BARRIER, in any order, before one goes on. Behind it all see what
- * was written to coherent buffers; of plain ones a workgroup may never read what another one wrote.
+ * A launch with barriers across the grid: all workgroups run to the next GRID_BARRIER, in a random order, before any goes on. A
+ * barrier makes writes to coherent buffers visible to all; a workgroup may never read what another one wrote to a plain buffer.
  */
 const together = (given: Launched, count: number, place: (group: number) => ReadonlyArray<number>): void => {
   const { linear, options: { checkRaces = true, seed = 1 } } = given
@@ -173,7 +173,7 @@ const together = (given: Launched, count: number, place: (group: number) => Read
   }
 }
 
-/** The numbers below `count` in an order that the seed decides. */
+/** A permutation of the numbers below `count`: Fisher-Yates with the generator of "Numerical Recipes", from the seed. */
 const shuffled = (count: number, seed: number): ReadonlyArray<number> => {
   const order = Array.from({ length: count }, (_, i) => i)
   let state = seed >>> 0
@@ -187,7 +187,7 @@ const shuffled = (count: number, seed: number): ReadonlyArray<number> => {
   return order
 }
 
-/** Who sees accesses to the buffers that are written. Buffers of one name are one. */
+/** Race trackers of the buffers that are written. Buffers of one name share one. */
 const trackers = (
   linear: UOp,
   memory: Memory,
@@ -206,7 +206,7 @@ const trackers = (
   return races
 }
 
-/** The values that are the same in every workgroup: literals, variables, the numbers of threads. */
+/** Fills the values that are the same in every workgroup: literals, variables, thread indices. */
 const fillConstants = (program: ReadonlyArray<Instruction>, workgroup: ReadonlyArray<number>, vars: Vars): void => {
   for (const { node, out } of program) {
     if (node.op === "CONST") out!.fill(Number(node.arg))

@@ -148,7 +148,7 @@ export class Memory {
   }
 }
 
-/** Reads every index, or says that one is outside. */
+/** Reads every index; false if one is out of bounds. */
 const loadAll = (out: Data, buffer: Data, index: Data): boolean => {
   const length = buffer.length
   for (let i = 0; i < index.length; i++) {

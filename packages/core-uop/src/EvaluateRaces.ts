@@ -2,8 +2,8 @@ const nobody = -1
 const many = -2
 
 /**
- * Who touched each element of one buffer since everything before became visible to all (a phase). Two threads may not
- * touch one element in one phase if one of them writes. Arrays are per element; a stale phase number means untouched.
+ * A race detector for one buffer: who touched each element in the current phase, that is since the last barrier. Two threads race
+ * if they touch one element in one phase and one of them writes. Arrays are per element; an old phase number means untouched.
  */
 export class Races {
   private readonly name: string
@@ -27,7 +27,7 @@ export class Races {
     this.phase++
   }
 
-  /** Another workgroup gets this memory: nothing in it has been written. */
+  /** The memory passes to another workgroup: nothing in it has been written. */
   restart(): void {
     this.phase++
     this.firstPhase = this.phase

@@ -9,7 +9,7 @@ export const constant = (arena: Arena, dtype: DType.DType, value: number | boole
 /** An index constant. */
 export const int = (arena: Arena, value: number): UOp => arena.make("CONST", DType.index, [], value)
 
-/** A constant like `x`: same dtype and, on the tensor stage, the same shape for constants that have one. */
+/** A constant of the dtype of `x`, broadcast to its lanes. It is a scalar also where `x` has a shape (tensor stage). */
 export const like = (x: UOp, value: number | boolean): UOp =>
   x.dtype.lanes === 1
     ? constant(x.arena, x.dtype, value)
@@ -23,7 +23,7 @@ export const variable = (arena: Arena, name: string, min: number, max: number): 
 export const range = (arena: Arena, size: UOp | number, id: number, axis: Axis): UOp =>
   arena.make("RANGE", DType.index, [typeof size === "number" ? int(arena, size) : size], { id, axis })
 
-/** The value in every lane. */
+/** Broadcasts a scalar to all lanes. */
 export const splat = (x: UOp, lanes: DType.Lanes): UOp =>
   lanes === 1 ? x : x.arena.make("STACK", DType.withLanes(x.dtype, lanes), Array.from({ length: lanes }, () => x))
 
@@ -82,7 +82,7 @@ export const bitcast = (x: UOp, dtype: DType.DType): UOp => {
 export const reduce = (op: ReduceOp, x: UOp, ranges: ReadonlyArray<UOp>): UOp =>
   ranges.length === 0 ? x : x.arena.make("REDUCE", x.dtype, [x, ...ranges], { op, axes: [] })
 
-/** The element of a buffer at a flat index; with a gate, false means "does not exist". */
+/** The element of a buffer at a flat index. A gate predicates the access: where it is false a load gives 0, a store does nothing. */
 export const element = (buffer: UOp, at: UOp, gate?: UOp): UOp =>
   buffer.arena.make("INDEX", buffer.dtype, gate === undefined ? [buffer, at] : [buffer, at, gate])
 

@@ -1,12 +1,13 @@
 import type { BoundedJoinSemilattice } from "fp-ts/BoundedJoinSemilattice"
 import type { Eq } from "fp-ts/Eq"
 
-/** What is known of some keys, as far as that is more than nothing, in the order in which they were reached. */
+/** Facts about keys: lattice values. */
 export type Facts<K, A> = Iterable<readonly [K, A]>
 
 /**
- * The least solution of a flow: each key has the join of all facts about it, and passes on what `flow` makes of that. It is found
- * when nothing grows any more, so no value may grow for ever; a flow is asked again for a key only when its value has grown.
+ * The least fixpoint of a data-flow problem: each key has the join of all facts about it, and `flow` gives the facts that follow
+ * from that. By worklist: `flow` is asked again for a key only when its value has grown, so ascending chains must be finite. Keys
+ * are in the order in which they were reached; those at `zero` are absent.
  */
 export const fixpoint = <A>({ join, zero }: BoundedJoinSemilattice<A>, { equals }: Eq<A>) =>
 <K>(
@@ -32,10 +33,10 @@ export const fixpoint = <A>({ join, zero }: BoundedJoinSemilattice<A>, { equals 
   return known
 }
 
-/** Whether something is reached at all. */
+/** The lattice of reachability. */
 export const Reached: BoundedJoinSemilattice<boolean> = { zero: false, join: (a, b) => a || b }
 
-/** What is reached from some keys, they themselves first. */
+/** The keys that are reachable from some, which come first. */
 export const reach = <K>(from: Iterable<K>, next: (key: K) => Iterable<K>): ReadonlySet<K> => {
   const facts = (keys: Iterable<K>): Facts<K, boolean> => [...keys].map((key) => [key, true] as const)
   return new Set(fixpoint(Reached, { equals: Object.is })(facts(from), (key) => facts(next(key))).keys())

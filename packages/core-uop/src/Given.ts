@@ -1,9 +1,9 @@
-/** Services that stand in for usual ones, without a word from the layers in between. */
+/** Services from outside in place of the usual ones. */
 import { type Context, Effect, Layer, Option } from "effect"
 
 /**
- * The service that the context has already; only where it has none, the usual one. What a program is given from outside so
- * reaches every part of it that makes its own layers.
+ * The service of the context, or the usual one where the context has none. So a service that is provided outside of a program
+ * reaches every part of it that builds its own layers.
  */
 export const given = <I, S, E, R>(service: Context.Key<I, S>, usual: Layer.Layer<I, E, R>): Layer.Layer<I, E, R> =>
   Layer.unwrap(Effect.map(

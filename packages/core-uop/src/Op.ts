@@ -8,7 +8,7 @@ export const ops = [
   "IOTA", // src = [n]; shape [n]; element i is i, dtype index
   "RANGE", // src = [size]; arg: {id, axis}; a loop variable
   "SPECIAL", // src = [size]; arg: {name}; a hardware index
-  "LOCAL", // arg: {id, length}; workgroup memory; before `linear`, src = what tells workgroups apart
+  "LOCAL", // arg: {id, length}; workgroup memory; before `linear`, src = the loops that tell workgroups apart
   "REG", // src = [initial value]; arg: {id}; a mutable register
   // movement (tensor stage); dims and offsets are index UOps in src
   "RESHAPE", // src = [x, ...dims]
@@ -126,8 +126,8 @@ export const ternary = set("WHERE", "MULACC")
 /** Operations that act on each element alone. */
 export const elementwise: ReadonlySet<Op> = new Set([...unary, ...binary, ...ternary])
 /**
- * Elementwise operations that every renderer renders: no rule takes them apart. The others (`EXP2`, `LOG2`, `SIN`, `NEG`, `MAX`,
- * `MIN`, `MULACC`, `DOT4I8`, `HALF_TO_FLOAT`, `FLOAT_TO_HALF`) are said with these where a renderer does not declare them.
+ * Elementwise operations that every renderer renders: no rule decomposes them. The others (`EXP2`, `LOG2`, `SIN`, `NEG`, `MAX`,
+ * `MIN`, `MULACC`, `DOT4I8`, `HALF_TO_FLOAT`, `FLOAT_TO_HALF`) are decomposed into these where a renderer does not declare them.
  */
 export const mandatory = set(
   "CAST",
@@ -166,7 +166,7 @@ export const instructions = set(
   "LOAD",
   "STORE"
 )
-/** Instructions that a kernel has only where the capabilities ask for them, by what asks. */
+/** Instructions that occur only with a capability of the renderer, by that capability. */
 export const optionalInstructions = {
   /** `lanes` holds more than 1. */
   lanes: set("STACK", "LANE"),

@@ -1,6 +1,6 @@
 /**
  * Stages as lists of passes. A pass is a value that says by its specs what it takes and what it leaves; one runner applies a list,
- * checks the specs in between, and tells whoever listens what each pass did. Without a listener it costs nothing.
+ * checks the specs in between, and tells a listener what each pass did. Without a listener that costs nothing.
  */
 import { Clock, Context, Effect, Schema } from "effect"
 import * as Spec from "./Spec.ts"
@@ -39,12 +39,12 @@ export interface Ran {
   readonly rules: ReadonlyMap<string, number>
 }
 
-/** Is told of every pass that runs; nobody is unless one is provided. */
+/** Is told of every pass that runs. None by default. */
 export const Listener = Context.Reference<((ran: Ran) => void) | undefined>("@tg/core-uop/Pass/Listener", {
   defaultValue: () => undefined
 })
 
-/** How closely a list is watched while it runs. */
+/** What is checked and reported while a list runs. */
 export interface Watch {
   readonly checks: boolean
   readonly listener: ((ran: Ran) => void) | undefined
@@ -58,7 +58,7 @@ export const watch: Effect.Effect<Watch> = Effect.all({
   clock: Clock.Clock
 })
 
-/** A pass left something that is not of its spec: a fault of the pass. */
+/** A pass whose result violates its spec: a defect of the pass. */
 export class BrokenPass extends Schema.TaggedError<BrokenPass>()("BrokenPass", {
   kernel: Schema.String,
   stage: Schema.String,
@@ -67,8 +67,8 @@ export class BrokenPass extends Schema.TaggedError<BrokenPass>()("BrokenPass", {
 }) {}
 
 /**
- * Applies the passes of a list, one after the other, up to the first error. Specs are checked between two passes: what goes into
- * the list and what comes out of it is checked by those who do that.
+ * Applies the passes of a list, one after the other, up to the first error. Specs are checked between passes; the input and the
+ * result of a list are checked by its stage.
  */
 export const run = <C, E extends Error>(
   { passes, stage }: PassList<C, E>,
@@ -106,7 +106,7 @@ const heard = <C, E extends Error>(
   const { arena } = before
   const outer = arena.onRewrite
   const trace: Trace = (rule) => void rules.set(rule, 1 + (rules.get(rule) ?? 0))
-  // rules that a pass applies without saying so are heard of as well
+  // rules that are applied without the trace are counted too
   arena.onRewrite = trace
   let after: UOp | E
   try {
@@ -119,7 +119,7 @@ const heard = <C, E extends Error>(
   return after
 }
 
-/** The places where a list does not fit together: a pass that takes something else than the one before it leaves. */
+/** Neighbours of a list that do not fit: a pass whose `from` is not the `to` of the one before it. */
 export const gaps = <C, E extends Error>({ passes }: PassList<C, E>): ReadonlyArray<string> =>
   passes.slice(1).flatMap((pass, i) =>
     pass.from === passes[i]!.to ? [] : [`${passes[i]!.name} leaves ${passes[i]!.to}, ${pass.name} takes ${pass.from}`]

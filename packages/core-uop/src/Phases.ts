@@ -1,6 +1,6 @@
 /**
- * Persistent launches, before `linear`: kernels that would wait for each other as launches of their own are phases of one launch, and
- * its workgroups wait for each other between them.
+ * Persistent launches, before `linear`: kernels that depend on each other are phases of one launch, with a barrier across the grid
+ * between them.
  */
 import * as DType from "./DType.ts"
 import { type Arena, argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "./UOp.ts"
@@ -11,7 +11,7 @@ export interface Phase extends PhaseArg {
   readonly kernel: UOp
 }
 
-/** Words of the buffer through which workgroups meet: how many arrived, and whether one gave up. */
+/** Words of the barrier's buffer: how many workgroups arrived, and whether one gave up. */
 export const meetingWords = { arrived: 0, gaveUp: 1, count: 4 } as const
 
 /** Whether a kernel is a persistent launch. */
@@ -36,7 +36,7 @@ export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => r
 const touches = new WeakMap<UOp, ReadonlyMap<number, "read" | "write">>()
 const sizesOf = new WeakMap<UOp, ReadonlyMap<number, number>>()
 
-/** Kernels are looked at for each launch that they may be in. */
+/** Memoised, because a kernel is asked about for each launch that it may join. */
 const remembered = <A>(known: WeakMap<UOp, A>, kernel: UOp, find: (kernel: UOp) => A): A => {
   const found = known.get(kernel) ?? find(kernel)
   known.set(kernel, found)
@@ -55,7 +55,7 @@ const findTouched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => {
   return found
 }
 
-/** Bytes of each slot of a kernel, of those that have a fixed size. */
+/** Bytes of each slot that has a fixed size. */
 export const sizes = (kernel: UOp): ReadonlyMap<number, number> => remembered(sizesOf, kernel, findSizes)
 
 const findSizes = (kernel: UOp): ReadonlyMap<number, number> =>
@@ -86,6 +86,6 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
   return new Set([...[...writers.keys()].filter((slot) => users.get(slot)!.size > 1), ...shared])
 }
 
-/** The slot behind all others: of the buffer through which workgroups meet. */
+/** The slot of the barrier's buffer: behind all others. */
 export const meetingSlot = (phases: ReadonlyArray<Phase>): number =>
   Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1

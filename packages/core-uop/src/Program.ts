@@ -25,7 +25,7 @@ export interface RendererCaps {
 export interface Binding {
   readonly slot: number
   readonly access: "read" | "write"
-  /** The kernel reaches no further; what is bound must have as much. */
+  /** Bytes that the kernel may touch; the bound buffer must have as many. */
   readonly bytes?: number | undefined
   /** Its number in `Program.group`. */
   readonly at?: number | undefined
@@ -56,8 +56,8 @@ export interface Program {
   /** Of each of `vars`, in their order. */
   readonly bounds?: ReadonlyArray<VarBounds> | undefined
   /**
-   * Instructions, roughly, as index expressions over VARs: of each part in which the grid is run, and of each of its
-   * iterations besides. For devices that divide a launch among a few threads.
+   * Estimated instructions, as index expressions over VARs: a fixed number for each part of the grid, and a number for each
+   * iteration. For devices that divide a launch among a few threads.
    */
   readonly instructions?: { readonly perPart: UOp | number; readonly perIteration: UOp | number } | undefined
   /** Of a program that shares its bindings with others (`Placement`): what happens to each of them, by its number. */
@@ -82,13 +82,13 @@ export class RenderError extends Schema.TaggedError<RenderError>()("RenderError"
 
 /** Turns a linear kernel (spec `linear`) into a program of one target. */
 export class Renderer extends Context.Service<Renderer, {
-  /** Names what it makes of its capabilities, for those who keep it: equal for renderers that make the same. */
+  /** For cache keys: equal for renderers that give the same code for equal kernels and capabilities. */
   readonly id?: string | undefined
   readonly caps: RendererCaps
   readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError>
   /** Makes code of the text of a hand-written kernel, which `program` holds. Without it the text is the code. */
   readonly assemble?: ((program: Program) => Effect.Effect<Program, RenderError>) | undefined
-  /** The same program with its arguments in shared bindings; nothing if its code cannot be told so. */
+  /** The same program with its arguments in shared bindings; undefined if its code cannot be relocated. */
   readonly place?: ((program: Program, placement: Placement) => Program | undefined) | undefined
 }>()("@tg/core-uop/Renderer") {}
 
@@ -132,7 +132,7 @@ export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bi
   }
 }
 
-/** Of a persistent launch: all that its phases touch, and the buffer through which its workgroups meet. */
+/** The signature of a persistent launch: all that its phases touch, and the barrier's buffer. */
 const signatureOfPhases = (launch: UOp): ReturnType<typeof signature> => {
   const phases = Phases.phasesOf(launch)
   const slots = new Map<number, Binding>()

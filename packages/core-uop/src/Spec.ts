@@ -7,8 +7,8 @@ import * as Shape from "./Shape.ts"
 import { type Axis, isCoherent, openRanges, rangeArg, slotOf, toposort, type UOp } from "./UOp.ts"
 
 /**
- * The stage boundaries of the compiler; `unrolled` is one inside devectorize: copies and lanes are made, threads are still
- * loops, those of a GROUP_REDUCE its own.
+ * The stage boundaries of the compiler. `unrolled` is one inside devectorize: UPCAST and UNROLL axes are expanded, LOCAL and GROUP
+ * axes are still loops.
  */
 export type Stage = "tensor" | "kernel" | "opted" | "unrolled" | "expanded" | "linear"
 
@@ -219,7 +219,7 @@ const checkCoherence = (linear: UOp): string | undefined => {
     first.set(slotOf(buffer), known)
     known.isWritten ||= isWritten
     if (known.isPlain !== isPlain) return `slot ${slotOf(buffer)} is coherent in one place and plain in another`
-    // from the first phase that differs on, every write has crossed
+    // a slot that is touched in two phases: any write to it crosses a barrier
     if (known.phase !== phase) known.phase = crossed
     if (known.phase === crossed && known.isWritten && isPlain) {
       return `slot ${slotOf(buffer)} is written in one phase and touched in another, and is not coherent`
@@ -229,7 +229,7 @@ const checkCoherence = (linear: UOp): string | undefined => {
 }
 const crossed = -1
 
-/** Whether a value is the same for all threads of a workgroup, as its form shows. They run loops together. */
+/** Whether a value is uniform across a workgroup, by its syntax. Loop variables are: threads run loops in lock step. */
 const isUniform = (value: UOp): boolean =>
   toposort(value).every((node) =>
     elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" || node.op === "RANGE" ||

@@ -29,7 +29,7 @@ export type LocalArg = { readonly id: number; readonly length: number }
 export type CustomArg = {
   readonly name: string
   readonly writes: ReadonlyArray<number>
-  /** How many of the sources are storage; all, if that is not said. */
+  /** How many of the sources are storage; all by default. */
   readonly storage?: number
   /** How many VARs follow them. */
   readonly vars?: number
@@ -52,15 +52,15 @@ export type PersistentArg = {
   readonly workgroups: number
   /** Threads of each, or more where a phase needs more. */
   readonly threads: number
-  /** How often one looks whether all have come before it gives up. */
+  /** Polls of a barrier after which a workgroup gives up. */
   readonly spins: number
-  /** Bytes of the largest coherent argument that each copies to its memory before a phase reads it. */
+  /** Bytes of the largest coherent argument that each workgroup copies to its own memory before a phase reads it. */
   readonly stagedBytes: number
 }
-/** A barrier of all workgroups. One that has looked `spins` times in vain gives up, and the launch ends. */
+/** A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and the launch ends. */
 export type GridBarrierArg = { readonly id: number; readonly workgroups: number; readonly spins: number }
 
-/** What the operations carry that carry anything of one type. */
+/** The type of the arg, for operations whose arg has one type. */
 export interface Args {
   readonly CONST: number | boolean
   readonly VAR: VarArg
@@ -94,7 +94,7 @@ export interface Range {
   readonly max: number
 }
 
-/** Slots filled on first use by the analyses of this package. */
+/** Memoised analyses, filled on first use. Other packages add theirs by declaration merging. */
 export interface Cache {
   shape?: ReadonlyArray<number | UOp>
   bounds?: Range
@@ -291,7 +291,7 @@ export const toposort = (...roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
 
 /**
  * The nodes under `root` that an analysis has not seen yet, sources before users. Nothing under a node it has seen is
- * visited, so an analysis that grows with the graph stays linear.
+ * visited, so an incremental analysis of a growing graph stays linear.
  */
 export const unseen = (root: UOp, isSeen: (node: UOp) => boolean): ReadonlyArray<UOp> => {
   if (isSeen(root)) return []
@@ -353,9 +353,8 @@ const digestPart = (text: string, seed: number): string => {
 }
 
 /**
- * The graph with each node made anew, sources first, equal nodes once: `make` gets the node, the new nodes in place of its
- * sources, and what any other node under the root has become. Nodes in `known` have become something already; what only they
- * use is not visited.
+ * A bottom-up rebuild of the graph, each node once: `make` gets the node, its new sources, and `now`, which gives the new node of
+ * any other one under the root. Nodes in `known` are replaced without a visit; what only they use is not visited either.
  */
 export const rebuild = (
   root: UOp,
@@ -388,7 +387,7 @@ export const transfer = (root: UOp, to: Arena): UOp =>
     return copy
   })
 
-/** The arg of a node that has to be of this operation: another one is a defect of the caller, and named. */
+/** The arg of a node of this operation. Throws on another operation: a defect of the caller. */
 export const argOf = <O extends TypedOp>(node: UOp, op: O): Args[O] => {
   if (node.is(op)) return node.arg
   throw new Error(`${node.op} stands where ${op} is expected`)
@@ -398,13 +397,13 @@ export const varArg = (node: UOp): VarArg => argOf(node, "VAR")
 export const rangeArg = (node: UOp): RangeArg => argOf(node, "RANGE")
 export const reduceArg = (node: UOp): ReduceArg => argOf(node, "REDUCE")
 export const groupArg = (node: UOp): GroupArg => node.is("SUBGROUP_REDUCE") ? node.arg : argOf(node, "GROUP_REDUCE")
-/** The argument of a kernel or of a function that a PARAM is, counted from 0. */
+/** The slot of a PARAM: the number of the argument of its kernel or function, from 0. */
 export const slotOf = (node: UOp): number => argOf(node, "PARAM").slot
 /** Whether all accesses to a buffer are atomic. */
 export const isCoherent = (node: UOp): boolean => node.is("PARAM") && node.arg.coherent === true
 /** The name of a hardware index: `gidx0`, `lidx0`. */
 export const specialName = (node: UOp): string => argOf(node, "SPECIAL").name
-/** Whether a node is the number of the thread in its workgroup. */
+/** Whether a node is the index of the thread in its workgroup. */
 export const isThread = (node: UOp): boolean => node.is("SPECIAL") && node.arg.name === "lidx0"
 
 const noRanges: ReadonlySet<UOp> = new Set()

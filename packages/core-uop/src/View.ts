@@ -1,14 +1,14 @@
-/** What the parts of a kernel are, by name: instead of chains of source numbers. */
+/** Named views of the parts of a kernel, in place of chains of source numbers. */
 import type { UOp } from "./UOp.ts"
 
-/** One END of a kernel: what is stored, and the loops in which that happens, outermost first. */
+/** One END of a kernel: its stores, and the loops around them, outermost first. */
 export interface End {
   readonly node: UOp
   readonly stores: ReadonlyArray<UOp>
   readonly loops: ReadonlyArray<UOp>
 }
 
-/** An END, taken apart. Several values that are stored together are a TUPLE in it. */
+/** The view of an END. Several stores in one loop nest are a TUPLE in it. */
 export const endOf = (node: UOp): End => {
   const [effect, ...loops] = node.src
   return { node, stores: effect!.op === "TUPLE" ? effect!.src : [effect!], loops }
@@ -17,7 +17,7 @@ export const endOf = (node: UOp): End => {
 /** The ENDs of a kernel, in order: those that fill workgroup memory, then the one that stores results. */
 export const endsOf = (kernel: UOp): ReadonlyArray<End> => kernel.src.map(endOf)
 
-/** A place in memory that is read or written: the element of a buffer, where the gate, if there is one, is true. */
+/** A memory access: the element of a buffer, predicated by the gate if there is one. */
 export interface Access {
   /** The INDEX. */
   readonly element: UOp
@@ -38,10 +38,10 @@ export interface Store extends Access {
   readonly value: UOp
 }
 
-/** A STORE of a kernel, taken apart. */
+/** The view of a kernel's STORE. */
 export const storeOf = (node: UOp): Store => ({ ...accessOf(node), value: node.src[1]! })
 
-/** A loop variable that has a fixed number of iterations: how many; `undefined` if they are known only at launch. */
+/** The trip count of a loop; `undefined` if it is known only at launch. */
 export const fixedSize = (range: UOp): number | undefined => {
   const size = range.src[0]!
   return size.is("CONST") ? Number(size.arg) : undefined

@@ -11,11 +11,11 @@ const lengthOf = (memory: UOp): number => argOf(memory, "LOCAL").length
 /** Its bytes. */
 export const bytesOf = (kernel: UOp): number => memoryOf(kernel).reduce((n, memory) => n + 4 * lengthOf(memory), 0)
 
-/** Where LOCALs of kernels lie that never run in one workgroup. */
+/** How kernels share workgroup memory of which no workgroup runs two. */
 export interface Overlay {
   /** The place of each LOCAL of each kernel. */
   readonly places: ReadonlyArray<ReadonlyMap<UOp, string>>
-  /** How long each place is. */
+  /** Elements of each place. */
   readonly lengths: ReadonlyMap<string, number>
 }
 
@@ -38,7 +38,7 @@ export const overlay = (memories: ReadonlyArray<ReadonlyArray<UOp>>): Overlay =>
   return { places, lengths }
 }
 
-/** Bytes of kernels of which each workgroup runs one. */
+/** Bytes of workgroup memory for kernels of which each workgroup runs one. */
 export const overlaidBytes = (kernels: ReadonlyArray<UOp>): number =>
   [...overlay(kernels.map(memoryOf)).lengths.values()].reduce((n, length) => n + 4 * length, 0)
 
