@@ -2,7 +2,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import { openRanges, substitute, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "./Symbolic.ts"
 
-/** How far an index moves from the first iteration of a loop to the second; `undefined` if that is no constant. */
+/** The stride of an index along a loop, from its first iteration to the second; `undefined` if it is not constant. */
 export const stepOf = (at: UOp, range: UOp): number | undefined => {
   if (!openRanges(at).has(range)) return 0
   const value = (i: number): UOp => Symbolic.simplify(substitute(at, new Map([[range, Expr.int(at.arena, i)]])))

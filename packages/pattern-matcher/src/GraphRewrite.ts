@@ -2,7 +2,7 @@ import { rebuild, type UOp } from "@tg/core-uop/UOp"
 import { Result, Schema } from "effect"
 import type { PatternMatcher, Trace } from "./PatternMatcher.ts"
 
-/** A rule set that did not come to rest, with the rules that fired last. */
+/** A rule set that does not terminate, with the rules that fired last. */
 export class RewriteLimit extends Schema.TaggedError<RewriteLimit>()("RewriteLimit", {
   rules: Schema.Array(Schema.String),
   limit: Schema.Number,
@@ -10,8 +10,8 @@ export class RewriteLimit extends Schema.TaggedError<RewriteLimit>()("RewriteLim
 }) {}
 
 /**
- * What pure code gives, or the rule set that did not come to rest in it. Rewriting is deep inside of passes, so `graphRewrite`
- * throws; whoever runs a pass for others (a service, a runner of passes) calls it through this.
+ * The result of pure code, or the `RewriteLimit` that it threw. Rewriting is deep inside of passes, so `graphRewrite` throws; a
+ * service or a pass runner calls it through this.
  */
 export const attempt = <A>(body: () => A): Result.Result<A, RewriteLimit> => {
   try {
@@ -22,19 +22,19 @@ export const attempt = <A>(body: () => A): Result.Result<A, RewriteLimit> => {
   }
 }
 
-/** Counts what fires: the trace to give to the engine, and how often each rule has fired so far, by name. */
+/** A trace for the engine that counts how often each rule has fired, by name. */
 export const counting = (): { readonly trace: Trace; readonly counts: ReadonlyMap<string, number> } => {
   const counts = new Map<string, number>()
   return { trace: (rule) => void counts.set(rule, 1 + (counts.get(rule) ?? 0)), counts }
 }
 
-/** Results by node. A memo may outlive a call when the rules depend on nothing but the node. */
+/** Results by node. A memo may outlive a call if the rules depend on nothing but the node. */
 export interface Memo {
   get(node: UOp): UOp | undefined
   set(node: UOp, result: UOp): unknown
 }
 
-/** Who is told about every rewrite; without a trace, the arena's `onRewrite` is. */
+/** Told about every rewrite; by default the arena's `onRewrite` is. */
 export interface Tracing {
   readonly trace?: Trace | undefined
 }
@@ -42,7 +42,7 @@ export interface Tracing {
 export interface Options<C> extends Tracing {
   /** Passed to every rewrite function. */
   readonly context?: C
-  /** Rules tried on a node before its sources are visited, again and again until none applies. */
+  /** Pre-order rules: tried on a node before its sources are visited, until none applies. */
   readonly pre?: PatternMatcher<C>
   /** Sources of a node for which this is false are left alone. */
   readonly enter?: (node: UOp) => boolean
@@ -52,14 +52,14 @@ export interface Options<C> extends Tracing {
 }
 
 const defaultLimit = 1_000_000
-/** Rewrites before the limit whose rules are reported. */
+/** How many of the last rewrites before the limit are reported. */
 const reported = 64
 
 const visit = 0
 const combine = 1
 const link = 2
 
-/** One rewrite of a graph: what is left to do is a stack, because graphs are deeper than the machine's. */
+/** One rewrite of a graph, with an explicit stack: graphs are deeper than the call stack. */
 class Run<C> {
   readonly memo: Memo
   private readonly matcher: PatternMatcher<C> | undefined
@@ -86,7 +86,7 @@ class Run<C> {
     this.push(root, visit, root)
   }
 
-  /** Works until nothing is left; the memo then has the result of every node that was met. */
+  /** Runs until the stack is empty; the memo then has the result of every node that was visited. */
   finish(): void {
     const { memo, nodes, phases, targets } = this
     while (nodes.length > 0) {
@@ -113,7 +113,7 @@ class Run<C> {
     this.targets.pop()
   }
 
-  /** The node on top gets the result of `target`, which is still to be found. */
+  /** The node on top gets the result of `target`, which is pushed. */
   private link(top: number, target: UOp): void {
     this.phases[top] = link
     this.targets[top] = target
@@ -127,7 +127,7 @@ class Run<C> {
     if (this.fired > this.limit) throw limitError(this.limit, this.last)
   }
 
-  /** Rules that come first, then sources. */
+  /** Pre-order rules, then the sources. */
   private visit(top: number, node: UOp): void {
     const { enter, memo, pre } = this
     if (memo.get(node) !== undefined) return this.pop()
@@ -154,7 +154,7 @@ class Run<C> {
     this.combine(top, node, unchanged)
   }
 
-  /** The node with the results of its sources, and what the rules make of it. */
+  /** Rebuilds the node from the results of its sources, and applies the rules to it. */
   private combine(top: number, node: UOp, unchanged: boolean): void {
     const { enter, matcher, memo } = this
     const rebuilt = unchanged || (enter !== undefined && !enter(node)) ? node : withResults(node, memo)
@@ -188,7 +188,7 @@ class Run<C> {
 
 /**
  * Rewrites a graph to the fixpoint of a rule set: sources first, then the node; results are rewritten in turn.
- * Equal nodes are rewritten once. Throws `RewriteLimit` when the rules do not come to rest: see `attempt`.
+ * Each node is rewritten once. Throws `RewriteLimit` if the rules do not terminate: see `attempt`.
  */
 export const graphRewrite = <C = unknown>(
   root: UOp,
@@ -222,7 +222,7 @@ const limitError = (limit: number, last: ReadonlyArray<string>): RewriteLimit =>
 }
 
 /**
- * Visits each node once, sources first, and takes what a rule returns as it is. For replacements that contain what they
+ * Visits each node once, sources first; results of rules are not rewritten again. For replacements that contain what they
  * replace (`x` to `f(x)`) and for rules that must fire once per node.
  */
 export const walkRewrite = <C = unknown>(

@@ -7,7 +7,7 @@ import * as Symbolic from "./Symbolic.ts"
 
 /** What the rewrite engine offers to stages. */
 export interface Rewriting {
-  /** Names the rules, for those who keep what was made by them: equal for rules that rewrite alike. */
+  /** For cache keys: equal for rules that rewrite alike. Without it nothing is cached. */
   readonly id?: string | undefined
   /** The rules of the simplifier, as data. A stage that makes an arena says `Symbolic.use(arena, rules)`. */
   readonly rules: Symbolic.Rules
@@ -19,7 +19,7 @@ export interface Rewriting {
   ) => Effect.Effect<UOp, RewriteLimit>
   /** Simplifies by `rules`. */
   readonly simplify: (root: UOp) => Effect.Effect<UOp, RewriteLimit>
-  /** Runs a pass, which is pure: rules in it that do not come to rest are a typed error. */
+  /** Runs a pure pass: rules in it that do not terminate are a typed error. */
   readonly run: <A>(pass: () => A) => Effect.Effect<A, RewriteLimit>
 }
 
@@ -33,17 +33,17 @@ const make = (rules: Symbolic.Rules, id?: string): Rewriting => ({
   simplify: (root) => run(() => Symbolic.simplify(root, { rules }))
 })
 
-/** The rewrite engine as a service: the rules of the simplifier, and a rule set that does not come to rest as a typed error. */
+/** The rewrite engine as a service: the rules of the simplifier, and non-termination as a typed error. */
 export class Rewriter extends Context.Service<Rewriter, Rewriting>()("@tg/pattern-matcher/Rewriter") {
   static readonly layer = Layer.succeed(Rewriter, make(Symbolic.usual, "@tg/pattern-matcher"))
 
   /**
-   * The rules of the simplifier, and behind them those of other tables. Rules must keep values, as all do there. Nothing is kept of
-   * what is compiled with them: they have no `id`.
+   * The rules of the simplifier, and behind them those of other tables. Rules must preserve values. They have no `id`, so what is
+   * compiled with them is not cached.
    */
   static readonly layerWith = (...tables: ReadonlyArray<RuleTable<Simplifier>>) =>
     Layer.succeed(Rewriter, make(Symbolic.rulesOf([...Symbolic.tables, ...tables])))
 
-  /** Has no rules: the reference when bisecting a wrong one. */
+  /** No rules: the reference when bisecting a wrong one. */
   static readonly layerNoSimplify = Layer.succeed(Rewriter, make(Symbolic.rulesOf([]), "no rules"))
 }

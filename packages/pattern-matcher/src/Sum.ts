@@ -7,8 +7,8 @@ import { compare } from "./internal/rank.ts"
 import { slot } from "./internal/slot.ts"
 
 /**
- * The normal form of an index expression: `sum of coefficients[i] * terms[i], plus constant`. Terms are products of
- * atoms (nodes that are no sums) in canonical order, without repetition; no coefficient is 0.
+ * The normal form of an index expression, a polynomial: `sum of coefficients[i] * terms[i], plus constant`. Terms are monomials,
+ * that is products of atoms (nodes that are not sums), in canonical order and distinct; no coefficient is 0.
  */
 export interface Sum {
   readonly terms: ReadonlyArray<UOp>
@@ -22,7 +22,7 @@ export const constant = (value: number): Sum => ({ terms: none, coefficients: no
 export const zero: Sum = constant(0)
 export const one: Sum = constant(1)
 
-/** A node that is not taken apart. */
+/** A node as an indivisible term. */
 export const atom = (node: UOp, coefficient = 1): Sum => ({ terms: [node], coefficients: [coefficient], constant: 0 })
 
 export const isConstant = (sum: Sum): boolean => sum.terms.length === 0
@@ -84,7 +84,7 @@ export const mapCoefficients = (a: Sum, f: (coefficient: number) => number, cons
   }
 }
 
-/** The factor of a term in the sum, 0 when it does not occur. */
+/** The coefficient of a term, 0 when it does not occur. */
 export const coefficientOf = (a: Sum, term: UOp): number => {
   const i = a.terms.indexOf(term)
   return i < 0 ? 0 : a.coefficients[i]!
@@ -135,14 +135,14 @@ export const equals = (a: Sum, b: Sum): boolean =>
 
 export const EqSum: Eq<Sum> = { equals }
 
-/** Index expressions in normal form, up to provable equality of polynomials. */
+/** The ring of index expressions in normal form: equality is equality of polynomials. */
 export const RingSum: Ring<Sum> = { zero, one, add, mul, sub }
 
 // a product of longer sums stays a product: distributing it would cost more operations than it saves
 const maxDistributed = 16
 const size = (a: Sum): number => a.terms.length + (a.constant === 0 ? 0 : 1)
 
-/** Operations that a normal form takes apart. */
+/** Operations that a normal form interprets; all others are atoms. */
 const isTransparent = (node: UOp): boolean => {
   if (node.dtype !== DType.index) return false
   switch (node.op) {
@@ -215,7 +215,7 @@ export const toNode = (sum: Sum, arena: Arena): UOp => {
   return node!
 }
 
-/** Every value the sum can take (terms counted as independent). */
+/** The interval of the sum's values, with terms taken as independent. */
 export const bounds = (sum: Sum): Range => {
   let min = sum.constant
   let max = sum.constant
@@ -233,7 +233,7 @@ const gcd2 = (a: number, b: number): number => b === 0 ? Math.abs(a) : gcd2(b, a
 /** Greatest common divisor of numbers; 0 for none. */
 export const gcd = (...numbers: ReadonlyArray<number>): number => numbers.reduce(gcd2, 0)
 
-/** Greatest common divisor of the coefficients (not the constant). */
+/** The content of the polynomial: the greatest common divisor of the coefficients, without the constant. */
 export const content = (sum: Sum): number => gcd(...sum.coefficients)
 
 /** The largest number known to divide a term, whatever its atoms are. */

@@ -21,7 +21,7 @@ export const tables = [constants, index, booleans, choices, conditions, integers
 export interface Rules {
   readonly tables: ReadonlyArray<RuleTable<Simplifier>>
   readonly matcher: PatternMatcher<Simplifier>
-  /** Simplifies by these rules, for those that simplify under a condition. */
+  /** The simplifier by these rules, for rules that simplify under a condition. */
   readonly context: Simplifier
 }
 
@@ -35,10 +35,10 @@ export const rulesOf = (tables: ReadonlyArray<RuleTable<Simplifier>>): Rules => 
   return made
 }
 
-/** The rules of `tables`: what an arena is simplified by unless it is told otherwise. */
+/** The rules of `tables`: the default of an arena. */
 export const usual: Rules = rulesOf(tables)
 
-/** What is known in an arena, for its lifetime: results depend on nothing but the node and the rules. */
+/** Results of an arena, for its lifetime: they depend on nothing but the node and the rules. */
 interface Known {
   rules: Rules
   readonly memos: Map<Rules, Map<UOp, UOp>>
@@ -53,8 +53,8 @@ const known = (arena: Arena): Known => {
 }
 
 /**
- * Sets the rules by which expressions of an arena are simplified, wherever in a pass that happens. To be said by whoever
- * makes the arena, before anything is simplified there: nodes remember normal forms.
+ * Sets the rules by which expressions of an arena are simplified, in every pass. To be called by whoever makes the arena, before
+ * anything is simplified there: nodes memoise normal forms.
  */
 export const use = (arena: Arena, rules: Rules): void => {
   known(arena).rules = rules
@@ -69,17 +69,17 @@ const memoOf = ({ memos }: Known, rules: Rules): Map<UOp, UOp> => {
   return memo
 }
 
-/** What `simplify` may be told. */
+/** Options of `simplify`. */
 export interface Options {
-  /** Told about every rewrite, also about those that the arena remembers. */
+  /** Told about every rewrite. With a trace the arena's memo is not used. */
   readonly trace?: Trace
   /** The rules; those of the arena if none are given. */
   readonly rules?: Rules
 }
 
 /**
- * The graph with every rule applied to the fixpoint: the same values, fewer or cheaper nodes. Integer and boolean rules
- * are exact, float rules hold for every float. Effects keep their order.
+ * Applies every rule to the fixpoint: the same values, fewer or cheaper nodes. Integer and boolean rules are exact, float rules
+ * hold for every float. Effects keep their order.
  */
 export const simplify = (root: UOp, { trace, rules: given }: Options = {}): UOp => {
   const own = known(root.arena)
@@ -105,5 +105,5 @@ export const sum = (x: UOp): Sum.Sum => Sum.of(simplify(x))
 export const simplifyUnder = (condition: UOp, expression: UOp): UOp =>
   under(simplify(condition), simplify(expression), simplify)
 
-/** The values of an index expression where `condition` holds; where it never does, some single value. */
+/** The bounds of an index expression where `condition` holds; if it never does, of some single value. */
 export const boundsUnder = (condition: UOp, x: UOp): Range => inBounds(simplify(condition), simplify(x))

@@ -2,7 +2,7 @@ import type { ScalarName } from "@tg/core-uop/DType"
 import { commutative, type Op } from "@tg/core-uop/Op"
 import type { Arg, UOp } from "@tg/core-uop/UOp"
 
-/** What a pattern asks of a node's sources. */
+/** The pattern of a node's sources. */
 export type Sources =
   | { readonly kind: "exact"; readonly patterns: ReadonlyArray<UPat<string>> }
   /** Two sources in either order. */
@@ -38,7 +38,7 @@ const everything: UPat = {
   test: undefined
 }
 
-// names of sub-patterns are captures of the whole, which the plain data type does not show
+// names of sub-patterns are captures of the whole, which the type of the data does not track
 const typed = <N extends string>(pattern: UPat<string>): UPat<N> => pattern as UPat<N>
 
 /** Any node, captured. */
@@ -66,13 +66,13 @@ export const satisfying = <N extends string>(pattern: UPat<N>, test: (node: UOp)
 /** The same pattern, for nodes with this arg. */
 export const withArg = <N extends string>(pattern: UPat<N>, value: Arg): UPat<N> => ({ ...pattern, arg: { value } })
 
-/** The first alternative that leads to a result. */
+/** Alternatives, tried in order with backtracking: the first one for which the whole rule gives a result. */
 export const anyOf = <const P extends ReadonlyArray<UPat<string>>>(...alternatives: P): UPat<NamesOf<P[number]>> =>
   typed({ ...everything, alternatives })
 
 type Names<P extends ReadonlyArray<UPat<string>>> = NamesOf<P[number]>
 
-/** A node of one of these operations; sources exact, in order, in either order where the operation commutes. */
+/** A node of one of these operations with exactly these sources; in either order where the operation commutes. */
 export const op = <const P extends ReadonlyArray<UPat<string>>>(
   ops: Op | ReadonlyArray<Op>,
   ...patterns: P
@@ -90,7 +90,7 @@ export const op = <const P extends ReadonlyArray<UPat<string>>>(
 /** A node of one of these operations with any sources. */
 export const node = (...ops: ReadonlyArray<Op>): UPat => ({ ...everything, ops })
 
-/** Sources exactly in this order, also for an operation that commutes. */
+/** Exactly these sources in this order, also for an operation that commutes. */
 export const inOrder = <const P extends ReadonlyArray<UPat<string>>>(ops: Op, ...patterns: P): UPat<Names<P>> =>
   typed({ ...everything, ops: [ops], sources: { kind: "exact", patterns } })
 

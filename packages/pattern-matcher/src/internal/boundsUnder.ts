@@ -3,7 +3,7 @@ import type { Range, UOp } from "@tg/core-uop/UOp"
 import * as Sum from "../Sum.ts"
 import { type Fact, factsOf, flatten, highest, narrow } from "./clauses.ts"
 
-/** The least number that `sum` is known not to exceed, from the bounds of its terms and from each fact about them. */
+/** The least upper bound of `sum` that follows from the bounds of its terms and from each single fact about them. */
 const most = (sum: Sum.Sum, facts: ReadonlyArray<Fact>, known: ReadonlyMap<UOp, Range>): number => {
   let least = highest(sum, known)
   for (const fact of facts) {
@@ -16,7 +16,7 @@ const most = (sum: Sum.Sum, facts: ReadonlyArray<Fact>, known: ReadonlyMap<UOp, 
   return least
 }
 
-/** The values of an index expression where a condition (both in normal form) holds; of one that never holds, any. */
+/** The bounds of an index expression where a condition (both in normal form) holds; any, if it never holds. */
 export const boundsUnder = (condition: UOp, x: UOp): Range => {
   const facts = flatten(condition).flatMap(factsOf)
   const known = narrow(facts)

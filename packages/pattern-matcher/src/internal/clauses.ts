@@ -3,7 +3,7 @@ import type { Range, UOp } from "@tg/core-uop/UOp"
 import * as Sum from "../Sum.ts"
 import { isIndex, valueOf } from "./values.ts"
 
-/** `sum <= 0`, a fact about index expressions. */
+/** A linear inequality about index expressions: `sum <= 0`. */
 export type Fact = Sum.Sum
 
 /** The parts of a conjunction (or, with "OR", of a disjunction). */
@@ -28,7 +28,7 @@ export const isIndexClause = (clause: UOp): boolean => {
   return (comparison.op === "CMPLT" || comparison.op === "CMPEQ") && isIndex(comparison.src[0]!)
 }
 
-/** What a clause says about index expressions; empty when it says nothing of this form. */
+/** The inequalities that a clause implies; empty when it implies none of this form. */
 export const factsOf = (clause: UOp): ReadonlyArray<Fact> => {
   if (!isIndexClause(clause)) return []
   const inner = negated(clause)
@@ -43,7 +43,7 @@ export const factsOf = (clause: UOp): ReadonlyArray<Fact> => {
 export const narrow = (facts: ReadonlyArray<Fact>): ReadonlyMap<UOp, Range> | undefined => {
   const known = new Map<UOp, Range>()
   const range = (term: UOp): Range => known.get(term) ?? Bounds.of(term)
-  // facts share terms, so one may sharpen another; a few rounds find what matters
+  // bounds propagation: facts share terms, so one may tighten another; a few rounds suffice in practice
   for (let round = 0; round < 3; round++) {
     let changed = false
     for (const fact of facts) {
@@ -71,7 +71,7 @@ export const narrow = (facts: ReadonlyArray<Fact>): ReadonlyMap<UOp, Range> | un
 
 const lowest = (c: number, r: Range): number => c > 0 ? c * r.min : c * r.max
 
-/** The largest value of a sum when some terms have sharper bounds. */
+/** The largest value of a sum when some terms have tighter bounds. */
 export const highest = (sum: Sum.Sum, known: ReadonlyMap<UOp, Range>): number => {
   let result = sum.constant
   for (let i = 0; i < sum.terms.length; i++) {
@@ -80,7 +80,7 @@ export const highest = (sum: Sum.Sum, known: ReadonlyMap<UOp, Range>): number =>
   return result
 }
 
-/** Whether facts imply another one. */
+/** Whether facts imply another one, by bounds or by one fact and bounds: sound, not complete. */
 const implies = (facts: ReadonlyArray<Fact>, known: ReadonlyMap<UOp, Range>, goal: Fact): boolean => {
   if (highest(goal, known) <= 0) return true
   for (const fact of facts) {
@@ -90,7 +90,7 @@ const implies = (facts: ReadonlyArray<Fact>, known: ReadonlyMap<UOp, Range>, goa
   return false
 }
 
-/** What facts say about a clause: always true, always false, or nothing. */
+/** Whether facts imply a clause (true), imply its negation (false), or neither. */
 export const decide = (facts: ReadonlyArray<Fact>, clause: UOp): boolean | undefined => {
   const known = narrow(facts)
   if (known === undefined || !isIndexClause(clause)) return undefined

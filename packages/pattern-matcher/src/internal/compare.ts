@@ -9,7 +9,7 @@ type S = Sum.Sum
 const bool = (arena: Arena, value: boolean): UOp => arena.make("CONST", DType.bool, [], value)
 const not = (x: UOp): UOp => x.arena.make("XOR", DType.bool, [x, bool(x.arena, true)])
 
-/** Multiplies out a quotient: `y // d + z < 0` is `y + d * z < 0` for a constant `d > 0`. */
+/** Multiplies by a divisor: `y // d + z < 0` is `y + d * z < 0` for a constant `d > 0`. */
 const withoutQuotient = (sum: S): S | undefined => {
   for (let i = 0; i < sum.terms.length; i++) {
     const term = sum.terms[i]!
@@ -23,7 +23,7 @@ const withoutQuotient = (sum: S): S | undefined => {
 }
 
 /**
- * Drops small parts that cannot decide: `f * x + b < c` is `x < q` when `(c - b) / f` rounds up to the same `q` for
+ * Drops low-order terms that cannot decide: `f * x + b < c` is `x < q` when `(c - b) / f` rounds up to the same `q` for
  * every `b`. `sum` has no constant; the comparison is `sum < bound`.
  */
 const coarser = (sum: S, bound: number): { readonly sum: S; readonly bound: number } | undefined => {
@@ -45,7 +45,7 @@ const twoSided = (op: "CMPLT" | "CMPEQ", sum: S, bound: number, arena: Arena): U
   return settled(arena.make(op, DType.bool, [build(left, arena), build(right, arena)]))
 }
 
-/** The last term decides the sign of the normal form. */
+/** The normal form of a comparison has a positive last term. */
 const isNegative = (sum: S): boolean => sum.coefficients[sum.coefficients.length - 1]! < 0
 
 /** `a < b` in normal form: `sum < constant`, or its negation. */

@@ -3,7 +3,7 @@ import type { Arg, UOp } from "@tg/core-uop/UOp"
 import type { Rule } from "../PatternMatcher.ts"
 import type { UPat } from "../UPat.ts"
 
-/** A rule as closures: `run` gives the replacement, `mayMatch` rejects by the operations among the sources. */
+/** A rule as closures: `run` gives the replacement, `mayMatch` rejects early by bit sets of the sources' operations. */
 export interface Compiled<C> {
   readonly name: string
   readonly ops: ReadonlyArray<Op> | undefined
@@ -12,8 +12,8 @@ export interface Compiled<C> {
 }
 
 /**
- * State of one attempt. Each position of the pattern has a slot; a step reads the node of its position from there and
- * continues with the next step, so both orders of a commutative operation share one continuation.
+ * State of one match, in continuation-passing style. Each position of the pattern has a slot; a step reads the node of its position
+ * from there and calls the next step, so both orders of a commutative operation share one continuation.
  */
 interface Attempt {
   readonly slots: Array<UOp>
@@ -31,7 +31,7 @@ type Bound = ReadonlyMap<string, number>
 const equalArg = (a: Arg, b: Arg): boolean =>
   typeof a === "object" && typeof b === "object" ? JSON.stringify(a) === JSON.stringify(b) : Object.is(a, b)
 
-/** The checks that concern the node alone. */
+/** The checks of the node alone. */
 const compileCheck = (pattern: UPat<string>): (node: UOp) => boolean => {
   const { arg, ops, scalars, test } = pattern
   const set = ops === undefined ? undefined : new Set<string>(ops)
@@ -166,7 +166,7 @@ const compileReject = (pattern: UPat<string>): Compiled<unknown>["mayMatch"] => 
   }
 }
 
-/** Turns a rule into closures specialised to its pattern. */
+/** Compiles a rule to closures specialised to its pattern. */
 export const compile = <C>(rule: Rule<C>): Compiled<C> => {
   const compiler = new Compiler()
   const root = compiler.slot()
@@ -191,7 +191,7 @@ export const compile = <C>(rule: Rule<C>): Compiled<C> => {
     mayMatch: compileReject(rule.pattern),
     run: (node, context) => {
       if (when !== undefined && !when(node)) return undefined
-      // a rewrite function may use the matcher itself
+      // re-entrant: a rewrite function may use the matcher itself
       const attempt = shared.busy ? fresh() : shared
       attempt.busy = true
       attempt.slots[root] = node

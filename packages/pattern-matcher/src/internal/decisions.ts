@@ -26,7 +26,7 @@ const isDecision = (node: UOp): boolean => {
   }
 }
 
-/** Operations of an expression that sharper bounds may remove, counted with repetition. Loads are not entered. */
+/** Operations of an expression that tighter bounds may remove, counted with repetition. Loads are not entered. */
 export const decisions = (root: UOp): number => {
   for (const node of unseen(root, isCounted)) {
     let count = isDecision(node) ? 1 : 0

@@ -17,7 +17,7 @@ export const fits = (sum: S): boolean => {
   return min >= -int32 && max < int32
 }
 
-/** The quotient by a constant, if the sum never leaves one period. */
+/** The quotient by `c`, if the sum stays within one period of `c`. */
 const period = (sum: S, c: number): number | undefined => {
   const { max, min } = Sum.bounds(sum)
   const k = Math.floor(min / c)
@@ -52,7 +52,7 @@ const reduce = (sum: S, c: number, residue: Residue): S =>
 
 const dividedBy = (sum: S, c: number): S => Sum.mapCoefficients(sum, (a) => a / c, sum.constant / c)
 
-/** Finds the rest whose quotient is known, or which is a smaller division: the part that both results share. */
+/** `sum = c * whole + rest`: the rest that quotient and remainder share, with its own quotient if bounds give it. */
 const separate = (sum: S, c: number): { readonly rest: S; readonly quotient: number | undefined } => {
   const whole = period(sum, c)
   if (whole !== undefined) return { rest: sum, quotient: whole }
@@ -68,7 +68,7 @@ const separate = (sum: S, c: number): { readonly rest: S; readonly quotient: num
     }
   }
   const tried = first.terms.length <= 4 ? first.terms.length : 0
-  // one term at a time to the other side of zero
+  // try each coefficient's other residue, of the opposite sign
   for (let i = 0; i < tried; i++) {
     const range = Bounds.of(first.terms[i]!)
     // a residue has to stay within one period by itself
@@ -81,7 +81,7 @@ const separate = (sum: S, c: number): { readonly rest: S; readonly quotient: num
   return { rest: lifted(first, c), quotient: undefined }
 }
 
-/** A multiple of `c` more, so that the numerator is never negative and a plain division will do. */
+/** Adds a multiple of `c`, so that the numerator is never negative: truncating and floor division then agree. */
 const lifted = (sum: S, c: number): S => {
   if (sum.constant === 0 && sum.coefficients.every((a) => a > 0)) return sum
   const { min } = Sum.bounds(sum)
@@ -142,7 +142,7 @@ export const divideBy = (sum: S, c: number, arena: Arena): S => {
   return Sum.add(whole, div(build(rest, arena), int(arena, c)))
 }
 
-/** A term `a * (y % m)` whose inner modulus does not matter modulo `c`. */
+/** A term `a * (y % m)` whose inner modulus is redundant modulo `c`: `c` divides `a * m`. */
 const idleModulus = (sum: S, c: number): number =>
   sum.terms.findIndex((t, i) =>
     t.op === "FLOORMOD" && isPositive(t.src[1]!) && (sum.coefficients[i]! * Number(t.src[1]!.arg)) % c === 0
@@ -236,7 +236,7 @@ export const remainder = (a: S, b: S, arena: Arena): S => {
   }
   const { exact, rest } = bySymbol(a, b)
   if (exact) return rest
-  // a value within 0 .. b-1 is exact; anything else keeps its reduced numerator
+  // not exact: a remainder of the reduced numerator
   return mod(build(rest, arena), build(b, arena))
 }
 
@@ -244,13 +244,13 @@ export const remainder = (a: S, b: S, arena: Arena): S => {
 
 const decisionsOf = (sum: S): number => sum.terms.reduce((n, term) => n + decisions(term), 0)
 
-/** Fewer divisions, or as many and fewer terms: what every step of `recombine` must reach, so it comes to rest. */
+/** The progress measure of `recombine`: fewer decisions, or as many and fewer terms. */
 const better = (candidate: S, sum: S): boolean => {
   const difference = decisionsOf(candidate) - decisionsOf(sum)
   return difference < 0 || (difference === 0 && candidate.terms.length < sum.terms.length)
 }
 
-/** The coefficients that occur: sums are long, but few coefficients are different. */
+/** The distinct coefficients: sums are long, but few coefficients differ. */
 const distinct = (sum: S): ReadonlyArray<number> => {
   const seen: Array<number> = []
   for (const c of sum.coefficients) if (!seen.includes(c)) seen.push(c)
@@ -297,7 +297,7 @@ const formRemainder = (sum: S, i: number, arena: Arena): S | undefined => {
   return better(formed, sum) ? formed : undefined
 }
 
-/** Joins quotients and remainders of the same division; each step is `better`. */
+/** Joins quotients and remainders of the same division. Terminates, as each step is `better`. */
 export const recombine = (sum: S, arena: Arena): S => {
   let current = sum
   for (;;) {

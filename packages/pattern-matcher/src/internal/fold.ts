@@ -124,7 +124,7 @@ const integer = (op: Op, scalar: ScalarName, x: number, y: number, z: number): n
 }
 
 const bitwise = (op: Op, scalar: ScalarName, x: number, y: number): number | undefined => {
-  // index values fit 32 bits
+  // bitwise operations are defined on 32 bits only
   if (scalar === "index" && ((x | 0) !== x || (y | 0) !== y)) return undefined
   switch (op) {
     case "AND":
@@ -173,7 +173,7 @@ export const convert = (
   return x >= low && x <= high ? x : undefined
 }
 
-/** The value of an elementwise operation on constants; undefined when it has none that every device agrees on. */
+/** Constant folding of an elementwise operation; undefined where devices may differ. */
 export const fold = (
   op: Op,
   to: ScalarName,

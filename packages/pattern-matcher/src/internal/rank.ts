@@ -2,7 +2,7 @@ import { ordinal } from "@tg/core-uop/Op"
 import { type Axis, key, rangeArg, unseen, type UOp, varArg } from "@tg/core-uop/UOp"
 import { slot } from "./slot.ts"
 
-// outer loops first, so that the invariant part of a sum is a prefix of it
+// outer loops first, so that the loop-invariant part of a sum is a prefix of it
 const axes: Readonly<Record<Axis, number>> = {
   GLOBAL: 1,
   LOCAL: 3,
@@ -32,14 +32,14 @@ const hashArg = (arg: UOp["arg"]): number =>
     ? arg
     : hashText(typeof arg === "object" ? JSON.stringify(arg) : String(arg))
 
-/** Variables stand in the order of their names, as far as 28 bits tell. */
+/** Variables are ordered by the first four characters of their names, then by a hash. */
 const hashName = (name: string): number => {
   let result = 0
   for (let i = 0; i < 4; i++) result = result * 128 + (i < name.length ? name.charCodeAt(i) & 127 : 0)
   return result * 8 + (hashText(name) & 7)
 }
 
-/** The innermost loop a node depends on. */
+/** The nesting level of the innermost loop a node depends on. */
 const level = (node: UOp): number => {
   let result = 0
   for (const s of node.src) result = Math.max(result, Math.floor(slot(s).rank / 2 ** 38))

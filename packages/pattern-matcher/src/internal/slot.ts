@@ -1,13 +1,13 @@
 import type { UOp } from "@tg/core-uop/UOp"
 import type { Sum } from "../Sum.ts"
 
-/** What the simplifier remembers about a node; all of it follows from the node alone. */
+/** The simplifier's memo of a node: a function of the node alone. */
 export interface Slot {
   rank: number
   sum: Sum | undefined
-  /** The node is in the normal form of index arithmetic: its rules leave it as it is. */
+  /** The node is in normal form: the index rules leave it as it is. */
   canonical: boolean
-  /** Operations that bounds may remove, counted with repetition; -1 when not counted yet. */
+  /** The count of `decisions`; -1 when not counted yet. */
   decisions: number
   /** Results of simplifying the node under conditions. */
   under: Map<UOp, UOp> | undefined
@@ -22,7 +22,7 @@ declare module "@tg/core-uop/UOp" {
 export const slot = (node: UOp): Slot =>
   node.cache.symbolic ??= { rank: -1, sum: undefined, canonical: false, decisions: -1, under: undefined }
 
-/** Marks a node that the index rules made and would make again. */
+/** Marks a node as being in normal form: the index rules made it. */
 export const settled = (node: UOp): UOp => {
   slot(node).canonical = true
   return node

@@ -9,13 +9,13 @@ import { not } from "./values.ts"
 type Simplify = (root: UOp) => UOp
 
 /**
- * Nodes whose inside a condition must not change. A load runs where the condition is false too, so its own gate has to
- * stay as it is; a loop variable is known by its size.
+ * Nodes whose sources a condition must not change. A load executes where the condition is false too, so its gate must stay; the
+ * identity of a loop variable includes its size.
  */
 const isOpaque = (node: UOp): boolean =>
   node.op === "LOAD" || node.op === "RANGE" || node.op === "SPECIAL" || node.op === "REDUCE"
 
-/** Nodes under an expression, sources first, without the inside of opaque ones. */
+/** Nodes under an expression, sources first, without the sources of opaque ones. */
 const inside = (root: UOp): ReadonlyArray<UOp> => {
   const done = new Set<UOp>()
   const order: Array<UOp> = []
@@ -37,7 +37,7 @@ const inside = (root: UOp): ReadonlyArray<UOp> => {
 const weight = (node: UOp): number =>
   node.op === "CONST" ? 0 : node.op === "FLOORDIV" || node.op === "FLOORMOD" || node.op === "WHERE" ? 4 : 1
 
-/** Operations an expression takes, divisions counted as several. */
+/** The weighted number of operations of an expression; divisions count as several. */
 const cost = (root: UOp): number => inside(root).reduce((n, node) => n + weight(node), 0)
 
 /** Replaces nodes, the outermost first; `rest` may rewrite what is rebuilt. */
@@ -51,7 +51,7 @@ const replace = (root: UOp, map: ReadonlyMap<UOp, UOp>, rest: (node: UOp) => UOp
   return done.get(root)!
 }
 
-/** Stands for a node that has these bounds where the condition holds. The name comes from the structure. */
+/** A fresh variable for a node, with the bounds it has where the condition holds. Its name is the structural key. */
 const stand = (node: UOp, { max, min }: Range): UOp =>
   min === max
     ? node.arena.make("CONST", DType.index, [], min)
@@ -68,7 +68,7 @@ const replaceTerms = (expression: UOp, part: Sum.Sum, by: UOp): UOp =>
     return Sum.toNode(Sum.add(Sum.addScaled(sum, part, -m), Sum.scale(Sum.of(by), m)), node.arena)
   })
 
-/** Simplifies with replacements, undoes them, and keeps the cheaper of the two. */
+/** Simplifies under a substitution, substitutes back, and keeps the cheaper expression. */
 const attempt = (
   expression: UOp,
   simplify: Simplify,
@@ -81,7 +81,7 @@ const attempt = (
   return cost(result) < cost(expression) ? result : expression
 }
 
-/** Under `clauses`, each of them is true, and what it negates is false. */
+/** Replaces each clause by true, and what a negated clause negates by false. */
 const underTruth = (clauses: ReadonlyArray<UOp>, expression: UOp, simplify: Simplify): UOp => {
   const map = new Map<UOp, UOp>()
   for (const clause of clauses) {
@@ -93,7 +93,7 @@ const underTruth = (clauses: ReadonlyArray<UOp>, expression: UOp, simplify: Simp
   return result === expression ? expression : simplify(result)
 }
 
-/** Under facts, single terms have sharper bounds. */
+/** Simplifies with the tighter bounds of single terms. */
 const underBounds = (
   facts: ReadonlyArray<Fact>,
   expression: UOp,
@@ -104,7 +104,7 @@ const underBounds = (
   if (known === undefined) return expression
   const map = new Map<UOp, UOp>()
   const back = new Map<UOp, UOp>()
-  // bounds change nothing but decisions, and terms that they make constant
+  // bounds matter only to decisions, and to terms that become constant
   const decides = decisions(expression) > 0
   for (const [term, range] of known) {
     if (!nodes.has(term) || term.op === "MUL" || term.op === "CONST") continue
@@ -127,7 +127,7 @@ const boundsOf = (part: Sum.Sum, facts: ReadonlyArray<Fact>): Range => {
   return { min, max }
 }
 
-/** Under facts about the same several terms, their sum has sharper bounds. */
+/** Simplifies with the tighter bounds of a sum of several terms. */
 const underSum = (
   part: Sum.Sum,
   facts: ReadonlyArray<Fact>,
@@ -145,7 +145,7 @@ const underSum = (
   return attempt(expression, simplify, (x) => replaceTerms(x, part, variable), back)
 }
 
-/** The sums of several terms that facts speak about, each once, with a positive first coefficient. */
+/** The sums of several terms in the facts, each once, with a positive first coefficient. */
 const partsOf = (facts: ReadonlyArray<Fact>): ReadonlyArray<Sum.Sum> => {
   const parts: Array<Sum.Sum> = []
   for (const fact of facts) {
@@ -160,7 +160,7 @@ const derive = (condition: UOp, expression: UOp, simplify: Simplify): UOp => {
   const isBoolean = expression.dtype === DType.bool
   const clauses = flatten(condition)
   const facts = clauses.flatMap(factsOf)
-  // only a choice contains conditions
+  // an index expression contains conditions only in decisions
   let result = isBoolean || decisions(expression) > 0 ? underTruth(clauses, expression, simplify) : expression
   if (facts.length === 0) return result
   let nodes: ReadonlySet<UOp> = new Set(inside(result))
@@ -181,7 +181,7 @@ export const under = (condition: UOp, expression: UOp, simplify: Simplify): UOp 
   if (known !== undefined) return known
   const result = derive(condition, expression, simplify)
   remember(expression, condition, result)
-  // the result is not tried again
+  // idempotent: the result is not simplified again
   if (result !== expression) remember(result, condition, result)
   return result
 }

@@ -14,7 +14,7 @@ export const constantLike = (x: UOp, value: number | boolean): UOp => {
   return x.arena.make("CONST", x.dtype, dims, x.dtype.scalar === "bool" ? Boolean(value) : Number(value))
 }
 
-/** One number of index arithmetic: not a vector, and not a tensor of numbers. */
+/** A scalar of index arithmetic: not a vector, and not a tensor. */
 export const isIndex = (node: UOp): boolean => node.dtype === DType.index && Shape.of(node).length === 0
 
 export const isMachineInteger = (node: UOp): boolean => node.dtype.scalar === "i32" || node.dtype.scalar === "u32"

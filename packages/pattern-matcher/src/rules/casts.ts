@@ -10,7 +10,7 @@ const isInteger = (scalar: ScalarName): boolean => scalar === "i32" || scalar ==
 
 const isSigned = (scalar: ScalarName): boolean => scalar !== "u32"
 
-/** Whether a conversion by way of `through` gives the same as a direct one. */
+/** Whether a cast through `through` equals the direct one. */
 const survives = (x: UOp, through: ScalarName, to: ScalarName): boolean => {
   const from = x.dtype.scalar
   if (from === through || from === "bool") return true

@@ -13,7 +13,7 @@ export interface Simplifier {
 
 const chain = (op: "AND" | "OR", clauses: ReadonlyArray<UOp>): UOp => clauses.reduce((a, b) => alu(op, a, b))
 
-/** Clauses that the others imply drop out; a contradiction is false. */
+/** Drops clauses that the others imply; a contradiction is false. */
 const conjunction = (node: UOp): UOp | undefined => {
   let clauses = flatten(node)
   if (!clauses.some(isIndexClause)) return undefined
@@ -28,7 +28,7 @@ const conjunction = (node: UOp): UOp | undefined => {
   return chain("AND", clauses.every(isIndexClause) ? clauses.toSorted(compare) : clauses)
 }
 
-/** Clauses that imply another drop out; two that leave nothing over are true. */
+/** Drops clauses that imply another one; two that cover everything are true. */
 const disjunction = (node: UOp): UOp | undefined => {
   let clauses = flatten(node, "OR")
   if (!clauses.every(isIndexClause)) return undefined
@@ -43,7 +43,7 @@ const disjunction = (node: UOp): UOp | undefined => {
   return chain("OR", clauses.toSorted(compare))
 }
 
-/** What conditions say about each other and about the index expressions they guard. */
+/** Redundant clauses, and index expressions simplified under their conditions. */
 export const conditions = rules<Simplifier>("conditions", [
   rule("clauses", P.and(P.anything, P.anything), (_, node) => conjunction(node), { when: isBool }),
   rule("alternatives", P.or(P.anything, P.anything), (_, node) => disjunction(node), { when: isBool }),

@@ -30,7 +30,7 @@ const folded = (node: UOp): UOp | undefined => {
   return node.arena.make("STACK", node.dtype, lanes)
 }
 
-/** Operations on constants, and values that their bounds determine. */
+/** Constant folding, and values that their bounds determine. */
 export const constants = rules("constants", [
   rule(
     "fold",

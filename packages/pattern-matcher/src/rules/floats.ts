@@ -10,7 +10,7 @@ const when = isFloat
 const negativeZero = P.uniform("z", -0)
 const binary = (op: UOp["op"], x: UOp, y: UOp): UOp => x.arena.make(op, x.dtype, [x, y])
 
-/** A power of two whose inverse is a normal float: multiplying by the inverse is dividing. */
+/** A power of two whose inverse is a normal float: multiplication by the inverse is exact division. */
 const isExactlyInvertible = (value: number): boolean =>
   Number.isInteger(Math.log2(Math.abs(value))) && Math.abs(Math.log2(Math.abs(value))) <= 126
 

@@ -13,7 +13,7 @@ const isOpen = (node: UOp): boolean => !slot(node).canonical && isIndex(node)
 const comparesIndex = (node: UOp): boolean => !slot(node).canonical && isIndex(node.src[0]!)
 const sums = (node: UOp): readonly [Sum.Sum, Sum.Sum] => [Sum.of(node.src[0]!), Sum.of(node.src[1]!)]
 
-/** A term or constant behind a sum in normal form that ends with an earlier term: nothing to reorder. */
+/** A sum in normal form plus a later term or a constant: nothing to reorder. */
 const isAppended = (node: UOp): boolean => {
   if (node.op !== "ADD") return false
   const a = Sum.of(node.src[0]!)

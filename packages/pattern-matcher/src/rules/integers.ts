@@ -15,7 +15,7 @@ const isUnsigned = (node: UOp): boolean => node.dtype.scalar === "u32"
 const number = (node: UOp): number => Number(valueOf(node))
 const binary = (node: UOp, op: UOp["op"], x: UOp, y: UOp): UOp => node.arena.make(op, node.dtype, [x, y])
 
-/** `x (op) (a (by) b)` with the constants combined; undefined when that has no value. */
+/** `x (op) (a (by) b)` with the constants folded; undefined when that has no value. */
 const combined = (node: UOp, op: UOp["op"], by: UOp["op"], x: UOp, a: UOp, b: UOp): UOp | undefined => {
   const value = fold(by, node.dtype.scalar, node.dtype.scalar, [number(a), number(b)])
   return value === undefined ? undefined : binary(node, op, x, constantLike(a, value))
@@ -86,7 +86,7 @@ export const integers = rules("integers", [
     ({ a, x }, node) => isAmount(a) ? binary(node, "AND", x, constantLike(a, 2 ** (32 - number(a)) - 1)) : undefined,
     { when: isUnsigned }
   ),
-  // (x & m) >> k = (x >> k) & (m >> k); the mask then often turns out to be idle
+  // (x & m) >> k = (x >> k) & (m >> k): then `idle-mask` often removes the mask
   rule("mask-shr", P.shr(P.and(x, a), b), ({ a, b, x }, node) =>
     isAmount(b)
       ? binary(node, "AND", binary(node, "SHR", x, b), constantLike(a, number(a) >>> number(b)))
@@ -95,7 +95,7 @@ export const integers = rules("integers", [
     const { max, min } = Bounds.of(x)
     return min >= 0 && isMask(number(a)) && max <= number(a) ? x : undefined
   }, { when }),
-  // where nothing wraps, these are the rules of integers
+  // without overflow, the rules of mathematical integers
   rule("small-dividend", P.floormod(x, a), ({ a, x }) => {
     const { max, min } = Bounds.of(x)
     return min >= 0 && max < number(a) ? x : undefined

@@ -5,7 +5,7 @@ import * as P from "../UPat.ts"
 
 const isLoop = (node: UOp): boolean => node.op !== "CONST"
 
-/** Loops that run once, gates that are known, lanes of a vector that is being put together. */
+/** Loops of one iteration, constant gates, lanes of a vector that is built here. */
 export const memory = rules("memory", [
   rule("reduce-once", P.startsWith("REDUCE", P.any("x")), ({ x }, node) => {
     const loops = node.src.slice(1).filter(isLoop)
