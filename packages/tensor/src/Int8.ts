@@ -1,13 +1,13 @@
-/** Activations of 8 bits, and their products with weights that are small integers: sums of products of bytes. */
+/** Dynamic quantisation of activations to 8 bits in blocks of 32, and their products with quantised weights (DOT4I8). */
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { iota, type Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
-/** Neighbouring values that share a scale. */
+/** Values of a block, which share a scale. */
 export const blockValues = 32
 
-// Words of a block: quants, then what a product needs to know of them.
+// The layout of a block's record, in words: quants, scale, sum of the quants, sums of its halves.
 const quantWords = 8
 const scaleAt = 8
 const sumAt = 9
@@ -19,10 +19,10 @@ export const recordWords = 12
 const rounder = 12582912
 const rounderBits = 0x4b400000
 
-/** Scales below are zero: devices may flush subnormal numbers. */
+/** Smaller scales count as zero: their reciprocals overflow, and devices may flush subnormal numbers. */
 const leastScale = 2 ** -120
 
-/** The integers nearest to `x`, `u32 [.., K / 32, 2, 4, 4]`, and what they are multiples of, `f32 [.., K / 32, 1, 1, 1]`. */
+/** Quants, the integers nearest to `x / scale`, `u32 [.., K / 32, 2, 4, 4]`, and the scale, `f32 [.., K / 32, 1, 1, 1]`. */
 const round = (x: Tensor): { readonly quants: Tensor; readonly scale: Tensor } => {
   const k = x.rank === 0 ? 0 : x.dim(-1)
   if (!DType.isFloat(x.dtype) || typeof k !== "number" || k % blockValues !== 0) {
@@ -40,19 +40,19 @@ const round = (x: Tensor): { readonly quants: Tensor; readonly scale: Tensor } =
 const count = ({ arena }: Tensor, n: number, trailing: number): Tensor =>
   iota(arena, n).cast(DType.u32).reshape([n, ...Array.from({ length: trailing }, () => 1)])
 
-/** A value's byte in its word. */
+/** Each value's low byte, shifted to its place in its word. */
 const byteOf = (quants: Tensor): Tensor => quants.and(255).shl(count(quants, 4, 1).mul(8))
 
 /**
  * Float `[.., K]` to `u32 [.., K / 32, 12]`: for each block of 32 values the quants, 4 to a word (byte b of word 4h + w
  * is value 16h + 4b + w), the scale (the bits of an f32: the largest magnitude / 127), the sum of the quants, and the
- * sums of its two halves. A block with a value that is not finite has an infinite scale and no quants, so that no
- * product with it is finite. What is read more than once is worth storing, so that it is not computed again.
+ * sums of its two halves. A block with a value that is not finite has an infinite scale and quants without meaning; no product with
+ * it is finite. Records that are read more than once are worth a store: otherwise each reader quantises again.
  */
 export const quantise = (x: Tensor): Tensor => {
   const rounded = round(x)
   const quants = rounded.quants.unsqueeze(-4)
-  // one sum over the block for every word of the result, which takes from a value its byte, all of it, or nothing
+  // one reduction over the block for all words: each selects a value's byte, the whole value, or nothing
   const half = count(x, 2, 2)
   const at = count(x, recordWords, 3)
   const byte = half.mul(4).add(count(x, 4, 0)).eq(at).where(byteOf(quants), 0)
@@ -62,7 +62,7 @@ export const quantise = (x: Tensor): Tensor => {
   return at.reshape([recordWords]).eq(scaleAt).where(bits, words)
 }
 
-/** What a product reads of quantised values. */
+/** Quantised values as a product reads them. */
 export interface Blocks {
   /** `u32 [.., K / 32, 2, 4]`: byte b of word (h, w) is value 16h + 4b + w of its block. */
   readonly quants: Tensor
@@ -72,7 +72,7 @@ export interface Blocks {
   readonly sums: (parts: 1 | 2) => Tensor
 }
 
-/** What `quantise` gives, apart: for who computes it where it is read, and does not store records. */
+/** The parts of `quantise` without a record: for fusion into the reader. */
 export const blocks = (x: Tensor): Blocks => {
   const { quants, scale } = round(x)
   const lead = quants.shape.slice(0, -3)
@@ -101,7 +101,7 @@ export interface Rows {
   readonly minimum: Tensor | undefined
 }
 
-/** The same rows seen otherwise: `view` gets each tensor and how many of its last axes are a row. */
+/** The same rows under another view: `view` gets each tensor and how many of its last axes are a row. */
 export const mapRows = (rows: Rows, view: (x: Tensor, rowRank: number) => Tensor): Rows => ({
   words: view(rows.words, 3),
   scale: view(rows.scale, 2),
@@ -111,8 +111,8 @@ export const mapRows = (rows: Rows, view: (x: Tensor, rowRank: number) => Tensor
 
 /**
  * `y[.., n] = sum_k w[n, k] x[.., k]` for quantised `x`, records or the parts of them, whose leading axes broadcast with
- * those of the weight. Sums of a block are exact integers, scaled once. `alsoOver` are axes of the result that are summed
- * in the same loop.
+ * those of the weight. A block's dot product is an exact integer, scaled once. `alsoOver` are axes of the result that the same
+ * reduction sums.
  */
 export const contract = (
   x: Tensor | Blocks,
@@ -125,7 +125,7 @@ export const contract = (
   const missing = Math.max(0, rows.length - lead.length)
   const all = [...rows.slice(0, missing), ...lead.map((d, i) => d === 1 ? rows[i + rows.length - lead.length] ?? 1 : d)]
   const row = [...all, outer.at(-1)!]
-  // repeated as a whole, so that it is the block which is stored and not parts of it
+  // the record is broadcast as a whole, so that placement stores the record and not its parts
   const spread = (part: Tensor): Tensor => {
     const inner = part.shape.slice(outer.length)
     return part.reshape([...lead, outer.at(-1)!, ...inner]).expand([...row, ...inner])

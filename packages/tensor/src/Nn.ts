@@ -4,7 +4,7 @@ import * as node from "./internal/node.ts"
 import { iota, type Operand, type Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
-/** Joins along an axis of fixed sizes; all other axes agree. */
+/** Concatenates along an axis of fixed sizes; all other axes agree. */
 export const cat = (parts: ReadonlyArray<Tensor>, axis: number): Tensor => {
   const first = parts[0] ?? fail("cat", "at least one part", "none", "leave it out")
   const at = node.axisOf("cat", axis, first.rank)
@@ -32,7 +32,7 @@ export const cat = (parts: ReadonlyArray<Tensor>, axis: number): Tensor => {
   return result!
 }
 
-/** Joins along a fresh axis. */
+/** Concatenates along a new axis. */
 export const stack = (parts: ReadonlyArray<Tensor>, axis = 0): Tensor =>
   cat(parts.map((part) => part.unsqueeze(axis)), axis)
 
@@ -51,7 +51,7 @@ export const matmul = (x: Tensor, y: Tensor): Tensor => {
 
 /**
  * `y[..., n] = sum_k w[n, k] x[..., k]` for a weight whose rows are outputs, `[N, K]`. The row may be spread over
- * several axes, `[N, K1, K2, ...]` with K = K1 K2 ...: the sum then runs over nested axes, as packed weights want it.
+ * several axes, `[N, K1, K2, ...]` with K = K1 K2 ...: the reduction is then a nest of loops, as packed weights need it.
  */
 export const linear = (x: Tensor, w: Tensor): Tensor => contract(x, w, w.rank - 1)
 
@@ -74,7 +74,7 @@ export const contract = (x: Tensor, w: Tensor, rowRank: number): Tensor => {
   return spread.mul(w).sum({ axis: row.map((_, i) => i - rowRank) })
 }
 
-/** `exp(x) / sum(exp(x))` along an axis, shifted by the largest element so that nothing overflows. */
+/** `exp(x - m) / sum(exp(x - m))` along an axis; `m` is its largest element, against overflow. */
 export const softmax = (x: Tensor, axis = -1): Tensor => {
   const e = x.sub(x.max({ axis, keepDims: true })).exp()
   return e.div(e.sum({ axis, keepDims: true }))
@@ -92,15 +92,15 @@ export interface TopK {
   readonly indices: Tensor
 }
 
-/** No value of this dtype is less; there is no infinity in WGSL. */
+/** The least finite value of the dtype: WGSL has no literal for infinity. */
 const lowest = ({ dtype }: Tensor): number =>
   dtype === DType.u32 ? 0 : dtype === DType.i32 ? -(2 ** 31) : -3.4028234663852886e38
 
 /**
- * The k largest elements of the last axis; of equal elements the earlier wins. Found one after the other, each as the
- * largest of those that are left and the first that equals it: 2 k reductions of a row, which a subgroup does without
- * memory or barriers, wherever somebody needs them. Meant for routers and samplers' short lists. Indices are those of the
- * row whatever is in it, but those of NaN and of infinities mean nothing: keep them out.
+ * The k largest elements of the last axis; of equal elements the earlier wins. Selection one by one, each by two reductions of the
+ * row (the largest of the rest, and the first that equals it): a subgroup does all 2 k without workgroup memory or barriers, and
+ * readers can fuse them. Meant for the short lists of routers and samplers. Indices are within the row whatever is in it, but of
+ * rows with NaN or infinities they mean nothing.
  */
 export const topK = (x: Tensor, k: number): TopK => {
   const n = x.dim(-1)
@@ -111,14 +111,14 @@ export const topK = (x: Tensor, k: number): TopK => {
   const row = { axis: -1, keepDims: true } as const
   const found: Array<{ readonly value: Tensor; readonly index: Tensor }> = []
   for (let i = 0; i < k; i++) {
-    /** `other` for the elements that were found before. */
+    /** `own`, with `other` in place of the elements that were found before. */
     const left = (own: Tensor, other: number): Tensor =>
       found.reduce((rest, { index }) => position.eq(index).where(other, rest), own)
     const value = left(x, lowest(x)).max(row)
     const first = left(x.eq(value).where(position, n - 1), n - 1).min(row)
     found.push({ value, index: first })
   }
-  // not `cat`, whose padding would be another condition in each of them and keep equal reductions apart
+  // not `cat`: its padding puts a condition into each reduction, which hinders common-subexpression elimination
   const rank = iota(x.arena, k)
   const inOrder = (each: ReadonlyArray<Tensor>): Tensor =>
     each.reduce((others, own, i) => rank.eq(i).where(own, others), each[0]!.expand([...x.shape.slice(0, -1), k]))
@@ -128,14 +128,14 @@ export const topK = (x: Tensor, k: number): TopK => {
   }
 }
 
-// Rows longer than this are cut into pieces, so many that threads share both the elements of one and the pieces.
+// Longer rows are strip-mined, for parallelism both within a piece and across pieces.
 const longRow = 4096
 const piece = 1024
 const fewestPieces = 32
 
 /**
- * Where the largest element of the last axis is (`u32`); of equal ones the first. NaN is never the largest: a row of
- * nothing else gives the row's length.
+ * The index of the largest element of the last axis (`u32`), of equal ones the first. NaN is never the largest: a row of NaN alone
+ * gives the row's length.
  */
 export const argmax = (x: Tensor): Tensor => {
   const n = x.dim(-1)

@@ -26,19 +26,19 @@ export interface TensorProgram {
 
 const isStorage = (node: UOp): boolean => node.op === "BUFFER" || node.op === "PARAM"
 
-/** The storage that a view (a chain of shapes, slices and orderings over a buffer) looks at. */
+/** The storage under a view: a chain of RESHAPE, PERMUTE, SHRINK, FLIP and AFTER. */
 export const storageOf = (view: UOp): UOp | undefined => {
   let node = view
   while (["RESHAPE", "PERMUTE", "SHRINK", "FLIP", "AFTER"].includes(node.op)) node = node.src[0]!
   return isStorage(node) ? node : undefined
 }
 
-/** The storage that a write goes to: that of a view, or of rows that are chosen from one. */
+/** The storage that a write goes to: that of a view, or of gathered rows of one. */
 const targetOf = (target: UOp): UOp | undefined => storageOf(target.op === "GATHER" ? target.src[0]! : target)
 
 /**
- * Writes `value` into a view of a buffer, or into rows of one by their numbers, `view.gather(rows)`; of rows that are named twice,
- * either value may stay. The result is an effect: order reads after it with `after`.
+ * Writes `value` into a view of a buffer, or scatters it into rows of one, `view.gather(rows)`; of rows that are named twice either
+ * value may stay. The result is an effect: order reads after it with `after`.
  */
 export const assign = (target: Tensor, value: Tensor): Tensor => {
   if (targetOf(target.node) === undefined) {
@@ -55,7 +55,7 @@ export const assign = (target: Tensor, value: Tensor): Tensor => {
   return new Tensor(target.arena.make("STORE", DType.none, [target.node, value.node]))
 }
 
-/** The buffer as it is once the effects have happened. */
+/** The buffer's contents after the effects. */
 export const after = (target: Tensor, effects: ReadonlyArray<Tensor>): Tensor => {
   requireEffects("after", effects)
   if (storageOf(target.node) === undefined) {
@@ -66,7 +66,7 @@ export const after = (target: Tensor, effects: ReadonlyArray<Tensor>): Tensor =>
     : new Tensor(target.arena.make("AFTER", target.dtype, [target.node, ...effects.map((e) => e.node)]))
 }
 
-/** The root of a program: everything that must happen. */
+/** The root of a program: its effects. */
 export const sink = (effects: ReadonlyArray<Tensor>): UOp => {
   requireEffects("sink", effects)
   const first = effects[0] ?? fail("sink", "at least one effect", "none", "assign a result to a buffer")
@@ -83,7 +83,7 @@ const requireEffects = (operation: string, effects: ReadonlyArray<Tensor>): void
 
 const isSymbol = (x: Tensor): boolean => x.dtype === DType.index && x.rank === 0
 
-/** Parameters for the arguments: storage becomes PARAM(slot), symbolic integers stay what they are. */
+/** Parameters for the arguments: storage becomes PARAM(slot), symbolic integers pass through. */
 const parametersOf = (arena: Arena, name: string, args: ReadonlyArray<Tensor>) => {
   const stored: Array<Tensor> = []
   const params = args.map((arg) => {
@@ -150,7 +150,7 @@ export const unit = (name: string, fn: (...params: ReadonlyArray<Tensor>) => Rea
   }
 }
 
-/** A unit that is called once: what differs between calls may be in `fn`. Equal bodies are one all the same. */
+/** A unit that is called once, so `fn` may depend on anything. Bodies of equal structure are one node all the same. */
 export const call = (
   name: string,
   args: ReadonlyArray<Tensor>,
@@ -168,7 +168,7 @@ export interface CustomSource {
 }
 export type Grid = readonly [Extent, Extent, Extent]
 
-/** What a launch moves and computes: every byte of the storage once, and nothing, where it is not said. */
+/** What a launch moves and computes. By default every byte of the storage once, and no operations. */
 export interface Cost {
   readonly bytes?: Extent
   /** Operations. Devices with threads divide a launch among them by it. */
@@ -176,7 +176,7 @@ export interface Cost {
 }
 
 /**
- * A kernel written by hand: its text by target, what it costs, and what it computes. Its storage arguments are its bindings,
+ * A hand-written kernel: its text by target, its cost, and its semantics. Its storage arguments are its bindings,
  * its symbolic arguments are its variables, both in the order of the call.
  */
 export interface CustomKernel {
@@ -186,7 +186,7 @@ export interface CustomKernel {
   /** By target: `wgsl`, `wasm`, or that of another renderer. A device without its target refuses the program. */
   readonly sources?: Readonly<Record<string, CustomSource>>
   readonly cost?: Cost | ((...args: ReadonlyArray<Tensor>) => Cost)
-  /** What it computes, on the storage of its arguments: what the evaluator runs. It depends on nothing else. */
+  /** Its semantics as a function on its arguments' storage, which evaluators run. It depends on nothing else. */
   readonly reference: Custom.Reference
 }
 
@@ -273,7 +273,7 @@ const writtenStorage = (root: UOp): ReadonlySet<UOp> => {
   return written
 }
 
-/** The nodes under a root, not entering the bodies of calls. */
+/** The nodes under a root, without the bodies of calls. */
 const scope = (root: UOp): ReadonlyArray<UOp> => {
   const seen = new Set<UOp>([root])
   const order: Array<UOp> = [root]
@@ -288,7 +288,7 @@ const scope = (root: UOp): ReadonlyArray<UOp> => {
   return order
 }
 
-/** The program that performs the effects: finds its buffers and variables. */
+/** The program of the effects, with its buffers and variables. */
 export const make = (effects: ReadonlyArray<Tensor>): TensorProgram => {
   const root = sink(effects)
   const written = writtenStorage(root)

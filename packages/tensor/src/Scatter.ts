@@ -1,6 +1,6 @@
 /**
- * `target[index[i], ..] += value[i, ..]`, as kernels written by hand. The tensor language itself only gathers: a sum of rows that an
- * index names is, in it, a comparison of each row of the target with each index.
+ * `target[index[i], ..] += value[i, ..]`, as hand-written kernels. The tensor language only gathers: in it a scatter-add compares each
+ * row of the target with each index.
  */
 import * as DType from "@tg/core-uop/DType"
 import type { Data } from "@tg/core-uop/EvaluateOps"
@@ -10,9 +10,9 @@ import type { Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
 /**
- * How additions that meet in one element are kept apart. `atomic`: each is one atomic operation, integers by `atomicAdd`, floats by
- * compare-and-swap; floats are added in no fixed order, so their last bits differ from run to run. `columns`: a thread adds up a
- * column, in the order of `index`, which is the same for every run.
+ * How additions to one element are kept from racing. `atomic`: integers by `atomicAdd`, floats by compare-and-swap, in no fixed order,
+ * so the last bits of floats differ from run to run. `columns`: a thread accumulates a column in the order of `index`, so results
+ * are the same in every run.
  */
 export type Manner = "atomic" | "columns"
 
@@ -114,7 +114,7 @@ const wasmOf = (
 
 const wasmAtomicInteger = "(drop (i32.atomic.rmw.add (local.get $to) (i32.load (local.get $v))))"
 
-/** Tries again until nobody else has written meanwhile. */
+/** Compare-and-swap until no other thread has written in between. */
 const wasmAtomicFloat = `(local.set $old (i32.atomic.load (local.get $to)))
         (block $kept (loop $again
           (local.set $seen (i32.atomic.rmw.cmpxchg (local.get $to) (local.get $old)
@@ -155,7 +155,7 @@ const kernelOf = (size: Size, manner: Manner): CustomKernel => {
       wgsl: manner === "atomic" ? atomicWgsl(size) : columnsWgsl(size),
       wasm: wasmSource(size, manner)
     },
-    // what is added, and the elements that it is added to, read and written
+    // bytes: indices, values, and the target's elements read and written
     cost: { bytes: 4 * count * (1 + 3 * columns), flops: count * columns },
     reference: reference(rows, columns)
   }
@@ -189,7 +189,7 @@ export const scatterAdd = (
   return custom(kernelOf({ rows, columns, count, isFloat: target.dtype === DType.f32 }, by), [target, index, value])
 }
 
-/** Floats as multiples of 2^-bits: integers, whose sums are the same in every order. Beyond 2^(31 - bits) they overflow. */
+/** Fixed point with `bits` fractional bits: sums are associative, so the same in every order. Overflows from 2^(31 - bits) on. */
 export const toFixed = (x: Tensor, bits: number): Tensor => {
   const scaled = x.mul(2 ** bits)
   return scaled.lt(0).where(scaled.sub(0.5), scaled.add(0.5)).cast(DType.i32)

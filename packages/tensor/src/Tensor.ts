@@ -6,7 +6,7 @@ import type { Arena, UOp } from "@tg/core-uop/UOp"
 import * as node from "./internal/node.ts"
 import { fail } from "./TensorError.ts"
 
-/** What an elementwise operation takes: numbers and booleans become constants of the tensor's dtype. */
+/** An operand of an elementwise operation: numbers and booleans become constants of the tensor's dtype. */
 export type Operand = Tensor | number | boolean
 
 /** An offset or a size along an axis: a number, a symbolic index, or a tensor that holds one. */
@@ -28,8 +28,8 @@ const log2e = Math.LOG2E
 const ln2 = Math.LN2
 
 /**
- * A value of the tensor program: a node with a dtype and a shape, not yet computed. Immutable; methods build further
- * nodes. Elementwise operations broadcast (aligned at the right) and want operands of one dtype.
+ * A lazy value of the tensor program: a node with a dtype and a shape. Immutable; methods build further nodes. Elementwise
+ * operations broadcast (aligned at the right) and need operands of one dtype.
  */
 export class Tensor {
   readonly node: UOp
@@ -227,7 +227,7 @@ export class Tensor {
   reshape(shape: Shape.Shape): Tensor {
     return new Tensor(node.reshapeTo(this.node, node.reshapeShape(this.node, shape)))
   }
-  /** Stretches axes of size 1, and missing leading ones, to `shape`. */
+  /** Broadcasts axes of size 1, and missing leading ones, to `shape`. */
   expand(shape: Shape.Shape): Tensor {
     return new Tensor(node.broadcastTo("expand", this.node, shape.map(node.dim)))
   }
@@ -311,7 +311,7 @@ export class Tensor {
     const sorted = axes.map((axis) => node.axisOf("flip", axis, this.rank)).toSorted((a, b) => a - b)
     return new Tensor(this.arena.make("FLIP", this.dtype, [this.node], sorted))
   }
-  /** This whole tensor `count` times, one after the other along an axis. */
+  /** Tiles this tensor `count` times along an axis. */
   repeat(axis: number, count: number): Tensor {
     const at = node.axisOf("repeat", axis, this.rank)
     const d = this.shape[at]!
@@ -332,7 +332,7 @@ export class Tensor {
     }
     return new Tensor(this.arena.make("GATHER", this.dtype, [this.node, index.node]))
   }
-  /** Asks for this value to be stored as it is, once. */
+  /** Materialises this value: it is stored, row-major, and never fused into its readers. */
   contiguous(): Tensor {
     return new Tensor(this.arena.make("CONTIGUOUS", this.dtype, [this.node]))
   }

@@ -1,4 +1,4 @@
-/** A small generator of uniform 32-bit numbers (xorshift over a scrambled seed). */
+/** A generator of uniform 32-bit numbers: xorshift32 over a scrambled seed. */
 export const generator = (seed: number): () => number => {
   let state = Math.imul(seed + 1, 0x9e3779b1) ^ 0x6a09e667
   if (state === 0) state = 1

@@ -4,7 +4,7 @@ import * as Shape from "@tg/core-uop/Shape"
 import type { Arena, UOp } from "@tg/core-uop/UOp"
 import { fail } from "../TensorError.ts"
 
-/** A dimension in its one form: constants are numbers. */
+/** A dimension in canonical form: constants are numbers. */
 export const dim = (d: Shape.Dim): Shape.Dim => typeof d === "number" ? d : Shape.fromUOp(d)
 
 export const toNodes = (arena: Arena, dims: Shape.Shape): ReadonlyArray<UOp> => dims.map((d) => Shape.toUOp(arena, d))
@@ -38,7 +38,7 @@ export const expandTo = (x: UOp, shape: Shape.Shape): UOp =>
     ? x.arena.make("CONST", x.dtype, toNodes(x.arena, shape), x.arg)
     : x.arena.make("EXPAND", x.dtype, [x, ...toNodes(x.arena, shape)])
 
-/** The shape that all of them stretch to: aligned at the right, axes of size 1 (and missing ones) grow. */
+/** The shape that all of them broadcast to, aligned at the right. */
 export const broadcastShape = (operation: string, ...shapes: ReadonlyArray<Shape.Shape>): Shape.Shape => {
   const rank = Math.max(...shapes.map((s) => s.length))
   return Array.from({ length: rank }, (_, axis): Shape.Dim => {
@@ -56,7 +56,7 @@ export const broadcastShape = (operation: string, ...shapes: ReadonlyArray<Shape
   })
 }
 
-/** Stretches `x` to `shape`, aligned at the right. */
+/** Broadcasts `x` to `shape`, aligned at the right. */
 export const broadcastTo = (operation: string, x: UOp, shape: Shape.Shape): UOp => {
   const from = Shape.of(x)
   if (Shape.equal(from, shape)) return x
@@ -121,7 +121,7 @@ const without = (from: ReadonlyArray<UOp>, remove: ReadonlyArray<UOp>): Readonly
   return rest
 }
 
-/** The shape a reshape means: at most one -1, and the same elements. A symbolic axis can move, but not be cut. */
+/** The shape of a reshape, with its -1 resolved. A symbolic axis can move, but not be split. */
 export const reshapeShape = (x: UOp, shape: Shape.Shape): Shape.Shape => {
   const from = Shape.of(x)
   const wrong = (remedy: string): never =>

@@ -7,7 +7,7 @@ import type { RandomInput, RandomOutput, RandomProgram, Step } from "../Random.t
 import { buffer, full, iota, scalar, type Tensor, variable } from "../Tensor.ts"
 import { generator } from "./generator.ts"
 
-/** A value with what is known of it: no element exceeds `bound`, and rounding moved it by at most about `error`. */
+/** A value with its error analysis: magnitudes are at most `bound`, the rounding error is at most about `error`. */
 interface Known {
   readonly x: Tensor
   readonly bound: number
@@ -16,13 +16,13 @@ interface Known {
 
 /** Relative error of one float operation: devices may fuse and reorder, so a few units in the last place. */
 const unit = 2 ** -22
-/** Transcendental functions of WGSL: exp2 and log2 have a few ulp more, sin an absolute error of 2^-11. */
+/** WGSL's accuracy of transcendental functions: exp2 and log2 a few ulp more, sin 2^-11 absolute; with a margin of two. */
 const coarse = 2 ** -19
 const sinError = 2 ** -10
 
 /** Half the spacing of halves, relative. */
 const halves = 2 ** -11
-/** Larger values are not kept: the programs are for tests. */
+/** Values with more elements are dropped, to keep tests fast. */
 const maxElements = 3000
 
 export const build = (steps: ReadonlyArray<Step>): RandomProgram => new Builder().build(steps)
@@ -42,7 +42,7 @@ class Builder {
   build(steps: ReadonlyArray<Step>): RandomProgram {
     this.input(DType.f32, [4, 6], 11)
     steps.forEach((step) => this.step(step))
-    // a step may use values and make none: something is always left to compute
+    // all values may have been used: there is always an output
     const unused = this.values.filter((v) => !this.used.has(v.x)).slice(-6)
     const results = unused.length > 0 ? unused : this.values.slice(-1)
     for (const value of results) this.output(value)
