@@ -1,6 +1,6 @@
 /**
  * Where the values of a body live, as part of its graph, and the passes that decide it. A body is a SINK of its effects and
- * results; a value with a home is the source of a CONTIGUOUS that names it, as a further root: what the body computes is the same.
+ * results. A value with a home is the source of a CONTIGUOUS that names the home, as a further root, so the semantics stay.
  */
 import type * as Pass from "@tg/core-uop/Pass"
 import type { UOp } from "@tg/core-uop/UOp"
@@ -11,7 +11,7 @@ import type { Homes } from "./Lower.ts"
 import { place, type Placement } from "./Placement.ts"
 import { search } from "./Search.ts"
 
-/** What the passes know of a body, and what they found out beside the homes. */
+/** The context of the passes over a body, and their results beside the homes. */
 export interface Body {
   readonly limits: Limits
   readonly rules: Symbolic.Rules
@@ -23,10 +23,10 @@ export interface Body {
   readonly found: Found
 }
 
-/** What is known of a body beside its graph: why its values live where they do, and how its kernels are to be lowered. */
+/** Results of the passes beside the graph: why values live where they do, and how kernels are to be lowered. */
 export interface Found {
   placement?: Placement
-  /** What spoke for the homes of the values that could be elsewhere. */
+  /** The homes that were weighed for each movable value. */
   considered?: ReadonlyMap<UOp, ReadonlyArray<Considered>>
   /** An axis of a kernel's output that one workgroup computes as a whole. */
   together?: ReadonlyMap<UOp, number>
@@ -70,7 +70,7 @@ const rootsOf = (body: UOp): ReadonlyArray<UOp> => body.src.filter((root) => mar
 export const withMarks = (body: UOp, marks: Iterable<readonly [UOp, Marked]>): UOp =>
   body.with([...rootsOf(body), ...Array.from(marks, ([value, marked]) => mark(value, marked))])
 
-/** Homes as lowering wants them. */
+/** Homes as lowering takes them. */
 export const homesIn = (body: UOp): Pick<Homes, "staged" | "stored"> => {
   const marks = [...marksOf(body)]
   const at = (home: Home): ReadonlySet<UOp> =>
@@ -78,7 +78,7 @@ export const homesIn = (body: UOp): Pick<Homes, "staged" | "stored"> => {
   return { stored: at("global"), staged: at("workgroup") }
 }
 
-/** Values that must be stored get a home, and those that may be elsewhere the choice. */
+/** Gives stored values the home `global`, and movable ones their legal homes. */
 export const store: BodyPass["run"] = (body, { found, maxReads, results, tighter }) => {
   const placement = place(rootsOf(body), results, maxReads, tighter)
   found.placement = placement
@@ -89,7 +89,7 @@ export const store: BodyPass["run"] = (body, { found, maxReads, results, tighter
   return withMarks(body, [...placement.stored].map((value) => [value, markOf(value)]))
 }
 
-/** Each of them gets the one with which the body costs least. */
+/** Gives each movable value the home with which the body costs least. */
 export const choose: BodyPass["run"] = (body, { found, limits, rules }) => {
   const { placement } = found
   if (placement === undefined || limits.fusion === undefined) return body

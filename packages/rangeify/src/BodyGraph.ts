@@ -1,20 +1,20 @@
-/** A body seen as its kernels: which of them compute a value, and which need another one. */
+/** The kernel graph of a body: which kernels compute a value, and which depend on another one. */
 import { reach } from "@tg/core-uop/Fixpoint"
 import type { UOp } from "@tg/core-uop/UOp"
 import type { Placement } from "./Placement.ts"
 import { inputs, isEffect } from "./Values.ts"
 
-/** The roots that a body may have, and what they have to do with the values that may live elsewhere. */
+/** The kernels of a body for every placement of its candidates. */
 export interface BodyGraph {
-  /** Values that may live elsewhere, in their order. */
+  /** Movable values, in their order. */
   readonly candidates: ReadonlyArray<UOp>
-  /** The kernels that each body has, wherever its candidates live. */
+  /** Roots of the kernels that exist under every placement. */
   readonly fixed: ReadonlyArray<UOp>
   /** The roots of the kernels that compute a value, or read it. */
   readonly kernelsOf: (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
   /** The candidates that a kernel computes itself, in their order. */
   readonly insideOf: (root: UOp, stored: ReadonlySet<UOp>) => ReadonlyArray<UOp>
-  /** The first and the last launch of the body in which each of these kernels may be; the longest chain has no choice. */
+  /** As soon and as late as possible: the first and the last launch in which each kernel may be, equal on the critical path. */
   readonly levelsOf: (roots: ReadonlyArray<UOp>) => ReadonlyArray<Level>
 }
 
@@ -24,13 +24,13 @@ export interface Level {
   readonly last: number
 }
 
-/** Sets of small numbers. */
+/** Bit sets. */
 const setBit = (set: Uint32Array, i: number): void => {
   set[i >>> 5]! |= 1 << (i & 31)
 }
 const hasBit = (set: Uint32Array, i: number): boolean => (set[i >>> 5]! & (1 << (i & 31))) !== 0
 
-/** For each of these nodes, which of the others it needs, itself or through what it needs. */
+/** The transitive dependencies of these nodes among `points`. */
 const needsOf = (nodes: ReadonlyArray<UOp>, points: ReadonlyMap<UOp, number>): ReadonlyMap<UOp, Uint32Array> => {
   const words = Math.ceil(points.size / 32)
   const below = new Map<UOp, Uint32Array>()
@@ -47,7 +47,7 @@ const needsOf = (nodes: ReadonlyArray<UOp>, points: ReadonlyMap<UOp, number>): R
   return below
 }
 
-/** What a search asks about a body, found once. */
+/** The kernel graph of a body, for the search. */
 export const bodyGraph = ({ movable, nodes, stored, users }: Placement): BodyGraph => {
   const candidates = nodes.filter((node) => movable.has(node))
   const fixed = nodes.filter((node) => node.op === "STORE" || (stored.has(node) && !movable.has(node)))

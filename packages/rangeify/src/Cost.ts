@@ -9,10 +9,10 @@ export const Cost: Semiring<number> = {
   mul: (a, b) => a + b
 }
 
-/** One thing after the other. */
+/** Costs in sequence: a product of the semiring. */
 export const chain = (costs: ReadonlyArray<number>): number => costs.reduce(Cost.mul, Cost.one)
 
-/** The same thing this many times: the power of `mul`. */
+/** The power of `mul`. */
 export const times = (cost: number, count: number): number => count === 0 ? Cost.one : cost * count
 
 /** Costs are compared exactly. */

@@ -1,4 +1,4 @@
-/** Why each kernel of a schedule is there: what was decided, as it was decided. */
+/** Why each kernel of a schedule exists, recorded as it is decided. */
 import * as DType from "@tg/core-uop/DType"
 import type { UOp } from "@tg/core-uop/UOp"
 import { isStorage, mostPlaces } from "./Values.ts"
@@ -14,37 +14,37 @@ export type Demand =
   | "contiguous"
   /** An assignment to a buffer. */
   | "effect"
-  /** It overwrites what it reads elsewhere, so it is computed first. */
+  /** Its kernel would read the buffer at other places than it writes, so the value is computed first. */
   | "overwritten"
   /** A hand-written kernel. */
   | "custom"
 
-/** Why a value has memory of its own to start with. All but `Required` are then weighed, where the device has costs. */
+/** Why a value is stored by the rules. Where the device has costs, all but `Required` are weighed again. */
 export type Cause =
   | { readonly _tag: "Required"; readonly by: Demand }
-  /** A broadcast uses each element so many times. */
+  /** A broadcast repeats each element `times` times. */
   | { readonly _tag: "Repeated"; readonly times: number }
   /** It contains a reduction, and another reduction reads it: `times` elements at a time. */
   | { readonly _tag: "Reduced"; readonly times: number }
-  /** It is read at places that memory decides, or decides them, and takes more than a few operations. */
+  /** An operand or the index of a gather, of more than a few operations. */
   | { readonly _tag: "Gathered" }
-  /** So many places would compute it; `mostPlaces` stands for more, too. */
+  /** `places` sites would compute it; saturates at `mostPlaces`. */
   | { readonly _tag: "Shared"; readonly places: number }
   /** Without it one kernel would bind more buffers than it may. */
   | { readonly _tag: "Bindings"; readonly needs: number; readonly has: number }
 
-/** A hard limit that a kernel would exceed. Workgroup memory in bytes. */
+/** A limit that a kernel would exceed. Workgroup memory in bytes. */
 export interface Forbidden {
   readonly _tag: "Forbidden"
   readonly limit: "workgroupBytes" | "bindings"
-  /** Not there if it is only known at the launch, or if it is windows of buffers that are too many. */
+  /** Absent if it is known only at launch, or if the windows of buffers are too many. */
   readonly needs?: number
   readonly has: number
   /** The kernel that would. */
   readonly kernel: string
 }
 
-/** What was found out about one placement. */
+/** The verdict on one placement. */
 export type Verdict =
   /** Of all kernels that compute the value or read it. */
   | { readonly _tag: "Cost"; readonly micros: number }
@@ -58,19 +58,19 @@ export type Verdict =
 /** Where a value may live: computed by each user, kept by the workgroups that use it, or stored by a kernel of its own. */
 export type Home = "inline" | "workgroup" | "global"
 
-/** One placement of a value, and what spoke for or against it. */
+/** One placement of a value, and the verdict on it. */
 export interface Considered {
   readonly home: Home
   readonly verdict: Verdict
 }
 
-/** Why a kernel does not run beside the ones in front of it. */
+/** Why a kernel is, or is not, in the launch of another one. */
 export type Launch =
   /** It does: in the launch of this kernel. */
   | { readonly _tag: "Joined"; readonly with: string }
   /** Nothing of its function, since the last call, runs before it. */
   | { readonly _tag: "First" }
-  /** It needs what this kernel does. */
+  /** It depends on this kernel. */
   | { readonly _tag: "After"; readonly kernel: string }
   /** The launch of its level has no room. */
   | Forbidden
@@ -107,11 +107,11 @@ export interface Boundary {
 
 /** Why a launch of its own became a phase of another one, or did not. */
 export type Phased =
-  /** It is one of so many phases of a launch of so many workgroups; micros less than as launches of their own. */
+  /** It is a phase of a persistent launch, which saves so many microseconds against single launches. */
   | { readonly _tag: "Phase"; readonly phases: number; readonly workgroups: number; readonly saves: number }
-  /** It stays alone; with the one before it, it would cost so many micros more than in two launches. */
+  /** It stays alone: as a phase behind the kernel before it, it would cost so many microseconds more. */
   | { readonly _tag: "Costs"; readonly micros: number }
-  /** It stays alone; with the one before it, this would be in the way. */
+  /** It stays alone: a launch with the kernel before it is impossible. */
   | { readonly _tag: "Refused"; readonly why: string }
 
 /** The nearest model line: the node's own, or the first one found among what it computes. Calls have names. */

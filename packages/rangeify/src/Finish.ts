@@ -1,4 +1,4 @@
-/** What becomes of a kernel once it is lowered: its loops are split, shared and numbered. */
+/** The passes over a lowered kernel: simplification, loop-invariant code motion, loop splitting and fusion, numbering. */
 import * as Pass from "@tg/core-uop/Pass"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"

@@ -1,9 +1,9 @@
 /**
- * Kernels over buffers that are larger than a binding: cut into kernels whose arguments are windows of them.
+ * Kernels over buffers that are larger than a binding: they are split into kernels whose arguments are windows of the buffers.
  *
- * An access whose place depends on the output loops is narrowed by cutting those: several launches, each over its rows.
- * What every output needs as a whole is cut along the reduction. What an index from memory decides is chosen among windows,
- * or computed in one pass for each range of the index.
+ * An access that depends on the output loops is narrowed by strip-mining those: several launches, each over its rows. What every
+ * output reads as a whole is split along the reduction. An indirect access (its index is loaded) selects among windows, or has one
+ * launch for each range of the index.
  */
 import * as Expr from "@tg/core-uop/Expr"
 import { rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -38,13 +38,13 @@ import {
 } from "./Windows.ts"
 
 /**
- * Kernels that do the same as this one, in order, within the limits; `undefined` if one needs more buffers than allowed.
- * What is cut has one END.
+ * Kernels equivalent to this one, in order, within the limits; `undefined` if one needs more buffers than allowed. A kernel that is
+ * split has one END.
  */
 export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary): ReadonlyArray<Kernel> | undefined => {
   const sizes = sizesOf(limits)
   const params = toposort(kernel.ast).filter((node) => node.op === "PARAM")
-  // nothing of it is changed, so it may have stages
+  // unchanged, so it may have several ENDs
   if (!params.some((param) => isLarge(param, sizes))) {
     return params.length > limits.maxStorageBuffers ? undefined : [kernel]
   }
@@ -91,7 +91,7 @@ export const fit = (kernel: Kernel, limits: BindingLimits, temporary: Temporary)
 
   const reach = ({ ast }: Kernel): number => wideIn(ast).reduce((sum, { hi, lo }) => sum + hi - lo, 0)
 
-  /** Kernels with conditions that are to make accesses narrower, if they do. Those that never store drop out. */
+  /** Kernels with guards that should narrow accesses, if they do. Those that never store drop out. */
   const narrowed = (given: Kernel, all: ReadonlyArray<Kernel>): ReadonlyArray<Kernel> | undefined => {
     const parts = all.filter(({ ast }) => targetsOf(ast).some((target) => target.src[2]?.arg !== false))
     return parts.every((part) => reach(part) < reach(given)) ? each(parts) : undefined

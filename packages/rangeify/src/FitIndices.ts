@@ -1,4 +1,4 @@
-/** Accesses at places that memory or a variable decides: a choice among windows, or one pass for each. */
+/** Indirect accesses, whose index is loaded or a variable: a select among windows, or one launch for each window. */
 import { accessOf, endOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Expr from "@tg/core-uop/Expr"
@@ -16,7 +16,7 @@ interface Indexed {
 
 const isDecidedElsewhere = (node: UOp): boolean => toposort(node).some((n) => n.op === "LOAD" || n.op === "VAR")
 
-/** What decides an access from outside of the kernel's loops; of several things, what moves it furthest. */
+/** The loaded or variable index of an access; of several, the one with the largest stride. */
 const indexedBy = ({ node, param }: Access): Indexed | undefined => {
   const [, at, gate] = node.src
   const { coefficients, terms } = Symbolic.sum(at!)
@@ -56,14 +56,14 @@ export const storedIn = ({ args, ast }: Kernel, target: UOp, span: Span): Kernel
   args
 })
 
-/** How many neighbouring values of the index, from `lo` on, reach into one window in all of the accesses; 0 if not one. */
+/** How many values of the index, from `lo` on, keep each of the accesses within one window; 0 if none. */
 const perWindow = ({ index, values }: Indexed, nodes: ReadonlyArray<UOp>, sizes: Sizes): number =>
   largest(values.hi - values.lo, (n) => {
     const condition = inside(index, { lo: values.lo, hi: values.lo + n })
     return nodes.every((node) => fits(Symbolic.simplify(gated(node, condition)), sizes))
   })
 
-/** Pieces of a span, each as long as it may be at its place; `undefined` if there is a place for none. */
+/** Splits a span greedily, each piece as long as possible; `undefined` if a piece would be empty. */
 const greedily = ({ hi, lo }: Span, lengthFrom: (lo: number) => number): ReadonlyArray<Span> | undefined => {
   const pieces: Array<Span> = []
   for (let at = lo; at < hi;) {
@@ -75,7 +75,7 @@ const greedily = ({ hi, lo }: Span, lengthFrom: (lo: number) => number): Readonl
   return pieces
 }
 
-/** Whether an index is the same in all iterations of the reductions. */
+/** Whether an index is invariant in the loops of reductions. */
 const isOfOutputs = (index: UOp): boolean => [...openRanges(index)].every((range) => rangeArg(range).axis === "GLOBAL")
 
 /**
@@ -91,7 +91,7 @@ export const passes = (
   if (first === undefined) return undefined
   const { index, values } = first
   const concerned = wide.filter((access) => indexedBy(access)?.index === index).map((access) => access.node)
-  // cutting output loops comes later, where that is needed too
+  // output loops that the index does not depend on may be strip-mined later
   const standing = outputsOf(ast).filter((range) => !openRanges(index).has(range))
   const still = concerned.map((node) => atFirst(node, standing))
   const spans = greedily(values, (lo) => {

@@ -1,4 +1,4 @@
-/** Cutting the loops of a kernel into pieces, so that each piece reaches less far into memory. */
+/** Strip-mining: splits the loops of a kernel into pieces, each with a smaller footprint in its buffers. */
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
@@ -16,7 +16,7 @@ export interface Kernel {
   readonly args: ReadonlyArray<Ref>
 }
 
-/** Makes memory of so many words that exists only while the schedule runs. */
+/** Allocates a temporary of so many words. */
 export type Temporary = (words: number) => Ref
 
 /** The loops over outputs. */
@@ -29,7 +29,7 @@ const iterations = (range: UOp): number => Bounds.of(range).max + 1
 export const atFirst = (node: UOp, ranges: ReadonlyArray<UOp>): UOp =>
   reindexed(node, new Map(ranges.map((range) => [range, Expr.int(range.arena, 0)])))
 
-/** An INDEX node in the first `count` iterations of a loop: enough to see how far it then reaches. */
+/** An INDEX node in the first `count` iterations of a loop, which shows the width of a piece. */
 const inFirst = (node: UOp, range: UOp, count: number): UOp =>
   reindexed(node, new Map([[range, Expr.range(range.arena, count, rangeArg(range).id, rangeArg(range).axis)]]))
 
@@ -40,7 +40,7 @@ export const fits = (node: UOp, sizes: Sizes): boolean => windowFor(spanOf(node)
 
 const widthOf = (node: UOp): number => spanOf(node).hi - spanOf(node).lo
 
-/** The largest number up to `most` with a property that smaller numbers have too; 0 if none has. */
+/** The largest number up to `most` with a monotone property, by bisection; 0 if none has it. */
 export const largest = (most: number, holds: (n: number) => boolean): number => {
   let [low, high] = [0, most]
   while (low < high) {
@@ -71,7 +71,7 @@ const evenly = (range: UOp, most: number): Cut => {
   return { range, length: Math.min(whole, Math.ceil(count / Math.ceil(count / whole) / grain) * grain) }
 }
 
-/** What stands for a loop in one piece of it: its new loop, if it still is one, and its value. */
+/** One piece of a loop: its new loop, unless it has one iteration, and the value of the loop variable. */
 interface Piece {
   readonly loops: ReadonlyArray<UOp>
   readonly value: UOp
@@ -94,7 +94,7 @@ const piecesOf = (cut: Cut, id: (piece: number) => number): ReadonlyArray<Piece>
   })
 }
 
-/** The output loop whose iterations keep these accesses closest together, and how many of them do. */
+/** The output loop whose single iterations have the smallest footprint, and the longest pieces that fit a window. */
 export const outputToCut = (kernel: UOp, accesses: ReadonlyArray<Access>, sizes: Sizes): Cut => {
   const candidates = outputsOf(kernel).filter((range) =>
     iterations(range) > 1 && accesses.some(({ node }) => openRanges(node).has(range))
@@ -116,7 +116,7 @@ export const cutOutput = ({ args, ast }: Kernel, cut: Cut): ReadonlyArray<Kernel
     args
   }))
 
-/** A reduction's loop whose pieces bring one of these accesses into a window, if there is one. */
+/** A reduction loop, strip-mined so that one of these accesses fits a window; undefined if there is none. */
 export const reductionToCut = (kernel: UOp, accesses: ReadonlyArray<Access>, sizes: Sizes): Cut | undefined => {
   const outputs = outputsOf(kernel)
   for (const { node } of accesses) {
@@ -148,7 +148,7 @@ const reducedIn = (reduction: UOp, x: UOp, range: UOp, { loops, value }: Piece):
     reduction.src.slice(1).flatMap((r) => r === range ? loops : [r])
   )
 
-/** Each reduction over the loop becomes as many as there are pieces, combined. */
+/** Splits each reduction over the loop into one for each piece, and combines their results. */
 export const cutReduction = (kernel: Kernel, cut: Cut): Kernel => {
   const { ast, args } = kernel
   const { nextId, reductions } = reductionsOver(ast, cut.range)
@@ -162,8 +162,8 @@ export const cutReduction = (kernel: Kernel, cut: Cut): Kernel => {
 }
 
 /**
- * A kernel for each piece of a reduction but the last, which adds its part to what the one before has left in temporary
- * memory; the last piece is computed in place. Of several reductions over the loop, the first is treated so.
+ * A split reduction over several kernels: each piece adds its part to the partial result of the one before, in a temporary; the
+ * last piece is computed in the original kernel. Only the first of several reductions over the loop is split.
  */
 export const chainReduction = (
   { args, ast }: Kernel,

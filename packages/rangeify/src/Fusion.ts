@@ -11,7 +11,7 @@ import { transcendental } from "./Values.ts"
 
 /** What a kernel of a schedule costs, in microseconds on one device. Compared, never added to measurements. */
 export interface FusionCost {
-  /** Tells schedules of different costs apart: equal for costs that are equal for every kernel. */
+  /** For cache keys: equal for costs that are equal for every kernel. */
   readonly key: string
   /** Workgroup memory that staged values may take, in bytes. */
   readonly maxWorkgroupBytes: number
@@ -20,13 +20,13 @@ export interface FusionCost {
 
 /** The parts of what a kernel (spec `kernel`) costs. */
 export interface KernelMicros {
-  /** The launch, barriers, loads that follow others: what kernels of one launch wait for together. */
+  /** Latency: the launch, barriers, dependent loads. Kernels of one launch wait together. */
   readonly wait: number
-  /** What its workgroups stage, and what they compute with it. */
+  /** Computing: what workgroups stage, and what they compute with it. */
   readonly work: number
-  /** Its bytes between memory and the device, each counted once; nothing if it is not said. */
+  /** Memory traffic, each byte counted once; 0 by default. */
   readonly transfer?: number | undefined
-  /** Waves of workgroups, of which one computes while the next one loads; one if it is not said. */
+  /** Waves of workgroups, of which one computes while the next one loads; 1 by default. */
   readonly waves?: number | undefined
 }
 
@@ -37,12 +37,12 @@ export interface KernelMicros {
 const leastRows = 8
 const mostRows = 64
 const outputsPerWorkgroup = 4096
-/** From this length on a reduction is shared by many threads. */
+/** From this length on a reduction is split over the threads of a workgroup. */
 const longReduction = 256
 
 /**
- * What a loop of unknown length is taken to run, tokens or pieces of a context: a quarter of what it may, as a context is
- * seldom full, and not less or more than this.
+ * The assumed trip count of a loop of symbolic size, over tokens or pieces of a context: a quarter of the bound, as a context is
+ * seldom full, within these limits.
  */
 const usualPart = 4
 const fewestIterations = 16
@@ -56,7 +56,7 @@ const overlap = 0.25
 
 const transcendentalOperations = 8
 
-/** Outputs for which one thread, or its neighbours through their cache, load a value once. */
+/** Reuse of a loaded value, in registers or in the cache of neighbouring threads: so many outputs share one load. */
 const together = 4
 
 const none: ReadonlySet<UOp> = new Set()
@@ -80,8 +80,8 @@ interface Phase {
 }
 
 /**
- * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. What does not depend on one of the
- * END's loops is done again in its iterations; what is loaded, less those that one thread does together.
+ * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. Values that are invariant in one of the END's
+ * loops are computed again in each iteration (its threads share nothing); loads are shared by `together` of them.
  */
 const workOf = (
   { end, nodes }: Phase,
@@ -128,7 +128,7 @@ export const traffic = (kernel: UOp, sizeOf: (size: UOp) => number): ReadonlyMap
 
 const readsBuffers = ({ nodes }: Phase): boolean => nodes.some(loadsBuffer)
 
-/** Whether an END loads from places that other loads decide. */
+/** Whether an END has dependent loads: the index of one is loaded by another. */
 const readsWhereTold = ({ nodes }: Phase): boolean => {
   const loaded = new Set<UOp>()
   for (const node of nodes) {
@@ -143,8 +143,8 @@ const longest = ({ nodes }: Phase): number =>
   Math.max(1, ...nodes.filter((n) => n.op === "REDUCE").map((n) => iterations(n.src.slice(1))))
 
 /**
- * The cost model of a GPU: a launch, then waves of workgroups, each of which first stages what it keeps in its memory and
- * then does its share of the rest.
+ * The cost model of a GPU: a launch, then waves of workgroups, each of which first fills its workgroup memory and then does its
+ * share of the rest.
  */
 export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   if (profile.kind !== "gpu") return undefined
@@ -172,7 +172,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const told = phases.slice(1).filter(readsWhereTold).length
       const later = Math.max(0, phases.filter(readsBuffers).length - 1)
       const loads = told * known.loadMicros + Math.max(0, later - told) * known.cachedLoadMicros
-      // one workgroup alone takes its time; all of them share the processors
+      // bound by the latency of one workgroup, or by the throughput of all
       const repeats = workgroups / apart
       const staged = stages.reduce(
         (sum, stage) =>
@@ -199,7 +199,7 @@ const unhidden = ({ transfer = 0, waves = 1, work }: KernelMicros): number =>
 
 /**
  * Microseconds of a launch of these kernels side by side. They wait for their first loads together, share memory and
- * processors, and each hides its own latency: to join kernels makes none of them a larger one.
+ * processors, and each hides only its own latency: joining adds no waves to a member.
  */
 export const launchOf = (kernels: ReadonlyArray<KernelMicros>): number => {
   const wait = Math.max(0, ...kernels.map((kernel) => kernel.wait))
@@ -208,12 +208,11 @@ export const launchOf = (kernels: ReadonlyArray<KernelMicros>): number => {
   return wait + Math.max(transfer, work) + chain(kernels.map(unhidden))
 }
 
-/** Costs are sums of some dozens of numbers: what differs by less than this in all is equal. */
+/** Costs are sums of dozens of numbers: smaller differences are rounding errors. */
 export const grain = 1e-6
 
 /**
- * What is predicted to take less by no more than this part of the whole may as well take more: gains of 2% were not seen when
- * they were measured on an H200.
+ * The relative error of the model: predicted gains of up to 2% did not show when they were measured on an H200.
  */
 export const margin = 0.02
 
@@ -231,8 +230,8 @@ export interface Launched {
 }
 
 /**
- * What a plan predicts for a launch of these kernels: as placement weighs it, with the bytes that it moves, each counted once
- * for all of them, and the threads of each.
+ * The predicted time of a launch of these kernels: placement's model, with the traffic of the whole launch, each byte counted once,
+ * and the threads of each kernel.
  */
 export const launchMicros = (
   costs: FusionCost,

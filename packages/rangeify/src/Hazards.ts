@@ -2,7 +2,7 @@ import { movement } from "@tg/core-uop/Op"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { isStorage, nodesOf, storageOf, targetOf } from "./Values.ts"
 
-// a body is asked about for each of its calls, and it never changes
+// memoised: a body is immutable, and is asked about for each of its calls
 const knownWrites = new WeakMap<UOp, ReadonlySet<number>>()
 
 /** The slots of a function's parameters that its effects write, itself or through the calls in it. */
@@ -20,8 +20,8 @@ export const writtenParams = (body: UOp): ReadonlySet<number> => {
 }
 
 /**
- * The order of the given steps (stored values, STOREs and CALLs, already in data-flow order) in which whoever reads a
- * buffer's old state comes before whoever overwrites it. `undefined` if no order satisfies that.
+ * An order of the steps (stored values, STOREs and CALLs, given in data-flow order) without write-after-read hazards: readers of a
+ * buffer's old state come before its writers. `undefined` if there is none.
  */
 export const orderHazards = (
   steps: ReadonlyArray<UOp>

@@ -10,7 +10,7 @@ const product = (factors: ReadonlyArray<UOp>): UOp => factors.reduce((a, b) => a
 
 const isSum = (node: UOp): boolean => reduceArg(node).op === "ADD" && node.dtype !== DType.index
 
-/** The factors of what is summed that a loop of the sum changes, and those that none does. */
+/** The factors of the summand that vary in a loop of the sum, and the invariant ones. */
 const divided = (sum: UOp): { readonly inside: ReadonlyArray<UOp>; readonly outside: ReadonlyArray<UOp> } => {
   const [x, ...ranges] = sum.src
   const { inside = [], outside = [] } = Object.groupBy(factorsOf(x!), (factor) => {
@@ -33,8 +33,8 @@ export const hoisting = rules("hoist", [
 const matcher = make(hoisting)
 
 /**
- * `sum_k s x[k]` becomes `s sum_k x[k]`: factors that no loop of a sum changes are applied once, behind it. A norm's
- * scale is then no part of the product that follows, and the sum need not wait for it. Integers wrap alike; floats are
- * rounded elsewhere, as by any other order of a sum.
+ * `sum_k s x[k]` becomes `s sum_k x[k]`: loop-invariant factors of a sum are applied once, behind it (distributivity). So a norm's
+ * scale is applied behind the product that follows, which need not wait for it. Integers wrap alike; floats are rounded differently,
+ * as by another order of summation.
  */
 export const hoistFactors = (kernel: UOp, options: Tracing = {}): UOp => graphRewrite(kernel, matcher, options)

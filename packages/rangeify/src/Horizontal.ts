@@ -9,18 +9,18 @@ import { addedMicros, type FusionCost, type KernelMicros, launchOf, margin } fro
 import type { KernelStep, Ref, Step } from "./Schedule.ts"
 import { renumberRanges } from "./SplitRanges.ts"
 
-/** What a kernel costs where nobody knows. */
+/** The cost of a kernel where the device has no cost model. */
 const nothing: KernelMicros = { wait: 0, work: 0 }
 
 /** A kernel as part of a launch. */
 interface Member {
   readonly step: KernelStep
-  /** Its place in the order that was given. */
+  /** Its position in the given order. */
   readonly at: number
   readonly micros: KernelMicros
 }
 
-/** What runs at once. A hand-written kernel runs alone. */
+/** Kernels of one launch. A hand-written kernel runs alone. */
 interface Launch {
   readonly members: Array<Member>
   readonly buffers: Set<string>
@@ -30,10 +30,10 @@ interface Launch {
 }
 
 /**
- * Steps of one function body, in an order in which every read is after the writes it depends on, with independent kernels
- * joined to one. There are as many levels as the longest chain of dependent steps. Kernels on such a chain have their
- * level; any other one joins a launch of a level it may have: the one to which it adds least, the earliest if several are
- * equal. No launch takes more room than there is. Without costs no kernel adds anything.
+ * Horizontal fusion: list scheduling of one function body, in which independent kernels share a launch. There are as many levels as
+ * the critical path has steps. Kernels on it have their level; any other one joins a launch of a level that its dependencies allow:
+ * the one to which it adds least, the earliest if several are equal, within the room of a launch. Without costs no kernel adds
+ * anything.
  */
 export const joinIndependent = (
   steps: ReadonlyArray<Step>,
@@ -53,7 +53,7 @@ export const joinIndependent = (
   const free = [...steps.keys()].filter((i) => first[i] !== last[i]).sort((a, b) => alone[b]! - alone[a]! || a - b)
   const launches: Array<Array<Launch>> = Array.from({ length: Math.max(0, ...last.map((n) => n + 1)) }, () => [])
 
-  /** `first` is the first level that each step may have: something that a step needs is one level in front of that. */
+  /** `first` is the earliest level of each step: one behind the last of its dependencies. */
   const place = (i: number, first: ReadonlyArray<number>, to: number): number => {
     const step = steps[i]!
     const from = first[i]!
@@ -133,15 +133,15 @@ const bestOf = (options: ReadonlyArray<Option>): Option | undefined => {
   return equal.toSorted((a, b) => a.tail - b.tail)[0]
 }
 
-/** A kernel that is part of another one, and which of its slots are its own: slot i is `slots[i]` there. */
+/** A member of a joined kernel: its slot i is `slots[i]` of that kernel. */
 export interface Part {
   readonly ast: UOp
   readonly slots: ReadonlyArray<number>
 }
 
 /**
- * The kernels that a kernel consists of, as each would be alone: roots that fill workgroup memory belong to the next one
- * that stores a result.
+ * The members of a joined kernel, each as it would be alone: ENDs that fill workgroup memory belong to the next END that stores a
+ * result.
  */
 export const members = (kernel: UOp): ReadonlyArray<Part> => {
   const parts: Array<Array<UOp>> = [[]]
@@ -173,11 +173,11 @@ export const canonical = (kernel: UOp): Part => {
 
 const idOf = (memory: UOp): number => argOf(memory, "LOCAL").id
 
-/** Equal for arguments that are one binding: different windows of a buffer are not. */
+/** The identity of a binding: different windows of a buffer are different bindings. */
 export const bindingOf = (ref: Ref): string =>
   ref.window === undefined ? keyOf(ref) : `${keyOf(ref)}+${ref.window.offset}:${ref.window.bytes}`
 
-/** Equal for the same memory. */
+/** The identity of memory, without its window. */
 export const keyOf = (ref: Ref): string => {
   switch (ref.kind) {
     case "buffer":
@@ -200,7 +200,7 @@ const accesses = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWri
 
 const boundRefs = (step: KernelStep): ReadonlyArray<Ref> => accesses(step).map(({ ref }) => ref)
 
-/** For each step the earlier ones that it must come after: it reads what they write, or writes what they read or write. */
+/** The dependencies of each step: read after write, write after read, write after write. */
 const dependencies = (steps: ReadonlyArray<Step>): ReadonlyArray<ReadonlySet<number>> => {
   const writer = new Map<string, number>()
   const readers = new Map<string, Array<number>>()
@@ -240,22 +240,21 @@ const levels = (
   return { first, last }
 }
 
-/** What a launch may take. */
+/** The resources of a launch. */
 export interface Room {
   /** Storage buffers it binds. */
   readonly buffers: number
-  /** Workgroup memory that members fill, each its own workgroups; what reductions over threads need comes to it. */
+  /** Workgroup memory for staged values. Reductions over threads need more, which is not counted here. */
   readonly stagedBytes: number
 }
 
 /**
- * What a launch has no room for, if it does not have room for the kernel. Launches and kernels of one level write nothing
- * that others touch.
+ * The resource that a launch lacks for the kernel, if any. Kernels of one level are independent, so there are no hazards.
  */
 const lack = (launch: Launch, step: KernelStep, room: Room): Forbidden | undefined => {
   const [kernel] = launch.members.map((member) => member.step.name)
   const kernels = [...launch.members.map((member) => member.step.ast), step.ast]
-  // what becomes vectors does not overlap with what does not
+  // arrays that become vectors do not share memory with scalar ones
   const all = kernels.reduce((n, kernel) => n + Workgroup.bytesOf(kernel), 0)
   const staged = Math.max(Workgroup.overlaidBytes(kernels), all / 2)
   const forbidden = { _tag: "Forbidden" as const, kernel: `${kernel}+${step.name}` }
@@ -264,7 +263,7 @@ const lack = (launch: Launch, step: KernelStep, room: Room): Forbidden | undefin
   return buffers > room.buffers ? { ...forbidden, limit: "bindings", needs: buffers, has: room.buffers } : undefined
 }
 
-/** One kernel with a root for each member, what takes longest first: it begins first. Memory that members share is one argument. */
+/** One kernel with an END for each member, the longest first, to shorten the tail. Memory that members share is one argument. */
 const stepOf = (
   { alone, members, reason }: Launch,
   join: (members: ReadonlyArray<UOp>, name: string) => UOp
@@ -306,7 +305,7 @@ const stepOf = (
   }
 }
 
-/** What becomes of the first kernel of a launch: it gets the ENDs of the others, whose loops and slots have other numbers. */
+/** The pass over the first kernel of a launch: it gets the ENDs of the others, whose loops and slots are renumbered. */
 export const passes: Pass.PassList<ReadonlyArray<UOp>> = {
   stage: "rangeify",
   passes: [{

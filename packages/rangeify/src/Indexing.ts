@@ -66,7 +66,7 @@ const split = (arena: Arena, dims: ReadonlyArray<Dim>, at: UOp): ReadonlyArray<U
 
 /**
  * The index into `from` of element `index` of its reshape to `to`. Leading and trailing axes that both shapes share
- * pass through; between them, maximal groups of equal products are flattened and split apart again.
+ * pass through; between them, the shortest groups of axes with equal products are flattened and split again.
  */
 export const reshape = (arena: Arena, from: Shape, to: Shape, index: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
   const result: Array<UOp> = []

@@ -1,4 +1,4 @@
-/** What a schedule must respect. */
+/** The limits of a device that a schedule respects. */
 import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
 import type { FusionCost } from "./Fusion.ts"
@@ -6,7 +6,7 @@ import { type BindingLimits, wordBytes } from "./Windows.ts"
 
 /** The limits of a device, and its costs. */
 export interface Limits extends BindingLimits {
-  /** By which placement decides. Without it nothing is kept in workgroup memory, and every value that may be stored is. */
+  /** The cost model of placement. Without it nothing is staged in workgroup memory, and the rules of `Usual` decide. */
   readonly fusion?: FusionCost | undefined
   /** Whether kernels that do not depend on each other are joined, for a device that runs workgroups side by side. */
   readonly joinsKernels?: boolean | undefined

@@ -36,7 +36,7 @@ export interface Homes {
 /** Computes values of a tensor graph, element by element, in the arena of a kernel. */
 interface Reader {
   readonly arena: Arena
-  /** The value that is computed here, even though it is stored or staged. */
+  /** The value that this kernel or stage computes, so a use of it is not a load. */
   current: UOp
   /** The PARAM of each storage node that has been touched, in the order of the slots. */
   readonly slots: ReadonlyMap<UOp, UOp>
@@ -46,7 +46,7 @@ interface Reader {
   readonly slot: (owner: UOp) => UOp
   /** The value at an index, under a gate: computed once, or loaded. */
   readonly value: (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined) => UOp
-  /** The same without looking whether it is known. */
+  /** The same without the memo. */
   readonly compute: (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined) => UOp
 }
 
@@ -135,7 +135,7 @@ const computedAt = (reader: Reader, node: UOp, index: ReadonlyArray<UOp>, gate: 
   }
 }
 
-/** The index into what rows are chosen from of an element of the chosen ones. */
+/** The index of a gathered element in the gather's source. */
 const chosen = ({ value }: Reader, node: UOp, index: ReadonlyArray<UOp>, gate?: UOp): ReadonlyArray<UOp> => {
   const rank = Shape.of(node.src[1]!).length
   const row = value(node.src[1]!, index.slice(0, rank), gate)
@@ -215,7 +215,7 @@ interface Stages {
   readonly workgroupBytes: number
 }
 
-/** A value is staged when all its readers are lowered: sources have smaller numbers. Workgroups differ in the loops `apart`. */
+/** Stages values, users first: all reads of a value must be known. Workgroups differ in the loops `apart`. */
 const stagesOf = (reader: Reader, apart: ReadonlyArray<UOp>): Stages => {
   const filled = new Set<UOp>()
   const places = new Map<UOp, UOp>()
@@ -295,8 +295,8 @@ const dependsOnlyOn = (at: UOp, own: ReadonlySet<UOp>): boolean =>
   [...openRanges(at)].every((r) => own.has(r)) && !toposort(at).some((n) => n.op === "LOAD")
 
 /**
- * What of an axis the readers of one workgroup want: if all of them index it by the same sum over output loops (`own`) and
- * a rest that is small, then from that sum on as much as the rest spans; else all of it.
+ * The part of an axis that one workgroup reads. If all reads index it by the same base (a sum over the output loops `own`) plus an
+ * offset, a window from that base with the range of the offset; else the whole axis.
  */
 const windowOf = (reads: ReadonlyArray<Read>, axis: number, dim: Shape.Dim, own: ReadonlySet<UOp>): Window => {
   const { arena } = reads[0]!.load
@@ -314,7 +314,7 @@ const windowOf = (reads: ReadonlyArray<Read>, axis: number, dim: Shape.Dim, own:
   if (parts.some((part) => part.start !== start || part.rest.min < 0)) return whole
   if (start.op === "CONST" || !(size < Shape.maxOf(dim))) return whole
   const bounds = Bounds.of(start)
-  // readers behind a gate may name places that do not exist
+  // predicated reads may have indices out of bounds
   const exists = bounds.min >= 0 && bounds.max + size <= Shape.maxOf(dim)
   return exists || reads.every((read) => read.gate === undefined) ? { start, size, isWhole: false } : whole
 }

@@ -12,7 +12,7 @@ export interface MemoryPlan {
 
 const at = (step: number): Range => ({ min: step, max: step })
 
-/** From which step to which one each temporary lives, in the order of their numbers; those that no step touches do not. */
+/** The live range of each temporary that a step touches, in the order of their numbers. */
 const livesOf = ({ kept = [], results, steps }: Schedule): ReadonlyMap<number, Range> => {
   const touches = steps.flatMap(({ args }, i) =>
     args.flatMap((arg) => arg.kind === "temporary" ? [[arg.id, at(i)] as const] : [])

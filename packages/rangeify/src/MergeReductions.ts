@@ -6,7 +6,7 @@ import * as P from "@tg/pattern-matcher/UPat"
 const sizesOf = (reduction: UOp): string =>
   reduction.src.slice(1).map((r) => `${rangeArg(r).axis}${r.src[0]!.id}`).join()
 
-/** A reduction, and another one whose loops it could run over. */
+/** A reduction, and an earlier one whose loops it can share. */
 interface Pair {
   readonly reduction: UOp
   readonly head: UOp
@@ -28,7 +28,7 @@ const firstPair = (end: UOp): Pair | undefined => {
   return undefined
 }
 
-/** Loop fusion of reductions. Within each END: what runs before a barrier has no loops in common with what runs behind it. */
+/** Loop fusion of reductions, within each END: loops do not cross barriers. */
 export const merging = rules("merge", [
   rule("reductions", P.node("END"), (_, end) => {
     const pair = firstPair(end)
@@ -42,8 +42,7 @@ export const merging = rules("merge", [
 const matcher = make(merging)
 
 /**
- * Reductions that run over loops of the same lengths and do not need each other's results get the same
- * loop variables: they then share their loops, and the loads that they have in common. Gate and up projections of one
- * row read the activation once.
+ * Loop fusion of independent reductions with equal trip counts: they get the same loop variables, so they share loops and common
+ * loads. Gate and up projections of one row read the activation once.
  */
 export const mergeReductions = (kernel: UOp, options: Tracing = {}): UOp => graphRewrite(kernel, matcher, options)

@@ -22,7 +22,7 @@ export interface Composed {
   /** Where each temporary begins in the arena, in bytes. */
   readonly places: ReadonlyMap<number, number>
   readonly arenaBytes: number
-  /** Memory that is an argument twice, as different windows of it, and written: no launch can have that. */
+  /** Memory that is bound twice, by different windows, and written: WebGPU forbids that in a launch. */
   readonly isAliased: boolean
 }
 
@@ -44,8 +44,7 @@ const touches = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWrit
 }
 
 /**
- * The steps as phases. What only they write lies in one arena, one argument however much there is of it, because a launch binds few
- * buffers.
+ * The steps as phases. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers.
  */
 export const compose = (schedule: Schedule, from: number, to: number, written = writers(schedule)): Composed => {
   const steps = schedule.steps.slice(from, to).filter((step): step is KernelStep => step.kind === "kernel")

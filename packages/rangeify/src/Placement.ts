@@ -9,15 +9,15 @@ import { isEffect, isStorage, type KernelsOf, kernelsThat, nodesOf, type Users, 
 export interface Placement {
   /** All nodes of the body, sources first; the bodies of calls are not entered. */
   readonly nodes: ReadonlyArray<UOp>
-  /** What must be, and what is by rules of thumb (`Usual`): there a search begins. */
+  /** What must be stored, and what is by heuristics (`Usual`): the start of the search. */
   readonly stored: ReadonlySet<UOp>
   /** Values that may live elsewhere: the stored ones that need not be, and some that are computed again and again. */
   readonly movable: ReadonlySet<UOp>
   /** Why a value is stored. */
   readonly causeOf: (value: UOp) => Cause
-  /** What one element of a value takes, where it is computed. */
+  /** The work of one element of a value, computed inline. */
   readonly workOf: (node: UOp) => Pick<Work, "cost" | "iterations">
-  /** Where a value that need not be stored may live, what is taken first of equally cheap homes first. */
+  /** The legal homes of a movable value, in order of preference at equal cost. */
   readonly homesOf: (value: UOp) => ReadonlyArray<Home>
   readonly users: Users
   readonly kernelsOf: KernelsOf

@@ -24,8 +24,8 @@ export { RangeifyError } from "./RangeifyError.ts"
 
 /** The limits of a device, and its costs. */
 export const limitsOf = (profile: DeviceProfile, costsOf = Fusion.ofProfile): Limits => {
-  // loops that do not fit a small grid run inside of threads, which staged values and joined kernels do not allow; and
-  // what joined kernels need of a workgroup's memory adds up
+  // loops that exceed a small grid run inside of threads, which staging and joining do not support; and the workgroup memory of
+  // joined kernels adds up
   const hasUsualGrid = profile.maxGrid >= webgpuDefault.maxGrid
   const hasUsualMemory = profile.maxWorkgroupBytes >= webgpuDefault.maxWorkgroupBytes
   return {
@@ -53,7 +53,7 @@ export interface ScheduleOptions {
   /** Those by which expressions are simplified. */
   readonly rules?: Symbolic.Rules | undefined
   readonly watch?: Pass.Watch | undefined
-  /** Who is told of the lookups in the cache, and by which clock. */
+  /** The listener for lookups in the cache, and its clock. */
   readonly told?: ScheduleCache.Told | undefined
 }
 
@@ -104,7 +104,7 @@ interface Scheduling {
   readonly name: string
 }
 
-/** Everything that the schedule of a body depends on, beside rules and passes: kernels are named after its labels. */
+/** All that the schedule of a body depends on, beside rules and passes. Labels too: kernels are named after them. */
 const cacheKey = (body: UOp, { fusion, ...limits }: Limits): string => {
   const labels = toposort(body).map((node) => node.arena.labelOf(node) ?? "").join("\n")
   return [JSON.stringify(Object.entries({ ...limits, fusion: fusion?.key }).sort()), key(body), digest(labels)].join(
@@ -126,8 +126,8 @@ const scheduleFunction = (call: UOp, context: Scheduling): Schedule => {
 }
 
 /**
- * A kernel over buffers of several windows may need more bindings than it has buffers: then that kernel is given fewer of them,
- * and the others stay as they are.
+ * A kernel over windows may need more bindings than it has buffers: then placement runs again with fewer buffers for that kernel
+ * alone.
  */
 const scheduleBody = (body: UOp, results: ReadonlyArray<UOp>, context: Scheduling): Schedule => {
   const tighter = new Map<UOp, number>()
@@ -175,7 +175,7 @@ export const kernels = (schedule: Schedule): ReadonlyArray<KernelStep> =>
 
 /** The rangeify stage: movement ops become index expressions, values are placed, kernels are split and ordered. */
 export class Rangeify extends Context.Service<Rangeify, {
-  /** Names what it makes, for those who keep it: equal for services that make the same. */
+  /** For cache keys: equal for services that make equal schedules. */
   readonly id?: string | undefined
   readonly schedule: (sink: UOp, limits: Limits) => Effect.Effect<Schedule, RangeifyError>
 }>()("@tg/rangeify/Rangeify") {

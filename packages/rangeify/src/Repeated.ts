@@ -1,4 +1,4 @@
-/** Values that the rules of thumb compute again and again, of which a search asks whether they had better be kept. */
+/** Values that the heuristics recompute, as candidates of the search for being stored or staged. */
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
@@ -7,12 +7,12 @@ import type { Usual } from "./Usual.ts"
 import { inputs, isEffect, isFree, isStorage, readBy, reduceLength, repeats, type Users } from "./Values.ts"
 
 /**
- * So many values of a body are asked about, those first that take most operations again: each is weighed with the kernels that
- * compute it, which is what the time of a search goes into.
+ * Candidates of a body, those with most recomputation first: weighing a value lowers the kernels that compute it, which dominates the
+ * time of the search.
  */
 export const mostAsked = 4
 
-/** What storing a value takes at least, in operations: a word that is written, and read again. */
+/** The least cost of storing a word, in operations: it is written, and read again. */
 const operationsOfKeeping = 8
 
 const elements = (node: UOp): number => Shape.maxElements(Shape.of(node))
@@ -59,7 +59,7 @@ const causeOf = (value: UOp, users: Users, places: number): Cause | undefined =>
   return times > 1 ? { _tag: "Repeated", times } : places > 1 ? { _tag: "Shared", places } : undefined
 }
 
-/** The values that a body computes again, those first that take most operations. */
+/** The values that a body recomputes, those with most operations first. */
 export const repeated = (nodes: ReadonlyArray<UOp>, users: Users, usual: Usual): ReadonlyArray<Repeated> => {
   const counts = evaluations(nodes, usual)
   const candidates = nodes.flatMap((value): ReadonlyArray<Repeated> => {

@@ -19,13 +19,13 @@ export interface Placed extends Homes {
 /** Without costs: every value that may be stored is. */
 export const allStored = ({ stored }: Placement): Placed => ({ stored, staged: new Set(), considered: new Map() })
 
-/** How many ways to place the values decided so far are kept: two that pay only together are in the better ones of these. */
+/** The width of the beam: with one partial placement kept, two moves that pay only together would not be found. */
 export const usualBeam = 4
 
-/** After this many rounds of second thoughts the search ends, better or not: each changes what it can. */
+/** Rounds of coordinate descent after the beam, at most. */
 const mostRounds = 4
 
-/** A body as it would be with its values here or there. Fewer kernels that cannot run come first, then what costs less. */
+/** The score of a placement, in lexicographic order: kernels that cannot run, then microseconds. */
 interface Score {
   readonly forbidden: number
   readonly micros: number
@@ -33,7 +33,7 @@ interface Score {
 
 interface State extends Score {
   readonly homes: Homes
-  /** What it would cost if each kernel were a launch. */
+  /** Its cost with a launch for each kernel. */
   readonly apart: number
 }
 
@@ -53,12 +53,12 @@ const moved = ({ staged, stored }: Homes, value: UOp, home: Home): Homes => {
 const homeOf = (value: UOp, { staged, stored }: Homes): Home =>
   stored.has(value) ? "global" : staged.has(value) ? "workgroup" : "inline"
 
-/** What kernels cost one after the other. */
+/** The cost of kernels in a launch each. */
 const apartMicros = (kernels: ReadonlyArray<KernelMicros>): number => chain(kernels.map((kernel) => launchOf([kernel])))
 
 /**
- * What kernels cost that are joined as far as that may be: there are as many launches as the longest chain has kernels, and
- * each kernel beside it is part of the launch in which it costs least.
+ * The cost of kernels that are joined: as many launches as the critical path has kernels, and each kernel off it joins the launch
+ * to which it adds least.
  */
 const joinedMicros = (kernels: ReadonlyArray<KernelMicros>, levels: ReadonlyArray<Level>): number => {
   const launches: Array<Array<KernelMicros>> = []
@@ -76,7 +76,7 @@ const joinedMicros = (kernels: ReadonlyArray<KernelMicros>, levels: ReadonlyArra
   return chain(launches.map((members) => launchOf(members)))
 }
 
-/** What a search asks about a body and the costs of a device. */
+/** The context of a search: a body, and the costs of a device. */
 interface Asked {
   readonly placement: Placement
   readonly graph: BodyGraph
@@ -107,9 +107,9 @@ const asking = (placement: Placement, limits: Limits, fusion: FusionCost, rules:
 }
 
 /**
- * Searches the homes of the values that may be anywhere, users first: what two kernels read is kept once if these two have
- * become one. A beam keeps the best ways so far; then each value is asked again, with all others where they are, until
- * none moves. Of equally cheap homes the first of `homesOf` is taken, so the same body has the same homes everywhere.
+ * Searches the homes of movable values, users first: a value that two kernels read is kept once if these two have become one. A
+ * beam search over the stored values, then coordinate descent over all: each value is moved with the others fixed, until none moves.
+ * Of equally cheap homes the first of `homesOf` wins, so the result is deterministic.
  */
 export const search = (
   placement: Placement,
@@ -123,7 +123,7 @@ export const search = (
   if (fusion === undefined || placement.movable.size === 0) return allStored(placement)
   const asked = asking(placement, limits, fusion, rules)
   const usersFirst = asked.graph.candidates.toReversed()
-  // what starts where it is used is asked when the others have a home
+  // values that start inline are left to the descent
   const first = usersFirst.filter((value) => placement.stored.has(value))
   let states: ReadonlyArray<State> = [asked.stateOf({ stored: placement.stored, staged: new Set() })]
   for (const value of first) {
@@ -143,8 +143,8 @@ export const search = (
 }
 
 /**
- * Whether it may pay to keep a value that starts where it is used: what the kernels take that compute it, beside what they wait
- * for and move, is the most that this can save.
+ * Whether storing or staging a value that starts inline may pay: the computing time of the kernels that recompute it is an upper
+ * bound of what it saves.
  */
 const mayPay = ({ graph, weigh }: Asked, value: UOp, { homes, micros }: State): boolean => {
   if (homeOf(value, homes) !== "inline") return true
@@ -152,7 +152,7 @@ const mayPay = ({ graph, weigh }: Asked, value: UOp, { homes, micros }: State): 
   return chain(kernels.map((kernel) => launchOf([kernel]) - launchOf([{ ...kernel, work: 0 }]))) > margin * micros
 }
 
-/** The state with each value where it costs least, given the others. */
+/** Coordinate descent: the state with each value where it costs least, given the others. */
 const settled = (asked: Asked, from: State, values: ReadonlyArray<UOp>): State => {
   const { placement: { homesOf, stored }, stateOf } = asked
   let state = from
@@ -164,7 +164,7 @@ const settled = (asked: Asked, from: State, values: ReadonlyArray<UOp>): State =
       for (const home of homesOf(value)) {
         const other = stateOf(moved(state.homes, value, home))
         if (!isBetter(other, state)) continue
-        // a gain that the costs cannot tell from none
+        // the gain is within the error of the model
         const isDoubtful = startsInline && home !== "inline" && other.micros > (1 - margin) * state.micros
         if (isDoubtful && other.forbidden === state.forbidden) continue
         state = other
@@ -175,7 +175,7 @@ const settled = (asked: Asked, from: State, values: ReadonlyArray<UOp>): State =
   return state
 }
 
-/** For each value what its homes cost the kernels that compute or read it, all others being where they are. */
+/** For each value the verdict on its homes: the cost of the kernels that compute or read it, with the others fixed. */
 const explained = (
   { cost, graph, placement, weigh }: Asked,
   homes: Homes,
@@ -213,9 +213,8 @@ const togetherIn = ({ graph, weigh }: Asked, homes: Homes): ReadonlyMap<UOp, num
 }
 
 /**
- * As many states as the beam is wide, the best one first: half of them by what they cost, the others by what they would if
- * each kernel were a launch. A launch ends only with the last of its kernels: the second order sees what the first of them is
- * worth.
+ * The states of the beam, the best one first: half of them by cost, the others by cost with a launch for each kernel. A joined
+ * launch ends with its last kernel, so only the second order sees a gain in one of its other kernels.
  */
 const kept = (states: ReadonlyArray<State>, beam: number): ReadonlyArray<State> => {
   const ranked = (by: (state: State) => Score): ReadonlyArray<State> =>
@@ -230,7 +229,7 @@ const kept = (states: ReadonlyArray<State>, beam: number): ReadonlyArray<State> 
   return [...first, ...others].slice(0, beam)
 }
 
-/** All of these kernels: the first one that cannot be run speaks for them. */
+/** The verdict on several kernels: that of the first one that cannot run, else the cost. */
 const verdict = (each: ReadonlyArray<Verdict>, micros: number): Verdict => {
   const impossible = each.find(({ _tag }) => _tag !== "Cost")
   if (impossible?._tag === "Overwrites") return impossible

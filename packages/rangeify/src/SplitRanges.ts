@@ -1,14 +1,14 @@
 import * as Expr from "@tg/core-uop/Expr"
 import { rangeArg, rebuild, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 
-/** The fixed factor of a symbolic number of iterations, `16` of `16 tiles`. */
+/** The constant factor of a symbolic trip count, `16` of `16 tiles`. */
 const fixedFactor = (size: UOp): number =>
   size.op === "MUL" && size.src[1]!.op === "CONST" ? Math.max(1, Number(size.src[1]!.arg)) : 1
 
 /**
  * Splits loops whose variable is only used through quotients and remainders: `r // 32` and `r % 32` with r < 1024
- * become two loops of 32, so that indices are sums again. A loop of `16 n` iterations, n symbolic, becomes one of n and
- * one of 16: of the two, the second has a length that is known. Reductions stay reductions, outputs stay outputs.
+ * become two loops of 32, so that indices are affine. A loop of `16 n` iterations, n symbolic, becomes one of n and one of 16, whose
+ * trip count is constant. Axes keep their kind.
  */
 export const splitRanges = (kernel: UOp): UOp => {
   const nodes = toposort(kernel)

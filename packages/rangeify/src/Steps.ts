@@ -1,4 +1,4 @@
-/** The steps of a body whose values have homes: kernels, hand-written ones, and those of the bodies that it calls. */
+/** The steps of a placed body: kernels, hand-written ones, and the inlined steps of calls. */
 import * as Custom from "@tg/core-uop/Custom"
 import type * as Pass from "@tg/core-uop/Pass"
 import { type Arena, argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
@@ -15,7 +15,7 @@ import { RangeifyError } from "./RangeifyError.ts"
 import type { Ref, Schedule, Step, Temporary } from "./Schedule.ts"
 import { wordBytes } from "./Windows.ts"
 
-/** What makes the steps of a body. */
+/** The context of making steps. */
 export interface Making {
   readonly arena: Arena
   readonly limits: Limits
@@ -177,7 +177,7 @@ export const scheduleOf = (making: Making, decided: Decided): Schedule => {
   return { steps, temporaries: made.temporaries, results: made.results() }
 }
 
-/** Kernels between two calls are joined. What a call does is one body's affair: its steps stay together, as they are. */
+/** Joins kernels between two calls. The steps of a call were joined within its body, and stay together. */
 const launches = (groups: ReadonlyArray<Group>, { limits, lists, watch }: Making): ReadonlyArray<Step> => {
   const { fusion, joinsKernels = false, maxStorageBuffers } = limits
   // half of the workgroup memory is left to reductions over threads
@@ -218,7 +218,7 @@ export class OverBound extends Error {
   }
 }
 
-/** A body knows its parameters apart; it cannot order a write to one behind a read of the same memory through another. */
+/** Aliased arguments: a body cannot order a write to one parameter behind a read of the same memory through another. */
 const refuseAliases = (call: UOp): void => {
   const owners = call.src.slice(1).map(storageOf)
   for (const slot of writtenParams(call.src[0]!)) {

@@ -1,6 +1,6 @@
 /**
- * What a body stores by rules of thumb: where nobody knows what a kernel costs they decide, and where somebody does a search
- * begins with it. What must be stored is, whatever it costs, and no kernel reads more buffers than it may.
+ * The values that a body stores by heuristics. Without a cost model they decide; with one they are where the search starts. They also
+ * store what must be stored, and enforce the limit on the buffers that a kernel reads.
  */
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
@@ -27,7 +27,7 @@ import {
   type Users
 } from "./Values.ts"
 
-/** Recomputing a transcendental this many times costs more than a kernel that stores it, unless there are few in all. */
+/** Recomputing a transcendental so often costs more than a kernel that stores it, unless the elements are few. */
 const expensiveRepeats = 8
 const fewElements = 4096
 /** Inlined operations per element beyond which a repeated value is stored, whatever it is made of. */
@@ -39,14 +39,14 @@ const elementsPerRow = (node: UOp): number => {
   return Shape.maxElements(typeof shape[0] === "number" ? shape : shape.slice(1))
 }
 
-/** What computing one element inline takes, given what is stored below. */
+/** The work of computing one element inline, given the stored values below it. */
 export interface Work {
   readonly cost: number
   /** Iterations of the reductions in it, 0 without any. */
   readonly iterations: number
   readonly transcendental: boolean
   readonly leaves: ReadonlySet<UOp>
-  /** What it takes if it is not a row's scalar, of which `cost` counts nothing. */
+  /** The cost without the discount of a row's scalar, for which `cost` is 1. */
   readonly whole: number
   readonly isRowScalar: boolean
 }
@@ -57,12 +57,12 @@ const fewIntegers = 16
 /** A reduction over a block of this size, as quantisations have them, is computed again for the elements of the block. */
 const blockIterations = 32
 
-/** Operations per element up to which a row's scalar is computed again by whoever needs it. */
+/** Operations up to which a row's scalar is recomputed by each user. */
 const maxRowCost = 2 ** 16
 
 /**
- * One value per row (a norm's scale, a sum of weights): all axes of fixed size are 1. Each thread group that uses it
- * computes it in front of its own loops, which costs less than a kernel of its own and a trip through memory.
+ * One value per row (a norm's scale, a sum of weights): all axes of fixed size are 1. Each workgroup that uses it recomputes it in
+ * front of its own loops, which costs less than a kernel of its own and a round trip through memory.
  */
 const isRowScalar = (node: UOp): boolean => Shape.of(node).every((dim) => typeof dim !== "number" || dim === 1)
 
@@ -115,7 +115,7 @@ interface Deciding extends Pick<Asked, "nodes" | "readsAt" | "users"> {
   readonly work: Map<UOp, Work>
 }
 
-/** Whether all uses of each value go through one value of its shape, which can be stored in its place. */
+/** Whether all uses of a value go through one later value of its shape (a post-dominator), which can be stored in its place. */
 const passedOn = ({ nodes, users }: Deciding): (node: UOp) => boolean => {
   const position = new Map(nodes.map((node, i) => [node, i]))
   return (node) => {
@@ -158,7 +158,7 @@ const refresh = (state: Deciding, node: UOp): void => {
 const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && w.cost <= maxInlineCost
 const isHeavy = (w: Work): boolean => w.iterations > 0 || w.cost > maxInlineCost
 
-/** Stores what this node would compute again and again. */
+/** Stores a source that this node would recompute. */
 const storeRepeated = (state: Deciding, node: UOp): void => {
   const [x, y] = node.src
   switch (node.op) {
@@ -180,7 +180,7 @@ const storeRepeated = (state: Deciding, node: UOp): void => {
       if (isHeavy(workOf(state, y!))) store(state, y!, { _tag: "Gathered" })
       return
     case "STORE": {
-      // what is overwritten while it is read elsewhere in the same kernel is computed first
+      // a kernel that reads the buffer it overwrites: the value is computed first
       const target = targetOf(node)
       if (!isLeaf(state, y!) && [...workOf(state, y!).leaves].some((leaf) => storageOf(leaf) === target)) {
         state.stored.add(y!)
@@ -211,7 +211,7 @@ const limitReads = (state: Deciding, node: UOp): void => {
   }
 }
 
-/** What one element of a node takes, from what its sources take. */
+/** The work of one element of a node, from that of its sources. */
 const derived = (state: Deciding, node: UOp): Work => {
   const from = movement.has(node.op) || node.op === "REDUCE"
     ? node.src.slice(0, 1)
@@ -221,7 +221,7 @@ const derived = (state: Deciding, node: UOp): Work => {
   const ws = from.map((s) => workOf(state, s))
   const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
   const below = Math.max(0, ...ws.map((x) => x.iterations))
-  // what is expanded and not stored is a block's scalar: it does not depend on the place in the block
+  // an expanded value that is not stored is a block's scalar: it is computed once for the block
   const shares = node.op === "EXPAND" && below > 0 ? repeats(node) : 1
   const repeated = node.op === "REDUCE" ? reduceLength(node) : 1
   const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
@@ -238,7 +238,7 @@ const derived = (state: Deciding, node: UOp): Work => {
   }
 }
 
-/** Goes through the body once, sources first. */
+/** One pass over the body, sources first. */
 const decide = (state: Deciding, isPassedOn: (node: UOp) => boolean): void => {
   const { causes, nodes, onlyShared, shared, stored, work } = state
   for (const node of nodes) {
@@ -259,7 +259,7 @@ const decide = (state: Deciding, isPassedOn: (node: UOp) => boolean): void => {
   }
 }
 
-/** Values stored only because several places wanted them, whose users have since come to share one kernel, are not. */
+/** Inlines values again that were stored only as shared, and whose users are now in one kernel. */
 const dropUnshared = (
   { causes, nodes, onlyShared, readsAt, stored, users }: Deciding,
   kept: ReadonlyMap<UOp, ReadonlySet<Site>>,
@@ -280,8 +280,8 @@ const dropUnshared = (
 }
 
 /**
- * A reduction (with the elementwise work after it) is stored where its value would be computed again for every element of an
- * axis that is broadcast later, inside another reduction, or from several places; the rest is computed where it is used.
+ * Stores a reduction (with the elementwise work after it) whose value would be recomputed: for every element of an axis that is
+ * broadcast later, inside another reduction, or at several places. The rest is inlined.
  */
 export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: Asked): Usual => {
   const must = new Set(asked)
@@ -298,8 +298,8 @@ export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: As
   }
   const { causes, stored, work } = state
   const isPassedOn = passedOn(state)
-  // what is stored for a later user may add a buffer to the kernel of an earlier one: such a kernel is looked at again; what is
-  // stored only grows, so this ends
+  // a value that is stored for a later user adds a buffer to the kernel of an earlier one, so iterate to a fixpoint; `stored` only
+  // grows, so this terminates
   for (let before = -1; before < stored.size;) {
     before = stored.size
     decide(state, isPassedOn)

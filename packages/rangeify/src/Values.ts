@@ -89,10 +89,10 @@ export const usersOf = (nodes: ReadonlyArray<UOp>): Users => {
   return users
 }
 
-/** The roots of the kernels that compute a value, or read it. */
+/** The roots of the kernels that use a value: that read it if it is stored, else compute it inline. */
 export type KernelsOf = (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
 
-/** The roots of the kernels that compute a value inline. */
+/** `KernelsOf` by forward reachability from the value. */
 export const kernelsThat = (users: Users): KernelsOf => (value, stored) => {
   const isRoot = (node: UOp): boolean => node !== value && (stored.has(node) || isEffect(node))
   const reached = reach([value], (node) => isRoot(node) ? [] : users.get(node) ?? [])

@@ -1,4 +1,4 @@
-/** What the kernels of a body cost with its values here or there, each kernel computed once. */
+/** The costs of a body's kernels under a placement, memoised. */
 import { accessOf } from "@tg/core-uop/View"
 import * as Shape from "@tg/core-uop/Shape"
 import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -22,7 +22,7 @@ export interface Weighed {
   readonly axis?: number
 }
 
-/** Longer output axes are no part of one workgroup: its threads have registers for so many results each. */
+/** Longest output axis that one workgroup computes as a whole: each thread has registers for so many results. */
 const mostTogether = 4
 
 /** Output axes of a kernel that stages values which one workgroup could compute as a whole, the innermost first. */
@@ -40,7 +40,7 @@ const isOutput = (buffer: UOp): boolean => buffer.is("PARAM") && buffer.arg.slot
 
 const microsOf = ({ verdict }: Weighed): number => verdict._tag === "Cost" ? verdict.micros : Cost.zero
 
-/** Memory for the parts of a kernel that nobody runs. */
+/** A temporary for a kernel that is only weighed. */
 const noMemory = (): Ref => ({ kind: "temporary", id: -1 })
 
 /** What a kernel costs as it is lowered, or why the device cannot run it. */
@@ -77,8 +77,8 @@ const weighLowered = (
 }
 
 /**
- * Costs of kernels by their roots, for the homes of the values under them. All are lowered in one arena: what two of them
- * have in common is simplified once.
+ * Costs of kernels by their roots, for the homes of the values under them. All are lowered in one arena, so common
+ * subexpressions are simplified once.
  */
 export const weigher = (
   fusion: FusionCost,

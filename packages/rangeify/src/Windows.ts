@@ -4,15 +4,15 @@ import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 
-/** What the memory of a device asks of a schedule. Sizes in bytes; what is left out does not bind. */
+/** The memory limits of a device. Sizes in bytes; a limit that is left out does not bind. */
 export interface BindingLimits {
   /** Storage buffers one kernel may bind, the output included. */
   readonly maxStorageBuffers: number
   /** Bytes of one binding. */
   readonly maxBindingBytes?: number | undefined
-  /** Bytes after which a buffer goes on in another one: no binding reaches over that. */
+  /** Bytes of a segment of a buffer: no binding crosses a multiple of it. */
   readonly maxBufferBytes?: number | undefined
-  /** What windows start at multiples of; 256. */
+  /** Alignment of windows, 256 by default. */
   readonly bindingAlignment?: number | undefined
 }
 
@@ -102,7 +102,7 @@ export const cover = ({ hi, lo }: Span, sizes: Sizes): ReadonlyArray<Span> => {
   return windows
 }
 
-/** As few windows as going through the spans from the left gives; each span lies in one of them. */
+/** Packs spans into windows greedily, from the left; each span lies in one of them. */
 export const pack = (spans: ReadonlyArray<Span>, sizes: Sizes): ReadonlyArray<Span> => {
   const windows: Array<Span> = []
   for (const span of spans.toSorted((a, b) => a.lo - b.lo || b.hi - a.hi)) {
