@@ -6,7 +6,7 @@ export interface Loop {
   readonly node: UOp
   readonly id: number
   readonly axis: Axis
-  /** Iterations; for a symbolic size, the most it can be. */
+  /** Trip count; the upper bound of a symbolic one. */
   readonly size: number
   readonly isSymbolic: boolean
 }
@@ -22,7 +22,7 @@ export const toLoop = (node: UOp): Loop => ({
 
 const unique = (loops: ReadonlyArray<Loop>): ReadonlyArray<Loop> => [...new Map(loops.map((l) => [l.node, l])).values()]
 
-/** The loops of one END, outermost first: over outputs, or over what it puts into workgroup memory. */
+/** The loops of one END, outermost first: over outputs, or over the elements that it stages in workgroup memory. */
 export const ofEnd = (end: UOp): ReadonlyArray<Loop> => end.src.slice(1).map(toLoop)
 
 /** The loops over outputs and over staged values, in the order of the ENDs, outermost first. */
@@ -53,12 +53,12 @@ export const all = (kernel: UOp): ReadonlyArray<Loop> => {
 const product = (loops: ReadonlyArray<Loop>, axis: Axis): number =>
   loops.filter((l) => l.axis === axis).reduce((n, l) => n * l.size, 1)
 
-/** Threads that share one reduction. */
+/** Threads among which one reduction is split. */
 export const groupOf = (reduction: UOp): number => product(loopsOf(reduction), "GROUP")
 
 /**
- * Threads of a workgroup: as many as the most demanding END has work for, and so many more that every group of a reduction is whole, as
- * devectorize makes them (all threads take part in what groups exchange).
+ * Threads of a workgroup: the most that an END has work for, rounded up to whole groups, as devectorize does (all threads of a group
+ * take part in its exchange).
  */
 export const threads = (kernel: UOp): number => {
   const ends = kernel.src.map((end) => {
@@ -69,7 +69,7 @@ export const threads = (kernel: UOp): number => {
   return group * Math.ceil(Math.max(...ends.map((end) => end.threads)) / group)
 }
 
-/** How often the largest reduction (or the body) of an END is written out: its own UNROLL, that of reductions in it, UPCAST. */
+/** Copies of the body after unrolling, in the END with most: UPCAST times the UNROLL of a reduction and of those inside of it. */
 export const copies = (kernel: UOp): number =>
   Math.max(...kernel.src.map((end) => {
     const nested = reductions(end).map((r) =>

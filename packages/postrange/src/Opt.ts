@@ -1,14 +1,14 @@
 import { Schema } from "effect"
 
 /**
- * One step of a kernel's schedule: splits `amount` iterations off the inside of the loop `range`, `SPREAD` off its outside.
+ * One step of a kernel's schedule: strip-mines the loop `range` by `amount`, the inner part off (`SPREAD`: the outer part).
  *
  * - `LOCAL`: independent iterations become threads of a workgroup
- * - `GROUP`: iterations of a reduction become threads of a workgroup, combined at its end
- * - `UPCAST`: independent iterations are done at once by one thread (vector lanes or copies)
- * - `SPREAD`: like `UPCAST`, of iterations that are far apart: each is the first of an `amount`-th of the loop
- * - `UNROLL`: iterations of a reduction are done at once by one thread
- * - `LOOP`: independent iterations become a loop inside one thread (the amount is the whole range)
+ * - `GROUP`: a reduction is split over threads of a workgroup, which combine their partial results
+ * - `UPCAST`: independent iterations are unrolled in one thread, as vector lanes or copies (register tiling)
+ * - `SPREAD`: like `UPCAST`, of iterations that are size / amount apart
+ * - `UNROLL`: iterations of a reduction are unrolled in one thread, as vector lanes or copies
+ * - `LOOP`: independent iterations become a serial loop of one thread (the amount is the whole range)
  *
  * Data, so that it can be logged, cached, searched and replayed.
  */

@@ -27,10 +27,10 @@ const axisOf: Readonly<Record<Kind, Axis>> = {
 
 const needsReduction: ReadonlySet<Kind> = new Set(["GROUP", "UNROLL"])
 const needsThreads: ReadonlySet<Kind> = new Set(["LOCAL", "GROUP"])
-/** More copies of a kernel's body than this compile slowly and run slower. */
+/** More copies of a kernel's body compile slowly and run slower: code size and register pressure. */
 export const maxCopies = 256
 
-/** Axes of which an opt takes iterations. What is staged in workgroup memory starts as a LOOP of each thread. */
+/** Axes that an opt applies to. Loops over staged elements start as LOOP. */
 const wantedAxes = (opt: Opt): ReadonlyArray<Axis> => needsReduction.has(opt.kind) ? ["REDUCE"] : ["GLOBAL", "LOOP"]
 
 /** Why an opt may not be applied to this kernel, or `undefined` if it may. */
@@ -88,8 +88,8 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
 }
 
 /**
- * Bytes of workgroup memory: what is staged there, and the partial results of reductions shared by more threads than a
- * subgroup has: one for each subgroup, or each thread where there are no subgroups, and for each copy of the reduction.
+ * Bytes of workgroup memory: staged values, and the partial results of split reductions, unless a subgroup combines them: one for each
+ * subgroup, or each thread where groups are not whole subgroups, and for each copy of the reduction.
  */
 const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
   const staged = Workgroup.bytesOf(kernel)
@@ -108,11 +108,11 @@ const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
 
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
 
-/** A barrier inside another reduction's loops would need every thread's agreement. */
+/** A nested reduction cannot be grouped: its barrier would be inside of another reduction's loops. */
 const isNested = (kernel: UOp, inner: UOp): boolean =>
   Loops.reductions(kernel).some((outer) => Loops.isInside(inner, outer))
 
-/** Applies one legal opt: the loop is split and its inside, or outside, gets the opt's axis. */
+/** Applies one legal opt: the loop is strip-mined, and the inner (or outer) part gets the opt's axis. */
 const applyOne = (kernel: UOp, opt: Opt): UOp => {
   const { arena } = kernel
   const loops = Loops.all(kernel)
@@ -138,8 +138,8 @@ const applyOne = (kernel: UOp, opt: Opt): UOp => {
 }
 
 /**
- * GROUP of a loop whose length is known only at launch: rounded up to whole groups. Iterations behind the end read
- * nothing and add the neutral element.
+ * GROUP of a loop of symbolic size: rounded up to whole groups. Iterations behind the end are predicated: they load nothing and
+ * combine the identity.
  */
 const groupPadded = (kernel: UOp, loop: Loops.Loop, amount: number): UOp => {
   const { arena } = kernel
@@ -157,7 +157,7 @@ const groupPadded = (kernel: UOp, loop: Loops.Loop, amount: number): UOp => {
   return substitute(kernel, new Map(users.map((r) => [r, padded(r)])))
 }
 
-/** Every load that depends on the loop happens only under the condition. */
+/** Predicates every load that depends on the loop. */
 const gateLoads = (root: UOp, loop: UOp, condition: UOp): UOp => {
   const done = new Map<UOp, UOp>()
   for (const node of toposort(root)) {
@@ -187,7 +187,7 @@ const replaceLoop = (kernel: UOp, loop: UOp, parts: ReadonlyArray<UOp>, value: U
   return done.get(kernel)!
 }
 
-/** Where a kernel will run, and what errors call it. */
+/** The device that a kernel is for, and the kernel's name in errors. */
 export interface Where {
   readonly kernel: string
   readonly profile: DeviceProfile
@@ -196,7 +196,7 @@ export interface Where {
 /** A pass of this stage. */
 export type PostrangePass = Pass.Pass<Where, IllegalOpt>
 
-/** What the stage is made of. */
+/** The parts of the stage that can be replaced. */
 export interface Rules {
   /** Why an opt may not be applied to a kernel, or `undefined` if it may. */
   readonly whyIllegal: typeof whyIllegal
@@ -204,7 +204,7 @@ export interface Rules {
   readonly passes: ReadonlyArray<PostrangePass>
 }
 
-/** The usual rules: what can be applied is legal, and nothing comes behind. */
+/** The usual rules: `whyIllegal`, and no further passes. */
 export const usual: Rules = { whyIllegal, passes: [] }
 
 /** A list of opts is a list of passes: each is applied, or refused, by itself. */
