@@ -1,4 +1,4 @@
-/** Opts for threads that are few and have short vectors. */
+/** Opts for a CPU: few threads, short vectors. */
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
@@ -7,24 +7,24 @@ import { freeOutputs, knownOutputs, upcastAlike } from "./Rows.ts"
 import { iterations } from "./Sizes.ts"
 import { lanes, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
 
-/** Copies of a reduction's body that still compile quickly and keep several loads in flight. */
+/** The unroll factor of a reduction that still compiles quickly and keeps several loads in flight. */
 const maxUnrollCpu = 8
 
-/** Outputs that one thread computes at once. */
+/** Outputs in the register tile of a thread. */
 const upcastOf = (kernel: UOp): number => iterations(Loops.outputs(kernel).filter((l) => l.axis === "UPCAST"))
 
-/** Two iterations of a long loop at once, where that is not too much code: what a loop costs is then paid half as often. */
+/** Unrolls a long loop by two, within the limit on code size: half the loop overhead. */
 const unrollInnermost = (plan: Plan, maxCopies: number): void => {
   const innermost = Loops.all(plan.kernel).filter((l) => l.axis === "REDUCE" && !l.isSymbolic).at(-1)
   if (innermost !== undefined && 2 * Loops.copies(plan.kernel) <= maxCopies) plan.try(Opt.unroll(innermost.id, 2))
 }
 
-/** With fewer groups of rows than this, threads of a CPU have too little to divide. */
+/** With fewer groups of rows there is too little parallelism for the threads of a CPU. */
 const fewestRows = 16
 
 /**
- * Rows that share what else they read, each far from the others: then each is read as one long stream. Neighbouring rows
- * would be streams of a row's length, which processors fetch ahead at less than half the speed (10 GB/s instead of 25 for
+ * Register tiling over rows that are far apart, which reuse the other operand: each row is then one long stream for the prefetcher.
+ * Neighbouring rows would be streams of a row's length, which are prefetched at less than half the speed (10 GB/s instead of 25 for
  * four rows of 1 KB, on a server's core).
  */
 const spreadRows = (plan: Plan): void => {
@@ -37,7 +37,7 @@ const spreadRows = (plan: Plan): void => {
   }
 }
 
-/** Few threads: short vectors, rows that share what they load, straight inner loops. */
+/** Short vectors, register tiles of rows, unrolled inner loops. */
 export const chooseCpu = (plan: Plan): void => {
   const reduced = vectoriseReductions(plan)
   if (reduced) spreadRows(plan)

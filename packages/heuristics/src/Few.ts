@@ -1,6 +1,6 @@
 /**
- * Products of a few tokens with a matrix: the tokens are a short loop of known length. One thread computes a row for all of them,
- * so that a weight is read and unpacked once.
+ * Products of a few tokens with a matrix: the tokens are a short loop of constant trip count. A register tile holds a row for all of
+ * them, so that a weight is loaded and unpacked once.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
@@ -12,15 +12,15 @@ import { freeOutputs } from "./Rows.ts"
 import { iterations, largestPower } from "./Sizes.ts"
 import { loadsOf } from "./Vectors.ts"
 
-/** Tokens of a step that are few. */
+/** The most tokens that count as few. */
 const mostTokens = 16
-/** Rows of a matrix at least, for each token: so that there are threads enough without those of the tokens. */
+/** Rows for each token, at least: enough parallelism without the tokens. */
 const fewestRows = 8
 
-/** The loop over the tokens of a product, if there are a few: rows of weights are the same for all of them, activations are not. */
+/** The loop over a few tokens of a product: weights are invariant in it, activations are not. */
 export const fewTokens = (kernel: UOp): Loops.Loop | undefined => {
   const free = freeOutputs(kernel)
-  // where something is read, not whether it is
+  // the loops of the index, without those of the gate
   const read = Loops.reductions(kernel).flatMap(loadsOf).map((load) => openRanges(load.src[0]!.src[1]!))
   return free.find((tokens) => {
     const rows = free.filter((loop) =>
@@ -35,7 +35,7 @@ export const fewTokens = (kernel: UOp): Loops.Loop | undefined => {
 /** Tokens of one thread where registers are few. */
 const fewResults = 4
 
-/** Gives each thread all tokens of a few, as far as it has registers; returns how many, 1 if there are no such tokens. */
+/** Upcasts the few tokens, as far as there are registers; returns the number of tokens of a thread, 1 if there is no such loop. */
 export const upcastTokens = (plan: Plan, profile: DeviceProfile): number => {
   const tokens = fewTokens(plan.kernel)
   if (tokens === undefined) return 1

@@ -4,7 +4,7 @@ import * as Loops from "@tg/postrange/Loops"
 /** Dimensions of a grid. */
 const dimensions = 3
 
-/** How many dimensions loops take: neighbouring ones of fixed size share one, longer ones take two. */
+/** Grid dimensions that loops take: neighbouring loops of constant size are collapsed into one, a longer one takes two. */
 const dimensionsOf = (loops: ReadonlyArray<Loops.Loop>, maxGrid: number): number => {
   let used = 0
   let shared = Infinity
@@ -24,8 +24,8 @@ const dimensionsOf = (loops: ReadonlyArray<Loops.Loop>, maxGrid: number): number
 }
 
 /**
- * Loops to run inside of the threads, one of them or more, because the loops over workgroups do not fit a grid: those of fixed size
- * first, since they help most, and of these the longest. Empty if the grid has room.
+ * Candidates for serial loops inside of the threads, where the loops over workgroups do not fit a grid: those of constant size first,
+ * and of these the longest, which help most. Empty if the grid has room.
  */
 export const loopsOffGrid = (kernel: UOp, maxGrid: number): ReadonlyArray<Loops.Loop> => {
   const loops = Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")

@@ -1,4 +1,4 @@
-/** Threads that share a reduction. */
+/** Reductions that are split over threads. */
 import type { UOp } from "@tg/core-uop/UOp"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Loops from "@tg/postrange/Loops"
@@ -6,20 +6,20 @@ import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
 
-/** Threads that share one reduction: a subgroup, where there are subgroups. */
+/** Threads of one reduction: a subgroup, where there are subgroups. */
 export const maxGroup = 32
 const groupWithoutSubgroups = 16
 
-/** Threads that share a reduction without need to be many, among `threads` of a workgroup. */
+/** Threads of a reduction by default, in a workgroup of `threads`: at most a subgroup. */
 export const usualGroup = (
   { maxWorkgroupThreads, subgroupSize }: DeviceProfile,
   threads = maxWorkgroupThreads
 ): number => Math.min(maxGroup, subgroupSize ?? groupWithoutSubgroups, threads)
 
-/** Below this many iterations a reduction is faster in one thread than shared. */
+/** A reduction of fewer iterations is faster in one thread. */
 export const shortReduction = 8
 
-/** Iterations a symbolic loop is taken to have: enough to be worth sharing, whatever the context. */
+/** The assumed trip count of a symbolic loop: long enough to be split. */
 const symbolicIterations = 256
 
 /** Iterations of the longest reduction, over those of its loops that count. */
@@ -31,7 +31,7 @@ const longest = (kernel: UOp, counts: (loop: Loops.Loop) => boolean): number =>
     )
   )
 
-/** Iterations of the longest reduction that one thread would do alone. */
+/** Serial iterations of the longest reduction in one thread. */
 export const longestReduction = (kernel: UOp): number => longest(kernel, (l) => l.axis === "REDUCE")
 
 /** Terms of the longest sum. */
@@ -45,7 +45,7 @@ export const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
 export const outermost = (kernel: UOp): ReadonlyArray<UOp> =>
   Loops.reductions(kernel).filter((reduction) => isOutermost(kernel, reduction))
 
-/** Shares a reduction among up to `threads` threads from its innermost loop on: neighbours read neighbouring blocks. How many are left. */
+/** Splits a reduction over up to `threads` threads, innermost loop first, for coalesced loads. Returns the threads that are left. */
 export const groupInnermost = (plan: Plan, reduction: UOp, threads: number): number =>
   Loops.loopsOf(reduction).toReversed().filter((l) => l.axis === "REDUCE" && !l.isSymbolic).reduce((left, loop) => {
     const amount = largestPower(loop.size, left)
@@ -53,10 +53,9 @@ export const groupInnermost = (plan: Plan, reduction: UOp, threads: number): num
   }, threads)
 
 /**
- * Gives each outermost reduction up to `threads` threads, loop by loop from the outside: neighbouring threads then read
- * neighbouring blocks. The first `inside` of them go to the innermost loops, so that neighbours read neighbouring
- * activations and share words of the weight. A loop of unknown length is shared last. Where the lengths have few
- * divisors that are powers of two, other numbers of threads are better than few.
+ * Splits each outermost reduction over up to `threads` threads, outer loops first: neighbouring threads then read neighbouring
+ * blocks. The first `inside` of them go to the innermost loops, so that loads of activations are coalesced and threads share words
+ * of the weight. A symbolic loop comes last. Where sizes have only small powers of two as divisors, other divisors are taken.
  */
 export const groupReductions = (
   plan: Plan,

@@ -17,7 +17,7 @@ import { fewestTerms, lanes, maxUnrollGpu, unrollShortLoops, vectoriseOutputs, v
 /** Threads of a workgroup that computes rows, and elements. */
 const rowThreads = 128
 const maxLocal = 64
-/** A kernel that stages nothing. */
+/** Opts for a GPU, for a kernel that stages nothing. */
 const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   upcastAlike(plan)
   const tokens = upcastTokens(plan, profile)
@@ -27,7 +27,7 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
   if (longestReduction(plan.kernel) < shortReduction) {
     localOutputs(plan, Math.min(maxLocal, profile.maxWorkgroupThreads))
   } else {
-    // lanes along the outputs read along them: they get threads first
+    // loads are contiguous along the outputs: threads go there first, for coalescing
     if (!reduced) localOutputs(plan, Math.floor(group / 2))
     if (reduced) shareRows(plan, profile, { group, threads: Math.min(rowThreads, profile.maxWorkgroupThreads), tokens })
     else groupReductions(plan, group)
@@ -48,7 +48,7 @@ export const choose = (kernel: UOp, profile: DeviceProfile, legal: Legal = usual
   return plan.opts
 }
 
-/** Loops for which the grid has no room run inside of the threads: the first that may, until the others fit. */
+/** Moves loops into the threads until the others fit the grid. */
 const fitGrid = (plan: Plan, { maxGrid }: DeviceProfile): void => {
   const moves = (): boolean => loopsOffGrid(plan.kernel, maxGrid).some(({ id, size }) => plan.try(Opt.loop(id, size)))
   while (moves());
@@ -56,7 +56,7 @@ const fitGrid = (plan: Plan, { maxGrid }: DeviceProfile): void => {
 
 /** The heuristics stage: kernel and device profile to a list of opts. */
 export class Heuristics extends Context.Service<Heuristics, {
-  /** Names what it chooses, for those who keep it: equal for services that choose alike. */
+  /** For cache keys: equal for services that choose alike. */
   readonly id?: string | undefined
   readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
 }>()("@tg/heuristics/Heuristics") {

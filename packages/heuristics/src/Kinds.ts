@@ -1,34 +1,34 @@
-/** The kinds of devices and kernels that are treated apart: of devices by a quantity of theirs, never by a name. */
+/** Distinctions between devices and between kernels: of devices by a quantity, never by a name. */
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 
-/** Rows that matrices of usual models have at least, and threads of a subgroup that each gets. */
+/** Rows of a usual model's matrix, at least, and the threads of a subgroup for each. */
 const usualRows = 2048
 const usualGroup = 32
 
 /**
- * Whether a subgroup for each row leaves threads idle, by the threads that saturate the device: rows are then shared further. On an
+ * Whether a subgroup for each row does not saturate the device: rows are then split over more threads. On an
  * H200 (135168 threads) 64 to 128 threads for a row of floats take 7 us where 32 take 20 (3072 rows of 2048).
  */
 export const hasIdleThreads = ({ saturatingThreads }: DeviceProfile): boolean =>
   saturatingThreads >= usualRows * usualGroup
 
-/** With this fraction of the threads that saturate the device, each with many independent sums, it is busy. */
+/** This fraction of the saturating threads is enough where each has many independent sums (instruction-level parallelism). */
 export const keptThreads = 4
 
 const registerBytes = 4
 
-/** Registers for each thread where just so many run as are busy with independent sums: 256 on an H200. */
+/** Registers of each thread at that occupancy: 256 on an H200. */
 const registersOf = (profile: DeviceProfile): number =>
   quantitiesOf(profile).registerBytes / registerBytes /
   Math.max(1, profile.saturatingThreads / processorsOf(profile) / keptThreads)
 
-/** Values of the largest body of a thread: 16 tokens x 4 rows, and half as many that are read and computed with. */
+/** Register pressure of the largest body: a tile of 16 tokens x 4 rows, and half as many operands and temporaries. */
 const largestBody = 96
 
 /**
- * Whether a thread has registers for the largest tile of results, by the registers of a processor: 16 tokens x 4 rows, or rows that
- * read an activation together. Twice the speed of small tiles on an H200.
+ * Whether threads have registers for the largest register tile: 16 tokens x 4 rows, or several rows that reuse an activation. Twice
+ * the speed of small tiles on an H200.
  */
 export const hasManyRegisters = (profile: DeviceProfile): boolean => registersOf(profile) >= largestBody
 
@@ -36,8 +36,8 @@ export const hasManyRegisters = (profile: DeviceProfile): boolean => registersOf
 const loadBytes = 16
 
 /**
- * Loads that each of so many threads of a processor has to wait for at once, so that memory is busy: what memory gives in the time
- * of one load (Little's law), in powers of two. On an H200 28 KB for each processor: 16 loads for 128 threads, 4 for 512.
+ * Loads in flight that each of so many threads of a processor needs to saturate memory: bandwidth x latency (Little's law), rounded up
+ * to a power of two. On an H200 28 KB for each processor: 16 loads for 128 threads, 4 for 512.
  */
 export const loadsInFlight = (profile: DeviceProfile, threads: number): number => {
   const bytes = profile.bytesPerMicro * quantitiesOf(profile).loadMicros / processorsOf(profile)

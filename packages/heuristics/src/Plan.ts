@@ -3,7 +3,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import type * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 
-/** Opts chosen so far and the kernel they lead to. Illegal opts are passed over, so every list is legal. */
+/** The opts chosen so far and the resulting kernel. Illegal opts are skipped, so every list is legal. */
 export class Plan {
   readonly opts: Array<Opt.Opt> = []
   kernel: UOp

@@ -1,4 +1,4 @@
-/** Matrix-vector products: threads for the sum of a row, and rows for a thread and for a workgroup. */
+/** Matrix-vector products: threads for each row, rows for each thread and for each workgroup. */
 import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
@@ -9,24 +9,24 @@ import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
 import { loadsOf } from "./Vectors.ts"
 
-/** From so many threads on, a row is shared down to the words of its blocks: this many lanes inside of a block. */
+/** A row that is split over so many threads is split down to the words of its blocks: this many lanes inside of a block. */
 const wideRow = 128
 const coalescedLanes = 8
-/** Subgroups that share one row: every thread adds up their partial results. */
+/** Most subgroups for one row: every thread adds up their partial results. */
 const mostSubgroups = 8
-/** Several rows per thread still pay with this fraction of the threads that saturate the device. */
+/** Several rows for each thread pay while at least this fraction of the saturating threads remains. */
 const keptThreads = 8
-/** Workgroups that remain at least when several rows go to one. */
+/** Workgroups that remain, at least, when several rows go to one. */
 const manyWorkgroups = 128
 
-/** Outputs that nothing is chosen for yet; a loop of unknown length is left to workgroups. */
+/** Output loops without an opt yet; a symbolic one is left to workgroups. */
 export const freeOutputs = (kernel: UOp): ReadonlyArray<Loops.Loop> =>
   Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
 
-/** Workgroups there would be: a symbolic number of rows may be one. */
+/** Workgroups so far, with 1 for a symbolic number of rows. */
 export const knownOutputs = (kernel: UOp): number => iterations(freeOutputs(kernel))
 
-/** Threads over neighbouring outputs. */
+/** Threads over neighbouring outputs, for coalescing. */
 export const localOutputs = (plan: Plan, most: number): void => {
   const last = freeOutputs(plan.kernel).at(-1)
   if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
@@ -36,11 +36,11 @@ export const localOutputs = (plan: Plan, most: number): void => {
 const localRows = (plan: Plan, most: number): void =>
   localOutputs(plan, Math.floor(Math.min(most, knownOutputs(plan.kernel) / manyWorkgroups)))
 
-/** Results of a thread, so that there are registers for as many threads as wait for loads. */
+/** Results of a thread, at most: register pressure would lower the occupancy that hides the latency of loads. */
 const mostResults = 16
 
 /**
- * Rows per thread: what does not depend on the row is then read once for several. The first of the amounts that divides, and leaves
+ * Register tiling over rows: loads that do not depend on the row are reused. The first of the amounts that divides, and leaves
  * registers where each row is computed for several tokens.
  */
 const upcastRows = (plan: Plan, rows: ReadonlyArray<number>, tokens = 1): void => {
@@ -50,28 +50,28 @@ const upcastRows = (plan: Plan, rows: ReadonlyArray<number>, tokens = 1): void =
   if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
 }
 
-/** Threads: `group` share a row where nothing speaks for more, `threads` are in a workgroup. */
+/** Threads: `group` for a row by default, `threads` in a workgroup. */
 interface Threads {
   readonly group: number
   readonly threads: number
-  /** Tokens that each thread computes a row for; one if it is not said. */
+  /** Tokens in the register tile of a thread; 1 by default. */
   readonly tokens?: number
 }
 
-/** Threads that a row may have: without subgroups none more than usual. */
+/** Most threads for a row; without subgroups those of `group`. */
 const widestRow = ({ subgroupSize }: DeviceProfile, { group, threads }: Threads): number =>
   Math.max(group, Math.min(2 * threads, mostSubgroups * (subgroupSize ?? 0)))
 
 /**
  * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
- * Few rows get larger groups, so that the device is full.
+ * Few rows get larger groups, to saturate the device.
  */
 export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, tokens }: Threads): void => {
   if (hasIdleThreads(profile)) {
     return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads, tokens: tokens ?? 1 })
   }
   const rows = knownOutputs(plan.kernel)
-  // products of bytes read so little for a row that sharing it further, or rows among threads, does not pay
+  // rows of bytes are so short that neither more threads for a row nor several rows for a thread pay
   const bytes = isInt8(plan.kernel)
   const wanted = bytes ? group : Math.min(widestRow(profile, { group, threads }), 2 * profile.saturatingThreads / rows)
   const wide = Math.max(group, largestPowerOfTwo(wanted))
@@ -82,20 +82,20 @@ export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, 
   localRows(plan, Math.floor((bytes ? threads / 2 : threads) / wide))
 }
 
-// What follows was measured on an H200, and is for devices that a subgroup for each row leaves threads of idle.
+// The rest was measured on an H200, and is for devices that a subgroup for each row does not saturate (`hasIdleThreads`).
 
-/** Threads, times those that saturate the device, from which on rows are enough to fill it in any case. */
+/** With so many times the saturating threads, a subgroup for each row is enough in any case. */
 const fullTimes = 8
 const isFull = (rows: number, { saturatingThreads }: DeviceProfile): boolean =>
   rows * maxGroup >= fullTimes * saturatingThreads
 
 const pair = 2
-/** Threads of a workgroup for rows that two subgroups share. */
+/** Threads of a workgroup for rows that two subgroups compute. */
 const byteThreads = 256
 
 /**
  * Products of bytes: two subgroups for a row, which pay beside other rows in a workgroup (2048 rows of 2048: 3.6 us, with
- * one subgroup 4.2); one that no other can help stays alone. Very many rows in pairs for each thread.
+ * one subgroup 4.2). A row that cannot be split so gets a workgroup of one subgroup. Very many rows in pairs for each thread.
  */
 const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens }: Threads): void => {
   if (isFull(knownOutputs(plan.kernel), profile)) {
@@ -107,14 +107,14 @@ const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens }: Threa
   localRows(plan, Math.floor((reached > group ? byteThreads : group) / reached))
 }
 
-/** Rows for each processor that are many; terms of a long one. */
+/** Rows for each processor that count as many; terms of a long row. */
 const manyRows = 4
 const longRow = 2048
-/** Terms of a thread's part of a row, where rows are fewer than processors, fewer than many, and many. */
+/** Terms of a row for each thread: with fewer rows than processors, with some, and with many. */
 const termsOfFew = 8
 const termsOfSome = 16
 const termsOfMany = 24
-/** Several rows per thread pay with this fraction of the threads that saturate the device. */
+/** Several rows of floats for each thread pay while at least this fraction of the saturating threads remains. */
 const keptOfLarge = 4
 
 /** Threads for each row of floats. */
@@ -128,8 +128,8 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
 }
 
 /**
- * Products of floats, which take instructions to unpack: long rows are shared by many threads with several rows each
- * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones by few.
+ * Products of floats, which take instructions to unpack: long rows are split over many threads, with several rows for each
+ * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones over few.
  */
 const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tokens }: Threads): void => {
   const rows = knownOutputs(plan.kernel)
@@ -146,13 +146,13 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, token
   localRows(plan, Math.floor((reached < group ? group : threads) / reached))
 }
 
-/** Outputs that one thread computes of the same values, and how many others there are at least. */
+/** Most outputs of the same loads in one thread, and how many times as many others there are, at least. */
 const mostAlike = 16
 const othersAlike = 16
 
 /**
- * Outputs of which one thread computes all, if many others remain: no load depends on which of them it is, so other threads
- * would load the same again.
+ * Upcasts output loops in which all loads are invariant, if many other outputs remain: other threads would load the same values
+ * again.
  */
 export const upcastAlike = (plan: Plan): void => {
   const loads = loadsOf(plan.kernel).map((load) => openRanges(load.src[0]!))

@@ -1,4 +1,4 @@
-/** Into how many parts sizes can be divided. */
+/** Divisors and powers of two of sizes. */
 import type * as Loops from "@tg/postrange/Loops"
 
 /** The largest divisor of `size` that is at most `limit`. */
@@ -20,5 +20,5 @@ export const nearestPowerOfTwo = (x: number): number => 2 ** Math.max(0, Math.ro
 /** The largest power of two that is at most `limit`, from 1. */
 export const largestPowerOfTwo = (limit: number): number => 2 ** Math.floor(Math.log2(Math.max(1, limit)))
 
-/** Iterations of loops inside of each other; of a symbolic one as many as it may have. */
+/** Iterations of a loop nest, with the upper bounds of symbolic sizes. */
 export const iterations = (loops: ReadonlyArray<Loops.Loop>): number => loops.reduce((n, loop) => n * loop.size, 1)

@@ -28,19 +28,19 @@ import {
   vectoriseReductions
 } from "./Vectors.ts"
 
-/** Least threads of a workgroup that stages values: enough to hide the loads of its stages from each other. */
+/** Least threads of a workgroup that stages values: enough to hide the latency of its loads. */
 const stagingThreads = 256
-/** Workgroups that run beside each other on a processor, so that one computes while others wait: 512 threads each on an H200. */
+/** Resident workgroups of a processor for latency hiding: with 512 threads each on an H200. */
 const besideEachOther = 4
-/** Threads where all workgroups stage the same, which is then little; kernels beside it in a launch may want no more. */
+/** Threads where all workgroups stage the same values, which are then few; other members of a launch may need no more. */
 const aloneThreads = 64
 const somewhatMore = 1.25
-/** Results times threads that share them. */
+/** Most partial results in an exchange: results times the threads of each. */
 const mostExchanged = 256
 /**
- * Threads where there are more workgroups than run at once, as along the pieces of a context, and memory takes more loads at
- * once than usual code of so few threads has: fewer threads, each with more loads in flight and no other thread to wait for
- * (attention over 4000 positions on an H200: 26 us; with twice the threads 54).
+ * Threads where workgroups exceed the resident ones, as along the pieces of a context, and saturating memory needs more loads in flight
+ * than usual code of so few threads has: fewer threads, each with more loads in flight and fewer to wait for at barriers (attention
+ * over 4000 positions on an H200: 26 us; with twice the threads 54).
  */
 const crowdThreads = 128
 const needsLoads = (profile: DeviceProfile): boolean => loadsInFlight(profile, crowdThreads) > maxUnrollGpu
@@ -54,21 +54,21 @@ const threadsFor = (alike: number, profile: DeviceProfile): number => {
 }
 
 /**
- * A kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
- * over all threads; so does the END that stores, whose outputs a workgroup shares as far as the device stays full.
+ * Opts of a kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
+ * over all threads; so does the END that stores. A workgroup computes as many outputs as leave the device saturated.
  */
 export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
-  // along a loop of unknown length there are enough workgroups
+  // a symbolic loop is taken to have enough workgroups
   const alike = [...loopsBetween(plan.kernel)].map((r) => Loops.toLoop(r))
     .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
   const isCrowd = !Number.isFinite(alike) && needsLoads(profile)
   const hasRegisters = hasManyRegisters(profile)
   const last = plan.kernel.src.length - 1
-  /** Whether all workgroups round one vector for their rows. */
+  /** Whether every workgroup quantises the whole activation vector for its rows. */
   const rounds = alike === 1 && outermost(plan.kernel.src[last]!).some(isInt8)
   const most = Math.min(rounds ? stagingThreads : threadsFor(alike, profile), profile.maxWorkgroupThreads)
   const subgroup = usualGroup(profile, most)
-  /** Workgroups that would leave processors idle, which share what they compute further. */
+  /** Fewer workgroups than processors: each computes less. */
   const isSparse = alike > 1 && alike < processorsOf(profile)
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
@@ -89,7 +89,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (hasRegisters && bytes && reduced) shareActivations(plan, own(), most / subgroup)
     const count = (): number => iterations(own())
-    // of a few elements each thread has one, and of words that it puts together
+    // few elements, or words that are packed from several values: one for each thread, no vectors
     const isPacking = Loops.reductions(end()).length > 0 && longestReduction(end()) < shortReduction
     if (!reduced && !(isCrowd && count() <= most) && !isPacking) vectoriseOutputs(plan, end, own())
     if (hasRegisters) tileLoads(plan, end, own())
@@ -102,7 +102,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
         largestPowerOfTwo(profile.maxWorkgroupThreads / elements)
       )
       const threads = reduced ? Math.max(subgroup / 4, each) : each
-      // every result of a thread is exchanged among those that share it
+      // every result of a thread is exchanged among its group
       const exchanged = mostExchanged / iterations(Loops.ofEnd(end()).filter((l) => l.axis === "UPCAST"))
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), {
         part: end,
@@ -111,7 +111,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     keepLoadsInFlight(plan, end, loadsInFlight(profile, isCrowd ? crowdThreads : 2 * stagingThreads))
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
-    // some threads more than wanted are better than another pass
+    // a few more threads than wanted are better than a second iteration
     const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * wanted) / group
     let left = elements <= whole ? elements : Math.floor(wanted / group)
     for (const loop of [...own()].reverse()) {
@@ -123,23 +123,23 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   unrollShortLoops(plan, maxUnrollGpu, hasRegisters && isInt8(plan.kernel) ? maxCopiesOfBytes : undefined)
 }
 
-/** Copies of a product of bytes, which takes few registers. */
+/** Unroll limit of a product of bytes, whose register pressure is low. */
 const maxCopiesOfBytes = 32
 /** Blocks of a row side by side, whose scales share a word. */
 const pair = 2
 
-/** A subgroup for each row of a product, and several rows for each thread, which reads an activation for all of them. */
+/** Upcasts the rows of a product, which then reuse an activation, as far as `atOnce` rows remain for a workgroup's subgroups. */
 const shareActivations = (plan: Plan, rows: ReadonlyArray<Loops.Loop>, atOnce: number): void => {
   const last = rows.at(-1)
   if (last !== undefined) plan.try(Opt.upcast(last.id, largestPower(last.size, Math.min(lanes, last.size / atOnce))))
 }
 
-/** Blocks of a row for each thread up to which it takes two rows. */
+/** Up to so many blocks of a row for each thread, it takes two rows. */
 const fewBlocks = 2
 
 /**
- * Rows of products of bytes that their workgroup has rounded itself: as many neighbouring threads for each as its blocks
- * can be divided among (5120 rows of 768 on an H200: 4.1 us, with floats 5.5; 3072 and 576 of 2048: 5.7 and 7.1).
+ * Products of bytes whose activation the workgroup has quantised itself: for each row as many neighbouring threads as divide its
+ * blocks (5120 rows of 768 on an H200: 4.1 us, with floats 5.5; 3072 and 576 of 2048: 5.7 and 7.1).
  */
 const shareRounded = (plan: Plan, part: () => UOp, threads: number): void => {
   const product = outermost(part()).find(isInt8)!
@@ -151,7 +151,7 @@ const shareRounded = (plan: Plan, part: () => UOp, threads: number): void => {
   plan.try(Opt.local(rows().id, largestDivisor(rows().size, threads / group)))
 }
 
-/** Outputs that remain become a loop of each workgroup, so that fewer of them stage the same, while the device is full. */
+/** Remaining outputs become a serial loop of each workgroup while the device stays saturated, so that fewer workgroups stage the same. */
 const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArray<Loops.Loop>): void => {
   const full = 2 * processorsOf(profile)
   for (const loop of remaining.filter((l) => l.axis === "GLOBAL").reverse()) {
@@ -163,12 +163,12 @@ const shareOutputs = (plan: Plan, profile: DeviceProfile, remaining: ReadonlyArr
 const readsOf = (end: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
   Loops.reductions(end).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
 
-/** Iterations of all short loops that one thread takes at most: of several heads and tokens it takes some. */
+/** Most iterations of all short loops in one register tile: of several heads and tokens it takes some. */
 const mostShort = 8
 
 /**
- * All iterations of short loops, in which some load stays the same, become one thread's, the longest first; and then two of a loop in which
- * another one does: more take registers that other workgroups need.
+ * Register tiling over short loops in which some load is invariant, the longest first; then by two over a longer one: more would cost
+ * occupancy.
  */
 const tileLoads = (plan: Plan, part: () => UOp, loops: ReadonlyArray<Loops.Loop>): void => {
   const isShared = (loop: Loops.Loop): boolean => readsOf(part()).some((open) => !open.has(loop.node))

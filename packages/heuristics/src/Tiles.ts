@@ -1,7 +1,7 @@
 /**
- * Kernels over tiles of tokens: the store is contiguous along a short loop of tokens, inside of a symbolic number of
- * tiles. A thread computes a tile of tokens and rows of a product, so that a weight it unpacks serves several tokens and
- * an activation it reads several rows.
+ * Kernels over tiles of tokens: the store is contiguous along a short loop of tokens, inside of a symbolic number of tiles. Register
+ * tiling: a thread computes a tile of tokens and rows of a product, so that an unpacked weight is reused for several tokens and an
+ * activation for several rows.
  */
 import { accessOf, endsOf } from "@tg/core-uop/View"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
@@ -15,14 +15,14 @@ import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
 
 const lanes = 4
-/** Tokens of a tile: what tells their loop from the features of a symbolic number of rows. */
+/** Tokens of a tile, which tell their loop from the features of a symbolic number of rows. */
 const tileTokens = 16
 /**
- * The same of positions of a cache: keys and values that are made for each head of a whole cache are products over tokens too. On an H200
- * such keys took 600 us with the opts of rows (512 positions, 16 heads of 128 rows of 512).
+ * The same for positions of a cache: decompressing the keys or values of each head of a whole cache is a product over tokens too. On
+ * an H200 such keys took 600 us with the opts of rows (512 positions, 16 heads of 128 rows of 512).
  */
 const piecePositions = 64
-/** Results that a thread keeps in registers, besides what it reads, and how often it has the body of their loop. */
+/** A register tile: its results, and the most copies of the loop's body after unrolling. */
 interface Tile {
   readonly tokens: number
   readonly rows: number
@@ -31,27 +31,27 @@ interface Tile {
 const largeTile: Tile = { tokens: 16, rows: 4, copies: 256 }
 const smallTile: Tile = { tokens: 4, rows: 2, copies: 32 }
 /**
- * Tiles where nothing is unpacked and registers are many: smaller ones leave registers for more threads. 512 tokens on an H200: gate and
+ * Tiles where nothing is unpacked and registers are many: smaller ones give a higher occupancy. 512 tokens on an H200: gate and
  * up in bytes (12288 rows of 2048) 0.37 ms, with tiles of 16 tokens 0.71; scores of 4160 positions 0.20, then 0.34.
  */
 const byteTile: Tile = { tokens: 8, rows: 4, copies: 256 }
 const floatTile: Tile = { tokens: 4, rows: 4, copies: 256 }
-/** Vector registers of processors, as far as engines for WebAssembly use them. */
+/** Vector registers that engines for WebAssembly use. */
 const vectorRegisters = 16
-/** Copies of a body of short vectors: four vectors of tokens, two rows, eight weights. */
+/** Most copies of a body on a CPU: 4 lanes x 4 vectors of tokens x 2 rows x 8 weights. */
 const maxCopiesCpu = 256
 const tileFor = (profile: DeviceProfile): Tile => hasManyRegisters(profile) ? largeTile : smallTile
-/** Threads of a workgroup: they read the same activations. */
+/** Threads of a workgroup, which read the same activations. */
 const workgroup = 128
 /**
- * Neighbours that share a sum read different activations, one after the other: a pair of them pays for itself (20 TFLOP/s
- * instead of 21 alone, and 10 with four on an H200), more only where threads are as few as this fraction.
+ * Threads that split a reduction do not share their loads of activations: a pair of them costs little (20 TFLOP/s instead of 21 alone,
+ * and 10 with four on an H200), more pay only below this fraction of the saturating threads.
  */
 const pair = 2
-/** Threads side by side that compute rows side by side. */
+/** Neighbouring threads that compute neighbouring rows. */
 const neighbours = 16
 const fewThreads = 16
-/** Threads that share one reduction of a product; of a sum over tokens, whose results are few. */
+/** Most threads for one reduction of a product, and of a sum over features, whose results are few. */
 const maxGroup = 32
 const maxSumGroup = 256
 
@@ -79,7 +79,7 @@ export const tokenLoop = (kernel: UOp, size: number = tileTokens): Loops.Loop | 
 const withId = (kernel: UOp, id: number): Loops.Loop | undefined =>
   Loops.outputs(kernel).find((loop) => loop.id === id && loop.axis === "GLOBAL")
 
-/** Results that no thread computes yet. */
+/** Outputs that have no opt yet. */
 const outputsOf = (kernel: UOp): number => iterations(Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL"))
 
 /** Splits the reductions over up to `most` threads, outer loops first, until there are `threads` of them. */
@@ -150,10 +150,10 @@ const unroll = (plan: Plan, maxCopies: number, weights: (kernel: UOp) => Readonl
   }
 }
 
-/** Weights of a row that a word holds at least, to be called packed: halves are not. */
+/** Weights in a word from which on they count as packed: halves do not. */
 const fewestPacked = 4
 
-/** Whether words hold many weights of a row: a sum goes over them, and the load stays the same. */
+/** Whether words hold many weights of a row: a reduction runs over them, in which the load is invariant. */
 const isPacked = (kernel: UOp, weights: ReadonlyArray<UOp>): boolean =>
   Loops.reductions(kernel).some((r) =>
     weights.length > 0 &&
@@ -161,9 +161,9 @@ const isPacked = (kernel: UOp, weights: ReadonlyArray<UOp>): boolean =>
   )
 
 /**
- * Packed weights where registers are many: neighbouring threads compute neighbouring rows, so a thread's own rows are apart;
- * pairs of them take the halves of a block. Small workgroups: 1.09 ms where 128 threads with rows of their own side by
- * side take 1.28 (6144 rows of 2048, gate and up, 512 tokens, on an H200), and a seventh to a quarter less elsewhere.
+ * Packed weights where registers are many: neighbouring threads compute neighbouring rows, so a thread's own rows are apart; pairs of
+ * threads take the halves of a block. Workgroups are small: 1.09 ms, where 128 threads with neighbouring rows of their own take 1.28
+ * (6144 rows of 2048, gate and up, 512 tokens, on an H200), and a seventh to a quarter less elsewhere.
  */
 const sharePacked = (plan: Plan, row: Loops.Loop, mine = 1): void => {
   plan.try(Opt.local(row.id, largestPower(row.size / mine, neighbours)))
@@ -176,12 +176,12 @@ const sharePacked = (plan: Plan, row: Loops.Loop, mine = 1): void => {
   if (rest !== undefined) plan.try(Opt.local(row.id, largestPower(rest.size, pair)))
 }
 
-/** Rows side by side in a workgroup; threads that share a sum, where tiles are fewer than this fraction of a full device. */
+/** Rows of a workgroup; most threads for a reduction, while tiles are fewer than this fraction of the saturating threads. */
 const rowsTogether = 32
 const mostShared = 64
 const fewTiles = 3
 
-/** A product that unpacks nothing, where registers are many: tiles of neighbouring tokens and rows side by side. */
+/** A product that unpacks nothing, where registers are many: tiles of neighbouring tokens and rows. */
 const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows, weights }: Product): void => {
   const tile = isInt8(plan.kernel) ? byteTile : floatTile
   const row = rows.find((loop) => loop.size % lanes === 0) ?? rows[0]!
@@ -199,7 +199,7 @@ const productUnpacked = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop,
   local(plan, others.map((l) => l.id), Math.floor(workgroup / Loops.threads(plan.kernel)))
   const inner = Loops.reductions(plan.kernel).filter((r) => !isOutermost(plan.kernel, r)).flatMap(Loops.loopsOf)
   if (inner.length === 0) return unroll(plan, tile.copies, (kernel) => productOf(kernel, tokens)?.weights ?? weights)
-  // the sum of a block is no loop, and two blocks are read at once if there are registers
+  // unroll the block's dot product, and two blocks, for more loads in flight
   for (const loop of inner.toReversed()) plan.try(Opt.unroll(loop.id, loop.size))
   const blocks = Loops.loopsOf(outermost(plan.kernel)[0]!).findLast((l) => l.axis === "REDUCE" && !l.isSymbolic)
   if (blocks !== undefined) plan.try(Opt.unroll(blocks.id, pair))
@@ -214,7 +214,7 @@ const product = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows,
   const tile = tileFor(profile)
   plan.try(Opt.upcast(tokens.id, lanes))
   plan.try(Opt.upcast(tokens.id, largestPower(tokens.size / lanes, tile.tokens / lanes)))
-  // rows that are neighbours in memory are read together
+  // vectorise along rows that are contiguous in memory
   const row =
     rows.find((loop) => loop.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), loop.node) === 1)) ??
       rows.find((loop) => loop.size % lanes === 0) ?? rows[0]!
@@ -238,7 +238,7 @@ const product = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop, { rows,
   unroll(plan, tile.copies, (kernel) => productOf(kernel, tokens)?.weights ?? weights)
 }
 
-/** What is done to each element, and sums over the features of a token. */
+/** Elementwise kernels, and reductions over the features of a token. */
 const each = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop): void => {
   const isSum = Loops.reductions(plan.kernel).length > 0
   plan.try(Opt.upcast(tokens.id, lanes))
@@ -254,7 +254,7 @@ const each = (plan: Plan, profile: DeviceProfile, tokens: Loops.Loop): void => {
   unroll(plan, tileFor(profile).copies, () => [])
 }
 
-/** Whether the kernel writes the features of a token next to each other, for tiles of tokens, and sums next to nothing. */
+/** Whether the kernel transposes tiles: features of a token are contiguous in the store, and reductions are short. */
 const isCopyOfTiles = (kernel: UOp): boolean => {
   const outputs = Loops.outputs(kernel)
   const at = placeOf(kernel)
@@ -287,20 +287,20 @@ export const chooseTiles = (plan: Plan, profile: DeviceProfile): boolean => {
   return true
 }
 
-/** Loops of a reduction along which weights stay the same words: each word holds several of a row. */
+/** Loops of a reduction over the weights of a word: their load is invariant. */
 const packedLoops = (reduction: UOp, weights: ReadonlyArray<UOp>): ReadonlyArray<Loops.Loop> =>
   Loops.loopsOf(reduction).filter((l) =>
     l.axis === "REDUCE" && !l.isSymbolic && l.size <= lanes && !weights.some((w) => dependsOn(w, l))
   )
 
-/** Whether weights lie side by side along a loop over rows, in whole vectors: they are then unpacked together. */
+/** Whether weights are contiguous along a loop over rows, in whole vectors: unpacking is then vectorised. */
 const isAlong = (loop: Loops.Loop, weights: ReadonlyArray<UOp>): boolean =>
   loop.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), loop.node) === 1)
 
-/** Vectors of sums that a thread keeps: half of its registers are for what is read. */
+/** Accumulators of a thread, in vectors: the other half of the registers is for operands. */
 const sumsCpu = vectorRegisters / 2
 
-/** Tokens and rows of one thread, as far as it has registers for their sums. Rows that are unpacked together go before tokens. */
+/** The register tile of tokens and rows, as large as the accumulators allow. Vectorised rows go before tokens. */
 const upcastTile = (plan: Plan, tokens: Loops.Loop, { rows, weights }: Product): void => {
   const sums = sumsCpu / outermost(plan.kernel).length
   const along = rows.find((loop) => isAlong(loop, weights))
@@ -312,9 +312,9 @@ const upcastTile = (plan: Plan, tokens: Loops.Loop, { rows, weights }: Product):
 }
 
 /**
- * Chooses for a product over tiles of tokens in one thread with short vectors: a weight is unpacked once for all tokens
- * of a tile, and what is read of the tokens serves several rows. Sums of bytes stay a loop over words, in which all that a word
- * holds is straight code: 35 instructions for 16 products of vectors of bytes. Returns whether the kernel is one.
+ * Opts of a product over tiles of tokens on a CPU: a weight is unpacked once for all tokens of a tile, and activations are reused for
+ * several rows. Dot products of bytes stay a loop over words, with the contents of a word unrolled: 35 instructions for 16 products of
+ * vectors of bytes. Returns whether the kernel is one.
  */
 export const chooseTilesCpu = (plan: Plan): boolean => {
   const tokens = tokenLoop(plan.kernel)

@@ -1,4 +1,4 @@
-/** Vectors and straight code: what a thread does at once. */
+/** Vectorisation and unrolling. */
 import { accessOf } from "@tg/core-uop/View"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -10,17 +10,17 @@ import { iterations, largestDivisor } from "./Sizes.ts"
 
 /** Elements of a vector. */
 export const lanes = 4
-/** Shader compilers take more than linear time in straight code; beyond this some need minutes. */
+/** The largest unroll factor: shader compilers are superlinear in the size of a basic block, and some need minutes beyond this. */
 export const maxUnrollGpu = 4
 
-/** Terms from which on a reduction has enough for the threads of a subgroup and for vectors. */
+/** Terms of a reduction that are enough for the threads of a subgroup and for vectors. */
 export const fewestTerms = ({ subgroupSize = 0 }: DeviceProfile): number => lanes * subgroupSize
 
-/** Loads from buffers; workgroup memory is as fast in any order. */
+/** Loads from buffers. Workgroup memory does not need contiguous access. */
 export const loadsOf = (node: UOp): ReadonlyArray<UOp> =>
   toposort(node).filter((n) => n.op === "LOAD" && accessOf(n).buffer.op === "PARAM")
 
-/** Loads that become one vector access along the loop, less those that fall apart into single ones. */
+/** Loads that become vector loads along the loop, minus those that become a gather of scalars. */
 const contiguity = (loads: ReadonlyArray<UOp>, loop: Loops.Loop): number =>
   loads.reduce((score, load) => {
     const step = stepOf(load.src[0]!.src[1]!, loop.node)
@@ -37,8 +37,8 @@ const bestLoop = (loads: ReadonlyArray<UOp>, loops: ReadonlyArray<Loops.Loop>): 
 }
 
 /**
- * Vector lanes along the reductions where loads are contiguous there; returns whether any was. What is reduced once for all
- * outputs, as a router's choice is, leaves its terms to threads if there are fewer than `fewest`.
+ * Vectorises reductions along contiguous loads; returns whether any was. A reduction that is the same for all outputs, as a router's
+ * top-k, leaves its terms to threads if there are fewer than `fewest`.
  */
 export const vectoriseReductions = (
   plan: Plan,
@@ -58,9 +58,9 @@ export const vectoriseReductions = (
 }
 
 /**
- * Short loops become straight code, inner ones first: packed integers are then shifted by constants, and a sum of a block is
- * no set of registers that a loop keeps (12 us instead of 9.5 for experts' gate and up on an H200, whose processors then
- * run one workgroup instead of two).
+ * Unrolls short loops, inner ones first: packed integers are then shifted by constants, and the dot product of a block needs no
+ * accumulators that live across a loop (their register pressure halves the occupancy: 12 us instead of 9.5 for experts' gate and up on
+ * an H200).
  */
 export const unrollShortLoops = (plan: Plan, maxUnroll: number, maxCopies = lanes * maxUnroll): void => {
   const loops = Loops.reductions(plan.kernel).flatMap((reduction) => Loops.loopsOf(reduction).toReversed())
@@ -71,7 +71,7 @@ export const unrollShortLoops = (plan: Plan, maxUnroll: number, maxCopies = lane
   }
 }
 
-/** Lanes along the outputs, where the store and the loads are contiguous. */
+/** Vectorises along the outputs, where the store and the loads are contiguous. */
 export const vectoriseOutputs = (
   plan: Plan,
   part: () => UOp = () => plan.kernel.src[0]!,
@@ -83,17 +83,17 @@ export const vectoriseOutputs = (
   return loop !== undefined && plan.try(Opt.upcast(loop.id, lanes))
 }
 
-/** Results for which a thread has registers beside what it loads. */
+/** Most results times unrolled iterations of a thread: the registers beside its loads. */
 const mostResults = 256
 
-/** Long loops over memory in parts that are written out: a thread then waits for several loads at once. */
+/** Unrolls long loops over memory, for memory-level parallelism: `most` loads in flight for each thread. */
 export const keepLoadsInFlight = (plan: Plan, part: () => UOp, most: number): void => {
   const upcast = Loops.ofEnd(part()).filter((l) => l.axis === "UPCAST")
   for (const reduction of Loops.reductions(part())) {
     const loads = loadsOf(reduction).reduce((n, load) => {
       const place = load.src[0]!.src[1]!
       const open = openRanges(place)
-      // neighbours are loaded at once
+      // contiguous elements are one vector load
       return n + iterations(upcast.filter((l) => open.has(l.node) && stepOf(place, l.node) !== 1))
     }, 0)
     const loop = Loops.loopsOf(reduction).find((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size > maxUnrollGpu)
