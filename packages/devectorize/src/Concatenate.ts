@@ -33,8 +33,8 @@ export interface Target {
 /**
  * Linear kernels of which none touches what another one writes, as one linear kernel: the first workgroups run the first
  * kernel, the next ones the second, and so on. A workgroup has as many threads as the largest one needs. In the others
- * the threads behind the end wait; where there are barriers to reach, they repeat what the last thread does and store
- * nothing. Workgroup memory lies in one place, because a workgroup runs only one of the kernels. One kernel stays as it is.
+ * the surplus threads wait; where there are barriers to reach, they repeat what the last thread does and store nothing.
+ * Workgroup memory is overlaid, because a workgroup runs only one of the kernels. One kernel stays as it is.
  */
 export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Target): UOp => {
   const linears = parts.map(({ linear }) => linear)
@@ -43,7 +43,7 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
   const members = linears.map(memberOf)
   const threads = threadsOf(members)
   const memory = overlaid(linears)
-  /** What all branches may use: it stands in front of them. */
+  /** Instructions in front of all branches, which all may use. */
   const head = new Set<UOp>()
   const body: Array<UOp> = []
   const lowered = (x: UOp): UOp => rewrite(decompose(Symbolic.simplify(x), caps.ops), strength)
@@ -61,7 +61,7 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
   const workgroup = workgroupNumber(ends.at(-1)!, maxGrid, lowered)
   const thread = special(arena, "lidx0", Expr.int(arena, threads))
 
-  // the conditions of all branches stand in the head before there are branches, so none is computed again in one
+  // the conditions of all branches are in the head before any branch is built, so no branch computes one again
   const branches = members.map((member, m) => {
     const isThread = member.threads < threads ? emit(Expr.lt(thread, member.threads)) : undefined
     const block = m === 0
@@ -91,7 +91,7 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
   return arena.make("LINEAR", DType.none, [...head, ...body])
 }
 
-/** What becomes of the first kernel of a launch: the others run beside it, in branches. */
+/** The pass over the first kernel of a launch: the others run beside it, in branches. */
 export const passes: Pass.PassList<Target & { readonly parts: ReadonlyArray<Part> }> = {
   stage: "launch",
   passes: [{
@@ -102,9 +102,9 @@ export const passes: Pass.PassList<Target & { readonly parts: ReadonlyArray<Part
   }]
 }
 
-/** What the branches of a launch have in common. */
+/** The state that the branches of a launch share. */
 export interface Launch {
-  /** What stands in front of them. */
+  /** Instructions in front of all branches. */
   readonly head: Set<UOp>
   readonly lowered: (x: UOp) => UOp
   /** A number for a loop, a register or a barrier. */
@@ -114,26 +114,26 @@ export interface Launch {
 /** A kernel in its branch. */
 export interface Branch {
   readonly member: Member
-  /** What a PARAM is in the launch. */
+  /** The PARAM of the launch for a PARAM of the kernel. */
   readonly argument: (param: UOp) => UOp
-  /** Elements that an argument begins behind the start of what it is in the launch; none, if it is not said. */
+  /** Offset of an argument in that of the launch, in elements; 0 by default. */
   readonly offsetOf?: ((param: UOp) => number) | undefined
-  /** What stands in front of the branch besides the head of the launch. */
+  /** Instructions in front of the branch besides the head. */
   readonly before?: ReadonlySet<UOp> | undefined
   readonly memory: ReadonlyMap<UOp, UOp>
-  /** What its hardware indices are made of. */
+  /** The values that its hardware indices are computed from. */
   readonly workgroup: UOp
   readonly thread: UOp
-  /** Where threads without work do not wait: whether this one has any. */
+  /** Where surplus threads do not wait: whether this thread is none of them. */
   readonly isThread: UOp | undefined
 }
 
-/** Instructions under construction: none twice in one loop, and none that stands in front of all branches. */
+/** An instruction list under construction: common-subexpression elimination within each loop and against the head. */
 const listOf = (
   isThere: (node: UOp) => boolean
 ): { readonly here: ReadonlyArray<UOp>; readonly push: (node: UOp) => UOp } => {
   const here: Array<UOp> = []
-  /** What stands in each of the loops that are open, the branch itself first. */
+  /** The instructions of each open loop, the branch itself first. */
   const seen: Array<Set<UOp>> = [new Set()]
   return {
     here,
@@ -148,7 +148,7 @@ const listOf = (
   }
 }
 
-/** The instructions of a kernel in its branch; what means the same everywhere goes to the head. */
+/** The instructions of a kernel in its branch; those that mean the same everywhere go to the head. */
 export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): ReadonlyArray<UOp> => {
   const { argument, before, isThread, member, memory, offsetOf, thread, workgroup } = branch
   const { arena } = member.linear
@@ -209,7 +209,7 @@ export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch)
 export const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>
   arena.make("SPECIAL", DType.index, [size], { name })
 
-/** Means the same everywhere in a kernel. */
+/** Whether a node means the same everywhere in a kernel. */
 const isFree = ({ op }: UOp): boolean => op === "CONST" || op === "VAR" || op === "SPECIAL"
 
 /** A linear kernel and its launch. */
@@ -223,7 +223,7 @@ export const memberOf = (linear: UOp): Member => {
   }
 }
 
-/** Threads of the largest workgroup, and so many that whole groups of them take part in every subgroup operation. */
+/** Threads of the largest workgroup, rounded up to whole groups of every subgroup operation. */
 export const threadsOf = (members: ReadonlyArray<Member>): number => {
   const most = Math.max(...members.map((m) => m.threads))
   const groups = members.flatMap(({ linear }) => linear.src.filter((node) => node.op === "SUBGROUP_REDUCE"))
@@ -231,7 +231,7 @@ export const threadsOf = (members: ReadonlyArray<Member>): number => {
   return width * Math.ceil(most / width)
 }
 
-/** The number of the workgroup in the launch, which takes two dimensions where one is too short. */
+/** The linear workgroup index; the launch takes two dimensions where one is too short. */
 const workgroupNumber = (count: UOp, maxGrid: number, lowered: (x: UOp) => UOp): UOp => {
   const { arena } = count
   if (Bounds.of(count).max <= maxGrid) return special(arena, "gidx0", lowered(count))
@@ -240,7 +240,7 @@ const workgroupNumber = (count: UOp, maxGrid: number, lowered: (x: UOp) => UOp):
   return Expr.add(Expr.mul(row, maxGrid), column)
 }
 
-/** What a hardware index of a member is in the launch. */
+/** A hardware index of a member, from those of the launch. */
 const indexOf = (
   node: UOp,
   at: { readonly grid: ReadonlyArray<UOp>; readonly workgroup: UOp; readonly thread: UOp }
@@ -248,7 +248,7 @@ const indexOf = (
   const name = specialName(node)
   if (name.startsWith("lidx")) return at.thread
   const axis = Number(name.slice(-1))
-  // it is no less than zero where it is used, and divisions are simpler when that shows
+  // non-negative wherever it is used; the bound makes the divisions unsigned
   const number = Expr.max(at.workgroup, 0)
   const below = at.grid.slice(0, axis).reduce((n, size) => Expr.mul(n, size), Expr.int(node.arena, 1))
   const isOutermost = at.grid.slice(axis + 1).every((size) => size.op === "CONST" && size.arg === 1)
@@ -256,11 +256,11 @@ const indexOf = (
   return isOutermost ? rest : Expr.floormod(rest, node.src[0]!)
 }
 
-/** The LOCALs of each kernel, and what they are in the launch. Kernels number theirs alike, so one node may be several's. */
+/** The LOCALs of each kernel, mapped to those of the launch. Kernels number theirs alike, so one node may belong to several. */
 const overlaid = (linears: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyMap<UOp, UOp>> =>
   overlaidMemory(linears.map(({ src }) => src.filter(({ op }) => op === "LOCAL")))
 
-/** LOCALs that are never in use at the same time, and what they are in the launch. */
+/** LOCALs with disjoint lifetimes, mapped to shared ones of the launch. */
 export const overlaidMemory = (
   memories: ReadonlyArray<ReadonlyArray<UOp>>
 ): ReadonlyArray<ReadonlyMap<UOp, UOp>> => {

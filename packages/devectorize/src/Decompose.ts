@@ -6,7 +6,7 @@ import { graphRewrite, type Tracing } from "@tg/pattern-matcher/GraphRewrite"
 import { make, type PatternMatcher, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as P from "@tg/pattern-matcher/UPat"
 
-/** An operation, said with simpler ones. */
+/** The decomposition of an operation into simpler ones. */
 type Meaning = (node: UOp) => UOp
 
 const { add, and, bitcast, cast, eq, like, lt, mul, or, shl, shr, sub, where, xor } = Expr
@@ -111,7 +111,7 @@ const halfToFloat: Meaning = ({ src: [h] }) => {
 }
 
 /**
- * Round to nearest even. Normals: add half of what is cut off, less one if that is even, and move the exponent. Below
+ * Round to nearest even. Normals: add half a unit in the last place, less one if that place is even, and rebias the exponent. Below
  * 2^-14 adding 0.5 rounds at 2^-24, the unit of subnormal halves, and leaves the fraction in the low bits.
  */
 const floatToHalf: Meaning = ({ src: [x] }) => {
@@ -136,7 +136,7 @@ const dot4I8: Meaning = ({ src: [x, y] }) => {
   return add(add(products[0]!, products[1]!), add(products[2]!, products[3]!))
 }
 
-/** How each operation is said with simpler ones, for scalars and vectors (kernel stages: constants have no shape). */
+/** The decomposition of each operation, for scalars and vectors (kernel stages: constants have no shape). */
 export const decompositions: Readonly<Partial<Record<Op, Meaning>>> = {
   EXP2: exp2,
   LOG2: log2,
@@ -167,16 +167,16 @@ const m = P.uniform("m")
 const n = P.uniform("n")
 const isWord = (node: UOp): boolean => node.dtype.scalar === "u32"
 
-/** The bits of a word that a shift to the left keeps. */
+/** The mask of the bits that a left shift fills. */
 const kept = (up: number): number => (-1 << up) >>> 0
 
-/** Whether a shift to the left cuts off all that a mask does. */
+/** Whether a mask is redundant in front of a left shift. */
 const cutsOff = (up: number, mask: number): boolean => mask << up === -1 << up
 
-/** Moves a field of a word from one place to another. */
+/** Shifts a word by a signed amount. */
 const shift = (word: UOp, up: number): UOp => up === 0 ? word : up < 0 ? shr(word, -up) : shl(word, up)
 
-/** Whether a mask keeps all of what an arithmetic shift and another mask leave. */
+/** Whether a mask is redundant in front of an arithmetic right shift and another mask. */
 const keepsAll = (first: number, down: number, then: number): boolean => {
   const copies = -1 << (31 - down)
   const needed = (then << down) | ((then & copies) === 0 ? 0 : 1 << 31)
@@ -184,8 +184,8 @@ const keepsAll = (first: number, down: number, then: number): boolean => {
 }
 
 /**
- * Cheaper forms of integer division, and of moving a field from one place to another. Floor division by a power of two
- * is a shift, negative numbers included.
+ * Strength reduction: integer division and remainder by powers of two become shifts and masks (floor division, so negative numbers
+ * too), and shifts and masks of bit fields are merged.
  */
 export const strengthRules = rules("strength", [
   rule(
@@ -244,7 +244,7 @@ export const decompositionRules = (supported: ReadonlySet<Op>) =>
     )
   )
 
-// capabilities are few and live as long as their renderers
+// memoised by capabilities, of which a renderer has one set
 const compiled = new WeakMap<ReadonlySet<Op>, PatternMatcher>()
 
 const decomposer = (supported: ReadonlySet<Op>): PatternMatcher => {

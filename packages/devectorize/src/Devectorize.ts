@@ -18,11 +18,11 @@ import { addThreads, GridProblem } from "./Threads.ts"
 export class DevectorizeError extends Schema.TaggedError<DevectorizeError>()("DevectorizeError", {
   kernel: Schema.String,
   message: Schema.String,
-  /** The operation that the renderer does not declare and no rule takes apart, where that is the reason. */
+  /** The operation that the renderer does not declare and no rule decomposes, where that is the reason. */
   unsupported: Schema.optionalKey(Schema.Struct({ op: Schema.String, dtype: Schema.String, target: Schema.String }))
 }) {}
 
-/** What is said about an operation that a renderer lacks. */
+/** The error for an operation that a renderer lacks. */
 const lacks = (kernel: string, node: UOp, { target }: RendererCaps): DevectorizeError => {
   const dtype = DType.print(node.dtype)
   const from = node.op === "CAST" || node.op === "BITCAST" ? ` from ${DType.print(node.src[0]!.dtype)}` : ""
@@ -32,12 +32,12 @@ const lacks = (kernel: string, node: UOp, { target }: RendererCaps): Devectorize
   return new DevectorizeError({ kernel, message, unsupported: { op: node.op, dtype, target } })
 }
 
-/** What the passes know of where a kernel will run. */
+/** The target of a kernel, for the passes. */
 export interface Where {
   readonly kernel: string
   readonly caps: RendererCaps
   readonly profile: DeviceProfile
-  /** Of the simplifier; those of the kernel's arena if none are given. */
+  /** The simplifier's; by default those of the kernel's arena. */
   readonly rules: Symbolic.Rules | undefined
 }
 
@@ -64,7 +64,7 @@ export const passes: Pass.PassList<Where, DevectorizeError> = {
   ]
 }
 
-/** Sizes of loops in normal form: what `expand` simplifies of an index is then about the loop that it is in. */
+/** Simplifies the sizes of loops first: a size is part of a loop's identity, and `expand` simplifies indices that contain loops. */
 const simplifySizes = (
   kernel: UOp,
   { rules = Symbolic.rulesIn(kernel.arena) }: Where,
@@ -75,7 +75,7 @@ const simplifySizes = (
       ? src === node.src ? node : node.with(src)
       : node.with([Symbolic.simplify(src[0]!, trace === undefined ? { rules } : { rules, trace })]))
 
-/** Loops become threads where there are any. */
+/** Maps loops to the grid where the target has one. */
 const threaded = (kernel: UOp, { caps, kernel: name, profile }: Where): UOp | DevectorizeError => {
   if (!caps.hasGrid) return kernel
   const mapped = addThreads(kernel, profile.maxGrid)
@@ -84,7 +84,7 @@ const threaded = (kernel: UOp, { caps, kernel: name, profile }: Where): UOp | De
     : mapped
 }
 
-/** Refuses what the renderer lacks and nothing takes apart. */
+/** Refuses operations that the renderer lacks and no rule decomposes. */
 const declared = (kernel: UOp, { caps, kernel: name }: Where): UOp | DevectorizeError => {
   const lacking = undeclared(kernel, caps.ops)
   return lacking === undefined ? kernel : lacks(name, lacking, caps)
@@ -105,7 +105,7 @@ export const devectorize = (
   return run(list, kernel, { kernel: name, caps, profile, rules }, watch)
 }
 
-/** Runs passes of this package: what ends them is an error of it. */
+/** Runs passes, and turns their failures into this package's error. */
 const run = <C extends { readonly kernel: string }>(
   list: Pass.PassList<C, DevectorizeError>,
   root: UOp,
@@ -154,13 +154,13 @@ export class Devectorize extends Context.Service<Devectorize, {
   static readonly layer = this.layerOf(passes, "@tg/devectorize")
 }
 
-/** What the passes know that put a kernel into order. */
+/** The target of a kernel, for the passes of `linearize`. */
 export interface LinearWhere {
   readonly kernel: string
   readonly caps: RendererCaps
 }
 
-/** A pass of the stage that puts a kernel into order. */
+/** A pass of the stage `linearize`. */
 export type LinearPass = Pass.Pass<LinearWhere, DevectorizeError>
 
 /** Spec `expanded` to spec `linear`, pass by pass. */
@@ -171,7 +171,7 @@ export const linearPasses: Pass.PassList<LinearWhere, DevectorizeError> = {
   ]
 }
 
-/** Puts an expanded kernel into instruction order. */
+/** The linearize stage: instructions in order (spec `expanded` to spec `linear`). */
 export class Linearize extends Context.Service<Linearize, {
   /** Names what it makes, for those who keep it: equal for services that make the same. */
   readonly id?: string | undefined

@@ -25,9 +25,9 @@ import {
 } from "./internal/lanes.ts"
 
 /**
- * Replaces UPCAST and UNROLL loops by copies and vector lanes (spec `opted` to `expanded`). At most one such loop is
- * open as lanes at any place: along outputs the one that makes the store contiguous, in a reduction the one along which
- * most loads are contiguous. Everything else is copied.
+ * Unrolls UPCAST and UNROLL loops into copies and vector lanes (spec `opted` to `unrolled`). At most one such loop is
+ * vectorised at any place: along outputs the one that makes the store contiguous (on a CPU any of four iterations, if none does), in a
+ * reduction the one along which most loads are contiguous. All others are copied.
  */
 export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid">): UOp => {
   const memo = new Map<UOp, Map<string, UOp>>()
@@ -49,7 +49,7 @@ export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid"
   return kernel.with(kernel.src.map((end) => expandEnd(x, end)))
 }
 
-/** What a node's value depends on at a place. */
+/** The memo key of a node: the lanes and copies that its value depends on. */
 const keyOf = (node: UOp, env: Env): string => {
   let text = ""
   for (const range of openRanges(node)) {
@@ -72,7 +72,7 @@ const compute = (x: Expansion, node: UOp, env: Env): UOp => {
   }
   if (node.src.length === 0) return node
   const range = lanesRange(node, env)
-  // indices have no vectors
+  // indices stay scalar
   if (range !== undefined && isOfIndices(node)) return stack(perLane(range, env, (e) => indexAt(x, node, e)))
   const src = node.src.map((s) => x.expanded(s, env))
   if (!elementwise.has(node.op)) return node.with(src)
@@ -90,7 +90,7 @@ const loopVariable = (x: Expansion, range: UOp, env: Env): UOp => {
   return lane === "lanes" ? stack(perLane(range, env, (e) => x.expanded(range, e))) : Expr.int(range.arena, lane)
 }
 
-/** The copies of an END's store: of vectors where one loop makes it contiguous. */
+/** The copies of an END's store: vector stores where one loop makes it contiguous. */
 const expandEnd = (x: Expansion, end: UOp): UOp => {
   const { loops, stores: [store] } = endOf(end)
   const target = storeOf(store!)
@@ -109,7 +109,7 @@ const expandEnd = (x: Expansion, end: UOp): UOp => {
   return end.arena.make("END", DType.none, [body, ...loops.filter((r) => !isExpanded(r))])
 }
 
-/** One store of a vector where the elements are neighbours behind one gate, else one of each lane. */
+/** One vector store where the elements are contiguous and aligned with one gate, else one store for each lane. */
 const storesOf = (elements: ReadonlyArray<UOp>, vector: UOp): ReadonlyArray<UOp> =>
   areNeighbours(elements.map((element) => accessOf(element).at)) &&
     same(elements.map((element) => accessOf(element).gate))

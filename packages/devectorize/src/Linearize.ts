@@ -7,19 +7,19 @@ import { overLoops } from "./internal/overLoops.ts"
 import { Siblings } from "./internal/siblings.ts"
 
 /**
- * Puts an expanded kernel into instruction order (spec `linear`). Every value is computed in the outermost loop it
- * depends on; reductions over the same loops, at the same place, share them; reductions over threads go through a
- * subgroup operation where the device has one of a known size, else through workgroup memory.
+ * Puts an expanded kernel into instruction order (spec `linear`), with loop-invariant code motion: every value is computed in the
+ * innermost of the loops it depends on, outside of all others. Reductions over the same loops, at the same place, share them (loop
+ * fusion). Reductions over threads use a subgroup operation where subgroups have one known size, else workgroup memory.
  */
 export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "subgroupSize">): UOp => {
   const nodes = toposort(kernel)
   const code = new Code(kernel.arena, nodes.filter((n) => n.op === "LOCAL"))
   const siblings = new Siblings()
   const emit = emitter(code, siblings, { thread: nodes.find(isThread), subgroupSize })
-  /** Workgroup memory written since the last barrier. */
+  /** Workgroup memory that was written since the last barrier. */
   const unseen = new Set<UOp>()
   for (const end of kernel.src) {
-    // reductions on both sides of a barrier share no loop
+    // loops are not fused across a barrier
     siblings.clear()
     siblings.note([end])
     if (toposort(end).some((n) => n.op === "LOAD" && unseen.has(accessOf(n).buffer))) {
@@ -39,8 +39,8 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
 }
 
 /**
- * Computes a node in the outermost loop it depends on, unless that is done: the instruction that has its value. Sources
- * come first, from left to right. Not by recursion: straight code is deeper than the stack.
+ * The instruction that has a node's value, which is emitted on first use, in the innermost of the loops that the node depends on.
+ * Sources come first, from left to right. With an explicit stack: unrolled code is deeper than the call stack.
  */
 const emitter = (
   code: Code,

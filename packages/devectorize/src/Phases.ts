@@ -1,4 +1,4 @@
-/** Persistent launches: linear kernels, each of which needs what the ones before it wrote, as one linear kernel. */
+/** Persistent launches: linear kernels that depend on each other as one linear kernel, with barriers across the grid. */
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
@@ -16,22 +16,22 @@ export interface Phase extends PhaseArg {
   readonly linear: UOp
 }
 
-/** How a launch is run. */
+/** The shape of a persistent launch. */
 export interface Launch extends PersistentArg {
   readonly caps: Pick<RendererCaps, "ops">
   /** Slots that one phase writes and another one touches. */
   readonly coherent: ReadonlySet<number>
-  /** The slot through which workgroups meet. */
+  /** The slot of the barrier's buffer. */
   readonly meeting: number
 }
 
-/** A phase with what is known about it. */
+/** A phase with its launch shape and the arguments that it stages. */
 interface Member extends Concatenate.Member, PhaseArg {
   /** Coherent arguments that it reads from workgroup memory: its PARAM, and the memory before it is overlaid. */
   readonly staged: ReadonlyMap<UOp, UOp>
 }
 
-/** What the phases of a launch have in common. */
+/** The state that the phases of a launch share. */
 interface Making extends Concatenate.Launch {
   readonly launch: Launch
   readonly threads: number
@@ -43,9 +43,9 @@ interface Making extends Concatenate.Launch {
 }
 
 /**
- * One kernel of all phases. So many workgroups are launched as run at once; in each phase they share the workgroups that the phase
- * would have as a launch of its own, and wait for each other behind it. They have the threads of the largest phase: in others the
- * threads behind the end wait, or take another workgroup of the phase where its threads do not. Their memory is overlaid.
+ * One kernel of all phases. As many workgroups are launched as can be resident at once; in each phase they divide the workgroups that
+ * the phase would have as a launch of its own, and wait at a grid barrier behind it. They have the threads of the largest phase: in
+ * others the surplus threads wait, or take another workgroup of a phase without barriers. Workgroup memory is overlaid.
  */
 export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   const { arena } = parts[0]!.linear
@@ -73,7 +73,7 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
     emit,
     argument: argumentsOf(members, launch.coherent)
   }
-  // what stands in front of all phases is complete before there is one, so none of it is computed again in one
+  // the head is complete before any phase is built, so no phase computes any of it again
   const shares = members.map((member) => shareOf(making, member))
   const body = members.flatMap((member, i) => [
     ...(i === 0 ? [] : [gridBarrier(making)]),
@@ -98,7 +98,7 @@ const memberOf = (part: Phase, { coherent, stagedBytes }: Pick<Launch, "coherent
     if (node.op !== "PARAM" || !coherent.has(slots[slotOf(node)]!) || written.has(slotOf(node))) continue
     const size = node.src[0]
     if (size?.op !== "CONST" || 4 * Number(size.arg) > stagedBytes) continue
-    // a number that no memory of the kernel has
+    // negative, so that no LOCAL of the kernel has it
     staged.set(node, arena.make("LOCAL", node.dtype, [], { id: -1 - slotOf(node), length: Number(size.arg) }))
   }
   return { ...Concatenate.memberOf(linear), ...part, staged }
@@ -120,16 +120,16 @@ const argumentsOf = (members: ReadonlyArray<Member>, coherent: ReadonlySet<numbe
   }
   const { arena } = members[0]!.linear
   return (slot, dtype) => {
-    // only the buffer through which workgroups meet is no argument of a phase
+    // only the barrier's buffer is not an argument of any phase
     const size = sizes.get(slot) ?? Expr.int(arena, meetingWords.count)
     const isCoherent = coherent.has(slot) || !sizes.has(slot)
     return arena.make("PARAM", dtype, [size], isCoherent ? { slot, coherent: true } : { slot })
   }
 }
 
-/** Which workgroups of a phase a workgroup of the launch does, and with which threads. */
+/** The workgroups of a phase that one of the launch runs, and its threads for them. */
 interface Share {
-  /** What stands in front of it and behind it, the outermost first. */
+  /** The loops and branches around it, the outermost first, and their ends. */
   readonly open: ReadonlyArray<UOp>
   readonly close: ReadonlyArray<UOp>
   readonly workgroup: UOp
@@ -180,10 +180,10 @@ const phase = (
   return [
     ...stages,
     ...(stages.length > 0 ? [barrier()] : []),
-    // a later phase may have put some of it in front of all
+    // a later phase may have moved some of it to the head
     ...share.open.filter((node) => !head.has(node)),
     ...body,
-    // the next share writes the memory that this one reads
+    // write after read: the next iteration overwrites workgroup memory
     ...(again ? [barrier()] : []),
     ...share.close
   ]
@@ -215,7 +215,7 @@ const stage = (making: Making, { offsets, slots }: Member, param: UOp, local: UO
   return [range, ...inside, arena.make("END", DType.none, [range])]
 }
 
-/** Workgroups of a phase are dealt out in turns: as a loop where there are more than of the launch. */
+/** Distributes a phase's workgroups cyclically: a loop where there are more than the launch has. */
 const shareOf = (making: Making, member: Member): Share => {
   const { emit, fresh, launch: { workgroups }, lowered, thread, threads, workgroup } = making
   const { arena } = member.linear
@@ -270,7 +270,7 @@ const shareIn = (open: ReadonlyArray<UOp>, share: Omit<Share, "open" | "close">)
   )
 })
 
-/** Workgroups of a phase that a workgroup of the launch does at once: where threads do not wait, and there are enough of them. */
+/** How many workgroups of a phase one of the launch runs side by side: several where the phase has no barriers and few threads. */
 const besides = (
   { hasBarriers, linear, threads: own }: Member,
   threads: number,

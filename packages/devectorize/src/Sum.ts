@@ -5,7 +5,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 /** A product as its factors. */
 type Factors = ReadonlyArray<UOp>
 
-// Deeper products, such as powers by squaring, have too many factors to look through.
+// A limit on nesting: powers by repeated squaring have exponentially many factors.
 const maxDepth = 6
 
 const factorsOf = (node: UOp, depth = maxDepth): Factors =>
@@ -16,7 +16,7 @@ const without = (factors: Factors, factor: UOp): Factors => {
   return factors.filter((_, i) => i !== at)
 }
 
-/** The factor of most terms, if it is one of several that leaves something of each. */
+/** The factor that most terms share, if two or more do and it is not the whole of a term. */
 const commonest = (terms: ReadonlyArray<Factors>): UOp | undefined => {
   const counts = new Map<UOp, number>()
   for (const term of terms) {
@@ -26,7 +26,7 @@ const commonest = (terms: ReadonlyArray<Factors>): UOp | undefined => {
   return best !== undefined && best[1] > 1 ? best[0] : undefined
 }
 
-/** Combines neighbours, and so on: a short chain of dependent operations. */
+/** Tree reduction: a dependence chain of logarithmic length. */
 export const tree = <A>(values: ReadonlyArray<A>, combine: (a: A, b: A) => A): A => {
   let level = values
   while (level.length > 1) {
@@ -48,8 +48,8 @@ const sumOf = (terms: ReadonlyArray<Factors>): UOp => {
 }
 
 /**
- * The sum of the values, with `a d + b d = (a + b) d` for floats: the scale of a block of weights is applied once to what
- * the block adds up to. A reassociation, as any order of a sum is.
+ * The sum of the values, with common factors of floats taken out, `a d + b d = (a + b) d`: the scale of a block of weights is then
+ * applied once to the block's sum. A reassociation, as any order of summation is.
  */
 export const sum = (values: ReadonlyArray<UOp>): UOp =>
   DType.isFloat(values[0]!.dtype) ? sumOf(values.map((value) => factorsOf(value))) : tree(values, Expr.add)

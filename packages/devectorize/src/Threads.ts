@@ -14,9 +14,9 @@ export class GridProblem extends Schema.TaggedError<GridProblem>()("GridProblem"
 const special = (like: UOp, name: string, size: UOp): UOp => like.arena.make("SPECIAL", DType.index, [size], { name })
 
 /**
- * Maps GLOBAL loops to workgroup numbers and LOCAL and GROUP loops to thread numbers. The threads of a workgroup are one
- * line: `lidx0 = local * group + g`, the last loop fastest; a reduction grouped by less uses the low digits of g. Only
- * thread g = 0 of a group stores. Each END uses the same line anew; threads that it has no work for store nothing.
+ * Maps GLOBAL loops to workgroup indices and LOCAL and GROUP loops to thread indices. Workgroups are one-dimensional:
+ * `lidx0 = local * group + g`, the last loop fastest; a reduction with smaller groups uses the low digits of g. Only thread g = 0 of a
+ * group stores. Each END maps its loops to the same threads; surplus threads store nothing.
  */
 export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   const { arena } = kernel
@@ -39,7 +39,7 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
     }
   })
   for (const range of globals.filter((r) => isPadded(r, maxGrid))) {
-    // the workgroups behind the end repeat the last iteration and store nothing
+    // surplus workgroups repeat the last iteration and store nothing
     const [size, value] = [range.src[0]!, replace.get(range)!]
     storeGate = both(storeGate, Expr.lt(value, size))
     replace.set(range, Expr.min(value, Expr.sub(size, Expr.int(arena, 1))))
@@ -80,7 +80,7 @@ interface Phase {
   readonly threads: number
 }
 
-/** Gives each of the loops its digit of a thread number, the last one fastest. */
+/** Decomposes a thread index into one digit for each loop, the last one fastest. */
 const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>): void => {
   let rest = number
   for (const loop of [...loops].reverse()) {
@@ -90,15 +90,15 @@ const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>):
 }
 
 /**
- * Whether a loop of unknown length runs once at most. Nothing depends on its value then, which is 0, so the grid would not have it, and what
- * it runs would be stored where it does not run at all.
+ * Whether a loop of symbolic size has at most one iteration. Nothing depends on its variable, which is 0, so it would not be in the
+ * grid, and its body would run even where the size is 0: the store is predicated instead.
  */
 const isOnce = (range: UOp): boolean =>
   rangeArg(range).axis === "GLOBAL" && range.src[0]!.op !== "CONST" && Bounds.of(range.src[0]!).max <= 1
 
 const isRun = (gate: UOp | undefined, range: UOp): UOp => both(gate, Expr.lt(Expr.int(range.arena, 0), range.src[0]!))
 
-/** Reductions over threads, without the loops that have become threads among their sources. */
+/** Drops the loops that have become threads from the sources of GROUP_REDUCE. */
 const withoutLoops = (kernel: UOp): UOp =>
   rebuild(kernel, (node, src) => node.with(node.op === "GROUP_REDUCE" ? src.slice(0, 1) : src))
 
@@ -113,7 +113,7 @@ const gated = (effect: UOp, gate: UOp | undefined): UOp => {
   return Expr.store(Expr.element(buffer, at, both(own, gate)), value)
 }
 
-/** A run of iterations of one loop on a grid dimension: the loop's value grows by `stride` with it. */
+/** A part of one loop on a grid dimension, with its stride in the loop's value. */
 interface Part {
   readonly range: UOp
   readonly size: number
@@ -126,7 +126,7 @@ interface GridDim {
   readonly parts: ReadonlyArray<Part>
 }
 
-/** Puts loops on at most three grid dimensions: symbolic ones alone, constant ones merged as far as the limit allows. */
+/** Puts loops on at most three grid dimensions: symbolic ones alone, constant ones collapsed as far as the limit allows. */
 const placeOnGrid = (ranges: ReadonlyArray<UOp>, maxGrid: number): ReadonlyArray<GridDim> | GridProblem => {
   const dims: Array<GridDim> = []
   let parts: Array<Part> = []
@@ -174,7 +174,7 @@ interface Piece {
   readonly stride: number
 }
 
-/** One loop as two: exactly if it divides, else the least that covers it. */
+/** Splits a loop over two dimensions: exactly if a divisor fits, else with the least surplus. */
 const split = (size: number, maxGrid: number): ReadonlyArray<Piece> => {
   if (size <= maxGrid) return [{ size, stride: 1 }]
   const inner = divisor(size, maxGrid) ?? Math.ceil(size / Math.ceil(size / maxGrid))

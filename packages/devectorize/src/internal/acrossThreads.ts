@@ -1,10 +1,10 @@
-/** Reductions over the threads of a workgroup: by subgroups where they suffice, else through workgroup memory. */
+/** Reductions over the threads of a workgroup: by subgroup operations where they suffice, else through workgroup memory. */
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { groupArg, type UOp } from "@tg/core-uop/UOp"
 import type { Code, Scope } from "./code.ts"
 
-/** Where a group of reductions crosses the workgroup. */
+/** The place of a group of reductions over threads. */
 export interface Crossing {
   readonly code: Code
   readonly scope: Scope
@@ -15,7 +15,7 @@ export interface Crossing {
   readonly emit: (node: UOp) => UOp
 }
 
-/** All results of one group of reductions cross the workgroup between the same two barriers. */
+/** Emits a group of reductions over threads, which share their barriers. */
 export const acrossThreads = (group: ReadonlyArray<UOp>, at: Crossing): void => {
   const { code, emit, scope, subgroupSize: lanes } = at
   const { threads } = groupArg(group[0]!)
@@ -28,14 +28,14 @@ export const acrossThreads = (group: ReadonlyArray<UOp>, at: Crossing): void => 
   const memories = writePartials(group, values, width, at)
   code.barrier(scope)
   readPartials(group, memories, width, at)
-  // the next iteration of an enclosing loop overwrites the memory
+  // write after read: the next iteration of an enclosing loop overwrites the memory
   if (scope.range !== undefined) code.barrier(scope)
 }
 
 const bySubgroup = (node: UOp, value: UOp, threads: number, { code, scope }: Crossing): UOp =>
   code.push(scope, code.arena.make("SUBGROUP_REDUCE", node.dtype, [value], { op: groupArg(node).op, threads }))
 
-/** The results of `width` threads each go to workgroup memory, one for each reduction. */
+/** Writes partial results, one for every `width` threads, to an array of workgroup memory for each reduction. */
 const writePartials = (
   group: ReadonlyArray<UOp>,
   values: ReadonlyArray<UOp>,
@@ -55,7 +55,7 @@ const writePartials = (
   })
 }
 
-/** Each thread combines what its group wrote. */
+/** Each thread combines the partial results of its group. */
 const readPartials = (
   group: ReadonlyArray<UOp>,
   memories: ReadonlyArray<UOp>,

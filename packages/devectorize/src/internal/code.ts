@@ -35,8 +35,7 @@ export class Code {
   }
 
   /**
-   * More workgroup memory. Nodes are equal when their fields are: one that equals a LOCAL of the kernel would be taken for it, so its
-   * number is another one.
+   * A new LOCAL. Nodes are hash-consed, so its number must differ from those of the kernel's own LOCALs.
    */
   memory(dtype: DType.DType, length: number): UOp {
     for (;;) {
@@ -66,7 +65,7 @@ export class Code {
     return node
   }
 
-  /** Adds what is its own value: nothing computes it again. */
+  /** Adds an instruction that is its own value. */
   define(scope: Scope, node: UOp): UOp {
     this.done.set(node, node)
     return this.push(scope, node)

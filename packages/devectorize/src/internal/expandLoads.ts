@@ -1,4 +1,4 @@
-/** Loads of expanded loops: one load of a vector where the copies are neighbours. */
+/** Loads of expanded loops: one vector load where the copies are contiguous. */
 import * as Expr from "@tg/core-uop/Expr"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
@@ -26,15 +26,15 @@ export const expandLoad = (x: Expansion, node: UOp, env: Env): UOp => {
   return !same(scalars) && isContiguous(scalars) ? Expr.load(accessOf(scalars[0]!).element, width) : stack(scalars)
 }
 
-/** Whether the loads read neighbours, behind one gate. */
+/** Whether the loads are contiguous and aligned, with one gate. */
 const isContiguous = (loads: ReadonlyArray<UOp>): boolean => {
   const places = loads.map(accessOf)
   return same(places.map((p) => p.gate)) && areNeighbours(places.map((p) => p.at))
 }
 
 /**
- * Where the copies of a load along an expanded loop are neighbours, they are lanes of one load. Not on a CPU, which
- * loads a single value into all lanes.
+ * Copies of a load that are contiguous along an expanded loop become lanes of one vector load. Not on a CPU, which has loads that
+ * broadcast a scalar.
  */
 const laneOfCopies = ({ caps, vectors }: Expansion, node: UOp, env: Env, one: (env: Env) => UOp): UOp | undefined => {
   if (!vectors || !caps.hasGrid) return undefined

@@ -1,4 +1,4 @@
-/** Reductions over expanded loops: sums of copies, of lanes, and over threads. */
+/** Reductions over expanded loops: over copies, over lanes, and over threads. */
 import type * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import type { ReduceOp } from "@tg/core-uop/Op"
@@ -30,7 +30,7 @@ export const expandReduction = (x: Expansion, node: UOp, env: Env): UOp => {
   const ranges = node.src.slice(1)
   const inside = x.vectors ? widest(node, ranges.filter(isWide)) : undefined
   const outer = lanesRange(node, env)
-  // lanes along the outputs stay where loads are contiguous there: copies of the body are added to each lane's sum
+  // loads are contiguous along the outputs: vectorise there, and accumulate the copies of the reduction lane by lane
   const own = outer !== undefined && widest(node, [outer]) !== undefined ? undefined : inside
   const groups = ranges.filter((r) => axisOf(r) === "GROUP")
   if (own !== undefined && outer !== undefined) {
@@ -42,7 +42,7 @@ export const expandReduction = (x: Expansion, node: UOp, env: Env): UOp => {
   return overThreads(op, own === undefined ? reduced : join(op, reduced), groups)
 }
 
-/** The reduction over threads of what each has. The loops stay among the sources until they are mapped to threads. */
+/** Reduces over threads. The loops stay among the sources until they are mapped to threads. */
 const overThreads = (op: ReduceOp, own: UOp, groups: ReadonlyArray<UOp>): UOp => {
   const threads = groups.reduce((n, r) => n * sizeOf(r), 1)
   if (threads === 1) return own
@@ -52,7 +52,7 @@ const overThreads = (op: ReduceOp, own: UOp, groups: ReadonlyArray<UOp>): UOp =>
     : stack(Array.from({ length: width }, (_, i) => grouped(Expr.lane(own, i))))
 }
 
-/** A reduction of this thread, with the lanes of `own` not joined yet. */
+/** The partial result of one thread, with the lanes of `own` not reduced yet. */
 const partialOf = ({ expanded }: Expansion, node: UOp, env: Env, own: UOp | undefined): UOp => {
   const { op } = reduceArg(node)
   const [x, ...ranges] = node.src as [UOp, ...Array<UOp>]
@@ -61,7 +61,7 @@ const partialOf = ({ expanded }: Expansion, node: UOp, env: Env, own: UOp | unde
   const values = copies.map((copy) => expanded(x, bind(bind(env, copy), lane)))
   const lanes = own === undefined ? Math.max(...values.map((v) => v.dtype.lanes)) as DType.Lanes : width
   const parts = values.map((v) => widened(v, lanes))
-  // products with lanes of outputs are added one by one: a product and a sum are one instruction
+  // a chain, not a tree: each product is contracted with its addition (fused multiply-add)
   const partial = lanesRange(node, env) !== undefined && own === undefined
     ? parts.reduce((a, b) => Expr.alu(op, a, b))
     : op === "ADD"
@@ -71,11 +71,11 @@ const partialOf = ({ expanded }: Expansion, node: UOp, env: Env, own: UOp | unde
   return Expr.reduce(op, partial, serial)
 }
 
-/** Combines the lanes of a vector, pairwise. */
+/** The horizontal reduction of a vector, pairwise. */
 const join = (op: ReduceOp, x: UOp): UOp =>
   Expr.alu(op, Expr.alu(op, Expr.lane(x, 0), Expr.lane(x, 1)), Expr.alu(op, Expr.lane(x, 2), Expr.lane(x, 3)))
 
-/** The joins of four vectors, as a vector: the same pairs, of all four at once. */
+/** The horizontal reductions of four vectors as one vector, by transposing in pairs: the same order as `join`. */
 const joinAll = (op: ReduceOp, vectors: ReadonlyArray<UOp>): UOp => {
   if (same(vectors)) return join(op, vectors[0]!)
   const pairs = (a: UOp, b: UOp): UOp => {

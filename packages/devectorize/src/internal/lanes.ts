@@ -1,4 +1,4 @@
-/** What stands for the loops that are expanded: copies, and lanes of vectors. */
+/** Expanded loops as copies and vector lanes. */
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import type { RendererCaps } from "@tg/core-uop/Program"
@@ -9,10 +9,10 @@ import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 /** Lanes of a vector. */
 export const width = 4
 
-/** What stands for an expanded loop variable: one of its values, or all of them as vector lanes. */
+/** The value of an expanded loop variable: one of its values, or all of them as vector lanes. */
 export type Lane = number | "lanes"
 
-/** What stands for each expanded loop variable at a place. */
+/** The values of expanded loop variables at a place. */
 export type Env = ReadonlyMap<UOp, Lane>
 
 /** The pass, as its parts see it. */
@@ -40,10 +40,10 @@ export const assignments = (ranges: ReadonlyArray<UOp>): ReadonlyArray<ReadonlyA
 
 export const bind = (env: Env, entries: Iterable<readonly [UOp, Lane]>): Env => new Map([...env, ...entries])
 
-/** Whether the elements are one. */
+/** Whether all elements are the same. */
 export const same = <A>(list: ReadonlyArray<A>): boolean => list.every((x) => x === list[0])
 
-/** Whether the indices are neighbours `i, i+1, ...` that start at a multiple of their number. */
+/** Whether the indices are contiguous, `i, i+1, ...`, and aligned to their number. */
 export const areNeighbours = (at: ReadonlyArray<UOp>): boolean =>
   at.every((x, i) => i === 0 || Symbolic.difference(x, at[0]!) === i) && Symbolic.divisor(at[0]!) % at.length === 0
 
@@ -57,13 +57,13 @@ export const lanesRange = (node: UOp, env: Env): UOp | undefined => {
 export const perLane = <A>(range: UOp, env: Env, f: (env: Env) => A): ReadonlyArray<A> =>
   Array.from({ length: width }, (_, i) => f(bind(env, [[range, i]])))
 
-/** A vector of these lanes; the lane itself if all are one. */
+/** A vector of these lanes; a scalar if all are the same. */
 export const stack = (lanes: ReadonlyArray<UOp>): UOp => {
   const first = lanes[0]!
   return same(lanes) ? first : first.arena.make("STACK", DType.withLanes(first.dtype, width), lanes)
 }
 
-/** A vector of this many lanes: the node itself, or its value in all of them. */
+/** The node with this many lanes: itself, or broadcast. */
 export const widened = (x: UOp, lanes: DType.Lanes): UOp => x.dtype.lanes === lanes ? x : Expr.splat(x, lanes)
 
 /** An index at a place, simplified. */

@@ -1,4 +1,4 @@
-/** Reductions over loops: registers, and the loops that add to them. */
+/** Reductions over loops: registers, and the loops that accumulate in them. */
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import type { ReduceOp } from "@tg/core-uop/Op"
@@ -6,10 +6,10 @@ import { openRanges, rangeArg, reduceArg, substitute, type UOp } from "@tg/core-
 import type { Code } from "./code.ts"
 import type { Siblings } from "./siblings.ts"
 
-/** With this many sums at once, adding to one need not wait for the last addition to it. */
+/** With this many accumulators the latency of an addition is hidden, and a chain of additions to each costs nothing. */
 const manySums = 8
 
-/** What a sum's copies of the body add, one by one: a product and an addition to a register are one instruction. */
+/** The addends of an unrolled reduction, one by one, so that each product is contracted with its addition (fused multiply-add). */
 const addendsOf = (value: UOp, op: ReduceOp): ReadonlyArray<UOp> => {
   const found: Array<UOp> = []
   let rest = value
@@ -21,7 +21,7 @@ const addendsOf = (value: UOp, op: ReduceOp): ReadonlyArray<UOp> => {
   return new Set(found).size === found.length ? found : [value]
 }
 
-/** All reductions of a group over the same loops, which they share. */
+/** Emits a group of reductions over the same loops (loop fusion). */
 export const overLoops = (
   group: ReadonlyArray<UOp>,
   { code, emit, siblings }: {
@@ -37,14 +37,14 @@ export const overLoops = (
     const initial = emit(Expr.identity(arena, reduceArg(n).op, n.dtype))
     return code.push(parent, arena.make("REG", n.dtype, [initial], { id: code.freshId() }))
   })
-  // copies of one reduction that stand at different places have loops of their own
+  // the loops are open already, for a copy at another place: this one gets loops of its own
   const own = ranges.map((r) => code.isOpen(r) ? Expr.range(arena, r.src[0]!, code.freshRange(), rangeArg(r).axis) : r)
   const renamed = new Map(ranges.map((r, i) => [r, own[i]!] as const).filter(([r, fresh]) => r !== fresh))
   const values = group.map((n) => substitute(n.src[0]!, renamed))
   if (renamed.size > 0) siblings.note(values)
   const body = code.open(parent, own, emit)
   const addends = group.map((n, i) => group.length < manySums ? [values[i]!] : addendsOf(values[i]!, reduceArg(n).op))
-  // one addend of every sum, then the next: what they share is read, used and forgotten
+  // the first addend of every sum, then the second: short live ranges for shared operands
   for (let j = 0; j < Math.max(...addends.map((list) => list.length)); j++) {
     group.forEach((n, i) => {
       const addend = addends[i]![j]

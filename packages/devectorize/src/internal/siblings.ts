@@ -1,8 +1,8 @@
 import { groupArg, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 
 /**
- * Which reductions of a kernel are computed together: those over the same loops at the same place share the loops, and
- * those over threads cross the workgroup between the same barriers.
+ * Which reductions of a kernel are fused: those over the same loops at the same place share the loops, and those over threads share
+ * their barriers.
  */
 export class Siblings {
   readonly #lists = new Map<string, Array<UOp>>()
@@ -13,7 +13,7 @@ export class Siblings {
     this.#lists.clear()
   }
 
-  /** Notes the reductions that these nodes need. */
+  /** Notes the reductions under these nodes. */
   note(roots: ReadonlyArray<UOp>): void {
     for (const node of toposort(...roots)) {
       if (node.op !== "REDUCE" && node.op !== "GROUP_REDUCE") continue
@@ -24,12 +24,12 @@ export class Siblings {
     }
   }
 
-  /** The noted reductions that are computed together with one of them, itself among them. */
+  /** The noted reductions that are fused with one of them, itself among them. */
   of(node: UOp): ReadonlyArray<UOp> {
     return this.#lists.get(this.#keyOf(node))!
   }
 
-  /** Of two with one key, none needs what crosses the workgroup after the other; results may come from other loops. */
+  /** Reductions with one key are at the same place, and independent across threads. */
   #keyOf(node: UOp): string {
     const over = node.op === "GROUP_REDUCE"
       ? `threads ${groupArg(node).threads}`
@@ -38,7 +38,7 @@ export class Siblings {
     return `${over}:${this.#depthOf(node)}|${place}`
   }
 
-  /** Reductions over threads that a value needs, one after the other: those of equal depth do not need each other. */
+  /** The longest chain of reductions over threads under a value: those of equal depth are independent. */
   #depthOf(root: UOp): number {
     const known = this.#depths.get(root)
     if (known !== undefined) return known
