@@ -1,8 +1,8 @@
 /**
- * Programs of this renderer with their arguments in bindings that they share with others (`Placement`).
+ * Relocates the arguments of rendered programs into shared bindings (`Placement`), by rewriting their text.
  *
- * A shared binding is an `array<vec4<u32>>`, whatever lies in it: vectors of four are read and written whole, as before, and
- * single words as components. Values keep their bits.
+ * A shared binding is an `array<vec4<u32>>`, whatever lies in it: vectors of four are read and written whole, single words as
+ * components. Values are bitcast, so they keep their bits.
  */
 import type { Binding, Placement, Program } from "@tg/core-uop/Program"
 
@@ -92,7 +92,7 @@ const stored = (
     : `if ((${part}) == 0) { ${first} = ${bitsOf(scalar, value)}; } else { ${second} = ${bitsOf(scalar, value)}; }`
 }
 
-/** A line of the body with every access where it belongs. */
+/** A line of the body with every access relocated. */
 const rewritten = (text: string, given: ReadonlyMap<string, Argument>): string => {
   reference.lastIndex = 0
   const found = reference.exec(text)
@@ -118,14 +118,14 @@ const rewritten = (text: string, given: ReadonlyMap<string, Argument>): string =
       rewritten(rest.slice(assigned[0].length), given)
 }
 
-/** The variables under their places among those of all programs. */
+/** Renumbers the variables to their places among those of all programs. */
 const withVars = (text: string, own: ReadonlyArray<string>, all: ReadonlyArray<string>): string =>
   text.replace(variable, (_, vector: string, letter: string) => {
     const at = all.indexOf(own[4 * Number(vector) + letters.indexOf(letter)]!)
     return `vars[${Math.floor(at / 4)}].${letters[at % 4]}`
   })
 
-/** The arguments that the text declares, by their slots: all of the program's bindings, or nothing. */
+/** The arguments that the text declares, by their slots; undefined unless all bindings are found. */
 const argumentsOf = (lines: ReadonlyArray<string>, { bindings }: Program, { places }: Placement) => {
   const given = new Map<string, Argument>()
   for (const line of lines) {
@@ -142,7 +142,7 @@ const argumentsOf = (lines: ReadonlyArray<string>, { bindings }: Program, { plac
   return given.size === bindings.length ? given : undefined
 }
 
-/** What the program binds now: each shared binding once, in the order of their numbers. */
+/** The bindings of the relocated program: each shared one once, in the order of their numbers. */
 const bindingsOf = ({ bindings }: Program, { group, places }: Placement): ReadonlyArray<Binding> => {
   const numbers = [...new Set(places.map(({ at }) => at))].sort((a, b) => a - b)
   return numbers.map((at) => {
@@ -158,7 +158,7 @@ const bindingsOf = ({ bindings }: Program, { group, places }: Placement): Readon
   })
 }
 
-/** The program with its arguments in shared bindings; nothing if it is none of this renderer's, or takes addresses of them. */
+/** The relocated program; undefined if its text is not this renderer's, or takes the address of an argument (atomics). */
 export const place = (program: Program, placement: Placement): Program | undefined => {
   const { code, vars } = program
   const { group } = placement

@@ -7,7 +7,7 @@ import { functions, prelude } from "./internal/helpers.ts"
 import * as Meeting from "./internal/meeting.ts"
 import { Refusal, typeName } from "./internal/text.ts"
 
-/** What the kernels may use of the device that will run them. */
+/** Features of the device that kernels may use. */
 export interface Options {
   /** Lanes of a subgroup, if the device has subgroups of one size whose lanes follow the thread number. */
   readonly subgroupSize?: number | undefined
@@ -26,7 +26,7 @@ export interface Caps extends RendererCaps {
 const ops = new Set([...elementwise].filter((op) => op !== "MULACC"))
 const opsWithoutDot = new Set([...ops].filter((op) => op !== "DOT4I8"))
 
-/** What this renderer expresses on such a device. */
+/** The renderer's capabilities on such a device. */
 export const caps = (options: Options = {}): Caps => ({
   target: "wgsl",
   hasGrid: true,
@@ -36,7 +36,7 @@ export const caps = (options: Options = {}): Caps => ({
   halfSubnormals: options.halfSubnormals ?? false
 })
 
-/** Workgroups per dimension that every WebGPU implementation grants, and none exceeds in practice. */
+/** WebGPU's default `maxComputeWorkgroupsPerDimension`, which no implementation exceeds in practice. */
 export const maxGrid = 65535
 
 const parameters: Readonly<Record<string, string>> = {
@@ -68,8 +68,8 @@ const assemble = (name: string, linear: UOp, program: ReturnType<typeof signatur
   const inputs = Object.keys(parameters).filter((b) => main.builtins.has(b)).map((b) => parameters[b])
   return [
     `// ${name.replace(/[^\w.+\-/ ]/g, "_")}`,
-    // every thread of a subgroup reaches the reductions together: the linear stage's contract, which WGSL's analysis
-    // cannot always see (a loop bound that was loaded from memory, for one)
+    // subgroup operations are in uniform control flow by the contract of spec `linear`; WGSL's uniformity analysis cannot always
+    // prove it (a loop bound that was loaded from memory, for one)
     ...(usesSubgroups ? ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"] : []),
     ...bindings,
     ...uniforms,
@@ -112,7 +112,7 @@ export const render = (name: string, linear: UOp, caps: Caps): Program | RenderE
   }
 }
 
-/** What is wrong with a hand-written kernel, as far as its text shows: its launch must be the one that it is declared for. */
+/** Checks the text of a hand-written kernel: it has an entry point `main`, and its workgroup size is the declared one. */
 export const checkWritten = ({ code, grid, name, workgroup }: Program): RenderError | undefined => {
   const refuse = (message: string) => new RenderError({ kernel: name, message: `${name}: ${message}` })
   const refused = checkLaunch({ grid, workgroup })

@@ -12,7 +12,7 @@ const letters = "xyzw"
 export const bufferName = (buffer: UOp): string =>
   buffer.op === "PARAM" ? `data${slotOf(buffer)}` : `local${argOf(buffer, "LOCAL").id}`
 
-/** One access: the lanes wanted, the buffer's element width, and the index in units of elements if its form allows. */
+/** One access: its lanes, the lanes of the buffer's element, and the index in units of elements if its form allows. */
 interface Vectors extends Access {
   readonly lanes: number
   readonly width: number
@@ -26,7 +26,7 @@ const vectorsOf = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): Vectors =>
   return { ...access, lanes, width, address: lanes < width ? undefined : divide(access.at, width) }
 }
 
-/** The instructions whose text is in that of a LOAD or STORE, as often as it is there. */
+/** The operands of a LOAD or STORE, as often as its text contains them. */
 export const inputs = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): ReadonlyArray<UOp> => {
   const { address, at, buffer, element, gate, lanes, width } = vectorsOf(node, widths)
   const used = address === undefined ? [at] : leaves(address)
@@ -43,7 +43,7 @@ export const load = (writer: Writer, node: UOp): Text => {
   const type = typeName(node.dtype)
   const value = parts.length === 1 ? parts[0]! : `${type}(${parts.join(", ")})`
   const gate = gateOf(writer, access)
-  // the read behind a false gate may be out of range: WebGPU keeps it inside the binding, and select drops it
+  // the read of a closed gate may be out of bounds: WebGPU's robust buffer access keeps it inside the binding, and select drops it
   return gate === undefined ? atom(value) : atom(`select(${type}(), ${value}, ${gate.code})`)
 }
 

@@ -12,7 +12,7 @@ import { atom, laneOf, Refusal, type Text, typeName } from "./text.ts"
 import * as Usage from "./usage.ts"
 import { type Options, Writer } from "./writer.ts"
 
-/** The statements of `main`, and what they need around them. */
+/** The statements of `main`, and the declarations that they need. */
 export interface Body {
   readonly lines: ReadonlyArray<string>
   readonly helpers: ReadonlySet<Helper>
@@ -36,14 +36,14 @@ export const body = (linear: UOp, options: Options): Body => {
   return writer
 }
 
-/** Longer texts get a name, so that lines stay readable. */
+/** Longer texts get a name, for readable lines. */
 const inlineColumns = 64
 
 const letters = "xyzw"
 const isName = ({ code }: Text): boolean => /^\w+$/.test(code)
 const readsRegister = (node: UOp): boolean => node.src.some((s) => s.op === "REG")
 
-/** The instructions whose text an instruction contains, as often as it does. */
+/** The operands of an instruction, as often as its text contains them. */
 const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
   switch (node.op) {
     case "LOAD":
@@ -65,7 +65,7 @@ const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
   }
 }
 
-/** Where an instruction is written. */
+/** The context of writing an instruction. */
 interface Place {
   readonly linear: UOp
   readonly writer: Writer
@@ -79,7 +79,7 @@ const instruction = (place: Place, node: UOp): void => {
   write(place, node)
 }
 
-/** Registers change and memory changes, so values read from them get a name where they stand. */
+/** Registers and memory change, so values that are read from them are bound to a name at that point. */
 const keep = ({ isInlinable, writer }: Place, node: UOp, value: Text): void => {
   const name = node.op === "LOAD" ? "x" : "v"
   const isFree = node.op !== "LOAD" && node.op !== "SUBGROUP_REDUCE" && !readsRegister(node)
@@ -88,7 +88,7 @@ const keep = ({ isInlinable, writer }: Place, node: UOp, value: Text): void => {
   writer.set(node, isTrivial || isShort ? value : writer.bind(name, value))
 }
 
-/** An elementwise operation, with an operand that is no constant, so that WGSL does not evaluate it itself. */
+/** An elementwise operation. One operand is made a `let` if all are constants: WGSL rejects overflow in constant expressions. */
 const operation = (place: Place, node: UOp): void => {
   const { writer } = place
   const { halfSubnormals } = writer.options
@@ -102,7 +102,7 @@ const operation = (place: Place, node: UOp): void => {
   keep(place, node, elementwise(node, found, { halfSubnormals, use: writer.use }))
 }
 
-/** How each operation is written that is not elementwise. */
+/** Writers of the operations that are not elementwise. */
 const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
   CONST: ({ writer }, node) => writer.set(node, literal(node, writer.use)),
   VAR: ({ writer }, node) => {

@@ -5,7 +5,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import type { Helper } from "./helpers.ts"
 import { atom, compound, laneOf, operand, Refusal, splatValue, type Text, typeName } from "./text.ts"
 
-/** What the text of an operation may depend on besides its operands. */
+/** What the text of an operation depends on besides its operands. */
 export interface Context {
   /** True when unpack2x16float keeps subnormal halves. */
   readonly halfSubnormals: boolean
@@ -35,12 +35,12 @@ const shiftOf = (divisor: UOp): number | undefined => {
   return Number.isInteger(shift) ? shift : undefined
 }
 
-/** True when WGSL's own division gives the same: it truncates, and its x / 0 is x. */
+/** True when WGSL's division agrees with floor division: it truncates, and its x / 0 is x. */
 const plainDivision = (node: UOp): boolean => Bounds.of(node.src[0]!).min >= 0 && Bounds.of(node.src[1]!).min > 0
 
 const isUnsigned = (node: UOp): boolean => node.dtype.scalar === "u32"
 
-/** True when the text calls a scalar function once per lane. */
+/** True when the operation is scalarised: its text calls a function for each lane. */
 const perLane = (node: UOp): boolean => {
   switch (node.op) {
     case "HALF_TO_FLOAT":
@@ -56,11 +56,11 @@ const perLane = (node: UOp): boolean => {
   }
 }
 
-/** The nodes whose values the text is made of. */
+/** The operands of an operation; a half's shift or mask is part of the conversion. */
 export const operands = (node: UOp, halfSubnormals: boolean): ReadonlyArray<UOp> =>
   node.op === "HALF_TO_FLOAT" && halfSubnormals ? [halfOf(node.src[0]!).word] : node.src
 
-/** The operands, those that the text repeats more than once. */
+/** The operands, repeated if the text contains them more than once. */
 export const inputs = (node: UOp, halfSubnormals: boolean): ReadonlyArray<UOp> => {
   const nodes = operands(node, halfSubnormals)
   const repeats = perLane(node)
@@ -105,7 +105,7 @@ const halfToFloat = (node: UOp, [word]: ReadonlyArray<Text>, context: Context): 
   return lanes(node.dtype, (i) => `unpack2x16float(${laneOf(word!, node.dtype.lanes, i)}).${component}`)
 }
 
-/** A constant in every lane. */
+/** A constant, broadcast to the lanes. */
 const splat = (dtype: DType.DType, value: string): string => dtype.lanes === 1 ? value : `${typeName(dtype)}(${value})`
 
 const division = (node: UOp, args: ReadonlyArray<Text>, context: Context): Text => {

@@ -1,4 +1,4 @@
-/** Text that a kernel gets only when it uses it. */
+/** Helpers, which are in a kernel's text only if it uses them. */
 export type Helper =
   | "inf"
   | "nan"
@@ -70,8 +70,8 @@ export const functions: ReadonlyArray<readonly [Helper, string]> = [
 }`
   ],
   [
-    // Floats as integers of the same order, and back: devices reduce integers over a subgroup in one instruction, floats in one for
-    // each bit of a lane's number. NaN becomes what never is the result.
+    // An order-preserving map of floats to integers, and back: devices reduce integers over a subgroup in one instruction, floats in a
+    // butterfly of log2(size) steps. NaN becomes the identity of the reduction.
     "ordered",
     `fn ordered(x: f32, nan: i32) -> i32 {
   let bits = bitcast<i32>(x);
@@ -82,8 +82,9 @@ fn from_ordered(key: i32) -> f32 {
 }`
   ],
   [
-    // WGSL's own sin promises 2^-11 within [-pi, pi] only, too little for rotary embeddings. x - k pi with pi in three parts: the
-    // first two have 8 and 9 bits, so their products are exact while |x| < 10^5. Then the odd Taylor polynomial up to r^11.
+    // WGSL's own sin promises 2^-11 within [-pi, pi] only, too little for rotary embeddings. Cody-Waite range reduction, x - k pi with
+    // pi in three parts: the first two have 8 and 9 bits, so their products are exact while |x| < 10^5. Then the odd Taylor polynomial
+    // up to r^11.
     "sine",
     `fn sine(x: f32) -> f32 {
   let k = round(x * 0.31830987);

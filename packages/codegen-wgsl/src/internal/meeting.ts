@@ -1,4 +1,4 @@
-/** Barriers across the grid: how workgroups of a persistent launch wait for each other. */
+/** Grid barriers of persistent launches. */
 import { meetingWords } from "@tg/core-uop/Phases"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { bufferName } from "./access.ts"
@@ -6,13 +6,13 @@ import { bufferName } from "./access.ts"
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
 
-/** Looks between two at whether another one has given up. */
+/** Polls between two checks of whether another workgroup has given up. */
 const rarely = 64
 
 /**
- * The function that waits. The counter only grows within a launch, so one word is enough: a workgroup has met all others when it reaches
- * `all`. Who looks too often gives up, and whoever sees that leaves: false. A value that a workgroup stored by an atomic in front of
- * the barrier is seen by atomic loads behind it; WGSL does not promise that, a litmus program of the device does.
+ * The barrier as a function. Its counter is monotonic within a launch, so one word is enough: all workgroups have arrived when it
+ * reaches `all`. A workgroup that polls too often gives up and says so; whoever sees that leaves the launch (false). Atomic stores in
+ * front of the barrier are visible to atomic loads behind it: WGSL does not promise that, a litmus test of the device does.
  */
 export const functions = (linear: UOp): ReadonlyArray<string> => {
   const [first] = barriersOf(linear)
@@ -42,14 +42,14 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
   ]
 }
 
-/** The line of a barrier: leaves the launch if not all workgroups come. */
+/** The statement of a barrier: leaves the launch if not all workgroups arrive. */
 export const wait = (linear: UOp, barrier: UOp): string => {
   const place = barriersOf(linear).indexOf(barrier)
   const { workgroups } = argOf(barrier, "GRID_BARRIER")
   return `if (!meet(local_invocation_id.x, ${(place + 1) * workgroups}u)) { return; }`
 }
 
-/** The end of the kernel: who leaves last has seen that nobody waits any more, and empties the counter for the next launch. */
+/** The end of the kernel: the last workgroup to arrive resets the counter for the next launch, when no other one polls it any more. */
 export const leave = (linear: UOp): ReadonlyArray<string> => {
   const barriers = barriersOf(linear)
   const [first] = barriers

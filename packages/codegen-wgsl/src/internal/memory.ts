@@ -3,10 +3,9 @@ import type * as DType from "@tg/core-uop/DType"
 import { isCoherent, type UOp } from "@tg/core-uop/UOp"
 
 /**
- * Lanes of the declared element of each buffer. Loads take part of an element, or several, at no risk. A store must
- * write whole elements: WGSL lets a write to one component of a vector touch its neighbours, a race when other threads own
- * them. So a stored buffer is as narrow as its narrowest store, and a read-only one as wide as its widest load. Atomics are
- * single words.
+ * Lanes of the declared element type of each buffer. Loads may take part of an element, or several. A store must write whole
+ * elements: WGSL lets a write to one component of a vector touch the others, a data race when other threads own them. So a stored
+ * buffer has the lanes of its narrowest store, and a read-only one those of its widest load. Atomics are single words.
  */
 export const widths = (linear: UOp): ReadonlyMap<UOp, DType.Lanes> => {
   const loads = new Map<UOp, number>()
@@ -29,7 +28,7 @@ export type Address =
 
 const readsRegister = (node: UOp): boolean => node.src.some((s) => s.op === "REG")
 
-/** The index divided by `by`, where its form shows that this is exact. */
+/** The index divided by `by`, where that is exact by its form. */
 export const divide = (node: UOp, by: number): Address | undefined => {
   if (by === 1) return { kind: "scaled", node, factor: 1 }
   if (node.op === "CONST") {
@@ -68,7 +67,7 @@ const scale = (address: Address, factor: number): Address => {
   }
 }
 
-/** The named nodes an address is made of. */
+/** The nodes in an address. */
 export const leaves = (address: Address): ReadonlyArray<UOp> => {
   switch (address.kind) {
     case "constant":

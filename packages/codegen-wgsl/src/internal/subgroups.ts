@@ -6,7 +6,7 @@ import type { Writer } from "./writer.ts"
 
 const names = { ADD: "subgroupAdd", MUL: "subgroupMul", MAX: "subgroupMax", MIN: "subgroupMin" } as const
 
-/** The text of a SUBGROUP_REDUCE: one operation for a whole subgroup, exchanges between pairs for a part of one. */
+/** The text of a SUBGROUP_REDUCE: one operation for a whole subgroup, a butterfly of shuffles for a part of one. */
 export const subgroupReduce = (writer: Writer, node: UOp): Text => {
   const { op, threads } = groupArg(node)
   const size = writer.options.subgroupSize

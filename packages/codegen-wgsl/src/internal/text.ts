@@ -37,5 +37,5 @@ export const splatValue = (node: UOp): number | undefined => {
   return splatValue(node.src[0]!)
 }
 
-/** Ends a rendering that cannot succeed: thrown deep inside of a kernel, caught by `render`, which returns it. */
+/** A kernel that WGSL cannot express. Thrown deep inside of it, caught by `render`, which returns a `RenderError`. */
 export class Refusal extends Error {}

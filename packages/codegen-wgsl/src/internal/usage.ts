@@ -1,8 +1,8 @@
 import type { UOp } from "@tg/core-uop/UOp"
 
 /**
- * Which instructions a kernel needs, and how often each text is used, by the instructions' places in the list: a node may
- * stand in several, and a user means the latest one.
+ * Liveness and use counts of instructions, by their places in the list: a node may stand in several, and a user means the latest
+ * one.
  */
 export interface Usage {
   readonly isLive: (place: number) => boolean

@@ -4,7 +4,7 @@ import { rangeArg, type UOp } from "@tg/core-uop/UOp"
 import type { Helper } from "./helpers.ts"
 import { atom, operand, Refusal, type Text } from "./text.ts"
 
-/** What a kernel may use of the device, and how it is told of its variables. */
+/** Features of the device, and the kernel's variables. */
 export interface Options {
   readonly subgroupSize: number | undefined
   readonly halfSubnormals: boolean
@@ -12,10 +12,10 @@ export interface Options {
   readonly vars: ReadonlyArray<string>
 }
 
-/** Names that a number behind a letter makes, and that mean something. */
+/** Reserved names that a letter and a number may form. */
 const types: ReadonlySet<string> = new Set(["i32"])
 
-/** The statements of `main` under construction, what they need around them, and the text of each value so far. */
+/** The statements of `main` under construction, the declarations that they need, and the text of each value so far. */
 export class Writer {
   readonly options: Options
   /** Lanes of the declared element of each buffer. */
@@ -25,7 +25,7 @@ export class Writer {
   readonly builtins = new Set<string>()
   /** Workgroup variables: name and type. */
   readonly locals: Array<readonly [string, string]> = []
-  /** Index and gate of an INDEX that names registers: their values at that place. */
+  /** Index and gate of an INDEX that reads registers: their values at that point. */
   readonly snapshots = new Map<UOp, ReadonlyArray<Text>>()
   /** The loops and branches around the next line. */
   readonly #open: Array<UOp> = []
@@ -46,7 +46,7 @@ export class Writer {
     this.lines.push(`${"  ".repeat(this.#open.length + 1)}${text}`)
   }
 
-  /** A name that nothing has. */
+  /** A fresh name. */
   fresh(prefix: string): string {
     const n = this.#counters.get(prefix) ?? 0
     this.#counters.set(prefix, n + 1)
@@ -54,14 +54,14 @@ export class Writer {
     return types.has(name) ? this.fresh(prefix) : name
   }
 
-  /** Gives a value a name. */
+  /** Binds a value to a fresh name. */
   bind(prefix: string, text: Text): Text {
     const name = this.fresh(prefix)
     this.line(`let ${name} = ${text.code};`)
     return atom(name)
   }
 
-  /** Says how a value is written where it is used. */
+  /** Sets the text of a value. */
   set(node: UOp, text: Text): void {
     this.#texts.set(node, text)
   }
@@ -77,7 +77,7 @@ export class Writer {
     return found
   }
 
-  /** Runs what writes an instruction, which then stands in the innermost block that is open before it. */
+  /** Runs the writer of an instruction, and records the innermost block that was open before it. */
   place(node: UOp, write: () => void): void {
     const block = this.#open.at(-1)
     write()
@@ -93,7 +93,7 @@ export class Writer {
     const limit = size.op === "CONST" ? undefined : this.text(size)
     this.line(`for (var ${name} = 0; ${name} < ${largest}; ${name}++) {`)
     this.#open.push(range)
-    // Tint adds a counter to each loop without a constant bound, and a dynamic bound can stand inside
+    // Tint adds an iteration counter to each loop without a constant bound, so the dynamic bound is a break inside
     if (limit !== undefined) this.line(`if (${name} >= ${operand(limit)}) { break; }`)
     this.set(range, atom(name))
   }
