@@ -35,9 +35,9 @@ export interface Gguf {
 
 /** How to read. */
 export interface ReadOptions {
-  /** How much to ask a source for at a time; 1 MiB. */
+  /** Bytes of a read; 1 MiB by default. */
   readonly chunkBytes?: number
-  /** Refuse larger headers before allocating for them; 64 MiB, where real files have 5 to 20 MB. */
+  /** Larger headers are refused before allocating for them; 64 MiB by default, and real files have 5 to 20 MB. */
   readonly maxHeaderBytes?: number
 }
 

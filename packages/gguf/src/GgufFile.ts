@@ -16,7 +16,7 @@ export interface GgufFile {
   readonly gguf: Gguf
 }
 
-/** So many files that are not there are enough to say so. */
+/** Missing files after which the error stops counting. */
 const manyAbsent = 32
 
 /** Why a file cannot be opened. */
@@ -38,11 +38,11 @@ export const open: (
     if (part === undefined) return { source, gguf }
     const paths = yield* Effect.fromResult(Split.fileNames(path, part))
     const files = yield* FileSystem.FileSystem
-    // whether a file is there decides only what the error says: one that cannot be opened fails all the same
+    // for the error alone: opening a missing file fails below all the same
     const absent: Array<string> = []
     for (const name of paths) {
       if (!(yield* Effect.orElseSucceed(files.exists(name), () => true))) absent.push(name)
-      // a header may promise a hundred thousand parts
+      // the count is from the header, and may be damaged
       if (absent.length >= manyAbsent) break
     }
     if (absent.length > 0) return yield* Split.missing(absent, part.count)

@@ -1,4 +1,4 @@
-/** Reading headers as a service, so that a program can replace it. */
+/** Reading headers as a service. */
 import { Context, type Effect } from "effect"
 import type { ByteSource, ByteSourceError } from "./ByteSource.ts"
 import { type Gguf, read, type ReadOptions } from "./Gguf.ts"
@@ -12,5 +12,5 @@ export interface Reading {
   ) => Effect.Effect<Gguf, GgufError | ByteSourceError>
 }
 
-/** What models are read with: `Gguf.read`, unless a Layer says otherwise. */
+/** The reader of models: `Gguf.read`, unless a Layer replaces it. */
 export const GgufReader = Context.Reference<Reading>("@tg/gguf/GgufReader", { defaultValue: () => ({ read }) })

@@ -9,7 +9,7 @@ export interface GgufType {
 
 const type = (id: number, blockValues: number, blockBytes: number): GgufType => ({ id, blockValues, blockBytes })
 
-/** Every known type by name. Ids 4, 5, 31 to 33 and 36 to 38 are retired, 9 and 15 never appear in files. */
+/** Every known type by name. Ids 4, 5, 31 to 33 and 36 to 38 are retired, 9 and 15 (quantised activations) never appear in files. */
 export const table = {
   F32: type(0, 1, 4),
   F16: type(1, 1, 2),

@@ -1,4 +1,4 @@
-/** Weights as planes of 32-bit words in one buffer per tensor, made from GGUF blocks and decoded by tensor code. */
+/** Layouts of weights: GGUF blocks as structures of arrays (planes of 32-bit words, one buffer per tensor), decoded by tensor code. */
 import * as DType from "@tg/core-uop/DType"
 import type * as Shape from "@tg/core-uop/Shape"
 import { split } from "./LayoutPacking.ts"
@@ -20,7 +20,7 @@ export interface Plane {
   readonly groupWords: number
 }
 
-/** Where the values of a tensor lie. A function of type and shape only. */
+/** The layout of a tensor: a function of its type and shape only. */
 export interface Layout {
   readonly type: Name
   /** Row-major, the row last: `[rows, cols]`, `[experts, rows, cols]`, or `[cols]`. */
@@ -30,9 +30,9 @@ export interface Layout {
   readonly planes: ReadonlyArray<Plane>
   readonly blocks: number
   readonly blocksPerRow: number
-  /** Relayout works on runs of blocks that start at, and are, multiples of this. */
+  /** Runs of blocks for `relayout` start at multiples of this, and are multiples of it. */
   readonly blockGroup: number
-  /** Where the type's code book lies, if it has one: behind the planes. `bookOf` gives its words. */
+  /** Offset of the type's code book behind the planes, in words, if it has one. `bookOf` gives its words. */
   readonly bookOffset: number | undefined
 }
 
@@ -81,7 +81,7 @@ export const layoutOf = (type: Name, shape: ReadonlyArray<number>): Layout => {
   }
 }
 
-/** The words at `bookOffset`, the same for all tensors of a type: whoever fills a tensor's buffer puts them there. */
+/** The code book of a type, which the loader of a tensor writes at `bookOffset`. */
 export const bookOf = ({ blocksPerRow, type }: Layout): Uint32Array | undefined => codec(type, blocksPerRow).book
 
 const roundUp = (n: number, to: number): number => Math.ceil(n / to) * to
@@ -90,7 +90,7 @@ const codec = (type: Name, blocksPerRow: number): Codec =>
   codecOf(type, { blocksPerRow }) ??
     fail("layoutOf", `a layout for ${type}`, "a type without one", `requantise to one of ${supported.join(", ")}`)
 
-/** What a plane holds for a run of blocks, and where it goes: word `offset` of the tensor's buffer. */
+/** The words of a plane for a run of blocks, and their offset in the tensor's buffer. */
 export interface PlaneData {
   readonly plane: Plane
   readonly offset: number
@@ -166,7 +166,7 @@ const planesOf = (layout: Layout, words: Tensor, select: Tensor | undefined): Pl
         const fields = split(chosen(grouped), bits)
         return fields.reshape([...fields.shape.slice(0, -2), blocksPerRow])
       }
-      // rows share words: items are chosen after the words are split
+      // rows share words: items are gathered after the words are split
       const all = split(flat(plane), bits).reshape([plane.words * plane.group]).slice(0, 0, blocks)
       return chosen(all.reshape([...lead, blocksPerRow]))
     },
@@ -175,7 +175,7 @@ const planesOf = (layout: Layout, words: Tensor, select: Tensor | undefined): Pl
 }
 
 /**
- * The values as `f32` with the row on nested axes, which is how products want them: `contract(x, values, rowRank)`.
+ * The values as `f32` with the row on nested axes, as products take them: `contract(x, values, rowRank)`.
  * With `select`, only those items of the first axis are decoded: the result starts with the axes of `select`.
  */
 export const decode = (layout: Layout, words: Tensor, select?: Tensor): SpreadRows => {
@@ -184,7 +184,7 @@ export const decode = (layout: Layout, words: Tensor, select?: Tensor): SpreadRo
   return { values, rowRank: values.rank - rank }
 }
 
-/** Whether the values of a type are small integers with scales, in rows that `decodeInt8` can give. */
+/** Whether the values of a type are small integers with scales, so that `decodeInt8` gives rows. */
 export const isInt8 = ({ type }: Layout): boolean => decoderOf(type) !== undefined
 
 /** The rows as bytes with scales, for `Int8.contract`; `select` as in `decode`. Of layouts that are `isInt8`. */

@@ -1,4 +1,4 @@
-/** How blocks of integers with scales lie in planes of words: the layout, its making from GGUF blocks, and its decoding. */
+/** The codecs of block types: planes, the conversion from GGUF blocks to them, and the decoding. */
 import * as DType from "@tg/core-uop/DType"
 import { cat } from "@tg/tensor/Nn"
 import { full, type Tensor } from "@tg/tensor/Tensor"
@@ -41,11 +41,11 @@ export interface Codec {
   readonly relayout: (raw: Tensor, blocks: number) => Readonly<Record<string, Tensor>>
   /** Values, `f32`: the row is spread over several axes behind the leading ones of the planes. */
   readonly decode: (planes: Planes) => Tensor
-  /** Words that all tensors of the type need, behind their planes. */
+  /** The code book, the same for all tensors of the type. */
   readonly book?: Uint32Array
 }
 
-/** What the layout of a type may depend on. */
+/** Parameters of a layout beside the type. */
 export interface RowInfo {
   /** Blocks in a row of the tensor. */
   readonly blocksPerRow: number
@@ -93,7 +93,7 @@ const f32: Codec = {
   decode: (p) => p.words("value").squeeze(-1).bitcast(DType.f32)
 }
 
-/** Two-byte floats. Rows of a multiple of 8 values keep four neighbours in four words; others lie in pairs. */
+/** 16-bit floats. Rows of a multiple of 8 values keep four neighbours in four words, for vector loads; others are in pairs. */
 const sixteen = (blocksPerRow: number, toFloat: (halves: Tensor) => Tensor): Codec =>
   blocksPerRow % 8 === 0
     ? {

@@ -1,6 +1,6 @@
 /**
- * Layouts of the types whose values come from a code book: IQ1, IQ2 and IQ3. The book lies behind the planes of a tensor,
- * as bytes in words, so that a kernel reads it like a weight: one binding, and a load from a few kilobytes.
+ * Codecs of the types with a code book (vector quantisation): IQ1, IQ2 and IQ3. The book is behind the planes of a tensor, as bytes
+ * in words, so a kernel needs no further binding, and its few kilobytes stay in the cache.
  *
  * A group of 8 neighbouring values is one entry of 8 values, or two of 4. Entries of 8 are two words: byte 2v + c of word u
  * is value 4c + 2u + v, so that the bytes of two groups make the words of `Int8` with shifts alone. Entries of 4 are a word,
@@ -12,7 +12,7 @@ import { type GridName, valuesOf } from "./internal/grids.ts"
 import { type Codec, float, halves, low, part, plane, type Planes, spread, word } from "./LayoutCodec.ts"
 import { bytesOf, counting, join, pack, split, unpack, unpackBytes } from "./LayoutPacking.ts"
 
-/** Magnitudes below 128 and what they are multiplied by, in groups of 8 values. */
+/** A code book: entries of magnitudes below 128. */
 interface Book {
   readonly words: Uint32Array
   /** Bytes of the values at indices `[.., 8, 4 or 8]`: `u32 [.., 8, 4, 2, 4]`, value 32s + 8l + 4c + w. */
@@ -26,10 +26,10 @@ const wordsOf = (bytes: Uint8Array): Uint32Array => {
   return Uint32Array.from({ length: bytes.length / 4 }, (_, i) => view.getUint32(4 * i, true))
 }
 
-/** What a value of the book is stored as. */
+/** The byte of a value of the book. */
 type Stored = (value: number) => number
 const asItIs: Stored = (value) => value
-/** IQ1: eight times a value, plus the eight that keeps it from being negative. */
+/** IQ1: eight times a value, plus a bias of 8 against negative bytes. */
 const eightfold: Stored = (value) => 8 * value + 8
 
 /** A book of entries of 8 values. */
@@ -85,7 +85,7 @@ export interface GridCodec extends Codec {
   readonly bytes: (planes: Planes) => Tensor
   /** Of 32 or of 16 values: `[.., 8, 1]` or `[.., 8, 2]`. */
   readonly scale: (planes: Planes) => Tensor
-  /** What is taken off a byte, before it is scaled. */
+  /** The zero point of a byte. */
   readonly zero: number
 }
 
@@ -122,7 +122,7 @@ const signBits = (p: Planes): Tensor => {
 /** Values with their signs. */
 const negated = (magnitude: Tensor, negative: Tensor): Tensor => signed(magnitude).mul(signed(negative).mul(-2).add(1))
 
-/** Bytes with their signs. None is zero, so that none carries into the next. */
+/** Negates bytes of a word: `~b + 1`. No byte is zero, so none carries into the next. */
 const negatedBytes = (bytes: Tensor, p: Planes): Tensor => {
   const bits = unpackBytes(p.words("g"), 1)
   const negative = bits.reshape([...bits.shape.slice(0, -3), 8, 2, 4])
@@ -138,7 +138,7 @@ const scaled = (scale: Tensor, values: Tensor): Tensor => {
 
 const d = (p: Planes): Tensor => spread(low(p.fields("d")), 2)
 
-/** What tells the types with signs apart. */
+/** The differences between the types with signs. */
 interface Signed {
   readonly planes: Codec["planes"]
   readonly relayout: Codec["relayout"]
@@ -256,7 +256,7 @@ const iq3_s = withSigns(fours("iq3_s"), {
   }
 })
 
-/** Bytes 8v + 9 + 1 or - 1, of which 9 are taken off: eight times the value and its delta of an eighth. */
+/** Bytes 8v + 9 + 1 or - 1, with zero point 9: eight times the value and its delta of an eighth. */
 const iq1 = ({ delta, index, planes, relayout, scale }: Signed & {
   /** 1 where the delta is negative, for each group of 8: `[.., 8, 4]`. */
   readonly delta: (p: Planes) => Tensor

@@ -1,4 +1,4 @@
-/** How the quants of each tensor type become bytes in words: the weights of products with activations of 8 bits. */
+/** Quants of each tensor type as bytes in words, for products with 8-bit activations (DOT4I8). */
 import type { Rows } from "@tg/tensor/Int8"
 import type { Tensor } from "@tg/tensor/Tensor"
 import type { Name } from "./GgufType.ts"

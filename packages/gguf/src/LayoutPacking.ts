@@ -1,4 +1,4 @@
-/** Small fields in 32-bit words, as tensor code: the vocabulary that the layouts of all types are written in. */
+/** Packing of bit fields into 32-bit words, as tensor code: the vocabulary of all layouts. */
 import * as DType from "@tg/core-uop/DType"
 import type { Arena } from "@tg/core-uop/UOp"
 import { full, iota, type Tensor } from "@tg/tensor/Tensor"
@@ -121,8 +121,8 @@ export const lookupSigned = (table: ReadonlyArray<number>, i: Tensor): Tensor =>
 }
 
 /**
- * Each byte i of the words replaced by element i of a table of 16 signed bytes. A tree of choices, for four bytes at
- * once: a bit of i, spread over its byte, selects between two halves of the table.
+ * A table lookup for four bytes at once: each byte i becomes element i of a table of 16 signed bytes. A tree of bitwise selects: each
+ * bit of i, broadcast over its byte, selects between two halves of the table.
  */
 export const lookupBytes = (table: ReadonlyArray<number>, words: Tensor): Tensor => {
   const selected = [0, 1, 2, 3].map((bit) => words.shr(bit).and(0x01010101).mul(255))

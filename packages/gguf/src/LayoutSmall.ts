@@ -25,7 +25,7 @@ const ternary = (blockBytes: number, scaleAt: number, fields: (bytes: Tensor) =>
 const digits = (bytes: Tensor, count: number): Tensor =>
   cat(Array.from({ length: count }, (_, n) => bytes.mul(3 ** n).and(255).mul(3).shr(8)), 1)
 
-/** Five digits to a byte would have to be divided by each kernel that reads them: they are kept as two bits each. */
+/** Repacked from five digits a byte to two bits a digit, so that kernels need no arithmetic to unpack them. */
 const tq1_0 = ternary(
   54,
   52,

@@ -1,16 +1,16 @@
-/** Blocks of random weights: any type, values of a chosen spread, the same for the same seed, at memory speed. */
+/** Random weights as blocks of any type, of a given deviation, deterministic by seed, at the bandwidth of memory. */
 import { type GridName, valuesOf } from "./internal/grids.ts"
 import { seedOf, type State, words } from "./internal/randomWords.ts"
 import { type Name, table } from "./GgufType.ts"
 
-/** What to fill tensors with. */
+/** The distribution and the type of random values. */
 export interface RandomOptions {
   readonly type: Name
   /** Quantised values are spread around zero, whatever this says. */
   readonly mean: number
   /** Root mean square of the distance from the mean, within some percent. */
   readonly deviation: number
-  /** A seed and what tells tensors of one seed apart, such as their names. */
+  /** A seed, and a name that distinguishes tensors of one seed. */
   readonly seed: readonly [seed: number, name: string]
 }
 
@@ -20,14 +20,14 @@ export interface RandomBlocks {
   readonly next: (buffer: ArrayBuffer, blocks: number) => Uint8Array<ArrayBuffer>
 }
 
-/** A half-precision number in each block that the values are proportional to. */
+/** How blocks of a type are scaled: by a half in each, to which values are proportional. */
 interface Recipe {
   /** Root mean square of the values of blocks with random bits and scale 1. */
   readonly rms: number
   readonly scaleAt: number
   /** The second half of a block: the scale times `factor`. It moves the mean of the values to zero. */
   readonly minimum?: { readonly at: number; readonly factor: number }
-  /** Lanes of random bits that have to agree with others. */
+  /** Corrects random bits that must agree with others. */
   readonly repair?: (bytes: Uint8Array, start: number) => void
 }
 
@@ -137,9 +137,9 @@ export const make = (options: RandomOptions): RandomBlocks | undefined => {
 
 type Patch = (bytes: Uint8Array<ArrayBuffer>, blocks: number) => void
 
-/** Different values of float types: a table of them stays in the fastest cache. */
+/** Distinct values of float types: their table fits the L1 cache. */
 const valueCount = 4096
-/** Different scales: enough that neighbouring blocks differ, few enough for the fastest cache. */
+/** Distinct scales: enough that neighbouring blocks differ, and their table fits the L1 cache. */
 const scaleCount = 1024
 
 const patchOf = (options: RandomOptions, state: State): Patch | undefined => {
@@ -234,7 +234,7 @@ const nearestE4M3 = (size: number): number => {
   return code
 }
 
-/** Normally distributed values (the polar form of Box and Muller). */
+/** Normally distributed values, by the basic (trigonometric) form of the Box-Muller transform. */
 const normals = (state: State, mean: number, deviation: number, count = valueCount): Float64Array => {
   const uniform = words(state, new Uint32Array(2 * count))
   return Float64Array.from({ length: count }, (_, i) => {

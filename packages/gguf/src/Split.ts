@@ -43,7 +43,7 @@ export class SplitError extends Schema.TaggedError<SplitError>()("SplitError", {
 
 const keys = { number: "split.no", count: "split.count", tensors: "split.tensors.count" } as const
 
-/** What a part says about itself. */
+/** A part's own keys. */
 export interface Part {
   /** From 1, as in its file name. */
   readonly number: number
@@ -61,7 +61,7 @@ export const partOf = (gguf: Metadata.HasMetadata): Result.Result<Part | undefin
     return { number: number + 1, count, tensors: yield* Metadata.optional(Metadata.getUint32(gguf, keys.tensors)) }
   })
 
-/** Refuses a file of which `partOf` says that it is whole, and which itself says that something is missing. */
+/** Refuses a file that is whole by `partOf`, and incomplete by its other keys. */
 export const checkWhole = (gguf: Gguf): Result.Result<void, SplitError | WrongType> =>
   Result.gen(function*() {
     const refuse = (problem: SplitError["problem"], detail: string) =>

@@ -9,7 +9,7 @@ import type { Pull } from "./window.ts"
 const leastKeyBytes = 8 + 4 + 1
 const leastTensorBytes = 8 + 4 + 8 + 4 + 8
 
-// What is read takes ten times the memory of its bytes. Real files have 50 keys, and up to 20 000 tensors.
+// Limits against damaged counts: an entry takes ten times its bytes in memory. Real files have 50 keys, and up to 20 000 tensors.
 const mostKeys = 2 ** 16
 const mostTensors = 2 ** 18
 
