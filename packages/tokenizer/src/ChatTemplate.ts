@@ -38,13 +38,13 @@ export interface Prompt {
   readonly segments: ReadonlyArray<Segment>
 }
 
-/** What rendering may take beside its usual budget. */
+/** A limit of rendering beside its budget. */
 export interface Limit {
-  /** The time, as `Date.now` tells it, at which it is given up. */
+  /** The deadline, in milliseconds as `Date.now` gives them. */
   readonly until: number
 }
 
-/** A template that has been read. */
+/** A parsed template. */
 export interface Renderer {
   readonly source: string
   /** `now` is what a template that prints the date sees. */
@@ -107,7 +107,7 @@ export const fromSource = (source: string, codec: Codec): Result.Result<Renderer
     return { source, render }
   })
 
-/** How templates come about. */
+/** The service that makes templates. */
 export interface Making {
   /** The template of a model file, or its variant with a name. */
   readonly make: (
@@ -117,7 +117,7 @@ export interface Making {
   ) => Result.Result<Renderer, InvalidMetadata | TemplateFailed>
 }
 
-/** What makes the chat templates of models: `make`, unless a Layer says otherwise. */
+/** The maker of chat templates: `make`, unless a Layer replaces it. */
 export const ChatTemplate = Context.Reference<Making>("@tg/tokenizer/ChatTemplate", {
   defaultValue: () => ({ make })
 })
@@ -151,7 +151,7 @@ const failed = (stage: "parse" | "render", cause: unknown): TemplateFailed => {
   const reason = clip(cause instanceof Error ? cause.message : String(cause))
   if (cause instanceof OverBudget) return new TemplateFailed({ stage: "budget", budget: cause.budget, reason })
   if (cause instanceof Raised) return new TemplateFailed({ stage, reason, isRefusal: true })
-  // what the host itself does not hold: its stack, or the longest text it can have
+  // limits of the host: its stack, or its longest string
   if (cause instanceof RangeError || (cause instanceof Error && cause.name === "InternalError")) {
     const budget = /stack|recursion/i.test(reason) ? "depth" : "text"
     const what = budget === "depth" ? "its parts lie too deep in one another" : `it makes too much text (${reason})`

@@ -1,32 +1,35 @@
-/** Printing tokens as they come: a token may end inside a UTF-8 sequence, whose bytes then wait for the next token. */
+/** Streaming decoding: a token may end inside a UTF-8 sequence, whose bytes are buffered until it is complete. */
 import { incompleteTail, join, readUtf8 } from "./internal/bytes.ts"
 import type { Codec, DecodeOptions } from "./Tokenizer.ts"
 
-/** The bytes that have been decoded but not printed: the beginning of one UTF-8 sequence, at most three bytes. */
+/** Buffered bytes: the beginning of one UTF-8 sequence, at most three bytes. */
 export type Pending = Uint8Array
 
-/** Nothing is waiting. */
+/** No buffered bytes. */
 export const empty: Pending = new Uint8Array(0)
 
-/** Takes the bytes of the next token: the text that is complete, and what waits. */
+/** Takes the bytes of the next token; gives the complete text and the bytes to buffer. */
 export const step = (pending: Pending, bytes: Uint8Array): readonly [text: string, pending: Pending] => {
   const all = join([pending, bytes])
   const complete = all.length - incompleteTail(all)
   return [readUtf8(all.subarray(0, complete)), all.slice(complete)]
 }
 
-/** The text of what waits, when nothing follows: U+FFFD, or nothing. */
+/** The text of the buffered bytes at the end of the stream: U+FFFD, or nothing. */
 export const end = (pending: Pending): string => readUtf8(pending)
 
-/** A decoder that remembers what waits. */
+/** A decoder with its buffer. */
 export interface Decoder {
-  /** The text that is complete with this token: maybe empty. */
+  /** The text that this token completes; may be empty. */
   readonly push: (id: number) => string
-  /** The rest; the decoder then begins anew. */
+  /** The text of the buffered bytes; the decoder then starts afresh. */
   readonly flush: () => string
 }
 
-/** A decoder for one stream of tokens. All texts joined are `codec.decode` of all ids. */
+/**
+ * A decoder for one stream of tokens. All texts joined are `codec.decode` of all ids, with the space in front that a SentencePiece
+ * vocabulary adds and `decode` removes.
+ */
 export const make = (codec: Codec, options?: DecodeOptions): Decoder => {
   let pending = empty
   return {

@@ -1,17 +1,17 @@
-/** Messages that a chat template silently leaves out: found by looking whether another content of theirs makes another text. */
+/** Messages that a chat template silently drops, found by a probe: does another content of the message give another text? */
 import { Result } from "effect"
 import type { Message } from "./ChatTemplate.ts"
 import { MessageDropped } from "./TokenizerError.ts"
 
-/** What a template makes of messages. */
+/** Renders messages by a template. */
 export type Render = (messages: ReadonlyArray<Message>) => Result.Result<{ readonly text: string }, unknown>
 
-/** Contents that no message has by chance, of the same length and without a common letter. */
+/** Two probes: improbable contents of about the same length. */
 const [probe, other] = ["tgprobe0417", "Xy WqZKiv96"] as const
 /** Roles that templates know. */
 const usualRoles = ["system", "developer", "user", "assistant", "tool", "observation"] as const
 
-/** Whether a template makes something of the content of a message; nothing is known where it fails. */
+/** Whether a template prints the content of a message; undefined where it fails. */
 const prints = (render: Render, messages: ReadonlyArray<Message>, place: number): boolean | undefined => {
   const saying = (content: string) =>
     render(messages.map((message, i) => i === place ? { ...message, content } : message))

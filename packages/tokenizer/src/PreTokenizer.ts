@@ -1,7 +1,7 @@
-/** Pre-tokenization: where a text is cut before any merging. */
+/** Pre-tokenization: a text is split into pieces, and merges do not cross them. */
 import { cased } from "./internal/cased.ts"
 
-/** One way to cut a text, and the defaults that come with its name. */
+/** A pre-tokenizer: its expressions, and the defaults that come with its name. */
 export interface PreTokenizer {
   readonly name: string
   /** Applied one after the other, each to every piece left by the one before. */
@@ -111,8 +111,8 @@ export const split = (text: string, self: PreTokenizer): ReadonlyArray<string> =
 }
 
 /**
- * A run of millions of characters of one kind is more than the host's regular expressions can take at once. It is cut in
- * two, at the end of a line if there is one: where it is cut, its tokens may be others than those of the whole run.
+ * Splits a piece by an expression. A run of millions of characters of one kind exceeds the host's regular expressions: it is bisected,
+ * at the end of a line if there is one, and its tokens there may differ from those of the whole run.
  */
 const splitOne = (piece: string, expression: RegExp): ReadonlyArray<string> => {
   try {
@@ -124,7 +124,7 @@ const splitOne = (piece: string, expression: RegExp): ReadonlyArray<string> => {
   }
 }
 
-/** What any host can take. */
+/** A length that any host can match. */
 const leastCut = 65536
 
 const middleOf = (piece: string): number => {

@@ -1,4 +1,4 @@
-/** Text cut into what may be a special token and what never is. */
+/** Text in segments: what may be a special token, and what never is. */
 
 /** A part of a prompt: the text of one special token, or ordinary text. */
 export interface Segment {

@@ -20,9 +20,9 @@ export interface Synthetic {
   readonly tokens: ReadonlyArray<string>
   /** As in `tokenizer.ggml.token_type`: 1 normal, 2 unknown, 3 control, 5 unused, 6 byte. */
   readonly types: Int32Array
-  /** Two tokens and a space between; none in SentencePiece. */
+  /** Pairs of tokens with a space between; none in SentencePiece. */
   readonly merges: ReadonlyArray<string>
-  /** SentencePiece: which piece is made first. */
+  /** SentencePiece: the priority of each piece. */
   readonly scores: Float32Array | undefined
   /** SentencePiece: whether text begins with a space. */
   readonly addSpacePrefix: boolean | undefined
@@ -168,7 +168,7 @@ const bytePairs = ({ family, size, specialsAt }: SyntheticOptions): Words => {
   return { model: "gpt2", tokens, types, merges, scores: undefined, addSpacePrefix: undefined }
 }
 
-/** Special tokens, the bytes, words and at last their letters: an earlier piece is made before a later one. */
+/** Special tokens, bytes, words, and letters, with falling scores: an earlier piece is merged first. */
 const sentencePieces = (
   { family, size, specialsAt }: SyntheticOptions,
   { addSpacePrefix }: NonNullable<Specials["pieces"]>

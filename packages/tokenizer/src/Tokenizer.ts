@@ -32,8 +32,8 @@ export interface Codec {
   readonly specials: ReadonlyMap<string, number>
   readonly encode: (text: string, options?: EncodeOptions) => ReadonlyArray<number>
   /**
-   * Encodes segments without adding bos or eos. Text never becomes a special token, user-defined ones included; a
-   * special segment that names no special token is text.
+   * Encodes segments without adding bos or eos. Text never becomes a control or user-defined token, except for user-defined tokens of
+   * white space alone in SentencePiece vocabularies. A special segment that names no special token is text.
    */
   readonly encodeSegments: (segments: ReadonlyArray<Segment>) => ReadonlyArray<number>
   /**
@@ -140,13 +140,13 @@ const fromPieces = (vocabulary: Vocabulary, pieces: Pieces, specials: ReadonlyMa
   }
 }
 
-/** How tokenizers come about. */
+/** The service that makes tokenizers. */
 export interface Making {
   /** The tokenizer of a model file. */
   readonly make: (metadata: Metadata) => Result.Result<Codec, TokenizerError>
 }
 
-/** What makes the tokenizers of models: `make`, unless a Layer says otherwise. */
+/** The maker of tokenizers: `make`, unless a Layer replaces it. */
 export const Tokenizer = Context.Reference<Making>("@tg/tokenizer/Tokenizer", { defaultValue: () => ({ make }) })
 
 const specialsOf = ({ kinds, tokens }: Vocabulary): ReadonlyMap<string, number> => {
@@ -158,12 +158,12 @@ const specialsOf = ({ kinds, tokens }: Vocabulary): ReadonlyMap<string, number> 
   return new Map(found.toSorted((a, b) => b[2] - a[2] || a[1] - b[1]).map(([text, id]) => [text, id]))
 }
 
-/** What encoding ordinary text needs. */
+/** The tables for encoding ordinary text. */
 interface Model {
   readonly vocabulary: Vocabulary
   readonly symbols: ReadonlyMap<string, number>
   readonly merges: Merges.Merges
-  /** The symbol of each byte; -2 if neither a token nor a merge has it. */
+  /** The symbol of each byte; -2 if it is neither a token nor in a merge. */
   readonly byteSymbols: Int32Array
   readonly work: Workspace
 }
@@ -180,7 +180,7 @@ const modelOf = (vocabulary: Vocabulary, forbidden: ReadonlySet<string>): Model 
   return { vocabulary, symbols, merges, byteSymbols, work: workspace(keptBytes) }
 }
 
-// Work space for a longer piece is not kept.
+// The work space of longer pieces is not reused.
 const keptBytes = 4096
 
 const encodeText = (model: Model, text: string, ids: Array<number>): void => {

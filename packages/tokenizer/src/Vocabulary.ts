@@ -1,4 +1,4 @@
-/** What a file's metadata says about its tokens, checked. */
+/** The vocabulary of a file, from its metadata, validated. */
 import { Result } from "effect"
 import { known, noPreTokenizer, type PreTokenizer } from "./PreTokenizer.ts"
 import { clip, InvalidMetadata, type TokenizerError, UnsupportedTokenizer } from "./TokenizerError.ts"
@@ -12,7 +12,7 @@ export type Metadata = ReadonlyMap<string, unknown>
 /** The kind of a token. Undefined ones, which only SentencePiece files may have, print nothing. */
 export type Kind = "normal" | "unknown" | "control" | "user-defined" | "unused" | "byte" | "undefined"
 
-/** What a SentencePiece vocabulary says beyond its tokens. Such a vocabulary has no merges. */
+/** The further data of a SentencePiece vocabulary, which has no merges. */
 export interface Pieces {
   /** The priority of the merge that makes each token, higher first. */
   readonly scores: Float32Array
@@ -109,7 +109,7 @@ const byteLevel = (metadata: Metadata): Result.Result<Vocabulary, TokenizerError
     }
   })
 
-/** A text of two tokens could be either, unless one of them is special; tokens without a text are rows that nothing uses. */
+/** Refuses two tokens with one text, unless one is special. Tokens without a text are unused rows. */
 const checkDiffering = (
   tokens: ReadonlyArray<string>,
   kinds: ReadonlyArray<Kind>
@@ -128,7 +128,7 @@ const checkDiffering = (
   return Result.succeed(undefined)
 }
 
-// Tokens that a program puts around the middle of a text that is to be filled in.
+// Tokens of fill-in-the-middle prompts.
 const fillTexts: ReadonlySet<string> = new Set(
   ["PRE", "SUF", "MID"].flatMap((name) => [`<${name}>`, `\u2581<${name}>`]).concat(
     ["prefix", "suffix", "middle", "pad"].flatMap((name) => [`<fim_${name}>`, `<|fim_${name}|>`])
@@ -239,7 +239,7 @@ const strings: Reader<ReadonlyArray<string>> = {
   read: (value) => Array.isArray(value) && value.every((item) => typeof item === "string") ? value : undefined
 }
 
-// ranks and positions of merging share one number
+// a heap entry holds a rank and a position in one float64
 const mostMerges = 2 ** 21
 
 const mergeList: Reader<ReadonlyArray<string>> = {

@@ -1,10 +1,10 @@
-/** A private copy of some characters, so that two origins of the same text stay apart. */
+/** A private-use copy of some characters: taint tracking, which distinguishes two origins of equal text. */
 
 /** Replaces characters one by one; `unmark` is the inverse on texts without private characters of their own. */
 export interface Alphabet {
   readonly mark: (text: string) => string
   readonly unmark: (text: string) => string
-  /** Whether the text has a character that `mark` makes. */
+  /** Whether the text has a marked character. */
   readonly touches: (text: string) => boolean
 }
 
@@ -40,7 +40,7 @@ export const make = (originals: string, taken: ReadonlySet<string>): Alphabet | 
 
 const pieceLength = 65536
 
-/** A text in pieces, between characters: what a regular expression finds takes forty times the memory of the text. */
+/** A text in pieces, split between characters: the matches of a regular expression take forty times the memory of the text. */
 const inPieces = (text: string): ReadonlyArray<string> => {
   if (text.length <= pieceLength) return [text]
   const pieces: Array<string> = []

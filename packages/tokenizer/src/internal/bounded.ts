@@ -1,23 +1,23 @@
 /**
- * A machine that counts. Every node is a step, every text and list that comes out of one is charged. Operations that
- * make much out of little (`replace`, `join`, `indent`, `tojson`, printing a list) are measured before they run.
+ * An interpreter with a budget. Every node is a step, and every text and list that it makes is charged. Operations that amplify
+ * (`replace`, `join`, `indent`, `tojson`, printing a list) are measured before they run.
  */
 import { Machine, type Node, type Scope, type Value, withValue } from "./jinja.ts"
 import type { Meter } from "./meter.ts"
 
-// In characters, roughly: a value beside its text, an entry of a list, a method looked up on a text.
+// Charges in characters, approximate: a value beside its text, an entry of a list, a method looked up on a text.
 const perValue = 16
 const perList = 64
 const perEntry = 4
 const perLookup = 128
-/** Of a loop while it runs: the engine keeps a scope for each round. */
+/** For each iteration of a loop while it runs: the engine keeps a scope for each. */
 const perRound = 16
-/** A text of its own for every part that is split off. */
+/** For every part of a split text. */
 const perPart = 64
 /** A character of JSON can become an escape of six. */
 const escaped = 6
 
-/** Nodes that give a value which was there before, or whose texts are charged as those of a block. */
+/** Nodes that make no new value, or whose text is charged with its block. */
 const references = new Set([
   "Identifier",
   "StringLiteral",
@@ -32,13 +32,13 @@ const references = new Set([
 const conversions = new Set(["tojson", "string", "join"])
 const searches = new Set(["selectattr", "rejectattr", "map", "unique"])
 
-/** The values that a node's own nodes gave: the first two. */
+/** The first two values of a node's children. */
 interface Frame {
   readonly node: Node | undefined
   first: Value | undefined
   second: Value | undefined
   count: number
-  /** Charged until the node is done. */
+  /** The charge to release when the node is done. */
   held: number
 }
 
@@ -121,7 +121,7 @@ export class Bounded extends Machine {
     return made
   }
 
-  /** A value is made: it is charged, and if it is printed as it is, its text must have room. */
+  /** Charges a new value; if it is printed, there must be room for its text. */
   private settle({ first, node, second }: Frame, value: Value): Value {
     const { meter } = this
     if (this.printed.has(node!) && isContainer(value)) meter.require(textOf(value, meter))
@@ -144,7 +144,7 @@ export class Bounded extends Machine {
     return value
   }
 
-  /** Tells the node outside of a value, which may have both of its operands now. */
+  /** Reports a value to the enclosing node, which may have both of its operands then. */
   private report(outer: Frame, value: Value): void {
     const { meter } = this
     outer.count++
@@ -271,8 +271,8 @@ const textOf = (value: Value, meter: Meter): number => {
 }
 
 /**
- * The characters and nodes of a value as a tree. A list can hold another one twice, and so on: such a tree is larger than
- * memory, and measuring it ends at the budget for work.
+ * The characters and nodes of a value as a tree. Lists that share parts can be exponentially large as trees: measuring stops at the
+ * budget for work.
  */
 const measure = (value: Value, meter: Meter) => {
   const found = { characters: 0, nodes: 0, depth: 0 }

@@ -1,8 +1,8 @@
-/** Merging the symbols of one piece. */
+/** Byte-pair merging of one piece. */
 import { pop, push } from "./heap.ts"
 import { find, type Merges } from "./merges.ts"
 
-/** Up to here the best pair is looked for in all pairs; beyond, a heap finds it. */
+/** Longest piece that is merged by linear scans; longer ones use a heap. */
 const shortPiece = 48
 
 /**

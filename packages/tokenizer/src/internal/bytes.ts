@@ -18,7 +18,7 @@ const byteOf = (() => {
   return table
 })()
 
-/** The bytes of a text written in the byte alphabet; a text with a character outside it gives its UTF-8. */
+/** The bytes of a text in the byte alphabet; a text with other characters gives its UTF-8. */
 export const fromLetters = (text: string): Uint8Array => {
   const bytes = new Uint8Array(text.length)
   for (let i = 0; i < text.length; i++) {
@@ -70,7 +70,7 @@ export const writeUtf8 = (text: string, out: Uint8Array): number => {
   return at
 }
 
-/** How many bytes at the end are the beginning of a UTF-8 sequence that has not ended. */
+/** Bytes of an incomplete UTF-8 sequence at the end. */
 export const incompleteTail = (bytes: Uint8Array): number => {
   for (let length = 1; length <= Math.min(3, bytes.length); length++) {
     const byte = bytes[bytes.length - length]!

@@ -1,4 +1,4 @@
-/** A heap of numbers, the smallest on top. */
+/** A binary min-heap of numbers. */
 
 /** Puts a key into the heap of the first `size` entries; the heap has room for it. Returns the new size. */
 export const push = (heap: Float64Array, size: number, key: number): number => {

@@ -20,8 +20,8 @@ export interface Scope {
 }
 
 /**
- * Runs a template. A subclass may evaluate nodes of its own, and watch the steps that are not nodes. Those are no public
- * face of the engine, which is why its version is pinned, and tests fail without them.
+ * The interpreter of templates. A subclass may evaluate nodes of its own, and observe steps that are not nodes. These methods are not
+ * public in the engine, so its version is pinned, and tests fail without them.
  */
 export interface Machine {
   run(program: Node): Value
@@ -79,7 +79,7 @@ const globals = (now: Date, meter: Meter): Record<string, unknown> => ({
   }
 })
 
-// a list is a tree that may be larger than memory as text
+// a list may be exponentially large as text
 const printable = (value: unknown): string =>
   typeof value === "object" && value !== null ? "a value that is no text" : String(value)
 

@@ -1,15 +1,15 @@
-/** What rendering may use up. A template comes with a model file: it is somebody else's program. */
+/** Budgets of rendering. A template comes with a model file: it is an untrusted program. */
 
 /** The budgets by name, as errors give them. */
 export type BudgetName = "source" | "steps" | "text" | "work" | "time" | "depth"
 
-/** How much of each there is. */
+/** The budgets. */
 export interface Budget {
   /** Characters of a template; real ones have up to 20 000. */
   readonly source: number
   /** Nodes that may be evaluated, both runs together. */
   readonly steps: number
-  /** Characters of all texts that are made; entries of lists count for several. A run has them for itself. */
+  /** Characters of all texts that are made; entries of lists count as several. Each run has this budget for itself. */
   readonly text: number
   /** Characters that one operation may compare or copy. */
   readonly work: number
@@ -47,7 +47,7 @@ export class OverBudget extends Error {
   }
 }
 
-/** Counts what rendering uses up, and throws `OverBudget` when it is too much. */
+/** Counts what rendering uses, and throws `OverBudget` beyond a budget. */
 export class Meter {
   readonly budget: Budget
   private readonly deadline: number
@@ -61,7 +61,7 @@ export class Meter {
     this.deadline = now + this.budget.time
   }
 
-  /** The second run makes its own texts, of those of the first only the result is left. */
+  /** The texts of the first run are garbage by now, except for its result. */
   startRun(): void {
     this.text = 0
     this.depth = 0
@@ -72,7 +72,7 @@ export class Meter {
     if (++this.steps > this.budget.steps) {
       throw new OverBudget("steps", `it takes more than ${this.budget.steps} steps; its loops do not end`)
     }
-    // the clock costs as much as a small step
+    // reading the clock costs as much as a small step
     if ((this.steps & 15) === 0 && Date.now() > this.deadline) {
       throw new OverBudget(
         "time",
@@ -91,25 +91,25 @@ export class Meter {
     this.depth--
   }
 
-  /** So many characters are made, and stay. */
+  /** Charges so many characters. */
   charge(characters: number): void {
     this.require(characters)
     this.text += characters
   }
 
-  /** Gives back what was charged for a time. */
+  /** Releases a charge. */
   release(characters: number): void {
     this.text -= characters
   }
 
-  /** So many characters are about to be made: there must be room. */
+  /** Checks that there is room for so many characters. */
   require(characters: number): void {
     if (!(this.text + characters <= this.budget.text)) {
       throw new OverBudget("text", `it makes more than ${this.budget.text} characters of text and lists`)
     }
   }
 
-  /** One operation is about to compare or copy so many characters. */
+  /** Checks the work of one operation, in characters that it compares or copies. */
   work(characters: number): void {
     if (!(characters <= this.budget.work)) {
       throw new OverBudget("work", `one of its operations compares more than ${this.budget.work} characters`)

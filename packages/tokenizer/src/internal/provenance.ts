@@ -1,9 +1,8 @@
 /**
- * Which characters of a rendered template come from the template itself.
+ * Provenance (taint tracking): which characters of a rendered template come from the template itself.
  *
- * The texts a template prints are written in a private alphabet, those it is given stay as they are. So that it behaves
- * the same, it sees plain text wherever it decides something: in comparisons and subscripts, and as what string methods
- * look for.
+ * The texts a template prints are written in a private alphabet, those it is given stay as they are. So that it behaves the same, it
+ * sees plain text wherever it decides something: in comparisons, subscripts, and arguments of string searches.
  */
 import type { Alphabet } from "./alphabet.ts"
 import { Bounded } from "./bounded.ts"
@@ -26,7 +25,7 @@ const conversions = new Set([
   "sort"
 ])
 
-/** Rewrites a parsed template in place. `TracingMachine` runs the result. */
+/** Instruments a parsed template in place. `tracingMachine` runs the result. */
 export const trace = (node: Node, alphabet: Alphabet): Node => {
   const visit = (child: Node): Node => trace(child, alphabet)
   switch (node.type) {
@@ -63,7 +62,7 @@ export const trace = (node: Node, alphabet: Alphabet): Node => {
 
 const same = (node: Node): Node => node
 
-// The engine looks for nodes by their class, so that a wrapper takes its prototype from the node inside.
+// The engine dispatches on the class of nodes, so a wrapper has the prototype of the node inside.
 const wrapper = (inner: Node, fields: Node): Node => Object.assign(Object.create(Object.getPrototypeOf(inner)), fields)
 
 const plain = (inner: Node): Node => wrapper(inner, { type: "Plain", inner })

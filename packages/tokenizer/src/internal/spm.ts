@@ -1,6 +1,6 @@
 /**
- * SentencePiece: neighbouring symbols are joined as long as their text is a piece, the piece with the highest score first.
- * Nothing is cut at words before. A piece can only come about through pieces on the way.
+ * SentencePiece BPE: neighbouring symbols are merged while their text is a piece, the piece with the highest score first. There is no
+ * pre-tokenization. A piece is reached only by way of smaller pieces.
  */
 import { join, readUtf8 } from "./bytes.ts"
 import { pop, push } from "./heap.ts"
@@ -10,13 +10,13 @@ import { isSpecial, type Kind, type Pieces, type Vocabulary } from "../Vocabular
 /** How a space is written in a piece. */
 const mark = "\u2581"
 
-/** Texts to ids: what symbols may be joined to, and what they are if nothing joins them. */
+/** The tables of a vocabulary of pieces. */
 export interface Model {
   readonly vocabulary: Vocabulary
   readonly pieces: Pieces
   /** Pieces by text. Control, unknown and byte tokens are none: text never becomes one of them. */
   readonly ids: ReadonlyMap<string, number>
-  /** Where each token stands in the order of scores, the highest first. */
+  /** The rank of each token by score, the highest first. */
   readonly rank: Int32Array
   /** Length of the longest piece. */
   readonly longest: number
@@ -64,7 +64,7 @@ const encodeStretch = (model: Model, text: string, ids: Array<number>): void => 
   const next = Int32Array.from({ length: count }, (_, i) => i + 1)
   const previous = Int32Array.from({ length: count }, (_, i) => i - 1)
   const pair = new Int32Array(count)
-  /** Where the last joint of a symbol was, to take it apart again. */
+  /** Where unused pieces were merged, to split them again. */
   const joints = new Map<number, ReadonlyArray<number>>()
   const heap = new Float64Array(3 * count)
   let size = 0
@@ -160,8 +160,8 @@ export const encodeSegments = (
 }
 
 /**
- * Marks at which text is cut although it is only text: user-defined tokens of white space, of which such vocabularies
- * have many. They mean nothing but what they look like.
+ * User-defined tokens of white space, of which such vocabularies have many. They carry no meaning but their text, so text is split at
+ * them too.
  */
 export const blankMarks = ({ kinds, tokens }: Vocabulary): ReadonlyArray<string> =>
   tokens.filter((text, id) => kinds[id] === "user-defined" && text.trim() === "" && text !== "")
