@@ -1,10 +1,10 @@
-/** Gradients that somebody wrote, kept beside the call they belong to. */
+/** Custom gradients, kept beside the call they belong to. */
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Program from "@tg/tensor/Program"
 import type { Tensor } from "@tg/tensor/Tensor"
 import { fail } from "./GradError.ts"
 
-/** A call whose arguments' gradients are asked for. */
+/** A call, as its custom gradient sees it. */
 export interface Called {
   /** The storage arguments, in the order of the call; symbolic ones are left out. */
   readonly args: ReadonlyArray<Tensor>
@@ -14,10 +14,10 @@ export interface Called {
   readonly gradients: ReadonlyArray<Tensor>
 }
 
-/** The gradients of the storage arguments; left out where there is none. */
+/** A custom vector-Jacobian product: the gradients of the storage arguments, undefined where there is none. */
 export type CallGradient = (called: Called) => ReadonlyArray<Tensor | undefined>
 
-/** Functions are no data: they are kept beside the bodies they belong to. */
+/** A function is not data: it is kept beside its body, not in it. */
 const attached = new WeakMap<UOp, CallGradient>()
 
 const attach = (name: string, result: Tensor | undefined, gradient: CallGradient): void => {
@@ -26,10 +26,10 @@ const attach = (name: string, result: Tensor | undefined, gradient: CallGradient
   attached.set(call.src[0]!, gradient)
 }
 
-/** The gradient that was given for a body. */
+/** The custom gradient of a body. */
 export const gradientOf = (body: UOp): CallGradient | undefined => attached.get(body)
 
-/** `Program.call` with a gradient of its own. Of equal bodies in one arena the gradient that was given last counts. */
+/** `Program.call` with a custom gradient. Of equal bodies in one arena the last gradient counts. */
 export const call = (
   name: string,
   args: ReadonlyArray<Tensor>,
@@ -41,7 +41,7 @@ export const call = (
   return results
 }
 
-/** `Program.custom` with a gradient: the results of the call are the buffers that the kernel writes. */
+/** `Program.custom` with a custom gradient: the results of the call are the buffers that the kernel writes. */
 export const custom = (
   kernel: Program.CustomKernel,
   args: ReadonlyArray<Tensor>,

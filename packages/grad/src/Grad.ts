@@ -8,11 +8,11 @@ import { none, type Rules, standard } from "./Rules.ts"
 
 /** How gradients are made. */
 export interface Options {
-  /** The derivatives of the operations; `Rules.standard` if it is not said. */
+  /** The derivatives of the operations; `Rules.standard` by default. */
   readonly rules?: Rules
 }
 
-/** A value of one element, and how it changes with each of the inputs. */
+/** A value of one element, and its gradients. */
 export interface ValueAndGradients {
   readonly value: Tensor
   /** By the numbers of the inputs, in their shapes, as floats. */
@@ -20,8 +20,8 @@ export interface ValueAndGradients {
 }
 
 /**
- * How `value`, of one element, changes with each of the tensors that it was made from. Zeros for floats that it does not depend
- * on. An input of words (`u32`, `i32`) counts as the floats that its bits are.
+ * The gradients of `value`, of one element, with respect to tensors that it was computed from, by reverse mode. Zeros for floats that
+ * it does not depend on. An input of words (`u32`, `i32`) counts as the floats that its bits are.
  */
 export const gradients = (
   value: Tensor,

@@ -1,6 +1,6 @@
 /**
- * The derivative of each operation, as rows of a table. A row turns the gradient of a node's value into the gradients of its
- * sources: the transpose of the operation's Jacobian, applied.
+ * The derivative of each operation, as rows of a table. A row is a vector-Jacobian product: from the gradient of a node's value to the
+ * gradients of its sources.
  */
 import * as DType from "@tg/core-uop/DType"
 import type { Op, ReduceOp } from "@tg/core-uop/Op"
@@ -12,12 +12,12 @@ import { full, iota, scalar, Tensor, zeros } from "@tg/tensor/Tensor"
 import { fail } from "./GradError.ts"
 
 /**
- * The gradients of a node's sources, by number, from that of its value; left out where there is none. Gradients are floats of
- * the shape of what they belong to. Words whose bits are floats have gradients too: those of the floats.
+ * The gradients of a node's sources, by number, from that of its value; undefined where there is none. A gradient is a float tensor of
+ * the shape of its value. Words whose bits are floats have gradients too: those of the floats.
  */
 export type Rule = (node: UOp, gradient: Tensor) => ReadonlyArray<Tensor | undefined>
 
-/** What is known of an operation: its rule, or that nothing flows through it (it is constant almost everywhere). */
+/** An operation's rule, or that it stops gradients (it is constant almost everywhere). */
 export type Row = Rule | "stop"
 
 /** Rows by operation. `new Map([...standard, [op, row]])` has one more, or another one. */
@@ -60,7 +60,7 @@ const elementwise: ReadonlyArray<readonly [Op, Row]> = [
   ["BITCAST", (_, g) => [g]]
 ]
 
-/** Integers and booleans, and what rounds: no small change of a float changes them. */
+/** Operations on integers and booleans, and roundings: constant almost everywhere. */
 const constant: ReadonlyArray<Op> = [
   "CAST", // there is one type of floats: a cast comes from integers, or goes to them
   "TRUNC",
@@ -84,7 +84,7 @@ const constant: ReadonlyArray<Op> = [
   "PARAM"
 ]
 
-/** `g`, the gradient of a window of an axis, with zeros around it: along the whole axis. */
+/** Pads `g`, the gradient of a window of an axis, with zeros to the whole axis. */
 const unwindow = (
   g: Tensor,
   axis: number,
@@ -104,17 +104,17 @@ const unwindow = (
   return inside.where(rows, 0)
 }
 
-/** The gradient of what a window (a SHRINK) was taken from: zeros outside of it. */
+/** The gradient of a SHRINK's source: zeros outside of the window. */
 export const unshrink = (node: UOp, gradient: Tensor): Tensor =>
   sizes(node).reduce<Tensor>((g, whole, axis) => {
     const [start, size] = node.src.slice(1 + 2 * axis, 3 + 2 * axis).map(Shape.fromUOp)
     return unwindow(g, axis, { start: start!, size: size! }, whole)
   }, gradient)
 
-/** The order that undoes another one. */
+/** The inverse permutation. */
 const inverse = (order: ReadonlyArray<number>): ReadonlyArray<number> => order.map((_, axis) => order.indexOf(axis))
 
-/** Rows of a table that `index` names get their gradients; a row that is named often gets the sum. */
+/** The gradient of a GATHER's table: a scatter-add, as a sum over comparisons of each row with each index. */
 const unlookup: Rule = (node, g) => {
   const [table, index] = [source(node, 0), source(node, 1)]
   const row = table.rank - 1
@@ -127,9 +127,9 @@ const unlookup: Rule = (node, g) => {
 }
 
 /**
- * A row for GATHER that adds gradients up where they belong (`Scatter.scatterAdd`, column by column), in place of comparing each row of the
- * table with each index. `storageFor` gives the memory for it: a buffer of floats in the table's shape that nothing else uses, or
- * `undefined` for a lookup that keeps the standard row. Sizes are numbers, and the lookup is in no call's body.
+ * A row for GATHER by `Scatter.scatterAdd` (column by column), in place of comparing each row of the table with each index.
+ * `storageFor` gives the memory for it: a buffer of floats in the table's shape that nothing else uses, or `undefined` for a lookup
+ * that keeps the standard row. Sizes are numbers, and the lookup is in no call's body.
  */
 export const scattered = (storageFor: (lookup: UOp) => Tensor | undefined): Rule => {
   const taken = new Map<UOp, UOp>()
@@ -175,11 +175,11 @@ const movement: ReadonlyArray<readonly [Op, Row]> = [
   ["CONTIGUOUS", (_, g) => [g]]
 ]
 
-/** A value without some axes, along these axes again. */
+/** Broadcasts a reduced value along the axes of the reduction. */
 const along = (x: Tensor, shape: Shape.Shape, axes: ReadonlyArray<number>): Tensor =>
   x.reshape(shape.map((d, i) => axes.includes(i) ? 1 : d)).expand(shape)
 
-/** Elements that are the extreme share its gradient alike. */
+/** Equal extremes get equal parts of the gradient. */
 const extreme: Rule = (node, g) => {
   const { axes } = reduceArg(node)
   const x = source(node, 0)
@@ -188,7 +188,7 @@ const extreme: Rule = (node, g) => {
   return [isExtreme.where(along(g, x.shape, axes).div(count), 0)]
 }
 
-/** Of a product along one axis: for each factor the product of the others, so that zeros need no division. */
+/** The gradient of a product along one axis: for each factor the product of the others, without division, so zeros are exact. */
 const factorsOf = (x: Tensor, axis: number, g: Tensor): Tensor => {
   const n = x.dim(axis)
   const behind = x.shape.slice(axis + 1)
@@ -218,7 +218,7 @@ const reductions: Readonly<Record<ReduceOp, Rule>> = {
   MIN: extreme
 }
 
-/** The rules of every operation of the tensor stage. Calls and storage are no rows: `Grad` goes through them. */
+/** The rules of every operation of the tensor stage. Calls and storage have no rows: the sweep handles them. */
 export const standard: Rules = new Map<Op, Row>([
   ...elementwise,
   ...movement,
@@ -226,5 +226,5 @@ export const standard: Rules = new Map<Op, Row>([
   ...constant.map((op) => [op, "stop"] as const)
 ])
 
-/** No gradient, as a tensor: zeros. */
+/** The zero gradient of a node. */
 export const none = (node: UOp): Tensor => zeros(node.arena, Shape.of(node))

@@ -1,4 +1,4 @@
-/** Reverse mode: gradients flow from the results to the inputs, through each node once. */
+/** Reverse-mode differentiation: a sweep from the results to the inputs, over each node once. */
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
@@ -16,7 +16,7 @@ export interface Root {
   readonly gradient: Tensor
 }
 
-/** The gradient of a body, made once for all of its calls. */
+/** The gradient of a body, memoised for all of its calls. */
 interface BodyGradient {
   /** The numbers of the arguments that have one. */
   readonly slots: ReadonlyArray<number>
@@ -25,7 +25,7 @@ interface BodyGradient {
   readonly read: ReadonlySet<number>
 }
 
-/** The gradients of `inputs` that reach them. Nothing in front of an input is looked at. */
+/** The gradients of the `inputs` that the roots depend on. The sweep stops at inputs. */
 export const sweep = (
   roots: ReadonlyArray<Root>,
   inputs: ReadonlyArray<UOp>,
@@ -37,10 +37,10 @@ class Sweep {
   private readonly inputs: ReadonlySet<UOp>
   private readonly rules: Rules
   private readonly bodies: Map<string, BodyGradient>
-  /** What depends on an input. */
+  /** Nodes that depend on an input. */
   private readonly active = new Set<UOp>()
   private readonly gradients = new Map<UOp, Tensor>()
-  /** Of calls: values of their bodies, with their gradients out here. */
+  /** By call: values of its body, with their gradients in this scope. */
   private readonly inCalls = new Map<UOp, Map<UOp, Tensor>>()
 
   constructor(inputs: ReadonlyArray<UOp>, rules: Rules, bodies: Map<string, BodyGradient>) {
@@ -97,7 +97,7 @@ class Sweep {
     row(node, known).forEach((g, i) => this.add(node.src[i]!, g))
   }
 
-  /** What was written gets the gradient of its place, what was there before that of the rest. */
+  /** A written value gets the gradient of its place, the contents before it that of the rest. */
   private storage(node: UOp, gradient: Tensor): void {
     const { before, call, stores, view } = writtenOf(node)
     let rest: Tensor | undefined = place(view, gradient)
@@ -136,7 +136,7 @@ class Sweep {
     this.bodyCall(node, values)
   }
 
-  /** A call whose gradient somebody wrote. */
+  /** A call with a custom gradient. */
   private givenCall(node: UOp, values: ReadonlyMap<UOp, Tensor>): void {
     const { arena } = node
     const body = node.src[0]!
@@ -176,7 +176,7 @@ class Sweep {
     const made = this.bodies.get(key) ?? this.bodyGradient(roots, given, { args: args.length, wanted })
     this.bodies.set(key, made)
     if (made.slots.length === 0) return
-    // what the body does not read is not passed: it may be storage that is written meanwhile
+    // arguments that the body does not read are not passed: they may be storage that is written in between
     const passed = given.map((arg, slot) => made.read.has(slot) ? arg : given[args.length]!)
     const results = Program.call(
       `${argOf(node, "CALL").name}_grad`,

@@ -1,6 +1,6 @@
 /**
- * Bodies of calls without their writes. The gradient of a body computes its values again; it must not write what the body
- * wrote already, so storage that was written becomes the value that is in it.
+ * Bodies of calls without their effects, for rematerialisation. The gradient of a body recomputes its values and must not write again
+ * what the body wrote, so written storage becomes the value in it.
  */
 import * as DType from "@tg/core-uop/DType"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
@@ -10,7 +10,7 @@ import { look, overlay, writtenOf } from "./storage.ts"
 /** The sources of a node that are values of the same scope. */
 export const sourcesOf = (node: UOp): ReadonlyArray<UOp> => node.op === "CALL" ? node.src.slice(1) : node.src
 
-/** The nodes under the roots in this scope, sources first: bodies of calls are their own, and nothing under `leaves` is looked at. */
+/** The nodes under the roots in this scope, sources first, without the bodies of calls and without what is under `leaves`. */
 export const scope = (roots: ReadonlyArray<UOp>, leaves: ReadonlySet<UOp> = new Set()): ReadonlyArray<UOp> => {
   const done = new Set<UOp>()
   const order: Array<UOp> = []
@@ -30,7 +30,7 @@ export const scope = (roots: ReadonlyArray<UOp>, leaves: ReadonlySet<UOp> = new 
   return order
 }
 
-/** The same values, of a graph that writes nothing. Kernels written by hand stay what they are. */
+/** The same values by a graph without effects. Hand-written kernels stay as they are. */
 export const pure = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
   const done = new Map<UOp, UOp>()
   const now = (node: UOp): UOp => done.get(node) ?? node
@@ -49,7 +49,7 @@ const pureNode = (node: UOp, now: (node: UOp) => UOp): UOp => {
   return node.with(node.src.map(now))
 }
 
-/** One value of a call's body, of a body that has no other: what it writes beside it is left out. */
+/** A call of the body for one of its values alone, without its effects. */
 const called = (call: UOp, now: (node: UOp) => UOp, root: UOp): UOp => {
   const { arena } = call
   const body = arena.make("TUPLE", DType.none, pure([root]))

@@ -1,4 +1,4 @@
-/** Storage that is written and read again: what depends on what, and the same without storage. */
+/** Data flow through storage that is written and read again, and the same as values. */
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
@@ -14,7 +14,7 @@ export interface View {
   readonly of: UOp
 }
 
-/** What a view looks at, and how. */
+/** The view of a node: its steps, and the storage under them. */
 export const viewOf = (node: UOp): View => {
   const steps: Array<UOp> = []
   let of = node
@@ -32,17 +32,17 @@ export const look = ({ steps }: View, x: Tensor): Tensor =>
     x
   )
 
-/** A value where the view looks, zeros elsewhere. */
+/** Scatters a value to the elements of a view, with zeros elsewhere: the transpose of `look`. */
 export const place = ({ steps }: View, x: Tensor): Tensor =>
   steps.reduce((placed, step) => {
     const rule = standard.get(step.op)
     return typeof rule === "function" ? rule(step, placed)[0]! : placed
   }, x)
 
-/** Whether the view sees every element. */
+/** Whether the view covers every element. */
 const isWhole = ({ steps }: View): boolean => steps.every(({ op }) => op !== "SHRINK")
 
-/** Where the view looks; undefined: everywhere. */
+/** The mask of the view's elements; undefined if it covers all. */
 export const placesOf = (view: View, arena: Arena): Tensor | undefined =>
   isWhole(view)
     ? undefined
@@ -68,12 +68,12 @@ export const writtenBy = (effect: UOp): ReadonlyArray<UOp> => {
 export const slotsWrittenBy = (effect: UOp): ReadonlyArray<number> =>
   writtenBy(effect.src[0]!.src[0]!.src[argOf(effect, "GETTUPLE")]!).filter(({ op }) => op === "PARAM").map(slotOf)
 
-/** What an AFTER says: a view of storage as it was, and what was written into it since. */
+/** The meaning of an AFTER: a view of storage before some effects, and the stores since. */
 export interface Written {
   readonly view: View
   readonly before: UOp
   readonly stores: ReadonlyArray<{ readonly view: View; readonly value: UOp }>
-  /** The effect of a call that writes it, and as which argument. It is alone then. */
+  /** The effect of a call that writes it, and as which argument; the only writer then. */
   readonly call: { readonly effect: UOp; readonly slot: number } | undefined
 }
 
@@ -85,7 +85,7 @@ const severalWriters = (found: string): never =>
     "order the writes: assign into `after(buffer, [earlier])`"
   )
 
-/** What happened to the storage of an AFTER node. */
+/** The writes to the storage of an AFTER node. */
 export const writtenOf = (node: UOp): Written => {
   const view = viewOf(node.src[0]!)
   const storage = storageOf(view.of)!
@@ -105,7 +105,7 @@ export const writtenOf = (node: UOp): Written => {
   return { view, before: later[0] ?? view.of, stores, call: undefined }
 }
 
-/** The contents of storage after stores, as a value; what was stored is stored. */
+/** The contents of storage after stores, as a value. Stored values are materialised, as they were. */
 export const overlay = (
   before: Tensor,
   stores: ReadonlyArray<{ readonly view: View; readonly value: Tensor }>
