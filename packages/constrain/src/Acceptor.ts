@@ -16,7 +16,7 @@ export interface Acceptor {
 const encoder = new TextEncoder()
 const machines = new WeakMap<Grammar, Machine.Machine>()
 
-/** States that are kept between texts. */
+/** Memoised states beyond which they are dropped between texts. */
 const maxStates = 20_000
 
 /** An acceptor at the beginning of a text. */

@@ -19,14 +19,14 @@ export interface Matcher {
   readonly isFinished: () => boolean
   /** Whether the text may end here. */
   readonly isComplete: () => boolean
-  /** A matcher at the same place, that goes its own way. */
+  /** An independent matcher at the same place. */
   readonly clone: () => Matcher
 }
 
-/** More states than this are forgotten and computed again. */
+/** Memoised states beyond which they are dropped and recomputed. */
 const maxStates = 20_000
 
-/** A grammar and a vocabulary, with the masks of the states that were seen. */
+/** A grammar over a vocabulary, with the memoised masks of its states. */
 interface Run {
   readonly machine: Machine.Machine
   readonly table: TokenTable
@@ -117,7 +117,7 @@ const maskOf = (run: Run, state: Machine.State): Uint32Array => {
   return bits
 }
 
-/** The frames of leaves one by one, since their bases are shared; those of nets together if the same follows. */
+/** Frames of leaves one by one, since their bases are shared; those of nets grouped by what follows. */
 const groupsOf = ({ frames }: Machine.State): Iterable<ReadonlyArray<Machine.Frame>> =>
   Map.groupBy(frames, (frame) => frame.rule._tag === "Leaf" ? frame : frame.parents).values()
 
@@ -129,7 +129,7 @@ const baseFor = (run: Run, group: ReadonlyArray<Machine.Frame>): Base => {
   return remember(bases, key, () => baseOf(table.tree, table.words, machine, machine.detach(group)))
 }
 
-/** The base of a place in a leaf: kept by the table, for all grammars. */
+/** The base of a place in a leaf, memoised in the table for all grammars. */
 const leafBase = ({ machine, table }: Run, frame: Machine.Frame, leaf: Leaf): Base => {
   const { count, state } = frame
   const isBody = state === 1 && (leaf === plainString || leaf.counter?.plain === true)
@@ -149,10 +149,10 @@ const leafBase = ({ machine, table }: Run, frame: Machine.Frame, leaf: Leaf): Ba
 /** A state with at least this many different next bytes is wide: its base takes milliseconds. */
 const wide = 48
 
-/** At most so many bases are computed ahead for one grammar. */
+/** The most bases that are precomputed for one grammar. */
 const maxAhead = 64
 
-/** Computes the bases of the wide states of a grammar's leaves, so that no single token has to wait for them. */
+/** Precomputes the bases of the wide states of a grammar's leaves, against latency spikes of single tokens. */
 const prepare = (run: Run, root: Rule): void => {
   let left = maxAhead
   for (const leaf of leavesOf(root)) {

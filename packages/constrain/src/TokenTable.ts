@@ -1,8 +1,8 @@
-/** A vocabulary as a tree of bytes: what masks are computed over. Made once for a model. */
+/** A vocabulary as a trie of bytes, over which masks are computed. Made once for a model. */
 import type { Leaf } from "./internal/rule.ts"
 import { type Base, PlainStrings } from "./internal/base.ts"
 
-/** What a vocabulary has to say about itself. */
+/** The input of a table: a vocabulary. */
 export interface Vocabulary {
   /** How many token ids there are. */
   readonly size: number
@@ -15,7 +15,7 @@ export interface Vocabulary {
   readonly endTokens: Iterable<number>
 }
 
-/** A vocabulary as a tree, and the masks that do not depend on a grammar. */
+/** A vocabulary as a trie, and the memoised masks that do not depend on a grammar. */
 export interface TokenTable {
   readonly size: number
   readonly endTokens: ReadonlyArray<number>
@@ -23,7 +23,7 @@ export interface TokenTable {
   readonly words: number
   /** The bytes of each token with text. */
   readonly bytesOf: (id: number) => Uint8Array | undefined
-  /** The tree in preorder; node 0 is the root. */
+  /** The trie in preorder; node 0 is the root. */
   readonly tree: Tree
   /** Masks of the states of leaves, by leaf and state. */
   readonly leaves: WeakMap<Leaf, Map<string, Base>>
@@ -42,7 +42,7 @@ export interface Tree {
   readonly sameAs: Int32Array
 }
 
-/** Builds the tree: about 100 ms for 150 000 tokens. */
+/** Builds the trie: about 100 ms for 150 000 tokens. */
 export const make = (vocabulary: Vocabulary): TokenTable => {
   const { size } = vocabulary
   const endTokens = [...new Set(vocabulary.endTokens)].filter((id) => id >= 0 && id < size)
@@ -65,7 +65,7 @@ export const make = (vocabulary: Vocabulary): TokenTable => {
 }
 
 const treeOf = (bytes: ReadonlyArray<Uint8Array | undefined>): Tree => {
-  // strings of one character a byte compare as fast as anything can
+  // strings with one character a byte: the fastest comparison there is
   const keys = bytes.map((text) => text === undefined ? "" : String.fromCharCode(...text))
   const ids = [...bytes.keys()].filter((id) => bytes[id] !== undefined)
     .sort((a, b) => keys[a]! < keys[b]! ? -1 : keys[a]! > keys[b]! ? 1 : a - b)

@@ -1,11 +1,11 @@
-/** Arrays as nets. */
+/** Arrays as recursive transition networks (nets). */
 import * as CharDfa from "./charDfa.ts"
 import { type Formula, type Formulas, TooComplex } from "./formula.ts"
 import type { ArrayShape, Contains, Normal } from "./normal.ts"
 import * as Numbers from "./numbers.ts"
 import { addState, callEdge, emptyEdge, literal, makeNet, type Net, utf8 } from "./rule.ts"
 
-/** What nets of arrays are built with. */
+/** The context of building nets of arrays. */
 export interface Parts {
   readonly formulas: Formulas
   readonly ruleOf: (formula: Formula) => Net
@@ -66,7 +66,7 @@ interface Kind {
   readonly value: number | undefined
 }
 
-/** States that remember the length, how often each condition holds, and which values were there. */
+/** A net whose states track the length, how often each condition holds, and which values have occurred. */
 const trackedNet = (parts: Parts, shape: ArrayShape, values: ReadonlyArray<Formula>): Net => {
   const { formulas, ruleOf } = parts
   const { contains, prefix, rest } = shape
@@ -112,8 +112,8 @@ const trackedNet = (parts: Parts, shape: ArrayShape, values: ReadonlyArray<Formu
 }
 
 /**
- * An item that does not count for a condition must not meet it only where there is a maximum: elsewhere counting less than
- * there is does no harm, since another way counts it.
+ * Nondeterminism: an item that is not counted for a condition may still meet it, unless there is a maximum. Undercounting is harmless
+ * otherwise, since another alternative counts it.
  */
 const kindsOf = (
   formulas: Formulas,

@@ -1,4 +1,4 @@
-/** The part of a mask that does not depend on what follows a rule, and where the rest has to be asked for. */
+/** The context-independent part of a mask, and the tokens that depend on what follows a rule. */
 import type { Tree } from "../TokenTable.ts"
 import * as Machines from "./machine.ts"
 import type { Leaf } from "./rule.ts"
@@ -15,19 +15,19 @@ export interface Base {
   readonly exits: Exits | undefined
 }
 
-/** Tokens that run over the end of a rule, of those that have so many characters inside of it. */
+/** Tokens that cross the end of a rule, by the number of their characters inside of it. */
 export interface Exits {
-  /** Nodes of the tree at which the rule has ended, with much below them: most of that is not even looked at. */
+  /** Trie nodes at which the rule has ended, with large subtries, most of which fail early. */
   readonly large: ReadonlyArray<Exit>
-  /** What is below all other nodes at which the rule has ended. */
+  /** The merged subtries below all other nodes at which the rule has ended. */
   readonly small: ExitTrie
   readonly least: number
   readonly most: number
 }
 
 /**
- * What tokens have behind the end of a rule, as a tree in preorder; node 0 is the end itself. Thousands of tokens end a string
- * and go on with the same few bytes: those are asked for once.
+ * The suffixes of tokens behind the end of a rule, as a trie in preorder; node 0 is the end itself. Thousands of tokens end a string
+ * and share a few suffixes, each of which is matched once.
  */
 export interface ExitTrie {
   readonly byte: Uint8Array
@@ -43,7 +43,7 @@ export const allow = (tree: Tree, node: number, bits: Uint32Array): void => {
   for (let id = tree.token[node]!; id >= 0; id = tree.sameAs[id]!) bits[id >>> 5]! |= 1 << (id & 31)
 }
 
-/** Walks the descendants of a node from a state: sets the bits of what passes, and tells of nodes where the text may end. */
+/** Matches the subtrie of a node from a state: sets the bits of tokens that pass, and reports nodes where the text may end. */
 const walk = (
   tree: Tree,
   machine: Machine,
@@ -80,7 +80,7 @@ export const baseOf = (tree: Tree, words: number, machine: Machine, detached: St
   return { bits, exits: { ...joined(tree, exits), least: 0, most: Infinity } }
 }
 
-/** Nodes with more than this below them are not joined with others. */
+/** Subtries with more nodes are not merged with others. */
 const maxJoined = 32
 
 const joined = (tree: Tree, exits: ReadonlyArray<Exit>): Pick<Exits, "large" | "small"> => {
@@ -88,7 +88,7 @@ const joined = (tree: Tree, exits: ReadonlyArray<Exit>): Pick<Exits, "large" | "
   return { large: exits.filter(isLarge), small: exitTrie(tree, exits.filter((exit) => !isLarge(exit))) }
 }
 
-/** The trie of what is below some nodes. */
+/** The merged subtries of some nodes. */
 const exitTrie = (tree: Tree, exits: ReadonlyArray<Exit>): ExitTrie => {
   interface Node {
     readonly children: Map<number, Node>
@@ -128,7 +128,7 @@ const exitTrie = (tree: Tree, exits: ReadonlyArray<Exit>): ExitTrie => {
   }
 }
 
-/** Sets the bits of the tokens that run over the end of a rule, from the state behind it. */
+/** Sets the bits of the tokens that cross the end of a rule, from the state behind it. */
 export const walkExits = (
   tree: Tree,
   machine: Machine,
@@ -158,7 +158,7 @@ export const walkExits = (
   }
 }
 
-/** The most characters of one token that count: longer ones are never allowed near a bound. */
+/** Most characters of a token that are counted: longer tokens are never allowed near a bound. */
 const longest = 1024
 
 /**

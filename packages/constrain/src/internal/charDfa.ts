@@ -1,6 +1,6 @@
 /**
- * Regular languages over Unicode scalar values, as minimal complete automata. Transitions are by class of characters, so
- * that an automaton with ten classes stays small whatever its alphabet. The start is state 0. Two automata of the same
+ * Regular languages over Unicode scalar values, as minimal complete DFAs. Transitions are by character class, so an automaton with ten
+ * classes stays small whatever its alphabet. The start is state 0. Two automata of the same
  * language are equal in all fields: `key` tells languages apart.
  */
 import { all, type CodePoints, ofText } from "./codePoints.ts"
@@ -37,7 +37,7 @@ export const maxStates = 8192
 /** The surrogates' class: no text has them, so transitions by it do not count. */
 const isSurrogate = (codePoint: number): boolean => codePoint >= 0xd800 && codePoint <= 0xdfff
 
-/** The intervals that a number of sets cut the alphabet into, and for each interval the sets that have it. */
+/** The coarsest partition of the alphabet into intervals that some sets respect, and for each interval the sets that have it. */
 export const partition = (
   sets: ReadonlyArray<CodePoints>
 ): {
@@ -77,7 +77,7 @@ export const partition = (
   return { starts, classes, members }
 }
 
-/** Builds an automaton by exploring from a start: what each state is called, where it goes, whether it accepts. */
+/** Builds a minimal DFA from an implicit one by breadth-first search: a key, transitions and acceptance for each state. */
 export const explore = <S>(options: {
   readonly starts: ReadonlyArray<number>
   readonly classes: ReadonlyArray<number>
@@ -158,7 +158,7 @@ export const fromEdges = <S>(options: {
   return canonical({ starts, classes, width, next, accept }, Int32Array.from(accept.keys()))
 }
 
-/** The language of the texts for which `keep` says so, given which of the two languages has them. */
+/** The product construction: texts for which `keep` holds of membership in the two languages. */
 export const combine = (a: CharDfa, b: CharDfa, keep: (inA: boolean, inB: boolean) => boolean): CharDfa => {
   const starts = [...new Set([...a.starts, ...b.starts])].sort((x, y) => x - y)
   const pairs = new Map<number, number>()
@@ -190,7 +190,7 @@ export const combine = (a: CharDfa, b: CharDfa, keep: (inA: boolean, inB: boolea
   })
 }
 
-/** Results by operands: languages are values that live long, and the same ones are combined in every schema. */
+/** Memoises an operation by its operands: the same languages are combined in every schema. */
 const remembered = (make: (a: CharDfa, b: CharDfa) => CharDfa): (a: CharDfa, b: CharDfa) => CharDfa => {
   const known = new WeakMap<CharDfa, WeakMap<CharDfa, CharDfa>>()
   return (a, b) => {
@@ -232,7 +232,7 @@ export const key = (dfa: CharDfa): string =>
 const knownWords = new Map<string, CharDfa>()
 const maxKnownWords = 512
 
-/** The language of these words: the same words give the same object, so that what is made of it is found again. */
+/** The language of these words, interned: the same words give the same object, so memoised results are found again. */
 export const words = (list: Iterable<string>): CharDfa => {
   const sorted = [...new Set(list)].sort()
   const key = JSON.stringify(sorted)

@@ -1,4 +1,4 @@
-/** From a grammar to rules without dead ends: from every state that can be reached, the end can be reached. */
+/** From a grammar to trimmed rules: every reachable state is productive (the end is reachable from it). */
 import { Result } from "effect"
 import { InvalidGrammar } from "../ConstrainError.ts"
 import type { Grammar } from "../Grammar.ts"
@@ -16,7 +16,7 @@ import {
 
 const compiled = new WeakMap<Grammar, Result.Result<Rule, InvalidGrammar>>()
 
-/** The rule of a grammar, without dead ends; computed once. */
+/** The trimmed rule of a grammar, memoised. */
 export const compile = (grammar: Grammar): Result.Result<Rule, InvalidGrammar> => {
   const known = compiled.get(grammar)
   if (known !== undefined) return known
@@ -25,7 +25,7 @@ export const compile = (grammar: Grammar): Result.Result<Rule, InvalidGrammar> =
   return made
 }
 
-/** Removes dead ends from a rule and those it calls; fails if nothing is left, or if a rule calls itself without reading. */
+/** Trims a rule and those it calls; fails if nothing is left, or on left recursion. */
 export const link = (root: Rule): Result.Result<Rule, InvalidGrammar> => {
   const nets = reachable(root)
   const productive = prune(nets)
@@ -120,7 +120,7 @@ const reachable = (root: Rule): ReadonlyArray<Net> => {
   return [...found]
 }
 
-/** Removes edges to states from which the rule cannot end. Tells which rules match anything. */
+/** Removes edges to unproductive states. Gives the predicate of productive rules. */
 const prune = (nets: ReadonlyArray<Net>): (rule: Rule) => boolean => {
   const known = new Set<Net>()
   const productive = (rule: Rule): boolean => rule._tag === "Leaf" ? rule.accept.includes(1) : known.has(rule)
@@ -176,7 +176,7 @@ const live = (net: Net, productive: (rule: Rule) => boolean): ReadonlyArray<bool
     return found
   }
   const enters = (guard: string): boolean => guard === "always" || (guard === "enter" && net.max > 0)
-  // a loop that must run can be left only if it can be run
+  // a loop with a positive minimum is left only if its body is productive
   const leavesAt = reaching((state) => state.empty.some(([guard]) => guard === "leave"), enters)
   const runs = net.states.some((state) =>
     net.max > 0 && state.empty.some(([guard, to]) => guard === "enter" && leavesAt[to])
@@ -185,7 +185,7 @@ const live = (net: Net, productive: (rule: Rule) => boolean): ReadonlyArray<bool
   return reaching((state) => state.accept, (guard) => guard === "leave" ? leaves : enters(guard))
 }
 
-/** The name of a rule that can call itself before it reads anything, or repeat nothing endlessly. */
+/** The name of a left-recursive rule, or of one whose loop has a nullable body. */
 const emptyLoop = (nets: ReadonlyArray<Net>): string | undefined => {
   const nullable = new Set<Net>()
   const isNullable = (rule: Rule): boolean => rule._tag === "Leaf" ? rule.accept[0] === 1 : nullable.has(rule)
@@ -222,7 +222,7 @@ const emptyLoop = (nets: ReadonlyArray<Net>): string | undefined => {
   return endless?.name
 }
 
-/** Whether a loop's body may be empty: its counter would run through all its values at once. */
+/** Whether a loop's body is nullable: its counter would run through all its values at once. */
 const repeatsNothing = (net: Net, isNullable: (rule: Rule) => boolean): boolean =>
   net.states.some((state) =>
     state.empty.some(([guard, to]) =>

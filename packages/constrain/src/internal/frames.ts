@@ -1,4 +1,4 @@
-/** Stacks of rules that share their parents: frames, and sets of frames, of which equal ones are one object. */
+/** A graph-structured stack: frames and sets of frames that share their parents, hash-consed. */
 import type { Rule } from "./rule.ts"
 
 /** A place in a rule, and where to go on when the rule ends. */
@@ -53,7 +53,7 @@ export interface Frames {
   readonly normalise: (frames: ReadonlyArray<Frame>) => ReadonlyArray<Frame>
   /** What follows the whole grammar: nothing. */
   readonly root: FrameSet
-  /** Forgets what no one holds. */
+  /** Drops memoised frames that nothing holds. */
   readonly forget: () => void
 }
 

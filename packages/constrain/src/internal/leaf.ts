@@ -1,4 +1,4 @@
-/** From languages over characters to finite automata over bytes: plain UTF-8, or the inside of a JSON string with its quotes. */
+/** From DFAs over characters to DFAs over bytes: plain UTF-8, or JSON strings with their quotes and escapes. */
 import * as CharDfa from "./charDfa.ts"
 import { type Counter, type Leaf } from "./rule.ts"
 

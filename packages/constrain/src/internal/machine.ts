@@ -1,6 +1,6 @@
 /**
- * Runs rules as one automaton: a state is a set of stacks. Stacks share their parents, equal sets are one object, and each
- * state keeps its transitions, so that text that was seen before costs one look-up a byte.
+ * Runs rules as one lazily built automaton, whose states are sets of stacks (a graph-structured stack). States are hash-consed and
+ * memoise their transitions, so text that was seen before costs one lookup a byte.
  */
 import * as Frames from "./frames.ts"
 import type { Frame, FrameSet, Item, State } from "./frames.ts"
@@ -84,7 +84,7 @@ export const make = (rule: Rule): Machine => {
   }
 }
 
-/** The frames from which something is read next, of those that these places lead to; whether the text may also end here. */
+/** The epsilon closure of places: the frames that read next, and whether the text may also end here. */
 const closure = (
   { frameOf, setOf }: Frames.Frames,
   items: ReadonlyArray<Item>,
@@ -115,7 +115,7 @@ const closure = (
       if (count >= 0) queue.push({ rule, state: target, count, parents: frame.parents })
     }
     for (const [callee, target] of state.calls) {
-      // a call that nothing follows leaves no frame: the callee ends where the caller would
+      // a tail call leaves no frame: the callee ends where the caller would
       const parents = isLast(rule, target)
         ? frame.parents
         : setOf([frameOf({ rule, state: target, count: frame.count, parents: frame.parents })], false)
@@ -169,7 +169,7 @@ const isLast = (net: Net, target: number): boolean => {
   return accept && bytes.length === 0 && calls.length === 0 && empty.length === 0 && tokens.length === 0
 }
 
-/** The count after an empty edge; -1 if it may not be taken. Counts that no guard tells apart are one. */
+/** The count after an epsilon edge; -1 if it may not be taken. Counts that no guard distinguishes are merged. */
 const counted = (net: Net, guard: "always" | "enter" | "leave", count: number): number => {
   if (guard === "always") return count
   if (guard === "leave") return count >= net.min ? 0 : -1
@@ -191,7 +191,7 @@ const countedCharacter = (
     return count + counter.distance[to]! <= counter.max ? count : -1
   }
   if (byte === quote) return count >= counter.min ? 0 : -1
-  // beyond the minimum all counts are one if there is no maximum
+  // without a maximum all counts from the minimum on are merged
   if (counter.max === Infinity) return Math.min(count + 1, counter.min)
   return count + 1 + counter.distance[to]! <= counter.max ? count + 1 : -1
 }

@@ -1,16 +1,16 @@
-/** The minimal form of an automaton: equal states become one, states and classes are numbered in one way. */
+/** DFA minimisation: equivalent states are merged, states and classes are numbered canonically. */
 import type { CharDfa } from "./charDfa.ts"
 import { classOf, distances } from "./distances.ts"
 import { take } from "./steps.ts"
 
-/** The number of a block for each state: states of a block accept the same texts. */
+/** The partition into equivalent states: a block number for each state. */
 export const equalStates = (dfa: CharDfa): Int32Array => {
   const distance = distances(dfa)
   const order = targetsFirst(dfa, distance)
   return order === undefined ? refined(dfa, distance) : inOneRound(dfa, distance, order)
 }
 
-/** All states from which a text is accepted, each behind those that it leads to; undefined if there is a cycle. */
+/** The productive states in reverse topological order; undefined if there is a cycle. */
 const targetsFirst = (dfa: CharDfa, distance: Float64Array): ReadonlyArray<number> | undefined => {
   const { accept, next, width } = dfa
   const surrogate = classOf(dfa, 0xd800)
@@ -38,7 +38,7 @@ const targetsFirst = (dfa: CharDfa, distance: Float64Array): ReadonlyArray<numbe
   return order
 }
 
-/** Numbers what follows the states of an automaton: a state's signature is folded class by class. */
+/** Hash-conses the rows of an automaton: a state's signature is folded class by class. */
 const signatures = (dfa: CharDfa, seeds: number) => {
   const { next, width } = dfa
   const surrogate = classOf(dfa, 0xd800)
@@ -58,7 +58,7 @@ const signatures = (dfa: CharDfa, seeds: number) => {
   }
 }
 
-/** The blocks of a finite language: what a state leads to is numbered before it. States that accept nothing are block 0. */
+/** The blocks of a finite language in one pass, targets first. Unproductive states are block 0. */
 const inOneRound = (dfa: CharDfa, distance: Float64Array, order: ReadonlyArray<number>): Int32Array => {
   const block = new Int32Array(distance.length)
   const signatureOf = signatures(dfa, 2)
@@ -73,10 +73,10 @@ const inOneRound = (dfa: CharDfa, distance: Float64Array, order: ReadonlyArray<n
   return block
 }
 
-/** The blocks of any language, refined round by round. */
+/** The blocks of any language, by Moore's partition refinement. */
 const refined = (dfa: CharDfa, distance: Float64Array): Int32Array => {
   const count = dfa.accept.length
-  // equal states are equally far from acceptance: beginning with that saves a round for each step of a chain
+  // equivalent states have equal distances to acceptance: starting with these saves a round for each step of a chain
   let block = Int32Array.from(distance, (steps) => steps === Infinity ? -1 : steps)
   for (let blocks = 0;;) {
     const signatureOf = signatures(dfa, count + 2)
@@ -95,7 +95,7 @@ const refined = (dfa: CharDfa, distance: Float64Array): Int32Array => {
   }
 }
 
-/** One state for each block, numbered breadth first by the smallest character, with as few classes as can be. */
+/** The canonical automaton: a state for each block, numbered breadth first by the smallest character, with the fewest classes. */
 export const canonical = (dfa: CharDfa, block: Int32Array): CharDfa => {
   const { accept, next, width } = dfa
   const surrogate = dfa.classes[dfa.starts.indexOf(0xd800)]!

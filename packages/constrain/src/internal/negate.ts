@@ -1,10 +1,10 @@
-/** The values that a set of values leaves out, where that can be said in shapes; and whether a set is known to be empty. */
+/** The complement of a set of values, where shapes can express it; and a test for emptiness. */
 import * as CharDfa from "./charDfa.ts"
 import { type Formula, type Formulas, TooComplex } from "./formula.ts"
 import * as Normal from "./normal.ts"
 import * as Numbers from "./numbers.ts"
 
-/** All values that are not in the set; throws `TooComplex` with the reason if that cannot be said. */
+/** All values that are not in the set; throws `TooComplex` with the reason if shapes cannot express it. */
 export const not = (formulas: Formulas, a: Normal.Normal): Normal.Normal => ({
   null: !a.null,
   true: !a.true,
@@ -18,7 +18,7 @@ export const not = (formulas: Formulas, a: Normal.Normal): Normal.Normal => ({
       .objects
 })
 
-/** The intersection of what each shape leaves out. */
+/** The intersection of the complements of the shapes. */
 const notAny = <S>(
   formulas: Formulas,
   shapes: ReadonlyArray<S>,
@@ -79,7 +79,7 @@ const notObject = (formulas: Formulas, shape: Normal.ObjectShape): ReadonlyArray
 /** How deep the search for empty parts goes. */
 const maxDepth = 6
 
-/** Whether a set is known to be empty. False does not mean that it has a value. */
+/** Whether a set is provably empty. Sound, not complete: false does not mean that it has a value. */
 export const isEmpty = (normalOf: (formula: Formula) => Normal.Normal, a: Normal.Normal, depth = 0): boolean => {
   if (a.null || a.true || a.false || !CharDfa.isEmpty(a.number)) return false
   if (a.strings.some(({ dfa, max, min }) => min <= max && CharDfa.distances(dfa)[0]! <= max)) return false

@@ -1,4 +1,4 @@
-/** From an expression to a minimal automaton, by subsets. Assertions are resolved when the next character is known. */
+/** From an expression to a minimal DFA: Thompson's NFA and the subset construction. Assertions are resolved by the next character. */
 import { Result } from "effect"
 import { UnsupportedRegex } from "../ConstrainError.ts"
 import * as CharDfa from "./charDfa.ts"
@@ -164,7 +164,7 @@ const build = (expression: Expression, extent: "whole" | "search"): CharDfa.Char
       for (const at of closed) {
         for (const [set, to] of nfa.states[at]!.sets) if (hasSet[c]!.has(set)) targets.add(to)
       }
-      // found: whatever follows is allowed
+      // found: any continuation is accepted
       if (extent === "search" && targets.has(end)) return subset([end], false, false)
       return subset([...targets].sort((a, b) => a - b), false, nfa.hasBoundaries && isWord[c]!)
     },

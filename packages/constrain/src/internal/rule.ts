@@ -1,6 +1,7 @@
 /**
- * The parts of a pushdown automaton over bytes. A leaf is a finite automaton, maybe with a counter of characters. A net has
- * calls to other rules, tokens, and one counter. Rules are compared by identity; a machine runs them.
+ * The parts of a pushdown automaton over bytes, as a recursive transition network. A leaf is a DFA, optionally with a counter of
+ * characters. A net has calls to other rules, tokens, epsilon edges, and one counter. Rules are compared by identity; a machine runs
+ * them.
  */
 
 /** A finite automaton over bytes. State 0 is the start, -1 in the table is failure. */
@@ -30,7 +31,7 @@ export interface Counter {
   readonly plain: boolean
 }
 
-/** When an empty edge may be taken: always, or as the counter says. `enter` also counts. */
+/** The guard of an epsilon edge: none, or a condition on the counter. `enter` also counts. */
 export type Guard = "always" | "enter" | "leave"
 
 /** One state of a net. */
@@ -70,7 +71,7 @@ export const byteEdge = (net: Net, from: number, low: number, high: number, to: 
   net.states[from]!.bytes.push([low, high, to])
 }
 
-/** An edge that reads nothing. */
+/** An epsilon edge. */
 export const emptyEdge = (net: Net, from: number, to: number, guard: Guard = "always"): void => {
   net.states[from]!.empty.push([guard, to])
 }

@@ -281,7 +281,7 @@ export class SchemaReader {
     )
   }
 
-  /** As `normalOf`; what cannot be told yet counts as anything. */
+  /** As `normalOf`; a schema that is refused counts as anything. */
   private readonly tryNormal = (formula: Formula): Normal.Normal => {
     try {
       return this.normalOf(formula)
