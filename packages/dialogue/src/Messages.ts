@@ -1,9 +1,9 @@
 /**
- * Messages in OpenAI's form to what a chat template takes.
+ * OpenAI's messages as input of a chat template.
  *
- * Templates differ: in whether they describe tools, print calls and results, and want arguments as an object or as JSON
- * text. What a template does is found by rendering a short conversation with it. What it leaves out is written into the
- * texts, in the form that the model's replies are read in.
+ * Templates differ: in whether they describe tools, print calls and results, and take arguments as an object or as JSON text. What a
+ * template does is probed by rendering a short conversation with it. What it drops is written into the texts, in the form in which the
+ * model's replies are parsed.
  */
 import type { Message, Renderer } from "@tg/tokenizer/ChatTemplate"
 import { Result, Schema } from "effect"
@@ -23,23 +23,23 @@ export class InvalidConversation extends Schema.TaggedError<InvalidConversation>
   }
 }
 
-/** What a template does with tools. */
+/** A template's support for tools. */
 export interface Traits {
   /** It describes the tools it is given. */
   readonly tools: boolean
-  /** How it wants calls of an earlier answer; nothing if it leaves them out. */
+  /** The form in which it takes calls of an earlier answer; undefined if it drops them. */
   readonly calls: { readonly arguments: "object" | "text"; readonly emptyContent: "" | null } | undefined
   /** It prints messages of the role `tool`. */
   readonly results: boolean
 }
 
-/** What to render. */
+/** A conversation to render. */
 export interface Given {
   readonly messages: ReadonlyArray<unknown>
   readonly tools?: ReadonlyArray<Tool> | undefined
 }
 
-/** What a template takes. */
+/** The input of a template. */
 export interface Taken {
   readonly messages: ReadonlyArray<Message>
   readonly tools: ReadonlyArray<unknown> | undefined
@@ -51,7 +51,7 @@ export interface Writer {
   readonly write: (given: Given) => Result.Result<Taken, InvalidConversation>
 }
 
-/** Finds out what a template does. */
+/** Probes a template, and makes its writer. */
 export const make = (template: Renderer, style: ReplyStyle): Writer => {
   const traits = traitsOf(template)
   return {
@@ -174,7 +174,7 @@ const withSystem = (messages: ReadonlyArray<Message>, text: string): ReadonlyArr
     : [{ role: "system", content: text }, ...messages]
 }
 
-/** What a model is told whose template says nothing of tools. */
+/** The system text about tools, for a template that does not describe them. */
 const describe = (tools: ReadonlyArray<Tool>, calls: Calls): string => {
   const lines = tools.map((tool) => {
     const { description, name } = tool.function
@@ -186,7 +186,7 @@ const describe = (tools: ReadonlyArray<Tool>, calls: Calls): string => {
 
 const probe = { name: "tg_name", key: "tg_key", value: "tg_value", result: "tg_result", tool: "tg_tool" } as const
 
-/** What a template does with tools, by trial. */
+/** A template's support for tools, by probing. */
 export const traitsOf = (template: Renderer): Traits => {
   const print = (messages: ReadonlyArray<Message>, tools?: ReadonlyArray<unknown>): string => {
     const rendered = template.render({ messages, tools }, new Date(0))

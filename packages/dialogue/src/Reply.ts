@@ -19,7 +19,7 @@ export type Part =
   | { readonly type: "tool-arguments"; readonly index: number; readonly text: string }
   | { readonly type: "tool-end"; readonly index: number; readonly complete: boolean }
 
-/** What is known before the reply begins. */
+/** The context of a reply. */
 export interface Options {
   /** The tools that the model was told of. Without any, calls are text. */
   readonly toolsGiven: ReadonlyArray<Tool>
@@ -27,15 +27,15 @@ export interface Options {
   readonly thinkingOpen: boolean
 }
 
-/** A reply that is being read. */
+/** A streaming parser of a reply. */
 export interface Reply {
-  /** Takes a token: the parts that are certain with it. */
+  /** Takes a token; gives the parts that it settles. */
   readonly push: (token: TokenText) => ReadonlyArray<Part>
-  /** Nothing follows: the rest. */
+  /** Ends the reply; gives the remaining parts. */
   readonly end: () => ReadonlyArray<Part>
 }
 
-/** Begins to read a reply. However its text is split into tokens, the parts are the same when joined. */
+/** A parser at the start of a reply. However its text is split into tokens, the parts are the same when joined. */
 export const make = (style: ReplyStyle, options: Options): Reply => {
   const lexemes = lexer(style.codec, tagsOf(style))
   const sections = reader(style, options)
@@ -61,17 +61,17 @@ export const make = (style: ReplyStyle, options: Options): Reply => {
 
 type Speech = "reasoning" | "text"
 
-/** Says text without the white space around sections, which belongs to their tags. */
+/** Emits text without the white space around sections, which belongs to their tags. */
 const speaker = (say: (type: Speech, text: string) => void) => {
   let spaces = ""
   let isTrimming = false
   return {
-    /** A section begins: white space at its beginning is dropped, and what waited of the one before. */
+    /** Begins a section: drops white space at its beginning, and the buffered white space of the one before. */
     begin: () => {
       spaces = ""
       isTrimming = true
     },
-    /** White space at the end waits if something may follow that makes it superfluous. */
+    /** Emits text. White space at its end is buffered if a tag that absorbs it may follow. */
     say: (type: Speech, piece: string, mayEnd: boolean) => {
       const text = spaces + (isTrimming && spaces === "" ? piece.trimStart() : piece)
       if (text === "") return
@@ -87,9 +87,9 @@ const speaker = (say: (type: Speech, text: string) => void) => {
   }
 }
 
-/** A call that is being read, as parts. */
+/** A streaming parser of one call, which emits parts. */
 const callOf = (calls: Calls, tools: ReadonlyArray<Tool>, index: number, say: (part: Part) => void) => {
-  /** What was written before the call had a name. */
+  /** The raw text before the call has a name. */
   let raw = calls.open.text
   let isStarted = false
   /** The arguments so far. */
@@ -115,7 +115,7 @@ const callOf = (calls: Calls, tools: ReadonlyArray<Tool>, index: number, say: (p
       if (!isStarted) raw += tag.text
       return reader.tag(tag)
     },
-    /** Ends the call: what was written, if it never had a name and so is text. */
+    /** Ends the call; gives its raw text if it never had a name, and so is text. */
     end: (): string | undefined => {
       const complete = reader.end() && typeOf(parse(json)) === "object"
       if (!isStarted) return raw
@@ -127,7 +127,7 @@ const callOf = (calls: Calls, tools: ReadonlyArray<Tool>, index: number, say: (p
 
 type Place = Speech | "calls"
 
-/** The tags that mean something outside of calls. `isSilent`: nothing was said yet. */
+/** The tags that are recognised outside of calls. `isSilent`: no text was emitted yet. */
 const tagsAt = (
   place: Place,
   { calls, thinking }: ReplyStyle,
@@ -193,14 +193,14 @@ const reader = (style: ReplyStyle, { thinkingOpen, toolsGiven }: Options) => {
   const onText = (text: string): number => {
     if (call !== undefined) return call.text(text)
     if (place === "reasoning") speech.say("reasoning", text, true)
-    // what stands between calls is text, too, so that nothing is lost but the white space around it
+    // text between calls is text too: only the white space around it is dropped
     else speech.say("text", text, hasTools || isSilent)
     return text.length
   }
 
   return {
     ...tagged(expected, onTag, onText),
-    /** Nothing follows. */
+    /** Ends the reply. */
     finish: () => {
       if (call !== undefined) endCall()
       else speech.end(place === "reasoning" ? place : "text")
@@ -213,7 +213,7 @@ const reader = (style: ReplyStyle, { thinkingOpen, toolsGiven }: Options) => {
   }
 }
 
-/** Finds the tags that are expected among text, which waits where it might become one. */
+/** Finds the expected tags in a stream of text, with a buffer for the prefix of one. */
 const tagged = (
   expected: () => ReadonlyArray<Tag>,
   onTag: (tag: Tag) => void,
@@ -221,7 +221,7 @@ const tagged = (
   onText: (text: string) => number
 ) => {
   let buffer = ""
-  /** Takes what the buffer holds; at the end also what might have become a tag. */
+  /** Empties the buffer, except for the prefix of a tag; at the end that too. */
   const drain = (isEnd: boolean): void => {
     while (buffer !== "") {
       const { before, rest, tag } = cutAtTag(buffer, expected().filter(({ id }) => id === undefined))
@@ -248,7 +248,7 @@ const tagged = (
       if (expected().includes(tag)) onTag(tag)
       else if (printed !== "") onText(printed)
     },
-    /** Takes what waits. */
+    /** Empties the buffer at the end. */
     rest: () => drain(true)
   }
 }

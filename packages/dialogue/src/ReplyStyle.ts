@@ -47,9 +47,9 @@ export interface FunctionCalls extends Section {
 /** How a model writes calls. */
 export type Calls = JsonCalls | PairCalls | FunctionCalls
 
-/** What is special about a model's replies. */
+/** The syntax of a model's replies. */
 export interface ReplyStyle {
-  /** Where the model thinks; nothing if it has no tags for that. */
+  /** The section of thinking; undefined if the model has no tags for it. */
   readonly thinking: Section | undefined
   readonly calls: Calls
   /**

@@ -16,7 +16,7 @@ export const Tool = Schema.Struct({
 /** A function that the model may call. */
 export type Tool = typeof Tool.Type
 
-/** Whether and what the model is to call: as it likes, nothing, anything, or one tool by name. */
+/** Whether and what the model calls: optionally, nothing, at least one tool, or one tool by name. */
 export type Choice = "auto" | "none" | "required" | { readonly name: string }
 
 /** A JSON schema, as far as it is an object. */
@@ -47,7 +47,7 @@ export const typeOf = (value: unknown): JsonType =>
 const isObject = (value: unknown): value is JsonSchema =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-// a chain of references that is longer leads nowhere
+// longer chains of references are cyclic
 const deepest = 32
 
 /** The types that a schema allows, as far as it says so; `root` is the schema that its references are in. */

@@ -1,4 +1,4 @@
-/** What a reply may be, so that its calls are calls of the tools, with arguments that their schemas allow. */
+/** Grammars of replies whose calls are valid: of given tools, with arguments that their schemas allow. */
 import { ConstrainError, Grammar, JsonSchema, type TokenTable } from "@tg/constrain"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
 import { isSpecial } from "@tg/tokenizer/Vocabulary"
@@ -28,7 +28,7 @@ export class UnknownTool extends Schema.TaggedError<UnknownTool>()("UnknownTool"
   }
 }
 
-/** What else a reply may be. */
+/** The further freedom of a reply. */
 export interface Options {
   /** Whether the prompt ends inside of the thinking section. */
   readonly thinkingOpen: boolean
@@ -46,8 +46,8 @@ export const vocabularyOf = ({ bytesOf, vocabulary }: Codec): TokenTable.Vocabul
 })
 
 /**
- * The replies that call tools rightly. With `auto` there may be text first, and no call at all; with `required` or a tool's
- * name there is nothing but thinking in front of the first call.
+ * The grammar of replies with valid calls. With `auto` text may come first, and there may be no call; with `required` or a tool's name
+ * only thinking comes in front of the first call.
  */
 export const toolGrammar = (
   style: ReplyStyle,
@@ -96,7 +96,7 @@ const afterFirstTag = (calls: Calls, call: Grammar.Grammar, max: number): Gramma
     : Grammar.sequence(call, more)
 }
 
-/** Any text, and maybe calls behind it. */
+/** Any text, optionally followed by calls. */
 const afterText = (calls: Calls, call: Grammar.Grammar, max: number): Grammar.Grammar => {
   const first = firstTag(calls)
   const rest = afterFirstTag(calls, call, max)
@@ -105,7 +105,7 @@ const afterText = (calls: Calls, call: Grammar.Grammar, max: number): Grammar.Gr
     : Grammar.sequence(Grammar.anyText, Grammar.optional(Grammar.sequence(tag(first), rest)))
 }
 
-/** Thinking first: the rest of it, if the prompt begins it, else as the model likes. */
+/** Thinking first: the rest of it if the prompt opens it, else optional. */
 const withThinking = (
   { thinking }: ReplyStyle,
   { mayThink = true, thinkingOpen }: Options,

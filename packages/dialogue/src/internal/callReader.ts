@@ -1,7 +1,7 @@
-/** What reads one call, and what it tells. */
+/** The interface of a streaming parser of one call. */
 import type { Tag } from "../ReplyStyle.ts"
 
-/** Takes what a call says. */
+/** Receives the events of a call. */
 export interface Sink {
   /** The function's name, once. */
   readonly start: (name: string) => void
@@ -11,12 +11,12 @@ export interface Sink {
 
 /** A reader of one call. */
 export interface CallReader {
-  /** The tags that mean something at this place. */
+  /** The tags that are recognised at this place. */
   readonly tags: () => ReadonlyArray<Tag>
-  /** Takes text: how much of it was read before other tags count, or something else than before. */
+  /** Takes text; gives how many characters were consumed before the recognised tags, or the state, changed. */
   readonly text: (text: string) => number
-  /** Takes one of `tags()`: whether the call ends with it. */
+  /** Takes one of `tags()`; gives whether the call ends with it. */
   readonly tag: (tag: Tag) => boolean
-  /** Nothing follows: whether all of the call was there. */
+  /** Ends the input; gives whether the call was complete. */
   readonly end: () => boolean
 }

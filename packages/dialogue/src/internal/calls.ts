@@ -20,7 +20,7 @@ export const make = (calls: Calls, tools: ReadonlyArray<Tool>, sink: Sink): Call
 const jsonReader = (close: Tag, sink: Sink): CallReader => {
   let isStarted = false
   let name = ""
-  // arguments that came before the name, or as a string of JSON, wait
+  // buffers arguments in front of the name, and arguments as a string of JSON
   let waiting = ""
   let isQuoted: boolean | undefined
   let isArgumentDone = false

@@ -1,6 +1,6 @@
 /**
- * Tokens to text and tags. A token's text may come later than its id (part of a character, or held back because it might
- * become a stop string), so every tag is remembered by the place it has in the whole text.
+ * The lexer: tokens to text and tags. A token's text may come later than its id (part of a character, or the prefix of a stop string),
+ * so every tag is recorded with its offset in the whole text.
  */
 import * as Decoder from "@tg/tokenizer/Decoder"
 import type { Codec } from "@tg/tokenizer/Tokenizer"
@@ -100,7 +100,7 @@ export const cutAtTag = (
   return { before: text.slice(0, text.length - kept), tag: undefined, rest: text.slice(text.length - kept) }
 }
 
-/** How many characters at the end of the text begin the tag. */
+/** The length of the longest suffix of the text that is a proper prefix of the tag. */
 const overlap = (text: string, tag: string): number => {
   for (let n = Math.min(text.length, tag.length - 1); n > 0; n--) if (text.endsWith(tag.slice(0, n))) return n
   return 0

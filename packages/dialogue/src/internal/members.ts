@@ -1,17 +1,17 @@
-/** Reads a JSON object as it comes: what each of its members holds, as it is written. */
+/** A streaming parser of a JSON object, which emits the raw text of each member's value. */
 
-/** Takes the text of the members, in pieces. */
+/** Receives the text of the members, in pieces. */
 export interface Sink {
   /** A piece of a member's value, as JSON text; the last one of a member is `isLast`, maybe empty. */
   readonly value: (key: string, piece: string, isLast: boolean) => void
 }
 
-/** How far the object is. */
+/** The state of the object. */
 export type Progress = "open" | "complete" | "invalid"
 
 /** A reader of one object. */
 export interface Members {
-  /** Takes more of the text: how much of it belongs to the object. Once it is not open, nothing. */
+  /** Takes more text; gives how many characters belong to the object: none once it is not open. */
   readonly push: (text: string) => number
   readonly progress: () => Progress
 }
@@ -56,7 +56,7 @@ class Value {
   }
 }
 
-/** What a character between keys and values leads to. */
+/** The transition on a character between keys and values. */
 const afterMark = (expected: Expected, char: string): Expected | "complete" | "invalid" => {
   if (isSpace(char)) return expected
   switch (expected) {
@@ -77,7 +77,7 @@ const afterMark = (expected: Expected, char: string): Expected | "complete" | "i
   }
 }
 
-/** A reader that checks what it has to know: where members begin and end. Values are not checked any further. */
+/** A reader that checks only where members begin and end. Values are not validated. */
 export const make = (sink: Sink): Members => {
   let expected: Expected = "object"
   let progress: Progress = "open"

@@ -13,11 +13,11 @@ type Json = Readonly<Record<string, unknown>>
 /** A tag as a grammar. */
 export const tag = ({ id, text }: Tag): Grammar.Grammar => id === undefined ? Grammar.literal(text) : Grammar.token(id)
 
-/** A text behind which the tag closes: anything that does not hold the tag, and the tag. */
+/** Any text without the tag, and the tag. */
 export const closedBy = (close: Tag): Grammar.Grammar =>
   close.id === undefined ? Grammar.until([close.text]) : Grammar.sequence(Grammar.anyText, tag(close))
 
-/** Says something about a value without forbidding any. */
+/** Keywords that are annotations. */
 const annotations: ReadonlySet<string> = new Set([
   "$schema",
   "$id",
@@ -124,7 +124,7 @@ const text = (schema: unknown, path: string, { close }: Section): Result.Result<
   )
 }
 
-/** Whether a schema says nothing but types, and all of each. */
+/** Whether a schema restricts nothing but types. */
 const isOpen = (schema: unknown): boolean => {
   if (schema === true) return true
   const keywords = withoutAnnotations(schema)

@@ -6,7 +6,7 @@ import { parse } from "./members.ts"
 
 type Place = "name" | "pairs" | "key" | "colon" | "value"
 
-/** The tags that mean something at a place. */
+/** The tags that are recognised at a place. */
 const tagsAt = ({ close, key, value }: PairCalls, place: Place): ReadonlyArray<Tag> => {
   switch (place) {
     case "name":
@@ -21,7 +21,7 @@ const tagsAt = ({ close, key, value }: PairCalls, place: Place): ReadonlyArray<T
   }
 }
 
-/** Says the arguments as one JSON object. */
+/** Emits the arguments as one JSON object. */
 const argumentsTo = ({ argument }: Sink) => {
   let count = 0
   let types: ReadonlySet<JsonType> = new Set()
@@ -37,7 +37,7 @@ const argumentsTo = ({ argument }: Sink) => {
       value = ""
       if (isText()) argument("\"")
     },
-    /** Text is said as it comes; anything else when it is known whether it is JSON. */
+    /** A string streams; any other value is buffered until it is known whether it is JSON. */
     value: (text: string) => {
       if (isText()) argument(JSON.stringify(text).slice(1, -1))
       else value += text
