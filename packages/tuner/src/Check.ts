@@ -1,28 +1,28 @@
-/** Whether two runs of a kernel agree. */
+/** Comparison of two runs of a kernel. */
 import { reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Loops from "@tg/postrange/Loops"
 import { members } from "@tg/rangeify/Horizontal"
 import { type Argument, argumentsOf } from "./Inputs.ts"
 
-/** How far results may be apart when sums are added in another order. */
+/** The tolerance of a comparison when sums are reassociated. */
 export interface Tolerance {
   /** Of the largest result. */
   readonly relative: number
   /** Words hold two halves each, the last bit of which may differ. */
   readonly packsHalves: boolean
-  /** Words are of quantised blocks: signed bytes and sums of them, either off by one for each value rounded, and scales. */
+  /** Words are of quantised blocks: signed bytes and sums of them, each off by at most one for each rounded value, and scales. */
   readonly quantises: boolean
 }
 
 // Half a unit in the last place of a float.
 const rounding = 2 ** -24
-// For what follows a sum: products, roots, exponentials.
+// An allowance for operations behind a sum: products, roots, exponentials.
 const otherSteps = 64
 
 /**
- * What the sums of a kernel of one member allow: each of n additions rounds a partial sum, and partial sums of numbers of either sign stay about as
- * small as the largest result. Errors add up at worst to n roundings on each side.
+ * The tolerance of a kernel of one member. Each of n additions rounds a partial sum, and partial sums of terms of either sign stay about
+ * as small as the largest result. Errors add up to at most n roundings on each side.
  */
 export const toleranceOf = (kernel: UOp): Tolerance => {
   const iterations = (reduction: UOp): number =>
@@ -36,7 +36,7 @@ export const toleranceOf = (kernel: UOp): Tolerance => {
   }
 }
 
-/** For each output of a kernel, in the order of the slots: what the member that writes it allows. */
+/** The tolerance of each output of a kernel, in the order of the slots: that of the member that writes it. */
 export const tolerancesOf = (kernel: UOp): ReadonlyArray<Tolerance> =>
   members(kernel).flatMap(({ ast, slots }) => {
     const tolerance = toleranceOf(ast)
@@ -53,13 +53,13 @@ export interface Output {
   readonly words: Uint32Array<ArrayBuffer>
 }
 
-/** Numbers whose distance is that of the halves they stand for, in units of the last place. */
+/** An order-preserving map of halves to integers: distances are in units of the last place. */
 const ordered = (half: number): number => (half & 0x8000) === 0 ? half : -(half & 0x7fff)
 
 const areNearHalves = (a: number, b: number): boolean =>
   Math.abs(ordered(a & 0xffff) - ordered(b & 0xffff)) <= 1 && Math.abs(ordered(a >>> 16) - ordered(b >>> 16)) <= 1
 
-// Of a block, each of which may be rounded the other way.
+// Values of a block, each of which may be rounded the other way.
 const blockValues = 32
 const mantissa = 2 ** 23
 
@@ -70,7 +70,7 @@ const areNearBytes = (a: number, b: number): boolean =>
 const areNearQuants = (a: number, b: number, relative: number): boolean =>
   areNearBytes(a, b) || Math.abs((a | 0) - (b | 0)) <= Math.max(blockValues, relative * mantissa)
 
-/** What is wrong with `found`, if it is not what `wanted` is, as far as the tolerance of each output goes. */
+/** The first difference of `found` from `wanted` beyond the tolerance of each output, as text. */
 export const difference = (
   wanted: ReadonlyArray<Output>,
   found: ReadonlyArray<Output>,
@@ -98,7 +98,7 @@ export const difference = (
 const largest = (values: Float32Array): number =>
   values.reduce((most, x) => Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most, 0)
 
-/** Whether results say anything: more than half of the numbers exist. */
+/** Whether results are conclusive: more than half of the numbers are finite. */
 export const isTelling = (outputs: ReadonlyArray<Output>): boolean =>
   outputs.every(({ scalar, words }) => {
     if (scalar !== "f32") return true

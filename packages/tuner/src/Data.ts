@@ -1,14 +1,14 @@
-/** The random data of a kernel on a device: what it reads in copies, of which its launches take turns. */
+/** The random data of a kernel on a device. Inputs have copies, which launches rotate over, against warm caches. */
 import type { UOp } from "@tg/core-uop/UOp"
 import { Device, type DeviceBuffer, type DeviceError, type Executable } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import * as Inputs from "./Inputs.ts"
 
-/** How much data there is. */
+/** The amount of data. */
 export interface Setup {
   /** Bytes that one launch moves. */
   readonly bytes: number
-  /** Launches take turns on what they read, so that this many bytes pass before the same come again. */
+  /** Bytes that launches read before a copy is read again. */
   readonly rotateBytes: number
   readonly seed: number
 }
@@ -17,19 +17,19 @@ export interface Setup {
 export interface Data {
   /** The arguments that the kernel writes. */
   readonly outputs: ReadonlyArray<Inputs.Argument>
-  /** What a launch of a program is given, by the launch's number. */
+  /** The arguments of a launch of a program, by the launch's number. */
   readonly bind: (executable: Executable, launch: number) => ReadonlyArray<DeviceBuffer>
   /** The first copy of an argument. */
   readonly first: (argument: Inputs.Argument) => DeviceBuffer
-  /** Fills the first copy as it was in the beginning. */
+  /** Restores the first copy. */
   readonly refill: (argument: Inputs.Argument) => Effect.Effect<void, DeviceError>
   /** The data of the first copies, by slot, as a launch finds it. */
   readonly values: () => ReadonlyArray<Float32Array | Int32Array | Uint32Array>
 }
 
-/** Buffers smaller than this are activations: a launch finds them in the caches, as the one before left them there. */
+/** Smaller buffers are activations: in a model they are in the caches, where the launch before left them. */
 const sharedBytes = 65536
-/** Random words are made up to here, and repeated. */
+/** The length of the random pattern, which is repeated. */
 const patternWords = 2 ** 20
 const mostCopies = 64
 
@@ -37,7 +37,7 @@ const bytesOf = (words: Uint32Array): Uint8Array => new Uint8Array(words.buffer,
 
 const isRotated = ({ role, words }: Inputs.Argument): boolean => role.kind !== "output" && 4 * words >= sharedBytes
 
-/** How many copies of each argument make the launches read something else each time: other copies, or other places in them. */
+/** The number of copies of each argument, so that each launch reads other data: other copies, or other places in them. */
 const copiesOf = (kernel: UOp, all: ReadonlyArray<Inputs.Argument>, { bytes, rotateBytes }: Setup) => {
   const readBytes = all.filter(isRotated).reduce((n, { words }) => n + 4 * words, 0)
   const most = (bytes: number): number =>

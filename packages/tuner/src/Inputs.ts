@@ -1,4 +1,4 @@
-/** What a kernel is run on to be timed and checked: buffers of the right sizes, with random values that make sense to it. */
+/** The inputs on which a kernel is timed and checked: buffers of the right sizes, with random values that are valid for it. */
 import { accessOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
@@ -9,8 +9,8 @@ import { slotOf, substitute, toposort, type UOp, varArg } from "@tg/core-uop/UOp
 export type Vars = Readonly<Record<string, number>>
 
 /**
- * What the words of a buffer mean: results; numbers from -1 to 1; random bits whose halves are such numbers too, as packed weights
- * are; places from 0 to `most` in another buffer.
+ * The meaning of a buffer's words: results; floats from -1 to 1; random bits whose halves are such floats too, as packed weights are;
+ * indices from 0 to `most` into another buffer.
  */
 export type Role =
   | { readonly kind: "output" }
@@ -51,7 +51,7 @@ export const argumentsOf = (kernel: UOp): ReadonlyArray<Argument> => {
   })).toSorted((a, b) => a.slot - b.slot)
 }
 
-/** The largest value with which everything that is indexed with what the buffer holds exists; `undefined` for other data. */
+/** The largest value of an index buffer that keeps every indirect access in bounds; `undefined` for other data. */
 const mostPlace = (param: UOp, indices: ReadonlyArray<UOp>): number | undefined => {
   const using = indices.map((index) => ({
     index,
@@ -73,7 +73,7 @@ const mostPlace = (param: UOp, indices: ReadonlyArray<UOp>): number | undefined 
   return low
 }
 
-/** Whether a kernel itself finds out what it reads: the router of experts does, in front of the experts' product. */
+/** Whether a kernel computes the indices of its own loads, as a router does in front of the experts' product. */
 export const picks = (kernel: UOp): boolean =>
   toposort(kernel).some((index) =>
     index.op === "INDEX" && index.src[0]!.op === "PARAM" &&
@@ -91,7 +91,7 @@ export const varsOf = (kernel: UOp, given: Vars): Vars =>
     ])
   )
 
-// halves with exponents of 2^-3 to 1: a block's scale is one, and no block outweighs all others
+// halves from 2^-3 to 2: a block's scale is such a half, so no block dominates the others
 const halvesKept = 0x8fff_8fff
 const halvesSet = 0x3000_3000
 
@@ -117,7 +117,7 @@ export const words = ({ role }: Pick<Argument, "role">, seed: number, length: nu
       for (let i = 0; i < length; i++) made[i] = next() & halvesKept | halvesSet
       return made
     case "places":
-      // one after the other from anywhere: what is picked is picked once
+      // consecutive from a random start: distinct indices
       for (let i = 0, first = next(); i < length; i++) made[i] = (first + i) % (role.most + 1)
       return made
   }

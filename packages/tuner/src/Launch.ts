@@ -1,6 +1,6 @@
 /**
- * The search space of a launch: of the opts of all its members together. A workgroup has as many threads as the most demanding
- * member asks for, so opts that are the fastest for a member alone may slow the others down.
+ * The search space of a launch: the opts of all its members. A workgroup has the threads of the most demanding member, so opts that are
+ * the fastest for one member alone may slow the others down.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
@@ -16,7 +16,7 @@ import * as Template from "./Template.ts"
 /** Opts of the members of a kernel (`Horizontal.members`), in their order. */
 export type Opts = ReadonlyArray<ReadonlyArray<Opt.Opt>>
 
-/** The same with the templates they were made from. Equal members have the same: a compiler cannot tell them apart. */
+/** The same with their templates. Equal members have equal opts: the compiler looks opts up by structure. */
 export type Candidate = ReadonlyArray<Moves.Candidate>
 
 export const optsOf = (candidate: Candidate): Opts => candidate.map(({ opts }) => opts)
@@ -25,21 +25,21 @@ export const optsOf = (candidate: Candidate): Opts => candidate.map(({ opts }) =
 export const usual = (kernel: UOp, { choose }: Pick<Stages, "choose">): Effect.Effect<Opts> =>
   Effect.forEach(members(kernel), ({ ast }) => choose(ast))
 
-/** What the space is made for. */
+/** The parameters of a space. */
 export interface Options {
-  /** Of each member: what its templates take their vectors from. */
+  /** By member: the opts from which its templates take their vectors. */
   readonly usual: Opts
-  /** Of each member: the opts that it keeps, if it is not to be changed. */
+  /** By member: the fixed opts of one that is held. */
   readonly holding: ReadonlyArray<ReadonlyArray<Opt.Opt> | undefined>
   readonly profile: DeviceProfile
-  /** What opts are allowed; the usual rules say so if nothing else does. */
+  /** Legality of opts; by default the usual rules. */
   readonly legal?: Legal | undefined
 }
 
 /** Threads of a workgroup that are tried for all members at once. */
 const threads = [16, 32, 64, 128, 256, 512]
 
-/** Changes that all members make at once: the same number, or as many threads, of a reduction or of several outputs. */
+/** Changes of all members at once: the same number, or the same threads, for a reduction or for several outputs. */
 const together: ReadonlyArray<(template: Template.Template) => Template.Change> = [
   ...Template.changes.map((change) => () => change),
   ...threads.flatMap((count) => [

@@ -1,4 +1,4 @@
-/** The search space around an opt list: what else may be tried for a member of a launch. All of it is legal. */
+/** The neighbourhood of a member's opt list: legal lists that may be tried next. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
@@ -15,11 +15,11 @@ export interface Candidate {
 
 /** More copies of a body compile slowly and are not tried. */
 const mostCopies = 128
-/** Small changes wait until the coarse ones of equally good lists have been tried. */
+/** The delay of small changes: coarse ones of equally good lists come first. */
 const smallChange = 1.1
 
 const isReduced = (kind: Opt.Kind): boolean => kind === "GROUP" || kind === "UNROLL"
-/** What the same iterations can become instead. */
+/** The alternative of each kind for the same iterations. */
 const others = { LOCAL: "UPCAST", UPCAST: "LOCAL", SPREAD: "UPCAST", GROUP: "UNROLL", UNROLL: "GROUP" } as const
 
 /** `UNROLL(r6, 4), GROUP(r3, 32)` */
@@ -47,7 +47,7 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
     for (const p of up) lists.push(at(i, scaled(opt, p)))
     for (const p of down) {
       lists.push(at(i, scaled(opt, 1 / p)))
-      // what this opt gives up, another one takes
+      // a factor moves from this opt to another one
       for (const [j, other] of opts.entries()) {
         if (j === i || !factors(other.range).includes(p)) continue
         lists.push(
@@ -56,14 +56,14 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
         )
       }
     }
-    // the same iterations done in another way, and the same way for another loop
+    // another kind for the same iterations, and the same kind for another loop
     if (opt.kind !== "LOOP") lists.push(at(i, new Opt.Opt({ ...opt, kind: others[opt.kind] })))
     for (const loop of loops) {
       if (loop.id !== opt.range && (loop.axis === "REDUCE") === isReduced(opt.kind)) {
         lists.push(at(i, new Opt.Opt({ ...opt, range: loop.id })))
       }
     }
-    // inner iterations become the outer ones
+    // swaps the order of two opts of one loop: its inner iterations become the outer ones
     const next = opts.findIndex((o, j) => j > i && o.range === opt.range)
     if (next > 0) lists.push(opts.map((o, k) => k === i ? opts[next]! : k === next ? opt : o))
   }
@@ -74,7 +74,7 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
         lists.push([...opts, new Opt.Opt({ kind, range: loop.id, amount })])
       }
     }
-    // what the opts before left of it
+    // the iterations that the other opts leave
     const taken = opts.filter((o) => o.range === loop.id).reduce((n, o) => n * o.amount, 1)
     if (stages && loop.axis === "GLOBAL" && loop.size % taken === 0) {
       lists.push([...opts, Opt.loop(loop.id, loop.size / taken)])
@@ -85,11 +85,11 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
 
 /** The space of one member. */
 export interface MemberSpace extends Space<Candidate> {
-  /** The list of the candidate's template, or of the one near the usual list, with another number. */
+  /** The list of the candidate's template with one number changed; by default of the template near the usual list. */
   readonly changed: (candidate: Candidate, changeOf: (template: Template.Template) => Template.Change) => Candidate
 }
 
-/** Calculates once what has the same text. */
+/** Memoises by a text. */
 const once = <A, B>(textOf: (a: A) => string, calculate: (a: A) => B): (a: A) => B => {
   const known = new Map<string, B>()
   return (a) => {

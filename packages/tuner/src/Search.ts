@@ -1,28 +1,28 @@
 /**
- * Best-first search for the cheapest candidate of a space in which only measuring tells what something costs. Pure: it asks
- * for batches of costs and is told them, so the same costs and the same seed give the same course.
+ * Best-first search over a space whose costs must be measured. Pure: a generator that yields batches of candidates and receives their
+ * costs, so the same costs and the same seed give the same course.
  */
 
 /** A candidate to try because another one was good. */
 export interface Neighbour<C> {
   readonly candidate: C
-  /** From 1: the higher, the later it is tried. */
+  /** A penalty factor from 1: the higher, the later it is tried. */
   readonly delay: number
 }
 
-/** What is searched. */
+/** A search space. */
 export interface Space<C> {
   /** Candidates with equal keys are the same. */
   readonly keyOf: (candidate: C) => string
-  /** What to try next. Asked only of what is worth it. */
+  /** Neighbours of a candidate. Called only for promising ones. */
   readonly neighbours: (candidate: C) => ReadonlyArray<Neighbour<C>>
-  /** Whether a neighbour exists at all. Asked only when it is its turn. */
+  /** Whether a neighbour is valid. Called lazily, when it is its turn. */
   readonly accepts: (candidate: C) => boolean
 }
 
-/** How to search. */
+/** Parameters of the search. */
 export interface Options {
-  /** Orders what looks equally good. */
+  /** Breaks ties. */
   readonly seed: number
   /** Candidates that are measured at a time. */
   readonly batch: number
@@ -32,7 +32,7 @@ export interface Options {
   readonly patience: number
 }
 
-/** A candidate and its cost: `Infinity` for one that cannot be had. */
+/** A candidate and its cost: `Infinity` for one that failed. */
 export interface Measured<C> {
   readonly candidate: C
   readonly cost: number
@@ -40,7 +40,7 @@ export interface Measured<C> {
 
 interface Waiting<C> {
   readonly candidate: C
-  /** Cost of what it is a neighbour of, times the delay: the lower, the sooner it is tried. */
+  /** The parent's cost times the delay: the lower, the sooner it is tried. */
   readonly priority: number
   readonly tie: number
 }
@@ -64,7 +64,7 @@ export function* search<C>(
 ): Generator<ReadonlyArray<C>, ReadonlyArray<Measured<C>>, ReadonlyArray<number>> {
   const seen = new Set(initial.map(space.keyOf))
   const measured: Array<Measured<C>> = []
-  /** Neighbours nobody has measured, and candidates whose neighbours nobody has asked for. Both are sorted. */
+  /** The frontier: unmeasured neighbours, and unexpanded candidates. Both are sorted. */
   let waiting: Array<Waiting<C>> = []
   let parents: Array<Measured<C>> = []
   const expand = ({ candidate: parent, cost }: Measured<C>): void => {

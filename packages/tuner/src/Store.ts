@@ -1,18 +1,18 @@
 /**
- * Opts that were found to be fast, by adapter and by kernel: data that is kept in files. What it says is advice. An entry that no
- * longer fits its kernel is passed over (`Tuned`), so a stale file costs speed and nothing else.
+ * Tuned opts by adapter and by kernel, as data for files. Entries are advice: one that no longer fits its kernel is skipped (`Tuned`), so
+ * a stale file costs speed and nothing else.
  */
 import type { UOp } from "@tg/core-uop/UOp"
 import { key } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
 import { Result, Schema } from "effect"
 
-/** What was found for a kernel: for a member of a launch. */
+/** The tuned opts of a kernel: of a member of a launch. */
 export interface Entry {
   /** What the kernel was called where it was tuned; for people. */
   readonly name: string
   readonly opts: ReadonlyArray<Opt.Opt>
-  /** Microseconds of the launch that it was tuned in, with all that was found for its members. */
+  /** Microseconds of the launch that it was tuned in, with the best opts of all its members. */
   readonly micros: number
   /** The same with the opts that the heuristics chose for all of them. */
   readonly usualMicros: number
@@ -104,7 +104,7 @@ export const encode = (store: Store): string => {
   return `{\n  "version": ${version},\n  "adapters": {\n${lines.join(",\n")}\n  }\n}\n`
 }
 
-/** Both; where both know a kernel, what the second says. */
+/** The union; where both know a kernel, the second wins. */
 export const merge = (under: Store, over: Store): Store => {
   const made = new Map(under)
   for (const [adapter, kernels] of over) made.set(adapter, new Map([...(made.get(adapter) ?? []), ...kernels]))
@@ -115,6 +115,6 @@ export const merge = (under: Store, over: Store): Store => {
 export const of = (adapter: string, kernel: UOp, entry: Entry): Store =>
   new Map([[adapter, new Map([[keyOf(kernel), entry]])]])
 
-/** What is known for an adapter: nothing where it is not named. */
+/** The entries of an adapter; none for a device without one. */
 export const forAdapter = (store: Store, adapter: string | undefined): Kernels =>
   (adapter === undefined ? undefined : store.get(adapter)) ?? new Map()

@@ -7,21 +7,21 @@ import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import * as Postrange from "@tg/postrange/Postrange"
 
-/** The form of a kernel's launch: of its last END, which stores what the kernel is for. */
+/** The launch shape of a kernel's last END, which stores its result. */
 export interface Template {
   /** Opts of the ENDs before, which stage values in workgroup memory; and vector lanes. */
   readonly first: ReadonlyArray<Opt.Opt>
   /** Threads that share a reduction. */
   readonly group: number
-  /** Which loops of a reduction threads come from first: neighbours then read what is far apart, or near. */
+  /** The loops of a reduction that are split first: neighbouring threads then read places that are far apart, or near. */
   readonly from: "outside" | "inside"
-  /** Neighbouring outputs that one thread computes. */
+  /** Neighbouring outputs in the register tile of a thread. */
   readonly rows: number
   /** Neighbouring outputs of the threads of a workgroup. */
   readonly local: number
-  /** Iterations of a reduction that become straight code, besides vectors. */
+  /** The unroll factor of a reduction, besides vectors. */
   readonly unroll: number
-  /** Who computes what is left of the outputs: other workgroups, or each workgroup in a loop after it has staged values. */
+  /** The remaining outputs: other workgroups, or a serial loop of each workgroup behind its stages. */
   readonly rest: "workgroups" | "loop"
 }
 
@@ -42,11 +42,11 @@ export type Change = Partial<Omit<Template, "first">>
 export const changes: ReadonlyArray<Change> = (Object.keys(choices) as ReadonlyArray<keyof typeof choices>)
   .flatMap((name) => choices[name].map((value): Change => ({ [name]: value })))
 
-/** A kernel's template with another number; the same where the number says nothing about the kernel. */
+/** A template with another number; unchanged where the number does not apply to the kernel. */
 export const change = (kernel: UOp, template: Template, { rest, ...changed }: Change): Template => ({
   ...template,
   ...changed,
-  // a workgroup that has staged nothing has no reason to compute more
+  // without staged values there is nothing for a workgroup to reuse
   ...rest !== undefined && kernel.src.length > 1 ? { rest } : {}
 })
 
@@ -116,7 +116,7 @@ export const build = (
   const amountOf = (loop: Loops.Loop, left: number): number => loop.isSymbolic ? left : largestPower(loop.size, left)
   for (const opt of template.first) attempt(opt)
   take(template.group, template.from, (loop, left) => Opt.group(loop.id, amountOf(loop, left)), "GROUP")
-  /** Outputs that are still there to be shared out, the fastest first. */
+  /** Output loops without an opt, the fastest first. */
   const outputs = (): ReadonlyArray<Loops.Loop> => {
     const between = loopsBetween(made)
     return Loops.ofEnd(made.src.at(-1)!)

@@ -1,4 +1,4 @@
-/** The heuristics stage with what was tuned: opts from a store where it has some that fit, else what heuristics choose. */
+/** The heuristics stage over a store: tuned opts where the store has legal ones, else those of the heuristics. */
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { given } from "@tg/core-uop/Given"
 import { digest, type UOp } from "@tg/core-uop/UOp"
@@ -16,7 +16,7 @@ export interface Choice {
   readonly origin: "tuned" | "heuristics" | "stale"
 }
 
-/** What a store says of a kernel (spec `kernel`) on a device: opts where it has legal ones. */
+/** The result of a lookup in a store: opts if it has legal ones. */
 export type Found = { readonly origin: "tuned"; readonly opts: ReadonlyArray<Opt.Opt> } | {
   readonly origin: "heuristics" | "stale"
 }
@@ -45,10 +45,10 @@ export const choose = (
   return found.origin === "tuned" ? found : { ...found, opts: usual(kernel, profile, legal) }
 }
 
-/** What comes with this package. */
+/** The store that comes with this package. */
 export const shipped: Store.Store = Result.getOrThrow(Store.fromJson(shippedJson, "shipped.json"))
 
-/** The heuristics it is given, after a store. What is legal says `Postrange`: the context's, the usual one if it has none. */
+/** Decorates the `Heuristics` of the context with a store. `Postrange` decides what is legal: the context's, or the usual one. */
 export const layer = (store: Store.Store): Layer.Layer<Heuristics, never, Heuristics | Profile> =>
   Layer.effect(
     Heuristics,

@@ -38,15 +38,15 @@ export interface Timed {
   readonly micros: number
 }
 
-/** What came out. */
+/** The result of tuning. */
 export interface Tuned {
   /** The heuristics' choice for all members. */
   readonly usual: Timed
-  /** The same but for members that are held: where the search starts, and what has to be beaten. `usual` itself if that is the same. */
+  /** The same with the held members' opts: the baseline of the search. `usual` itself if that is the same. */
   readonly start: Timed
   /** `start` itself where nothing is clearly better. */
   readonly best: Timed
-  /** Lists that were timed, and those that gave no program or were far too slow. */
+  /** Lists that were timed, and those that failed to compile or were far too slow. */
   readonly tried: number
   readonly failed: number
   /** Why faster opts were not taken: what they compute is not what the usual ones do. */
@@ -56,14 +56,14 @@ export interface Tuned {
 /** Candidates that are compiled at once. */
 const batch = 8
 const patience = 1.3
-/** A candidate that takes this many times as long as the best is timed once: it only has to be put in order. */
+/** A candidate that takes this many times as long as the best is timed once: only its rank matters. */
 const near = 1.1
-/** One that takes this many times as long is given up after a look. */
+/** One that takes this many times as long is abandoned after a short timing. */
 const hopeless = 2
-/** One that takes this many times as long is not even looked at properly. */
+/** One that takes this many times as long, twice, is abandoned after the fewest launches. */
 const veryHopeless = 10
 const compileSeconds = 10
-/** Time on the device for a first look, and for one of the times of which the middle one counts. */
+/** Device time of a short timing, and of one sample for the median. */
 const lookMicros = 1000
 const timeMicros = 4000
 const rounds = 5
@@ -72,9 +72,9 @@ const finalists = 4
 const wakeRounds = 12
 const fewest = 2
 const mostLaunches = 500
-/** What is not better by this much may be chance. */
+/** Smaller gains may be noise. */
 const worthwhile = 0.98
-/** Iterations times operations that the evaluator does in about a second. */
+/** Work that the evaluator does in about a second: iterations times operations. */
 const smallWork = 2 ** 24
 
 const launchesFor = (micros: number, each: number): number =>
@@ -101,7 +101,7 @@ const measure = Effect.fnUntraced(function*(
   return median([once, ...yield* Effect.replicateEffect(timing.again, rounds - 1)])
 }, Effect.scoped)
 
-/** About the time of one launch, when nothing is known about it. */
+/** A rough time of one launch, without an estimate. */
 const roughly = Effect.fnUntraced(function*(bench: Workbench.Workbench, executable: Executable) {
   const { again } = yield* bench.time(executable, fewest)
   yield* again
@@ -109,7 +109,7 @@ const roughly = Effect.fnUntraced(function*(bench: Workbench.Workbench, executab
   return yield* (yield* bench.time(executable, launchesFor(timeMicros, first))).again
 }, Effect.scoped)
 
-/** Iterations of all loops times operations, of all members: what evaluating a kernel takes. */
+/** The work of evaluating a kernel: iterations of all loops times operations, of all members. */
 const workOf = (kernel: UOp): number =>
   members(kernel).reduce(
     (sum, { ast }) =>
@@ -134,7 +134,7 @@ const checkUsual = Effect.fnUntraced(function*(
   }
 })
 
-/** Compiles what it can of a batch; nothing takes longer than some seconds. */
+/** Compiles a batch concurrently; compilations that fail or time out give none. */
 const compileAll = (bench: Workbench.Workbench, candidates: ReadonlyArray<Launch.Candidate>) =>
   Effect.forEach(
     candidates,
@@ -150,7 +150,7 @@ const look = Effect.fn("Tuner.look")(function*({ kernel, name, setup }: Job) {
   return { opts, micros: yield* roughly(bench, yield* bench.compile(opts)) }
 }, Effect.scoped)
 
-/** The time of one launch, when nothing is known about it. */
+/** The time of one launch, without an estimate. */
 const timeFirst = Effect.fnUntraced(function*(bench: Workbench.Workbench, executable: Executable) {
   return yield* measure(bench, executable, { best: Infinity, like: yield* roughly(bench, executable) })
 })
@@ -192,7 +192,7 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
   const isOver = Effect.map(Clock.currentTimeMillis, (now) => now >= end)
   course.next()
   let step = course.next([startMicros])
-  // however short the time, something is tried
+  // at least one batch, however short the budget
   while (step.done !== true && (measured.length === 0 || !(yield* isOver))) {
     const candidates = step.value
     const compiled = yield* compileAll(bench, candidates)
@@ -244,11 +244,11 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
 
 /** Searches on the device of its layer. */
 export class Tuner extends Context.Service<Tuner, {
-  /** The heuristics' choice, and roughly what a launch takes with it, where caches may help. */
+  /** The heuristics' choice, and the rough time of a launch with it, with warm caches. */
   readonly look: (job: Job) => Effect.Effect<Timed, Workbench.CompileError>
-  /** The heuristics' choice, and what a launch takes with it, timed as well as `tune` does. */
+  /** The heuristics' choice, and the time of a launch with it, measured as `tune` does. */
   readonly time: (job: Job) => Effect.Effect<Timed, Workbench.CompileError>
-  /** Tries opts until none is left that may be better, or the seconds are over. Takes the device for itself. */
+  /** Searches until the frontier is empty or the time is up. Takes the device for itself. */
   readonly tune: (job: Job, seconds: number) => Effect.Effect<Tuned, Workbench.CompileError | WrongResult>
 }>()("@tg/tuner/Tuner") {
   static readonly layer = Layer.effect(

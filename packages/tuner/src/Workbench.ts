@@ -13,10 +13,10 @@ import * as Inputs from "./Inputs.ts"
 import type * as Launch from "./Launch.ts"
 import * as Moves from "./Moves.ts"
 
-/** Why opts give no program. */
+/** Why opts fail to compile. */
 export type CompileError = Stages.StageError | KernelLimits.KernelLimit | RenderError | DeviceError
 
-/** How a kernel is set up. */
+/** The setup of a kernel. */
 export interface Setup extends Data.Setup {
   /** Values of the symbolic variables. */
   readonly vars: Inputs.Vars
@@ -35,12 +35,12 @@ export interface Workbench {
   readonly data: () => ReadonlyArray<Float32Array | Int32Array | Uint32Array>
 }
 
-/** Takes the time again, on what has been prepared. */
+/** A prepared timing, which can be repeated. */
 export interface Timing {
   readonly again: Effect.Effect<number, DeviceError>
 }
 
-/** Work in front of what is timed. */
+/** Warm-up work in front of a timing. */
 const awakeMicros = 3000
 
 /** Allocates and fills the buffers of a kernel (spec `kernel`) in the Scope. */
@@ -70,7 +70,7 @@ export const make: (
         )
         const replay = yield* device.plan(dispatches)
         let last = Infinity
-        /** An idle device lowers its clock: it works on the same until it is timed. */
+        /** An idle device lowers its clock: a warm-up of the same work. */
         const awake = Effect.suspend(() =>
           Effect.replicateEffect(replay.run(vars), Math.round(awakeMicros / last), { discard: true })
         )
@@ -98,7 +98,7 @@ export const make: (
 /** A member in linear form. */
 type Part = Parameters<Pipeline["Service"]["join"]>[1][number]
 
-/** The members of a launch in linear form, with any opts. Most of what is tried changes one member: they are kept. */
+/** The members of a launch in linear form, with any opts. Memoised: most candidates change one member. */
 const members = (pipeline: Pipeline["Service"], name: string, kernel: UOp) => {
   const parts = Horizontal.members(kernel)
   const known = new Map<string, Part>()
@@ -115,8 +115,7 @@ const members = (pipeline: Pipeline["Service"], name: string, kernel: UOp) => {
 }
 
 /**
- * Microseconds that the device works on a replay: by its own clock if it has one, else by ours, from when everything is
- * submitted until all is done.
+ * Microseconds of a replay: by timestamps of the device if it has them, else by the host's clock from submission to completion.
  */
 const duration = (
   replay: Replay,
