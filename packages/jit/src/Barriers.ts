@@ -1,20 +1,19 @@
-/** How often the threads of a workgroup wait for each other. */
+/** Barriers a workgroup executes. */
 import * as Expr from "@tg/core-uop/Expr"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import type { Source } from "@tg/core-uop/Custom"
 import { rebuild, type UOp } from "@tg/core-uop/UOp"
 
-/** An index expression with the numbers of workgroups and threads in it. */
+/** An index expression at workgroup 0, thread 0. */
 const firstOf = (size: UOp, vars: Readonly<Record<string, number>>): number =>
   evaluateIndex(rebuild(size, (node, src) => node.op === "SPECIAL" ? Expr.int(node.arena, 0) : node.with(src)), vars)
 
 /**
- * Barriers that one workgroup of a kernel (spec `linear`) comes to, those in loops once for each iteration. Of a joined
- * kernel, one workgroup of each member: their sum. Of a persistent launch, the first workgroup, which has the most to do; barriers across the grid
- * not counted.
+ * Barriers that one workgroup of a kernel (spec `linear`) executes; in a loop, each iteration counts. For a joined kernel, the sum
+ * over one workgroup of each member. For a persistent launch, those of workgroup 0, which has the most work, without grid barriers.
  */
 export const count = (linear: UOp, vars: Readonly<Record<string, number>>): number => {
-  /** Iterations of all open loops together, the innermost ones last. */
+  /** Product of the trip counts of the open loops, innermost last. */
   const times = [1]
   let barriers = 0
   for (const node of linear.src) {
@@ -27,15 +26,15 @@ export const count = (linear: UOp, vars: Readonly<Record<string, number>>): numb
 
 const comments = /\/\/.*|\/\*[^]*?\*\//g
 
-/** What WGSL has for it: a load that all threads of the workgroup share waits before and after. */
+/** WGSL's barriers; `workgroupUniformLoad` has one before and one after the load. */
 const waits: ReadonlyArray<readonly [call: RegExp, barriers: number]> = [
   [/\b(?:workgroup|storage|texture)Barrier\s*\(/g, 1],
   [/\bworkgroupUniformLoad\s*(?:<[^>]*>)?\s*\(/g, 2]
 ]
 
 /**
- * Barriers in the text of a kernel that was written by hand, each counted once: nothing is known of its loops. There are none
- * in the text of a target whose workgroups are no threads.
+ * Barriers in the text of a hand-written kernel, each counted once, because trip counts are unknown. 0 for targets without
+ * threads in a workgroup.
  */
 export const countText = ({ text }: Pick<Source, "text">): number => {
   const code = text.replace(comments, " ")

@@ -10,29 +10,29 @@ export interface CompileCacheShape {
   readonly set: (key: string, plan: ExecutionPlan) => Effect.Effect<void>
 }
 
-/** Why something kept is not used, or something made is not kept. */
+/** Why a stored plan is not used, or a new one not stored. */
 export type CacheProblem = KeyValueStoreError | PlanText.DamagedPlan
 
-/** How plans are kept in a store. */
+/** Options of `layerStore`. */
 export interface StoreOptions {
   /**
-   * The version of the compiler's code. Plans of another one are not found; what the stages are and what they were given is
-   * in the keys (`Pipeline.id`).
+   * The version of the compiler's code. Plans of another version are misses; the stages and their settings are part of
+   * the keys (`Pipeline.id`).
    */
   readonly compiler: string
-  /** Told of each problem; the program is compiled then, as if nothing were kept. */
+  /** Called with each problem, which counts as a miss. */
   readonly onProblem?: ((problem: CacheProblem) => Effect.Effect<void>) | undefined
 }
 
 /**
- * Keeps what `Jit` has compiled. It is asked before a program is scheduled, and may forget anything at any time. Unless one
- * is provided, nothing is kept.
+ * Cache of the plans that `Jit` compiles, looked up before scheduling. It may evict any entry at any time. The default
+ * stores nothing.
  */
 export const CompileCache = Context.Reference<CompileCacheShape>("@tg/jit/CompileCache", {
   defaultValue: () => ({ get: () => Effect.undefined, set: () => Effect.void })
 })
 
-/** Keeps plans as long as the layer lives. */
+/** An unbounded cache in memory, for the lifetime of the layer. */
 export const layerMemory: Layer.Layer<never> = Layer.sync(CompileCache, () => {
   const plans = new Map<string, ExecutionPlan>()
   return {
@@ -41,7 +41,7 @@ export const layerMemory: Layer.Layer<never> = Layer.sync(CompileCache, () => {
   }
 })
 
-/** Keeps plans in a store: a folder, or what a page may keep. */
+/** A cache in a key-value store: a folder, or a browser's storage. */
 export const layerStore = (
   { compiler, onProblem = () => Effect.void }: StoreOptions
 ): Layer.Layer<never, never, KeyValueStore> =>

@@ -20,12 +20,12 @@ export class CompileError extends Schema.TaggedError<CompileError>()("CompileErr
 }
 
 /**
- * Kernel to program: the stages of the pipeline behind the schedule; a hand-written one (CUSTOM) is taken as it is. Equal
- * kernels are compiled once. The members of a kernel with several roots go through the stages each for itself, and are put
- * together in front of the renderer.
+ * Kernel to program: the stages of the pipeline after the schedule; a hand-written one (CUSTOM) skips them. Equal
+ * kernels are compiled once. The members of a kernel with several roots go through the stages separately, and are joined
+ * in front of the renderer.
  */
 export class Compiler extends Context.Service<Compiler, {
-  /** As `Pipeline.id`: names what programs depend on besides the kernel and the profile. */
+  /** For cache keys, as `Pipeline.id`. */
   readonly id?: string | undefined
   readonly compile: (name: string, kernel: UOp) => Effect.Effect<Program, CompileError>
 }>()("@tg/jit/Compiler") {
@@ -42,7 +42,7 @@ export class Compiler extends Context.Service<Compiler, {
     })
   )
 
-  /** Hands kernels to the reference device as they are. */
+  /** No stages: the reference device evaluates kernels. */
   static readonly layerReference = Layer.succeed(Compiler, {
     id: "reference",
     compile: (name, kernel) =>
@@ -60,7 +60,7 @@ export class Compiler extends Context.Service<Compiler, {
   })
 }
 
-/** Remembers programs by kernel structure. */
+/** Memoised by the kernel's structure; failures are not. */
 const once = (
   compile: (name: string, kernel: UOp) => Effect.Effect<Program, (typeof CompileError)["fields"]["reason"]["Type"]>
 ): Compiler["Service"]["compile"] => {

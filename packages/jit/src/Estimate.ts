@@ -1,4 +1,4 @@
-/** What a tensor program will cost on a device: launches, bytes and time, from its kernels alone. */
+/** Static cost of a tensor program on a device: launches, memory traffic and time. */
 import * as Custom from "@tg/core-uop/Custom"
 import { quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as Phases from "@tg/core-uop/Phases"
@@ -23,7 +23,7 @@ export interface LaunchEstimate {
   readonly step: Step
   /** Bytes moved between memory and the device, each byte counted once. */
   readonly bytes: number
-  /** By the costs of the pipeline (`Fusion.launchMicros`); without them, a launch and the bytes at the speed of memory. */
+  /** By the pipeline's cost model (`Fusion.launchMicros`); without one, launch overhead and traffic at the profile's bandwidth. */
   readonly micros: number
   readonly workgroups: number
   /** Threads of a workgroup. */
@@ -32,7 +32,7 @@ export interface LaunchEstimate {
 
 /** A program as `Jit.prepare` would run it. */
 export interface Estimate {
-  /** Its launches in their order, for these values of the variables. */
+  /** Its launches in order, for these values of the variables. */
   readonly launches: (vars: Vars) => Effect.Effect<ReadonlyArray<LaunchEstimate>, IllegalOpt>
   /** Bytes of each block of temporary memory. */
   readonly blocks: ReadonlyArray<number>
@@ -45,7 +45,7 @@ export const estimate = (pipeline: Pipeline.Stages, sink: UOp): Effect.Effect<Es
     blocks: Memory.planMemory(schedule).blocks
   }))
 
-/** Bytes that a kernel (spec `kernel`) reads and writes, by the slot of the argument. */
+/** Memory traffic of a kernel (spec `kernel`) in bytes, by the slot of the argument. */
 export const traffic = (kernel: UOp, vars: Vars): ReadonlyMap<number, number> => {
   const elements = Fusion.traffic(kernel, (size) => evaluateIndex(size, vars))
   return new Map([...elements].map(([param, count]) => [slotOf(param), 4 * count]))
@@ -53,20 +53,20 @@ export const traffic = (kernel: UOp, vars: Vars): ReadonlyMap<number, number> =>
 
 type Shape = Omit<LaunchEstimate, "step">
 
-/** Bytes that a step moves between memory and the device, each byte counted once. */
+/** Memory traffic of a step in bytes, each byte counted once. */
 export const bytesOf = (step: Step, vars: Vars): number =>
   step.kind === "custom"
     ? evaluateIndex(Custom.of(step.custom).cost.bytes, vars)
     : kernelsOf(step.ast).reduce((sum, kernel) => sum + bytesOfKernel(kernel, vars), 0)
 
-/** The kernels of a launch that wait for each other: its phases, or itself. */
+/** The phases of a persistent launch; else the kernel itself. */
 const kernelsOf = (ast: UOp): ReadonlyArray<UOp> =>
   Phases.isPersistent(ast) ? Phases.phasesOf(ast).map(({ kernel }) => kernel) : [ast]
 
 const bytesOfKernel = (kernel: UOp, vars: Vars): number =>
   [...traffic(kernel, vars).values()].reduce((a, b) => a + b, 0)
 
-/** What each step takes, with the opts of the pipeline. Equal kernels are looked at once. */
+/** The cost of each step with the pipeline's opts; memoised by kernel. */
 export const launches = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, schedule: Schedule, vars: Vars) {
   const known = new Map<string, Shape>()
   const found: Array<LaunchEstimate> = []

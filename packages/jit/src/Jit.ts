@@ -26,45 +26,45 @@ import * as Plan from "./Plan.ts"
 import * as ProgramKey from "./ProgramKey.ts"
 import * as Shared from "./Shared.ts"
 
-/** The host's buffers by id, or parts of them. */
+/** The host's buffers by id, or slices of them. */
 export type Buffers = ReadonlyMap<number, Binding>
 
 /** How a program is bound. */
 export interface BindOptions {
-  /** Whether launches may share their bindings, which is cheaper to submit; each has its own if it is not said. */
+  /** Whether launches may share bind groups, which lowers encoding time; default `dispatch`: each has its own. */
   readonly groups?: Shared.BindGroups | undefined
 }
 
 /** A tensor program made ready for a device. */
 export interface Prepared extends Replay {
-  /** The variables that a run takes: all of them, and no others. A `Jit` that does not say so takes any. */
+  /** The variables a run needs: all of them, and no others. `undefined` accepts any. */
   readonly vars?: ReadonlyArray<string> | undefined
   readonly plan: Plan.ExecutionPlan
-  /** What the plan was made from: step i became launch i. Of a program that was kept it is made when it is asked for. */
+  /** The plan's schedule: step i became launch i. For a cached program it is made on demand. */
   readonly schedule: Effect.Effect<Schedule, RangeifyError>
-  /** The launches bound to the device's memory, in their order: to replay a part of them, or one more often. */
+  /** The launches bound to memory, in order: for replays of some of them, or of one repeatedly. */
   readonly dispatches: ReadonlyArray<Dispatch>
 }
 
-/** Why a tensor program could not be made ready. */
+/** Errors of scheduling, compiling and binding. */
 export type JitError = RangeifyError | CompileError | DeviceError
 
 const bad = (message: string): DeviceError => new DeviceError({ reason: "BadArgument", message })
 
-/** The values of a program's own variables, of those of several programs. */
+/** The subset of `values` that are variables of this program. */
 export const ownOf = (
   { vars }: Pick<Prepared, "vars">,
   values: Readonly<Record<string, number>>
 ): Readonly<Record<string, number>> =>
   vars === undefined ? values : Object.fromEntries(Object.entries(values).filter(([name]) => vars.includes(name)))
 
-/** What a program asks of the host: buffers of so many bytes by id, and variables within their bounds. */
+/** A program's interface to the host: sizes of its buffers by id, and bounds of its variables. */
 interface Asked {
   readonly buffers: ReadonlyMap<number, { readonly label: string; readonly bytes: number }>
   readonly vars: ReadonlyMap<string, VarArg>
 }
 
-/** Reads it off the graph. One id stands for one buffer, of one shape and type. */
+/** Fails if one id has two shapes or types. */
 const askedBy = (sink: UOp): Asked | DeviceError => {
   const buffers = new Map<number, { readonly node: UOp; readonly label: string; readonly bytes: number }>()
   const vars = new Map<string, VarArg>()
@@ -86,7 +86,7 @@ const askedBy = (sink: UOp): Asked | DeviceError => {
   return { buffers, vars }
 }
 
-/** Which of the host's buffers is too small for what the program says it is. One that is missing, a kernel asks for. */
+/** The first of the host's buffers that is too small. A missing one is reported by the launch that binds it. */
 const checkBuffers = (asked: Asked, given: Buffers): DeviceError | undefined => {
   for (const [id, { bytes, label }] of asked.buffers) {
     const own = given.get(id)
@@ -97,7 +97,7 @@ const checkBuffers = (asked: Asked, given: Buffers): DeviceError | undefined => 
   return undefined
 }
 
-/** What is wrong with the values of a run. */
+/** The first missing, unknown or out-of-range variable of a run. */
 const checkVars = ({ vars }: Asked, given: Readonly<Record<string, number>>): DeviceError | undefined => {
   for (const [name, { max, min }] of vars) {
     const value = given[name]
@@ -114,7 +114,7 @@ const checkVars = ({ vars }: Asked, given: Readonly<Record<string, number>>): De
   return undefined
 }
 
-/** A replay that looks at its variables before anything runs. */
+/** A replay that checks its variables before it runs. */
 const checked = (asked: Asked, { run, runAndRead, timed }: Replay): Replay => {
   const before = <More extends ReadonlyArray<unknown>, A>(
     next: (vars: Readonly<Record<string, number>>, ...more: More) => Effect.Effect<A, DeviceError>
@@ -141,7 +141,7 @@ interface Captured {
 
 type Parts = ReadonlyMap<number, Shared.Part>
 
-/** The parts that the host's buffers are of others. */
+/** The host's buffers as slices of the device's. */
 const partsOf = (buffers: Buffers): Parts => {
   const wholes = new Map<DeviceBuffer, number>()
   return new Map([...buffers].map(([id, binding]) => {
@@ -152,7 +152,7 @@ const partsOf = (buffers: Buffers): Parts => {
   }))
 }
 
-/** What a launch binds, of the host's buffers and of the plan's blocks. */
+/** The binding of a slot: of the host's buffers or of the plan's blocks. */
 const boundOf = (
   { name }: Plan.Launch,
   slot: Plan.Slot,
@@ -189,7 +189,7 @@ const dispatchesOf = (
   return dispatches
 }
 
-/** The plan of a schedule whose launches share bindings, where there is one. */
+/** The plan with shared bind groups, if there is one. */
 const planShared = Effect.fn("Jit.planShared")(function*(
   schedule: Schedule,
   { parts, pipeline: { place }, profile, programOf }: {
@@ -199,7 +199,7 @@ const planShared = Effect.fn("Jit.planShared")(function*(
     readonly programOf: (step: Step) => Effect.Effect<Program, CompileError>
   }
 ) {
-  // workgroups of persistent launches meet in a buffer that outlives the plan: no part of a shared one
+  // the counters of grid barriers outlive the plan, so they cannot lie in its shared block
   if (place === undefined || schedule.kept !== undefined) return undefined
   const programs = new Map<string, Program>()
   for (const step of schedule.steps) {
@@ -220,18 +220,18 @@ const planShared = Effect.fn("Jit.planShared")(function*(
 
 /** Captures a tensor program once and replays it. */
 export class Jit extends Context.Service<Jit, {
-  /** Schedules and compiles the program ahead of `prepare`, which then only binds it. */
+  /** Schedules and compiles the program ahead of a `prepare` with `groups: "dispatch"`, which then only binds it. */
   readonly compile: (sink: UOp) => Effect.Effect<void, JitError>
-  /** What the program will take where it is prepared, without compiling it. */
+  /** The predicted cost of the program, without compiling it. */
   readonly estimate: (sink: UOp) => Effect.Effect<Estimate.Estimate, RangeifyError>
   /**
-   * Fails if workgroups of a persistent launch did not all run at once in what was run so far: then what steps left is void. To be asked
-   * behind every read of what they leave; a `Jit` that has no such launches has nothing to say.
+   * Fails if a grid barrier of a persistent launch timed out in any run so far: the results are void. To be run before any result
+   * that was read is used. A `Jit` without such launches may leave it out.
    */
   readonly settle?: Effect.Effect<void, DeviceError> | undefined
   /**
    * Schedules and compiles the program, allocates its temporary memory in the Scope and binds everything to the
-   * device; preparing the same graph again, for other buffers, only binds. `run` then executes it with the given values of the symbolic variables.
+   * device. Preparing the same graph again for other buffers only binds; with `groups: "block"`, only if their slices have the same layout.
    */
   readonly prepare: (
     sink: UOp,
@@ -247,19 +247,19 @@ export class Jit extends Context.Service<Jit, {
       const compiler = yield* Compiler
       const cache = yield* CompileCache
       const meeting = yield* Meeting.make(device, pipeline.persistent)
-      // what stages that do not name themselves make may be different next time
+      // a stage without an `id` may make other programs next time
       const isNamed = pipeline.id !== undefined && compiler.id !== undefined
 
       const programOf = (step: Step) => compiler.compile(step.name, step.kind === "kernel" ? step.ast : step.custom)
 
-      /** Starts what the device does with a program; between two of them other fibers get their turn. */
+      /** Starts loading a program on the device, and yields to other fibers. */
       const load = Effect.fnUntraced(function*(program: Program) {
         const loading = yield* Effect.forkChild(device.load(program), { startImmediately: true })
         yield* Effect.yieldNow
         return loading
       })
 
-      /** Compiles every different kernel. The device compiles one while the next is made. */
+      /** Compiles each distinct kernel; loading on the device overlaps with making the next. */
       const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule, parts: Parts | undefined) {
         const shared = parts === undefined
           ? undefined
@@ -277,7 +277,7 @@ export class Jit extends Context.Service<Jit, {
         return { plan: Plan.plan(schedule, (step) => programs.get(Plan.keyOf(step))!), loading }
       })
 
-      // the part of the work that does not depend on the buffers, for a program that is bound more than once
+      // independent of the buffers, so that a program bound several times is compiled once
       const captured = new WeakMap<UOp, Map<string, Captured>>()
       const capture = Effect.fn("Jit.capture")(function*(sink: UOp, parts?: Parts) {
         const own = captured.get(sink) ?? new Map<string, Captured>()

@@ -1,4 +1,4 @@
-/** What a compiled kernel asks of its device, against what the device allows. */
+/** Resources of a compiled kernel against the device's limits. */
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { argOf, slotOf, specialName, type UOp } from "@tg/core-uop/UOp"

@@ -1,4 +1,4 @@
-/** What kernels are called where people name them. */
+/** Kernel names as people type and read them. */
 import type { UOp } from "@tg/core-uop/UOp"
 import { members } from "@tg/rangeify/Horizontal"
 import type { KernelStep } from "@tg/rangeify/Schedule"
@@ -8,11 +8,11 @@ export interface Named {
   readonly ast: UOp
   /** Launches in the step. */
   readonly calls: number
-  /** The function that it is part of, if it is of one: the first, if equal kernels are of several. */
+  /** The function it belongs to, if any: the first of several for equal kernels. */
   readonly body?: string
 }
 
-/** Different kernels of one name get a number: `x`, `x.2`, `x.3`. In the order of their first launch. */
+/** Unique names: different kernels of one name become `x`, `x.2`, `x.3`, in the order of their first launch. */
 export const nameApart = (
   steps: ReadonlyArray<Pick<KernelStep, "name" | "ast" | "body">>
 ): ReadonlyMap<string, Named> => {
@@ -28,9 +28,9 @@ export const nameApart = (
   )
 }
 
-/** A member of a launch, as a kernel of its own: what opts are chosen for. */
+/** A member of a launch, as a kernel of its own: the unit opts are chosen for. */
 export interface Member {
-  /** What it was called before it was joined. */
+  /** Its name before horizontal fusion. */
   readonly name: string
   readonly ast: UOp
 }

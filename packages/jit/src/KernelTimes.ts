@@ -1,4 +1,4 @@
-/** Where the time of a program goes, kernel by kernel: what the profiler measured, with names, places and bytes. */
+/** A profile as a table of kernels: times, names, call sites and memory traffic. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import * as Estimate from "./Estimate.ts"
@@ -8,22 +8,22 @@ import type * as Profiler from "./Profiler.ts"
 /** All launches of one kernel. */
 export interface KernelRow {
   readonly name: string
-  /** The parts of the model that launch it, as the model's labels say. */
+  /** Labels of the model's parts that launch it. */
   readonly sites: string
   readonly calls: number
   /** Of one call. */
   readonly us: number
   readonly usPerToken: number
-  /** Read and written by one call, each byte once. */
+  /** Memory traffic of one call, each byte counted once. */
   readonly bytes: number
   readonly gbPerSecond: number
-  /** Part of the time of all kernels. */
+  /** Fraction of the time of all kernels. */
   readonly share: number
-  /** Part of the bandwidth that the device's profile names. */
+  /** Fraction of the bandwidth in the device's profile, `bytesPerMicro`. */
   readonly roof: number
 }
 
-/** The kernels of a profile, the one that takes the most time first. */
+/** The kernels of a profile, by descending total time. */
 export const rowsOf = (
   { kernels }: Profiler.Profile,
   schedule: Schedule,

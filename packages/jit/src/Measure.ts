@@ -1,4 +1,4 @@
-/** How fast a device is: what its profile needs to know, measured by running programs on it. */
+/** Microbenchmarks of a device for its profile: launch overhead and memory bandwidth. */
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { Arena } from "@tg/core-uop/UOp"
@@ -9,43 +9,43 @@ import { Effect } from "effect"
 import { Jit } from "./Jit.ts"
 import * as Profiler from "./Profiler.ts"
 
-/** Reading memory of one size: the whole launch, and the speed without what any launch costs. */
+/** Reading memory of one size: the time of the launch, and the bandwidth without launch overhead. */
 export interface Reading {
   readonly bytes: number
   readonly micros: number
   readonly bytesPerMicro: number
 }
 
-/** What was found. Times are those of one launch among many that are submitted without waiting. */
+/** The results. Times are per launch, of many launches submitted without waiting. */
 export interface Measured {
-  /** A launch that depends on the one before it and does next to nothing. */
+  /** Of a nearly empty launch that depends on the one before it. */
   readonly dispatchMicros: number
-  /** Of the host's time, to submit a launch. 0 where the device computes while it is called. */
+  /** Host time to submit a launch. 0 on synchronous devices. */
   readonly encodeMicros: number
   readonly readings: ReadonlyArray<Reading>
   /** The device's profile with these speeds. */
   readonly profile: DeviceProfile
 }
 
-/** How thorough to be. */
+/** Sizes and repetitions. */
 export interface Options {
-  /** Sizes to read; by default up to 256 MiB where that is possible, and up to 16 MiB on a CPU. */
+  /** Bytes to read; by default up to 256 MiB on a GPU and 16 MiB on a CPU. Sizes beyond the device's limits are left out. */
   readonly sizes?: ReadonlyArray<number> | undefined
-  /** Each figure is the least of so many, 5. */
+  /** Repetitions, of which the minimum counts; default 5. */
   readonly repeats?: number | undefined
 }
 
 const few = 8
 const many = 136
-/** Long enough for the clock, and for what else happens to even out. */
+/** Long against the clock's resolution and jitter. */
 const leastMicros = 20_000
 const mostRuns = 2000
-/** Values of one output: enough work for a thread group, and few outputs to write. */
+/** Elements reduced to one output: work for a workgroup, and writes that are negligible beside the reads. */
 const row = 1024
 
 const wholeSizes = { gpu: [2 ** 20, 2 ** 24, 2 ** 26, 2 ** 28], cpu: [2 ** 18, 2 ** 20, 2 ** 24] } as const
 
-/** As many launches one behind the other, each on what the one before left. */
+/** A chain of dependent launches, which `contiguous` keeps from fusing. */
 const chain = (launches: number): Program.TensorProgram => {
   const arena = new Arena()
   const of = (id: number): Tensor => buffer(arena, id, { shape: [64], dtype: DType.u32 })
@@ -54,7 +54,7 @@ const chain = (launches: number): Program.TensorProgram => {
   return Program.make([Program.assign(of(1), x.add(1))])
 }
 
-/** Sums of rows: one number for each 4 KiB that are read. */
+/** A row reduction: one output for each 4 KiB read. */
 const reading = (bytes: number): Program.TensorProgram => {
   const arena = new Arena()
   const rows = bytes / 4 / row
@@ -62,13 +62,13 @@ const reading = (bytes: number): Program.TensorProgram => {
   return Program.make([Program.assign(buffer(arena, 1, { shape: [rows], dtype: DType.f32 }), x.sum(1))])
 }
 
-/** Measures the device at hand. Everything it allocates is given back. */
+/** Measures the device of the context. Frees everything it allocates. */
 export const measure = Effect.fn("Measure.measure")(function*({ repeats = 5, sizes }: Options = {}) {
   const device = yield* Device
   const jit = yield* Jit
   const { profile } = device
 
-  /** The least over repeated measurements of one run of a program. */
+  /** The minimum over repetitions, per run of a program. */
   const timed = Effect.fnUntraced(function*(program: Program.TensorProgram, bytes: readonly [number, number]) {
     const buffers = yield* Effect.forEach(bytes, (size, i) => device.allocate(size, `measured ${i}`))
     const prepared = yield* jit.prepare(program.sink, new Map(buffers.map((b, i) => [i, b] as const)))
@@ -77,7 +77,7 @@ export const measure = Effect.fn("Measure.measure")(function*({ repeats = 5, siz
     const runs = Math.min(mostRuns, Math.max(2, Math.ceil(leastMicros / once)))
     const all = yield* Effect.replicateEffect(Profiler.backToBack(prepared, {}, runs), repeats)
     return {
-      // what else happens on a machine only makes it slower
+      // other load only adds time: the minimum is the least noisy
       micros: Math.min(...all.map((a) => a.micros)),
       encodeMicros: Math.min(...all.map((a) => a.encodeMicros)),
       launches: prepared.dispatches.length
@@ -96,7 +96,7 @@ export const measure = Effect.fn("Measure.measure")(function*({ repeats = 5, siz
     const { micros } = yield* timed(reading(bytes), [bytes, bytes / row])
     readings.push({ bytes, micros, bytesPerMicro: bytes / Math.max(micros - dispatchMicros, micros / 10) })
   }
-  // small ones stay in caches
+  // smaller ones fit in caches
   const largest = readings.at(-1)
   const measured: Measured = {
     dispatchMicros: rounded(dispatchMicros),

@@ -1,4 +1,4 @@
-/** The memory through which workgroups of persistent launches meet, and what it says afterwards: whether they did. */
+/** The counters of grid barriers, and whether one timed out. */
 import { meetingWords } from "@tg/core-uop/Phases"
 import { type DeviceBuffer, DeviceError, type DeviceShape } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
@@ -6,15 +6,15 @@ import type { Service } from "./Persistent.ts"
 
 const wordBytes = 4
 
-/** One buffer for all programs of a device, which run one after the other. */
+/** One buffer for all programs of a device: they run one after the other. */
 export interface Meeting {
-  /** Allocated when it is asked for. */
+  /** Allocated on first use. */
   readonly buffer: Effect.Effect<DeviceBuffer, DeviceError>
-  /** Fails if a workgroup has given up. */
+  /** Fails if a barrier timed out. */
   readonly settle: Effect.Effect<void, DeviceError>
 }
 
-/** The buffer of a device, which lives as long as the Scope. */
+/** The buffer of a device, for the lifetime of the Scope. */
 export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Meeting, never, Scope.Scope> =>
   Effect.gen(function*() {
     const scope = yield* Effect.scope

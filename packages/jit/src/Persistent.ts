@@ -1,6 +1,6 @@
 /**
- * Which launches of a schedule become phases of one: those that wait for each other, where all workgroups of a grid can wait for each
- * other inside of a launch, and where that costs less.
+ * Which launches of a schedule become phases of a persistent launch: dependent ones, where the device has a barrier across the grid
+ * and the cost model says that it pays.
  */
 import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
@@ -21,39 +21,39 @@ import * as Stages from "./Stages.ts"
 export type Mode =
   /** Never. */
   | "off"
-  /** Where barriers across the grid hold and pay. */
+  /** Where grid barriers hold and pay. */
   | "auto"
-  /** Wherever they hold, whatever it costs. */
+  /** Wherever they hold, regardless of cost. */
   | "on"
 
-/** What is said about persistent launches, and what became known of them. */
+/** The mode of persistent launches, and whether they failed on this device. */
 export interface Service {
   readonly mode: Mode
-  /** Why there are none any more, whatever was said: their workgroups did not run at once. */
+  /** Why they are off regardless of `mode`: their workgroups were not all resident. */
   refused: string | undefined
-  /** Told once, when one has given up. */
+  /** Called once, at the first failure. */
   readonly onRefused: (why: string) => Effect.Effect<void>
 }
 
 /** No persistent launches. */
 export const off: Service = { mode: "off", refused: undefined, onRefused: () => Effect.void }
 
-/** Whether launches are persistent. A pipeline asks when it schedules. */
+/** Whether launches are persistent; read at each scheduling. */
 export const Persistent = Context.Reference<Service>("@tg/jit/Persistent", { defaultValue: () => off })
 
-/** Names what schedules depend on. */
+/** The effective mode: for cache keys, as schedules depend on it. */
 export const idOf = ({ mode, refused }: Service): Mode => refused === undefined ? mode : "off"
 
-/** Threads of the workgroups with which barriers across the grid are tried. */
+/** Workgroup size of the probe of grid barriers (`gridBarrierWorkgroups`). */
 const triedThreads = 256
-/** More workgroups on a processor make barriers longer. */
+/** Workgroups per processor: more make barriers slower. */
 const mostBeside = 2
-/** The most bytes of a value that crosses phases: its words are read one by one. */
+/** Bytes of the largest value that may cross phases: its loads are scalar. */
 const mostCrossing = 2 ** 18
-/** The most bytes of a value that workgroups copy to their memory. */
+/** Bytes of the largest value that is staged in workgroup memory. */
 const mostStaged = 2 ** 14
 const mostPhases = 16
-/** How long one waits in vain for the others. */
+/** Timeout of a grid barrier. */
 const patienceMicros = 1_000_000
 
 /** A step that may be a phase. */
@@ -64,12 +64,12 @@ interface Candidate extends Share {
   readonly micros: number
 }
 
-/** What steps cost as one launch; why there can be none. */
+/** The cost of steps as one launch, or why they cannot be one. */
 type Weighed =
   | { readonly micros: number; readonly launch: PersistentArg | undefined }
   | { readonly why: string }
 
-/** The schedule with persistent launches where they pay; as it is where there can be none. */
+/** The schedule with persistent launches where they pay; unchanged on devices without a grid barrier. */
 export const persist = (
   pipeline: Pipeline.Stages,
   schedule: Schedule,
@@ -97,7 +97,7 @@ export const persist = (
 
 type Weigh = (from: number, to: number) => Weighed
 
-/** Notes why steps are phases together, and why the first of them is none of the launch before. */
+/** Records why steps are phases of one launch, or why the first is not a phase of the launch before. */
 const explain = (
   { phased, weigh }: { readonly weigh: Weigh; readonly phased: Map<number, Phased> },
   { before, from, to }: { readonly before: number | undefined; readonly from: number; readonly to: number }
@@ -123,7 +123,7 @@ const explain = (
   phased.set(from, why)
 }
 
-/** Steps in a row of one call of one function. */
+/** Maximal runs of steps of one call of a function. */
 const runs = (steps: ReadonlyArray<Step>): ReadonlyArray<readonly [number, number]> => {
   const found: Array<[number, number]> = []
   steps.forEach(({ body, site }, i) => {
@@ -134,7 +134,7 @@ const runs = (steps: ReadonlyArray<Step>): ReadonlyArray<readonly [number, numbe
   return found
 }
 
-/** Where launches begin: the cuts of the least cost. */
+/** First steps of the launches of least total cost, by dynamic programming over the last cut. */
 const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => number): ReadonlyArray<number> => {
   const best = [{ cost: 0, cuts: [] as ReadonlyArray<number> }]
   for (let end = from + 1; end <= to; end++) {
@@ -158,7 +158,7 @@ const cheapest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number>
 const fewest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =>
   cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
 
-/** Kernels of the schedule by their steps: those that compile to instructions. */
+/** The candidate of each step; none for hand-written kernels. */
 const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { steps }: Schedule) {
   const known = new Map<string, Omit<Candidate, "step"> | undefined>()
   const found: Array<Candidate | undefined> = []
@@ -175,7 +175,7 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
   return found
 })
 
-/** A kernel that does not compile is none; who launches it says why. */
+/** None if the kernel does not compile; the launch reports the error. */
 const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
   Stages.ofKernel(pipeline, name, ast).pipe(
     Effect.map(({ linear }): Omit<Candidate, "step"> => {
@@ -193,7 +193,7 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
     Effect.orElseSucceed(() => undefined)
   )
 
-/** What steps of the schedule cost as one launch. */
+/** The memoised cost of steps as one launch. */
 const weigher = (
   pipeline: Pipeline.Stages,
   schedule: Schedule,
@@ -204,7 +204,7 @@ const weigher = (
   const written = Persist.writers(schedule)
   const all = candidates.reduce((sum, candidate) => sum + (candidate?.micros ?? profile.dispatchMicros), 0)
   const { encodeMicros } = quantitiesOf(profile)
-  // the host encodes while the device runs: it costs where it takes longer
+  // encoding overlaps with the device: it counts where the host is the bottleneck
   const encoding = encodeMicros * candidates.length > all ? encodeMicros : 0
   return (from, to) => {
     const text = `${from} ${to}`
@@ -219,7 +219,7 @@ const weigher = (
   }
 }
 
-/** Steps that are looked at together. */
+/** Steps weighed as one launch. */
 interface Together {
   readonly composed: Persist.Composed
   readonly candidates: ReadonlyArray<Candidate | undefined>
@@ -258,7 +258,7 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
   return best
 }
 
-/** What is in the way of a launch, whatever it would cost. */
+/** Why a launch is impossible, if it is. */
 const refusal = (profile: DeviceProfile, { composed, schedule }: Together): string | undefined => {
   const { args, isAliased, phases, places } = composed
   const needs = args.length + 1
@@ -275,11 +275,11 @@ const refusal = (profile: DeviceProfile, { composed, schedule }: Together): stri
     : undefined
 }
 
-/** Looks at the counter before a workgroup gives up. */
+/** Polls of the counter before a workgroup gives up. */
 const spinsOf = (profile: DeviceProfile): number =>
   Math.round(Math.min(2 ** 31, Math.max(100_000, patienceMicros / quantitiesOf(profile).cachedLoadMicros)))
 
-/** Workgroups that run at once, as far as barriers were tried; no more than memory has room for, and on each processor equally many. */
+/** Resident workgroups, bounded by the probe, by workgroup memory and by `mostBeside`; equally many per processor. */
 const residents = (profile: DeviceProfile, threads: number, memory: number): number => {
   const { residentBytes } = quantitiesOf(profile)
   const processors = Math.max(1, Math.floor(processorsOf(profile)))
@@ -288,17 +288,17 @@ const residents = (profile: DeviceProfile, threads: number, memory: number): num
   return beside >= 1 ? beside * processors : tried
 }
 
-/** Work of a phase, and the workgroups that it would have as a launch. */
+/** Work of a phase, and its grid as a launch of its own. */
 export interface Share {
-  /** Microseconds in which it computes or moves bytes. */
+  /** Microseconds of arithmetic or of memory traffic, whichever is longer. */
   readonly busy: number
   readonly workgroups: number
   readonly threads: number
-  /** Whether its workgroups cannot be dealt out to the threads of larger ones. */
+  /** If so, larger workgroups cannot run several of its workgroups. */
   readonly hasBarriers: boolean
 }
 
-/** Microseconds that a phase takes longer than as a launch of its own, because it has fewer threads. */
+/** Microseconds a phase loses against a launch of its own, by lower occupancy. */
 export const slower = (
   { saturatingThreads }: DeviceProfile,
   { busy, hasBarriers, threads, workgroups }: Share,
@@ -317,7 +317,7 @@ const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, 
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
 }
 
-/** What values cost that cross phases: a stage of workgroup memory for those that are copied, a load that no cache of a processor has for others. */
+/** Microseconds for values that cross phases: small ones are staged in workgroup memory, loads of others miss the processor's cache. */
 export const crossings = (
   profile: DeviceProfile,
   phases: ReadonlyArray<PhasesOf.Phase>,

@@ -21,17 +21,17 @@ import { Context, Effect, Layer } from "effect"
 import * as KernelLimits from "./KernelLimits.ts"
 import * as Persistent from "./Persistent.ts"
 
-/** The stages of the compiler for one device, in their order. Whoever compiles, plans, tunes or shows kernels runs these. */
+/** The stages of the compiler for one device, in order, shared by compiling, planning, tuning and inspection. */
 export interface Stages {
   /**
-   * Names the stages and what they were given: equal for pipelines that make the same programs of the same graphs on devices
-   * of equal profiles. Not there if a stage does not name itself (`id`); then nothing is kept of what it makes.
+   * For cache keys: equal for pipelines that make the same programs of the same graphs on devices
+   * of equal profiles. `undefined` if a stage has no `id`; its programs are not cached.
    */
   readonly id: string | undefined
   readonly profile: DeviceProfile
   /** What the renderer expresses. */
   readonly caps: RendererCaps
-  /** What a schedule respects, and its costs. */
+  /** The device's limits and the cost model for schedules. */
   readonly limits: Limits
   /** What is said about persistent launches. */
   readonly persistent: Persistent.Service
@@ -39,7 +39,7 @@ export interface Stages {
   readonly schedule: (sink: UOp) => Effect.Effect<Schedule, RangeifyError>
   /** The opts of a kernel of one member. */
   readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
-  /** The kernel with these opts, or the first of them that is illegal: what `apply` allows, for those who choose opts. */
+  /** The kernel with these opts, or the first illegal one: the legality check of `apply`, for searches over opts. */
   readonly legal: (kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => UOp | IllegalOpt
   /** Spec `kernel` to spec `opted`. */
   readonly apply: (name: string, kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => Effect.Effect<UOp, IllegalOpt>
@@ -47,13 +47,13 @@ export interface Stages {
   readonly devectorize: (name: string, opted: UOp) => Effect.Effect<UOp, DevectorizeError>
   /** Spec `expanded` to spec `linear`. */
   readonly linearize: (name: string, expanded: UOp) => Effect.Effect<UOp, DevectorizeError>
-  /** The linear members of a launch, put together. */
+  /** The linear members of a launch, joined. */
   readonly join: (name: string, parts: ReadonlyArray<Part>) => Effect.Effect<UOp>
-  /** The linear kernels of the phases of a persistent launch (`kernel`), as one. */
+  /** The linear kernels of the phases of a persistent launch (`kernel`), joined by grid barriers. */
   readonly phases: (kernel: UOp, linears: ReadonlyArray<UOp>) => Effect.Effect<UOp>
-  /** Spec `linear` to a program within the limits of the device. */
+  /** Spec `linear` to a program; fails beyond the limits of the device. */
   readonly render: (name: string, linear: UOp) => Effect.Effect<Program, RenderError | KernelLimits.KernelLimit>
-  /** The program of a kernel that was written by hand (CUSTOM), in the renderer's language. */
+  /** The program of a hand-written kernel (CUSTOM), in the renderer's language. */
   readonly written: (kernel: UOp) => Effect.Effect<Program, RenderError>
   /** The program with its arguments in shared bindings, where the renderer can. */
   readonly place?: ((program: Program, placement: Placement) => Program | undefined) | undefined
@@ -124,7 +124,7 @@ const make = Effect.gen(function*() {
   return stages
 })
 
-/** One name of all stages, of what the renderer expresses and of the costs. */
+/** A digest of the ids of all stages, the renderer's capabilities and the cost model. */
 const idOf = (
   stages: ReadonlyArray<{ readonly id?: string | undefined }>,
   caps: RendererCaps,
@@ -138,10 +138,10 @@ const idOf = (
 
 /** The stages of the compiler as one value, made from their services. */
 export class Pipeline extends Context.Service<Pipeline, Stages>()("@tg/jit/Pipeline") {
-  /** Every stage is open. */
+  /** Requires every stage. */
   static readonly layerNoDeps = Layer.effect(Pipeline, make)
 
-  /** The stages that the context has, and the usual ones for all others. */
+  /** The stages of the context, and the default ones for all others. */
   static readonly stages = Layer.mergeAll(
     given(Split, Split.layer),
     given(Rangeify, Rangeify.layer),
@@ -151,6 +151,6 @@ export class Pipeline extends Context.Service<Pipeline, Stages>()("@tg/jit/Pipel
     given(Linearize, Linearize.layer)
   )
 
-  /** Over a renderer and a profile: with the stages that the context has, and the usual ones for all others. */
+  /** Over a renderer and a profile, with `stages`. */
   static readonly layer = this.layerNoDeps.pipe(Layer.provide(this.stages))
 }

@@ -4,8 +4,8 @@ import * as Memory from "@tg/rangeify/Memory"
 import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
 
 /**
- * Memory a launch binds: a buffer of the host, by id, or a block of the plan; or a window of one, in bytes. `whole` is the
- * buffer that the host's is a part of.
+ * Memory a launch binds: a buffer of the host, by id, or a block of the plan; or a window of one, in bytes. `whole` binds the
+ * buffer that the host's is a slice of.
  */
 export type Slot =
   & (
@@ -23,20 +23,20 @@ export interface Launch {
   readonly slots: ReadonlyArray<Slot>
 }
 
-/** Everything needed to replay a schedule, as plain data: which programs, on which memory, in which order. */
+/** A compiled schedule as plain data: programs, memory and launches in order. */
 export interface ExecutionPlan {
   readonly programs: ReadonlyArray<Program>
   readonly launches: ReadonlyArray<Launch>
   /** Bytes of each block of temporary memory. */
   readonly blocks: ReadonlyArray<number>
-  /** The block through which workgroups of persistent launches meet, if there are any. */
+  /** The block of grid-barrier counters, if there are persistent launches. */
   readonly meeting?: number | undefined
 }
 
-/** What identifies the program of a step: steps with equal keys share one. */
+/** Key of a step's program: steps with equal keys share one. */
 export const keyOf = (step: Step): string => key(step.kind === "kernel" ? step.ast : step.custom)
 
-/** Plans memory and launches for a schedule whose programs are known by `keyOf`. */
+/** Plans memory and launches. `programOf` is called once per `keyOf`. */
 export const plan = (schedule: Schedule, programOf: (step: Step) => Program): ExecutionPlan => {
   const memory = Memory.planMemory(schedule)
   const programs: Array<Program> = []
@@ -54,7 +54,7 @@ export const plan = (schedule: Schedule, programOf: (step: Step) => Program): Ex
     const window = ref.window ?? partOfBlock(ref)
     return window === undefined ? slot : { ...slot, window }
   }
-  /** A block is as large as the largest value that is ever in it, which may be more than a binding takes. */
+  /** A block is as large as its largest value and may exceed the limit of a binding, so smaller values bind a window. */
   const partOfBlock = (ref: Ref): Slot["window"] => {
     if (ref.kind !== "temporary") return undefined
     const { bytes } = schedule.temporaries[ref.id]!
@@ -72,7 +72,7 @@ export const plan = (schedule: Schedule, programOf: (step: Step) => Program): Ex
   }
   const launches = schedule.steps.map((step): Launch => {
     const program = numberOf(step)
-    // a kernel may not use every argument it was given: programs list the slots they bind
+    // a kernel may leave arguments unused: programs list the slots they bind
     const slots = programs[program]!.bindings.map((binding) => slotOf(step.args[binding.slot]!))
     return { name: step.name, program, slots }
   })

@@ -1,4 +1,4 @@
-/** Execution plans as text, to be kept: what was written is what is read back, or nothing is. */
+/** Serialisation of execution plans. A digest guards the text: decoding returns the encoded plan or fails. */
 import * as DType from "@tg/core-uop/DType"
 import { ops } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
@@ -7,7 +7,7 @@ import { Result, Schema } from "effect"
 import * as Base64 from "effect/encoding/Base64"
 import type { ExecutionPlan } from "./Plan.ts"
 
-/** A text that is not the plan it was kept as. */
+/** Corrupt or outdated text of a plan, or that of another key. */
 export class DamagedPlan extends Schema.TaggedError<DamagedPlan>()("DamagedPlan", { message: Schema.String }) {}
 
 const Argument = Schema.Union([
@@ -16,7 +16,7 @@ const Argument = Schema.Union([
   Schema.String,
   Schema.Record(Schema.String, Schema.Union([Schema.Number, Schema.String, Schema.Boolean]))
 ])
-/** Nodes by number, sources before users; the last one is the expression. */
+/** A DAG as a table of nodes in topological order; the last node is its root. */
 const Expression = Schema.Array(Schema.Struct({
   op: Schema.Literals(ops),
   dtype: Schema.Tuple([Schema.Literals(["bool", "i32", "u32", "f32", "index", "void"]), Schema.Literals([1, 2, 4])]),
@@ -124,7 +124,7 @@ const toProgram = (arena: Arena, { code, grid, instructions, ...rest }: KeptProg
   }
 }
 
-/** The text of a plan, with the key it is kept under. Nothing if its programs are not text: those of the evaluator. */
+/** The text of a plan, with its key. `undefined` where the code is neither text nor bytes: the evaluator's. */
 export const encode = (key: string, { blocks, launches, meeting, programs }: ExecutionPlan): string | undefined => {
   const kept = programs.map(keptProgram)
   if (kept.includes(undefined)) return undefined
@@ -132,7 +132,7 @@ export const encode = (key: string, { blocks, launches, meeting, programs }: Exe
   return `${digest(body)}\n${body}`
 }
 
-/** The plan of a text that `encode` made for the same key. */
+/** The plan of a text that `encode` made for the same key, over an arena of its own. */
 export const decode = (key: string, text: string): Result.Result<ExecutionPlan, DamagedPlan> => {
   const end = text.indexOf("\n")
   const body = text.slice(end + 1)
@@ -142,7 +142,7 @@ export const decode = (key: string, text: string): Result.Result<ExecutionPlan, 
     Result.flatMap(({ key: found, programs, ...rest }) => {
       if (found !== key) return damaged("it is that of another program")
       const arena = new Arena()
-      // nodes that do not fit together, or code that is none
+      // throws on ill-typed nodes and malformed base64
       return Result.try({
         try: (): ExecutionPlan => ({ ...rest, programs: programs.map((program) => toProgram(arena, program)) }),
         catch: (error) => new DamagedPlan({ message: `its programs cannot be read: ${String(error).slice(0, 200)}` })

@@ -1,8 +1,8 @@
 /**
- * How long each kernel of a prepared program takes: by the device's clock where it has one, else by ours.
+ * Time of each kernel of a prepared program: by timestamps of the device where it has them, else by the host's clock.
  *
- * A kernel alone finds other values in temporary memory than in the program, and values may be indices. So launches are
- * only ever timed in their place: after everything that comes before them, on the inputs they really have.
+ * A kernel alone would see other values in temporary memory, and values may be indices. So launches are timed only in place:
+ * after all launches before them, on their real inputs.
  */
 import { type Binding, bufferOf, Device, type DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
 import { Duration, Effect } from "effect"
@@ -12,10 +12,10 @@ import { ownOf, type Prepared } from "./Jit.ts"
 export type Vars = Readonly<Record<string, number>>
 
 /**
- * `each`: every launch by itself, in the program's order, for a device that computes while it is called. The others: the
- * program with each launch of a kernel repeated in its place, less the program as it is, divided by the extra launches: what
- * a launch adds to the program, with the wait for the one before it. `clock` times both on the device's own clock, `extra` on
- * the host's, and what the host takes to submit them is in it where that takes longer than the device.
+ * `each`: every launch alone, in program order, on a synchronous device. The others difference two runs, the program with the
+ * kernel's launches repeated in place and the program itself, and divide by the extra launches: the time a launch adds, with the
+ * wait for the one before it. `clock` uses the device's timestamps, `extra` the host's clock, so that encoding time counts
+ * where it exceeds the device's.
  */
 export type Method = "clock" | "each" | "extra"
 
@@ -32,28 +32,28 @@ export interface Profile {
   readonly method: Method
   /** In the order of their first launch. */
   readonly kernels: ReadonlyArray<KernelTime>
-  /** One run among many that are submitted without waiting. */
+  /** Per run, of many submitted without waiting. */
   readonly stepMicros: number
-  /** One run on the device's clock. Only with `clock`. */
+  /** One run by the device's timestamps. Only with `clock`. */
   readonly deviceMicros?: number
 }
 
-/** Runs that are submitted one after the other, and waited for once. */
+/** Pipelined runs: submitted one after the other, awaited once. */
 export interface BackToBack {
   /** From the first call to the last result, per run. */
   readonly micros: number
-  /** What the calls take, per run. None of it is work where the device computes while it is called: 0 there. */
+  /** Host time to submit, per run. 0 on a synchronous device, whose calls are the work. */
   readonly encodeMicros: number
 }
 
-/** The value in the middle, or between the two in the middle. */
+/** The mean of the middle two for an even count. */
 export const median = (values: ReadonlyArray<number>): number => {
   const sorted = values.toSorted((a, b) => a - b)
   const half = sorted.length >> 1
   return sorted.length % 2 === 1 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2
 }
 
-/** Waits until everything submitted before has finished. */
+/** Waits for all submitted work, by a read of 4 bytes. */
 export const settle = ({ dispatches }: Pick<Prepared, "dispatches">): Effect.Effect<void, DeviceError, Device> =>
   Effect.gen(function*() {
     const first = dispatches[0]?.buffers[0]
@@ -63,7 +63,7 @@ export const settle = ({ dispatches }: Pick<Prepared, "dispatches">): Effect.Eff
 const micros = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<number, E, R> =>
   Effect.map(Effect.timed(work), ([time]) => Duration.toMillis(time) * 1000)
 
-/** How long a run takes when the device always has the next one. */
+/** The throughput of runs: the device's queue never drains. */
 export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: Prepared, given: Vars, runs: number) {
   const { profile } = yield* Device
   const vars = ownOf(prepared, given)
@@ -95,22 +95,22 @@ export const warm = Effect.fn("Profiler.warm")(function*(prepared: Prepared, giv
   }
 })
 
-// Short programs are timed this often; the middle one counts.
+// Samples of a short program, whose median counts.
 const rounds = 7
 const fewRounds = 3
-/** From here on programs are long: noise is small beside them, and patience is not. */
+/** From here on programs are long: relative noise is small, so fewer samples do. */
 const longMicros = 20_000
-/** From here on one reading of the device's own clock is enough. */
+/** From here on one sample of the device's timestamps is enough. */
 const veryLongMicros = 60_000
-/** Extra launches are to take at least this long: well above what the clock and the waiting vary by. */
+/** The least total time of extra launches: well above the jitter of the clock and of waiting. */
 const extraMicros = { host: 20_000, device: 1000 }
-/** What it takes until a device has raised its clock, and until it would lower it again. */
+/** Until a device boosts its clock frequency, and until it would lower it again. */
 const warmMicros = 300_000
 const awakeMicros = 4000
-/** With so many, a kernel of a microsecond shows. */
+/** So many make a kernel of a microsecond measurable. */
 const mostExtra = 400
 
-/** Times every kernel. What the program writes keeps the values that a run with these variables leaves. */
+/** Times every kernel. Afterwards the program's outputs are those of a run with these variables. */
 export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepared, given: Vars) {
   const device = yield* Device
   const vars = ownOf(prepared, given)
@@ -135,7 +135,7 @@ export const profile = Effect.fn("Profiler.profile")(function*(prepared: Prepare
 })
 
 interface Job {
-  /** How long a step takes. */
+  /** Time of one run of the program. */
   readonly stepMicros: number
   /** Numbers of the launches of each program. */
   readonly groups: ReadonlyArray<ReadonlyArray<number>>
@@ -149,7 +149,7 @@ const methodFor = ({ timed }: Prepared, kind: "gpu" | "cpu"): Method =>
 const meansOf = (rounds: ReadonlyArray<ReadonlyArray<number>>, { groups }: Job): ReadonlyArray<number> =>
   groups.map((group) => group.reduce((sum, i) => sum + median(rounds.map((round) => round[i]!)), 0) / group.length)
 
-/** A run on the device's clock. An idle device runs at a part of its clock: runs in front of the timed one keep it awake. */
+/** A run by the device's timestamps. An idle device lowers its clock frequency: warm-up runs precede the timed one. */
 const awake = Effect.fnUntraced(function*({ run, timed }: Replay, vars: Vars, { stepMicros }: Job) {
   yield* Effect.replicateEffect(run(vars), Math.round(awakeMicros / stepMicros), { discard: true })
   return yield* timed!(vars)
@@ -178,7 +178,7 @@ const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, jo
       for (let copies = 1;; copies = Math.min(most, 4 * copies)) {
         const longer = yield* device.plan(withExtra(prepared, group, copies))
         yield* run(longer)
-        /** What the copies take in all. The clock of a device drifts: the two are timed in turns. */
+        /** Total time of the copies. The device's frequency drifts, so the two runs are timed in alternation. */
         const difference = Effect.map(
           Effect.replicateEffect(
             Effect.zipWith(run(prepared), run(longer), (without, all) => all - without),
@@ -186,7 +186,7 @@ const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, jo
           ),
           median
         )
-        // a machine that is busy elsewhere can show too much once, but not twice
+        // a second sample guards against an outlier from other load
         const found = yield* difference
         if (copies < most && found < goal) continue
         const again = copies < most && !isSure ? yield* difference : found
@@ -198,9 +198,9 @@ const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, jo
 })
 
 /**
- * The program with `copies` more launches in front of each one of the group. A copy reads the weights of another member,
- * the next one each time: a launch that repeats its own would find them in the caches. Temporary memory, and what is
- * written, stay those of the place, and the launch itself comes last: the program goes on with the right values.
+ * The program with `copies` more launches in front of each one of the group. Each copy reads the weights of another member in
+ * rotation, because its own would be cached. Temporaries and outputs stay its own, and the original launch comes last, so the
+ * program's values are right.
  */
 export const withExtra = (
   { dispatches, plan }: Pick<Prepared, "dispatches" | "plan">,
@@ -219,7 +219,7 @@ export const withExtra = (
   })
 }
 
-/** Launch `from` with what launch `to` of the same program reads from the host's buffers. */
+/** Launch `from` with the read-only host buffers of launch `to`, of the same program. */
 const borrow = (
   { dispatches, plan }: Pick<Prepared, "dispatches" | "plan">,
   from: number,
@@ -232,6 +232,6 @@ const borrow = (
     bindings[at]!.access === "read" && isShared(from, at) && isShared(to, at) ? dispatches[to]!.buffers[at]! : buffer
   )
   const different = (bindings: ReadonlyArray<Binding>): number => new Set(bindings.map(bufferOf)).size
-  // one buffer in two places may be refused; then the copy is an exact one
+  // a device may refuse one buffer in two bindings: then an exact copy
   return different(buffers) < different(own.buffers) ? own : { executable: own.executable, buffers }
 }

@@ -1,17 +1,17 @@
-/** What a compiled program depends on, apart from the compiler. */
+/** Cache key of a compiled program. The compiler's version is the cache's (`CompileCache.layerStore`). */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { digest, key, toposort, type UOp } from "@tg/core-uop/UOp"
 
-/** A device as programs are made for it. */
+/** The device and the stages a program is compiled for. */
 export interface Target {
   readonly profile: DeviceProfile
-  /** Names the stages of the compiler and what they were given. */
+  /** Ids of the stages and of the form of the plan. */
   readonly stages: string
 }
 
 /**
- * Equal for programs that compile to the same plan: of equal structure, for equal devices, and with the same labels in the
- * same places, for kernels are named after them.
+ * Equal for programs that compile to the same plan: of equal structure and labels, which name the kernels, for equal profiles
+ * and stages.
  */
 export const of = (sink: UOp, { profile, stages }: Target): string => {
   const labels = toposort(sink).map((node) => node.arena.labelOf(node) ?? "").join("\n")

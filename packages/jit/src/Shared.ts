@@ -1,10 +1,10 @@
 /**
- * Plans whose launches share their bindings, so that one bind group is good for many of them: all temporary memory lies in one
- * block, and what the host packed into one buffer is bound as that buffer. A program finds its arguments at offsets that are part
- * of its code, so equal places get equal offsets: then the programs of one block of a model are those of the next.
+ * Plans whose launches share bind groups: all temporaries lie in one block, and slices of one host buffer are bound as that buffer.
+ * The offsets of arguments are constants in a program's code. Equal places therefore get equal offsets, so that the blocks of a
+ * model share programs.
  *
- * WebGPU does not take a buffer that is written in one binding and read in another, even where the kernel looks at one of them
- * only. So a buffer that any launch writes has one binding, which all may write, and no buffer has two.
+ * WebGPU rejects a buffer that is writable in one binding and bound in another, even if the kernel uses only one of them. So no
+ * buffer has two bindings, and one that any launch writes is writable for all.
  */
 import type { Binding, Placement, Program } from "@tg/core-uop/Program"
 import { argOf } from "@tg/core-uop/UOp"
@@ -12,22 +12,22 @@ import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
 import { Context } from "effect"
 import type * as Plan from "./Plan.ts"
 
-/** How many launches a bind group is good for: for one, or for those of a block of the model, whose bindings are shared. */
+/** The granularity of bind groups: one per launch, or one shared by the launches of a block of the model. */
 export type BindGroups = "dispatch" | "block"
 
-/** What programs of many short launches are bound by, unless they are told. */
+/** The default for programs of many short launches. */
 export const BindGroups = Context.Reference<BindGroups>("@tg/jit/BindGroups", { defaultValue: () => "dispatch" })
 
-/** The buffer that one of the host's is a part of, and where. */
+/** A host buffer as a slice of the device's. */
 export interface Part {
-  /** Equal for parts of one buffer. */
+  /** Number of the buffer it is a slice of. */
   readonly whole: number
   readonly offset: number
   /** Of the whole. */
   readonly bytes: number
 }
 
-/** What a plan is made for. */
+/** The programs, host buffers and limits of a plan. */
 export interface Setting {
   readonly programOf: (step: Step) => Program
   /** The host's buffers by id. */
@@ -37,19 +37,19 @@ export interface Setting {
   readonly maxBindingBytes: number
 }
 
-/** Arguments of programs begin at multiples of this in shared bindings: whole vectors of four words. */
+/** Alignment in bytes of arguments in shared bindings: vectors of four words. */
 export const alignment = 16
-/** Temporaries begin where cache lines do. */
+/** Alignment of temporaries in bytes: whole cache lines. */
 const temporaryAlignment = 256
-/** With more programs than this for each one that there was, code would cost more than bind groups. */
+/** Largest growth in the number of programs: beyond it, code costs more than bind groups save. */
 const mostCopies = 1.25
 
-/** A buffer that so many launches bind in one place may be common to all blocks. */
+/** Launches that bind a buffer in one place before it counts as common to all blocks. */
 const fewestCommon = 3
 
-/** An argument of a launch: what is bound, and where it begins in it. */
+/** An argument of a launch. */
 interface Argument {
-  /** Of equal ones the same: an argument of a program. */
+  /** The program's argument: equal for launches of one program. */
   readonly place: string
   readonly access: Binding["access"]
   readonly ref: Ref
@@ -58,7 +58,7 @@ interface Argument {
 interface Launched {
   readonly step: Step
   readonly program: Program
-  /** Of equal programs the same. */
+  /** Number of the program. */
   readonly number: number
   readonly args: ReadonlyArray<Argument>
 }
@@ -80,7 +80,7 @@ const launchedOf = ({ steps }: Schedule, programOf: Setting["programOf"]): Reado
   })
 }
 
-/** Where a temporary lives, and the places that it is given to. */
+/** Live range of a temporary, and the arguments it is bound to. */
 interface Life {
   readonly from: number
   to: number
@@ -103,13 +103,13 @@ const livesOf = ({ results, steps }: Schedule, launched: ReadonlyArray<Launched>
   return lives
 }
 
-/** Offsets of all temporaries in one block. */
+/** The block of all temporaries, and their offsets. */
 interface Arena {
   readonly bytes: number
   readonly offsetOf: ReadonlyMap<number, number>
 }
 
-/** A temporary lies where the one before it did that was given to an equal place; where that is taken, or there is none, behind all others. */
+/** A temporary takes the offset that an equal place had first, if that is free over its live range; else the end of the block. */
 const arenaOf = (schedule: Schedule, launched: ReadonlyArray<Launched>): Arena => {
   const lives = livesOf(schedule, launched)
   const known = new Map<string, number>()
@@ -130,7 +130,7 @@ const arenaOf = (schedule: Schedule, launched: ReadonlyArray<Launched>): Arena =
   return { bytes, offsetOf }
 }
 
-/** What is bound for an argument, and where the argument begins in it. */
+/** The binding of an argument, and its offset in it in bytes. */
 interface Bound {
   readonly key: string
   readonly slot: Plan.Slot
@@ -139,7 +139,7 @@ interface Bound {
 
 const arenaKey = "arena"
 
-/** What is bound for an argument, or why it cannot be shared. */
+/** The binding of an argument, or why it cannot be shared. */
 const boundOf = (ref: Ref, arena: Arena, { maxBindingBytes, parts }: Setting): Bound | string => {
   const shift = ref.window?.offset ?? 0
   if (ref.kind === "temporary") {
@@ -157,13 +157,13 @@ const boundOf = (ref: Ref, arena: Arena, { maxBindingBytes, parts }: Setting): B
   return { key: `${part.whole}`, slot: { kind: "buffer", id, whole: true }, offset: part.offset + shift }
 }
 
-/** The numbers of the bindings, and what happens to each. */
+/** Binding numbers of the buffers (`numberOf`), and the access of each binding (`group`). */
 interface Numbers {
   readonly group: ReadonlyArray<Binding["access"]>
   readonly numberOf: ReadonlyMap<string, number>
 }
 
-/** The buffers that most launches of some program bind in one place: those that are no block's own. */
+/** Buffers that most launches of some program bind in one place: not private to a block. */
 const commonOf = (
   launched: ReadonlyArray<Launched>,
   bound: ReadonlyArray<ReadonlyArray<Bound>>
@@ -179,8 +179,8 @@ const commonOf = (
 }
 
 /**
- * Buffers of one launch get different numbers, and common ones numbers of their own as long as there are some: a group that
- * holds them need not be another for them. Otherwise each gets the number that its place had before, or the first.
+ * A colouring: buffers of one launch get different numbers. Common buffers get numbers of their own while there are any, so that
+ * they never force another bind group. Others take the number that their place had before, or the first free one.
  */
 const numbersOf = (
   launched: ReadonlyArray<Launched>,
@@ -222,7 +222,7 @@ const numbersOf = (
   return { group, numberOf }
 }
 
-/** The plan of a schedule, with shared bindings, or why there is none: limits of the device, or a program's code. */
+/** The plan of a schedule with shared bindings, or why there is none: limits of the device, or a program's code. */
 export const plan = (schedule: Schedule, setting: Setting): Plan.ExecutionPlan | string => {
   const launched = launchedOf(schedule, setting.programOf)
   const arena = arenaOf(schedule, launched)

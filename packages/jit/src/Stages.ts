@@ -9,11 +9,11 @@ import { members } from "@tg/rangeify/Horizontal"
 import { Effect } from "effect"
 import type * as Pipeline from "./Pipeline.ts"
 
-/** What each stage made of a kernel: of all its members, where it has several. */
+/** The result of each stage for a kernel, with all its members. */
 export interface Stages {
   /** Spec `kernel`. */
   readonly kernel: UOp
-  /** What was chosen for each member. */
+  /** The opts chosen for each member. */
   readonly opts: ReadonlyArray<ReadonlyArray<Opt.Opt>>
   /** Spec `opted`, with each member's own slots and loops. */
   readonly opted: UOp
@@ -23,10 +23,10 @@ export interface Stages {
   readonly linear: UOp
 }
 
-/** A stage that refuses a kernel. */
+/** Errors of the stages. */
 export type StageError = IllegalOpt | DevectorizeError
 
-/** What each stage made of one member. */
+/** The result of each stage for one member. */
 export interface MemberStages {
   readonly opts: ReadonlyArray<Opt.Opt>
   readonly opted: UOp
@@ -34,7 +34,7 @@ export interface MemberStages {
   readonly linear: UOp
 }
 
-/** The stages in front of the renderer: those of each member, as if it were alone, and the launch of all of them. */
+/** The stages in front of the renderer: of each member, compiled alone, and of their joined launch. */
 export const ofKernel = (
   pipeline: Pipeline.Stages,
   name: string,
@@ -42,7 +42,7 @@ export const ofKernel = (
 ): Effect.Effect<Stages, StageError> =>
   Phases.isPersistent(kernel) ? ofPhases(pipeline, name, kernel) : ofLaunch(pipeline, name, kernel)
 
-/** The stages of a persistent launch: those of each phase, as if it were a launch, and all of them as one kernel. */
+/** The stages of a persistent launch: of each phase, compiled as a launch, and of their joined kernel. */
 const ofPhases = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: string, kernel: UOp) {
   const phases = Phases.phasesOf(kernel)
   const made = yield* Effect.forEach(phases, (phase) => ofLaunch(pipeline, name, phase.kernel))
@@ -79,7 +79,7 @@ const ofLaunch = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: st
   return stages
 })
 
-/** The stages of a member (`Horizontal.members`) with these opts, up to where the members of a launch are put together. */
+/** The stages of a member (`Horizontal.members`) with these opts, up to the join of a launch's members. */
 export const ofMember = (
   pipeline: Pipeline.Stages,
   name: string,
@@ -92,6 +92,6 @@ export const ofMember = (
     return { opts, opted, expanded, linear: yield* pipeline.linearize(name, expanded) }
   })
 
-/** The opts as the stages' messages write them: `GROUP(r2, 32)`; those of several members behind their numbers, `1: `. */
+/** The opts in the stages' notation: `GROUP(r2, 32)`, with the member's number in front (`1: `) where there are several. */
 export const printOpts = ({ opts }: Pick<Stages, "opts">): ReadonlyArray<string> =>
   opts.flatMap((own, member) => own.map((opt) => `${opts.length === 1 ? "" : `${member + 1}: `}${Opt.print(opt)}`))
