@@ -1,6 +1,7 @@
 /** Flags that several commands share. */
 import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import type { StepsTogether } from "@tg/engine/Ahead"
 import { aliases } from "@tg/hub/Aliases"
 import { Config, Effect, Option, Schema } from "effect"
 import { Argument, Flag, GlobalFlag } from "effect/cli"
@@ -157,6 +158,15 @@ export const bindGroups = Flag.Literals("bind-groups", ["dispatch", "block"]).pi
     "On a GPU, what a bind group is good for while tokens are generated: one dispatch, or those of a block of the model"
   ),
   Flag.withDefault("dispatch" as const)
+)
+
+/** `--steps-together`. */
+export const stepsTogether = Flag.Literals("steps-together", ["auto", "1", "2", "4", "8", "16"]).pipe(
+  Flag.withDescription(
+    "On a GPU, how many steps are submitted at once while tokens are generated; as their time says (auto)"
+  ),
+  Flag.withDefault("auto" as const),
+  Flag.map((asked): StepsTogether => asked === "auto" ? asked : Number(asked))
 )
 
 /** `--json`. */

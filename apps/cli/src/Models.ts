@@ -2,6 +2,7 @@
 import { basename } from "node:path"
 import { Checked } from "@tg/core-uop/Spec"
 import { ModelFile } from "@tg/engine"
+import * as Ahead from "@tg/engine/Ahead"
 import * as Conversations from "@tg/engine/Conversations"
 import * as Drafter from "@tg/engine/Drafter"
 import { Engine, fromModel, type Options, type Program } from "@tg/engine/Engine"
@@ -43,6 +44,7 @@ export const runFlags = {
   egraph: Flags.egraph,
   ...Flags.persistence,
   bindGroups: Flags.bindGroups,
+  stepsTogether: Flags.stepsTogether,
   noCache: CompiledFiles.noCache,
   profile: Profiles.given,
   limits: Profiles.limits,
@@ -64,6 +66,7 @@ export interface RunFlags {
   readonly persistent: "off" | "auto" | "on"
   readonly noPersistent: boolean
   readonly bindGroups: Shared.BindGroups
+  readonly stepsTogether: Ahead.StepsTogether
   readonly noCache: boolean
   readonly profile: Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
@@ -202,6 +205,7 @@ const layerOf = <S, E>(
       return yield* load(source, file, { ...options, ...steps }).pipe(
         Effect.provideService(Drafter.Drafter, drafter),
         Effect.provideService(Shared.BindGroups, flags.bindGroups),
+        Effect.provideService(Ahead.StepsTogether, flags.stepsTogether),
         Effect.onExit((exit) => told.end(exit))
       )
     })

@@ -1,15 +1,18 @@
 /** Token after token: on the host from the logits of a step, or by the device, which then runs ahead. */
-import type { DeviceError, Replay } from "@tg/runtime/Device"
-import { Effect, Fiber } from "effect"
-import { type Ahead, isSame, isSameSampling, stepsAhead } from "./Ahead.ts"
+import { type DeviceBuffer, type Span, together, type Work } from "@tg/runtime/Device"
+import { Clock, Effect, Fiber } from "effect"
+import { type Ahead, begin, isSame, isSameSampling, stepsNow, togetherOf } from "./Ahead.ts"
 import * as Draw from "./Draw.ts"
 import * as Random from "./Random.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
-import { invalid, refuse, reusable, type SessionState, settled, settling, type StepError } from "./SessionState.ts"
+import { invalid, refuse, reusable, type SessionState, settling, type StepError } from "./SessionState.ts"
 import { masked } from "./Shaping.ts"
 import * as Steps from "./Steps.ts"
 import { bytesOf, wordOf } from "./Words.ts"
+
+const wordBytes = 4
+const nanosPerMilli = 1e6
 
 /** A token to draw behind others. */
 export interface Place {
@@ -32,34 +35,58 @@ export const prepare = Effect.fnUntraced(function*(state: SessionState, sampling
   else yield* (yield* drawer).draw(sampling, "all")
 })
 
-/** Runs a program that leaves a token, and reads that. */
-const runAndRead = ({ decoded, device }: SessionState, { run, runAndRead: both }: Replay, position: number) => {
-  const vars = { startPos: position }
-  return both === undefined
-    ? Effect.andThen(run(vars), device.read(decoded))
-    : both(vars, { buffer: decoded, offset: 0, bytes: decoded.bytes })
-}
+/** What the device does for a step that feeds the token which is there: it leaves the next one. */
+type Step = (position: number, number: number) => ReadonlyArray<Work>
 
-/** Submits the step that feeds the token on the device, and a read of the token it leaves there. */
-const submit = Effect.fnUntraced(function*(state: SessionState, running: Ahead) {
-  const { position, sampling } = running
+/** Makes the steps from a position on, so many. */
+const stepOf = Effect.fnUntraced(function*(
+  state: SessionState,
+  { position, sampling }: Ahead,
+  count: number
+): Effect.fn.Return<Step, StepError> {
   const { decoder, drawer } = state.programs
-  state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start: position, tokens: 1 })
-  yield* state.inputs.write([position])
-  let token: Effect.Effect<Uint8Array, DeviceError>
-  if (Sampler.isGreedy(sampling)) token = runAndRead(state, yield* decoder, position)
-  else {
-    const { draw, prepared } = yield* drawer
-    const drawAt = yield* draw(sampling, "all")
-    yield* prepared.run({ startPos: position })
-    yield* drawAt(position + 1)
-    token = state.device.read(state.decoded)
+  if (Sampler.isGreedy(sampling)) {
+    const replay = yield* decoder
+    return (startPos) => [{ replay, vars: { startPos } }]
   }
-  running.position++
-  running.pending.push(
-    yield* Effect.forkIn(Effect.map(settling(state, token), wordOf), state.scope, { startImmediately: true })
-  )
+  const { draw, prepared } = yield* drawer
+  const { begin, work } = yield* draw(sampling, "all")
+  yield* begin(Array.from({ length: count }, (_, i) => position + i + 1))
+  return (startPos, number) => [{ replay: prepared, vars: { startPos } }, work(number)]
 })
+
+/** Submits so many steps, each of which feeds the token on the device, and a read of each token that they leave there. */
+const submit = Effect.fnUntraced(function*(state: SessionState, running: Ahead, count: number) {
+  const { position } = running
+  yield* state.inputs.reach(position + count)
+  const step = yield* stepOf(state, running, count)
+  const work: Array<Work> = []
+  for (let i = 0; i < count; i++) {
+    state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start: position + i, tokens: 1 })
+    work.push(...step(position + i, i), wordIn(state.decoded))
+  }
+  // the device computes one submission behind the other without a break, so the time between them is that of the steps
+  const isBehind = running.pending.length > 0
+  const read = settling(state, together(state.device, work)).pipe(
+    Effect.map((all) => all.map(wordOf)),
+    Effect.tap(() => arrival(state, running, isBehind ? count : undefined))
+  )
+  running.position += count
+  running.steps = count
+  const tokens = yield* Effect.forkIn(read, state.scope, { startImmediately: true })
+  running.pending.push({ steps: count, tokens })
+})
+
+/** A word of a buffer, to be read. */
+const wordIn = (buffer: DeviceBuffer): Span => ({ buffer, offset: 0, bytes: wordBytes })
+
+/** Tokens have come back: of so many steps, if it is known when they began. */
+const arrival = ({ pace }: SessionState, running: Ahead, steps: number | undefined) =>
+  Effect.map(Clock.currentTimeNanos, (nanos) => {
+    const now = Number(nanos) / nanosPerMilli
+    if (steps !== undefined && running.arrived !== undefined) pace.add(now - running.arrived, steps)
+    running.arrived = now
+  })
 
 /** The host's draw. */
 const drawn = Effect.fnUntraced(function*(state: SessionState, { mask, sampling, tokens }: Place) {
@@ -84,31 +111,45 @@ const maskedStep = Effect.fnUntraced(function*(
 ) {
   const position = tokens.length - 1
   const { draw, prepared } = yield* state.programs.drawer
-  const drawAt = yield* draw(sampling, "masked")
+  const { begin, work } = yield* draw(sampling, "masked")
   state.ahead = undefined
   state.held = tokens.slice(0, position)
   state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start: position, tokens: 1 })
   yield* state.device.write(state.decoded, bytesOf(Uint32Array.of(tokens[position]!)))
-  yield* state.inputs.write([position])
-  yield* prepared.run({ startPos: position })
+  yield* state.inputs.reach(position + 1)
+  yield* begin([tokens.length], mask)
+  const step = [{ replay: prepared, vars: { startPos: position } }, work(0), wordIn(state.decoded)]
+  const [bytes] = yield* settling(state, together(state.device, step))
   state.held = tokens
-  yield* drawAt(tokens.length, mask)
-  const id = wordOf(yield* settled(state, state.decoded))
-  return yield* known(state, id, position)
+  return yield* known(state, wordOf(bytes!), position)
 })
+
+/** Steps that are worth a submission: single ones, where each would be one of its own. */
+const stepsTogether = ({ device, pace, together: asked }: SessionState): number =>
+  device.submit === undefined ? 1 : togetherOf(asked, pace.stepMillis)
 
 /** The token of a step that was submitted before. */
 const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead) {
-  while (running.pending.length < stepsAhead && running.position < state.context) yield* submit(state, running)
-  // who is interrupted here and asks again gets the same token
-  const id = yield* Effect.tapError(Fiber.join(running.pending[0]!), () =>
-    Effect.sync(() => {
-      // of the steps behind it nobody knows whether they ran
-      state.ahead = undefined
-      state.held = running.tokens.slice(0, -1)
-    }))
-  running.pending.shift()
+  const worth = stepsTogether(state)
+  for (;;) {
+    const count = stepsNow(running, { room: state.context - running.position, together: worth })
+    if (count === 0) break
+    yield* submit(state, running, count)
+  }
+  if (running.ready.length === 0) {
+    // who is interrupted here and asks again gets the same token
+    const tokens = yield* Effect.tapError(Fiber.join(running.pending[0]!.tokens), () =>
+      Effect.sync(() => {
+        // of the steps behind it nobody knows whether they ran
+        state.ahead = undefined
+        state.held = running.tokens.slice(0, -1)
+      }))
+    running.pending.shift()
+    running.ready.push(...tokens)
+  }
+  const id = running.ready[0]!
   yield* known(state, id, running.tokens.length - 1)
+  running.ready.shift()
   running.tokens.push(id)
   // every token whose step was submitted is in the cache, as far as it is known
   state.held = running.tokens.slice(0, running.position)
@@ -134,7 +175,7 @@ export const next: (state: SessionState, place: Place) => Effect.Effect<number, 
     const first = yield* drawn(state, place)
     if (!runsAhead(state, sampling)) return first
     yield* state.device.write(state.decoded, bytesOf(Uint32Array.of(first)))
-    state.ahead = { sampling, tokens: [...tokens, first], position: tokens.length, pending: [] }
+    state.ahead = begin(sampling, [...tokens, first])
     return first
   }
 )

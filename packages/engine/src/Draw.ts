@@ -1,6 +1,6 @@
 /** Sampling on a device: the programs of `SampleProgram`, bound to the logits of a step and to the token of the next. */
 import { Jit, type JitError } from "@tg/jit/Jit"
-import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import { Device, type DeviceBuffer, type DeviceError, type Work } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
 import type * as ProgramMemo from "./ProgramMemo.ts"
 import * as Random from "./Random.ts"
@@ -8,8 +8,13 @@ import * as SampleProgram from "./SampleProgram.ts"
 import * as Sampler from "./Sampler.ts"
 import * as Tables from "./SamplerTables.ts"
 
-/** Draws the token at a place of the text, after the logits in front of it; where the draw is masked, of what the mask allows. */
-export type Draw = (position: number, mask?: Uint32Array) => Effect.Effect<void, DeviceError>
+/** Draws of tokens after the logits in front of them. */
+export interface Draw {
+  /** Tells the device of the next draws: of their places in the text, and, where draws are masked, of what the mask allows. */
+  readonly begin: (positions: ReadonlyArray<number>, mask?: Uint32Array) => Effect.Effect<void, DeviceError>
+  /** Makes one of them, by its number. */
+  readonly work: (number: number) => Work
+}
 
 /** Whether a device can draw by these settings; where it cannot, the host reads the logits and draws. */
 export const fits = (settings: Sampler.Settings, vocabulary: number): boolean =>
@@ -28,12 +33,12 @@ export const make = Effect.fnUntraced(
     const scope = yield* Effect.scope
     const { ids, maskWords } = SampleProgram
     const table = yield* device.allocate(4 * Tables.words, "tables")
-    const rule = yield* device.allocate(4 * SampleProgram.ruleWords, "rule")
+    const rules = yield* device.allocate(4 * SampleProgram.ruleWords * SampleProgram.mostDraws, "rules")
     yield* device.write(table, bytesOf(Tables.shared()))
     const own = Scope.provide(scope)
     const allowed = yield* Effect.cached(device.allocate(4 * maskWords(vocabulary), "mask").pipe(own))
 
-    const buffers = [[ids.logits, logits], [ids.token, token], [ids.rule, rule], [ids.table, table]] as const
+    const buffers = [[ids.logits, logits], [ids.token, token], [ids.rule, rules], [ids.table, table]] as const
     const prepare = Effect.fnUntraced(function*(
       key: string,
       settings: Sampler.Settings,
@@ -59,16 +64,28 @@ export const make = Effect.fnUntraced(
       settings: Sampler.Settings,
       masked: SampleProgram.Allowed
     ): Effect.fn.Return<Draw, JitError> {
-      const { run } = yield* programOf(settings, masked)
-      return Effect.fnUntraced(function*(position: number, mask?: Uint32Array) {
-        const words = Random.words(settings.seed, position)
-        if (mask !== undefined) yield* device.write(yield* allowed, bytesOf(ofLength(mask, maskWords(vocabulary))))
-        if (!Sampler.isGreedy(settings)) yield* device.write(rule, bytesOf(SampleProgram.ruleOf(settings, words)))
-        yield* run({})
-      })
+      const replay = yield* programOf(settings, masked)
+      const isGreedy = Sampler.isGreedy(settings)
+      return {
+        begin: Effect.fnUntraced(function*(positions: ReadonlyArray<number>, mask?: Uint32Array) {
+          if (mask !== undefined) yield* device.write(yield* allowed, bytesOf(ofLength(mask, maskWords(vocabulary))))
+          if (!isGreedy) yield* device.write(rules, bytesOf(rulesOf(settings, positions)))
+        }),
+        work: (number) => ({ replay, vars: isGreedy ? {} : { draw: number } })
+      }
     })
   }
 )
+
+/** The rules of draws, one behind the other. */
+const rulesOf = (settings: Sampler.Settings, positions: ReadonlyArray<number>): Uint32Array => {
+  const rules = new Uint32Array(SampleProgram.ruleWords * positions.length)
+  for (const [i, position] of positions.entries()) {
+    const words = Random.words(settings.seed, position)
+    rules.set(SampleProgram.ruleOf(settings, words), SampleProgram.ruleWords * i)
+  }
+  return rules
+}
 
 /** A mask with as many words: what is not there allows nothing. */
 const ofLength = (mask: Uint32Array, words: number): Uint32Array => {

@@ -102,14 +102,14 @@ export const whole = (
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
     const stored = storedBytes(model, { cache, context })
-    // a token and its angles, also for batches that are not compiled yet
+    // tokens, also for batches that are not compiled yet
     const spare = Prompts.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
       scratchBytes: sum([promptStep, ...otherSteps].flatMap(({ blocks }) => blocks)) +
         (own === undefined ? 0 : sum(decodeStep.blocks)),
       ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
-        4 * spare * (1 + sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))),
+        4 * spare,
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile, estimate)
     }
     return { memory, decode: decodeStep }

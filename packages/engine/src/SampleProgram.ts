@@ -10,7 +10,7 @@ import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
 import { counting } from "@tg/gguf/LayoutPacking"
 import * as Program from "@tg/tensor/Program"
-import { buffer, full, iota, type Tensor } from "@tg/tensor/Tensor"
+import { buffer, full, iota, type Tensor, variable } from "@tg/tensor/Tensor"
 import * as Likeliest from "./Likeliest.ts"
 import { mixer, type Words } from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
@@ -40,8 +40,11 @@ export const cutsOf = ({ topK, topP }: Sampler.Settings): Cuts => ({
  */
 export const mostTokens = 2 ** 18
 
-/** Words of the rule's buffer. */
+/** Words of a rule. */
 export const ruleWords = 6
+
+/** Rules that the buffer has room for, of as many draws that are submitted together; the variable `draw` says which one it is. */
+export const mostDraws = 16
 
 /** The rule of a step: the settings, and the random words of the place of its token. */
 export const ruleOf = (settings: Sampler.Settings, [a, b]: Words): Uint32Array => {
@@ -82,11 +85,12 @@ export const make = (vocabulary: number, cuts: Cuts, allowed: Allowed = "all"): 
   const arena = new Arena()
   const logits = buffer(arena, ids.logits, { shape: [1, vocabulary], dtype: DType.f32, label: "logits" })
   const token = buffer(arena, ids.token, { shape: [1], dtype: DType.u32, label: "next" })
-  const rule = buffer(arena, ids.rule, { shape: [ruleWords], dtype: DType.u32, label: "rule" })
+  const rules = buffer(arena, ids.rule, { shape: [mostDraws, ruleWords], dtype: DType.u32, label: "rules" })
+  const rule = rules.slice(0, variable(arena, "draw", 0, mostDraws - 1), 1)
   const table = buffer(arena, ids.table, { shape: [Tables.words], dtype: DType.u32, label: "tables" })
   const [a, b, drawScale, topK, topP, most] = Array.from(
     { length: ruleWords },
-    (_, i) => rule.slice(0, i, 1).reshape([1, 1])
+    (_, i) => rule.slice(1, i, 1)
   )
 
   const shape = shapeOf(vocabulary)

@@ -12,6 +12,7 @@ import type { Activations } from "@tg/model-parts/Product"
 import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import { Effect, type Scope, Semaphore } from "effect"
 import { type ActivationPolicy, activationsOn } from "./ActivationPolicy.ts"
+import * as Ahead from "./Ahead.ts"
 import * as Decoding from "./Decoding.ts"
 import * as Filling from "./Filling.ts"
 import type { Snapshot, Source } from "./Filling.ts"
@@ -154,7 +155,7 @@ const groundOf = Effect.fnUntraced(
     })
     const most = tokensHeld(prompts)
     const tokens = yield* device.allocate(4 * most, "tokens")
-    const inputs = yield* HostInputs.make(model, weights, most)
+    const inputs = yield* HostInputs.tables(model, weights, context)
     const storage = model.caches({ type: cache, context: cacheRows(context) })
     const rowBytes = 4 * Number(storage[0]!.shape[1])
     const caches = yield* Effect.forEach(
@@ -191,6 +192,8 @@ const groundOf = Effect.fnUntraced(
       inputs,
       decoded,
       programs,
+      together: yield* Ahead.StepsTogether,
+      pace: new Ahead.Pace(),
       settle: (yield* Jit).settle ?? Effect.void
     }
     return ground

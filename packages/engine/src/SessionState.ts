@@ -5,7 +5,7 @@ import type { Storage } from "@tg/model-parts/Family"
 import type { Activations } from "@tg/model-parts/Product"
 import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
-import type { Ahead } from "./Ahead.ts"
+import type { Ahead, Pace, StepsTogether } from "./Ahead.ts"
 import type * as CacheCopy from "./CacheCopy.ts"
 import type * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
@@ -36,22 +36,25 @@ export interface Ground {
   /** Bytes that a token takes in each of them. */
   readonly rowBytes: number
   readonly ring: Ring | undefined
-  /** Tokens on their way into a step, and what the host computes for their positions. */
+  /** Tokens on their way into a step. */
   readonly tokens: DeviceBuffer
-  readonly inputs: HostInputs.HostInputs
+  /** What the host computes for each position. */
+  readonly inputs: HostInputs.Tables
   /** The token that decoding feeds, and leaves for the next step. */
   readonly decoded: DeviceBuffer
   readonly programs: SessionPrograms
+  /** Steps of a submission while tokens are generated, and what a step takes. */
+  readonly together: StepsTogether
+  readonly pace: Pace
   /** Fails if what the steps so far have left is void: asked behind every read of it. */
   readonly settle: Effect.Effect<void, DeviceError>
 }
 
 /** What a read finds, once it is known that the steps in front of it ran to their ends. */
-export const settling = (
+export const settling = <A>(
   { settle }: Pick<Ground, "settle">,
-  read: Effect.Effect<Uint8Array, DeviceError>
-): Effect.Effect<Uint8Array, DeviceError> =>
-  Effect.map(Effect.all([read, settle], { concurrency: 2 }), ([bytes]) => bytes)
+  read: Effect.Effect<A, DeviceError>
+): Effect.Effect<A, DeviceError> => Effect.map(Effect.all([read, settle], { concurrency: 2 }), ([found]) => found)
 
 /** What steps have left in a buffer. */
 export const settled = (

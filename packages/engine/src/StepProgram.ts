@@ -58,9 +58,13 @@ const storage = (
   startPos: variable(arena, "startPos", 0, context - 1)
 })
 
-/** What the host computes for up to `rows` tokens. */
-const hostInputs = (arena: Arena, { inputs }: ModelShape, rows: number) =>
-  inputs.map(({ label, row }, i) => buffer(arena, inputId(i), { shape: [rows, ...row], dtype: DType.f32, label }))
+/** What the host computes for each position of the context: a step finds its own there, so nothing is written for it. */
+const hostInputs = (arena: Arena, { inputs }: ModelShape, { context }: Pick<StepShape, "context">) => ({
+  inputRows: "positions" as const,
+  inputs: inputs.map(({ label, row }, i) =>
+    buffer(arena, inputId(i), { shape: [cacheRows(context), ...row], dtype: DType.f32, label })
+  )
+})
 
 /** Values of the variables of a step program. */
 export const variablesOf = (order: Order.Order, start: number, length: number): Readonly<Record<string, number>> =>
@@ -89,7 +93,7 @@ export const stepProgram = (
     profile,
     ...storage(arena, model, { cache, context }),
     tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
-    inputs: hostInputs(arena, model, most).map((input) => input.slice(0, 0, length)),
+    ...hostInputs(arena, model, { context }),
     rows,
     count: isWhole && chunk > 1 ? count : undefined,
     batch: isBatch ? { tiles, count, keys, attend } : undefined
@@ -120,7 +124,7 @@ export const decodeProgram = (
     profile,
     ...storage(arena, model, { cache, context }),
     tokens: token,
-    inputs: hostInputs(arena, model, 1),
+    ...hostInputs(arena, model, { context }),
     rows: "last"
   })
   if (result === "token") return Program.make([Program.assign(token, likeliest(logits).label("sample")), ...effects])

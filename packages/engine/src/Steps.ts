@@ -21,15 +21,14 @@ const step = Effect.fnUntraced(function*(
 ) {
   const { logits, order, prepared, size } = yield* program
   const whole = order === "tokens" ? size ?? length : Order.wholeTiles(length)
-  const positions = Array.from({ length: whole }, (_, i) => start + i)
   // a tile or a step that is not full repeats the last token; nobody looks at what becomes of it
-  const tokenIds = positions.map((position) => tokens[Math.min(position, start + length - 1)]!)
+  const tokenIds = Array.from({ length: whole }, (_, i) => tokens[start + Math.min(i, length - 1)]!)
   // until the step has succeeded, only what stands before it is certain
   state.ahead = undefined
   state.held = tokens.slice(0, start)
   state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start, tokens: whole })
   yield* state.device.write(state.tokens, bytesOf(Uint32Array.from(tokenIds)))
-  yield* state.inputs.write(positions)
+  yield* state.inputs.reach(start + whole)
   yield* prepared.run(ownOf(prepared, variablesOf(order, start, length)))
   state.held = tokens.slice(0, start + length)
   return logits

@@ -13,7 +13,8 @@ import {
   DeviceError,
   type Dispatch,
   type Executable,
-  type Replay
+  type Replay,
+  type Vars
 } from "@tg/runtime/Device"
 import type { Scope } from "effect"
 import { Context, Effect, Fiber, Layer } from "effect"
@@ -115,19 +116,16 @@ const checkVars = ({ vars }: Asked, given: Readonly<Record<string, number>>): De
 }
 
 /** A replay that checks its variables before it runs. */
-const checked = (asked: Asked, { run, runAndRead, timed }: Replay): Replay => {
-  const before = <More extends ReadonlyArray<unknown>, A>(
-    next: (vars: Readonly<Record<string, number>>, ...more: More) => Effect.Effect<A, DeviceError>
-  ) =>
-  (vars: Readonly<Record<string, number>>, ...more: More) =>
+const checked = (asked: Asked, { run, stage, timed }: Replay): Replay => {
+  const before = <A>(next: (vars: Vars) => Effect.Effect<A, DeviceError>) => (vars: Vars) =>
     Effect.suspend(() => {
       const problem = checkVars(asked, vars)
-      return problem === undefined ? next(vars, ...more) : Effect.fail(problem)
+      return problem === undefined ? next(vars) : Effect.fail(problem)
     })
   return {
     run: before(run),
     ...(timed === undefined ? {} : { timed: before(timed) }),
-    ...(runAndRead === undefined ? {} : { runAndRead: before(runAndRead) })
+    ...(stage === undefined ? {} : { stage: before(stage) })
   }
 }
 

@@ -1,6 +1,7 @@
 /** The forward pass that decoder-only models have in common: embedding, blocks that share bodies, norm, output. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
+import type { Dim } from "@tg/core-uop/Shape"
 import type { Arena } from "@tg/core-uop/UOp"
 import * as Layout from "@tg/gguf/Layout"
 import * as Nn from "@tg/tensor/Nn"
@@ -32,8 +33,10 @@ export interface ForwardInput {
   readonly startPos: Tensor
   /** One per block, as the model's storage says. Rows from `startPos` on are written. */
   readonly caches: ReadonlyArray<Tensor>
-  /** What the host computes for each position: `[T, ...row]` for each of the model's inputs. */
+  /** What the host computes for each position, for each of the model's inputs: the rows of the tokens, `[T, ...row]`, unless `inputRows` says more. */
   readonly inputs: ReadonlyArray<Tensor>
+  /** Whether inputs have a row for each token, or for each position, of which tokens take theirs; `tokens` if it is not said. */
+  readonly inputRows?: "tokens" | "positions" | undefined
   /**
    * The tokens are several sequences of so many, from position 0: for training. Each sees itself only, where attention is over a
    * whole cache; one sequence if it is not said.
@@ -149,6 +152,20 @@ const blocksOf = (decoder: Decoder, input: ForwardInput): Blocks => {
   }
 }
 
+/** The rows of the host's input that belong to the tokens of a block. */
+const rowsOf = (
+  hostInput: Tensor,
+  { inputRows }: ForwardInput,
+  { places, startPos, tokens }: {
+    readonly places: Places.Places | undefined
+    readonly startPos: Tensor
+    readonly tokens: Dim
+  }
+): Tensor => {
+  if (inputRows !== "positions") return hostInput
+  return places === undefined ? hostInput.slice(0, startPos, tokens) : hostInput.gather(places.position)
+}
+
 /** The block of all weights with these layouts. */
 const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights): Unit => {
   const roles = Object.keys(weights)
@@ -156,6 +173,8 @@ const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights):
   const isBatch = order === "features"
   return unit(kind.name, (...params) => {
     const [own, hostInput, rows, startPos] = params
+    const x = isBatch ? Order.load(own!) : own!
+    const places = input.places === undefined ? undefined : Places.fromArguments(params.slice(4 + roles.length))
     const made = kind.build({
       // of many tokens, nothing is read by few rows
       activations: isBatch && input.activations === "int8" ? "int8-all" : input.activations ?? "float",
@@ -163,15 +182,15 @@ const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights):
         const at = roles.indexOf(role)
         return at < 0 ? undefined : { layout: weights[role]!.layout, words: params[4 + at]! }
       },
-      x: isBatch ? Order.load(own!) : own!,
-      input: hostInput!,
+      x,
+      input: rowsOf(hostInput!, input, { places, startPos: startPos!, tokens: x.dim(0) }),
       cache: rows!,
       startPos: startPos!,
       order,
       profile: input.profile,
       isFew: isFew(input),
       batch: input.batch,
-      places: input.places === undefined ? undefined : Places.fromArguments(params.slice(4 + roles.length)),
+      places,
       sequence: input.sequence
     })
     const out = isBatch ? Order.store(made.x) : made.x

@@ -6,6 +6,7 @@ import * as Plan from "./internal/plan.ts"
 import { probe } from "./internal/probes.ts"
 import * as Programs from "./internal/programs.ts"
 import { error, watch } from "./internal/queue.ts"
+import * as Submission from "./internal/submission.ts"
 import { type AdapterFacts, WebGpuInfo } from "./WebGpuInfo.ts"
 
 /** Which adapter to take. */
@@ -72,7 +73,8 @@ export const fromDevice = (
   Effect.gen(function*() {
     const gpu = watch(device)
     const storage = Storage.make(gpu, maxBufferBytes)
-    const runner = { ...storage, load: Programs.make(gpu), plan: Plan.make(gpu, storage) }
+    const submit = Submission.make(gpu, storage)
+    const runner = { ...storage, load: Programs.make(gpu), plan: Plan.make(gpu, storage, submit) }
     const adapter = Adapter.facts(info)
     const limits = Adapter.limitsOf(device.limits)
     const subgroupSizes = Adapter.subgroupSizes(info, device.features)
@@ -86,7 +88,8 @@ export const fromDevice = (
       read: runner.read,
       copy: runner.copy,
       load: runner.load,
-      plan: runner.plan
+      plan: runner.plan,
+      submit: Submission.withReads(gpu, storage, submit)
     }
     return Context.make(Device, shape).pipe(
       Context.add(WebGpuInfo, {

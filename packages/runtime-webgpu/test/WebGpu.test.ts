@@ -1,7 +1,7 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { DType, Expr } from "@tg/core-uop"
 import type { Program } from "@tg/core-uop/Program"
-import { Device, type DeviceError } from "@tg/runtime/Device"
+import { Device, type DeviceError, together } from "@tg/runtime/Device"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { execFile } from "node:child_process"
 import { fileURLToPath } from "node:url"
@@ -193,17 +193,26 @@ describe.skipIf(noGpu)("plans", () => {
         const device = yield* Device
         const buffer = yield* device.allocate(16, "read behind")
         const executable = yield* Effect.flatMap(render("behind", adder("n")), device.load)
-        const { runAndRead } = yield* device.plan([{ executable, buffers: [buffer] }])
+        const replay = yield* device.plan([{ executable, buffers: [buffer] }])
         const span = { buffer, offset: 4, bytes: 8 }
+        const of = (...values: ReadonlyArray<number>) =>
+          together(device, values.flatMap((n) => [{ replay, vars: { n } }, span]))
         // all are submitted before the first one has come back
-        const all = yield* Effect.forEach([1, 10, 100], (n) =>
-          Effect.forkChild(runAndRead!({ n }, span), { startImmediately: true }))
+        const all = yield* Effect.forEach([of(1), of(10, 100), of(200, 300, 400), of()], (read) =>
+          Effect.forkChild(read, { startImmediately: true }))
         const found = yield* Effect.forEach(all, (fiber) =>
-          Effect.map(Fiber.join(fiber), integers))
-        assert.deepStrictEqual(found, [[1, 1], [11, 11], [111, 111]])
-        yield* refused(runAndRead!({ n: 1 }, { ...span, bytes: 16 }), "BadArgument", /bytes 4 to 20 of a buffer of 16/)
-        yield* refused(runAndRead!({}, span), "BadArgument", /behind needs a value for the variable n/)
-        assert.deepStrictEqual(integers(yield* device.read(buffer)), [111, 111, 111, 111])
+          Effect.map(Fiber.join(fiber), (bytes) =>
+            bytes.map((each) =>
+              integers(each)[1]
+            )))
+        assert.deepStrictEqual(found, [[1], [11, 111], [311, 611, 1011], []])
+        yield* refused(together(device, [{ ...span, bytes: 16 }]), "BadArgument", /bytes 4 to 20 of a buffer of 16/)
+        // what is wrong with the last run keeps the first from running
+        const [first, last] = [{ replay, vars: { n: 1 } }, { replay, vars: {} }]
+        yield* refused(together(device, [first, last]), "BadArgument", /behind needs a value for the variable n/)
+        assert.deepStrictEqual(integers(yield* device.read(buffer)), [1011, 1011, 1011, 1011])
+        const empty = yield* together(device, [{ buffer, offset: 0, bytes: 0 }, { buffer, offset: 12, bytes: 4 }])
+        assert.deepStrictEqual(empty.map(({ length }) => length), [0, 4])
       }).pipe(Effect.scoped))
 
     it.effect("take their grid from variables, and skip an empty one", () =>

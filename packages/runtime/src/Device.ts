@@ -1,7 +1,7 @@
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
-import { Context, type Effect, Schema, type Scope } from "effect"
+import { Context, Effect, Schema, type Scope } from "effect"
 
 /** Memory of a device. Made by `allocate`, returned when its Scope closes. */
 export interface DeviceBuffer {
@@ -88,15 +88,21 @@ export interface Span {
   readonly bytes: number
 }
 
+/** Values of variables by their names. */
+export type Vars = Readonly<Record<string, number>>
+
+/** A run of a plan that is submitted with others. What is in it is the device's own. */
+export interface Staged {
+  readonly vars: Vars
+}
+
 /** A fixed sequence of launches, prepared once. Each run executes them in order with these values of the variables. */
 export interface Replay {
-  readonly run: (vars: Readonly<Record<string, number>>) => Effect.Effect<void, DeviceError>
+  readonly run: (vars: Vars) => Effect.Effect<void, DeviceError>
   /** Runs it and waits: the microseconds that the device itself worked. Only where the device has a clock to read. */
-  readonly timed?: ((vars: Readonly<Record<string, number>>) => Effect.Effect<number, DeviceError>) | undefined
-  /** As `run` and then `DeviceShape.read`, submitted together. Only where that takes the host less than one after the other. */
-  readonly runAndRead?:
-    | ((vars: Readonly<Record<string, number>>, span: Span) => Effect.Effect<Uint8Array, DeviceError>)
-    | undefined
+  readonly timed?: ((vars: Vars) => Effect.Effect<number, DeviceError>) | undefined
+  /** A run with these values, for `DeviceShape.submit`. It does nothing yet. */
+  readonly stage?: ((vars: Vars) => Effect.Effect<Staged, DeviceError>) | undefined
 }
 
 /** Why a device refused or failed. */
@@ -133,6 +139,36 @@ export interface DeviceShape {
   readonly load: (program: Program) => Effect.Effect<Executable, DeviceError>
   /** Prepares launches. What the device keeps for them lives as long as the Scope, and so long the plan may be run. */
   readonly plan: (dispatches: ReadonlyArray<Dispatch>) => Effect.Effect<Replay, DeviceError, Scope.Scope>
+  /**
+   * Runs plans and reads buffers in this order, in one submission: answers with what was read, when all of it is there. What is wrong with
+   * any of it is found before anything runs. Only where that takes the host less than one after the other.
+   */
+  readonly submit?:
+    | ((work: ReadonlyArray<Staged | Span>) => Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError>)
+    | undefined
 }
+
+/** A plan to run, or bytes to read. */
+export type Work = Span | { readonly replay: Replay; readonly vars: Vars }
+
+/** Runs plans and reads buffers in this order, in one submission where the device can do that. */
+export const together = (
+  device: Pick<DeviceShape, "read" | "submit">,
+  work: ReadonlyArray<Work>
+): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
+  Effect.gen(function*() {
+    const staged: Array<Staged | Span> = []
+    for (const each of work) {
+      if ("buffer" in each) staged.push(each)
+      else if (each.replay.stage !== undefined) staged.push(yield* each.replay.stage(each.vars))
+    }
+    if (device.submit !== undefined && staged.length === work.length) return yield* device.submit(staged)
+    const read: Array<Uint8Array> = []
+    for (const each of work) {
+      if ("buffer" in each) read.push(yield* device.read(each.buffer, each.offset, each.bytes))
+      else yield* each.replay.run(each.vars)
+    }
+    return read
+  })
 
 export class Device extends Context.Service<Device, DeviceShape>()("@tg/runtime/Device") {}

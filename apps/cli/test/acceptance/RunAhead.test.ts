@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
+import { StepsTogether } from "@tg/engine/Ahead"
 import { fromModel } from "@tg/engine/Engine"
 import * as Random from "@tg/engine/Random"
 import * as Sampler from "@tg/engine/Sampler"
@@ -49,7 +50,12 @@ describe.skipIf((await availableAdapter()) === undefined)("decoding that runs ah
         assertEquals(ahead, host)
         yield* session.reset
       }
-    }).pipe(Effect.scoped, Effect.provide(Devices.layer("webgpu"))))
+    }).pipe(
+      // one, two and then four steps in a submission
+      Effect.provideService(StepsTogether, 4),
+      Effect.scoped,
+      Effect.provide(Devices.layer("webgpu"))
+    ))
 
   it.live("has nothing left to compile once it was prepared", () =>
     Effect.gen(function*() {

@@ -4,7 +4,7 @@ import * as SampleProgram from "@tg/engine/SampleProgram"
 import * as Sampler from "@tg/engine/Sampler"
 import * as Shaping from "@tg/engine/Shaping"
 import * as Tables from "@tg/engine/SamplerTables"
-import { Jit } from "@tg/jit/Jit"
+import { Jit, ownOf } from "@tg/jit/Jit"
 import { Device } from "@tg/runtime/Device"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { Effect } from "effect"
@@ -25,7 +25,7 @@ const sampler = Effect.fn(function*(
   const { ids } = SampleProgram
   const logits = yield* device.allocate(4 * vocabulary, "logits")
   const token = yield* device.allocate(4, "token")
-  const rule = yield* device.allocate(4 * SampleProgram.ruleWords, "rule")
+  const rule = yield* device.allocate(4 * SampleProgram.ruleWords * SampleProgram.mostDraws, "rules")
   const table = yield* device.allocate(4 * Tables.words, "table")
   const bits = yield* device.allocate(4 * SampleProgram.maskWords(vocabulary), "mask")
   yield* device.write(table, bytesOf(Tables.shared()))
@@ -48,12 +48,15 @@ const sampler = Effect.fn(function*(
   ) {
     yield* device.write(logits, bytesOf(row))
     if (mask !== undefined) yield* device.write(bits, bytesOf(mask))
-    yield* device.write(rule, bytesOf(SampleProgram.ruleOf(settings, words)))
-    yield* prepared.run({})
+    yield* device.write(rule, bytesOf(SampleProgram.ruleOf(settings, words)), 4 * SampleProgram.ruleWords * draw)
+    yield* prepared.run(ownOf(prepared, { draw }))
     const read = yield* device.read(token)
     return new DataView(read.buffer, read.byteOffset).getUint32(0, true)
   })
 })
+
+/** One of the draws that may be submitted together. */
+const draw = 3
 
 /** Numbers in [0, 1) that depend on the seed only. */
 const numbers = (seed: number) => {

@@ -1,13 +1,14 @@
 /** Launches: what is prepared of each dispatch, and how they are put into one command buffer. */
 import { evaluateIndex } from "@tg/core-uop/Program"
-import type { DeviceError, Dispatch } from "@tg/runtime/Device"
+import { DeviceError, type Dispatch, type Vars } from "@tg/runtime/Device"
 import type { Bound } from "./bindings.ts"
 import * as Groups from "./groups.ts"
 import type { Loaded } from "./programs.ts"
 import { error, usage } from "./queue.ts"
-import type { Uniforms, Vars } from "./uniforms.ts"
+import type { Uniforms } from "./uniforms.ts"
 
-type Grid = readonly [x: number, y: number, z: number]
+/** Workgroup counts. */
+export type Grid = readonly [x: number, y: number, z: number]
 
 /** One launch with everything the device needs prepared. */
 export interface Launch {
@@ -99,34 +100,34 @@ export const refusedOf = (launches: ReadonlyArray<Launch>, most: number): Device
   return undefined
 }
 
-/** What goes into the command buffer besides the launches. */
-export interface Around {
-  /** Of the pass that they make. */
-  readonly descriptor?: GPUComputePassDescriptor | undefined
-  /** Adds commands behind them. */
-  readonly behind?: ((encoder: GPUCommandEncoder) => void) | undefined
-}
-
-/** Submits the launches in one command buffer; submits nothing if a grid cannot be run. */
-export const submit = (
-  device: GPUDevice,
+/** The workgroup counts of launches with these values, or why one of them cannot be run. */
+export const gridsOf = (
   launches: ReadonlyArray<Launch>,
   vars: Vars,
-  { behind, descriptor }: Around = {}
-): DeviceError | undefined => {
-  const most = device.limits.maxComputeWorkgroupsPerDimension
+  most: number
+): ReadonlyArray<Grid> | DeviceError => {
   const grids: Array<Grid> = []
   for (const { fixed, loaded } of launches) {
     const grid = fixed ?? gridOf(loaded, vars)
     const refused = fixed === undefined ? checkGrid(loaded.program.name, grid, most) : undefined
-    if (refused !== undefined) return refused
+    if (refused instanceof DeviceError) return refused
     grids.push(grid)
   }
-  const encoder = device.createCommandEncoder()
+  return grids
+}
+
+/** Puts launches into a command buffer, as a pass of their own. */
+export const encode = (
+  encoder: GPUCommandEncoder,
+  launches: ReadonlyArray<Launch>,
+  grids: ReadonlyArray<Grid>,
+  descriptor?: GPUComputePassDescriptor
+): void => {
   const pass = encoder.beginComputePass(descriptor)
   let pipeline: GPUComputePipeline | undefined
   let bound: GPUBindGroup | undefined
-  for (const [i, { group, loaded }] of launches.entries()) {
+  for (let i = 0; i < launches.length; i++) {
+    const { group, loaded } = launches[i]!
     const [x, y, z] = grids[i]!
     if (x === 0 || y === 0 || z === 0) continue
     if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
@@ -139,7 +140,4 @@ export const submit = (
     else pass.dispatchWorkgroups(x, y, z)
   }
   pass.end()
-  behind?.(encoder)
-  device.queue.submit([encoder.finish()])
-  return undefined
 }

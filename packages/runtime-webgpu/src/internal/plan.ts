@@ -1,24 +1,22 @@
-import { DeviceError, type Dispatch, type Replay, type Span } from "@tg/runtime/Device"
+import { DeviceError, type Dispatch, type Replay, type Vars } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import { type Bound, boundOf } from "./bindings.ts"
-import { type Launch, prepare, refusedOf, submit } from "./launches.ts"
-import type { Memory } from "./memory.ts"
+import { type Launches, prepare, refusedOf } from "./launches.ts"
 import { error, type Gpu, scoped, usage } from "./queue.ts"
 import type { Storage } from "./storage.ts"
+import { type Planned, Run, type Submit } from "./submission.ts"
 import * as Timer from "./timer.ts"
 import * as Uniforms from "./uniforms.ts"
 
 /** What a plan holds on the device. */
-interface Prepared {
+interface Prepared extends Launches {
   /** The uniforms, if there are any. */
   readonly buffer: GPUBuffer | undefined
-  readonly launches: ReadonlyArray<Launch>
-  readonly spares: ReadonlyArray<GPUBuffer>
 }
 
 /** Prepares launches once; a run writes the variables and submits one command buffer. */
 export const make =
-  (gpu: Gpu, storage: Storage) =>
+  (gpu: Gpu, storage: Storage, submit: Submit) =>
   (dispatches: ReadonlyArray<Dispatch>): Effect.Effect<Replay, DeviceError, Scope.Scope> =>
     Effect.gen(function*() {
       const { limits } = gpu.device
@@ -33,7 +31,7 @@ export const make =
       const refused = refusedOf(prepared.launches, limits.maxComputeWorkgroupsPerDimension)
       if (refused !== undefined) return yield* refused
       const memories = new Set(bound.flatMap((some) => some.map(({ memory }) => memory)))
-      return replayOf(gpu, storage, { ...prepared, uniforms, memories })
+      return replayOf(gpu, submit, { ...prepared, uniforms, memories })
     })
 
 /** Makes what the plan holds; it is given back with the Scope, after which `isClosed`. */
@@ -72,39 +70,14 @@ const hold = (
   })
 
 /** Runs what is prepared. */
-const replayOf = (
-  gpu: Gpu,
-  storage: Storage,
-  { buffer, isClosed, launches, memories, uniforms }: Prepared & {
-    readonly isClosed: () => boolean
-    readonly uniforms: Uniforms.Uniforms
-    /** All that is bound. */
-    readonly memories: ReadonlySet<Memory>
-  }
-): Replay => {
-  const { device } = gpu
-  /** Writes the variables, or says why the launches cannot run. */
-  const begin = (vars: Uniforms.Vars): DeviceError | undefined => {
-    const trouble = gpu.trouble()
-    if (trouble !== undefined) return trouble
-    if (isClosed()) return error("BadArgument", "a plan was run after its scope closed")
-    for (const memory of memories) {
-      const found = storage.own(memory)
-      if (found instanceof DeviceError) return found
-    }
-    const words = uniforms.words(vars)
-    if (words instanceof DeviceError) return words
-    if (buffer !== undefined) device.queue.writeBuffer(buffer, 0, words)
-    return undefined
-  }
-  const run = (vars: Uniforms.Vars): Effect.Effect<void, DeviceError> =>
+const replayOf = (gpu: Gpu, submit: Submit, plan: Planned): Replay => {
+  const run = (vars: Vars): Effect.Effect<void, DeviceError> =>
     Effect.suspend(() => {
-      const refused = begin(vars) ?? submit(device, launches, vars)
+      const refused = submit([new Run(gpu, plan, vars)])
       return refused === undefined ? Effect.void : Effect.fail(refused)
     })
-  const timed = (vars: Uniforms.Vars): Effect.Effect<number, DeviceError> =>
-    Timer.time(gpu, (around) => begin(vars) ?? submit(device, launches, vars, around))
-  const runAndRead = (vars: Uniforms.Vars, span: Span): Effect.Effect<Uint8Array, DeviceError> =>
-    storage.readBehind(span, (behind) => begin(vars) ?? submit(device, launches, vars, { behind }))
-  return device.features.has("timestamp-query") ? { run, runAndRead, timed } : { run, runAndRead }
+  const stage = (vars: Vars) => Effect.sync(() => new Run(gpu, plan, vars))
+  const timed = (vars: Vars): Effect.Effect<number, DeviceError> =>
+    Timer.time(gpu, ({ behind, descriptor }) => submit([new Run(gpu, plan, vars, descriptor), behind]))
+  return gpu.device.features.has("timestamp-query") ? { run, stage, timed } : { run, stage }
 }

@@ -25,70 +25,96 @@ const stagingOf = (device: GPUDevice) => {
   }
 }
 
-/** Submits commands, the given ones behind its own, or says why it submitted nothing. */
-export type Submit = (copy: (encoder: GPUCommandEncoder) => void) => DeviceError | undefined
+/** Puts a copy into a command buffer. */
+export type CopyOut = (encoder: GPUCommandEncoder) => void
 
-/** Reads bytes of a buffer, by a copy that is submitted with other commands. */
-export type ReadBehind = (span: Span, submit: Submit) => Effect.Effect<Uint8Array, DeviceError>
+/** Submits commands with a copy for each of what is read among them, or says why it submitted nothing. */
+export type Submit = (copies: ReadonlyArray<CopyOut>) => DeviceError | undefined
 
-/** Reads bytes of a buffer of the device. */
-export const make = (gpu: Gpu, own: Own): ReadBehind => {
+/** Reads bytes of buffers, by copies that are submitted with other commands. */
+export type ReadWith = (
+  spans: ReadonlyArray<Span>,
+  submit: Submit
+) => Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError>
+
+/** What is read, and where it lies in the staging buffer. */
+interface Part extends Span {
+  readonly memory: Memory
+  readonly at: number
+}
+
+const labels = (parts: ReadonlyArray<Part>): string => [...new Set(parts.map(({ memory }) => memory.label))].join(", ")
+
+/** Reads bytes of buffers of the device. */
+export const make = (gpu: Gpu, own: Own): ReadWith => {
   const { device } = gpu
   const staging = stagingOf(device)
 
-  const copyOut = (
-    memory: Memory,
-    { bytes, offset }: Span,
-    submit: Submit
-  ): Effect.Effect<Uint8Array, DeviceError> =>
+  const copyOut = ({ at, bytes, memory, offset }: Part, target: GPUBuffer): CopyOut => (encoder) => {
+    let read = at
+    for (const part of memory.pieces(offset, bytes)) {
+      encoder.copyBufferToBuffer(part.gpu, part.offset, target, read, part.bytes)
+      read += part.bytes
+    }
+  }
+
+  const mapped = (parts: ReadonlyArray<Part>, total: number, target: GPUBuffer) =>
+    Effect.gen(function*() {
+      yield* wait(
+        gpu,
+        () => target.mapAsync(mapRead, 0, total),
+        (message) => error("DeviceLost", `read ${labels(parts)}: ${message}`)
+      )
+      // a device that was lost meanwhile takes the mapping away
+      const copy = yield* Effect.try({
+        try: () => new Uint8Array(target.getMappedRange(0, total)).slice(),
+        catch: (cause) => gpu.trouble() ?? error("DeviceLost", `read ${labels(parts)}: ${String(cause)}`)
+      })
+      target.unmap()
+      const trouble = gpu.trouble()
+      if (trouble !== undefined) return yield* trouble
+      return parts.length === 1 ? [copy] : parts.map(({ at, bytes }) => copy.slice(at, at + bytes))
+    })
+
+  const readAll = (parts: ReadonlyArray<Part>, total: number, submit: Submit) =>
     Effect.acquireUseRelease(
-      Effect.sync(() => staging.take(bytes)),
+      Effect.sync(() => staging.take(total)),
       (target) =>
-        Effect.gen(function*() {
-          const refused = submit((encoder) => {
-            let read = 0
-            for (const part of memory.pieces(offset, bytes)) {
-              encoder.copyBufferToBuffer(part.gpu, part.offset, target, read, part.bytes)
-              read += part.bytes
-            }
-          })
-          if (refused !== undefined) return yield* refused
-          yield* wait(
-            gpu,
-            () => target.mapAsync(mapRead, 0, bytes),
-            (message) => error("DeviceLost", `read ${memory.label}: ${message}`)
-          )
-          // a device that was lost meanwhile takes the mapping away
-          const copy = yield* Effect.try({
-            try: () => new Uint8Array(target.getMappedRange(0, bytes)).slice(),
-            catch: (cause) => gpu.trouble() ?? error("DeviceLost", `read ${memory.label}: ${String(cause)}`)
-          })
-          target.unmap()
-          const trouble = gpu.trouble()
-          return trouble === undefined ? copy : yield* trouble
+        Effect.suspend(() => {
+          const refused = submit(parts.map((part) => copyOut(part, target)))
+          return refused === undefined ? mapped(parts, total, target) : Effect.fail(refused)
         }),
       (target) => Effect.sync(() => staging.giveBack(target))
     )
 
-  return (span, submit) =>
-    Effect.suspend(() => {
-      const memory = own(span.buffer)
-      if (!(memory instanceof Memory)) return Effect.fail(memory)
-      const refused = gpu.trouble() ?? checkRange("read", memory, span.offset, span.bytes)
-      if (refused !== undefined) return Effect.fail(refused)
-      if (span.bytes > 0) return copyOut(memory, span, submit)
-      const unsubmitted = submit(() => {})
-      return unsubmitted === undefined ? Effect.succeed(new Uint8Array(0)) : Effect.fail(unsubmitted)
+  return (spans, submit) =>
+    Effect.suspend((): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> => {
+      const parts: Array<Part> = []
+      let total = 0
+      for (const span of spans) {
+        const memory = own(span.buffer)
+        if (!(memory instanceof Memory)) return Effect.fail(memory)
+        const refused = gpu.trouble() ?? checkRange("read", memory, span.offset, span.bytes)
+        if (refused !== undefined) return Effect.fail(refused)
+        parts.push({ ...span, memory, at: total })
+        total += span.bytes
+      }
+      if (total > 0) return readAll(parts, total, submit)
+      const unsubmitted = submit(parts.map(() => () => {}))
+      return unsubmitted === undefined ? Effect.succeed(parts.map(() => new Uint8Array(0))) : Effect.fail(unsubmitted)
     })
 }
 
 /** Reads bytes of a buffer, by a copy alone. */
 export const alone =
-  ({ device }: Gpu, readBehind: ReadBehind) =>
+  ({ device }: Gpu, readWith: ReadWith) =>
   (buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Effect.Effect<Uint8Array, DeviceError> =>
-    readBehind({ buffer, offset, bytes }, (copy) => {
-      const encoder = device.createCommandEncoder()
-      copy(encoder)
-      device.queue.submit([encoder.finish()])
-      return undefined
-    })
+    Effect.map(
+      readWith([{ buffer, offset, bytes }], ([copy]) => {
+        const encoder = device.createCommandEncoder()
+        copy!(encoder)
+        device.queue.submit([encoder.finish()])
+        return undefined
+      }),
+      ([found]) => found!
+    )

@@ -10,19 +10,19 @@ import * as Writes from "./writes.ts"
 export interface Storage extends Allocation.Allocation {
   readonly write: (buffer: DeviceBuffer, data: Uint8Array, offset?: number) => Effect.Effect<void, DeviceError>
   readonly read: (buffer: DeviceBuffer, offset?: number, bytes?: number) => Effect.Effect<Uint8Array, DeviceError>
-  readonly readBehind: Reads.ReadBehind
+  readonly readWith: Reads.ReadWith
   readonly copy: (copies: ReadonlyArray<Copy>) => Effect.Effect<void, DeviceError>
 }
 
 /** `maxBufferBytes`: what one GPUBuffer may take, if less than the device allows. */
 export const make = (gpu: Gpu, maxBufferBytes?: number): Storage => {
   const allocation = Allocation.make(gpu, maxBufferBytes)
-  const readBehind = Reads.make(gpu, allocation.own)
+  const readWith = Reads.make(gpu, allocation.own)
   return {
     ...allocation,
     write: Writes.make(gpu, allocation.own),
-    read: Reads.alone(gpu, readBehind),
-    readBehind,
+    read: Reads.alone(gpu, readWith),
+    readWith,
     copy: (copies) => copyAll(gpu, allocation.own, copies)
   }
 }

@@ -1,6 +1,5 @@
 import type { DeviceError } from "@tg/runtime/Device"
 import { Effect } from "effect"
-import type { Around } from "./launches.ts"
 import { error, type Gpu, mapRead, usage, wait } from "./queue.ts"
 
 /** GPUBufferUsage.QUERY_RESOLVE. */
@@ -8,6 +7,12 @@ const queryResolve = 0x200
 /** Two timestamps of 64 bits. */
 const bytes = 16
 const nanosPerMicro = 1000
+
+/** What is timed: a pass with this descriptor, and commands behind it. */
+export interface Around {
+  readonly descriptor: GPUComputePassDescriptor
+  readonly behind: (encoder: GPUCommandEncoder) => void
+}
 
 /** Microseconds between the start and the end of a compute pass on the device's own clock; `submit` encodes it. */
 export const time = (

@@ -1,9 +1,6 @@
 /** The variables of a plan's programs in one uniform buffer. */
-import { type DeviceError, type Dispatch, misvaluedIn } from "@tg/runtime/Device"
+import { type DeviceError, type Dispatch, misvaluedIn, type Vars } from "@tg/runtime/Device"
 import { error } from "./queue.ts"
-
-/** Values of variables. */
-export type Vars = Readonly<Record<string, number>>
 
 /** A list of variables in the buffer. */
 export interface Place {
@@ -17,7 +14,7 @@ export interface Uniforms {
   readonly bytes: number
   /** Where the variables of a program lie, if it has any. */
   readonly placeOf: (vars: ReadonlyArray<string>) => Place | undefined
-  /** The bytes with these values, or why the programs cannot run with them. */
+  /** The words with these values, or why the programs cannot run with them. They are good until it is asked for others. */
   readonly words: (vars: Vars) => Int32Array<ArrayBuffer> | DeviceError
 }
 

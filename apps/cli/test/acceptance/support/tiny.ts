@@ -27,6 +27,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       persistent: "off",
       noPersistent: false,
       bindGroups: "dispatch",
+      stepsTogether: "auto",
       noCache: true,
       check: true,
       limits: {},

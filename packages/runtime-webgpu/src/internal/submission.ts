@@ -1,0 +1,162 @@
+/**
+ * What is submitted together: runs of plans, and commands between them, in one command buffer. A plan has one place for its variables, so
+ * where it runs more often than once, the values of all runs are written with one call, and copied to their place in front of each run.
+ */
+import { DeviceError, type Span, type Staged, type Vars } from "@tg/runtime/Device"
+import type { Effect } from "effect"
+import { encode, type Grid, gridsOf, type Launch } from "./launches.ts"
+import type { Memory } from "./memory.ts"
+import { error, type Gpu, usage } from "./queue.ts"
+import type { CopyOut } from "./reads.ts"
+import type { Storage } from "./storage.ts"
+import type { Uniforms } from "./uniforms.ts"
+
+/** What a plan is, to those who run it. */
+export interface Planned {
+  readonly launches: ReadonlyArray<Launch>
+  readonly uniforms: Uniforms
+  /** Holds the variables, if there are any. */
+  readonly buffer: GPUBuffer | undefined
+  /** All that is bound. */
+  readonly memories: ReadonlySet<Memory>
+  readonly isClosed: () => boolean
+}
+
+/** A run of a plan with these values. */
+export class Run implements Staged {
+  readonly gpu: Gpu
+  readonly plan: Planned
+  readonly vars: Vars
+  readonly descriptor: GPUComputePassDescriptor | undefined
+  constructor(gpu: Gpu, plan: Planned, vars: Vars, descriptor?: GPUComputePassDescriptor) {
+    this.gpu = gpu
+    this.plan = plan
+    this.vars = vars
+    this.descriptor = descriptor
+  }
+}
+
+/** Submits runs and commands in their order, or says why it submitted nothing. */
+export type Submit = (work: ReadonlyArray<Run | CopyOut>) => DeviceError | undefined
+
+/** A run that was looked at. */
+interface Ready {
+  readonly run: Run
+  readonly grids: ReadonlyArray<Grid>
+  /** Its variables; where the plan runs once, they stay until they are written. */
+  readonly words: Int32Array<ArrayBuffer>
+  /** Where its variables are among those of all runs, in bytes; not there, if they are written to their place right away. */
+  readonly at: number | undefined
+}
+
+/** Why a plan cannot be run at all. */
+const unfit = ({ isClosed, memories }: Planned, storage: Storage): DeviceError | undefined => {
+  if (isClosed()) return error("BadArgument", "a plan was run after its scope closed")
+  for (const memory of memories) {
+    const found = storage.own(memory)
+    if (found instanceof DeviceError) return found
+  }
+  return undefined
+}
+
+/** What submits on a device. */
+export const make = (gpu: Gpu, storage: Storage): Submit => {
+  const { device } = gpu
+  const most = device.limits.maxComputeWorkgroupsPerDimension
+  const { buffer: bufferOf, keep } = values(device)
+
+  /** Looks at all runs before anything is written. */
+  const readyOf = (runs: ReadonlyArray<Run>): ReadonlyArray<Ready> | DeviceError => {
+    const trouble = gpu.trouble()
+    if (trouble !== undefined) return trouble
+    const counts = new Map<Planned, number>()
+    for (const { plan } of runs) counts.set(plan, (counts.get(plan) ?? 0) + 1)
+    for (const plan of counts.keys()) {
+      const refused = unfit(plan, storage)
+      if (refused !== undefined) return refused
+    }
+    let total = 0
+    const ready: Array<Ready> = []
+    for (const run of runs) {
+      const { plan, vars } = run
+      const words = plan.uniforms.words(vars)
+      if (words instanceof DeviceError) return words
+      const grids = gridsOf(plan.launches, vars, most)
+      if (grids instanceof DeviceError) return grids
+      const isShared = plan.buffer !== undefined && counts.get(plan)! > 1
+      if (isShared) keep(total, words)
+      ready.push({ run, grids, words, at: isShared ? total : undefined })
+      if (isShared) total += words.byteLength
+    }
+    return ready
+  }
+
+  return (work) => {
+    const ready = readyOf(work.filter((each) => each instanceof Run))
+    if (ready instanceof DeviceError) return ready
+    const last = ready.findLast(({ at }) => at !== undefined)
+    const source = last === undefined ? undefined : bufferOf(last.at! + last.run.plan.uniforms.bytes)
+    for (const { at, run: { plan: { buffer } }, words } of ready) {
+      if (at === undefined && buffer !== undefined) device.queue.writeBuffer(buffer, 0, words)
+    }
+    const encoder = device.createCommandEncoder()
+    let next = 0
+    for (const each of work) {
+      if (!(each instanceof Run)) {
+        each(encoder)
+        continue
+      }
+      const { at, grids, run: { descriptor, plan } } = ready[next++]!
+      if (at !== undefined) encoder.copyBufferToBuffer(source!, at, plan.buffer!, 0, plan.uniforms.bytes)
+      encode(encoder, plan.launches, grids, descriptor)
+    }
+    device.queue.submit([encoder.finish()])
+    return undefined
+  }
+}
+
+/** Memory for the variables of several runs, on both sides; it grows. */
+const values = (device: GPUDevice) => {
+  let host = new Int32Array(1024)
+  let buffer: GPUBuffer | undefined
+  return {
+    /** Keeps words for the next submission, at so many bytes. */
+    keep: (at: number, own: Int32Array): void => {
+      const end = at / 4 + own.length
+      if (end > host.length) {
+        const longer = new Int32Array(2 * end)
+        longer.set(host)
+        host = longer
+      }
+      host.set(own, at / 4)
+    },
+    /** The buffer that has the first so many bytes of them. */
+    buffer: (bytes: number): GPUBuffer => {
+      if (buffer === undefined || buffer.size < bytes) {
+        buffer?.destroy()
+        buffer = device.createBuffer({
+          label: "variables of several runs",
+          size: 4 * host.length,
+          usage: usage.copySrc | usage.copyDst
+        })
+      }
+      device.queue.writeBuffer(buffer, 0, host, 0, bytes / 4)
+      return buffer
+    }
+  }
+}
+
+/** Submits runs and reads, and answers with what was read. */
+export const withReads =
+  (gpu: Gpu, storage: Storage, submit: Submit) =>
+  (work: ReadonlyArray<Staged | Span>): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
+    storage.readWith(work.filter((each) => "buffer" in each), (copies) => {
+      let next = 0
+      const commands: Array<Run | CopyOut> = []
+      for (const each of work) {
+        if ("buffer" in each) commands.push(copies[next++]!)
+        else if (each instanceof Run && each.gpu === gpu) commands.push(each)
+        else return error("BadArgument", "a run was staged on another device; stage it where it is submitted")
+      }
+      return submit(commands)
+    })
