@@ -212,7 +212,7 @@ const planShared = Effect.fn("Jit.planShared")(function*(
     maxStorageBuffers: profile.maxStorageBuffers
   })
   if (typeof plan !== "string") return plan
-  yield* Effect.logDebug(`launches have bindings of their own: ${plan}`)
+  yield* Effect.logWarning(`launches have bindings of their own: ${plan}`)
   return undefined
 })
 

@@ -139,8 +139,31 @@ interface Bound {
 
 const arenaKey = "arena"
 
-/** The binding of an argument, or why it cannot be shared. */
-const boundOf = (ref: Ref, arena: Arena, { maxBindingBytes, parts }: Setting): Bound | string => {
+/** The buffers that launches write, by the buffers that they are parts of. */
+const writtenIn = (launched: ReadonlyArray<Launched>, { parts }: Setting): ReadonlySet<number | undefined> =>
+  new Set(
+    launched.flatMap(({ args }) =>
+      args.flatMap(({ access, ref }) =>
+        access === "write" && ref.kind === "buffer" ? [parts.get(argOf(ref.node, "BUFFER").id)?.whole] : []
+      )
+    )
+  )
+
+/**
+ * A buffer that no binding takes as a whole: the window that the launch looks at is bound. That is good for what nobody writes,
+ * which may have several bindings.
+ */
+const windowOf = (id: number, window: Ref["window"]): Bound => {
+  const slot = window === undefined ? { kind: "buffer", id } as const : { kind: "buffer", id, window } as const
+  return { key: `${id}+${window?.offset ?? 0}:${window?.bytes ?? ""}`, slot, offset: 0 }
+}
+
+/** What is bound for an argument, or why it cannot be shared. */
+const boundOf = (
+  ref: Ref,
+  { arena, written }: { readonly arena: Arena; readonly written: ReturnType<typeof writtenIn> },
+  { maxBindingBytes, parts }: Setting
+): Bound | string => {
   const shift = ref.window?.offset ?? 0
   if (ref.kind === "temporary") {
     const slot = { kind: "block", block: 0 } as const
@@ -152,7 +175,11 @@ const boundOf = (ref: Ref, arena: Arena, { maxBindingBytes, parts }: Setting): B
   const { id } = argOf(ref.node, "BUFFER")
   const part = parts.get(id)
   if (part === undefined) return `buffer ${id} is not there`
-  if (part.bytes > maxBindingBytes) return `buffer ${id} takes ${part.bytes} bytes, and a binding ${maxBindingBytes}`
+  if (part.bytes > maxBindingBytes) {
+    return written.has(part.whole)
+      ? `buffer ${id} is written and takes ${part.bytes} bytes, and a binding ${maxBindingBytes}`
+      : windowOf(id, ref.window)
+  }
   if ((part.offset + shift) % alignment !== 0) return `buffer ${id} begins at ${part.offset + shift}`
   return { key: `${part.whole}`, slot: { kind: "buffer", id, whole: true }, offset: part.offset + shift }
 }
@@ -226,11 +253,12 @@ const numbersOf = (
 export const plan = (schedule: Schedule, setting: Setting): Plan.ExecutionPlan | string => {
   const launched = launchedOf(schedule, setting.programOf)
   const arena = arenaOf(schedule, launched)
+  const written = writtenIn(launched, setting)
   const bound: Array<ReadonlyArray<Bound>> = []
   for (const { args } of launched) {
     const own: Array<Bound> = []
     for (const { ref } of args) {
-      const found = boundOf(ref, arena, setting)
+      const found = boundOf(ref, { arena, written }, setting)
       if (typeof found === "string") return found
       own.push(found)
     }

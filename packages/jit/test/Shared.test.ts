@@ -1,8 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { type Binding, bufferOf, Device } from "@tg/runtime/Device"
-import * as Node from "@tg/runtime-webgpu/Node"
-import { availableAdapter } from "@tg/runtime-webgpu/Testing"
+import { availableAdapter, counted } from "@tg/runtime-webgpu/Testing"
 import { randomProgram } from "@tg/tensor/Random"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
@@ -62,7 +61,7 @@ const ran = Effect.fnUntraced(function*(
   const device = yield* Device
   const buffers = yield* upload(data, packed)
   const { plan, run } = yield* (yield* Jit).prepare(sink, buffers, { groups })
-  const [, sets] = yield* counted(run(vars))
+  const [, { setBindGroup: sets = 0 }] = yield* counted(run(vars))
   const after = yield* Effect.forEach(
     [...buffers],
     ([id, binding]) =>
@@ -73,14 +72,22 @@ const ran = Effect.fnUntraced(function*(
 
 const width = 32
 
-/** A chain of equal blocks of a few launches, each block with two matrices of its own; buffer 0 is the input, 1 the result. */
-const blocks = (count: number): Program.TensorProgram => {
+/**
+ * A chain of equal blocks of a few launches, each block with two matrices of its own; buffer 0 is the input, 1 the result. With a
+ * table of so many rows, which is the last buffer, the input only says which row of it goes in.
+ */
+const blocks = (count: number, rows?: number): Program.TensorProgram => {
   const arena = new Arena()
   let next = 0
   const buffer = (...shape: ReadonlyArray<number>): Tensor.Tensor =>
     Tensor.buffer(arena, next++, { shape, dtype: DType.f32 })
   const [input, out] = [buffer(1, width), buffer(1, width)]
-  let x = input.add(1).contiguous()
+  const last = 2 + 2 * count
+  const table = rows === undefined
+    ? undefined
+    : Tensor.buffer(arena, last, { shape: [rows, width], dtype: DType.f32 })
+  const row = table?.gather(input.slice(1, 0, 1).reshape([1]).mul(-2000).cast(DType.i32))
+  let x = (row ?? input).add(1).contiguous()
   for (let i = 0; i < count; i++) {
     x = Program.call("block", [x, buffer(width, width), buffer(width, width)], (y, first, second) => {
       const half = y!.add(Nn.linear(y!, first!)).contiguous()
@@ -89,20 +96,6 @@ const blocks = (count: number): Program.TensorProgram => {
   }
   return Program.make([Program.assign(out, x.mul(0.5))])
 }
-
-/** How often the work sets a bind group. */
-const counted = Effect.fnUntraced(function*<A, E, R>(work: Effect.Effect<A, E, R>) {
-  const { GPUComputePassEncoder } = yield* Node.classes
-  const { prototype } = GPUComputePassEncoder as { readonly prototype: GPUComputePassEncoder }
-  const own: unknown = Reflect.get(prototype, "setBindGroup")
-  let sets = 0
-  Reflect.set(prototype, "setBindGroup", function(this: unknown, ...given: ReadonlyArray<unknown>) {
-    sets++
-    return Reflect.apply(own as () => void, this, given)
-  })
-  const made = yield* Effect.ensuring(work, Effect.sync(() => Reflect.set(prototype, "setBindGroup", own)))
-  return [made, sets] as const
-})
 
 describe.skipIf(noGpu)("plans with shared bindings", () => {
   const layer = Devices.webgpu()
@@ -145,4 +138,24 @@ describe.skipIf(noGpu)("plans with shared bindings", () => {
       assert.strictEqual(own.sets, own.plan.launches.length)
       assert.isAtLeast(own.sets, 2 * count)
     }).pipe(Effect.provide(layer)))
+
+  const most = 2 ** 15
+  it.live("what is larger than a binding is bound as launches look at it, and everything else is shared", () =>
+    Effect.gen(function*() {
+      const [count, rows] = [4, 1024]
+      const program = blocks(count, rows)
+      const data = new Map(program.buffers.map((b) => [
+        b.id,
+        contents(b.id, b.shape.reduce<number>((n, d) => n * Number(d), 1))
+      ]))
+      const packed = Array.from({ length: count }, (_, i) => [2 + 2 * i, 3 + 2 * i])
+      const own = yield* ran(program, { data, packed: [], groups: "dispatch", vars: {} })
+      const block = yield* ran(program, { data, packed, groups: "block", vars: {} })
+      assertEquals(block.after.filter(([id]) => Number(id) < 2), own.after.filter(([id]) => Number(id) < 2))
+      assert.isTrue(block.plan.programs.every(({ group }) => group !== undefined))
+      const windows = block.plan.launches.flatMap(({ slots }) => slots).filter(({ window }) => window !== undefined)
+      assert.isAtLeast(windows.length, 4)
+      assert.isTrue(windows.every(({ window }) => window!.bytes <= most))
+      assert.isAtMost(block.sets, count + 2)
+    }).pipe(Effect.provide(Devices.webgpu({ maxBindingBytes: most }))))
 })

@@ -44,3 +44,35 @@ export const facts: Facts = {
   subgroupSizes: undefined,
   probes: { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
 }
+
+type Method = (this: unknown, ...given: ReadonlyArray<unknown>) => unknown
+
+/** What is asked of while kernels run. */
+const asked = ["GPUDevice", "GPUQueue", "GPUCommandEncoder", "GPUComputePassEncoder"] as const
+
+/** The methods of Dawn's classes that can be put in others' places. */
+const methodsOf = (classes: Readonly<Record<string, unknown>>) =>
+  asked.flatMap((name) => {
+    const { prototype } = classes[name] as { readonly prototype: object }
+    return Object.entries(Object.getOwnPropertyDescriptors(prototype)).flatMap(([own, { value, writable }]) =>
+      own !== "constructor" && writable === true && typeof value === "function"
+        ? [{ prototype, name: own, method: value as Method }]
+        : []
+    )
+  })
+
+/** The work, and how often it called each method of Dawn's: `setBindGroup`, `submit`. */
+export const counted = Effect.fnUntraced(function*<A, E, R>(work: Effect.Effect<A, E, R>) {
+  const methods = methodsOf(yield* Node.classes)
+  const calls: Record<string, number> = {}
+  for (const { method, name, prototype } of methods) {
+    Reflect.set(prototype, name, function(this: unknown, ...given: ReadonlyArray<unknown>) {
+      calls[name] = (calls[name] ?? 0) + 1
+      return Reflect.apply(method, this, given)
+    })
+  }
+  const takeBack = Effect.sync(() => {
+    for (const { method, name, prototype } of methods) Reflect.set(prototype, name, method)
+  })
+  return [yield* Effect.ensuring(work, takeBack), calls] as const
+})

@@ -215,6 +215,34 @@ describe.skipIf(noGpu)("plans", () => {
         assert.deepStrictEqual(empty.map(({ length }) => length), [0, 4])
       }).pipe(Effect.scoped))
 
+    it.effect("are encoded with no more calls than it takes", () =>
+      Effect.gen(function*() {
+        const device = yield* Device
+        const buffer = yield* device.allocate(16, "counted")
+        const executable = yield* Effect.flatMap(render("counted", adder("n")), device.load)
+        const replay = yield* device.plan(Array.from({ length: 4 }, () => ({ executable, buffers: [buffer] })))
+        const span = { buffer, offset: 0, bytes: 4 }
+        const step = (n: number) => [{ replay, vars: { n } }, span]
+        const steps = (...values: ReadonlyArray<number>) => together(device, values.flatMap(step))
+        // memory for reads and for variables is there from then on
+        yield* steps(1, 2, 3)
+        const calls = (runs: number) => ({
+          createCommandEncoder: 1,
+          // of a run that is not alone, the variables are copied to their place, too
+          copyBufferToBuffer: runs === 1 ? 1 : 2 * runs,
+          beginComputePass: runs,
+          setPipeline: runs,
+          setBindGroup: runs,
+          dispatchWorkgroups: 4 * runs,
+          end: runs,
+          finish: 1,
+          writeBuffer: 1,
+          submit: 1
+        })
+        assert.deepStrictEqual((yield* Testing.counted(steps(4)))[1], calls(1))
+        assert.deepStrictEqual((yield* Testing.counted(steps(5, 6, 7)))[1], calls(3))
+      }).pipe(Effect.scoped))
+
     it.effect("take their grid from variables, and skip an empty one", () =>
       Effect.gen(function*() {
         const device = yield* Device

@@ -8,6 +8,7 @@ import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import * as Limited from "@tg/runtime/Limited"
 import * as Reference from "@tg/runtime/Reference"
 import * as NodeThreads from "@tg/runtime-wasm/NodeThreads"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
@@ -38,8 +39,14 @@ export const wasm = (choose?: Choose) => jit(Wasm.layer, choose).pipe(Layer.prov
 /** The wasm device that divides every launch among three threads, however small. */
 export const wasmThreads = wasm().pipe(Layer.provide(NodeThreads.layer(Worker, 3, { sharedInstructions: 1 })))
 
-/** The WebGPU device, software adapters included; without subgroups if asked so. */
-export const webgpu = (options: { readonly choose?: Choose; readonly subgroups?: boolean } = {}) => {
+/** The WebGPU device, software adapters included; without subgroups if asked so, and with bindings of so many bytes at most. */
+export const webgpu = (
+  options: { readonly choose?: Choose; readonly subgroups?: boolean; readonly maxBindingBytes?: number } = {}
+) => {
+  const { maxBindingBytes } = options
+  const limits: Readonly<Record<string, number>> = maxBindingBytes === undefined
+    ? {}
+    : { maxStorageBufferBindingSize: maxBindingBytes }
   const renderer = Layer.unwrap(
     Effect.gen(function*() {
       const { profile } = yield* Device
@@ -47,7 +54,9 @@ export const webgpu = (options: { readonly choose?: Choose; readonly subgroups?:
       return WgslRenderer.layer(rendererOptions(yield* WebGpuInfo, { subgroupSize }))
     })
   )
-  return jit(renderer, options.choose).pipe(Layer.provideMerge(Testing.layer))
+  return jit(renderer, options.choose).pipe(
+    Layer.provideMerge(Limited.within({ limits, subgroups: true })(Testing.layer))
+  )
 }
 
 /** The stages as the reference device has them. */

@@ -1,16 +1,21 @@
 /** Which launches one bind group is good for. */
+import type { Program } from "@tg/core-uop/Program"
 import type { Dispatch } from "@tg/runtime/Device"
 import type { Bound } from "./bindings.ts"
 
 /** Launches of one form that follow each other, and what is bound to each number of their group. */
 interface Run {
   readonly form: string
+  /** What happens to each of its buffers. */
+  readonly group: NonNullable<Program["group"]>
   readonly held: Map<number, Bound>
 }
 
 /** Whether a buffer is bound to another number: WebGPU takes each only once where one of the bindings is written. */
-const isElsewhere = ({ held }: Run, at: number, { memory }: Bound): boolean =>
-  [...held].some(([other, each]) => other !== at && each.memory === memory)
+const isElsewhere = ({ group, held }: Run, at: number, { memory }: Bound): boolean =>
+  [...held].some(([other, each]) =>
+    other !== at && each.memory === memory && (group[at] === "write" || group[other] === "write")
+  )
 
 /** Whether the run's group can hold these as well. */
 const takes = (run: Run, form: string, own: ReadonlyArray<readonly [number, Bound]>): boolean =>
@@ -37,7 +42,7 @@ export const of = (
     }
     const form = `${program.group.join()};${program.vars.join()}`
     const own = bound[i]!.map((each, j) => [program.bindings[j]!.at!, each] as const)
-    if (run === undefined || !takes(run, form, own)) run = { form, held: new Map() }
+    if (run === undefined || !takes(run, form, own)) run = { form, group: program.group, held: new Map() }
     for (const [at, each] of own) {
       run.held.set(at, each)
       if (!usual.has(`${form};${at}`)) usual.set(`${form};${at}`, each)
