@@ -2,6 +2,7 @@
  * What the host does while work runs on a device: the calls into Dawn, the time inside and outside of them, and what is
  * allocated. Dawn's classes are instrumented while something is profiled and at no other time, so nothing is paid for it then.
  */
+import { PerformanceObserver } from "node:perf_hooks"
 import { Effect } from "effect"
 
 /** All calls of one method. */
@@ -22,8 +23,12 @@ export interface HostProfile {
   readonly cpuMicros: number
   /** Of all other turns: waiting for the device. */
   readonly waitMicros: number
-  /** Bytes that the JavaScript heap grew by, from the first call of a turn to its end. */
+  /** What was allocated from the first call of a turn to its end: in the JavaScript heap, and as memory of arrays. */
   readonly heapBytes: number
+  readonly arrayBytes: number
+  /** Garbage collections, and how long the thread stood still for them. */
+  readonly collections: number
+  readonly collectionMicros: number
 }
 
 /** What is asked of while kernels run. */
@@ -50,8 +55,6 @@ const placesOf = (classes: Readonly<Record<string, unknown>>): ReadonlyArray<Pla
     )
   })
 
-const heapBytes = (): number => process.memoryUsage().heapUsed
-
 const cpuMicros = (): number => {
   const { system, user } = process.threadCpuUsage()
   return system + user
@@ -65,9 +68,13 @@ class Meter {
   waitMillis = 0
   cpuMicros = 0
   heapBytes = 0
+  arrayBytes = 0
+  /** Turns in which something was called, and those of them in which nothing was collected: only they tell what is allocated. */
+  turns = 0
+  growing = 0
   /** Calls in turns of the event loop that are over. */
   #counted = 0
-  #heap = 0
+  #memory = process.memoryUsage()
   #cpu = cpuMicros()
   #last = performance.now()
 
@@ -93,7 +100,7 @@ class Meter {
   /** Looks at the heap in front of the first call of a turn; what that takes is not the host's. */
   #first(): void {
     const [millis, cpu] = [performance.now(), cpuMicros()]
-    this.#heap = heapBytes()
+    this.#memory = process.memoryUsage()
     this.cpuMicros -= cpuMicros() - cpu
     this.hostMillis -= performance.now() - millis
   }
@@ -106,7 +113,13 @@ class Meter {
     else {
       this.hostMillis += now - this.#last
       this.cpuMicros += cpu - this.#cpu
-      this.heapBytes += Math.max(0, heapBytes() - this.#heap)
+      const { arrayBuffers, heapUsed } = process.memoryUsage()
+      this.turns++
+      if (heapUsed >= this.#memory.heapUsed && arrayBuffers >= this.#memory.arrayBuffers) {
+        this.growing++
+        this.heapBytes += heapUsed - this.#memory.heapUsed
+        this.arrayBytes += arrayBuffers - this.#memory.arrayBuffers
+      }
       this.#counted = this.count
     }
     this.#cpu = cpuMicros()
@@ -130,7 +143,31 @@ const overhead = (): { readonly inside: number; readonly all: number } => {
 
 const microsPerMilli = 1000
 
-const profileOf = (meter: Meter, { all, inside }: ReturnType<typeof overhead>): HostProfile => ({
+/** Watches garbage collections; the effect in it says what there were. */
+const collecting = Effect.acquireRelease(
+  Effect.sync(() => {
+    const found = { collections: 0, micros: 0 }
+    const add = (durations: ReadonlyArray<number>): void => {
+      found.collections += durations.length
+      found.micros += durations.reduce((a, b) => a + b, 0) * microsPerMilli
+    }
+    const observer = new PerformanceObserver((list) => add(list.getEntries().map(({ duration }) => duration)))
+    observer.observe({ entryTypes: ["gc"] })
+    const end = (): typeof found => {
+      add(observer.takeRecords().map(({ duration }) => duration))
+      observer.disconnect()
+      return found
+    }
+    return { end, observer }
+  }),
+  ({ observer }) => Effect.sync(() => observer.disconnect())
+)
+
+const profileOf = (
+  meter: Meter,
+  { all, inside }: ReturnType<typeof overhead>,
+  collected: { readonly collections: number; readonly micros: number }
+): HostProfile => ({
   calls: [...meter.calls]
     .filter(([, { calls }]) => calls > 0)
     .map(([name, { calls, millis }]) => ({
@@ -142,7 +179,10 @@ const profileOf = (meter: Meter, { all, inside }: ReturnType<typeof overhead>): 
   hostMicros: Math.max(0, meter.hostMillis - meter.count * all) * microsPerMilli,
   cpuMicros: Math.max(0, meter.cpuMicros - meter.count * all * microsPerMilli),
   waitMicros: meter.waitMillis * microsPerMilli,
-  heapBytes: meter.heapBytes
+  heapBytes: meter.heapBytes * meter.turns / Math.max(1, meter.growing),
+  arrayBytes: meter.arrayBytes * meter.turns / Math.max(1, meter.growing),
+  collections: collected.collections,
+  collectionMicros: collected.micros
 })
 
 /** Runs the work, and tells what the host did for it. One at a time. */
@@ -167,7 +207,9 @@ export const profile = Effect.fn("HostCalls.profile")(
       meter.turn()
       for (const { method, name, prototype } of places) Reflect.set(prototype, name, method)
     })
+    const { end } = yield* collecting
     const made = yield* Effect.acquireUseRelease(put, () => work, () => takeBack)
-    return [made, profileOf(meter, cost)] as const
-  }
+    return [made, profileOf(meter, cost, end())] as const
+  },
+  Effect.scoped
 )

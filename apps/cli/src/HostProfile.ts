@@ -17,8 +17,12 @@ export interface HostProfile {
   readonly dawnCalls: number
   /** Of all other turns, in which the host waits. */
   readonly waitMicros: number
-  /** Bytes by which the JavaScript heap grew. */
+  /** Bytes that were allocated: in the JavaScript heap, and as memory of arrays. */
   readonly heapBytes: number
+  readonly arrayBytes: number
+  /** Garbage collections, and how long the thread stood still for them. */
+  readonly collections: number
+  readonly collectionMicros: number
   /** The method that takes longest first. */
   readonly calls: ReadonlyArray<HostCalls.Calls>
 }
@@ -34,7 +38,8 @@ export const check = Effect.flatMap(Chosen, ({ kind, name }) =>
 /** Profiles work that decodes so many tokens. */
 export const of = Effect.fn("cli.bench.host")(
   function*<A, E, R>(work: Effect.Effect<A, E, R>, tokens: number) {
-    const [, { calls, cpuMicros, heapBytes, hostMicros, waitMicros }] = yield* HostCalls.profile(work)
+    const [, host] = yield* HostCalls.profile(work)
+    const { calls, cpuMicros, hostMicros, waitMicros } = host
     const made: HostProfile = {
       tokens,
       micros: hostMicros / tokens,
@@ -42,7 +47,10 @@ export const of = Effect.fn("cli.bench.host")(
       dawnMicros: sum(calls.map(({ micros }) => micros)) / tokens,
       dawnCalls: sum(calls.map((own) => own.calls)) / tokens,
       waitMicros: waitMicros / tokens,
-      heapBytes: Math.round(heapBytes / tokens),
+      heapBytes: Math.round(host.heapBytes / tokens),
+      arrayBytes: Math.round(host.arrayBytes / tokens),
+      collections: host.collections / tokens,
+      collectionMicros: host.collectionMicros / tokens,
       calls: calls.map(({ calls, micros, name }) => ({ name, calls: calls / tokens, micros: micros / tokens }))
     }
     return made
@@ -70,8 +78,14 @@ export const asText = (host: HostProfile): string =>
       ["outside of Dawn", "", micros(host.micros - host.dawnMicros), ""],
       ["together", "", micros(host.micros), ""],
       ["of which the thread ran", "", micros(host.cpuMicros), ""],
-      ["waiting for the device", "", micros(host.waitMicros), ""]
+      ["waiting for the device", "", micros(host.waitMicros), ""],
+      [
+        "collecting garbage, of all of it",
+        count(host.collections),
+        micros(host.collectionMicros),
+        host.collections === 0 ? "" : (host.collectionMicros / host.collections).toFixed(2)
+      ]
     ]),
-    `${host.heapBytes} bytes of heap for a token; ${host.tokens} tokens`,
+    `${host.heapBytes} bytes of heap and ${host.arrayBytes} of arrays are allocated for a token; ${host.tokens} tokens`,
     ""
   ].join("\n")

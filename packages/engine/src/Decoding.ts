@@ -160,6 +160,12 @@ const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead)
 export const next: (state: SessionState, place: Place) => Effect.Effect<number, StepError> = Effect.fnUntraced(
   function*(state, place) {
     const { mask, sampling, tokens } = place
+    const running = state.ahead
+    // the usual case, in which nothing needs to be looked at again
+    if (
+      mask === undefined && running !== undefined && isSame(running.tokens, tokens) &&
+      isSameSampling(running.sampling, sampling) && tokens.length <= state.context
+    ) return yield* arrived(state, running)
     const error = invalid(state, tokens)
     if (error !== undefined) return yield* error
     if (mask !== undefined) {
@@ -167,10 +173,6 @@ export const next: (state: SessionState, place: Place) => Effect.Effect<number, 
       return yield* isDecoding && runsAhead(state, sampling)
         ? maskedStep(state, { ...place, mask })
         : drawn(state, place)
-    }
-    const running = state.ahead
-    if (running !== undefined && isSame(running.tokens, tokens) && isSameSampling(running.sampling, sampling)) {
-      return yield* arrived(state, running)
     }
     const first = yield* drawn(state, place)
     if (!runsAhead(state, sampling)) return first
