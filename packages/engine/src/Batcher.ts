@@ -1,5 +1,5 @@
 /**
- * Conversations that take their steps together. Each asks for the logits behind a text; a fiber gathers what they ask for, chooses
+ * Conversations that take their steps together. Each asks for the logits behind a text, or for a token; a fiber gathers what they ask for, chooses
  * what a step takes, runs it, and answers those who have all they want. Conversations come and go between steps.
  */
 import type { JitError } from "@tg/jit/Jit"
@@ -7,7 +7,8 @@ import type { DeviceError } from "@tg/runtime/Device"
 import { Deferred, Effect, Exit, Latch, Result, type Scope } from "effect"
 import * as Fair from "./Fair.ts"
 import { type Holding, type PageCopy, type Pages, pagesFor } from "./Pages.ts"
-import type { Entry, Pool } from "./Pool.ts"
+import type { RowDraw } from "./DrawRows.ts"
+import type { Entry, Found, Pool } from "./Pool.ts"
 import { isLost } from "./Recovering.ts"
 import * as Sampler from "./Sampler.ts"
 import { commonPrefix } from "./Tokens.ts"
@@ -19,6 +20,11 @@ export type BatchError = JitError | DeviceError | Sampler.InvalidLogits
 export interface Member {
   /** The logits behind the last `rows` of these tokens, which fit the context: `[rows, vocabulary]`. One at a time. */
   readonly logits: (tokens: ReadonlyArray<number>, rows?: number) => Effect.Effect<Float32Array, BatchError>
+  /** The token behind these, drawn by a device that draws. */
+  readonly token: (
+    tokens: ReadonlyArray<number>,
+    how: Pick<RowDraw, "mask" | "sampling">
+  ) => Effect.Effect<number, BatchError>
   /** Tokens at the beginning of these that need not be computed. */
   readonly reusable: (tokens: ReadonlyArray<number>) => number
   /** Holds no more than the first so many tokens. */
@@ -41,14 +47,22 @@ export interface Batcher {
   readonly counts: () => Counts
 }
 
+/** What a seat is answered: the logits it asked for, or the token. */
+interface Answer {
+  readonly logits: Float32Array
+  readonly token: number | undefined
+}
+
 /** What a seat waits for. */
 interface Ask {
   readonly tokens: ReadonlyArray<number>
   readonly rows: number
+  /** Where it waits for a token: how it is drawn. Nothing is then found but that. */
+  readonly draw: RowDraw | undefined
   /** The logits that are there: of the tokens before this one. */
   readonly found: Float32Array
   done: number
-  readonly answer: Deferred.Deferred<Float32Array, BatchError>
+  readonly answer: Deferred.Deferred<Answer, BatchError>
 }
 
 /** A conversation's place. */
@@ -163,39 +177,66 @@ const planned = (state: State, idle: boolean): Planned => {
     const hasRoom = (): boolean => (reserved = pages.reserve(holding, start, end)) !== undefined
     if (!makeRoom(state, seat, { idle, hasRoom, pages: pagesFor(end) - holding.pages.length })) continue
     copies.push(...reserved!)
-    const { rows, tokens } = ask
+    const { draw, rows, tokens } = ask
     const wanted = Math.max(0, end - Math.max(start, tokens.length - rows))
-    parts.push({
-      seat,
-      ask,
-      holding,
-      entry: { tokens: tokens.slice(start, end), start, pages: holding.pages, rows: wanted }
-    })
+    const entry: Entry = { tokens: tokens.slice(start, end), start, pages: holding.pages, rows: wanted }
+    parts.push({ seat, ask, holding, entry: wanted > 0 && draw !== undefined ? { ...entry, draw } : entry })
   }
   return { parts, copies }
 }
 
 /** Answers a seat, unless it has left, or has asked for something else. */
-const answer = ({ ask, seat }: Part, exit: Exit.Exit<Float32Array, BatchError>): void => {
+const answer = ({ ask, seat }: Part, exit: Exit.Exit<Answer, BatchError>): void => {
   Deferred.doneUnsafe(ask.answer, exit)
   if (seat.ask === ask) seat.ask = undefined
 }
 
-/** Takes a part's logits out of those of the step; answers with the pages to clear. */
-const settle = (state: State, part: Part, logits: Float32Array): ReadonlyArray<number> => {
+/** What a step found for a part: its logits, or its token. */
+type PartFound = Float32Array | number
+
+/** What the step found, part by part. */
+const foundOf = (
+  parts: ReadonlyArray<Part>,
+  { logits, tokens }: Found,
+  vocabulary: number
+): ReadonlyArray<PartFound> => {
+  let row = 0
+  let drawn = 0
+  return parts.map(({ entry: { draw, rows } }) => {
+    if (draw !== undefined) return tokens[drawn++]!
+    const own = logits.subarray(row * vocabulary, (row + rows) * vocabulary)
+    row += rows
+    return own
+  })
+}
+
+/** Why nothing can be drawn from what a step found for a part. */
+const invalidOf = ({ entry }: Part, found: PartFound, vocab: number): Sampler.InvalidLogits | undefined => {
+  const end = entry.start + entry.tokens.length
+  if (typeof found !== "number") return Sampler.invalidRow(found, vocab, end - entry.rows)
+  return found < vocab ? undefined : new Sampler.InvalidLogits({ position: end - 1, vocab })
+}
+
+/** Takes what was found for a part; answers with the pages to clear. */
+const settle = (state: State, part: Part, found: PartFound): ReadonlyArray<number> => {
   const { ask, entry, holding, seat } = part
   const end = entry.start + entry.tokens.length
-  const invalid = Sampler.invalidRow(logits, state.vocabulary, end - entry.rows)
+  const invalid = invalidOf(part, found, state.vocabulary)
   if (invalid !== undefined) {
     if (seat.holding === holding) seat.holding = undefined
     answer(part, Exit.fail(invalid))
     return state.pages.drop(holding)
   }
   if (seat.holding === holding) holding.tokens = ask.tokens.slice(0, end)
-  const first = Math.max(entry.start, ask.tokens.length - ask.rows) - (ask.tokens.length - ask.rows)
-  ask.found.set(logits, first * state.vocabulary)
+  const isDrawn = typeof found === "number"
+  if (!isDrawn) {
+    const first = Math.max(entry.start, ask.tokens.length - ask.rows) - (ask.tokens.length - ask.rows)
+    ask.found.set(found, first * state.vocabulary)
+  }
   ask.done = end
-  if (end === ask.tokens.length) answer(part, Exit.succeed(ask.found))
+  if (end === ask.tokens.length) {
+    answer(part, Exit.succeed({ logits: ask.found, token: isDrawn ? found : undefined }))
+  }
   return []
 }
 
@@ -235,33 +276,34 @@ const step = Effect.fnUntraced(function*(state: State) {
     if (state.lost !== undefined) return refuse(state, exit)
     return parts.forEach((part) => answer(part, exit))
   }
-  let at = 0
-  const cleared: Array<number> = []
-  for (const part of parts) {
-    const rows = part.entry.rows * vocabulary
-    cleared.push(...settle(state, part, ran.success.subarray(at, at + rows)))
-    at += rows
-  }
+  const found = foundOf(parts, ran.success, vocabulary)
+  const cleared = parts.flatMap((part, i) => settle(state, part, found[i]!))
   yield* Effect.ignore(pool.clear(cleared))
 })
+
+/** What a member asks for. */
+type Asked = Pick<Ask, "draw" | "rows" | "tokens">
 
 /** A conversation at a seat. */
 const memberAt = (state: State, seat: Seat, awake: Latch.Latch): Member => {
   const { pages, seats, vocabulary } = state
+  const ask = (asked: Asked): Effect.Effect<Answer, BatchError> =>
+    Effect.suspend(() => {
+      if (state.lost !== undefined) return Effect.fail(state.lost)
+      if (!seats.has(seat)) return Effect.interrupt
+      const found = new Float32Array(asked.draw === undefined ? asked.rows * vocabulary : 0)
+      const own: Ask = { ...asked, found, done: 0, answer: Deferred.makeUnsafe() }
+      seat.ask = own
+      awake.openUnsafe()
+      const forget = Effect.sync(() => {
+        if (seat.ask === own) seat.ask = undefined
+      })
+      return Effect.onInterrupt(Deferred.await(own.answer), () => forget)
+    })
   return {
-    logits: (tokens, rows = 1) =>
-      Effect.suspend(() => {
-        if (state.lost !== undefined) return Effect.fail(state.lost)
-        if (!seats.has(seat)) return Effect.interrupt
-        const found = new Float32Array(rows * vocabulary)
-        const ask: Ask = { tokens, rows, found, done: 0, answer: Deferred.makeUnsafe() }
-        seat.ask = ask
-        awake.openUnsafe()
-        const forget = Effect.sync(() => {
-          if (seat.ask === ask) seat.ask = undefined
-        })
-        return Effect.onInterrupt(Deferred.await(ask.answer), () => forget)
-      }),
+    logits: (tokens, rows = 1) => Effect.map(ask({ tokens, rows, draw: undefined }), ({ logits }) => logits),
+    token: (tokens, how) =>
+      Effect.map(ask({ tokens, rows: 1, draw: { ...how, position: tokens.length } }), ({ token }) => token!),
     reusable: (tokens) => {
       const { holding } = seat
       const there = holding === undefined ? pages.shared(tokens) : commonPrefix(holding.tokens, tokens)

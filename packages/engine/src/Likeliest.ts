@@ -1,5 +1,5 @@
 /**
- * The likeliest token of a row on a device, as `Sampler.sample` takes it: of equal logits the lowest id, and none of a row
+ * The likeliest token of each row on a device, as `Sampler.sample` takes it: of equal logits the lowest id, and none of a row
  * that is no distribution.
  */
 import * as DType from "@tg/core-uop/DType"
@@ -25,20 +25,20 @@ export const kinds = (logits: Tensor): {
 }
 
 /**
- * The token of logits `[1, n]`, of those that are allowed, `[n]`; `n` or above where there is none. What is invalid counts as the
- * largest float, below which logits have to be, so the largest one found tells whether the row is a distribution.
+ * The tokens of logits `[R, n]`, `[R]`, each of those that are allowed, `[R, n]`; `n` or above where there is none. What is invalid
+ * counts as the largest float, below which logits have to be, so the largest one found tells whether a row is a distribution.
  */
 export const likeliest = (logits: Tensor, allowed?: Tensor): Tensor => {
-  const n = Number(logits.dim(-1))
+  const [rows, n] = [logits.dim(0), Number(logits.dim(-1))]
   const size = n <= longRow ? n : piece
   const step = n <= longRow ? n : piece * fewestPieces
   const whole = Math.ceil(n / step) * step
   const position = iota(logits.arena, whole).cast(DType.i32)
-  const cut = (x: Tensor): Tensor => x.reshape([1, n]).pad([[0, 0], [0, whole - n]]).reshape([1, whole / size, size])
+  const cut = (x: Tensor): Tensor => x.pad([[0, 0], [0, whole - n]]).reshape([rows, whole / size, size])
   const { isInvalid, isNumber } = kinds(logits)
-  const isCandidate = cut(allowed === undefined ? isNumber : isNumber.and(allowed.reshape([1, n])))
+  const isCandidate = cut(allowed === undefined ? isNumber : isNumber.and(allowed))
   const value = cut(isInvalid).where(largestFloat, isCandidate.where(cut(logits), -largestFloat))
-  const top = value.max(-1).max({ axis: -1, keepDims: true }).reshape([1, 1, 1])
+  const top = value.max(-1).max({ axis: -1, keepDims: true }).reshape([rows, 1, 1])
   const isTop = isCandidate.and(value.eq(top)).and(top.lt(largestFloat))
   return isTop.where(position.reshape([1, whole / size, size]), n).min(-1).min(-1).cast(DType.u32)
 }

@@ -5,11 +5,13 @@ import type { Device } from "@tg/runtime/Device"
 import { Duration, Effect, type Scope } from "effect"
 import * as Batcher from "./Batcher.ts"
 import { mostStep } from "./DraftLength.ts"
+import * as Draw from "./Draw.ts"
 import * as Loader from "./Loader.ts"
 import * as Loading from "./Loading.ts"
 import type * as ModelFile from "./ModelFile.ts"
 import * as Pages from "./Pages.ts"
 import * as Pool from "./Pool.ts"
+import type { Draws } from "./PoolProgram.ts"
 import * as PoolMemory from "./PoolMemory.ts"
 import * as Random from "./Random.ts"
 import * as Recovering from "./Recovering.ts"
@@ -26,6 +28,8 @@ export interface Options extends Loading.Options {
   readonly parallel: number
   /** Conversations of full length that memory is taken for; `parallel` if it is not said. With fewer, some may have to give way. */
   readonly conversations?: number | undefined
+  /** Who takes tokens from logits: the device, where it works on its own, if it is not said. */
+  readonly draws?: Draws | undefined
 }
 
 /** A model whose conversations are computed in the same steps. */
@@ -48,6 +52,7 @@ interface Loaded {
   readonly batcher: Batcher.Batcher
   readonly times: Loading.LoadTimes
   readonly context: number
+  readonly draws: Draws
 }
 
 /** Tokens that steps take: as many as programs are for, or any number. */
@@ -60,12 +65,14 @@ const stepsOf = (parallel: number, sizes: ReadonlyArray<number>): Pick<Pool.Pool
 const load = Effect.fn("Parallel.load")(
   function*(source: ByteSource["Service"], model: ModelFile.ModelFile, options: Options) {
     const setting = yield* Loading.settingOf(model, options)
-    const { activations, cache, context } = setting
-    const { parallel } = options
+    const { activations, cache, context, profile } = setting
+    const { isOnDevice } = yield* Sampler.Sampler
+    const { draws = profile.kind === "gpu" && isOnDevice ? "device" : "host", parallel } = options
     const asked: Pool.PoolOptions = {
       activations,
       cache,
       context,
+      draws,
       pages: Pages.pagesFor(context) * Math.max(1, options.conversations ?? parallel),
       ...stepsOf(parallel, setting.prompts.sizes)
     }
@@ -88,7 +95,8 @@ const load = Effect.fn("Parallel.load")(
         vocabulary: model.config.vocabulary
       }),
       times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) },
-      context
+      context,
+      draws
     }
     return loaded
   }
@@ -110,7 +118,7 @@ const homeOf = Effect.fnUntraced(
   }
 )
 
-/** What asks a batcher for logits, and once more after a loss: the one that stands where the home stands then. */
+/** What asks a member of a batcher, and once more after a loss: the one that stands where the home stands then. */
 const asking = Effect.fnUntraced(function*(home: Recovering.Home<Loaded>) {
   const scope = yield* Effect.scope
   const joined = Effect.suspend(() => {
@@ -127,13 +135,13 @@ const asking = Effect.fnUntraced(function*(home: Recovering.Home<Loaded>) {
   )
   return {
     member: () => isHere() ? own.member : undefined,
-    logits: (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>
+    ask: <A>(asks: (member: Batcher.Member) => Effect.Effect<A, Batcher.BatchError>): Effect.Effect<A, StepError> =>
       Effect.flatMap(here, ({ member, standing }) =>
-        member.logits(tokens, rows).pipe(
+        asks(member).pipe(
           Effect.catchIf(Recovering.isLost, (error) =>
             home.rebuild(standing, error).pipe(
               Effect.andThen(here),
-              Effect.flatMap(({ member }) => member.logits(tokens, rows))
+              Effect.flatMap(({ member }) => asks(member))
             ))
         ))
   }
@@ -142,17 +150,23 @@ const asking = Effect.fnUntraced(function*(home: Recovering.Home<Loaded>) {
 /** A conversation's steps. */
 const stepsOver = Effect.fnUntraced(
   function*(home: Recovering.Home<Loaded>, { config }: ModelFile.ModelFile, context: number) {
-    const { logits, member } = yield* asking(home)
+    const { ask, member } = yield* asking(home)
     const sampler = yield* Sampler.Sampler
     const { vocabulary } = config
     const rowsOf = (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>
-      Effect.suspend(() => Tokens.invalid(tokens, config, context) ?? logits(tokens, rows))
+      Effect.suspend(() => Tokens.invalid(tokens, config, context) ?? ask(({ logits }) => logits(tokens, rows)))
+    const isDrawnThere = (sampling: Sampler.Settings): boolean =>
+      home.current().value.draws === "device" && (Sampler.isGreedy(sampling) || Draw.fits(sampling, vocabulary))
     const steps: Speculation.Steps = {
       context,
       vocabulary,
       sampler,
       advance: (tokens) => rowsOf(tokens, 1),
       next: Effect.fnUntraced(function*(tokens, sampling = Sampler.greedy, mask) {
+        if (isDrawnThere(sampling)) {
+          const invalid = Tokens.invalid(tokens, config, context)
+          return yield* invalid ?? ask(({ token }) => token(tokens, { sampling, mask }))
+        }
         const row = yield* rowsOf(tokens, 1)
         const allowed = mask === undefined ? row : masked(row, mask)
         const id = sampler.sample(allowed, sampling, Random.words(sampling.seed, tokens.length))

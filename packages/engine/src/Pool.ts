@@ -4,13 +4,15 @@ import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
 import type { Activations } from "@tg/model-parts/Product"
 import { type Binding, Device, type DeviceError } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
+import * as DrawRows from "./DrawRows.ts"
+import type { RowDraw } from "./DrawRows.ts"
 import * as HostInputs from "./HostInputs.ts"
 import type * as Loader from "./Loader.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import { type PageCopy, pagesFor, pageTokens } from "./Pages.ts"
-import { placeIds, poolProgram, type PoolShape } from "./PoolProgram.ts"
+import { type Draws, placeIds, poolProgram, type PoolShape } from "./PoolProgram.ts"
 import { ids } from "./StepProgram.ts"
-import { floatsOf } from "./Words.ts"
+import { bytesOf, floatsOf, wordsOf } from "./Words.ts"
 
 /** Tokens of one conversation in a step. */
 export interface Entry {
@@ -21,6 +23,16 @@ export interface Entry {
   readonly pages: ReadonlyArray<number>
   /** Behind how many of the last tokens logits are wanted. */
   readonly rows: number
+  /** Where the token behind the last one is wanted in place of logits, how it is drawn; then `rows` is 1. */
+  readonly draw?: RowDraw | undefined
+}
+
+/** What a step leaves. */
+export interface Found {
+  /** Of the entries that want logits, one behind the other. */
+  readonly logits: Float32Array
+  /** Of each entry that wants a token; the vocabulary or more where its logits are no distribution. */
+  readonly tokens: Uint32Array
 }
 
 /** How to make a pool. */
@@ -34,13 +46,15 @@ export interface PoolOptions {
   readonly sizes: ReadonlyArray<number>
   /** Tokens of a step at most. */
   readonly tokens: number
+  /** Whether the device draws the tokens that entries want. */
+  readonly draws: Draws
 }
 
 /** A pool on a device. */
 export interface Pool {
   readonly options: PoolOptions
-  /** The logits that entries want, one behind the other. Entries have `options.tokens` tokens at most together. */
-  readonly run: (entries: ReadonlyArray<Entry>) => Effect.Effect<Float32Array, JitError | DeviceError>
+  /** What entries want. They have `options.tokens` tokens at most together. */
+  readonly run: (entries: ReadonlyArray<Entry>) => Effect.Effect<Found, JitError | DeviceError>
   /** Copies pages, one after the other. */
   readonly copy: (copies: ReadonlyArray<PageCopy>) => Effect.Effect<void, DeviceError>
   /** Empties pages: rows with NaN would make NaN of whoever has the page next. */
@@ -90,9 +104,6 @@ const numbersOf = (entries: ReadonlyArray<Entry>, size: number | undefined, colu
   return { ...made, wanted: Int32Array.from({ length: size ?? Math.max(1, wanted.length) }, (_, i) => wanted[i] ?? 0) }
 }
 
-const bytesOf = (words: Int32Array | Uint32Array): Uint8Array =>
-  new Uint8Array(words.buffer, words.byteOffset, words.byteLength)
-
 /** What a pool has on its device. */
 const storageOf = Effect.fnUntraced(
   function*(model: ModelFile, weights: Loader.Tensors, options: PoolOptions) {
@@ -112,6 +123,7 @@ const storageOf = Effect.fnUntraced(
     }
     const inputs = yield* HostInputs.make(model, weights, most)
     const logits = yield* numbers(most * config.vocabulary, "logits")
+    const drawn = yield* numbers(most, "next")
     const bound = new Map<number, Binding>([
       [ids.tokens, steps.tokens],
       [placeIds.position, steps.position],
@@ -119,11 +131,12 @@ const storageOf = Effect.fnUntraced(
       [placeIds.pieces, steps.pieces],
       [placeIds.wanted, steps.wanted],
       [ids.logits, logits],
+      [ids.next, drawn],
       ...inputs.bound,
       ...caches.map((buffer, i) => [ids.firstCache + i, buffer] as const),
       ...model.weights.all.map((ref, i) => [ids.firstCache + config.layers + i, weights.get(ref.name)!] as const)
     ])
-    return { caches, pageBytes, steps, inputs, logits, bound }
+    return { caches, pageBytes, steps, inputs, logits, drawn, bound }
   }
 )
 
@@ -134,11 +147,11 @@ const programsOf = Effect.fnUntraced(function*(model: ModelFile, { bound }: Stor
   const jit = yield* Jit
   const { profile } = yield* Device
   const scope = yield* Effect.scope
-  const { activations, cache, context, pages, sizes, tokens: most } = options
+  const { activations, cache, context, draws, pages, sizes, tokens: most } = options
   const compile = (size: number | undefined) => {
     const tokens = size ?? most
     const own = { tokens, rows: tokens, isWhole: size !== undefined }
-    const shape: PoolShape = { activations, cache, context, pieces: pages, profile, ...own }
+    const shape: PoolShape = { activations, cache, context, draws, pieces: pages, profile, ...own }
     return Effect.suspend(() => jit.prepare(poolProgram(model, shape).sink, bound)).pipe(Scope.provide(scope))
   }
   const made = new Map<number | undefined, Prepared>()
@@ -165,6 +178,54 @@ const copyOf = Effect.fnUntraced(function*({ caches, pageBytes }: Storage) {
       })), { discard: true })
 })
 
+/** Neighbouring rows of logits that entries want, in their order; a row whose token is drawn is not read. */
+const rangesOf = (entries: ReadonlyArray<Entry>): ReadonlyArray<{ readonly first: number; readonly rows: number }> => {
+  const found: Array<{ first: number; rows: number }> = []
+  let at = 0
+  for (const { draw, rows } of entries) {
+    const last = found.at(-1)
+    if (draw === undefined && last !== undefined && last.first + last.rows === at) last.rows += rows
+    else if (draw === undefined && rows > 0) found.push({ first: at, rows })
+    at += rows
+  }
+  return found
+}
+
+/** Draws what entries want, and reads what they want. */
+const resultsOf = Effect.fnUntraced(function*(model: ModelFile, { drawn, logits }: Storage, options: PoolOptions) {
+  const device = yield* Device
+  const settle = (yield* Jit).settle ?? Effect.void
+  const { vocabulary } = model.config
+  const draw = options.draws === "host"
+    ? undefined
+    : yield* DrawRows.make({ logits, tokens: drawn, vocabulary, most: options.tokens })
+  const rowBytes = 4 * vocabulary
+  const logitsOf = Effect.fnUntraced(function*(entries: ReadonlyArray<Entry>) {
+    const ranges = rangesOf(entries)
+    const read = yield* Effect.forEach(
+      ranges,
+      ({ first, rows }) => Effect.map(device.read(logits, first * rowBytes, rows * rowBytes), floatsOf),
+      { concurrency: "unbounded" }
+    )
+    if (read.length < 2) return read[0] ?? new Float32Array(0)
+    const all = new Float32Array(ranges.reduce((n, { rows }) => n + rows * vocabulary, 0))
+    read.reduce((at, values) => (all.set(values, at), at + values.length), 0)
+    return all
+  })
+  return Effect.fnUntraced(function*(entries: ReadonlyArray<Entry>): Effect.fn.Return<Found, JitError | DeviceError> {
+    const rows = entries.flatMap(({ draw, rows }) => Array.from({ length: rows }, () => draw))
+    const isDrawn = rows.some((row) => row !== undefined)
+    if (rows.some((row) => row !== undefined && !DrawRows.isPlain(row))) yield* draw!(rows)
+    // one round trip for all of it
+    const [found, ids] = yield* Effect.all([
+      logitsOf(entries),
+      isDrawn ? Effect.map(device.read(drawn, 0, 4 * rows.length), wordsOf) : Effect.succeed(new Uint32Array(0)),
+      settle
+    ], { concurrency: 3 })
+    return { logits: found, tokens: ids.filter((_, i) => rows[i] !== undefined) }
+  })
+})
+
 /** A pool for a model whose weights are, or will be, in these buffers. Its memory belongs to the Scope. */
 export const make: (
   model: ModelFile,
@@ -174,10 +235,10 @@ export const make: (
   function*(model, weights, options) {
     const device = yield* Device
     const storage = yield* storageOf(model, weights, options)
-    const { caches, inputs, logits, pageBytes, steps } = storage
+    const { caches, inputs, pageBytes, steps } = storage
     const programOf = yield* programsOf(model, storage, options)
+    const results = yield* resultsOf(model, storage, options)
     const columns = pagesFor(options.context)
-    const rowBytes = 4 * model.config.vocabulary
     const run = Effect.fn("Pool.run")(function*(entries: ReadonlyArray<Entry>) {
       const count = entries.reduce((n, { tokens }) => n + tokens.length, 0)
       const rows = entries.reduce((n, entry) => n + entry.rows, 0)
@@ -189,7 +250,7 @@ export const make: (
       yield* inputs.write([...numbers.position])
       const pieces = Math.max(...entries.map(({ start, tokens }) => pagesFor(start + tokens.length)))
       yield* prepared.run(size === undefined ? { T: count, R: Math.max(1, rows), pieces } : { pieces })
-      return rows === 0 ? new Float32Array(0) : floatsOf(yield* device.read(logits, 0, rows * rowBytes))
+      return yield* results(entries)
     })
     const clear = (page: number) =>
       Effect.forEach(caches, (buffer, i) => {

@@ -2,6 +2,7 @@
 import { pagesFor, pageTokens } from "./Pages.ts"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import { Effect } from "effect"
+import * as DrawRows from "./DrawRows.ts"
 import * as Loader from "./Loader.ts"
 import { DoesNotFit, type Memory, mostBytes, plenty, type Setting } from "./MemoryPlan.ts"
 import type { ModelFile } from "./ModelFile.ts"
@@ -34,14 +35,17 @@ export const memoryOf = (
     const shape = { ...options, profile, pieces, rows: tokens, isWhole: sizes.length > 0 }
     const { blocks } = yield* estimate(poolProgram(model, shape).sink)
     const inputs = sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))
-    const numbers = 4 + pagesFor(options.context) + inputs + model.config.vocabulary
+    const { vocabulary } = model.config
+    // tokens, where they stand, which are wanted, what is drawn
+    const numbers = 5 + pagesFor(options.context) + inputs + vocabulary
     const widest = Math.max(
       ...model.caches({ type: options.cache, context: pageTokens }).map(({ shape }) => Number(shape[1]))
     )
     return {
       ...stored(model, options),
       scratchBytes: sum(blocks) * Math.max(1, sum(sizes) / tokens),
-      ioBytes: 4 * tokens * numbers + 4 * pageTokens * widest,
+      ioBytes: 4 * tokens * numbers + 4 * pageTokens * widest +
+        (options.draws === "host" ? 0 : DrawRows.inputBytes(vocabulary, tokens)),
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map(({ layout }) => layout), profile, estimate)
     }
   })

@@ -7,12 +7,16 @@ import { weightBuffers } from "@tg/model-parts/Decoder"
 import type { CacheType } from "@tg/model-parts/Halves"
 import type { Activations } from "@tg/model-parts/Product"
 import * as Program from "@tg/tensor/Program"
-import { buffer, scalar, variable } from "@tg/tensor/Tensor"
+import { buffer, scalar, type Tensor, variable } from "@tg/tensor/Tensor"
+import { likeliest } from "./Likeliest.ts"
 import { pagesFor } from "./Pages.ts"
 import { ids, inputId, type ModelShape } from "./StepProgram.ts"
 
 /** Ids of the buffers that say where tokens stand; the others are those of `StepProgram`. */
 export const placeIds = { position: 10, row: 11, pieces: 12, wanted: 13 } as const
+
+/** Who takes tokens from logits. */
+export type Draws = "device" | "host"
 
 /** What tells programs of a pool apart. */
 export interface PoolShape {
@@ -26,10 +30,31 @@ export interface PoolShape {
   readonly rows: number
   /** Whether every step computes just so many tokens and rows, of which the last ones may only fill up. */
   readonly isWhole: boolean
+  /** Whether the likeliest token of each row is left beside its logits. */
+  readonly draws: Draws
   readonly cache: CacheType
   readonly activations: Activations
   /** The device it is for. */
   readonly profile?: DeviceProfile | undefined
+}
+
+/**
+ * Logits that are left in a buffer for some rows; where the device draws, the likeliest token of each, too. `DrawRows`
+ * draws from the same buffer what is not the likeliest.
+ */
+const left = (
+  arena: Arena,
+  logits: Tensor,
+  { config }: ModelShape,
+  { draws, rows: most }: Pick<PoolShape, "draws" | "rows">
+): ReadonlyArray<Tensor> => {
+  const first = (x: Tensor): Tensor => x.slice(0, 0, logits.dim(0))
+  const rows = buffer(arena, ids.logits, { shape: [most, config.vocabulary], dtype: DType.f32, label: "logits" })
+  const write = Program.assign(first(rows), logits)
+  if (draws === "host") return [write]
+  const tokens = buffer(arena, ids.next, { shape: [most], dtype: DType.u32, label: "next" })
+  const found = likeliest(first(Program.after(rows, [write])))
+  return [write, Program.assign(first(tokens), found.label("sample"))]
 }
 
 /**
@@ -67,6 +92,5 @@ export const poolProgram = (model: ModelShape, shape: PoolShape): Program.Tensor
     },
     rows: numbers(placeIds.wanted, "wanted", mostRows).slice(0, 0, rows)
   })
-  const output = buffer(arena, ids.logits, { shape: [mostRows, config.vocabulary], dtype: DType.f32, label: "logits" })
-  return Program.make([Program.assign(output.slice(0, 0, rows), logits), ...effects])
+  return Program.make([...left(arena, logits, model, shape), ...effects])
 }

@@ -53,6 +53,22 @@ export const ruleOf = (settings: Sampler.Settings, [a, b]: Words): Uint32Array =
   return Uint32Array.of(a, b, bits, topK, topP, most)
 }
 
+/**
+ * The rule of a row among others, for a program of rows, which makes the cuts of all of them: what a row does not cut is said so that
+ * it keeps all. A row without a draw takes its likeliest token.
+ */
+export const ruleAmong = (settings: Sampler.Settings, words: Words): Uint32Array => {
+  const rule = ruleOf(settings, words)
+  const { topK, topP } = cutsOf(settings)
+  if (!topK) rule[3] = 2 ** 32 - 1
+  if (!topP) rule[4] = 2 ** 16 + 1
+  if (Sampler.isGreedy(settings)) rule[5] = takesLikeliest
+  return rule
+}
+
+/** A bound on the distance that says: no draw. */
+const takesLikeliest = 2 ** 32 - 1
+
 /** The row in pieces, so that many threads work on it: [pieces, piece], with places behind the row if it does not divide. */
 const shapeOf = (vocabulary: number): readonly [number, number] => {
   if (vocabulary <= 4096) return [1, vocabulary]
@@ -63,67 +79,121 @@ const shapeOf = (vocabulary: number): readonly [number, number] => {
 /** Words of a mask's buffer. */
 export const maskWords = (vocabulary: number): number => Math.ceil(vocabulary / 32)
 
-/** Of each token whether the mask's buffer has it, `[vocabulary]`. */
-const maskOf = (arena: Arena, vocabulary: number): Tensor => {
-  const words = maskWords(vocabulary)
-  const mask = buffer(arena, ids.mask, { shape: [words], dtype: DType.u32, label: "mask" })
-  const bits = mask.reshape([words, 1]).shr(counting(arena, 32, 1, 0)).and(1).reshape([32 * words])
-  return bits.slice(0, 0, vocabulary).ne(0)
+/** Of each token whether the mask of its row has it, `[rows, vocabulary]`. */
+const isIn = (masks: Tensor, vocabulary: number): Tensor => {
+  const [rows, words] = masks.shape
+  const bits = masks.unsqueeze(-1).shr(counting(masks.arena, 32, 1, 0)).and(1).reshape([rows!, 32 * Number(words)])
+  return bits.slice(1, 0, vocabulary).ne(0)
+}
+
+/** Rows of a step: one, or a number from 1 on that each step says. */
+interface Rows {
+  readonly arena: Arena
+  readonly most: number
+  /** The first rows of a buffer that has `most`. */
+  readonly of: (x: Tensor) => Tensor
+  /** A rule for each row, `[rows, ruleWords]`. */
+  readonly rules: () => Tensor
+}
+
+const rulesIn = (arena: Arena, count: number): Tensor =>
+  buffer(arena, ids.rule, { shape: [count, ruleWords], dtype: DType.u32, label: "rules" })
+
+const oneRow = (): Rows => {
+  const arena = new Arena()
+  const rules = (): Tensor => rulesIn(arena, mostDraws).slice(0, variable(arena, "draw", 0, mostDraws - 1), 1)
+  return { arena, most: 1, of: (x) => x, rules }
+}
+
+const upTo = (most: number): Rows => {
+  const arena = new Arena()
+  const count = variable(arena, "R", 1, most)
+  const of = (x: Tensor): Tensor => x.slice(0, 0, count)
+  return { arena, most, of, rules: () => of(rulesIn(arena, most)) }
+}
+
+/** The buffers of a program. */
+const buffersOf = ({ arena, most, of, rules }: Rows, vocabulary: number) => {
+  const made = (id: number, label: string, columns: ReadonlyArray<number>, dtype: DType.DType = DType.u32) =>
+    of(buffer(arena, id, { shape: [most, ...columns], dtype, label }))
+  return {
+    logits: () => made(ids.logits, "logits", [vocabulary], DType.f32),
+    token: () => made(ids.token, "next", []),
+    rules,
+    mask: () => isIn(made(ids.mask, "mask", [maskWords(vocabulary)]), vocabulary),
+    table: () => buffer(arena, ids.table, { shape: [Tables.words], dtype: DType.u32, label: "tables" })
+  }
 }
 
 /** The likeliest token of logits `[1, vocabulary]`, `Likeliest`, as a program of its own. */
 export const greedy = (vocabulary: number, allowed: Allowed): Program.TensorProgram => {
-  const arena = new Arena()
-  const logits = buffer(arena, ids.logits, { shape: [1, vocabulary], dtype: DType.f32, label: "logits" })
-  const token = buffer(arena, ids.token, { shape: [1], dtype: DType.u32, label: "next" })
-  const mask = allowed === "masked" ? maskOf(arena, vocabulary) : undefined
-  return Program.make([Program.assign(token, Likeliest.likeliest(logits, mask).label("sample"))])
+  const { logits, mask, token } = buffersOf(oneRow(), vocabulary)
+  const drawn = Likeliest.likeliest(logits(), allowed === "masked" ? mask() : undefined)
+  return Program.make([Program.assign(token(), drawn.label("sample"))])
 }
 
 /** The program of a vocabulary and its cuts. */
-export const make = (vocabulary: number, cuts: Cuts, allowed: Allowed = "all"): Program.TensorProgram => {
-  const arena = new Arena()
-  const logits = buffer(arena, ids.logits, { shape: [1, vocabulary], dtype: DType.f32, label: "logits" })
-  const token = buffer(arena, ids.token, { shape: [1], dtype: DType.u32, label: "next" })
-  const rules = buffer(arena, ids.rule, { shape: [mostDraws, ruleWords], dtype: DType.u32, label: "rules" })
-  const rule = rules.slice(0, variable(arena, "draw", 0, mostDraws - 1), 1)
-  const table = buffer(arena, ids.table, { shape: [Tables.words], dtype: DType.u32, label: "tables" })
+export const make = (vocabulary: number, cuts: Cuts, allowed: Allowed = "all"): Program.TensorProgram =>
+  draws(oneRow(), vocabulary, { cuts, allowed, isAmong: false })
+
+/** The same of up to `most` rows, each by a rule of its own (`ruleAmong`), with a mask of its own; the variable R says how many. */
+export const ofRows = (
+  vocabulary: number,
+  most: number,
+  { allowed, cuts }: { readonly cuts: Cuts; readonly allowed: Allowed }
+): Program.TensorProgram => draws(upTo(most), vocabulary, { cuts, allowed, isAmong: true })
+
+const draws = (
+  rows: Rows,
+  vocabulary: number,
+  { allowed, cuts, isAmong }: { readonly cuts: Cuts; readonly allowed: Allowed; readonly isAmong: boolean }
+): Program.TensorProgram => {
+  const { arena } = rows
+  const { logits: given, mask, rules: ruleRows, table: tables, token } = buffersOf(rows, vocabulary)
+  const logits = given()
+  const rule = ruleRows()
+  const table = tables()
+  const count = logits.dim(0)
   const [a, b, drawScale, topK, topP, most] = Array.from(
     { length: ruleWords },
-    (_, i) => rule.slice(1, i, 1)
+    (_, i) => rule.slice(1, i, 1).reshape([count, 1, 1])
   )
 
   const shape = shapeOf(vocabulary)
   const behind = shape[0] * shape[1] - vocabulary
-  const inPieces = (x: Tensor): Tensor => x.reshape([vocabulary]).pad([[0, behind]]).reshape(shape)
+  const inPieces = (x: Tensor): Tensor => x.pad([[0, 0], [0, behind]]).reshape([x.dim(0), ...shape])
   const { isInvalid, isNumber: hasNumber } = Likeliest.kinds(logits)
-  const row = hasNumber.reshape([vocabulary])
-  const isNumber = inPieces(allowed === "masked" ? row.and(maskOf(arena, vocabulary)) : row)
+  const isNumber = inPieces(allowed === "masked" ? hasNumber.and(mask()) : hasNumber)
   const orLeast = isNumber.where(inPieces(logits), -Sampler.largestFloat)
   const value = inPieces(isInvalid).where(Sampler.largestFloat, orLeast)
-  const top = value.max(-1).max().reshape([1, 1]).label("sample_top")
-  const below = value.eq(top).where(0, top.sub(value))
+  const top = value.max(-1).max(-1).reshape([count, 1, 1]).label("sample_top")
+  const isTop = value.eq(top)
+  const below = isTop.where(0, top.sub(value))
   const scaled = (scale: Tensor | number, largest: number): Tensor => below.mul(scale).minimum(largest).cast(DType.u32)
   const all = isNumber.where(scaled(Sampler.scale, Sampler.farthest), Sampler.farthest + 1)
   const distance = cuts.topK || cuts.topP ? all.contiguous().label("sample_distance") : all
 
-  const bounds = [most!]
+  const bounds = [isAmong ? most!.minimum(Sampler.farthest) : most!]
   if (cuts.topK) bounds.push(reaching(distance, counts, [topK!, zero(topK!)]).label("sample_top_k"))
   if (cuts.topP) {
     const masses = massOf(table, distance)
-    const within = bounds[1] ?? full(arena, [1, 1], Sampler.farthest, DType.u32)
-    const enough = shareOf(masses(within.add(1).reshape([1])), topP!)
+    const within = bounds[1] ?? full(arena, [count, 1, 1], Sampler.farthest, DType.u32)
+    const enough = shareOf(masses(within.add(1).reshape([count, 1])), topP!)
     bounds.push(reaching(distance, () => masses, enough).label("sample_top_p"))
   }
   const farthest = bounds.reduce((least, bound) => least.minimum(bound))
 
-  const id = inPieces(iota(arena, vocabulary).cast(DType.u32))
+  const id = inPieces(iota(arena, vocabulary).cast(DType.u32).unsqueeze(0))
   const time = scaled(drawScale!.bitcast(DType.f32), Sampler.farthestDraw).add(noise(table, id, [a!, b!]))
-  const raced = distance.le(farthest).where(time.cast(DType.i32), never).contiguous().label("sample_race")
-  const first = raced.min(-1).min().reshape([1, 1])
+  const drawn = distance.le(farthest).where(time.cast(DType.i32), never)
+  const times = isAmong
+    ? most!.eq(takesLikeliest).where(isNumber.and(isTop).not().cast(DType.i32).mul(never), drawn)
+    : drawn
+  const raced = times.contiguous().label("sample_race")
+  const first = raced.min(-1).min(-1).reshape([count, 1, 1])
   const isFirst = raced.eq(first).and(raced.ne(never)).and(top.lt(Sampler.largestFloat))
-  const winner = isFirst.where(id.cast(DType.i32), vocabulary).min(-1).min()
-  return Program.make([Program.assign(token, winner.cast(DType.u32).reshape([1]).label("sample"))])
+  const winner = isFirst.where(id.cast(DType.i32), vocabulary).min(-1).min(-1)
+  return Program.make([Program.assign(token(), winner.cast(DType.u32).label("sample"))])
 }
 
 /** A time that no candidate has. */
@@ -133,14 +203,15 @@ const zero = (like: Tensor): Tensor => full(like.arena, like.shape, 0, like.dtyp
 
 // ---- cuts
 
-/** A sum of weights: 2^14 high + low. */
+/** A sum of weights of each row: 2^14 high + low. */
 type Sum = readonly [high: Tensor, low: Tensor]
 
-/** For exclusive bounds `[n]`, the weight of what lies below each: high and low part, `[n]`. */
+/** For exclusive bounds `[rows, n]`, the weight of what lies below each: high and low part, `[rows, n]`. */
 type SumsBelow = (bounds: Tensor) => Sum
 
+/** `[rows, n, pieces, piece]`. */
 const isBelow = (distance: Tensor, bounds: Tensor): Tensor =>
-  distance.unsqueeze(0).lt(bounds.reshape([bounds.dim(0), 1, 1]))
+  distance.unsqueeze(1).lt(bounds.reshape([bounds.dim(0), bounds.dim(1), 1, 1]))
 
 /** The number of tokens. It has no low part. */
 const counts = (distance: Tensor): SumsBelow => (bounds) => {
@@ -155,11 +226,10 @@ const massOf = (table: Tensor, distance: Tensor): SumsBelow => {
   const product = power(0, fraction.shr(8)).mul(power(256, fraction.and(255)))
   const isCandidate = distance.le(Sampler.farthest)
   const mass = isCandidate.where(product.shr(distance.shr(16).add(4).minimum(31)), 0).contiguous().label("sample_mass")
-  const halves = mass.reshape([1, 1, ...mass.shape]).shr(counting(mass.arena, 2, 14, 3)).and(2 ** 14 - 1)
+  const halves = mass.unsqueeze(1).unsqueeze(1).shr(counting(mass.arena, 2, 14, 3)).and(2 ** 14 - 1)
   return (bounds) => {
-    const n = Number(bounds.dim(0))
-    const sums = isBelow(distance, bounds).where(halves, 0).sum(-1).sum(-1)
-    const half = (i: number): Tensor => sums.slice(0, i, 1).reshape([n])
+    const sums = isBelow(distance, bounds).unsqueeze(1).where(halves, 0).sum(-1).sum(-1)
+    const half = (i: number): Tensor => sums.slice(1, i, 1).reshape(bounds.shape)
     return [half(1).add(half(0).shr(14)), half(0).and(2 ** 14 - 1)]
   }
 }
@@ -169,30 +239,31 @@ const massOf = (table: Tensor, distance: Tensor): SumsBelow => {
  * apart.
  */
 const shareOf = ([high, low]: Sum, share: Tensor): Sum => {
-  const [h, l, s] = [high, low, share].map((x) => x.reshape([1, 1])) as [Tensor, Tensor, Tensor]
+  const [h, l, s] = [high, low, share].map((x) => x.reshape([x.dim(0), 1])) as [Tensor, Tensor, Tensor]
   const middle = h.and(0xffff).mul(s)
   const rest = middle.and(0xffff).shl(14).add(l.mul(s))
   return [h.shr(16).mul(s).add(middle.shr(16)).add(rest.shr(30)), rest.and(2 ** 30 - 1)]
 }
 
-/** The smallest distance up to which there is enough, `[1, 1]`; the farthest if there never is. */
+/** The smallest distance up to which each row has enough, `[rows, 1, 1]`; the farthest if there never is. */
 const reaching = (
   distance: Tensor,
   weigh: (distance: Tensor) => SumsBelow,
   [high, low]: Sum
 ): Tensor => {
   const sumsBelow = weigh(distance)
-  const [h, l] = [high, low].map((x) => x.reshape([1])) as [Tensor, Tensor]
+  const rows = distance.dim(0)
+  const [h, l] = [high, low].map((x) => x.reshape([rows, 1])) as [Tensor, Tensor]
   let prefix = zero(h)
   for (const shift of [20, 16, 12, 8, 4, 0]) {
     const digits = prefix.shl(4)
     const bounds = digits.add(counting(h.arena, 15, 1, 0)).add(1).shl(shift)
     const [sumHigh, sumLow] = sumsBelow(bounds)
     const tooFew = sumHigh.lt(h).or(sumHigh.eq(h).and(sumLow.shl(16).lt(l)))
-    prefix = digits.add(tooFew.cast(DType.u32).sum().reshape([1]))
+    prefix = digits.add(tooFew.cast(DType.u32).sum(-1).reshape([rows, 1]))
   }
   // found once, not by every workgroup that races
-  return prefix.contiguous().reshape([1, 1])
+  return prefix.contiguous().reshape([rows, 1, 1])
 }
 
 // ---- noise

@@ -5,6 +5,7 @@ import { Effect, Exit, Fiber, Scope } from "effect"
 import * as Batcher from "../src/Batcher.ts"
 import * as Pages from "../src/Pages.ts"
 import type { Entry, Pool } from "../src/Pool.ts"
+import * as Sampler from "../src/Sampler.ts"
 import * as Random from "../src/Random.ts"
 
 const vocabulary = 64
@@ -35,8 +36,9 @@ const remembering = (pages: number, fails: (entry: Entry) => "lost" | "nan" | un
         }
       }
       const rows: Array<number> = []
+      const drawn: Array<number> = []
       for (const entry of entries) {
-        const { pages, rows: wanted, start, tokens } = entry
+        const { draw, pages, rows: wanted, start, tokens } = entry
         const failure = fails(entry)
         if (failure === "lost") return yield* new DeviceError({ reason: "DeviceLost", message: "lost" })
         const end = start + tokens.length
@@ -44,14 +46,15 @@ const remembering = (pages: number, fails: (entry: Entry) => "lost" | "nan" | un
           { length: end },
           (_, at) => memory[pages[Math.floor(at / Pages.pageTokens)]!]![at % Pages.pageTokens]!
         )
-        for (let row = end - wanted; row < end; row++) {
+        if (draw !== undefined) drawn.push(failure === "nan" ? vocabulary : following(text))
+        for (let row = draw === undefined ? end - wanted : end; row < end; row++) {
           const id = following(text.slice(0, row + 1))
           rows.push(...Array.from({ length: vocabulary }, (_, i) => failure === "nan" ? NaN : i === id ? 1 : 0))
         }
       }
       // a device answers later
       yield* Effect.yieldNow
-      return Float32Array.from(rows)
+      return { logits: Float32Array.from(rows), tokens: Uint32Array.from(drawn) }
     })
   }
   return { pool, steps, memory }
@@ -65,11 +68,16 @@ const batcherOver = (
 
 const likeliest = (row: Float32Array): number => row.indexOf(1)
 
-/** So many tokens behind a text. */
+/** So many tokens behind a text: every other one drawn by the device. */
 const write = Effect.fnUntraced(function*(member: Batcher.Member, prompt: ReadonlyArray<number>, count: number) {
   const text = [...prompt]
   while (text.length < prompt.length + count) {
-    text.push(likeliest(yield* member.logits([...text])))
+    const isDrawn = (prompt.length + text.length) % 2 === 1
+    text.push(
+      isDrawn
+        ? yield* member.token([...text], { sampling: Sampler.greedy })
+        : likeliest(yield* member.logits([...text]))
+    )
   }
   return text
 })
@@ -164,11 +172,14 @@ describe("conversations in one step", () => {
     Effect.gen(function*() {
       const { memory, pool } = remembering(11, ({ tokens }) => tokens.includes(63) ? "nan" : undefined)
       const batcher = yield* batcherOver(pool, 11)
-      const [bad, good] = yield* Effect.all([
+      const [bad, drawn, good] = yield* Effect.all([
         Effect.flip(Effect.scoped(Effect.flatMap(batcher.join, (member) => member.logits([1, 63])))),
+        Effect.flip(Effect.scoped(
+          Effect.flatMap(batcher.join, (member) => member.token([3, 63], { sampling: Sampler.greedy }))
+        )),
         Effect.scoped(Effect.flatMap(batcher.join, (member) => write(member, [1, 2], 1)))
-      ], { concurrency: 2 })
-      assert.strictEqual(bad._tag, "InvalidLogits")
+      ], { concurrency: 3 })
+      assertEquals([bad._tag, drawn._tag], ["InvalidLogits", "InvalidLogits"])
       assertEquals(good, expected([1, 2], 1))
       for (let i = 0; i < 4; i++) yield* Effect.yieldNow
       assert.isFalse(memory.some((page) => page.includes(63)))

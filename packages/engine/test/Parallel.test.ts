@@ -73,6 +73,22 @@ describe("conversations in one step, on wasm", () => {
       assert.isTrue(textOf(together[3]!.tokens).startsWith("L"))
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
+  it.live("have the tokens that they have alone where the device draws, whatever it draws beside them", () =>
+    Effect.gen(function*() {
+      // without likelihoods, which come of logits on the host
+      const requests = kinds.map((kind) => (): Request => ({ ...kind(), logprobs: undefined }))
+      const idsOf = (options: Options, concurrency: number) =>
+        Effect.scoped(Effect.gen(function*() {
+          const pool = yield* loaded(options)
+          const answers = yield* Effect.forEach(requests, (request) => answer(pool, request()), { concurrency })
+          return answers.map(({ tokens }) => tokens.map(({ id }) => id))
+        }))
+      assertEquals(
+        yield* idsOf({ parallel: 6, draws: "device" }, 6),
+        yield* idsOf({ parallel: 1, draws: "host" }, 1)
+      )
+    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+
   it.live("give way where memory is short, and go on", () =>
     Effect.gen(function*() {
       const long = [0, 1, 2].map((i) => [...story, ...story.slice(0, 40), ...asked(questions[i]!)])
@@ -164,6 +180,7 @@ describe("the memory of a pool", () => {
     cache: "f16",
     context: 192,
     pages: 12,
+    draws: "host",
     sizes: [],
     tokens: 64
   }

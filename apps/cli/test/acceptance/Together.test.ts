@@ -108,6 +108,7 @@ const rowsOf = Effect.fn("rowsOf")(
       activations: "float",
       cache,
       context,
+      draws: "host",
       pages: each * texts.length,
       sizes: size > 1 ? [tokens] : [],
       tokens
@@ -125,7 +126,7 @@ const rowsOf = Effect.fn("rowsOf")(
         pages: Array.from({ length: each }, (_, n) => each * texts.length - 1 - i - n * texts.length),
         rows: tokens.length
       }))
-      const logits = yield* pool.run(entries)
+      const { logits } = yield* pool.run(entries)
       let at = 0
       for (const { i, tokens } of left) {
         for (const _ of tokens) found[i]!.push(logits.slice(at * vocabulary, ++at * vocabulary))

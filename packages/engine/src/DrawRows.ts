@@ -1,0 +1,103 @@
+/** Draws of several rows on a device: the programs of `SampleProgram.ofRows`, bound to the logits of a step. */
+import { Jit, type JitError } from "@tg/jit/Jit"
+import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import { Effect, Scope } from "effect"
+import * as Random from "./Random.ts"
+import * as SampleProgram from "./SampleProgram.ts"
+import * as Sampler from "./Sampler.ts"
+import * as Tables from "./SamplerTables.ts"
+import { bytesOf } from "./Words.ts"
+
+/** How the token of a row is drawn. */
+export interface RowDraw {
+  readonly sampling: Sampler.Settings
+  /** Its place in the text. */
+  readonly position: number
+  /** One bit per token: those that may be drawn. */
+  readonly mask?: Uint32Array | undefined
+}
+
+/** Whether it is the likeliest token of all. */
+export const isPlain = ({ mask, sampling }: RowDraw): boolean => mask === undefined && Sampler.isGreedy(sampling)
+
+/** The buffers of a step: `most` rows of logits, a token for each, and what draws read. */
+export interface Rows {
+  readonly logits: DeviceBuffer
+  readonly tokens: DeviceBuffer
+  readonly vocabulary: number
+  readonly most: number
+}
+
+/** Bytes that draws of so many rows read beside logits: rules, tables, masks. */
+export const inputBytes = (vocabulary: number, most: number): number =>
+  4 * (most * (SampleProgram.ruleWords + SampleProgram.maskWords(vocabulary)) + Tables.words)
+
+/** The program that draws rows like these; nothing is drawn in those without a draw. */
+const shapeOf = (rows: ReadonlyArray<RowDraw | undefined>) => {
+  const cuts = rows.flatMap((row) =>
+    row === undefined || Sampler.isGreedy(row.sampling) ? [] : [SampleProgram.cutsOf(row.sampling)]
+  )
+  return {
+    cuts: { topK: cuts.some(({ topK }) => topK), topP: cuts.some(({ topP }) => topP) },
+    allowed: rows.some((row) => row?.mask !== undefined) ? "masked" : "all"
+  } as const
+}
+
+/** A mask for each row, one behind the other. What a mask does not have it does not allow; without one, all is allowed. */
+const masksOf = (rows: ReadonlyArray<RowDraw | undefined>, words: number): Uint32Array => {
+  const masks = new Uint32Array(rows.length * words)
+  for (const [i, row] of rows.entries()) {
+    const mask = row?.mask
+    if (mask === undefined) masks.fill(2 ** 32 - 1, i * words, (i + 1) * words)
+    else masks.set(mask.subarray(0, words), i * words)
+  }
+  return masks
+}
+
+const rulesOf = (rows: ReadonlyArray<RowDraw | undefined>): Uint32Array => {
+  const rules = new Uint32Array(rows.length * SampleProgram.ruleWords)
+  for (const [i, row] of rows.entries()) {
+    const { position, sampling } = row ?? { position: 0, sampling: Sampler.greedy }
+    rules.set(
+      SampleProgram.ruleAmong(sampling, Random.words(sampling.seed, position)),
+      i * SampleProgram.ruleWords
+    )
+  }
+  return rules
+}
+
+/** Draws the first rows, at least one; the buffer of tokens then has a token for each, `vocabulary` or above where the row has none. */
+export const make = Effect.fnUntraced(function*({ logits, most, tokens, vocabulary }: Rows) {
+  const device = yield* Device
+  const jit = yield* Jit
+  const scope = yield* Effect.scope
+  const words = SampleProgram.maskWords(vocabulary)
+  const table = yield* device.allocate(4 * Tables.words, "tables")
+  const rule = yield* device.allocate(4 * most * SampleProgram.ruleWords, "rule")
+  const mask = yield* device.allocate(4 * most * words, "mask")
+  yield* device.write(table, bytesOf(Tables.shared()))
+  const { ids } = SampleProgram
+  const bound = new Map([
+    [ids.logits, logits],
+    [ids.token, tokens],
+    [ids.rule, rule],
+    [ids.table, table],
+    [ids.mask, mask]
+  ])
+  const compile = (shape: ReturnType<typeof shapeOf>) =>
+    Effect.suspend(() => jit.prepare(SampleProgram.ofRows(vocabulary, most, shape).sink, bound)).pipe(
+      Scope.provide(scope)
+    )
+  const programs = new Map<string, Effect.Success<ReturnType<typeof compile>>>()
+  return Effect.fnUntraced(
+    function*(rows: ReadonlyArray<RowDraw | undefined>): Effect.fn.Return<void, JitError | DeviceError> {
+      const shape = shapeOf(rows)
+      const key = JSON.stringify(shape)
+      const prepared = programs.get(key) ?? (yield* compile(shape))
+      programs.set(key, prepared)
+      yield* device.write(rule, bytesOf(rulesOf(rows)))
+      if (shape.allowed === "masked") yield* device.write(mask, bytesOf(masksOf(rows, words)))
+      yield* prepared.run({ R: rows.length })
+    }
+  )
+})
