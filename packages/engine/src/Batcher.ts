@@ -82,12 +82,13 @@ interface Part {
 
 /** What a step takes, and the copies of pages before it. */
 interface Planned {
+  readonly kind: Fair.Kind
   readonly parts: ReadonlyArray<Part>
   readonly copies: ReadonlyArray<PageCopy>
 }
 
 /** What runs steps. */
-export type Runs = Pick<Pool, "copy" | "clear" | "run">
+export type Runs = Pick<Pool, "batch" | "copy" | "clear" | "run">
 
 interface State {
   readonly pool: Runs
@@ -97,6 +98,8 @@ interface State {
   /** Those who came first are first. */
   readonly seats: Set<Seat>
   counts: Counts
+  /** What the last step was. */
+  last: Fair.Kind
   /** Why no step succeeds any more. */
   lost: DeviceError | undefined
 }
@@ -139,17 +142,23 @@ const makeRoom = (state: State, seat: Seat, { hasRoom, idle, pages }: Need): boo
   return true
 }
 
-/** What the next step takes of each, and the copies of pages before it. */
-const planned = (state: State, idle: boolean): Planned => {
-  const { pages, room, seats } = state
-  const copies: Array<PageCopy> = []
-  const waiting: Array<{ readonly seat: Seat; readonly ask: Ask; readonly holding: Holding; readonly start: number }> =
-    []
+/** A seat that waits, and has pages. */
+interface Waiting {
+  readonly seat: Seat
+  readonly ask: Ask
+  readonly holding: Holding
+  /** Tokens of its text that are there. */
+  readonly start: number
+}
+
+/** Those who wait and have pages, or get some: one begins when there is room for all of it, else it would give way again at once. */
+const seated = (state: State, idle: boolean, copies: Array<PageCopy>): ReadonlyArray<Waiting> => {
+  const { pages, seats } = state
+  const found: Array<Waiting> = []
   for (const seat of seats) {
     const { ask } = seat
     if (ask === undefined) continue
     if (seat.holding === undefined) {
-      // it begins when there is room for all of it: else it would give way again at once
       const needed = pagesFor(ask.tokens.length)
       const hasRoom = (): boolean => pages.available() >= needed
       if (!makeRoom(state, seat, { idle, hasRoom, pages: needed })) continue
@@ -157,32 +166,50 @@ const planned = (state: State, idle: boolean): Planned => {
       copies.push(...opened.copies)
       seat.holding = opened.holding
     }
-    waiting.push({ seat, ask, holding: seat.holding, start: startOf(seat.holding, ask) })
+    found.push({ seat, ask, holding: seat.holding, start: startOf(seat.holding, ask) })
   }
-  const taken = Fair.choose(
-    waiting.map(({ ask: { rows, tokens }, seat, start }) => ({
+  return found
+}
+
+/** A seat's part of a step that takes so many of its tokens; nothing, where there is no room for them. */
+const partOf = (
+  state: State,
+  { ask, holding, seat, start }: Waiting,
+  { copies, count, idle }: { readonly count: number; readonly idle: boolean; readonly copies: Array<PageCopy> }
+): Part | undefined => {
+  const { pages } = state
+  const end = start + count
+  // one that came later may have given way meanwhile
+  if (count === 0 || seat.holding !== holding) return undefined
+  pages.keep(holding, start)
+  let reserved: ReadonlyArray<PageCopy> | undefined
+  const hasRoom = (): boolean => (reserved = pages.reserve(holding, start, end)) !== undefined
+  const needed = pagesFor(end) - holding.pages.length
+  if (!makeRoom(state, seat, { idle, hasRoom, pages: needed })) return undefined
+  copies.push(...reserved!)
+  const { draw, rows, tokens } = ask
+  const wanted = Math.max(0, end - Math.max(start, tokens.length - rows))
+  const entry: Entry = { tokens: tokens.slice(start, end), start, pages: holding.pages, rows: wanted }
+  return { seat, ask, holding, entry: wanted > 0 && draw !== undefined ? { ...entry, draw } : entry }
+}
+
+/** What the next step takes of each, and the copies of pages before it. */
+const planned = (state: State, idle: boolean): Planned => {
+  const copies: Array<PageCopy> = []
+  let waiting = seated(state, idle, copies)
+  while (waiting.length > 0) {
+    const asked = waiting.map(({ ask: { rows, tokens }, seat: { servedAt }, start }): Fair.Waiting => ({
       tokens: tokens.length - start,
       rows,
-      servedAt: seat.servedAt
-    })),
-    room
-  )
-  const parts: Array<Part> = []
-  for (const [i, { ask, holding, seat, start }] of waiting.entries()) {
-    const end = start + taken[i]!
-    // one that came later may have given way meanwhile
-    if (end === start || seat.holding !== holding) continue
-    pages.keep(holding, start)
-    let reserved: ReadonlyArray<PageCopy> | undefined
-    const hasRoom = (): boolean => (reserved = pages.reserve(holding, start, end)) !== undefined
-    if (!makeRoom(state, seat, { idle, hasRoom, pages: pagesFor(end) - holding.pages.length })) continue
-    copies.push(...reserved!)
-    const { draw, rows, tokens } = ask
-    const wanted = Math.max(0, end - Math.max(start, tokens.length - rows))
-    const entry: Entry = { tokens: tokens.slice(start, end), start, pages: holding.pages, rows: wanted }
-    parts.push({ seat, ask, holding, entry: wanted > 0 && draw !== undefined ? { ...entry, draw } : entry })
+      servedAt
+    }))
+    const { kind, taken } = Fair.choose(asked, state.room, state.last)
+    const parts = waiting.flatMap((each, i) => partOf(state, each, { copies, count: taken[i]!, idle }) ?? [])
+    if (parts.length > 0) return { kind, parts, copies }
+    // for those there is no room at the moment, and maybe for others
+    waiting = waiting.filter(({ holding, seat }, i) => taken[i] === 0 && seat.holding === holding)
   }
-  return { parts, copies }
+  return { kind: "few", parts: [], copies }
 }
 
 /** Answers a seat, unless it has left, or has asked for something else. */
@@ -244,8 +271,8 @@ const settle = (state: State, part: Part, found: PartFound): ReadonlyArray<numbe
 const nextParts = (state: State): Planned => {
   const first = planned(state, false)
   if (first.parts.length > 0) return first
-  const { copies, parts } = planned(state, true)
-  return { parts, copies: [...first.copies, ...copies] }
+  const second = planned(state, true)
+  return { ...second, copies: [...first.copies, ...second.copies] }
 }
 
 const isWaiting = ({ seats }: State): boolean => [...seats].some(({ ask }) => ask !== undefined)
@@ -262,13 +289,16 @@ const refuse = ({ seats }: State, exit: Exit.Exit<never, BatchError>): void => {
 const step = Effect.fnUntraced(function*(state: State) {
   const { counts: before, pool, vocabulary } = state
   if (!isWaiting(state)) return
-  const { copies, parts } = nextParts(state)
+  const { copies, kind, parts } = nextParts(state)
   if (parts.length === 0) return yield* Effect.die(new Error("a pool without room for one conversation"))
   const steps = before.steps + 1
   const tokens = parts.reduce((n, { entry }) => n + entry.tokens.length, before.tokens)
   state.counts = { ...state.counts, steps, tokens }
+  state.last = kind
   for (const { seat } of parts) seat.servedAt = steps
-  const ran = yield* Effect.result(Effect.andThen(pool.copy(copies), pool.run(parts.map(({ entry }) => entry))))
+  const entries = parts.map(({ entry }) => entry)
+  const run = kind === "batch" ? pool.batch(entries[0]!) : pool.run(entries)
+  const ran = yield* Effect.result(Effect.andThen(pool.copy(copies), run))
   if (Result.isFailure(ran)) {
     const exit = Exit.fail(ran.failure)
     // on a lost device nobody's step succeeds: they ask again on the next one
@@ -321,7 +351,7 @@ export const make: (
   options: Pick<State, "pages" | "room" | "vocabulary">
 ) => Effect.Effect<Batcher, never, Scope.Scope> = Effect.fnUntraced(function*(pool, options) {
   const counts: Counts = { steps: 0, tokens: 0, evicted: 0 }
-  const state: State = { pool, ...options, seats: new Set(), counts, lost: undefined }
+  const state: State = { pool, ...options, seats: new Set(), counts, last: "few", lost: undefined }
   const awake = Latch.makeUnsafe()
   const round = Effect.gen(function*() {
     yield* awake.await

@@ -1,4 +1,4 @@
-/** Which tokens a step takes, of those that conversations wait for: a pure choice. */
+/** Which tokens the next step takes, of those that conversations wait for: a pure choice. */
 
 /** What a conversation waits for. */
 export interface Waiting {
@@ -10,25 +10,79 @@ export interface Waiting {
   readonly servedAt: number
 }
 
+/** What a step is: a few tokens of anyone, or many of one. */
+export type Kind = "few" | "batch"
+
 /** What a step has room for. */
 export interface Room {
-  /** Tokens of a step at most. */
+  /** Tokens of a step of a few at most. */
   readonly tokens: number
-  /** Tokens of prompts that a step takes while others write: what these wait for at most. */
+  /** Tokens of prompts that such a step takes while others write: what these wait for at most. */
   readonly chunk: number
+  /** Where there are batches. */
+  readonly batch?: BatchRoom | undefined
+}
+
+/** What batches have room for. */
+export interface BatchRoom {
+  /** Tokens from which on a batch takes less time than steps of a few. */
+  readonly from: number
+  /** Tokens of a batch at most. */
+  readonly tokens: number
+  /** The same while others wait for steps of a few tokens, which come in turns with batches. */
+  readonly beside: number
+}
+
+/** What the next step takes. */
+export interface Choice {
+  readonly kind: Kind
+  /** Tokens of each. */
+  readonly taken: ReadonlyArray<number>
+}
+
+/**
+ * Tokens that batches take of what it waits for, the first ones: all but a rest that is too small for one, and rows that are wanted, if
+ * these are several. The rest is the same however large the batches are, so that a text does not depend on who waits beside it.
+ */
+const inBatches = ({ rows, tokens }: Waiting, { batch }: Room): number => {
+  if (batch === undefined) return 0
+  const most = rows > 1 ? tokens - rows : tokens
+  const rest = most % batch.beside
+  return Math.max(0, rest < batch.from ? most - rest : most)
+}
+
+/**
+ * What the next step takes, after one of the kind `last`. Long prompts take batches, one at a time, that which has waited longest
+ * first; where others wait too, batches and steps of a few tokens come in turns.
+ */
+export const choose = (waiting: ReadonlyArray<Waiting>, room: Room, last: Kind): Choice => {
+  const { batch } = room
+  const long = waiting.map((each) => inBatches(each, room))
+  const first = [...waiting.keys()].filter((i) => long[i]! > 0)
+    .reduce<number | undefined>(
+      (a, b) => a === undefined || waiting[b]!.servedAt < waiting[a]!.servedAt ? b : a,
+      undefined
+    )
+  const isAlone = long.every((count) => count > 0)
+  if (batch === undefined || first === undefined || !isAlone && last === "batch") {
+    return { kind: "few", taken: few(waiting.map((each, i) => long[i]! > 0 ? { ...each, tokens: 0 } : each), room) }
+  }
+  const count = Math.min(long[first]!, isAlone ? batch.tokens : batch.beside)
+  return { kind: "batch", taken: waiting.map((_, i) => i === first ? count : 0) }
 }
 
 /** Whether it is in the middle of writing: all it waits for are the tokens whose logits it wants. */
 const isWriting = ({ rows, tokens }: Waiting): boolean => tokens <= rows
 
 /**
- * How many tokens of each a step takes. Those that have waited longest come first; who writes gets all it waits for, and what is left
- * goes to prompts, piece by piece. Where nobody writes, prompts fill the step.
+ * How many tokens of each a step of a few takes. Those that have waited longest come first; who writes gets all it waits for, and what
+ * is left goes to prompts, piece by piece. Where nobody writes, prompts fill the step.
  */
-export const choose = (waiting: ReadonlyArray<Waiting>, { chunk, tokens }: Room): ReadonlyArray<number> => {
+const few = (waiting: ReadonlyArray<Waiting>, { chunk, tokens }: Room): ReadonlyArray<number> => {
   const taken = waiting.map(() => 0)
   const order = [...waiting.keys()].sort((a, b) => waiting[a]!.servedAt - waiting[b]!.servedAt || a - b)
   const prompts = order.filter((i) => !isWriting(waiting[i]!))
+  const writers = order.some((i) => waiting[i]!.tokens > 0 && isWriting(waiting[i]!))
   let left = tokens
   const give = (i: number, most: number): number => {
     const count = Math.max(0, Math.min(waiting[i]!.tokens - taken[i]!, left, most))
@@ -38,7 +92,7 @@ export const choose = (waiting: ReadonlyArray<Waiting>, { chunk, tokens }: Room)
   }
   // a prompt that has waited longer than a writer is not passed over: it gets a token
   for (const i of order) give(i, isWriting(waiting[i]!) ? Infinity : 1)
-  let more = prompts.length < waiting.length ? chunk - prompts.length : Infinity
+  let more = writers ? chunk - prompts.length : Infinity
   for (const i of prompts) more -= give(i, more)
   return taken
 }

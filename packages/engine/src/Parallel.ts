@@ -6,8 +6,10 @@ import { Duration, Effect, type Scope } from "effect"
 import * as Batcher from "./Batcher.ts"
 import { mostStep } from "./DraftLength.ts"
 import * as Draw from "./Draw.ts"
+import type * as Fair from "./Fair.ts"
 import * as Loader from "./Loader.ts"
 import * as Loading from "./Loading.ts"
+import type * as MemoryPlan from "./MemoryPlan.ts"
 import type * as ModelFile from "./ModelFile.ts"
 import * as Pages from "./Pages.ts"
 import * as Pool from "./Pool.ts"
@@ -46,6 +48,11 @@ export interface Parallel {
 const chunk = 16
 /** Tokens of a step that holds nothing but prompts, where any number is possible. */
 const mostPrompt = 64
+/**
+ * Tokens of a batch while others write. They wait for one between two of their tokens: half of what a batch of a GPU has room for takes
+ * GLM-4.7-Flash 0.6 of its time (`docs/batching.md`), and a processor computes a token of a batch in a quarter of the time of another.
+ */
+const beside = { gpu: 256, cpu: 64 } as const
 
 /** The model on a device, and what runs its steps. */
 interface Loaded {
@@ -61,6 +68,15 @@ const stepsOf = (parallel: number, sizes: ReadonlyArray<number>): Pick<Pool.Pool
   tokens: sizes.at(-1) ?? Math.max(mostPrompt, parallel + chunk, mostStep)
 })
 
+/** Batches of prompts as a session has them. */
+const batchesOf = (
+  { profile, prompts }: MemoryPlan.Setting
+): Pick<Pool.PoolOptions, "batch"> & Pick<Fair.Room, "batch"> => {
+  const { attend, batch: tokens, batchFrom: from } = prompts
+  if (from === Infinity) return { batch: undefined }
+  return { batch: { attend, from, tokens, beside: Math.min(tokens, beside[profile.kind]) } }
+}
+
 /** Loads the weights, and compiles meanwhile. */
 const load = Effect.fn("Parallel.load")(
   function*(source: ByteSource["Service"], model: ModelFile.ModelFile, options: Options) {
@@ -68,11 +84,13 @@ const load = Effect.fn("Parallel.load")(
     const { activations, cache, context, profile } = setting
     const { isOnDevice } = yield* Sampler.Sampler
     const { draws = profile.kind === "gpu" && isOnDevice ? "device" : "host", parallel } = options
+    const batches = batchesOf(setting)
     const asked: Pool.PoolOptions = {
       activations,
       cache,
       context,
       draws,
+      ...batches,
       pages: Pages.pagesFor(context) * Math.max(1, options.conversations ?? parallel),
       ...stepsOf(parallel, setting.prompts.sizes)
     }
@@ -91,7 +109,7 @@ const load = Effect.fn("Parallel.load")(
     const loaded: Loaded = {
       batcher: yield* Batcher.make(pool, {
         pages: Pages.make(pages),
-        room: { chunk, tokens: asked.tokens },
+        room: { chunk, tokens: asked.tokens, ...batches },
         vocabulary: model.config.vocabulary
       }),
       times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) },

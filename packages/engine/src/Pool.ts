@@ -1,8 +1,11 @@
 /** A pool of pages on a device, and steps that take tokens of several conversations whose caches are in it. */
 import type { CacheType } from "@tg/model-parts/Halves"
-import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import { Jit, type JitError, ownOf, type Prepared } from "@tg/jit/Jit"
+import type { Attend } from "@tg/model-parts/Attention"
+import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
 import { type Binding, Device, type DeviceError } from "@tg/runtime/Device"
+import type { TensorProgram } from "@tg/tensor/Program"
 import { Effect, Scope } from "effect"
 import * as DrawRows from "./DrawRows.ts"
 import type { RowDraw } from "./DrawRows.ts"
@@ -10,7 +13,8 @@ import * as HostInputs from "./HostInputs.ts"
 import type * as Loader from "./Loader.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import { type PageCopy, pagesFor, pageTokens } from "./Pages.ts"
-import { type Draws, placeIds, poolProgram, type PoolShape } from "./PoolProgram.ts"
+import { batchProgram, type Draws, placeIds, poolProgram } from "./PoolProgram.ts"
+import { attendOf, type AttendPolicy, type Piece } from "./Prompts.ts"
 import { ids } from "./StepProgram.ts"
 import { bytesOf, floatsOf, wordsOf } from "./Words.ts"
 
@@ -48,6 +52,8 @@ export interface PoolOptions {
   readonly tokens: number
   /** Whether the device draws the tokens that entries want. */
   readonly draws: Draws
+  /** Tokens of a prompt's batch at most, and to what they attend; where there are no batches, nothing. */
+  readonly batch: { readonly tokens: number; readonly attend: AttendPolicy } | undefined
 }
 
 /** A pool on a device. */
@@ -55,6 +61,8 @@ export interface Pool {
   readonly options: PoolOptions
   /** What entries want. They have `options.tokens` tokens at most together. */
   readonly run: (entries: ReadonlyArray<Entry>) => Effect.Effect<Found, JitError | DeviceError>
+  /** The same of many tokens of one conversation, `options.batch.tokens` at most, and no row but the last. */
+  readonly batch: (entry: Entry) => Effect.Effect<Found, JitError | DeviceError>
   /** Copies pages, one after the other. */
   readonly copy: (copies: ReadonlyArray<PageCopy>) => Effect.Effect<void, DeviceError>
   /** Empties pages: rows with NaN would make NaN of whoever has the page next. */
@@ -68,41 +76,53 @@ interface Numbers {
   readonly tokens: Uint32Array
   readonly position: Int32Array
   readonly row: Int32Array
+  /** The pages of each token's conversation, or of the one that all are of. */
   readonly pieces: Int32Array
   readonly wanted: Int32Array
 }
 
-/** Where the tokens of entries stand; what a step of `size` tokens has more repeats the last one. */
-const numbersOf = (entries: ReadonlyArray<Entry>, size: number | undefined, columns: number): Numbers => {
-  const count = entries.reduce((n, { tokens }) => n + tokens.length, 0)
-  const length = size ?? count
-  const made = {
-    tokens: new Uint32Array(length),
-    position: new Int32Array(length),
-    row: new Int32Array(length),
-    pieces: new Int32Array(length * columns)
-  }
-  const wanted: Array<number> = []
+/** Where the tokens of entries stand; what a step of `length` tokens has more repeats the last one. */
+const standing = (entries: ReadonlyArray<Entry>, length: number): Pick<Numbers, "position" | "row" | "tokens"> => {
+  const made = { tokens: new Uint32Array(length), position: new Int32Array(length), row: new Int32Array(length) }
   let at = 0
-  for (const { pages, rows, start, tokens } of entries) {
+  for (const { pages, start, tokens } of entries) {
     for (const [i, id] of tokens.entries()) {
       const position = start + i
       made.tokens[at] = id
       made.position[at] = position
-      made.row[at] = pages[Math.floor(position / pageTokens)]! * pageTokens + position % pageTokens
-      made.pieces.set(pages, at * columns)
-      if (i >= tokens.length - rows) wanted.push(at)
-      at++
+      made.row[at++] = pages[Math.floor(position / pageTokens)]! * pageTokens + position % pageTokens
     }
   }
-  for (; at < length; at++) {
-    made.tokens[at] = made.tokens[at - 1]!
-    made.position[at] = made.position[at - 1]!
-    made.row[at] = made.row[at - 1]!
-    made.pieces.copyWithin(at * columns, (at - 1) * columns, at * columns)
-  }
-  return { ...made, wanted: Int32Array.from({ length: size ?? Math.max(1, wanted.length) }, (_, i) => wanted[i] ?? 0) }
+  for (const numbers of [made.tokens, made.position, made.row]) numbers.fill(numbers[at - 1]!, at)
+  return made
 }
+
+const countOf = (entries: ReadonlyArray<Entry>): number => entries.reduce((n, { tokens }) => n + tokens.length, 0)
+
+/** The numbers of a step of a few tokens. */
+const numbersOf = (entries: ReadonlyArray<Entry>, size: number | undefined, columns: number): Numbers => {
+  const count = countOf(entries)
+  const length = size ?? count
+  const pieces = new Int32Array(length * columns)
+  const wanted: Array<number> = []
+  let at = 0
+  for (const { pages, rows, tokens } of entries) {
+    for (let i = 0; i < tokens.length; i++, at++) {
+      pieces.set(pages, at * columns)
+      if (i >= tokens.length - rows) wanted.push(at)
+    }
+  }
+  for (; at < length; at++) pieces.copyWithin(at * columns, (at - 1) * columns, at * columns)
+  return {
+    ...standing(entries, length),
+    pieces,
+    wanted: Int32Array.from({ length: size ?? Math.max(1, wanted.length) }, (_, i) => wanted[i] ?? 0)
+  }
+}
+
+/** Tokens that steps have room for. */
+export const heldTokens = ({ batch, tokens }: PoolOptions): number =>
+  Math.max(tokens, batch === undefined ? 0 : Order.wholeTiles(batch.tokens))
 
 /** What a pool has on its device. */
 const storageOf = Effect.fnUntraced(
@@ -114,14 +134,15 @@ const storageOf = Effect.fnUntraced(
     const storage = model.caches({ type: cache, context: pageTokens * pages })
     const pageBytes = storage.map(({ shape }) => 4 * pageTokens * Number(shape[1]))
     const caches = yield* Effect.forEach(pageBytes, (bytes, i) => device.allocate(bytes * pages, `cache_${i}`))
+    const held = heldTokens(options)
     const steps = {
-      tokens: yield* numbers(most, "tokens"),
-      position: yield* numbers(most, "position"),
-      row: yield* numbers(most, "row"),
+      tokens: yield* numbers(held, "tokens"),
+      position: yield* numbers(held, "position"),
+      row: yield* numbers(held, "row"),
       pieces: yield* numbers(most * pagesFor(context), "pieces"),
       wanted: yield* numbers(most, "wanted")
     }
-    const inputs = yield* HostInputs.make(model, weights, most)
+    const inputs = yield* HostInputs.make(model, weights, held)
     const logits = yield* numbers(most * config.vocabulary, "logits")
     const drawn = yield* numbers(most, "next")
     const bound = new Map<number, Binding>([
@@ -147,20 +168,30 @@ const programsOf = Effect.fnUntraced(function*(model: ModelFile, { bound }: Stor
   const jit = yield* Jit
   const { profile } = yield* Device
   const scope = yield* Effect.scope
-  const { activations, cache, context, draws, pages, sizes, tokens: most } = options
-  const compile = (size: number | undefined) => {
-    const tokens = size ?? most
-    const own = { tokens, rows: tokens, isWhole: size !== undefined }
-    const shape: PoolShape = { activations, cache, context, draws, pieces: pages, profile, ...own }
-    return Effect.suspend(() => jit.prepare(poolProgram(model, shape).sink, bound)).pipe(Scope.provide(scope))
-  }
-  const made = new Map<number | undefined, Prepared>()
-  return Effect.fnUntraced(function*(tokens: number) {
-    const size = sizes.find((each) => each >= tokens)
-    const prepared = made.get(size) ?? (yield* compile(size))
-    made.set(size, prepared)
-    return { size, prepared }
+  const { batch, pages, sizes, tokens: most, ...others } = options
+  const shape = { ...others, pieces: pages, profile }
+  const made = new Map<number | Attend | undefined, Prepared>()
+  const once = Effect.fnUntraced(function*(name: number | Attend | undefined, program: () => TensorProgram) {
+    const prepared = made.get(name) ??
+      (yield* Effect.suspend(() => jit.prepare(program().sink, bound)).pipe(Scope.provide(scope)))
+    made.set(name, prepared)
+    return prepared
   })
+  return {
+    few: (tokens: number) => {
+      const size = sizes.find((each) => each >= tokens)
+      const own = { tokens: size ?? most, rows: size ?? most, isWhole: size !== undefined }
+      return Effect.map(
+        once(size, () => poolProgram(model, { ...shape, ...own })),
+        (prepared) => ({ size, prepared })
+      )
+    },
+    batch: (piece: Piece) => {
+      const { attend: policy, tokens } = batch!
+      const attend = attendOf({ model, profile, prompts: { attend: policy } }, piece)
+      return once(attend, () => batchProgram(model, { ...shape, attend, tokens }))
+    }
+  }
 })
 
 /** Copies of pages, which go through a page of their own: a device copies between different buffers. */
@@ -236,21 +267,32 @@ export const make: (
     const device = yield* Device
     const storage = yield* storageOf(model, weights, options)
     const { caches, inputs, pageBytes, steps } = storage
-    const programOf = yield* programsOf(model, storage, options)
+    const programs = yield* programsOf(model, storage, options)
     const results = yield* resultsOf(model, storage, options)
     const columns = pagesFor(options.context)
-    const run = Effect.fn("Pool.run")(function*(entries: ReadonlyArray<Entry>) {
-      const count = entries.reduce((n, { tokens }) => n + tokens.length, 0)
-      const rows = entries.reduce((n, entry) => n + entry.rows, 0)
-      const { prepared, size } = yield* programOf(count)
-      const numbers = numbersOf(entries, size, columns)
+    const write = Effect.fnUntraced(function*(numbers: Partial<Numbers> & Pick<Numbers, "position">) {
       for (const name of ["tokens", "position", "row", "pieces", "wanted"] as const) {
-        yield* device.write(steps[name], bytesOf(numbers[name]))
+        const own = numbers[name]
+        if (own !== undefined) yield* device.write(steps[name], bytesOf(own))
       }
       yield* inputs.write([...numbers.position])
+    })
+    const run = Effect.fn("Pool.run")(function*(entries: ReadonlyArray<Entry>) {
+      const count = countOf(entries)
+      const rows = entries.reduce((n, entry) => n + entry.rows, 0)
+      const { prepared, size } = yield* programs.few(count)
+      yield* write(numbersOf(entries, size, columns))
       const pieces = Math.max(...entries.map(({ start, tokens }) => pagesFor(start + tokens.length)))
-      yield* prepared.run(size === undefined ? { T: count, R: Math.max(1, rows), pieces } : { pieces })
+      yield* prepared.run(ownOf(prepared, { T: count, R: Math.max(1, rows), pieces }))
       return yield* results(entries)
+    })
+    const batch = Effect.fn("Pool.batch")(function*(entry: Entry) {
+      const { pages, start, tokens } = entry
+      const prepared = yield* programs.batch({ start, length: tokens.length })
+      const tiles = Order.wholeTiles(tokens.length) / Order.tileTokens
+      yield* write({ ...standing([entry], tiles * Order.tileTokens), pieces: Int32Array.from(pages) })
+      yield* prepared.run({ T: tokens.length, tiles, pieces: pagesFor(start + tokens.length) })
+      return yield* results([entry])
     })
     const clear = (page: number) =>
       Effect.forEach(caches, (buffer, i) => {
@@ -260,9 +302,10 @@ export const make: (
     return {
       options,
       run,
+      batch,
       copy: yield* copyOf(storage),
       clear: (pages) => Effect.forEach(pages, clear, { discard: true }),
-      prepare: (tokens) => Effect.asVoid(programOf(tokens))
+      prepare: (tokens) => Effect.asVoid(programs.few(tokens))
     }
   }
 )

@@ -6,8 +6,9 @@ import * as DrawRows from "./DrawRows.ts"
 import * as Loader from "./Loader.ts"
 import { DoesNotFit, type Memory, mostBytes, plenty, type Setting } from "./MemoryPlan.ts"
 import type { ModelFile } from "./ModelFile.ts"
-import type { PoolOptions } from "./Pool.ts"
-import { poolProgram } from "./PoolProgram.ts"
+import { heldTokens, type PoolOptions } from "./Pool.ts"
+import { batchProgram, poolProgram } from "./PoolProgram.ts"
+import * as Prompts from "./Prompts.ts"
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
@@ -31,20 +32,27 @@ export const memoryOf = (
   options: PoolOptions
 ): Effect.Effect<Memory, RangeifyError> =>
   Effect.gen(function*() {
-    const { pages: pieces, sizes, tokens } = options
-    const shape = { ...options, profile, pieces, rows: tokens, isWhole: sizes.length > 0 }
-    const { blocks } = yield* estimate(poolProgram(model, shape).sink)
-    const inputs = sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))
+    const { batch, pages: pieces, sizes, tokens, ...others } = options
+    const shape = { ...others, profile, pieces }
+    const few = yield* estimate(
+      poolProgram(model, { ...shape, tokens, rows: tokens, isWhole: sizes.length > 0 }).sink
+    )
+    const attends = batch === undefined ? [] : Prompts.attendsOf(model, batch)
+    const batches = yield* Effect.forEach(attends, (attend) =>
+      estimate(batchProgram(model, { ...shape, attend, tokens: batch!.tokens }).sink))
+    const inputs = sum(model.inputs.map(({ row }) =>
+      row.reduce((n, d) => n * d, 1)
+    ))
     const { vocabulary } = model.config
-    // tokens, where they stand, which are wanted, what is drawn
-    const numbers = 5 + pagesFor(options.context) + inputs + vocabulary
+    // of each token that it is, where it stands, and what the host computes for it; pages, which are wanted, what is drawn, logits
+    const numbers = heldTokens(options) * (3 + inputs) + tokens * (2 + pagesFor(options.context) + vocabulary)
     const widest = Math.max(
       ...model.caches({ type: options.cache, context: pageTokens }).map(({ shape }) => Number(shape[1]))
     )
     return {
       ...stored(model, options),
-      scratchBytes: sum(blocks) * Math.max(1, sum(sizes) / tokens),
-      ioBytes: 4 * tokens * numbers + 4 * pageTokens * widest +
+      scratchBytes: sum(few.blocks) * Math.max(1, sum(sizes) / tokens) + sum(batches.flatMap(({ blocks }) => blocks)),
+      ioBytes: 4 * numbers + 4 * pageTokens * widest +
         (options.draws === "host" ? 0 : DrawRows.inputBytes(vocabulary, tokens)),
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map(({ layout }) => layout), profile, estimate)
     }

@@ -1,10 +1,11 @@
-/** The program of a step that takes tokens of several conversations, whose caches are pieces of one pool. */
+/** The programs of steps over a pool: of a few tokens of any conversations, and of many tokens of one. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
-import { piece } from "@tg/model-parts/Attention"
+import { type Attend, piece } from "@tg/model-parts/Attention"
 import { weightBuffers } from "@tg/model-parts/Decoder"
 import type { CacheType } from "@tg/model-parts/Halves"
+import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
 import * as Program from "@tg/tensor/Program"
 import { buffer, scalar, type Tensor, variable } from "@tg/tensor/Tensor"
@@ -57,40 +58,93 @@ const left = (
   return [write, Program.assign(first(tokens), found.label("sample"))]
 }
 
+/** The storage of a program for up to `most` tokens, and what the first of them read of it. */
+const storageOf = (
+  arena: Arena,
+  model: ModelShape,
+  { cache, most, pieces: total }: Pick<PoolShape, "cache" | "pieces"> & { readonly most: number }
+) => {
+  const numbers = (id: number, label: string, shape: ReadonlyArray<number>) =>
+    buffer(arena, id, { shape, dtype: DType.i32, label })
+  return {
+    numbers,
+    // rings are for one conversation: a pool keeps all positions
+    caches: model.caches({ type: cache, context: piece * total }).map(({ dtype, shape: [, words] }, i) =>
+      buffer(arena, ids.firstCache + i, { shape: [piece * total, words!], dtype, label: `cache_${i}` })
+    ),
+    buffers: weightBuffers(arena, model.weights, ids.firstCache + model.config.layers),
+    startPos: scalar(arena, 0),
+    /** What the host says of so many tokens. */
+    ofTokens: (count: Tensor | number) => ({
+      tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, count),
+      inputs: model.inputs.map(({ label, row }, i) =>
+        buffer(arena, inputId(i), { shape: [most, ...row], dtype: DType.f32, label }).slice(0, 0, count)
+      ),
+      position: numbers(placeIds.position, "position", [most]).slice(0, 0, count),
+      row: numbers(placeIds.row, "row", [most]).slice(0, 0, count)
+    })
+  }
+}
+
 /**
  * Tokens in, logits behind some of them out, and a row of the pool for each. Where a token stands is data: its position, its row,
  * the pieces that hold its conversation. Variables: T tokens, R rows of logits, `pieces` of the conversation that has most.
  */
 export const poolProgram = (model: ModelShape, shape: PoolShape): Program.TensorProgram => {
-  const { activations, cache, context, isWhole, profile, rows: mostRows, tokens: mostTokens } = shape
-  const { config } = model
+  const { activations, context, isWhole, profile, rows: mostRows, tokens: most } = shape
   const arena = new Arena()
-  const tokens = isWhole ? mostTokens : variable(arena, "T", 1, mostTokens)
+  const count = isWhole ? most : variable(arena, "T", 1, most)
   const rows = isWhole ? mostRows : variable(arena, "R", 1, mostRows)
-  const pieces = variable(arena, "pieces", 1, pagesFor(context))
-  const numbers = (id: number, label: string, most: number, columns: ReadonlyArray<number> = []) =>
-    buffer(arena, id, { shape: [most, ...columns], dtype: DType.i32, label })
-  const ofTokens = (id: number, label: string) => numbers(id, label, mostTokens).slice(0, 0, tokens)
+  const { buffers, caches, numbers, ofTokens, startPos } = storageOf(arena, model, { ...shape, most })
+  const { inputs, position, row, tokens } = ofTokens(count)
+  const columns = pagesFor(context)
+  const pieces = numbers(placeIds.pieces, "pieces", [most, columns]).slice(0, 0, count)
+    .slice(1, 0, variable(arena, "pieces", 1, columns))
   const { effects, logits } = model.forward({
     activations,
     profile,
-    // rings are for one conversation: a pool keeps all positions
-    caches: model.caches({ type: cache, context: piece * shape.pieces }).map(({ dtype, shape: [, words] }, i) =>
-      buffer(arena, ids.firstCache + i, { shape: [piece * shape.pieces, words!], dtype, label: `cache_${i}` })
-    ),
-    buffers: weightBuffers(arena, model.weights, ids.firstCache + config.layers),
-    startPos: scalar(arena, 0),
-    tokens: buffer(arena, ids.tokens, { shape: [mostTokens], dtype: DType.u32, label: "tokens" }).slice(0, 0, tokens),
-    inputs: model.inputs.map(({ label, row }, i) =>
-      buffer(arena, inputId(i), { shape: [mostTokens, ...row], dtype: DType.f32, label }).slice(0, 0, tokens)
-    ),
-    places: {
-      position: ofTokens(placeIds.position, "position"),
-      row: ofTokens(placeIds.row, "row"),
-      pieces: numbers(placeIds.pieces, "pieces", mostTokens, [pagesFor(context)]).slice(0, 0, tokens)
-        .slice(1, 0, pieces)
-    },
-    rows: numbers(placeIds.wanted, "wanted", mostRows).slice(0, 0, rows)
+    caches,
+    buffers,
+    startPos,
+    tokens,
+    inputs,
+    places: { position, row, pieces },
+    rows: numbers(placeIds.wanted, "wanted", [mostRows]).slice(0, 0, rows)
   })
   return Program.make([...left(arena, logits, model, shape), ...effects])
+}
+
+/** What tells programs apart that take many tokens of one conversation. */
+export interface BatchShape extends Omit<PoolShape, "isWhole" | "rows"> {
+  /** What tokens attend to where a cache holds latents. */
+  readonly attend: Attend
+}
+
+/**
+ * The program of a prompt's batch: many tokens of one conversation, stored feature by feature, and the logits behind the last one.
+ * They are computed as by a session, whose cache lies in one piece: the rows of the conversation are laid behind one another first.
+ * Variables: T tokens that count, in `tiles`, and `pieces` of the conversation.
+ */
+export const batchProgram = (model: ModelShape, shape: BatchShape): Program.TensorProgram => {
+  const { activations, attend, context, profile } = shape
+  const arena = new Arena()
+  const most = Order.wholeTiles(shape.tokens)
+  const columns = pagesFor(context)
+  const tiles = variable(arena, "tiles", 1, most / Order.tileTokens)
+  const pieces = variable(arena, "pieces", 1, columns)
+  const { buffers, caches, numbers, ofTokens, startPos } = storageOf(arena, model, { ...shape, most })
+  const { inputs, position, row, tokens } = ofTokens(tiles.mul(Order.tileTokens))
+  const { effects, logits } = model.forward({
+    activations,
+    profile,
+    caches,
+    buffers,
+    startPos,
+    tokens,
+    inputs,
+    places: { position, row, pieces: numbers(placeIds.pieces, "pieces", [columns]).slice(0, 0, pieces) },
+    rows: "last",
+    batch: { tiles, count: variable(arena, "T", 1, shape.tokens), keys: pieces.mul(piece), attend }
+  })
+  return Program.make([...left(arena, logits, model, { ...shape, rows: 1 }), ...effects])
 }

@@ -4,7 +4,8 @@ import { DeviceError } from "@tg/runtime/Device"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import * as Batcher from "../src/Batcher.ts"
 import * as Pages from "../src/Pages.ts"
-import type { Entry, Pool } from "../src/Pool.ts"
+import type * as Fair from "../src/Fair.ts"
+import type { Entry } from "../src/Pool.ts"
 import * as Sampler from "../src/Sampler.ts"
 import * as Random from "../src/Random.ts"
 
@@ -19,7 +20,8 @@ const following = (text: ReadonlyArray<number>): number =>
 const remembering = (pages: number, fails: (entry: Entry) => "lost" | "nan" | undefined = () => undefined) => {
   const memory = Array.from({ length: pages }, () => new Int32Array(Pages.pageTokens).fill(-1))
   const steps: Array<ReadonlyArray<number>> = []
-  const pool: Pick<Pool, "copy" | "clear" | "run"> = {
+  const pool: Batcher.Runs = {
+    batch: (entry) => Effect.suspend(() => pool.run([entry])),
     copy: (copies) => Effect.sync(() => copies.forEach(({ from, to }) => memory[to]!.set(memory[from]!))),
     clear: (cleared) => Effect.sync(() => cleared.forEach((page) => memory[page]!.fill(-1))),
     run: Effect.fnUntraced(function*(entries) {
@@ -61,9 +63,9 @@ const remembering = (pages: number, fails: (entry: Entry) => "lost" | "nan" | un
 }
 
 const batcherOver = (
-  pool: Pick<Pool, "copy" | "clear" | "run">,
+  pool: Batcher.Runs,
   pages: number,
-  room: { readonly tokens: number; readonly chunk: number } = { tokens: 32, chunk: 8 }
+  room: Fair.Room = { tokens: 32, chunk: 8 }
 ) => Batcher.make(pool, { pages: Pages.make(pages), room, vocabulary })
 
 const likeliest = (row: Float32Array): number => row.indexOf(1)
@@ -110,7 +112,8 @@ describe("conversations in one step", () => {
     Effect.gen(function*() {
       const pages = Pages.pagesFor(context) + 3
       const { pool } = remembering(pages)
-      const batcher = yield* batcherOver(pool, pages)
+      const batch = { from: 24, tokens: 64, beside: 32 }
+      const batcher = yield* batcherOver(pool, pages, { tokens: 32, chunk: 8, batch })
       const beginnings = [promptOf(1, 200), promptOf(2, 90), promptOf(3, 64)]
       const begun = yield* Effect.forEach(Array.from({ length: 400 }, (_, i) => i), (i) =>
         Effect.gen(function*() {
@@ -166,6 +169,34 @@ describe("conversations in one step", () => {
       const both = steps.filter(({ length }) => length === 2)
       assert.isAtLeast(both.length, 12)
       assert.isTrue(both.every(([written, read]) => written === 1 && read! <= 8))
+    }).pipe(Effect.scoped))
+
+  it.live("a long prompt takes batches, in turns with those who write, and whole ones where nobody does", () =>
+    Effect.gen(function*() {
+      const { pool, steps } = remembering(40)
+      const kinds: Array<Fair.Kind> = []
+      const noting: Batcher.Runs = {
+        ...pool,
+        run: (entries) => Effect.suspend(() => (kinds.push("few"), pool.run(entries))),
+        batch: (entry) => Effect.suspend(() => (kinds.push("batch"), pool.run([entry])))
+      }
+      const batch = { from: 24, tokens: 64, beside: 32 }
+      const batcher = yield* batcherOver(noting, 40, { tokens: 16, chunk: 8, batch })
+      yield* Effect.scoped(Effect.gen(function*() {
+        const writer = yield* batcher.join
+        const text = yield* Effect.forkChild(write(writer, [1], 12))
+        const reader = yield* batcher.join
+        assertEquals(yield* write(reader, promptOf(9, 100), 1), expected(promptOf(9, 100), 1))
+        assertEquals(yield* Fiber.join(text), expected([1], 12))
+      }))
+      const at = kinds.indexOf("batch")
+      assertEquals(kinds.slice(at, at + 7), ["batch", "few", "batch", "few", "batch", "few", "few"])
+      assertEquals(steps.filter((_, i) => kinds[i] === "batch"), [[32], [32], [32]])
+      kinds.length = 0
+      steps.length = 0
+      yield* Effect.scoped(Effect.flatMap(batcher.join, (member) => write(member, promptOf(11, 100), 2)))
+      assertEquals(steps, [[64], [32], [4], [1]])
+      assertEquals(kinds, ["batch", "batch", "few", "few"])
     }).pipe(Effect.scoped))
 
   it.live("logits that are no numbers end one conversation, and leave nothing behind", () =>

@@ -4,30 +4,69 @@ import * as Fair from "../src/Fair.ts"
 
 const room = { tokens: 16, chunk: 6 }
 const writer = (servedAt = 1): Fair.Waiting => ({ tokens: 1, rows: 1, servedAt })
+/** What a step of a few tokens takes. */
+const taken = (waiting: ReadonlyArray<Fair.Waiting>, room: Fair.Room) => Fair.choose(waiting, room, "few").taken
 const prompt = (tokens: number, servedAt = 1): Fair.Waiting => ({ tokens, rows: 1, servedAt })
 
 describe("what a step takes", () => {
-  it("is a token of each who writes", () => assertEquals(Fair.choose([writer(), writer()], room), [1, 1]))
+  it("is a token of each who writes", () => assertEquals(taken([writer(), writer()], room), [1, 1]))
   it("is all of a step where prompts are alone, those that wait longest first", () => {
-    assertEquals(Fair.choose([prompt(40), prompt(40)], room), [15, 1])
-    assertEquals(Fair.choose([prompt(40, 2), prompt(40, 1)], room), [1, 15])
-    assertEquals(Fair.choose([prompt(3), prompt(40)], room), [3, 13])
+    assertEquals(taken([prompt(40), prompt(40)], room), [15, 1])
+    assertEquals(taken([prompt(40, 2), prompt(40, 1)], room), [1, 15])
+    assertEquals(taken([prompt(3), prompt(40)], room), [3, 13])
   })
   it("is no more of prompts than a piece where others write", () =>
-    assertEquals(Fair.choose([writer(), prompt(40), prompt(40)], room), [1, 5, 1]))
+    assertEquals(taken([writer(), prompt(40), prompt(40)], room), [1, 5, 1]))
   it("is all rows that a writer waits for, drafts among them", () =>
-    assertEquals(Fair.choose([{ tokens: 5, rows: 5, servedAt: 1 }, writer()], room), [5, 1]))
+    assertEquals(taken([{ tokens: 5, rows: 5, servedAt: 1 }, writer()], room), [5, 1]))
   it("is of those who wait longest, where there are more than fit", () =>
-    assertEquals(Fair.choose([writer(3), writer(1), prompt(9, 2), writer(3)], { tokens: 2, chunk: 1 }), [0, 1, 1, 0]))
+    assertEquals(taken([writer(3), writer(1), prompt(9, 2), writer(3)], { tokens: 2, chunk: 1 }), [0, 1, 1, 0]))
   it("never passes anyone over for good", () => {
     const waiting = Array.from({ length: 7 }, (_, i) => i % 3 === 0 ? prompt(1000) : writer())
     const served = waiting.map(() => 0)
     for (let step = 1; step <= 40; step++) {
-      Fair.choose(waiting.map((each, i) => ({ ...each, servedAt: served[i]! })), { tokens: 3, chunk: 2 })
+      taken(waiting.map((each, i) => ({ ...each, servedAt: served[i]! })), { tokens: 3, chunk: 2 })
         .forEach((count, i) => {
           if (count > 0) served[i] = step
         })
     }
     assertEquals(served.every((at) => at > 36), true)
   })
+})
+
+describe("a long prompt", () => {
+  const inBatches: Fair.Room = { ...room, batch: { from: 20, tokens: 64, beside: 32 } }
+  const choose = (waiting: ReadonlyArray<Fair.Waiting>, last: Fair.Kind) => Fair.choose(waiting, inBatches, last)
+
+  it("takes whole batches where it is alone, but for a rest that is too small for one", () => {
+    assertEquals(choose([prompt(90)], "batch"), { kind: "batch", taken: [64] })
+    assertEquals(choose([prompt(26)], "batch"), { kind: "batch", taken: [26] })
+    assertEquals(choose([prompt(100)], "batch"), { kind: "batch", taken: [64] })
+    assertEquals(choose([prompt(36)], "batch"), { kind: "batch", taken: [32] })
+    assertEquals(choose([prompt(4)], "batch"), { kind: "few", taken: [4] })
+  })
+  it("takes smaller ones in turns with those who write or ask little", () => {
+    assertEquals(choose([writer(), prompt(100)], "few"), { kind: "batch", taken: [0, 32] })
+    assertEquals(choose([writer(), prompt(100)], "batch"), { kind: "few", taken: [1, 0] })
+    assertEquals(choose([prompt(19), prompt(100)], "batch"), { kind: "few", taken: [16, 0] })
+  })
+  it("waits for those that have waited longer", () =>
+    assertEquals(choose([prompt(100, 3), prompt(100, 2)], "batch"), { kind: "batch", taken: [0, 64] }))
+  it("leaves several rows that are wanted to a step of a few tokens", () =>
+    assertEquals(choose([{ ...prompt(30), rows: 4 }], "few"), { kind: "batch", taken: [26] }))
+  it("has the same rest, whoever waits beside it", () => {
+    for (let tokens = 1; tokens < 300; tokens++) {
+      const restOf = (others: ReadonlyArray<Fair.Waiting>): number => {
+        let left = tokens
+        for (;;) {
+          const { kind, taken } = choose([prompt(left), ...others], "few")
+          if (kind === "few") return left
+          left -= taken[0]!
+        }
+      }
+      assertEquals(restOf([writer()]), restOf([]))
+    }
+  })
+  it("is an ordinary one where there are no batches", () =>
+    assertEquals(Fair.choose([prompt(100)], room, "few"), { kind: "few", taken: [16] }))
 })

@@ -31,6 +31,8 @@ const questions = ["What is 17 + 25?", "What is the capital of Peru?", "Spell th
 const greetings: ReadonlyArray<Request> = questions.map((question) => ({ tokens: asked(question) }))
 const story = tinyCodec.encode("Once upon a time there was a dog in a house, and the dog was")
 const sampling = { ...Sampler.greedy, temperature: 0.8 }
+/** Longer than a batch has room for beside others, with a rest that is no batch. */
+const long = Array.from({ length: 150 }, (_, i) => story[(i * i) % story.length]!)
 
 /** Requests of all kinds, with the logarithms of probabilities, which tell a difference that the text does not. */
 const kinds: ReadonlyArray<() => Request> = [
@@ -38,6 +40,7 @@ const kinds: ReadonlyArray<() => Request> = [
   () => ({ tokens: story, sampling: { ...sampling, seed: 1 }, maxTokens: 12, logprobs: 2 }),
   () => ({ tokens: story, sampling: { ...sampling, seed: 2, topK: 20 }, maxTokens: 14, logprobs: 0 }),
   () => ({ tokens: asked(questions[1]!), stop: ["im"], logprobs: 0 }),
+  () => ({ tokens: long, maxTokens: 5, logprobs: 3 }),
   () => ({ tokens: story.slice(0, 9), penalties: { repeat: 1.3 }, maxTokens: 10, logprobs: 0 }),
   () => ({
     tokens: asked(questions[2]!),
@@ -181,6 +184,7 @@ describe("the memory of a pool", () => {
     context: 192,
     pages: 12,
     draws: "host",
+    batch: { tokens: 128, attend: "latents" },
     sizes: [],
     tokens: 64
   }
@@ -192,7 +196,8 @@ describe("the memory of a pool", () => {
 
   it.live("is what is planned", () =>
     Effect.gen(function*() {
-      yield* fromModel(tinySource, tiny, { ...options, activations: "int8", prepare: ["last"] })
+      const pool = yield* fromModel(tinySource, tiny, { ...options, activations: "int8", prepare: ["last"] })
+      yield* answer(pool, { tokens: long, maxTokens: 1 })
       const steady = mostBytes(planned) - planned.stagingBytes
       assert.closeTo((yield* Device).allocatedBytes() / steady, 1, 0.02)
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))

@@ -74,6 +74,8 @@ export interface WholeInput {
   readonly order: Order
   /** Position of the first token, dtype `index`. */
   readonly startPos: Tensor
+  /** Position of each token, `i32 [T]`; behind one another from `startPos` on if it is not said. */
+  readonly position?: Tensor | undefined
   /** Positions that a token sees, itself included; all before it if it is not said. */
   readonly window?: number | undefined
   /** How the cache forgets; it keeps all positions if it is not said. */
@@ -168,12 +170,13 @@ export const few = (reader: Reader, query: Tensor, cache: Tensor, input: FewInpu
   return reader.mix(Nn.softmax(scores), rows).label("attn_mix")
 }
 
-/** Hides position u from token t unless u <= startPos + t, and it is in t's window and sequence. */
-const causal = (scores: Tensor, { ring, sequence, startPos, window }: WholeInput): Tensor => {
+/** Hides position u from token t unless u is t's or in front of it, and it is in t's window and sequence. */
+const causal = (scores: Tensor, { position: given, ring, sequence, startPos, window }: WholeInput): Tensor => {
   const { arena } = scores
   const tokens = scores.dim(0)
-  const own = iota(arena, tokens).add(startPos).reshape([tokens, ...scores.shape.slice(1).map(() => 1)])
-  const row = iota(arena, scores.dim(-1))
+  const place = given ?? iota(arena, tokens).add(startPos)
+  const own = place.reshape([tokens, ...scores.shape.slice(1).map(() => 1)])
+  const row = iota(arena, scores.dim(-1)).cast(own.dtype)
   const position = ring === undefined ? row : inRing(row, ring, { startPos, tokens: scalar(arena, tokens) })
   const reached = position.le(own)
   const together = sequence === undefined

@@ -21,6 +21,9 @@ export const asQuery = (input: Laid, query: Tensor): Tensor => stored(input, que
 /** `softmax(q k^T) v` of queries `[T, A.., K]` over a cache's rows up to theirs: `[T, A.., width]`. */
 export const attention = (reader: ReaderOf, input: AttentionInput, query: Tensor, cache: Tensor): Tensor => {
   const { isFew, places, window } = input
+  if (places !== undefined && Places.areOfOne(places)) {
+    return whole(reader(0), { ...input, position: places.position }, query, Places.rowsOf(cache, places))
+  }
   if (places !== undefined) return Places.attend(reader(1), query, { cache, places, window })
   return isFew ? few(reader(0), query, cache, input) : whole(reader(0), input, query, cache)
 }

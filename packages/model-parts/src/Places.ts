@@ -13,7 +13,10 @@ export interface Places {
   readonly position: Tensor
   /** The row of the cache that is its own, `i32 [T]`; no two tokens have the same, unless they are the same. */
   readonly row: Tensor
-  /** The pieces of the cache that hold its conversation, in order, `i32 [T, P]`; any piece behind the one of its own row. */
+  /**
+   * The pieces of the cache that hold its conversation, in order, `i32 [T, P]`; any piece behind the one of its own row. `[P]` where
+   * all tokens are of one conversation.
+   */
   readonly pieces: Tensor
 }
 
@@ -33,6 +36,16 @@ export const write = (
   rows: Tensor,
   { first, places }: { readonly first: Tensor; readonly places: Places | undefined }
 ): Tensor => assign(places === undefined ? cache.slice(0, first, rows.dim(0)) : cache.gather(places.row), rows)
+
+/** Whether all tokens are of one conversation. */
+export const areOfOne = ({ pieces }: Places): boolean => pieces.rank === 1
+
+/** Rows of the one conversation's pieces behind one another, stored: every token of a batch reads them. */
+export const rowsOf = (cache: Tensor, { pieces }: Places): Tensor => {
+  const positions = scalar(cache.arena, pieces.dim(0)).mul(piece).node
+  return cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).gather(pieces)
+    .reshape([positions, cache.dim(1)]).contiguous().label("cache_rows")
+}
 
 /**
  * Attention of tokens that stand anywhere, `query [T, A.., K]`, each over its own positions: `[T, A.., width]`. The reader's rows

@@ -10,6 +10,7 @@ import * as Loader from "@tg/engine/Loader"
 import * as Loading from "@tg/engine/Loading"
 import * as Together from "@tg/engine/Together"
 import { fromBytes } from "@tg/gguf/ByteSource"
+import type { Attend } from "@tg/model-parts/Attention"
 import { Device } from "@tg/runtime/Device"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { Effect, Layer, Stream } from "effect"
@@ -92,29 +93,35 @@ describe.skipIf(!isFull)("a thousand conversations through four places (TG_FULL=
     }).pipe(Effect.provide(together("wasm", 4))))
 })
 
+/** A pool for so many conversations of a model of the oracle, and the pages of each: far from each other, the last ones first. */
+const poolOf = Effect.fn("poolOf")(
+  function*(
+    name: Oracle.Name,
+    conversations: number,
+    options: Pick<Pool.PoolOptions, "batch" | "cache" | "sizes" | "tokens">
+  ) {
+    const source = Oracle.source(name)
+    const model = yield* open(source)
+    const weights = yield* Loader.load(source, Loading.wantedOf(model))
+    const context = 192
+    const each = Pages.pagesFor(context)
+    const pages = each * conversations
+    const pool = yield* Pool.make(model, weights, { activations: "float", context, draws: "host", pages, ...options })
+    const pagesOf = (i: number) => Array.from({ length: each }, (_, n) => pages - 1 - i - n * conversations)
+    return { pool, pagesOf, vocabulary: model.config.vocabulary }
+  }
+)
+
 /** Logits of all tokens of several texts, so many tokens of each in a step. */
 const rowsOf = Effect.fn("rowsOf")(
   function*(name: Oracle.Name, texts: ReadonlyArray<ReadonlyArray<number>>, { cache, size }: {
     readonly cache: Oracle.Cache
     readonly size: number
   }) {
-    const source = Oracle.source(name)
-    const model = yield* open(source)
-    const weights = yield* Loader.load(source, Loading.wantedOf(model))
-    const context = 192
-    const each = Pages.pagesFor(context)
     const tokens = size * texts.length
-    const pool = yield* Pool.make(model, weights, {
-      activations: "float",
-      cache,
-      context,
-      draws: "host",
-      pages: each * texts.length,
-      sizes: size > 1 ? [tokens] : [],
-      tokens
-    })
+    const sizes = size > 1 ? [tokens] : []
+    const { pagesOf, pool, vocabulary } = yield* poolOf(name, texts.length, { batch: undefined, cache, sizes, tokens })
     const found: Array<Array<Float32Array>> = texts.map(() => [])
-    const { vocabulary } = model.config
     for (let start = 0; start < Math.max(...texts.map(({ length }) => length)); start += size) {
       const left = texts.flatMap((text, i) =>
         text.length > start ? [{ i, tokens: text.slice(start, start + size) }] : []
@@ -122,8 +129,7 @@ const rowsOf = Effect.fn("rowsOf")(
       const entries = left.map(({ i, tokens }): Pool.Entry => ({
         tokens,
         start,
-        // every other page, from the last one down
-        pages: Array.from({ length: each }, (_, n) => each * texts.length - 1 - i - n * texts.length),
+        pages: pagesOf(i),
         rows: tokens.length
       }))
       const { logits } = yield* pool.run(entries)
@@ -151,6 +157,71 @@ describe("the oracle's logits, of several conversations in each step, on wasm", 
         const texts = runs.map(Oracle.tokensOf)
         const rows = yield* rowsOf(name, texts, { cache, size })
         runs.forEach((run, i) => assert.isAtLeast(Oracle.check(run, rows[i]!, cache), run.continuation.length))
+      }).pipe(Effect.provide(Devices.layer("wasm", {}))))
+  }
+})
+
+/** The prompt of a run in batches, each up to a place whose logits are recorded, and then token by token, beside another run. */
+const batched = Effect.fn("batched")(
+  function*(name: Oracle.Name, { attend, cache }: { readonly cache: Oracle.Cache; readonly attend: Attend }) {
+    const runs = Oracle.runsOf(name)
+    const { pagesOf, pool } = yield* poolOf(name, runs.length, {
+      batch: { tokens: 96, attend },
+      cache,
+      sizes: [],
+      tokens: runs.length
+    })
+    const found = runs.map(() => new Map<number, Float32Array>())
+    for (const [i, run] of runs.entries()) {
+      const places = run.rows.filter((row) => row < run.prompt.length - 1)
+      const ends = [...places.filter((_, n) => n % 4 === 3), run.prompt.length - 1]
+      let start = 0
+      for (const end of ends) {
+        const entry = { tokens: run.prompt.slice(start, end + 1), start, pages: pagesOf(i), rows: 1 }
+        found[i]!.set(end, (yield* pool.batch(entry)).logits)
+        start = end + 1
+      }
+    }
+    for (let n = 0; n < Math.min(...runs.map(({ continuation }) => continuation.length)); n++) {
+      const entries = runs.map(({ continuation, prompt }, i): Pool.Entry => ({
+        tokens: [continuation[n]!],
+        start: prompt.length + n,
+        pages: pagesOf(i),
+        rows: 1
+      }))
+      const { logits } = yield* pool.run(entries)
+      const size = logits.length / runs.length
+      runs.forEach(({ prompt }, i) => found[i]!.set(prompt.length + n, logits.slice(i * size, (i + 1) * size)))
+    }
+    return found
+  },
+  Effect.scoped
+)
+
+describe("the oracle's logits, of prompts in batches over pages, on wasm", () => {
+  const settings = [
+    { name: "c01", cache: "f16", attend: "heads" },
+    { name: "c05", cache: "f32", attend: "latents" },
+    { name: "g01", cache: "f16", attend: "latents" },
+    { name: "c01", cache: "f32", attend: "latents" },
+    { name: "m01", cache: "f32", attend: "latents" },
+    { name: "l01", cache: "f32", attend: "latents" },
+    { name: "z01", cache: "f16", attend: "latents" }
+  ] as const
+  for (const { name, ...setting } of isFull ? settings : settings.slice(0, 3)) {
+    it.live(`${name}, ${setting.cache} cache, attention to ${setting.attend}`, () =>
+      Effect.gen(function*() {
+        const found = yield* batched(name, setting)
+        for (const [i, run] of Oracle.runsOf(name).entries()) {
+          const places = run.rows.filter((row) => found[i]!.has(row))
+          assert.isAbove(places.length, 3)
+          for (const row of places) {
+            const expected = Oracle.expectedRow(run, row)
+            const { largest, rms } = Oracle.distance(found[i]!.get(row)!, expected)
+            assert.isAtMost(rms, Oracle.limits[setting.cache].rms, `RMS of ${run.name} at ${row}`)
+            assert.isAtMost(largest, Oracle.limits[setting.cache].largest, `${run.name} at ${row}`)
+          }
+        }
       }).pipe(Effect.provide(Devices.layer("wasm", {}))))
   }
 })

@@ -53,6 +53,14 @@ export const tokensOf = (run: Run): ReadonlyArray<number> => [...run.prompt, ...
 export const expectedOf = (run: Run): Float32Array =>
   new Float32Array(Uint8Array.from(readFileSync(fileOf(run.logits, run.logits))).buffer)
 
+/** The logits expected after a position that has some. */
+export const expectedRow = (run: Run, position: number): Float32Array => {
+  const all = expectedOf(run)
+  const size = all.length / run.rows.length
+  const at = run.rows.indexOf(position)
+  return all.subarray(at * size, (at + 1) * size)
+}
+
 /** The file of a model. */
 export const pathOf = (name: Name): string => fileURLToPath(fileOf(name, `${name}.gguf`))
 
