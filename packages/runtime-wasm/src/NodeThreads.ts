@@ -34,5 +34,5 @@ const start = (worker: NodeWorkerClass) => (source: string): Thread => {
 export const layer = (
   worker: NodeWorkerClass,
   count: number,
-  options: Pick<ThreadsShape, "sharedInstructions"> = {}
+  options: Pick<ThreadsShape, "sharedInstructions" | "lateMillis"> = {}
 ): Layer.Layer<never> => Layer.succeed(Threads, { count, start: start(worker), ...options })

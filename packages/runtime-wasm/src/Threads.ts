@@ -19,6 +19,8 @@ export interface ThreadsShape {
    * before others could help.
    */
   readonly sharedInstructions?: number | undefined
+  /** Milliseconds that a step waits for a thread that is at a part of it, before the device is lost; a minute. */
+  readonly lateMillis?: number | undefined
 }
 
 /** The threads of a `WasmDevice`: those of Node are in `NodeThreads`, those of a page in `BrowserThreads`. Default: one. */

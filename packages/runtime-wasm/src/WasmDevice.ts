@@ -4,8 +4,9 @@ import { Device, type DeviceBuffer, DeviceError, type DeviceShape, type Executab
 import { bad } from "@tg/runtime/HostDevice"
 import { Effect, Layer, type Scope } from "effect"
 import { Crew } from "./internal/Crew.ts"
-import { type Kernel, Kernels, LaunchList, type WasmExecutable } from "./internal/Kernels.ts"
-import type { Run } from "./internal/part.ts"
+import { type Driver, driverModule } from "./internal/driver.ts"
+import { type Host, type Kernel, Kernels, type Run, type WasmExecutable } from "./internal/Kernels.ts"
+import { LaunchList } from "./internal/LaunchList.ts"
 import { maxPages, pageBytes, WasmMemory } from "./internal/WasmMemory.ts"
 import { Threads } from "./Threads.ts"
 
@@ -24,14 +25,13 @@ export interface Options {
 interface State {
   readonly memory: WasmMemory
   readonly kernels: Kernels
-  readonly crew: Crew | undefined
 }
 
 const asEffect = <A>(value: A | DeviceError): Effect.Effect<A, DeviceError> =>
   value instanceof DeviceError ? Effect.fail(value) : Effect.succeed(value)
 
 const load = (
-  { crew, kernels, memory: { memory } }: State,
+  { kernels, memory: { memory } }: State,
   program: Program
 ): Effect.Effect<Executable, DeviceError> => {
   const { code } = program
@@ -56,9 +56,7 @@ const load = (
             `${vars.length} variables`
         )
       }
-      const kernel: Kernel = { run: run as Run, number: crew?.add(module) ?? 0 }
-      kernels.keep(code, kernel)
-      return executable(kernel)
+      return executable(kernels.keep(code, { module, run: run as Run, args: wanted - 2 }))
     },
     catch: (error) => new DeviceError({ reason: "ProgramRejected", message: `${program.name}: ${String(error)}` })
   })
@@ -80,13 +78,23 @@ export const make = (options: Options = {}): Effect.Effect<DeviceShape, DeviceEr
     })
     const threads = yield* Threads
     const memory = new WasmMemory(own, maximum * pageBytes)
+    const kind = shared ? "shared" : "own"
+    const table = new WebAssembly.Table({ element: "anyfunc", initial: 0 })
+    const module = driverModule(kind)
+    const { exports } = new WebAssembly.Instance(module, { env: { memory: own, kernels: table } })
+    const driver: Driver = {
+      launches: exports["launches"] as Driver["launches"],
+      drive: exports["drive"] as Driver["drive"],
+      at: exports["at"] as Driver["at"]
+    }
     const crew = shared && threads.count > 1
       ? yield* Effect.acquireRelease(
-        Effect.sync(() => new Crew(threads, own)),
+        Effect.sync(() => new Crew(threads, { memory: own, module, driver })),
         (crew) => Effect.promise(() => crew.end())
       )
       : undefined
-    const state: State = { memory, kernels: new Kernels(), crew }
+    const host: Host = { memory: own, kind, table, driver, crew }
+    const state: State = { memory, kernels: new Kernels(host) }
     return {
       profile: { ...DeviceProfile.wasm, memoryBytes: maximum * pageBytes },
       allocatedBytes: () => memory.allocated,
@@ -115,7 +123,7 @@ export const make = (options: Options = {}): Effect.Effect<DeviceShape, DeviceEr
       load: (program) => load(state, program),
       plan: (dispatches) =>
         Effect.map(
-          Effect.suspend(() => asEffect(LaunchList.make(dispatches, memory, crew))),
+          Effect.suspend(() => asEffect(LaunchList.make(dispatches, memory, host))),
           (list) => ({
             run: (vars: Readonly<Record<string, number>>) =>
               Effect.suspend(() => {

@@ -2,16 +2,16 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { type Program, RenderError } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
-import { Device } from "@tg/runtime/Device"
+import { Device, type DeviceError } from "@tg/runtime/Device"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Context, Effect, Layer, Predicate } from "effect"
 import { Worker } from "node:worker_threads"
 import * as Wasm from "@tg/codegen-wasm/Wasm"
 import { kernel } from "../../codegen-wasm/test/support/linear.ts"
-import { Crew } from "../src/internal/Crew.ts"
-import type { Run } from "../src/internal/part.ts"
+import { Cell } from "../src/internal/attend.ts"
+import { Gate, lineBytes } from "../src/internal/driver.ts"
 import * as NodeThreads from "../src/NodeThreads.ts"
-import { Threads } from "../src/Threads.ts"
+import { type Thread, Threads, type ThreadsShape } from "../src/Threads.ts"
 import * as WasmDevice from "../src/WasmDevice.ts"
 
 const render = (linear: UOp): Effect.Effect<Program> =>
@@ -33,34 +33,44 @@ const affine = kernel((b) => {
   })
 })
 
+/** out[i] = n */
+const plus = (n: number) =>
+  kernel((b) => {
+    const out = b.param(0, DType.i32, count)
+    const x = b.param(1, DType.i32, count)
+    b.loop(count, "GLOBAL", (i) => {
+      const sum = b.register(b.add(Expr.constant(b.arena, DType.i32, n)))
+      b.loop(3, "REDUCE", () => b.accumulate("ADD", sum, b.load(x, i)))
+      b.store(out, i, sum)
+    })
+  })
+
 const four = NodeThreads.layer(Worker, 4)
 const device = WasmDevice.layer().pipe(Layer.provide(four))
 const numbers = (bytes: Uint8Array): Int32Array => new Int32Array(bytes.slice().buffer)
 
 describe("threads", () => {
-  it.live("take parts of launches, and launches stay in order", () =>
+  it.live("take parts of steps, whose launches stay in order", () =>
     Effect.gen(function*() {
-      const { crew, memory } = yield* crewOfFour
-      const { code } = yield* render(affine)
-      const module = yield* Effect.promise(() => WebAssembly.compile(code as Uint8Array<ArrayBuffer>))
-      const number = crew.add(module)
-      const run = new WebAssembly.Instance(module, { env: { memory } }).exports["run"] as Run
-      const words = new Int32Array(memory.buffer)
-      words.fill(1, 0, count)
-      const launch = (from: number, to: number) =>
-        assert.isUndefined(crew.run({ run, kernel: number, args: [to, from], iterations: count, size: 16 }))
+      const device = yield* Device
+      const joined = yield* Joined
+      const [a, b] = [yield* device.allocate(4 * count, "a"), yield* device.allocate(4 * count, "b")]
+      const executable = yield* device.load(yield* render(affine))
+      yield* device.write(a, new Uint8Array(new Int32Array(count).fill(1).buffer))
+      const there = { executable, buffers: [b, a] }
+      const back = { executable, buffers: [a, b] }
+      const plan = yield* device.plan([there, back, there, back])
       let value = 1
       // others are needed: how soon they are there is the host's business
       const started = performance.now()
-      const isWaiting = () => crew.partsOfOthers === 0 && performance.now() - started < 20_000
+      const isWaiting = () => joined() === 0 && performance.now() - started < 20_000
       for (let round = 0; round < 3 || isWaiting(); round++) {
-        launch(0, 4 * count)
-        launch(4 * count, 0)
-        value = Math.imul(3, Math.imul(3, value) + 1) + 1
-        assert.isTrue(words.subarray(0, count).every((x) => x === value), `round ${round}`)
+        yield* plan.run({})
+        for (let i = 0; i < 4; i++) value = Math.imul(3, value) + 1
+        assert.isTrue(numbers(yield* device.read(a)).every((x) => x === value), `round ${round}`)
       }
-      assert.isAbove(crew.partsOfOthers, 0)
-    }))
+      assert.isAbove(joined(), 0)
+    }).pipe(Effect.provide(seen)))
 
   it.live("give the same numbers as one thread does", () =>
     Effect.gen(function*() {
@@ -78,20 +88,52 @@ describe("threads", () => {
       )
     }).pipe(Effect.provide(device)))
 
-  it.live("do not take parts of kernels that they have not received", () =>
+  it.live("do not take part in steps of kernels that they have not received", () =>
     Effect.gen(function*() {
-      const { crew, memory } = yield* crewOfFour
-      const { code } = yield* render(affine)
-      // every launch is of a new kernel, while the threads are looking for work
+      const device = yield* Device
+      const [a, b] = [yield* device.allocate(4 * count, "a"), yield* device.allocate(4 * count, "b")]
+      // every step has a new kernel, while the threads are looking for work
       for (let round = 0; round < 300; round++) {
-        const module = new WebAssembly.Module(code as Uint8Array<ArrayBuffer>)
-        const run = new WebAssembly.Instance(module, { env: { memory } }).exports["run"] as Run
-        const kernel = crew.add(module)
-        const launch = { run, kernel, args: [0, 4 * count], iterations: count, size: 16 }
-        assert.isUndefined(crew.run(launch))
-        assert.isUndefined(crew.run(launch))
+        const executable = yield* device.load(yield* render(plus(round)))
+        const plan = yield* device.plan([{ executable, buffers: [b, a] }])
+        yield* plan.run({})
+        yield* plan.run({})
+        assert.isTrue(numbers(yield* device.read(b)).every((x) => x === round), `round ${round}`)
       }
-    }))
+    }).pipe(Effect.provide(device)))
+
+  it.live("see the steps of several plans, of which one is longer", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const [a, b] = [yield* device.allocate(4 * count, "a"), yield* device.allocate(4 * count, "b")]
+      const executable = yield* device.load(yield* render(affine))
+      const there = { executable, buffers: [b, a] }
+      const back = { executable, buffers: [a, b] }
+      let value = 0
+      for (let pairs = 1; pairs < 40; pairs++) {
+        const plan = yield* device.plan(Array.from({ length: pairs }, () => [there, back]).flat())
+        for (let round = 0; round < 3; round++) {
+          yield* plan.run({})
+          for (let i = 0; i < 2 * pairs; i++) value = Math.imul(3, value) + 1 | 0
+        }
+        assert.isTrue(numbers(yield* device.read(a)).every((x) => x === value), `${pairs} pairs`)
+      }
+    }).pipe(Effect.provide(device)))
+
+  it.live("lose the device when one does not come back from its part", () =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const [a, b] = [yield* device.allocate(4 * count, "a"), yield* device.allocate(4 * count, "b")]
+      const plan = yield* device.plan([{ executable: yield* device.load(yield* render(affine)), buffers: [b, a] }])
+      const started = performance.now()
+      let error: DeviceError | undefined
+      while (error === undefined && performance.now() - started < 20_000) {
+        error = yield* plan.run({}).pipe(Effect.as(undefined), Effect.catch(Effect.succeed))
+      }
+      assert.strictEqual(error?.reason, "DeviceLost")
+      assert.match(error!.message, /did not finish its part of kernel within 50 ms/)
+      assert.strictEqual((yield* Effect.flip(plan.run({}))).message, error!.message)
+    }).pipe(Effect.provide(WasmDevice.layer().pipe(Layer.provide(Layer.succeed(Threads, vanishing))))))
 
   it.live("report a trap, and go on", () =>
     Effect.gen(function*() {
@@ -151,12 +193,42 @@ describe("threads", () => {
     }).pipe(Effect.provide(WasmDevice.layer({ memory: "own" }).pipe(Layer.provide(four)))))
 })
 
-const crewOfFour = Effect.gen(function*() {
-  const threads = yield* Effect.provide(Threads, four)
-  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true })
-  const crew = yield* Effect.acquireRelease(
-    Effect.sync(() => new Crew(threads, memory)),
-    (crew) => Effect.promise(() => crew.end())
+/** How often other threads have taken part in a step. */
+class Joined extends Context.Service<Joined, () => number>()("test/Joined") {}
+
+/** Four threads, of which it is seen whether they took part. */
+const seen = Layer.unwrap(Effect.gen(function*() {
+  const threads = yield* Threads
+  let cells = new Int32Array(Cell.joined + 1)
+  const start = (source: string): Thread => {
+    const thread = threads.start(source)
+    const post = (message: unknown) => {
+      if (Predicate.hasProperty(message, "cells")) cells = message.cells as Int32Array<ArrayBuffer>
+      thread.post(message)
+    }
+    return { ...thread, post }
+  }
+  return Layer.merge(
+    WasmDevice.layer().pipe(Layer.provide(Layer.succeed(Threads, { ...threads, start }))),
+    Layer.succeed(Joined, () => Atomics.load(cells, Cell.joined))
   )
-  return { crew, memory }
-})
+})).pipe(Layer.provide(four))
+
+/** A thread that takes a part of the first step it sees, and ends. */
+const vanishing: ThreadsShape = {
+  count: 2,
+  lateMillis: 50,
+  start: () => {
+    const taking = `
+      require("node:worker_threads").parentPort.once("message", ({ cells, memory }) => {
+        for (let taken = 0; taken <= 0;) {
+          if (Atomics.load(cells, ${Cell.turn}) % 2 === 0) continue
+          const gate = new Int32Array(memory.buffer, cells[${Cell.table}] + ${lineBytes}, ${Gate.undone})
+          taken = Atomics.load(gate, ${Gate.untaken})
+          if (taken > 0 && Atomics.compareExchange(gate, ${Gate.untaken}, taken, taken - 1) !== taken) taken = 0
+        }
+      })`
+    const worker = new Worker(taking, { eval: true })
+    return { post: (message) => worker.postMessage(message, []), end: async () => void await worker.terminate() }
+  }
+}

@@ -1,78 +1,134 @@
 import type { Thread, ThreadsShape } from "../Threads.ts"
-import { attend, Cell, type Message, type Run, takeParts } from "./part.ts"
+import { attend, Cell, type Message, noteFailure } from "./attend.ts"
+import { type Driver, Gate, Header, lineBytes } from "./driver.ts"
 
-/** A launch whose iterations are divided among threads. */
+/** A step that lies in the memory, but for its header and its gates. */
 export interface Shared {
-  readonly run: Run
-  /** Number of the kernel: in the order of `add`. */
-  readonly kernel: number
-  readonly args: ReadonlyArray<number>
-  readonly iterations: number
-  /** Iterations of a part. */
-  readonly size: number
+  readonly table: number
+  readonly image: number
+  /** Of each phase. */
+  readonly parts: ReadonlyArray<number>
 }
 
-// Looks at a counter so often before it sleeps until the counter changes.
-const patience = 20_000
+/** Why a step did not end well: the launch at this address trapped, or a thread was late with a phase by so many milliseconds. */
+export type Failure =
+  | { readonly trap: string; readonly at: number }
+  | { readonly late: number; readonly phase: number }
 
 /**
- * The threads of a device, seen from the one that owns it. They are started by the first launch that is worth it, and a
- * launch does not wait for them to be ready: the owner takes part, and takes all parts that nobody else takes.
+ * The threads of a device, seen from the one that owns it. They are started by the first step that is worth it, and a
+ * step does not wait for them to be ready: the owner takes part, and takes all parts that nobody else takes.
  */
 export class Crew {
   readonly count: number
   readonly sharedInstructions: number | undefined
   private readonly start: ThreadsShape["start"]
   private readonly memory: WebAssembly.Memory
-  private readonly cells = new Int32Array(new SharedArrayBuffer(4 * 1024))
+  private readonly module: WebAssembly.Module
+  private readonly driver: Driver
+  private readonly lateMillis: number
+  private readonly cells = new Int32Array(new SharedArrayBuffer(4 * (Cell.text + Cell.mostText)))
   private readonly modules: Array<WebAssembly.Module> = []
+  /** Set once a thread did not come back: what it does to the memory, nobody knows. */
+  lost: Failure | undefined
   private threads: ReadonlyArray<Thread> | undefined
+  private epoch = 0
 
-  constructor({ count, sharedInstructions, start }: ThreadsShape, memory: WebAssembly.Memory) {
+  constructor(
+    { count, lateMillis = 60_000, sharedInstructions, start }: ThreadsShape,
+    own: { readonly memory: WebAssembly.Memory; readonly module: WebAssembly.Module; readonly driver: Driver }
+  ) {
     this.count = count
     this.sharedInstructions = sharedInstructions
     this.start = start
-    this.memory = memory
+    this.lateMillis = lateMillis
+    this.memory = own.memory
+    this.module = own.module
+    this.driver = own.driver
   }
 
-  /** Parts that other threads have done. */
-  get partsOfOthers(): number {
-    return Atomics.load(this.cells, Cell.done)
+  /** How often other threads have taken part in a step. */
+  get joined(): number {
+    return Atomics.load(this.cells, Cell.joined)
   }
 
-  /** Makes a kernel known; returns its number. */
-  add(module: WebAssembly.Module): number {
+  /** Makes the next function of the table known. */
+  add(module: WebAssembly.Module): void {
     if (this.threads !== undefined) this.post({ module })
-    return this.modules.push(module) - 1
+    this.modules.push(module)
   }
 
-  /** Runs a launch to its end. Returns why it failed, if it did. */
-  run(launch: Shared): string | undefined {
+  /** Runs a step to its end. Returns why it failed, if it did. */
+  run(step: Shared): Failure | undefined {
     if (this.threads === undefined) this.open()
     const { cells } = this
-    cells[Cell.kernel] = launch.kernel
-    cells[Cell.iterations] = launch.iterations
-    cells[Cell.size] = launch.size
-    cells[Cell.count] = launch.args.length
-    cells.set(launch.args, Cell.args)
+    const words = this.publish(step)
+    cells[Cell.table] = step.table
+    cells[Cell.epoch] = this.epoch
     cells[Cell.failure] = 0
-    Atomics.store(cells, Cell.next, 0)
     this.turn(1)
-    takeParts(cells, launch.run, Cell)
+    const late = this.takePart(step, words)
     Atomics.add(cells, Cell.turn, 1)
-    this.waitForOthers()
-    const length = cells[Cell.failure]!
-    return length === 0 ? undefined : String.fromCharCode(...cells.subarray(Cell.text, Cell.text + length))
+    if (late === undefined && Atomics.load(cells, Cell.failure) === 0) return undefined
+    // memory may be given back only when nobody works on it any more
+    this.lost = late ?? this.waitForOthers()
+    return this.lost ?? this.failure()
   }
 
   async end(): Promise<void> {
     await Promise.all((this.threads ?? []).map((thread) => thread.end()))
   }
 
+  /** Opens the gates of a step. A gate gets its number first: then nobody who has another one takes parts. */
+  private publish({ image, parts, table }: Shared): Int32Array {
+    this.epoch = this.epoch === -1 ? 1 : this.epoch + 1 | 0
+    const words = new Int32Array(this.memory.buffer, table, (1 + parts.length) * lineBytes / 4)
+    words[Header.phases] = parts.length
+    words[Header.image] = image
+    for (const [p, count] of parts.entries()) {
+      const gate = (1 + p) * lineBytes / 4
+      Atomics.store(words, gate + Gate.epoch, this.epoch)
+      Atomics.store(words, gate + Gate.untaken, count)
+      Atomics.store(words, gate + Gate.undone, count)
+    }
+    Atomics.store(words, Header.epoch, this.epoch)
+    return words
+  }
+
+  private takePart({ table }: Shared, words: Int32Array): Failure | undefined {
+    const { cells, driver, epoch } = this
+    let since = performance.now()
+    let seen = ""
+    try {
+      for (;;) {
+        const phase = driver.drive(table, epoch, mayWait ? 1 : 0)
+        if (phase < 0) return undefined
+        const state = `${phase} ${words[(1 + phase) * lineBytes / 4 + Gate.undone]}`
+        const now = performance.now()
+        if (state !== seen) {
+          seen = state
+          since = now
+        } else if (now - since > this.lateMillis) {
+          Atomics.store(words, Header.failed, epoch)
+          return { late: this.lateMillis, phase }
+        }
+      }
+    } catch (error) {
+      noteFailure(cells, Cell, { at: driver.at.value, epoch, error, failed: words.subarray(Header.failed) })
+      return undefined
+    }
+  }
+
+  private failure(): Failure {
+    const { cells } = this
+    const text = cells.subarray(Cell.text, Cell.text + Atomics.load(cells, Cell.failure))
+    return { trap: String.fromCharCode(...text), at: cells[Cell.failedAt]! }
+  }
+
   private open(): void {
-    const source = `(${attend.toString()})(listen, ${JSON.stringify(Cell)}, ${takeParts.toString()})`
+    const source = `(${attend.toString()})(listen, ${JSON.stringify(Cell)}, ${noteFailure.toString()})`
     this.threads = Array.from({ length: this.count - 1 }, () => this.start(source))
-    this.post({ cells: this.cells, memory: this.memory })
+    this.post({ cells: this.cells, memory: this.memory, driver: this.module })
     for (const module of this.modules) this.post({ module })
   }
 
@@ -91,12 +147,15 @@ export class Crew {
     if (Atomics.load(this.cells, Cell.asleep) > 0) Atomics.notify(this.cells, Cell.turn)
   }
 
-  private waitForOthers(): void {
+  /** Of a step that failed: threads end the part that they are at. */
+  private waitForOthers(): Failure | undefined {
     const { cells } = this
-    for (let polls = 0;; polls++) {
+    const since = performance.now()
+    for (;;) {
       const active = Atomics.load(cells, Cell.active)
-      if (active === 0) return
-      if (polls > patience && mayWait) Atomics.wait(cells, Cell.active, active, 10)
+      if (active === 0) return undefined
+      if (mayWait) Atomics.wait(cells, Cell.active, active, 10)
+      if (performance.now() - since > this.lateMillis) return { late: this.lateMillis, phase: -1 }
     }
   }
 }

@@ -1,5 +1,6 @@
 import { type Copy, type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
 import { bad, copyAll } from "@tg/runtime/HostDevice"
+import { lineBytes } from "./driver.ts"
 import { Heap } from "./Heap.ts"
 
 export const pageBytes = 65536
@@ -31,6 +32,11 @@ export class WasmMemory {
   private readonly heap = new Heap()
   /** Bytes from here on were never handed out, so they are still zero. */
   private untouched = 0
+  /** Where the table and the image of steps are, behind a table of so many gates. */
+  tableAt = 0
+  imageAt = 0
+  private gates = 0
+  private imageBytes = 0
   constructor(memory: WebAssembly.Memory, maxBytes: number) {
     this.memory = memory
     this.maxBytes = maxBytes
@@ -41,6 +47,32 @@ export class WasmMemory {
       return bad(`${label}: ${requested} is not a number of bytes`)
     }
     const bytes = Math.ceil(requested / 4) * 4
+    const offset = this.take(bytes, label)
+    if (offset instanceof DeviceError) return offset
+    this.allocated += bytes
+    return new WasmBuffer(label, bytes, offset, this.memory)
+  }
+
+  /**
+   * Sees to it that steps of so many phases have room, and their images. The memory is the device's own, and never given back: a late
+   * thread may look at a gate long after its step, so a gate has to stay one.
+   */
+  reserve(phases: number, imageBytes: number): DeviceError | undefined {
+    if (phases <= this.gates && imageBytes <= this.imageBytes) return undefined
+    const gates = Math.max(phases, this.gates)
+    const room = Math.max(imageBytes, this.imageBytes)
+    const tableBytes = (2 + gates) * lineBytes
+    const offset = this.take(tableBytes + room, "launches of a plan")
+    if (offset instanceof DeviceError) return offset
+    this.tableAt = Math.ceil(offset / lineBytes) * lineBytes
+    this.imageAt = this.tableAt + (1 + gates) * lineBytes
+    this.gates = gates
+    this.imageBytes = room
+    return undefined
+  }
+
+  /** Zeroed bytes. */
+  private take(bytes: number, label: string): number | DeviceError {
     const offset = this.heap.allocate(bytes, this.maxBytes)
     if (offset === undefined) return this.outOfMemory(label, bytes, `the device may use ${this.maxBytes}`)
     const missing = this.heap.end - this.memory.buffer.byteLength
@@ -58,8 +90,7 @@ export class WasmMemory {
     const dirty = Math.min(offset + bytes, this.untouched)
     if (dirty > offset) new Uint8Array(this.memory.buffer, offset, dirty - offset).fill(0)
     this.untouched = Math.max(this.untouched, this.heap.end)
-    this.allocated += bytes
-    return new WasmBuffer(label, bytes, offset, this.memory)
+    return offset
   }
 
   /** Grows by some more than asked, so that there are few growths, or by just that much if the host refuses. */
