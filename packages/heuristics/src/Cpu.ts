@@ -1,11 +1,11 @@
 /** Opts for a CPU: few threads, short vectors. */
-import type { UOp } from "@tg/core-uop/UOp"
+import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
 import { freeOutputs, knownOutputs, upcastAlike } from "./Rows.ts"
-import { iterations } from "./Sizes.ts"
-import { lanes, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
+import { iterations, largestPower } from "./Sizes.ts"
+import { lanes, loadsOf, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
 
 /** The unroll factor of a reduction that still compiles quickly and keeps several loads in flight. */
 const maxUnrollCpu = 8
@@ -21,6 +21,15 @@ const unrollInnermost = (plan: Plan, maxCopies: number): void => {
 
 /** With fewer groups of rows there is too little parallelism for the threads of a CPU. */
 const fewestRows = 16
+/** A loop of unknown length that may have so many iterations is over the positions of a context, not over the tokens of a step. */
+const fewestPositions = 256
+
+const isOverPositions = (kernel: UOp): boolean =>
+  Loops.outputs(kernel).some((loop) => loop.isSymbolic && loop.size >= fewestPositions)
+
+/** Whether there is enough for threads to divide if each of them computes so many rows at once. */
+const areEnough = (kernel: UOp, amount: number): boolean =>
+  isOverPositions(kernel) || knownOutputs(kernel) / amount >= fewestRows
 
 /**
  * Register tiling over rows that are far apart, which reuse the other operand: each row is then one long stream for the prefetcher.
@@ -29,12 +38,32 @@ const fewestRows = 16
  */
 const spreadRows = (plan: Plan): void => {
   const loops = freeOutputs(plan.kernel)
-  for (const amount of [4, 2]) {
+  for (const amount of isOverPositions(plan.kernel) ? [8, 4, 2] : [4, 2]) {
     const loop = loops.findLast((l) => l.size % amount === 0)
-    if (loop === undefined || knownOutputs(plan.kernel) / amount < fewestRows) continue
+    if (loop === undefined || !areEnough(plan.kernel, amount)) continue
     plan.try(Opt.spread(loop.id, amount))
     return
   }
+}
+
+/** Vectors of sums that one thread keeps: half of its registers, the others are for what is read. */
+const mostSums = 8
+
+/**
+ * Outputs that read the same vectors in a long sum, as heads do that share values of a cache: they are unpacked once for all of them.
+ * What else is read, there is one of for each.
+ */
+const shareVectors = (plan: Plan): void => {
+  const vectors = Loops.outputs(plan.kernel).filter((loop) => loop.axis === "UPCAST")
+  const read = Loops.reductions(plan.kernel).flatMap((r) => loadsOf(r.src[0]!)).map((load) => openRanges(load.src[0]!))
+  const isVector = (open: ReadonlySet<UOp>): boolean => vectors.some((loop) => open.has(loop.node))
+  const loop = freeOutputs(plan.kernel).findLast(({ node }) =>
+    read.some((open) => isVector(open) && !open.has(node)) &&
+    read.every((open) => isVector(open) !== open.has(node))
+  )
+  if (loop === undefined) return
+  const amount = largestPower(loop.size, mostSums / Math.ceil(upcastOf(plan.kernel) / lanes))
+  if (areEnough(plan.kernel, amount)) plan.try(Opt.upcast(loop.id, amount))
 }
 
 /** Short vectors, register tiles of rows, unrolled inner loops. */
@@ -44,6 +73,7 @@ export const chooseCpu = (plan: Plan): void => {
   else {
     vectoriseOutputs(plan)
     upcastAlike(plan)
+    shareVectors(plan)
   }
   const maxCopies = lanes * maxUnrollCpu * upcastOf(plan.kernel)
   unrollShortLoops(plan, maxUnrollCpu, maxCopies)

@@ -54,6 +54,22 @@ describe("Heuristics", () => {
     assert.notStrictEqual(groups({ ...wide, saturatingThreads: webgpuDefault.saturatingThreads }), groups(wide))
   })
 
+  it("lets heads share what they read of a cache, on a CPU", () => {
+    expect([Kernels.mixed, Kernels.scored].map((kernel) => choices(kernel(16, 64), wasm))).toMatchInlineSnapshot(`
+      [
+        "UPCAST(r3, 4), UPCAST(r2, 2), UPCAST(r0, 4)",
+        "UNROLL(r4, 4), SPREAD(r0, 8), UNROLL(r3, 2), UNROLL(r2, 2)",
+      ]
+    `)
+    // four sums of two vectors; without other heads there is nothing to share
+    expect([1, 3].map((heads) => choices(Kernels.mixed(heads, 64), wasm))).toMatchInlineSnapshot(`
+      [
+        "UPCAST(r2, 4)",
+        "UPCAST(r3, 4), UPCAST(r2, 2)",
+      ]
+    `)
+  })
+
   it("has no more loads in flight than memory takes", () => {
     assert.deepStrictEqual([128, 512].map((threads) => loadsInFlight(h200, threads)), [16, 4])
     assert.deepStrictEqual([128, 512].map((threads) => loadsInFlight(webgpuDefault, threads)), [4, 1])

@@ -72,3 +72,24 @@ export const symbolicSum = (columns: number): UOp =>
   single((arena, buffer) => buffer(f32, 4096, columns).slice(0, 0, Tensor.variable(arena, "n", 1, 4096)).sum(0))
 
 export const sum = (length: number): UOp => single((_, buffer) => buffer(f32, length).sum())
+
+const positions = 1024
+const length = (arena: Arena) => Tensor.variable(arena, "n", 1, positions)
+
+/** Rows of a cache in use, `[n, columns / 8, 2, 4]`: words that hold two halves each. */
+const cached = (arena: Arena, words: Tensor.Tensor): Tensor.Tensor =>
+  words.slice(0, 0, length(arena)).shr(Tensor.iota(arena, 2).cast(u32).mul(16).reshape([2, 1])).halfToFloat()
+
+/** The rows of a cache, weighed by each head and added up. */
+export const mixed = (heads: number, columns: number): UOp =>
+  single((arena, buffer) => {
+    const weights = buffer(f32, heads, positions, 1, 1, 1).slice(1, 0, length(arena))
+    return weights.mul(cached(arena, buffer(u32, positions, columns / 8, 1, 4))).sum(1)
+  })
+
+/** Products of each head with the rows of a cache. */
+export const scored = (heads: number, columns: number): UOp =>
+  single((arena, buffer) => {
+    const rows = cached(arena, buffer(u32, positions, columns / 8, 1, 4))
+    return buffer(f32, heads, 1, columns / 8, 2, 4).mul(rows).sum({ axis: [-3, -2, -1] })
+  })
