@@ -8,6 +8,7 @@ import * as Nn from "@tg/tensor/Nn"
 import { type Unit, unit } from "@tg/tensor/Program"
 import { buffer, scalar, type Tensor } from "@tg/tensor/Tensor"
 import type { Batch } from "./Attention.ts"
+import * as Halves from "./Halves.ts"
 import * as Order from "./Order.ts"
 import * as Places from "./Places.ts"
 import { activation, type Activations, type Lookup, type Manner, product } from "./Product.ts"
@@ -50,9 +51,11 @@ export interface ForwardInput {
   readonly profile?: DeviceProfile | undefined
   /** Whether the experts that blocks choose are among the results; they are not, if it is not said. */
   readonly experts?: "kept" | undefined
+  /** Takes a row of each token, as the output matrix reads it, in the manner of a cache (`Prediction.storage`); if it is there. */
+  readonly states?: Tensor | undefined
 }
 
-/** `logits [T, 1 or R, vocabulary]`, and the cache writes, which must reach the sink. */
+/** `logits [T, 1 or R, vocabulary]`, and the writes to caches and states, which must reach the sink. */
 export interface ForwardOutput {
   readonly logits: Tensor
   readonly effects: ReadonlyArray<Tensor>
@@ -99,8 +102,10 @@ export interface BlockKind {
 /** A model as the forward pass needs it. */
 export interface Decoder {
   readonly layers: number
+  /** The number of the first block in the file; 0 if it is not said. */
+  readonly firstBlock?: number | undefined
   readonly epsilon: number
-  readonly weights: ModelWeights
+  readonly weights: Pick<ModelWeights, "blocks" | "output" | "outputNorm" | "tokenEmbedding">
   readonly kindOf: (block: number) => BlockKind
   /** What becomes of embeddings; nothing if it is not said. */
   readonly embedded?: ((x: Tensor) => Tensor) | undefined
@@ -147,7 +152,7 @@ const blocksOf = (decoder: Decoder, input: ForwardInput): Blocks => {
     const storage = [x, input.inputs[own.input]!, input.caches[index]!]
     const [out, write, chosen] = call([...storage, input.startPos, ...words, ...places])
     // the call site: what tells the launches of equal blocks apart
-    x.arena.label(out!.node.src[0]!, `blk.${index}`)
+    x.arena.label(out!.node.src[0]!, `blk.${(decoder.firstBlock ?? 0) + index}`)
     return { x: out!, write: write!, chosen }
   }
 }
@@ -200,37 +205,69 @@ const blockUnit = (kind: BlockKind, input: ForwardInput, weights: BlockWeights):
   })
 }
 
-/** Tokens to logits. */
-export const forward = (decoder: Decoder, input: ForwardInput): ForwardOutput => {
-  const { epsilon, layers, weights } = decoder
-  const { activations = "float", batch, buffers, tokens } = input
-  const { layout } = weights.tokenEmbedding
-  const rows = Layout.dequantise(layout, buffers(weights.tokenEmbedding), tokens).label("token_embd")
-  const embedded = decoder.embedded?.(rows) ?? rows
-  let stored = batch === undefined ? embedded : Order.store(embedded)
+/** What the blocks make of `x [T, embedding]`. */
+export interface Through extends Pick<ForwardOutput, "effects" | "experts"> {
+  readonly x: Tensor
+}
+
+/** Through all blocks, one behind the other. */
+export const through = (decoder: Decoder, input: ForwardInput, x: Tensor): Through => {
+  const isBatch = input.batch !== undefined
   const effects: Array<Tensor> = []
   const experts: Array<Tensor> = []
   const blockAt = blocksOf(decoder, input)
-  for (let i = 0; i < layers; i++) {
+  let stored = isBatch ? Order.store(x) : x
+  for (let i = 0; i < decoder.layers; i++) {
     const made = blockAt(stored, i)
     stored = made.x
     effects.push(made.write)
     if (made.chosen !== undefined) experts.push(made.chosen)
   }
+  return { x: isBatch ? Order.load(stored) : stored, effects, experts }
+}
+
+/** The rows that logits are wanted of, normalised, and what the output matrix makes of them. */
+export interface Headed {
+  /** `[T, 1 or R, embedding]`. */
+  readonly normed: Tensor
+  /** `[T, 1 or R, vocabulary]`. */
+  readonly logits: Tensor
+}
+
+/** `x [T, embedding]` behind the norm with this gain, as the output matrix reads it. */
+const headNorm = ({ epsilon, weights: { outputNorm } }: Decoder, buffers: WeightBuffers, order: Order.Order) => {
+  const gain = Layout.dequantise(outputNorm.layout, buffers(outputNorm))
+  return (x: Tensor): Tensor => x.mul(Order.keep(order, Nn.rmsScale(x, epsilon))).mul(gain).label("output_norm")
+}
+
+/** The logits of what comes out of the blocks. */
+export const head = (decoder: Decoder, input: ForwardInput, x: Tensor): Headed => {
+  const { activations = "float", batch, buffers } = input
+  const { output: ref } = decoder.weights
   const order = input.rows === "last" ? "tokens" : orderOf(input)
-  const x = batch === undefined ? stored : Order.load(stored)
   const row = x.slice(0, (batch?.count ?? input.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
   // a batch's one row is spread over memory, and every row of the output matrix reads it: it is laid out first
   const last = batch === undefined ? row : row.contiguous()
   const kept = input.rows === "all" ? x : input.rows === "last" ? last : x.gather(input.rows)
-  const gain = Layout.dequantise(weights.outputNorm.layout, buffers(weights.outputNorm))
-  const normed = kept.mul(Order.keep(order, Nn.rmsScale(kept, epsilon))).mul(gain).label("output_norm")
-  const output = { layout: weights.output.layout, words: buffers(weights.output) }
+  const normed = headNorm(decoder, buffers, order)(kept)
+  const output = { layout: ref.layout, words: buffers(ref) }
   const operand = activation(
     Order.keep(order, normed),
     batch === undefined || activations === "int8-all" ? activations : "float"
   )
   const z = product(operand, output).label("output")
-  const logits = Order.keep(order, decoder.logits?.(z, buffers) ?? z)
-  return { logits, effects, experts }
+  return { normed, logits: Order.keep(order, decoder.logits?.(z, buffers) ?? z) }
+}
+
+/** Tokens to logits. */
+export const forward = (decoder: Decoder, input: ForwardInput): ForwardOutput => {
+  const { buffers, places, startPos, states, tokens } = input
+  const { tokenEmbedding } = decoder.weights
+  const rows = Layout.dequantise(tokenEmbedding.layout, buffers(tokenEmbedding), tokens).label("token_embd")
+  const { effects, experts, x } = through(decoder, input, decoder.embedded?.(rows) ?? rows)
+  const { logits } = head(decoder, input, x)
+  if (states === undefined) return { logits, effects, experts }
+  const own = Halves.toRows(states, headNorm(decoder, buffers, orderOf(input))(x))
+  const kept = Places.write(states, own, { first: startPos, places }).label("states")
+  return { logits, effects: [...effects, kept], experts }
 }

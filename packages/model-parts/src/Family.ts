@@ -11,6 +11,7 @@ import type { CacheType } from "./Halves.ts"
 import type { ConfigError } from "./Keys.ts"
 import { clip } from "./Keys.ts"
 import * as Mixes from "./Mixes.ts"
+import type { NoPrediction, PredictionInput, PredictionOutput } from "./Prediction.ts"
 import { type Shape, UnknownShape } from "./Shape.ts"
 import type { HasTensors, ModelWeights, WeightError, WeightRef } from "./Weights.ts"
 
@@ -45,6 +46,15 @@ export interface ModelConfig {
   readonly experts: { readonly count: number; readonly used: number } | undefined
 }
 
+/** The prediction block of a model: a capability that a family may have, and a file. */
+export interface Prediction {
+  /** All weights that it reads; some may be the model's own. */
+  readonly weights: ReadonlyArray<WeightRef>
+  /** Storage of its cache. */
+  readonly cache: (options: { readonly type: CacheType; readonly context: number }) => Storage
+  readonly forward: (input: PredictionInput) => PredictionOutput
+}
+
 /** How a model attends: the cheaper way, what both cost, and how it was found. Microseconds of one block by a model of costs. */
 export interface AttendReport {
   readonly attend: Attend
@@ -77,6 +87,8 @@ export interface Model {
     host: ReadonlyMap<string, Float32Array>
   ) => ReadonlyArray<Float32Array>
   readonly forward: (input: ForwardInput) => ForwardOutput
+  /** What guesses the token after next, or why it cannot; not there where a family has no such blocks. */
+  readonly prediction?: Result.Result<Prediction, NoPrediction | WeightError> | undefined
   /**
    * To what so many tokens attend that are processed together, with so many positions in the cache, their own included: the
    * cheaper way on a device. Not there where a cache holds keys and values.

@@ -1,4 +1,5 @@
 /** Cached values: halves packed in words, or floats as they are. */
+import * as DType from "@tg/core-uop/DType"
 import { counting } from "@tg/gguf/LayoutPacking"
 import { cat } from "@tg/tensor/Nn"
 import { type Tensor, zeros } from "@tg/tensor/Tensor"
@@ -30,6 +31,17 @@ export const pack = (rows: Tensor): Tensor => {
 export const unpack = (words: Tensor): Tensor =>
   words.reshape([...words.shape.slice(0, -1), Number(words.dim(-1)) / 4, 1, 4])
     .shr(counting(words.arena, 2, 16, 1)).halfToFloat()
+
+/** Rows `[.., n]` as they are stored in a buffer like this one. */
+export const toRows = (storage: Tensor, rows: Tensor): Tensor =>
+  storage.dtype === DType.f32 ? rows : pack(widen(rows, wholeGroups(Number(rows.dim(-1)))))
+
+/** The first `n` values of each row of such a buffer, `[.., n]`. */
+export const fromRows = (stored: Tensor, n: number): Tensor => {
+  if (stored.dtype === DType.f32) return stored
+  const values = unpack(stored).reshape([...stored.shape.slice(0, -1), wholeGroups(n)])
+  return n === wholeGroups(n) ? values : values.slice(-1, 0, n)
+}
 
 /** So many axes of size 1. */
 export const ones = (n: number): ReadonlyArray<number> => Array.from({ length: n }, () => 1)

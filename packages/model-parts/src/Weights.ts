@@ -73,7 +73,8 @@ const clip = (name: string): string => name.length <= 200 ? name : `${name.slice
 export type Wanted<Role extends string = string> = readonly [role: Role, dims: ReadonlyArray<number>]
 
 /** The end of a tensor's name: a role with a dot has its own, and one that is known by another. */
-const suffixOf = (role: string): string => role === "exp_probs_b" ? ".bias" : role.includes(".") ? "" : ".weight"
+const suffixOf = (role: string): string =>
+  role === "exp_probs_b" ? ".bias" : role.includes(".") && !role.startsWith("nextn.") ? "" : ".weight"
 
 /** `blk.3.attn_q.weight` */
 export const fileName = (block: number, role: string): string => `blk.${block}.${role}${suffixOf(role)}`
@@ -207,6 +208,57 @@ export const find = <Role extends string>(
     blocks,
     others,
     all
+  })
+}
+
+/** The weights of a multi-token prediction block, which is the one behind the blocks of the model. */
+export interface PredictionWeights<Role extends string = string> {
+  /** Joins an embedding and a hidden row, `[embedding, 2 embedding]`, and their norms. */
+  readonly projection: WeightRef
+  readonly embeddingNorm: WeightRef
+  readonly hiddenNorm: WeightRef
+  /** What it has in common with an ordinary block. */
+  readonly block: BlockWeights<Role>
+  /** The norm behind the block, the embedding and the output matrix: its own, or those of the model. */
+  readonly headNorm: WeightRef
+  readonly embedding: WeightRef
+  readonly head: WeightRef
+  /** Every tensor that it reads, once. */
+  readonly all: ReadonlyArray<WeightRef>
+}
+
+/** Finds the tensors of the first prediction block of a file, whose model has been found. */
+export const findPrediction = <Role extends string>(
+  { embedding, layers, ofBlock, vocabulary }: Pick<Wants<Role>, "embedding" | "layers" | "ofBlock" | "vocabulary">,
+  model: ModelWeights<Role>,
+  file: HasTensors
+): Result.Result<PredictionWeights<Role>, WeightError> => {
+  const found = search(file)
+  const take = (role: string, dims: ReadonlyArray<number>) => found.take(fileName(layers, `nextn.${role}`), dims)
+  const maybe = (role: string, dims: ReadonlyArray<number>, otherwise: WeightRef) =>
+    file.tensorsByName.has(fileName(layers, `nextn.${role}`)) ? take(role, dims) : otherwise
+  const projection = take("eh_proj", [2 * embedding, embedding])
+  const embeddingNorm = take("enorm", [embedding])
+  const hiddenNorm = take("hnorm", [embedding])
+  const headNorm = maybe("shared_head_norm", [embedding], model.outputNorm)
+  const rows = maybe("embed_tokens", [embedding, vocabulary], model.tokenEmbedding)
+  const head = maybe("shared_head_head", [embedding, vocabulary], model.output)
+  const block: { [R in Role]?: WeightRef } = {}
+  for (const [role, dims] of ofBlock(layers, (role) => file.tensorsByName.has(fileName(layers, role)))) {
+    const ref = found.take(fileName(layers, role), dims)
+    if (ref !== undefined) block[role] = ref
+  }
+  const problem = found.problems([])
+  if (problem !== undefined) return Result.fail(problem)
+  return Result.succeed({
+    projection: projection!,
+    embeddingNorm: embeddingNorm!,
+    hiddenNorm: hiddenNorm!,
+    block,
+    headNorm: headNorm!,
+    embedding: rows!,
+    head: head!,
+    all: [...new Set([...found.all, headNorm!, rows!, head!])]
   })
 }
 

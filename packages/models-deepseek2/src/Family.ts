@@ -1,11 +1,12 @@
 /** The family of models with the architecture `deepseek2`. */
-import type { Model, ModelFamily } from "@tg/model-parts/Family"
 import * as Decoder from "@tg/model-parts/Decoder"
+import type { Header, Model, ModelFamily } from "@tg/model-parts/Family"
+import * as Prediction from "@tg/model-parts/Prediction"
 import { Result } from "effect"
 import * as Attend from "./Attend.ts"
 import * as Cache from "./Cache.ts"
 import * as Config from "./Config.ts"
-import { decoder } from "./Model.ts"
+import { decoder, expertBlock } from "./Model.ts"
 import { rope } from "./Rope.ts"
 import * as Shapes from "./Shapes.ts"
 import * as Weights from "./Weights.ts"
@@ -26,6 +27,21 @@ export const model = (config: Config.Config, weights: Weights.ModelWeights): Mod
   }
 }
 
+/** Its prediction block, if the file has one. */
+const prediction = (config: Config.Config, weights: Weights.ModelWeights, file: Header): Model["prediction"] => {
+  const { epsilon, layers, predictionBlocks: announced } = config
+  const none = Prediction.missing(file, { architecture: "deepseek2", announced, layers })
+  if (none !== undefined) return Result.fail(none)
+  return Result.map(Weights.findPrediction(config, weights, file), (own) => {
+    const kind = expertBlock(config)
+    return {
+      weights: own.all,
+      cache: (options) => Cache.storage(config, options),
+      forward: (input) => Prediction.predict({ block: layers, epsilon, weights: own, kind }, input)
+    }
+  })
+}
+
 /** GLM-4.7-Flash, DeepSeek-V2-Lite, Youtu-LLM and their like. */
 export const deepseek2: ModelFamily = {
   name: "deepseek2",
@@ -33,7 +49,8 @@ export const deepseek2: ModelFamily = {
   modelOf: (file) =>
     Result.gen(function*() {
       const config = yield* Config.fromMetadata(file)
-      return model(config, yield* Weights.find(config, file))
+      const weights = yield* Weights.find(config, file)
+      return { ...model(config, weights), prediction: prediction(config, weights, file) }
     }),
   shapes: [...Shapes.architectures.keys()],
   shapeOf: (name, mix, layers) => {

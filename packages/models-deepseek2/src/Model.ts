@@ -13,19 +13,22 @@ export interface ForwardInput extends Omit<Decoder.ForwardInput, "inputs"> {
   readonly cosSin: Tensor
 }
 
+const kindOf = (config: Config, name: string): Decoder.BlockKind => ({
+  name,
+  input: 0,
+  build: (input) => block({ ...input, config, epsilon: config.epsilon })
+})
+
+/** A block with experts, as prediction blocks are, too. */
+export const expertBlock = (config: Config): Decoder.BlockKind => kindOf(config, "expert_block")
+
 /** The blocks of a model. */
 export const decoder = (config: Config, weights: ModelWeights): Decoder.Decoder => {
-  const { epsilon } = config
-  const kind = (name: string): Decoder.BlockKind => ({
-    name,
-    input: 0,
-    build: (input) => block({ ...input, config, epsilon })
-  })
-  const dense = kind("dense_block")
-  const expert = kind("expert_block")
+  const dense = kindOf(config, "dense_block")
+  const expert = expertBlock(config)
   return {
     layers: config.layers,
-    epsilon,
+    epsilon: config.epsilon,
     weights,
     kindOf: (index) => weights.blocks[index]!.ffn_gate_inp === undefined ? dense : expert
   }

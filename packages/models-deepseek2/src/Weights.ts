@@ -140,21 +140,31 @@ const isKnown = (config: Config, file: Weights.HasTensors) => (name: string, ask
   return prefix !== undefined && asked.has(`${prefix}attn_k_b.weight`)
 }
 
-/** Finds the tensors of a model in its file, which holds no others. */
-export const find = (
-  config: Config,
-  file: Weights.HasTensors
-): Result.Result<ModelWeights, Weights.WeightError> => {
+const wants = (config: Config, file: Weights.HasTensors): Weights.Wants<Role> => {
   const { embedding, experts, layers, vocabulary } = config
   const biased = [...file.tensorsByName.keys()].some((name) =>
     name.endsWith(".exp_probs_b.bias") && Number(Weights.blockOf(name) ?? Infinity) < layers
   )
-  return Weights.find({
+  return {
     layers,
     embedding,
     vocabulary,
     runs: experts === undefined ? [0] : [0, experts.firstBlock],
     ofBlock: (block, has) => blockWants(config, block, { biased, has }),
     isKnown: isKnown(config, file)
-  }, file)
+  }
 }
+
+/** Finds the tensors of a model in its file, which holds no others. */
+export const find = (
+  config: Config,
+  file: Weights.HasTensors
+): Result.Result<ModelWeights, Weights.WeightError> => Weights.find(wants(config, file), file)
+
+/** Finds the tensors of its first prediction block. */
+export const findPrediction = (
+  config: Config,
+  model: ModelWeights,
+  file: Weights.HasTensors
+): Result.Result<Weights.PredictionWeights<Role>, Weights.WeightError> =>
+  Weights.findPrediction(wants(config, file), model, file)

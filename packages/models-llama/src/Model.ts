@@ -28,17 +28,24 @@ export const cosSin = (
     )
   )
 
-/** The blocks of a model. */
-export const decoder = (config: Config, weights: ModelWeights): Decoder.Decoder => {
-  const { embeddingScale, epsilon, logitCap, window } = config
-  const kind = (name: string, isWindow: boolean): Decoder.BlockKind => ({
+const kindOf = (config: Config, name: string, isWindow: boolean): Decoder.BlockKind => {
+  const { epsilon, window } = config
+  return {
     name: isWindow ? `window_${name}` : name,
     input: isWindow ? 1 : 0,
     build: (input) => block({ ...input, config, epsilon, window: isWindow ? window!.positions : undefined })
-  })
+  }
+}
+
+/** A block with experts that sees all positions, as prediction blocks are, too. */
+export const expertBlock = (config: Config): Decoder.BlockKind => kindOf(config, "expert_block", false)
+
+/** The blocks of a model. */
+export const decoder = (config: Config, weights: ModelWeights): Decoder.Decoder => {
+  const { embeddingScale, epsilon, logitCap, window } = config
   const kinds = [false, true].map((isWindow) => ({
-    dense: kind("dense_block", isWindow),
-    expert: kind("expert_block", isWindow)
+    dense: kindOf(config, "dense_block", isWindow),
+    expert: kindOf(config, "expert_block", isWindow)
   }))
   const scale = weights.others.get("output.scale")
   const bias = weights.others.get("output.bias")

@@ -137,17 +137,13 @@ const optional = ({ rotated, traits, vocabulary }: Config) => {
   return [...traits.others.map((name) => [name, dims[name]] as const), ["output.scale", [1]] as const]
 }
 
-/** Finds the tensors of a model in its file, which holds no others. */
-export const find = (
-  config: Config,
-  file: Weights.HasTensors
-): Result.Result<ModelWeights, Weights.WeightError> => {
+const wants = (config: Config, file: Weights.HasTensors): Weights.Wants<Role> => {
   const { embedding, experts, layers, traits, vocabulary } = config
   const biased = traits.experts === "keys" &&
     [...file.tensorsByName.keys()].some((name) =>
       name.endsWith(".exp_probs_b.bias") && Number(Weights.blockOf(name) ?? Infinity) < layers
     )
-  return Weights.find({
+  return {
     layers,
     embedding,
     vocabulary,
@@ -155,5 +151,19 @@ export const find = (
     ofBlock: ofBlock(config, biased),
     optional: optional(config),
     isKnown: isKnown(config, file)
-  }, file)
+  }
 }
+
+/** Finds the tensors of a model in its file, which holds no others. */
+export const find = (
+  config: Config,
+  file: Weights.HasTensors
+): Result.Result<ModelWeights, Weights.WeightError> => Weights.find(wants(config, file), file)
+
+/** Finds the tensors of its first prediction block. */
+export const findPrediction = (
+  config: Config,
+  model: ModelWeights,
+  file: Weights.HasTensors
+): Result.Result<Weights.PredictionWeights<Role>, Weights.WeightError> =>
+  Weights.findPrediction(wants(config, file), model, file)
