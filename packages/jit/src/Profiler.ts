@@ -77,12 +77,12 @@ export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: P
   return made
 })
 
-/** An idle H200 runs at a sixth of its clock, and raises it within half a second of work. */
+/** An idle H200 runs at a sixth of its clock frequency, and boosts it within half a second of work. */
 const idleMicros = 1_000_000
-/** Runs that are queued at once while a device is kept busy. */
+/** Duration of the runs queued at once. */
 const queuedMicros = 20_000
 
-/** Keeps a GPU busy until its clock is that of steady work. What the program writes keeps the values of a run with these variables. */
+/** Warms up a GPU until its clock frequency is that of sustained load. Afterwards the program's outputs are those of a run with these variables. */
 export const warm = Effect.fn("Profiler.warm")(function*(prepared: Prepared, given: Vars) {
   const { profile } = yield* Device
   if (profile.kind === "cpu") return

@@ -3,8 +3,9 @@
  * The offsets of arguments are constants in a program's code. Equal places therefore get equal offsets, so that the blocks of a
  * model share programs.
  *
- * WebGPU rejects a buffer that is writable in one binding and bound in another, even if the kernel uses only one of them. So no
- * buffer has two bindings, and one that any launch writes is writable for all.
+ * WebGPU rejects a buffer that is writable in one binding and bound in another, even if the kernel uses only one of them. So a
+ * buffer that any launch writes has one binding, writable for all. Only read-only buffers beyond the limit of a binding have several,
+ * one for each window.
  */
 import type { Binding, Placement, Program } from "@tg/core-uop/Program"
 import { argOf } from "@tg/core-uop/UOp"
@@ -139,7 +140,7 @@ interface Bound {
 
 const arenaKey = "arena"
 
-/** The buffers that launches write, by the buffers that they are parts of. */
+/** Numbers of the device's buffers that launches write. */
 const writtenIn = (launched: ReadonlyArray<Launched>, { parts }: Setting): ReadonlySet<number | undefined> =>
   new Set(
     launched.flatMap(({ args }) =>
@@ -150,8 +151,7 @@ const writtenIn = (launched: ReadonlyArray<Launched>, { parts }: Setting): Reado
   )
 
 /**
- * A buffer that no binding takes as a whole: the window that the launch looks at is bound. That is good for what nobody writes,
- * which may have several bindings.
+ * The window of a read-only buffer that exceeds the limit of a binding as a whole: several windows are several bindings.
  */
 const windowOf = (id: number, window: Ref["window"]): Bound => {
   const slot = window === undefined ? { kind: "buffer", id } as const : { kind: "buffer", id, window } as const
