@@ -21,13 +21,13 @@ const unrollInnermost = (plan: Plan, maxCopies: number): void => {
 
 /** With fewer groups of rows there is too little parallelism for the threads of a CPU. */
 const fewestRows = 16
-/** A loop of unknown length that may have so many iterations is over the positions of a context, not over the tokens of a step. */
+/** A symbolic loop of at least so many iterations is over the positions of a context, not over the tokens of a step. */
 const fewestPositions = 256
 
 const isOverPositions = (kernel: UOp): boolean =>
   Loops.outputs(kernel).some((loop) => loop.isSymbolic && loop.size >= fewestPositions)
 
-/** Whether there is enough for threads to divide if each of them computes so many rows at once. */
+/** Whether a register tile of `amount` rows leaves enough parallelism for the threads. */
 const areEnough = (kernel: UOp, amount: number): boolean =>
   isOverPositions(kernel) || knownOutputs(kernel) / amount >= fewestRows
 
@@ -46,12 +46,12 @@ const spreadRows = (plan: Plan): void => {
   }
 }
 
-/** Vectors of sums that one thread keeps: half of its registers, the others are for what is read. */
+/** Vector accumulators of a thread: half of its registers, the others are for loads. */
 const mostSums = 8
 
 /**
- * Outputs that read the same vectors in a long sum, as heads do that share values of a cache: they are unpacked once for all of them.
- * What else is read, there is one of for each.
+ * A register tile over outputs that share the vector loads of a reduction, such as heads over the values of a cache: these are
+ * unpacked once for all of them. All other loads depend on the output.
  */
 const shareVectors = (plan: Plan): void => {
   const vectors = Loops.outputs(plan.kernel).filter((loop) => loop.axis === "UPCAST")
