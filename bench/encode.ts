@@ -1,7 +1,8 @@
 /**
  * What the host has to encode for a token, by `--bind-groups`. The launches, bindings and bind groups are those of a decode
  * step on an H200, which need not be there. With an adapter they are also timed: as many dispatches with the same bindings and
- * pipelines, of kernels that do nothing, in turns. What counts is the time of the calling thread, in ten rounds.
+ * pipelines, of kernels that do nothing, in turns, as single steps and several in a submission, each with a read of its token. What counts
+ * is the time of the calling thread until the token is here, in ten rounds, and what it allocates in the JavaScript heap.
  *
  *     node bench/encode.ts [--count] [glm-4.7-flash:q4_0 ..]
  *
@@ -16,13 +17,23 @@ import { Compiler } from "../packages/jit/src/Compiler.ts"
 import { Jit, type Prepared } from "../packages/jit/src/Jit.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import type * as Shared from "../packages/jit/src/Shared.ts"
-import { type Binding, bufferOf, Device, type DeviceBuffer } from "../packages/runtime/src/Device.ts"
+import {
+  type Binding,
+  bufferOf,
+  Device,
+  type DeviceBuffer,
+  type Replay,
+  type Span,
+  together as submitted
+} from "../packages/runtime/src/Device.ts"
 import * as Node from "../packages/runtime-webgpu/src/Node.ts"
-import { Effect, Layer } from "effect"
+import { Effect, Fiber, Layer } from "effect"
 import * as Compiled from "./support/compiled.ts"
 
 const context = 4096
 const forms = ["dispatch", "block"] as const
+/** Steps of a submission. */
+const together = [1, 4, 8] as const
 const given = process.argv.slice(2)
 const isCounted = given.includes("--count")
 const named = given.filter((word) => !word.startsWith("--"))
@@ -115,28 +126,51 @@ const cpuMicros = (): number => {
 }
 
 const rounds = 10
-const runs = 20
+/** Steps of a round. */
+const steps = 32
 
-/** Microseconds of the calling thread for a run of each plan: the least of all rounds, and the one in the middle. */
-const timed = Effect.fnUntraced(function*(plans: ReadonlyArray<Effect.Effect<void, unknown>>) {
+/** What a round of a way took for a step: microseconds, and bytes. */
+interface Round {
+  readonly micros: number
+  readonly bytes: number
+}
+
+/** A way to run a step: its plan, and how many of them at once. */
+interface Way {
+  readonly replay: Replay
+  readonly count: number
+}
+
+/** A round of a way. */
+const roundOf = Effect.fnUntraced(function*({ count, replay }: Way, token: Span) {
   const device = yield* Device
-  const probe = yield* device.allocate(16, "probe")
-  const times = plans.map((): Array<number> => [])
-  for (let round = 0; round < rounds; round++) {
-    for (const [i, run] of plans.entries()) {
-      let micros = 0
-      for (let n = 0; n < runs; n++) {
-        const before = cpuMicros()
-        yield* run
-        micros += cpuMicros() - before
-        yield* device.read(probe)
-      }
-      times[i]!.push(micros / runs)
-    }
+  const work = Array.from({ length: count }, (_, i) => [{ replay, vars: { startPos: i + 1 } }, token]).flat()
+  let micros = 0
+  let bytes = 0
+  for (let n = 0; n < steps; n += count) {
+    const heap = process.memoryUsage().heapUsed
+    const before = cpuMicros()
+    const reading = yield* Effect.forkChild(submitted(device, work), { startImmediately: true })
+    micros += cpuMicros() - before
+    // a collection meanwhile tells nothing of what is allocated
+    bytes += Math.max(0, process.memoryUsage().heapUsed - heap)
+    yield* Fiber.join(reading)
   }
-  return times.map((own) => {
-    const sorted = own.toSorted((a, b) => a - b)
-    return { least: sorted[0]!, middle: sorted[rounds >> 1]! }
+  return { micros: micros / steps, bytes: bytes / steps }
+})
+
+/** Rounds of all ways, in turns: of each the least and the middle time of the calling thread, and what it allocates in the middle. */
+const timed = Effect.fnUntraced(function*(ways: ReadonlyArray<Way>) {
+  const device = yield* Device
+  const token: Span = { buffer: yield* device.allocate(16, "token"), offset: 0, bytes: 4 }
+  const found = ways.map((): Array<Round> => [])
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, way] of ways.entries()) found[i]!.push(yield* roundOf(way, token))
+  }
+  return found.map((own) => {
+    const sorted = own.map(({ micros }) => micros).toSorted((a, b) => a - b)
+    const bytes = own.map((each) => each.bytes).toSorted((a, b) => a - b)
+    return { least: sorted[0]!, middle: sorted[rounds >> 1]!, bytes: bytes[rounds >> 1]! }
   })
 })
 
@@ -169,12 +203,12 @@ const counts = (step: Pick<Prepared, "dispatches" | "plan">): string => {
 
 const main = Effect.gen(function*() {
   for (const shape of shapes) {
-    const steps = yield* Effect.forEach(forms, (form) => prepared(shape, form))
-    for (const [i, form] of forms.entries()) console.log(`${shape}, ${form}: ${counts(steps[i]!)}`)
+    const prepareds = yield* Effect.forEach(forms, (form) => prepared(shape, form))
+    for (const [i, form] of forms.entries()) console.log(`${shape}, ${form}: ${counts(prepareds[i]!)}`)
     if (isCounted) continue
     const timing = Effect.gen(function*() {
-      const plans = yield* Effect.forEach(steps, idling)
-      return yield* timed(plans.map(({ run }) => run({ startPos: 1 })))
+      const plans = yield* Effect.forEach(prepareds, idling)
+      return yield* timed(plans.flatMap((replay) => together.map((count) => ({ replay, count }))))
     }).pipe(Effect.scoped, Effect.provide(Node.layer({ allowSoftware: true })), Effect.result)
     const found = yield* timing
     if (found._tag === "Failure") {
@@ -182,12 +216,14 @@ const main = Effect.gen(function*() {
       continue
     }
     const [before] = found.success
-    for (const [i, form] of forms.entries()) {
-      const { least, middle } = found.success[i]!
+    for (const [i, { bytes, least, middle }] of found.success.entries()) {
+      const form = forms[Math.floor(i / together.length)]!
       console.log(
-        `${shape}, ${form}: ${least.toFixed(0)} us at least, ${middle.toFixed(0)} in the middle, ${
-          (least / before!.least).toFixed(2)
-        } and ${(middle / before!.middle).toFixed(2)} of dispatch`
+        `${shape}, ${form}, ${together[i % together.length]} together: ${least.toFixed(0)} us at least, ${
+          middle.toFixed(0)
+        } in the middle, ${(least / before!.least).toFixed(2)} and ${
+          (middle / before!.middle).toFixed(2)
+        } of the first; ${bytes.toFixed(0)} bytes of heap`
       )
     }
   }

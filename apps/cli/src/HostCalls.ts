@@ -127,8 +127,8 @@ class Meter {
   }
 }
 
-/** What a counted call takes more than one that is not: of its own time, and in all. */
-const overhead = (): { readonly inside: number; readonly all: number } => {
+/** What a counted call takes more than one that is not: of its own time, and in all; and the bytes that counting it allocates. */
+const overhead = (): { readonly inside: number; readonly all: number; readonly bytes: number } => {
   const rounds = 20_000
   const meter = new Meter()
   const nothing = meter.timed("nothing", () => undefined)
@@ -136,9 +136,11 @@ const overhead = (): { readonly inside: number; readonly all: number } => {
   for (let i = 0; i < rounds; i++) nothing()
   const own = meter.calls.get("nothing")!
   own.millis = 0
+  const { heapUsed } = process.memoryUsage()
   const before = performance.now()
   for (let i = 0; i < rounds; i++) nothing()
-  return { all: (performance.now() - before) / rounds, inside: own.millis / rounds }
+  const all = (performance.now() - before) / rounds
+  return { all, inside: own.millis / rounds, bytes: Math.max(0, process.memoryUsage().heapUsed - heapUsed) / rounds }
 }
 
 const microsPerMilli = 1000
@@ -165,7 +167,7 @@ const collecting = Effect.acquireRelease(
 
 const profileOf = (
   meter: Meter,
-  { all, inside }: ReturnType<typeof overhead>,
+  { all, bytes, inside }: ReturnType<typeof overhead>,
   collected: { readonly collections: number; readonly micros: number }
 ): HostProfile => ({
   calls: [...meter.calls]
@@ -179,7 +181,7 @@ const profileOf = (
   hostMicros: Math.max(0, meter.hostMillis - meter.count * all) * microsPerMilli,
   cpuMicros: Math.max(0, meter.cpuMicros - meter.count * all * microsPerMilli),
   waitMicros: meter.waitMillis * microsPerMilli,
-  heapBytes: meter.heapBytes * meter.turns / Math.max(1, meter.growing),
+  heapBytes: Math.max(0, meter.heapBytes * meter.turns / Math.max(1, meter.growing) - meter.count * bytes),
   arrayBytes: meter.arrayBytes * meter.turns / Math.max(1, meter.growing),
   collections: collected.collections,
   collectionMicros: collected.micros

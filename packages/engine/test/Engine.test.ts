@@ -3,9 +3,10 @@ import { assert, describe, it, layer } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
 import { fromBytes } from "@tg/gguf/ByteSource"
-import { Device } from "@tg/runtime/Device"
+import { Device, type DeviceError, type Vars } from "@tg/runtime/Device"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { Deferred, Effect, Layer, Result, Stream } from "effect"
+import { StepsTogether } from "../src/Ahead.ts"
 import { Engine, fromModel, type Request, type Token } from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
 import * as Sampler from "../src/Sampler.ts"
@@ -114,6 +115,43 @@ const onItsOwn = compilerOver(Layer.effect(
   Effect.map(WasmDevice.make(), (device) => Device.of({ ...device, profile: { ...device.profile, kind: "gpu" } }))
 ))
 
+/** A run of a plan on the wasm device, for `submit`. */
+class Waiting {
+  readonly vars: Vars
+  readonly run: Effect.Effect<void, DeviceError>
+  constructor(vars: Vars, run: Effect.Effect<void, DeviceError>) {
+    this.vars = vars
+    this.run = run
+  }
+}
+
+/** The same with submissions, which tell of the tokens that are read in each. */
+const submitting = (told: (tokens: number) => void) =>
+  compilerOver(Layer.effect(
+    Device,
+    Effect.map(WasmDevice.make(), (device) =>
+      Device.of({
+        ...device,
+        profile: { ...device.profile, kind: "gpu" },
+        plan: (dispatches) =>
+          Effect.map(device.plan(dispatches), (replay) => ({
+            ...replay,
+            stage: (vars) => Effect.succeed(new Waiting(vars, replay.run(vars)))
+          })),
+        submit: (work) =>
+          Effect.gen(function*() {
+            told(work.filter((each) => "buffer" in each).length)
+            const read: Array<Uint8Array> = []
+            for (const each of work) {
+              if ("buffer" in each) read.push(yield* device.read(each.buffer, each.offset, each.bytes))
+              else if (each instanceof Waiting) yield* each.run
+              else assert.fail("a run of another device")
+            }
+            return read
+          })
+      }))
+  ))
+
 describe("a device that draws by itself", () => {
   const prompt = ask("What is the capital of Peru?")
   const settings = [Sampler.greedy, { ...Sampler.greedy, temperature: 0.01, topK: 3, seed: 1 }]
@@ -136,6 +174,49 @@ describe("a device that draws by itself", () => {
       assertEquals(answers.filter((_, i) => i % 3 < 2), ["Lima", "Lima", "Lima", "Lima"])
       assert.isFalse(answers.filter((_, i) => i % 3 === 2).includes("Lima"))
     }).pipe(Effect.scoped, Effect.provide(onItsOwn)))
+
+  it.live("gives the same texts however many steps are submitted together", () =>
+    Effect.gen(function*() {
+      const wild = { ...Sampler.greedy, temperature: 1.2, topK: 50, seed: 3 }
+      const once = codec.encode("Once upon a time")
+      const long = Array.from({ length: 88 }, (_, i) => once[i % 4]!)
+      const requests: ReadonlyArray<Request> = [
+        { tokens: ask("What is 17 + 25?") },
+        { tokens: ask("What is 17 + 25?"), maxTokens: 3 },
+        { tokens: ask("What is 17 + 25?"), stop: ["42"] },
+        { tokens: once, sampling: wild, maxTokens: 20 },
+        // goes on behind steps that were computed for nothing
+        { tokens: [...once, ...once], sampling: { ...wild, seed: 4 }, maxTokens: 12 },
+        // until the context is full
+        { tokens: long, sampling: wild }
+      ]
+      const answers = Effect.fnUntraced(function*(together: number) {
+        const counts: Array<number> = []
+        const found = yield* Effect.gen(function*() {
+          const { generate } = yield* fromModel(tinySource, tiny, { context: 96 })
+          return yield* Effect.forEach(requests, (request) => Stream.runCollect(generate(request)))
+        }).pipe(
+          Effect.provideService(StepsTogether, together),
+          Effect.scoped,
+          Effect.provide(submitting((tokens) => counts.push(tokens)))
+        )
+        return { found, counts }
+      })
+      const [single, several] = [yield* answers(1), yield* answers(8)]
+      assertEquals(several.found, single.found)
+      assertEquals(single.found.map((tokens) => tokens.at(-1)?.stop), [
+        "end",
+        "length",
+        "text",
+        "length",
+        "length",
+        "context"
+      ])
+      assert.strictEqual(textOf(single.found[0]!), "17 + 25 = 42")
+      assert.strictEqual(Math.max(...single.counts), 1)
+      assertEquals(several.counts.slice(0, 4), [1, 2, 4, 8])
+      assert.strictEqual(Math.max(...several.counts), 8)
+    }))
 
   it.live("says that logits are no numbers", () =>
     Effect.gen(function*() {
