@@ -61,6 +61,18 @@ describe("bench", () => {
       assertEquals(calls.map(({ calls, name }) => [name, calls]), [["submit", 3]])
       assert.isAtLeast(heapBytes, 0)
       assert.strictEqual(prototype.submit, own)
+      // of what is allocated in a turn in which something was called, turns in which nothing was collected tell
+      const kept: Array<Uint8Array> = []
+      const turn = Effect.andThen(
+        call,
+        Effect.promise(() => {
+          kept.push(new Uint8Array(2 ** 20))
+          return new Promise(setImmediate)
+        })
+      )
+      const [, { arrayBytes }] = yield* HostCalls.profile(Effect.replicateEffect(turn, 16))
+      assert.closeTo(arrayBytes, 2 ** 24, 2 ** 22)
+      assert.strictEqual(kept.length, 16)
     }))
 
   it.live("--host is refused where no device is called", () =>
