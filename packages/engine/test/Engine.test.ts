@@ -9,6 +9,7 @@ import { Deferred, Effect, Layer, Result, Stream } from "effect"
 import { StepsTogether } from "../src/Ahead.ts"
 import { Engine, fromModel, type Request, type Token } from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
+import * as ProgramMemo from "../src/ProgramMemo.ts"
 import * as Sampler from "../src/Sampler.ts"
 import * as Stop from "../src/Stop.ts"
 import { compilerOver, wasm } from "./support/devices.ts"
@@ -179,7 +180,6 @@ describe("a device that draws by itself", () => {
     Effect.gen(function*() {
       const wild = { ...Sampler.greedy, temperature: 1.2, topK: 50, seed: 3 }
       const once = codec.encode("Once upon a time")
-      const long = Array.from({ length: 88 }, (_, i) => once[i % 4]!)
       const requests: ReadonlyArray<Request> = [
         { tokens: ask("What is 17 + 25?") },
         { tokens: ask("What is 17 + 25?"), maxTokens: 3 },
@@ -188,21 +188,23 @@ describe("a device that draws by itself", () => {
         // goes on behind steps that were computed for nothing
         { tokens: [...once, ...once], sampling: { ...wild, seed: 4 }, maxTokens: 12 },
         // until the context is full
-        { tokens: long, sampling: wild }
+        { tokens: once, sampling: wild }
       ]
-      const answers = Effect.fnUntraced(function*(together: number) {
-        const counts: Array<number> = []
-        const found = yield* Effect.gen(function*() {
-          const { generate } = yield* fromModel(tinySource, tiny, { context: 96 })
-          return yield* Effect.forEach(requests, (request) => Stream.runCollect(generate(request)))
-        }).pipe(
-          Effect.provideService(StepsTogether, together),
-          Effect.scoped,
-          Effect.provide(submitting((tokens) => counts.push(tokens)))
-        )
-        return { found, counts }
-      })
-      const [single, several] = [yield* answers(1), yield* answers(8)]
+      const counts: Array<number> = []
+      const programs = ProgramMemo.make()
+      const answers = Effect.fnUntraced(
+        function*(together: number) {
+          const { generate } = yield* fromModel(tinySource, tiny, { context: 40, programs }).pipe(
+            Effect.provideService(StepsTogether, together)
+          )
+          const found = yield* Effect.forEach(requests, (request) => Stream.runCollect(generate(request)))
+          return { found, counts: counts.splice(0) }
+        },
+        Effect.scoped
+      )
+      const [single, several] = yield* Effect.all([answers(1), answers(8)]).pipe(
+        Effect.provide(submitting((tokens) => counts.push(tokens)))
+      )
       assertEquals(several.found, single.found)
       assertEquals(single.found.map((tokens) => tokens.at(-1)?.stop), [
         "end",
