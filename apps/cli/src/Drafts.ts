@@ -1,24 +1,66 @@
-/** `--draft`: what proposes tokens, and what became of them in words. */
+/** `--draft` and `--draft-model`: what proposes tokens, and what became of them in words. */
 import * as Drafter from "@tg/engine/Drafter"
+import * as DraftModel from "@tg/engine/DraftModel"
+import type * as ModelFile from "@tg/engine/ModelFile"
 import type { Drafts } from "@tg/engine/Speculation"
 import { Effect, Option } from "effect"
 import { Flag } from "effect/cli"
+import { UsageError } from "./Report.ts"
 import * as Words from "./Words.ts"
 
-/** The flag. */
-export const flag = Flag.Literals("draft", Drafter.names).pipe(
-  Flag.withDescription(
-    "Guess tokens and verify several in a step, which changes no text: lookup takes what followed the same words before, auto does where it saves time (default: off)"
+/** The flags. */
+export const flags = {
+  draft: Flag.Literals("draft", Drafter.names).pipe(
+    Flag.withDescription(
+      "Guess tokens and verify several in a step, which changes no text: lookup takes what followed the same words before, " +
+        "mtp what the model's own prediction block says, auto what saves time (default: off)"
+    ),
+    Flag.optional
   ),
-  Flag.optional
-)
+  draftModel: Flag.String("draft-model").pipe(
+    Flag.withMetavar("MODEL"),
+    Flag.withDescription(
+      "A smaller model of the same vocabulary that guesses tokens; with --draft auto where it saves time"
+    ),
+    Flag.optional
+  )
+} as const
 
-/** What drafts by the flag. Where it is not given, what is in force does. */
-export const drafterOf = (given: Option.Option<Drafter.Name>): Effect.Effect<Drafter.Drafting | undefined> =>
-  Option.match(given, {
-    onNone: () => Effect.map(Drafter.Drafter, (drafter) => drafter),
-    onSome: (name) => Effect.succeed(Drafter.named(name))
-  })
+/** What the flags say. */
+export interface Given {
+  readonly draft?: Option.Option<Drafter.Name>
+  readonly draftModel?: Option.Option<string>
+}
+
+/** What is wrong with the flags together. */
+export const refusal = ({ draft = Option.none(), draftModel = Option.none() }: Given): UsageError | undefined =>
+  Option.isSome(draftModel) && Option.isSome(draft) && draft.value !== "auto"
+    ? new UsageError({
+      message: `--draft-model drafts by a model, and --draft ${draft.value} otherwise; leave one of them out, ` +
+        "or take --draft auto, which drafts by the model where it saves time"
+    })
+    : undefined
+
+/** Refuses a second model that calls tokens otherwise. */
+export const checkVocabulary = (
+  model: ModelFile.ModelFile,
+  draft: ModelFile.ModelFile
+): Effect.Effect<void, DraftModel.OtherVocabulary> => {
+  const mismatch = DraftModel.mismatch(model, draft)
+  return mismatch === undefined ? Effect.void : Effect.fail(mismatch)
+}
+
+/** What drafts by the flags; a second model is loaded with these options. Where none is given, what is in force does. */
+export const drafterOf = Effect.fn("cli.drafter")(function*(
+  { draft = Option.none() }: Given,
+  second: Parameters<typeof DraftModel.open> | undefined
+) {
+  if (second !== undefined) {
+    const source = yield* DraftModel.open(...second)
+    return DraftModel.drafting(source, Option.isSome(draft) ? "auto" : undefined)
+  }
+  return Option.isSome(draft) ? Drafter.named(draft.value) : yield* Drafter.Drafter
+})
 
 /** `12 of 15 drafted tokens accepted, 20 steps`. */
 export const show = ({ accepted, drafted, steps }: Drafts): string =>

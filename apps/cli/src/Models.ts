@@ -75,6 +75,8 @@ export interface RunFlags {
   readonly json: boolean
   /** What proposes tokens; for commands that generate. */
   readonly draft?: Option.Option<Drafter.Name>
+  /** The model that proposes them, if one does. */
+  readonly draftModel?: Option.Option<string>
 }
 
 /** A model file that is open: its bytes, and what its header says. */
@@ -139,7 +141,7 @@ export const forTokens: Needs = { prepare: ["last", Sampler.greedy] }
 export const layer = (flags: RunFlags, needs: Needs) =>
   layerOf(
     flags,
-    needs,
+    { ...needs, conversations: 1 },
     (source, file, options) => Effect.map(fromModel(source, file, options), (made) => Context.make(Engine, made))
   )
 
@@ -151,7 +153,7 @@ export interface Many {
 
 /** The same with a model that keeps several conversations. */
 export const layerConversations = (flags: RunFlags, needs: Needs, { conversations, parallel }: Many) =>
-  layerOf(flags, needs, (source, file, options) =>
+  layerOf(flags, { ...needs, conversations }, (source, file, options) =>
     Effect.map(
       parallel === undefined
         ? Conversations.fromModel(source, file, { ...options, conversations })
@@ -166,7 +168,7 @@ export class Steps extends Context.Service<Steps, Parallel.Parallel & { readonly
 
 /** The same with as many conversations in one step. */
 export const layerParallel = (flags: RunFlags, needs: Needs, parallel: number) =>
-  layerOf(flags, needs, (source, file, options) =>
+  layerOf(flags, { ...needs, conversations: parallel }, (source, file, options) =>
     Effect.map(
       Parallel.open(source, file, { ...options, parallel }),
       (made) => Context.make(Steps, { ...made, file })
@@ -175,7 +177,7 @@ export const layerParallel = (flags: RunFlags, needs: Needs, parallel: number) =
 /** Loads the model of these flags as something. */
 const layerOf = <S, E>(
   flags: RunFlags,
-  { oneByOne = false, opened, prepare }: Needs,
+  { conversations, oneByOne = false, opened, prepare }: Needs & { readonly conversations: number },
   load: (
     source: ByteSource["Service"],
     file: ModelFile.ModelFile,
@@ -186,7 +188,12 @@ const layerOf = <S, E>(
     const restrictions = Profiles.restrictionsOf(flags)
     if (restrictions instanceof UsageError) return yield* restrictions
     const profiles = yield* Profiles.known(flags.profile)
+    const refusal = Drafts.refusal(flags)
+    if (refusal !== undefined) return yield* refusal
     const { file, source } = opened ?? (yield* open(flags.model))
+    const { draftModel = Option.none() } = flags
+    const second = Option.isSome(draftModel) ? yield* open(draftModel.value) : undefined
+    if (second !== undefined) yield* Drafts.checkVocabulary(file, second.file)
     const store = yield* TunedFiles.load({ noTune: flags.noTune })
     const loading = Effect.gen(function*() {
       const told = flags.json ? Progress.silent : yield* Progress.start(basename(flags.model), weightBytes(file))
@@ -201,8 +208,10 @@ const layerOf = <S, E>(
       const attend = Flags.attendOf(flags)
       const options = { attend, cache, activations, context, prepare, onProgress, rebuild }
       const steps = oneByOne ? { chunk: 1, batchFrom: Infinity } : {}
-      const drafter = yield* Drafts.drafterOf(flags.draft ?? Option.none())
+      const own = { attend, cache, activations, rebuild, conversations, prepare: ["last", Sampler.greedy] } as const
+      const drafter = yield* Drafts.drafterOf(flags, second && [second.source, second.file, own])
       return yield* load(source, file, { ...options, ...steps }).pipe(
+        Effect.map(Context.add(Drafter.Drafter, drafter)),
         Effect.provideService(Drafter.Drafter, drafter),
         Effect.provideService(Shared.BindGroups, flags.bindGroups),
         Effect.provideService(Ahead.StepsTogether, flags.stepsTogether),

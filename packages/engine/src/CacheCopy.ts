@@ -2,13 +2,10 @@
 import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
 import { Effect } from "effect"
 
-/** The first so many rows of each buffer, of so many bytes each. */
-export interface Rows {
-  readonly rows: ReadonlyArray<number>
-  readonly rowBytes: number
-}
+/** How many bytes of each buffer: its first rows. */
+export type Rows = ReadonlyArray<number>
 
-const isNothing = ({ rows }: Rows): boolean => rows.every((count) => count === 0)
+const isNothing = (rows: Rows): boolean => rows.every((bytes) => bytes === 0)
 
 /** Copies rows of each buffer of `from` to its counterpart. */
 export const copyRows = (
@@ -22,7 +19,7 @@ export const copyRows = (
       fromOffset: 0,
       to: to[i]!,
       toOffset: 0,
-      bytes: rows.rows[i]! * rows.rowBytes
+      bytes: rows[i]!
     }))
   )
 
@@ -34,7 +31,7 @@ export const readRows = (
 ): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
   isNothing(rows)
     ? Effect.succeed(from.map(() => new Uint8Array(0)))
-    : Effect.forEach(from, (buffer, i) => device.read(buffer, 0, rows.rows[i]! * rows.rowBytes))
+    : Effect.forEach(from, (buffer, i) => device.read(buffer, 0, rows[i]!))
 
 /** Writes what `readRows` has read, or the beginning of it. */
 export const writeRows = (
@@ -44,6 +41,6 @@ export const writeRows = (
 ): Effect.Effect<void, DeviceError> =>
   isNothing(rows) ? Effect.void : Effect.forEach(
     from,
-    (bytes, i) => device.write(to[i]!, bytes.subarray(0, rows.rows[i]! * rows.rowBytes)),
+    (bytes, i) => device.write(to[i]!, bytes.subarray(0, rows[i]!)),
     { discard: true }
   )

@@ -239,13 +239,17 @@ export const fromModel: (
 ) => Effect.Effect<Conversations["Service"], Loading.LoadError, Device | Jit | Scope.Scope> = Effect.fn(
   "Conversations.load"
 )(
-  function*(source, model, options = {}) {
+  function*(source, model, given = {}) {
+    const options = yield* Loading.decided(model, given)
     const home = yield* Loading.home(source, model, options)
     const { activations, context } = home.current().value.first
     const store = yield* Effect.serviceOption(PrefixStore.PrefixStore)
     const keeper = Option.isNone(store) ? forgetful : yield* keeperOf(
       store.value,
-      yield* PrefixStore.identityOf(source, model, { activations, cache: options.cache ?? "f16" })
+      yield* PrefixStore.identityOf(source, model, {
+        activations,
+        cache: `${options.cache ?? "f16"}${options.predicts === true ? " states" : ""}`
+      })
     )
     const speculation = yield* Loading.speculation
     const slots = yield* makeSlots(home, yield* fitting(model, options), keeper)
@@ -272,6 +276,7 @@ export const fromModel: (
           advance: (all: ReadonlyArray<number>) => whileOpen(session.advance(all)),
           next: (...args: Parameters<typeof next>) => whileOpen(next(...args)),
           verify: (...args: Parameters<typeof session.verify>) => whileOpen(session.verify(...args)),
+          predict: (...args: Parameters<typeof session.predict>) => whileOpen(session.predict(...args)),
           prepareDrafts: (tokens: number) => whileOpen(session.prepareDrafts(tokens)),
           keep: (count: number) => Effect.suspend(() => isOpen ? keep(count) : Effect.void),
           reusable

@@ -11,10 +11,12 @@ export interface Costs {
   single: number
   /** Those of several tokens, as multiples of that. */
   readonly several: Map<number, number>
+  /** Of one proposed token, by what proposes it, as parts of that. */
+  readonly guesses: Map<string, number>
 }
 
 /** Nothing is known yet. */
-export const costs = (): Costs => ({ single: 0, several: new Map() })
+export const costs = (): Costs => ({ single: 0, several: new Map(), guesses: new Map() })
 
 /** Weight of the latest measurement. */
 const latest = 0.25
@@ -29,6 +31,17 @@ export const took = (costs: Costs, tokens: number, time: number): void => {
     const ratio = time / costs.single
     costs.several.set(tokens, mixed(costs.several.get(tokens) ?? ratio, ratio))
   }
+}
+
+/** Takes the time in which so many tokens were proposed. */
+export const proposed = (
+  { guesses, single }: Costs,
+  name: string,
+  { time, tokens }: { readonly tokens: number; readonly time: number }
+): void => {
+  if (!(time >= 0) || tokens < 1 || single === 0) return
+  const part = time / tokens / single
+  guesses.set(name, mixed(guesses.get(name) ?? part, part))
 }
 
 /** What a token more is taken to cost before any step of several was measured, as a part of a step: little, so that it is tried. */
@@ -51,8 +64,9 @@ export const costOf = ({ several }: Costs, tokens: number): number => {
 }
 
 /** A step that takes too long once may not be tried again: each draft that is refused for it brings it closer to what is assumed. */
-export const fade = ({ several }: Costs): void => {
+export const fade = ({ guesses, several }: Costs): void => {
   for (const [n, ratio] of several) several.set(n, ratio + forgetting * (1 + assumed * (n - 1) - ratio))
+  for (const [name, part] of guesses) guesses.set(name, part - forgetting * part)
 }
 
 /** How likely a token of a draft is right if those before it are. */
@@ -79,15 +93,30 @@ export const likelyLength = ({ rate }: Acceptance, most: number): number =>
 /** A gain below this is not worth it: costs are only known so well. */
 const margin = 1.05
 
-/** Drafts to verify of up to `most`, so that most tokens come for the time; none if that is without. */
-export const payingLength = ({ rate }: Acceptance, costs: Costs, most: number): number => {
+/** How many drafts pay, and how many times as fast a text is with them. */
+export interface Paying {
+  readonly drafts: number
+  readonly gain: number
+}
+
+/**
+ * Drafts to verify of up to `most`, so that most tokens come for the time; none if that is without, or where nobody knows yet what is.
+ * `name` says what proposes them.
+ */
+export const paying = (
+  { rate }: Acceptance,
+  costs: Costs,
+  { most, name }: { readonly most: number; readonly name?: string | undefined }
+): Paying => {
+  const guess = name === undefined ? 0 : costs.guesses.get(name) ?? 0
   let best = 0
   let bestGain = margin
+  if (costs.single === 0) return { drafts: 0, gain: 1 }
   let tokens = 1
   for (let drafts = 1, chance = rate; drafts <= most; drafts++, chance *= rate) {
     tokens += chance
-    const gain = tokens / costOf(costs, drafts + 1)
+    const gain = tokens / (costOf(costs, drafts + 1) + guess * drafts)
     if (gain > bestGain) [best, bestGain] = [drafts, gain]
   }
-  return best
+  return best === 0 ? { drafts: 0, gain: 1 } : { drafts: best, gain: bestGain }
 }

@@ -56,7 +56,7 @@ export const generate = (
 ): Stream.Stream<Token, EngineError> =>
   speculation === undefined ? tokensOf(session, codec, request) : Stream.suspend(() => {
     const most = request.tokens.length + (request.maxTokens ?? Infinity)
-    const drafting = Speculation.over(session, speculation, most)
+    const drafting = Speculation.over(session, speculation, { most, sampling: request.sampling })
     return tokensOf(drafting, codec, request).pipe(
       Stream.map((token) => token.stop === undefined ? token : { ...token, drafts: drafting.drafts() }),
       Stream.ensuring(drafting.end)

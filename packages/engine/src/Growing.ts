@@ -73,6 +73,7 @@ export const over: (
       append: (tokens) => using(() => held() + tokens.length, (session) => session.append(tokens)),
       verify: (tokens, drafts) =>
         using(() => tokens.length + drafts.length, (session) => session.verify(tokens, drafts)),
+      predict: (tokens, most) => using(() => tokens.length, (session) => session.predict(tokens, most)),
       keep: (count) => lock.withPermits(1)(Effect.suspend(() => current.session.keep(count))),
       rowBytes,
       adopt: (from, count) =>

@@ -1,8 +1,9 @@
 /** From a model file to sessions on a device, and again after the device was lost. */
 import type { ByteSource } from "@tg/gguf/ByteSource"
 import { Jit } from "@tg/jit/Jit"
+import { NoPrediction } from "@tg/model-parts/Prediction"
 import { Device, type DeviceError } from "@tg/runtime/Device"
-import { type Context, Duration, Effect, type Scope } from "effect"
+import { type Context, Duration, Effect, Result, type Scope } from "effect"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Drafter from "./Drafter.ts"
 import * as Growing from "./Growing.ts"
@@ -20,7 +21,12 @@ import * as Speculation from "./Speculation.ts"
 import type * as StepProgram from "./StepProgram.ts"
 
 /** Why a model was not loaded. */
-export type LoadError = ModelFile.ModelError | Loader.LoadError | MemoryPlan.DoesNotFit | Session.StepError
+export type LoadError =
+  | ModelFile.ModelError
+  | Loader.LoadError
+  | MemoryPlan.DoesNotFit
+  | NoPrediction
+  | Session.StepError
 
 /**
  * What can be compiled ahead: the steps of a prompt, with logits of all tokens or of the last, and what `generate` repeats with
@@ -66,13 +72,49 @@ export const settingOf: (
     const shape = { asked, attend, batchFrom, context, profile, sizes }
     const prompts = Prompts.promptShape(config, shape)
     const activations = ActivationPolicy.activationsOn(profile, policy)
-    return { activations, cache: options.cache ?? "f16", context, estimate, profile, prompts }
+    const { cache = "f16", predicts = false } = options
+    return { activations, cache, context, estimate, predicts, profile, prompts }
   }
 )
 
-/** The weights of a model as its file has them. */
-export const wantedOf = (model: ModelFile.ModelFile): ReadonlyArray<Loader.Wanted> =>
-  model.weights.all.map(({ layout, name }) => ({ layout, tensor: model.gguf.tensorsByName.get(name)! }))
+/**
+ * The options with whether the model's prediction block is loaded, by the `Drafter` in force. One that is only welcome is left out where
+ * the file has none, or the device no room for it.
+ */
+export const decided = <O extends Session.SessionOptions>(
+  model: ModelFile.ModelFile,
+  options: O
+): Effect.Effect<O, LoadError, Device | Jit> =>
+  Effect.gen(function*() {
+    const wish = (yield* Drafter.Drafter)?.prediction
+    if (options.predicts !== undefined || wish === undefined) return options
+    const predicting = { ...options, predicts: true }
+    const { prediction } = model
+    if (prediction === undefined) {
+      if (wish === "welcome") return options
+      const found = `its family (${model.config.name}) knows no such blocks`
+      return yield* new NoPrediction({ file: model.gguf.name, found })
+    }
+    if (wish === "needed") return yield* Effect.as(Effect.fromResult(prediction), predicting)
+    if (Result.isFailure(prediction)) {
+      // a block that is there and damaged is told of
+      if (prediction.failure._tag === "WeightError") {
+        yield* Effect.logWarning(`no drafts of the prediction block: ${prediction.failure.message}`)
+      }
+      return options
+    }
+    const checked = yield* Effect.result(MemoryPlan.check(model, yield* settingOf(model, predicting)))
+    if (Result.isSuccess(checked)) return predicting
+    yield* Effect.logWarning(`no drafts of the prediction block: ${checked.failure.message}`)
+    return options
+  })
+
+/** The weights of a model as its file has them, with those of its prediction block if it predicts. */
+export const wantedOf = (model: ModelFile.ModelFile, predicts = false): ReadonlyArray<Loader.Wanted> =>
+  MemoryPlan.weightsOf(model, predicts).map(({ layout, name }) => ({
+    layout,
+    tensor: model.gguf.tensorsByName.get(name)!
+  }))
 
 /** Loads the weights of the source. What the device has no room for is refused before anything is read. */
 export const load: (
@@ -81,7 +123,7 @@ export const load: (
   options: Options
 ) => Effect.Effect<Loaded, LoadError, Device | Jit | Scope.Scope> = Effect.fn("Loading.load")(
   function*(source, model, options) {
-    const wanted = wantedOf(model)
+    const wanted = wantedOf(model, options.predicts)
     yield* MemoryPlan.check(model, yield* settingOf(model, options))
     const services = yield* Services.ofSessions
     const weights = yield* Loader.allocate(wanted)
@@ -118,8 +160,9 @@ export const home: (
   model: ModelFile.ModelFile,
   options: Options
 ) => Effect.Effect<Recovering.Home<Loaded>, LoadError, Device | Jit | Scope.Scope> = Effect.fnUntraced(
-  function*(source, model, options) {
+  function*(source, model, given) {
     const own = yield* Services.ofSessions
+    const options = yield* decided(model, given)
     const { rebuild } = options
     const quiet: Options = { ...options, onProgress: undefined }
     return yield* Recovering.home(

@@ -4,13 +4,17 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
 import type { Estimate } from "@tg/jit/Estimate"
 import type { Attend } from "@tg/model-parts/Attention"
+import type * as Family from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
+import type { WeightRef } from "@tg/model-parts/Weights"
+import type * as Program from "@tg/tensor/Program"
 import type { BufferInfo } from "@tg/tensor/Program"
-import { Effect, Schema } from "effect"
+import { Effect, Option, Result, Schema } from "effect"
 import * as Loader from "./Loader.ts"
+import * as PredictionProgram from "./PredictionProgram.ts"
 import * as Prompts from "./Prompts.ts"
 import * as StepProgram from "./StepProgram.ts"
 
@@ -32,7 +36,23 @@ export const mostBytes = ({ ioBytes, kvBytes, scratchBytes, stagingBytes, weight
   weightBytes + kvBytes + scratchBytes + ioBytes + stagingBytes
 
 /** A model as far as its memory goes. */
-export type Model = StepProgram.ModelShape
+export type Model = StepProgram.ModelShape & Pick<Family.Model, "prediction">
+
+/** The prediction block of a model that has one. */
+const blockOf = ({ prediction }: Model): Family.Prediction | undefined =>
+  prediction === undefined ? undefined : Option.getOrUndefined(Result.getSuccess(prediction))
+
+/** What the prediction block of a model reads beside it: none where there is no block. */
+export const predictionWeights = (model: Model): ReadonlyArray<WeightRef> => {
+  const names = new Set(model.weights.all.map(({ name }) => name))
+  return (blockOf(model)?.weights ?? []).filter(({ name }) => !names.has(name))
+}
+
+/** All weights that are loaded: the model's, and with `predicts` those of its prediction block. */
+export const weightsOf = (model: Model, predicts: boolean): ReadonlyArray<WeightRef> => [
+  ...model.weights.all,
+  ...predicts ? predictionWeights(model) : []
+]
 
 /** How the model will run. */
 export interface Setting {
@@ -43,6 +63,8 @@ export interface Setting {
   readonly activations: Activations
   /** Tokens a step can process. */
   readonly prompts: Prompts.PromptShape
+  /** Whether the prediction block is loaded; it is not, if it is not said. */
+  readonly predicts?: boolean | undefined
   /** Says what programs will take, as they will be compiled. */
   readonly estimate: Loader.Estimating
 }
@@ -75,18 +97,19 @@ export class DoesNotFit extends Schema.TaggedError<DoesNotFit>()("DoesNotFit", {
 
 const gigabytes = (bytes: number): string => (bytes / 1e9).toPrecision(3)
 
-const bytesOf = ({ dtype, shape }: BufferInfo): number => DType.bytes(dtype) * maxElements(shape)
+const bytesOf = ({ dtype, shape }: Pick<BufferInfo, "dtype" | "shape">): number =>
+  DType.bytes(dtype) * maxElements(shape)
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
 /** The memory of a model, and what its decode step will do. */
 export const whole = (
   model: Model,
-  { activations, cache, context, estimate, profile, prompts }: Setting
+  { activations, cache, context, estimate, predicts = false, profile, prompts }: Setting
 ): Effect.Effect<{ readonly memory: Memory; readonly decode: Estimate }, RangeifyError> =>
   Effect.gen(function*() {
     // a device that works on its own decodes with a program of its own; prompts always take the other one
-    const size = { activations, cache, context, profile }
+    const size = { activations, cache, context, profile, states: predicts }
     const first = Prompts.expectsBatches(prompts)
       ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, isWhole: prompts.sizes.length > 0, order: "tokens" } as const
@@ -101,32 +124,62 @@ export const whole = (
     const otherSteps = yield* Effect.forEach(others, ({ sink }) => estimate(sink))
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
-    const stored = storedBytes(model, { cache, context })
+    const stored = storedBytes(model, { cache, context, predicts })
+    const block = predicts ? blockOf(model) : undefined
+    const guesses = block === undefined ? [] : predictionPrograms({ model, block }, { ...size, ...first })
+    const guessing = yield* Effect.forEach(guesses, ({ sink }) => estimate(sink))
     // tokens, also for batches that are not compiled yet
     const spare = Prompts.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
-      scratchBytes: sum([promptStep, ...otherSteps].flatMap(({ blocks }) => blocks)) +
+      scratchBytes: sum([promptStep, ...otherSteps, ...guessing].flatMap(({ blocks }) => blocks)) +
         (own === undefined ? 0 : sum(decodeStep.blocks)),
-      ioBytes: sum([...buffers.values()]) - stored.weightBytes - stored.kvBytes +
+      ioBytes: sum([...buffers.values()]) - storedBySteps(model, size) +
+        (block === undefined ? 0 : 4 * (model.config.embedding + PredictionProgram.draftRoom)) +
         4 * spare,
-      stagingBytes: yield* Loader.stagingBytes(model.weights.all.map((ref) => ref.layout), profile, estimate)
+      stagingBytes: yield* Loader.stagingBytes(
+        weightsOf(model, predicts).map((ref) => ref.layout),
+        profile,
+        estimate
+      )
     }
     return { memory, decode: decodeStep }
   })
 
+/** The programs of a prediction block that are made first. */
+const predictionPrograms = (
+  predicting: PredictionProgram.Predicting,
+  shape: PredictionProgram.PredictionShape
+): ReadonlyArray<Program.TensorProgram> => [
+  PredictionProgram.readProgram(predicting, shape),
+  PredictionProgram.guessProgram(predicting, { ...shape, chunk: 1, order: "tokens" })
+]
+
+type Stored = Pick<Setting, "cache" | "context" | "predicts">
+
 /** What takes most of the memory, and is known without looking at any program. */
 const storedBytes = (
-  { caches, weights }: Model,
-  { cache, context }: Pick<Setting, "cache" | "context">
+  model: Model,
+  { cache, context, predicts = false }: Stored
 ): Pick<Memory, "weightBytes" | "kvBytes"> => {
+  const options = { type: cache, context: StepProgram.cacheRows(context) }
+  const block = predicts ? blockOf(model) : undefined
+  const caches = block === undefined
+    ? model.caches(options)
+    : [...model.caches(options), block.cache(options), StepProgram.statesOf(model.config, { cache, context })]
   return {
-    weightBytes: sum(weights.all.map(({ layout }) => 4 * layout.words)),
-    kvBytes: sum(
-      caches({ type: cache, context: StepProgram.cacheRows(context) })
-        .map(({ dtype, shape }) => DType.bytes(dtype) * maxElements(shape))
-    )
+    weightBytes: sum(weightsOf(model, predicts).map(({ layout }) => 4 * layout.words)),
+    kvBytes: sum(caches.map(bytesOf))
   }
+}
+
+/** As much of that as steps of the model itself have. */
+const storedBySteps = (
+  model: Model,
+  { cache, context, states }: Pick<Setting, "cache" | "context"> & { readonly states: boolean }
+): number => {
+  const { kvBytes, weightBytes } = storedBytes(model, { cache, context, predicts: false })
+  return kvBytes + weightBytes + (states ? bytesOf(StepProgram.statesOf(model.config, { cache, context })) : 0)
 }
 
 /** Below this part of the device's memory nobody needs to look more closely. */

@@ -191,6 +191,8 @@ const stepsOver = Effect.fnUntraced(
         return id ?? (yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: vocabulary, bad: 0 }))
       }),
       verify: (tokens, drafts) => rowsOf([...tokens, ...drafts], 1 + drafts.length),
+      // no prediction block is loaded for a pool
+      predict: () => Effect.succeed([]),
       keep: (count) => Effect.sync(() => member()?.keep(count)),
       // steps of several tokens have the programs of several conversations
       prepareDrafts: () => Effect.void,

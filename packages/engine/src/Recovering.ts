@@ -129,6 +129,7 @@ export const session: <H>(
           Effect.andThen(before.length === 0 ? Effect.void : session.advance(before), session.append(tokens))
         ),
       verify: (tokens, drafts) => asking((session) => session.verify(tokens, drafts)),
+      predict: (tokens, most) => asking((session) => session.predict(tokens, most)),
       keep: (count) => Effect.suspend(() => own.session.keep(count)),
       rowBytes,
       adopt: (from, count) => asking((session) => session.adopt(from, count)),

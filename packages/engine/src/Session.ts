@@ -20,12 +20,14 @@ import * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import { type AttendPolicy, promptShape, tokensHeld } from "./Prompts.ts"
 import type * as Loader from "./Loader.ts"
+import * as Predicting from "./Predicting.ts"
+import * as PredictionPrograms from "./PredictionPrograms.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
 import * as SessionPrograms from "./SessionPrograms.ts"
-import { type Ground, keep, reusable, type SessionState, type StepError } from "./SessionState.ts"
-import { cacheRows, ids, type Rows, variablesOf } from "./StepProgram.ts"
+import { type Ground, keep, reusable, rowBytes, type SessionState, type StepError } from "./SessionState.ts"
+import { cacheRows, ids, type Rows, statesOf, variablesOf } from "./StepProgram.ts"
 import * as Steps from "./Steps.ts"
 import * as Tokens from "./Tokens.ts"
 
@@ -53,6 +55,8 @@ export interface SessionOptions {
   readonly attend?: AttendPolicy | undefined
   /** Numbers of tokens that have a program of their own, rising; as `promptShape` says. */
   readonly sizes?: ReadonlyArray<number> | undefined
+  /** Whether the model's prediction block guesses tokens: its weights are among the loaded ones. It does not, if it is not said. */
+  readonly predicts?: boolean | undefined
 }
 
 /** A step of a prompt, to be measured. */
@@ -99,12 +103,20 @@ export interface Session {
     tokens: ReadonlyArray<number>,
     drafts: ReadonlyArray<number>
   ) => Effect.Effect<Float32Array, StepError>
+  /**
+   * Up to so many tokens that the model's prediction block guesses behind these; none where it is not loaded, or where the states
+   * of the tokens in front of the last are not here.
+   */
+  readonly predict: (
+    tokens: ReadonlyArray<number>,
+    most: number
+  ) => Effect.Effect<ReadonlyArray<number>, StepError>
   /** Holds no more than the first so many tokens. */
   readonly keep: (count: number) => Effect.Effect<void>
   readonly chunk: number
-  /** The buffers of the cache, one for each block. */
+  /** The buffers of the cache, one for each block; behind them the states, where they are kept. */
   readonly caches: ReadonlyArray<DeviceBuffer>
-  /** Bytes that a token takes in each of them. */
+  /** Bytes that a token takes in each of those of blocks. */
   readonly rowBytes: number
   /**
    * Forgets its own tokens and begins with the first so many of another session of the same model and kind of cache; with none,
@@ -119,7 +131,7 @@ export interface Session {
   readonly reset: Effect.Effect<void>
   /** Compiles ahead of the first step. */
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
-  /** Compiles what `verify` runs. */
+  /** Compiles what `verify` runs, and `predict`. */
   readonly prepareDrafts: (tokens: number) => Effect.Effect<void, StepError>
   /** Compiles what `next` repeats with these settings. */
   readonly prepareNext: (sampling: Sampler.Settings) => Effect.Effect<void, StepError>
@@ -156,23 +168,26 @@ const groundOf = Effect.fnUntraced(
     const most = tokensHeld(prompts)
     const tokens = yield* device.allocate(4 * most, "tokens")
     const inputs = yield* HostInputs.tables(model, weights, context)
-    const storage = model.caches({ type: cache, context: cacheRows(context) })
-    const rowBytes = 4 * Number(storage[0]!.shape[1])
+    const { predicts = false } = options
+    const blocks = model.caches({ type: cache, context: cacheRows(context) })
+    const storage = [...blocks, ...predicts ? [statesOf(config, { cache, context })] : []]
     const caches = yield* Effect.forEach(
       storage,
-      ({ shape }, i) => device.allocate(rowBytes * Number(shape[0]), `cache_${i}`)
+      (each, i) => device.allocate(rowBytes(each) * Number(each.shape[0]), i < blocks.length ? `cache_${i}` : "states")
     )
     const decoded = yield* device.allocate(4, "next")
+    const shape = { context, cache, activations, profile: device.profile }
+    const memo = options.programs ?? ProgramMemo.make()
+    const given = [[ids.tokens, tokens] as const, ...inputs.bound]
     const programs = yield* SessionPrograms.make({
       model,
-      shape: { context, cache, activations, profile: device.profile },
+      shape: { ...shape, states: predicts },
       prompts,
-      memo: options.programs ?? ProgramMemo.make(),
+      memo,
       decoded,
       bound: [
-        [ids.tokens, tokens],
-        ...inputs.bound,
-        ...caches.map((buffer, i) => [ids.firstCache + i, buffer] as const),
+        ...given,
+        ...caches.map((buffer, i) => [i < blocks.length ? ids.firstCache + i : ids.states, buffer] as const),
         ...model.weights.all.map((ref, i) => [ids.firstCache + config.layers + i, weights.get(ref.name)!] as const)
       ]
     })
@@ -186,7 +201,9 @@ const groundOf = Effect.fnUntraced(
       sampler: yield* Sampler.Sampler,
       storage,
       caches,
-      rowBytes,
+      prediction: predicts
+        ? yield* PredictionPrograms.make({ model, weights, shape, prompts, memo, given, states: caches.at(-1)! })
+        : undefined,
       ring: Rings.ringOf(storage),
       tokens,
       inputs,
@@ -213,7 +230,7 @@ const promptStep = (state: SessionState, start: number, asked: number): Effect.E
 /** The session of a state: its steps, one at a time. */
 const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
   const alone = lock.withPermits(1)
-  const { activations, caches, context, device, model, programs, prompts, rowBytes, sampler } = state
+  const { activations, caches, context, device, model, programs, prompts, sampler, storage } = state
   const preparedOf = Effect.map(({ prepared }: SessionPrograms.Variant) => prepared)
   return {
     context,
@@ -222,7 +239,7 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     sampler,
     chunk: prompts.chunk,
     caches,
-    rowBytes,
+    rowBytes: rowBytes(storage[0]!),
     tokens: () => state.held,
     forgotten: () => state.forgotten,
     reusable: (tokens) => reusable(state, tokens),
@@ -230,13 +247,15 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     next: (tokens, sampling = Sampler.greedy, mask) => alone(Decoding.next(state, { tokens, sampling, mask })),
     append: (tokens) => alone(Steps.append(state, tokens)),
     verify: (tokens, drafts) => alone(Steps.verify(state, tokens, drafts)),
+    predict: (tokens, most) => alone(Predicting.predict(state, tokens, most)),
     keep: (count) => alone(Effect.sync(() => keep(state, count))),
     adopt: (from, count) => alone(Filling.adopt(state, from, count)),
     snapshot: alone(Filling.snapshot(state)),
     restore: (snapshot, count) => alone(Filling.restore(state, snapshot, count)),
     reset: alone(Effect.sync(() => keep(state, 0))),
     prepare: (rows) => alone(preparedOf(rows === "all" ? programs.all(prompts.chunk) : programs.first)),
-    prepareDrafts: (tokens) => alone(Effect.asVoid(programs.drafts(tokens))),
+    prepareDrafts: (tokens) =>
+      alone(Effect.andThen(Predicting.prepare(state, tokens), Effect.asVoid(programs.drafts(tokens)))),
     prepareNext: (sampling) => alone(Decoding.prepare(state, sampling)),
     decodeStep: alone(device.profile.kind === "cpu" ? preparedOf(programs.few(1)) : programs.decoder),
     promptStep: (start, length) => alone(promptStep(state, start, length))

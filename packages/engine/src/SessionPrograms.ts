@@ -59,6 +59,7 @@ export interface Binding {
     readonly cache: CacheType
     readonly activations: Activations
     readonly profile: DeviceProfile
+    readonly states: boolean
   }
   readonly prompts: PromptShape
   readonly memo: ProgramMemo.ProgramMemo
@@ -94,7 +95,7 @@ const variant = (
   }).pipe(Effect.withSpan("Session.prepare"))
 
 /** Keeps what succeeds. */
-const once = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
+export const once = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
   let made: A | undefined
   return Effect.suspend(() =>
     made === undefined ? Effect.tap(effect, (value) => Effect.sync(() => made = value)) : Effect.succeed(made)

@@ -9,6 +9,7 @@ import type { Ahead, Pace, StepsTogether } from "./Ahead.ts"
 import type * as CacheCopy from "./CacheCopy.ts"
 import type * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
+import type { Prediction } from "./PredictionPrograms.ts"
 import type { PromptShape } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
@@ -30,11 +31,9 @@ export interface Ground {
   /** How prompts are cut. */
   readonly prompts: PromptShape
   readonly sampler: Sampler.Drawing
-  /** The cache of each block, as the model lays it out, and where it is. */
+  /** The cache of each block, as the model lays it out, and where it is; behind them the states, where they are kept. */
   readonly storage: ReadonlyArray<Storage>
   readonly caches: ReadonlyArray<DeviceBuffer>
-  /** Bytes that a token takes in each of them. */
-  readonly rowBytes: number
   readonly ring: Ring | undefined
   /** Tokens on their way into a step. */
   readonly tokens: DeviceBuffer
@@ -46,6 +45,8 @@ export interface Ground {
   /** Steps of a submission while tokens are generated, and what a step takes. */
   readonly together: StepsTogether
   readonly pace: Pace
+  /** What guesses tokens, where the model's prediction block is loaded. */
+  readonly prediction: Prediction | undefined
   /** Fails if what the steps so far have left is void: asked behind every read of it. */
   readonly settle: Effect.Effect<void, DeviceError>
 }
@@ -72,11 +73,12 @@ export interface SessionState extends Ground {
   ahead: Ahead | undefined
 }
 
+/** Bytes that a token takes in a cache. */
+export const rowBytes = ({ shape }: Storage): number => 4 * Number(shape[1])
+
 /** Rows of the caches that hold the first `count` tokens. */
-export const rowsOf = ({ rowBytes, storage }: Ground, forgotten: number, count: number): CacheCopy.Rows => ({
-  rows: storage.map((each) => Rings.rowsOf(each, forgotten, count)),
-  rowBytes
-})
+export const rowsOf = ({ storage }: Ground, forgotten: number, count: number): CacheCopy.Rows =>
+  storage.map((each) => rowBytes(each) * Rings.rowsOf(each, forgotten, count))
 
 /** What is wrong with tokens that the session is to hold, if anything. */
 export const invalid = ({ context, model }: Ground, tokens: ReadonlyArray<number>) =>
@@ -95,9 +97,15 @@ export const keep = (state: SessionState, count: number): void => {
 /** Empties the cache: rows with NaN are multiplied by zero where nobody looks at them, and would make NaN of all that follows. */
 export const refuse = Effect.fnUntraced(function*(state: SessionState, invalid: Sampler.InvalidLogits) {
   keep(state, 0)
-  yield* Effect.forEach(state.caches, (buffer) => state.device.write(buffer, new Uint8Array(buffer.bytes)), {
-    discard: true
-  })
+  const { caches, prediction } = state
+  if (prediction !== undefined) prediction.held = []
+  yield* Effect.forEach(
+    [...caches, ...prediction?.own ?? []],
+    (buffer) => state.device.write(buffer, new Uint8Array(buffer.bytes)),
+    {
+      discard: true
+    }
+  )
   return yield* invalid
 })
 

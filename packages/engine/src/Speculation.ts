@@ -3,7 +3,7 @@
  * from them are those that were drafted, the next logits are there already. Whatever is proposed, every token is drawn
  * from the logits behind the text in front of it, with the random words of its place: the text is the one without drafts.
  */
-import { Clock, Effect, Option } from "effect"
+import { Clock, Effect, Option, Result } from "effect"
 import { masked } from "./Shaping.ts"
 import type * as Drafter from "./Drafter.ts"
 import * as DraftLength from "./DraftLength.ts"
@@ -25,7 +25,16 @@ export interface Drafts {
 /** As much of a session as is stepped. */
 export type Steps = Pick<
   Session,
-  "context" | "vocabulary" | "sampler" | "advance" | "next" | "verify" | "keep" | "prepareDrafts" | "reusable"
+  | "context"
+  | "vocabulary"
+  | "sampler"
+  | "advance"
+  | "next"
+  | "verify"
+  | "predict"
+  | "keep"
+  | "prepareDrafts"
+  | "reusable"
 >
 
 /** A session whose steps verify drafts. */
@@ -37,6 +46,7 @@ export interface Speculating extends Pick<Steps, "context" | "vocabulary" | "sam
 
 /** Logits that are here: behind `tokens` and the first so many drafts, a row each. */
 interface Verified {
+  readonly source: Drafter.Source
   readonly tokens: ReadonlyArray<number>
   readonly drafts: ReadonlyArray<number>
   readonly rows: Float32Array
@@ -51,18 +61,27 @@ export interface Speculation {
 /** Nothing is known of the device yet. */
 export const make = (drafter: Drafter.Drafting): Speculation => ({ drafter, costs: DraftLength.costs() })
 
+/** What is known of a text. */
+export interface Text {
+  /** Tokens that it may have, its prompt included. */
+  readonly most: number
+  /** What its tokens are drawn by; the likeliest ones, if it is not said. */
+  readonly sampling?: Sampler.Settings | undefined
+}
+
 /** A generation's state. */
 interface State {
   readonly steps: Steps
   readonly with: Speculation
-  /** Tokens of the text at most. */
-  readonly most: number
-  readonly acceptance: DraftLength.Acceptance
+  readonly text: Text
+  readonly acceptances: ReadonlyMap<Drafter.Source, DraftLength.Acceptance>
   verified: Verified | undefined
   /** What was proposed behind so many tokens and not verified: whether it is right shows by itself. */
-  proposed: { readonly at: number; readonly id: number } | undefined
-  /** Whether the drafter once took too long: it is not asked again. */
-  isSilent: boolean
+  proposed: { readonly source: Drafter.Source; readonly at: number; readonly id: number } | undefined
+  /** What once took too long, or failed: it is not asked again. */
+  readonly silent: Set<Drafter.Source>
+  /** What was asked in this text before: the first time may take longer, for all of the prompt. */
+  readonly asked: Set<Drafter.Source>
   /** Steps of one token behind one another: from the third on, their times are those of decoding. */
   singles: number
   counts: Drafts
@@ -85,42 +104,85 @@ const settle = (state: State, tokens: ReadonlyArray<number>): void => {
     const { drafts, tokens: before } = verified
     // the last token that was drawn may not be among them
     const right = commonPrefix(drafts, tokens.slice(before.length))
-    DraftLength.accepted(state.acceptance, { right, tried: Math.min(drafts.length, tokens.length - before.length) })
+    DraftLength.accepted(state.acceptances.get(verified.source)!, {
+      right,
+      tried: Math.min(drafts.length, tokens.length - before.length)
+    })
     state.counts = { ...state.counts, accepted: state.counts.accepted + right }
     state.verified = undefined
   } else if (proposed !== undefined && proposed.at < tokens.length) {
-    DraftLength.accepted(state.acceptance, { right: tokens[proposed.at] === proposed.id ? 1 : 0, tried: 1 })
+    DraftLength.accepted(state.acceptances.get(proposed.source)!, {
+      right: tokens[proposed.at] === proposed.id ? 1 : 0,
+      tried: 1
+    })
   }
   state.proposed = undefined
 }
 
-/** Milliseconds that a drafter may take: no step waits longer for guesses, and a text waits once. */
+/** Milliseconds that guesses without a model may take: no step waits longer for them, and a text waits once. */
 const mostMillis = 500
+
+/** What a source proposes behind these tokens: none for good, if it takes too long or fails. */
+const proposalOf = Effect.fnUntraced(function*(
+  { asked, silent, steps, text, with: { costs } }: State,
+  source: Drafter.Source,
+  { most, tokens }: { readonly tokens: ReadonlyArray<number>; readonly most: number }
+) {
+  const asking = { sampling: text.sampling ?? Sampler.greedy, predict: steps.predict }
+  const start = yield* Clock.currentTimeNanos
+  const answer = source.propose(tokens, most, asking)
+  const answered = yield* Effect.result(
+    source.isComputed ? Effect.map(answer, Option.some) : Effect.timeoutOption(answer, mostMillis)
+  )
+  if (Result.isFailure(answered) || Option.isNone(answered.success)) {
+    silent.add(source)
+    const why = Result.isFailure(answered) ? `failed: ${answered.failure.message}` : `took longer than ${mostMillis} ms`
+    yield* Effect.logWarning(`drafts (${source.name}) ${why}; this text goes on without`)
+    return []
+  }
+  const given = answered.success.value.slice(0, most)
+  const time = Number((yield* Clock.currentTimeNanos) - start)
+  if (source.isComputed && asked.has(source)) DraftLength.proposed(costs, source.name, { tokens: given.length, time })
+  asked.add(source)
+  const bad = given.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < steps.vocabulary))
+  return bad < 0 ? given : given.slice(0, bad)
+})
+
+/** The sources worth asking, with how many tokens of each, the best one first. */
+const worthAsking = ({ acceptances, silent, with: { costs, drafter } }: State, most: number) => {
+  const heard = drafter.sources.filter((source) => !silent.has(source))
+  if (drafter.policy === "likely") {
+    return heard.map((source) => ({ source, drafts: DraftLength.likelyLength(acceptances.get(source)!, most) }))
+  }
+  return heard
+    .map((source) => ({ source, ...DraftLength.paying(acceptances.get(source)!, costs, { most, name: source.name }) }))
+    .filter(({ drafts }) => drafts > 0)
+    .sort((a, b) => b.gain - a.gain)
+}
+
+/** Sees what would have been proposed for nothing where no draft pays, to know how good it is when one does. */
+const lookAt = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
+  const { silent, with: { costs, drafter } } = state
+  const heard = drafter.sources.filter((source) => !silent.has(source))
+  const free = heard.find(({ isComputed }) => !isComputed)
+  const [id] = free === undefined ? [] : yield* proposalOf(state, free, { tokens, most: 1 })
+  if (free !== undefined && id !== undefined) state.proposed = { source: free, at: tokens.length, id }
+  if (id !== undefined || heard.some(({ isComputed }) => isComputed)) DraftLength.fade(costs)
+})
 
 /** Drafts worth verifying behind these tokens. */
 const draftsFor = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
-  const { acceptance, steps, with: { costs, drafter } } = state
-  const most = Math.min(DraftLength.mostDrafts, state.most - tokens.length - 1, steps.context - tokens.length)
+  const { steps, text } = state
+  const most = Math.min(DraftLength.mostDrafts, text.most - tokens.length - 1, steps.context - tokens.length)
   // a prompt is not held up, nor a text that the session has to go back for
-  if (state.isSilent || most < 1 || steps.reusable(tokens) !== tokens.length - 1) return []
-  const answered = yield* Effect.timeoutOption(drafter.propose(tokens, most), mostMillis)
-  if (Option.isNone(answered)) {
-    state.isSilent = true
-    yield* Effect.logWarning(`drafts took longer than ${mostMillis} ms; this text goes on without`)
-    return []
+  if (most < 1 || steps.reusable(tokens) !== tokens.length - 1) return undefined
+  const candidates = worthAsking(state, most)
+  for (const { drafts: wanted, source } of candidates) {
+    const drafts = yield* proposalOf(state, source, { tokens, most: wanted })
+    if (drafts.length > 0) return { source, drafts }
   }
-  const given = answered.value.slice(0, most)
-  const bad = given.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < steps.vocabulary))
-  const proposed = bad < 0 ? given : given.slice(0, bad)
-  if (proposed.length === 0) return []
-  const length = drafter.policy === "likely"
-    ? DraftLength.likelyLength(acceptance, proposed.length)
-    : DraftLength.payingLength(acceptance, costs, proposed.length)
-  if (length === 0) {
-    state.proposed = { at: tokens.length, id: proposed[0]! }
-    DraftLength.fade(costs)
-  }
-  return proposed.slice(0, length)
+  if (candidates.length === 0) yield* lookAt(state, tokens)
+  return undefined
 })
 
 /** Runs a step, and takes its time. */
@@ -139,8 +201,9 @@ const verifiedRow = Effect.fnUntraced(function*(state: State, tokens: ReadonlyAr
   const found = rowOf(state, tokens)
   if (found !== undefined) return found
   settle(state, tokens)
-  const drafts = yield* draftsFor(state, tokens)
-  if (drafts.length === 0) return undefined
+  const proposal = yield* draftsFor(state, tokens)
+  if (proposal === undefined) return undefined
+  const { drafts, source } = proposal
   yield* state.steps.prepareDrafts(drafts.length + 1)
   const rows = yield* timed(state, drafts.length + 1, state.steps.verify(tokens, drafts)).pipe(
     // a draft may be what the model cannot compute; the text itself is asked for without it
@@ -148,53 +211,62 @@ const verifiedRow = Effect.fnUntraced(function*(state: State, tokens: ReadonlyAr
   )
   if (rows === undefined) return undefined
   // a copy: who asks may go on writing into the same list
-  state.verified = { tokens: [...tokens], drafts, rows }
+  state.verified = { source, tokens: [...tokens], drafts, rows }
   state.counts = { ...state.counts, drafted: state.counts.drafted + drafts.length }
   return rowOf(state, tokens)
 })
 
-/** The session with drafts, for a text of at most so many tokens. */
-export const over = (steps: Steps, speculation: Speculation, most: number): Speculating => {
+/** The session with drafts, for a text. */
+export const over = (steps: Steps, speculation: Speculation, text: Text): Speculating => {
   const { context, sampler, vocabulary } = steps
   const state: State = {
     steps,
     with: speculation,
-    most,
-    acceptance: DraftLength.acceptance(),
+    text,
+    acceptances: new Map(speculation.drafter.sources.map((source) => [source, DraftLength.acceptance()])),
     verified: undefined,
     proposed: undefined,
-    isSilent: false,
+    silent: new Set(),
+    asked: new Set(),
     singles: 0,
     counts: { steps: 0, drafted: 0, accepted: 0 }
   }
   /** Tokens that are known to be the text's. */
-  let text: ReadonlyArray<number> = []
+  let known: ReadonlyArray<number> = []
+  /** What was drawn behind them, as far as it was drawn here: of the last token nobody says that it is the text's. */
+  let drawn: ReadonlyArray<number> = []
   return {
     context,
     vocabulary,
     sampler,
     advance: Effect.fnUntraced(function*(tokens) {
-      text = tokens
+      known = tokens
+      drawn = []
       return (yield* verifiedRow(state, tokens)) ?? (yield* timed(state, 1, steps.advance(tokens)))
     }),
     next: Effect.fnUntraced(function*(tokens, sampling = Sampler.greedy, mask) {
-      text = tokens
+      known = tokens
+      drawn = []
       const row = yield* verifiedRow(state, tokens)
       if (row === undefined) return yield* timed(state, 1, steps.next(tokens, sampling, mask))
       const allowed = mask === undefined ? row : masked(row, mask)
       const id = sampler.sample(allowed, sampling, Random.words(sampling.seed, tokens.length))
-      return id ?? (yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: vocabulary, bad: 0 }))
+      if (id === undefined) {
+        return yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: vocabulary, bad: 0 })
+      }
+      drawn = [id]
+      return id
     }),
     drafts: () => {
       const { counts, verified } = state
-      return verified === undefined
-        ? counts
-        : { ...counts, accepted: counts.accepted + commonPrefix(verified.drafts, text.slice(verified.tokens.length)) }
+      if (verified === undefined) return counts
+      const behind = [...known, ...drawn].slice(verified.tokens.length)
+      return { ...counts, accepted: counts.accepted + commonPrefix(verified.drafts, behind) }
     },
     end: Effect.suspend(() => {
       const isDrafted = state.verified !== undefined
-      settle(state, text)
-      return isDrafted ? steps.keep(text.length) : Effect.void
+      settle(state, known)
+      return isDrafted ? steps.keep(known.length) : Effect.void
     })
   }
 }

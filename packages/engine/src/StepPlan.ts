@@ -85,6 +85,8 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly movedBytesPerToken: number
   /** All memory at the moment when it is most. */
   readonly memoryBytes: number
+  /** Weights of the prediction block, which are in no other number: only drafts of it load them. 0 where there is none. */
+  readonly predictionBytes: number
   /** What the device has, if that is known. */
   readonly deviceMemoryBytes: number | undefined
   /** Tensors that take more than one binding of the device. */
@@ -136,6 +138,7 @@ export const plan = (
       movedBytesPerToken: sum(launches.map((launch) => launch.bytes)),
       ...memory,
       memoryBytes: MemoryPlan.mostBytes(memory),
+      predictionBytes: sum(MemoryPlan.predictionWeights(model).map(({ layout }) => 4 * layout.words)),
       deviceMemoryBytes: profile.memoryBytes,
       tensorsOverBinding: weights.all.filter(({ layout }) => 4 * layout.words > profile.maxBindingBytes).length,
       predictedMsPerToken: sum(launches.map((launch) => launch.micros)) / 1000,

@@ -4,9 +4,10 @@ import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
 import { type Attend, piece, wholePieces } from "@tg/model-parts/Attention"
 import { weightBuffers } from "@tg/model-parts/Decoder"
-import type { Model } from "@tg/model-parts/Family"
+import type { Model, Storage } from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
+import * as Prediction from "@tg/model-parts/Prediction"
 import type { Activations } from "@tg/model-parts/Product"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
@@ -19,7 +20,7 @@ export type Rows = "all" | "last"
 export const cacheRows = (context: number): number => wholePieces(context + Order.tileTokens - 1)
 
 /** Ids of the buffers that steps read and leave: `next` is the token of decoding. The weights follow the caches. */
-export const ids = { tokens: 0, logits: 2, next: 3, firstCache: 16 } as const
+export const ids = { tokens: 0, logits: 2, next: 3, states: 14, firstCache: 16 } as const
 
 /** The id of what the host computes for each position, counted from 0. */
 export const inputId = (input: number): number => input === 0 ? 1 : 3 + input
@@ -40,7 +41,15 @@ export interface StepShape {
   readonly profile?: DeviceProfile | undefined
   /** What tokens of a batch attend to where a cache holds latents; to the latents if it is not said. */
   readonly attend?: Attend | undefined
+  /** Whether states are kept, for the model's prediction block; they are not, if it is not said. */
+  readonly states?: boolean | undefined
 }
+
+/** Storage of the states of a context. */
+export const statesOf = (
+  { embedding }: Pick<Model["config"], "embedding">,
+  { cache, context }: Pick<StepShape, "cache" | "context">
+): Storage => Prediction.storage(embedding, { positions: cacheRows(context), type: cache })
 
 /** What a program is built from. */
 export type ModelShape = Pick<Model, "attend" | "caches" | "config" | "forward" | "inputs" | "weights">
@@ -49,8 +58,9 @@ export type ModelShape = Pick<Model, "attend" | "caches" | "config" | "forward" 
 const storage = (
   arena: Arena,
   { caches, config, weights }: ModelShape,
-  { cache, context }: Pick<StepShape, "cache" | "context">
+  { cache, context, states = false }: Pick<StepShape, "cache" | "context" | "states">
 ) => ({
+  states: states ? buffer(arena, ids.states, { ...statesOf(config, { cache, context }), label: "states" }) : undefined,
   caches: caches({ type: cache, context: cacheRows(context) }).map((storage, i) =>
     buffer(arena, ids.firstCache + i, { ...storage, label: `cache_${i}` })
   ),
@@ -59,7 +69,11 @@ const storage = (
 })
 
 /** What the host computes for each position of the context: a step finds its own there, so nothing is written for it. */
-const hostInputs = (arena: Arena, { inputs }: ModelShape, { context }: Pick<StepShape, "context">) => ({
+export const hostInputs = (
+  arena: Arena,
+  { inputs }: Pick<ModelShape, "inputs">,
+  { context }: Pick<StepShape, "context">
+) => ({
   inputRows: "positions" as const,
   inputs: inputs.map(({ label, row }, i) =>
     buffer(arena, inputId(i), { shape: [cacheRows(context), ...row], dtype: DType.f32, label })
@@ -78,7 +92,7 @@ export const variablesOf = (order: Order.Order, start: number, length: number): 
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
   model: ModelShape,
-  { activations, attend, cache, chunk, context, isWhole = chunk === 1, order, profile, rows }: StepShape
+  { activations, attend, cache, chunk, context, isWhole = chunk === 1, order, profile, rows, states }: StepShape
 ): Program.TensorProgram => {
   const { config } = model
   const arena = new Arena()
@@ -91,7 +105,7 @@ export const stepProgram = (
   const { effects, logits } = model.forward({
     activations,
     profile,
-    ...storage(arena, model, { cache, context }),
+    ...storage(arena, model, { cache, context, states }),
     tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
     ...hostInputs(arena, model, { context }),
     rows,
@@ -113,7 +127,7 @@ export const stepProgram = (
  */
 export const decodeProgram = (
   model: ModelShape,
-  { activations, cache, context, profile }: Omit<StepShape, "rows" | "chunk" | "order">,
+  { activations, cache, context, profile, states }: Omit<StepShape, "rows" | "chunk" | "order">,
   result: "token" | "logits" = "token"
 ): Program.TensorProgram => {
   const { config } = model
@@ -122,7 +136,7 @@ export const decodeProgram = (
   const { effects, logits } = model.forward({
     activations,
     profile,
-    ...storage(arena, model, { cache, context }),
+    ...storage(arena, model, { cache, context, states }),
     tokens: token,
     ...hostInputs(arena, model, { context }),
     rows: "last"

@@ -47,6 +47,8 @@ describe("the length of drafts", () => {
     for (const [tokens, time] of several) DraftLength.took(made, tokens, time)
     return made
   }
+  const payingLength = (acceptance: DraftLength.Acceptance, known: DraftLength.Costs, most: number) =>
+    DraftLength.paying(acceptance, known, { most }).drafts
   it("grows with what was right, and shrinks with what was wrong", () => {
     const lengthOf = (...drafts: ReadonlyArray<Became>) => DraftLength.likelyLength(after(...drafts), 15)
     assert.isAbove(lengthOf([2, 2]), lengthOf())
@@ -59,18 +61,18 @@ describe("the length of drafts", () => {
   })
   it("is what pays: long where several tokens cost one, none where each costs as much", () => {
     const good = after([10, 10])
-    assert.strictEqual(DraftLength.payingLength(good, costs([16, 11]), 15), 15)
-    assert.strictEqual(DraftLength.payingLength(good, costs([2, 20], [16, 160]), 15), 0)
-    assert.strictEqual(DraftLength.payingLength(after([0, 1], [0, 1], [0, 1], [0, 1], [0, 1]), costs([2, 15]), 15), 0)
+    assert.strictEqual(payingLength(good, costs([16, 11]), 15), 15)
+    assert.strictEqual(payingLength(good, costs([2, 20], [16, 160]), 15), 0)
+    assert.strictEqual(payingLength(after([0, 1], [0, 1], [0, 1], [0, 1], [0, 1]), costs([2, 15]), 15), 0)
     // the H200 with tiles: few tokens cost as much as many
-    assert.isAbove(DraftLength.payingLength(after([15, 15], [15, 15]), costs([2, 40], [16, 42]), 15), 8)
+    assert.isAbove(payingLength(after([15, 15], [15, 15]), costs([2, 40], [16, 42]), 15), 8)
   })
   it("is tried again after many refusals", () => {
     const slow = costs([2, 1000])
     const good = after([10, 10])
-    assert.strictEqual(DraftLength.payingLength(good, slow, 15), 0)
+    assert.strictEqual(payingLength(good, slow, 15), 0)
     for (let i = 0; i < 1000; i++) DraftLength.fade(slow)
-    assert.isAbove(DraftLength.payingLength(good, slow, 15), 0)
+    assert.isAbove(payingLength(good, slow, 15), 0)
   })
 })
 
@@ -122,22 +124,22 @@ const said = Effect.fnUntraced(function*(
 const sum = (all: ReadonlyArray<Drafts | undefined>, name: keyof Drafts): number =>
   all.reduce((total, drafts) => total + drafts![name], 0)
 
+const proposing = (propose: Drafter.Source["propose"]): Drafter.Drafting =>
+  Drafter.only({ name: "test", isComputed: false, propose })
+
 /** Proposes what the texts will be, with a mistake in every fifth place. */
-const nearly = (texts: ReadonlyArray<ReadonlyArray<number>>): Drafter.Drafting => ({
-  policy: "likely",
-  propose: (tokens, most) =>
+const nearly = (texts: ReadonlyArray<ReadonlyArray<number>>): Drafter.Drafting =>
+  proposing((tokens, most) =>
     Effect.sync(() => {
       const text = texts.find((text) => tokens.every((id, i) => text[i] === id)) ?? []
       return text.slice(tokens.length, tokens.length + most).map((id, i) => (tokens.length + i) % 5 === 0 ? 7 : id)
     })
-})
+  )
 
 /** Proposes what is wrong, more than was asked for, and tokens that do not exist. */
-const junk: Drafter.Drafting = {
-  policy: "likely",
-  propose: (tokens, most) =>
-    Effect.succeed([tokens.length % 700, 5, ...tokens.length % 2 === 0 ? [-1] : [], ...tokens.slice(0, most), NaN, 1e9])
-}
+const junk = proposing((tokens, most) =>
+  Effect.succeed([tokens.length % 700, 5, ...tokens.length % 2 === 0 ? [-1] : [], ...tokens.slice(0, most), NaN, 1e9])
+)
 
 const rounds = process.env["TG_FULL"] === "1"
   ? Array.from({ length: 6 }, (_, i) => ({ first: 50 * i, count: 50 }))
@@ -152,7 +154,7 @@ describe("drafts on wasm", () => {
         const plain = yield* engine(undefined)
         const expected = yield* Effect.forEach(indices, (i) => said(plain, requestOf(i)))
         const texts = expected.map(({ tokens }, i) => [...requestOf(first + i).tokens, ...tokens.map(({ id }) => id)])
-        const drafters = [Drafter.lookup("likely"), Drafter.lookup("paying"), nearly(texts), junk]
+        const drafters = [Drafter.only(Drafter.lookup), Drafter.only(Drafter.lookup, "paying"), nearly(texts), junk]
         const drafts = yield* Effect.forEach(drafters, (drafter) =>
           Effect.gen(function*() {
             const drafting = yield* engine(drafter)
@@ -179,7 +181,7 @@ describe("drafts on wasm", () => {
       const answer = tinyCodec.decode(first.tokens.map(({ id }) => id))
       const request = { tokens: asked(question, answer, question), maxTokens: 60 }
       const expected = yield* said(plain, request)
-      const drafting = yield* engine(Drafter.lookup("likely"))
+      const drafting = yield* engine(Drafter.only(Drafter.lookup))
       const found = yield* said(drafting, request)
       assertEquals(found.tokens, expected.tokens)
       assert.isAbove(found.tokens.length, 20)
@@ -196,7 +198,7 @@ describe("drafts on wasm", () => {
         fromModel(tinySource, tiny, { context: 64 }).pipe(Effect.provideService(Drafter.Drafter, drafter))
       const bias = new Map([...tinyCodec.vocabulary.eog].map((id) => [id, -Infinity]))
       const expected = yield* said(yield* open(undefined), { tokens, bias })
-      const found = yield* said(yield* open(Drafter.lookup("likely")), { tokens, bias })
+      const found = yield* said(yield* open(Drafter.only(Drafter.lookup)), { tokens, bias })
       assertEquals(found.tokens, expected.tokens)
       assert.strictEqual(found.tokens.at(-1)!.stop, "context")
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
@@ -214,7 +216,7 @@ describe("drafts on wasm", () => {
             return (yield* Stream.runCollect(tokens)).map(({ id }) => id)
           })), { concurrency: 3 })
       const expected = yield* texts(yield* open(undefined))
-      assertEquals(yield* texts(yield* open(Drafter.lookup("likely"))), expected)
+      assertEquals(yield* texts(yield* open(Drafter.only(Drafter.lookup))), expected)
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
   it.live("go on behind sliding windows as if nothing had been drafted", () => {
@@ -247,7 +249,7 @@ describe("a drafter that never answers", () => {
       let asks = 0
       const propose = () => Effect.suspend(() => (asks++, Effect.never))
       const engine = yield* fromModel(tinySource, tiny, { context: 192 }).pipe(
-        Effect.provideService(Drafter.Drafter, { policy: "likely", propose })
+        Effect.provideService(Drafter.Drafter, proposing(propose))
       )
       const tokens = yield* Stream.runCollect(engine.generate({ tokens: asked("What is 17 + 25?") }))
       assert.strictEqual(tokens.map(({ text }) => text).join(""), "17 + 25 = 42")

@@ -1,5 +1,5 @@
 /** `tg bench`: how fast a model reads a prompt and writes text, and what it takes. */
-import type * as Drafter from "@tg/engine/Drafter"
+import * as Drafter from "@tg/engine/Drafter"
 import { Engine } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, type Session } from "@tg/engine/Session"
@@ -50,7 +50,7 @@ const flags = {
     Flag.withDefault(3)
   ),
   ...Models.runFlags,
-  draft: Drafts.flag,
+  ...Drafts.flags,
   parallel: Flag.String("parallel").pipe(
     Flag.withMetavar("1,2,4,8"),
     Flag.withDescription("Measure so many conversations in the same steps instead: of all together, and of each"),
@@ -77,7 +77,6 @@ export const command = Command.make(
     if (Option.isSome(given.parallel)) return yield* together(given, given.parallel.value)
     const depths = parseDepths(given.depths)
     if (depths instanceof UsageError) return yield* depths
-    const drafter = yield* Drafts.drafterOf(given.draft)
     const peaks = yield* Peaks.watch
     const context = yield* contextFor(given.model, given.context, neededTokens({ ...given, depths }))
     const started = yield* Clock.currentTimeMillis
@@ -85,7 +84,7 @@ export const command = Command.make(
       Models.withModel(
         { ...given, context: Option.some(context) },
         Models.forTokens,
-        run({ ...given, depths, drafter, started })
+        run({ ...given, depths, started })
       )
     )
     const { externalBytes, heapBytes } = yield* peaks
@@ -247,13 +246,13 @@ interface Job extends Asked {
   readonly kv: "f16" | "f32"
   readonly repeat: number
   readonly started: number
-  readonly drafter: Drafter.Drafting | undefined
   /** Whether the host is profiled. */
   readonly host: boolean
 }
 
 const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const { loadTimes, model, session } = yield* Engine
+  const drafter = yield* Drafter.Drafter
   const chosen = yield* Chosen
   if (job.host) yield* HostProfile.check
   const device = yield* Device
@@ -264,7 +263,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
 
   const prefill: Array<Measured> = []
   const decode: Array<Decoded> = []
-  const drafting = draftingOf(session, job.drafter)
+  const drafting = draftingOf(session, drafter)
   for (const depth of job.depths) {
     const vars = { T: 1, startPos: Math.max(depth, 1) }
     yield* Profiler.warm(step, vars)
@@ -276,7 +275,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
       job.repeat,
       () => timeDecode(session, { depth, count: job.generate, stepping: drafting.stepping })
     )
-    const verify = job.drafter === undefined ? {} : {
+    const verify = drafter === undefined ? {} : {
       drafts: difference(drafting.drafts(), before),
       verify: yield* timeVerify(session, { depth, repeat: job.repeat })
     }
@@ -362,7 +361,7 @@ const draftingOf = (session: Session, drafter: Drafter.Drafting | undefined): Dr
   const rounds: Array<Speculation.Speculating> = []
   return {
     stepping: () => {
-      const round = Speculation.over(session, speculation, Infinity)
+      const round = Speculation.over(session, speculation, { most: Infinity })
       rounds.push(round)
       return round
     },

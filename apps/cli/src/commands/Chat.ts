@@ -47,7 +47,7 @@ const flags = {
     Flag.withDefault(false)
   ),
   ...Models.runFlags,
-  draft: Drafts.flag
+  ...Drafts.flags
 } as const
 
 /** Talks with a model. */

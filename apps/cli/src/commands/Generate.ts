@@ -45,7 +45,7 @@ const flags = {
     Flag.withDefault(false)
   ),
   ...Models.runFlags,
-  draft: Drafts.flag,
+  ...Drafts.flags,
   json: Flags.json
 } as const
 

@@ -117,6 +117,9 @@ const asText = (plan: StepPlan.StepPlan, schedules: ScheduleCache.Counts): strin
     `scratch ${size(plan.scratchBytes)}, tokens and logits ${size(plan.ioBytes)}; while loading, staging ${
       size(plan.stagingBytes)
     }`,
+    ...(plan.predictionBytes === 0 ? [] : [
+      `${size(plan.predictionBytes)} of weights of the prediction block besides, which only --draft mtp and auto load`
+    ]),
     ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
     `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
     `schedules of function bodies, prompts' included: ${ScheduleCache.print(schedules)}`,

@@ -108,7 +108,7 @@ const flags = {
     Flag.optional
   ),
   ...Models.runFlags,
-  draft: Drafts.flag
+  ...Drafts.flags
 } as const
 
 type Given = Command.Command.Config.Infer<typeof flags>
@@ -123,6 +123,12 @@ export const command = Command.make(
     if (parallel !== undefined && Option.isSome(given.savePrefixes)) {
       return yield* new UsageError({
         message: "--save-prefixes keeps the caches of conversations with steps of their own; leave it or --parallel out"
+      })
+    }
+    if (parallel !== undefined && Option.contains(given.draft, "mtp")) {
+      return yield* new UsageError({
+        message:
+          "--draft mtp drafts for conversations with steps of their own; leave it or --parallel out, or take lookup"
       })
     }
     const conversations = Option.getOrElse(given.conversations, () => parallel ?? usualConversations)
