@@ -65,3 +65,15 @@ export const drafterOf = Effect.fn("cli.drafter")(function*(
 /** `12 of 15 drafted tokens accepted, 20 steps`. */
 export const show = ({ accepted, drafted, steps }: Drafts): string =>
   `${accepted} of ${Words.count(drafted, "drafted token")} accepted, ${Words.count(steps, "step")}`
+
+/** The same of a benchmark, with what steps of several tokens take; nothing where nothing drafts. */
+export const measured = (
+  depth: number,
+  drafts: Drafts | undefined,
+  verify: ReadonlyArray<{ readonly tokens: number; readonly ms: number }> = []
+): ReadonlyArray<string> =>
+  drafts === undefined ? [] : [
+    `drafts at ${depth}: ${show(drafts)}; a step that verifies ${
+      verify.map(({ ms, tokens }) => `${tokens}: ${ms} ms`).join(", ")
+    }`
+  ]

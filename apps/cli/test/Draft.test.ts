@@ -1,5 +1,7 @@
+import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Schema } from "effect"
+import { defaultModel } from "../src/Flags.ts"
 import { tg } from "./support/run.ts"
 
 const Drafts = Schema.Struct({ steps: Schema.Int, drafted: Schema.Int, accepted: Schema.Int })
@@ -14,6 +16,11 @@ const Measured = Schema.fromJsonString(Schema.Struct({
     })
   ])
 }))
+const ForcedRounds = Schema.fromJsonString(Schema.Struct({
+  forced: Schema.Array(Schema.Struct({ drafts: Schema.Int, tokensPerRound: Schema.Finite }))
+}))
+/** A model with a prediction block, of random weights. */
+const predicting = fileURLToPath(new URL("../../../test/vectors/oracle-families/mtp01.gguf", import.meta.url))
 const onWasm = ["--device", "wasm", "--json"]
 
 describe("--draft", () => {
@@ -35,6 +42,61 @@ describe("--draft", () => {
         assert.include(stderr, `${drafts!.accepted} of ${drafts!.drafted} drafted token`)
         if (name === "lookup") assert.isAbove(drafts!.accepted, 0)
       }
+    }))
+
+  it.live("takes a second model: tg-tiny guesses all that tg-tiny says", () =>
+    Effect.gen(function*() {
+      const question = ["generate", "What is 17 + 25?", "--temperature", "0.8", "--seed", "3", "-n", "30"]
+      const generate = Effect.fnUntraced(function*(...draft: ReadonlyArray<string>) {
+        const { stdout } = yield* tg([...question, ...draft, ...onWasm])
+        return yield* Schema.decodeEffect(Generated)(stdout)
+      })
+      const off = yield* generate()
+      const { drafts, tokens } = yield* generate("--draft-model", defaultModel)
+      assert.deepStrictEqual(tokens, off.tokens)
+      assert.isAbove(drafts!.drafted, 0)
+      assert.strictEqual(drafts!.accepted, drafts!.drafted)
+    }))
+
+  it.live("refuses a second model of another vocabulary, or with another way to draft", () =>
+    Effect.gen(function*() {
+      const other = yield* tg(["generate", "hi", "--draft-model", predicting])
+      assert.notStrictEqual(other.code, 0)
+      assert.include(other.stderr, "it has 384 tokens, and 1280 are needed")
+      const both = yield* tg(["generate", "hi", "--draft-model", defaultModel, "--draft", "lookup"])
+      assert.notStrictEqual(both.code, 0)
+      assert.include(both.stderr, "--draft lookup")
+    }))
+
+  it.live("drafts of the prediction block: the same text, what was accepted, and what is missing", () =>
+    Effect.gen(function*() {
+      const ways = ["off", "mtp", "auto"]
+      const [off, ...others] = yield* Effect.forEach(ways, (draft) =>
+        Effect.gen(function*() {
+          const text = ["generate", "-m", predicting, "--raw", "hello", "-n", "12", "--draft", draft]
+          return yield* Schema.decodeEffect(Generated)((yield* tg([...text, ...onWasm])).stdout)
+        }))
+      for (const { drafts, tokens } of others) {
+        assert.deepStrictEqual(tokens, off!.tokens)
+        assert.isAtMost(drafts!.accepted, drafts!.drafted)
+      }
+      assert.isAbove(others[0]!.drafts!.drafted, 0)
+      const none = yield* tg(["generate", "hi", "--draft", "mtp", ...onWasm])
+      assert.notStrictEqual(none.code, 0)
+      assert.include(none.stderr, "no prediction block")
+      assert.include(none.stderr, "nextn.eh_proj.weight")
+      const { stdout } = yield* tg(["plan", "-m", predicting])
+      assert.include(stdout, "of the prediction block besides")
+    }))
+
+  it.live("bench says what drafts gain if so many are right", () =>
+    Effect.gen(function*() {
+      const { stdout } = yield* tg([
+        ...["bench", "-m", predicting, "-p", "2", "-n", "8", "-r", "1", "--draft", "mtp", "--accept", "1"],
+        ...onWasm
+      ])
+      const { forced } = yield* Schema.decodeEffect(ForcedRounds)(stdout)
+      assert.deepStrictEqual(forced.map(({ drafts, tokensPerRound }) => tokensPerRound - drafts), [1, 1, 1, 1, 1])
     }))
 
   it.live("bench says what was accepted, and what steps of several tokens take", () =>

@@ -52,19 +52,28 @@ describe("a second model", () => {
       assertEquals(paying.texts, expected.texts)
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
-  it.live("drafts for several conversations, and one whose context is full is left alone", () =>
+  it.live("drafts for several conversations, where another source has failed", () =>
     Effect.gen(function*() {
       const texts = (drafting: Drafter.Drafting | undefined) =>
         Effect.gen(function*() {
-          const made = yield* Conversations.fromModel(tinySource, tiny, { context: 128, conversations: 2 })
-          return yield* Effect.forEach([1, 2, 4], (i) =>
+          const made = yield* Conversations.fromModel(tinySource, tiny, { context: 256, conversations: 2 })
+          return yield* Effect.forEach([1, 2], (i) =>
             Effect.scoped(Effect.gen(function*() {
               const { tokens } = yield* made.generate(requestOf(i))
               return (yield* Stream.runCollect(tokens)).map(({ id }) => id)
             })), { concurrency: 2 })
         }).pipe(Effect.provideService(Drafter.Drafter, drafting))
-      const small = DraftModel.open(tinySource, tiny, { context: 32, conversations: 2 })
-      assertEquals(yield* texts(DraftModel.drafting(yield* small)), yield* texts(undefined))
+      let asks = 0
+      const broken: Drafter.Source = {
+        name: "broken",
+        isComputed: true,
+        propose: () => Effect.suspend(() => (asks++, Effect.fail(new Error("broken"))))
+      }
+      const both = DraftModel.open(tinySource, tiny, { context: 256, conversations: 2 })
+      const drafting: Drafter.Drafting = { policy: "likely", sources: [broken, yield* both] }
+      assertEquals(yield* texts(drafting), yield* texts(undefined))
+      // once for each text
+      assert.strictEqual(asks, 2)
     }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
 
   it("of another vocabulary is refused, with the first token that differs", () => {

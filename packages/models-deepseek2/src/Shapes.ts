@@ -27,6 +27,8 @@ export interface Architecture {
   /** The embedding is the output matrix, too. */
   readonly tied: boolean
   readonly experts: Experts | undefined
+  /** Whether a prediction block stands behind the others; it does not, if it is not said. */
+  readonly predicts?: boolean | undefined
   readonly tokenizer: TokenizerFamily
   /** Id of the first special token; behind them the vocabulary is padded. */
   readonly specialsAt: number
@@ -155,9 +157,21 @@ const tiny = (full: Architecture, name: string): Architecture => ({
   specialsAt: 448
 })
 
+/** As some conversions have it, with its prediction block. */
+const glmPredicting: Architecture = { ...glm, name: "glm-4.7-flash-mtp", predicts: true }
+
 /** Every known architecture, by name. */
 export const architectures: ReadonlyMap<string, Architecture> = new Map(
-  [glm, lite, youtu, tiny(glm, "tiny-glm"), tiny(lite, "tiny-lite"), tiny(youtu, "tiny-youtu")].map((a) => [a.name, a])
+  [
+    glm,
+    glmPredicting,
+    lite,
+    youtu,
+    tiny(glm, "tiny-glm"),
+    tiny(glmPredicting, "tiny-glm-mtp"),
+    tiny(lite, "tiny-lite"),
+    tiny(youtu, "tiny-youtu")
+  ].map((a) => [a.name, a])
 )
 
 /** The shape of an architecture with the types of a mix. */
@@ -184,8 +198,21 @@ const tensorsOf = (a: Architecture): ReadonlyArray<Entry> => [
   ...Array.from({ length: a.layers }, (_, block) => [
     ...attentionOf(a, `blk.${block}`),
     ...feedForwardOf(a, block)
-  ]).flat()
+  ]).flat(),
+  ...predictionOf(a)
 ]
+
+/** The block behind the last one, with the embedding and the output matrix of the model. */
+const predictionOf = (a: Architecture): ReadonlyArray<Entry> => {
+  if (a.predicts !== true) return []
+  const block = `blk.${a.layers}`
+  return [
+    ...attentionOf(a, block),
+    ...feedForwardOf(a, a.layers),
+    matrix(`${block}.nextn.eh_proj.weight`, [2 * a.embedding, a.embedding]),
+    ...["enorm", "hnorm", "shared_head_norm"].map((role) => norm(`${block}.nextn.${role}.weight`, a.embedding))
+  ]
+}
 
 const attentionOf = (a: Architecture, block: string): ReadonlyArray<Entry> => {
   const head = a.plain + a.rotated
@@ -240,7 +267,8 @@ type Pair = Shape.Pair
 const keysOf = (a: Architecture): ReadonlyArray<Pair> => {
   const { float32, uint32 } = Metadata
   return [
-    ["block_count", uint32(a.layers)],
+    ["block_count", uint32(a.layers + (a.predicts === true ? 1 : 0))],
+    ...(a.predicts === true ? [["nextn_predict_layers", uint32(1)] as const] : []),
     ["context_length", uint32(a.contextLength)],
     ["embedding_length", uint32(a.embedding)],
     ["feed_forward_length", uint32(a.feedForward)],

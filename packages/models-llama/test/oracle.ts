@@ -48,7 +48,7 @@ export const readGguf = (name: string): { readonly file: Gguf.Gguf; readonly byt
 }
 
 /** One tensor's planes, by the relayout formula. */
-const laidOut = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {
+export const laidOut = (layout: Layout.Layout, bytes: Uint8Array): Uint32Array => {
   const words = new Uint32Array(Math.ceil(bytes.length / 4))
   new Uint8Array(words.buffer).set(bytes)
   const arena = new Arena()

@@ -11,6 +11,7 @@ import { Command, Flag } from "effect/cli"
 import { Chosen, cores } from "../Devices.ts"
 import * as Drafts from "../Drafts.ts"
 import * as Flags from "../Flags.ts"
+import * as ForcedDrafts from "../ForcedDrafts.ts"
 import * as HostProfile from "../HostProfile.ts"
 import * as Models from "../Models.ts"
 import * as Names from "../Names.ts"
@@ -51,6 +52,11 @@ const flags = {
   ),
   ...Models.runFlags,
   ...Drafts.flags,
+  accept: Flag.Finite("accept").pipe(
+    Flag.withMetavar("0.8"),
+    Flag.withDescription("With drafts: measure what they gain if this part of them is right"),
+    Flag.optional
+  ),
   parallel: Flag.String("parallel").pipe(
     Flag.withMetavar("1,2,4,8"),
     Flag.withDescription("Measure so many conversations in the same steps instead: of all together, and of each"),
@@ -246,6 +252,7 @@ interface Job extends Asked {
   readonly kv: "f16" | "f32"
   readonly repeat: number
   readonly started: number
+  readonly accept: Option.Option<number>
   /** Whether the host is profiled. */
   readonly host: boolean
 }
@@ -255,6 +262,8 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const drafter = yield* Drafter.Drafter
   const chosen = yield* Chosen
   if (job.host) yield* HostProfile.check
+  const refusal = Option.isSome(job.accept) ? ForcedDrafts.refusal(job.accept.value, drafter) : undefined
+  if (refusal !== undefined) return yield* refusal
   const device = yield* Device
   const loadMs = (yield* Clock.currentTimeMillis) - job.started
   yield* Output.note(`${model.config.name} on ${chosen.name}, context ${session.context}`)
@@ -291,6 +300,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     })
     yield* Output.note(`decode ${job.generate} at ${depth}: ${shown(decode.at(-1)!.tokensPerSecond)} tokens/s`)
   }
+  const forced = Option.isNone(job.accept) ? {} : { forced: yield* timeForced(session, job, job.accept.value) }
   const host = job.host ? { host: yield* profileHost(session, { depth: job.depths[0]!, count: job.generate }) } : {}
   return {
     model: model.config.name,
@@ -309,6 +319,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     gpuMsPerToken: decode[0]!.gpuMsPerToken,
     encodeMsPerToken: decode[0]!.encodeMsPerToken,
     gpuBytes: device.allocatedBytes(),
+    ...forced,
     ...host
   }
 })
@@ -418,6 +429,16 @@ const timeDecode = Effect.fnUntraced(function*(
   return yield* micros(Effect.replicateEffect(next, count, { discard: true }))
 })
 
+/** What the drafts in force gain if this part of them is right. */
+const timeForced = Effect.fnUntraced(function*(session: Session, job: Job, accept: number) {
+  const depth = job.depths[0]!
+  const given = { depth, count: job.generate, stepping: () => session }
+  const times = yield* repeated(job.repeat, () => timeDecode(session, given))
+  const tokens = tokenIds(Math.max(1, depth), 0, session.vocabulary)
+  const plain = job.generate * 1e6 / Math.min(...times)
+  return yield* ForcedDrafts.measure(session, { accept, tokens, count: job.generate, plain })
+})
+
 /** What the host does for each token, from where steps run ahead. */
 const profileHost = Effect.fnUntraced(function*(session: Session, { count, depth }: Decoding) {
   const next = yield* decoding(session, session, depth)
@@ -450,7 +471,8 @@ const asText = (report: Report): string => {
     ...report.decode.map(({ depth, encodeMsPerToken, gpuMsPerToken }) =>
       `a step at ${depth}, behind one another: ${gpuMsPerToken} ms, of which the host encodes ${encodeMsPerToken} ms`
     ),
-    ...report.decode.flatMap(draftsAsText),
+    ...report.decode.flatMap(({ depth, drafts, verify }) => Drafts.measured(depth, drafts, verify)),
+    ...report.forced === undefined ? [] : [ForcedDrafts.asText(report.forced)],
     ...report.host === undefined ? [] : [HostProfile.asText(report.host)],
     `${Words.count(report.dispatchesPerToken, "launch", "launches")} per token`,
     `${mebibytes(report.gpuBytes)} on the device; at most ${
@@ -460,13 +482,6 @@ const asText = (report: Report): string => {
     ""
   ].join("\n")
 }
-
-const draftsAsText = ({ depth, drafts, verify }: Decoded): ReadonlyArray<string> =>
-  drafts === undefined || verify === undefined ? [] : [
-    `drafts at ${depth}: ${Drafts.show(drafts)}; a step that verifies ${
-      verify.map(({ ms, tokens }) => `${tokens}: ${ms} ms`).join(", ")
-    }`
-  ]
 
 const peerAsText = (own: Report, peer: PeerReport): string =>
   [

@@ -1,0 +1,131 @@
+/**
+ * `tg bench --draft .. --accept 0.8`: what drafts would gain if so many of them were right. They are made and verified as always, and
+ * then taken for right or wrong by chance, so that it does not matter what the weights are.
+ */
+import * as Drafter from "@tg/engine/Drafter"
+import { mostDrafts } from "@tg/engine/DraftLength"
+import * as Sampler from "@tg/engine/Sampler"
+import type { Session } from "@tg/engine/Session"
+import { Duration, Effect, Random } from "effect"
+import { UsageError } from "./Report.ts"
+import { table } from "./Table.ts"
+
+/** Drafts of a round that are measured. */
+const lengths = [1, 2, 3, 5, 7]
+
+/** What so many drafts a round gain. */
+export interface Forced {
+  readonly source: string
+  readonly drafts: number
+  /** Of all that were taken: each is right by chance if those before it are. */
+  readonly tokensPerRound: number
+  /** Making drafts, and verifying them. */
+  readonly draftMs: number
+  readonly verifyMs: number
+  readonly tokensPerSecond: number
+  /** Of what decoding without drafts does. */
+  readonly gain: number
+}
+
+/** What is measured. */
+export interface Job {
+  readonly accept: number
+  /** Tokens to begin behind. */
+  readonly tokens: ReadonlyArray<number>
+  /** Tokens to write. */
+  readonly count: number
+  /** Tokens a second without drafts. */
+  readonly plain: number
+}
+
+/** What is wrong with the flags. */
+export const refusal = (accept: number, drafting: Drafter.Drafting | undefined): UsageError | undefined => {
+  if (!(accept >= 0 && accept <= 1)) {
+    return new UsageError({ message: `--accept ${accept} was asked; it is a part of all drafts, from 0 to 1` })
+  }
+  return drafting === undefined
+    ? new UsageError({
+      message: "--accept says how many drafts are right, and none are made; give --draft or --draft-model"
+    })
+    : undefined
+}
+
+const round = (value: number): number => Number(value.toPrecision(4))
+
+const millis = <A, E, R>(work: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.timed(work), ([time, value]) => ({ value, ms: Duration.toMillis(time) }))
+
+/** How many drafts are right, one behind the other. */
+const rightOf = Effect.fnUntraced(function*(drafts: number, accept: number) {
+  let right = 0
+  while (right < drafts && (yield* Random.next) < accept) right++
+  return right
+})
+
+/** Rounds of so many drafts each; none, if the source has no idea. */
+const rounds = Effect.fnUntraced(function*(
+  session: Session,
+  source: Drafter.Source,
+  { accept, count, drafts: wanted, tokens: before }: Job & { readonly drafts: number }
+) {
+  const tokens = [...before]
+  const asking = { sampling: Sampler.greedy, predict: session.predict }
+  const so = { rounds: 0, made: 0, draftMs: 0, verifyMs: 0 }
+  yield* session.prepareDrafts(wanted + 1)
+  // one round to warm up
+  for (let at = -1; so.made < count && tokens.length + wanted < session.context; at++) {
+    const proposed = yield* millis(source.propose(tokens, wanted, asking))
+    const drafts = proposed.value
+    if (drafts.length === 0) return undefined
+    const verified = yield* millis(session.verify(tokens, drafts))
+    const right = yield* rightOf(drafts.length, accept)
+    const row = verified.value.subarray(right * session.vocabulary, (right + 1) * session.vocabulary)
+    tokens.push(...drafts.slice(0, right), session.sampler.sample(row, Sampler.greedy, [0, 0]) ?? 0)
+    if (at < 0) continue
+    so.rounds++
+    so.made += right + 1
+    so.draftMs += proposed.ms
+    so.verifyMs += verified.ms
+  }
+  return so
+})
+
+/** Measures each source of the drafting; the chances are the same each time. */
+export const measure = Effect.fn("cli.bench.forced")(function*(session: Session, job: Job) {
+  const found: Array<Forced> = []
+  const drafting = yield* Drafter.Drafter
+  for (const source of drafting?.sources ?? []) {
+    for (const drafts of lengths.filter((length) => length <= mostDrafts)) {
+      const so = yield* rounds(session, source, { ...job, drafts }).pipe(Random.withSeed("drafts"))
+      if (so === undefined || so.rounds === 0) continue
+      const tokensPerSecond = 1000 * so.made / (so.draftMs + so.verifyMs)
+      found.push({
+        source: source.name,
+        drafts,
+        tokensPerRound: round(so.made / so.rounds),
+        draftMs: round(so.draftMs / so.rounds),
+        verifyMs: round(so.verifyMs / so.rounds),
+        tokensPerSecond: round(tokensPerSecond),
+        gain: round(tokensPerSecond / job.plain)
+      })
+    }
+  }
+  return found
+})
+
+/** A table of it. */
+export const asText = (found: ReadonlyArray<Forced>): string =>
+  table([
+    ["drafts of", "a round", "tokens a round", "draft ms", "verify ms", "tokens/s", "gain"],
+    ...found.map((each) =>
+      [
+        each.source,
+        each.drafts,
+        each.tokensPerRound,
+        each.draftMs,
+        each.verifyMs,
+        each.tokensPerSecond,
+        each.gain
+      ].map(String)
+    )
+  ]).join("\n")
