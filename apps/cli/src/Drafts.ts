@@ -2,11 +2,14 @@
 import * as Drafter from "@tg/engine/Drafter"
 import * as DraftModel from "@tg/engine/DraftModel"
 import type * as ModelFile from "@tg/engine/ModelFile"
-import type { Drafts } from "@tg/engine/Speculation"
+import type { Session } from "@tg/engine/Session"
+import * as Speculation from "@tg/engine/Speculation"
 import { Effect, Option } from "effect"
 import { Flag } from "effect/cli"
 import { UsageError } from "./Report.ts"
 import * as Words from "./Words.ts"
+
+type Drafts = Speculation.Drafts
 
 /** The flags. */
 export const flags = {
@@ -77,3 +80,39 @@ export const measured = (
       verify.map(({ ms, tokens }) => `${tokens}: ${ms} ms`).join(", ")
     }`
   ]
+
+/** How decoding is stepped. */
+export interface Stepping {
+  readonly stepping: () => Pick<Session, "next">
+  /** What became of all drafts so far. */
+  readonly drafts: () => Drafts
+}
+
+const none: Drafts = { steps: 0, drafted: 0, accepted: 0 }
+
+/** What became of drafts between two counts. */
+export const difference = (after: Drafts, before: Drafts): Drafts => ({
+  steps: after.steps - before.steps,
+  drafted: after.drafted - before.drafted,
+  accepted: after.accepted - before.accepted
+})
+
+/** Steps with what drafts, or without; what is learned of the device holds for all rounds. */
+export const stepping = (session: Session, drafter: Drafter.Drafting | undefined): Stepping => {
+  if (drafter === undefined) return { stepping: () => session, drafts: () => none }
+  const speculation = Speculation.make(drafter)
+  const rounds: Array<Speculation.Speculating> = []
+  return {
+    stepping: () => {
+      const round = Speculation.over(session, speculation, { most: Infinity })
+      rounds.push(round)
+      return round
+    },
+    drafts: () =>
+      rounds.map((round) => round.drafts()).reduce((sum, drafts) => ({
+        steps: sum.steps + drafts.steps,
+        drafted: sum.drafted + drafts.drafted,
+        accepted: sum.accepted + drafts.accepted
+      }), none)
+  }
+}

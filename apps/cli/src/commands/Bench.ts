@@ -3,7 +3,7 @@ import * as Drafter from "@tg/engine/Drafter"
 import { Engine } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import { ContextFull, type Session } from "@tg/engine/Session"
-import * as Speculation from "@tg/engine/Speculation"
+import type * as Speculation from "@tg/engine/Speculation"
 import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Result, Schema } from "effect"
@@ -272,7 +272,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
 
   const prefill: Array<Measured> = []
   const decode: Array<Decoded> = []
-  const drafting = draftingOf(session, drafter)
+  const drafting = Drafts.stepping(session, drafter)
   for (const depth of job.depths) {
     const vars = { T: 1, startPos: Math.max(depth, 1) }
     yield* Profiler.warm(step, vars)
@@ -285,7 +285,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
       () => timeDecode(session, { depth, count: job.generate, stepping: drafting.stepping })
     )
     const verify = drafter === undefined ? {} : {
-      drafts: difference(drafting.drafts(), before),
+      drafts: Drafts.difference(drafting.drafts(), before),
       verify: yield* timeVerify(session, { depth, repeat: job.repeat })
     }
     yield* Profiler.backToBack(step, vars, 1)
@@ -350,41 +350,6 @@ const timePrefill = Effect.fnUntraced(function*(
   return yield* micros(session.advance(tokens))
 })
 
-/** How decoding is stepped. */
-interface Drafting {
-  readonly stepping: () => Pick<Session, "next">
-  /** What became of all drafts so far. */
-  readonly drafts: () => Speculation.Drafts
-}
-
-const noDrafts: Speculation.Drafts = { steps: 0, drafted: 0, accepted: 0 }
-
-const difference = (after: Speculation.Drafts, before: Speculation.Drafts): Speculation.Drafts => ({
-  steps: after.steps - before.steps,
-  drafted: after.drafted - before.drafted,
-  accepted: after.accepted - before.accepted
-})
-
-/** Steps with what drafts, or without; what is learned of the device holds for all rounds. */
-const draftingOf = (session: Session, drafter: Drafter.Drafting | undefined): Drafting => {
-  if (drafter === undefined) return { stepping: () => session, drafts: () => noDrafts }
-  const speculation = Speculation.make(drafter)
-  const rounds: Array<Speculation.Speculating> = []
-  return {
-    stepping: () => {
-      const round = Speculation.over(session, speculation, { most: Infinity })
-      rounds.push(round)
-      return round
-    },
-    drafts: () =>
-      rounds.map((round) => round.drafts()).reduce((sum, drafts) => ({
-        steps: sum.steps + drafts.steps,
-        drafted: sum.drafted + drafts.drafted,
-        accepted: sum.accepted + drafts.accepted
-      }), noDrafts)
-  }
-}
-
 /** Tokens of a step whose time is measured. */
 const verified = [1, 2, 4, 8, 16]
 
@@ -423,7 +388,7 @@ const decoding = Effect.fnUntraced(function*(steps: Pick<Session, "next">, sessi
 
 const timeDecode = Effect.fnUntraced(function*(
   session: Session,
-  { count, depth, stepping }: Pick<Drafting, "stepping"> & Decoding
+  { count, depth, stepping }: Pick<Drafts.Stepping, "stepping"> & Decoding
 ) {
   const next = yield* decoding(stepping(), session, depth)
   return yield* micros(Effect.replicateEffect(next, count, { discard: true }))
