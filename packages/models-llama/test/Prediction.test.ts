@@ -20,7 +20,7 @@ const { file } = readGguf("z01")
 const raw = rawTensors("z01")
 const base = Result.getOrThrow(llama.modelOf(file))
 const { embedding, layers } = base.config
-const tokens = [5, 17, 300, 42, 8, 111, 64]
+const tokens = [5, 17, 300, 42]
 const context = 32
 
 type RawTensor = RawTensors extends ReadonlyMap<string, infer T> ? T : never
