@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import * as Metadata from "@tg/gguf/Metadata"
-import { Effect, Result, Stream } from "effect"
+import { Effect, Result, Schema, Stream } from "effect"
 import * as Conversations from "../src/Conversations.ts"
 import * as Drafter from "../src/Drafter.ts"
 import * as DraftModel from "../src/DraftModel.ts"
@@ -27,10 +27,12 @@ const requestOf = (i: number): Request => ({
 const count = process.env["TG_FULL"] === "1" ? 300 : 4
 const indices = Array.from({ length: count }, (_, i) => i)
 
+class Broken extends Schema.TaggedError<Broken>()("Broken", { message: Schema.String }) {}
+
 const broken: Drafter.Source = {
   name: "broken",
   isComputed: true,
-  propose: () => Effect.fail(new Error("broken"))
+  propose: () => Effect.fail(new Broken({ message: "broken" }))
 }
 
 /** The texts of one conversation after the other. */
