@@ -117,8 +117,9 @@ const fitting = Effect.fnUntraced(function*(model: ModelFile.ModelFile, options:
   const { memoryBytes } = setting.profile
   if (memoryBytes === undefined || asked === 1) return asked
   const { memory } = yield* MemoryPlan.whole(model, setting)
-  const { ioBytes, kvBytes, scratchBytes } = memory
-  const more = Math.floor((memoryBytes - MemoryPlan.mostBytes(memory)) / (kvBytes + scratchBytes + ioBytes))
+  // weights are there for all, and staging is over
+  const each = MemoryPlan.mostBytes({ ...memory, weightBytes: 0, stagingBytes: 0 })
+  const more = Math.floor((memoryBytes - MemoryPlan.mostBytes(memory)) / each)
   return Math.max(1, Math.min(asked, 1 + more))
 })
 

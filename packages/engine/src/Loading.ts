@@ -73,7 +73,8 @@ export const settingOf: (
     const prompts = Prompts.promptShape(config, shape)
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const { cache = "f16", predicts = false } = options
-    return { activations, cache, context, estimate, predicts, profile, prompts }
+    const drafts = (yield* Drafter.Drafter) !== undefined
+    return { activations, cache, context, drafts, estimate, predicts, profile, prompts }
   }
 )
 

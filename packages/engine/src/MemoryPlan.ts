@@ -3,7 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
 import type { Estimate } from "@tg/jit/Estimate"
-import type { Attend } from "@tg/model-parts/Attention"
+import { type Attend, piece } from "@tg/model-parts/Attention"
 import type * as Family from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
@@ -25,6 +25,8 @@ export interface Memory {
   readonly kvBytes: number
   /** What lives only during a step, of the program for prompts and of the one that decodes. */
   readonly scratchBytes: number
+  /** What programs of a few tokens take beside it, of each size, once all have been asked for: short prompts, drafts. */
+  readonly fewBytes: number
   /** What goes in and out of steps: tokens, angles, logits. */
   readonly ioBytes: number
   /** What loading takes beside all of that, until the weights are there. */
@@ -32,8 +34,9 @@ export interface Memory {
 }
 
 /** All memory at the moment when it is most: programs are made ready while weights are loaded. */
-export const mostBytes = ({ ioBytes, kvBytes, scratchBytes, stagingBytes, weightBytes }: Memory): number =>
-  weightBytes + kvBytes + scratchBytes + ioBytes + stagingBytes
+export const mostBytes = (
+  { fewBytes, ioBytes, kvBytes, scratchBytes, stagingBytes, weightBytes }: Memory
+): number => weightBytes + kvBytes + scratchBytes + fewBytes + ioBytes + stagingBytes
 
 /** A model as far as its memory goes. */
 export type Model = StepProgram.ModelShape & Pick<Family.Model, "prediction">
@@ -65,6 +68,8 @@ export interface Setting {
   readonly prompts: Prompts.PromptShape
   /** Whether the prediction block is loaded; it is not, if it is not said. */
   readonly predicts?: boolean | undefined
+  /** Whether steps verify drafts; they do not, if it is not said. */
+  readonly drafts?: boolean | undefined
   /** Says what programs will take, as they will be compiled. */
   readonly estimate: Loader.Estimating
 }
@@ -77,22 +82,48 @@ export class DoesNotFit extends Schema.TaggedError<DoesNotFit>()("DoesNotFit", {
   weightBytes: Schema.Finite,
   kvBytes: Schema.Finite,
   scratchBytes: Schema.Finite,
+  fewBytes: Schema.Finite,
   ioBytes: Schema.Finite,
-  stagingBytes: Schema.Finite
+  stagingBytes: Schema.Finite,
+  /** What could be less. */
+  lower: Schema.String
 }) {
   override get message(): string {
-    const { ioBytes, kvBytes, scratchBytes, stagingBytes, weightBytes } = this
+    const { fewBytes, ioBytes, kvBytes, lower, scratchBytes, stagingBytes, weightBytes } = this
     const parts: ReadonlyArray<readonly [string, number]> = [
       ["weights", weightBytes],
       ["cache", kvBytes],
       ["scratch", scratchBytes],
+      ["steps of a few tokens", fewBytes],
       ["tokens and logits", ioBytes],
       ["staging", stagingBytes]
     ]
     const sum = parts.filter(([, bytes]) => bytes > 0).map(([what, bytes]) => `${what} ${gigabytes(bytes)}`).join(" + ")
     return `${this.model} does not fit ${this.device}: ${sum} = ${gigabytes(mostBytes(this))} > ` +
-      `${gigabytes(this.limitBytes)} GB; use a smaller context (--context), a smaller model, or another device`
+      `${gigabytes(this.limitBytes)} GB; ${lower}`
   }
+}
+
+/** The error of a model that does not fit, with what could be less. */
+export const doesNotFit = (
+  { config }: Pick<Model, "config">,
+  { cache, context, drafts, profile }: Pick<Setting, "cache" | "context" | "drafts" | "profile">,
+  memory: Memory
+): DoesNotFit => {
+  const { memoryBytes = 0, name } = profile
+  // the cache grows with the context, scratch does not grow faster; where the cache alone is too much, nobody has looked at scratch
+  const room = memory.scratchBytes === 0 ? 0 : memoryBytes - mostBytes({ ...memory, kvBytes: 0 })
+  const fits = Math.floor(Math.floor(context * room / memory.kvBytes) / piece) * piece - Order.tileTokens
+  const others = [
+    ...drafts === true && memory.fewBytes > 0 ? ["no drafts (--draft off)"] : [],
+    ...cache === "f32" ? ["a cache of half precision (--kv f16)"] : [],
+    "a smaller model",
+    "or another device"
+  ]
+  const lower = memory.weightBytes > memoryBytes
+    ? "its weights alone are more; use a smaller model, or another device"
+    : `use a smaller context (--context${fits > 0 ? ` ${fits} or less` : ""}), ${others.join(", ")}`
+  return new DoesNotFit({ model: config.name, device: name, limitBytes: memoryBytes, lower, ...memory })
 }
 
 const gigabytes = (bytes: number): string => (bytes / 1e9).toPrecision(3)
@@ -102,12 +133,32 @@ const bytesOf = ({ dtype, shape }: Pick<BufferInfo, "dtype" | "shape">): number 
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
+/** What programs of a few tokens take: of each size memory of its own, in proportion to its tokens, and the rows of logits it leaves. */
+const fewBytesOf = (
+  model: Model,
+  { activations, cache, context, drafts = false, estimate, profile, prompts }: Setting
+): Effect.Effect<number, RangeifyError> => {
+  const { sizes } = prompts
+  const most = sizes.at(-1)
+  if (most === undefined) return Effect.succeed(0)
+  const size = { activations, cache, context, profile, chunk: most, isWhole: true, order: "tokens" } as const
+  const tokens = sum(sizes)
+  return Effect.map(
+    estimate(StepProgram.stepProgram(model, { ...size, rows: "last" }).sink),
+    // drafts want the logits of all tokens, which is a program of its own
+    ({ blocks }) =>
+      (drafts ? 2 : 1) * sum(blocks) * tokens / most +
+      4 * model.config.vocabulary * (sizes.length + (drafts ? tokens : 0))
+  )
+}
+
 /** The memory of a model, and what its decode step will do. */
 export const whole = (
   model: Model,
-  { activations, cache, context, estimate, predicts = false, profile, prompts }: Setting
+  setting: Setting
 ): Effect.Effect<{ readonly memory: Memory; readonly decode: Estimate }, RangeifyError> =>
   Effect.gen(function*() {
+    const { activations, cache, context, estimate, predicts = false, profile, prompts } = setting
     // a device that works on its own decodes with a program of its own; prompts always take the other one
     const size = { activations, cache, context, profile, states: predicts }
     const first = Prompts.expectsBatches(prompts)
@@ -128,12 +179,14 @@ export const whole = (
     const block = predicts ? blockOf(model) : undefined
     const guesses = block === undefined ? [] : predictionPrograms({ model, block }, { ...size, ...first })
     const guessing = yield* Effect.forEach(guesses, ({ sink }) => estimate(sink))
+    const few = yield* fewBytesOf(model, setting)
     // tokens, also for batches that are not compiled yet
     const spare = Prompts.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
       scratchBytes: sum([promptStep, ...otherSteps, ...guessing].flatMap(({ blocks }) => blocks)) +
         (own === undefined ? 0 : sum(decodeStep.blocks)),
+      fewBytes: Math.max(0, few - (first.order === "tokens" ? sum(promptStep.blocks) : 0)),
       ioBytes: sum([...buffers.values()]) - storedBySteps(model, size) +
         (block === undefined ? 0 : 4 * (model.config.embedding + PredictionProgram.draftRoom)) +
         4 * spare,
@@ -188,11 +241,11 @@ export const plenty = 0.5
 /** Refuses a model that does not fit its device, with the sum that does not. */
 export const check = (model: Model, setting: Setting): Effect.Effect<void, DoesNotFit | RangeifyError> =>
   Effect.gen(function*() {
-    const { memoryBytes, name } = setting.profile
+    const { memoryBytes } = setting.profile
     if (memoryBytes === undefined) return
-    const least: Memory = { ...storedBytes(model, setting), scratchBytes: 0, ioBytes: 0, stagingBytes: 0 }
+    const least: Memory = { ...storedBytes(model, setting), scratchBytes: 0, fewBytes: 0, ioBytes: 0, stagingBytes: 0 }
     if (mostBytes(least) < plenty * memoryBytes) return
     const memory = mostBytes(least) > memoryBytes ? least : (yield* whole(model, setting)).memory
     if (mostBytes(memory) <= memoryBytes) return
-    return yield* new DoesNotFit({ model: model.config.name, device: name, limitBytes: memoryBytes, ...memory })
+    return yield* doesNotFit(model, setting, memory)
   })

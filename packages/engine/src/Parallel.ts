@@ -1,4 +1,5 @@
 /** A loaded model whose conversations are computed in the same steps. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { ByteSource } from "@tg/gguf/ByteSource"
 import type { Jit } from "@tg/jit/Jit"
 import type { Device } from "@tg/runtime/Device"
@@ -49,8 +50,8 @@ const chunk = 16
 /** Tokens of a step that holds nothing but prompts, where any number is possible. */
 const mostPrompt = 64
 /**
- * Tokens of a batch while others write. They wait for one between two of their tokens: half of what a batch of a GPU has room for takes
- * GLM-4.7-Flash 0.6 of its time (`docs/batching.md`), and a processor computes a token of a batch in a quarter of the time of another.
+ * Tokens of a batch while others write, who wait for one between two of their tokens. On an H200 a session's batch of 128 tokens of
+ * GLM-4.7-Flash took 70 ms, one of 512 148. A processor computes 64 tokens of a batch in the time of some 16 others.
  */
 const beside = { gpu: 256, cpu: 64 } as const
 
@@ -70,30 +71,41 @@ const stepsOf = (parallel: number, sizes: ReadonlyArray<number>): Pick<Pool.Pool
 
 /** Batches of prompts as a session has them. */
 const batchesOf = (
-  { profile, prompts }: MemoryPlan.Setting
+  { profile, prompts }: Pick<MemoryPlan.Setting, "profile" | "prompts">
 ): Pick<Pool.PoolOptions, "batch"> & Pick<Fair.Room, "batch"> => {
   const { attend, batch: tokens, batchFrom: from } = prompts
   if (from === Infinity) return { batch: undefined }
   return { batch: { attend, from, tokens, beside: Math.min(tokens, beside[profile.kind]) } }
 }
 
+/** Who takes tokens from logits, if nobody says it: a device that works on its own. */
+export const drawsOn = ({ kind }: Pick<DeviceProfile, "kind">): Draws => kind === "gpu" ? "device" : "host"
+
+/** The pool of so many conversations, if the device has room for it. */
+export const poolOf = (
+  setting: Omit<MemoryPlan.Setting, "estimate">,
+  { conversations, draws, parallel }: Pick<Options, "conversations" | "parallel"> & { readonly draws: Draws }
+): Pool.PoolOptions & Pick<Fair.Room, "batch"> => {
+  const { activations, cache, context } = setting
+  return {
+    activations,
+    cache,
+    context,
+    draws,
+    pages: Pages.pagesFor(context) * Math.max(1, conversations ?? parallel),
+    ...batchesOf(setting),
+    ...stepsOf(parallel, setting.prompts.sizes)
+  }
+}
+
 /** Loads the weights, and compiles meanwhile. */
 const load = Effect.fn("Parallel.load")(
   function*(source: ByteSource["Service"], model: ModelFile.ModelFile, options: Options) {
     const setting = yield* Loading.settingOf(model, options)
-    const { activations, cache, context, profile } = setting
+    const { context, profile } = setting
     const { isOnDevice } = yield* Sampler.Sampler
-    const { draws = profile.kind === "gpu" && isOnDevice ? "device" : "host", parallel } = options
-    const batches = batchesOf(setting)
-    const asked: Pool.PoolOptions = {
-      activations,
-      cache,
-      context,
-      draws,
-      ...batches,
-      pages: Pages.pagesFor(context) * Math.max(1, options.conversations ?? parallel),
-      ...stepsOf(parallel, setting.prompts.sizes)
-    }
+    const { draws = isOnDevice ? drawsOn(profile) : "host", parallel } = options
+    const asked = poolOf(setting, { ...options, draws })
     const pages = yield* PoolMemory.fitting(model, setting, asked)
     if (pages < asked.pages) {
       yield* Effect.logWarning(`the device has room for ${pages} of ${asked.pages} pages of ${Pages.pageTokens} tokens`)
@@ -109,7 +121,7 @@ const load = Effect.fn("Parallel.load")(
     const loaded: Loaded = {
       batcher: yield* Batcher.make(pool, {
         pages: Pages.make(pages),
-        room: { chunk, tokens: asked.tokens, ...batches },
+        room: { chunk, tokens: asked.tokens, batch: asked.batch },
         vocabulary: model.config.vocabulary
       }),
       times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) },

@@ -4,8 +4,7 @@ import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import { Effect } from "effect"
 import * as DrawRows from "./DrawRows.ts"
 import * as Loader from "./Loader.ts"
-import { DoesNotFit, type Memory, mostBytes, plenty, type Setting } from "./MemoryPlan.ts"
-import type { ModelFile } from "./ModelFile.ts"
+import { type DoesNotFit, doesNotFit, type Memory, type Model, mostBytes, plenty, type Setting } from "./MemoryPlan.ts"
 import { heldTokens, type PoolOptions } from "./Pool.ts"
 import { batchProgram, poolProgram } from "./PoolProgram.ts"
 import * as Prompts from "./Prompts.ts"
@@ -13,21 +12,22 @@ import * as Prompts from "./Prompts.ts"
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
 /** Words of a row in each block's cache. */
-const rowWords = (model: ModelFile, { cache, context }: PoolOptions): number =>
+const rowWords = (model: Model, { cache, context }: PoolOptions): number =>
   sum(model.caches({ type: cache, context }).map(({ shape }) => Number(shape[1])))
 
 /** Without what steps and loading need. */
-const stored = (model: ModelFile, options: PoolOptions): Memory => ({
+const stored = (model: Model, options: PoolOptions): Memory => ({
   weightBytes: sum(model.weights.all.map(({ layout }) => 4 * layout.words)),
   kvBytes: 4 * pageTokens * options.pages * rowWords(model, options),
   scratchBytes: 0,
+  fewBytes: 0,
   ioBytes: 0,
   stagingBytes: 0
 })
 
 /** All that a pool takes. Each size of steps has a program with memory of its own, in proportion to its tokens. */
 export const memoryOf = (
-  model: ModelFile,
+  model: Model,
   { estimate, profile }: Pick<Setting, "estimate" | "profile">,
   options: PoolOptions
 ): Effect.Effect<Memory, RangeifyError> =>
@@ -51,7 +51,8 @@ export const memoryOf = (
     )
     return {
       ...stored(model, options),
-      scratchBytes: sum(few.blocks) * Math.max(1, sum(sizes) / tokens) + sum(batches.flatMap(({ blocks }) => blocks)),
+      scratchBytes: sum(batches.flatMap(({ blocks }) => blocks)),
+      fewBytes: sum(few.blocks) * Math.max(1, sum(sizes) / tokens),
       ioBytes: 4 * numbers + 4 * pageTokens * widest +
         (options.draws === "host" ? 0 : DrawRows.inputBytes(vocabulary, tokens)),
       stagingBytes: yield* Loader.stagingBytes(model.weights.all.map(({ layout }) => layout), profile, estimate)
@@ -60,12 +61,12 @@ export const memoryOf = (
 
 /** As many of the pages as there is room for; a device without room for one whole conversation is refused. */
 export const fitting = (
-  model: ModelFile,
+  model: Model,
   setting: Pick<Setting, "estimate" | "profile">,
   options: PoolOptions
 ): Effect.Effect<number, DoesNotFit | RangeifyError> =>
   Effect.gen(function*() {
-    const { memoryBytes, name } = setting.profile
+    const { memoryBytes } = setting.profile
     if (memoryBytes === undefined || mostBytes(stored(model, options)) < plenty * memoryBytes) return options.pages
     const memory = yield* memoryOf(model, setting, options)
     const pageBytes = memory.kvBytes / options.pages
@@ -73,5 +74,5 @@ export const fitting = (
     const needed = pagesFor(options.context)
     if (room >= needed) return Math.min(options.pages, room)
     const least = { ...memory, kvBytes: needed * pageBytes }
-    return yield* new DoesNotFit({ model: model.config.name, device: name, limitBytes: memoryBytes, ...least })
+    return yield* doesNotFit(model, { ...setting, ...options }, least)
   })

@@ -19,6 +19,8 @@ import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import { Duration, Effect, Result } from "effect"
 import type * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
+import * as Parallel from "./Parallel.ts"
+import * as PoolMemory from "./PoolMemory.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
@@ -51,6 +53,8 @@ export interface PlanOptions {
   readonly chunk?: number | undefined
   /** How batches attend where a cache holds latents; the session's default. */
   readonly attend?: Prompts.AttendPolicy | undefined
+  /** Conversations in the same steps, whose pool is planned too; none if it is not said. */
+  readonly parallel?: number | undefined
   /** Whether kernels are compiled, up to their code, to count barriers in them. */
   readonly barriers?: boolean | undefined
 }
@@ -87,6 +91,8 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly memoryBytes: number
   /** Weights of the prediction block, which are in no other number: only drafts of it load them. 0 where there is none. */
   readonly predictionBytes: number
+  /** Of conversations in the same steps, their weights included; not there if they are not asked for. */
+  readonly pool?: MemoryPlan.Memory
   /** What the device has, if that is known. */
   readonly deviceMemoryBytes: number | undefined
   /** Tensors that take more than one binding of the device. */
@@ -104,7 +110,7 @@ export type PlanError = Session.ContextFull | Session.InvalidTokens | RangeifyEr
 /** Plans the decode step of a session. */
 export const plan = (
   model: Model,
-  { activations: policy, attend, barriers: counted = false, cache, chunk: wanted, context: asked, pipeline }:
+  { activations: policy, attend, barriers: counted = false, cache, chunk: wanted, context: asked, parallel, pipeline }:
     PlanOptions
 ): Effect.Effect<StepPlan, PlanError> =>
   Effect.gen(function*() {
@@ -117,6 +123,13 @@ export const plan = (
     const estimate: Loader.Estimating = (sink) => Estimate.estimate(pipeline, sink)
     const setting = { activations, cache, context, estimate, profile, prompts }
     const { decode, memory } = yield* MemoryPlan.whole(model, setting)
+    const pool = parallel === undefined ? {} : {
+      pool: yield* PoolMemory.memoryOf(
+        model,
+        setting,
+        Parallel.poolOf(setting, { draws: Parallel.drawsOn(profile), parallel })
+      )
+    }
     const vars: Estimate.Vars = { T: 1, startPos: context - 1 }
     const launches = yield* decode.launches(vars)
     const barriers = counted ? { barriersPerToken: yield* barriersOf(pipeline, launches, vars) } : {}
@@ -139,6 +152,7 @@ export const plan = (
       ...memory,
       memoryBytes: MemoryPlan.mostBytes(memory),
       predictionBytes: sum(MemoryPlan.predictionWeights(model).map(({ layout }) => 4 * layout.words)),
+      ...pool,
       deviceMemoryBytes: profile.memoryBytes,
       tensorsOverBinding: weights.all.filter(({ layout }) => 4 * layout.words > profile.maxBindingBytes).length,
       predictedMsPerToken: sum(launches.map((launch) => launch.micros)) / 1000,

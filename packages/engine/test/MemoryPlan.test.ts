@@ -1,11 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
-import { type DeviceProfile, Profile, wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, h200, Profile, wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
 import * as Estimate from "@tg/jit/Estimate"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, type DeviceShape } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
 import type { ByteSource } from "@tg/gguf/ByteSource"
+import * as Family from "@tg/model-parts/Family"
 import { known } from "@tg/models/Models"
 import { Effect, Layer, Result } from "effect"
 import { fromModel } from "../src/Engine.ts"
@@ -14,6 +15,7 @@ import * as MemoryPlan from "../src/MemoryPlan.ts"
 import * as ActivationPolicy from "../src/ActivationPolicy.ts"
 import * as Prompts from "../src/Prompts.ts"
 import * as StepPlan from "../src/StepPlan.ts"
+import * as StepProgram from "../src/StepProgram.ts"
 import { wasmWithin } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
 
@@ -33,6 +35,8 @@ const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
 
 const memoryOf = (restrictions: Restrictions): MemoryPlan.Memory =>
   Effect.runSync(MemoryPlan.whole(tiny, setting(restrictions))).memory
+
+const memoryOfTiny = memoryOf({ limits: {}, subgroups: true })
 
 /** Notes the most bytes that are allocated at any moment. */
 const watching = (seen: { most: number }) => (device: DeviceShape): DeviceShape => ({
@@ -103,6 +107,53 @@ describe("the memory of tg-tiny", () => {
     Effect.gen(function*() {
       yield* fromModel(tinySource, tiny, { context, prepare: ["last"] })
     }).pipe(Effect.scoped, Effect.provide(wasmWithin(within({ memory: MemoryPlan.mostBytes(memoryOf(within({}))) })))))
+})
+
+describe("programs of a few tokens", () => {
+  const estimate = estimateOn(h200)
+  const shape = Result.getOrThrow(
+    Result.flatMap(Family.shapeOf(known, "youtu-llm-2b:q4_0", 1), ({ family, shape }) => family.modelOf(shape))
+  )
+  const size = { activations: "int8", cache: "f16", context: 256, profile: h200 } as const
+  const promptsWith = (profile: DeviceProfile, context: number) =>
+    Prompts.promptShape(shape.config, { asked: undefined, context, profile, sizes: [2, 4] })
+  const prompts = promptsWith(h200, 256)
+  const memoryWith = (drafts: boolean) =>
+    Effect.map(MemoryPlan.whole(shape, { ...size, drafts, estimate, prompts }), ({ memory }) => memory)
+  /** What they take one by one: what lives in each during a step, and the logits that it leaves. */
+  const allOf = (rows: "last" | "all") =>
+    Effect.forEach(prompts.sizes, (chunk) =>
+      Effect.map(
+        estimate(
+          StepProgram.stepProgram(shape, { ...size, chunk, isWhole: true, order: "tokens", rows }).sink
+        ),
+        ({ blocks }) => blocks.reduce((a, b) => a + b, 0) + 4 * shape.config.vocabulary * (rows === "last" ? 1 : chunk)
+      )).pipe(Effect.map((bytes) => bytes.reduce((a, b) => a + b, 0)))
+
+  it.live("are in the plan of a device that has them, those that verify drafts too", () =>
+    Effect.gen(function*() {
+      const last = yield* allOf("last")
+      assert.isAbove(last, 0)
+      assert.closeTo((yield* memoryWith(false)).fewBytes / last, 1, 0.05)
+      assert.closeTo((yield* memoryWith(true)).fewBytes / (last + (yield* allOf("all"))), 1, 0.05)
+      assert.strictEqual(memoryOfTiny.fewBytes, 0)
+    }))
+
+  it.live("are what may be too much, and the error says what to lower", () =>
+    Effect.gen(function*() {
+      const memory = yield* memoryWith(true)
+      const most = MemoryPlan.mostBytes(memory)
+      const checked = (memoryBytes: number, context = 256) => {
+        const profile = { ...h200, memoryBytes }
+        const prompts = promptsWith(profile, context)
+        return MemoryPlan.check(shape, { ...size, context, profile, drafts: true, estimate, prompts })
+      }
+      yield* checked(most)
+      const { message } = yield* Effect.flip(checked(most - 1))
+      assert.match(message, /steps of a few tokens 0\.\d+ .* GB; use a smaller context \(--context \d+ or less\)/)
+      assert.include(message, "no drafts (--draft off)")
+      yield* checked(most - 1, Number(/--context (\d+)/.exec(message)![1]))
+    }))
 })
 
 describe("a model that is too large for a device", () => {

@@ -1,12 +1,13 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
 import { ModelFile } from "@tg/engine"
+import * as MemoryPlan from "@tg/engine/MemoryPlan"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as Persistent from "@tg/jit/Persistent"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { known } from "@tg/models/Models"
 import * as Explain from "@tg/rangeify/Explain"
 import * as ScheduleCache from "@tg/rangeify/ScheduleCache"
-import { Effect, Option } from "effect"
+import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
@@ -27,6 +28,12 @@ const flags = {
     Flag.withMetavar("TOKENS"),
     Flag.withDescription("Tokens in the context; the step is the one that fills it"),
     Flag.withDefault(1024)
+  ),
+  parallel: Flag.Int("parallel").pipe(
+    Flag.withMetavar("N"),
+    Flag.withSchema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 256 }))),
+    Flag.withDescription("Plan the memory of N conversations in the same steps, too"),
+    Flag.optional
   ),
   kv: Flags.kv,
   activations: Flags.activations,
@@ -63,6 +70,7 @@ export const command = Command.make(
           cache: given.kv,
           activations: given.activations,
           attend,
+          parallel: Option.getOrUndefined(given.parallel),
           barriers: true
         })
         return { plan, schedules: yield* schedules }
@@ -100,7 +108,7 @@ const modelOf = Effect.fnUntraced(
 
 const asText = (plan: StepPlan.StepPlan, schedules: ScheduleCache.Counts): string => {
   const { barriersPerToken = 0, context, dispatchesPerLayer, predictedMsPerToken } = plan
-  const { deviceMemoryBytes, memoryBytes } = plan
+  const { deviceMemoryBytes, memoryBytes, pool } = plan
   const tooMuch = deviceMemoryBytes !== undefined && memoryBytes > deviceMemoryBytes
   const millis = predictedMsPerToken.toFixed(3)
   return [
@@ -111,14 +119,14 @@ const asText = (plan: StepPlan.StepPlan, schedules: ScheduleCache.Counts): strin
     }; ${barriersPerToken} barriers`,
     `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +
     `${size(plan.movedBytesPerToken)} moved in all`,
-    `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: weights ${
-      size(plan.weightBytes)
-    }, cache ${size(plan.kvBytes)}, ` +
-    `scratch ${size(plan.scratchBytes)}, tokens and logits ${size(plan.ioBytes)}; while loading, staging ${
-      size(plan.stagingBytes)
+    `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: ${
+      memoryParts(plan)
     }`,
     ...(plan.predictionBytes === 0 ? [] : [
       `${size(plan.predictionBytes)} of weights of the prediction block besides, which only --draft mtp and auto load`
+    ]),
+    ...(pool === undefined ? [] : [
+      `conversations in the same steps: ${size(MemoryPlan.mostBytes(pool))} of memory: ${memoryParts(pool)}`
     ]),
     ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
     `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
@@ -128,6 +136,14 @@ const asText = (plan: StepPlan.StepPlan, schedules: ScheduleCache.Counts): strin
     ""
   ].join("\n")
 }
+
+const memoryParts = (
+  { fewBytes, ioBytes, kvBytes, scratchBytes, stagingBytes, weightBytes }: MemoryPlan.Memory
+): string =>
+  `weights ${size(weightBytes)}, cache ${size(kvBytes)}, scratch ${size(scratchBytes)}, ` +
+  `steps of a few tokens ${size(fewBytes)}, tokens and logits ${size(ioBytes)}; while loading, staging ${
+    size(stagingBytes)
+  }`
 
 const units = ["B", "kB", "MB", "GB"] as const
 
