@@ -2,6 +2,7 @@
 import type { Steps } from "@tg/engine/Speculation"
 import { Device } from "@tg/runtime/Device"
 import { Duration, Effect } from "effect"
+import type * as BatchedPeer from "./BatchedPeer.ts"
 import { Chosen } from "./Devices.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
@@ -125,10 +126,26 @@ export const run = Effect.fn("cli.bench.parallel")(function*(job: Job) {
   }
 })
 
-type Report = Effect.Success<ReturnType<typeof run>>
+/** What was measured, and what a peer did on the same file. */
+export interface Report extends Effect.Success<ReturnType<typeof run>> {
+  readonly peer?: ReadonlyArray<BatchedPeer.Speed>
+}
+
+/** What the peer did with as many conversations, and how many times that we are. */
+const besidePeer = (own: Speed, peer: ReadonlyArray<BatchedPeer.Speed>): ReadonlyArray<string> => {
+  const found = peer.find(({ parallel }) => parallel === own.parallel)
+  if (found === undefined) return ["", "", "", ""]
+  const { promptTokensPerSecond, tokensPerSecond } = found
+  return [
+    String(tokensPerSecond),
+    (own.tokensPerSecond / tokensPerSecond).toFixed(2),
+    String(promptTokensPerSecond),
+    (own.promptTokensPerSecond / promptTokensPerSecond).toFixed(2)
+  ]
+}
 
 /** The report as a table. */
-export const asText = ({ device, generate, model, parallel, prompt }: Report): string => {
+export const asText = ({ device, generate, model, parallel, peer, prompt }: Report): string => {
   const [first] = parallel
   return [
     `${model} on ${device}: ${generate} tokens behind prompts of ${prompt}, greedily`,
@@ -142,14 +159,16 @@ export const asText = ({ device, generate, model, parallel, prompt }: Report): s
         "each/s",
         `times ${first!.parallel}`,
         "prompts/s",
-        "tokens a step"
+        "tokens a step",
+        ...peer === undefined ? [] : ["llama.cpp/s", "times it", "its prompts/s", "times them"]
       ],
       ...parallel.map((each) => [
         String(each.parallel),
         ...[each.tokensPerSecond, each.min, each.max, each.each].map(String),
         (each.tokensPerSecond / first!.tokensPerSecond).toFixed(2),
         String(each.promptTokensPerSecond),
-        String(each.tokensPerStep)
+        String(each.tokensPerStep),
+        ...peer === undefined ? [] : besidePeer(each, peer)
       ])
     ]),
     ""

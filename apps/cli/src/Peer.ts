@@ -46,7 +46,8 @@ const installLimit = Duration.minutes(3)
 /** What measuring may take, beside many times what ours took. */
 const measureLimit = Duration.minutes(5)
 
-const output = Effect.fnUntraced(function*(command: ChildProcess.Command) {
+/** What a program prints, and its exit code. */
+export const output = Effect.fnUntraced(function*(command: ChildProcess.Command) {
   const handle = yield* command
   const [stdout, stderr, code] = yield* Effect.all([
     Stream.mkString(Stream.decodeText(handle.stdout)),
@@ -57,7 +58,7 @@ const output = Effect.fnUntraced(function*(command: ChildProcess.Command) {
 }, Effect.scoped)
 
 /** The lines of a failure that say what went wrong, not where. */
-const reasons = (text: string): ReadonlyArray<string> =>
+export const reasons = (text: string): ReadonlyArray<string> =>
   text.trim().split("\n").filter((line) => !/^\s+at |^Node\.js v|^npm warn|^\s*$/.test(line))
 
 /**

@@ -1,13 +1,59 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Effect } from "effect"
 import * as Node from "@tg/runtime-webgpu/Node"
 import { neededTokens, parseDepths, spread, tokenIds } from "../src/commands/Bench.ts"
+import * as BatchedPeer from "../src/BatchedPeer.ts"
 import * as HostCalls from "../src/HostCalls.ts"
-import type * as ParallelBench from "../src/ParallelBench.ts"
+import * as ParallelBench from "../src/ParallelBench.ts"
 import { tg } from "./support/run.ts"
 
 const wasm = ["--device", "wasm"]
+
+/** What `llama-batched-bench` prints: the format of its README, with a line of its log in front. */
+const batchedBench =
+  `main: n_kv_max = 2048, n_batch = 2048, n_ubatch = 512, flash_attn = 1, n_gpu_layers = 99, n_threads = 8
+
+|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |
+|-------|--------|------|--------|----------|----------|----------|----------|----------|----------|
+|   128 |    128 |    1 |    256 |    0.108 |  1186.64 |    3.079 |    41.57 |    3.187 |    80.32 |
+|   128 |    128 |    2 |    512 |    0.198 |  1295.19 |    5.029 |    50.90 |    5.227 |    97.95 |
+
+llama_perf_context_print:        load time =     812.06 ms`
+
+describe("llama-batched-bench beside ours", () => {
+  const speeds = [
+    { parallel: 1, tokensPerSecond: 41.57, promptTokensPerSecond: 1186.64 },
+    { parallel: 2, tokensPerSecond: 50.9, promptTokensPerSecond: 1295.19 }
+  ]
+  it("is read from its table", () => {
+    assertEquals(BatchedPeer.parse(batchedBench), speeds)
+    // a log's time in front of each line, and a line that was cut
+    const logged = batchedBench.split("\n").map((line) => `0.00.123.456 I ${line}`).join("\n")
+    assertEquals(BatchedPeer.parse(`${logged}\n|   128 |    128 |    4 |`), speeds)
+    assertEquals(BatchedPeer.parse("error: unknown model"), [])
+  })
+
+  it("is looked for, and the error says what to do", () => {
+    assert.match(String(BatchedPeer.find(undefined, "/nowhere")), /in no folder of PATH; .* --peer-program FILE/)
+    assert.match(String(BatchedPeer.find("/nowhere/x", "")), /there is no \/nowhere\/x; give the path of/)
+  })
+
+  it("stands in the same table", () => {
+    const own = { min: 80, max: 90, each: 85, tokensPerSecond: 83.14, promptTokensPerSecond: 2373.28, tokensPerStep: 1 }
+    const text = ParallelBench.asText({
+      ...{ model: "m", device: "d", context: 64, prompt: 128, generate: 128, weightsMs: 1, compileMs: 1, gpuBytes: 1 },
+      parallel: [{ ...own, parallel: 1 }, { ...own, parallel: 4 }],
+      peer: speeds
+    })
+    assert.match(text, /llama\.cpp\/s +times it +its prompts\/s +times them$/m)
+    assert.match(text, /^1 .* 41\.57 +2\.00 +1186\.64 +2\.00$/m)
+    assert.match(text, /^4 .* 1 *$/m)
+  })
+})
 
 describe("bench", () => {
   it("takes each depth once, and refuses what is no depth", () => {
@@ -84,10 +130,21 @@ describe("bench", () => {
 
   it.live("--parallel has the speed of several conversations together, and of each", () =>
     Effect.gen(function*() {
-      const args = ["--parallel", "2,1", "-p", "4", "-n", "3", "--repeat", "1"]
-      const { code, stdout } = yield* tg(["bench", ...wasm, ...args, "--json"])
+      const folder = yield* Effect.acquireRelease(
+        Effect.promise(() => mkdtemp(join(tmpdir(), "tg-bench-"))),
+        (path) => Effect.promise(() => rm(path, { recursive: true }))
+      )
+      const program = join(folder, "llama-batched-bench")
+      const script = `#!/bin/sh\necho "$@" > ${folder}/arguments\ncat <<END\n${batchedBench}\nEND\n`
+      yield* Effect.promise(() => writeFile(program, script, { mode: 0o755 }))
+      const args = ["--parallel", "2,1", "-p", "4", "-n", "3", "--repeat", "1", "--threads", "2"]
+      const peer = ["--peer", "llama.cpp", "--peer-program", program]
+      const { code, stdout } = yield* tg(["bench", ...wasm, ...args, ...peer, "--json"])
       assert.strictEqual(code, 0)
-      const { parallel } = JSON.parse(stdout)
+      const { parallel, peer: found } = JSON.parse(stdout)
+      assertEquals(found, BatchedPeer.parse(batchedBench))
+      const given = yield* Effect.promise(() => readFile(`${folder}/arguments`, "utf8"))
+      assert.match(given, /^-m \S+\.gguf -c 14 -npp 4 -ntg 3 -npl 1,2 -ngl 0 -t 2 -tb 2$/m)
       assertEquals(parallel.map((at: ParallelBench.Speed) => [at.parallel, at.tokensPerStep]), [[1, 1], [2, 2]])
       for (const { each, max, min, parallel: count, tokensPerSecond } of parallel) {
         assert.isTrue(0 < min && min <= tokensPerSecond && tokensPerSecond <= max)

@@ -8,6 +8,7 @@ import * as Profiler from "@tg/jit/Profiler"
 import { Device } from "@tg/runtime/Device"
 import { Clock, Duration, Effect, Option, Result, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as BatchedPeer from "../BatchedPeer.ts"
 import { Chosen, cores } from "../Devices.ts"
 import * as Drafts from "../Drafts.ts"
 import * as Flags from "../Flags.ts"
@@ -63,7 +64,14 @@ const flags = {
     Flag.optional
   ),
   peer: Flag.Literals("peer", Peer.names).pipe(
-    Flag.withDescription("Measure this program too, on the CPU; it is installed into the user's cache when first used"),
+    Flag.withDescription(
+      "Measure this program too, on the CPU; it is installed into the user's cache when first used. With --parallel: " +
+        "llama-batched-bench of PATH, on the GPU if that is our device"
+    ),
+    Flag.optional
+  ),
+  peerProgram: Flag.File("peer-program", { mustExist: true }).pipe(
+    Flag.withDescription("Where llama-batched-bench is, for --parallel with --peer"),
     Flag.optional
   ),
   host: Flag.Boolean("host").pipe(
@@ -80,6 +88,11 @@ export const command = Command.make(
   "bench",
   flags,
   Effect.fn("cli.bench")(function*(given) {
+    if (Option.isSome(given.peerProgram) && (Option.isNone(given.peer) || Option.isNone(given.parallel))) {
+      return yield* new UsageError({
+        message: "--peer-program says where llama-batched-bench is: give --parallel 1,2,4 and --peer llama.cpp with it"
+      })
+    }
     if (Option.isSome(given.parallel)) return yield* together(given, given.parallel.value)
     const depths = parseDepths(given.depths)
     if (depths instanceof UsageError) return yield* depths
@@ -109,13 +122,25 @@ const together = Effect.fnUntraced(function*(given: Given, text: string) {
   if (counts instanceof UsageError) return yield* counts
   const { generate, prompt, repeat } = given
   const context = yield* contextFor(given.model, given.context, prompt + generate + 1)
-  const all = yield* Models.withSteps(
+  const own = yield* Models.withSteps(
     { ...given, context: Option.some(context) },
     { parallel: counts.at(-1)!, prepare: Models.forTokens.prepare },
     ParallelBench.run({ counts, prompt, generate, repeat, tokenIds })
   )
+  const threads = Option.getOrElse(given.threads, cores)
+  // behind our own measurement, so that neither disturbs the other; whatever becomes of it, ours is told
+  const peer = Option.isNone(given.peer) ? undefined : yield* Effect.result(BatchedPeer.measure({
+    program: Option.getOrUndefined(given.peerProgram),
+    model: yield* Names.resolve(given.model),
+    on: own.device === "wasm" || own.device === "reference" ? { threads } : "gpu",
+    counts,
+    prompt,
+    generate
+  }))
+  const all = peer !== undefined && Result.isSuccess(peer) ? { ...own, peer: peer.success } : own
   if (given.json) yield* Output.printJson(all)
   else yield* Output.print(ParallelBench.asText(all))
+  if (peer !== undefined && Result.isFailure(peer)) return yield* peer.failure
 })
 
 /** `0,4096` as numbers, each once. */
