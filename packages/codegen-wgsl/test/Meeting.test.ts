@@ -25,22 +25,29 @@ describe("a launch whose workgroups meet", () => {
       @group(0) @binding(1) var<storage, read_write> data1: array<atomic<u32>>;
       @group(0) @binding(2) var<storage, read_write> data2: array<atomic<u32>>;
       @group(0) @binding(3) var<storage, read_write> data3: array<vec4<f32>>;
-      var<workgroup> has_left: u32;
-      fn meet(thread: u32, all: u32) -> bool {
+      var<workgroup> have_come: u32;
+      fn arrive(thread: u32) -> u32 {
         storageBarrier();
         workgroupBarrier();
+        if (thread != 0u) { return 0u; }
+        return atomicAdd(&data2[0], 1u) + 1u;
+      }
+      fn meet(thread: u32, before: u32, all: u32) -> bool {
         if (thread == 0u) {
-          atomicAdd(&data2[0], 1u);
+          var come = before;
           var looks = 0u;
-          while (atomicLoad(&data2[0]) < all) {
-            if (looks % 64u == 0u && atomicLoad(&data2[1]) != 0u) { break; }
+          while (come < all) {
+            come = atomicLoad(&data2[0]);
             looks++;
-            if (looks > 1000u) { atomicStore(&data2[1], 1u); break; }
+            if (looks > 1000u) {
+              atomicStore(&data2[1], 1u);
+              come = atomicOr(&data2[0], 2147483648u) | 2147483648u;
+            }
           }
-          has_left = atomicLoad(&data2[1]);
+          have_come = come;
         }
         storageBarrier();
-        return workgroupUniformLoad(&has_left) == 0u;
+        return workgroupUniformLoad(&have_come) < 2147483648u;
       }
       @compute @workgroup_size(16, 1, 1)
       fn main(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(local_invocation_id) local_invocation_id: vec3<u32>) {
@@ -52,7 +59,8 @@ describe("a launch whose workgroups meet", () => {
         atomicStore(&data1[v0 + 1], bitcast<u32>(x0.y));
         atomicStore(&data1[v0 + 2], bitcast<u32>(x0.z));
         atomicStore(&data1[v0 + 3], bitcast<u32>(x0.w));
-        if (!meet(local_invocation_id.x, 4u)) { return; }
+        let come0 = arrive(local_invocation_id.x);
+        if (!meet(local_invocation_id.x, come0, 4u)) { return; }
         let v1 = 252 - v0;
         let x1 = vec4<f32>(bitcast<f32>(atomicLoad(&data1[v1])), bitcast<f32>(atomicLoad(&data1[v1 + 1])), bitcast<f32>(atomicLoad(&data1[v1 + 2])), bitcast<f32>(atomicLoad(&data1[v1 + 3])));
         data3[(gidx0 * 16) + lidx0] = x1;

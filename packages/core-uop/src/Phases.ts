@@ -86,6 +86,14 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
   return new Set([...[...writers.keys()].filter((slot) => users.get(slot)!.size > 1), ...shared])
 }
 
-/** The slot of the barrier's buffer: behind all others. */
+/** Slots of the launch that a phase writes. */
+export const written = (phases: ReadonlyArray<Phase>): ReadonlySet<number> =>
+  new Set(
+    phases.flatMap(({ kernel, slots }) =>
+      [...touched(kernel)].flatMap(([own, access]) => access === "write" ? [slots[own]!] : [])
+    )
+  )
+
+/** The slot behind all others: of the buffer through which workgroups meet. */
 export const meetingSlot = (phases: ReadonlyArray<Phase>): number =>
   Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1

@@ -56,6 +56,8 @@ export type PersistentArg = {
   readonly spins: number
   /** Bytes of the largest coherent argument that each workgroup copies to its own memory before a phase reads it. */
   readonly stagedBytes: number
+  /** Words that each thread loads for a phase while it waits for the phase before. */
+  readonly ahead: number
 }
 /** A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and the launch ends. */
 export type GridBarrierArg = { readonly id: number; readonly workgroups: number; readonly spins: number }

@@ -128,8 +128,8 @@ export interface Branch {
   readonly isThread: UOp | undefined
 }
 
-/** An instruction list under construction: common-subexpression elimination within each loop and against the head. */
-const listOf = (
+/** Instructions under construction: none twice in one loop, and none that stands in front of all branches. */
+export const listOf = (
   isThere: (node: UOp) => boolean
 ): { readonly here: ReadonlyArray<UOp>; readonly push: (node: UOp) => UOp } => {
   const here: Array<UOp> = []

@@ -8,6 +8,7 @@ import { groupArg, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp
 import { accessOf } from "@tg/core-uop/View"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { issueAhead } from "./Ahead.ts"
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
 
@@ -79,7 +80,7 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
     ...(i === 0 ? [] : [gridBarrier(making)]),
     ...phase(making, { member, memory: memory[i]!, share: shares[i]! })
   ])
-  return arena.make("LINEAR", DType.none, [...head, ...body])
+  return issueAhead(arena.make("LINEAR", DType.none, [...head, ...body]), launch.ahead, lowered)
 }
 
 const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
@@ -136,6 +137,8 @@ interface Share {
   readonly thread: UOp
   /** Where threads without work do not wait: whether this one has any. */
   readonly isThread: UOp | undefined
+  /** Where not every workgroup has a share: whether this one does. */
+  readonly isWorkgroup: UOp | undefined
   readonly before: ReadonlySet<UOp>
 }
 
@@ -177,11 +180,15 @@ const phase = (
   const loops = share.open.some(({ op }) => op === "RANGE")
   const again = loops && member.hasBarriers
   const barrier = (): UOp => arena.make("BARRIER", DType.none, [], making.fresh())
+  const [first, ...inner] = share.open
+  // workgroups without a share copy nothing
+  const own = first?.op === "IF" && first.src[0] === share.isWorkgroup ? [first] : []
   return [
+    ...own,
     ...stages,
     ...(stages.length > 0 ? [barrier()] : []),
-    // a later phase may have moved some of it to the head
-    ...share.open.filter((node) => !head.has(node)),
+    // a later phase may have put some of it in front of all
+    ...(own.length > 0 ? inner : share.open).filter((node) => !head.has(node)),
     ...body,
     // write after read: the next iteration overwrites workgroup memory
     ...(again ? [barrier()] : []),
@@ -230,13 +237,15 @@ const shareOf = (making: Making, member: Member): Share => {
     before.add(node)
   }
   let turn = workgroup
+  let isWorkgroup: UOp | undefined
   if (Bounds.of(turns).max > workgroups) {
     const mine = Expr.floordiv(Expr.add(Expr.sub(turns, workgroup), workgroups - 1), workgroups)
     const range = arena.make("RANGE", DType.index, [emit(mine)], { id: fresh(), axis: "LOOP" })
     put(range)
     turn = Expr.add(workgroup, Expr.mul(range, workgroups))
   } else if (Bounds.of(turns).min < workgroups) {
-    put(arena.make("IF", DType.none, [emit(Expr.lt(workgroup, turns))]))
+    isWorkgroup = emit(Expr.lt(workgroup, turns))
+    put(arena.make("IF", DType.none, [isWorkgroup]))
   }
   const number = beside === 1
     ? turn
@@ -246,10 +255,10 @@ const shareOf = (making: Making, member: Member): Share => {
     ...(beside > 1 ? [Expr.lt(number, count)] : [])
   ]
   const isThread = conditions.length === 0 ? undefined : conditions.reduce((a, b) => Expr.and(a, b))
-  if (isThread === undefined) return shareIn(open, { workgroup: number, thread: own, isThread, before })
+  if (isThread === undefined) return shareIn(open, { workgroup: number, thread: own, isThread, isWorkgroup, before })
   if (member.hasBarriers) {
     const last = Expr.min(own, member.threads - 1)
-    return shareIn(open, { workgroup: number, thread: last, isThread: emit(isThread), before })
+    return shareIn(open, { workgroup: number, thread: last, isThread: emit(isThread), isWorkgroup, before })
   }
   const condition = lowered(isThread)
   for (const node of toposort(condition)) {
@@ -257,7 +266,7 @@ const shareOf = (making: Making, member: Member): Share => {
     else if (!making.head.has(node) && !before.has(node)) put(node)
   }
   put(arena.make("IF", DType.none, [condition]))
-  return shareIn(open, { workgroup: number, thread: own, isThread: undefined, before })
+  return shareIn(open, { workgroup: number, thread: own, isThread: undefined, isWorkgroup, before })
 }
 
 const shareIn = (open: ReadonlyArray<UOp>, share: Omit<Share, "open" | "close">): Share => ({

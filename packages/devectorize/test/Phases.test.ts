@@ -4,12 +4,14 @@ import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, isCoherent, type UOp } from "@tg/core-uop/UOp"
+import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
 import * as Opt from "@tg/postrange/Opt"
+import * as PhaseCosts from "../src/PhaseCosts.ts"
 import { argumentsOf, launchOf, length, type Made, map, random, sum, vars } from "./support/phases.ts"
 import { gpu, linear } from "./support/stages.ts"
 
-const { group, local } = Opt
+const { group, local, unroll } = Opt
 
 const run = (made: Made, evaluate: (args: Map<number, Float32Array>) => void): Map<number, Float32Array> => {
   const args = argumentsOf(made)
@@ -22,12 +24,18 @@ describe("phases", () => {
     for (let seed = 0; seed < 16; seed++) {
       const made = random(seed, 2 + seed % 5, [undefined, 4, 8][seed % 3])
       const { arena } = made.linears[0]!
-      const launch = Phases.persistent(arena, made.phases, { workgroups: 3, threads: 1, spins: 1000, stagedBytes: 0 })
+      const launch = Phases.persistent(arena, made.phases, {
+        workgroups: 3,
+        threads: 1,
+        spins: 1000,
+        stagedBytes: 0,
+        ahead: 0
+      })
       assert.deepStrictEqual(Spec.check("kernel", launch), [])
       const want = run(made, (args) => evaluateKernel(launch, args, vars))
       for (const workgroups of [1, 2, 5]) {
         for (const stagedBytes of [0, 4 * length]) {
-          const one = launchOf(made, { workgroups, stagedBytes, threads: 1 + 31 * (seed % 2) })
+          const one = launchOf(made, { workgroups, stagedBytes, threads: 1 + 31 * (seed % 2), ahead: seed % 3 * 4 })
           assert.deepStrictEqual(Spec.check("linear", one), [], `seed ${seed}`)
           assert.deepStrictEqual(run(made, (args) => evaluateLinear(one, args, vars, { seed })), want, `seed ${seed}`)
         }
@@ -60,6 +68,40 @@ describe("phases", () => {
       one.src.filter((node) => node.op === "LOAD" && isCoherent(node.src[0]!.src[0]!) && node.dtype.lanes === 1).length
     assert.isAbove(loads(launchOf(made)), 0)
     assert.strictEqual(loads(launchOf(made, { stagedBytes: 4 * length })), 0)
+  })
+
+  it("loads in front of a barrier what no phase writes, as many words as it was told", () => {
+    const arena = new Arena()
+    const both = [map(arena), sum(arena)]
+    const made: Made = {
+      linears: [linear(both[0]!, [local(0, 16)], gpu), linear(both[1]!, [], gpu)],
+      // the second one reads one argument that the first one writes, and one that nobody writes
+      phases: [[2, 0, 1], [3, 1, 2]].map((slots, i) => ({ kernel: both[i]!, slots, offsets: [0, 0, 0] }))
+    }
+    const ahead = (words: number): ReadonlyArray<number> => {
+      const { src } = launchOf(made, { ahead: words })
+      const barrier = src.findIndex(({ op }) => op === "GRID_BARRIER")
+      const stored = src.slice(0, barrier).findLastIndex(({ op }) => op === "STORE")
+      return src.slice(stored, barrier).flatMap((node) => node.op === "LOAD" ? [slotOf(accessOf(node).buffer)] : [])
+    }
+    assert.deepStrictEqual([0, 1, 8].map(ahead), [[], [1], [1]])
+    const want = run(made, (args) => evaluateLinear(launchOf(made), args, vars))
+    assert.deepStrictEqual(run(made, (args) => evaluateLinear(launchOf(made, { ahead: 8 }), args, vars)), want)
+  })
+
+  it("counts words that are read one by one, registers and code", () => {
+    const arena = new Arena()
+    const kernels = [linear(sum(arena), [], gpu), linear(sum(arena), [unroll(1, 4)], gpu)]
+    assert.deepStrictEqual(kernels.map((kernel) => PhaseCosts.wordsRead(kernel, (param) => slotOf(param) === 1)), [
+      16,
+      16
+    ])
+    const [[code, unrolled], [words, more]] = [PhaseCosts.codeBytes, PhaseCosts.wordsInUse].map((of) => kernels.map(of))
+    assert.isAbove(unrolled!, code!)
+    assert.isAbove(more!, words!)
+    assert.isAbove(words!, 1)
+    assert.deepStrictEqual([...PhaseCosts.slotsWithin(kernels[0]!, 4 * length)].toSorted(), [0, 1, 2])
+    assert.deepStrictEqual([...PhaseCosts.slotsWithin(kernels[0]!, 4 * length - 1)], [])
   })
 
   describe("what the spec and the evaluator refuse", () => {

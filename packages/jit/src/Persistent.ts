@@ -6,7 +6,9 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as PhasesOf from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
-import { key, type PersistentArg, type UOp } from "@tg/core-uop/UOp"
+import { key, type PersistentArg, slotOf, type UOp } from "@tg/core-uop/UOp"
+import * as Ahead from "@tg/devectorize/Ahead"
+import * as PhaseCosts from "@tg/devectorize/PhaseCosts"
 import * as Phases from "@tg/devectorize/Phases"
 import type { Phased } from "@tg/rangeify/Explain"
 import * as Fusion from "@tg/rangeify/Fusion"
@@ -52,6 +54,15 @@ const mostBeside = 2
 const mostCrossing = 2 ** 18
 /** Bytes of the largest value that is staged in workgroup memory. */
 const mostStaged = 2 ** 14
+/** The most words that a thread reads one by one of what others wrote: none of them is in the cache of its processor. */
+const mostWords = 64
+/** The most bytes of machine code of a launch: an H200's processor keeps 128 KiB of instructions. */
+const mostCode = 2 ** 17
+/** Registers that a thread has at the most, and those that it needs besides its values: for addresses, and for loads that are on their way. */
+const mostRegisters = 255
+const besideValues = 24
+/** The most words that a thread carries over a barrier: with twice as many a probe on an H200 took longer than without. */
+const mostAhead = 8
 const mostPhases = 16
 /** Timeout of a grid barrier. */
 const patienceMicros = 1_000_000
@@ -59,9 +70,17 @@ const patienceMicros = 1_000_000
 /** A step that may be a phase. */
 interface Candidate extends Share {
   readonly step: KernelStep
+  /** Of its kernel: equal kernels have the same. */
+  readonly number: number
   readonly linear: UOp
   /** As a launch of its own. */
   readonly micros: number
+  /** Bytes of its machine code. */
+  readonly code: number
+  /** Registers of a thread. */
+  readonly registers: number
+  /** Slots of which it can load the first words before it knows what others wrote, as long as nobody writes them. */
+  readonly ahead: ReadonlySet<number>
 }
 
 /** The cost of steps as one launch, or why they cannot be one. */
@@ -83,13 +102,24 @@ export const persist = (
     const weigh = weigher(pipeline, schedule, candidates)
     const groups: Array<Persist.Group> = []
     const phased = new Map<number, Phased>()
+    const written = Persist.writers(schedule)
+    const kernelOf = (step: number): number => candidates[step]?.number ?? -1
+    /** Where the first of equal runs begins: layers are. */
+    const firsts = new Map<string, number>()
+    const cutsAt = new Map<number, ReadonlyArray<number>>()
     for (const [from, to] of runs(schedule.steps)) {
-      const cuts = mode === "on" ? fewest(from, to, weigh) : cheapest(from, to, weigh)
+      const text = Persist.textOf(schedule, { from, to, kernelOf, written })
+      const first = firsts.get(text) ?? from
+      firsts.set(text, first)
+      const own: Weigh = (a, b) => weigh(a - from + first, b - from + first)
+      const found = cutsAt.get(first) ?? (mode === "on" ? fewest(from, to, own) : cheapest(from, to, own))
+      cutsAt.set(first, found)
+      const cuts = found.map((cut) => cut - first + from)
       for (const [i, cut] of cuts.entries()) {
         const end = cuts[i + 1] ?? to
-        const made = weigh(cut, end)
+        const made = own(cut, end)
         if ("micros" in made && made.launch !== undefined) groups.push({ from: cut, to: end, launch: made.launch })
-        explain({ weigh, phased }, { before: cuts[i - 1], from: cut, to: end })
+        explain({ weigh: own, phased }, { before: cuts[i - 1], from: cut, to: end })
       }
     }
     return Persist.persist(schedule, groups, (step) => phased.get(step))
@@ -160,7 +190,8 @@ const fewest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =
 
 /** The candidate of each step; none for hand-written kernels. */
 const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { steps }: Schedule) {
-  const known = new Map<string, Omit<Candidate, "step"> | undefined>()
+  const known = new Map<string, Omit<Candidate, "step" | "number"> | undefined>()
+  const numbers = new Map<string, number>()
   const found: Array<Candidate | undefined> = []
   for (const step of steps) {
     if (step.kind === "custom") {
@@ -169,8 +200,9 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
     }
     const text = key(step.ast)
     if (!known.has(text)) known.set(text, yield* candidateOf(pipeline, step))
+    if (!numbers.has(text)) numbers.set(text, numbers.size)
     const own = known.get(text)
-    found.push(own === undefined ? undefined : { ...own, step })
+    found.push(own === undefined ? undefined : { ...own, step, number: numbers.get(text)! })
   }
   return found
 })
@@ -178,7 +210,7 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
 /** None if the kernel does not compile; the launch reports the error. */
 const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
   Stages.ofKernel(pipeline, name, ast).pipe(
-    Effect.map(({ linear }): Omit<Candidate, "step"> => {
+    Effect.map(({ linear }): Omit<Candidate, "step" | "number"> => {
       const { grid, workgroup } = signature(linear)
       const parts = members(ast).flatMap((member) => pipeline.limits.fusion?.kernelMicros(member.ast) ?? [])
       return {
@@ -187,6 +219,9 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
         hasBarriers: linear.src.some(({ op }) => op === "BARRIER"),
         workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : Bounds.of(size).max), 1),
         micros: parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts),
+        code: PhaseCosts.codeBytes(linear),
+        registers: Math.min(mostRegisters, besideValues + PhaseCosts.wordsInUse(linear)),
+        ahead: Ahead.slotsAhead(linear),
         busy: Math.max(0, ...parts.map(({ transfer = 0, work }) => Math.max(work, transfer)))
       }
     }),
@@ -239,28 +274,76 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
   const { phases } = together.composed
   const coherent = PhasesOf.crossing(phases)
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
-  let best: Weighed = { why: "its phases take more workgroup memory than there is" }
   const most = Math.max(...candidates.map(({ threads }) => threads))
-  const sizes = [most, 256, 512].filter((threads) => threads >= most && threads <= profile.maxWorkgroupThreads)
-  for (const stagedBytes of [mostStaged, 0]) {
-    const memory = Phases.memoryBytes(parts, { coherent, stagedBytes })
-    if (memory > profile.maxWorkgroupBytes) continue
-    for (const threads of new Set(sizes)) {
-      const workgroups = residents(profile, threads, memory)
-      if (workgroups < 1) continue
-      const launch: PersistentArg = { workgroups, threads, stagedBytes, spins: spinsOf(profile) }
-      const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) +
-        together.encoding
-      if (!("micros" in best) || micros < best.micros) best = { micros, launch }
-    }
-    break
+  const sizes = [most, 256, 512, 1024].filter((threads) => threads >= most && threads <= profile.maxWorkgroupThreads)
+  const registers = Math.max(...candidates.map((own) => own.registers))
+  // without room for copies, everything is read one by one
+  const stagedBytes = [mostStaged, 0].find((bytes) =>
+    Phases.memoryBytes(parts, { coherent, stagedBytes: bytes }) <= profile.maxWorkgroupBytes
+  )
+  if (stagedBytes === undefined) return { why: "its phases take more workgroup memory than there is" }
+  const words = Math.max(...parts.map((part) => wordsOneByOne(part, { coherent, stagedBytes })))
+  if (words > mostWords) return { why: `a thread would read ${words} words one by one that another phase writes` }
+  const memory = Phases.memoryBytes(parts, { coherent, stagedBytes })
+  let best: Weighed = { why: "not one workgroup of its threads is known to run on each processor" }
+  for (const threads of new Set(sizes)) {
+    const workgroups = residents(profile, { threads, memory, registers })
+    if (workgroups < 1) continue
+    const ahead = wordsAhead(profile, { threads, workgroups, registers })
+    const launch: PersistentArg = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
+    const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
+      (ahead === 0 ? 0 : savedAhead(profile, candidates, phases)) + together.encoding
+    if (!("micros" in best) || micros < best.micros) best = { micros, launch }
   }
   return best
 }
 
-/** Why a launch is impossible, if it is. */
-const refusal = (profile: DeviceProfile, { composed, schedule }: Together): string | undefined => {
+/** Words that a thread of a phase reads one by one, because they are not copied to workgroup memory. */
+const wordsOneByOne = (
+  { linear, slots }: Phases.Phase,
+  { coherent, stagedBytes }: { readonly coherent: ReadonlySet<number>; readonly stagedBytes: number }
+): number => {
+  const staged = PhaseCosts.slotsWithin(linear, stagedBytes)
+  return PhaseCosts.wordsRead(linear, (param) => coherent.has(slots[slotOf(param)]!) && !staged.has(slotOf(param)))
+}
+
+/** Words that each thread carries over a barrier: where loads take long enough, and registers are left. */
+const wordsAhead = (
+  profile: DeviceProfile,
+  { registers, threads, workgroups }: {
+    readonly registers: number
+    readonly threads: number
+    readonly workgroups: number
+  }
+): number => {
+  const { loadMicros, registerBytes } = quantitiesOf(profile)
+  if (loadMicros < profile.dispatchMicros / 10) return 0
+  const resident = Math.ceil(workgroups / Math.max(1, Math.floor(processorsOf(profile)))) * threads
+  const left = Math.min(mostRegisters, Math.floor(registerBytes / (registerWidth * resident))) - registers
+  return Math.max(0, Math.min(mostAhead, left - left % 4))
+}
+
+/** Microseconds that first loads and barriers are waited for together. */
+export const savedAhead = (
+  profile: DeviceProfile,
+  candidates: ReadonlyArray<{ readonly ahead: ReadonlySet<number> }>,
+  phases: ReadonlyArray<PhasesOf.Phase>
+): number => {
+  const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
+  const written = PhasesOf.written(phases)
+  const some = candidates.filter(({ ahead }, i) =>
+    i > 0 && [...ahead].some((slot) => !written.has(phases[i]!.slots[slot]!))
+  )
+  return some.length * Math.min(gridBarrierMicros, loadMicros)
+}
+
+/** What is in the way of a launch, whatever it would cost. */
+const refusal = (profile: DeviceProfile, { candidates, composed, schedule }: Together): string | undefined => {
   const { args, isAliased, phases, places } = composed
+  const code = candidates.reduce((sum, own) => sum + (own?.code ?? 0), 0)
+  if (code > mostCode) {
+    return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${mostCode / 1024}`
+  }
   const needs = args.length + 1
   if (isAliased) return "its launches bind several windows of memory that one of them writes"
   if (needs > profile.maxStorageBuffers) return `a launch would bind ${needs} buffers of ${profile.maxStorageBuffers}`
@@ -279,12 +362,30 @@ const refusal = (profile: DeviceProfile, { composed, schedule }: Together): stri
 const spinsOf = (profile: DeviceProfile): number =>
   Math.round(Math.min(2 ** 31, Math.max(100_000, patienceMicros / quantitiesOf(profile).cachedLoadMicros)))
 
-/** Resident workgroups, bounded by the probe, by workgroup memory and by `mostBeside`; equally many per processor. */
-const residents = (profile: DeviceProfile, threads: number, memory: number): number => {
-  const { residentBytes } = quantitiesOf(profile)
+/** Bytes of a register. */
+const registerWidth = 4
+/** Threads of a subgroup get registers by eights. */
+const registersAtOnce = 8
+
+/**
+ * Workgroups that run at once, as far as barriers were tried; no more than memory and registers have room for, and on each processor equally
+ * many. One has room wherever it was tried, because a compiler keeps to the registers that the threads of a workgroup can have.
+ */
+export const residents = (
+  profile: DeviceProfile,
+  { memory, registers, threads }: { readonly threads: number; readonly memory: number; readonly registers: number }
+): number => {
+  const { registerBytes, residentBytes, residentThreads } = quantitiesOf(profile)
   const processors = Math.max(1, Math.floor(processorsOf(profile)))
   const tried = Math.floor((profile.gridBarrierWorkgroups ?? 0) * Math.min(1, triedThreads / threads))
-  const beside = Math.floor(Math.min(mostBeside, tried / processors, residentBytes / Math.max(1, memory)))
+  const own = registersAtOnce * Math.ceil(registers / registersAtOnce)
+  const beside = Math.min(
+    mostBeside,
+    Math.floor(tried / processors),
+    Math.floor(residentBytes / Math.max(1, memory)),
+    Math.floor(residentThreads / threads),
+    Math.max(1, Math.floor(registerBytes / (registerWidth * own * threads)))
+  )
   return beside >= 1 ? beside * processors : tried
 }
 

@@ -40,7 +40,13 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
         const { subgroupSize } = (yield* Device).profile
         for (let seed = 0; seed < count; seed++) {
           const made = random(seed, 2 + seed % 5, subgroupSize)
-          const launch = launchOf(made, { workgroups: 2, spins: 1e8, stagedBytes: seed % 2 * 4 * length })
+          const odd = seed % 2
+          const launch = launchOf(made, {
+            workgroups: 2,
+            spins: 1e8,
+            stagedBytes: odd * 4 * length,
+            ahead: 8 - 4 * odd
+          })
           const want = argumentsOf(made)
           evaluateLinear(launch, want, vars)
           for (const [slot, words] of yield* run(made, launch, 2)) {

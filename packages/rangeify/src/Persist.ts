@@ -86,6 +86,36 @@ export const compose = (schedule: Schedule, from: number, to: number, written = 
   return { phases, args, places, arenaBytes, isAliased }
 }
 
+/**
+ * Tells steps apart by what is asked of them as phases: the number of each kernel, which arguments are the same memory, and what of it the
+ * steps may own. Equal texts, equal launches.
+ */
+export const textOf = (
+  schedule: Schedule,
+  { from, kernelOf, to, written }: {
+    readonly from: number
+    readonly to: number
+    readonly kernelOf: (step: number) => number
+    readonly written: ReadonlyMap<number, ReadonlySet<number>>
+  }
+): string => {
+  const numbers = new Map<string, number>()
+  const numberOf = (name: string): number => {
+    const known = numbers.get(name) ?? numbers.size
+    numbers.set(name, known)
+    return known
+  }
+  const isSeen = (id: number): boolean => schedule.results.includes(id) || (schedule.kept ?? []).includes(id)
+  const argument = (ref: Ref): ReadonlyArray<unknown> => {
+    const places = [numberOf(`binding ${bindingOf(ref)}`), numberOf(`memory ${keyOf(ref)}`), ref.kind]
+    if (ref.kind !== "temporary") return places
+    const writers = [...written.get(ref.id) ?? []].map((i) => i >= from && i < to ? i - from : -1)
+    return [...places, schedule.temporaries[ref.id]!.bytes, isSeen(ref.id), ref.window === undefined, new Set(writers)]
+  }
+  const steps = schedule.steps.slice(from, to).map(({ args }, i) => [kernelOf(from + i), args.map(argument)])
+  return JSON.stringify(steps, (_, value: unknown) => value instanceof Set ? [...value] : value)
+}
+
 /** The schedule with groups of its steps as one launch each. Groups do not overlap, and follow one another. */
 export const persist = (
   schedule: Schedule,

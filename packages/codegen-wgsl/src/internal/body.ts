@@ -27,11 +27,14 @@ export interface Body {
 export const body = (linear: UOp, options: Options): Body => {
   const writer = new Writer(options, widths(linear))
   const usage = Usage.of(linear, (node) => inputs(node, writer))
-  linear.src.forEach((node, place) =>
+  const arrivals = Meeting.arrivals(linear)
+  linear.src.forEach((node, place) => {
+    const barrier = arrivals.get(place)
+    if (barrier !== undefined) writer.line(Meeting.arrive(linear, barrier))
     writer.place(node, () => {
       if (usage.isLive(place)) instruction({ linear, writer, isInlinable: usage.isInlinable(place) }, node)
     })
-  )
+  })
   writer.lines.push(...Meeting.leave(linear))
   return writer
 }

@@ -1,18 +1,21 @@
-/** Grid barriers of persistent launches. */
+/** Barriers across the grid: how workgroups of a persistent launch wait for each other. */
+import { elementwise } from "@tg/core-uop/Op"
 import { meetingWords } from "@tg/core-uop/Phases"
-import { argOf, type UOp } from "@tg/core-uop/UOp"
+import { argOf, isCoherent, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
 import { bufferName } from "./access.ts"
 
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
 
-/** Polls between two checks of whether another workgroup has given up. */
-const rarely = 64
+/** Set in the counter when one gives up: more than ever arrive, so that nobody waits any more, and no launch empties it. */
+const failed = 2 ** 31
 
 /**
- * The barrier as a function. Its counter is monotonic within a launch, so one word is enough: all workgroups have arrived when it
- * reaches `all`. A workgroup that polls too often gives up and says so; whoever sees that leaves the launch (false). Atomic stores in
- * front of the barrier are visible to atomic loads behind it: WGSL does not promise that, a litmus test of the device does.
+ * The functions that arrive and wait. The counter only grows within a launch, so one word is enough: a workgroup has met all others when
+ * it reaches `all`, and it alone says whether one has given up, because a second load would be waited for as long as the first. Who looks
+ * too often gives up, and whoever sees that leaves: false. A value that a workgroup stored by an atomic before it arrived is seen by atomic
+ * loads of those who have met it; WGSL does not promise that, a litmus program of the device does.
  */
 export const functions = (linear: UOp): ReadonlyArray<string> => {
   const [first] = barriersOf(linear)
@@ -22,31 +25,66 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
   const arrived = `${name}[${meetingWords.arrived}]`
   const gaveUp = `${name}[${meetingWords.gaveUp}]`
   return [
-    "var<workgroup> has_left: u32;",
-    `fn meet(thread: u32, all: u32) -> bool {
+    "var<workgroup> have_come: u32;",
+    `fn arrive(thread: u32) -> u32 {
   storageBarrier();
   workgroupBarrier();
+  if (thread != 0u) { return 0u; }
+  return atomicAdd(&${arrived}, 1u) + 1u;
+}`,
+    `fn meet(thread: u32, before: u32, all: u32) -> bool {
   if (thread == 0u) {
-    atomicAdd(&${arrived}, 1u);
+    var come = before;
     var looks = 0u;
-    while (atomicLoad(&${arrived}) < all) {
-      if (looks % ${rarely}u == 0u && atomicLoad(&${gaveUp}) != 0u) { break; }
+    while (come < all) {
+      come = atomicLoad(&${arrived});
       looks++;
-      if (looks > ${spins}u) { atomicStore(&${gaveUp}, 1u); break; }
+      if (looks > ${spins}u) {
+        atomicStore(&${gaveUp}, 1u);
+        come = atomicOr(&${arrived}, ${failed}u) | ${failed}u;
+      }
     }
-    has_left = atomicLoad(&${gaveUp});
+    have_come = come;
   }
   storageBarrier();
-  return workgroupUniformLoad(&has_left) == 0u;
+  return workgroupUniformLoad(&have_come) < ${failed}u;
 }`
   ]
 }
 
-/** The statement of a barrier: leaves the launch if not all workgroups arrive. */
+const nameOf = (linear: UOp, barrier: UOp): string => `come${barriersOf(linear).indexOf(barrier)}`
+
+/**
+ * Where workgroups arrive at each barrier: behind the last instruction in front of it whose effects others wait for. What stands between is
+ * on its way while they wait.
+ */
+export const arrivals = (linear: UOp): ReadonlyMap<number, UOp> => {
+  const found = new Map<number, UOp>()
+  linear.src.forEach((node, place) => {
+    if (node.op !== "GRID_BARRIER") return
+    let arrival = place
+    while (arrival > 0 && isQuiet(linear.src[arrival - 1]!)) arrival--
+    found.set(arrival, node)
+  })
+  return found
+}
+
+/** Neither writes nor reads what other workgroups write. */
+const isQuiet = (node: UOp): boolean =>
+  node.op === "LOAD" ? !isCoherent(accessOf(node).buffer) : elementwise.has(node.op) || quiet.has(node.op)
+
+const quiet: ReadonlySet<string> = new Set(["CONST", "VAR", "PARAM", "SPECIAL", "INDEX", "LANE", "STACK"])
+
+/** The line that arrives at a barrier. */
+export const arrive = (linear: UOp, barrier: UOp): string =>
+  `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
+
+/** The line that waits: leaves the launch if not all workgroups come. */
 export const wait = (linear: UOp, barrier: UOp): string => {
   const place = barriersOf(linear).indexOf(barrier)
   const { workgroups } = argOf(barrier, "GRID_BARRIER")
-  return `if (!meet(local_invocation_id.x, ${(place + 1) * workgroups}u)) { return; }`
+  const name = nameOf(linear, barrier)
+  return `if (!meet(local_invocation_id.x, ${name}, ${(place + 1) * workgroups}u)) { return; }`
 }
 
 /** The end of the kernel: the last workgroup to arrive resets the counter for the next launch, when no other one polls it any more. */

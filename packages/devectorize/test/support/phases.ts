@@ -92,6 +92,7 @@ export const launchOf = (made: Made, options: Partial<Launch> = {}): UOp =>
     coherent: Phases.crossing(made.phases),
     meeting: Phases.meetingSlot(made.phases),
     stagedBytes: 0,
+    ahead: 0,
     ...options
   })
 
