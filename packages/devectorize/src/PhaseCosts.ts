@@ -18,27 +18,21 @@ export const codeBytes = (linear: UOp): number =>
     return isInstruction(node) ? sum + instructionBytes * lanes : sum
   }, 0)
 
-/** Words that a thread reads of these arguments for one workgroup of the kernel: of loads in loops, as often as they run. */
-export const wordsRead = (linear: UOp, isCounted: (param: UOp) => boolean): number => {
+/** Words that a thread reads of each argument for one workgroup of the kernel: of loads in loops, as often as they run. */
+export const wordsOfSlots = (linear: UOp): ReadonlyMap<number, number> => {
   const times = [1]
-  let words = 0
+  const words = new Map<number, number>()
   for (const node of linear.src) {
     if (node.op === "RANGE") times.push(times.at(-1)! * Bounds.of(node.src[0]!).max)
     if (node.op === "IF") times.push(times.at(-1)!)
     if (node.op === "END" || node.op === "ENDIF") times.pop()
     if (node.op !== "LOAD") continue
     const { buffer } = accessOf(node)
-    if (buffer.op === "PARAM" && isCounted(buffer)) words += times.at(-1)! * node.dtype.lanes
+    if (buffer.op !== "PARAM") continue
+    words.set(slotOf(buffer), (words.get(slotOf(buffer)) ?? 0) + times.at(-1)! * node.dtype.lanes)
   }
   return words
 }
-
-/** The slots of a kernel whose size is known and no larger than this: those that can be copied to workgroup memory. */
-export const slotsWithin = (linear: UOp, bytes: number): ReadonlySet<number> =>
-  new Set(linear.src.flatMap((node) => {
-    const size = node.op === "PARAM" ? node.src[0] : undefined
-    return size?.op === "CONST" && 4 * Number(size.arg) <= bytes ? [slotOf(node)] : []
-  }))
 
 /** Words of values that are in use at a time, at the most: what a thread needs registers for at least. */
 export const wordsInUse = (linear: UOp): number => {

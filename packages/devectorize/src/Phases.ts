@@ -90,19 +90,52 @@ const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
   return words.arena.make("GRID_BARRIER", DType.none, [words], { id: fresh(), workgroups, spins })
 }
 
-const memberOf = (part: Phase, { coherent, stagedBytes }: Pick<Launch, "coherent" | "stagedBytes">): Member => {
-  const { linear, slots } = part
-  const { arena } = linear
-  const written = new Set(linear.src.flatMap((node) => node.op === "STORE" ? [slotNumber(accessOf(node).buffer)] : []))
+const memberOf = (part: Phase, launch: Pick<Launch, "coherent" | "stagedBytes">): Member => ({
+  ...Concatenate.memberOf(part.linear),
+  ...part,
+  staged: stagedOf(part, launch)
+})
+
+/** Arguments that a phase copies to workgroup memory: coherent ones that it only reads, and the memory. */
+const stagedOf = (
+  { linear, slots }: Phase,
+  { coherent, stagedBytes }: Pick<Launch, "coherent" | "stagedBytes">
+): ReadonlyMap<UOp, UOp> => {
+  const { params, written } = usesOf(linear)
   const staged = new Map<UOp, UOp>()
-  for (const node of linear.src) {
-    if (node.op !== "PARAM" || !coherent.has(slots[slotOf(node)]!) || written.has(slotOf(node))) continue
+  for (const node of params) {
+    if (!coherent.has(slots[slotOf(node)]!) || written.has(slotOf(node))) continue
     const size = node.src[0]
     if (size?.op !== "CONST" || 4 * Number(size.arg) > stagedBytes) continue
-    // negative, so that no LOCAL of the kernel has it
-    staged.set(node, arena.make("LOCAL", node.dtype, [], { id: -1 - slotOf(node), length: Number(size.arg) }))
+    // a number that no memory of the kernel has
+    staged.set(node, linear.arena.make("LOCAL", node.dtype, [], { id: -1 - slotOf(node), length: Number(size.arg) }))
   }
-  return { ...Concatenate.memberOf(linear), ...part, staged }
+  return staged
+}
+
+/** Slots that a phase copies to workgroup memory before it reads them. */
+export const slotsStaged = (part: Phase, launch: Pick<Launch, "coherent" | "stagedBytes">): ReadonlySet<number> =>
+  new Set([...stagedOf(part, launch).keys()].map(slotOf))
+
+/** What a linear kernel uses. */
+interface Uses {
+  readonly params: ReadonlyArray<UOp>
+  readonly locals: ReadonlyArray<UOp>
+  readonly written: ReadonlySet<number>
+}
+
+const uses = new WeakMap<UOp, Uses>()
+
+/** A kernel is asked for each launch that it may be in. */
+const usesOf = (linear: UOp): Uses => {
+  const { src } = linear
+  const found = uses.get(linear) ?? {
+    params: src.filter(({ op }) => op === "PARAM"),
+    locals: src.filter(({ op }) => op === "LOCAL"),
+    written: new Set(src.flatMap((node) => node.op === "STORE" ? [slotNumber(accessOf(node).buffer)] : []))
+  }
+  uses.set(linear, found)
+  return found
 }
 
 const slotNumber = (buffer: UOp): number => buffer.op === "PARAM" ? slotOf(buffer) : -1
@@ -145,9 +178,7 @@ interface Share {
 /** Bytes of workgroup memory that the launch takes. */
 export const memoryBytes = (parts: ReadonlyArray<Phase>, launch: Pick<Launch, "coherent" | "stagedBytes">): number => {
   const { lengths } = Workgroup.overlay(
-    parts.map((
-      part
-    ) => [...part.linear.src.filter(({ op }) => op === "LOCAL"), ...memberOf(part, launch).staged.values()])
+    parts.map((part) => [...usesOf(part.linear).locals, ...stagedOf(part, launch).values()])
   )
   return [...lengths.values()].reduce((bytes, length) => bytes + 4 * length, 0)
 }

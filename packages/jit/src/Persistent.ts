@@ -6,7 +6,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as PhasesOf from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
-import { key, type PersistentArg, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { key, type PersistentArg, type UOp } from "@tg/core-uop/UOp"
 import * as Ahead from "@tg/devectorize/Ahead"
 import * as PhaseCosts from "@tg/devectorize/PhaseCosts"
 import * as Phases from "@tg/devectorize/Phases"
@@ -79,6 +79,8 @@ interface Candidate extends Share {
   readonly code: number
   /** Registers of a thread. */
   readonly registers: number
+  /** Words that a thread reads of each slot. */
+  readonly words: ReadonlyMap<number, number>
   /** Slots of which it can load the first words before it knows what others wrote, as long as nobody writes them. */
   readonly ahead: ReadonlySet<number>
 }
@@ -221,6 +223,7 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
         micros: parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts),
         code: PhaseCosts.codeBytes(linear),
         registers: Math.min(mostRegisters, besideValues + PhaseCosts.wordsInUse(linear)),
+        words: PhaseCosts.wordsOfSlots(linear),
         ahead: Ahead.slotsAhead(linear),
         busy: Math.max(0, ...parts.map(({ transfer = 0, work }) => Math.max(work, transfer)))
       }
@@ -282,7 +285,11 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
     Phases.memoryBytes(parts, { coherent, stagedBytes: bytes }) <= profile.maxWorkgroupBytes
   )
   if (stagedBytes === undefined) return { why: "its phases take more workgroup memory than there is" }
-  const words = Math.max(...parts.map((part) => wordsOneByOne(part, { coherent, stagedBytes })))
+  const words = Math.max(...parts.map((part, i) => {
+    const staged = Phases.slotsStaged(part, { coherent, stagedBytes })
+    const read = [...candidates[i]!.words].filter(([slot]) => coherent.has(part.slots[slot]!) && !staged.has(slot))
+    return read.reduce((sum, [, own]) => sum + own, 0)
+  }))
   if (words > mostWords) return { why: `a thread would read ${words} words one by one that another phase writes` }
   const memory = Phases.memoryBytes(parts, { coherent, stagedBytes })
   let best: Weighed = { why: "not one workgroup of its threads is known to run on each processor" }
@@ -296,15 +303,6 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
     if (!("micros" in best) || micros < best.micros) best = { micros, launch }
   }
   return best
-}
-
-/** Words that a thread of a phase reads one by one, because they are not copied to workgroup memory. */
-const wordsOneByOne = (
-  { linear, slots }: Phases.Phase,
-  { coherent, stagedBytes }: { readonly coherent: ReadonlySet<number>; readonly stagedBytes: number }
-): number => {
-  const staged = PhaseCosts.slotsWithin(linear, stagedBytes)
-  return PhaseCosts.wordsRead(linear, (param) => coherent.has(slots[slotOf(param)]!) && !staged.has(slotOf(param)))
 }
 
 /** Words that each thread carries over a barrier: where loads take long enough, and registers are left. */
