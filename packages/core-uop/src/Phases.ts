@@ -94,6 +94,6 @@ export const written = (phases: ReadonlyArray<Phase>): ReadonlySet<number> =>
     )
   )
 
-/** The slot behind all others: of the buffer through which workgroups meet. */
+/** The slot of the barrier's buffer: behind all others. */
 export const meetingSlot = (phases: ReadonlyArray<Phase>): number =>
   Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1

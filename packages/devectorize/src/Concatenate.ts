@@ -128,7 +128,7 @@ export interface Branch {
   readonly isThread: UOp | undefined
 }
 
-/** Instructions under construction: none twice in one loop, and none that stands in front of all branches. */
+/** An instruction list under construction: common-subexpression elimination within each loop and against the head. */
 export const listOf = (
   isThere: (node: UOp) => boolean
 ): { readonly here: ReadonlyArray<UOp>; readonly push: (node: UOp) => UOp } => {

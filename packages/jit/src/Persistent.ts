@@ -54,14 +54,14 @@ const mostBeside = 2
 const mostCrossing = 2 ** 18
 /** Bytes of the largest value that is staged in workgroup memory. */
 const mostStaged = 2 ** 14
-/** The most words that a thread reads one by one of what others wrote: none of them is in the cache of its processor. */
-const mostWords = 64
-/** The most bytes of machine code of a launch: an H200's processor keeps 128 KiB of instructions. */
+/** Scalar atomic loads per thread and phase, of values that are not staged: none of them hits the processor's own cache. */
+const mostWords = 32
+/** Estimated bytes of a launch's machine code: the instruction cache of an H200's processor. */
 const mostCode = 2 ** 17
-/** Registers that a thread has at the most, and those that it needs besides its values: for addresses, and for loads that are on their way. */
+/** Registers per thread: the hardware's limit, and those besides live values, for addresses and loads in flight. */
 const mostRegisters = 255
 const besideValues = 24
-/** The most words that a thread carries over a barrier: with twice as many a probe on an H200 took longer than without. */
+/** Words per thread that are prefetched across a barrier: twice one fetch was slower than none on an H200. */
 const mostAhead = 8
 const mostPhases = 16
 /** Timeout of a grid barrier. */

@@ -80,6 +80,13 @@ describe("persistent launches", () => {
       assert.match(printed.join("\n"), /persistent: one of \d+ phases by 3 workgroups/)
     }))
 
+  it("have as many workgroups as registers, memory and threads of a processor have room for, and one at least", () => {
+    const on = (threads: number, registers: number, memory = 1024): number =>
+      Persistent.residents(h200, { threads, registers, memory })
+    assert.deepStrictEqual([on(512, 40), on(512, 64), on(512, 65), on(1024, 200)], [264, 264, 132, 132])
+    assert.deepStrictEqual([on(256, 128), on(256, 129), on(256, 40, 2 ** 17)], [264, 132, 132])
+  })
+
   for (
     const [name, changed] of Object.entries({
       "were never tried": { gridBarrierHolds: undefined },

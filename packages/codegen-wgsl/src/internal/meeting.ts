@@ -1,4 +1,4 @@
-/** Barriers across the grid: how workgroups of a persistent launch wait for each other. */
+/** Grid barriers of persistent launches. */
 import { elementwise } from "@tg/core-uop/Op"
 import { meetingWords } from "@tg/core-uop/Phases"
 import { argOf, isCoherent, type UOp } from "@tg/core-uop/UOp"
@@ -8,14 +8,14 @@ import { bufferName } from "./access.ts"
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
 
-/** Set in the counter when one gives up: more than ever arrive, so that nobody waits any more, and no launch empties it. */
+/** The timeout flag, a bit of the counter: larger than any count, so that nobody waits any more and no launch resets it. */
 const failed = 2 ** 31
 
 /**
- * The functions that arrive and wait. The counter only grows within a launch, so one word is enough: a workgroup has met all others when
- * it reaches `all`, and it alone says whether one has given up, because a second load would be waited for as long as the first. Who looks
- * too often gives up, and whoever sees that leaves: false. A value that a workgroup stored by an atomic before it arrived is seen by atomic
- * loads of those who have met it; WGSL does not promise that, a litmus program of the device does.
+ * The barrier as two functions, so that loads can be issued between arrival and wait. Its counter is monotonic within a launch, so one word is
+ * enough: all workgroups have arrived when it reaches `all`. A workgroup that polls too often sets the flag; whoever sees that leaves the
+ * launch (false). The flag is in the counter, because the latency of a second load would be added to each barrier. Atomic stores in front of the
+ * barrier are visible to atomic loads behind it: WGSL does not promise that, a litmus test of the device does.
  */
 export const functions = (linear: UOp): ReadonlyArray<string> => {
   const [first] = barriersOf(linear)
@@ -55,8 +55,8 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
 const nameOf = (linear: UOp, barrier: UOp): string => `come${barriersOf(linear).indexOf(barrier)}`
 
 /**
- * Where workgroups arrive at each barrier: behind the last instruction in front of it whose effects others wait for. What stands between is
- * on its way while they wait.
+ * The place of arrival at each barrier: behind the last instruction in front of it that other workgroups depend on. Loads between arrival and
+ * barrier are in flight during the wait.
  */
 export const arrivals = (linear: UOp): ReadonlyMap<number, UOp> => {
   const found = new Map<number, UOp>()
