@@ -14,7 +14,8 @@ import { bytesOf, counting, join, pack, split, unpack, unpackBytes } from "./Lay
 
 /** A code book: entries of magnitudes below 128. */
 interface Book {
-  readonly words: Uint32Array
+  /** Unpacked when they are first asked for: few models have such types. */
+  readonly words: () => Uint32Array
   /** Bytes of the values at indices `[.., 8, 4 or 8]`: `u32 [.., 8, 4, 2, 4]`, value 32s + 8l + 4c + w. */
   readonly values: (book: Tensor, index: Tensor) => Tensor
   /** The same four to a word, as `Int8` has them: `u32 [.., 8, 2, 4]`. */
@@ -26,6 +27,11 @@ const wordsOf = (bytes: Uint8Array): Uint32Array => {
   return Uint32Array.from({ length: bytes.length / 4 }, (_, i) => view.getUint32(4 * i, true))
 }
 
+const once = <A>(make: () => A): () => A => {
+  let made: A | undefined
+  return () => made ??= make()
+}
+
 /** The byte of a value of the book. */
 type Stored = (value: number) => number
 const asItIs: Stored = (value) => value
@@ -34,9 +40,11 @@ const eightfold: Stored = (value) => 8 * value + 8
 
 /** A book of entries of 8 values. */
 const eights = (name: GridName, stored: Stored): Book => {
-  const values = valuesOf(name)
   const place = [0, 4, 1, 5, 2, 6, 3, 7] as const
-  const words = wordsOf(Uint8Array.from(values, (_, i) => stored(values[(i & ~7) + place[i & 7]!]!)))
+  const words = once(() => {
+    const values = valuesOf(name)
+    return wordsOf(Uint8Array.from(values, (_, i) => stored(values[(i & ~7) + place[i & 7]!]!)))
+  })
   /** `[.., 8, 4, 2]`: the two words of each entry. */
   const entries = (book: Tensor, index: Tensor): Tensor =>
     book.gather(index.mul(2).unsqueeze(-1).add(counting(book.arena, 2, 1)))
@@ -64,7 +72,7 @@ const eights = (name: GridName, stored: Stored): Book => {
 const fours = (name: GridName): Book => {
   const entries = (book: Tensor, index: Tensor): Tensor => book.gather(index)
   return {
-    words: wordsOf(new Uint8Array(valuesOf(name).buffer)),
+    words: once(() => wordsOf(new Uint8Array(valuesOf(name).buffer))),
     values: (book, index) => {
       const lead = index.shape.slice(0, -2)
       return split(entries(book, index), 8).reshape([...lead, 8, 4, 2, 4])
@@ -149,7 +157,9 @@ interface Signed {
 const withSigns = (book: Book, { index, planes, relayout, scale }: Signed): GridCodec => ({
   planes: [...planes, plane("g", 8), plane("d", 1, 2)],
   relayout,
-  book: book.words,
+  get book() {
+    return book.words()
+  },
   scale,
   zero: 0,
   decode: (p) => scaled(scale(p), negated(book.values(p.book(), index(p)), signBits(p))),
@@ -265,7 +275,9 @@ const iq1 = ({ delta, index, planes, relayout, scale }: Signed & {
   return {
     planes,
     relayout,
-    book: book.words,
+    get book() {
+      return book.words()
+    },
     scale: (p) => scale(p).mul(0.125),
     zero: 9,
     decode: (p) => {
