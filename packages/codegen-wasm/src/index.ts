@@ -1,1 +1,2 @@
 export * as Wasm from "./Wasm.ts"
+export * as WasmHost from "./WasmHost.ts"
