@@ -4,7 +4,7 @@ import { ops } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
 import { Arena, type Arg, digest, toposort, UOp } from "@tg/core-uop/UOp"
 import { Result, Schema } from "effect"
-import * as Base64 from "effect/encoding/Base64"
+import * as Base64 from "./internal/base64.ts"
 import type { ExecutionPlan } from "./Plan.ts"
 
 /** Corrupt or outdated text of a plan, or that of another key. */
@@ -113,7 +113,7 @@ const toProgram = (arena: Arena, { code, grid, instructions, ...rest }: KeptProg
   const [x, y, z] = grid
   return {
     ...rest,
-    code: typeof code === "string" ? code : Result.getOrThrow(Base64.decode(code.base64)),
+    code: typeof code === "string" ? code : Base64.decode(code.base64),
     grid: [toSize(arena, x), toSize(arena, y), toSize(arena, z)],
     ...(instructions === undefined ? {} : {
       instructions: {

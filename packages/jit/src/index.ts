@@ -1,4 +1,5 @@
 export * as Barriers from "./Barriers.ts"
+export * as Binding from "./Binding.ts"
 export * as CompileCache from "./CompileCache.ts"
 export * as Compiler from "./Compiler.ts"
 export * as Estimate from "./Estimate.ts"
