@@ -56,24 +56,34 @@ export const closure = ({ outputs }: Metafile, entry: string, found = new Set<st
 const outputOf = ({ outputs }: Metafile, input: string): string =>
   Object.entries(outputs).find(([, { entryPoint }]) => entryPoint?.endsWith(input) === true)![0]
 
-/** What a page fetches for the engine, as files: with WebAssembly alone, and with WebGPU too. */
-export const engine = (metafile: Metafile): { readonly wasm: Set<string>; readonly both: Set<string> } => {
-  const found = (inputs: ReadonlyArray<string>, into: Set<string>) => {
+/** What a page fetches for the engine, as files. */
+export interface EngineFiles {
+  /** To answer with programs that were compiled before: the worker with WebAssembly, without the compiler. */
+  readonly first: Set<string>
+  /** To answer with any model: with the compiler for WebAssembly. */
+  readonly wasm: Set<string>
+  /** The same with WebGPU. */
+  readonly webgpu: Set<string>
+  /** All of that. */
+  readonly both: Set<string>
+}
+
+/** What a page fetches for the engine; models of a hub, the store and the self-test are fetched when they are asked for. */
+export const engine = (metafile: Metafile): EngineFiles => {
+  const found = (inputs: ReadonlyArray<string>, into = new Set<string>()) => {
     for (const input of inputs) closure(metafile, outputOf(metafile, input), into)
     return into
   }
-  const wasm = found([
-    "src/worker.ts",
-    "codegen-wasm/src/Wasm.ts",
-    "runtime-wasm/src/WasmDevice.ts",
-    "runtime-wasm/src/BrowserThreads.ts"
-  ], new Set())
-  const gpu = [
-    "runtime-webgpu/src/WebGpu.ts",
-    "runtime-webgpu/src/WebGpuInfo.ts",
-    "codegen-wgsl/src/WgslRenderer.ts"
-  ]
-  return { wasm, both: found(gpu, new Set(wasm)) }
+  const worker = ["src/worker.ts"]
+  const compiler = ["src/Compiling.ts", "jit/src/internal/capture.ts?apart"]
+  const ofWasm = ["codegen-wasm/src/Wasm.ts"]
+  const ofGpu = ["runtime-webgpu/src/WebGpu.ts", "codegen-wgsl/src/WgslRenderer.ts"]
+  return {
+    first: found(worker),
+    wasm: found([...worker, ...compiler, ...ofWasm]),
+    webgpu: found([...worker, ...compiler, ...ofGpu]),
+    both: found([...worker, ...compiler, ...ofWasm, ...ofGpu])
+  }
 }
 
 if (import.meta.main) {
@@ -83,8 +93,10 @@ if (import.meta.main) {
   const kilobytes = (bytes: number) => `${(bytes / 1000).toFixed(0)} kB gzip`
   say(`tg.js: ${kilobytes(compressed(closure(metafile, outputOf(metafile, "src/index.ts"))))}`)
   say(`worker.js: ${kilobytes(compressed(closure(metafile, outputOf(metafile, "src/worker.ts"))))}`)
-  const { both, wasm } = engine(metafile)
-  say(`the engine: ${kilobytes(compressed(wasm))} with WebAssembly, ${kilobytes(compressed(both))} with WebGPU too`)
+  const { both, first, wasm, webgpu } = engine(metafile)
+  say(`the engine: ${kilobytes(compressed(first))} for programs that were compiled before, on WebAssembly`)
+  say(`  with the compiler: ${kilobytes(compressed(wasm))} on WebAssembly, ${kilobytes(compressed(webgpu))} on WebGPU`)
+  say(`  with both devices: ${kilobytes(compressed(both))}`)
   say(`all: ${kilobytes(compressed(Object.keys(metafile.outputs)))}`)
   for (const [file, { inputs }] of Object.entries(metafile.outputs)) {
     const largest = Object.entries(inputs).sort(([, a], [, b]) => b.bytesInOutput - a.bytesInOutput).slice(0, 3)

@@ -1,4 +1,4 @@
-/** The compiler of a page: the same in the worker and where programs are compiled for it beforehand. */
+/** The compiler of a page. Fetched when a program is needed that was not compiled before. */
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import { given } from "@tg/core-uop/Given"
 import { Renderer } from "@tg/core-uop/Program"
@@ -7,12 +7,12 @@ import { Jit } from "@tg/jit/Jit"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device } from "@tg/runtime/Device"
 import * as Tuned from "@tg/tuner/Tuned"
-import { Effect, Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
 /** The compiler for a device, over its renderer and its profile. */
-export const compiler = <R>(renderer: Layer.Layer<Renderer, never, R>) =>
+const compiler = <R>(renderer: Layer.Layer<Renderer, never, R>) =>
   Jit.layer.pipe(
     Layer.provide(Compiler.layer),
     Layer.provideMerge(
@@ -23,3 +23,10 @@ export const compiler = <R>(renderer: Layer.Layer<Renderer, never, R>) =>
     ),
     Layer.provide(profileOfDevice)
   )
+
+/** Starts the compiler for a device, over its renderer. It belongs to the Scope. */
+export const start = (renderer: Layer.Layer<Renderer>) =>
+  Effect.map(Layer.build(compiler(renderer)), (services) => ({
+    jit: Context.get(services, Jit),
+    pipeline: Context.get(services, Pipeline)
+  }))

@@ -1,12 +1,16 @@
 /** Where programs run in a browser: the layers of a choice of device. What a choice does not need is not even fetched. */
+import { defaultSimd } from "@tg/codegen-wasm/WasmHost"
 import type { Jit } from "@tg/jit/Jit"
-import type { Pipeline } from "@tg/jit/Pipeline"
 import { Device, DeviceError } from "@tg/runtime/Device"
+import { identityOf, rendererOptions, WebGpuInfo, withoutPackedDot } from "@tg/runtime-webgpu/WebGpuInfo"
+import * as BrowserThreads from "@tg/runtime-wasm/BrowserThreads"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import * as Verdict from "@tg/self-test/Verdict"
 import { Context, Effect, Layer } from "effect"
 import * as Cached from "./Cached.ts"
-import { compiler } from "./Compiling.ts"
 import type * as Protocol from "./Protocol.ts"
+import * as Replaying from "./Replaying.ts"
+import * as Targets from "./Targets.ts"
 
 /** What can be asked for. */
 export type Choice = typeof Protocol.choices[number]
@@ -15,7 +19,7 @@ export type Choice = typeof Protocol.choices[number]
 export class Chosen extends Context.Service<Chosen, Protocol.DeviceInfo>()("@tg/web/Devices/Chosen") {}
 
 /** What every choice provides. */
-export type Services = Device | Jit | Pipeline | Chosen
+export type Services = Device | Jit | Replaying.Compiling | Chosen
 
 /** How a choice is carried out. */
 export interface Setup {
@@ -23,7 +27,11 @@ export interface Setup {
   readonly threads?: number | undefined
   /** What to do without; what the device's self-test has found if not said. */
   readonly avoid?: ReadonlyArray<Verdict.Avoidance> | undefined
+  /** Where compiled programs are kept; of WebAssembly, of which kind (`Targets.nameOf`). Nothing is kept if it is not said. */
+  readonly programs?: ((kind?: string) => Layer.Layer<never>) | undefined
 }
+
+const keptBy = ({ programs }: Setup, kind?: string): Layer.Layer<never> => programs?.(kind) ?? Layer.empty
 
 /** Where verdicts of self-tests are kept. */
 export const verdicts = Cached.open("tg-devices")
@@ -45,33 +53,26 @@ const notIsolated = "one thread, because the page is not cross-origin isolated; 
   "Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp"
 
 /** WebAssembly: with threads where memory can be shared. `because` says why it is not a GPU. */
-const wasm = (because: string, setup: Setup): Layer.Layer<Services, DeviceError> =>
-  Layer.unwrap(Effect.gen(function*() {
-    const [renderer, device, browser] = yield* Effect.promise(() =>
-      Promise.all([
-        import("@tg/codegen-wasm/Wasm"),
-        import("@tg/runtime-wasm/WasmDevice"),
-        import("@tg/runtime-wasm/BrowserThreads")
-      ])
-    )
-    const isIsolated = globalThis.crossOriginIsolated
-    const threads = isIsolated ? setup.threads ?? navigator.hardwareConcurrency : 1
-    const memory = isIsolated ? "shared" : "own"
-    const name = `wasm, ${threads === 1 ? "one thread" : `${threads} threads`}`
-    const why = isIsolated ? because : `${because}; ${notIsolated}`
-    const identity = wasmIdentity()
-    const trusted = Layer.effect(
-      Device,
-      Effect.gen(function*() {
-        const device = yield* Device
-        return { ...device, profile: Verdict.without(device.profile, yield* avoidedBy(setup, identity)) }
-      })
-    ).pipe(Layer.provide(device.layer({ memory })))
-    return Layer.merge(
-      compiler(renderer.layerWith({ memory })),
-      Layer.succeed(Chosen, { kind: "wasm", name, threads, why, identity })
-    ).pipe(Layer.provideMerge(trusted), Layer.provide(browser.layer(threads)))
-  }))
+const wasm = (because: string, setup: Setup): Layer.Layer<Services, DeviceError> => {
+  const isIsolated = globalThis.crossOriginIsolated
+  const threads = isIsolated ? setup.threads ?? navigator.hardwareConcurrency : 1
+  const memory = isIsolated ? "shared" : "own"
+  const name = `wasm, ${threads === 1 ? "one thread" : `${threads} threads`}`
+  const why = isIsolated ? because : `${because}; ${notIsolated}`
+  const identity = wasmIdentity()
+  const trusted = Layer.effect(
+    Device,
+    Effect.gen(function*() {
+      const device = yield* Device
+      return { ...device, profile: Verdict.without(device.profile, yield* avoidedBy(setup, identity)) }
+    })
+  ).pipe(Layer.provide(WasmDevice.layer({ memory })))
+  const options = { memory, simd: defaultSimd() } as const
+  return Layer.merge(
+    Layer.provide(Replaying.layer(Targets.wasm(options)), keptBy(setup, Targets.nameOf(options))),
+    Layer.succeed(Chosen, { kind: "wasm", name, threads, why, identity })
+  ).pipe(Layer.provideMerge(trusted), Layer.provide(BrowserThreads.layer(threads)))
+}
 
 /** A GPU. Software adapters only where the page asked for WebGPU by name. */
 const webgpu = (allowSoftware: boolean, setup: Setup): Layer.Layer<Services, DeviceError> =>
@@ -85,15 +86,11 @@ const webgpu = (allowSoftware: boolean, setup: Setup): Layer.Layer<Services, Dev
           : "WebGPU is there for secure pages alone; serve the page over https or from localhost"
       })
     }
-    const [device, { identityOf, layerOf, WebGpuInfo, withoutPackedDot }, renderer] = yield* Effect.promise(
-      () =>
-        Promise.all([
-          import("@tg/runtime-webgpu/WebGpu"),
-          import("@tg/runtime-webgpu/WebGpuInfo"),
-          import("@tg/codegen-wgsl/WgslRenderer")
-        ])
-    )
-    const rendererOfDevice = layerOf(renderer.layer)
+    const device = yield* Effect.promise(() => import("@tg/runtime-webgpu/WebGpu"))
+    const replaying = Layer.unwrap(Effect.gen(function*() {
+      const { profile } = yield* Device
+      return Replaying.layer(Targets.webgpu(rendererOptions(yield* WebGpuInfo, profile)))
+    }))
     const chosen = Layer.effect(
       Chosen,
       Effect.map(WebGpuInfo, ({ adapter }) => ({
@@ -114,7 +111,7 @@ const webgpu = (allowSoftware: boolean, setup: Setup): Layer.Layer<Services, Dev
         Context.add(WebGpuInfo, avoid.includes("packed-dot") ? withoutPackedDot(info) : info)
       )
     })).pipe(Layer.provide(device.layer(gpu, { allowSoftware })))
-    return Layer.merge(compiler(rendererOfDevice), chosen).pipe(Layer.provideMerge(trusted))
+    return Layer.merge(Layer.provide(replaying, keptBy(setup)), chosen).pipe(Layer.provideMerge(trusted))
   }))
 
 /** The layers of a choice. `auto` is a GPU if there is one, else WebAssembly. */

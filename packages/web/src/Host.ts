@@ -1,11 +1,11 @@
 /** The worker's side: the engine, and what the page may ask of it. */
 import type { DeviceError } from "@tg/runtime/Device"
-import { Context, Effect, Queue, Scope, Semaphore, Stream } from "effect"
+import { Context, Effect, Fiber, Queue, Scope, Semaphore, Stream } from "effect"
 import * as Devices from "./Devices.ts"
 import * as Keeping from "./Keeping.ts"
 import { fromTagged, ModelError } from "./ModelError.ts"
 import * as Opening from "./Opening.ts"
-import { type OpenOptions, Requests } from "./Protocol.ts"
+import { choices, type OpenOptions, Requests } from "./Protocol.ts"
 import * as Replying from "./Replying.ts"
 
 const notOpen = new ModelError({
@@ -32,10 +32,16 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
   /** The device of these options, started once: who looks at a model may open it next. */
   const deviceOf = Effect.fnUntraced(function*({ device, threads }: typeof OpenOptions.Type) {
     const key = `${device} ${threads}`
-    const found = devices.get(key) ?? (yield* Effect.cached(Scope.provide(Opening.device({ device, threads }), scope)))
-    devices.set(key, found)
-    return yield* found
+    const known = devices.get(key)
+    if (known !== undefined) return yield* known
+    const starting = yield* Effect.forkIn(Scope.provide(Opening.device({ device, threads }), scope), scope, {
+      startImmediately: true
+    })
+    devices.set(key, Fiber.join(starting))
+    return yield* Fiber.join(starting)
   })
+  const early = choices.find((choice) => globalThis.name === `tg ${choice}`)
+  if (early !== undefined) yield* Effect.forkIn(deviceOf({ device: early }), scope, { startImmediately: true })
   const turns = yield* Semaphore.make(1)
   /** A model has one conversation in its cache: the next answer waits until this one has ended. */
   const turn = Effect.acquireRelease(turns.take(1), () => turns.release(1), { interruptible: true })
@@ -46,8 +52,8 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
   return {
     Look: ({ memory, options, source }) =>
       Effect.gen(function*() {
-        seen = yield* Opening.header(source)
-        const services = yield* deviceOf(options)
+        const [services, header] = yield* Effect.all([deviceOf(options), Opening.header(source)], { concurrency: 2 })
+        seen = header
         const facts = Opening.facts(seen, Context.get(services, Devices.Chosen))
         if (!memory) return facts
         return { ...facts, memory: yield* Effect.provide(Opening.memory(seen, options.context), services) }
@@ -57,10 +63,11 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
         Effect.gen(function*() {
           if (opened !== undefined) return yield* alreadyOpen
           const say = (event: Opening.Event) => Queue.offer(queue, event)
-          const header = source === undefined
-            ? seen ?? (yield* nothingSeen)
-            : yield* Opening.header(source).pipe(Effect.mapError(fromTagged))
-          const services = yield* deviceOf(options).pipe(Effect.mapError(fromTagged))
+          const known = source === undefined ? seen ?? (yield* nothingSeen) : undefined
+          const [services, header] = yield* Effect.all([
+            deviceOf(options),
+            known === undefined ? Opening.header(source!) : Effect.succeed(known)
+          ], { concurrency: 2 }).pipe(Effect.mapError(fromTagged))
           opened = yield* Opening.load(header, { options, services, say }).pipe(
             Scope.provide(scope),
             Effect.mapError(fromTagged)

@@ -1,15 +1,9 @@
 /** Models that the browser keeps, in the worker. The store is fetched when it is first asked for. */
-import * as Http from "@tg/hub/Http"
-import * as ModelName from "@tg/hub/ModelName"
-import { Effect, Layer, Queue, Stream } from "effect"
+import { Effect, Queue, Stream } from "effect"
 import { fromTagged, ModelError } from "./ModelError.ts"
 import type { Coming, Kept } from "./Protocol.ts"
 
-/** A page never sees where a redirection goes: the browser follows it, by its own rules. */
-const follow: Http.Fetch = (url, init) => fetch(url, { ...init, redirect: "follow" })
-
-/** How a page asks servers. */
-export const http: Layer.Layer<Http.Http> = Http.Http.layer({ fetch: follow })
+const hub = Effect.promise(() => import("./Hub.ts"))
 
 const isPossible = (): boolean =>
   "FileSystemFileHandle" in globalThis && "createSyncAccessHandle" in FileSystemFileHandle.prototype &&
@@ -23,13 +17,7 @@ const impossible = new ModelError({
 /** The store of this origin. */
 export const store = Effect.gen(function*() {
   if (!isPossible()) return yield* impossible
-  const [{ OpfsStore }, machine] = yield* Effect.promise(() =>
-    Promise.all([import("@tg/hub/OpfsStore"), import("@tg/hub/BrowserMachine")])
-  )
-  return yield* OpfsStore.pipe(
-    Effect.provide(OpfsStore.layer().pipe(Layer.provide([http, machine.layer]))),
-    Effect.mapError(fromTagged)
-  )
+  return yield* (yield* hub).store
 })
 
 /** Fetches a model into the store, and tells how far it is. */
@@ -37,7 +25,7 @@ export const keep = (name: string): Stream.Stream<typeof Coming.Type | Kept, Mod
   Stream.callback((queue) =>
     Effect.gen(function*() {
       const { pull } = yield* store
-      const asked = yield* Effect.fromResult(ModelName.parse(name)).pipe(Effect.mapError(fromTagged))
+      const asked = yield* (yield* hub).named(name).pipe(Effect.mapError(fromTagged))
       let told = -Infinity
       const model = yield* pull(asked, (progress) => {
         const now = performance.now()

@@ -11,15 +11,24 @@ export interface KeptName {
   readonly kept: string
 }
 
+/** Bytes that the page gives away: it has them no more. */
+export interface Given {
+  readonly given: ArrayBuffer
+  readonly name: string
+}
+
 /**
  * Where a model comes from: a file that was picked, an address (of this page, if relative), a name of the hub
  * (`hf:owner/repo:Q4_K_M`), the bytes themselves, or what the browser keeps.
  */
-export type Source = Blob | URL | string | Uint8Array<ArrayBuffer> | ArrayBuffer | KeptName
+export type Source = Blob | URL | string | Uint8Array<ArrayBuffer> | ArrayBuffer | Given | KeptName
 
 /** Where a model runs. */
 export interface Options extends Schema.Schema.Type<typeof Protocol.OpenOptions> {
-  /** Starts the worker, where its script is not `worker.js` beside this one. */
+  /**
+   * Starts the worker, where its script is not `worker.js` beside this one. One that was started before, and whose name is `tg auto`,
+   * `tg webgpu` or `tg wasm`, starts that device before it is asked to.
+   */
   readonly worker?: (() => Worker) | undefined
   /** Called while weights are on their way to the device. */
   readonly onProgress?: ((progress: Omit<typeof Protocol.Progress.Type, "_tag">) => void) | undefined
@@ -44,6 +53,9 @@ const sourceOf = (source: Source): Effect.Effect<Protocol.Source, ModelError> =>
   }
   if (source instanceof ArrayBuffer || source instanceof Uint8Array) {
     return Effect.succeed({ _tag: "Blob", name: "the bytes", blob: new Blob([source]) })
+  }
+  if (typeof source === "object" && "given" in source) {
+    return Effect.succeed({ _tag: "Bytes", name: source.name, bytes: source.given })
   }
   if (typeof source === "object" && "kept" in source) return Effect.succeed({ _tag: "Kept", name: source.kept })
   if (typeof source === "string" && /^hf:/i.test(source)) return Effect.succeed({ _tag: "Name", name: source })

@@ -10,7 +10,9 @@ interface Builder {
   ): void
   onLoad(
     options: { readonly filter: RegExp },
-    callback: (request: { readonly path: string }) => Promise<{ contents: string; loader: "ts" | "tsx" }>
+    callback: (
+      request: { readonly path: string; readonly suffix: string }
+    ) => Promise<{ contents: string; loader: "ts" | "tsx" }>
   ): void
   resolve(path: string, options: Omit<Request, "path" | "kind"> & { readonly kind: never }): Promise<Found>
 }
@@ -60,6 +62,22 @@ export const attend = () => { throw new Error("a bundle for pages has no equalit
 export const explain = attend
 `
 
+const apart = "?apart"
+
+/** The compiler behind `Jit.layer`, in modules that are fetched when the layer is built: bundlers keep what a class refers to. */
+const compilerApart = `
+import * as Effect from "effect/Effect"
+export const make = Effect.flatMap(Effect.promise(() => import("./capture.ts${apart}")), ({ make }) => make)
+`
+
+/** What stands in pages where a module of ours stands elsewhere. */
+const inPages = (path: string, suffix: string): string | undefined =>
+  suffix !== apart && /jit[\\/]src[\\/]internal[\\/]capture\.ts$/.test(path)
+    ? compilerApart
+    : /models-deepseek2[\\/]src[\\/]Attend\.ts$/.test(path)
+    ? withoutSearch
+    : undefined
+
 /**
  * Bundlers keep all of a module that a barrel exports as a namespace: 75 kB gzip of `Schema` where a tenth is used. So modules of ours
  * are given the modules behind the barrels.
@@ -67,10 +85,8 @@ export const explain = attend
 const ownModules = {
   name: "own-modules",
   setup: ({ onLoad }: Builder): void => {
-    onLoad({ filter: /[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?$/ }, async ({ path }) => ({
-      contents: /models-deepseek2[\\/]src[\\/]Attend\.ts$/.test(path)
-        ? withoutSearch
-        : byModule(await readFile(path, "utf8")),
+    onLoad({ filter: /[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?$/ }, async ({ path, suffix }) => ({
+      contents: inPages(path, suffix) ?? byModule(await readFile(path, "utf8")),
       loader: path.endsWith("x") ? "tsx" : "ts"
     }))
   }

@@ -1,5 +1,4 @@
 /** Compiles the programs of a model for pages, in Node, so that a page that brings the model need not. */
-import * as Wasm from "@tg/codegen-wasm/Wasm"
 import { fromModel } from "@tg/engine/Engine"
 import * as ModelFile from "@tg/engine/ModelFile"
 import { fromBytes } from "@tg/gguf/ByteSource"
@@ -8,8 +7,9 @@ import * as Models from "@tg/models/Models"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { Effect, Layer } from "effect"
 import { KeyValueStore, makeStringOnly } from "effect/persistence/KeyValueStore"
-import { compiler } from "./Compiling.ts"
 import { prepared } from "./Opening.ts"
+import * as Replaying from "./Replaying.ts"
+import * as Targets from "./Targets.ts"
 
 /** A store that shows all it has. */
 const remembering = (texts: Map<string, string>): KeyValueStore =>
@@ -23,17 +23,21 @@ const remembering = (texts: Map<string, string>): KeyValueStore =>
   })
 
 /**
- * The programs of a model on WebAssembly, as a page whose code has this name keeps them: with memory that threads share, and without.
- * What a GPU runs depends on the GPU.
+ * The programs of a model on WebAssembly, as a page whose code has this name keeps them: by what they are for (`Targets.nameOf`), memory that
+ * threads share or not, and each way in which processors multiply bytes. What a GPU runs depends on the GPU.
  */
-export const compile = async (bytes: Uint8Array, build: string): Promise<Readonly<Record<string, string>>> => {
-  const texts = new Map<string, string>()
-  const cache = CompileCache.layerStore({ compiler: build }).pipe(
-    Layer.provide(Layer.succeed(KeyValueStore, remembering(texts)))
-  )
-  for (const memory of ["shared", "own"] as const) {
-    const device = compiler(Wasm.layerWith({ memory })).pipe(
-      Layer.provideMerge(WasmDevice.layer({ memory })),
+export const compile = async (
+  bytes: Uint8Array,
+  build: string
+): Promise<Readonly<Record<string, Readonly<Record<string, string>>>>> => {
+  const compiled: Record<string, Readonly<Record<string, string>>> = {}
+  for (const options of Targets.ofWasm) {
+    const texts = new Map<string, string>()
+    const cache = CompileCache.layerStore({ compiler: build }).pipe(
+      Layer.provide(Layer.succeed(KeyValueStore, remembering(texts)))
+    )
+    const device = Replaying.layer(Targets.wasm(options)).pipe(
+      Layer.provideMerge(WasmDevice.layer({ memory: options.memory })),
       Layer.provide(cache)
     )
     await Effect.runPromise(
@@ -43,6 +47,7 @@ export const compile = async (bytes: Uint8Array, build: string): Promise<Readonl
         yield* fromModel(source, model, { prepare: prepared })
       }).pipe(Effect.provide(device), Effect.scoped)
     )
+    compiled[Targets.nameOf(options)] = Object.fromEntries(texts)
   }
-  return Object.fromEntries(texts)
+  return compiled
 }

@@ -15,17 +15,18 @@ import * as Sources from "./Source.ts"
 declare global {
   /** What `bundle.ts` calls the code that it has bundled; elsewhere it is not defined. */
   var TG_BUILD: string | undefined
-  /** Where programs lie that were compiled with the bundle, relative to its modules; elsewhere it is not defined. */
+  /** The folder of programs that were compiled with the bundle, relative to its modules; elsewhere it is not defined. */
   var TG_PROGRAMS: string | undefined
 }
 
-/** Programs are kept by a build that has a name. */
-const keeping = typeof TG_BUILD === "string"
-  ? ProgramStore.layer(
+/** Programs are kept by a build that has a name; those of a kind of WebAssembly may have come with it. */
+const programs = (kind?: string): Layer.Layer<never> =>
+  typeof TG_BUILD !== "string" ? Layer.empty : ProgramStore.layer(
     TG_BUILD,
-    typeof TG_PROGRAMS === "string" ? new URL(TG_PROGRAMS, import.meta.url).href : undefined
+    typeof TG_PROGRAMS === "string" && kind !== undefined
+      ? new URL(`${TG_PROGRAMS}/${kind}.json`, import.meta.url).href
+      : undefined
   )
-  : Layer.empty
 
 /** What is compiled before a model is ready. */
 export const prepared = ["last", Sampler.greedy] as const
@@ -45,7 +46,7 @@ export const header = Effect.fn("Opening.header")(function*(file: Source) {
 
 /** The device of these options. It belongs to the Scope. */
 export const device = ({ device = "auto", threads }: typeof OpenOptions.Type) =>
-  Layer.build(Layer.fresh(Devices.layer(device, { threads }).pipe(Layer.provide(keeping))))
+  Layer.build(Layer.fresh(Devices.layer(device, { threads, programs })))
 
 /** Tokens of a conversation that memory is told for, where nobody says how many. */
 const usualContext = 4096

@@ -1,5 +1,5 @@
 /** Compiled programs that the browser keeps for the page's origin, in its Cache Storage. */
-import { Effect, Layer, Schema } from "effect"
+import { Effect, Fiber, Layer, Schema, type Scope } from "effect"
 import { KeyValueStore, makeStringOnly } from "effect/persistence/KeyValueStore"
 import * as CompileCache from "@tg/jit/CompileCache"
 import * as Cached from "./Cached.ts"
@@ -19,14 +19,14 @@ const fetched = (address: string): Effect.Effect<Readonly<Record<string, string>
     Effect.catch((problem) => Effect.as(Effect.logWarning(`${address}: ${problem.message}`), {}))
   )
 
-/** The store, and behind it what came with the bundle, fetched when something is missing for the first time. */
-const withShipped = (store: KeyValueStore, address: string): Effect.Effect<KeyValueStore> =>
-  Effect.map(Effect.cached(fetched(address)), (shipped) => ({
+/** What came with the bundle, fetched while the model is looked at, and behind it the store. */
+const withShipped = (store: KeyValueStore, address: string): Effect.Effect<KeyValueStore, never, Scope.Scope> =>
+  Effect.map(Effect.forkScoped(fetched(address)), (coming) => ({
     ...store,
     get: (key) =>
       Effect.flatMap(
-        store.get(key),
-        (found) => found === undefined ? Effect.map(shipped, (texts) => texts[key]) : Effect.succeed(found)
+        Fiber.join(coming),
+        (shipped) => shipped[key] === undefined ? store.get(key) : Effect.succeed(shipped[key])
       )
   }))
 

@@ -33,9 +33,12 @@ export const GenerateOptions = Schema.Struct({
   seed: Schema.optional(Schema.Finite)
 })
 
-/** Values that structured clone sends as they are. */
-const cloned = <A>(expected: string, is: (value: unknown) => value is A) =>
-  Schema.declare(is, { expected }).pipe(Transferable.schema((): Array<globalThis.Transferable> => []))
+/** Values that structured clone sends as they are; `moved` are no longer the sender's. */
+const cloned = <A>(
+  expected: string,
+  is: (value: unknown) => value is A,
+  moved: (value: A) => Array<globalThis.Transferable> = () => []
+) => Schema.declare(is, { expected }).pipe(Transferable.schema(moved))
 
 const isMessage = (value: unknown): value is Message =>
   typeof value === "object" && value !== null && "role" in value && typeof value.role === "string"
@@ -58,11 +61,15 @@ export const ChatOptions = Schema.Struct({
   )
 })
 
-/** Where a model is: a blob, an absolute address, a name of the hub, or a name of what the browser keeps. */
+/** Where a model is: a blob, bytes that are given away, an absolute address, a name of the hub, or a name of what the browser keeps. */
 export const Source = Schema.Union([
   Schema.TaggedStruct("Blob", {
     name: Schema.String,
     blob: cloned("a Blob", (value): value is Blob => value instanceof Blob)
+  }),
+  Schema.TaggedStruct("Bytes", {
+    name: Schema.String,
+    bytes: cloned("an ArrayBuffer", (value): value is ArrayBuffer => value instanceof ArrayBuffer, (bytes) => [bytes])
   }),
   Schema.TaggedStruct("Address", { url: Schema.String }),
   /** A model of the hub, as `hf:owner/repo:Q4_K_M`. */
@@ -70,7 +77,7 @@ export const Source = Schema.Union([
   /** A model that the browser keeps. */
   Schema.TaggedStruct("Kept", { name: Schema.String })
 ])
-/** Where a model is: a blob, an absolute address, a name of the hub, or a name of what the browser keeps. */
+/** Where a model is. */
 export type Source = typeof Source.Type
 
 /** The device in use. */

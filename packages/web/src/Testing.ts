@@ -1,4 +1,5 @@
 /** The self-test of a device, in the worker. Fetched when it is asked for. */
+import { Pipeline } from "@tg/jit/Pipeline"
 import * as SelfTest from "@tg/self-test/SelfTest"
 import * as Vectors from "@tg/self-test/Vectors"
 import * as Verdict from "@tg/self-test/Verdict"
@@ -6,6 +7,7 @@ import { Context, Effect, Layer, Queue, Stream } from "effect"
 import * as Devices from "./Devices.ts"
 import { fromTagged, type ModelError } from "./ModelError.ts"
 import type { OpenOptions, Tested, Testing } from "./Protocol.ts"
+import { Compiling } from "./Replaying.ts"
 
 /** Reads a file beside an address. */
 const fetched = (base: string) => async (file: string): Promise<Uint8Array> => {
@@ -21,6 +23,9 @@ export const chosen = (options: typeof OpenOptions.Type) =>
     Effect.scoped
   )
 
+/** The stages of the compiler: operations are tested one by one. */
+const compiling = Layer.effect(Pipeline, Effect.flatMap(Compiling, Effect.map(({ pipeline }) => pipeline)))
+
 /** Tests the device of these options; `address` is that of the vectors' folder. */
 export const run = (
   options: typeof OpenOptions.Type,
@@ -35,7 +40,7 @@ export const run = (
         {
           device: name,
           identity,
-          layer: (avoid) => Devices.layer(kind, { threads: options.threads, avoid })
+          layer: (avoid) => compiling.pipe(Layer.provideMerge(Devices.layer(kind, { threads: options.threads, avoid })))
         },
         vectors,
         {

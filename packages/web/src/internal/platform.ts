@@ -37,6 +37,8 @@ export const layerPage = (spawn: () => Worker): Layer.Layer<EffectWorker.WorkerP
               event.preventDefault()
               fail(received(`the worker failed: ${explain(event)}`))
             })
+            // one that was started before may have said that it is ready when nobody listened
+            worker.postMessage([2], [])
           })
       })
     )
@@ -59,11 +61,15 @@ export const layerWorker: Layer.Layer<WorkerRunner.WorkerRunnerPlatform> = Layer
             const scope = yield* Effect.scope
             const services = yield* Effect.context<R>()
             const closed = yield* Deferred.make<void, WorkerError>()
-            page.addEventListener("message", ({ data }: MessageEvent<WorkerRunner.PlatformMessage<I>>) => {
-              if (data[0] === 1) return void Deferred.doneUnsafe(closed, Exit.void)
-              const handled = handler(0, data[1])
-              if (Effect.isEffect(handled)) Fiber.runIn(Effect.runForkWith(services)(handled), scope)
-            })
+            page.addEventListener(
+              "message",
+              ({ data }: MessageEvent<WorkerRunner.PlatformMessage<I> | readonly [2]>) => {
+                if (data[0] === 2) return page.postMessage([0], [])
+                if (data[0] === 1) return void Deferred.doneUnsafe(closed, Exit.void)
+                const handled = handler(0, data[1])
+                if (Effect.isEffect(handled)) Fiber.runIn(Effect.runForkWith(services)(handled), scope)
+              }
+            )
             page.addEventListener("messageerror", ({ data }) => {
               Deferred.doneUnsafe(closed, Exit.fail(received("a message of the page cannot be read", data)))
             })
