@@ -52,16 +52,22 @@ const pages = {
   "device.html": { script: "device.js", title: "tg: this device" }
 }
 
-const programsFile = "programs.json"
+const programsFolder = "programs"
 
-/** The programs of the model that comes with the page, as JSON. They take seconds, so those of the last build are kept. */
-const programs = async (name: string): Promise<string> => {
+/** The programs of the model that comes with the page, by their files' names. They take seconds, so those of the last build are kept. */
+const programs = async (name: string): Promise<ReadonlyArray<readonly [file: string, json: string]>> => {
   const kept = path.join(home, "dist", `programs-${name}.json`)
-  if (fs.existsSync(kept)) return fs.readFileSync(kept, "utf8")
-  const json = JSON.stringify(await compile(fs.readFileSync(tiny), name))
-  for (const old of fs.globSync("dist/programs-*.json", { cwd: home })) fs.rmSync(path.join(home, old), { force: true })
-  write(kept, json)
-  return json
+  const isKept = fs.existsSync(kept)
+  const all = isKept
+    ? JSON.parse(fs.readFileSync(kept, "utf8")) as Awaited<ReturnType<typeof compile>>
+    : await compile(fs.readFileSync(tiny), name)
+  if (!isKept) {
+    for (const old of fs.globSync("dist/programs-*.json", { cwd: home })) {
+      fs.rmSync(path.join(home, old), { force: true })
+    }
+    write(kept, JSON.stringify(all))
+  }
+  return Object.entries(all).map(([kind, own]) => [`${programsFolder}/${kind}.json`, JSON.stringify(own)])
 }
 
 /** Builds into a folder, which is emptied. */
@@ -75,25 +81,50 @@ export const site = async (out: string): Promise<Built> => {
       worker: at("@tg/web/worker")
     },
     outdir: out,
-    define: { ...shared.define, TG_PROGRAMS: JSON.stringify(programsFile) }
+    define: { ...shared.define, TG_PROGRAMS: JSON.stringify(programsFolder) }
   })
   const { files, name } = Bundling.named(outputFiles)
   fs.rmSync(out, { recursive: true, force: true })
   const modules = files.map((file) => ({ ...file, path: `${name}/${path.relative(out, file.path)}` }))
   for (const file of modules) write(path.join(out, file.path), file.text)
-  write(path.join(out, name, programsFile), await programs(name))
+  const compiled = (await programs(name)).map(([file, json]) => ({ path: `${name}/${file}`, text: json }))
+  for (const file of compiled) write(path.join(out, file.path), file.text)
   for (const [to, from] of Object.entries({ ...others, ...vectors })) write(path.join(out, to), fs.readFileSync(from))
   const html = fs.readFileSync(path.join(home, "public/index.html"), "utf8")
   for (const [file, { script, title }] of Object.entries(pages)) {
+    const preloads = modulesOf(metafile, script).map((module) => `<link rel="modulepreload" href="BUILD/${module}">`)
     write(
       path.join(out, file),
       html.replaceAll("BUILD/page.js", `BUILD/${script}`).replace(/<title>.*<\/title>/, `<title>${title}</title>`)
+        .replace("<!-- modules -->", preloads.join("\n    "))
+        .replace(file === "index.html" ? "" : `<script src="BUILD/boot.js"></script>\n    `, "")
         .replaceAll("BUILD/", `${name}/`)
     )
   }
-  const parts = [...modules.map(({ path }) => path), `${name}/${programsFile}`, ...Object.keys(others)]
-  await serviceWorker(out, name, ["./", "device.html", ...parts])
+  const parts = [...[...modules, ...compiled].map(({ path }) => path), ...Object.keys(others)]
+  write(path.join(out, name, "boot.js"), await script("boot.ts"))
+  const kept = ["./", "device.html", `${name}/boot.js`, ...parts]
+  const define = { TG_BUILD: JSON.stringify(name), TG_FILES: JSON.stringify(kept) }
+  write(path.join(out, "service-worker.js"), await script("ServiceWorker.ts", define))
   return { folder: out, name, metafile }
+}
+
+/** All modules that the script of a page imports. */
+const modulesOf = ({ outputs }: Metafile, script: string): ReadonlyArray<string> => {
+  const nameOf = (output: string): string => path.basename(output)
+  const byName = new Map(Object.entries(outputs).map(([output, of]) => [nameOf(output), of]))
+  const found = new Set<string>()
+  const add = (module: string): void => {
+    const output = byName.get(module)
+    if (output === undefined || found.has(module)) return
+    found.add(module)
+    for (const { kind, path } of output.imports) {
+      if (kind === "import-statement") add(nameOf(path))
+    }
+  }
+  add(script)
+  found.delete(script)
+  return [...found]
 }
 
 const write = (file: string, content: string | Uint8Array): void => {
@@ -101,17 +132,16 @@ const write = (file: string, content: string | Uint8Array): void => {
   fs.writeFileSync(file, content)
 }
 
-/** The service worker knows what there is, so that it can keep it. */
-const serviceWorker = async (out: string, name: string, files: ReadonlyArray<string>): Promise<void> => {
+/** A script by itself, which is no module. */
+const script = async (file: string, define: Readonly<Record<string, string>> = {}): Promise<string> => {
   const { outputFiles } = await build({
     ...shared,
     splitting: false,
     format: "iife",
-    entryPoints: { "service-worker": path.join(home, "src/ServiceWorker.ts") },
-    outdir: out,
-    define: { TG_BUILD: JSON.stringify(name), TG_FILES: JSON.stringify(files) }
+    entryPoints: [path.join(home, "src", file)],
+    define: { ...define }
   })
-  write(path.join(out, "service-worker.js"), outputFiles[0]!.text)
+  return outputFiles[0]!.text
 }
 
 const stamp = path.join(home, "dist", "site.sources")

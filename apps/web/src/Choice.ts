@@ -1,4 +1,5 @@
-/** Which model: what a person chose, and what of it is remembered. */
+/** Which model, and where it runs: what a person chose, and what of it is remembered. */
+import type { DeviceInfo } from "@tg/web/Protocol"
 
 /** A model that can be loaded. */
 export type Choice =
@@ -44,4 +45,20 @@ export const remembered = (): Choice => {
   if (kind === "address" && typeof url === "string") return { kind, url }
   if (kind === "kept" && typeof name === "string") return { kind, name }
   return { kind: "own" }
+}
+
+/** Where models may run. */
+export type DeviceChoice = "auto" | DeviceInfo["kind"]
+
+const deviceKey = "tg.device"
+
+const isDevice = (text: string | null): text is DeviceChoice => text === "auto" || text === "webgpu" || text === "wasm"
+
+/** Remembers where models run. */
+export const rememberDevice = (choice: DeviceChoice): void => localStorage.setItem(deviceKey, choice)
+
+/** Where models ran last; the fastest there is where nobody said. */
+export const rememberedDevice = (): DeviceChoice => {
+  const stored = localStorage.getItem(deviceKey)
+  return isDevice(stored) ? stored : "auto"
 }

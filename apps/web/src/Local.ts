@@ -1,8 +1,9 @@
 /** The model of the page: looked at, loaded, in use, and what went wrong. */
 import { signal } from "@preact/signals"
-import type { DeviceInfo, Facts } from "@tg/web/Protocol"
+import type { Facts } from "@tg/web/Protocol"
 import * as Model from "@tg/web/Model"
-import { type Choice, nameOf, remember } from "./Choice.ts"
+import { type Choice, type DeviceChoice, nameOf, remember, rememberDevice, rememberedDevice } from "./Choice.ts"
+import * as OwnModel from "./OwnModel.ts"
 import { startWorker } from "./Worker.ts"
 
 /** How far the page is with its model. */
@@ -24,9 +25,6 @@ export interface Candidate {
   readonly facts: Facts
 }
 
-/** Where models may run. */
-export type DeviceChoice = "auto" | DeviceInfo["kind"]
-
 /** What people see of where models may run. */
 export const devices = {
   auto: "The fastest there is",
@@ -43,54 +41,18 @@ export const looking = signal<string | undefined>(undefined)
 /** Why the last look failed. */
 export const refusal = signal<string | undefined>(undefined)
 
-const deviceKey = "tg.device"
-const isDevice = (text: string | null): text is DeviceChoice => text === "auto" || text === "webgpu" || text === "wasm"
-
-const storedDevice = (): DeviceChoice => {
-  const stored = localStorage.getItem(deviceKey)
-  return isDevice(stored) ? stored : "auto"
-}
-
 /** Where models run that are loaded from now on. */
-export const device = signal<DeviceChoice>(storedDevice())
+export const device = signal<DeviceChoice>(rememberedDevice())
 
 /** Chooses where models run; the one in use moves. */
 export const changeDevice = (choice: DeviceChoice): void => {
-  localStorage.setItem(deviceKey, choice)
+  rememberDevice(choice)
   device.value = choice
   const { value } = phase
   if (value.at === "ready" || value.at === "failed") void use(value.choice)
 }
 
 const told = (error: unknown): string => error instanceof Error ? error.message : String(error)
-
-/** The address of the model that comes with the page. */
-export const ownAddress = "models/tg-tiny-Q4_0.gguf"
-
-/** Reads all of an answer, and says how far it is. */
-const fetched = async (
-  url: string,
-  onBytes: (done: number, total: number | undefined) => void,
-  signal: AbortSignal | undefined
-): Promise<Blob> => {
-  const response = await fetch(url, { signal: signal ?? null }).catch((error: unknown) => {
-    if (signal?.aborted === true) throw error
-    throw new Error("The model that comes with this page cannot be fetched. Is there a network?")
-  })
-  if (!response.ok || response.body === null) throw new Error(`The page's host answers with status ${response.status}.`)
-  const length = Number(response.headers.get("content-length"))
-  let done = 0
-  const counted = response.body.pipeThrough(
-    new TransformStream<Uint8Array, Uint8Array>({
-      transform: (bytes, controller) => {
-        done += bytes.length
-        onBytes(done, length > 0 ? length : undefined)
-        controller.enqueue(bytes)
-      }
-    })
-  )
-  return new Response(counted).blob()
-}
 
 const sourceOf = async (
   choice: Choice,
@@ -99,7 +61,7 @@ const sourceOf = async (
 ): Promise<Model.Source> => {
   switch (choice.kind) {
     case "own":
-      return fetched(ownAddress, onBytes, signal)
+      return { given: await OwnModel.fetched(onBytes, signal), name: nameOf(choice) }
     case "file":
       return choice.file
     case "address":

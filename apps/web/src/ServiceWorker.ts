@@ -17,8 +17,16 @@ interface World {
 interface Lasting {
   readonly waitUntil: (until: Promise<unknown>) => void
 }
+interface Route {
+  readonly condition: { readonly urlPattern: string }
+  readonly source: { readonly cacheName: string }
+}
+interface Installing extends Lasting {
+  /** Has the browser answer from a cache without asking here. Few browsers have it. */
+  readonly addRoutes?: (routes: ReadonlyArray<Route>) => Promise<void>
+}
 interface Events {
-  readonly install: Lasting
+  readonly install: Installing
   readonly activate: Lasting
   readonly message: Lasting & {
     readonly data: unknown
@@ -61,8 +69,11 @@ const part = async (whole: Response, range: string): Promise<Response> => {
   return new Response(blob.slice(start, end), { status: 206, headers })
 }
 
+let opened: Promise<Cache> | undefined
+const open = (): Promise<Cache> => opened ??= caches.open(cacheName)
+
 const kept = async (request: Request): Promise<Response | undefined> => {
-  const cache = await caches.open(cacheName)
+  const cache = await open()
   const own = await cache.match(request.url, { ignoreSearch: true })
   const found = own ?? (request.mode === "navigate" ? await cache.match(world.registration.scope) : undefined)
   const range = request.headers.get("range")
@@ -84,7 +95,7 @@ const answer = async (request: Request): Promise<Response> => {
 
 /** Keeps all files, and forgets those of other builds. */
 const keepAll = async (): Promise<void> => {
-  const cache = await caches.open(cacheName)
+  const cache = await open()
   const missing: Array<string> = []
   for (const file of TG_FILES) {
     const url = new URL(file, world.registration.scope).href
@@ -95,7 +106,23 @@ const keepAll = async (): Promise<void> => {
   await Promise.all(old.map((name) => caches.delete(name)))
 }
 
-world.addEventListener("install", (event) => event.waitUntil(world.skipWaiting()))
+/**
+ * What the browser may take from the cache by itself, some ten milliseconds sooner: files that need no headers of isolation, which
+ * scripts of workers do.
+ */
+const routes: ReadonlyArray<Route> = TG_FILES.filter((file) =>
+  /\.(css|js|gguf|json)$/.test(file) && !file.endsWith("worker.js")
+)
+  .map((file) => ({
+    condition: { urlPattern: new URL(file, world.registration.scope).href },
+    source: { cacheName }
+  }))
+
+world.addEventListener("install", (event) => {
+  // without it all requests come here
+  event.waitUntil(event.addRoutes?.(routes).catch(() => {}) ?? Promise.resolve())
+  event.waitUntil(world.skipWaiting())
+})
 world.addEventListener("activate", (event) => event.waitUntil(world.clients.claim()))
 world.addEventListener("message", (event) => {
   if (event.data !== "keep") return

@@ -5,6 +5,7 @@ import type { Gauged } from "@tg/web/Protocol"
 import * as Trial from "@tg/web/Trial"
 import { Effect } from "effect"
 import * as Local from "./Local.ts"
+import * as OwnModel from "./OwnModel.ts"
 import { startWorker } from "./Worker.ts"
 
 /** What is going on. */
@@ -47,6 +48,6 @@ export const test = (): Promise<void> =>
 /** Measures the model that comes with the page. */
 export const measure = (): Promise<void> =>
   noted("measuring", async () => {
-    await using model = await Model.open(Local.ownAddress, options())
+    await using model = await Model.open(OwnModel.address, options())
     gauged.value = await model.gauge()
   })

@@ -1,6 +1,7 @@
 /** The page about this device. */
 import { useSignal } from "@preact/signals"
 import { report, type Verdict } from "@tg/web/Trial"
+import type { DeviceChoice } from "../Choice.ts"
 import * as Local from "../Local.ts"
 import * as Trials from "../Trials.ts"
 import { Progress } from "./Progress.tsx"
@@ -84,7 +85,7 @@ export const Device = () => (
           value={Local.device.value}
           disabled={Trials.busy.value !== undefined}
           onChange={(event) => {
-            Local.changeDevice(event.currentTarget.value as Local.DeviceChoice)
+            Local.changeDevice(event.currentTarget.value as DeviceChoice)
             Trials.verdict.value = undefined
             Trials.gauged.value = undefined
             void Trials.recall()

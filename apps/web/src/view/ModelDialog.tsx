@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks"
 import type { Facts } from "@tg/web/Protocol"
 import { IconButton } from "@tg/page/view/Icon"
 import * as Kept from "../Kept.ts"
+import type { DeviceChoice } from "../Choice.ts"
 import * as Local from "../Local.ts"
 import * as Offline from "../Offline.ts"
 import * as Sizes from "../Sizes.ts"
@@ -161,7 +162,7 @@ const Device = () => (
     <span>Runs on</span>
     <select
       value={Local.device.value}
-      onChange={(event) => Local.changeDevice(event.currentTarget.value as Local.DeviceChoice)}
+      onChange={(event) => Local.changeDevice(event.currentTarget.value as DeviceChoice)}
     >
       {Object.entries(Local.devices).map(([name, label]) => <option key={name} value={name}>{label}</option>)}
     </select>
