@@ -24,6 +24,8 @@ export const shown = signal<string>("")
 /** Conversations whose answer is on its way. */
 export const answering = signal<ReadonlyMap<string, AbortController>>(new Map())
 export const isLoaded = signal(false)
+/** Whether what is shown is what there is: at once where no conversation is kept. */
+export const isKnown = signal(false)
 
 /** The conversation on the screen: one that is not in the list yet if nothing was said. */
 const fresh = signal(Conversation.empty(""))
@@ -48,6 +50,7 @@ const put = (conversation: Conversation.Conversation): void => {
 export const start = async (): Promise<void> => {
   settings.value = Storage.loadSettings()
   if (shown.value === "") fresh.value = Conversation.empty(settings.value.system)
+  isKnown.value = !Storage.mayHave()
   try {
     const kept = await Storage.load()
     // somebody may have asked already
@@ -58,6 +61,7 @@ export const start = async (): Promise<void> => {
   const asked = location.hash.slice(1)
   const first = all.value.find(({ id }) => id === asked) ?? all.value[0]
   if (first !== undefined && shown.value === "") shown.value = first.id
+  isKnown.value = true
   isLoaded.value = true
   await findModels()
 }

@@ -6,16 +6,26 @@ import * as Settings from "./Settings.ts"
 const store = createStore("tg", "conversations")
 const settingsKey = "tg.settings"
 
+const keptKey = "tg.kept"
+
+/** Whether conversations may be kept: known at once, long before they are read. */
+export const mayHave = (): boolean => localStorage.getItem(keptKey) !== null
+
 /** All conversations, the last one changed first. What cannot be read is left where it is. */
-export const load = async (): Promise<ReadonlyArray<Conversation.Conversation>> =>
-  (await entries<string, unknown>(store))
-    .map(([, value]) => Conversation.fromStored(value))
+export const load = async (): Promise<ReadonlyArray<Conversation.Conversation>> => {
+  const all = await entries<string, unknown>(store)
+  if (all.length > 0) localStorage.setItem(keptKey, "yes")
+  else localStorage.removeItem(keptKey)
+  return all.map(([, value]) => Conversation.fromStored(value))
     .filter((conversation) => conversation !== undefined)
     .sort((a, b) => b.changed - a.changed)
+}
 
 /** Keeps a conversation, in place of what it was. */
-export const save = (conversation: Conversation.Conversation): Promise<void> =>
-  set(conversation.id, conversation, store)
+export const save = (conversation: Conversation.Conversation): Promise<void> => {
+  localStorage.setItem(keptKey, "yes")
+  return set(conversation.id, conversation, store)
+}
 
 /** Forgets a conversation. */
 export const remove = (id: string): Promise<void> => del(id, store)

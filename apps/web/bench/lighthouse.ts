@@ -16,9 +16,9 @@ import { type Built, site } from "../src/Build.ts"
 
 const version = "13.5.0"
 /** Scores that are asked for. */
-const least = { "performance": 0.8, "accessibility": 1, "best-practices": 0.95 }
+const least = { "performance": 0.9, "accessibility": 1, "best-practices": 0.95 }
 /** Bytes of the page's own code, gzip: its scripts and all that they import, without the worker's. Only ever to be lowered. */
-const mostBytes = 99_000
+const mostBytes = 96_000
 
 interface Report {
   readonly categories: Readonly<Record<string, { readonly score: number | null }>>

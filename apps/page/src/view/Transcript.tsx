@@ -37,7 +37,7 @@ export const Transcript = ({ conversation, where }: {
         follows.current = scrollHeight - scrollTop - clientHeight < nearEnd}
     >
       <div class="turns">
-        {conversation.turns.length === 0 && State.isLoaded.value ? <Welcome where={where} /> : null}
+        {conversation.turns.length === 0 && State.isKnown.value ? <Welcome where={where} /> : null}
         {conversation.turns.map((turn, i) =>
           turn.role === "user"
             ? <Question key={turn.id} turn={turn} canEdit={!isAnswering} />
