@@ -3,7 +3,8 @@ import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import type { StepsTogether } from "@tg/engine/Ahead"
 import { aliases } from "@tg/hub/Aliases"
-import { Config, Effect, Option, Schema } from "effect"
+import { Pipeline } from "@tg/jit/Pipeline"
+import { Config, Effect, Layer, Option, Schema } from "effect"
 import { Argument, Flag, GlobalFlag } from "effect/cli"
 import * as Devices from "./Devices.ts"
 import { UsageError } from "./Report.ts"
@@ -121,14 +122,24 @@ export const context = Flag.Int("context").pipe(
 /** `--egraph`. */
 export const egraph = Flag.Boolean("egraph").pipe(
   Flag.withDescription(
-    "Let an e-graph choose how prompts attend; --no-egraph, the default, does as the model's code writes it"
+    "Let an e-graph choose how prompts attend, too; --no-egraph compiles programs as the model's code writes them: " +
+      "no e-graph, and no attention in pieces"
   ),
-  Flag.withDefault(false)
+  Flag.optional
 )
 
+/** What `--egraph` and `--no-egraph` say, if anything. */
+export interface EgraphFlag {
+  readonly egraph: Option.Option<boolean>
+}
+
 /** How batches attend with these flags; as the model's code writes it if they do not say. */
-export const attendOf = (flags: { readonly egraph: boolean }): "cheapest" | undefined =>
-  flags.egraph ? "cheapest" : undefined
+export const attendOf = ({ egraph }: EgraphFlag): "cheapest" | undefined =>
+  Option.getOrUndefined(egraph) === true ? "cheapest" : undefined
+
+/** What stands in for stages of the compiler with these flags: for `--no-egraph` those that leave programs as they are written. */
+export const stagesOf = ({ egraph }: EgraphFlag): Layer.Layer<never> =>
+  Option.getOrUndefined(egraph) === false ? Pipeline.asWritten : Layer.empty
 
 /** `--persistent`. */
 const persistent = Flag.Literals("persistent", ["off", "auto", "on"]).pipe(

@@ -62,7 +62,7 @@ export interface RunFlags {
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
-  readonly egraph: boolean
+  readonly egraph: Option.Option<boolean>
   readonly persistent: "off" | "auto" | "on"
   readonly noPersistent: boolean
   readonly bindGroups: Shared.BindGroups
@@ -222,7 +222,9 @@ const layerOf = <S, E>(
     // programs that are to be checked are compiled
     const keeping = flags.noCache || flags.check ? undefined : yield* CompiledFiles.open
     const persistent = Flags.persistentOf(flags)
-    const devices = Devices.layer(flags.device, { keeping, persistent, profiles, restrictions, store, threads })
+    const devices = Devices.layer(flags.device, { keeping, persistent, profiles, restrictions, store, threads }).pipe(
+      Layer.provide(Flags.stagesOf(flags))
+    )
     return Layer.effectContext(loading).pipe(Layer.provideMerge(devices))
   }))
 

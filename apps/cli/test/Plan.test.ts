@@ -4,9 +4,10 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import type { AttendStep } from "@tg/engine/StepPlan"
+import type { AttendStep, EqualStep } from "@tg/engine/StepPlan"
 import * as Explain from "@tg/rangeify/Explain"
 import { Effect, type Scope } from "effect"
+import * as EqualText from "../src/EqualText.ts"
 import * as Profiles from "../src/Profiles.ts"
 import { type Outcome, tg } from "./support/run.ts"
 
@@ -57,6 +58,38 @@ describe("plan", () => {
       assert.match(stdout, /^tiny-glm:q4_k_m on wasm, context 64, cache f16, int8-all activations$/m)
       assert.match(stdout, /^\d+ launches per token; per layer \d+, (\d+, \d+|2 x \d+); 0 barriers$/m)
       assert.match(stdout, /^kernel +calls +bytes +us +us\/token +workgroups x threads$/m)
+    }))
+
+  it.live("--explain tells what was chosen for each range of tokens; with --no-egraph nothing is", () =>
+    Effect.gen(function*() {
+      const args = ["plan", "--shape", "tiny-glm:q4_0", "--ctx", "1024", "--explain"]
+      const { equal } = JSON.parse((yield* tg([...args, "--json"])).stdout) as {
+        readonly equal: ReadonlyArray<EqualStep>
+      }
+      assertEquals(equal.map(({ step, tokens }) => [step, tokens]), [["decode", 1], ["few", 16], ["prompt", 512]])
+      for (const { bodies } of equal) {
+        assertEquals(bodies.map(({ name, sites }) => [name, ...sites]), [
+          ["dense_block", "blk.0"],
+          ["expert_block", "blk.1", "blk.2"]
+        ])
+      }
+      const [mix] = equal[0]!.pieces
+      assertEquals([mix?.label, mix?.piece, mix?.callers.map(({ body }) => body)], [
+        "attn_mix",
+        64,
+        ["dense_block", "expert_block"]
+      ])
+      assert.isBelow(mix!.micros, mix!.wholeMicros)
+      const lines = EqualText.print(equal)
+      assert.match(lines, /^  one token\n    dense_block, blk\.0: as written/m)
+      assert.match(
+        lines,
+        /^    attn_mix \(dense_block, .*\): in pieces of 64, 1 of 4 rows together, \d.* us; as written, all 256 terms/m
+      )
+      const off = JSON.parse((yield* tg([...args, "--json", "--no-egraph"])).stdout) as {
+        readonly equal: ReadonlyArray<EqualStep>
+      }
+      assertEquals(off.equal.map(({ bodies, pieces }) => [bodies, pieces]), [[[], []], [[], []], [[], []]])
     }))
 
   it.live("--explain says of every launch why it is there", () =>

@@ -1,20 +1,42 @@
-/** Whole programs: each distinct body of a call is one search. */
+/** Whole programs: each distinct body of a call is one search, and what it finds is weighed as the compiler makes it. */
 import * as DType from "@tg/core-uop/DType"
-import { type Node, rebuild, slotOf, type UOp } from "@tg/core-uop/UOp"
-import { storageOf } from "@tg/tensor/Program"
-import type { Residency } from "./Analysis.ts"
-import { choose, explanation, explore, listing, type Search } from "./Optimise.ts"
+import * as Shape from "@tg/core-uop/Shape"
+import { type Node, slotOf, substitute, toposort, type UOp, varArg } from "@tg/core-uop/UOp"
+import { assign, sink, storageOf, writtenStorage } from "@tg/tensor/Program"
+import { buffer, Tensor } from "@tg/tensor/Tensor"
+import { Effect } from "effect"
+import { choose, type Chosen, explanation, explore, type Explored, listing, type Search } from "./Optimise.ts"
 import type { Stop } from "./Saturate.ts"
 import type { Situation } from "./TensorCost.ts"
 
-/** What became of a body. Microseconds are those of one call, by the cost model of the search. */
+/** What a body is when it is compiled, by the costs that place its values. */
+export interface Weight {
+  readonly launches: number
+  /** What workgroups of its launches compute one after the other, behind barriers. */
+  readonly stages: number
+  /** Reductions that read each other, in pieces. */
+  readonly pieces: number
+  readonly micros: number
+}
+
+/** Asks the compiler for the weight of a body, by a program that is one call of it. */
+export type Weigh<E> = (program: UOp, name: string) => Effect.Effect<Weight, E>
+
+/** What became of a body. */
 export interface BodyReport {
   readonly name: string
-  readonly writtenMicros: number
-  readonly micros: number
-  /** Nodes looked at, and why no more. */
+  /** The labels of its calls. */
+  readonly sites: ReadonlyArray<string>
+  /** Nodes looked at, and why no more; milliseconds of the search. */
   readonly nodes: number
-  readonly stop: Stop
+  readonly stop: Stop | "too large"
+  readonly millis: number
+  /** Microseconds of one call by the cost model of the search: as written, and of the cheapest found. */
+  readonly searched: { readonly written: number; readonly found: number }
+  /** As compiled; nothing where the search found nothing else. */
+  readonly weighed: { readonly written: Weight; readonly found: Weight } | undefined
+  /** Whether what was found is in the program. */
+  readonly isTaken: boolean
   /** What is computed, and the rules that lead there; empty where it stayed as it was written. */
   readonly chosen: ReadonlyArray<string>
   readonly because: ReadonlyArray<string>
@@ -26,42 +48,157 @@ export interface Optimised {
   readonly bodies: ReadonlyArray<BodyReport>
 }
 
-const isCall = (node: UOp): node is Node<"CALL"> => node.is("CALL") && node.src[0]!.op === "TUPLE"
+/** A gain of less than this part is none: predictions that close were seen to be noise. */
+export const margin = 0.02
 
-/** The program with each body in its cheapest form; where calls give a parameter different kinds of storage, the first call says. */
-export const ofProgram = (
-  sink: UOp,
-  { search, situation }: { readonly search: Search; readonly situation: Situation }
-): Optimised => {
-  const known = new Map<UOp, UOp>()
-  const bodies: Array<BodyReport> = []
-  const bodyOf = (call: Node<"CALL">): UOp => {
-    const body = call.src[0]!
-    const before = known.get(body)
-    if (before !== undefined) return before
-    const residency = (param: UOp): Residency => placeOf(call.src[1 + slotOf(param)]!, search.residency)
-    const explored = explore(body.src, { ...search, residency })
-    const chosen = choose(explored, situation)
-    bodies.push({
-      name: call.arg.name,
-      writtenMicros: chosen.writtenMicros,
-      micros: chosen.micros,
-      nodes: explored.graph.size,
-      stop: explored.saturation.stop,
-      chosen: chosen.choice === undefined ? [] : listing(explored, chosen),
-      because: explanation(explored, chosen)
-    })
-    const now = body.with(chosen.roots)
-    known.set(body, now)
-    return now
-  }
-  const made = rebuild(sink, (node, src) => node.with(isCall(node) ? [bodyOf(node), ...src.slice(1)] : src))
-  return { sink: made, bodies }
+/**
+ * Whether one way to compile a body is worth leaving another: with no more launches, and nothing in one piece that was in several,
+ * in clearly less time; or in no more time with fewer launches, or as many of fewer stages.
+ */
+export const isBetter = (found: Weight, written: Weight): boolean => {
+  if (found.launches > written.launches || found.pieces < written.pieces) return false
+  if (found.micros <= (1 - margin) * written.micros) return true
+  const isSimpler = found.launches < written.launches || found.stages < written.stages
+  return isSimpler && found.micros <= written.micros
 }
 
-/** Where an argument is: storage where it says, computed values among the activations. */
-const placeOf = (argument: UOp, residency: Search["residency"]): Residency => {
-  if (argument.dtype === DType.index) return "activation"
-  const storage = storageOf(argument)
-  return storage === undefined ? "activation" : residency(storage)
+/** A call of a function with a body. */
+export type Call = Node<"CALL">
+
+/** Whether it calls a function with a body. */
+export const isCall = (node: UOp): node is Call => node.is("CALL") && node.src[0]!.op === "TUPLE"
+
+/** The functions of a program: each body once, those that others call first, with all of its calls. */
+export const callsOf = (sink: UOp): ReadonlyMap<UOp, ReadonlyArray<Call>> =>
+  Map.groupBy(toposort(sink).filter(isCall), (call) => call.src[0]!)
+
+/** The labels of calls, each once. */
+export const sitesOf = (calls: ReadonlyArray<Call>): ReadonlyArray<string> => [
+  ...new Set(calls.flatMap((call) => call.arena.labelOf(call) ?? []))
+]
+
+/** How a program is searched and weighed. */
+export interface Options<E> {
+  readonly profile: Situation["profile"]
+  readonly weigh: Weigh<E>
+  readonly search: Omit<Search, "residency">
+}
+
+/** A body may have so many nodes of those that a search may look at. */
+const mostWritten = 0.75
+
+/** The program with each body as it takes least time; a search that ends without a gain leaves it as it was written. */
+export const ofProgram = Effect.fnUntraced(function*<E>(program: UOp, options: Options<E>) {
+  const now = new Map<UOp, UOp>()
+  const bodies: Array<BodyReport> = []
+  const written = writtenStorage(program)
+  const vars = usualVars(program)
+  for (const [body, calls] of callsOf(program)) {
+    const inner = substitute(body, now)
+    const made = yield* ofBody({ body: inner, calls, written, vars }, options)
+    bodies.push(made.report)
+    if (made.body !== body) now.set(body, made.body)
+  }
+  const optimised: Optimised = { sink: substitute(program, now), bodies }
+  return optimised
+})
+
+interface Body {
+  /** With the bodies that it calls as they are now. */
+  readonly body: UOp
+  readonly calls: ReadonlyArray<Call>
+  /** Storage that the program writes. */
+  readonly written: ReadonlySet<UOp>
+  readonly vars: Situation["vars"]
+}
+
+const ofBody = Effect.fnUntraced(function*<E>(own: Body, { profile, search, weigh }: Options<E>) {
+  const { body, calls, vars } = own
+  const { name } = calls[0]!.arg
+  const { now = () => 0 } = search
+  const start = now()
+  const found = searched(own, { ...search, residency: residencyIn(own) }, { profile, vars, hides: true })
+  const millis = now() - start
+  const report = { name, sites: sitesOf(calls), millis, ...found.report }
+  if (found.roots === undefined) return { body, report }
+  const other = body.with(found.roots)
+  const weighed = {
+    written: yield* weigh(callOf(body, calls[0]!), name),
+    found: yield* weigh(callOf(other, calls[0]!), name)
+  }
+  const isTaken = isBetter(weighed.found, weighed.written)
+  const told: BodyReport = { ...report, weighed, isTaken }
+  return { body: isTaken ? other : body, report: told }
+})
+
+/** What a search finds in place of the results of a body, if anything, and what is told of it. */
+const searched = (
+  { body }: Body,
+  search: Search,
+  situation: Situation
+): {
+  readonly roots: ReadonlyArray<UOp> | undefined
+  readonly report: Omit<BodyReport, "name" | "sites" | "millis">
+} => {
+  const size = toposort(body).length
+  const none = { weighed: undefined, isTaken: false, chosen: [], because: [] }
+  if (size > mostWritten * (search.bounds?.nodes ?? Infinity)) {
+    return { roots: undefined, report: { ...none, nodes: size, stop: "too large", searched: { written: 0, found: 0 } } }
+  }
+  const explored = explore(body.src, search)
+  const chosen = choose(explored, situation)
+  const report = {
+    ...none,
+    nodes: explored.graph.size,
+    stop: explored.saturation.stop,
+    searched: { written: chosen.writtenMicros, found: chosen.micros }
+  }
+  return chosen.choice === undefined
+    ? { roots: undefined, report }
+    : { roots: chosen.roots, report: { ...report, ...told(explored, chosen) } }
+}
+
+const told = (explored: Explored, chosen: Chosen): Pick<BodyReport, "because" | "chosen"> => ({
+  chosen: listing(explored, chosen),
+  because: explanation(explored, chosen)
+})
+
+/** Buffers of a program that is a body alone are numbered from here: beyond those of models. */
+const firstOwn = 2 ** 20
+
+/** A program that is one call of a body, with storage of its own in place of all that it is given and gives. */
+const callOf = (body: UOp, call: Call): UOp => {
+  const { arena } = body
+  let next = firstOwn
+  const storage = ({ dtype, node, shape }: Tensor): Tensor => {
+    const whole = buffer(node.arena, next++, { shape: shape.map(Shape.maxOf), dtype })
+    return shape.reduce<Tensor>((x, size, axis) => typeof size === "number" ? x : x.slice(axis, 0, size), whole)
+  }
+  const given = call.src.slice(1).map((arg) => arg.dtype === DType.index ? arg : storage(new Tensor(arg)).node)
+  const made = arena.make("CALL", call.dtype, [body, ...given], call.arg)
+  return sink(body.src.map((result, i) => {
+    const value = new Tensor(arena.make("GETTUPLE", result.dtype, [made], i))
+    return result.dtype === DType.none ? value : assign(storage(value), value)
+  }))
+}
+
+/** Values of the variables that a search counts costs for: a quarter of what they may be, as a context is seldom full. */
+const usualVars = (root: UOp): Situation["vars"] =>
+  Object.fromEntries(
+    toposort(root).filter((node) => node.op === "VAR").map((node) => {
+      const { max, min, name } = varArg(node)
+      return [name, Math.max(min, Math.ceil(max / 4))]
+    })
+  )
+
+/** Where the parameters of a body are, by its first call: what a program only reads are weights, what it writes its caches. */
+const residencyIn = ({ body, calls, written }: Body): Search["residency"] => {
+  const own = writtenStorage(body)
+  return (param) => {
+    if (own.has(param)) return "cache"
+    const argument = param.is("PARAM") ? calls[0]!.src[1 + slotOf(param)] : param
+    const storage = argument === undefined || argument.dtype === DType.index ? undefined : storageOf(argument)
+    if (storage === undefined || storage.op !== "BUFFER") return "activation"
+    return written.has(storage) ? "cache" : "weight"
+  }
 }

@@ -89,6 +89,118 @@ const ranking = <F>(graph: EGraph<F>, trees: ReadonlyMap<ClassId, number>, costO
 /** Passes over all classes that local improvement makes at most. */
 const mostPasses = 4
 
+/** A choice that counts how often each class is read, so that another node for a class costs no more than what it changes. */
+class Counted<F> {
+  private readonly reads = new Map<ClassId, number>()
+  /** Nodes chosen for classes, read or not. */
+  private readonly own: Map<ClassId, ENode>
+  private readonly graph: EGraph<F>
+  private readonly usual: (cls: ClassId) => ENode | undefined
+  private readonly costOf: ValueOf<number>
+  private sum = 0
+  /** Classes that nothing may be chosen for, among those that are read. */
+  private impossible = 0
+
+  constructor(
+    graph: EGraph<F>,
+    roots: ReadonlyArray<ClassId>,
+    first: ReadonlyMap<ClassId, ENode>,
+    { costOf, usual }: { readonly usual: (cls: ClassId) => ENode | undefined; readonly costOf: ValueOf<number> }
+  ) {
+    this.graph = graph
+    this.own = new Map(first)
+    this.usual = usual
+    this.costOf = costOf
+    for (const root of roots) this.read(root)
+  }
+
+  get cost(): number {
+    return this.impossible > 0 ? Infinity : this.sum
+  }
+
+  /** Adds what a class costs, or takes it off. */
+  private count(cls: ClassId, node: ENode | undefined, sign: 1 | -1): void {
+    const cost = node === undefined ? Infinity : this.costOf(node, cls)
+    if (cost === Infinity) this.impossible += sign
+    else this.sum += sign * cost
+  }
+
+  pick(cls: ClassId): ENode | undefined {
+    return this.own.get(cls) ?? this.usual(cls)
+  }
+
+  /** The classes that are read. */
+  classes(): ReadonlyArray<ClassId> {
+    return [...this.reads.keys()]
+  }
+
+  isRead(cls: ClassId): boolean {
+    return this.reads.has(cls)
+  }
+
+  private read(id: ClassId): void {
+    const cls = this.graph.find(id)
+    const before = this.reads.get(cls) ?? 0
+    this.reads.set(cls, before + 1)
+    if (before > 0) return
+    const node = this.pick(cls)
+    this.count(cls, node, 1)
+    for (const arg of node?.args ?? []) this.read(arg)
+  }
+
+  private leave(id: ClassId): void {
+    const cls = this.graph.find(id)
+    const before = this.reads.get(cls)!
+    if (before > 1) return void this.reads.set(cls, before - 1)
+    this.reads.delete(cls)
+    const node = this.pick(cls)
+    this.count(cls, node, -1)
+    for (const arg of node?.args ?? []) this.leave(arg)
+  }
+
+  private set(cls: ClassId, node: ENode): void {
+    const before = this.pick(cls)!
+    for (const arg of node.args) this.read(arg)
+    this.count(cls, node, 1)
+    this.count(cls, before, -1)
+    this.own.set(cls, node)
+    for (const arg of before.args) this.leave(arg)
+  }
+
+  /** Takes another node for a class that is read, if the whole is then cheaper. */
+  improves(cls: ClassId, node: ENode): boolean {
+    const before = this.pick(cls)!
+    const kept = this.own.get(cls)
+    const { cost, sum } = this
+    this.set(cls, node)
+    if (this.cost < cost - least && !this.isCircular(cls)) return true
+    this.set(cls, before)
+    if (kept === undefined) this.own.delete(cls)
+    this.sum = sum
+    return false
+  }
+
+  /** Whether a class is read by what it is made of, or anything below it is. */
+  private isCircular(root: ClassId): boolean {
+    const done = new Set<ClassId>()
+    const open = new Set<ClassId>()
+    const visit = (id: ClassId): boolean => {
+      const cls = this.graph.find(id)
+      if (open.has(cls)) return true
+      if (done.has(cls)) return false
+      open.add(cls)
+      const found = this.pick(cls)!.args.some(visit)
+      open.delete(cls)
+      done.add(cls)
+      return found
+    }
+    return visit(root)
+  }
+}
+
+/** Sums of costs that differ by less are equal. */
+const least = 1e-9
+
 /**
  * A cheap choice in which shared classes count once. Bottom-up by the cost of trees, then class by class any other node that
  * makes the whole cheaper. The best choice is NP-hard; this one is never dearer than the cheapest tree, nor than `start`.
@@ -97,31 +209,43 @@ export const cheapest = <F>(
   graph: EGraph<F>,
   roots: ReadonlyArray<ClassId>,
   trees: ReadonlyMap<ClassId, number>,
-  { costOf, start }: { readonly costOf: ValueOf<number>; readonly start?: ReadonlyMap<ClassId, ENode> | undefined }
+  { costOf: given, start }: {
+    readonly costOf: ValueOf<number>
+    readonly start?: ReadonlyMap<ClassId, ENode> | undefined
+  }
 ): Chosen => {
+  const costOf = remembered(given)
   const ranked = ranking(graph, trees, costOf)
+  const usual = (cls: ClassId): ENode | undefined => ranked(cls)[0]
   const improved = (first: ReadonlyMap<ClassId, ENode>): Chosen => {
-    const other = new Map(first)
-    const pick = (cls: ClassId): ENode | undefined => other.get(cls) ?? ranked(cls)[0]
-    let best = total(graph, roots, pick, costOf)
+    const choice = new Counted(graph, roots, first, { costOf, usual })
+    if (choice.cost === Infinity) return total(graph, roots, (cls) => choice.pick(cls), costOf)
     for (let pass = 0; pass < mostPasses; pass++) {
-      const before = best.cost
-      for (const cls of [...best.choice.keys()]) {
+      let isBetter = false
+      for (const cls of choice.classes()) {
         for (const node of ranked(cls)) {
-          const kept = other.get(cls)
-          other.set(cls, node)
-          const now = total(graph, roots, pick, costOf)
-          if (now.cost < best.cost) best = now
-          else if (kept === undefined) other.delete(cls)
-          else other.set(cls, kept)
+          if (!choice.isRead(cls)) break
+          if (node !== choice.pick(cls) && choice.improves(cls, node)) isBetter = true
         }
       }
-      if (best.cost === before) break
+      if (!isBetter) break
     }
-    return best
+    return total(graph, roots, (cls) => choice.pick(cls), costOf)
   }
   const greedy = improved(new Map())
   if (start === undefined) return greedy
   const kept = improved(start)
   return kept.cost <= greedy.cost ? kept : greedy
+}
+
+/** A value for each node, asked once. */
+const remembered = <V>(valueOf: ValueOf<V>): ValueOf<V> => {
+  const known = new Map<ENode, V>()
+  return (node, id) => {
+    const before = known.get(node)
+    if (before !== undefined) return before
+    const value = valueOf(node, id)
+    known.set(node, value)
+    return value
+  }
 }

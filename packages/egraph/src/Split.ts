@@ -1,12 +1,21 @@
 /** Cascades of a program, each in as many pieces as take the least time on a device. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
+import { isCall } from "./Bodies.ts"
 import { type Cascade, cascadeAt } from "./Cascade.ts"
 import { inPieces } from "./Pieces.ts"
 import { cheapest, rowsTogether, type Site, siteOf } from "./SplitCost.ts"
 
+/** A function that computes something, and the labels of its calls in their order. */
+export interface Caller {
+  readonly body: string
+  readonly sites: ReadonlyArray<string>
+}
+
 /** What became of a cascade. Microseconds by the cost model. */
 export interface SplitReport extends Omit<Site, "pieces"> {
+  /** The functions that compute it; none if it is outside of all. */
+  readonly callers: ReadonlyArray<Caller>
   /** What its result is called in the model. */
   readonly label: string | undefined
   /** Positions of a piece; none where all of them together take less time. */
@@ -46,6 +55,22 @@ const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
   return labels
 }
 
+/** The functions that compute each of these nodes. */
+const callersOf = (
+  nodes: ReadonlyArray<UOp>,
+  asked: { readonly has: (node: UOp) => boolean }
+): ReadonlyMap<UOp, ReadonlyArray<Caller>> => {
+  const found = new Map<UOp, Array<Caller>>()
+  for (const [body, calls] of Map.groupBy(nodes.filter(isCall), (call) => call.src[0]!)) {
+    const sites = calls.flatMap((call) => call.arena.labelOf(call) ?? [])
+    const caller = { body: calls[0]!.arg.name, sites: [...new Set(sites)] }
+    for (const node of toposort(body)) {
+      if (asked.has(node)) found.set(node, [...found.get(node) ?? [], caller])
+    }
+  }
+  return found
+}
+
 /** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
 export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest): Splitted => {
   // on a CPU pieces wait for each other
@@ -54,6 +79,7 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest):
   const roots = cascadesOf(nodes)
   if (roots.size === 0) return { sink, reports: [] }
   const labels = labelsOf(nodes)
+  const callers = callersOf(nodes, roots)
   const reports: Array<SplitReport> = []
   const made = rebuild(sink, (node, src) => {
     const now = src === node.src ? node : node.with(src)
@@ -66,6 +92,7 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest):
     const split = plan && inPieces(cascade, { ...plan, label })
     reports.push({
       ...site,
+      callers: callers.get(node) ?? [],
       label,
       piece: split && plan.piece,
       together: plan === undefined || split === undefined ? 1 : rowsTogether(plan),

@@ -18,6 +18,11 @@ export interface Situation {
   readonly vars: Readonly<Record<string, number>>
   /** Whether what is computed from weights alone is computed when they are loaded; each step does it if it is not said. */
   readonly folds?: boolean | undefined
+  /**
+   * Whether operations other than sums are hidden behind the loads of the launch that computes them, and a sum takes a product and
+   * an addition of each term: then programs differ by their launches, bytes and loops alone. All count if it is not said.
+   */
+  readonly hides?: boolean | undefined
   /** Nodes that may not be chosen; all may be if it is not said. */
   readonly without?: ((node: ENode) => boolean) | undefined
 }
@@ -74,7 +79,7 @@ export interface TensorCost {
 /** Costs of this graph, as it is: ask for new ones when it has grown. */
 export const make = (
   graph: TensorGraph,
-  { folds = false, profile, vars, without = () => false }: Situation
+  { folds = false, hides = false, profile, vars, without = () => false }: Situation
 ): TensorCost => {
   const size = (d: Shape.Dim): number => typeof d === "number" ? d : evaluateIndex(d, vars)
   const countOf = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * size(d), 1)
@@ -88,7 +93,8 @@ export const make = (
         const { contraction } = node
         if (Contraction.isView(contraction)) return { operations: 0, isLaunch: false }
         const isLaunch = Contraction.summed(contraction).length > 0
-        return { operations: countOf(contraction.sizes) * (node.args.length - (isLaunch ? 0 : 1)), isLaunch }
+        const each = isLaunch ? hides ? 2 : node.args.length : node.args.length - 1
+        return { operations: countOf(contraction.sizes) * each, isLaunch }
       }
       case "pointwise":
       case "concat":
@@ -134,7 +140,7 @@ export const make = (
     if (isFolded(node, id)) return penalty
     const { isLaunch, operations } = workOf(node, id)
     const compute = operations / operationsPerByte / profile.bytesPerMicro
-    if (!isLaunch) return penalty + compute
+    if (!isLaunch) return penalty + (hides ? 0 : compute)
     const read = [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
     const written = bytesPerElement * elements(id)
     return penalty + profile.dispatchMicros + Math.max(compute, (read + written) / profile.bytesPerMicro)

@@ -26,6 +26,8 @@ export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer
     const node = choice.get(cls)
     if (node === undefined) throw new Error(`nothing was chosen for class ${cls}`)
     const uop = ofNode(node)
+    // what is equal to something with a name is another way to compute it
+    for (const { node: { origin } } of graph.members(cls)) if (origin !== undefined) arena.inherit(uop, origin.uop)
     written.set(cls, uop)
     return uop
   }
@@ -39,14 +41,9 @@ const build = (arena: Arena, node: ENode | TermNode, args: ReadonlyArray<UOp>): 
   const origin = "origin" in node ? node.origin : undefined
   if (origin !== undefined) {
     const isSame = origin.holes.every((hole, i) => hole === args[i])
-    if (isSame) return origin.uop
-    if (node.kind === "other") {
-      return substitute(origin.uop, new Map(origin.holes.map((hole, i) => [hole, args[i]!])))
-    }
+    return isSame ? origin.uop : substitute(origin.uop, new Map(origin.holes.map((hole, i) => [hole, args[i]!])))
   }
-  const made = make(arena, node, args.map((arg) => new Tensor(arg))).node
-  if (origin !== undefined) arena.inherit(made, origin.uop)
-  return made
+  return make(arena, node, args.map((arg) => new Tensor(arg))).node
 }
 
 const make = (arena: Arena, node: ENode | TermNode, args: ReadonlyArray<Tensor>): Tensor => {

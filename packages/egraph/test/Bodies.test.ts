@@ -3,8 +3,11 @@ import { h200 } from "@tg/core-uop/DeviceProfile"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as DType from "@tg/core-uop/DType"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, type UOp } from "@tg/core-uop/UOp"
+import * as Shape from "@tg/core-uop/Shape"
+import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type BodyReport, isBetter, type Weigh, type Weight } from "@tg/egraph/Bodies"
 import { Equality } from "@tg/egraph/Equality"
+import * as rules from "@tg/egraph/rules/index"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, type Tensor } from "@tg/tensor/Tensor"
@@ -43,10 +46,24 @@ const program = () => {
   return { sink: made.sink, contents, written: [out.node, kept.node] }
 }
 
-const optimised = (sink: UOp) =>
+const sizeOf = (node: UOp): number => Shape.of(node).reduce<number>((n, d) => n * Number(d), 1)
+
+/** A compiler that makes a launch of each sum, whose time are its terms. */
+const weigh = (sink: UOp) =>
+  Effect.sync((): Weight => {
+    const sums = toposort(sink).filter(({ op }) => op === "REDUCE")
+    return {
+      launches: sums.length,
+      stages: sums.length,
+      pieces: 0,
+      micros: sums.reduce((all, { src }) => all + sizeOf(src[0]!), 0)
+    }
+  })
+
+const optimised = (sink: UOp, weighed: Weigh<never> = weigh) =>
   Effect.gen(function*() {
     const equality = yield* Equality
-    return yield* equality.optimise(sink, { residency: () => "weight", situation: { profile: h200, vars: {} } })
+    return yield* equality.optimise(sink, { profile: h200, weigh: weighed })
   })
 
 /** What the program leaves in the buffers that it writes. */
@@ -60,9 +77,16 @@ it.effect("optimises each distinct body once, and keeps its effects", () =>
   Effect.gen(function*() {
     const made = program()
     const { bodies, sink: now } = yield* optimised(made.sink)
-    assert.deepStrictEqual(bodies.map(({ name, stop }) => [name, stop]), [["layer", "saturated"]])
-    assert.isBelow(bodies[0]!.micros, bodies[0]!.writtenMicros)
-    assert.isAbove(bodies[0]!.because.length, 0)
+    assert.deepStrictEqual(bodies.map(({ isTaken, name, stop }) => [name, stop, isTaken]), [[
+      "layer",
+      "saturated",
+      true
+    ]])
+    const [{ because, searched, weighed }] = bodies as readonly [BodyReport]
+    assert.isBelow(searched.found, searched.written)
+    // so small, it is faster as one launch of all terms
+    assert.deepStrictEqual([weighed?.written.launches, weighed?.found.launches], [2, 1])
+    assert.isAbove(because.length, 0)
     assert.deepStrictEqual(Spec.check("tensor", now), [])
     const after = results(now, made)
     for (const [i, before] of results(made.sink, made).entries()) {
@@ -76,3 +100,56 @@ it.effect("leaves programs alone where it is off", () =>
     const { sink } = program()
     assert.strictEqual((yield* optimised(sink)).sink, sink)
   }).pipe(Effect.provide(Equality.layerNone)))
+
+it.effect("keeps what is written where the compiler gains nothing", () =>
+  Effect.gen(function*() {
+    const { sink } = program()
+    const same = { launches: 9, stages: 9, pieces: 0, micros: 50 }
+    const { bodies, sink: now } = yield* optimised(sink, () => Effect.succeed(same))
+    assert.strictEqual(now, sink)
+    assert.deepStrictEqual(bodies.map(({ isTaken, weighed }) => [isTaken, weighed]), [
+      [false, { written: same, found: same }]
+    ])
+  }).pipe(Effect.provide(Equality.layer)))
+
+it.effect("keeps what is written where the search has no room", () =>
+  Effect.gen(function*() {
+    const { sink } = program()
+    const { bodies, sink: now } = yield* optimised(sink)
+    assert.strictEqual(now, sink)
+    assert.deepStrictEqual(bodies.map(({ isTaken, stop }) => [isTaken, stop]), [[false, "too large"]])
+  }).pipe(Effect.provide(Equality.layerWith(rules.ofBodies, { nodes: 8, rounds: 4, millis: 1000 }))))
+
+it.effect("sums over experts run inside of the product, whoever wrote them outside", () =>
+  Effect.gen(function*() {
+    const arena = new Arena()
+    const tensor = (id: number, shape: ReadonlyArray<number>): Tensor => buffer(arena, id, { shape, dtype: DType.f32 })
+    const [experts, rows, columns] = [4, 16, 32]
+    const [out] = Program.call(
+      "experts",
+      [tensor(0, [experts, columns]), tensor(1, [experts, rows, columns])],
+      (x, w) => [x!.unsqueeze(1).mul(w!).sum(-1).sum(0)]
+    )
+    const { sink } = Program.make([Program.assign(tensor(2, [rows]), out!)])
+    const { bodies, sink: now } = yield* optimised(sink)
+    assert.deepStrictEqual(bodies.map(({ weighed }) => [weighed?.written.launches, weighed?.found.launches]), [[2, 1]])
+    assert.strictEqual(toposort(now).filter(({ op }) => op === "REDUCE").length, 1)
+  }).pipe(Effect.provide(Equality.layer)))
+
+it("takes another form for what is seen, and not for noise", () => {
+  const written: Weight = { launches: 9, stages: 20, pieces: 1, micros: 50 }
+  const cases: ReadonlyArray<readonly [Partial<Weight>, boolean]> = [
+    [{ micros: 49.5 }, false],
+    [{ micros: 48.9 }, true],
+    [{ micros: 40, launches: 10 }, false],
+    [{ micros: 40, pieces: 0 }, false],
+    [{ launches: 8 }, true],
+    [{ launches: 8, micros: 50.1 }, false],
+    [{ stages: 19 }, true],
+    [{ stages: 19, micros: 50.1 }, false],
+    [{}, false]
+  ]
+  for (const [found, expected] of cases) {
+    assert.strictEqual(isBetter({ ...written, ...found }, written), expected, JSON.stringify(found))
+  }
+})

@@ -47,7 +47,7 @@ describe("attention over latents, from the paper's equations", () => {
   it("GLM-4.7-Flash: absorbed on both sides for few tokens behind many, expanded for prompts", () => {
     expect(table(glm)).toMatchInlineSnapshot(`
       [
-        "1 behind 0: keys expanded, values absorbed, 19 -> 15 us",
+        "1 behind 0: keys expanded, values expanded, 19 -> 15 us",
         "4 behind 0: keys expanded, values expanded, 21 -> 21 us",
         "64 behind 0: keys expanded, values expanded, 100 -> 100 us",
         "512 behind 0: keys expanded, values expanded, 856 -> 856 us",

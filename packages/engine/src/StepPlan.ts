@@ -4,6 +4,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
 import * as Barriers from "@tg/jit/Barriers"
+import type * as Equal from "@tg/jit/Equal"
 import * as Estimate from "@tg/jit/Estimate"
 import type * as Pipeline from "@tg/jit/Pipeline"
 import * as Stages from "@tg/jit/Stages"
@@ -24,6 +25,7 @@ import * as PoolMemory from "./PoolMemory.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
+import * as StepProgram from "./StepProgram.ts"
 
 /** A model as far as a plan needs it. */
 export interface Model extends Family.Model {
@@ -205,6 +207,51 @@ export const attention = (
     ))
 }
 
+/** The program of a range of token counts, and what the compiler chose in place of what was written. */
+export interface EqualStep extends Pick<Equal.Chosen, "bodies" | "pieces"> {
+  readonly step: "decode" | "few" | "prompt"
+  /** The most tokens of the range. */
+  readonly tokens: number
+}
+
+/** What the compiler chose for each range of token counts that has a program: one token, a few, and a prompt. */
+export const equal = (
+  model: Model,
+  { activations: policy, cache, context, pipeline }: Pick<PlanOptions, "activations" | "cache" | "context" | "pipeline">
+): Effect.Effect<ReadonlyArray<EqualStep>, RangeifyError> => {
+  const { profile } = pipeline
+  const { batch, batchFrom, few, sizes } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+  const size = {
+    activations: ActivationPolicy.activationsOn(profile, policy),
+    cache,
+    context,
+    profile,
+    rows: "last"
+  } as const
+  const isWhole = sizes.length > 0
+  const steps = [
+    ...profile.kind === "gpu"
+      ? [{ step: "decode", tokens: 1, sink: StepProgram.decodeProgram(model, size).sink } as const]
+      : [],
+    {
+      step: "few",
+      tokens: few,
+      sink: StepProgram.stepProgram(model, { ...size, chunk: few, isWhole, order: "tokens" }).sink
+    } as const,
+    ...batchFrom === Infinity ? [] : [
+      {
+        step: "prompt",
+        tokens: batch,
+        sink: StepProgram.stepProgram(model, { ...size, chunk: batch, order: "features" }).sink
+      } as const
+    ]
+  ]
+  return Effect.forEach(
+    steps,
+    ({ sink, ...step }) => Effect.map(pipeline.equal(sink), ({ bodies, pieces }) => ({ ...step, bodies, pieces }))
+  )
+}
+
 /** Barriers of all launches. Equal kernels are compiled once, up to the code; of those written by hand the text is read. */
 export const barriersOf = (
   pipeline: Pipeline.Stages,
@@ -248,7 +295,7 @@ export const weightsRead = (config: Family.ModelConfig, weights: Weights.ModelWe
 }
 
 const summaries = (launches: ReadonlyArray<Estimate.LaunchEstimate>): ReadonlyArray<KernelSummary> =>
-  [...Map.groupBy(launches, ({ step }) => step.kind === "kernel" ? step.ast : step.name).values()].map((same) => {
+  [...Map.groupBy(launches, ({ step }) => step.kind === "kernel" ? key(step.ast) : step.name).values()].map((same) => {
     const { bytes, micros, step, threads, workgroups } = same[0]!
     return { name: step.name, calls: same.length, bytes, micros, workgroups, threads }
   })

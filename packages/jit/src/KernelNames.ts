@@ -1,5 +1,5 @@
 /** Kernel names as people type and read them. */
-import type { UOp } from "@tg/core-uop/UOp"
+import { key, type UOp } from "@tg/core-uop/UOp"
 import { members } from "@tg/rangeify/Horizontal"
 import type { KernelStep } from "@tg/rangeify/Schedule"
 
@@ -18,8 +18,8 @@ export const nameApart = (
 ): ReadonlyMap<string, Named> => {
   const taken = new Map<string, number>()
   return new Map(
-    [...Map.groupBy(steps, (step) => step.ast)].map(([ast, same]) => {
-      const { body, name } = same[0]!
+    [...Map.groupBy(steps, (step) => key(step.ast)).values()].map((same) => {
+      const { ast, body, name } = same[0]!
       const number = (taken.get(name) ?? 0) + 1
       taken.set(name, number)
       const named = { ast, calls: same.length, ...(body === undefined ? {} : { body }) }

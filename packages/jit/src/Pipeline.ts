@@ -10,6 +10,7 @@ import { argOf, digest, type UOp } from "@tg/core-uop/UOp"
 import { type Part, passes as launchPasses } from "@tg/devectorize/Concatenate"
 import * as Linear from "@tg/devectorize/Phases"
 import { Devectorize, type DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
+import { Equality } from "@tg/egraph/Equality"
 import { Split } from "@tg/egraph/SplitStage"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import type * as Opt from "@tg/postrange/Opt"
@@ -18,6 +19,7 @@ import { FusionCosts } from "@tg/rangeify/Fusion"
 import { type Limits, limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule } from "@tg/rangeify/Schedule"
 import { Context, Effect, Layer } from "effect"
+import * as Equal from "./Equal.ts"
 import * as KernelLimits from "./KernelLimits.ts"
 import * as Persistent from "./Persistent.ts"
 
@@ -35,6 +37,8 @@ export interface Stages {
   readonly limits: Limits
   /** What is said about persistent launches. */
   readonly persistent: Persistent.Service
+  /** Spec `tensor` to an equal program: what `schedule` makes kernels of. */
+  readonly equal: (sink: UOp) => Effect.Effect<Equal.Chosen, RangeifyError>
   /** Spec `tensor` to kernels in order. */
   readonly schedule: (sink: UOp) => Effect.Effect<Schedule, RangeifyError>
   /** The opts of a kernel of one member. */
@@ -61,6 +65,7 @@ export interface Stages {
 
 const make = Effect.gen(function*() {
   const profile = yield* Profile
+  const equality = yield* Equality
   const split = yield* Split
   const rangeify = yield* Rangeify
   const heuristics = yield* Heuristics
@@ -71,7 +76,7 @@ const make = Effect.gen(function*() {
   const limits = limitsOf(profile, yield* FusionCosts)
   const { caps } = renderer
   const persistent = yield* Persistent.Persistent
-  const id = idOf([split, rangeify, heuristics, postrange, devectorize, linearize, renderer], caps, limits)
+  const id = idOf([equality, split, rangeify, heuristics, postrange, devectorize, linearize, renderer], caps, limits)
   const stages = Pipeline.of({
     get id() {
       return id === undefined
@@ -84,8 +89,10 @@ const make = Effect.gen(function*() {
     caps,
     limits,
     persistent,
+    equal: Equal.chosen({ equality, limits, profile, rangeify, split }),
     schedule: (sink) =>
-      rangeify.schedule(split.split(sink, profile).sink, limits).pipe(
+      stages.equal(sink).pipe(
+        Effect.flatMap(({ sink }) => rangeify.schedule(sink, limits)),
         Effect.flatMap((schedule) => Persistent.persist(stages, schedule, Persistent.idOf(persistent)))
       ),
     choose: heuristics.choose,
@@ -141,8 +148,12 @@ export class Pipeline extends Context.Service<Pipeline, Stages>()("@tg/jit/Pipel
   /** Requires every stage. */
   static readonly layerNoDeps = Layer.effect(Pipeline, make)
 
+  /** Stages that leave programs as they are written: nothing is found equal, nothing is cut into pieces. */
+  static readonly asWritten = Layer.mergeAll(Equality.layerNone, Split.layerNone)
+
   /** The stages of the context, and the default ones for all others. */
   static readonly stages = Layer.mergeAll(
+    given(Equality, Equality.layer),
     given(Split, Split.layer),
     given(Rangeify, Rangeify.layer),
     given(Heuristics, Heuristics.layer),

@@ -12,7 +12,6 @@ import {
   type Activation,
   activation,
   computed,
-  expertSum,
   forExperts,
   type Lookup,
   type Manner,
@@ -20,8 +19,7 @@ import {
   ofTokens,
   type Operand,
   plain,
-  product,
-  type Weight
+  product
 } from "./Product.ts"
 import { type Laid, shared } from "./Schedule.ts"
 
@@ -169,12 +167,13 @@ const scaled = (weights: Lookup, role: string, y: Tensor, select: Tensor): Tenso
 
 /** The chosen experts' outputs, weighed and summed: each token reads its own experts, indexed inside of the products. */
 const tokenByToken = (input: FeedForwardInput, experts: ExpertConfig, x: Activation, routed: Routed): Tensor => {
-  // the experts' weights go into the activations, where the sum over experts is linear
+  const { weights } = input
+  // the experts' weights go into the activations, where the products are linear
   const inner = innerOf(input, experts, forExperts(x), routed.chosen).mul(routed.weights.unsqueeze(-1))
-  const down: Weight = need(input.weights, "ffn_down_exps")
-  const operand = computed(scaled(input.weights, "ffn_down_exps", inner, routed.chosen), input)
+  const operand = computed(scaled(weights, "ffn_down_exps", inner, routed.chosen), input)
   // stored beside the first half, which chooses for itself
-  return expertSum(operand, down, routed.chosen.contiguous()).label("ffn_down_exps")
+  const select = routed.chosen.contiguous()
+  return product(operand, need(weights, "ffn_down_exps"), { select }).sum(1).label("ffn_down_exps")
 }
 
 /** A value's records `[.., K / 32, 12]` as rows of words, and back. */

@@ -113,13 +113,3 @@ export const product = (x: Operand, { layout, words }: Weight, { select, view }:
   const { rowRank, values } = Layout.decode(layout, words, select)
   return Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)
 }
-
-/** `x [T, used, K]` times the chosen experts' matrices, summed over the experts in the same loop: `[T, rows]`. */
-export const expertSum = (x: Activation, { layout, words }: Weight, chosen: Tensor): Tensor => {
-  if (isInt8(x, layout)) return Int8.contract(x.int8, Layout.decodeInt8(layout, words, chosen), [1])
-  const { rowRank, values } = Layout.decode(layout, words, chosen)
-  const row = values.shape.slice(values.rank - rowRank)
-  return x.values.reshape([...x.values.shape.slice(0, -1), 1, ...row]).mul(values).sum({
-    axis: [1, ...row.map((_, i) => i - rowRank)]
-  })
-}

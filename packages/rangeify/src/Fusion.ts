@@ -63,7 +63,9 @@ const none: ReadonlySet<UOp> = new Set()
 
 const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM"
 
-const usualSize = (size: UOp): number => size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
+/** What a loop of this size is taken to run. */
+export const usualSize = (size: UOp): number =>
+  size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
 
 const iterations = (ranges: Iterable<UOp>): number => {
   let n = 1

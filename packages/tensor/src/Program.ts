@@ -251,7 +251,7 @@ const writtenSlots = (body: UOp): ReadonlySet<number> =>
   )
 
 /** Buffers and parameters that the graph writes. Bodies of calls are their own scope: their parameters are arguments. */
-const writtenStorage = (root: UOp): ReadonlySet<UOp> => {
+export const writtenStorage = (root: UOp): ReadonlySet<UOp> => {
   const written = new Set<UOp>()
   const slots = new Map<UOp, ReadonlySet<number>>()
   const slotsOf = (body: UOp): ReadonlySet<number> => {

@@ -16,7 +16,7 @@ import { kernels } from "@tg/rangeify/Rangeify"
 import type { Store } from "@tg/tuner/Store"
 import * as Tuned from "@tg/tuner/Tuned"
 import { known } from "@tg/models/Models"
-import { Effect, Option } from "effect"
+import { Effect, Layer, Option } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import * as Flags from "../Flags.ts"
 import * as KernelNames from "@tg/jit/KernelNames"
@@ -56,6 +56,7 @@ const flags = {
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
+  egraph: Flags.egraph,
   passes: Flag.Boolean("passes").pipe(
     Flag.withDescription(
       "List the passes that changed the kernel and the rules that fired, in place of the stages; --json has what each left"
@@ -81,7 +82,8 @@ export const command = Command.make(
       })
     }
     const store = yield* TunedFiles.load(given)
-    yield* show(given, { profile, target, store }).pipe(Effect.provide(Profiles.pipeline(profile, store, target)))
+    const pipeline = Profiles.pipeline(profile, store, target).pipe(Layer.provide(Flags.stagesOf(given)))
+    yield* show(given, { profile, target, store }).pipe(Effect.provide(pipeline))
   })
 ).pipe(
   Command.withDescription("Show one kernel through every stage of the compiler; needs no GPU"),

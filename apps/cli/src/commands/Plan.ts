@@ -7,8 +7,9 @@ import { Pipeline } from "@tg/jit/Pipeline"
 import { known } from "@tg/models/Models"
 import * as Explain from "@tg/rangeify/Explain"
 import * as ScheduleCache from "@tg/rangeify/ScheduleCache"
-import { Effect, Option, Schema } from "effect"
+import { Effect, Layer, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as EqualText from "../EqualText.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
@@ -73,10 +74,20 @@ export const command = Command.make(
           parallel: Option.getOrUndefined(given.parallel),
           barriers: true
         })
-        return { plan, schedules: yield* schedules }
+        const counts = yield* schedules
+        const equal = given.explain
+          ? yield* StepPlan.equal(model, {
+            pipeline,
+            context: plan.context,
+            cache: given.kv,
+            activations: given.activations
+          })
+          : []
+        return { equal, plan, schedules: counts }
       })
     )
-    const { plan, schedules } = yield* Effect.provide(planned, Profiles.pipeline(profile, store)).pipe(
+    const stages = Profiles.pipeline(profile, store).pipe(Layer.provide(Flags.stagesOf(given)))
+    const { equal, plan, schedules } = yield* Effect.provide(planned, stages).pipe(
       Effect.provideService(Persistent.Persistent, { ...Persistent.off, mode: Flags.persistentOf(given) })
     )
     const { explain, ...steps } = plan
@@ -85,8 +96,12 @@ export const command = Command.make(
       ? yield* StepPlan.attention(model, { attend, context: plan.context, profile })
       : []
     yield* given.json
-      ? Output.printJson(given.explain ? { ...numbers, attention, explain } : numbers)
-      : Output.print(`${asText(plan, schedules)}${given.explain ? attended(attention) + explained(explain) : ""}`)
+      ? Output.printJson(given.explain ? { ...numbers, attention, equal, explain } : numbers)
+      : Output.print(
+        `${asText(plan, schedules)}${
+          given.explain ? attended(attention) + EqualText.print(equal) + explained(explain) : ""
+        }`
+      )
   })
 ).pipe(Command.withDescription("Show what a token costs: launches, bytes, memory and time; needs no GPU"))
 
@@ -193,17 +208,11 @@ const attended = (steps: ReadonlyArray<StepPlan.AttendStep>): string =>
     ""
   ].join("\n")
 
-/** `blk.1 to blk.46, 46 sites`: in the order in which they are called. */
-const printSites = ({ body = "outside of functions", sites }: Explain.ExplainedBody): string =>
-  sites.length === 0
-    ? body
-    : `${body}, ${sites.length === 1 ? sites[0] : `${sites.length} sites, ${sites[0]} to ${sites.at(-1)}`}`
-
 /** Every launch of every body once, and why each of its kernels is there. */
 const explained = (bodies: ReadonlyArray<Explain.ExplainedBody>): string =>
   bodies.flatMap((body) => [
     "",
-    `${printSites(body)}: ${body.launches.length} launches`,
+    `${EqualText.printSites(body)}: ${body.launches.length} launches`,
     ...body.launches.flatMap(({ boundaries, name }) => [
       `  ${name}`,
       ...boundaries.flatMap((boundary) => [

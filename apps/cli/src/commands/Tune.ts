@@ -9,7 +9,7 @@ import { Device } from "@tg/runtime/Device"
 import * as Inputs from "@tg/tuner/Inputs"
 import * as Store from "@tg/tuner/Store"
 import { type Job, type Timed, Tuner } from "@tg/tuner/Tuner"
-import { Clock, Effect, Option, Schema } from "effect"
+import { Clock, Effect, Layer, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
@@ -67,6 +67,7 @@ const flags = {
   profile: Profiles.given,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  egraph: Flags.egraph,
   json: Flags.json
 } as const
 
@@ -78,7 +79,8 @@ export const command = Command.make(
     const restrictions = Profiles.restrictionsOf(given)
     if (restrictions instanceof UsageError) return yield* restrictions
     const profiles = yield* Profiles.known(given.profile)
-    yield* run(given).pipe(Effect.provide(Devices.layer(given.device, { profiles, restrictions, store: Store.empty })))
+    const devices = Devices.layer(given.device, { profiles, restrictions, store: Store.empty })
+    yield* run(given).pipe(Effect.provide(devices.pipe(Layer.provide(Flags.stagesOf(given)))))
   }, Effect.scoped)
 ).pipe(
   Command.withDescription("Search for better opts for the launches of a step on this device"),

@@ -1,6 +1,6 @@
 /** Products and sums: associativity, in both directions, is all that moves factors, scales and sums about. */
 import * as Contraction from "../Contraction.ts"
-import { type Contract, contract } from "../ENode.ts"
+import { type Contract, contract, type Term } from "../ENode.ts"
 import type { TensorGraph } from "../Facts.ts"
 import { membersOf, reading, type Rewrite, rule } from "../Rule.ts"
 
@@ -62,6 +62,29 @@ const splitOff = (node: Contract, chosen: ReadonlyArray<number>): Rewrite | unde
   const first = contract(inner, node.dtype, chosen.map((i) => node.args[i]!))
   const others = node.args.filter((_, i) => !chosen.includes(i))
   return { from: node, to: contract(outer, node.dtype, [...others, first]) }
+}
+
+/** The same, where a sum is done: what only scales is computed wherever it is read. */
+export const associateSums = rule(
+  "associate-sums",
+  "contract",
+  {
+    equation: "sum_nk a[n] b[n, k] c[k] = sum_n a[n] (sum_k b[n, k] c[k])",
+    bound: reordered
+  },
+  function*({ node }) {
+    if (Contraction.summed(node.contraction).length === 0) return
+    for (const chosen of candidates(node.contraction)) {
+      const rewrite = splitOff(node, chosen)
+      if (rewrite !== undefined && isSum(rewrite.to)) yield rewrite
+    }
+  }
+)
+
+/** Whether what is contracted first is a sum. */
+const isSum = (to: Term): boolean => {
+  const first = typeof to === "number" ? undefined : to.args.at(-1)
+  return typeof first === "object" && first.kind === "contract" && Contraction.summed(first.contraction).length > 0
 }
 
 const numbersIn = ({ args, contraction }: Contract): number =>

@@ -1,5 +1,5 @@
 import type { Rule } from "../Rule.ts"
-import { associate, constants, nest } from "./contractions.ts"
+import { associate, associateSums, constants, nest } from "./contractions.ts"
 import { joinSlices, siblings, sliceInto, sliceSlice, splitConcat } from "./slices.ts"
 import { distribute, divide, factor } from "./sums.ts"
 
@@ -11,6 +11,7 @@ export * from "./sums.ts"
 export const all: ReadonlyArray<Rule> = [
   nest,
   associate,
+  associateSums,
   constants,
   distribute,
   factor,
@@ -23,4 +24,19 @@ export const all: ReadonlyArray<Rule> = [
 ]
 
 /** Those that change what is computed, not only how it is laid out: the usual ones. */
-export const usual: ReadonlyArray<Rule> = all.filter((rule) => rule !== siblings)
+export const usual: ReadonlyArray<Rule> = all.filter((rule) => rule !== siblings && rule !== associateSums)
+
+/**
+ * Those for whole bodies: what changes how many loops there are, and how long. Scales and quotients are computed wherever they are
+ * read; `divide` would take the sum of a softmax out of what it weighs, and both would run over the positions apart.
+ */
+export const ofBodies: ReadonlyArray<Rule> = [
+  nest,
+  associateSums,
+  constants,
+  factor,
+  sliceInto,
+  sliceSlice,
+  joinSlices,
+  splitConcat
+]

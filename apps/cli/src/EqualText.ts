@@ -1,0 +1,65 @@
+/** What the compiler chose in place of what a model's code writes, for people: the lines of `plan --explain`. */
+import type * as StepPlan from "@tg/engine/StepPlan"
+
+type Body = StepPlan.EqualStep["bodies"][number]
+type Cascade = StepPlan.EqualStep["pieces"][number]
+
+/** A function and its calls, in their order: `expert_block, 46 sites, blk.1 to blk.46`. */
+export const printSites = (
+  { body = "outside of functions", sites }: {
+    readonly body?: string | undefined
+    readonly sites: ReadonlyArray<string>
+  }
+): string =>
+  sites.length === 0
+    ? body
+    : `${body}, ${sites.length === 1 ? sites[0] : `${sites.length} sites, ${sites[0]} to ${sites.at(-1)}`}`
+
+/** Nothing where no stage chooses. */
+export const print = (steps: ReadonlyArray<StepPlan.EqualStep>): string =>
+  steps.every(({ bodies, pieces }) => bodies.length === 0 && pieces.length === 0) ? "" : [
+    "",
+    "chosen in place of what is written, by cost",
+    ...steps.flatMap((step) => [
+      `  ${nameOf(step)}`,
+      ...step.bodies.flatMap(ofBody),
+      ...step.pieces.length === 0
+        ? ["    nothing can be cut into pieces"]
+        : step.pieces.map(ofCascade)
+    ]),
+    ""
+  ].join("\n")
+
+const nameOf = ({ step, tokens }: StepPlan.EqualStep): string =>
+  step === "decode" ? "one token" : step === "few" ? `up to ${tokens} tokens` : `prompts, ${tokens} tokens at a time`
+
+const ofBody = (own: Body): ReadonlyArray<string> => {
+  const { because, isTaken, millis, name, nodes, sites, stop } = own
+  const searched = stop === "too large"
+    ? `not searched: ${nodes} nodes are too many`
+    : `${outcome(own)}; ${nodes} nodes in ${millis.toFixed(0)} ms, ${stop === "saturated" ? stop : `ended by ${stop}`}`
+  return [
+    `    ${printSites({ body: name, sites })}: ${searched}`,
+    ...isTaken ? because.map((line) => `      ${line}`) : []
+  ]
+}
+
+const outcome = ({ isTaken, searched, weighed }: Body): string => {
+  if (weighed === undefined) return `as written, the search found nothing cheaper (${searched.written.toFixed(1)} us)`
+  const { found, written } = weighed
+  const [then, now] = [written, found].map(({ launches, micros, stages }) =>
+    `${micros.toFixed(2)} us, ${launches} launches of ${stages} stages`
+  )
+  return isTaken ? `another form: ${now}; as written ${then}` : `as written: ${then}; another form ${now}`
+}
+
+const ofCascade = ({ callers, label, micros, piece, positions, rows, together, wholeMicros }: Cascade): string => {
+  const where = callers.length === 0
+    ? printSites({ sites: [] })
+    : callers.map(({ body, sites }) => printSites({ body, sites })).join("; ")
+  const whole = `as written, all ${positions} terms at once, ${wholeMicros.toFixed(1)} us`
+  const told = piece === undefined
+    ? whole
+    : `in pieces of ${piece}, ${together} of ${rows} rows together, ${micros.toFixed(1)} us; ${whole}`
+  return `    ${label ?? "a value without a name"} (${where}): ${told}`
+}
