@@ -63,12 +63,13 @@ const program = Effect.gen(function*() {
   fs.writeFileSync(svg, Curve.svg(losses, `sums of numbers of ${settings.digits} digits, seed ${settings.seed}`))
   const loaded = yield* load(gguf, { device, context: 64 })
   const { asked, learnt } = additions(settings.digits, settings.seed)
-  const some = learnt.slice(0, 100)
+  // as many of what it learnt from, from all over: small numbers come first
+  const every = Math.ceil(learnt.length / asked.length)
+  const some = learnt.filter((_, i) => i % every === 0)
   const known = yield* answered(loaded, some)
-  const unknown = yield* answered(loaded, asked.slice(0, 100))
-  const others = Math.min(100, asked.length)
+  const unknown = yield* answered(loaded, asked)
   process.stdout.write(`wrote ${gguf} and ${svg}\n`)
-  process.stdout.write(`right: ${known} of ${some.length} that it learnt from, ${unknown} of ${others} others\n`)
+  process.stdout.write(`right: ${known} of ${some.length} that it learnt from, ${unknown} of ${asked.length} others\n`)
 }).pipe(Effect.scoped)
 
 await Effect.runPromise(program)

@@ -1,0 +1,172 @@
+/**
+ * Steps with the e-graph and attention in pieces, and without them (`--no-egraph`): launches, bytes and predicted milliseconds of steps
+ * of 1, 4, 64 and 512 tokens behind 0, 4096 and 16000 others, on an H200 that need not be there. With files, what they take on the
+ * GPU at hand, in turns.
+ *
+ *     node bench/egraph.ts [shape..] [--behind 0,4096,16000] [--tokens 1,4,64,512]
+ *     node bench/egraph.ts glm.gguf [file..] [--device webgpu] [--rounds 3]
+ */
+import { spawnSync } from "node:child_process"
+import { fileURLToPath } from "node:url"
+import { parseArgs } from "node:util"
+import { Effect } from "effect"
+import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
+import * as Prompts from "../packages/engine/src/Prompts.ts"
+import type * as StepPlan from "../packages/engine/src/StepPlan.ts"
+import * as Split from "../packages/egraph/src/Split.ts"
+import * as StepProgram from "../packages/engine/src/StepProgram.ts"
+import { Checked } from "../packages/core-uop/src/Spec.ts"
+import * as Estimate from "../packages/jit/src/Estimate.ts"
+import { Pipeline } from "../packages/jit/src/Pipeline.ts"
+import * as Compiled from "./support/compiled.ts"
+
+const { positionals, values: given } = parseArgs({
+  allowPositionals: true,
+  options: {
+    behind: { type: "string", default: "0,4096,16000" },
+    tokens: { type: "string", default: "1,4,64,512" },
+    device: { type: "string", default: "webgpu" },
+    rounds: { type: "string", default: "3" }
+  }
+})
+const usual = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0", "llama-3.1-8b:q4_0"]
+const numbers = (text: string): ReadonlyArray<number> => text.split(",").map(Number)
+const files = positionals.filter((name) => name.endsWith(".gguf"))
+const shapes = files.length > 0 ? [] : positionals.length > 0 ? positionals : usual
+const target = Compiled.targets[0]
+
+/** Tokens that are processed behind others. */
+interface Place {
+  readonly tokens: number
+  readonly behind: number
+}
+
+/** What all steps of some tokens take together. */
+interface Taken {
+  readonly launches: number
+  readonly bytes: number
+  readonly micros: number
+}
+
+/** The steps of these tokens as a session takes them: a token, a few in one step, or batches. */
+const stepsOf = (model: StepPlan.Model, { behind, tokens }: Place) => {
+  const { profile } = target
+  const context = 2 ** Math.ceil(Math.log2(Math.max(1024, behind + tokens)))
+  const size = {
+    activations: ActivationPolicy.activationsOn(profile),
+    cache: "f16",
+    context,
+    profile,
+    rows: "last"
+  } as const
+  if (tokens === 1) {
+    return { sink: StepProgram.decodeProgram(model, size).sink, vars: [StepProgram.variablesOf("tokens", behind, 1)] }
+  }
+  const prompts = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+  const order = tokens < prompts.batchFrom ? "tokens" : "features"
+  const chunk = order === "tokens" ? Prompts.sizeFor(prompts, tokens)! : prompts.batch
+  const { sink } = StepProgram.stepProgram(model, { ...size, chunk, isWhole: order === "tokens", order })
+  const vars = Array.from(
+    { length: Math.ceil(tokens / chunk) },
+    (_, i) => StepProgram.variablesOf(order, behind + i * chunk, Math.min(chunk, tokens - i * chunk))
+  )
+  return { sink, vars }
+}
+
+const predicted = (pipeline: Pipeline["Service"], model: StepPlan.Model, place: Place): Effect.Effect<Taken> =>
+  Effect.gen(function*() {
+    const { sink, vars } = stepsOf(model, place)
+    const estimate = yield* Estimate.estimate(pipeline, sink)
+    const launches = (yield* Effect.forEach(vars, estimate.launches)).flat()
+    const sum = (of: (launch: Estimate.LaunchEstimate) => number): number =>
+      launches.reduce((all, launch) => all + of(launch), 0)
+    return { launches: launches.length, bytes: sum(({ bytes }) => bytes), micros: sum(({ micros }) => micros) }
+  }).pipe(Effect.provideService(Checked, false), Effect.orDie)
+
+/** What attention of a layer takes by the cost of pieces: all positions at once, and as it is chosen. */
+const attention = (model: StepPlan.Model, place: Place): string => {
+  const { reports } = Split.ofProgram(stepsOf(model, place).sink, target.profile)
+  const found = reports.find(({ width }) => width > 1)
+  return found === undefined ? "" : `${found.wholeMicros.toFixed(1)} / ${found.micros.toFixed(1)}`
+}
+
+const row = (...cells: ReadonlyArray<string | number>): void => console.log(`| ${cells.join(" | ")} |`)
+const part = (on: number, off: number): string => `${((on / off - 1) * 100).toFixed(1)}%`
+
+const predict = Effect.gen(function*() {
+  const on = yield* Compiled.pipelineFor(target)
+  const off = yield* Compiled.pipelineFor(target).pipe(Effect.provide(Pipeline.asWritten))
+  row(
+    "model",
+    "tokens",
+    "behind",
+    "launches off",
+    "on",
+    "MB off",
+    "on",
+    "ms off",
+    "on",
+    "attention, us: whole / chosen"
+  )
+  row("---", "---", "---", "---", "---", "---", "---", "---", "---", "---")
+  for (const shape of shapes) {
+    const model = yield* Compiled.modelOf(shape)
+    for (const behind of numbers(given.behind)) {
+      for (const tokens of numbers(given.tokens)) {
+        const [without, within] = [
+          yield* predicted(off, model, { behind, tokens }),
+          yield* predicted(on, model, { behind, tokens })
+        ]
+        const pair = (show: (taken: Taken) => string) => [show(without), show(within)]
+        row(
+          shape,
+          tokens,
+          behind,
+          ...pair(({ launches }) => `${launches}`),
+          ...pair(({ bytes }) => (bytes / 1e6).toFixed(0)),
+          ...pair(({ micros }) => (micros / 1000).toFixed(2)),
+          attention(model, { behind, tokens })
+        )
+      }
+    }
+  }
+})
+
+/** Of a report of `bench --json`. */
+interface Speeds {
+  readonly prefill: ReadonlyArray<{ readonly tokensPerSecond: { readonly mean: number } }>
+  readonly decode: ReadonlyArray<{ readonly tokensPerSecond: { readonly mean: number } }>
+}
+
+const cli = fileURLToPath(new URL("../scripts/cli.ts", import.meta.url))
+
+/** Milliseconds that some tokens take. */
+const measured = (file: string, { behind, tokens }: Place, flag: ReadonlyArray<string>): number => {
+  const size = ["-p", `${Math.max(tokens, 4)}`, "-n", tokens === 1 ? "128" : "1", "-d", `${behind}`]
+  const args = [cli, "bench", "--model", file, ...size, "--device", given.device, "--json", ...flag]
+  const { status, stderr, stdout } = spawnSync(process.execPath, args, { encoding: "utf8" })
+  if (status !== 0) throw new Error(stderr)
+  const { decode, prefill } = JSON.parse(stdout) as Speeds
+  return 1000 * tokens / (tokens === 1 ? decode : prefill)[0]!.tokensPerSecond.mean
+}
+
+const measure = (): void => {
+  row("model", "tokens", "behind", "ms off", "on", "time")
+  row("---", "---", "---", "---", "---", "---")
+  const best = (times: ReadonlyArray<number>): number => Math.min(...times)
+  for (const file of files) {
+    for (const behind of numbers(given.behind)) {
+      for (const tokens of numbers(given.tokens)) {
+        const rounds = Array.from({ length: Number(given.rounds) }, () => ({
+          off: measured(file, { behind, tokens }, ["--no-egraph"]),
+          on: measured(file, { behind, tokens }, [])
+        }))
+        const [off, on] = [best(rounds.map((r) => r.off)), best(rounds.map((r) => r.on))]
+        row(file, tokens, behind, off.toFixed(2), on.toFixed(2), part(on, off))
+      }
+    }
+  }
+}
+
+if (files.length > 0) measure()
+else await Effect.runPromise(predict)
