@@ -12,7 +12,7 @@ import { type Done, type Settings, train } from "./Train.ts"
 const { values: given } = parseArgs({
   options: {
     digits: { type: "string", default: "2" },
-    steps: { type: "string", default: "1500" },
+    steps: { type: "string", default: "2500" },
     problems: { type: "string", default: "64" },
     rate: { type: "string", default: "0.002" },
     seed: { type: "string", default: "1" },

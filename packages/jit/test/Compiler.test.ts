@@ -4,6 +4,7 @@ import { type Program, Renderer, RenderError } from "@tg/core-uop/Program"
 import { Arena, transfer, type UOp } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
 import { Devectorize, DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
+import { Equality } from "@tg/egraph/Equality"
 import { Split } from "@tg/egraph/SplitStage"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import * as Opt from "@tg/postrange/Opt"
@@ -49,6 +50,7 @@ const compiler = (stages: {
   Compiler.layer.pipe(
     Layer.provide(Pipeline.layerNoDeps),
     Layer.provide([
+      Equality.layer,
       Split.layer,
       Rangeify.layer,
       stages.heuristics ?? Heuristics.layerNone,

@@ -1,6 +1,7 @@
 import { Profile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Devectorize, Linearize } from "@tg/devectorize/Devectorize"
+import { Equality } from "@tg/egraph/Equality"
 import { Split } from "@tg/egraph/SplitStage"
 import { Compiler } from "@tg/jit/Compiler"
 import { Pipeline } from "@tg/jit/Pipeline"
@@ -12,7 +13,7 @@ import { Effect, Layer } from "effect"
 /** The compiler with the stages as they come, except for `Heuristics`, which stays open. */
 export const compilerLayer = Compiler.layer.pipe(
   Layer.provide(Pipeline.layerNoDeps),
-  Layer.provide([Split.layer, Rangeify.layer, Postrange.layer, Devectorize.layer, Linearize.layer]),
+  Layer.provide([Equality.layer, Split.layer, Rangeify.layer, Postrange.layer, Devectorize.layer, Linearize.layer]),
   Layer.merge(Rangeify.layer)
 )
 
