@@ -23,9 +23,7 @@ export const print = (steps: ReadonlyArray<StepPlan.EqualStep>): string =>
     ...steps.flatMap((step) => [
       `  ${nameOf(step)}`,
       ...step.bodies.flatMap(ofBody),
-      ...step.pieces.length === 0
-        ? ["    nothing can be cut into pieces"]
-        : step.pieces.map(ofCascade)
+      ...ofCascades(step.pieces)
     ]),
     ""
   ].join("\n")
@@ -51,6 +49,12 @@ const outcome = ({ isTaken, searched, weighed }: Body): string => {
     `${micros.toFixed(2)} us, ${launches} launches of ${stages} stages`
   )
   return isTaken ? `another form: ${now}; as written ${then}` : `as written: ${then}; another form ${now}`
+}
+
+/** Those of one value that stay whole, as a norm in front of a product, are many and say nothing. */
+const ofCascades = (pieces: ReadonlyArray<Cascade>): ReadonlyArray<string> => {
+  const told = pieces.filter(({ piece, width }) => piece !== undefined || width > 1)
+  return told.length === 0 ? ["    nothing can be cut into pieces"] : told.map(ofCascade)
 }
 
 const ofCascade = ({ callers, label, micros, piece, positions, rows, together, wholeMicros }: Cascade): string => {
