@@ -1,5 +1,5 @@
 /** Opts for a CPU: few threads, short vectors. */
-import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
@@ -31,13 +31,18 @@ const isOverPositions = (kernel: UOp): boolean =>
 const areEnough = (kernel: UOp, amount: number): boolean =>
   isOverPositions(kernel) || knownOutputs(kernel) / amount >= fewestRows
 
+/** The loops on which it depends where a reduction reads, for each of its loads; not those on which it depends whether it does. */
+const placesRead = (kernel: UOp): ReadonlyArray<ReadonlySet<UOp>> =>
+  Loops.reductions(kernel).flatMap((r) => loadsOf(r.src[0]!)).map((load) => openRanges(load.src[0]!.src[1]!))
+
 /**
  * Register tiling over rows that are far apart, which reuse the other operand: each row is then one long stream for the prefetcher.
  * Neighbouring rows would be streams of a row's length, which are prefetched at less than half the speed (10 GB/s instead of 25 for
  * four rows of 1 KB, on a server's core).
  */
 const spreadRows = (plan: Plan): void => {
-  const loops = freeOutputs(plan.kernel)
+  const read = placesRead(plan.kernel)
+  const loops = freeOutputs(plan.kernel).filter(({ node }) => read.some((open) => !open.has(node)))
   for (const amount of isOverPositions(plan.kernel) ? [8, 4, 2] : [4, 2]) {
     const loop = loops.findLast((l) => l.size % amount === 0)
     if (loop === undefined || !areEnough(plan.kernel, amount)) continue
@@ -55,7 +60,7 @@ const mostSums = 8
  */
 const shareVectors = (plan: Plan): void => {
   const vectors = Loops.outputs(plan.kernel).filter((loop) => loop.axis === "UPCAST")
-  const read = Loops.reductions(plan.kernel).flatMap((r) => loadsOf(r.src[0]!)).map((load) => openRanges(load.src[0]!))
+  const read = placesRead(plan.kernel)
   const isVector = (open: ReadonlySet<UOp>): boolean => vectors.some((loop) => open.has(loop.node))
   const loop = freeOutputs(plan.kernel).findLast(({ node }) =>
     read.some((open) => isVector(open) && !open.has(node)) &&
@@ -66,12 +71,22 @@ const shareVectors = (plan: Plan): void => {
   if (areEnough(plan.kernel, amount)) plan.try(Opt.upcast(loop.id, amount))
 }
 
+/**
+ * Lanes along outputs that are nowhere neighbours in memory, where an element takes some twenty instructions: softmax of heads, over
+ * positions. Lanes are then loaded and stored one by one.
+ */
+const vectoriseWork = (plan: Plan): void => {
+  if (!toposort(plan.kernel).some(({ op }) => op === "EXP2")) return
+  const loop = freeOutputs(plan.kernel).findLast(({ size }) => size % lanes === 0)
+  if (loop !== undefined) plan.try(Opt.upcast(loop.id, lanes))
+}
+
 /** Short vectors, register tiles of rows, unrolled inner loops. */
 export const chooseCpu = (plan: Plan): void => {
   const reduced = vectoriseReductions(plan)
   if (reduced) spreadRows(plan)
   else {
-    vectoriseOutputs(plan)
+    if (!vectoriseOutputs(plan)) vectoriseWork(plan)
     upcastAlike(plan)
     shareVectors(plan)
   }

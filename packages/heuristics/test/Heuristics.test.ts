@@ -70,6 +70,10 @@ describe("Heuristics", () => {
     `)
   })
 
+  it("computes exponentials in lanes, wherever they lie, on a CPU", () => {
+    assert.deepStrictEqual([8, 3].map((heads) => choices(Kernels.exponentials(heads), wasm)), ["UPCAST(r0, 4)", ""])
+  })
+
   it("has no more loads in flight than memory takes", () => {
     assert.deepStrictEqual([128, 512].map((threads) => loadsInFlight(h200, threads)), [16, 4])
     assert.deepStrictEqual([128, 512].map((threads) => loadsInFlight(webgpuDefault, threads)), [4, 1])

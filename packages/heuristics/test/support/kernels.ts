@@ -93,3 +93,7 @@ export const scored = (heads: number, columns: number): UOp =>
     const rows = cached(arena, buffer(u32, positions, columns / 8, 1, 4))
     return buffer(f32, heads, 1, columns / 8, 2, 4).mul(rows).sum({ axis: [-3, -2, -1] })
   })
+
+/** Exponentials of each head's scores, less the largest. */
+export const exponentials = (heads: number): UOp =>
+  single((arena, buffer) => buffer(f32, heads, positions).slice(1, 0, length(arena)).sub(buffer(f32, heads, 1)).exp())
