@@ -5,7 +5,7 @@
  *
  * A kernel is run in parts of a quarter of a millisecond, over and over for a second; what is printed are the least of the parts, a
  * tenth of the way up and the middle, each for the whole kernel. On a machine that others use, parts that were interrupted fall out.
- * `WASM_OUT=FILE` keeps the last kernel's module: `node --print-wasm-code --no-liftoff --no-wasm-lazy-compilation` shows what becomes of it.
+ * The context has 1024 tokens, or `CONTEXT=4096`: DEPTH and TOKENS fit in it. `WASM_OUT=FILE` keeps the last kernel's module: `node --print-wasm-code --no-liftoff --no-wasm-lazy-compilation` shows what becomes of it.
  */
 import * as fs from "node:fs"
 import { Effect } from "effect"

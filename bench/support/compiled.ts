@@ -44,8 +44,8 @@ export const targets: readonly [Target, ...ReadonlyArray<Target>] = [
   { profile: wasm, renderer: wasmText }
 ]
 
-/** Tokens in the context. */
-export const context = 1024
+/** Tokens in the context: `CONTEXT=4096` for another. What is agreed on is of 1024. */
+export const context = Number(process.env["CONTEXT"] ?? 1024)
 
 /** The model of a shape. */
 export const modelOf = (shape: string) => Effect.orDie(Effect.fromResult(StepPlan.fromShape(shape, known)))
