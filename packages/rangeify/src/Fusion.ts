@@ -106,9 +106,13 @@ const workOf = (
 
 /**
  * Elements that a kernel (spec `kernel`) reads and writes of each PARAM, each counted once: one for each iteration of the loops
- * that its index depends on, but no more than the index or the buffer has.
+ * that its index depends on, but no more than the index or the buffer has. Loops `outside` have one iteration.
  */
-export const traffic = (kernel: UOp, sizeOf: (size: UOp) => number): ReadonlyMap<UOp, number> => {
+export const traffic = (
+  kernel: UOp,
+  sizeOf: (size: UOp) => number,
+  outside: ReadonlySet<UOp> = none
+): ReadonlyMap<UOp, number> => {
   const indices = new Map<UOp, Set<UOp>>()
   for (const node of toposort(kernel)) {
     if (node.op !== "INDEX") continue
@@ -120,13 +124,17 @@ export const traffic = (kernel: UOp, sizeOf: (size: UOp) => number): ReadonlyMap
   }
   const places = (at: UOp): number => {
     const { max, min } = Bounds.of(at)
-    return Math.min([...openRanges(at)].reduce((n, range) => n * sizeOf(range.src[0]!), 1), max - min + 1)
+    const ranges = [...openRanges(at)].filter((range) => !outside.has(range))
+    return Math.min(ranges.reduce((n, range) => n * sizeOf(range.src[0]!), 1), max - min + 1)
   }
   return new Map([...indices].map(([param, found]) => [
     param,
     Math.min([...found].reduce((sum, at) => sum + places(at), 0), sizeOf(param.src[0]!))
   ]))
 }
+
+const bytesOf = (kernel: UOp, outside: ReadonlySet<UOp>): number =>
+  4 * chain([...traffic(kernel, usualSize, outside).values()])
 
 const readsBuffers = ({ nodes }: Phase): boolean => nodes.some(loadsBuffer)
 
@@ -174,18 +182,21 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const told = phases.slice(1).filter(readsWhereTold).length
       const later = Math.max(0, phases.filter(readsBuffers).length - 1)
       const loads = told * known.loadMicros + Math.max(0, later - told) * known.cachedLoadMicros
-      // bound by the latency of one workgroup, or by the throughput of all
+      // bound by the latency of one workgroup, or by the throughput of all: each of them loads what it stages
       const repeats = workgroups / apart
-      const staged = stages.reduce(
-        (sum, stage) =>
-          sum + Math.max(micros(workOf(stage, between)), repeats * micros(workOf(stage, none)) / processors),
-        0
-      )
+      const staged = stages.reduce((sum, stage) => {
+        const bytes = bytesOf(stage.end, between)
+        // what fits beside a processor's workgroup memory is loaded once by each processor
+        const times = bytes > known.residentBytes ? workgroups : Math.min(workgroups, processors)
+        const loads = times * micros({ operations: 0, bytes })
+        const all = Math.max(repeats * micros(workOf(stage, none)), loads)
+        return sum + Math.max(micros(workOf(stage, between)), all / processors)
+      }, 0)
       return {
         wait: profile.dispatchMicros + known.loadMicros +
           (1 + overlap * (waves - 1)) * (stages.length * known.stageMicros + loads),
         work: staged + micros(workOf(main, none)) / processors,
-        transfer: 4 * [...traffic(kernel, usualSize).values()].reduce((a, b) => a + b, 0) / profile.bytesPerMicro,
+        transfer: bytesOf(kernel, none) / profile.bytesPerMicro,
         waves: Math.max(1, workgroups / (residentWorkgroups * processors))
       }
     }

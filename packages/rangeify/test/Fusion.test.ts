@@ -59,6 +59,23 @@ describe("staging in workgroup memory", () => {
     assert.strictEqual(kernels(scheduled(sink, { maxStorageBuffers: 8, fusion })).length, 2)
   })
 
+  it("costs every workgroup the loads of what it stages, where these exceed a processor's cache", () => {
+    const cost = ofProfile(DeviceProfile.h200)!
+    const micros = (blocks: number, scores: number): number => {
+      const b = new Build()
+      const x = b.f32(1, 2048)
+      const top = Nn.linear(x, b.f32(scores, 2048)).max(-1).unsqueeze(-1)
+      const { sink } = Program.make([
+        b.out(Int8.quantise(Nn.linear(x, b.f32(32 * blocks, 2048)).mul(top)).contiguous())
+      ])
+      const found = kernels(scheduled(sink, { maxStorageBuffers: 8, fusion: stageAll }))
+      return Math.max(...found.map(({ ast }) => cost.kernelMicros(ast).work))
+    }
+    const staging = (blocks: number): number => micros(blocks, 64) - micros(blocks, 1)
+    // each block of 32 results is a workgroup, and each of them reads the 512 KiB of the scores' matrix
+    assert.closeTo(staging(4096) / staging(2048), 2, 0.1)
+  })
+
   it("is not done where the values do not fit", () => {
     assert.deepStrictEqual(counts((b) => Nn.softmax(b.f32(4, 48)), { ...stageAll, maxWorkgroupBytes: 0 }), [3, 3])
   })
