@@ -176,7 +176,7 @@ export const stepsTogether = Flag.Literals("steps-together", ["auto", "1", "2", 
   Flag.withDescription(
     "On a GPU, how many steps are submitted at once while tokens are generated; as their time says (auto)"
   ),
-  Flag.withDefault("auto" as const),
+  Flag.withDefault("1" as const),
   Flag.map((asked): StepsTogether => asked === "auto" ? asked : Number(asked))
 )
 

@@ -7,9 +7,9 @@ import * as Sampler from "./Sampler.ts"
 /** Steps of one submission while tokens are generated: so many, or as the time of a step says. */
 export type StepsTogether = "auto" | number
 
-/** How many steps sessions submit together. */
+/** How many steps sessions submit together: one by default, since several were slower on an H200 (`docs/encoding.md`). */
 export const StepsTogether = Context.Reference<StepsTogether>("@tg/engine/StepsTogether", {
-  defaultValue: () => "auto"
+  defaultValue: () => 1
 })
 
 /** Steps of a submission at most. */

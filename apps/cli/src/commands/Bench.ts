@@ -293,14 +293,12 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const loadMs = (yield* Clock.currentTimeMillis) - job.started
   yield* Output.note(`${model.config.name} on ${chosen.name}, context ${session.context}`)
   if (chosen.fallback !== undefined) yield* Output.note(`no GPU is used: ${chosen.fallback}`)
-  const step = yield* session.decodeStep
-
   const prefill: Array<Measured> = []
   const decode: Array<Decoded> = []
   const drafting = Drafts.stepping(session, drafter)
   for (const depth of job.depths) {
     const vars = { T: 1, startPos: Math.max(depth, 1) }
-    yield* Profiler.warm(step, vars)
+    yield* Profiler.warm(yield* session.decodeStep, vars)
     const times = yield* repeated(job.repeat, (round) => timePrefill(session, { depth, count: job.prompt, round }))
     prefill.push({ tokens: job.prompt, depth, tokensPerSecond: spread(job.prompt, times) })
     yield* Output.note(`prefill ${job.prompt} at ${depth}: ${shown(prefill.at(-1)!.tokensPerSecond)} tokens/s`)
@@ -313,6 +311,8 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
       drafts: Drafts.difference(drafting.drafts(), before),
       verify: yield* timeVerify(session, { depth, repeat: job.repeat })
     }
+    // of the device that there is now: another one may have been made meanwhile
+    const step = yield* session.decodeStep
     yield* Profiler.backToBack(step, vars, 1)
     const { encodeMicros, micros } = yield* Profiler.backToBack(step, vars, device.profile.kind === "cpu" ? 4 : steps)
     decode.push({
@@ -340,7 +340,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     compileMs: round(loadTimes.compile),
     prefill,
     decode,
-    dispatchesPerToken: step.dispatches.length,
+    dispatchesPerToken: (yield* session.decodeStep).dispatches.length,
     gpuMsPerToken: decode[0]!.gpuMsPerToken,
     encodeMsPerToken: decode[0]!.encodeMsPerToken,
     gpuBytes: device.allocatedBytes(),
@@ -385,11 +385,17 @@ const timeVerify = Effect.fnUntraced(function*(
 ) {
   const tokens = yield* fill(session, Math.max(1, depth))
   const room = Math.min(...verified.filter((n) => n > session.context - tokens.length), Infinity)
-  return yield* Effect.forEach(verified.filter((n) => n < room), (n) =>
-    Effect.map(
-      repeated(repeat, (round) => micros(session.verify(tokens, tokenIds(n - 1, round + 1, session.vocabulary)))),
-      (times) => ({ tokens: n, ms: round(Math.min(...times) / 1000) })
-    ))
+  return yield* Effect.forEach(
+    verified.filter((n) => n < room),
+    Effect.fnUntraced(function*(n) {
+      yield* session.prepareDrafts(n)
+      // a device idles while programs are compiled
+      yield* Profiler.warm(yield* session.decodeStep, { T: 1, startPos: tokens.length })
+      const verify = (seed: number) => session.verify(tokens, tokenIds(n - 1, seed, session.vocabulary))
+      const times = yield* repeated(repeat, (round) => micros(verify(round + 1)))
+      return { tokens: n, ms: round(Math.min(...times) / 1000) }
+    })
+  )
 })
 
 interface Decoding {

@@ -27,7 +27,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       persistent: "off",
       noPersistent: false,
       bindGroups: "dispatch",
-      stepsTogether: "auto",
+      stepsTogether: 1,
       noCache: true,
       check: true,
       limits: {},
