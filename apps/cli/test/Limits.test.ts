@@ -68,7 +68,7 @@ describe("--limit and --no-subgroups", () => {
       assertRefused(
         yield* tg(["generate", ...wasm, "--limit", "memory=1000000", "hello"]),
         "does not fit wasm: weights 0.00",
-        "> 0.00100 GB; use a smaller context (--context)"
+        "> 0.00100 GB; its weights alone are more; use a smaller model"
       )
       const plan = ["plan", "--shape", "glm-4.7-flash:q4_0", "--profile", "wasm"]
       assert.match((yield* tg(plan)).stdout, /of memory, MORE THAN the 4\.29 GB there are: weights 17\.\d+ GB/)

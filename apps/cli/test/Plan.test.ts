@@ -26,10 +26,7 @@ const boundariesIn = (launches: ReadonlyArray<Explain.ExplainedLaunch>): number 
   launches.reduce((sum, { boundaries }) => sum + boundaries.length, 0)
 
 /** A plan without what scheduling took, which is a time. */
-const numbers = (stdout: string) => {
-  const plan = JSON.parse(stdout)
-  return { ...plan, schedules: { ...plan.schedules, savedMillis: 0 } }
-}
+const numbers = (stdout: string) => JSON.parse(stdout, (key, value) => /millis$/i.test(key) ? 0 : value)
 
 describe("plan", () => {
   it.live("--json has the numbers of a step", () =>
@@ -94,7 +91,8 @@ describe("plan", () => {
 
   it.live("--explain says of every launch why it is there", () =>
     Effect.gen(function*() {
-      const args = ["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--explain"]
+      // other forms of the bodies have a test of their own
+      const args = ["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--no-egraph", "--explain"]
       const plan = JSON.parse((yield* tg([...args, "--json"])).stdout)
       const bodies: ReadonlyArray<Explain.ExplainedBody> = plan.explain
       const launches = bodies.flatMap((body) => body.launches)
@@ -110,7 +108,7 @@ describe("plan", () => {
       // its types differ from layer to layer, so that each is a body of its own
       assert.match(stdout, /^expert_block, blk\.2: \d+ launches$/m)
       assert.match(stdout, /^      weighed: global [\d.]+ us, workgroup [\d.]+ us/m)
-      const equal = yield* tg(["plan", "--shape", "tiny-glm:q4_0", "--ctx", "64", "--explain"])
+      const equal = yield* tg(args.with(2, "tiny-glm:q4_0"))
       assert.match(equal.stdout, /^expert_block, 2 sites, blk\.1 to blk\.2: \d+ launches$/m)
       assert.notInclude((yield* tg(args.slice(0, -1))).stdout, "weighed")
     }))
