@@ -194,8 +194,11 @@ describe("what was kept", () => {
       const { names, schedule } = yield* prepare.pipe(Effect.provide(layer))
       assert.strictEqual(counts.scheduled, 0)
       assert.deepStrictEqual((yield* schedule).steps.map(({ name }) => name), names)
+      // weighing forms that are equal schedules, too
+      const once = counts.scheduled
+      assert.isAbove(once, 0)
       yield* schedule
-      assert.strictEqual(counts.scheduled, 1)
+      assert.strictEqual(counts.scheduled, once)
     }))
 
   it.live("is not found by another compiler", () =>
