@@ -104,8 +104,7 @@ const longMicros = 20_000
 const veryLongMicros = 60_000
 /** The least total time of extra launches: well above the jitter of the clock and of waiting. */
 const extraMicros = { host: 20_000, device: 1000 }
-/** Until a device boosts its clock frequency, and until it would lower it again. */
-const warmMicros = 300_000
+/** A GPU that idles no longer than this keeps its clock frequency. */
 const awakeMicros = 4000
 /** So many make a kernel of a microsecond measurable. */
 const mostExtra = 400
@@ -169,7 +168,7 @@ const timeExtra = Effect.fnUntraced(function*(prepared: Prepared, vars: Vars, jo
   const isSure = hasClock && stepMicros > veryLongMicros
   const run = (replay: Replay) =>
     hasClock ? awake(replay, vars, job) : micros(Effect.andThen(replay.run(vars), settle(prepared)))
-  if (hasClock) yield* Effect.replicateEffect(prepared.run(vars), Math.ceil(warmMicros / stepMicros), { discard: true })
+  if (hasClock) yield* warm(prepared, vars)
   const goal = hasClock ? extraMicros.device : Math.max(extraMicros.host, yield* run(prepared))
   return yield* Effect.forEach(
     groups,

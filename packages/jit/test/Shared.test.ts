@@ -97,6 +97,19 @@ const blocks = (count: number, rows?: number): Program.TensorProgram => {
   return Program.make([Program.assign(out, x.mul(0.5))])
 }
 
+/** Blocks with bindings of their own and with shared ones, the weights of a block in one buffer: what is left in the other buffers is equal. */
+const ranBoth = Effect.fnUntraced(function*(program: ReturnType<typeof blocks>, count: number) {
+  const data = new Map(program.buffers.map((b) => [
+    b.id,
+    contents(b.id, b.shape.reduce<number>((n, d) => n * Number(d), 1))
+  ]))
+  const packed = Array.from({ length: count }, (_, i) => [2 + 2 * i, 3 + 2 * i])
+  const own = yield* ran(program, { data, packed: [], groups: "dispatch", vars: {} })
+  const block = yield* ran(program, { data, packed, groups: "block", vars: {} })
+  assertEquals(block.after.filter(([id]) => Number(id) < 2), own.after.filter(([id]) => Number(id) < 2))
+  return { block, own }
+})
+
 describe.skipIf(noGpu)("plans with shared bindings", () => {
   const layer = Devices.webgpu()
 
@@ -123,14 +136,7 @@ describe.skipIf(noGpu)("plans with shared bindings", () => {
     Effect.gen(function*() {
       const count = 6
       const program = blocks(count)
-      const data = new Map(program.buffers.map((b) => [
-        b.id,
-        contents(b.id, b.shape.reduce<number>((n, d) => n * Number(d), 1))
-      ]))
-      const packed = Array.from({ length: count }, (_, i) => [2 + 2 * i, 3 + 2 * i])
-      const own = yield* ran(program, { data, packed: [], groups: "dispatch", vars: {} })
-      const block = yield* ran(program, { data, packed, groups: "block", vars: {} })
-      assertEquals(block.after.filter(([id]) => Number(id) < 2), own.after.filter(([id]) => Number(id) < 2))
+      const { block, own } = yield* ranBoth(program, count)
       assert.strictEqual(block.plan.programs.length, own.plan.programs.length)
       assert.strictEqual(block.plan.launches.length, own.plan.launches.length)
       // the launch in front of the blocks has the input where they have their weights
@@ -144,14 +150,7 @@ describe.skipIf(noGpu)("plans with shared bindings", () => {
     Effect.gen(function*() {
       const [count, rows] = [4, 1024]
       const program = blocks(count, rows)
-      const data = new Map(program.buffers.map((b) => [
-        b.id,
-        contents(b.id, b.shape.reduce<number>((n, d) => n * Number(d), 1))
-      ]))
-      const packed = Array.from({ length: count }, (_, i) => [2 + 2 * i, 3 + 2 * i])
-      const own = yield* ran(program, { data, packed: [], groups: "dispatch", vars: {} })
-      const block = yield* ran(program, { data, packed, groups: "block", vars: {} })
-      assertEquals(block.after.filter(([id]) => Number(id) < 2), own.after.filter(([id]) => Number(id) < 2))
+      const { block } = yield* ranBoth(program, count)
       assert.isTrue(block.plan.programs.every(({ group }) => group !== undefined))
       const windows = block.plan.launches.flatMap(({ slots }) => slots).filter(({ window }) => window !== undefined)
       assert.isAtLeast(windows.length, 4)

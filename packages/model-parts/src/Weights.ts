@@ -146,6 +146,21 @@ const search = (file: HasTensors) => {
   }
 }
 
+/** The weights of one block. */
+const takeBlock = <Role extends string>(
+  ofBlock: Wants<Role>["ofBlock"],
+  block: number,
+  { tensorsByName }: HasTensors,
+  take: ReturnType<typeof search>["take"]
+): BlockWeights<Role> => {
+  const found: { [R in Role]?: WeightRef } = {}
+  for (const [role, dims] of ofBlock(block, (role) => tensorsByName.has(fileName(block, role)))) {
+    const ref = take(fileName(block, role), dims)
+    if (ref !== undefined) found[role] = ref
+  }
+  return found
+}
+
 /**
  * The weights of every block. Metadata may ask for two thousand million blocks where the file has three: blocks without
  * any tensor are counted, not walked through, as soon as enough of what is missing has a name.
@@ -157,19 +172,12 @@ const findBlocks = <Role extends string>(
 ): Array<BlockWeights<Role>> => {
   const present = new Set([...file.tensorsByName.keys()].map(blockOf).filter((b) => b !== undefined && b < layers))
   const blocks: Array<BlockWeights<Role>> = []
-  const takeBlock = (block: number): void => {
-    const found: { [R in Role]?: WeightRef } = {}
-    for (const [role, dims] of ofBlock(block, (role) => file.tensorsByName.has(fileName(block, role)))) {
-      const ref = take(fileName(block, role), dims)
-      if (ref !== undefined) found[role] = ref
-    }
-    blocks.push(found)
-  }
+  const next = (block: number) => blocks.push(takeBlock(ofBlock, block, file, take))
   let block = 0
-  for (; block < layers && !(isFull() && !present.has(block)); block++) takeBlock(block)
+  for (; block < layers && !(isFull() && !present.has(block)); block++) next(block)
   if (block === layers) return blocks
   const rest = [...present].filter((other) => other! > block)
-  for (const other of rest) takeBlock(other!)
+  for (const other of rest) next(other!)
   for (const [i, first] of runs.entries()) {
     const from = Math.max(first, block)
     const to = Math.min(runs[i + 1] ?? layers, layers)
@@ -243,11 +251,7 @@ export const findPrediction = <Role extends string>(
   const headNorm = maybe("shared_head_norm", [embedding], model.outputNorm)
   const rows = maybe("embed_tokens", [embedding, vocabulary], model.tokenEmbedding)
   const head = maybe("shared_head_head", [embedding, vocabulary], model.output)
-  const block: { [R in Role]?: WeightRef } = {}
-  for (const [role, dims] of ofBlock(layers, (role) => file.tensorsByName.has(fileName(layers, role)))) {
-    const ref = found.take(fileName(layers, role), dims)
-    if (ref !== undefined) block[role] = ref
-  }
+  const block = takeBlock(ofBlock, layers, file, found.take)
   const problem = found.problems([])
   if (problem !== undefined) return Result.fail(problem)
   return Result.succeed({

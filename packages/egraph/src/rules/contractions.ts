@@ -64,6 +64,14 @@ const splitOff = (node: Contract, chosen: ReadonlyArray<number>): Rewrite | unde
   return { from: node, to: contract(outer, node.dtype, [...others, first]) }
 }
 
+/** Every way to contract some operands first. */
+const splits = function*(node: Contract): Iterable<Rewrite> {
+  for (const chosen of candidates(node.contraction)) {
+    const rewrite = splitOff(node, chosen)
+    if (rewrite !== undefined) yield rewrite
+  }
+}
+
 /** The same, where a sum is done: what only scales is computed wherever it is read. */
 export const associateSums = rule(
   "associate-sums",
@@ -74,10 +82,7 @@ export const associateSums = rule(
   },
   function*({ node }) {
     if (Contraction.summed(node.contraction).length === 0) return
-    for (const chosen of candidates(node.contraction)) {
-      const rewrite = splitOff(node, chosen)
-      if (rewrite !== undefined && isSum(rewrite.to)) yield rewrite
-    }
+    for (const rewrite of splits(node)) if (isSum(rewrite.to)) yield rewrite
   }
 )
 
@@ -98,12 +103,7 @@ export const associate = rule(
     equation: "sum_nk a[n] b[n, k] c[k] = sum_n a[n] (sum_k b[n, k] c[k]) = sum_k (sum_n a[n] b[n, k]) c[k]",
     bound: reordered
   },
-  function*({ node }) {
-    for (const chosen of candidates(node.contraction)) {
-      const rewrite = splitOff(node, chosen)
-      if (rewrite !== undefined) yield rewrite
-    }
-  }
+  ({ node }) => splits(node)
 )
 
 const constantOf = (graph: TensorGraph, id: number): number | undefined => graph.facts(id).constant
