@@ -18,12 +18,18 @@ const nameOf = (folder: string): string => {
 /** What a project may have to be done before its tests, and after. */
 const globalSetups = ["test/support/globalSetup.ts"]
 
+// sources without their types, compiled, are kept in the folder for temporary files, as `scripts/cli.ts` does: the workers, and
+// the commands that tests start, load the same modules hundreds of times
+process.env["NODE_COMPILE_CACHE"] ??= path.join(os.tmpdir(), "node-compile-cache")
+
 const hangMillis = process.env["TG_FULL"] === "1" ? 3_600_000 : 900_000
 
 export default defineConfig({
   test: {
     // a process for each file: Dawn's threads and WebAssembly memories go away with it
     pool: "forks",
+    // Node loads the sources as they are, by type stripping; nothing here mocks a module
+    experimental: { viteModuleRunner: false, nodeLoader: false },
     // one by one on two cores, which is the default, leaves one of them idle
     maxWorkers: Math.min(8, os.availableParallelism()),
     setupFiles: [path.join(root, "test/support/softwareVulkan.ts")],

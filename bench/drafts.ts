@@ -13,11 +13,14 @@
  * `tg bench --draft mtp --accept 0.8` measures the same on a device.
  */
 import { Effect, Result } from "effect"
+import { piece } from "../packages/model-parts/src/Attention.ts"
 import { h200 } from "../packages/core-uop/src/DeviceProfile.ts"
 import type { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
 import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
 import * as PredictionProgram from "../packages/engine/src/PredictionProgram.ts"
+import * as RoundProgram from "../packages/engine/src/RoundProgram.ts"
+import { guessesFor } from "../packages/engine/src/Rounds.ts"
 import * as StepProgram from "../packages/engine/src/StepProgram.ts"
 import type { TensorProgram } from "../packages/tensor/src/Program.ts"
 import * as Compiled from "./support/compiled.ts"
@@ -31,7 +34,11 @@ const sizeFor = (tokens: number): number => sizes.find((size) => size >= tokens)
 const costOf = Effect.fn("bench.drafts.cost")(
   function*(pipeline: Pipeline["Service"], { sink }: TensorProgram, tokens: number) {
     const made = yield* Estimate.estimate(pipeline, sink)
-    const launches = yield* made.launches({ T: tokens, startPos: Math.floor(context / 2), guess: 0 })
+    const middle = Math.floor(context / 2)
+    const launches = yield* made.launches({
+      ...{ T: tokens, startPos: middle, guess: 1, right: RoundProgram.mostRound },
+      pieces: Math.ceil(middle / piece)
+    })
     return { launches: launches.length, micros: launches.reduce((sum, { micros }) => sum + micros, 0) }
   }
 )
@@ -72,6 +79,28 @@ const program = Effect.gen(function*() {
     console.log(
       [String(k).padEnd(8), tokens.toFixed(2).padEnd(16), micros.toFixed(0).padEnd(12), gain.toFixed(2)].join("")
     )
+  }
+  console.log("rounds that run ahead: nobody waits between them, each takes one submission and one read")
+  console.log("drafts  launches  us verify  accept  read  guess  us a round  gain")
+  const next = yield* costOf(pipeline, RoundProgram.guessProgram({ model, block }, size), 1)
+  for (const k of [1, 2, 3, 7]) {
+    const count = k + 1
+    const step = yield* costOf(pipeline, RoundProgram.verifyProgram(model, size, count), count)
+    const accept = yield* costOf(pipeline, RoundProgram.acceptProgram(model, count), count)
+    const reading = yield* costOf(pipeline, RoundProgram.readProgram({ model, block }, size, count), count)
+    const tokens = chance === 1 ? count : (1 - chance ** count) / (1 - chance)
+    const micros = step.micros + accept.micros + reading.micros + (k - 1) * next.micros
+    const launches = step.launches + accept.launches + reading.launches + (k - 1) * next.launches
+    console.log([
+      `${k}${guessesFor(k) === k ? "" : " (measured only)"}`.padEnd(8),
+      String(launches).padEnd(10),
+      step.micros.toFixed(0).padEnd(11),
+      accept.micros.toFixed(0).padEnd(8),
+      reading.micros.toFixed(0).padEnd(6),
+      next.micros.toFixed(0).padEnd(7),
+      micros.toFixed(0).padEnd(12),
+      (tokens * one.micros / micros).toFixed(2)
+    ].join(""))
   }
 })
 

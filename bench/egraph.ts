@@ -29,7 +29,7 @@ const { positionals, values: given } = parseArgs({
     rounds: { type: "string", default: "3" }
   }
 })
-const usual = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0", "llama-3.1-8b:q4_0"]
+const usual = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "llama-3.1-8b:q4_0", "qwen3-30b-a3b:q4_0"]
 const numbers = (text: string): ReadonlyArray<number> => text.split(",").map(Number)
 const files = positionals.filter((name) => name.endsWith(".gguf"))
 const shapes = files.length > 0 ? [] : positionals.length > 0 ? positionals : usual

@@ -28,8 +28,8 @@ const run = Effect.gen(function*() {
   const prompts = Prompts.promptShape(model.config, { asked: undefined, context, profile })
   const tokens = Math.min(Number(asked), prompts.batch)
   const size = { activations, cache: "f16", context, profile } as const
-  const pool = { ...size, pieces: Pages.pagesFor(context) * 8, draws: "device" } as const
-  const attend = Prompts.attendOf({ model, profile, prompts }, { start: 0, length: tokens })
+  const ring = { given: tokens, each: prompts.sizes.at(-1)! }
+  const pool = { ...size, pieces: Pages.pagesFor(context) * 8, draws: "device", ring } as const
   const tiles = { T: tokens, ...StepProgram.variablesOf("features", 0, tokens) }
   const few = (tokens: number): readonly [string, TensorProgram, Estimate.Vars] => [
     `pool, a token of each of ${tokens}`,
@@ -39,12 +39,12 @@ const run = Effect.gen(function*() {
   const steps: ReadonlyArray<readonly [string, TensorProgram, Estimate.Vars]> = [
     [
       `session, a prompt of ${tokens}`,
-      StepProgram.stepProgram(model, { ...size, attend, chunk: prompts.batch, order: "features", rows: "last" }),
+      StepProgram.stepProgram(model, { ...size, chunk: prompts.batch, order: "features", rows: "last" }),
       tiles
     ],
     [
       `pool, a prompt of ${tokens}`,
-      PoolProgram.batchProgram(model, { ...pool, attend, tokens: prompts.batch }),
+      PoolProgram.batchProgram(model, { ...pool, isWhole: true, rows: ring.each, tokens: prompts.batch }),
       tiles
     ],
     ...prompts.sizes.map(few)

@@ -8,53 +8,35 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { gzipSync } from "node:zlib"
-import { build, type Metafile } from "esbuild"
 import * as Bundling from "./src/NodeBundling.ts"
 
 const here = fileURLToPath(new URL(".", import.meta.url))
 
+/** The modules of a bundle. */
+export type Modules = ReadonlyArray<Bundling.Module>
+
 /** Writes the modules; tells what is in them. Each knows a name that changes when any of them does (`TG_BUILD`). */
-export const bundle = async (folder: string): Promise<Metafile> => {
-  const { metafile, outputFiles } = await build({
-    entryPoints: { tg: path.join(here, "src/index.ts"), worker: path.join(here, "src/worker.ts") },
-    outdir: folder,
-    absWorkingDir: here,
-    ...Bundling.options
-  })
-  fs.mkdirSync(folder, { recursive: true })
-  for (const { path, text } of Bundling.named(outputFiles).files) fs.writeFileSync(path, text)
+export const bundle = async (folder: string, options: Bundling.Options = {}): Promise<Modules> => {
+  const sources = (names: ReadonlyArray<string>) =>
+    Object.fromEntries(names.map((name) => [name === "index" ? "tg" : name, path.join(here, `src/${name}.ts`)]))
+  const { modules } = await Bundling.modules(sources(["index", "worker"]), options)
   // in a module of its own: what of Effect it offers is in no other
-  const { define: _, splitting: __, ...options } = Bundling.options
-  await build({
-    ...options,
-    entryPoints: [path.join(here, "src/effect.ts")],
-    outdir: folder,
-    absWorkingDir: here,
-    write: true
-  })
-  return metafile
+  const effect = await Bundling.modules(sources(["effect"]), { isWhole: true })
+  fs.mkdirSync(folder, { recursive: true })
+  for (const { file, text } of [...modules, ...effect.modules]) fs.writeFileSync(path.join(folder, file), text)
+  return modules
 }
 
 /** Bytes of modules, compressed one by one. */
-export const compressed = (files: Iterable<string>): number => {
+export const compressed = (modules: Modules, files: Iterable<string>): number => {
   let sum = 0
-  for (const file of files) sum += gzipSync(fs.readFileSync(path.join(here, file))).length
+  for (const file of files) sum += gzipSync(modules.find((module) => module.file === file)!.text).length
   return sum
 }
 
-/** What is fetched for a module: it and all that it imports at once. */
-export const closure = ({ outputs }: Metafile, entry: string, found = new Set<string>()): Set<string> => {
-  if (found.has(entry) || outputs[entry] === undefined) return found
-  found.add(entry)
-  for (const { kind, path: next } of outputs[entry].imports) {
-    if (kind === "import-statement") closure({ inputs: {}, outputs }, next, found)
-  }
-  return found
-}
-
-/** The module that an input became the beginning of. */
-const outputOf = ({ outputs }: Metafile, input: string): string =>
-  Object.entries(outputs).find(([, { entryPoint }]) => entryPoint?.endsWith(input) === true)![0]
+/** The file that begins with a source. */
+const fileOf = (modules: Modules, source: string): string =>
+  modules.find(({ sources }) => sources.some((id) => id.endsWith(source)))!.file
 
 /** What a page fetches for the engine, as files. */
 export interface EngineFiles {
@@ -68,16 +50,31 @@ export interface EngineFiles {
   readonly both: Set<string>
 }
 
-/** What a page fetches for the engine; models of a hub, the store and the self-test are fetched when they are asked for. */
-export const engine = (metafile: Metafile): EngineFiles => {
-  const found = (inputs: ReadonlyArray<string>, into = new Set<string>()) => {
-    for (const input of inputs) closure(metafile, outputOf(metafile, input), into)
+const families = ["models-deepseek2/src/Family.ts", "models-llama/src/Family.ts"]
+
+/** The family of models that takes most. */
+const largestFamily = (modules: Modules): string => {
+  const sizeOf = (family: string) => compressed(modules, Bundling.closure(modules, fileOf(modules, family)))
+  return families.reduce((a, b) => sizeOf(a) < sizeOf(b) ? b : a)
+}
+
+/**
+ * What a page fetches for the engine and models of a family; models of a hub, the store, the self-test and code books are fetched when they are needed.
+ */
+export const engine = (modules: Modules, family = largestFamily(modules)): EngineFiles => {
+  const found = (sources: ReadonlyArray<string>, into = new Set<string>()) => {
+    for (const source of sources) Bundling.closure(modules, fileOf(modules, source), into)
     return into
   }
-  const worker = ["src/worker.ts"]
-  const compiler = ["src/Compiling.ts", "jit/src/internal/capture.ts?apart"]
+  const worker = ["web/src/worker.ts", family]
+  const compiler = ["web/src/Compiling.ts", "jit/src/internal/capture.ts?apart", "egraph/src/Equality.ts?apart"]
   const ofWasm = ["codegen-wasm/src/Wasm.ts"]
-  const ofGpu = ["runtime-webgpu/src/WebGpu.ts", "codegen-wgsl/src/WgslRenderer.ts"]
+  const gpuParts = [
+    "egraph/src/Split.ts?apart",
+    "heuristics/src/Staged.ts?apart",
+    "devectorize/src/Concatenate.ts?apart"
+  ]
+  const ofGpu = ["runtime-webgpu/src/WebGpu.ts", "codegen-wgsl/src/WgslRenderer.ts", ...gpuParts]
   return {
     first: found(worker),
     wasm: found([...worker, ...compiler, ...ofWasm]),
@@ -88,22 +85,15 @@ export const engine = (metafile: Metafile): EngineFiles => {
 
 if (import.meta.main) {
   const folder = path.resolve(process.argv[2] ?? path.join(here, "dist/browser"))
-  const metafile = await bundle(folder)
+  const modules = await bundle(folder)
   const say = (line: string) => process.stdout.write(`${line}\n`)
-  const kilobytes = (bytes: number) => `${(bytes / 1000).toFixed(0)} kB gzip`
-  say(`tg.js: ${kilobytes(compressed(closure(metafile, outputOf(metafile, "src/index.ts"))))}`)
-  say(`worker.js: ${kilobytes(compressed(closure(metafile, outputOf(metafile, "src/worker.ts"))))}`)
-  const { both, first, wasm, webgpu } = engine(metafile)
-  say(`the engine: ${kilobytes(compressed(first))} for programs that were compiled before, on WebAssembly`)
-  say(`  with the compiler: ${kilobytes(compressed(wasm))} on WebAssembly, ${kilobytes(compressed(webgpu))} on WebGPU`)
-  say(`  with both devices: ${kilobytes(compressed(both))}`)
-  say(`all: ${kilobytes(compressed(Object.keys(metafile.outputs)))}`)
-  for (const [file, { inputs }] of Object.entries(metafile.outputs)) {
-    const largest = Object.entries(inputs).sort(([, a], [, b]) => b.bytesInOutput - a.bytesInOutput).slice(0, 3)
-    say(
-      `  ${kilobytes(compressed([file])).padStart(12)}  ${path.basename(file)}: ${
-        largest.map(([name]) => name).join(" ")
-      }`
-    )
-  }
+  const kilobytes = (files: Iterable<string>) => `${(compressed(modules, files) / 1000).toFixed(0)} kB gzip`
+  const { both, first, wasm, webgpu } = engine(modules)
+  say(`tg.js: ${kilobytes(Bundling.closure(modules, "tg.js"))}`)
+  say(`worker.js: ${kilobytes(Bundling.closure(modules, "worker.js"))}`)
+  say(`the engine: ${kilobytes(first)} for programs that were compiled before, on WebAssembly`)
+  say(`  with the compiler: ${kilobytes(wasm)} on WebAssembly, ${kilobytes(webgpu)} on WebGPU`)
+  say(`  with both devices: ${kilobytes(both)}`)
+  say(`all: ${kilobytes(modules.map(({ file }) => file))}`)
+  for (const { file } of modules) say(`  ${kilobytes([file]).padStart(12)}  ${file}`)
 }

@@ -97,6 +97,14 @@ export const difference = (after: Drafts, before: Drafts): Drafts => ({
   accepted: after.accepted - before.accepted
 })
 
+/** What became of all of them. */
+export const sum = (all: ReadonlyArray<Drafts>): Drafts =>
+  all.reduce((sum, drafts) => ({
+    steps: sum.steps + drafts.steps,
+    drafted: sum.drafted + drafts.drafted,
+    accepted: sum.accepted + drafts.accepted
+  }), none)
+
 /** Steps with what drafts, or without; what is learned of the device holds for all rounds. */
 export const stepping = (session: Session, drafter: Drafter.Drafting | undefined): Stepping => {
   if (drafter === undefined) return { stepping: () => session, drafts: () => none }
@@ -108,11 +116,6 @@ export const stepping = (session: Session, drafter: Drafter.Drafting | undefined
       rounds.push(round)
       return round
     },
-    drafts: () =>
-      rounds.map((round) => round.drafts()).reduce((sum, drafts) => ({
-        steps: sum.steps + drafts.steps,
-        drafted: sum.drafted + drafts.drafted,
-        accepted: sum.accepted + drafts.accepted
-      }), none)
+    drafts: () => sum(rounds.map((round) => round.drafts()))
   }
 }

@@ -43,6 +43,9 @@ const ofBody = (own: Body): ReadonlyArray<string> => {
 }
 
 const outcome = ({ isTaken, searched, weighed }: Body): string => {
+  if (weighed === undefined && isTaken) {
+    return `another form: ${searched.found.toFixed(1)} us by the search, as written ${searched.written.toFixed(1)}`
+  }
   if (weighed === undefined) return `as written, the search found nothing cheaper (${searched.written.toFixed(1)} us)`
   const { found, written } = weighed
   const [then, now] = [written, found].map(({ launches, micros, stages }) =>

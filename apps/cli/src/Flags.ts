@@ -119,27 +119,17 @@ export const context = Flag.Int("context").pipe(
   Flag.optional
 )
 
-/** `--egraph`. */
-export const egraph = Flag.Boolean("egraph").pipe(
+/** `--no-egraph`. */
+export const noEgraph = Flag.Boolean("no-egraph").pipe(
   Flag.withDescription(
-    "Let an e-graph choose how prompts attend, too; --no-egraph compiles programs as the model's code writes them: " +
-      "no e-graph, and no attention in pieces"
+    "Compile programs as the model's code writes them, not what an e-graph finds for each block: no other forms, and no attention in pieces"
   ),
-  Flag.optional
+  Flag.withDefault(false)
 )
 
-/** What `--egraph` and `--no-egraph` say, if anything. */
-export interface EgraphFlag {
-  readonly egraph: Option.Option<boolean>
-}
-
-/** How batches attend with these flags; as the model's code writes it if they do not say. */
-export const attendOf = ({ egraph }: EgraphFlag): "cheapest" | undefined =>
-  Option.getOrUndefined(egraph) === true ? "cheapest" : undefined
-
 /** What stands in for stages of the compiler with these flags: for `--no-egraph` those that leave programs as they are written. */
-export const stagesOf = ({ egraph }: EgraphFlag): Layer.Layer<never> =>
-  Option.getOrUndefined(egraph) === false ? Pipeline.asWritten : Layer.empty
+export const stagesOf = ({ noEgraph }: { readonly noEgraph: boolean }): Layer.Layer<never> =>
+  noEgraph ? Pipeline.asWritten : Layer.empty
 
 /** `--persistent`. */
 const persistent = Flag.Literals("persistent", ["off", "auto", "on"]).pipe(

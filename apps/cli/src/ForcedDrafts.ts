@@ -6,7 +6,7 @@ import * as Drafter from "@tg/engine/Drafter"
 import { mostDrafts } from "@tg/engine/DraftLength"
 import * as Sampler from "@tg/engine/Sampler"
 import type { Session } from "@tg/engine/Session"
-import { Duration, Effect, Random } from "effect"
+import { Duration, Effect, Option, Random, Result } from "effect"
 import { UsageError } from "./Report.ts"
 import { table } from "./Table.ts"
 
@@ -19,7 +19,9 @@ export interface Forced {
   readonly drafts: number
   /** Of all that were taken: each is right by chance if those before it are. */
   readonly tokensPerRound: number
-  /** Making drafts, and verifying them. */
+  /** Whether the device goes from round to round by itself: drafts are then made while it verifies. */
+  readonly isAhead: boolean
+  /** Making drafts, and verifying them; where the device goes by itself, all of a round is the time of verifying. */
   readonly draftMs: number
   readonly verifyMs: number
   readonly tokensPerSecond: number
@@ -50,16 +52,48 @@ export const refusal = (accept: number, drafting: Drafter.Drafting | undefined):
     : undefined
 }
 
+/** What is asked of conversations in one step, if anything: they measure drafts of the prediction block. */
+export const acceptTogether = (
+  { accept: asked, draft }: {
+    readonly accept: Option.Option<number>
+    readonly draft: Option.Option<Drafter.Name>
+  }
+): Result.Result<number | undefined, UsageError> => {
+  if (Option.isNone(asked)) return Result.succeed(undefined)
+  const wrong = Option.contains(draft, "mtp")
+    ? refusal(asked.value, Drafter.named("mtp"))
+    : new UsageError({
+      message: "--accept with --parallel measures drafts of the prediction block: give --draft mtp, or leave it out"
+    })
+  return wrong === undefined ? Result.succeed(asked.value) : Result.fail(wrong)
+}
+
 const round = (value: number): number => Number(value.toPrecision(4))
 
 const millis = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   Effect.map(Effect.timed(work), ([time, value]) => ({ value, ms: Duration.toMillis(time) }))
 
 /** How many drafts are right, one behind the other. */
-const rightOf = Effect.fnUntraced(function*(drafts: number, accept: number) {
+export const rightOf = Effect.fnUntraced(function*(drafts: number, accept: number) {
   let right = 0
   while (right < drafts && (yield* Random.next) < accept) right++
   return right
+})
+
+/** The likeliest tokens behind these and each draft, drawn where a generation draws. */
+export const verifiedOf = Effect.fnUntraced(function*(
+  session: Pick<Session, "sampler" | "verify" | "verifyDrawn" | "vocabulary">,
+  tokens: ReadonlyArray<number>,
+  drafts: ReadonlyArray<number>
+) {
+  const ids = yield* session.verifyDrawn(tokens, drafts, Sampler.greedy)
+  if (ids !== undefined) return ids
+  const { sampler, vocabulary } = session
+  const rows = yield* session.verify(tokens, drafts)
+  return Array.from(
+    { length: 1 + drafts.length },
+    (_, row) => sampler.sample(rows.subarray(row * vocabulary, (row + 1) * vocabulary), Sampler.greedy, [0, 0])
+  )
 })
 
 /** Rounds of so many drafts each; none, if the source has no idea. */
@@ -71,16 +105,15 @@ const rounds = Effect.fnUntraced(function*(
   const tokens = [...before]
   const asking = { sampling: Sampler.greedy, predict: session.predict }
   const so = { rounds: 0, made: 0, draftMs: 0, verifyMs: 0 }
-  yield* session.prepareDrafts(wanted + 1)
+  yield* session.prepareDrafts(wanted + 1, Sampler.greedy)
   // one round to warm up
   for (let at = -1; so.made < count && tokens.length + wanted < session.context; at++) {
     const proposed = yield* millis(source.propose(tokens, wanted, asking))
     const drafts = proposed.value
     if (drafts.length === 0) return undefined
-    const verified = yield* millis(session.verify(tokens, drafts))
+    const verified = yield* millis(verifiedOf(session, tokens, drafts))
     const right = yield* rightOf(drafts.length, accept)
-    const row = verified.value.subarray(right * session.vocabulary, (right + 1) * session.vocabulary)
-    tokens.push(...drafts.slice(0, right), session.sampler.sample(row, Sampler.greedy, [0, 0]) ?? 0)
+    tokens.push(...drafts.slice(0, right), verified.value[right] ?? 0)
     if (at < 0) continue
     so.rounds++
     so.made += right + 1
@@ -90,18 +123,47 @@ const rounds = Effect.fnUntraced(function*(
   return so
 })
 
+/** The same where the device goes through rounds by itself, so that nothing waits for guesses; none, where it does not. */
+const ownRounds = Effect.fnUntraced(function*(
+  session: Session,
+  { accept, count, drafts: guesses, tokens: before }: Job & { readonly drafts: number }
+) {
+  const chances = yield* Effect.replicateEffect(rightOf(guesses, accept), count + 3)
+  let submitted = 0
+  const asked = { guesses, sampling: Sampler.greedy, right: () => chances[submitted++ % chances.length]! }
+  let tokens = before
+  const so = { rounds: 0, made: 0, draftMs: 0, verifyMs: 0 }
+  yield* session.advance(before.length > 1 ? before.slice(0, -1) : before)
+  // what is compiled, and the first guesses, are not measured
+  for (let at = -2; so.made < count; at++) {
+    const { ms, value } = yield* millis(session.round(tokens, asked))
+    if (value === undefined) break
+    tokens = [...tokens, ...value.ids.slice(0, value.right + 1)]
+    if (at < 0) continue
+    so.rounds++
+    so.made += value.right + 1
+    so.verifyMs += ms
+  }
+  return so.rounds === 0 ? undefined : so
+})
+
 /** Measures each source of the drafting; the chances are the same each time. */
 export const measure = Effect.fn("cli.bench.forced")(function*(session: Session, job: Job) {
   const found: Array<Forced> = []
   const drafting = yield* Drafter.Drafter
   for (const source of drafting?.sources ?? []) {
     for (const drafts of lengths.filter((length) => length <= mostDrafts)) {
-      const so = yield* rounds(session, source, { ...job, drafts }).pipe(Random.withSeed("drafts"))
+      const own = { ...job, drafts }
+      const here = source.isOwn === true
+        ? yield* ownRounds(session, own).pipe(Random.withSeed("drafts"))
+        : undefined
+      const so = here ?? (yield* rounds(session, source, own).pipe(Random.withSeed("drafts")))
       if (so === undefined || so.rounds === 0) continue
       const tokensPerSecond = 1000 * so.made / (so.draftMs + so.verifyMs)
       found.push({
         source: source.name,
         drafts,
+        isAhead: here !== undefined,
         tokensPerRound: round(so.made / so.rounds),
         draftMs: round(so.draftMs / so.rounds),
         verifyMs: round(so.verifyMs / so.rounds),
@@ -116,11 +178,12 @@ export const measure = Effect.fn("cli.bench.forced")(function*(session: Session,
 /** A table of it. */
 export const asText = (found: ReadonlyArray<Forced>): string =>
   table([
-    ["drafts of", "a round", "tokens a round", "draft ms", "verify ms", "tokens/s", "gain"],
+    ["drafts of", "a round", "run ahead", "tokens a round", "draft ms", "verify ms", "tokens/s", "gain"],
     ...found.map((each) =>
       [
         each.source,
         each.drafts,
+        each.isAhead ? "yes" : "no",
         each.tokensPerRound,
         each.draftMs,
         each.verifyMs,

@@ -10,7 +10,10 @@ const topics: ReadonlyArray<{ readonly title: string; readonly flags: ReadonlyAr
   { title: "HOW TOKENS ARE DRAWN", flags: ["top-k", "top-p", "min-p", "seed"] },
   { title: "PRECISION", flags: ["kv", "activations"] },
   { title: "ANOTHER DEVICE", flags: ["profile", "limit", "no-subgroups"] },
-  { title: "WHEN SOMETHING IS WRONG", flags: ["check", "no-tune", "egraph", "persistent", "no-persistent", "no-cache"] }
+  {
+    title: "WHEN SOMETHING IS WRONG",
+    flags: ["check", "no-tune", "no-egraph", "persistent", "no-persistent", "no-cache"]
+  }
 ]
 
 /** A help page's flags: those that come first, and the others by topic. */

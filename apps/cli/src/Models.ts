@@ -41,7 +41,7 @@ export const runFlags = {
   device: Flags.device,
   threads: Flags.threads,
   noTune: TunedFiles.noTune,
-  egraph: Flags.egraph,
+  noEgraph: Flags.noEgraph,
   ...Flags.persistence,
   bindGroups: Flags.bindGroups,
   stepsTogether: Flags.stepsTogether,
@@ -62,7 +62,7 @@ export interface RunFlags {
   readonly context: Option.Option<number>
   readonly check: boolean
   readonly noTune: boolean
-  readonly egraph: Option.Option<boolean>
+  readonly noEgraph: boolean
   readonly persistent: "off" | "auto" | "on"
   readonly noPersistent: boolean
   readonly bindGroups: Shared.BindGroups
@@ -205,10 +205,9 @@ const layerOf = <S, E>(
         Effect.andThen(Layer.build(Layer.fresh(devices))),
         Effect.provideService(Stdio.Stdio, stdio)
       )
-      const attend = Flags.attendOf(flags)
-      const options = { attend, cache, activations, context, prepare, onProgress, rebuild }
+      const options = { cache, activations, context, prepare, onProgress, rebuild }
       const steps = oneByOne ? { chunk: 1, batchFrom: Infinity } : {}
-      const own = { attend, cache, activations, rebuild, conversations, prepare: ["last", Sampler.greedy] } as const
+      const own = { cache, activations, rebuild, conversations, prepare: ["last", Sampler.greedy] } as const
       const drafter = yield* Drafts.drafterOf(flags, second && [second.source, second.file, own])
       return yield* load(source, file, { ...options, ...steps }).pipe(
         Effect.map(Context.add(Drafter.Drafter, drafter)),

@@ -43,12 +43,16 @@ describe("llama-batched-bench beside ours", () => {
   })
 
   it("stands in the same table", () => {
-    const own = { min: 80, max: 90, each: 85, tokensPerSecond: 83.14, promptTokensPerSecond: 2373.28, tokensPerStep: 1 }
+    const times = { steps: 9, ms: 8, deviceMs: 7, encodeMs: 2, planMs: 0.1, submitMs: 2.1, waitMs: 5, idleMs: 0.5 }
+    const step = { ...times, ahead: 0.75, dropped: 3 }
+    const speed = { min: 80, max: 90, each: 85, tokensPerSecond: 83.14, promptTokensPerSecond: 2373.28 }
+    const own = { ...speed, tokensPerStep: 1, step }
     const text = ParallelBench.asText({
       ...{ model: "m", device: "d", context: 64, prompt: 128, generate: 128, weightsMs: 1, compileMs: 1, gpuBytes: 1 },
       parallel: [{ ...own, parallel: 1 }, { ...own, parallel: 4 }],
       peer: speeds
     })
+    assert.match(text, /^4 +9 +8 +7 +2 +0\.1 +2\.1 +5 +0\.5 +0\.75 +3$/m)
     assert.match(text, /llama\.cpp\/s +times it +its prompts\/s +times them$/m)
     assert.match(text, /^1 .* 41\.57 +2\.00 +1186\.64 +2\.00$/m)
     assert.match(text, /^4 .* 1 *$/m)
@@ -150,6 +154,13 @@ describe("bench", () => {
         assert.isTrue(0 < min && min <= tokensPerSecond && tokensPerSecond <= max)
         assert.closeTo(each, tokensPerSecond / count, 0.01 * each)
       }
+      for (const { step } of parallel as ReadonlyArray<ParallelBench.Speed>) {
+        const { ahead, dropped, idleMs, ms, planMs, steps, submitMs, waitMs } = step
+        // a processor has nothing to run ahead of
+        assertEquals([steps, ahead, dropped], [3, 0, 0])
+        assert.isAtMost(planMs + submitMs + waitMs, ms)
+        assert.isAtMost(idleMs, ms)
+      }
       const wrong = yield* tg(["bench", ...wasm, "--parallel", "1,0"])
       assert.strictEqual(wrong.code, 1)
       assert.include(wrong.stderr, "--parallel has \"0\"; give numbers of conversations from 1 to 256")
@@ -164,6 +175,19 @@ describe("bench", () => {
 })
 
 describe("profile", () => {
+  it.live("--parallel has a step of several conversations", () =>
+    Effect.gen(function*() {
+      const { code, stdout } = yield* tg(["profile", ...wasm, "--parallel", "2", "--json"])
+      assert.strictEqual(code, 0)
+      const { dispatchesPerToken, kernels, stepMsPerToken, tokens } = JSON.parse(stdout)
+      assert.strictEqual(tokens, 2)
+      assert.isAbove(stepMsPerToken, 0)
+      assert.strictEqual(kernels.reduce((n: number, { calls }: { calls: number }) => n + calls, 0), dispatchesPerToken)
+      const wrong = yield* tg(["profile", ...wasm, "--parallel", "2", "-p", "4"])
+      assert.strictEqual(wrong.code, 1)
+      assert.include(wrong.stderr, "--parallel profiles steps that write, and --prompt one that reads a prompt")
+    }))
+
   it.live("--json has every launch, and relates their sum to the step", () =>
     Effect.gen(function*() {
       const { code, stdout } = yield* tg(["profile", ...wasm, "--depth", "3", "--json"])

@@ -19,6 +19,13 @@ const Measured = Schema.fromJsonString(Schema.Struct({
 const ForcedRounds = Schema.fromJsonString(Schema.Struct({
   forced: Schema.Array(Schema.Struct({ drafts: Schema.Int, tokensPerRound: Schema.Finite }))
 }))
+const TogetherRounds = Schema.fromJsonString(Schema.Struct({
+  parallel: Schema.Tuple([Schema.Struct({
+    forced: Schema.Array(Schema.Struct({ drafts: Schema.Int, tokensPerSecond: Schema.Finite, gain: Schema.Finite })),
+    drafts: Schema.Struct({ drafted: Schema.Int, accepted: Schema.Int })
+  })])
+}))
+
 /** A model with a prediction block, of random weights. */
 const predicting = fileURLToPath(new URL("../../../test/vectors/oracle-families/mtp01.gguf", import.meta.url))
 const onWasm = ["--device", "wasm", "--json"]
@@ -82,6 +89,17 @@ describe("--draft", () => {
       ])
       const { forced } = yield* Schema.decodeEffect(ForcedRounds)(stdout)
       assert.deepStrictEqual(forced.map(({ drafts, tokensPerRound }) => tokensPerRound - drafts), [1, 1, 1, 1, 1])
+    }))
+
+  it.live("bench --parallel says it of conversations in one step", () =>
+    Effect.gen(function*() {
+      const { stdout } = yield* tg([
+        ...["bench", "-m", predicting, "-p", "4", "-n", "6", "-r", "1", "--draft", "mtp", "--accept", "1"],
+        ...["--parallel", "2", ...onWasm]
+      ])
+      const { parallel: [speed] } = yield* Schema.decodeEffect(TogetherRounds)(stdout)
+      assert.deepStrictEqual(speed.forced.map(({ drafts }) => drafts), [1, 3])
+      assert.isAbove(speed.drafts.drafted, 0)
     }))
 
   it.live("bench says what was accepted, and what steps of several tokens take", () =>

@@ -45,7 +45,7 @@ describe("help", () => {
   it.live("has the flags of what runs a model on the page of each such command", () =>
     Effect.gen(function*() {
       for (const name of ["generate", "chat", "serve", "bench", "plan"]) {
-        assert.match(yield* helpOf([name, "--help"]), /WHEN SOMETHING IS WRONG[^]*--no-tune [^]*--egraph /)
+        assert.match(yield* helpOf([name, "--help"]), /WHEN SOMETHING IS WRONG[^]*--no-tune [^]*--no-egraph /)
       }
     }))
 
@@ -79,7 +79,7 @@ describe("the prompt", () => {
       const { code, stderr } = yield* tg(["generate", "-p", "one", "two"])
       assert.strictEqual(code, 1)
       assert.include(stderr, "given twice")
-      const { stdout } = yield* tg(["generate", "--device", "wasm", "-t", "1", "-p", "What is 17 + 25?", "--egraph"])
+      const { stdout } = yield* tg(["generate", "--device", "wasm", "-t", "1", "-p", "What is 17 + 25?"])
       assert.strictEqual(stdout, "17 + 25 = 42\n")
     }))
 })

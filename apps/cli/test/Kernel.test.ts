@@ -33,7 +33,7 @@ describe("kernel", () => {
     it.live(`shows every stage for ${profile}`, () =>
       Effect.gen(function*() {
         const listed = JSON.parse((yield* tg(["kernel", "--profile", profile, "--json"])).stdout).kernels
-        const { calls, name } = listed.find((k: { name: string }) => k.name.startsWith("ffn_inp"))
+        const { calls, name } = listed.find((k: { name: string }) => k.name.startsWith("attn_mix"))
         // of six blocks; the first is of another kind, where its kernel may be another one
         assert.include([5, 6], calls)
         const shown = JSON.parse((yield* tg(["kernel", name, "--profile", profile, "--json"])).stdout)
@@ -55,12 +55,14 @@ describe("kernel", () => {
       assertEquals([...new Set(stages)], ["rangeify", "postrange", "devectorize", "linearize"])
       // the body that it is part of comes first, and where its values live
       const [store] = passes
-      assertEquals([store.pass, Object.keys(store.homes)], ["store", ["global"]])
+      assert.strictEqual(store.pass, "store")
+      assert.isAbove(store.homes.global, 0)
+      const homes = Object.entries(store.homes).map(([home, count]) => `${count} ${home}`).join(", ")
       for (const { after, nodes } of passes) assert.isTrue(/SINK|%0/.test(after) && nodes.every((n: number) => n > 0))
       const simplified = passes.find(({ pass }: { pass: string }) => pass === "simplify")
       const [rule] = Object.keys(simplified.rules)
       const { stdout } = yield* tg(args)
-      assert.match(stdout, new RegExp(`^rangeify +${store.of} +store .* homes: ${store.homes.global} global$`, "m"))
+      assert.match(stdout, new RegExp(`^rangeify +${store.of} +store .* homes: ${homes}$`, "m"))
       assert.match(stdout, /^postrange +\S+ +[A-Z]+\(r\d+, \d+\) +\d+ to \d+/m)
       assert.include(stdout, rule!)
     }))

@@ -120,7 +120,7 @@ describe("serve", () => {
     const names = () => readdir(prefixes).catch(() => [])
     const first = await start(["--save-prefixes", prefixes])
     const before = await (await ask(first.url, { ...asked, max_tokens: 8 })).json() as Answer
-    for (let i = 0; i < 200 && !(await names()).some((name) => name.endsWith(".tgprefix")); i++) await sleep(50)
+    for (let i = 0; i < 1200 && !(await names()).some((name) => name.endsWith(".tgprefix")); i++) await sleep(50)
     const reader = (await ask(first.url, { ...asked, stream: true })).body!.getReader()
     await reader.read()
     first.kill("SIGKILL")
@@ -157,31 +157,33 @@ describe("slow clients", () => {
   })
   afterAll(() => runtime.dispose())
 
-  const lives = (use: (socket: ReturnType<typeof connect>) => void): Promise<number> =>
+  /** How a connection ended that the client would keep for ever. */
+  const ending = (use: (socket: ReturnType<typeof connect>) => void): Promise<string> =>
     new Promise((resolve) => {
-      const started = performance.now()
+      let how = "by this side"
       const socket = connect(port, "127.0.0.1", () => use(socket))
-      socket.on("error", () => {})
-      socket.on("close", () => resolve(performance.now() - started))
+      socket.on("end", () => how = "end")
+      socket.on("error", ({ message }) => how = message)
+      socket.on("close", () => resolve(how))
     })
 
   it("that do not read are dropped", async () => {
-    const millis = await lives((socket) => {
+    const how = await ending((socket) => {
       socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
       socket.pause()
       // a paused socket does not see that it was closed: look for it
       setTimeout(() => socket.resume(), 3500)
     })
-    assert.isBelow(millis, 8000)
+    assert.match(how, /^end$|ECONNRESET|EPIPE/)
   })
 
   it("that send headers slowly are dropped", async () => {
-    const millis = await lives((socket) => {
+    const how = await ending((socket) => {
       socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n")
       const timer = setInterval(() => socket.write("X-More: 1\r\n"), 100)
       socket.on("close", () => clearInterval(timer))
       socket.resume()
     })
-    assert.isBelow(millis, 8000)
+    assert.match(how, /^end$|ECONNRESET|EPIPE/)
   })
 })

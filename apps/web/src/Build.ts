@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url"
 import * as Vectors from "@tg/self-test/Vectors"
 import * as Bundling from "@tg/web/NodeBundling"
 import { compile } from "@tg/web/NodePrograms"
-import { build, type Metafile } from "esbuild"
+import { build } from "esbuild"
 
 const home = fileURLToPath(new URL("..", import.meta.url))
 const root = path.join(home, "../..")
@@ -20,7 +20,15 @@ const at = (name: string): string => fileURLToPath(import.meta.resolve(name))
 /** Where the built page lies. */
 export const folder = path.join(home, "dist", "site")
 
-const shared = { ...Bundling.options, absWorkingDir: home, jsx: "automatic", jsxImportSource: "preact" } as const
+/** What esbuild does for what is no module: styles, and scripts by themselves. */
+const alone = {
+  bundle: true,
+  minify: true,
+  legalComments: "none",
+  target: "es2024",
+  absWorkingDir: home,
+  write: false
+} as const
 
 const tiny = path.join(root, "apps/cli/models/tg-tiny-Q4_0.gguf")
 
@@ -38,7 +46,6 @@ export interface Built {
   readonly folder: string
   /** Changes when any module does. */
   readonly name: string
-  readonly metafile: Metafile
 }
 
 /** Files of the self-test: fetched when it is run, and not kept. */
@@ -72,27 +79,23 @@ const programs = async (name: string): Promise<ReadonlyArray<readonly [file: str
 
 /** Builds into a folder, which is emptied. */
 export const site = async (out: string): Promise<Built> => {
-  const { metafile, outputFiles } = await build({
-    ...shared,
-    entryPoints: {
-      page: path.join(home, "src/main.tsx"),
-      device: path.join(home, "src/device.tsx"),
-      style: path.join(home, "src/style.css"),
-      worker: at("@tg/web/worker")
-    },
-    outdir: out,
-    define: { ...shared.define, TG_PROGRAMS: JSON.stringify(programsFolder) }
-  })
-  const { files, name } = Bundling.named(outputFiles)
+  const { modules: made, name } = await Bundling.modules({
+    page: path.join(home, "src/main.tsx"),
+    device: path.join(home, "src/device.tsx"),
+    worker: at("@tg/web/worker")
+  }, { define: { TG_PROGRAMS: JSON.stringify(programsFolder) }, jsx: "preact" })
   fs.rmSync(out, { recursive: true, force: true })
-  const modules = files.map((file) => ({ ...file, path: `${name}/${path.relative(out, file.path)}` }))
+  const modules = [...made, { file: "style.css", text: await styles() }]
+    .map(({ file, text }) => ({ path: `${name}/${file}`, text }))
   for (const file of modules) write(path.join(out, file.path), file.text)
   const compiled = (await programs(name)).map(([file, json]) => ({ path: `${name}/${file}`, text: json }))
   for (const file of compiled) write(path.join(out, file.path), file.text)
   for (const [to, from] of Object.entries({ ...others, ...vectors })) write(path.join(out, to), fs.readFileSync(from))
   const html = fs.readFileSync(path.join(home, "public/index.html"), "utf8")
   for (const [file, { script, title }] of Object.entries(pages)) {
-    const preloads = modulesOf(metafile, script).map((module) => `<link rel="modulepreload" href="BUILD/${module}">`)
+    const preloads = [...Bundling.closure(made, script)].filter((file) => file !== script).map((module) =>
+      `<link rel="modulepreload" href="BUILD/${module}">`
+    )
     write(
       path.join(out, file),
       html.replaceAll("BUILD/page.js", `BUILD/${script}`).replace(/<title>.*<\/title>/, `<title>${title}</title>`)
@@ -106,25 +109,7 @@ export const site = async (out: string): Promise<Built> => {
   const kept = ["./", "device.html", `${name}/boot.js`, ...parts]
   const define = { TG_BUILD: JSON.stringify(name), TG_FILES: JSON.stringify(kept) }
   write(path.join(out, "service-worker.js"), await script("ServiceWorker.ts", define))
-  return { folder: out, name, metafile }
-}
-
-/** All modules that the script of a page imports. */
-const modulesOf = ({ outputs }: Metafile, script: string): ReadonlyArray<string> => {
-  const nameOf = (output: string): string => path.basename(output)
-  const byName = new Map(Object.entries(outputs).map(([output, of]) => [nameOf(output), of]))
-  const found = new Set<string>()
-  const add = (module: string): void => {
-    const output = byName.get(module)
-    if (output === undefined || found.has(module)) return
-    found.add(module)
-    for (const { kind, path } of output.imports) {
-      if (kind === "import-statement") add(nameOf(path))
-    }
-  }
-  add(script)
-  found.delete(script)
-  return [...found]
+  return { folder: out, name }
 }
 
 const write = (file: string, content: string | Uint8Array): void => {
@@ -132,11 +117,16 @@ const write = (file: string, content: string | Uint8Array): void => {
   fs.writeFileSync(file, content)
 }
 
+/** The styles of all pages. */
+const styles = async (): Promise<string> => {
+  const { outputFiles } = await build({ ...alone, entryPoints: [path.join(home, "src/style.css")] })
+  return outputFiles[0]!.text
+}
+
 /** A script by itself, which is no module. */
 const script = async (file: string, define: Readonly<Record<string, string>> = {}): Promise<string> => {
   const { outputFiles } = await build({
-    ...shared,
-    splitting: false,
+    ...alone,
     format: "iife",
     entryPoints: [path.join(home, "src", file)],
     define: { ...define }

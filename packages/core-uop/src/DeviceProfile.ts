@@ -80,8 +80,9 @@ export interface DeviceProfile
 const busyThreads = 1024
 
 /** Processors of a GPU; where they are not counted, estimated from the threads that saturate the device. */
-export const processorsOf = ({ processors, saturatingThreads }: DeviceProfile): number =>
-  processors ?? saturatingThreads / busyThreads
+export const processorsOf = (
+  { processors, saturatingThreads }: Pick<DeviceProfile, "processors" | "saturatingThreads">
+): number => processors ?? saturatingThreads / busyThreads
 
 /** Defaults: sizes of a small integrated GPU, times and ratios of the one GPU that was measured. */
 const usual: Omit<Quantities, "processors"> = {
@@ -182,7 +183,7 @@ export const h200: DeviceProfile = {
   cachedLoadMicros: 0.3,
   stageMicros: 0.4,
   encodeMicros: 3.5,
-  gridBarrierMicros: 1.1,
+  gridBarrierMicros: 0.9,
   gridBarrierHolds: true,
   gridBarrierWorkgroups: 528
 }

@@ -11,8 +11,11 @@ export interface Phase extends PhaseArg {
   readonly kernel: UOp
 }
 
-/** Words of the barrier's buffer: how many workgroups arrived, and whether one gave up. */
-export const meetingWords = { arrived: 0, gaveUp: 1, count: 4 } as const
+/**
+ * Words of the barrier's buffer: how many workgroups arrived; for how many the first one that gave up was waiting, all barriers of its launch
+ * so far counted (0 where none did); and how many it had seen.
+ */
+export const meetingWords = { arrived: 0, gaveUp: 1, came: 2, count: 4 } as const
 
 /** Whether a kernel is a persistent launch. */
 export const isPersistent = (kernel: UOp): boolean => kernel.op === "PERSISTENT"

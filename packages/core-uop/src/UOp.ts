@@ -56,10 +56,10 @@ export type PersistentArg = {
   readonly spins: number
   /** Bytes of the largest coherent argument that each workgroup copies to its own memory before a phase reads it. */
   readonly stagedBytes: number
-  /** Words that each thread loads for a phase while it waits for the phase before. */
-  readonly ahead: number
+  /** For each phase, words that each thread loads for it while it waits for the phase before. */
+  readonly ahead: ReadonlyArray<number>
 }
-/** A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and the launch ends. */
+/** A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. */
 export type GridBarrierArg = { readonly id: number; readonly workgroups: number; readonly spins: number }
 
 /** The type of the arg, for operations whose arg has one type. */
@@ -128,7 +128,11 @@ export class UOp {
   /** Creation number in the arena. Sources have smaller numbers. Not part of any key or order that leaves the arena. */
   readonly id: number
   readonly hash: number
+  /** The key of an arg that is an object: args are compared by value. */
+  readonly argKey: string
   readonly cache: Cache = {}
+  /** The last walk over graphs that met this node: cheaper than a set of nodes for each walk. */
+  met = 0
 
   constructor(
     arena: Arena,
@@ -136,8 +140,7 @@ export class UOp {
     dtype: DType.DType,
     src: ReadonlyArray<UOp>,
     arg: Arg,
-    id: number,
-    hash: number
+    { argKey, hash, id }: { readonly id: number; readonly hash: number; readonly argKey: string }
   ) {
     this.arena = arena
     this.op = op
@@ -146,6 +149,7 @@ export class UOp {
     this.arg = arg
     this.id = id
     this.hash = hash
+    this.argKey = argKey
   }
 
   /** Whether this is a node of the operation; its arg then has that operation's type. */
@@ -155,8 +159,8 @@ export class UOp {
 
   /** The same node with other sources (itself when nothing changed). */
   with(src: ReadonlyArray<UOp>, dtype: DType.DType = this.dtype): UOp {
-    if (dtype === this.dtype && src.length === this.src.length && src.every((s, i) => s === this.src[i])) return this
-    const node = this.arena.make(this.op, dtype, src, this.arg)
+    if (dtype === this.dtype && hasSources(this, src)) return this
+    const node = this.arena.intern(this.op, dtype, src, this.arg, this.argKey)
     this.arena.inherit(node, this)
     return node
   }
@@ -179,12 +183,30 @@ const hashString = (s: string): number => {
   return h
 }
 
+const firstPlaces = 256
+
+const emptyTable = (places: number): Array<UOp | undefined> => new Array<UOp | undefined>(places).fill(undefined)
+
+/** The nodes of a table in one of twice as many places. */
+const rehashed = (table: ReadonlyArray<UOp | undefined>): Array<UOp | undefined> => {
+  const larger = emptyTable(2 * table.length)
+  const last = larger.length - 1
+  for (const node of table) {
+    if (node === undefined) continue
+    let place = node.hash & last
+    while (larger[place] !== undefined) place = (place + 1) & last
+    larger[place] = node
+  }
+  return larger
+}
+
 /**
  * The interner of one tensor program. Structurally equal nodes made in one arena are the same object. Nodes of
  * different arenas never mix: that is a defect, not an error.
  */
 export class Arena {
-  private readonly buckets = new Map<number, UOp | Array<UOp>>()
+  /** Nodes by their hash, with open addressing: at most half of the places are taken, which are a power of two. */
+  private table: Array<UOp | undefined> = emptyTable(firstPlaces)
   private readonly labels = new Map<UOp, string>()
   private nextId = 0
   private nextFresh = 0
@@ -202,26 +224,29 @@ export class Arena {
   }
 
   make(op: Op, dtype: DType.DType, src: ReadonlyArray<UOp> = [], arg?: Arg): UOp {
+    return this.intern(op, dtype, src, arg, typeof arg === "object" ? keyOfArg(arg) : "")
+  }
+
+  /** `make`, with the key of an arg that is an object. */
+  intern(op: Op, dtype: DType.DType, src: ReadonlyArray<UOp>, arg: Arg, argKey: string): UOp {
     let hash = mix(mix(0, ordinal[op]), dtype.ordinal)
-    for (const s of src) {
+    for (let i = 0; i < src.length; i++) {
+      const s = src[i]!
       if (s.arena !== this) throw new Error(`${op}: a source belongs to another arena`)
       hash = mix(hash, s.id)
     }
-    const argKey = typeof arg === "object" ? keyOfArg(arg) : ""
     if (typeof arg === "number") hash = mix(hash, Number.isInteger(arg) ? arg | 0 : hashString(String(arg)))
     else if (arg !== undefined) hash = mix(hash, hashString(argKey === "" ? String(arg) : argKey))
-    const bucket = this.buckets.get(hash)
-    if (bucket !== undefined) {
-      if (bucket instanceof UOp) {
-        if (same(bucket, op, dtype, src, arg, argKey)) return bucket
-      } else {
-        for (const node of bucket) if (same(node, op, dtype, src, arg, argKey)) return node
-      }
+    const { table } = this
+    const last = table.length - 1
+    let place = hash & last
+    for (let node = table[place]; node !== undefined; node = table[place]) {
+      if (node.hash === hash && same(node, op, dtype, src, arg, argKey)) return node
+      place = (place + 1) & last
     }
-    const node = new UOp(this, op, dtype, src, arg, this.nextId++, hash)
-    if (bucket === undefined) this.buckets.set(hash, node)
-    else if (bucket instanceof UOp) this.buckets.set(hash, [bucket, node])
-    else bucket.push(node)
+    const node = new UOp(this, op, dtype, src, arg, { id: this.nextId++, hash, argKey })
+    table[place] = node
+    if (2 * this.nextId > table.length) this.table = rehashed(table)
     return node
   }
 
@@ -244,6 +269,14 @@ export class Arena {
   }
 }
 
+const hasSources = (node: UOp, src: ReadonlyArray<UOp>): boolean => {
+  const own = node.src
+  if (own === src) return true
+  if (own.length !== src.length) return false
+  for (let i = 0; i < own.length; i++) if (own[i] !== src[i]) return false
+  return true
+}
+
 const same = (
   node: UOp,
   op: Op,
@@ -252,75 +285,58 @@ const same = (
   arg: Arg,
   argKey: string
 ): boolean => {
-  if (node.op !== op || node.dtype !== dtype || node.src.length !== src.length) return false
-  for (let i = 0; i < src.length; i++) if (node.src[i] !== src[i]) return false
-  if (typeof arg === "object") return typeof node.arg === "object" && keyOfArg(node.arg) === argKey
-  return Object.is(node.arg, arg)
+  if (node.op !== op || node.dtype !== dtype || !hasSources(node, src)) return false
+  return argKey === "" ? Object.is(node.arg, arg) : node.argKey === argKey
 }
+
+/** Walks so far. */
+let walks = 0
 
 /** All nodes under the roots, sources before users; stable for equal graphs. */
 export const toposort = (...roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
-  const done = new Set<UOp>()
+  const walk = ++walks
   const order: Array<UOp> = []
-  const stack: Array<UOp> = []
-  const child: Array<number> = []
-  for (const root of roots) {
-    if (done.has(root)) continue
-    stack.push(root)
-    child.push(0)
-    while (stack.length > 0) {
-      const node = stack[stack.length - 1]!
-      const i = child[child.length - 1]!
-      if (i < node.src.length) {
-        child[child.length - 1] = i + 1
-        const next = node.src[i]!
-        if (!done.has(next)) {
-          stack.push(next)
-          child.push(0)
-        }
-        continue
-      }
-      stack.pop()
-      child.pop()
-      if (!done.has(node)) {
-        done.add(node)
-        order.push(node)
-      }
-    }
-  }
+  for (const root of roots) if (root.met !== walk) visit(root, walk, order, undefined)
   return order
+}
+
+/** Adds the nodes under `root` that the walk has not met and no one has seen yet, sources first. */
+const visit = (
+  root: UOp,
+  walk: number,
+  order: Array<UOp>,
+  isSeen: ((node: UOp) => boolean) | undefined
+): void => {
+  const stack: Array<UOp> = [root]
+  const child: Array<number> = [0]
+  root.met = walk
+  for (let top = 0; top >= 0;) {
+    const node = stack[top]!
+    const { src } = node
+    let i = child[top]!
+    while (i < src.length && (src[i]!.met === walk || isSeen?.(src[i]!) === true)) i++
+    if (i === src.length) {
+      order.push(node)
+      top--
+      continue
+    }
+    child[top] = i + 1
+    const next = src[i]!
+    next.met = walk
+    stack[++top] = next
+    child[top] = 0
+  }
 }
 
 /**
  * The nodes under `root` that an analysis has not seen yet, sources before users. Nothing under a node it has seen is
- * visited, so an incremental analysis of a growing graph stays linear.
+ * visited, so an incremental analysis of a growing graph stays linear. `isSeen` looks at the node alone: it walks no graphs.
  */
 export const unseen = (root: UOp, isSeen: (node: UOp) => boolean): ReadonlyArray<UOp> => {
   if (isSeen(root)) return []
   if (root.src.every(isSeen)) return [root]
-  const done = new Set<UOp>()
   const order: Array<UOp> = []
-  const stack: Array<UOp> = [root]
-  const child: Array<number> = [0]
-  while (stack.length > 0) {
-    const node = stack[stack.length - 1]!
-    const i = child[child.length - 1]!
-    if (i < node.src.length) {
-      child[child.length - 1] = i + 1
-      const next = node.src[i]!
-      if (!done.has(next) && !isSeen(next)) {
-        stack.push(next)
-        child.push(0)
-      }
-      continue
-    }
-    stack.pop()
-    child.pop()
-    if (!done.has(node)) {
-      done.add(node)
-      order.push(node)
-    }
-  }
+  visit(root, ++walks, order, isSeen)
   return order
 }
 
@@ -332,7 +348,9 @@ export const key = (root: UOp): string => {
   if (root.cache.key !== undefined) return root.cache.key
   for (const node of unseen(root, hasKey)) {
     node.cache.key = digest(
-      `${node.op}:${DType.print(node.dtype)}:${keyOfArg(node.arg)}(${node.src.map((s) => s.cache.key).join()})`
+      `${node.op}:${DType.print(node.dtype)}:${node.argKey === "" ? keyOfArg(node.arg) : node.argKey}(${
+        node.src.map((s) => s.cache.key).join()
+      })`
     )
   }
   return root.cache.key!
@@ -363,15 +381,17 @@ export const rebuild = (
   make: (node: UOp, src: ReadonlyArray<UOp>, now: (node: UOp) => UOp) => UOp,
   known: ReadonlyMap<UOp, UOp> = noNodes
 ): UOp => {
+  // only nodes that have changed are kept
   const done = new Map<UOp, UOp>(known)
   const now = (node: UOp): UOp => done.get(node) ?? node
-  for (const node of unseen(root, (n) => done.has(n))) {
+  for (const node of unseen(root, (n) => known.has(n))) {
     const { src } = node
     let changed = false
-    for (let i = 0; i < src.length && !changed; i++) changed = done.get(src[i]!) !== src[i]
-    done.set(node, make(node, changed ? src.map((s) => done.get(s)!) : src, now))
+    for (let i = 0; i < src.length && !changed; i++) changed = now(src[i]!) !== src[i]
+    const made = make(node, changed ? src.map(now) : src, now)
+    if (made !== node) done.set(node, made)
   }
-  return done.get(root)!
+  return now(root)
 }
 
 const noNodes: ReadonlyMap<UOp, UOp> = new Map()
@@ -383,7 +403,7 @@ export const substitute = (root: UOp, replace: ReadonlyMap<UOp, UOp>): UOp =>
 /** Copies a graph into another arena, with labels. */
 export const transfer = (root: UOp, to: Arena): UOp =>
   rebuild(root, (node, src) => {
-    const copy = to.make(node.op, node.dtype, src, node.arg)
+    const copy = to.intern(node.op, node.dtype, src, node.arg, node.argKey)
     const label = node.arena.labelOf(node)
     if (label !== undefined) to.label(copy, label)
     return copy

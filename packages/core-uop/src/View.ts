@@ -41,8 +41,8 @@ export interface Store extends Access {
 /** The view of a kernel's STORE. */
 export const storeOf = (node: UOp): Store => ({ ...accessOf(node), value: node.src[1]! })
 
-/** The trip count of a loop; `undefined` if it is known only at launch. */
-export const fixedSize = (range: UOp): number | undefined => {
-  const size = range.src[0]!
+/** The trip count of a loop, or the length of a PARAM; `undefined` if it is known only at launch. */
+export const fixedSize = (node: UOp): number | undefined => {
+  const size = node.src[0]!
   return size.is("CONST") ? Number(size.arg) : undefined
 }

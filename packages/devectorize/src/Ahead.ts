@@ -12,7 +12,7 @@ import { listOf } from "./Concatenate.ts"
 /** A load of a phase, and what it loads the first time that it is reached. */
 interface First {
   readonly load: UOp
-  /** The loops in which its place changes. */
+  /** The loops in which its place changes, or whether it is reached. */
   readonly loops: ReadonlyArray<UOp>
   /** Its place in their first turns. */
   readonly at: UOp
@@ -21,17 +21,17 @@ interface First {
 }
 
 /**
- * The launch with loads of up to so many words for each thread in front of each barrier. Where they stand in loops, the first turn takes what
+ * The launch with loads of up to so many words for each thread in front of each phase, behind the first one. Where they stand in loops, the first turn takes what
  * was loaded, and later ones load as before; threads that do not reach them load nothing.
  */
-export const issueAhead = (linear: UOp, words: number, lowered: (x: UOp) => UOp): UOp => {
-  if (words === 0 || !linear.src.some(({ op }) => op === "GRID_BARRIER")) return linear
+export const issueAhead = (linear: UOp, words: ReadonlyArray<number>, lowered: (x: UOp) => UOp): UOp => {
+  if (words.every((n) => n === 0) || !linear.src.some(({ op }) => op === "GRID_BARRIER")) return linear
   const segments = segmentsOf(linear)
   const written = slotsWritten([linear])
   const top = new Set<UOp>()
   const made: Array<UOp> = []
   segments.forEach((segment, i) => {
-    const chosen = i === 0 ? [] : within(firstLoads(segment, written), words)
+    const chosen = i === 0 ? [] : within(firstLoads(segment, written), words[i] ?? 0)
     const before = i === 0 ? [] : [segment[0]!]
     const carried = chosen.map((first) => carry(first, lowered))
     for (const { load } of carried) {
@@ -82,48 +82,70 @@ const noteTop = (instructions: ReadonlyArray<UOp>, top: Set<UOp>): void => {
   }
 }
 
-/** Loads of plain memory at places that follow from the indices of the hardware and of loops, in order. */
+/**
+ * Loads of plain memory at places that follow from the indices of the hardware and of loops, in order. One that stands in several places is
+ * not among them: each of its branches would need a load of its own.
+ */
 const firstLoads = (instructions: ReadonlyArray<UOp>, written: ReadonlySet<number>): ReadonlyArray<First> => {
   const open: Array<UOp> = []
   const found = new Map<UOp, First>()
+  const seen = new Set<UOp>()
   for (const node of instructions) {
     if (node.op === "END" || node.op === "ENDIF") open.pop()
     if (node.op === "RANGE" || node.op === "IF") open.push(node)
-    if (node.op !== "LOAD" || found.has(node)) continue
-    const { at, buffer, gate } = accessOf(node)
-    if (buffer.op !== "PARAM" || isCoherent(buffer) || written.has(slotOf(buffer)) || gate !== undefined) continue
-    const branches = open.flatMap((around) => around.op === "IF" ? [around.src[0]!] : [])
-    const counts = open.flatMap((around) =>
-      around.op === "RANGE" && Bounds.of(around.src[0]!).min < 1 ? [around.src[0]!] : []
-    )
-    if (![at, ...branches, ...counts].every(isPlain)) continue
-    const zeros = new Map(open.flatMap((around) => around.op === "RANGE" ? [[around, Expr.int(at.arena, 0)]] : []))
-    const used = new Set(toposort(at))
-    found.set(node, {
-      load: node,
-      loops: open.filter((around) => around.op === "RANGE" && used.has(around)),
-      at: substitute(at, zeros),
-      conditions: [
-        ...branches.map((branch) => substitute(branch, zeros)),
-        ...counts.map((count) => Expr.not(Expr.lt(substitute(count, zeros), 1)))
-      ]
-    })
+    if (node.op !== "LOAD") continue
+    const first = seen.has(node) ? undefined : firstOf(node, open, written)
+    seen.add(node)
+    if (first === undefined) found.delete(node)
+    else found.set(node, first)
   }
   return [...found.values()]
+}
+
+/** What a load inside of these loops and branches loads first, if that is known in front of them. */
+const firstOf = (load: UOp, open: ReadonlyArray<UOp>, written: ReadonlySet<number>): First | undefined => {
+  const { at, buffer, gate } = accessOf(load)
+  if (buffer.op !== "PARAM" || isCoherent(buffer) || written.has(slotOf(buffer)) || gate !== undefined) return undefined
+  const branches = open.flatMap((around) => around.op === "IF" ? [around.src[0]!] : [])
+  const counts = open.flatMap((around) =>
+    around.op === "RANGE" && Bounds.of(around.src[0]!).min < 1 ? [around.src[0]!] : []
+  )
+  const deciding = [at, ...branches, ...counts]
+  if (!deciding.every(isPlain)) return undefined
+  const ranges = open.filter(({ op }) => op === "RANGE")
+  const zeros = new Map(ranges.map((range) => [range, Expr.int(at.arena, 0)]))
+  const used = new Set(deciding.flatMap((value) => toposort(value)))
+  return {
+    load,
+    loops: ranges.filter((range) => used.has(range)),
+    at: substitute(at, zeros),
+    conditions: [
+      ...branches.map((branch) => substitute(branch, zeros)),
+      ...counts.map((count) => Expr.not(Expr.lt(substitute(count, zeros), 1)))
+    ]
+  }
 }
 
 const isPlain = (value: UOp): boolean => toposort(value).every(({ op }) => elementwise.has(op) || leaves.has(op))
 
 const leaves: ReadonlySet<string> = new Set(["CONST", "VAR", "SPECIAL", "RANGE"])
 
-/** The first ones that fit so many words. */
+/**
+ * So many words of them: of the longest arguments first, because no cache holds them, and of those the widest loads; then the first
+ * ones.
+ */
 const within = (all: ReadonlyArray<First>, words: number): ReadonlyArray<First> => {
   let left = words
-  return all.filter(({ load: { dtype } }) => {
-    if (dtype.lanes > left) return false
-    left -= dtype.lanes
-    return true
-  })
+  const wanted = new Set<First>()
+  const lengthOf = ({ load }: First): number => Bounds.of(accessOf(load).buffer.src[0]!).max
+  const sorted = all.toSorted((a, b) => lengthOf(b) - lengthOf(a) || b.load.dtype.lanes - a.load.dtype.lanes)
+  for (const first of sorted) {
+    const { lanes } = first.load.dtype
+    if (lanes > left) continue
+    left -= lanes
+    wanted.add(first)
+  }
+  return all.filter((first) => wanted.has(first))
 }
 
 /** A load that is carried over a barrier. */

@@ -2,6 +2,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import { accessOf } from "@tg/core-uop/View"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
+import { elementwise } from "@tg/core-uop/Op"
 import type * as Pass from "@tg/core-uop/Pass"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
 import { groupArg, rangeArg, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -116,8 +117,8 @@ export interface Branch {
   readonly member: Member
   /** The PARAM of the launch for a PARAM of the kernel. */
   readonly argument: (param: UOp) => UOp
-  /** Offset of an argument in that of the launch, in elements; 0 by default. */
-  readonly offsetOf?: ((param: UOp) => number) | undefined
+  /** Where an argument or memory begins in that of the launch, in elements; 0 by default. An expression is in the head. */
+  readonly offsetOf?: ((buffer: UOp) => UOp | number) | undefined
   /** Instructions in front of the branch besides the head. */
   readonly before?: ReadonlySet<UOp> | undefined
   readonly memory: ReadonlyMap<UOp, UOp>
@@ -126,19 +127,32 @@ export interface Branch {
   readonly thread: UOp
   /** Where surplus threads do not wait: whether this thread is none of them. */
   readonly isThread: UOp | undefined
+  /** Where one workgroup runs several of the kernel's: whether the one of this thread exists. Others store to no argument. */
+  readonly isThere?: UOp | undefined
+  /** Branches are taken by whole workgroups of the launch, once their conditions are simplified. */
+  readonly areUniform?: boolean | undefined
+  /** Arguments that lie somewhere else, and what loads of them become: at this place, if the gate holds. */
+  readonly elsewhere?: ReadonlyMap<UOp, (dtype: DType.DType, at: UOp, gate: UOp | undefined) => UOp> | undefined
 }
 
 /** An instruction list under construction: common-subexpression elimination within each loop and against the head. */
 export const listOf = (
   isThere: (node: UOp) => boolean
-): { readonly here: ReadonlyArray<UOp>; readonly push: (node: UOp) => UOp } => {
+): {
+  readonly here: ReadonlyArray<UOp>
+  readonly push: (node: UOp) => UOp
+  /** Whether a node can be used here. */
+  readonly has: (node: UOp) => boolean
+} => {
   const here: Array<UOp> = []
   /** The instructions of each open loop, the branch itself first. */
   const seen: Array<Set<UOp>> = [new Set()]
+  const has = (node: UOp): boolean => isThere(node) || seen.some((nodes) => nodes.has(node))
   return {
     here,
+    has,
     push: (node) => {
-      if (isThere(node) || seen.some((nodes) => nodes.has(node))) return node
+      if (has(node)) return node
       if (node.op === "END" || node.op === "ENDIF") seen.pop()
       here.push(node)
       seen.at(-1)!.add(node)
@@ -148,15 +162,34 @@ export const listOf = (
   }
 }
 
-/** The instructions of a kernel in its branch; those that mean the same everywhere go to the head. */
-export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): ReadonlyArray<UOp> => {
-  const { argument, before, isThread, member, memory, offsetOf, thread, workgroup } = branch
-  const { arena } = member.linear
-  const { here, push } = listOf((node) => head.has(node) || before?.has(node) === true)
+/** The instructions of a branch under construction. */
+interface List extends ReturnType<typeof listOf> {
+  /** Puts a node in front of all branches. */
+  readonly everywhere: (node: UOp) => UOp
+  /** An expression of values that can be used here. */
+  readonly pushAll: (node: UOp) => UOp
+}
+
+const instructionList = (head: Set<UOp>, before: ReadonlySet<UOp> | undefined): List => {
+  const list = listOf((node) => head.has(node) || before?.has(node) === true)
   const everywhere = (node: UOp): UOp => {
     head.add(node)
     return node
   }
+  const pushAll = (node: UOp): UOp => {
+    if (list.has(node)) return node
+    for (const s of node.src) pushAll(s)
+    return isFree(node) ? everywhere(node) : list.push(node)
+  }
+  return { ...list, everywhere, pushAll }
+}
+
+/** The instructions of a kernel in its branch; those that mean the same everywhere go to the head. */
+export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch): ReadonlyArray<UOp> => {
+  const { argument, member, memory, thread, workgroup } = branch
+  const { arena } = member.linear
+  const list = instructionList(head, branch.before)
+  const { everywhere, push, pushAll } = list
   const copy = (node: UOp, src: ReadonlyArray<UOp>): UOp => {
     switch (node.op) {
       case "CONST":
@@ -164,34 +197,25 @@ export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch)
         return everywhere(node)
       case "PARAM":
         return everywhere(argument(node))
-      case "INDEX": {
-        const offset = accessOf(node).buffer.op === "PARAM" ? offsetOf?.(accessOf(node).buffer) ?? 0 : 0
-        if (offset === 0) return push(node.with(src))
-        const at = Expr.add(src[1]!, everywhere(Expr.int(arena, offset)))
-        return push(node.with([src[0]!, at.op === "CONST" ? everywhere(at) : push(at), ...src.slice(2)]))
-      }
       case "LOCAL":
         return everywhere(memory.get(node)!)
-      case "SPECIAL": {
-        const made = lowered(indexOf(node, { grid: member.grid, workgroup, thread }))
-        for (const part of toposort(made)) {
-          if (isFree(part)) head.add(part)
-          else push(part)
-        }
-        return made
-      }
+      case "SPECIAL":
+        return pushAll(lowered(indexOf(node, { grid: member.grid, workgroup, thread })))
       case "RANGE":
         return push(arena.make("RANGE", node.dtype, src, { ...rangeArg(node), id: fresh() }))
       case "REG":
         return push(arena.make("REG", node.dtype, src, { id: fresh() }))
       case "BARRIER":
         return push(arena.make("BARRIER", node.dtype, src, fresh()))
-      case "STORE": {
-        if (isThread === undefined) return push(node.with(src))
-        const { at, buffer, gate } = accessOf(src[0]!)
-        const both = gate === undefined ? isThread : push(Expr.and(gate, isThread))
-        return push(Expr.store(push(Expr.element(buffer, at, both)), src[1]!))
-      }
+      case "IF":
+        // what it loads, and what loops made of it, stays as it is
+        return branch.areUniform === true && toposort(src[0]!).every(isOfIndices)
+          ? push(node.with([pushAll(lowered(src[0]!))]))
+          : push(node.with(src))
+      case "LOAD":
+      case "INDEX":
+      case "STORE":
+        return access(branch, list, { node, src })
       default:
         return push(node.with(src))
     }
@@ -202,7 +226,37 @@ export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch)
     arena.inherit(made, node)
     done.set(node, made)
   }
-  return here
+  return list.here
+}
+
+/** Whether a node of an expression follows from the indices of the hardware and of loops alone. */
+const isOfIndices = ({ op }: UOp): boolean =>
+  elementwise.has(op) || op === "RANGE" || op === "CONST" || op === "VAR" || op === "SPECIAL"
+
+/** A node that touches memory, with its copied sources: the memory may begin, or lie, somewhere else in the launch. */
+const access = (
+  { elsewhere, isThere, isThread, offsetOf }: Branch,
+  { everywhere, push, pushAll }: List,
+  { node, src }: { readonly node: UOp; readonly src: ReadonlyArray<UOp> }
+): UOp => {
+  const known = accessOf(node).buffer
+  if (node.op === "INDEX") {
+    // its loads say where
+    if (elsewhere?.has(known) === true) return node.with(src)
+    const offset = offsetOf?.(known) ?? 0
+    if (offset === 0) return push(node.with(src))
+    const at = Expr.add(src[1]!, typeof offset === "number" ? everywhere(Expr.int(node.arena, offset)) : offset)
+    return push(node.with([src[0]!, at.op === "CONST" ? everywhere(at) : push(at), ...src.slice(2)]))
+  }
+  const { at, buffer, gate } = accessOf(src[0]!)
+  if (node.op === "LOAD") {
+    const load = elsewhere?.get(known)
+    return load === undefined ? push(node.with(src)) : pushAll(load(node.dtype, at, gate))
+  }
+  const own = [isThread, buffer.op === "PARAM" ? isThere : undefined].filter((condition) => condition !== undefined)
+  if (own.length === 0) return push(node.with(src))
+  const all = [...gate === undefined ? [] : [gate], ...own].reduce((a, b) => push(Expr.and(a, b)))
+  return push(Expr.store(push(Expr.element(buffer, at, all)), src[1]!))
 }
 
 /** A hardware index. */
@@ -241,7 +295,7 @@ const workgroupNumber = (count: UOp, maxGrid: number, lowered: (x: UOp) => UOp):
 }
 
 /** A hardware index of a member, from those of the launch. */
-const indexOf = (
+export const indexOf = (
   node: UOp,
   at: { readonly grid: ReadonlyArray<UOp>; readonly workgroup: UOp; readonly thread: UOp }
 ): UOp => {

@@ -4,56 +4,54 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { meetingWords } from "@tg/core-uop/Phases"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { groupArg, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
-import { accessOf } from "@tg/core-uop/View"
+import { argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { issueAhead } from "./Ahead.ts"
+import { isMultiple, type Shape, type Side, sideOf } from "./Beside.ts"
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
+import { type Copying, type Phase, type Rule, stage, type Staged, stagedLoad, stagedOf, widest } from "./Staging.ts"
 
-/** A linear kernel as a phase. */
-export interface Phase extends PhaseArg {
-  readonly linear: UOp
-}
+export { besideOf } from "./Beside.ts"
+export { type Phase, slotsStaged } from "./Staging.ts"
 
 /** The shape of a persistent launch. */
-export interface Launch extends PersistentArg {
+export interface Launch extends PersistentArg, Rule {
   readonly caps: Pick<RendererCaps, "ops">
-  /** Slots that one phase writes and another one touches. */
-  readonly coherent: ReadonlySet<number>
   /** The slot of the barrier's buffer. */
   readonly meeting: number
 }
 
 /** A phase with its launch shape and the arguments that it stages. */
-interface Member extends Concatenate.Member, PhaseArg {
-  /** Coherent arguments that it reads from workgroup memory: its PARAM, and the memory before it is overlaid. */
-  readonly staged: ReadonlyMap<UOp, UOp>
+interface Member extends Concatenate.Member, Staged {}
+
+/** A phase, and how many of its workgroups one of the launch runs side by side. */
+interface Placed extends Member {
+  readonly side: Side
+  /** Its memory as long as all of these together need it. */
+  readonly memory: ReadonlyMap<UOp, UOp>
 }
 
 /** The state that the phases of a launch share. */
-interface Making extends Concatenate.Launch {
+interface Making extends Copying {
   readonly launch: Launch
-  readonly threads: number
-  readonly thread: UOp
   readonly workgroup: UOp
-  readonly emit: (x: UOp) => UOp
-  /** The argument of the launch with the elements of a dtype. */
-  readonly argument: (slot: number, dtype: DType.DType) => UOp
 }
 
 /**
  * One kernel of all phases. As many workgroups are launched as can be resident at once; in each phase they divide the workgroups that
- * the phase would have as a launch of its own, and wait at a grid barrier behind it. They have the threads of the largest phase: in
- * others the surplus threads wait, or take another workgroup of a phase without barriers. Workgroup memory is overlaid.
+ * the phase would have as a launch of its own, and wait at a grid barrier behind it. They have the threads of the largest phase at least:
+ * in smaller ones a workgroup runs several of the phase's side by side, each with its own workgroup memory, and surplus threads wait.
+ * Workgroup memory of phases is overlaid.
  */
 export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   const { arena } = parts[0]!.linear
-  const members = parts.map((part) => memberOf(part, launch))
-  const threads = Math.max(launch.threads, Concatenate.threadsOf(members))
+  const unplaced = parts.map((part) => memberOf(part, launch))
+  const threads = Math.max(launch.threads, Concatenate.threadsOf(unplaced))
+  const members = unplaced.map((member) => placedOf(member, threads, launch.workgroups))
   const memory = Concatenate.overlaidMemory(
-    members.map(({ linear, staged }) => [...linear.src.filter(({ op }) => op === "LOCAL"), ...staged.values()])
+    members.map(({ memory, staged }) => [...memory.values(), ...staged.values()])
   )
   const head = new Set<UOp>()
   const lowered = (x: UOp): UOp => rewrite(decompose(Symbolic.simplify(x), launch.caps.ops), strength)
@@ -90,58 +88,38 @@ const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
   return words.arena.make("GRID_BARRIER", DType.none, [words], { id: fresh(), workgroups, spins })
 }
 
-const memberOf = (part: Phase, launch: Pick<Launch, "coherent" | "stagedBytes">): Member => ({
+const memberOf = (part: Phase, rule: Rule): Member => ({
   ...Concatenate.memberOf(part.linear),
   ...part,
-  staged: stagedOf(part, launch)
+  staged: stagedOf(part, rule)
 })
 
-/** Arguments that a phase copies to workgroup memory: coherent ones that it only reads, and the memory. */
-const stagedOf = (
-  { linear, slots }: Phase,
-  { coherent, stagedBytes }: Pick<Launch, "coherent" | "stagedBytes">
-): ReadonlyMap<UOp, UOp> => {
-  const { params, written } = usesOf(linear)
-  const staged = new Map<UOp, UOp>()
-  for (const node of params) {
-    if (!coherent.has(slots[slotOf(node)]!) || written.has(slotOf(node))) continue
-    const size = node.src[0]
-    if (size?.op !== "CONST" || 4 * Number(size.arg) > stagedBytes) continue
-    // a number that no memory of the kernel has
-    staged.set(node, linear.arena.make("LOCAL", node.dtype, [], { id: -1 - slotOf(node), length: Number(size.arg) }))
+const placedOf = (member: Member, threads: number, workgroups: number): Placed => {
+  const side = sideOf(member, { threads, workgroups })
+  const locals = member.linear.src.filter(({ op }) => op === "LOCAL")
+  return {
+    ...member,
+    side,
+    memory: new Map(locals.map((node) => {
+      const { id } = argOf(node, "LOCAL")
+      return [
+        node,
+        side.beside === 1
+          ? node
+          : node.arena.make("LOCAL", node.dtype, [], { id, length: ownLength(node) * side.beside })
+      ]
+    }))
   }
-  return staged
 }
 
-/** Slots that a phase copies to workgroup memory before it reads them. */
-export const slotsStaged = (part: Phase, launch: Pick<Launch, "coherent" | "stagedBytes">): ReadonlySet<number> =>
-  new Set([...stagedOf(part, launch).keys()].map(slotOf))
-
-/** What a linear kernel uses. */
-interface Uses {
-  readonly params: ReadonlyArray<UOp>
-  readonly locals: ReadonlyArray<UOp>
-  readonly written: ReadonlySet<number>
-}
-
-const uses = new WeakMap<UOp, Uses>()
-
-/** A kernel is asked for each launch that it may be in. */
-const usesOf = (linear: UOp): Uses => {
-  const { src } = linear
-  const found = uses.get(linear) ?? {
-    params: src.filter(({ op }) => op === "PARAM"),
-    locals: src.filter(({ op }) => op === "LOCAL"),
-    written: new Set(src.flatMap((node) => node.op === "STORE" ? [slotNumber(accessOf(node).buffer)] : []))
-  }
-  uses.set(linear, found)
-  return found
-}
-
-const slotNumber = (buffer: UOp): number => buffer.op === "PARAM" ? slotOf(buffer) : -1
+/** Words from the memory of one workgroup to that of the next one beside it. */
+const ownLength = (local: UOp): number => widest * Math.ceil(argOf(local, "LOCAL").length / widest)
 
 /** One PARAM for each slot of the launch and each dtype: as long as the longest use of it. */
-const argumentsOf = (members: ReadonlyArray<Member>, coherent: ReadonlySet<number>): Making["argument"] => {
+const argumentsOf = (
+  members: ReadonlyArray<Concatenate.Member & PhaseArg>,
+  coherent: ReadonlySet<number>
+): Making["argument"] => {
   const sizes = new Map<number, UOp>()
   for (const { linear, offsets, slots } of members) {
     for (const node of linear.src) {
@@ -168,17 +146,29 @@ interface Share {
   readonly close: ReadonlyArray<UOp>
   readonly workgroup: UOp
   readonly thread: UOp
+  /** Where the workgroup memory of this thread begins, where several have their own side by side. */
+  readonly places: ReadonlyMap<UOp, UOp>
   /** Where threads without work do not wait: whether this one has any. */
   readonly isThread: UOp | undefined
+  /** Where there are barriers: whether the workgroup that this thread is of exists. */
+  readonly isThere: UOp | undefined
   /** Where not every workgroup has a share: whether this one does. */
   readonly isWorkgroup: UOp | undefined
   readonly before: ReadonlySet<UOp>
 }
 
 /** Bytes of workgroup memory that the launch takes. */
-export const memoryBytes = (parts: ReadonlyArray<Phase>, launch: Pick<Launch, "coherent" | "stagedBytes">): number => {
+export const memoryBytes = (
+  parts: ReadonlyArray<Phase>,
+  launch: Rule & Shape
+): number => {
+  const members = parts.map((part) => memberOf(part, launch))
+  const threads = Math.max(launch.threads, Concatenate.threadsOf(members))
   const { lengths } = Workgroup.overlay(
-    parts.map((part) => [...usesOf(part.linear).locals, ...stagedOf(part, launch).values()])
+    members.map((member) => {
+      const { memory, staged } = placedOf(member, threads, launch.workgroups)
+      return [...memory.values(), ...staged.values()]
+    })
   )
   return [...lengths.values()].reduce((bytes, length) => bytes + 4 * length, 0)
 }
@@ -187,26 +177,34 @@ export const memoryBytes = (parts: ReadonlyArray<Phase>, launch: Pick<Launch, "c
 const phase = (
   making: Making,
   { member, memory, share }: {
-    readonly member: Member
+    readonly member: Placed
     readonly memory: ReadonlyMap<UOp, UOp>
     readonly share: Share
   }
 ): ReadonlyArray<UOp> => {
-  const { argument, head } = making
-  const { linear, offsets, slots, staged } = member
+  const { argument, head, lowered } = making
+  const { linear, offsets, side, slots, staged } = member
   const { arena } = linear
-  const stages = [...staged].flatMap(([param, local]) => stage(making, member, param, memory.get(local)!))
+  const stages = stage(making, member, memory)
   const body = Concatenate.instructionsOf(making, {
     ...share,
     member,
-    memory,
+    memory: new Map([...member.memory].map(([node, own]) => [node, memory.get(own)!])),
+    areUniform: side.isAdjacent,
     argument: (node) => {
       const local = staged.get(node)
       const made = local === undefined ? argument(slots[slotOf(node)]!, node.dtype) : memory.get(local)!
       for (const part of toposort(made)) head.add(part)
       return made
     },
-    offsetOf: (node) => staged.has(node) ? 0 : offsets[slotOf(node)]!
+    elsewhere: new Map([...staged].map(([param, local]) => {
+      const place = { memory: memory.get(local)!, words: Number(param.src[0]!.arg), lowered }
+      return [param, (dtype: DType.DType, at: UOp, gate: UOp | undefined) => stagedLoad(dtype, { ...place, at, gate })]
+    })),
+    offsetOf: (node) => {
+      if (node.op === "PARAM") return staged.has(node) ? 0 : offsets[slotOf(node)]!
+      return share.places.get(node) ?? 0
+    }
   })
   const loops = share.open.some(({ op }) => op === "RANGE")
   const again = loops && member.hasBarriers
@@ -227,96 +225,84 @@ const phase = (
   ]
 }
 
-/** Copies an argument to workgroup memory. */
-const stage = (making: Making, { offsets, slots }: Member, param: UOp, local: UOp): ReadonlyArray<UOp> => {
-  const { argument, emit, fresh, head, thread, threads } = making
-  const { arena } = param
-  const length = Number(param.src[0]!.arg)
-  const lanes = length % 4 === 0 ? 4 : 1
-  const vectors = length / lanes
-  const from = argument(slots[slotOf(param)]!, param.dtype)
-  for (const node of [...toposort(from), local]) head.add(node)
-  const range = arena.make("RANGE", DType.index, [emit(Expr.int(arena, Math.ceil(vectors / threads)))], {
-    id: fresh(),
-    axis: "LOOP"
-  })
-  const number = Expr.add(Expr.mul(range, threads), thread)
-  const isThere = vectors % threads === 0 ? undefined : Expr.lt(number, vectors)
-  const at = Expr.mul(number, lanes)
-  const offset = offsets[slotOf(param)]!
-  const source = Expr.element(from, offset === 0 ? at : Expr.add(at, offset), isThere)
-  const load = arena.make("LOAD", DType.withLanes(param.dtype, lanes), [source])
-  const store = Expr.store(Expr.element(local, at, isThere), load)
-  const free = (node: UOp): boolean => node.op === "CONST" || head.has(node)
-  for (const node of toposort(store)) if (node.op === "CONST") head.add(node)
-  const inside = toposort(store).filter((node) => !free(node) && node !== range)
-  return [range, ...inside, arena.make("END", DType.none, [range])]
+/** The number of a workgroup's turn: of a loop where there are more than the launch runs at once, or of those that have one. */
+const turnOf = (
+  { emit, fresh, launch: { workgroups }, workgroup }: Making,
+  { put, step, turns }: { readonly put: (node: UOp) => void; readonly turns: UOp; readonly step: number }
+): { readonly turn: UOp; readonly isWorkgroup: UOp | undefined } => {
+  const { arena } = workgroup
+  if (Bounds.of(turns).max > step) {
+    const mine = Expr.floordiv(Expr.add(Expr.sub(turns, workgroup), step - 1), step)
+    const range = arena.make("RANGE", DType.index, [emit(mine)], { id: fresh(), axis: "LOOP" })
+    put(range)
+    return { turn: Expr.add(workgroup, Expr.mul(range, step)), isWorkgroup: undefined }
+  }
+  if (Bounds.of(turns).min >= workgroups) return { turn: workgroup, isWorkgroup: undefined }
+  const isWorkgroup = emit(Expr.lt(workgroup, turns))
+  put(arena.make("IF", DType.none, [isWorkgroup]))
+  return { turn: workgroup, isWorkgroup }
 }
 
-/** Distributes a phase's workgroups cyclically: a loop where there are more than the launch has. */
-const shareOf = (making: Making, member: Member): Share => {
-  const { emit, fresh, launch: { workgroups }, lowered, thread, threads, workgroup } = making
+/** Distributes a phase's workgroups cyclically: a loop where there are more than the launch runs at once. */
+const shareOf = (making: Making, member: Placed): Share => {
+  const { emit, launch: { workgroups }, lowered, thread, threads } = making
+  const { side: { beside, isAdjacent } } = member
   const { arena } = member.linear
   const count = lowered(member.grid.reduce((n, size) => Expr.mul(n, size)))
-  const beside = besides(member, threads, { count, workgroups })
-  const turns = lowered(Expr.floordiv(Expr.add(count, beside - 1), beside))
+  const part = beside === 1 ? undefined : emit(Expr.min(Expr.floordiv(thread, member.threads), beside - 1))
   const own = beside === 1 ? thread : emit(Expr.floormod(thread, member.threads))
+  // numbers of workgroups of the launch that have work, and what the next turn adds to them
+  const turns = isAdjacent ? lowered(Expr.floordiv(Expr.add(count, beside - 1), beside)) : count
+  const step = isAdjacent ? workgroups : workgroups * beside
   const open: Array<UOp> = []
   const before = new Set<UOp>()
   const put = (node: UOp): void => {
     open.push(node)
     before.add(node)
   }
-  let turn = workgroup
-  let isWorkgroup: UOp | undefined
-  if (Bounds.of(turns).max > workgroups) {
-    const mine = Expr.floordiv(Expr.add(Expr.sub(turns, workgroup), workgroups - 1), workgroups)
-    const range = arena.make("RANGE", DType.index, [emit(mine)], { id: fresh(), axis: "LOOP" })
-    put(range)
-    turn = Expr.add(workgroup, Expr.mul(range, workgroups))
-  } else if (Bounds.of(turns).min < workgroups) {
-    isWorkgroup = emit(Expr.lt(workgroup, turns))
-    put(arena.make("IF", DType.none, [isWorkgroup]))
+  const putAll = (value: UOp): UOp => {
+    const made = lowered(value)
+    for (const node of toposort(made)) {
+      if (node.op === "CONST" || node.op === "VAR") making.head.add(node)
+      else if (!making.head.has(node) && !before.has(node)) put(node)
+    }
+    return made
   }
-  const number = beside === 1
+  const { isWorkgroup, turn } = turnOf(making, { put, turns, step })
+  const number = part === undefined
     ? turn
-    : Expr.add(Expr.mul(turn, beside), Expr.min(Expr.floordiv(thread, member.threads), beside - 1))
-  const conditions = [
-    ...(beside * member.threads < threads ? [Expr.lt(thread, beside * member.threads)] : []),
-    ...(beside > 1 ? [Expr.lt(number, count)] : [])
-  ]
-  const isThread = conditions.length === 0 ? undefined : conditions.reduce((a, b) => Expr.and(a, b))
-  if (isThread === undefined) return shareIn(open, { workgroup: number, thread: own, isThread, isWorkgroup, before })
+    : isAdjacent
+    ? Expr.add(Expr.mul(turn, beside), part)
+    : Expr.add(turn, Expr.mul(part, workgroups))
+  const isSurplus = beside * member.threads < threads
+  const isWhole = beside === 1 || isMultiple(count, isAdjacent ? beside : step)
+  const isThread = isSurplus ? Expr.lt(thread, beside * member.threads) : undefined
+  const isThere = isWhole ? undefined : Expr.lt(number, count)
+  const locals = part === undefined ? [] : [...member.memory.keys()]
+  const places = new Map(locals.map((local) => [local, emit(Expr.mul(part!, ownLength(local)))]))
+  const rest = { open, before, places, isWorkgroup }
   if (member.hasBarriers) {
-    const last = Expr.min(own, member.threads - 1)
-    return shareIn(open, { workgroup: number, thread: last, isThread: emit(isThread), isWorkgroup, before })
+    const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
+    return shareIn({
+      ...rest,
+      workgroup: isThere === undefined ? number : Expr.min(number, Expr.sub(count, 1)),
+      thread: last,
+      isThread: isThread === undefined ? undefined : emit(isThread),
+      isThere: isThere === undefined ? undefined : putAll(isThere)
+    })
   }
-  const condition = lowered(isThread)
-  for (const node of toposort(condition)) {
-    if (node.op === "CONST" || node.op === "VAR") making.head.add(node)
-    else if (!making.head.has(node) && !before.has(node)) put(node)
+  const conditions = [isThread, isThere].filter((condition) => condition !== undefined)
+  if (conditions.length > 0) {
+    put(arena.make("IF", DType.none, [putAll(conditions.reduce((a, b) => Expr.and(a, b)))]))
   }
-  put(arena.make("IF", DType.none, [condition]))
-  return shareIn(open, { workgroup: number, thread: own, isThread: undefined, isWorkgroup, before })
+  return shareIn({ ...rest, workgroup: number, thread: own, isThread: undefined, isThere: undefined })
 }
 
-const shareIn = (open: ReadonlyArray<UOp>, share: Omit<Share, "open" | "close">): Share => ({
+const shareIn = (share: Omit<Share, "close">): Share => ({
   ...share,
-  open,
-  close: open.toReversed().flatMap((node) =>
+  close: share.open.toReversed().flatMap((node) =>
     node.op === "RANGE" || node.op === "IF"
       ? [node.arena.make(node.op === "IF" ? "ENDIF" : "END", DType.none, [node])]
       : []
   )
 })
-
-/** How many workgroups of a phase one of the launch runs side by side: several where the phase has no barriers and few threads. */
-const besides = (
-  { hasBarriers, linear, threads: own }: Member,
-  threads: number,
-  { count, workgroups }: { readonly count: UOp; readonly workgroups: number }
-): number => {
-  const isWhole = linear.src.every((node) => node.op !== "SUBGROUP_REDUCE" || own % groupArg(node).threads === 0)
-  if (hasBarriers || !isWhole || linear.src.some(({ op }) => op === "LOCAL")) return 1
-  return Math.max(1, Math.min(Math.floor(threads / own), Math.ceil(Bounds.of(count).max / workgroups)))
-}

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Bounds from "@tg/core-uop/Bounds"
 import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
 import * as Phases from "@tg/core-uop/Phases"
@@ -7,8 +8,10 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Opt from "@tg/postrange/Opt"
+import * as Concatenate from "../src/Concatenate.ts"
 import * as PhaseCosts from "../src/PhaseCosts.ts"
-import { argumentsOf, launchOf, length, type Made, map, random, sum, vars } from "./support/phases.ts"
+import { besideOf, phases } from "../src/Phases.ts"
+import { argumentsOf, launchOf, length, type Made, map, random, repeat, sum, vars } from "./support/phases.ts"
 import { gpu, linear } from "./support/stages.ts"
 
 const { group, local, unroll } = Opt
@@ -29,7 +32,7 @@ describe("phases", () => {
         threads: 1,
         spins: 1000,
         stagedBytes: 0,
-        ahead: 0
+        ahead: []
       })
       assert.deepStrictEqual(Spec.check("kernel", launch), [])
       const want = run(made, (args) => evaluateKernel(launch, args, vars))
@@ -62,10 +65,62 @@ describe("phases", () => {
     ])
   })
 
+  it("runs workgroups side by side, with barriers and memory of their own, and branches that neighbours agree about", () => {
+    const arena = new Arena()
+    const kernel = sum(arena)
+    const each = linear(kernel, [group(1, 16)], { ...gpu, subgroupSize: undefined })
+    // two kernels beside each other: 48 workgroups of the one, then 48 of the other
+    const two = Concatenate.concatenate([{ linear: each, slots: [0, 1, 2] }, { linear: each, slots: [3, 4, 5] }], {
+      caps: gpu,
+      maxGrid: 65535
+    })
+    const launched = (workgroups: number, threads: number): UOp => {
+      const slots = [[2, 0, 1, 3, 1, 0], [4, 2, 3, 5, 3, 2]]
+      return phases(slots.map((own) => ({ linear: two, slots: own, offsets: own.map(() => 0) })), {
+        caps: gpu,
+        workgroups,
+        threads,
+        spins: 1000,
+        coherent: new Set([2, 3]),
+        meeting: 6,
+        stagedBytes: 0,
+        ahead: []
+      })
+    }
+    const results = (one: UOp): ReadonlyArray<Float32Array> => {
+      const args = new Map(Array.from({ length: 7 }, (_, slot) => [
+        slot,
+        Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
+      ]))
+      assert.deepStrictEqual(Spec.check("linear", one), [])
+      evaluateLinear(one, args)
+      return [...args.values()].slice(2, 6)
+    }
+    const want = results(launched(3, 16))
+    for (const [workgroups, threads] of [[3, 64], [5, 64], [7, 48], [40, 100], [24, 1024]] as const) {
+      const one = launched(workgroups, threads)
+      const turns = one.src.filter(({ op }) => op === "RANGE").map((node) => Bounds.of(node.src[0]!).max)
+      const beside = besideOf(two, { workgroups, threads })
+      assert.isAbove(beside, 1)
+      assert.strictEqual(48 % beside, 0)
+      assert.strictEqual(turns.some((n) => n < 16), 96 / beside > workgroups)
+      assert.deepStrictEqual(results(one), want)
+    }
+  })
+
   it("copies to workgroup memory what other workgroups wrote", () => {
     const made = random(4, 3, undefined)
-    const loads = (one: UOp): number =>
-      one.src.filter((node) => node.op === "LOAD" && isCoherent(node.src[0]!.src[0]!) && node.dtype.lanes === 1).length
+    const isFromOthers = (node: UOp): boolean => node.op === "LOAD" && isCoherent(accessOf(node).buffer)
+    const copies = (one: UOp): ReadonlyArray<UOp> =>
+      one.src.filter((node) =>
+        node.op === "STORE" && accessOf(node).buffer.op === "LOCAL" && isFromOthers(node.src[1]!)
+      )
+    /** Loads of what other workgroups wrote, besides those for copies. */
+    const loads = (one: UOp): number => {
+      const copied = new Set(copies(one).map((store) => store.src[1]!))
+      return one.src.filter((node) => isFromOthers(node) && !copied.has(node)).length
+    }
+    assert.deepStrictEqual(copies(launchOf(made)), [])
     assert.isAbove(loads(launchOf(made)), 0)
     assert.strictEqual(loads(launchOf(made, { stagedBytes: 4 * length })), 0)
   })
@@ -87,6 +142,39 @@ describe("phases", () => {
     assert.deepStrictEqual([0, 1, 8].map(ahead), [[], [1], [1]])
     const want = run(made, (args) => evaluateLinear(launchOf(made), args, vars))
     assert.deepStrictEqual(run(made, (args) => evaluateLinear(launchOf(made, { ahead: 8 }), args, vars)), want)
+  })
+
+  it("loads ahead for the branch that is taken alone, and for its first turn", () => {
+    const arena = new Arena()
+    const before = linear(map(arena), [local(0, 16)], gpu)
+    const each = linear(repeat(arena), [local(0, 16)], gpu)
+    // two kernels beside each other, three workgroups of each: they load the same of one argument, or of two
+    for (const slot of [1, 0]) {
+      const parts = [[3, 2, 1], [4, 2, slot]].map((slots) => ({ linear: each, slots }))
+      const both = Concatenate.concatenate(parts, { caps: gpu, maxGrid: 65535 })
+      const results = (workgroups: number, words: number): ReadonlyArray<Float32Array> => {
+        const two = [{ linear: before, slots: [2, 0, 1] }, { linear: both, slots: [0, 1, 2, 3, 4] }]
+        const one = phases(two.map((part) => ({ ...part, offsets: part.slots.map(() => 0) })), {
+          caps: gpu,
+          workgroups,
+          threads: 16,
+          spins: 1000,
+          coherent: new Set([2]),
+          meeting: 5,
+          stagedBytes: 0,
+          ahead: [0, words]
+        })
+        assert.deepStrictEqual(Spec.check("linear", one), [])
+        const args = new Map([0, 1, 2, 3, 4, 5].map((slot) => [
+          slot,
+          Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
+        ]))
+        evaluateLinear(one, args)
+        return [args.get(3)!, args.get(4)!]
+      }
+      // with six the second kernel has workgroups of its own, with fewer they come to it in a later turn
+      for (const workgroups of [6, 4, 1]) assert.deepStrictEqual(results(workgroups, 8), results(workgroups, 0))
+    }
   })
 
   it("counts words that are read one by one, registers and code", () => {

@@ -62,6 +62,7 @@ export const constant: Analysis<number | undefined> = {
         return isSum || args.some((x) => x === undefined) ? undefined : args.reduce<number>((a, b) => a * b!, 1)
       }
       case "slice":
+      case "stored":
         return args[0]
       default:
         return undefined
@@ -146,6 +147,7 @@ const isLinear = (node: ENode, args: ReadonlyArray<Linearity>, leaf: UOp): boole
     case "contract":
       return areLinear && readers.length === 1
     case "slice":
+    case "stored":
       return areLinear
     case "concat":
       return areLinear && readers.length === args.length
@@ -166,8 +168,11 @@ export const all = <const R extends { readonly [N in keyof R]: Analysis<R[N] ext
 ): Analysis<Facts<R>> => {
   const each = fields as unknown as Fields // the record's types say what each field knows; here they are all alike
   const names = Object.keys(each)
-  const record = (value: (name: string) => unknown): Facts<R> =>
-    Object.fromEntries(names.map((name) => [name, value(name)])) as Facts<R>
+  const record = (value: (name: string) => unknown): Facts<R> => {
+    const facts: Record<string, unknown> = {}
+    for (const name of names) facts[name] = value(name)
+    return facts as Facts<R>
+  }
   const at = (facts: Facts<R>, name: string): never => facts[name as keyof R] as never
   return {
     lattice: {

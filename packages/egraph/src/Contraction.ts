@@ -151,6 +151,28 @@ export const compose = (outer: Contraction, at: number, inner: Contraction): Con
   })
 }
 
+/**
+ * The indices in an order in which no access runs over a slower one behind a faster one; none if there is no such order. Where
+ * accesses leave a choice, those of fixed sizes come first, then those that the first accesses read.
+ */
+export const inOrder = (
+  sizes: ReadonlyArray<Shape.Dim>,
+  accesses: ReadonlyArray<Access>
+): ReadonlyArray<Index> | undefined => {
+  const runs = accesses.map((access) => access.flat())
+  const left = new Set(runs.flat())
+  const order: Array<Index> = []
+  while (left.size > 0) {
+    const isFree = (i: Index): boolean => runs.every((run) => run.find((j) => left.has(j)) === i || !run.includes(i))
+    const free = [...left].filter(isFree)
+    const next = free.find((i) => typeof sizes[i] === "number") ?? free[0]
+    if (next === undefined) return undefined
+    order.push(next)
+    left.delete(next)
+  }
+  return order
+}
+
 /** A contraction of a contraction: the outer one reads the inner one's result as its last operand. */
 export interface Split {
   readonly inner: Contraction
@@ -166,7 +188,8 @@ export const contractFirst = (c: Contraction, chosen: ReadonlyArray<number>): Sp
   const inside = new Set(chosen.flatMap((i) => indicesOf(c.operands[i]!)))
   const others = c.operands.filter((_, i) => !chosen.includes(i))
   const outside = new Set([...others, c.output].flatMap(indicesOf))
-  const kept = [...inside].filter((i) => outside.has(i)).map((i) => [i])
+  const order = inOrder(c.sizes, chosen.map((i) => c.operands[i]!)) ?? [...inside]
+  const kept = order.filter((i) => outside.has(i)).map((i) => [i])
   return {
     inner: normalise({ sizes: c.sizes, operands: chosen.map((i) => c.operands[i]!), output: kept }, inside),
     outer: normalise(

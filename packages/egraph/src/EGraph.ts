@@ -49,6 +49,25 @@ export class EGraph<F> {
     this.analysis = analysis
   }
 
+  /** A graph of the same nodes, classes and proofs that goes its own way. */
+  clone(): EGraph<F> {
+    const copy = new EGraph(this.analysis)
+    copy.added.push(...this.added)
+    copy.forms.push(...this.forms)
+    copy.leader.push(...this.leader)
+    copy.proof.push(...this.proof)
+    copy.born.push(...this.born)
+    copy.events = this.events
+    copy.stale = [...this.stale]
+    copy.grown = [...this.grown]
+    for (const [key, id] of this.ofKey) copy.ofKey.set(key, id)
+    for (const [key, id] of this.exact) copy.exact.set(key, id)
+    for (const [id, { changed, facts, nodes, parents }] of this.known) {
+      copy.known.set(id, { nodes: [...nodes], parents: new Set(parents), facts, changed })
+    }
+    return copy
+  }
+
   /** Numbers given to nodes. */
   get size(): number {
     return this.added.length
@@ -125,6 +144,12 @@ export class EGraph<F> {
     return this.forms[id] = { node: now, key: keyOf(now) }
   }
 
+  /** The same of a node that was just added: where all of its arguments lead, it is its own form. */
+  private formOf(id: ClassId, node: ENode, key: string): Canonical {
+    if (!node.args.every((arg) => this.leader[arg] === arg)) return this.canonical(id)
+    return this.forms[id] = { node, key }
+  }
+
   /** The number of a node: that of the same node, of an equal one with a proof, or a new one. */
   add(given: ENode): ClassId {
     const node = withArgs(given, given.args)
@@ -137,7 +162,7 @@ export class EGraph<F> {
     this.exact.set(exactly, id)
     this.forms.push(undefined)
     this.born.push(++this.events)
-    const { key } = this.canonical(id)
+    const { key } = this.formOf(id, node, exactly)
     const equal = this.ofKey.get(key)
     if (equal !== undefined) {
       this.leader[id] = this.find(equal)

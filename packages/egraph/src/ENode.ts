@@ -23,6 +23,18 @@ export interface Contract {
   readonly origin?: Origin | undefined
 }
 
+/**
+ * The same of a value and weights whose rows are bytes, with a scale for some of them: the value is rounded to bytes, too, in blocks along
+ * the axes that are summed. Both are views, written as they are multiplied.
+ */
+export interface Rounded {
+  readonly kind: "rounded"
+  readonly contraction: Contraction.Contraction
+  readonly dtype: DType
+  readonly args: readonly [value: ClassId, weights: ClassId]
+  readonly origin?: undefined
+}
+
 /** A part of an axis. */
 export interface Slice {
   readonly kind: "slice"
@@ -39,6 +51,13 @@ export interface Concat {
   readonly axis: number
   readonly args: ReadonlyArray<ClassId>
   readonly origin?: Origin | undefined
+}
+
+/** A value that a launch stores, as all that reads it reads it often. */
+export interface Stored {
+  readonly kind: "stored"
+  readonly args: readonly [ClassId]
+  readonly origin?: undefined
 }
 
 /** The elementwise operations that rules make. */
@@ -66,7 +85,7 @@ export interface Other {
 }
 
 /** A node of the e-graph. */
-export type ENode = Contract | Slice | Concat | Pointwise | Constant | Other
+export type ENode = Contract | Rounded | Slice | Concat | Stored | Pointwise | Constant | Other
 
 /** What a rule makes: a node whose arguments are classes or further terms. */
 export type Term = ClassId | TermNode
@@ -74,8 +93,10 @@ export type Term = ClassId | TermNode
 export type TermNode =
   & (
     | Omit<Contract, "args" | "origin">
+    | Omit<Rounded, "args" | "origin">
     | Omit<Slice, "args" | "origin">
     | Omit<Concat, "args" | "origin">
+    | Omit<Stored, "args" | "origin">
     | Omit<Pointwise, "args" | "origin">
     | Omit<Constant, "args" | "origin">
   )
@@ -115,10 +136,14 @@ const headOf = (node: ENode): string => {
   switch (node.kind) {
     case "contract":
       return `contract ${node.dtype.ordinal} ${Contraction.key(node.contraction)}`
+    case "rounded":
+      return `rounded ${node.dtype.ordinal} ${Contraction.key(node.contraction)}`
     case "slice":
       return `slice ${node.axis} ${node.start} ${node.size}`
     case "concat":
       return `concat ${node.axis}`
+    case "stored":
+      return "stored"
     case "pointwise":
       return node.op
     case "constant":
@@ -138,10 +163,14 @@ export const print = (node: ENode, arg: (id: ClassId) => string): string => {
   switch (node.kind) {
     case "contract":
       return `[${Contraction.print(node.contraction)}](${args.join(", ")})`
+    case "rounded":
+      return `bytes[${Contraction.print(node.contraction)}](${args.join(", ")})`
     case "slice":
       return `${args[0]}[${node.start}:${node.start + node.size} of axis ${node.axis}]`
     case "concat":
       return `cat${node.axis}(${args.join(", ")})`
+    case "stored":
+      return `stored(${args[0]})`
     case "pointwise":
       return `(${args.join(node.op === "ADD" ? " + " : " / ")})`
     case "constant":
@@ -158,12 +187,14 @@ export const print = (node: ENode, arg: (id: ClassId) => string): string => {
 export const dtypeOf = (node: ENode, arg: (i: number) => DType): DType => {
   switch (node.kind) {
     case "contract":
+    case "rounded":
     case "constant":
       return node.dtype
     case "other":
       return node.origin.uop.dtype
     case "slice":
     case "concat":
+    case "stored":
     case "pointwise":
       return arg(0)
   }
@@ -173,11 +204,13 @@ export const dtypeOf = (node: ENode, arg: (i: number) => DType): DType => {
 export const shapeOf = (node: ENode, arg: (i: number) => Shape.Shape): Shape.Shape => {
   switch (node.kind) {
     case "contract":
+    case "rounded":
       return Contraction.shapeOf(node.contraction.sizes, node.contraction.output)
     case "constant":
       return []
     case "other":
       return node.origin.uop.dtype === DTypes.none ? [] : Shape.of(node.origin.uop)
+    case "stored":
     case "pointwise":
       return arg(0)
     case "slice":

@@ -4,7 +4,6 @@ import * as Bodies from "./Bodies.ts"
 import type { Rule } from "./Rule.ts"
 import * as rules from "./rules/index.ts"
 import { bodyBounds, type Bounds } from "./Saturate.ts"
-import type { Situation } from "./TensorCost.ts"
 
 /** The stage in front of all others: programs in, equal programs out that the compiler makes faster ones of. */
 export class Equality extends Context.Service<Equality, {
@@ -12,7 +11,7 @@ export class Equality extends Context.Service<Equality, {
   readonly id?: string | undefined
   readonly optimise: <E>(
     sink: UOp,
-    options: { readonly profile: Situation["profile"]; readonly weigh: Bodies.Weigh<E> }
+    options: Pick<Bodies.Options<E>, "profile" | "weigh" | "unweighed">
   ) => Effect.Effect<Bodies.Optimised, E>
 }>()("@tg/egraph/Equality") {
   /** With these rules, within these bounds. A rule that makes values of different shapes equal is a defect. */

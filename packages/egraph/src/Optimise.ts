@@ -61,9 +61,9 @@ export const explore = (
   roots: ReadonlyArray<UOp>,
   { bounds, now = () => 0, residency, ...search }: Search
 ): Explored => {
-  const read = graphOf(roots, residency)
-  const saturation = saturate(read.graph, search.rules ?? rules.usual, { bounds, now })
   const written = graphOf(roots, residency)
+  const read: Read = { graph: written.graph.clone(), ids: written.ids }
+  const saturation = saturate(read.graph, search.rules ?? rules.usual, { bounds, now })
   // what time cut off is dropped: elsewhere it would be cut at another place
   return { ...(saturation.stop === "time" ? written : read), roots, written, saturation }
 }

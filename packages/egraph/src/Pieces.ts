@@ -253,21 +253,27 @@ const orderOf = (rank: number, count: number, inner: ReadonlyArray<number>): Rea
   ]
 }
 
+const notOne = (shape: Shape.Shape): Shape.Shape => shape.filter((d) => d !== 1)
+
 /** The states of pieces as one record each, which is stored: all of them come from one launch. */
 const stored = (
   states: ReadonlyArray<{ readonly of: Tensor; readonly axis: number }>,
   { inner, label }: { readonly inner: ReadonlyArray<number>; readonly label: string | undefined }
 ): ReadonlyArray<Tensor> => {
-  const lead = states[0]!.of.shape.slice(0, states[0]!.axis + 1)
-  const isOne = states.every(({ axis, of }) => Shape.equal(of.shape.slice(0, axis + 1), lead))
+  // of the root, which is the last; others may have axes of size 1 besides
+  const last = states.at(-1)!
+  const lead = last.of.shape.slice(0, last.axis + 1)
+  const isOne = states.every(({ axis, of }) => Shape.equal(notOne(of.shape.slice(0, axis + 1)), notOne(lead)))
   const named = (x: Tensor): Tensor => label === undefined ? x : x.label(label)
   if (!isOne) return states.map(({ of }) => named(of.contiguous()))
   const keep = (x: Tensor): Tensor => {
     const order = orderOf(x.rank, lead.length - 1, inner)
     return named(x.permute(order).contiguous()).permute(order.map((_, axis) => order.indexOf(axis)))
   }
-  const width = (x: Tensor): number => x.shape.slice(lead.length).reduce<number>((n, d) => n * Number(d), 1)
-  const sorted = states.map(({ of }, i) => ({ i, flat: of.reshape([...lead, width(of)]) }))
+  const sorted = states.map(({ axis, of }, i) => {
+    const width = of.shape.slice(axis + 1).reduce<number>((n, d) => n * Number(d), 1)
+    return { i, flat: of.reshape([...lead, width]) }
+  })
     .toSorted((a, b) => Number(b.flat.dim(-1)) - Number(a.flat.dim(-1)))
   const flat = sorted.map((each) => each.flat)
   const missing = -flat.reduce((n, x) => n + Number(x.dim(-1)), 0) & (group - 1)

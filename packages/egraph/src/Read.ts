@@ -54,14 +54,14 @@ export const reader = (graph: TensorGraph, residency: (storage: UOp) => Residenc
   /** A weight as it is unpacked: one leaf. Constants alone are none. */
   const isWeight = (node: UOp): boolean => node.op !== "CONST" && !movement.has(node.op) && areWeights(node)
 
-  const flat = (node: UOp): Flat => {
+  const flat = memo<Flat>((node) => {
     const own = { contraction: Contraction.identity(Shape.of(node)), operands: [node] }
     if (!DType.isFloat(node.dtype) || isWeight(node)) return own
     if (node.op === "CONST") return constantOf(node)
     if (node.op === "MUL") return into(Contraction.product(Shape.of(node), 2), node.src)
     const view = viewOf(node)
     return view === undefined ? own : into(view, node.src.slice(0, 1))
-  }
+  })
 
   const into = (outer: Contraction.Contraction, sources: ReadonlyArray<UOp>): Flat => {
     let all: Flat = { contraction: outer, operands: sources }

@@ -14,7 +14,7 @@ export interface Bounds {
 export const usualBounds: Bounds = { nodes: 4000, rounds: 8, millis: 10_000 }
 
 /** For whole bodies, when they are compiled. */
-export const bodyBounds: Bounds = { nodes: 3000, rounds: 4, millis: 10_000 }
+export const bodyBounds: Bounds = { nodes: 3000, rounds: 5, millis: 10_000 }
 
 /** How it ended. */
 export type Stop = "saturated" | "nodes" | "rounds" | "time"

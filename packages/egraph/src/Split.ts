@@ -1,7 +1,7 @@
 /** Cascades of a program, each in as many pieces as take the least time on a device. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
-import { isCall } from "./Bodies.ts"
+import { isCall } from "./Calls.ts"
 import { type Cascade, cascadeAt } from "./Cascade.ts"
 import { inPieces } from "./Pieces.ts"
 import { cheapest, rowsTogether, type Site, siteOf } from "./SplitCost.ts"

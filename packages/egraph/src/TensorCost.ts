@@ -1,5 +1,5 @@
 /** What the nodes of a tensor program cost on a device, in microseconds: operations, bytes, launches, folding. */
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import { evaluateIndex } from "@tg/core-uop/Program"
@@ -13,7 +13,9 @@ import type { ValueOf } from "./Extract.ts"
 
 /** The situation that costs are counted in. */
 export interface Situation {
-  readonly profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">
+  readonly profile:
+    & Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">
+    & Partial<Pick<DeviceProfile, "processors" | "saturatingThreads">>
   /** Values of the symbolic variables. */
   readonly vars: Readonly<Record<string, number>>
   /** Whether what is computed from weights alone is computed when they are loaded; each step does it if it is not said. */
@@ -33,10 +35,18 @@ const transcendental = new Set(["EXP2", "LOG2", "SIN", "SQRT", "FDIV"])
 const transcendentalOperations = 8
 /** What was not read costs this more, so that of equal choices the one that was written stays. */
 const unwritten = 1e-6
+/** A sum or product of another view of a value, or a part of it, costs this more: over the axes as they are stored, indices are simpler. */
+const viewed = 4 * unwritten
 const bytesPerElement = 4
+/** Operations for each term of a product of bytes: an instruction multiplies and adds four. */
+const roundedOperations = 0.5
+/** Operations for each term of a product of floats that a packed weight takes to unpack (`ProductCost` of `@tg/model-parts`). */
+const unpacking = 5.5
 
 /** Bytes of storage that a graph of unpacking reads: each load once, of slices their part. */
-const loads = (node: UOp, countOf: (shape: Shape.Shape) => number): number => {
+type Loads = (node: UOp) => number
+
+const loading = (countOf: (shape: Shape.Shape) => number): Loads => {
   const known = new Map<UOp, ReadonlyMap<UOp, number>>()
   const none: ReadonlyMap<UOp, number> = new Map()
   const of = (x: UOp): ReadonlyMap<UOp, number> => {
@@ -60,8 +70,26 @@ const loads = (node: UOp, countOf: (shape: Shape.Shape) => number): number => {
     if (movement.has(x.op)) return of(x.src[0]!)
     return new Map(x.src.flatMap((s) => [...of(s)]))
   }
-  return [...of(node).values()].reduce((a, b) => a + b, 0)
+  return (node) => [...of(node).values()].reduce((a, b) => a + b, 0)
 }
+
+const isView = (node: ENode): boolean => node.kind === "contract" && Contraction.isView(node.contraction)
+
+/**
+ * A sum over an axis of unknown length, as positions of a context, and over others at once. What reads it and is read by it is no longer a
+ * sum over that axis alone, so that it cannot be cut into pieces, which is worth more than the launch that is saved.
+ */
+const isMixed = (node: ENode): boolean => {
+  if (node.kind !== "contract") return false
+  const { sizes } = node.contraction
+  const summed = Contraction.summed(node.contraction)
+  return summed.length > 1 && summed.some((axis) => typeof sizes[axis] !== "number")
+}
+
+/** What a launch stores at most: as much as the scores of a prompt may take. */
+const mostStored = 256 * 2 ** 20
+/** What a larger value costs more: a second, so that it is taken where there is no other way. */
+const tooLargeMicros = 1e6
 
 /** What a node does: its loops, and whether it is a launch. */
 interface Work {
@@ -76,13 +104,56 @@ export interface TensorCost {
   readonly bytesOf: (id: ClassId) => number
 }
 
+/** Operations for each term of a sum that its weights take to unpack. */
+const unpackingOf = (graph: TensorGraph, { args }: ENode): number => {
+  const isPacked = (arg: ClassId): boolean =>
+    Analysis.isStatic(graph.facts(arg).residency) &&
+    graph.members(arg).some(({ node }) =>
+      node.kind === "other" && node.args.length === 0 && elementwise.has(node.origin.uop.op)
+    )
+  return args.some(isPacked) ? unpacking : 0
+}
+
+/**
+ * Whether a sum is more than memory should be set apart for: at its largest. Partial sums of a product of bytes, which no launch stores,
+ * are no contractions.
+ */
+const isTooLarge = (graph: TensorGraph, node: ENode, id: ClassId): boolean =>
+  (node.kind === "rounded" || node.kind === "contract" && Contraction.summed(node.contraction).length > 0) &&
+  shapeOf(graph, id).reduce<number>((n, d) => n * Shape.maxOf(d), bytesPerElement) > mostStored
+
+/** How many elements a shape has, and what reading weights takes, for values of variables. */
+interface Sizes {
+  readonly countOf: (shape: Shape.Shape) => number
+  readonly loads: Loads
+}
+
+const known = new WeakMap<Situation["vars"], Sizes>()
+
+/** The same for all graphs of a situation: weights are looked at once. */
+const sizesIn = (vars: Situation["vars"]): Sizes => {
+  const before = known.get(vars)
+  if (before !== undefined) return before
+  const symbols = new Map<UOp, number>()
+  const size = (d: Shape.Dim): number => {
+    if (typeof d === "number") return d
+    const value = symbols.get(d) ?? evaluateIndex(d, vars)
+    symbols.set(d, value)
+    return value
+  }
+  const countOf = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * size(d), 1)
+  const sizes = { countOf, loads: loading(countOf) }
+  known.set(vars, sizes)
+  return sizes
+}
+
 /** Costs of this graph, as it is: ask for new ones when it has grown. */
 export const make = (
   graph: TensorGraph,
   { folds = false, hides = false, profile, vars, without = () => false }: Situation
 ): TensorCost => {
-  const size = (d: Shape.Dim): number => typeof d === "number" ? d : evaluateIndex(d, vars)
-  const countOf = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * size(d), 1)
+  const processors = processorsOf({ saturatingThreads: 1, ...profile })
+  const { countOf, loads } = sizesIn(vars)
   const elements = (id: ClassId): number => countOf(shapeOf(graph, id))
   const isFolded = (node: ENode, id: ClassId): boolean =>
     folds && node.args.length > 0 && Analysis.isStatic(graph.facts(id).residency)
@@ -93,11 +164,14 @@ export const make = (
         const { contraction } = node
         if (Contraction.isView(contraction)) return { operations: 0, isLaunch: false }
         const isLaunch = Contraction.summed(contraction).length > 0
-        const each = isLaunch ? hides ? 2 : node.args.length : node.args.length - 1
+        const each = isLaunch ? hides ? 2 + unpackingOf(graph, node) : node.args.length : node.args.length - 1
         return { operations: countOf(contraction.sizes) * each, isLaunch }
       }
+      case "rounded":
+        return { operations: countOf(node.contraction.sizes) * roundedOperations, isLaunch: true }
       case "pointwise":
       case "concat":
+      case "stored": // by the launch of a sum that it is made of
         return { operations: elements(id), isLaunch: false }
       case "slice":
       case "constant":
@@ -125,25 +199,38 @@ export const make = (
   }
   const bytesThrough = (node: ENode, id: ClassId): number => {
     if (node.kind === "constant") return 0
-    if (node.kind === "other" && node.args.length === 0) return loads(node.origin.uop, countOf)
+    if (node.kind === "other" && node.args.length === 0) return loads(node.origin.uop)
+    if (node.kind === "stored") return Infinity
     if (isFolded(node, id) || workOf(node, id).isLaunch) return Infinity
     if (node.kind === "slice") {
       return bytesOf(node.args[0]) * elements(id) / Math.max(1, elements(node.args[0]))
     }
-    if (node.kind === "other" && node.origin.uop.op === "GATHER") return loads(node.origin.uop, countOf)
+    if (node.kind === "other" && node.origin.uop.op === "GATHER") return loads(node.origin.uop)
     return [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
   }
 
+  /** Operands that are views of others, of what was not read: parts, too, as of what they are parts of there may be less. */
+  const views = (node: ENode): number => {
+    if (node.origin !== undefined || isView(node)) return 0
+    if (node.kind === "slice") return viewed / 2
+    return node.kind !== "contract"
+      ? 0
+      : viewed * node.args.filter((arg) => graph.members(arg).some((member) => isView(member.node))).length
+  }
+
   const costOf = (node: ENode, id: ClassId): number => {
-    if (without(node)) return Infinity
-    const penalty = node.origin === undefined && node.args.length > 0 ? unwritten : 0
+    if (without(node) || node.origin === undefined && isMixed(node)) return Infinity
+    const made = node.origin === undefined && node.args.length > 0 ? unwritten : 0
+    const penalty = made + (hides && isTooLarge(graph, node, id) ? tooLargeMicros : 0)
     if (isFolded(node, id)) return penalty
     const { isLaunch, operations } = workOf(node, id)
-    const compute = operations / operationsPerByte / profile.bytesPerMicro
-    if (!isLaunch) return penalty + (hides ? 0 : compute)
+    // a sum is the work of one workgroup at most, so of one processor
+    const busy = Math.min(1, elements(id) / processors)
+    const compute = operations / operationsPerByte / profile.bytesPerMicro / busy
+    if (!isLaunch) return penalty + views(node) + (hides ? 0 : compute)
     const read = [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
     const written = bytesPerElement * elements(id)
-    return penalty + profile.dispatchMicros + Math.max(compute, (read + written) / profile.bytesPerMicro)
+    return penalty + views(node) + profile.dispatchMicros + Math.max(compute, (read + written) / profile.bytesPerMicro)
   }
   return { costOf, bytesOf }
 }

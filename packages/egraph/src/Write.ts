@@ -1,10 +1,13 @@
 /** The chosen nodes as a tensor program. */
+import { movement } from "@tg/core-uop/Op"
 import { type Arena, substitute, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import { full, Tensor } from "@tg/tensor/Tensor"
+import * as Bytes from "./Bytes.ts"
 import * as Contraction from "./Contraction.ts"
 import type { ClassId, ENode, Term, TermNode } from "./ENode.ts"
 import type { TensorGraph } from "./Facts.ts"
+import { isTiled, stored } from "./Layout.ts"
 
 /** A node for each class. */
 export type Choice = ReadonlyMap<ClassId, ENode>
@@ -29,9 +32,42 @@ export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer
     // what is equal to something with a name is another way to compute it
     for (const { node: { origin } } of graph.members(cls)) if (origin !== undefined) arena.inherit(uop, origin.uop)
     written.set(cls, uop)
+    nameParts(node, uop)
     return uop
   }
-  const ofNode = (node: ENode): UOp => build(arena, node, node.args.map(write))
+  /** What nobody wrote is named after what it is a part of. */
+  const nameParts = (node: ENode, whole: UOp): void => {
+    for (const arg of node.args) {
+      const part = choice.get(graph.find(arg))
+      const uop = written.get(graph.find(arg))
+      if (part === undefined || part.origin !== undefined || uop === undefined) continue
+      if (part.args.length === 0 || arena.labelOf(uop) !== undefined) continue
+      // whoever reads it may see it in another shape
+      for (let at = uop;; at = at.src[0]!) {
+        arena.inherit(at, whole)
+        if (!movement.has(at.op)) break
+      }
+      nameParts(part, whole)
+    }
+  }
+  /** Whether a rule made it a sum, or another view of one. */
+  const isMadeSum = (id: ClassId): boolean => {
+    const node = choice.get(graph.find(id))
+    if (node === undefined || node.origin !== undefined) return false
+    if (node.kind === "rounded") return true
+    if (node.kind !== "contract") return false
+    return Contraction.isView(node.contraction)
+      ? isMadeSum(node.args[0]!)
+      : Contraction.summed(node.contraction).length > 0
+  }
+  /** What is read again and again, of tiles of tokens, is stored as tiles. */
+  const read = (id: ClassId): UOp => {
+    const uop = write(id)
+    return isMadeSum(id) && isTiled(new Tensor(uop)) ? stored(new Tensor(uop)).node : uop
+  }
+  const readsAgain = (node: ENode): boolean =>
+    node.kind === "concat" || node.kind === "contract" && Contraction.summed(node.contraction).length > 0
+  const ofNode = (node: ENode): UOp => build(arena, node, node.args.map(readsAgain(node) ? read : write))
   const term = (given: Term): UOp =>
     typeof given === "number" ? write(given) : build(arena, given, given.args.map(term))
   return { write, node: ofNode, term }
@@ -50,10 +86,14 @@ const make = (arena: Arena, node: ENode | TermNode, args: ReadonlyArray<Tensor>)
   switch (node.kind) {
     case "contract":
       return contraction(node.contraction, args)
+    case "rounded":
+      return Bytes.product(node.contraction, args[0]!, args[1]!)
     case "slice":
       return args[0]!.slice(node.axis, node.start, node.size)
     case "concat":
       return Nn.cat(args, node.axis)
+    case "stored":
+      return stored(args[0]!)
     case "pointwise":
       return node.op === "ADD" ? args[0]!.add(args[1]!) : args[0]!.div(args[1]!)
     case "constant":
@@ -63,14 +103,19 @@ const make = (arena: Arena, node: ENode | TermNode, args: ReadonlyArray<Tensor>)
   }
 }
 
-/** Operands side by side over all indices, those of the result first; multiplied, and summed over the others. */
+/** Operands side by side over all indices, multiplied, and summed over those that are not the result's. */
 const contraction = (c: Contraction.Contraction, args: ReadonlyArray<Tensor>): Tensor => {
-  const order = [...c.output.flat(), ...Contraction.summed(c)]
+  // in the order of what is read, so that sums lie where they lie in memory
+  const order = Contraction.inOrder(c.sizes, [c.output, ...c.operands]) ??
+    [...c.output.flat(), ...Contraction.summed(c)]
+  const sums = new Set(Contraction.summed(c))
   const side = args.map((arg, i) => alongside(c, c.operands[i]!, arg, order))
   const all = side.reduce((a, b) => a.mul(b)).expand(order.map((i) => c.sizes[i]!))
-  const kept = c.output.flat().length
-  const axes = order.slice(kept).map((_, i) => kept + i)
-  const result = axes.length === 0 ? all : all.sum({ axis: axes })
+  const axes = order.flatMap((i, axis) => sums.has(i) ? [axis] : [])
+  // one token has an axis, too: those who look at sums know tokens by their place
+  const front = axes.length > 0 && c.operands.some(([first]) => first?.length === 0) ? 1 : 0
+  const led = front === 0 ? all : all.unsqueeze(0)
+  const result = axes.length === 0 ? led : led.sum({ axis: axes.map((axis) => axis + front) })
   return result.reshape(Contraction.shapeOf(c.sizes, c.output))
 }
 

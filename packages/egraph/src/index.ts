@@ -1,6 +1,7 @@
 export * as Analysis from "./Analysis.ts"
 export * as Axis from "./Axis.ts"
 export * as Bodies from "./Bodies.ts"
+export * as Calls from "./Calls.ts"
 export * as Cascade from "./Cascade.ts"
 export * as Contraction from "./Contraction.ts"
 export * as EGraph from "./EGraph.ts"

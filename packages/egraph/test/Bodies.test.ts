@@ -60,10 +60,10 @@ const weigh = (sink: UOp) =>
     }
   })
 
-const optimised = (sink: UOp, weighed: Weigh<never> = weigh) =>
+const optimised = (sink: UOp, weighed: Weigh<never> = weigh, unweighed = 1) =>
   Effect.gen(function*() {
     const equality = yield* Equality
-    return yield* equality.optimise(sink, { profile: h200, weigh: weighed })
+    return yield* equality.optimise(sink, { profile: h200, weigh: weighed, unweighed })
   })
 
 /** What the program leaves in the buffers that it writes. */
@@ -112,6 +112,14 @@ it.effect("keeps what is written where the compiler gains nothing", () =>
     ])
   }).pipe(Effect.provide(Equality.layer)))
 
+it.effect("compiles neither form where the search leaves no doubt", () =>
+  Effect.gen(function*() {
+    const { sink } = program()
+    const { bodies } = yield* optimised(sink, () => Effect.die("it was weighed"), 0.1)
+    assert.deepStrictEqual(bodies.map(({ isTaken, weighed }) => [isTaken, weighed]), [[true, undefined]])
+    assert.isBelow(bodies[0]!.searched.found, 0.9 * bodies[0]!.searched.written)
+  }).pipe(Effect.provide(Equality.layer)))
+
 it.effect("keeps what is written where the search has no room", () =>
   Effect.gen(function*() {
     const { sink } = program()
@@ -143,6 +151,8 @@ it("takes another form for what is seen, and not for noise", () => {
     [{ micros: 48.9 }, true],
     [{ micros: 40, launches: 10 }, false],
     [{ micros: 40, pieces: 0 }, false],
+    [{ micros: 60, pieces: 2 }, true],
+    [{ micros: 60, pieces: 2, launches: 10 }, false],
     [{ launches: 8 }, true],
     [{ launches: 8, micros: 50.1 }, false],
     [{ stages: 19 }, true],

@@ -34,6 +34,19 @@ describe("EGraph", () => {
     expect(add(leaf(0), leaf(1))).not.toBe(add(leaf(1), leaf(0)))
   })
 
+  it("has clones that go their own way, with the same numbers", () => {
+    const { add, graph, leaf } = makeGraph()
+    const [a, b] = [add(leaf(0), leaf(2)), add(leaf(1), leaf(2))]
+    const copy = graph.clone()
+    copy.union(leaf(0), leaf(1), by("given"))
+    copy.rebuild()
+    expect(copy.areEqual(a, b)).toBe(true)
+    expect(graph.areEqual(a, b)).toBe(false)
+    expect(explain(copy, a, b)?.map(({ rule }) => rule)).toEqual(["given"])
+    const next = graph.size
+    expect([add(a, b), copy.add({ kind: "pointwise", op: "ADD", args: [b, leaf(2)] })]).toEqual([next, next])
+  })
+
   it("closes congruence upwards, however deep", () => {
     const { add, graph, leaf } = makeGraph()
     const tower = (x: number): number => add(add(add(x, x), leaf(2)), leaf(3))

@@ -58,6 +58,12 @@ describe("pieces by cost", () => {
     expect(chosen({ groups: 1, heads: 20, size: 512, context: 16384 })).toBe("64, 4 together")
   })
 
+  it("a few tokens: as many rows together as one token has, heads rather than tokens", () => {
+    const mla = { groups: 1, heads: 20, size: 512 }
+    for (const tokens of [2, 4]) expect(chosen({ ...mla, tokens, context: 4096 })).toBe("64, 2 together")
+    for (const tokens of [2, 4, 8]) expect(chosen({ ...mla, tokens, context: 512 })).toBe("64, 1 together")
+  })
+
   it("heads with keys of their own share nothing", () => {
     expect(chosen({ groups: 32, heads: 1, size: 128, context: 16384 })).toBe("64, 1 together")
   })

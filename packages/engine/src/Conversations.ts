@@ -277,8 +277,11 @@ export const fromModel: (
           advance: (all: ReadonlyArray<number>) => whileOpen(session.advance(all)),
           next: (...args: Parameters<typeof next>) => whileOpen(next(...args)),
           verify: (...args: Parameters<typeof session.verify>) => whileOpen(session.verify(...args)),
+          verifyDrawn: (...args: Parameters<typeof session.verifyDrawn>) => whileOpen(session.verifyDrawn(...args)),
           predict: (...args: Parameters<typeof session.predict>) => whileOpen(session.predict(...args)),
-          prepareDrafts: (tokens: number) => whileOpen(session.prepareDrafts(tokens)),
+          round: (...args: Parameters<typeof session.round>) => whileOpen(session.round(...args)),
+          prepareDrafts: (...args: Parameters<typeof session.prepareDrafts>) =>
+            whileOpen(session.prepareDrafts(...args)),
           keep: (count: number) => Effect.suspend(() => isOpen ? keep(count) : Effect.void),
           reusable
         }

@@ -2,11 +2,18 @@
 import { type DeviceBuffer, type Span, together, type Work } from "@tg/runtime/Device"
 import { Clock, Effect, Fiber } from "effect"
 import { type Ahead, begin, isSame, isSameSampling, stepsNow, togetherOf } from "./Ahead.ts"
-import * as Draw from "./Draw.ts"
 import * as Random from "./Random.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
-import { invalid, refuse, reusable, type SessionState, settling, type StepError } from "./SessionState.ts"
+import {
+  drawsOnDevice,
+  invalid,
+  refuse,
+  reusable,
+  type SessionState,
+  settling,
+  type StepError
+} from "./SessionState.ts"
 import { masked } from "./Shaping.ts"
 import * as Steps from "./Steps.ts"
 import { bytesOf, wordOf } from "./Words.ts"
@@ -22,15 +29,10 @@ export interface Place {
   readonly mask?: Uint32Array | undefined
 }
 
-/** A device that computes while it is called has nothing to run ahead of, and one that cannot draw has no token to feed. */
-const runsAhead = ({ device, model, sampler }: SessionState, sampling: Sampler.Settings): boolean =>
-  device.profile.kind === "gpu" && sampler.isOnDevice &&
-  (Sampler.isGreedy(sampling) || Draw.fits(sampling, model.config.vocabulary))
-
 /** Compiles what `next` repeats. */
 export const prepare = Effect.fnUntraced(function*(state: SessionState, sampling: Sampler.Settings) {
   const { decoder, drawer, few } = state.programs
-  if (!runsAhead(state, sampling)) yield* few(1)
+  if (!drawsOnDevice(state, sampling)) yield* few(1)
   else if (Sampler.isGreedy(sampling)) yield* decoder
   else yield* (yield* drawer).draw(sampling, "all")
 })
@@ -170,12 +172,12 @@ export const next: (state: SessionState, place: Place) => Effect.Effect<number, 
     if (error !== undefined) return yield* error
     if (mask !== undefined) {
       const isDecoding = tokens.length > 1 && reusable(state, tokens) === tokens.length - 1
-      return yield* isDecoding && runsAhead(state, sampling)
+      return yield* isDecoding && drawsOnDevice(state, sampling)
         ? maskedStep(state, { ...place, mask })
         : drawn(state, place)
     }
     const first = yield* drawn(state, place)
-    if (!runsAhead(state, sampling)) return first
+    if (!drawsOnDevice(state, sampling)) return first
     yield* state.device.write(state.decoded, bytesOf(Uint32Array.of(first)))
     state.ahead = begin(sampling, [...tokens, first])
     return first

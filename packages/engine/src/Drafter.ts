@@ -26,6 +26,8 @@ export interface Source {
   readonly name: string
   /** Whether a model computes its proposals: it is asked for no more than will be verified. */
   readonly isComputed: boolean
+  /** Whether it is the model's prediction block, whose guesses a device can verify by itself (`Session.round`). It is not, if it is not said. */
+  readonly isOwn?: boolean | undefined
   /**
    * Up to `most` tokens that may follow; none, if it has no idea. What is behind a token that does not exist is ignored. After a
    * failure the text goes on without it.
@@ -60,6 +62,7 @@ export const lookup: Source = {
 export const mtp: Source = {
   name: "mtp",
   isComputed: true,
+  isOwn: true,
   propose: (tokens, most, { predict }) => predict(tokens, most)
 }
 

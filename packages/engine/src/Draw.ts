@@ -18,7 +18,7 @@ export interface Draw {
 
 /** Whether a device can draw by these settings; where it cannot, the host reads the logits and draws. */
 export const fits = (settings: Sampler.Settings, vocabulary: number): boolean =>
-  vocabulary <= SampleProgram.mostTokens || !SampleProgram.cutsOf(settings).topP
+  Sampler.isGreedy(settings) || vocabulary <= SampleProgram.mostTokens || !SampleProgram.cutsOf(settings).topP
 
 /** Draws from `logits` into `token`. Programs are compiled when they are first asked for and live as long as the Scope. */
 export const make = Effect.fnUntraced(

@@ -1,11 +1,12 @@
 /** Draws of several rows on a device: the programs of `SampleProgram.ofRows`, bound to the logits of a step. */
 import { Jit, type JitError } from "@tg/jit/Jit"
-import { Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import { Device, type DeviceBuffer, type DeviceError, type Work } from "@tg/runtime/Device"
 import { Effect, Scope } from "effect"
 import * as Random from "./Random.ts"
 import * as SampleProgram from "./SampleProgram.ts"
 import * as Sampler from "./Sampler.ts"
 import * as Tables from "./SamplerTables.ts"
+import * as TokenRing from "./TokenRing.ts"
 import { bytesOf } from "./Words.ts"
 
 /** How the token of a row is drawn. */
@@ -20,10 +21,11 @@ export interface RowDraw {
 /** Whether it is the likeliest token of all. */
 export const isPlain = ({ mask, sampling }: RowDraw): boolean => mask === undefined && Sampler.isGreedy(sampling)
 
-/** The buffers of a step: `most` rows of logits, a token for each, and what draws read. */
+/** The buffers of a step: `most` rows of logits, and a ring of tokens. */
 export interface Rows {
   readonly logits: DeviceBuffer
   readonly tokens: DeviceBuffer
+  readonly ring: TokenRing.TokenRing
   readonly vocabulary: number
   readonly most: number
 }
@@ -66,8 +68,11 @@ const rulesOf = (rows: ReadonlyArray<RowDraw | undefined>): Uint32Array => {
   return rules
 }
 
-/** Draws the first rows, at least one; the buffer of tokens then has a token for each, `vocabulary` or above where the row has none. */
-export const make = Effect.fnUntraced(function*({ logits, most, tokens, vocabulary }: Rows) {
+/**
+ * What draws the first rows, at least one, of a step: in its place of the ring there is then a token for each, `vocabulary` or above where
+ * the row has none.
+ */
+export const make = Effect.fnUntraced(function*({ logits, most, ring, tokens, vocabulary }: Rows) {
   const device = yield* Device
   const jit = yield* Jit
   const scope = yield* Effect.scope
@@ -85,19 +90,22 @@ export const make = Effect.fnUntraced(function*({ logits, most, tokens, vocabula
     [ids.mask, mask]
   ])
   const compile = (shape: ReturnType<typeof shapeOf>) =>
-    Effect.suspend(() => jit.prepare(SampleProgram.ofRows(vocabulary, most, shape).sink, bound)).pipe(
+    Effect.suspend(() => jit.prepare(SampleProgram.ofRows(vocabulary, { most, ring }, shape).sink, bound)).pipe(
       Scope.provide(scope)
     )
   const programs = new Map<string, Effect.Success<ReturnType<typeof compile>>>()
   return Effect.fnUntraced(
-    function*(rows: ReadonlyArray<RowDraw | undefined>): Effect.fn.Return<void, JitError | DeviceError> {
+    function*(
+      rows: ReadonlyArray<RowDraw | undefined>,
+      step: number
+    ): Effect.fn.Return<Work, JitError | DeviceError> {
       const shape = shapeOf(rows)
       const key = JSON.stringify(shape)
       const prepared = programs.get(key) ?? (yield* compile(shape))
       programs.set(key, prepared)
       yield* device.write(rule, bytesOf(rulesOf(rows)))
       if (shape.allowed === "masked") yield* device.write(mask, bytesOf(masksOf(rows, words)))
-      yield* prepared.run({ R: rows.length })
+      return { replay: prepared, vars: { R: rows.length, drawn: TokenRing.placeOf(ring, step) } }
     }
   )
 })

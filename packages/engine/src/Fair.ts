@@ -1,4 +1,5 @@
 /** Which tokens the next step takes, of those that conversations wait for: a pure choice. */
+import { piece } from "@tg/model-parts/Attention"
 
 /** What a conversation waits for. */
 export interface Waiting {
@@ -8,9 +9,13 @@ export interface Waiting {
   readonly rows: number
   /** The number of the last step that took tokens of it; smaller is longer ago. */
   readonly servedAt: number
+  /** Tokens in front of those it waits for; none, if it is not said. */
+  readonly behind?: number | undefined
+  /** Whether its batches are its own. They are not, if it is not said. */
+  readonly isAlone?: boolean | undefined
 }
 
-/** What a step is: a few tokens of anyone, or many of one. */
+/** What a step is: a few tokens of anyone, or many of prompts. */
 export type Kind = "few" | "batch"
 
 /** What a step has room for. */
@@ -31,6 +36,10 @@ export interface BatchRoom {
   readonly tokens: number
   /** The same while others wait for steps of a few tokens, which come in turns with batches. */
   readonly beside: number
+  /** Conversations of a batch at most. */
+  readonly most: number
+  /** Positions at most that tokens of a batch of several conversations look at: each looks at those of all. */
+  readonly positions: number
 }
 
 /** What the next step takes. */
@@ -52,23 +61,49 @@ const inBatches = ({ rows, tokens }: Waiting, { batch }: Room): number => {
 }
 
 /**
- * What the next step takes, after one of the kind `last`. Long prompts take batches, one at a time, that which has waited longest
- * first; where others wait too, batches and steps of a few tokens come in turns.
+ * Tokens of each in a batch of so many: of those that have waited longest, and as long as they look at few positions together. A part that
+ * does not end what batches take of a conversation is as long as batches are beside others: the rest stays what it is.
+ */
+const batchOf = (
+  waiting: ReadonlyArray<Waiting>,
+  long: ReadonlyArray<number>,
+  { beside, limit, most, positions: mostPositions }: BatchRoom & { readonly limit: number }
+): ReadonlyArray<number> => {
+  const taken = waiting.map(() => 0)
+  const order = [...waiting.keys()].filter((i) => long[i]! > 0)
+    .sort((a, b) => waiting[a]!.servedAt - waiting[b]!.servedAt || a - b)
+  let left = limit
+  let looked = 0
+  let count = 0
+  for (const i of order) {
+    const { behind = 0, isAlone = false } = waiting[i]!
+    const own = long[i]! <= left ? long[i]! : count === 0 ? left : left - left % beside
+    const positions = looked + pieces(behind + own) * piece
+    if (own === 0 || count > 0 && (isAlone || positions > mostPositions)) continue
+    taken[i] = own
+    left -= own
+    looked = positions
+    count++
+    if (isAlone || count === most) break
+  }
+  return taken
+}
+
+/** Pieces of the cache that so many tokens take. */
+const pieces = (tokens: number): number => Math.ceil(tokens / piece)
+
+/**
+ * What the next step takes, after one of the kind `last`. Long prompts take batches, those which have waited longest first; where others
+ * wait too, batches and steps of a few tokens come in turns.
  */
 export const choose = (waiting: ReadonlyArray<Waiting>, room: Room, last: Kind): Choice => {
   const { batch } = room
   const long = waiting.map((each) => inBatches(each, room))
-  const first = [...waiting.keys()].filter((i) => long[i]! > 0)
-    .reduce<number | undefined>(
-      (a, b) => a === undefined || waiting[b]!.servedAt < waiting[a]!.servedAt ? b : a,
-      undefined
-    )
   const isAlone = long.every((count) => count > 0)
-  if (batch === undefined || first === undefined || !isAlone && last === "batch") {
+  if (batch === undefined || long.every((count) => count === 0) || !isAlone && last === "batch") {
     return { kind: "few", taken: few(waiting.map((each, i) => long[i]! > 0 ? { ...each, tokens: 0 } : each), room) }
   }
-  const count = Math.min(long[first]!, isAlone ? batch.tokens : batch.beside)
-  return { kind: "batch", taken: waiting.map((_, i) => i === first ? count : 0) }
+  return { kind: "batch", taken: batchOf(waiting, long, { ...batch, limit: isAlone ? batch.tokens : batch.beside }) }
 }
 
 /** Whether it is in the middle of writing: all it waits for are the tokens whose logits it wants. */

@@ -73,7 +73,10 @@ export const over: (
       append: (tokens) => using(() => held() + tokens.length, (session) => session.append(tokens)),
       verify: (tokens, drafts) =>
         using(() => tokens.length + drafts.length, (session) => session.verify(tokens, drafts)),
+      verifyDrawn: (tokens, drafts, sampling) =>
+        using(() => tokens.length + drafts.length, (session) => session.verifyDrawn(tokens, drafts, sampling)),
       predict: (tokens, most) => using(() => tokens.length, (session) => session.predict(tokens, most)),
+      round: (tokens, asked) => using(() => tokens.length, (session) => session.round(tokens, asked)),
       keep: (count) => lock.withPermits(1)(Effect.suspend(() => current.session.keep(count))),
       rowBytes,
       adopt: (from, count) =>
@@ -83,7 +86,7 @@ export const over: (
         using(() => Math.min(count, snapshot.tokens.length), (session) => session.restore(snapshot, count)),
       reset: lock.withPermits(1)(Effect.suspend(() => current.session.reset)),
       prepare: (rows) => using(held, (session) => session.prepare(rows)),
-      prepareDrafts: (tokens) => using(held, (session) => session.prepareDrafts(tokens)),
+      prepareDrafts: (tokens, sampling) => using(held, (session) => session.prepareDrafts(tokens, sampling)),
       prepareNext: (sampling) => using(held, (session) => session.prepareNext(sampling)),
       // it writes the place behind the tokens
       decodeStep: using(() => Math.min(most, held() + 1), (session) => session.decodeStep),

@@ -1,4 +1,4 @@
-/** What the host computes for each position, on the device: for the tokens of a step, or once for a whole context. */
+/** What the host computes for each position, on the device: once for a whole context. */
 import type { Model } from "@tg/model-parts/Family"
 import { bufferOf, Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Effect } from "effect"
@@ -8,16 +8,10 @@ import { cacheRows, inputId } from "./StepProgram.ts"
 /** A model as far as the host computes for it. */
 export type Source = Pick<Model, "hostWeights" | "inputs" | "inputsAt">
 
-/** The buffers of the inputs. */
-export interface HostInputs {
+/** Inputs of all positions of a context. */
+export interface Tables {
   /** Buffers by their ids in step programs. */
   readonly bound: ReadonlyArray<readonly [number, DeviceBuffer]>
-  /** Puts the values of these positions there. */
-  readonly write: (positions: ReadonlyArray<number>) => Effect.Effect<void, DeviceError>
-}
-
-/** Inputs of all positions of a context. */
-export interface Tables extends Pick<HostInputs, "bound"> {
   /** Sees to it that the rows of the first so many positions are there. They stay, so as a rule nothing is to be done. */
   readonly reach: (positions: number) => Effect.Effect<void, DeviceError>
 }
@@ -61,13 +55,6 @@ const writing = Effect.fnUntraced(function*(
     })
   }
 })
-
-/** Buffers for up to `most` positions at a time. */
-export const make = (source: Source, weights: Loader.Tensors, most: number) =>
-  Effect.map(writing(source, weights, most), ({ bound, writeAt }): HostInputs => ({
-    bound,
-    write: (positions) => writeAt(positions, 0)
-  }))
 
 /** Positions whose rows are computed together. */
 const tableRows = 256

@@ -68,8 +68,8 @@ export const settingOf: (
     const { config } = model
     const context = Session.contextOf(config, options.context)
     if (typeof context !== "number") return yield* context
-    const { activations: policy, attend, batchFrom, chunk: asked, sizes } = options
-    const shape = { asked, attend, batchFrom, context, profile, sizes }
+    const { activations: policy, batchFrom, chunk: asked, sizes } = options
+    const shape = { asked, batchFrom, context, profile, sizes }
     const prompts = Prompts.promptShape(config, shape)
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const { cache = "f16", predicts = false } = options

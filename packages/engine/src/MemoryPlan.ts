@@ -3,7 +3,7 @@ import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { maxElements } from "@tg/core-uop/Shape"
 import type { Estimate } from "@tg/jit/Estimate"
-import { type Attend, piece } from "@tg/model-parts/Attention"
+import { piece } from "@tg/model-parts/Attention"
 import type * as Family from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
@@ -16,6 +16,8 @@ import { Effect, Option, Result, Schema } from "effect"
 import * as Loader from "./Loader.ts"
 import * as PredictionProgram from "./PredictionProgram.ts"
 import * as Prompts from "./Prompts.ts"
+import { mostRound } from "./RoundProgram.ts"
+import { tokensOfSizes } from "./Rounds.ts"
 import * as StepProgram from "./StepProgram.ts"
 
 /** Sizes in bytes. */
@@ -133,22 +135,26 @@ const bytesOf = ({ dtype, shape }: Pick<BufferInfo, "dtype" | "shape">): number 
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
+const none = { tokens: 0, rows: 0 } as const
+
 /** What programs of a few tokens take: of each size memory of its own, in proportion to its tokens, and the rows of logits it leaves. */
 const fewBytesOf = (
   model: Model,
-  { activations, cache, context, drafts = false, estimate, profile, prompts }: Setting
+  { activations, cache, context, drafts = false, estimate, predicts = false, profile, prompts }: Setting
 ): Effect.Effect<number, RangeifyError> => {
   const { sizes } = prompts
   const most = sizes.at(-1)
   if (most === undefined) return Effect.succeed(0)
   const size = { activations, cache, context, profile, chunk: most, isWhole: true, order: "tokens" } as const
   const tokens = sum(sizes)
+  // a device that works on its own goes through rounds of guesses, with programs of their own
+  const rounds = predicts && drafts && profile.kind === "gpu" ? { tokens: tokensOfSizes, rows: mostRound } : none
   return Effect.map(
     estimate(StepProgram.stepProgram(model, { ...size, rows: "last" }).sink),
     // drafts want the logits of all tokens, which is a program of its own
     ({ blocks }) =>
-      (drafts ? 2 : 1) * sum(blocks) * tokens / most +
-      4 * model.config.vocabulary * (sizes.length + (drafts ? tokens : 0))
+      ((drafts ? 2 : 1) * tokens + rounds.tokens) * sum(blocks) / most +
+      4 * model.config.vocabulary * (sizes.length + (drafts ? tokens : 0) + rounds.rows)
   )
 }
 
@@ -164,15 +170,9 @@ export const whole = (
     const first = Prompts.expectsBatches(prompts)
       ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, isWhole: prompts.sizes.length > 0, order: "tokens" } as const
-    const promptOf = (attend?: Attend) => StepProgram.stepProgram(model, { ...size, ...first, attend, rows: "last" })
-    // each program of batches has memory of its own
-    const [one, ...others] = first.order === "features"
-      ? Prompts.attendsOf(model, prompts).map(promptOf)
-      : [promptOf()]
-    const prompt = one!
+    const prompt = StepProgram.stepProgram(model, { ...size, ...first, rows: "last" })
     const own = profile.kind === "gpu" ? StepProgram.decodeProgram(model, size) : undefined
     const promptStep = yield* estimate(prompt.sink)
-    const otherSteps = yield* Effect.forEach(others, ({ sink }) => estimate(sink))
     const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink)
     const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
     const stored = storedBytes(model, { cache, context, predicts })
@@ -184,7 +184,7 @@ export const whole = (
     const spare = Prompts.tokensHeld(prompts) - (first.order === "tokens" ? first.chunk : Order.wholeTiles(first.chunk))
     const memory: Memory = {
       ...stored,
-      scratchBytes: sum([promptStep, ...otherSteps, ...guessing].flatMap(({ blocks }) => blocks)) +
+      scratchBytes: sum([promptStep, ...guessing].flatMap(({ blocks }) => blocks)) +
         (own === undefined ? 0 : sum(decodeStep.blocks)),
       fewBytes: Math.max(0, few - (first.order === "tokens" ? sum(promptStep.blocks) : 0)),
       ioBytes: sum([...buffers.values()]) - storedBySteps(model, size) +

@@ -149,6 +149,8 @@ const reserve = (
   const end = pagesFor(to)
   const more = end - holding.pages.length
   const written = holding.pages.slice(first, end)
+  // the usual case, in which the page of the last token has room for the next
+  if (more <= 0 && written.every((page) => holders[page] === 1)) return []
   const others = new Set([...working].filter((other) => other !== holding).flatMap(({ pages }) => pages))
   if (more + written.filter((page) => others.has(page)).length > available(state)) return undefined
   // what is shared with kept conversations alone is copied only where there is room for both

@@ -1,8 +1,8 @@
 /** A loaded model whose conversations are computed in the same steps. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { ByteSource } from "@tg/gguf/ByteSource"
-import type { Jit } from "@tg/jit/Jit"
-import type { Device } from "@tg/runtime/Device"
+import { type Jit, ownOf, type Prepared } from "@tg/jit/Jit"
+import type { Device, Vars } from "@tg/runtime/Device"
 import { Duration, Effect, type Scope } from "effect"
 import * as Batcher from "./Batcher.ts"
 import { mostStep } from "./DraftLength.ts"
@@ -33,6 +33,8 @@ export interface Options extends Loading.Options {
   readonly conversations?: number | undefined
   /** Who takes tokens from logits: the device, where it works on its own, if it is not said. */
   readonly draws?: Draws | undefined
+  /** Conversations whose prompts share a batch, at most; as the device gains, if it is not said. */
+  readonly inBatch?: number | undefined
 }
 
 /** A model whose conversations are computed in the same steps. */
@@ -43,6 +45,19 @@ export interface Parallel {
   /** A conversation, until the Scope is closed. */
   readonly join: Effect.Effect<Speculation.Steps, never, Scope.Scope>
   readonly counts: () => Batcher.Counts
+  /**
+   * What a step of so many conversations runs, each with a token behind `behind` others, to measure it: it runs on the tokens and places of the
+   * last step, so of what pages hold nothing is known afterwards.
+   */
+  readonly step: (conversations: number, behind: number) => Effect.Effect<Step, StepError>
+}
+
+/** A step, to be measured. */
+export interface Step {
+  readonly prepared: Prepared
+  readonly vars: Vars
+  /** Tokens that it takes: where there are more conversations, they take turns. */
+  readonly tokens: number
 }
 
 /** Tokens of prompts in a step while others write. */
@@ -55,9 +70,18 @@ const mostPrompt = 64
  */
 const beside = { gpu: 256, cpu: 64 } as const
 
+/**
+ * Conversations of a batch at most, and the positions of all of them: on a GPU a batch of a few tokens takes almost as long as a full one, but each
+ * token looks at the positions of all conversations, also at those that it does not see. A processor gains nothing, and who comes first
+ * waits for all.
+ */
+const usuallyInBatch = { gpu: 8, cpu: 1 } as const
+const positionsInBatch = 1024
+
 /** The model on a device, and what runs its steps. */
 interface Loaded {
   readonly batcher: Batcher.Batcher
+  readonly step: Parallel["step"]
   readonly times: Loading.LoadTimes
   readonly context: number
   readonly draws: Draws
@@ -71,11 +95,17 @@ const stepsOf = (parallel: number, sizes: ReadonlyArray<number>): Pick<Pool.Pool
 
 /** Batches of prompts as a session has them. */
 const batchesOf = (
-  { profile, prompts }: Pick<MemoryPlan.Setting, "profile" | "prompts">
+  { context, profile, prompts }: Pick<MemoryPlan.Setting, "context" | "profile" | "prompts">,
+  { inBatch = usuallyInBatch[profile.kind], parallel }: Pick<Options, "inBatch" | "parallel">
 ): Pick<Pool.PoolOptions, "batch"> & Pick<Fair.Room, "batch"> => {
-  const { attend, batch: tokens, batchFrom: from } = prompts
+  const { batch: tokens, batchFrom: from } = prompts
   if (from === Infinity) return { batch: undefined }
-  return { batch: { attend, from, tokens, beside: Math.min(tokens, beside[profile.kind]) } }
+  const asked = Math.min(parallel, inBatch)
+  const most = prompts.sizes.find((size) => size >= asked) ?? prompts.sizes.at(-1) ?? asked
+  const positions = Math.min(positionsInBatch, Pages.pagesFor(context) * Pages.pageTokens)
+  return {
+    batch: { from, tokens, rows: most, most, positions, beside: Math.min(tokens, beside[profile.kind]) }
+  }
 }
 
 /** Who takes tokens from logits, if nobody says it: a device that works on its own. */
@@ -84,7 +114,9 @@ export const drawsOn = ({ kind }: Pick<DeviceProfile, "kind">): Draws => kind ==
 /** The pool of so many conversations, if the device has room for it. */
 export const poolOf = (
   setting: Omit<MemoryPlan.Setting, "estimate">,
-  { conversations, draws, parallel }: Pick<Options, "conversations" | "parallel"> & { readonly draws: Draws }
+  { conversations, draws, inBatch, parallel }: Pick<Options, "conversations" | "inBatch" | "parallel"> & {
+    readonly draws: Draws
+  }
 ): Pool.PoolOptions & Pick<Fair.Room, "batch"> => {
   const { activations, cache, context } = setting
   return {
@@ -93,7 +125,7 @@ export const poolOf = (
     context,
     draws,
     pages: Pages.pagesFor(context) * Math.max(1, conversations ?? parallel),
-    ...batchesOf(setting),
+    ...batchesOf(setting, { inBatch, parallel }),
     ...stepsOf(parallel, setting.prompts.sizes)
   }
 }
@@ -105,12 +137,12 @@ const load = Effect.fn("Parallel.load")(
     const { context, profile } = setting
     const { isOnDevice } = yield* Sampler.Sampler
     const { draws = isOnDevice ? drawsOn(profile) : "host", parallel } = options
-    const asked = poolOf(setting, { ...options, draws })
+    const asked = { ...poolOf(setting, { ...options, draws }), predicts: options.predicts }
     const pages = yield* PoolMemory.fitting(model, setting, asked)
     if (pages < asked.pages) {
       yield* Effect.logWarning(`the device has room for ${pages} of ${asked.pages} pages of ${Pages.pageTokens} tokens`)
     }
-    const wanted = Loading.wantedOf(model)
+    const wanted = Loading.wantedOf(model, options.predicts)
     const weights = yield* Loader.allocate(wanted)
     const pool = yield* Pool.make(model, weights, { ...asked, pages })
     const compile = options.prepare === undefined ? Effect.void : pool.prepare(Math.min(parallel, asked.tokens))
@@ -120,10 +152,17 @@ const load = Effect.fn("Parallel.load")(
     ], { concurrency: 2 })
     const loaded: Loaded = {
       batcher: yield* Batcher.make(pool, {
+        context,
         pages: Pages.make(pages),
         room: { chunk, tokens: asked.tokens, batch: asked.batch },
         vocabulary: model.config.vocabulary
       }),
+      step: (conversations, behind) => {
+        const tokens = Math.min(conversations, asked.tokens)
+        const { given } = Pool.ringOf(asked)
+        const vars = { T: tokens, R: tokens, pieces: Pages.pagesFor(behind + 1), drawn: given }
+        return Effect.map(pool.prepare(tokens), (prepared) => ({ prepared, tokens, vars: ownOf(prepared, vars) }))
+      },
       times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) },
       context,
       draws
@@ -186,7 +225,7 @@ const stepsOver = Effect.fnUntraced(
     const rowsOf = (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>
       Effect.suspend(() => Tokens.invalid(tokens, config, context) ?? ask(({ logits }) => logits(tokens, rows)))
     const isDrawnThere = (sampling: Sampler.Settings): boolean =>
-      home.current().value.draws === "device" && (Sampler.isGreedy(sampling) || Draw.fits(sampling, vocabulary))
+      home.current().value.draws === "device" && Draw.fits(sampling, vocabulary)
     const steps: Speculation.Steps = {
       context,
       vocabulary,
@@ -203,8 +242,18 @@ const stepsOver = Effect.fnUntraced(
         return id ?? (yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: vocabulary, bad: 0 }))
       }),
       verify: (tokens, drafts) => rowsOf([...tokens, ...drafts], 1 + drafts.length),
-      // no prediction block is loaded for a pool
-      predict: () => Effect.succeed([]),
+      verifyDrawn: Effect.fnUntraced(function*(tokens, drafts, sampling) {
+        if (!isDrawnThere(sampling)) return undefined
+        const all = [...tokens, ...drafts]
+        const invalid = Tokens.invalid(all, config, context)
+        return yield* invalid ?? ask((member) => member.tokens(all, 1 + drafts.length, { sampling }))
+      }),
+      predict: Effect.fnUntraced(function*(tokens, most) {
+        const invalid = Tokens.invalid(tokens, config, context)
+        return yield* invalid ?? ask((member) => member.predict(tokens, most))
+      }),
+      // where several conversations take their steps together, the host looks at each
+      round: () => Effect.undefined,
       keep: (count) => Effect.sync(() => member()?.keep(count)),
       // steps of several tokens have the programs of several conversations
       prepareDrafts: () => Effect.void,
@@ -221,14 +270,15 @@ export const open: (
   options: Options
 ) => Effect.Effect<Parallel, Loading.LoadError, Device | Jit | Scope.Scope> = Effect.fn("Parallel.open")(
   function*(source, model, options) {
-    const home = yield* homeOf(source, model, options)
+    const home = yield* homeOf(source, model, yield* Loading.decided(model, options))
     const sampler = yield* Sampler.Sampler
     const { context, times } = home.current().value
     return {
       loadTimes: times,
       context,
       join: Effect.provideService(stepsOver(home, model, context), Sampler.Sampler, sampler),
-      counts: () => home.current().value.batcher.counts()
+      counts: () => home.current().value.batcher.counts(),
+      step: (...asked) => Effect.suspend(() => home.current().value.step(...asked))
     }
   }
 )

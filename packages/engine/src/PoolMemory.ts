@@ -1,28 +1,56 @@
 /** The pages that a device has room for, beside everything else that conversations in one step need. */
 import { pagesFor, pageTokens } from "./Pages.ts"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
-import { Effect } from "effect"
+import { Effect, Result } from "effect"
 import * as DrawRows from "./DrawRows.ts"
 import * as Loader from "./Loader.ts"
-import { type DoesNotFit, doesNotFit, type Memory, type Model, mostBytes, plenty, type Setting } from "./MemoryPlan.ts"
-import { heldTokens, type PoolOptions } from "./Pool.ts"
+import {
+  type DoesNotFit,
+  doesNotFit,
+  type Memory,
+  type Model,
+  mostBytes,
+  plenty,
+  type Setting,
+  weightsOf
+} from "./MemoryPlan.ts"
+import { heldTokens, type PoolOptions, ringOf, storedIn } from "./Pool.ts"
+import { guessProgram, readProgram } from "./PoolPredictionProgram.ts"
 import { batchProgram, poolProgram } from "./PoolProgram.ts"
-import * as Prompts from "./Prompts.ts"
+import { draftRoom } from "./PredictionProgram.ts"
+import { cacheRows } from "./StepProgram.ts"
+import * as TokenRing from "./TokenRing.ts"
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
 /** Words of a row in each block's cache. */
-const rowWords = (model: Model, { cache, context }: PoolOptions): number =>
-  sum(model.caches({ type: cache, context }).map(({ shape }) => Number(shape[1])))
+const rowWords = (model: Model, options: PoolOptions): number =>
+  sum(storedIn(model, options).map(({ shape }) => Number(shape[1])))
 
 /** Without what steps and loading need. */
 const stored = (model: Model, options: PoolOptions): Memory => ({
-  weightBytes: sum(model.weights.all.map(({ layout }) => 4 * layout.words)),
+  weightBytes: sum(weightsOf(model, options.predicts === true).map(({ layout }) => 4 * layout.words)),
   kvBytes: 4 * pageTokens * options.pages * rowWords(model, options),
   scratchBytes: 0,
   fewBytes: 0,
   ioBytes: 0,
   stagingBytes: 0
+})
+
+/** What guesses take: memory of the largest programs, and words of what goes in and out. */
+const guessing = Effect.fnUntraced(function*(
+  model: Model,
+  { estimate, profile }: Pick<Setting, "estimate" | "profile">,
+  { activations, cache, context, pages: pieces, sizes, tokens: most }: PoolOptions
+) {
+  const block = Result.getOrThrow(model.prediction!)
+  const shape = { activations, cache, context, pieces, profile, most, size: sizes.at(-1) }
+  const programs = [readProgram({ model, block }, shape), guessProgram({ model, block }, shape)]
+  const made = yield* Effect.forEach(programs, ({ sink }) => estimate(sink))
+  return {
+    blocks: sum(made.flatMap(({ blocks }) => blocks)),
+    numbers: most * (5 + pagesFor(context) + 3 * draftRoom + model.config.embedding)
+  }
 })
 
 /** All that a pool takes. Each size of steps has a program with memory of its own, in proportion to its tokens. */
@@ -32,30 +60,29 @@ export const memoryOf = (
   options: PoolOptions
 ): Effect.Effect<Memory, RangeifyError> =>
   Effect.gen(function*() {
-    const { batch, pages: pieces, sizes, tokens, ...others } = options
-    const shape = { ...others, profile, pieces }
+    const { batch, pages: pieces, predicts: states = false, sizes, tokens, ...others } = options
+    const ring = ringOf(options)
+    const shape = { ...others, profile, pieces, ring, states }
     const few = yield* estimate(
       poolProgram(model, { ...shape, tokens, rows: tokens, isWhole: sizes.length > 0 }).sink
     )
-    const attends = batch === undefined ? [] : Prompts.attendsOf(model, batch)
-    const batches = yield* Effect.forEach(attends, (attend) =>
-      estimate(batchProgram(model, { ...shape, attend, tokens: batch!.tokens }).sink))
-    const inputs = sum(model.inputs.map(({ row }) =>
-      row.reduce((n, d) => n * d, 1)
-    ))
+    const batches = batch === undefined
+      ? []
+      : (yield* estimate(batchProgram(model, { ...shape, ...batch, isWhole: sizes.length > 0 }).sink)).blocks
+    const inputs = sum(model.inputs.map(({ row }) => row.reduce((n, d) => n * d, 1)))
     const { vocabulary } = model.config
-    // of each token that it is, where it stands, and what the host computes for it; pages, which are wanted, what is drawn, logits
-    const numbers = heldTokens(options) * (3 + inputs) + tokens * (2 + pagesFor(options.context) + vocabulary)
-    const widest = Math.max(
-      ...model.caches({ type: options.cache, context: pageTokens }).map(({ shape }) => Number(shape[1]))
-    )
+    // which each token is, where it stands, where it lies; what the host computes for each position; pages, which are wanted, logits
+    const numbers = TokenRing.size(ring) + 4 * heldTokens(options) + inputs * cacheRows(options.context) +
+      tokens * (2 + pagesFor(options.context) + vocabulary)
+    const widest = Math.max(...storedIn(model, options).map(({ shape }) => Number(shape[1])))
+    const guesses = states ? yield* guessing(model, { estimate, profile }, options) : { blocks: 0, numbers: 0 }
     return {
       ...stored(model, options),
-      scratchBytes: sum(batches.flatMap(({ blocks }) => blocks)),
-      fewBytes: sum(few.blocks) * Math.max(1, sum(sizes) / tokens),
-      ioBytes: 4 * numbers + 4 * pageTokens * widest +
+      scratchBytes: sum(batches),
+      fewBytes: (sum(few.blocks) + guesses.blocks) * Math.max(1, sum(sizes) / tokens),
+      ioBytes: 4 * (numbers + guesses.numbers) + 4 * pageTokens * widest +
         (options.draws === "host" ? 0 : DrawRows.inputBytes(vocabulary, tokens)),
-      stagingBytes: yield* Loader.stagingBytes(model.weights.all.map(({ layout }) => layout), profile, estimate)
+      stagingBytes: yield* Loader.stagingBytes(weightsOf(model, states).map(({ layout }) => layout), profile, estimate)
     }
   })
 

@@ -27,7 +27,7 @@ export const predictionIds = {
 export const draftRoom = mostDrafts + 1
 
 /** What tells these programs apart. */
-export type PredictionShape = Omit<StepShape, "attend" | "rows" | "states">
+export type PredictionShape = Omit<StepShape, "rows" | "states">
 
 /** A model and its prediction block. */
 export interface Predicting {
@@ -85,7 +85,7 @@ export const readProgram = (predicting: Predicting, shape: PredictionShape): Pro
     hidden: Prediction.before(states, { embedding, first: startPos, length: tokens.dim(0) }),
     rows: "last",
     count: isWhole && chunk > 1 ? count : undefined,
-    batch: isBatch ? { tiles, count, keys, attend: "latents" } : undefined
+    batch: isBatch ? { tiles, count, keys } : undefined
   })
   return left({ drafts, row }, made, 0)
 }

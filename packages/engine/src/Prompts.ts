@@ -1,8 +1,7 @@
 /** How prompts are cut into steps. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { hasManyRegisters } from "@tg/heuristics/Kinds"
-import type { Attend } from "@tg/model-parts/Attention"
-import type { Model, ModelConfig } from "@tg/model-parts/Family"
+import type { ModelConfig } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
 import { cacheRows } from "./StepProgram.ts"
 
@@ -26,15 +25,6 @@ const usualBatchFrom = { gpu: (most: number) => stepsForBatch * most + 1, cpu: (
 /** What the attention scores of a batch may take. */
 const scoreBytes = 256 * 2 ** 20
 
-/** How batches attend where a cache holds latents: always in one way, or as an e-graph finds cheapest for each batch. */
-export type AttendPolicy = Attend | "cheapest"
-
-/**
- * How batches attend if nobody says it. On an H200 the other form, which a cost model prefers for many tokens, took DeepSeek-V2-Lite as long
- * and GLM 7 to 15% longer (`docs/decisions.md`). Each form has a program of its own, compiled when a batch first needs it.
- */
-const usualAttend: AttendPolicy = "latents"
-
 /** The programs that process prompts, by the tokens they take at a time. */
 export interface PromptShape {
   /** Tokens from which a prompt is a batch. */
@@ -42,8 +32,6 @@ export interface PromptShape {
   readonly batch: number
   /** Of a prompt that is no batch. */
   readonly few: number
-  /** `cheapest` may take two programs. */
-  readonly attend: AttendPolicy
   /** Numbers of tokens that have a program of their own, rising; where there are none, one program takes any number. */
   readonly sizes: ReadonlyArray<number>
   /** Where all logits are wanted. */
@@ -56,8 +44,7 @@ export interface PromptShape {
  */
 export const promptShape = (
   { heads }: Pick<ModelConfig, "heads">,
-  { asked, attend, batchFrom, context, profile, sizes: given }: {
-    readonly attend?: AttendPolicy | undefined
+  { asked, batchFrom, context, profile, sizes: given }: {
     readonly asked: number | undefined
     readonly batchFrom?: number | undefined
     readonly context: number
@@ -78,7 +65,6 @@ export const promptShape = (
     batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
     few: sizes.findLast((n) => n < from) ?? chunk,
     sizes,
-    attend: attend ?? usualAttend,
     chunk
   }
 }
@@ -103,28 +89,3 @@ export interface Piece {
   readonly start: number
   readonly length: number
 }
-
-/** The first piece of a prompt of a few words. */
-export const firstWords: Piece = { start: 0, length: defaultChunk }
-
-/** To what the tokens of a batch attend. */
-export const attendOf = (
-  { model, profile, prompts }: {
-    readonly model: Pick<Model, "attend">
-    readonly profile: DeviceProfile
-    readonly prompts: Pick<PromptShape, "attend">
-  },
-  { length, start }: Piece
-): Attend =>
-  model.attend === undefined
-    ? "latents"
-    : prompts.attend === "cheapest"
-    ? model.attend(profile, { tokens: length, positions: start + length })
-    : prompts.attend
-
-/** All that batches may attend to: each is a program of its own. */
-export const attendsOf = (
-  model: Pick<Model, "attend">,
-  { attend }: Pick<PromptShape, "attend">
-): ReadonlyArray<Attend> =>
-  model.attend === undefined ? ["latents"] : attend === "cheapest" ? ["latents", "heads"] : [attend]

@@ -5,9 +5,12 @@ export type Words = readonly [number, number]
 
 /** The words of a place in a text: any seed (of which 53 bits count), and the number of tokens in front of it. */
 export const words = (seed: number, position: number): Words => {
-  const key = mix(mix(seed >>> 0) ^ Math.floor(seed / 2 ** 32))
+  const key = keyOf(seed)
   return [mix(key ^ mix(position * 2)), mix(key ^ mix(position * 2 + 1))]
 }
+
+/** What of a seed its words depend on. */
+export const keyOf = (seed: number): number => mix(mix(seed >>> 0) ^ Math.floor(seed / 2 ** 32))
 
 /** The words of one token at a place, each uniform over the 32-bit integers. */
 export const ofToken = ([a, b]: Words, id: number): Words => {

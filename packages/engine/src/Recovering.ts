@@ -129,7 +129,9 @@ export const session: <H>(
           Effect.andThen(before.length === 0 ? Effect.void : session.advance(before), session.append(tokens))
         ),
       verify: (tokens, drafts) => asking((session) => session.verify(tokens, drafts)),
+      verifyDrawn: (tokens, drafts, sampling) => asking((session) => session.verifyDrawn(tokens, drafts, sampling)),
       predict: (tokens, most) => asking((session) => session.predict(tokens, most)),
+      round: (tokens, asked) => asking((session) => session.round(tokens, asked)),
       keep: (count) => Effect.suspend(() => own.session.keep(count)),
       rowBytes,
       adopt: (from, count) => asking((session) => session.adopt(from, count)),
@@ -137,7 +139,7 @@ export const session: <H>(
       restore: (snapshot, count) => asking((session) => session.restore(snapshot, count)),
       reset: Effect.suspend(() => own.session.reset),
       prepare: (rows) => asking((session) => session.prepare(rows)),
-      prepareDrafts: (tokens) => asking((session) => session.prepareDrafts(tokens)),
+      prepareDrafts: (tokens, sampling) => asking((session) => session.prepareDrafts(tokens, sampling)),
       prepareNext: (sampling) => asking((session) => session.prepareNext(sampling)),
       decodeStep: asking((session) => session.decodeStep),
       promptStep: (start, length) => asking((session) => session.promptStep(start, length))

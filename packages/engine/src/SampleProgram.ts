@@ -15,6 +15,7 @@ import * as Likeliest from "./Likeliest.ts"
 import { mixer, type Words } from "./Random.ts"
 import * as Sampler from "./Sampler.ts"
 import * as Tables from "./SamplerTables.ts"
+import * as TokenRing from "./TokenRing.ts"
 
 /** Buffers of the program. */
 export const ids = { logits: 0, token: 1, rule: 2, table: 3, mask: 4 } as const
@@ -94,6 +95,8 @@ interface Rows {
   readonly of: (x: Tensor) => Tensor
   /** A rule for each row, `[rows, ruleWords]`. */
   readonly rules: () => Tensor
+  /** Where the token of each row goes. */
+  readonly token: () => Tensor
 }
 
 const rulesIn = (arena: Arena, count: number): Tensor =>
@@ -102,23 +105,25 @@ const rulesIn = (arena: Arena, count: number): Tensor =>
 const oneRow = (): Rows => {
   const arena = new Arena()
   const rules = (): Tensor => rulesIn(arena, mostDraws).slice(0, variable(arena, "draw", 0, mostDraws - 1), 1)
-  return { arena, most: 1, of: (x) => x, rules }
+  const token = (): Tensor => buffer(arena, ids.token, { shape: [1], dtype: DType.u32, label: "next" })
+  return { arena, most: 1, of: (x) => x, rules, token }
 }
 
-const upTo = (most: number): Rows => {
+const upTo = (most: number, ring: TokenRing.TokenRing): Rows => {
   const arena = new Arena()
   const count = variable(arena, "R", 1, most)
   const of = (x: Tensor): Tensor => x.slice(0, 0, count)
-  return { arena, most, of, rules: () => of(rulesIn(arena, most)) }
+  const token = (): Tensor => TokenRing.drawnIn(TokenRing.bufferOf(arena, ring, ids.token), ring, count)
+  return { arena, most, of, rules: () => of(rulesIn(arena, most)), token }
 }
 
 /** The buffers of a program. */
-const buffersOf = ({ arena, most, of, rules }: Rows, vocabulary: number) => {
+const buffersOf = ({ arena, most, of, rules, token }: Rows, vocabulary: number) => {
   const made = (id: number, label: string, columns: ReadonlyArray<number>, dtype: DType.DType = DType.u32) =>
     of(buffer(arena, id, { shape: [most, ...columns], dtype, label }))
   return {
     logits: () => made(ids.logits, "logits", [vocabulary], DType.f32),
-    token: () => made(ids.token, "next", []),
+    token,
     rules,
     mask: () => isIn(made(ids.mask, "mask", [maskWords(vocabulary)]), vocabulary),
     table: () => buffer(arena, ids.table, { shape: [Tables.words], dtype: DType.u32, label: "tables" })
@@ -136,12 +141,15 @@ export const greedy = (vocabulary: number, allowed: Allowed): Program.TensorProg
 export const make = (vocabulary: number, cuts: Cuts, allowed: Allowed = "all"): Program.TensorProgram =>
   draws(oneRow(), vocabulary, { cuts, allowed, isAmong: false })
 
-/** The same of up to `most` rows, each by a rule of its own (`ruleAmong`), with a mask of its own; the variable R says how many. */
+/**
+ * The same of up to `most` rows, each by a rule of its own (`ruleAmong`), with a mask of its own, into a ring of tokens; the variable R says
+ * how many.
+ */
 export const ofRows = (
   vocabulary: number,
-  most: number,
+  { most, ring }: { readonly most: number; readonly ring: TokenRing.TokenRing },
   { allowed, cuts }: { readonly cuts: Cuts; readonly allowed: Allowed }
-): Program.TensorProgram => draws(upTo(most), vocabulary, { cuts, allowed, isAmong: true })
+): Program.TensorProgram => draws(upTo(most, ring), vocabulary, { cuts, allowed, isAmong: true })
 
 const draws = (
   rows: Rows,
@@ -273,6 +281,12 @@ const mix = (x: Tensor): Tensor => {
   const [f, g] = mixer.factors
   const folded = (h: Tensor, shift: number): Tensor => h.xor(h.shr(shift))
   return folded(folded(folded(x.add(mixer.add), first).mul(f), second).mul(g), third)
+}
+
+/** `Random.words` of places, `u32`, by the key of a seed. */
+export const wordsAt = (key: Tensor, place: Tensor): readonly [Tensor, Tensor] => {
+  const word = (at: Tensor): Tensor => mix(mix(at).xor(key))
+  return [word(place.mul(2)), word(place.mul(2).add(1))]
 }
 
 /** `SamplerTables.noise` of each id. */

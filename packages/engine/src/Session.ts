@@ -18,12 +18,14 @@ import * as Filling from "./Filling.ts"
 import type { Snapshot, Source } from "./Filling.ts"
 import * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
-import { type AttendPolicy, promptShape, tokensHeld } from "./Prompts.ts"
+import { promptShape, tokensHeld } from "./Prompts.ts"
 import type * as Loader from "./Loader.ts"
 import * as Predicting from "./Predicting.ts"
 import * as PredictionPrograms from "./PredictionPrograms.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Rings from "./Rings.ts"
+import * as RoundPrograms from "./RoundPrograms.ts"
+import * as Rounds from "./Rounds.ts"
 import * as Sampler from "./Sampler.ts"
 import * as SessionPrograms from "./SessionPrograms.ts"
 import { type Ground, keep, reusable, rowBytes, type SessionState, type StepError } from "./SessionState.ts"
@@ -51,8 +53,6 @@ export interface SessionOptions {
   readonly programs?: ProgramMemo.ProgramMemo | undefined
   /** Tokens from which a prompt is a batch; as `promptShape` says. Where all logits are wanted, they are if a chunk is. */
   readonly batchFrom?: number | undefined
-  /** How batches attend where a cache holds latents; as `promptShape` says if not given. */
-  readonly attend?: AttendPolicy | undefined
   /** Numbers of tokens that have a program of their own, rising; as `promptShape` says. */
   readonly sizes?: ReadonlyArray<number> | undefined
   /** Whether the model's prediction block guesses tokens: its weights are among the loaded ones. It does not, if it is not said. */
@@ -104,6 +104,15 @@ export interface Session {
     drafts: ReadonlyArray<number>
   ) => Effect.Effect<Float32Array, StepError>
   /**
+   * The same, answering with the tokens that are drawn from these logits by the settings, as `next` draws them, `1 + drafts`: on a
+   * device that draws, so that no logits are read. Nothing where the host draws, and nothing has been done.
+   */
+  readonly verifyDrawn: (
+    tokens: ReadonlyArray<number>,
+    drafts: ReadonlyArray<number>,
+    sampling: Sampler.Settings
+  ) => Effect.Effect<ReadonlyArray<number> | undefined, StepError>
+  /**
    * Up to so many tokens that the model's prediction block guesses behind these; none where it is not loaded, or where the states
    * of the tokens in front of the last are not here.
    */
@@ -111,6 +120,14 @@ export interface Session {
     tokens: ReadonlyArray<number>,
     most: number
   ) => Effect.Effect<ReadonlyArray<number>, StepError>
+  /**
+   * A round of guesses that the device verifies, with the guesses of the next one, which it goes through meanwhile: `Rounds`. Nothing where it
+   * does not.
+   */
+  readonly round: (
+    tokens: ReadonlyArray<number>,
+    asked: Rounds.Asked
+  ) => Effect.Effect<Rounds.Round | undefined, StepError>
   /** Holds no more than the first so many tokens. */
   readonly keep: (count: number) => Effect.Effect<void>
   readonly chunk: number
@@ -131,8 +148,8 @@ export interface Session {
   readonly reset: Effect.Effect<void>
   /** Compiles ahead of the first step. */
   readonly prepare: (rows: Rows) => Effect.Effect<Prepared, StepError>
-  /** Compiles what `verify` runs, and `predict`. */
-  readonly prepareDrafts: (tokens: number) => Effect.Effect<void, StepError>
+  /** Compiles what `verify` runs, and `predict`; with settings, what `verifyDrawn` runs with them, too. */
+  readonly prepareDrafts: (tokens: number, sampling?: Sampler.Settings) => Effect.Effect<void, StepError>
   /** Compiles what `next` repeats with these settings. */
   readonly prepareNext: (sampling: Sampler.Settings) => Effect.Effect<void, StepError>
   /**
@@ -159,7 +176,6 @@ const groundOf = Effect.fnUntraced(
     const activations = activationsOn(device.profile, options.activations)
     const prompts = promptShape(config, {
       asked: options.chunk,
-      attend: options.attend,
       batchFrom: options.batchFrom,
       sizes: options.sizes,
       context,
@@ -191,6 +207,10 @@ const groundOf = Effect.fnUntraced(
         ...model.weights.all.map((ref, i) => [ids.firstCache + config.layers + i, weights.get(ref.name)!] as const)
       ]
     })
+    const ring = Rings.ringOf(storage)
+    const states = caches.at(-1)!
+    const setting = { model, weights, shape, prompts, memo, given, states }
+    const prediction = predicts ? yield* PredictionPrograms.make(setting) : undefined
     const ground: Ground = {
       device,
       scope: yield* Effect.scope,
@@ -201,10 +221,16 @@ const groundOf = Effect.fnUntraced(
       sampler: yield* Sampler.Sampler,
       storage,
       caches,
-      prediction: predicts
-        ? yield* PredictionPrograms.make({ model, weights, shape, prompts, memo, given, states: caches.at(-1)! })
-        : undefined,
-      ring: Rings.ringOf(storage),
+      prediction,
+      // rows of a ring are not where tokens stand
+      rounds: prediction === undefined || ring !== undefined || device.profile.kind !== "gpu"
+        ? undefined
+        : yield* RoundPrograms.make({
+          ...setting,
+          prediction,
+          caches: blocks.map((_, i) => [ids.firstCache + i, caches[i]!] as const)
+        }),
+      ring,
       tokens,
       inputs,
       decoded,
@@ -219,10 +245,10 @@ const groundOf = Effect.fnUntraced(
 
 /** What `promptStep` answers. */
 const promptStep = (state: SessionState, start: number, asked: number): Effect.Effect<PromptStep, StepError> => {
-  const { pieces, programOf } = Steps.prompt(state, { start, length: asked })
+  const { pieces, program } = Steps.prompt(state, { start, length: asked })
   const length = pieces[0]?.length ?? 0
   return Effect.map(
-    programOf({ start, length }),
+    program,
     ({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length })
   )
 }
@@ -247,15 +273,21 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     next: (tokens, sampling = Sampler.greedy, mask) => alone(Decoding.next(state, { tokens, sampling, mask })),
     append: (tokens) => alone(Steps.append(state, tokens)),
     verify: (tokens, drafts) => alone(Steps.verify(state, tokens, drafts)),
+    verifyDrawn: (tokens, drafts, sampling) => alone(Steps.verifyDrawn(state, tokens, drafts, sampling)),
     predict: (tokens, most) => alone(Predicting.predict(state, tokens, most)),
+    round: (tokens, asked) => alone(Rounds.round(state, tokens, asked)),
     keep: (count) => alone(Effect.sync(() => keep(state, count))),
     adopt: (from, count) => alone(Filling.adopt(state, from, count)),
     snapshot: alone(Filling.snapshot(state)),
     restore: (snapshot, count) => alone(Filling.restore(state, snapshot, count)),
     reset: alone(Effect.sync(() => keep(state, 0))),
     prepare: (rows) => alone(preparedOf(rows === "all" ? programs.all(prompts.chunk) : programs.first)),
-    prepareDrafts: (tokens) =>
-      alone(Effect.andThen(Predicting.prepare(state, tokens), Effect.asVoid(programs.drafts(tokens)))),
+    prepareDrafts: (tokens, sampling) =>
+      alone(Effect.all([
+        Predicting.prepare(state, tokens),
+        Steps.prepareDrafts(state, tokens, sampling),
+        Rounds.prepare(state, Rounds.guessesFor(2), sampling ?? Sampler.greedy)
+      ], { discard: true })),
     prepareNext: (sampling) => alone(Decoding.prepare(state, sampling)),
     decodeStep: alone(device.profile.kind === "cpu" ? preparedOf(programs.few(1)) : programs.decoder),
     promptStep: (start, length) => alone(promptStep(state, start, length))
@@ -270,7 +302,7 @@ export const make: (
 ) => Effect.Effect<Session, StepError, Device | Jit | Scope.Scope> = Effect.fn("Session.make")(
   function*(model, weights, options = {}) {
     const ground = yield* groundOf(model, weights, options)
-    const state: SessionState = { ...ground, held: [], forgotten: 0, ahead: undefined }
+    const state: SessionState = { ...ground, held: [], forgotten: 0, ahead: undefined, running: undefined }
     const { from } = options
     if (from !== undefined) yield* Filling.adopt(state, from, from.tokens().length)
     return over(state, yield* Semaphore.make(1))

@@ -1,7 +1,6 @@
 /** The programs of a session, each compiled when it is first asked for and bound to the session's buffers. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
-import type { Attend } from "@tg/model-parts/Attention"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
@@ -9,11 +8,13 @@ import * as Shared from "@tg/jit/Shared"
 import { type Binding as DeviceBinding, Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { Context, Effect, Exit, Scope } from "effect"
 import * as Draw from "./Draw.ts"
+import * as DrawRows from "./DrawRows.ts"
 import { mostStep } from "./DraftLength.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import type * as ProgramMemo from "./ProgramMemo.ts"
-import { attendOf, firstWords, isBatchFirst, type PromptShape, sizeFor } from "./Prompts.ts"
+import { isBatchFirst, type PromptShape, sizeFor } from "./Prompts.ts"
 import { decodeProgram, ids, stepProgram, type StepShape } from "./StepProgram.ts"
+import * as TokenRing from "./TokenRing.ts"
 
 /** A program of several tokens, and where it leaves their logits. */
 export interface Variant {
@@ -22,6 +23,14 @@ export interface Variant {
   readonly order: Order.Order
   /** Tokens of every step, if it takes no other number. */
   readonly size: number | undefined
+  /** What draws a token from each of the logits. */
+  readonly draws: Compiling<Draws>
+}
+
+/** What draws from rows of logits, and the buffer where step 0 leaves their tokens. */
+export interface Draws {
+  readonly draw: Effect.Success<ReturnType<typeof DrawRows.make>>
+  readonly tokens: DeviceBuffer
 }
 
 /** A step that leaves logits, and what draws from them. */
@@ -39,8 +48,8 @@ export interface SessionPrograms {
   readonly all: (tokens: number) => Compiling<Variant>
   /** Logits of every token of up to `DraftLength.mostStep`, to verify drafts. */
   readonly drafts: (tokens: number) => Compiling<Variant>
-  /** Logits of the last token, of a prompt that is a batch, by what its tokens attend to. */
-  readonly batch: Readonly<Record<Attend, Compiling<Variant>>>
+  /** Logits of the last token, of a prompt that is a batch. */
+  readonly batch: Compiling<Variant>
   /** Logits of the last token of so many, of a prompt that is none. */
   readonly few: (tokens: number) => Compiling<Variant>
   /** What a prompt of a few words needs. */
@@ -69,31 +78,6 @@ export interface Binding {
   readonly decoded: DeviceBuffer
 }
 
-/** A program of several tokens. What a failed attempt allocated is returned, and the next one tries again. */
-const variant = (
-  { bound, memo, model, shape }: Binding,
-  own: Pick<StepShape, "attend" | "chunk" | "isWhole" | "order" | "rows">
-) =>
-  Effect.gen(function*() {
-    const scope = yield* Scope.fork(yield* Effect.scope)
-    const { chunk, isWhole = false, order, rows } = own
-    const outputRows = rows === "last" ? 1 : order === "tokens" ? chunk : Order.wholeTiles(chunk)
-    return yield* Effect.gen(function*() {
-      const device = yield* Device
-      const jit = yield* Jit
-      const logits = yield* device.allocate(4 * outputRows * model.config.vocabulary, `logits_${rows}`)
-      const { profile, ...size } = shape
-      const name = `step ${JSON.stringify({ ...own, ...size })}`
-      const program = memo(name, () => stepProgram(model, { ...own, ...size, profile }))
-      const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
-      const made: Variant = { prepared, logits, order, size: isWhole ? chunk : undefined }
-      return made
-    }).pipe(
-      Scope.provide(scope),
-      Effect.onExit((exit) => Exit.isSuccess(exit) ? Effect.void : Scope.close(scope, exit))
-    )
-  }).pipe(Effect.withSpan("Session.prepare"))
-
 /** Keeps what succeeds. */
 export const once = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
   let made: A | undefined
@@ -101,6 +85,46 @@ export const once = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, 
     made === undefined ? Effect.tap(effect, (value) => Effect.sync(() => made = value)) : Effect.succeed(made)
   )
 }
+
+/** Draws from so many rows of logits. */
+const drawsOf = (logits: DeviceBuffer, { most, vocabulary }: { readonly most: number; readonly vocabulary: number }) =>
+  Effect.gen(function*() {
+    const ring = { given: 0, each: most }
+    const tokens = yield* (yield* Device).allocate(4 * TokenRing.size(ring), "drawn")
+    const made: Draws = { tokens, draw: yield* DrawRows.make({ logits, tokens, ring, vocabulary, most }) }
+    return made
+  })
+
+/** A program of several tokens. What a failed attempt allocated is returned, and the next one tries again. */
+const variant = (
+  { bound, memo, model, shape }: Binding,
+  own: Pick<StepShape, "chunk" | "isWhole" | "order" | "rows">
+) =>
+  Effect.gen(function*() {
+    const scope = yield* Scope.fork(yield* Effect.scope)
+    const { chunk, isWhole = false, order, rows } = own
+    const outputRows = rows === "last" ? 1 : order === "tokens" ? chunk : Order.wholeTiles(chunk)
+    const { vocabulary } = model.config
+    return yield* Effect.gen(function*() {
+      const device = yield* Device
+      const jit = yield* Jit
+      const logits = yield* device.allocate(4 * outputRows * vocabulary, `logits_${rows}`)
+      const { profile, ...size } = shape
+      const name = `step ${JSON.stringify({ ...own, ...size })}`
+      const program = memo(name, () => stepProgram(model, { ...own, ...size, profile }))
+      const prepared = yield* jit.prepare(program.sink, new Map([...bound, [ids.logits, logits]]))
+      const draws = once(drawsOf(logits, { vocabulary, most: outputRows })).pipe(
+        Effect.provideService(Device, device),
+        Effect.provideService(Jit, jit),
+        Scope.provide(scope)
+      )
+      const made: Variant = { prepared, logits, order, size: isWhole ? chunk : undefined, draws }
+      return made
+    }).pipe(
+      Scope.provide(scope),
+      Effect.onExit((exit) => Exit.isSuccess(exit) ? Effect.void : Scope.close(scope, exit))
+    )
+  }).pipe(Effect.withSpan("Session.prepare"))
 
 const decoder = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.BindGroups) =>
   Effect.gen(function*() {
@@ -141,22 +165,17 @@ const draftTokens = ({ shape: { context } }: Binding): number => Math.min(mostSt
 /** The programs over these buffers. They belong to the Scope. */
 export const make = Effect.fnUntraced(function*(binding: Binding) {
   const services = Context.pick(Device, Jit, Scope.Scope)(yield* Effect.context<Device | Jit | Scope.Scope>())
-  const { profile } = Context.get(services, Device)
   const groups = yield* Shared.BindGroups
   const here = Effect.provide(services)
-  const { model, prompts } = binding
+  const { prompts } = binding
   const { batch, batchFrom, chunk, few, sizes } = prompts
   const provided = (own: ReturnType<typeof inTokens>) => (tokens: number) => own(tokens).pipe(here)
-  const batchOf = (attend?: Attend) =>
-    once(variant(binding, { rows: "last", chunk: batch, order: "features", attend }).pipe(here))
   const last = {
-    batch: { latents: batchOf(), heads: batchOf("heads") },
+    batch: once(variant(binding, { rows: "last", chunk: batch, order: "features" }).pipe(here)),
     few: provided(inTokens(binding, { rows: "last", most: few }))
   }
   const isInTiles = batchFrom <= chunk
-  // where all logits are wanted, nothing is chosen
-  const attend = prompts.attend === "heads" ? prompts.attend : undefined
-  const tiles = once(variant(binding, { rows: "all", chunk, order: "features", attend }).pipe(here))
+  const tiles = once(variant(binding, { rows: "all", chunk, order: "features" }).pipe(here))
   const all = provided(inTokens(binding, { rows: "all", most: chunk }))
   // drafts take no tiles, which cost as much for a few tokens as for all they have room for
   const isEnough = sizes.length > 0 || !isInTiles && chunk >= draftTokens(binding)
@@ -164,9 +183,7 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
     all: isInTiles ? () => tiles : all,
     drafts: isEnough ? all : provided(inTokens(binding, { rows: "all", most: draftTokens(binding) })),
     ...last,
-    first: isBatchFirst(prompts)
-      ? Effect.suspend(() => last.batch[attendOf({ model, profile, prompts }, firstWords)])
-      : last.few(few),
+    first: isBatchFirst(prompts) ? last.batch : last.few(few),
     decoder: yield* Effect.cached(decoder(binding, groups).pipe(here)),
     drawer: yield* Effect.cached(drawer(binding, groups).pipe(here))
   }

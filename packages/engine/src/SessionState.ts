@@ -7,11 +7,14 @@ import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import type { Ahead, Pace, StepsTogether } from "./Ahead.ts"
 import type * as CacheCopy from "./CacheCopy.ts"
+import * as Draw from "./Draw.ts"
 import type * as HostInputs from "./HostInputs.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import type { Prediction } from "./PredictionPrograms.ts"
 import type { PromptShape } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
+import type { Rounds as RoundPrograms } from "./RoundPrograms.ts"
+import type { Rounds } from "./Rounds.ts"
 import * as Sampler from "./Sampler.ts"
 import type { SessionPrograms } from "./SessionPrograms.ts"
 import * as Tokens from "./Tokens.ts"
@@ -47,6 +50,8 @@ export interface Ground {
   readonly pace: Pace
   /** What guesses tokens, where the model's prediction block is loaded. */
   readonly prediction: Prediction | undefined
+  /** What goes through rounds of its guesses, on a device that works on its own. */
+  readonly rounds: RoundPrograms | undefined
   /** Fails if what the steps so far have left is void: asked behind every read of it. */
   readonly settle: Effect.Effect<void, DeviceError>
 }
@@ -71,7 +76,13 @@ export interface SessionState extends Ground {
   forgotten: number
   /** Steps that are under way. */
   ahead: Ahead | undefined
+  /** Rounds that are under way. */
+  running: Rounds | undefined
 }
+
+/** Whether the device draws. One that computes while it is called has nothing to run ahead of. */
+export const drawsOnDevice = ({ device, model, sampler }: Ground, sampling: Sampler.Settings): boolean =>
+  device.profile.kind === "gpu" && sampler.isOnDevice && Draw.fits(sampling, model.config.vocabulary)
 
 /** Bytes that a token takes in a cache. */
 export const rowBytes = ({ shape }: Storage): number => 4 * Number(shape[1])
@@ -91,6 +102,7 @@ export const reusable = ({ forgotten, held, ring }: SessionState, tokens: Readon
 /** Holds no more than the first so many tokens. */
 export const keep = (state: SessionState, count: number): void => {
   state.ahead = undefined
+  state.running = undefined
   if (count < state.held.length) state.held = state.held.slice(0, count)
 }
 

@@ -6,8 +6,10 @@
 import { Clock, Effect, Option, Result } from "effect"
 import { masked } from "./Shaping.ts"
 import type * as Drafter from "./Drafter.ts"
+import { isSameSampling } from "./Ahead.ts"
 import * as DraftLength from "./DraftLength.ts"
 import * as Random from "./Random.ts"
+import * as Rounds from "./Rounds.ts"
 import * as Sampler from "./Sampler.ts"
 import type { Session, StepError } from "./Session.ts"
 import { commonPrefix } from "./Tokens.ts"
@@ -31,7 +33,9 @@ export type Steps = Pick<
   | "advance"
   | "next"
   | "verify"
+  | "verifyDrawn"
   | "predict"
+  | "round"
   | "keep"
   | "prepareDrafts"
   | "reusable"
@@ -44,13 +48,22 @@ export interface Speculating extends Pick<Steps, "context" | "vocabulary" | "sam
   readonly end: Effect.Effect<void>
 }
 
-/** Logits that are here: behind `tokens` and the first so many drafts, a row each. */
+/** Logits, a row behind `tokens` and each of the drafts, or the tokens that the device has drawn from them by these settings. */
+type Results = { readonly rows: Float32Array } | {
+  readonly ids: ReadonlyArray<number>
+  readonly sampling: Sampler.Settings
+}
+
+/** A step that is done. */
 interface Verified {
   readonly source: Drafter.Source
   readonly tokens: ReadonlyArray<number>
   readonly drafts: ReadonlyArray<number>
-  readonly rows: Float32Array
+  readonly results: Results
 }
+
+/** What it has for a place in the text: logits, or the token. */
+type Found = { readonly row: Float32Array } | { readonly id: number }
 
 /** What a model drafts with on its device, and what it knows of it. */
 export interface Speculation {
@@ -87,14 +100,19 @@ interface State {
   counts: Drafts
 }
 
-/** The row behind these tokens, if it is here. */
-const rowOf = ({ steps, verified }: State, tokens: ReadonlyArray<number>): Float32Array | undefined => {
+/** What is here behind these tokens: the token that the settings draw, if there are any, or logits. */
+const foundOf = (
+  { steps, verified }: State,
+  tokens: ReadonlyArray<number>,
+  sampling: Sampler.Settings | undefined
+): Found | undefined => {
   if (verified === undefined) return undefined
-  const { drafts, rows, tokens: before } = verified
+  const { drafts, results, tokens: before } = verified
   const row = tokens.length - before.length
   if (row < 0 || row > drafts.length || commonPrefix(before, tokens) < before.length) return undefined
   for (let i = 0; i < row; i++) if (tokens[before.length + i] !== drafts[i]) return undefined
-  return rows.subarray(row * steps.vocabulary, (row + 1) * steps.vocabulary)
+  if ("rows" in results) return { row: results.rows.subarray(row * steps.vocabulary, (row + 1) * steps.vocabulary) }
+  return sampling !== undefined && isSameSampling(sampling, results.sampling) ? { id: results.ids[row]! } : undefined
 }
 
 /** Learns from what has become of the last drafts: the text went on with these tokens. */
@@ -170,10 +188,14 @@ const lookAt = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<n
   if (id !== undefined || heard.some(({ isComputed }) => isComputed)) DraftLength.fade(costs)
 })
 
+/** Drafts that there is room for behind these tokens. */
+const mostBehind = ({ steps, text }: State, tokens: ReadonlyArray<number>): number =>
+  Math.min(DraftLength.mostDrafts, text.most - tokens.length - 1, steps.context - tokens.length)
+
 /** Drafts worth verifying behind these tokens. */
 const draftsFor = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
-  const { steps, text } = state
-  const most = Math.min(DraftLength.mostDrafts, text.most - tokens.length - 1, steps.context - tokens.length)
+  const { steps } = state
+  const most = mostBehind(state, tokens)
   // a prompt is not held up, nor a text that the session has to go back for
   if (most < 1 || steps.reusable(tokens) !== tokens.length - 1) return undefined
   const candidates = worthAsking(state, most)
@@ -196,24 +218,71 @@ const timed = Effect.fnUntraced(function*<A>(state: State, count: number, step: 
   return made
 })
 
-/** The row behind these tokens, verified with what is drafted behind them; nothing where nothing is. */
-const verifiedRow = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
-  const found = rowOf(state, tokens)
+/** A step of these tokens and drafts: what the settings draw, where there are any and the device draws; logits elsewhere. */
+const resultsOf = Effect.fnUntraced(function*(
+  { steps }: State,
+  { drafts, sampling, tokens }: Pick<Verified, "tokens" | "drafts"> & {
+    readonly sampling: Sampler.Settings | undefined
+  }
+): Effect.fn.Return<Results, StepError> {
+  const ids = sampling === undefined ? undefined : yield* steps.verifyDrawn(tokens, drafts, sampling)
+  return ids === undefined ? { rows: yield* steps.verify(tokens, drafts) } : { ids, sampling: sampling! }
+})
+
+/** Whether drafts were made and verified by the device, in a round that may have been under way already. */
+const rounded = Effect.fnUntraced(function*(
+  state: State,
+  tokens: ReadonlyArray<number>,
+  sampling: Sampler.Settings
+) {
+  const { asked, steps, with: { costs } } = state
+  const most = mostBehind(state, tokens)
+  const [best] = most < 1 ? [] : worthAsking(state, most)
+  if (best?.source.isOwn !== true) return false
+  const { drafts: worth, source } = best
+  const start = yield* Clock.currentTimeNanos
+  const round = yield* steps.round(tokens, { guesses: Rounds.guessesFor(worth), sampling }).pipe(
+    // what the model cannot compute is asked for without drafts
+    Effect.catchTag("InvalidLogits", () => Effect.undefined)
+  )
+  if (round === undefined) return false
+  const { drafts, ids } = round
+  // the first one of a text reads all of it; the others take their drafts' time, too
+  if (asked.has(source)) {
+    DraftLength.took(costs, ids.length, Number((yield* Clock.currentTimeNanos) - start))
+    DraftLength.proposed(costs, source.name, { tokens: drafts.length, time: 0 })
+  }
+  asked.add(source)
+  state.singles = 0
+  state.verified = { source, tokens: [...tokens], drafts, results: { ids, sampling } }
+  const { counts } = state
+  state.counts = { ...counts, steps: counts.steps + 1, drafted: counts.drafted + drafts.length }
+  return true
+})
+
+/** What is found behind these tokens, with a step that verifies what is drafted behind them; nothing where nothing is. */
+const verified = Effect.fnUntraced(function*(
+  state: State,
+  tokens: ReadonlyArray<number>,
+  sampling: Sampler.Settings | undefined
+) {
+  const found = foundOf(state, tokens, sampling)
   if (found !== undefined) return found
   settle(state, tokens)
+  if (sampling !== undefined && (yield* rounded(state, tokens, sampling))) return foundOf(state, tokens, sampling)
   const proposal = yield* draftsFor(state, tokens)
   if (proposal === undefined) return undefined
   const { drafts, source } = proposal
-  yield* state.steps.prepareDrafts(drafts.length + 1)
-  const rows = yield* timed(state, drafts.length + 1, state.steps.verify(tokens, drafts)).pipe(
+  yield* state.steps.prepareDrafts(drafts.length + 1, sampling)
+  const results = yield* timed(state, drafts.length + 1, resultsOf(state, { tokens, drafts, sampling })).pipe(
     // a draft may be what the model cannot compute; the text itself is asked for without it
     Effect.catchTag("InvalidLogits", () => Effect.undefined)
   )
-  if (rows === undefined) return undefined
+  if (results === undefined) return undefined
   // a copy: who asks may go on writing into the same list
-  state.verified = { source, tokens: [...tokens], drafts, rows }
+  state.verified = { source, tokens: [...tokens], drafts, results }
   state.counts = { ...state.counts, drafted: state.counts.drafted + drafts.length }
-  return rowOf(state, tokens)
+  return foundOf(state, tokens, sampling)
 })
 
 /** The session with drafts, for a text. */
@@ -242,14 +311,20 @@ export const over = (steps: Steps, speculation: Speculation, text: Text): Specul
     advance: Effect.fnUntraced(function*(tokens) {
       known = tokens
       drawn = []
-      return (yield* verifiedRow(state, tokens)) ?? (yield* timed(state, 1, steps.advance(tokens)))
+      const found = yield* verified(state, tokens, undefined)
+      return found !== undefined && "row" in found ? found.row : yield* timed(state, 1, steps.advance(tokens))
     }),
     next: Effect.fnUntraced(function*(tokens, sampling = Sampler.greedy, mask) {
       known = tokens
       drawn = []
-      const row = yield* verifiedRow(state, tokens)
-      if (row === undefined) return yield* timed(state, 1, steps.next(tokens, sampling, mask))
-      const allowed = mask === undefined ? row : masked(row, mask)
+      // a mask is known for one place at a time
+      const found = yield* verified(state, tokens, mask === undefined ? sampling : undefined)
+      if (found === undefined) return yield* timed(state, 1, steps.next(tokens, sampling, mask))
+      if ("id" in found) {
+        drawn = [found.id]
+        return found.id
+      }
+      const allowed = mask === undefined ? found.row : masked(found.row, mask)
       const id = sampler.sample(allowed, sampling, Random.words(sampling.seed, tokens.length))
       if (id === undefined) {
         return yield* new Sampler.InvalidLogits({ position: tokens.length - 1, vocab: vocabulary, bad: 0 })

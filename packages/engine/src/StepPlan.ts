@@ -1,6 +1,5 @@
 /** What one decode step will launch, read, allocate and take, without a device and without weights. */
 import * as Custom from "@tg/core-uop/Custom"
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
 import * as Barriers from "@tg/jit/Barriers"
@@ -8,7 +7,6 @@ import type * as Equal from "@tg/jit/Equal"
 import * as Estimate from "@tg/jit/Estimate"
 import type * as Pipeline from "@tg/jit/Pipeline"
 import * as Stages from "@tg/jit/Stages"
-import type { Attend } from "@tg/model-parts/Attention"
 import * as Family from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
 import type { ConfigError } from "@tg/model-parts/Keys"
@@ -17,7 +15,7 @@ import type { UnknownShape } from "@tg/model-parts/Shape"
 import type * as Weights from "@tg/model-parts/Weights"
 import * as Explain from "@tg/rangeify/Explain"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
-import { Duration, Effect, Result } from "effect"
+import { Effect, Result } from "effect"
 import type * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
 import * as Parallel from "./Parallel.ts"
@@ -46,15 +44,15 @@ export const fromShape = (name: string, families: Family.Registry): Result.Resul
 export interface PlanOptions {
   /** What would compile the step, for its device. */
   readonly pipeline: Pipeline.Stages
-  /** Tokens the cache holds; the step is the one that fills its last place. */
+  /** Tokens the cache holds. */
   readonly context: number
+  /** Tokens before the step's; by default all that the cache has room for, so that the step fills it. */
+  readonly behind?: number | undefined
   readonly cache: CacheType
   /** `auto` by default. */
   readonly activations?: ActivationPolicy.ActivationPolicy | undefined
   /** Tokens a step can process; the session's default. */
   readonly chunk?: number | undefined
-  /** How batches attend where a cache holds latents; the session's default. */
-  readonly attend?: Prompts.AttendPolicy | undefined
   /** Conversations in the same steps, whose pool is planned too; none if it is not said. */
   readonly parallel?: number | undefined
   /** Whether kernels are compiled, up to their code, to count barriers in them. */
@@ -77,6 +75,8 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly model: string
   readonly deviceProfile: string
   readonly context: number
+  /** Tokens before the step's. */
+  readonly behind: number
   readonly cache: CacheType
   readonly activations: Activations
   readonly dispatchesPerToken: number
@@ -85,7 +85,7 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly barriersPerToken?: number
   /** Weights read: those of all tokens, the chosen experts' share, and one row of the embedding. */
   readonly bytesPerToken: number
-  /** Cache read in the last place of the context. */
+  /** Cache that the step in the last place of the context reads. */
   readonly kvBytesPerToken: number
   /** Everything that the kernels read and write, caches and activations included. */
   readonly movedBytesPerToken: number
@@ -112,15 +112,27 @@ export type PlanError = Session.ContextFull | Session.InvalidTokens | RangeifyEr
 /** Plans the decode step of a session. */
 export const plan = (
   model: Model,
-  { activations: policy, attend, barriers: counted = false, cache, chunk: wanted, context: asked, parallel, pipeline }:
-    PlanOptions
+  {
+    activations: policy,
+    barriers: counted = false,
+    behind,
+    cache,
+    chunk: wanted,
+    context: asked,
+    parallel,
+    pipeline
+  }: PlanOptions
 ): Effect.Effect<StepPlan, PlanError> =>
   Effect.gen(function*() {
     const { config, name, weights } = model
     const { profile } = pipeline
     const context = Session.contextOf(config, asked)
     if (typeof context !== "number") return yield* context
-    const prompts = Prompts.promptShape(config, { asked: wanted, attend, context, profile })
+    const startPos = behind ?? context - 1
+    if (startPos >= context) {
+      return yield* new Session.ContextFull({ asked: startPos + 1, limit: context, modelLimit: config.contextLength })
+    }
+    const prompts = Prompts.promptShape(config, { asked: wanted, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const estimate: Loader.Estimating = (sink) => Estimate.estimate(pipeline, sink)
     const setting = { activations, cache, context, estimate, profile, prompts }
@@ -132,7 +144,7 @@ export const plan = (
         Parallel.poolOf(setting, { draws: Parallel.drawsOn(profile), parallel })
       )
     }
-    const vars: Estimate.Vars = { T: 1, startPos: context - 1 }
+    const vars: Estimate.Vars = { T: 1, startPos }
     const launches = yield* decode.launches(vars)
     const barriers = counted ? { barriersPerToken: yield* barriersOf(pipeline, launches, vars) } : {}
 
@@ -140,6 +152,7 @@ export const plan = (
       model: name,
       deviceProfile: profile.name,
       context,
+      behind: startPos,
       cache,
       activations,
       dispatchesPerToken: launches.length,
@@ -162,50 +175,6 @@ export const plan = (
       explain: Explain.byBody(launches.map(({ step }) => step))
     }
   })
-
-/** How a step attends, and what an e-graph finds about it. */
-export interface AttendStep extends Family.AttendReport {
-  readonly step: "prompt" | "decode"
-  readonly tokens: number
-  /** Positions in the cache before its own. */
-  readonly behind: number
-  /** What runs: steps that decode attend to latents. */
-  readonly runs: Attend
-  /** Of the search, with what is told about it. */
-  readonly searchMillis: number
-}
-
-/** Tokens of the prompts that are explained, and what they may stand behind. */
-const explainedPrompts = { tokens: 512, behind: [0, 4096] } as const
-
-/** What an e-graph finds about prompts and a decode step that fills the context; nothing where a model has no choice. */
-export const attention = (
-  model: Pick<Model, "attend" | "config" | "explainAttend">,
-  { attend, context, profile }: Pick<PlanOptions, "attend" | "context"> & { readonly profile: DeviceProfile }
-): Effect.Effect<ReadonlyArray<AttendStep>> => {
-  const { explainAttend } = model
-  if (explainAttend === undefined) return Effect.succeed([])
-  const prompts = Prompts.promptShape(model.config, { asked: undefined, attend, context, profile })
-  const { behind, tokens } = explainedPrompts
-  const steps = [
-    ...behind.map((start) => ({ step: "prompt", tokens, behind: start } as const)),
-    { step: "decode", tokens: 1, behind: context - 1 } as const
-  ]
-  return Effect.forEach(steps, ({ behind, step, tokens }) =>
-    Effect.map(
-      Effect.timed(Effect.sync(() => explainAttend(profile, { tokens, positions: behind + tokens }))),
-      ([time, report]): AttendStep => ({
-        step,
-        tokens,
-        behind,
-        runs: step === "decode"
-          ? "latents"
-          : Prompts.attendOf({ model, profile, prompts }, { start: behind, length: tokens }),
-        searchMillis: Duration.toMillis(time),
-        ...report
-      })
-    ))
-}
 
 /** The program of a range of token counts, and what the compiler chose in place of what was written. */
 export interface EqualStep extends Pick<Equal.Chosen, "bodies" | "pieces"> {

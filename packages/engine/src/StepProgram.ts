@@ -2,7 +2,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
-import { type Attend, piece, wholePieces } from "@tg/model-parts/Attention"
+import { piece, wholePieces } from "@tg/model-parts/Attention"
 import { weightBuffers } from "@tg/model-parts/Decoder"
 import type { Model, Storage } from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
@@ -39,8 +39,6 @@ export interface StepShape {
   readonly order: Order.Order
   /** The device it is for: where products round what they read is a matter of its quantities. */
   readonly profile?: DeviceProfile | undefined
-  /** What tokens of a batch attend to where a cache holds latents; to the latents if it is not said. */
-  readonly attend?: Attend | undefined
   /** Whether states are kept, for the model's prediction block; they are not, if it is not said. */
   readonly states?: boolean | undefined
 }
@@ -52,7 +50,7 @@ export const statesOf = (
 ): Storage => Prediction.storage(embedding, { positions: cacheRows(context), type: cache })
 
 /** What a program is built from. */
-export type ModelShape = Pick<Model, "attend" | "caches" | "config" | "forward" | "inputs" | "weights">
+export type ModelShape = Pick<Model, "caches" | "config" | "forward" | "inputs" | "weights">
 
 /** Storage of the program, apart from what a step reads and gives. */
 const storage = (
@@ -92,7 +90,7 @@ export const variablesOf = (order: Order.Order, start: number, length: number): 
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
   model: ModelShape,
-  { activations, attend, cache, chunk, context, isWhole = chunk === 1, order, profile, rows, states }: StepShape
+  { activations, cache, chunk, context, isWhole = chunk === 1, order, profile, rows, states }: StepShape
 ): Program.TensorProgram => {
   const { config } = model
   const arena = new Arena()
@@ -110,7 +108,7 @@ export const stepProgram = (
     ...hostInputs(arena, model, { context }),
     rows,
     count: isWhole && chunk > 1 ? count : undefined,
-    batch: isBatch ? { tiles, count, keys, attend } : undefined
+    batch: isBatch ? { tiles, count, keys } : undefined
   })
   const output = buffer(arena, ids.logits, {
     shape: [rows === "all" ? most : 1, config.vocabulary],

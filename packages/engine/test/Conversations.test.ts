@@ -10,7 +10,7 @@ import { type Conversations, fromModel, type Options } from "../src/Conversation
 import { fromModel as engineFrom, type Request } from "../src/Engine.ts"
 import * as PrefixFiles from "../src/PrefixFiles.ts"
 import * as Sampler from "../src/Sampler.ts"
-import { compilerOver, keptPrograms, wasm } from "./support/devices.ts"
+import { compilerOver, wasm } from "./support/devices.ts"
 import { asked, tiny, tinyCodec, tinySource } from "./support/models.ts"
 
 const textOf = (tokens: ReadonlyArray<{ readonly text: string }>) => tokens.map((t) => t.text).join("")
@@ -44,7 +44,7 @@ describe("conversations", () => {
       )
       assertEquals(answers.map(({ tokens }) => textOf(tokens)), many.map((i) => textOf(alone[i]!)))
       assertEquals(yield* pool.status, { kept: 3, busy: 0, most: 3 })
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live(
     "goes on with the conversation that a request shares most with, and copies what another one needs",
@@ -69,7 +69,7 @@ describe("conversations", () => {
         const branch = [...long.slice(0, 40), 77, 78]
         assert.strictEqual((yield* answer(pool, { tokens: branch, maxTokens: 4 })).cachedTokens, 40)
         assert.strictEqual((yield* answer(pool, { tokens: long, maxTokens: 1 })).cachedTokens, 119)
-      }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms)
+      }).pipe(Effect.scoped, Effect.provide(wasm))
   )
 
   it.live("a copied prefix gives the tokens of one that was computed", () =>
@@ -86,7 +86,7 @@ describe("conversations", () => {
         assert.strictEqual(copied.cachedTokens, tokens.length - 1)
         assertEquals(copied.tokens, expected.tokens)
       }))
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("a closed Scope ends the generation, and its place is free at once", () =>
     Effect.gen(function*() {
@@ -106,7 +106,7 @@ describe("conversations", () => {
       assert.isAtMost(count - before, 1)
       yield* Fiber.await(reader)
       assert.strictEqual((yield* pool.status).busy, 0)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("a request that cannot be answered takes no place", () =>
     Effect.gen(function*() {
@@ -122,7 +122,7 @@ describe("conversations", () => {
         ["InvalidTokens", "InvalidTokens", "ContextFull", "InvalidRequest"]
       )
       assert.strictEqual((yield* pool.status).busy, 0)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("a request that is interrupted while it waits takes no place", () =>
     Effect.gen(function*() {
@@ -134,7 +134,7 @@ describe("conversations", () => {
         yield* Fiber.interrupt(waiting)
       }))
       assert.strictEqual(textOf((yield* answer(pool, { tokens: asked(questions[0]!) })).tokens), "17 + 25 = 42")
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 })
 
 const lost = Effect.fail(new DeviceError({ reason: "DeviceLost", message: "the device was lost; make a new one" }))
@@ -171,7 +171,7 @@ describe("a lost device", () => {
       )
       assertEquals(answers.map(({ tokens }) => textOf(tokens)), ["17 + 25 = 42", "Lima", "17 + 25 = 42"])
       assert.strictEqual(made, 3)
-    }).pipe(Effect.scoped, keptPrograms))
+    }).pipe(Effect.scoped))
 })
 
 const onDisk = <A, E>(
@@ -183,9 +183,7 @@ const onDisk = <A, E>(
     return yield* use(yield* fromModel(options.source ?? tinySource, tiny, { context: 192, conversations: 2 }))
   }).pipe(
     Effect.scoped,
-    Effect.provide(wasm),
-    keptPrograms,
-    Effect.provide(PrefixFiles.layer({ directory, version: "1", ...options }))
+    Effect.provide([wasm, PrefixFiles.layer({ directory, version: "1", ...options })])
   )
 
 describe("prefixes on disk", () => {

@@ -8,7 +8,7 @@ import * as Drafter from "../src/Drafter.ts"
 import * as DraftModel from "../src/DraftModel.ts"
 import { fromModel, type Request, type Token } from "../src/Engine.ts"
 import type { Drafts } from "../src/Speculation.ts"
-import { keptPrograms, wasm } from "./support/devices.ts"
+import { wasm } from "./support/devices.ts"
 import { asked, tiny, tinySource } from "./support/models.ts"
 
 const topics = ["apples", "the sea", "a red house", "stones", "two cats", "winter", "bread", "an old map"]
@@ -73,7 +73,7 @@ describe("a second model", () => {
         assert.isAbove(drafted, 0)
         assert.strictEqual(accepted, drafted)
       }
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it("of another vocabulary is refused, with the first token that differs", () => {
     assert.isUndefined(DraftModel.mismatch(tiny, tiny))

@@ -1,14 +1,15 @@
 import { describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { Device } from "@tg/runtime/Device"
+import { Device, together } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import * as DrawRows from "../src/DrawRows.ts"
 import * as Random from "../src/Random.ts"
 import * as SampleProgram from "../src/SampleProgram.ts"
 import * as Sampler from "../src/Sampler.ts"
 import { masked } from "../src/Shaping.ts"
-import { bytesOf } from "../src/Words.ts"
-import { keptPrograms, wasm } from "./support/devices.ts"
+import * as TokenRing from "../src/TokenRing.ts"
+import { bytesOf, wordsOf } from "../src/Words.ts"
+import { wasm } from "./support/devices.ts"
 
 const vocabulary = 1000
 const most = 6
@@ -48,8 +49,9 @@ describe("draws of several rows on a device", () => {
     Effect.gen(function*() {
       const device = yield* Device
       const logits = yield* device.allocate(4 * most * vocabulary, "logits")
-      const tokens = yield* device.allocate(4 * most, "tokens")
-      const draw = yield* DrawRows.make({ logits, tokens, vocabulary, most })
+      const ring = { given: 5, each: most }
+      const tokens = yield* device.allocate(4 * TokenRing.size(ring), "tokens")
+      const draw = yield* DrawRows.make({ logits, tokens, ring, vocabulary, most })
       for (let round = 0; round < 18; round++) {
         const count = 1 + round % most
         const values = Array.from({ length: count }, (_, i) => rowOf(round * most + i))
@@ -62,11 +64,12 @@ describe("draws of several rows on a device", () => {
           }
         )
         for (const [i, row] of values.entries()) yield* device.write(logits, bytesOf(row), 4 * i * vocabulary)
-        yield* draw(rows)
-        const found = new Uint32Array((yield* device.read(tokens, 0, 4 * count)).slice().buffer)
+        const read = { buffer: tokens, offset: 4 * TokenRing.placeOf(ring, round), bytes: 4 * count }
+        const [bytes] = yield* together(device, [yield* draw(rows, round), read])
+        const found = wordsOf(bytes!)
         const drawn = rows.flatMap((row, i) => row === undefined ? [] : [Math.min(found[i]!, vocabulary)])
         const wanted = rows.flatMap((row, i) => row === undefined ? [] : [expected(values[i]!, row)])
         assertEquals(drawn, wanted)
       }
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 })

@@ -3,8 +3,7 @@ import { assert, describe, it, layer } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
 import { fromBytes } from "@tg/gguf/ByteSource"
-import { Device, type DeviceError, type Vars } from "@tg/runtime/Device"
-import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
+import type { DeviceError, Vars } from "@tg/runtime/Device"
 import { Deferred, Effect, Layer, Result, Stream } from "effect"
 import { StepsTogether } from "../src/Ahead.ts"
 import { Engine, fromModel, type Request, type Token } from "../src/Engine.ts"
@@ -12,7 +11,7 @@ import * as ModelFile from "../src/ModelFile.ts"
 import * as ProgramMemo from "../src/ProgramMemo.ts"
 import * as Sampler from "../src/Sampler.ts"
 import * as Stop from "../src/Stop.ts"
-import { compilerOver, wasm } from "./support/devices.ts"
+import { onItsOwn, wasm } from "./support/devices.ts"
 import { asked as ask, tiny, tinyBytes, tinyCodec as codec, tinyLayer, tinySource } from "./support/models.ts"
 
 const collect = (request: Request) =>
@@ -110,12 +109,6 @@ describe("a model with NaN", () => {
   }
 })
 
-/** The wasm device, taken for one that works on its own: what decodes runs ahead, and draws by itself. */
-const onItsOwn = compilerOver(Layer.effect(
-  Device,
-  Effect.map(WasmDevice.make(), (device) => Device.of({ ...device, profile: { ...device.profile, kind: "gpu" } }))
-))
-
 /** A run of a plan on the wasm device, for `submit`. */
 class Waiting {
   readonly vars: Vars
@@ -128,30 +121,24 @@ class Waiting {
 
 /** The same with submissions, which tell of the tokens that are read in each. */
 const submitting = (told: (tokens: number) => void) =>
-  compilerOver(Layer.effect(
-    Device,
-    Effect.map(WasmDevice.make(), (device) =>
-      Device.of({
-        ...device,
-        profile: { ...device.profile, kind: "gpu" },
-        plan: (dispatches) =>
-          Effect.map(device.plan(dispatches), (replay) => ({
-            ...replay,
-            stage: (vars) => Effect.succeed(new Waiting(vars, replay.run(vars)))
-          })),
-        submit: (work) =>
-          Effect.gen(function*() {
-            told(work.filter((each) => "buffer" in each).length)
-            const read: Array<Uint8Array> = []
-            for (const each of work) {
-              if ("buffer" in each) read.push(yield* device.read(each.buffer, each.offset, each.bytes))
-              else if (each instanceof Waiting) yield* each.run
-              else assert.fail("a run of another device")
-            }
-            return read
-          })
-      }))
-  ))
+  onItsOwn((device) => ({
+    plan: (dispatches) =>
+      Effect.map(device.plan(dispatches), (replay) => ({
+        ...replay,
+        stage: (vars) => Effect.succeed(new Waiting(vars, replay.run(vars)))
+      })),
+    submit: (work) =>
+      Effect.gen(function*() {
+        told(work.filter((each) => "buffer" in each).length)
+        const read: Array<Uint8Array> = []
+        for (const each of work) {
+          if ("buffer" in each) read.push(yield* device.read(each.buffer, each.offset, each.bytes))
+          else if (each instanceof Waiting) yield* each.run
+          else assert.fail("a run of another device")
+        }
+        return read
+      })
+  }))
 
 describe("a device that draws by itself", () => {
   const prompt = ask("What is the capital of Peru?")
@@ -174,7 +161,7 @@ describe("a device that draws by itself", () => {
       }
       assertEquals(answers.filter((_, i) => i % 3 < 2), ["Lima", "Lima", "Lima", "Lima"])
       assert.isFalse(answers.filter((_, i) => i % 3 === 2).includes("Lima"))
-    }).pipe(Effect.scoped, Effect.provide(onItsOwn)))
+    }).pipe(Effect.scoped, Effect.provide(onItsOwn())))
 
   it.live("gives the same texts however many steps are submitted together", () =>
     Effect.gen(function*() {
@@ -242,7 +229,7 @@ describe("a device that draws by itself", () => {
           assert.strictEqual(count, 1)
         }
       }
-    }).pipe(Effect.scoped, Effect.provide(onItsOwn)))
+    }).pipe(Effect.scoped, Effect.provide(onItsOwn())))
 })
 
 const engine = Engine.layer({ context: 96 }).pipe(Layer.provide([wasm, tinyLayer]))

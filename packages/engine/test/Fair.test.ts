@@ -35,7 +35,7 @@ describe("what a step takes", () => {
 })
 
 describe("a long prompt", () => {
-  const inBatches: Fair.Room = { ...room, batch: { from: 20, tokens: 64, beside: 32 } }
+  const inBatches: Fair.Room = { ...room, batch: { from: 20, tokens: 64, beside: 32, most: 1, positions: 256 } }
   const choose = (waiting: ReadonlyArray<Fair.Waiting>, last: Fair.Kind) => Fair.choose(waiting, inBatches, last)
 
   it("takes whole batches where it is alone, but for a rest that is too small for one", () => {
@@ -65,6 +65,37 @@ describe("a long prompt", () => {
         }
       }
       assertEquals(restOf([writer()]), restOf([]))
+    }
+  })
+  it("shares a batch with others that look at few positions, as far as it leaves their rest what it is", () => {
+    const shared: Fair.Room = { ...room, batch: { from: 20, tokens: 96, beside: 32, most: 3, positions: 256 } }
+    const taken = (waiting: ReadonlyArray<Fair.Waiting>) => Fair.choose(waiting, shared, "few").taken
+    assertEquals(taken([prompt(30), prompt(40), prompt(28)]), [30, 32, 28])
+    assertEquals(taken([prompt(30, 2), prompt(70), prompt(28, 2)]), [30, 64, 0])
+    assertEquals(taken([prompt(70), prompt(60)]), [64, 32])
+    assertEquals(taken([prompt(70), prompt(80)]), [64, 32])
+    assertEquals(taken([prompt(24), prompt(24), prompt(24), prompt(24)]), [24, 24, 24, 0])
+    assertEquals(taken([prompt(24), { ...prompt(24), behind: 130 }, prompt(24)]), [24, 24, 0])
+    assertEquals(taken([prompt(24), { ...prompt(24), behind: 190 }, prompt(24)]), [24, 0, 24])
+    assertEquals(taken([{ ...prompt(200), behind: 2000 }, prompt(24)]), [96, 0])
+    assertEquals(taken([prompt(24), { ...prompt(24), isAlone: true }, prompt(24)]), [24, 0, 24])
+    assertEquals(taken([{ ...prompt(24), isAlone: true }, prompt(24)]), [24, 0])
+    // of those who write, one waits for a batch beside
+    assertEquals(taken([writer(), prompt(28), prompt(28)]), [0, 28, 0])
+  })
+  it("has the same rest in a batch with others", () => {
+    const shared: Fair.Room = { ...room, batch: { from: 20, tokens: 96, beside: 32, most: 3, positions: 4096 } }
+    for (let tokens = 1; tokens < 300; tokens++) {
+      const restOf = (others: ReadonlyArray<Fair.Waiting>): number => {
+        let left = tokens
+        for (let step = 2;; step++) {
+          const { kind, taken } = Fair.choose([prompt(left, step), ...others], shared, "few")
+          if (kind === "few") return left
+          left -= taken[0]!
+          if (left < 20) return left
+        }
+      }
+      assertEquals(restOf([prompt(30, 1), prompt(20, 3)]), restOf([]))
     }
   })
   it("is an ordinary one where there are no batches", () =>

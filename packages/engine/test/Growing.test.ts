@@ -39,10 +39,11 @@ describe("on wasm", () => {
         const before = device.allocatedBytes()
         const made: Array<number> = []
         const services = Context.pick(Device, Jit)(yield* Effect.context<Device | Jit>())
+        // of fewer positions another form of attention is cheaper, which rounds other values
         const growing = yield* Growing.over(({ context, from }) => {
           made.push(context)
           return Session.make(tiny, weights, { cache, context, from, chunk: 8 }).pipe(Effect.provide(services))
-        }, { first: 16, most: 80 })
+        }, { first: 32, most: 80 })
         const text = (session: Session.Session) =>
           Effect.gen(function*() {
             const tokens = [...prompt]
@@ -54,7 +55,7 @@ describe("on wasm", () => {
         const afterGrowing = device.allocatedBytes()
         const large = yield* Session.make(tiny, weights, { cache, context: 80, chunk: 8 })
         assertEquals(grown, yield* text(large))
-        assertEquals(made, [16, 32, 64, 80])
+        assertEquals(made, [32, 64, 80])
         // both now have the same memory: what was outgrown is returned
         assert.strictEqual(afterGrowing - before, device.allocatedBytes() - afterGrowing)
         const error = yield* Effect.flip(growing.next(Array.from({ length: 81 }, () => 65)))

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { restrict, type Restrictions } from "@tg/core-uop/DeviceLimits"
 import { type DeviceProfile, h200, Profile, wasm as wasmProfile } from "@tg/core-uop/DeviceProfile"
+import { key } from "@tg/core-uop/UOp"
 import * as Estimate from "@tg/jit/Estimate"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { Device, type DeviceShape } from "@tg/runtime/Device"
@@ -20,11 +21,19 @@ import { wasmWithin } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
 
 const context = 512
-/** What the compiler of a device says of programs. */
-const estimateOn = (profile: DeviceProfile): Loader.Estimating => (sink) =>
-  Effect.flatMap(Pipeline, (pipeline) => Estimate.estimate(pipeline, sink)).pipe(
-    Effect.provide(Pipeline.layer.pipe(Layer.provide([Reference.renderer(), Profile.layer(profile)])))
-  )
+const estimated = new Map<string, Estimate.Estimate>()
+
+/** What the compiler of a device says of programs, once of each for all tests of this file. How much memory there is does not matter to it. */
+const estimateOn = (profile: DeviceProfile): Loader.Estimating => {
+  const on = JSON.stringify({ ...profile, memoryBytes: undefined })
+  return (sink) =>
+    Effect.gen(function*() {
+      const of = `${key(sink)} ${on}`
+      const estimate = estimated.get(of) ?? (yield* Estimate.estimate(yield* Pipeline, sink))
+      estimated.set(of, estimate)
+      return estimate
+    }).pipe(Effect.provide(Pipeline.layer.pipe(Layer.provide([Reference.renderer(), Profile.layer(profile)]))))
+}
 
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)

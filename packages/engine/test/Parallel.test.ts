@@ -1,25 +1,43 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
+import * as Models from "@tg/models/Models"
 import { Device, DeviceError, type DeviceShape } from "@tg/runtime/Device"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { Context, Effect, Exit, Fiber, Layer, Scope, Stream } from "effect"
 import type { Conversations } from "../src/Conversations.ts"
 import * as Drafter from "../src/Drafter.ts"
 import { fromModel as engineFrom, type Request } from "../src/Engine.ts"
-import type { Options } from "../src/Parallel.ts"
+import * as Parallel from "../src/Parallel.ts"
 import { mostBytes } from "../src/MemoryPlan.ts"
 import type * as Pool from "../src/Pool.ts"
 import * as PoolMemory from "../src/PoolMemory.ts"
 import * as Sampler from "../src/Sampler.ts"
 import { fromModel } from "../src/Together.ts"
-import { compilerOver, keptPrograms, wasm, wasmWithin } from "./support/devices.ts"
+import { compilerOver, wasm, wasmWithin } from "./support/devices.ts"
 import { asked, tiny, tinyCodec, tinySource } from "./support/models.ts"
 
 const textOf = (tokens: ReadonlyArray<{ readonly text: string }>) => tokens.map((t) => t.text).join("")
 
 /** A pool of one size, which has one program. */
-const loaded = (options: Options) => fromModel(tinySource, tiny, { context: 192, conversations: 3, ...options })
+const loaded = (options: Parallel.Options) =>
+  fromModel(tinySource, tiny, { context: 192, conversations: 3, ...options })
+
+/** The wasm device, which answers some turns after it has read, as one does that works on its own; it says what is written. */
+const answeringLater = (written: (label: string) => void = () => {}) =>
+  Layer.merge(
+    compilerOver(Layer.effect(
+      Device,
+      Effect.map(WasmDevice.make(), (device: DeviceShape) =>
+        Device.of({
+          ...device,
+          write: (buffer, ...rest) => Effect.suspend(() => (written(buffer.label), device.write(buffer, ...rest))),
+          read: (...args) =>
+            Effect.tap(device.read(...args), Effect.replicateEffect(Effect.yieldNow, 12, { discard: true }))
+        }))
+    )),
+    Models.layer
+  )
 
 const answer = ({ generate }: Conversations["Service"], request: Request) =>
   Effect.gen(function*() {
@@ -62,7 +80,7 @@ describe("conversations in one step, on wasm", () => {
       const answers = yield* Effect.forEach(many, (i) => answer(pool, greetings[i]!), { concurrency: "unbounded" })
       assertEquals(answers.map(({ tokens }) => textOf(tokens)), many.map((i) => expected[i]!))
       assertEquals(yield* pool.status, { kept: 0, busy: 0, most: 3 })
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("have the probabilities that they have alone, to the bit, whatever is asked beside them", () =>
     Effect.gen(function*() {
@@ -74,13 +92,31 @@ describe("conversations in one step, on wasm", () => {
       const together = yield* Effect.forEach(kinds, (kind) => answer(pool, kind()), { concurrency: "unbounded" })
       assertEquals(together.map(({ tokens }) => tokens), alone.map(({ tokens }) => tokens))
       assert.isTrue(textOf(together[3]!.tokens).startsWith("L"))
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
+
+  it.live("have the logits that they have alone where their prompts share batches, to the bit", () =>
+    Effect.gen(function*() {
+      const prompts = [0, 7, 3].map((first, i) => [...long.slice(first, first + 64 + 9 * i), ...story.slice(0, 3 + i)])
+      const [alone, shared] = yield* Effect.forEach([1, 3], (inBatch) =>
+        Effect.gen(function*() {
+          const options = { context: 192, conversations: 3, parallel: 6, inBatch }
+          const { counts, join } = yield* Parallel.open(tinySource, tiny, options)
+          const logits = Effect.forEach(
+            prompts,
+            (prompt) => Effect.flatMap(join, ({ advance }) => advance(prompt)),
+            { concurrency: "unbounded" }
+          )
+          return { logits: yield* logits, steps: counts().steps }
+        }).pipe(Effect.scoped))
+      assertEquals(shared!.logits, alone!.logits)
+      assert.isBelow(shared!.steps, alone!.steps)
+    }).pipe(Effect.provide(wasm)))
 
   it.live("have the tokens that they have alone where the device draws, whatever it draws beside them", () =>
     Effect.gen(function*() {
       // without likelihoods, which come of logits on the host
       const requests = kinds.map((kind) => (): Request => ({ ...kind(), logprobs: undefined }))
-      const idsOf = (options: Options, concurrency: number) =>
+      const idsOf = (options: Parallel.Options, concurrency: number) =>
         Effect.scoped(Effect.gen(function*() {
           const pool = yield* loaded(options)
           const answers = yield* Effect.forEach(requests, (request) => answer(pool, request()), { concurrency })
@@ -90,7 +126,41 @@ describe("conversations in one step, on wasm", () => {
         yield* idsOf({ parallel: 6, draws: "device" }, 6),
         yield* idsOf({ parallel: 1, draws: "host" }, 1)
       )
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(answeringLater())))
+
+  it.live("take steps ahead where the device draws, for which the host says no more than where tokens stand", () => {
+    const written: Array<string> = []
+    const texts = [{ tokens: story, settings: Sampler.greedy }, { tokens: story.slice(3), settings: sampling }]
+    const writing = Effect.fnUntraced(function*({ join }: Parallel.Parallel, count: number) {
+      const write = Effect.fnUntraced(function*({ settings, tokens }: (typeof texts)[number]) {
+        const steps = yield* join
+        const text = [...tokens]
+        for (let i = 0; i < count; i++) text.push(yield* steps.next(text, settings))
+        return text
+      })
+      return yield* Effect.forEach(texts, write, { concurrency: "unbounded" })
+    }, Effect.scoped)
+    return Effect.gen(function*() {
+      const options = { context: 192, conversations: 3 }
+      const pool = yield* Parallel.open(tinySource, tiny, { ...options, parallel: 6, draws: "device" })
+      yield* writing(pool, 4)
+      const before = pool.counts()
+      written.length = 0
+      // from page to page no further than the second one
+      const ids = yield* writing(pool, 30)
+      const { ahead, steps } = pool.counts()
+      assert.isAtLeast(ahead - before.ahead, 27)
+      const each = steps - before.steps
+      const most: Readonly<Record<string, number>> = {
+        ...{ position: each, row: each, from: each, rule: each },
+        ...{ tokens: 4, pieces: 4, wanted: 2 }
+      }
+      const times = Map.groupBy(written, (label) => label)
+      for (const [label, all] of times) assert.isAtMost(all.length, most[label] ?? 0, label)
+      const alone = yield* Parallel.open(tinySource, tiny, { ...options, parallel: 1, draws: "host" })
+      assertEquals(ids, yield* writing(alone, 30))
+    }).pipe(Effect.scoped, Effect.provide(answeringLater((label) => written.push(label))))
+  })
 
   it.live("give way where memory is short, and go on", () =>
     Effect.gen(function*() {
@@ -109,7 +179,7 @@ describe("conversations in one step, on wasm", () => {
           return all.map(({ tokens }) => textOf(tokens))
         })))
       assertEquals(answers[1], answers[0])
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("one that is ended leaves the others alone, and its place is free at once", () =>
     Effect.gen(function*() {
@@ -127,7 +197,7 @@ describe("conversations in one step, on wasm", () => {
       assert.strictEqual(textOf((yield* Fiber.join(other)).tokens), "17 + 25 = 42")
       assert.strictEqual(textOf((yield* Fiber.join(waiting)).tokens), "Lima")
       assert.strictEqual((yield* pool.status).busy, 0)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("begin with what others have computed", () =>
     Effect.gen(function*() {
@@ -141,7 +211,7 @@ describe("conversations in one step, on wasm", () => {
         Effect.flatMap(loaded({ parallel: 1 }), (other) => answer(other, { tokens: second }))
       )
       assertEquals(next.tokens, fresh.tokens)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("what cannot be answered takes no place", () =>
     Effect.gen(function*() {
@@ -157,7 +227,7 @@ describe("conversations in one step, on wasm", () => {
         ["InvalidTokens", "InvalidTokens", "ContextFull", "InvalidRequest"]
       )
       assert.strictEqual((yield* pool.status).busy, 0)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("drafts change no text", () =>
     Effect.gen(function*() {
@@ -165,15 +235,19 @@ describe("conversations in one step, on wasm", () => {
         { tokens: [...story, ...story, ...story.slice(0, 8)], maxTokens: 16 },
         { tokens: [...story, ...story.slice(0, 5)], sampling: { ...sampling, seed: 5 }, maxTokens: 12 }
       ]
-      const texts = yield* Effect.forEach(["off", "lookup"] as const, (name) =>
+      const ways = [["off", "host"], ["lookup", "host"], ["lookup", "device"]] as const
+      const texts = yield* Effect.forEach(ways, ([name, draws]) =>
         Effect.scoped(Effect.gen(function*() {
-          const pool = yield* loaded({ parallel: 2 })
+          const pool = yield* loaded({ parallel: 6, draws })
           const all = yield* Effect.forEach(requests, (request) => answer(pool, request), { concurrency: "unbounded" })
           return all.map(({ tokens }) => ({ ids: tokens.map(({ id }) => id), drafts: tokens.at(-1)!.drafts }))
         })).pipe(Effect.provide(Drafter.layer(name))))
-      assertEquals(texts[1]!.map(({ ids }) => ids), texts[0]!.map(({ ids }) => ids))
-      assert.isAbove(texts[1]!.reduce((n, { drafts }) => n + drafts!.drafted, 0), 0)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+      const [without, ...drafted] = texts
+      for (const text of drafted) {
+        assertEquals(text.map(({ ids }) => ids), without!.map(({ ids }) => ids))
+        assert.isAbove(text.reduce((n, { drafts }) => n + drafts!.drafted, 0), 0)
+      }
+    }).pipe(Effect.scoped, Effect.provide(answeringLater())))
 })
 
 describe("the memory of a pool", () => {
@@ -184,7 +258,7 @@ describe("the memory of a pool", () => {
     context: 192,
     pages: 12,
     draws: "host",
-    batch: { tokens: 128, attend: "latents" },
+    batch: { tokens: 128, rows: 1 },
     sizes: [],
     tokens: 64
   }
@@ -200,7 +274,7 @@ describe("the memory of a pool", () => {
       yield* answer(pool, { tokens: long, maxTokens: 1 })
       const steady = mostBytes(planned) - planned.stagingBytes
       assert.closeTo((yield* Device).allocatedBytes() / steady, 1, 0.02)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("is what there is room for, and less than one conversation is refused", () =>
     Effect.gen(function*() {
@@ -209,7 +283,7 @@ describe("the memory of a pool", () => {
         Effect.scoped(Effect.gen(function*() {
           yield* fromModel(tinySource, tiny, { ...options, activations: "int8", prepare: ["last"] })
           return (yield* Device).allocatedBytes()
-        })).pipe(Effect.provide(wasmWithin({ limits: { memory }, subgroups: true })), keptPrograms)
+        })).pipe(Effect.provide(wasmWithin({ limits: { memory }, subgroups: true })))
       const all = mostBytes(planned)
       yield* within(all)
       yield* within(all - 4 * page)
@@ -248,5 +322,5 @@ describe("a lost device", () => {
       const answers = yield* Effect.forEach([0, 1, 0], (i) => answer(pool, greetings[i]!), { concurrency: "unbounded" })
       assertEquals(answers.map(({ tokens }) => textOf(tokens)), ["17 + 25 = 42", "Lima", "17 + 25 = 42"])
       assert.strictEqual(made, 3)
-    }).pipe(Effect.scoped, keptPrograms))
+    }).pipe(Effect.scoped))
 })

@@ -1,33 +1,16 @@
 /** Drafts of a model's own prediction block, on wasm: `mtp01` of the oracle. TG_FULL=1 reads prompts in every way. */
-import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { fromBytes } from "@tg/gguf/ByteSource"
-import * as Gguf from "@tg/gguf/Gguf"
-import { known } from "@tg/models/Models"
 import { Device } from "@tg/runtime/Device"
-import { Effect, Result, Stream } from "effect"
+import { Effect, Stream } from "effect"
 import * as Drafter from "../src/Drafter.ts"
 import { fromModel, type Options } from "../src/Engine.ts"
 import * as Loading from "../src/Loading.ts"
 import * as MemoryPlan from "../src/MemoryPlan.ts"
-import * as ModelFile from "../src/ModelFile.ts"
 import { draftRoom } from "../src/PredictionProgram.ts"
-import { keptPrograms, wasm } from "./support/devices.ts"
+import { wasm } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
-
-const read = (name: string) =>
-  new Uint8Array(readFileSync(new URL(`../../../test/vectors/oracle-families/${name}`, import.meta.url)))
-const { drafts, next, prompt } = JSON.parse(new TextDecoder().decode(read("mtp01.json"))) as {
-  readonly prompt: ReadonlyArray<number>
-  readonly next: number
-  readonly drafts: ReadonlyArray<number>
-}
-const bytes = read("mtp01.gguf")
-const source = fromBytes("mtp01", bytes)
-const model = Result.getOrThrow(
-  Result.flatMap(Gguf.fromBytes("mtp01", bytes), (gguf) => ModelFile.fromGguf(gguf, known))
-)
+import { drafts, model, next, prompt, source } from "./support/mtp01.ts"
 
 const engine = (name: Drafter.Name, options: Options = {}) =>
   fromModel(source, model, { context: 96, ...options }).pipe(
@@ -62,7 +45,7 @@ describe("the prediction block on wasm", () => {
         yield* session.predict([1, 2], 1)
         yield* session.advance(whole)
         assertEquals(yield* session.predict([...whole, 7], 3), found)
-      }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms)
+      }).pipe(Effect.scoped, Effect.provide(wasm))
   )
 
   it.live("goes on where the text was gone back", () =>
@@ -75,7 +58,7 @@ describe("the prediction block on wasm", () => {
       assertEquals(yield* session.predict([...prompt, next], 4), drafts)
       // the states of a text that is not here are not made up
       assertEquals(yield* session.predict([...other, 9], 4), [])
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live.each(["mtp", "auto"] as const)("changes no text: %s", (name) =>
     Effect.gen(function*() {
@@ -96,7 +79,7 @@ describe("the prediction block on wasm", () => {
       if (name === "mtp") {
         assert.isAbove(found.reduce((sum, text) => sum + text.at(-1)!.drafts!.drafted, 0), 0)
       }
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("takes memory only where it drafts", () =>
     Effect.gen(function*() {
@@ -112,7 +95,7 @@ describe("the prediction block on wasm", () => {
       // no program is compiled yet; beside weights and caches there are the guesses and a row
       const own = 4 * (draftRoom + model.config.embedding)
       assert.strictEqual(mtp - off, (yield* planned(true)) - (yield* planned(false)) + own)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("is asked for in vain where the file has none", () =>
     Effect.gen(function*() {
@@ -126,5 +109,5 @@ describe("the prediction block on wasm", () => {
       assert.include(error.message, "nextn_predict_layers")
       assert.include(error.message, `blk.${tiny.config.layers}.nextn.eh_proj.weight`)
       yield* open("auto")
-    }).pipe(Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.provide(wasm)))
 })

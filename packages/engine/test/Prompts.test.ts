@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { type DeviceProfile, h200, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { type ActivationPolicy, activationsOn } from "../src/ActivationPolicy.ts"
-import { attendOf, type AttendPolicy, attendsOf, promptShape, sizeFor } from "../src/Prompts.ts"
+import { promptShape, sizeFor } from "../src/Prompts.ts"
 import { tiny } from "./support/models.ts"
 
 describe("what prompts read", () => {
@@ -38,32 +38,5 @@ describe("what prompts read", () => {
       ]
     )
     assert.strictEqual(activationsOn(gpu), "int8")
-  })
-})
-
-describe("to what batches attend", () => {
-  const prompts = (profile: typeof h200, attend?: AttendPolicy) =>
-    promptShape(tiny.config, { asked: undefined, attend, context: 1024, profile })
-  const piece = { start: 100, length: 20 }
-
-  it("latents, unless somebody says it", () => {
-    assert.deepStrictEqual([prompts(h200).attend, prompts(wasm).attend], ["latents", "latents"])
-    assert.deepStrictEqual([prompts(h200, "latents").attend, prompts(wasm, "heads").attend], ["latents", "heads"])
-  })
-
-  it("a program for each way that may be chosen", () => {
-    const asked: Array<unknown> = []
-    const model: Pick<typeof tiny, "attend"> = { attend: (_, piece) => (asked.push(piece), "heads") }
-    assert.deepStrictEqual(attendsOf(model, prompts(h200, "cheapest")), ["latents", "heads"])
-    assert.deepStrictEqual(attendsOf(model, prompts(wasm)), ["latents"])
-    assert.strictEqual(attendOf({ model, profile: wasm, prompts: prompts(wasm) }, piece), "latents")
-    assert.deepStrictEqual(asked, [])
-    assert.strictEqual(attendOf({ model, profile: h200, prompts: prompts(h200, "cheapest") }, piece), "heads")
-    assert.deepStrictEqual(asked, [{ tokens: 20, positions: 120 }])
-  })
-
-  it("there is no choice where a cache holds keys and values", () => {
-    assert.deepStrictEqual(attendsOf({}, prompts(h200, "cheapest")), ["latents"])
-    assert.strictEqual(attendOf({ model: {}, profile: h200, prompts: prompts(h200, "cheapest") }, piece), "latents")
   })
 })

@@ -26,7 +26,7 @@ describe("pure parts", () => {
 })
 
 /** Steps that a session asked for, on a device that computes nothing. `fail` names the step that fails. */
-const mocked = (fail?: number, model = tiny) => {
+const mocked = (fail?: number) => {
   const steps: Array<Readonly<Record<string, number>>> = []
   const { contents, layer } = memory()
   const programs = new Set<unknown>()
@@ -51,7 +51,7 @@ const mocked = (fail?: number, model = tiny) => {
   })
   const buffers = new Map<string, DeviceBuffer>(tiny.weights.all.map(({ name }) => [name, { label: name, bytes: 4 }]))
   const session = (options: Session.SessionOptions) =>
-    Session.make(model, buffers, options).pipe(Effect.provide(Layer.merge(layer, jit)))
+    Session.make(tiny, buffers, options).pipe(Effect.provide(Layer.merge(layer, jit)))
   /** What a buffer holds. */
   const words = (label: string): ReadonlyArray<number> => {
     const [, bytes] = [...contents].find(([buffer]) => buffer.label === label)!
@@ -63,38 +63,16 @@ const mocked = (fail?: number, model = tiny) => {
 const count = (n: number, from = 0) => Array.from({ length: n }, (_, i) => from + i)
 
 describe("what a session runs", () => {
-  it.effect("for each batch the program that the model finds cheapest, if it may", () =>
+  it.effect("compiles ahead what a few words need, one program for all batches", () =>
     Effect.gen(function*() {
-      const asked: Array<unknown> = []
-      const model: typeof tiny = {
-        ...tiny,
-        attend: (_, piece) => {
-          asked.push(piece)
-          return piece.positions <= 16 ? "heads" : "latents"
-        }
-      }
-      const options = { chunk: 16, batchFrom: 2, context: 64 }
-      const free = mocked(undefined, model)
-      yield* (yield* free.session({ ...options, attend: "cheapest" })).advance(count(24))
-      assertEquals(asked, [{ tokens: 16, positions: 16 }, { tokens: 8, positions: 24 }])
-      assert.strictEqual(free.programs.size, 2)
-      const bound = mocked(undefined, model)
-      yield* (yield* bound.session(options)).advance(count(24))
-      assert.strictEqual(asked.length, 2)
-      assert.strictEqual(bound.programs.size, 1)
-    }).pipe(Effect.scoped))
-
-  it.effect("compiles ahead what a few words need, and the other program of batches when one needs it", () =>
-    Effect.gen(function*() {
-      const model: typeof tiny = { ...tiny, attend: (_, { positions }) => positions <= 32 ? "heads" : "latents" }
-      const { compiled, session } = mocked(undefined, model)
-      const it = yield* session({ chunk: 16, batchFrom: 2, context: 64, attend: "cheapest" })
+      const { compiled, programs, session } = mocked()
+      const it = yield* session({ chunk: 16, batchFrom: 2, context: 64 })
       assert.strictEqual(compiled.size, 0)
       yield* it.prepare("last")
       yield* it.advance(count(20))
       assert.strictEqual(compiled.size, 1)
       yield* it.advance(count(40))
-      assert.strictEqual(compiled.size, 2)
+      assert.deepStrictEqual([compiled.size, programs.size], [1, 1])
     }).pipe(Effect.scoped))
 
   it.effect("a prompt in chunks, then token by token", () =>

@@ -13,7 +13,7 @@ import { type Constraint, fromModel, type Request } from "../src/Engine.ts"
 import * as Lookup from "../src/Lookup.ts"
 import * as ModelFile from "../src/ModelFile.ts"
 import type { Drafts } from "../src/Speculation.ts"
-import { keptPrograms, wasm } from "./support/devices.ts"
+import { onItsOwn, seeingReads, wasm } from "./support/devices.ts"
 import { asked, tiny, tinyCodec, tinySource } from "./support/models.ts"
 
 describe("lookup", () => {
@@ -169,7 +169,7 @@ describe("drafts on wasm", () => {
         // the text that is not drafted takes its steps, no more
         assert.isAtMost(sum(wrong!, "steps"), tokens)
         assert.isBelow(sum(wrong!, "accepted"), sum(wrong!, "drafted") / 10)
-      }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms)
+      }).pipe(Effect.scoped, Effect.provide(wasm))
   )
 
   it.live("a text that was there before takes fewer steps", () =>
@@ -189,7 +189,7 @@ describe("drafts on wasm", () => {
       // nothing that was drafted and is not in the text stays in the cache
       const text = [...request.tokens, ...found.tokens.map(({ id }) => id)]
       assertEquals(yield* drafting.cached, text.slice(0, (yield* drafting.cached).length))
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("ends where the context ends", () =>
     Effect.gen(function*() {
@@ -201,7 +201,7 @@ describe("drafts on wasm", () => {
       const found = yield* said(yield* open(Drafter.only(Drafter.lookup)), { tokens, bias })
       assertEquals(found.tokens, expected.tokens)
       assert.strictEqual(found.tokens.at(-1)!.stop, "context")
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("several conversations draft, each from its own text", () =>
     Effect.gen(function*() {
@@ -217,7 +217,7 @@ describe("drafts on wasm", () => {
           })), { concurrency: 3 })
       const expected = yield* texts(yield* open(undefined))
       assertEquals(yield* texts(yield* open(Drafter.only(Drafter.lookup))), expected)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 
   it.live("go on behind sliding windows as if nothing had been drafted", () => {
     const bytes = new Uint8Array(
@@ -239,8 +239,36 @@ describe("drafts on wasm", () => {
         assert.deepStrictEqual(rows.subarray(8 * session.vocabulary, 9 * session.vocabulary), row)
       }
       assert.isAbove(session.forgotten(), 128)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms)
+    }).pipe(Effect.scoped, Effect.provide(wasm))
   })
+})
+
+describe("drafts on a device that draws", () => {
+  it.live("are verified there, and change no text", () =>
+    Effect.suspend(() => {
+      let most = 0
+      const requests = Array.from({ length: 4 }, (_, i) => requestOf(i))
+      return Effect.gen(function*() {
+        const plain = yield* engine(undefined)
+        const expected = yield* Effect.forEach(requests, (request) => said(plain, request))
+        const texts = expected.map(({ tokens }, i) => [...requests[i]!.tokens, ...tokens.map(({ id }) => id)])
+        const drafting = yield* engine(nearly(texts))
+        const reads: Array<number> = []
+        for (const [i, request] of requests.entries()) {
+          most = 0
+          const found = yield* said(drafting, request)
+          // likelihoods differ in their last digits: steps of several tokens are another program
+          assertEquals(found.tokens.map(({ id }) => id), expected[i]!.tokens.map(({ id }) => id))
+          assert.isBelow(found.drafts!.steps, Math.max(2, 2 * found.tokens.length / 3))
+          reads.push(most)
+        }
+        // behind the prompt the host draws; logits of drafts are read where a mask, penalties or likelihoods ask for them
+        assertEquals(reads.map((bytes) => bytes > 4 * tiny.config.vocabulary), requests.map((_, i) => i % 4 !== 0))
+      }).pipe(
+        Effect.scoped,
+        Effect.provide(onItsOwn(seeingReads((bytes) => most = Math.max(most, bytes))))
+      )
+    }))
 })
 
 describe("a drafter that never answers", () => {
@@ -254,5 +282,5 @@ describe("a drafter that never answers", () => {
       const tokens = yield* Stream.runCollect(engine.generate({ tokens: asked("What is 17 + 25?") }))
       assert.strictEqual(tokens.map(({ text }) => text).join(""), "17 + 25 = 42")
       assert.strictEqual(asks, 1)
-    }).pipe(Effect.scoped, Effect.provide(wasm), keptPrograms))
+    }).pipe(Effect.scoped, Effect.provide(wasm)))
 })

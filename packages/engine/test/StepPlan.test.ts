@@ -14,7 +14,6 @@ import * as Tensor from "@tg/tensor/Tensor"
 import { Effect, Layer, Result, Stream } from "effect"
 import * as Engine from "../src/Engine.ts"
 import * as ModelFile from "../src/ModelFile.ts"
-import type { AttendPolicy } from "../src/Prompts.ts"
 import * as StepPlan from "../src/StepPlan.ts"
 import * as Synthetic from "../src/Synthetic.ts"
 import { wasm } from "./support/devices.ts"
@@ -23,16 +22,28 @@ import { wasm } from "./support/devices.ts"
 const pipelineFor = (profile: DeviceProfile) =>
   Pipeline.layer.pipe(Layer.provide([Reference.renderer(), Profile.layer(profile)]))
 
-const planWith = (model: StepPlan.Model, profile: DeviceProfile, context: number, attend?: AttendPolicy) =>
-  Effect.flatMap(Pipeline, (pipeline) => StepPlan.plan(model, { pipeline, attend, context, cache: "f16" })).pipe(
+const planWith = (
+  model: StepPlan.Model,
+  profile: DeviceProfile,
+  context: number,
+  options: Pick<StepPlan.PlanOptions, "behind"> = {}
+) =>
+  Effect.flatMap(Pipeline, (pipeline) => StepPlan.plan(model, { pipeline, context, cache: "f16", ...options })).pipe(
     Effect.provide(pipelineFor(profile))
   )
 
-const planOf = (shape: string, profile: DeviceProfile = h200, attend?: AttendPolicy): StepPlan.StepPlan =>
-  Effect.runSync(Effect.flatMap(
+const planned = new Map<string, StepPlan.StepPlan>()
+
+/** The plan of a shape, made once for all tests of this file. */
+const planOf = (shape: string, profile: DeviceProfile = h200): StepPlan.StepPlan => {
+  const key = `${shape} ${JSON.stringify(profile)}`
+  const plan = planned.get(key) ?? Effect.runSync(Effect.flatMap(
     Effect.fromResult(StepPlan.fromShape(shape, known)),
-    (model) => planWith(model, profile, 256, attend)
+    (model) => planWith(model, profile, 256)
   ))
+  planned.set(key, plan)
+  return plan
+}
 
 /** The bytes of a synthetic file. */
 const fileOf = (shape: string): Uint8Array => {
@@ -129,18 +140,24 @@ describe("StepPlan", () => {
     assert.isAbove(planOf("glm-4.7-flash:f16", webgpuDefault).tensorsOverBinding, 3 * 46)
   })
 
-  it("has room for both programs of batches where both may run", () => {
-    const scratch = (attend: AttendPolicy) => planOf("tiny-youtu:q4_0", h200, attend).scratchBytes
-    const [latents, heads, both] = [scratch("latents"), scratch("heads"), scratch("cheapest")]
-    assert.isAbove(both, Math.max(latents, heads))
-    assert.isBelow(both, latents + heads)
+  it("refuses a context that the model does not have, and a step behind its end", () => {
+    const model = Result.getOrThrow(StepPlan.fromShape("tiny-glm:q4_0", known))
+    const refused = (context: number, behind?: number) =>
+      Effect.runSync(Effect.flip(planWith(model, h200, context, { behind })))
+    assert.strictEqual(refused(1e6)._tag, "ContextFull")
+    assert.match(refused(64, 64).message, /holds 64 tokens and 65 were asked for/)
   })
 
-  it("refuses a context that the model does not have", () => {
-    const model = Result.getOrThrow(StepPlan.fromShape("tiny-glm:q4_0", known))
-    const error = Effect.runSync(Effect.flip(planWith(model, h200, 1e6)))
-    assert.strictEqual(error._tag, "ContextFull")
-  })
+  it.effect("predicts a step by the positions that it attends to", () =>
+    Effect.gen(function*() {
+      const pipeline = yield* Pipeline
+      const model = yield* Effect.fromResult(StepPlan.fromShape("tiny-youtu:f16", known))
+      const behind = (behind?: number) => StepPlan.plan(model, { pipeline, behind, cache: "f16", context: 256 })
+      const [first, last] = [yield* behind(0), yield* behind()]
+      assert.deepStrictEqual([first.behind, last.behind], [0, 255])
+      assert.strictEqual(first.dispatchesPerToken, last.dispatchesPerToken)
+      assert.isAbove(last.predictedMsPerToken, first.predictedMsPerToken)
+    }).pipe(Effect.provide(pipelineFor(h200))))
 
   it.live.each(["tiny-glm:q4_0", "tiny-lite:q4_k_m", "tiny-youtu:f16"])(
     "%s: what is planned is what is allocated",

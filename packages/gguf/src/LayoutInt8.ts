@@ -42,7 +42,8 @@ const shared = (scale: Tensor, n: number): Tensor => perRow(each(scale).expand([
 const ternary: Decode = (p) => plainRows(bytesOf(p, "q", 2), shared(low(p.fields("d")), 8), 1)
 
 /** Bytes from a code book. */
-const fromGrid = ({ bytes, scale, zero }: GridCodec): Decode => (p) => {
+const fromGrid = (type: keyof typeof gridCodecs): Decode => (p) => {
+  const { bytes, scale, zero }: GridCodec = gridCodecs[type]
   const scales = scale(p)
   return plainRows(perRow(bytes(p), 4, [2, 4]), perRow(scales, 3, [Number(scales.dim(-1))]), zero)
 }
@@ -89,13 +90,13 @@ const decoders: { readonly [K in Name]?: Decode } = {
   Q1_0: (p) => plainRows(bytesOf(p, "q", 1).shl(1), shared(low(p.fields("d")), 4), 1),
   Q2_0: (p) => plainRows(bytesOf(p, "q", 2), shared(low(p.fields("d")), 2), 1),
   NVFP4: (p) => plainRows(lookupBytes(fp4Table, bytesOf(p, "q", 4)), perRow(scalesNVFP4(p), 2, [2])),
-  IQ1_S: fromGrid(gridCodecs.IQ1_S),
-  IQ1_M: fromGrid(gridCodecs.IQ1_M),
-  IQ2_XXS: fromGrid(gridCodecs.IQ2_XXS),
-  IQ2_XS: fromGrid(gridCodecs.IQ2_XS),
-  IQ2_S: fromGrid(gridCodecs.IQ2_S),
-  IQ3_XXS: fromGrid(gridCodecs.IQ3_XXS),
-  IQ3_S: fromGrid(gridCodecs.IQ3_S)
+  IQ1_S: fromGrid("IQ1_S"),
+  IQ1_M: fromGrid("IQ1_M"),
+  IQ2_XXS: fromGrid("IQ2_XXS"),
+  IQ2_XS: fromGrid("IQ2_XS"),
+  IQ2_S: fromGrid("IQ2_S"),
+  IQ3_XXS: fromGrid("IQ3_XXS"),
+  IQ3_S: fromGrid("IQ3_S")
 }
 
 /** The rows of a type as bytes, if its values are small integers with scales. */

@@ -4,17 +4,16 @@ import { gridCodecs } from "./LayoutGrids.ts"
 import { smallCodecs } from "./LayoutSmall.ts"
 import type { Name } from "./GgufType.ts"
 
-const codecs: { readonly [K in Name]?: Codec | ((row: RowInfo) => Codec) } = {
-  ...blockCodecs,
-  ...gridCodecs,
-  ...smallCodecs
-}
+const codecs: { readonly [K in Name]?: Codec | ((row: RowInfo) => Codec) } = { ...blockCodecs, ...smallCodecs }
+
+/** Looked up when one is asked for: who fetches them later has them by then. */
+const grids: { readonly [K in Name]?: Codec } = gridCodecs
 
 /** The codec of a type for rows of this kind, if the type is supported. */
 export const codecOf = (type: Name, row: RowInfo): Codec | undefined => {
-  const codec = codecs[type]
+  const codec = codecs[type] ?? grids[type]
   return typeof codec === "function" ? codec(row) : codec
 }
 
 /** The supported types. */
-export const supported: ReadonlyArray<Name> = Object.keys(codecs) as ReadonlyArray<Name>
+export const supported: ReadonlyArray<Name> = [...Object.keys(codecs), ...Object.keys(grids)] as ReadonlyArray<Name>

@@ -55,12 +55,17 @@ export const groupInnermost = (plan: Plan, reduction: UOp, threads: number): num
 /**
  * Splits each outermost reduction over up to `threads` threads, outer loops first: neighbouring threads then read neighbouring
  * blocks. The first `inside` of them go to the innermost loops, so that loads of activations are coalesced and threads share words
- * of the weight. A symbolic loop comes last. Where sizes have only small powers of two as divisors, other divisors are taken.
+ * of the weight. A symbolic loop comes last. Where sizes have only powers of two below `leastPower` as divisors, other divisors are
+ * taken: by default if half of the threads would be left.
  */
 export const groupReductions = (
   plan: Plan,
   threads: number,
-  { inside = 1, part = () => plan.kernel }: { readonly inside?: number; readonly part?: () => UOp } = {}
+  { inside = 1, leastPower, part = () => plan.kernel }: {
+    readonly inside?: number
+    readonly leastPower?: number
+    readonly part?: () => UOp
+  } = {}
 ): void => {
   // the longest first: of two groups one has to divide the other
   const lengths = Loops.reductions(part()).map((r) => iterations(Loops.loopsOf(r)))
@@ -78,7 +83,8 @@ export const groupReductions = (
     }
     const serial = Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE")
     const known = serial.filter((l) => !l.isSymbolic)
-    if (serial.length === known.length && known.reduce((n, l) => n * largestPower(l.size, left), 1) < left / 2) {
+    const power = known.reduce((n, l) => n * largestPower(l.size, left), 1)
+    if (serial.length === known.length && power < Math.min(left / 2, leastPower ?? Infinity)) {
       for (const loop of known.toReversed()) share(loop, left, largestDivisor)
       if (shared.size > 0) continue
     }

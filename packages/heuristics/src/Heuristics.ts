@@ -8,6 +8,7 @@ import { chooseCpu } from "./Cpu.ts"
 import { upcastTokens } from "./Few.ts"
 import { loopsOffGrid } from "./Grid.ts"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
+import { gatherRows } from "./Order.ts"
 import { Plan } from "./Plan.ts"
 import { localOutputs, shareRows, upcastAlike } from "./Rows.ts"
 import { chooseStaged } from "./Staged.ts"
@@ -44,6 +45,7 @@ export const choose = (kernel: UOp, profile: DeviceProfile, legal: Legal = usual
   }
   if (kernel.src.length > 1) chooseStaged(plan, profile)
   else if (!chooseTiles(plan, profile)) chooseGpu(plan, profile)
+  gatherRows(plan)
   fitGrid(plan, profile)
   return plan.opts
 }

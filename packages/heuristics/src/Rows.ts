@@ -3,7 +3,7 @@ import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { groupReductions, maxGroup, terms } from "./Groups.ts"
+import { groupReductions, maxGroup, outermost, terms } from "./Groups.ts"
 import { hasIdleThreads, isInt8 } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
@@ -35,6 +35,19 @@ export const localOutputs = (plan: Plan, most: number): void => {
 /** The same as long as enough workgroups remain. */
 const localRows = (plan: Plan, most: number): void =>
   localOutputs(plan, Math.floor(Math.min(most, knownOutputs(plan.kernel) / manyWorkgroups)))
+
+/** The same over several loops, until there are so many rows. */
+const localRowsOfLoops = (plan: Plan, most: number): void => {
+  let left = most
+  for (let last = freeOutputs(plan.kernel).at(-1); left > 1 && last !== undefined;) {
+    const before = knownOutputs(plan.kernel)
+    localRows(plan, left)
+    const taken = before / knownOutputs(plan.kernel)
+    left = Math.floor(left / taken)
+    const next = freeOutputs(plan.kernel).at(-1)
+    last = taken > 1 && next?.id !== last.id ? next : undefined
+  }
+}
 
 /** Results of a thread, at most: register pressure would lower the occupancy that hides the latency of loads. */
 const mostResults = 16
@@ -90,8 +103,21 @@ const isFull = (rows: number, { saturatingThreads }: DeviceProfile): boolean =>
   rows * maxGroup >= fullTimes * saturatingThreads
 
 const pair = 2
+/**
+ * Threads for a row of a few tokens, at least: as many as a power of two are in a subgroup, which adds their sums up. Others exchange one for
+ * each token through workgroup memory.
+ */
+const fewestOfTokens = 8
 /** Threads of a workgroup for rows that two subgroups compute. */
 const byteThreads = 256
+
+/**
+ * Whether a subgroup for each row saturates the device, and the sums of a row differ in length, as those of the chosen experts and the shared
+ * one: on more threads the shorter sum would wait behind the longer one's barrier, and half of them would only repeat it.
+ */
+const wantsSubgroup = (kernel: UOp, { saturatingThreads }: DeviceProfile): boolean =>
+  knownOutputs(kernel) * maxGroup >= saturatingThreads &&
+  new Set(outermost(kernel).filter(isInt8).map((sum) => iterations(Loops.loopsOf(sum)))).size > 1
 
 /**
  * Products of bytes: two subgroups for a row, which pay beside other rows in a workgroup (2048 rows of 2048: 3.6 us, with
@@ -102,7 +128,11 @@ const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens }: Threa
     groupReductions(plan, group)
     return upcastRows(plan, [pair], tokens)
   }
-  groupReductions(plan, 2 * group)
+  if (wantsSubgroup(plan.kernel, profile)) {
+    groupReductions(plan, group)
+    return localRows(plan, Math.floor(byteThreads / group))
+  }
+  groupReductions(plan, 2 * group, (tokens ?? 1) > 1 ? { leastPower: fewestOfTokens } : {})
   const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
   localRows(plan, Math.floor((reached > group ? byteThreads : group) / reached))
 }
@@ -143,7 +173,8 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, token
     tokens
   )
   const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
-  localRows(plan, Math.floor((reached < group ? group : threads) / reached))
+  const rowsOf = tokens === undefined || tokens === 1 ? localRows : localRowsOfLoops
+  rowsOf(plan, Math.floor((reached < group ? group : threads) / reached))
 }
 
 /** Most outputs of the same loads in one thread, and how many times as many others there are, at least. */

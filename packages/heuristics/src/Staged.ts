@@ -1,6 +1,6 @@
 /** Kernels that stage values in workgroup memory. */
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
-import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import { openRanges, rangeArg, type UOp } from "@tg/core-uop/UOp"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
@@ -45,12 +45,30 @@ const mostExchanged = 256
 const crowdThreads = 128
 const needsLoads = (profile: DeviceProfile): boolean => loadsInFlight(profile, crowdThreads) > maxUnrollGpu
 
+/**
+ * Of how many tokens a product of bytes has workgroups, each of which reads its rows again; those of one token take as many threads as if it
+ * was alone. The tokens of rows that an index in memory names, as the experts of a few tokens are named, are not counted: infinitely many.
+ */
+const tokensApart = (kernel: UOp): number => {
+  if (!isInt8(kernel)) return 1
+  const between = loopsBetween(kernel)
+  const loads = loadsOf(kernel)
+  if (loads.some((load) => loadsOf(load.src[0]!).length > 0)) return Infinity
+  const isOfRow = (range: UOp): boolean => rangeArg(range).axis === "LOOP" || rangeArg(range).axis === "GLOBAL"
+  const rows = loads.map((load) => openRanges(load.src[0]!))
+    .filter((open) => [...open].some((range) => !between.has(range) && isOfRow(range)))
+  return iterations(
+    [...between].filter((range) => rows.length > 0 && rows.every((open) => !open.has(range))).map(Loops.toLoop)
+  )
+}
+
 /** Threads of each of `alike` workgroups. */
-const threadsFor = (alike: number, profile: DeviceProfile): number => {
+const threadsFor = (alike: number, kernel: UOp, profile: DeviceProfile): number => {
   if (alike === 1) return aloneThreads
   if (!Number.isFinite(alike) && needsLoads(profile)) return crowdThreads
   const most = quantitiesOf(profile).residentThreads / besideEachOther
-  return Math.max(stagingThreads, largestPowerOfTwo(Math.min(most, profile.saturatingThreads / alike)))
+  const wanted = Math.min(most, profile.saturatingThreads / alike * tokensApart(kernel))
+  return Math.max(stagingThreads, largestPowerOfTwo(wanted))
 }
 
 /**
@@ -66,7 +84,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const last = plan.kernel.src.length - 1
   /** Whether every workgroup quantises the whole activation vector for its rows. */
   const rounds = alike === 1 && outermost(plan.kernel.src[last]!).some(isInt8)
-  const most = Math.min(rounds ? stagingThreads : threadsFor(alike, profile), profile.maxWorkgroupThreads)
+  const most = Math.min(rounds ? stagingThreads : threadsFor(alike, plan.kernel, profile), profile.maxWorkgroupThreads)
   const subgroup = usualGroup(profile, most)
   /** Fewer workgroups than processors: each computes less. */
   const isSparse = alike > 1 && alike < processorsOf(profile)
@@ -92,7 +110,8 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     // few elements, or words that are packed from several values: one for each thread, no vectors
     const isPacking = Loops.reductions(end()).length > 0 && longestReduction(end()) < shortReduction
     if (!reduced && !(isCrowd && count() <= most) && !isPacking) vectoriseOutputs(plan, end, own())
-    if (hasRegisters) tileLoads(plan, end, own())
+    // where a thread has one element at most, sharing loads would leave threads idle
+    if (hasRegisters && count() > most) tileLoads(plan, end, own())
     const isSpread = isSparse && number === last && !reduced && loadsOf(end()).length > 0
     const elements = isSpread ? nearestPowerOfTwo(count() * alike / (2 * processorsOf(profile))) : count()
     const wanted = isSpread ? crowdThreads : most

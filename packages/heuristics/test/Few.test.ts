@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { Arena } from "@tg/core-uop/UOp"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
 import { choose } from "../src/Heuristics.ts"
 
@@ -28,6 +28,26 @@ const product = (tokens: number, matrices: "one" | "own") => {
 const optsOf = (...[tokens, matrices, profile]: [number, "one" | "own", typeof h200]) =>
   choose(product(tokens, matrices), profile).map(Opt.print)
 
+/** The opts of a product of bytes, with rows of 24 blocks. */
+const bytesOf = (tokens: number) => {
+  const arena = new Arena()
+  const [blocks, words] = [24, 8]
+  const param = (slot: number, length: number) => arena.make("PARAM", DType.u32, [Expr.int(arena, length)], { slot })
+  const [t, r, block, word] = [
+    Expr.range(arena, tokens, 0, "GLOBAL"),
+    Expr.range(arena, rows, 1, "GLOBAL"),
+    Expr.range(arena, blocks, 2, "REDUCE"),
+    Expr.range(arena, words, 3, "REDUCE")
+  ]
+  const at = (row: UOp) => Expr.add(Expr.mul(Expr.add(Expr.mul(row, blocks), block), words), word)
+  const w = Expr.load(Expr.element(param(1, rows * blocks * words), at(r)))
+  const x = Expr.load(Expr.element(param(2, tokens * blocks * words), at(t)))
+  const dot = arena.make("CAST", DType.f32, [Expr.reduce("ADD", arena.make("DOT4I8", DType.i32, [x, w]), [word])])
+  const out = arena.make("PARAM", DType.f32, [Expr.int(arena, tokens * rows)], { slot: 0 })
+  const store = Expr.store(Expr.element(out, Expr.add(Expr.mul(t, rows), r)), Expr.reduce("ADD", dot, [block]))
+  return choose(arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, t, r])]), h200)
+}
+
 describe("a product of a few tokens with one matrix", () => {
   it("gives a thread all of them, so that a weight is read once", () => {
     for (const tokens of [2, 4, 8, 16]) assert.include(optsOf(tokens, "one", h200), `UPCAST(r0, ${tokens})`)
@@ -39,5 +59,69 @@ describe("a product of a few tokens with one matrix", () => {
     for (const opts of [optsOf(4, "own", h200), optsOf(32, "one", h200)]) {
       assert.isFalse(opts.some((opt) => opt.startsWith("UPCAST(r0")))
     }
+  })
+  it("has rows of a power of two of threads, which a subgroup adds up", () => {
+    const opts = bytesOf(4).map(Opt.print)
+    assert.include(opts, "UPCAST(r0, 4)")
+    assert.include(opts, "GROUP(r2, 8)")
+    // one token: as many threads as divide the row
+    assert.include(bytesOf(1).map(Opt.print), "GROUP(r2, 24)")
+  })
+})
+
+/** The opts of the sum over the four experts that each token has chosen, by index, beside a product with one matrix; products of bytes. */
+const downOf = (tokens: number, profile = h200) => {
+  const arena = new Arena()
+  const [experts, blocks, words] = [4, 48, 8]
+  const param = (slot: number, length: number) => arena.make("PARAM", DType.u32, [Expr.int(arena, length)], { slot })
+  const [t, r] = [Expr.range(arena, tokens, 0, "GLOBAL"), Expr.range(arena, rows, 1, "GLOBAL")]
+  const at = (row: UOp, block: UOp, word: UOp) =>
+    Expr.add(Expr.mul(Expr.add(Expr.mul(row, blocks), block), words), word)
+  const dot = (w: UOp, x: UOp, word: UOp) =>
+    arena.make("CAST", DType.f32, [Expr.reduce("ADD", arena.make("DOT4I8", DType.i32, [x, w]), [word])])
+  const load = (slot: number, length: number, place: UOp) => Expr.load(Expr.element(param(slot, length), place))
+  const own = (() => {
+    const [k, block, word] = [2, 3, 4].map((id, i) => Expr.range(arena, [experts, blocks, words][i]!, id, "REDUCE"))
+    const pair = Expr.add(Expr.mul(t, experts), k!)
+    const expert = arena.make("CAST", DType.index, [load(3, tokens * experts, pair)])
+    const w = load(1, 64 * rows * blocks * words, at(Expr.add(Expr.mul(expert, rows), r), block!, word!))
+    return Expr.reduce("ADD", dot(w, load(2, tokens * experts * blocks * words, at(pair, block!, word!)), word!), [
+      k!,
+      block!
+    ])
+  })()
+  const [block, word] = [Expr.range(arena, blocks, 5, "REDUCE"), Expr.range(arena, words, 6, "REDUCE")]
+  const shared = Expr.reduce(
+    "ADD",
+    dot(load(4, rows * blocks * words, at(r, block, word)), load(5, tokens * blocks * words, at(t, block, word)), word),
+    [block]
+  )
+  const out = arena.make("PARAM", DType.f32, [Expr.int(arena, tokens * rows)], { slot: 0 })
+  const store = Expr.store(Expr.element(out, Expr.add(Expr.mul(t, rows), r)), Expr.add(own, shared))
+  return choose(arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, t, r])]), profile).map(Opt.print)
+}
+
+describe("rows of the experts that tokens have chosen", () => {
+  it("are outside of the tokens in the grid, so that an expert is read once for all that have chosen it", () => {
+    for (const tokens of [2, 4, 8, 16]) {
+      const order = downOf(tokens).filter((opt) => opt.startsWith("OUTER"))
+      assert.lengthOf(order, 1)
+      assert.match(order[0]!, /OUTER\(r1, /)
+    }
+  })
+  it("take a subgroup, which meets at no barrier, where that saturates the device", () => {
+    const threads = (tokens: number) =>
+      downOf(tokens).flatMap((opt) => /^GROUP\(r([234]), (\d+)\)/.exec(opt)?.[2] ?? []).reduce(
+        (n, size) => n * Number(size),
+        1
+      )
+    assert.strictEqual(threads(2), 64)
+    for (const tokens of [4, 8, 16]) {
+      assert.strictEqual(threads(tokens), 32)
+      assert.include(downOf(tokens), "LOCAL(r1, 8)")
+    }
+  })
+  it("are in their order where there is one token", () => {
+    assert.isEmpty(downOf(1).filter((opt) => opt.startsWith("OUTER")))
   })
 })

@@ -11,7 +11,9 @@ import { noise, sha256, start } from "./support/server.ts"
 import { folder, layer, nameOf, pull } from "./support/store.ts"
 
 const services = Layer.merge(NodeMachine.layer, NodeServices.layer)
-const patience: Lock.Patience = { beatMillis: 20, staleMillis: 200, pollMillis: 5 }
+const patience: Lock.Patience = { beatMillis: 20, staleMillis: 60_000, pollMillis: 5 }
+/** Takes a lock soon: but not so soon that a machine which stands still for a moment makes an owner look dead. */
+const impatience: Lock.Patience = { ...patience, staleMillis: 1500 }
 
 describe("a lock", () => {
   it.live("one at a time, and everyone in the end", () =>
@@ -44,8 +46,7 @@ describe("a lock", () => {
         yield* Effect.sleep(5)
         inside--
       })
-      yield* Effect.forEach(Array.from({ length: 10 }), () =>
-        Lock.withLock(file, { patience: { ...patience, staleMillis: 60_000 } }, use), {
+      yield* Effect.forEach(Array.from({ length: 10 }), () => Lock.withLock(file, { patience }, use), {
         concurrency: "unbounded"
       })
       assert.strictEqual(most, 1)
@@ -56,11 +57,11 @@ describe("a lock", () => {
       const file = path.join(yield* folder, "x.lock")
       // asleep: it beats only after it was taken for dead
       const first = yield* Effect.forkScoped(
-        Effect.flip(Lock.withLock(file, { patience: { beatMillis: 600 } }, Effect.never))
+        Effect.flip(Lock.withLock(file, { patience: { beatMillis: 2500 } }, Effect.never))
       )
-      yield* Effect.sleep(50)
-      yield* Lock.withLock(file, { patience }, Effect.sleep(700))
-      const error = yield* Fiber.join(first)
+      while (!fs.existsSync(file)) yield* Effect.sleep(5)
+      // until the owner has noticed
+      const error = yield* Lock.withLock(file, { patience: impatience }, Fiber.join(first))
       assert.strictEqual(error.problem, "in-use")
     }).pipe(Effect.provide(services)))
 
@@ -69,14 +70,14 @@ describe("a lock", () => {
       const file = path.join(yield* folder, "x.lock")
       let isDone = false
       const work = Effect.andThen(
-        Effect.sleep(600),
+        Effect.sleep(2000),
         Effect.sync(() => {
           isDone = true
         })
       )
-      const first = yield* Effect.forkScoped(Lock.withLock(file, { patience }, work))
-      yield* Effect.sleep(50)
-      yield* Lock.withLock(file, { patience }, Effect.sync(() => assert.isTrue(isDone)))
+      const first = yield* Effect.forkScoped(Lock.withLock(file, { patience: impatience }, work))
+      while (!fs.existsSync(file)) yield* Effect.sleep(5)
+      yield* Lock.withLock(file, { patience: impatience }, Effect.sync(() => assert.isTrue(isDone)))
       yield* Fiber.join(first)
     }).pipe(Effect.provide(services)))
 })

@@ -154,6 +154,6 @@ export const bind: (
     const dispatches = dispatchesOf(plan, executables, { buffers, blocks })
     if (dispatches instanceof DeviceError) return yield* dispatches
     const replay = yield* device.plan(dispatches)
-    return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches }
+    return { ...checked(asked, replay), vars: [...asked.vars.keys()], plan, schedule, dispatches, device }
   }
 )

@@ -12,7 +12,8 @@ import { members } from "@tg/rangeify/Horizontal"
 import type { Limits, Rangeify, RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Step } from "@tg/rangeify/Schedule"
 import * as ScheduleCache from "@tg/rangeify/ScheduleCache"
-import { Effect } from "effect"
+import { Duration, Effect } from "effect"
+import * as EqualTimes from "./EqualTimes.ts"
 
 /** An equal program, and why it is that one. */
 export interface Chosen {
@@ -33,13 +34,27 @@ export interface Stages {
 }
 
 /** Forms of bodies first, by what they are with their reductions in pieces. */
-export const chosen = (stages: Stages) => (sink: UOp): Effect.Effect<Chosen, RangeifyError> => {
-  const { equality, profile, split } = stages
-  return Effect.map(equality.optimise(sink, { profile, weigh: weighIn(stages) }), ({ bodies, sink }) => {
+export const chosen = (stages: Stages) =>
+  Effect.fnUntraced(function*(program: UOp) {
+    const { equality, profile, split } = stages
+    const told = yield* EqualTimes.Listener
+    let weighMillis = 0
+    const weigh: Weigh<RangeifyError> = (form, name) =>
+      Effect.map(Effect.timed(weighIn(stages)(form, name)), ([time, weight]) => {
+        weighMillis += Duration.toMillis(time)
+        return weight
+      })
+    const { bodies, sink } = yield* equality.optimise(program, { profile, weigh })
+    told?.({
+      bodies: bodies.length,
+      weighed: bodies.filter(({ weighed }) => weighed !== undefined).length,
+      searchMillis: bodies.reduce((millis, body) => millis + body.millis, 0),
+      weighMillis
+    })
     const { reports, sink: cut } = split.split(sink, profile)
-    return { sink: cut, bodies, pieces: reports }
+    const found: Chosen = { sink: cut, bodies, pieces: reports }
+    return found
   })
-}
 
 const weighIn = (stages: Stages): Weigh<RangeifyError> => (program, name) => {
   const { limits, profile, rangeify, split } = stages
@@ -68,7 +83,7 @@ const kernelsOf = (step: Step): ReadonlyArray<UOp> =>
 const microsOf = (step: Step, { limits: { fusion }, profile }: Pick<Stages, "limits" | "profile">): number => {
   if (step.kind === "custom") return profile.dispatchMicros
   const kernels = kernelsOf(step)
-  if (fusion !== undefined) return Fusion.launchOf(kernels.map(fusion.kernelMicros))
+  if (fusion !== undefined) return Fusion.launchOf(kernels.map((kernel) => fusion.kernelMicros(kernel)))
   const elements = kernels.flatMap((kernel) => [...Fusion.traffic(kernel, Fusion.usualSize).values()])
   return profile.dispatchMicros + 4 * chain(elements) / profile.bytesPerMicro
 }

@@ -103,13 +103,18 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   const own = phases.map((phase) => {
     const busy = phase.bytes / profile.bytesPerMicro
     return phase.micros - profile.dispatchMicros +
-      Persistent.slower(profile, { ...phase, busy, hasBarriers: false }, arg)
+      Persistent.slower(
+        profile,
+        { ...phase, busy, waits: Math.max(0, phase.micros - busy - profile.dispatchMicros) },
+        arg
+      )
   })
   const shape: Shape = {
     bytes,
     workgroups: arg.workgroups,
     threads: Math.max(arg.threads, ...phases.map(({ threads }) => threads)),
-    micros: own.reduce((a, b) => a + b, waits) + Persistent.crossings(profile, parts, crossing)
+    micros: own.reduce((a, b) => a + b, waits) + Persistent.crossings(profile, parts, crossing) -
+      Persistent.savedAhead(profile, arg)
   }
   return shape
 })
@@ -127,7 +132,14 @@ const ofKernel = Effect.fnUntraced(function*(
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
   const each = opted.map((kernel) => iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")))
   const threads = Math.max(...opted.map(Loops.threads))
-  const launched = kernels.map((ast, i) => ({ ast, bytes: bytesOfKernel(ast, vars), threads: each[i]! * threads }))
+  // a loop that does not run costs a kernel as much as one that runs once
+  const sizeOf = (size: UOp): number => Math.max(1, evaluateIndex(size, vars))
+  const launched = kernels.map((ast, i) => ({
+    ast,
+    sizeOf,
+    bytes: bytesOfKernel(ast, vars),
+    threads: each[i]! * threads
+  }))
   const micros = limits.fusion === undefined
     ? profile.dispatchMicros + bytes / profile.bytesPerMicro
     : Fusion.launchMicros(limits.fusion, profile, launched, bytes)

@@ -2,7 +2,7 @@ import { evaluateIndex } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule } from "@tg/rangeify/Schedule"
-import type { Binding, DeviceError, Dispatch, Replay } from "@tg/runtime/Device"
+import type { Binding, DeviceError, DeviceShape, Dispatch, Replay } from "@tg/runtime/Device"
 import type { Effect, Scope } from "effect"
 import { Context, Layer } from "effect"
 import type { CompileError } from "./Compiler.ts"
@@ -29,6 +29,8 @@ export interface Prepared extends Replay {
   readonly schedule: Effect.Effect<Schedule, RangeifyError>
   /** The launches bound to memory, in order: for replays of some of them, or of one repeatedly. */
   readonly dispatches: ReadonlyArray<Dispatch>
+  /** What it is bound to, where that may be another device than the one that a program began with: one is made for a lost one. */
+  readonly device?: DeviceShape | undefined
 }
 
 /** Errors of scheduling, compiling and binding. */

@@ -2,6 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { argOf, slotOf, specialName, type UOp } from "@tg/core-uop/UOp"
+import { fixedSize } from "@tg/core-uop/View"
 import { Schema } from "effect"
 
 /** A kernel that asks for more than the device allows. */
@@ -25,7 +26,7 @@ interface Demand {
   readonly advice: string
 }
 
-const sizeOf = (node: UOp): number => node.src[0]!.op === "CONST" ? Number(node.src[0]!.arg) : 0
+const sizeOf = (node: UOp): number => fixedSize(node) ?? 0
 
 const largest = (values: ReadonlyArray<number>): number => values.reduce((a, b) => Math.max(a, b), 0)
 

@@ -1,7 +1,7 @@
 /** The counters of grid barriers, and whether one timed out. */
 import { meetingWords } from "@tg/core-uop/Phases"
 import { type DeviceBuffer, DeviceError, type DeviceShape } from "@tg/runtime/Device"
-import { Effect, Scope } from "effect"
+import { Effect, Scope, Semaphore } from "effect"
 import type { Service } from "./Persistent.ts"
 
 const wordBytes = 4
@@ -19,6 +19,8 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
   Effect.gen(function*() {
     const scope = yield* Effect.scope
     let made: DeviceBuffer | undefined
+    // programs that are bound at once have the one whose flag is read
+    const lock = yield* Semaphore.make(1)
     const buffer = Effect.suspend(() =>
       made === undefined
         ? device.allocate(wordBytes * meetingWords.count, "meeting of workgroups").pipe(
@@ -26,12 +28,16 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
           Effect.tap((buffer) => Effect.sync(() => made = buffer))
         )
         : Effect.succeed(made)
-    )
+    ).pipe(lock.withPermits(1))
     const settle = Effect.gen(function*() {
       if (made === undefined) return
-      const bytes = yield* device.read(made, wordBytes * meetingWords.gaveUp, wordBytes)
-      if (bytes.every((byte) => byte === 0)) return
-      const why = "workgroups of a persistent launch did not all run at once"
+      const words = yield* device.read(made, 0, wordBytes * meetingWords.count)
+      const at = (word: number): number =>
+        new DataView(words.buffer, words.byteOffset).getUint32(wordBytes * word, true)
+      const wanted = at(meetingWords.gaveUp)
+      if (wanted === 0) return
+      const why = "workgroups of a persistent launch did not all run at once: " +
+        `a barrier that waited for ${wanted} arrivals saw ${at(meetingWords.came)}`
       if (persistent.refused === undefined) {
         persistent.refused = why
         yield* persistent.onRefused(why)

@@ -48,12 +48,10 @@ export const idOf = ({ mode, refused }: Service): Mode => refused === undefined 
 
 /** Workgroup size of the probe of grid barriers (`gridBarrierWorkgroups`). */
 const triedThreads = 256
-/** Workgroups per processor: more make barriers slower. */
-const mostBeside = 2
 /** Bytes of the largest value that may cross phases: its loads are scalar. */
 const mostCrossing = 2 ** 18
 /** Bytes of the largest value that is staged in workgroup memory. */
-const mostStaged = 2 ** 14
+const mostStaged = 2 ** 15
 /** Scalar atomic loads per thread and phase, of values that are not staged: none of them hits the processor's own cache. */
 const mostWords = 32
 /** Estimated bytes of a launch's machine code: the instruction cache of an H200's processor. */
@@ -215,17 +213,19 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
     Effect.map(({ linear }): Omit<Candidate, "step" | "number"> => {
       const { grid, workgroup } = signature(linear)
       const parts = members(ast).flatMap((member) => pipeline.limits.fusion?.kernelMicros(member.ast) ?? [])
+      const micros = parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts)
+      const busy = Math.max(0, ...parts.map(({ transfer = 0, work }) => Math.max(work, transfer)))
       return {
         linear,
         threads: workgroup[0],
-        hasBarriers: linear.src.some(({ op }) => op === "BARRIER"),
         workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : Bounds.of(size).max), 1),
-        micros: parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts),
+        micros,
         code: PhaseCosts.codeBytes(linear),
         registers: Math.min(mostRegisters, besideValues + PhaseCosts.wordsInUse(linear)),
         words: PhaseCosts.wordsOfSlots(linear),
         ahead: Ahead.slotsAhead(linear),
-        busy: Math.max(0, ...parts.map(({ transfer = 0, work }) => Math.max(work, transfer)))
+        busy,
+        waits: Math.max(0, micros - busy - pipeline.profile.dispatchMicros)
       }
     }),
     Effect.orElseSucceed(() => undefined)
@@ -278,34 +278,80 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
   const coherent = PhasesOf.crossing(phases)
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
   const most = Math.max(...candidates.map(({ threads }) => threads))
-  const sizes = [most, 256, 512, 1024].filter((threads) => threads >= most && threads <= profile.maxWorkgroupThreads)
   const registers = Math.max(...candidates.map((own) => own.registers))
-  // without room for copies, everything is read one by one
-  const stagedBytes = [mostStaged, 0].find((bytes) =>
-    Phases.memoryBytes(parts, { coherent, stagedBytes: bytes }) <= profile.maxWorkgroupBytes
+  const sized = sizesOf(profile, { most, registers }).map((threads) =>
+    ofThreads(pipeline, together, { candidates, coherent, parts, threads })
   )
-  if (stagedBytes === undefined) return { why: "its phases take more workgroup memory than there is" }
+  const why = sized.find((made) => typeof made === "string")
+  return best(sized.flatMap((made) => typeof made === "string" ? [] : made)) ??
+    { why: why ?? "not one workgroup of its threads is known to run on each processor" }
+}
+
+/** A launch and its cost. */
+interface Priced {
+  readonly micros: number
+  readonly launch: PersistentArg
+}
+
+/** The cheapest launch. */
+const best = (all: ReadonlyArray<Priced>): Priced | undefined =>
+  all.reduce<Priced | undefined>((a, b) => a === undefined || b.micros < a.micros ? b : a, undefined)
+
+/** Sizes of workgroups to choose from: larger ones than a phase needs run several of its workgroups, as long as registers suffice. */
+const sizesOf = (
+  profile: DeviceProfile,
+  { most, registers }: { readonly most: number; readonly registers: number }
+): ReadonlyArray<number> => {
+  const { registerBytes } = quantitiesOf(profile)
+  const room = Math.min(profile.maxWorkgroupThreads, registerBytes / (registerWidth * registers))
+  const multiples = Array.from({ length: Math.floor(room / threadsStep) }, (_, i) => threadsStep * (i + 1))
+  return [most, ...multiples.filter((threads) => threads > most)]
+}
+const threadsStep = 128
+
+/** Phases as a launch of workgroups of so many threads. */
+interface Sized {
+  readonly candidates: ReadonlyArray<Candidate>
+  readonly coherent: ReadonlySet<number>
+  readonly parts: ReadonlyArray<Phases.Phase & PhasesOf.Phase>
+  readonly threads: number
+}
+
+/** A launch of so many threads, with values staged as far as there is room; or why there is none. */
+const ofThreads = (
+  { profile }: Pipeline.Stages,
+  { composed: { phases }, encoding }: Together,
+  { candidates, coherent, parts, threads }: Sized
+): Priced | string => {
+  const processors = Math.max(1, Math.floor(processorsOf(profile)))
+  // fewer workgroups run more of a phase's side by side each, and take no less memory
+  const memoryOf = (stagedBytes: number): number =>
+    Phases.memoryBytes(parts, { coherent, stagedBytes, threads, workgroups: processors })
+  // without room for copies, everything is read one by one
+  const stagedBytes = [mostStaged, mostStaged / 2, 0].find((bytes) => memoryOf(bytes) <= profile.maxWorkgroupBytes)
+  if (stagedBytes === undefined) return "its phases take more workgroup memory than there is"
   const words = Math.max(...parts.map((part, i) => {
     const staged = Phases.slotsStaged(part, { coherent, stagedBytes })
     const read = [...candidates[i]!.words].filter(([slot]) => coherent.has(part.slots[slot]!) && !staged.has(slot))
     return read.reduce((sum, [, own]) => sum + own, 0)
   }))
-  if (words > mostWords) return { why: `a thread would read ${words} words one by one that another phase writes` }
-  const memory = Phases.memoryBytes(parts, { coherent, stagedBytes })
-  let best: Weighed = { why: "not one workgroup of its threads is known to run on each processor" }
-  for (const threads of new Set(sizes)) {
-    const workgroups = residents(profile, { threads, memory, registers })
-    if (workgroups < 1) continue
-    const ahead = wordsAhead(profile, { threads, workgroups, registers })
-    const launch: PersistentArg = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
-    const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
-      (ahead === 0 ? 0 : savedAhead(profile, candidates, phases)) + together.encoding
-    if (!("micros" in best) || micros < best.micros) best = { micros, launch }
-  }
-  return best
+  if (words > mostWords) return `a thread would read ${words} words one by one that another phase writes`
+  const workgroups = residents(profile, threads)
+  if (workgroups < 1) return "not one workgroup of its threads is known to run on each processor"
+  const written = PhasesOf.written(phases)
+  const hasAhead = candidates.map((own, i) =>
+    i > 0 && [...own.ahead].some((slot) => !written.has(phases[i]!.slots[slot]!))
+  )
+  const ahead = candidates.map((own, i) =>
+    hasAhead[i]! ? wordsAhead(profile, { threads, workgroups, registers: own.registers }) : 0
+  )
+  const launch: PersistentArg = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
+  const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
+    savedAhead(profile, launch) + encoding
+  return { micros, launch }
 }
 
-/** Words that each thread carries over a barrier: where loads take long enough, and registers are left. */
+/** Words that each thread carries over the barrier in front of a phase: where loads take long enough, and registers are left. */
 const wordsAhead = (
   profile: DeviceProfile,
   { registers, threads, workgroups }: {
@@ -322,17 +368,9 @@ const wordsAhead = (
 }
 
 /** Microseconds that first loads and barriers are waited for together. */
-export const savedAhead = (
-  profile: DeviceProfile,
-  candidates: ReadonlyArray<{ readonly ahead: ReadonlySet<number> }>,
-  phases: ReadonlyArray<PhasesOf.Phase>
-): number => {
+export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PersistentArg, "ahead">): number => {
   const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
-  const written = PhasesOf.written(phases)
-  const some = candidates.filter(({ ahead }, i) =>
-    i > 0 && [...ahead].some((slot) => !written.has(phases[i]!.slots[slot]!))
-  )
-  return some.length * Math.min(gridBarrierMicros, loadMicros)
+  return ahead.filter((words) => words > 0).length * Math.min(gridBarrierMicros, loadMicros)
 }
 
 /** What is in the way of a launch, whatever it would cost. */
@@ -362,56 +400,51 @@ const spinsOf = (profile: DeviceProfile): number =>
 
 /** Bytes of a register. */
 const registerWidth = 4
-/** Threads of a subgroup get registers by eights. */
-const registersAtOnce = 8
 
 /**
- * Workgroups that run at once, as far as barriers were tried; no more than memory and registers have room for, and on each processor equally
- * many. One has room wherever it was tried, because a compiler keeps to the registers that the threads of a workgroup can have.
+ * Workgroups that run at once, as far as barriers were tried: one on each processor, or fewer. One fits with any kernel, because a compiler keeps
+ * to the registers that its threads can have. For two, the registers would have to be known: estimates were too low on an H200, and all waited in vain.
  */
-export const residents = (
-  profile: DeviceProfile,
-  { memory, registers, threads }: { readonly threads: number; readonly memory: number; readonly registers: number }
-): number => {
-  const { registerBytes, residentBytes, residentThreads } = quantitiesOf(profile)
+export const residents = (profile: DeviceProfile, threads: number): number => {
   const processors = Math.max(1, Math.floor(processorsOf(profile)))
   const tried = Math.floor((profile.gridBarrierWorkgroups ?? 0) * Math.min(1, triedThreads / threads))
-  const own = registersAtOnce * Math.ceil(registers / registersAtOnce)
-  const beside = Math.min(
-    mostBeside,
-    Math.floor(tried / processors),
-    Math.floor(residentBytes / Math.max(1, memory)),
-    Math.floor(residentThreads / threads),
-    Math.max(1, Math.floor(registerBytes / (registerWidth * own * threads)))
-  )
-  return beside >= 1 ? beside * processors : tried
+  return Math.min(processors, tried)
 }
 
 /** Work of a phase, and its grid as a launch of its own. */
 export interface Share {
   /** Microseconds of arithmetic or of memory traffic, whichever is longer. */
   readonly busy: number
+  /** Microseconds beside them: of one workgroup that waits for its loads, and for its threads. */
+  readonly waits: number
   readonly workgroups: number
   readonly threads: number
-  /** If so, larger workgroups cannot run several of its workgroups. */
-  readonly hasBarriers: boolean
 }
 
-/** Microseconds a phase loses against a launch of its own, by lower occupancy. */
+/**
+ * Microseconds a phase loses against a launch of its own: by lower occupancy, and where workgroups have several of its
+ * workgroups to run one after the other, each of which waits for its own loads.
+ */
 export const slower = (
   { saturatingThreads }: DeviceProfile,
-  { busy, hasBarriers, threads, workgroups }: Share,
-  launch: Pick<PersistentArg, "threads" | "workgroups">
+  { busy, threads, waits, workgroups }: Share,
+  launch: Pick<PersistentArg, "threads" | "workgroups">,
+  beside = Math.max(1, Math.floor(launch.threads / threads))
 ): number => {
   const wanted = workgroups * threads
-  const has = Math.min(wanted, launch.workgroups * (hasBarriers ? threads : launch.threads))
-  return (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy
+  const has = Math.min(wanted, launch.workgroups * beside * threads)
+  const turns = Math.ceil(workgroups / (launch.workgroups * beside))
+  const alone = Math.max(1, wanted / saturatingThreads)
+  return (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy +
+    Math.max(0, turns - alone) * waits
 }
 
 /** The launch, its phases and the barriers between them. */
 const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, launch: PersistentArg): number => {
   const { dispatchMicros } = profile
-  const phases = candidates.map((own) => own.micros - dispatchMicros + slower(profile, own, launch))
+  const phases = candidates.map((own) =>
+    own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch))
+  )
   const barriers = (candidates.length - 1) * quantitiesOf(profile).gridBarrierMicros
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
 }

@@ -54,10 +54,12 @@ export const median = (values: ReadonlyArray<number>): number => {
 }
 
 /** Waits for all submitted work, by a read of 4 bytes. */
-export const settle = ({ dispatches }: Pick<Prepared, "dispatches">): Effect.Effect<void, DeviceError, Device> =>
+export const settle = (
+  { device, dispatches }: Pick<Prepared, "device" | "dispatches">
+): Effect.Effect<void, DeviceError, Device> =>
   Effect.gen(function*() {
     const first = dispatches[0]?.buffers[0]
-    if (first !== undefined) yield* (yield* Device).read(bufferOf(first), 0, 4)
+    if (first !== undefined) yield* (device ?? (yield* Device)).read(bufferOf(first), 0, 4)
   })
 
 const micros = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<number, E, R> =>

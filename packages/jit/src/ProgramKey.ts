@@ -9,13 +9,24 @@ export interface Target {
   readonly stages: string
 }
 
+/** Structure and labels of programs, as they were when somebody first asked: the stages label nodes that their results share with them. */
+const named = new WeakMap<UOp, string>()
+
+const nameOf = (sink: UOp): string => {
+  const known = named.get(sink)
+  if (known !== undefined) return known
+  const labels = toposort(sink).map((node) => node.arena.labelOf(node) ?? "").join("\n")
+  const name = `${key(sink)}-${digest(labels)}`
+  named.set(sink, name)
+  return name
+}
+
 /**
  * Equal for programs that compile to the same plan: of equal structure and labels, which name the kernels, for equal profiles
  * and stages.
  */
 export const of = (sink: UOp, { profile, stages }: Target): string => {
-  const labels = toposort(sink).map((node) => node.arena.labelOf(node) ?? "").join("\n")
   const device = Object.entries({ ...profile, stages }).filter(([, value]) => value !== undefined)
     .map(([name, value]) => `${name} ${value}`).sort().join("\n")
-  return [key(sink), digest(labels), digest(device)].join("-")
+  return [nameOf(sink), digest(device)].join("-")
 }

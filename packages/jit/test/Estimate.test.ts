@@ -56,6 +56,18 @@ describe("estimate", () => {
     for (const rows of [1, 5, 128]) expect(launches({ n: rows })[0]!.bytes).toBe(4 * rows * (32 + 1 + 32))
   })
 
+  it("costs a loop of unknown length what it runs, beside its bytes", () => {
+    const arena = new Arena()
+    const n = variable(arena, "n", 1, 2 ** 16)
+    const rows = f32(arena, 0, [2 ** 16]).slice(0, 0, n)
+    const { sink } = make([assign(f32(arena, 1, [64]), rows.mul(f32(arena, 2, [64, 1])).sin().sum(-1))])
+    const { launches } = estimate(sink)
+    const busy = (rows: number): number => launches({ n: rows })[0]!.micros - launches({ n: 1 })[0]!.micros
+    // 64 sines of each element are computed, and 4 bytes of it read
+    expect(busy(2 ** 16) / busy(2 ** 14)).toBeCloseTo(4, 1)
+    expect(busy(2 ** 16)).toBeGreaterThan(2 * 4 * 2 ** 16 / h200.bytesPerMicro)
+  })
+
   it("tells which call a launch comes from, and looks at equal bodies once", () => {
     const arena = new Arena()
     const weights = [0, 1, 2].map((id) => f32(arena, id, [32, 32]))

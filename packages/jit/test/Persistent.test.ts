@@ -80,11 +80,11 @@ describe("persistent launches", () => {
       assert.match(printed.join("\n"), /persistent: one of \d+ phases by 3 workgroups/)
     }))
 
-  it("have as many workgroups as registers, memory and threads of a processor have room for, and one at least", () => {
-    const on = (threads: number, registers: number, memory = 1024): number =>
-      Persistent.residents(h200, { threads, registers, memory })
-    assert.deepStrictEqual([on(512, 40), on(512, 64), on(512, 65), on(1024, 200)], [264, 264, 132, 132])
-    assert.deepStrictEqual([on(256, 128), on(256, 129), on(256, 40, 2 ** 17)], [264, 132, 132])
+  it("have a workgroup on each processor, as far as barriers were tried among their threads", () => {
+    const on = (threads: number, profile: Partial<DeviceProfile> = {}): number =>
+      Persistent.residents({ ...h200, ...profile }, threads)
+    assert.deepStrictEqual([64, 256, 512, 1024].map((threads) => on(threads)), [132, 132, 132, 132])
+    assert.deepStrictEqual([on(1024, { gridBarrierWorkgroups: 264 }), on(256, { gridBarrierWorkgroups: 20 })], [66, 20])
   })
 
   for (

@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { bufferOf, Device, type DeviceBuffer, type Dispatch } from "@tg/runtime/Device"
-import { Effect } from "effect"
+import { Effect, Layer } from "effect"
 import { Jit } from "../src/Jit.ts"
 import type { Slot } from "../src/Plan.ts"
-import { median, profile, withExtra } from "../src/Profiler.ts"
+import { median, profile, settle, withExtra } from "../src/Profiler.ts"
 import { blocks, contents } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 
@@ -13,16 +13,36 @@ describe("median", () => {
   })
 })
 
+const program = {
+  name: "k",
+  target: "reference",
+  code: "",
+  workgroup: [1, 1, 1],
+  grid: [1, 1, 1],
+  bindings: [{ slot: 0, access: "write" }, { slot: 1, access: "read" }, { slot: 2, access: "read" }],
+  vars: []
+} as const
+
+describe("settle", () => {
+  it.effect("waits for the device that a program was bound to again", () =>
+    Effect.gen(function*() {
+      const first = yield* Device
+      const own = yield* first.allocate(4, "own")
+      const { device, theirs } = yield* Effect.gen(function*() {
+        const device = yield* Device
+        return { device, theirs: yield* device.allocate(4, "theirs") }
+      }).pipe(Effect.provide(Layer.fresh(Devices.wasm())))
+      const step = (buffer: DeviceBuffer) => ({
+        dispatches: [{ executable: { program }, buffers: [buffer] }]
+      })
+      yield* settle(step(own))
+      yield* settle({ ...step(theirs), device })
+      const { message } = yield* Effect.flip(settle(step(theirs)))
+      assert.match(message, /theirs belongs to another device/)
+    }).pipe(Effect.scoped, Effect.provide(Devices.wasm())))
+})
+
 describe("withExtra", () => {
-  const program = {
-    name: "k",
-    target: "reference",
-    code: "",
-    workgroup: [1, 1, 1],
-    grid: [1, 1, 1],
-    bindings: [{ slot: 0, access: "write" }, { slot: 1, access: "read" }, { slot: 2, access: "read" }],
-    vars: []
-  } as const
   const buffer = (label: string): DeviceBuffer => ({ label, bytes: 4 })
   /** Layer i: writes its block, reads another block and its weights. */
   const layers = [0, 1, 2].map((i): { readonly dispatch: Dispatch; readonly slots: ReadonlyArray<Slot> } => ({

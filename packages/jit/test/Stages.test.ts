@@ -2,10 +2,12 @@ import { assert, describe, it } from "@effect/vitest"
 import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
 import * as Heuristics from "@tg/heuristics/Heuristics"
 import { kernels, type Limits } from "@tg/rangeify/Rangeify"
+import type { Schedule } from "@tg/rangeify/Schedule"
 import type { RandomProgram } from "@tg/tensor/Random"
 import { Effect } from "effect"
 import { forAll } from "./support/search.ts"
 import {
+  type Contents,
   difference,
   type Execute,
   randomOpts,
@@ -38,13 +40,24 @@ const settings: Readonly<Record<string, (seed: number) => StageOptions>> = {
   "heuristics for a GPU, joined kernels on a grid of several rows": () => ({ choose: gpu, hasGrid: true, maxGrid: 7 })
 }
 
+/** The truth and the schedules of programs, for all settings that they are tried under. */
+const known = new Map<string, { readonly want: Contents; readonly schedule: Schedule }>()
+
+/** What does not depend on the setting. By the program's text: one that is shrunk is another. */
+const begun = (random: RandomProgram, limits: Partial<Limits>) => {
+  if (limits.fusion !== undefined) return { want: runTensor(random), schedule: scheduled(random, limits) }
+  const key = `${limits.joinsKernels} ${JSON.stringify(random.steps)}`
+  const found = known.get(key) ?? { want: runTensor(random), schedule: scheduled(random, limits) }
+  known.set(key, found)
+  return found
+}
+
 const compare = (
   random: RandomProgram,
   executes: Readonly<Record<string, Execute>>,
   limits: Partial<Limits> = {}
 ): string | undefined => {
-  const want = runTensor(random)
-  const schedule = scheduled(random, limits)
+  const { schedule, want } = begun(random, limits)
   for (const [stage, execute] of Object.entries(executes)) {
     const problem = difference(random, want, runSchedule(random, schedule, execute))
     if (problem !== undefined) return `${stage}: ${problem}`

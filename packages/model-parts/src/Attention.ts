@@ -11,16 +11,7 @@ export interface Batch {
   readonly count: Tensor
   /** Positions of the cache to look at: startPos + T, rounded up to whole pieces; what is behind a token is hidden. */
   readonly keys: Tensor
-  /** To what tokens attend where a cache holds latents; to the latents if it is not said. */
-  readonly attend?: Attend | undefined
 }
-
-/**
- * Two programs of equal results for caches of latents. `latents`: queries are brought into the space of latents, and mixes of
- * latents out of it. `heads`: each head's keys and values are made from the latents of all positions first, which takes longer,
- * and multiplying with them less long: for many tokens. Where a cache holds keys and values there is no choice.
- */
-export type Attend = "latents" | "heads"
 
 /** Positions of one piece of a cache: attention of a single token is split into such pieces. */
 export const piece = 64
@@ -56,16 +47,21 @@ export const ringTokens = ({ positions, window }: Ring): number => (positions - 
 /** Scores of positions that must not be seen: finite, so that no infinity enters arithmetic. */
 export const hidden = -1e30
 
-/** How rows of a cache `[S.., words]` are read. */
-export interface Reader {
-  /** Products of queries `[A.., K]` with the rows' keys: `[A.., S..]`. */
+/** How queries meet rows of a cache `[S.., words]`. */
+export interface RowReader {
+  /** Products of queries `[T, A.., K]` with the rows' keys: `[T, A.., S..]`. */
   readonly scores: (query: Tensor, rows: Tensor) => Tensor
-  /** The rows' values, mixed by `weights [A.., S..]` over the last axis: `[A.., S.. without the last, width]`. */
+  /** The rows' values, mixed by `weights [T, A.., S..]` over the last axis: `[T, A.., S.. without the last, width]`. */
   readonly mix: (weights: Tensor, rows: Tensor) => Tensor
-  /** The same with an axis of sequences in front of both: queries `[B, A.., K]`, rows `[B, S, words]`. */
-  readonly each?: Pick<Reader, "scores" | "mix">
-  /** Values of one head. */
-  readonly width: number
+}
+
+/** A reader of rows that all tokens share. */
+export interface Reader extends RowReader {
+  /**
+   * The reader of rows that each of several sequences has of its own: queries `[B, T, A.., K]`, rows `[B, S.., words]`. Without it
+   * sequences are told apart by hiding those of the others, and tokens cannot stand anywhere (`Places`).
+   */
+  readonly each?: RowReader | undefined
 }
 
 /** What attention of several tokens computes with. */
@@ -76,6 +72,8 @@ export interface WholeInput {
   readonly startPos: Tensor
   /** Position of each token, `i32 [T]`; behind one another from `startPos` on if it is not said. */
   readonly position?: Tensor | undefined
+  /** The first position that each token sees, `i32 [T]`; 0 if it is not said. */
+  readonly begin?: Tensor | undefined
   /** Positions that a token sees, itself included; all before it if it is not said. */
   readonly window?: number | undefined
   /** How the cache forgets; it keeps all positions if it is not said. */
@@ -98,7 +96,7 @@ export const whole = (reader: Reader, input: WholeInput, query: Tensor, cache: T
 
 /** Several sequences from position 0 on: each computes with its own rows alone, in place of hiding those of all others. */
 const ofEach = (
-  reader: Pick<Reader, "scores" | "mix">,
+  reader: RowReader,
   { order, sequence, startPos, window }: WholeInput & { readonly sequence: number },
   query: Tensor,
   cache: Tensor
@@ -171,19 +169,20 @@ export const few = (reader: Reader, query: Tensor, cache: Tensor, input: FewInpu
 }
 
 /** Hides position u from token t unless u is t's or in front of it, and it is in t's window and sequence. */
-const causal = (scores: Tensor, { position: given, ring, sequence, startPos, window }: WholeInput): Tensor => {
+const causal = (scores: Tensor, { begin, position: given, ring, sequence, startPos, window }: WholeInput): Tensor => {
   const { arena } = scores
   const tokens = scores.dim(0)
-  const place = given ?? iota(arena, tokens).add(startPos)
-  const own = place.reshape([tokens, ...scores.shape.slice(1).map(() => 1)])
+  const ofToken = (x: Tensor): Tensor => x.reshape([tokens, ...scores.shape.slice(1).map(() => 1)])
+  const own = ofToken(given ?? iota(arena, tokens).add(startPos))
   const row = iota(arena, scores.dim(-1)).cast(own.dtype)
   const position = ring === undefined ? row : inRing(row, ring, { startPos, tokens: scalar(arena, tokens) })
-  const reached = position.le(own)
+  const before = position.le(own)
+  const reached = begin === undefined ? before : before.and(position.ge(ofToken(begin)))
   const together = sequence === undefined
     ? reached
     : reached.and(position.floordiv(sequence).eq(own.floordiv(sequence)))
-  const before = ring === undefined ? together : together.and(position.ge(0))
-  return (window === undefined ? before : before.and(position.add(window).gt(own))).where(scores, hidden)
+  const there = ring === undefined ? together : together.and(position.ge(0))
+  return (window === undefined ? there : there.and(position.add(window).gt(own))).where(scores, hidden)
 }
 
 /** The position in each row of a ring, when a step has been written: behind its last token stand those of the turn before. */

@@ -12,18 +12,16 @@ export interface AttentionInput extends WholeInput {
   readonly places?: Places.Places | undefined
 }
 
-/** How rows of a cache are read: with so many axes of tokens in front. */
-export type ReaderOf = (shared: 0 | 1) => Reader
-
 /** Queries `[T, ..]`, already scaled, as attention reads them: once for every cached position. */
 export const asQuery = (input: Laid, query: Tensor): Tensor => stored(input, query.label("query"))
 
 /** `softmax(q k^T) v` of queries `[T, A.., K]` over a cache's rows up to theirs: `[T, A.., width]`. */
-export const attention = (reader: ReaderOf, input: AttentionInput, query: Tensor, cache: Tensor): Tensor => {
+export const attention = (reader: Reader, input: AttentionInput, query: Tensor, cache: Tensor): Tensor => {
   const { isFew, places, window } = input
-  if (places !== undefined && Places.areOfOne(places)) {
-    return whole(reader(0), { ...input, position: places.position }, query, Places.rowsOf(cache, places))
+  if (places !== undefined && Places.areSame(places)) {
+    const where = places.among ?? { position: places.position, begin: undefined }
+    return whole(reader, { ...input, ...where }, query, Places.rowsOf(cache, places))
   }
-  if (places !== undefined) return Places.attend(reader(1), query, { cache, places, window })
-  return isFew ? few(reader(0), query, cache, input) : whole(reader(0), input, query, cache)
+  if (places !== undefined) return Places.attend(reader, query, { cache, places, window })
+  return isFew ? few(reader, query, cache, input) : whole(reader, input, query, cache)
 }

@@ -244,11 +244,11 @@ const headNorm = ({ epsilon, weights: { outputNorm } }: Decoder, buffers: Weight
 export const head = (decoder: Decoder, input: ForwardInput, x: Tensor): Headed => {
   const { activations = "float", batch, buffers } = input
   const { output: ref } = decoder.weights
-  const order = input.rows === "last" ? "tokens" : orderOf(input)
+  const order = input.rows === "all" ? orderOf(input) : "tokens"
   const row = x.slice(0, (batch?.count ?? input.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
-  // a batch's one row is spread over memory, and every row of the output matrix reads it: it is laid out first
-  const last = batch === undefined ? row : row.contiguous()
-  const kept = input.rows === "all" ? x : input.rows === "last" ? last : x.gather(input.rows)
+  // rows of a batch are spread over memory, and every row of the output matrix reads them: they are laid out first
+  const laid = (rows: Tensor): Tensor => batch === undefined ? rows : rows.contiguous()
+  const kept = input.rows === "all" ? x : laid(input.rows === "last" ? row : x.gather(input.rows))
   const normed = headNorm(decoder, buffers, order)(kept)
   const output = { layout: ref.layout, words: buffers(ref) }
   const operand = activation(

@@ -1,11 +1,10 @@
 /** The interface between a family of models and who runs them. */
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type * as DType from "@tg/core-uop/DType"
 import type * as Dim from "@tg/core-uop/Shape"
 import type { MissingKey, WrongType } from "@tg/gguf/GgufError"
 import * as Metadata from "@tg/gguf/Metadata"
 import { Context, Layer, Result, Schema } from "effect"
-import type { Attend, Ring } from "./Attention.ts"
+import type { Ring } from "./Attention.ts"
 import type { ForwardInput, ForwardOutput } from "./Decoder.ts"
 import type { CacheType } from "./Halves.ts"
 import type { ConfigError } from "./Keys.ts"
@@ -55,23 +54,6 @@ export interface Prediction {
   readonly forward: (input: PredictionInput) => PredictionOutput
 }
 
-/** How a model attends: the cheaper way, what both cost, and how it was found. Microseconds of one block by a model of costs. */
-export interface AttendReport {
-  readonly attend: Attend
-  /** Of the cheapest program. */
-  readonly micros: number
-  /** Of the equations as their paper has them: keys and values of each head. */
-  readonly headsMicros: number
-  /** Of the cheapest program that makes no keys and values. */
-  readonly latentsMicros: number
-  /** Nodes looked at, and why no more. */
-  readonly nodes: number
-  readonly stop: string
-  /** The cheapest program, and the rules that make it equal to the equations. */
-  readonly chosen: ReadonlyArray<string>
-  readonly because: ReadonlyArray<string>
-}
-
 /** A model of a family: its numbers, where its weights are, and how to compute with them. */
 export interface Model {
   readonly config: ModelConfig
@@ -89,23 +71,6 @@ export interface Model {
   readonly forward: (input: ForwardInput) => ForwardOutput
   /** What guesses the token after next, or why it cannot; not there where a family has no such blocks. */
   readonly prediction?: Result.Result<Prediction, NoPrediction | WeightError> | undefined
-  /**
-   * To what so many tokens attend that are processed together, with so many positions in the cache, their own included: the
-   * cheaper way on a device. Not there where a cache holds keys and values.
-   */
-  readonly attend?:
-    | ((
-      profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">,
-      piece: { readonly tokens: number; readonly positions: number }
-    ) => Attend)
-    | undefined
-  /** The same with what it was found by. It searches anew each time. */
-  readonly explainAttend?:
-    | ((
-      profile: Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">,
-      piece: { readonly tokens: number; readonly positions: number }
-    ) => AttendReport)
-    | undefined
 }
 
 /** What holds for files of a family that do not say it. */

@@ -1,4 +1,5 @@
 /** Gated feed-forward networks: one, and a mixture of experts of which a router chooses some. */
+import { h200, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
@@ -78,16 +79,35 @@ export const project = (input: Laid & { readonly weights: Lookup }, x: Operand, 
 export const linear = (input: Manner & { readonly weights: Lookup }, x: Tensor, role: string): Tensor =>
   affine(input.weights, computed(x, input), role)
 
+/** The roles of the matrices of a gated network. */
+type Gated = readonly [gate: string, up: string, down: string]
+
+/** The first half of a gated network: what its down projection takes. */
+const gatedUp = ({ gate: how, weights }: FeedForwardInput, x: Operand, [gate, up]: Gated): Tensor =>
+  gated(how, affine(weights, x, gate), affine(weights, x, up))
+
 /** A gated network with three matrices. */
-export const dense = (
-  input: FeedForwardInput,
-  x: Operand,
-  [gate, up, down]: readonly [gate: string, up: string, down: string]
-): Tensor => {
-  const { weights } = input
-  const inner = gated(input.gate, affine(weights, x, gate), affine(weights, x, up))
-  return affine(weights, computed(inner, input), down)
+export const dense = (input: FeedForwardInput, x: Operand, roles: Gated): Tensor => {
+  const inner = gatedUp(input, x, roles)
+  const isStored = isOfFew(inner) && isWorthStoring(input, Number(inner.dim(0)), roles)
+  return affine(input.weights, computed(isStored ? storedOnce(inner) : inner, input), roles[2])
 }
+
+/**
+ * Whether the first half for a few tokens is stored as it is, to be rounded by a launch of its own. Whoever rounds what he computes has 32
+ * rows of one token, and reads these rows for each of them: from the cache, all but the first time.
+ */
+const isWorthStoring = ({ profile = h200, weights }: FeedForwardInput, tokens: number, [gate, up]: Gated): boolean => {
+  const { cachedPerByte, loadMicros } = quantitiesOf(profile)
+  const bytes = 4 * (need(weights, gate).layout.words + need(weights, up).layout.words)
+  return profile.kind === "gpu" &&
+    (tokens - 1) * bytes / (cachedPerByte * profile.bytesPerMicro) > profile.dispatchMicros + loadMicros
+}
+
+/** Whether a value is of a constant number of tokens, of several: those of a step of a few (any number, as in a batch, is symbolic). */
+const isOfFew = (x: Tensor): boolean => typeof x.dim(0) === "number" && x.dim(0) !== 1
+
+const storedOnce = (x: Tensor): Tensor => x.node.op === "CONTIGUOUS" ? x : x.contiguous()
 
 /** Scores of experts outside of the best groups become too small to be chosen. */
 const withinGroups = (experts: ExpertConfig, scores: Tensor): Tensor => {
@@ -137,6 +157,13 @@ export const route = (
   return { chosen, weights: (experts.scale === 1 ? normed : normed.mul(experts.scale)).label("ffn_moe_weights") }
 }
 
+/**
+ * Of a few tokens the choice and the weights are stored, by a launch in which the shared experts compute: a workgroup that chose for its
+ * token would wait at a barrier for each of the best.
+ */
+const forFew = (routed: Routed): Routed =>
+  isOfFew(routed.chosen) ? { chosen: storedOnce(routed.chosen), weights: storedOnce(routed.weights) } : routed
+
 /** The output of the experts, and who they were: `[T, used]`. */
 export interface Mixture {
   readonly output: Tensor
@@ -171,9 +198,14 @@ const tokenByToken = (input: FeedForwardInput, experts: ExpertConfig, x: Activat
   // the experts' weights go into the activations, where the products are linear
   const inner = innerOf(input, experts, forExperts(x), routed.chosen).mul(routed.weights.unsqueeze(-1))
   const operand = computed(scaled(weights, "ffn_down_exps", inner, routed.chosen), input)
-  // stored beside the first half, which chooses for itself
-  const select = routed.chosen.contiguous()
-  return product(operand, need(weights, "ffn_down_exps"), { select }).sum(1).label("ffn_down_exps")
+  // of one token it is stored beside the first half, which chooses for itself
+  const select = storedOnce(routed.chosen)
+  const down = need(weights, "ffn_down_exps")
+  // of one token the compiler takes the sum over the experts into the product, where that is faster
+  const output = isOfFew(select)
+    ? product(operand, down, { select, alsoOver: [1] })
+    : product(operand, down, { select }).sum(1)
+  return output.label("ffn_down_exps")
 }
 
 /** A value's records `[.., K / 32, 12]` as rows of words, and back. */
@@ -202,6 +234,32 @@ const grouped = (
   return keep(input.order, weighed.sum(1).label("ffn_moe_out"))
 }
 
+const ofShared: Gated = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]
+
+/**
+ * Whether the products of a few tokens with these matrices take no longer than the launch in which their experts are chosen waits. Of more
+ * tokens they are hidden behind the bytes of the chosen experts.
+ */
+const hideBesideChoice = (
+  { profile = h200, weights }: FeedForwardInput,
+  tokens: number,
+  [gate, up]: Gated
+): boolean => {
+  const terms = [gate, up].reduce((n, role) => n + need(weights, role).layout.shape.reduce((m, d) => m * d, 1), 0)
+  const perMicro = quantitiesOf(profile).operationsPerByte * profile.bytesPerMicro
+  return tokens * terms / perMicro <= profile.dispatchMicros + quantitiesOf(profile).loadMicros
+}
+
+/**
+ * The experts that every token uses. Of a few tokens their first half is stored beside the choice, and rounded beside the chosen experts: that
+ * takes no launch of its own, and their rows are read and unpacked once for all tokens.
+ */
+const sharedExperts = (input: FeedForwardInput, x: Operand): Tensor => {
+  const inner = gatedUp(input, x, ofShared)
+  const isStored = isOfFew(inner) && hideBesideChoice(input, Number(inner.dim(0)), ofShared)
+  return affine(input.weights, computed(isStored ? storedOnce(inner) : inner, input), ofShared[2])
+}
+
 /** A mixture of experts, with the shared ones that every token uses. */
 export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activation): Mixture => {
   const { order, weights } = input
@@ -209,12 +267,9 @@ export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activ
   const bias = weights("exp_probs_b")
   // whoever needs the choice of a token makes it; those of a batch are made once
   const stored = input.batch === undefined ? undefined : (chosen: Tensor): Tensor => chosen.contiguous()
-  const routed = route(experts, logits, bias === undefined ? undefined : plain(bias), stored)
+  const routed = forFew(route(experts, logits, bias === undefined ? undefined : plain(bias), stored))
   const mixed = (input.batch === undefined ? tokenByToken : grouped)(input, experts, x, routed)
-  const output = experts.shared === 0
-    ? mixed
-    : mixed.add(dense(input, x, ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]))
-  return { output, chosen: routed.chosen }
+  return { output: experts.shared === 0 ? mixed : mixed.add(sharedExperts(input, x)), chosen: routed.chosen }
 }
 
 /**

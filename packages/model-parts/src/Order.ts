@@ -1,5 +1,5 @@
 /** How the activations of a step lie in memory. */
-import type { Tensor } from "@tg/tensor/Tensor"
+import { Tensor } from "@tg/tensor/Tensor"
 
 /**
  * `tokens`: the features of one token are neighbours, and what the compiler does not want to store is not stored. Right
@@ -23,7 +23,16 @@ export const store = (x: Tensor): Tensor => x.permute([...x.shape.keys()].map((i
 /** What is stored as `[.., T]`, as `[T, ..]`. */
 export const load = (x: Tensor): Tensor => x.permute([...x.shape.keys()].map((i) => (i + x.rank - 1) % x.rank))
 
-const isStored = (x: Tensor): boolean => x.node.op === "PERMUTE" && x.node.src[0]!.op === "CONTIGUOUS"
+/** Or other axes of a stored value, behind the one of tokens. */
+const isStored = (x: Tensor): boolean => {
+  const source = x.node.src[0]
+  if (source === undefined) return false
+  if (x.node.op === "RESHAPE") {
+    const stored = new Tensor(source)
+    return stored.rank > 0 && stored.dim(0) === x.dim(0) && isStored(stored)
+  }
+  return x.node.op === "PERMUTE" && source.op === "CONTIGUOUS"
+}
 
 /** A value `[T, ..]` that is used more than once: in the order of features it is computed once. */
 export const keep = (order: Order, x: Tensor): Tensor => order === "tokens" || isStored(x) ? x : load(store(x))

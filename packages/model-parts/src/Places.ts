@@ -15,19 +15,27 @@ export interface Places {
   readonly row: Tensor
   /**
    * The pieces of the cache that hold its conversation, in order, `i32 [T, P]`; any piece behind the one of its own row. `[P]` where
-   * all tokens are of one conversation.
+   * all tokens look at the same pieces, which hold their conversations one behind the other.
    */
   readonly pieces: Tensor
+  /** Where the pieces are the same for all: where in them a token stands, and where its conversation begins, `i32 [T]` each. */
+  readonly among?: { readonly position: Tensor; readonly begin: Tensor } | undefined
 }
 
 /** Places as arguments of a block's call. */
-export const toArguments = ({ pieces, position, row }: Places): ReadonlyArray<Tensor> => [position, row, pieces]
+export const toArguments = ({ among, pieces, position, row }: Places): ReadonlyArray<Tensor> => [
+  position,
+  row,
+  pieces,
+  ...among === undefined ? [] : [among.position, among.begin]
+]
 
 /** What `toArguments` has taken apart. */
-export const fromArguments = ([position, row, pieces]: ReadonlyArray<Tensor>): Places => ({
+export const fromArguments = ([position, row, pieces, among, begin]: ReadonlyArray<Tensor>): Places => ({
   position: position!,
   row: row!,
-  pieces: pieces!
+  pieces: pieces!,
+  among: among === undefined ? undefined : { position: among, begin: begin! }
 })
 
 /** Writes a row for each token: behind one another from `first` on, or where the tokens stand. */
@@ -37,10 +45,10 @@ export const write = (
   { first, places }: { readonly first: Tensor; readonly places: Places | undefined }
 ): Tensor => assign(places === undefined ? cache.slice(0, first, rows.dim(0)) : cache.gather(places.row), rows)
 
-/** Whether all tokens are of one conversation. */
-export const areOfOne = ({ pieces }: Places): boolean => pieces.rank === 1
+/** Whether all tokens look at the same pieces. */
+export const areSame = ({ pieces }: Places): boolean => pieces.rank === 1
 
-/** Rows of the one conversation's pieces behind one another, stored: every token of a batch reads them. */
+/** Rows of the pieces behind one another, where they are the same for all; stored: every token of a batch reads them. */
 export const rowsOf = (cache: Tensor, { pieces }: Places): Tensor => {
   const positions = scalar(cache.arena, pieces.dim(0)).mul(piece).node
   return cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).gather(pieces)
@@ -48,23 +56,25 @@ export const rowsOf = (cache: Tensor, { pieces }: Places): Tensor => {
 }
 
 /**
- * Attention of tokens that stand anywhere, `query [T, A.., K]`, each over its own positions: `[T, A.., width]`. The reader's rows
- * have an axis of tokens in front, which is that of the queries. What stands behind a token counts as zero, so that the sum is the
- * same however many pieces others need.
+ * Attention of tokens that stand anywhere, `query [T, A.., K]`, each over its own positions: `[T, A.., width]`. A token is a
+ * sequence of one. What stands behind it counts as zero, so that the sum is the same however many pieces others need.
  */
 export const attend = (
-  reader: Reader,
+  { each }: Reader,
   query: Tensor,
   { cache, places, window }: { readonly cache: Tensor; readonly places: Places; readonly window?: number | undefined }
 ): Tensor => {
+  if (each === undefined) throw new Error("tokens stand anywhere only in a cache whose reader has `each`")
   const { arena } = query
   const tokens = query.dim(0)
   const positions = scalar(arena, places.pieces.dim(1)).mul(piece).node
   const rows = cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).gather(places.pieces)
     .reshape([tokens, positions, cache.dim(1)])
-  const own = places.position.reshape([tokens, ...query.shape.slice(1).map(() => 1)])
+  const own = places.position.reshape([tokens, ...query.shape.map(() => 1)])
   const position = iota(arena, positions).cast(own.dtype)
   const before = position.le(own)
   const seen = window === undefined ? before : before.and(position.add(window).gt(own))
-  return reader.mix(Nn.softmax(seen.where(reader.scores(query, rows), hidden)), rows).label("attn_mix")
+  const scores = seen.where(each.scores(query.unsqueeze(1), rows), hidden)
+  const mixed = each.mix(Nn.softmax(scores), rows).label("attn_mix")
+  return mixed.reshape([tokens, ...mixed.shape.slice(2)])
 }

@@ -79,10 +79,10 @@ export const inPlace = (x: Tensor): Int8.Blocks => {
   return { quants: quants.label("int8"), scale: scale.label("int8"), sums: (parts) => sums(parts).label("int8") }
 }
 
-const float = (values: Tensor): Operand => ({ values, int8: undefined })
+const float = (values: Tensor): Activation => ({ values, int8: undefined })
 
 /** The operand of products with few rows. */
-export const ofFewRows = (x: Tensor, manner: Manner): Operand =>
+export const ofFewRows = (x: Tensor, manner: Manner): Activation =>
   manner.activations === "int8-all" ? ofTokens(x, manner) : float(x)
 
 /** One activation for several experts: `[T, K]` to `[T, 1, K]`. */
@@ -97,19 +97,38 @@ export interface Part {
   readonly select?: Tensor | undefined
   /** Another view of the rows. It gets a tensor and how many of its last axes are a row. */
   readonly view?: ((x: Tensor, rowRank: number) => Tensor) | undefined
+  /** Axes of the result that are summed: by the same reduction, where the product is one of bytes. */
+  readonly alsoOver?: ReadonlyArray<number> | undefined
 }
 
 /** Whether the product is one of bytes. */
 const isInt8 = <A extends Operand>(x: A, layout: Layout.Layout): x is A & { readonly int8: NonNullable<A["int8"]> } =>
   x.int8 !== undefined && Layout.isInt8(layout)
 
+/**
+ * A weight in an equation: its values, with the row on nested axes. Where all products read bytes, it is written so that whoever finds
+ * another form of the equation may round what the weight is multiplied with.
+ */
+export const inEquation = (
+  { activations }: Manner,
+  { layout, words }: Weight,
+  view: NonNullable<Part["view"]> = (x) => x
+): Layout.SpreadRows => {
+  if (activations === "int8-all" && Layout.isInt8(layout)) {
+    return { values: Int8.values(Int8.mapRows(Layout.decodeInt8(layout, words), view)), rowRank: Int8.rowRank }
+  }
+  const { rowRank, values } = Layout.decode(layout, words)
+  return { values: view(values, rowRank), rowRank }
+}
+
 /** `x` times a weight whose rows are outputs, or times a part of it. */
-export const product = (x: Operand, { layout, words }: Weight, { select, view }: Part = {}): Tensor => {
+export const product = (x: Operand, { layout, words }: Weight, { alsoOver, select, view }: Part = {}): Tensor => {
   if (isInt8(x, layout)) {
     const rows = Layout.decodeInt8(layout, words, select)
-    const y = Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view))
+    const y = Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view), alsoOver)
     return x.factor === undefined ? y : y.mul(x.factor)
   }
   const { rowRank, values } = Layout.decode(layout, words, select)
-  return Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)
+  const y = Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)
+  return alsoOver === undefined ? y : y.sum({ axis: alsoOver })
 }

@@ -13,8 +13,6 @@ import type { Tensor } from "@tg/tensor/Tensor"
 import * as Cache from "./Cache.ts"
 import type { Config } from "./Config.ts"
 import * as Heads from "./Heads.ts"
-import * as Latents from "./Latents.ts"
-import { attentionScale } from "./Rope.ts"
 
 /** What a block computes on; its host input are cosines and sines, `[T, rotated / 2, 2]`. */
 export interface BlockInput extends Decoder.BlockInput {
@@ -41,12 +39,11 @@ const attended = (input: BlockInput, x: Operand): { readonly output: Tensor; rea
   const rows = Nn.cat([c, key], -1).label("attn_kv_a_norm")
   const write = Places.write(cache, Cache.pack(config, cache, rows), { first: startPos, places }).label("cache")
 
-  const form = input.batch?.attend === "heads" ? Heads.form(input) : Latents.form(input)
   const q = queries(input, x).reshape([tokens, heads, plain + rotated])
   const position = rotate(q.slice(-1, plain, rotated), cosSin)
-  const query = Nn.cat([form.query(q.slice(-1, 0, plain)), position], -1).mul(attentionScale(config))
-  const mixed = attention(form.reader, input, asQuery(input, query), after(cache, [write]))
-  return { output: linear(input, form.output(mixed).reshape([tokens, heads * value]), "attn_output"), write }
+  const query = Nn.cat([q.slice(-1, 0, plain), position], -1)
+  const mixed = attention(Heads.reader(input), input, asQuery(input, query), after(cache, [write]))
+  return { output: linear(input, mixed.reshape([tokens, heads * value]), "attn_output"), write }
 }
 
 /** One block. */

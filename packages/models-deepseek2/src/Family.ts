@@ -3,7 +3,6 @@ import * as Decoder from "@tg/model-parts/Decoder"
 import type { Header, Model, ModelFamily } from "@tg/model-parts/Family"
 import * as Prediction from "@tg/model-parts/Prediction"
 import { Result } from "effect"
-import * as Attend from "./Attend.ts"
 import * as Cache from "./Cache.ts"
 import * as Config from "./Config.ts"
 import { decoder, expertBlock } from "./Model.ts"
@@ -21,9 +20,7 @@ export const model = (config: Config.Config, weights: Weights.ModelWeights): Mod
     inputs: [{ label: "cos_sin", row: [config.rotated / 2, 2] }],
     hostWeights: [],
     inputsAt: (positions) => [rope(config, positions)],
-    forward: (input) => Decoder.forward(own, input),
-    attend: (profile, piece) => Attend.attend(config, profile, piece),
-    explainAttend: (profile, piece) => Attend.explain(config, profile, piece)
+    forward: (input) => Decoder.forward(own, input)
   }
 }
 

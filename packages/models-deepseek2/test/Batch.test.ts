@@ -14,20 +14,20 @@ describe("tokens in tiles, stored feature by feature", () => {
     const tokens = [...prompt, ...continuation].slice(0, 20)
     const expected = new Session(model, "f32").feed(tokens)
     // a tile that starts behind others, and one that is not full; sums run over whole pieces of the cache
-    const pieces = new Session(model, "f32", "features")
+    const pieces = new Session(model, "f32", { order: "features" })
     const found = [tokens.slice(0, 3), tokens.slice(3, 19)].map((piece) => pieces.feed(piece))
     const all = Float32Array.from([...found[0]!, ...found[1]!, ...pieces.feed(tokens.slice(19), "last")])
     expect(difference(all, expected).max).toBeLessThan(1e-4)
   })
 })
 
-describe("keys and values of each head, made from latents", () => {
+describe("as the equations are written", () => {
   // limits of the oracle; halves, and keys and values in one matrix, are checked on wasm
   it("the reference's logits", () => {
     const model = load("c06")
     const run = model.runs[0]!
     const tokens = [...run.prompt, ...run.continuation].slice(0, 9)
-    const found = new Session(model, "f32", "features", "heads").feed(tokens)
+    const found = new Session(model, "f32", { order: "features" }).feed(tokens)
     const expected = expectedLogits(run).subarray(0, tokens.length * model.config.vocabulary)
     const apart = difference(found.subarray(0, expected.length), expected)
     expect(apart.rms).toBeLessThan(5e-4)

@@ -135,7 +135,9 @@ describe("forward", () => {
     // one dense body and one for all 26 blocks with experts, which here have the same tensor types
     expect(new Set(calls.map((c) => c.src[0])).size).toBe(2)
     const labels = new Set(toposort(calls[26]!.src[0]!).flatMap((n) => arena.labelOf(n)?.split("+") ?? []))
-    for (const name of ["attn_norm", "attn_q", "attn_k_b", "attn_output", "ffn_gate_exps", "ffn_down_shexp", "l_out"]) {
+    for (
+      const name of ["attn_norm", "attn_q", "attn_keys", "attn_output", "ffn_gate_exps", "ffn_down_shexp", "l_out"]
+    ) {
       expect(labels, name).toContain(name)
     }
     expect(program.buffers.filter((b) => b.written).length).toBe(28)

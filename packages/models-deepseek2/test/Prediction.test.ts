@@ -115,8 +115,7 @@ const session = (type: "f32" | "f16") => {
       batch: order === "tokens" ? undefined : {
         tiles: scalar(arena, whole / Order.tileTokens),
         count: scalar(arena, tokens.length),
-        keys: scalar(arena, context),
-        attend: "latents"
+        keys: scalar(arena, context)
       }
     })
     const held = [[stored, cache], [rows, states], [behind, row ?? new Float32Array(embedding)]] as const

@@ -7,7 +7,7 @@ import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Split from "@tg/egraph/Split"
 import * as Gguf from "@tg/gguf/Gguf"
 import * as Layout from "@tg/gguf/Layout"
-import { type Attend, piece } from "@tg/model-parts/Attention"
+import { piece } from "@tg/model-parts/Attention"
 import { weightBuffers } from "@tg/model-parts/Decoder"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
@@ -88,11 +88,12 @@ export const load = (name: string, tensors: RawTensors = rawTensors(name)): Case
 export const expectedLogits = (run: Run): Float32Array =>
   new Float32Array(Uint8Array.from(readFileSync(new URL(run.logits, folder))).buffer)
 
-const context = 128
+/** Positions of a cache, if it is not said. */
+const usualContext = 128
 
 /** As a GPU would run it: the context in pieces, smaller ones than any device has, so that there are some. */
-const inPieces = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
-  const program = roots[0]!.arena.make("TUPLE", DType.none, roots)
+const inPieces = (roots: ReadonlyArray<UOp>, optimise: (program: UOp) => UOp): ReadonlyArray<UOp> => {
+  const program = optimise(roots[0]!.arena.make("TUPLE", DType.none, roots))
   const { reports, sink } = Split.ofProgram(program, h200, ({ pieces, width }) => ({
     plan: pieces.length === 0 || width === 1 ? undefined : { piece: 16 },
     micros: 0,
@@ -102,20 +103,34 @@ const inPieces = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
   return sink.src
 }
 
+/** How a session's programs are made. */
+export interface Form {
+  readonly order?: Order.Order | undefined
+  readonly context?: number | undefined
+  /** Of those of one token: what stands in for a program. */
+  readonly optimise?: ((program: UOp) => UOp) | undefined
+}
+
 /** A model with its cache, advanced by runs of tokens. Programs are built once for each token count. */
 export class Session {
   private readonly model: Case
   private readonly type: CacheType
   private readonly storage: ReadonlyArray<Float32Array | Uint32Array>
   private readonly order: Order.Order
-  private readonly attend: Attend
+  private readonly context: number
+  private readonly optimise: (program: UOp) => UOp
   private position = 0
 
-  constructor(model: Case, type: CacheType, order: Order.Order = "tokens", attend: Attend = "latents") {
-    this.attend = attend
+  constructor(
+    model: Case,
+    type: CacheType,
+    { context = usualContext, optimise = (program) => program, order = "tokens" }: Form = {}
+  ) {
     this.model = model
     this.type = type
     this.order = order
+    this.optimise = optimise
+    this.context = context
     const { dtype, shape } = Cache.storage(model.config, { type, context })
     const size = Number(shape[0]) * Number(shape[1])
     this.storage = model.weights.blocks.map(() => dtype === DType.f32 ? new Float32Array(size) : new Uint32Array(size))
@@ -124,6 +139,7 @@ export class Session {
   /** The program for runs of up to `tokens` tokens (symbolic), or of exactly one; in tiles of them in the order of features. */
   private build(tokens: number, rows: "all" | "last") {
     const { config, weights } = this.model
+    const { context } = this
     const arena = new Arena()
     const startPos = variable(arena, "start_pos", 0, context - 1)
     const isBatch = this.order === "features"
@@ -131,7 +147,7 @@ export class Session {
     const tiles = variable(arena, "tiles", 1, context / Order.tileTokens)
     const runs = variable(arena, "runs", 1, context / piece)
     const count = isBatch ? tiles.mul(Order.tileTokens).node : tokens === 1 ? 1 : real.node
-    const batch = isBatch ? { tiles, count: real, keys: runs.mul(piece), attend: this.attend } : undefined
+    const batch = isBatch ? { tiles, count: real, keys: runs.mul(piece) } : undefined
     const ids = buffer(arena, 0, { shape: [count], dtype: DType.u32, label: "tokens" })
     const cosSin = buffer(arena, 1, { shape: [count, config.rotated / 2, 2], dtype: DType.f32, label: "cos_sin" })
     const layout = Cache.storage(config, { type: this.type, context })
@@ -166,7 +182,7 @@ export class Session {
       ...weights.all.map((ref) => [built.buffers(ref).node, words.get(ref.name)!] as const)
     ])
     const roots = [built.logits.node, ...built.effects.map((e) => e.node)]
-    const [value] = evaluate(tokens.length === 1 && this.order === "tokens" ? inPieces(roots) : roots, {
+    const [value] = evaluate(tokens.length === 1 && this.order === "tokens" ? inPieces(roots, this.optimise) : roots, {
       buffers: data,
       vars: {
         start_pos: this.position,

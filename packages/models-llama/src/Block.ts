@@ -67,7 +67,7 @@ const attended = (input: BlockInput, x: Operand): { readonly output: Tensor; rea
   const write = Places.write(cache, rows, { first, places }).label("cache")
   const full = asQuery(input, turned(input, query, "attn_q_norm").mul(config.attentionScale))
   const grouped = full.reshape([tokens, keyValueHeads, headsPerKey(config), headSize])
-  const mixed = attention((shared) => Cache.reader(config, shared), { ...input, ring }, grouped, after(cache, [write]))
+  const mixed = attention(Cache.reader(config), { ...input, ring }, grouped, after(cache, [write]))
   return { output: linear(input, mixed.reshape([tokens, heads * headSize]), "attn_output"), write }
 }
 

@@ -1,6 +1,6 @@
 /** The cache of one block: per position a row of keys, then of values, head after head. */
 import * as DType from "@tg/core-uop/DType"
-import { type Reader, type Ring, ringOf, ringRows, wholePieces } from "@tg/model-parts/Attention"
+import { type Reader, type Ring, ringOf, ringRows, type RowReader, wholePieces } from "@tg/model-parts/Attention"
 import type { Storage } from "@tg/model-parts/Family"
 import * as Halves from "@tg/model-parts/Halves"
 import * as Nn from "@tg/tensor/Nn"
@@ -54,30 +54,32 @@ const part = (config: Config, rows: Tensor, { shared, which }: { readonly which:
 
 /**
  * Reads rows for queries `[T, G, A.., size]`: the query heads of a group read the same keys and values. Of the groups'
- * axis in the rows, queries see their own part. With `shared`, 1, the first axis of rows is T.
+ * axis in the rows, queries see their own part.
  */
-export const reader = (config: Config, shared: 0 | 1 = 0): Reader => {
+export const reader = (config: Config): Reader => ({ ...rowReader(config, 0), each: rowReader(config, 1) })
+
+/** The first `shared` axes of rows are those of the queries. */
+const rowReader = (config: Config, shared: 0 | 1): RowReader => {
   const width = config.headSize
-  /** `[G, S.., ...row]`, or `[T, G, S.., ...row]`, for queries with `between` axes behind that of the groups. */
+  /** `[B.., G, S.., ...row]` beside queries `[B.., T, G, A.., size]` with `between` axes A. */
   const beside = (x: Tensor, between: number): Tensor => {
-    const lead = x.shape.slice(0, shared + 1)
-    return x.reshape([...shared === 0 ? [1] : [], ...lead, ...Halves.ones(between), ...x.shape.slice(lead.length)])
+    const [groups, ...row] = x.shape.slice(shared)
+    return x.reshape([...x.shape.slice(0, shared), 1, groups!, ...Halves.ones(between), ...row])
   }
   return {
-    width,
     scores: (query, rows) => {
       const keys = part(config, rows, { which: 0, shared })
       const row = keys.shape.slice(rows.rank)
       const size = row.reduce<number>((n, d) => n * Number(d), 1)
       return Halves.widen(query, size)
         .reshape([...query.shape.slice(0, -1), ...Halves.ones(rows.rank - 1 - shared), ...row])
-        .mul(beside(keys, query.rank - 3)).sum({ axis: row.map((_, i) => i - row.length) })
+        .mul(beside(keys, query.rank - 3 - shared)).sum({ axis: row.map((_, i) => i - row.length) })
     },
     mix: (weights, rows) => {
       const values = part(config, rows, { which: 1, shared })
       const row = values.shape.slice(rows.rank)
       const mixed = weights.reshape([...weights.shape, ...Halves.ones(row.length)])
-        .mul(beside(values, weights.rank - 1 - rows.rank + shared)).sum(-1 - row.length).label("attn_mix")
+        .mul(beside(values, weights.rank - 1 - rows.rank)).sum(-1 - row.length).label("attn_mix")
       const size = row.reduce<number>((n, d) => n * Number(d), 1)
       const flat = mixed.reshape([...weights.shape.slice(0, -1), size])
       return size === width ? flat : flat.slice(-1, 0, width)

@@ -1,1 +1,2 @@
+export * as Apart from "./Apart.ts"
 export * as Models from "./Models.ts"

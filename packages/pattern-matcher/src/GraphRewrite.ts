@@ -34,6 +34,21 @@ export interface Memo {
   set(node: UOp, result: UOp): unknown
 }
 
+/** Results of the nodes of one arena, which may outlive many calls: by the numbers of the nodes. */
+export class ArenaMemo implements Memo {
+  private readonly results: Array<UOp | undefined> = []
+
+  get(node: UOp): UOp | undefined {
+    return this.results[node.id]
+  }
+
+  set(node: UOp, result: UOp): void {
+    // an array without holes stays fast
+    while (this.results.length <= node.id) this.results.push(undefined)
+    this.results[node.id] = result
+  }
+}
+
 /** Told about every rewrite; by default the arena's `onRewrite` is. */
 export interface Tracing {
   readonly trace?: Trace | undefined

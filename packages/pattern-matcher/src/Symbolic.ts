@@ -1,5 +1,5 @@
 import type { Arena, Range, UOp } from "@tg/core-uop/UOp"
-import { graphRewrite } from "./GraphRewrite.ts"
+import { ArenaMemo, graphRewrite } from "./GraphRewrite.ts"
 import { make, type PatternMatcher, type RuleTable, type Trace } from "./PatternMatcher.ts"
 import { booleans } from "./rules/booleans.ts"
 import { casts } from "./rules/casts.ts"
@@ -41,7 +41,7 @@ export const usual: Rules = rulesOf(tables)
 /** Results of an arena, for its lifetime: they depend on nothing but the node and the rules. */
 interface Known {
   rules: Rules
-  readonly memos: Map<Rules, Map<UOp, UOp>>
+  readonly memos: Map<Rules, ArenaMemo>
 }
 
 const knownOf = new WeakMap<Arena, Known>()
@@ -63,9 +63,9 @@ export const use = (arena: Arena, rules: Rules): void => {
 /** The rules by which expressions of an arena are simplified. */
 export const rulesIn = (arena: Arena): Rules => known(arena).rules
 
-const memoOf = ({ memos }: Known, rules: Rules): Map<UOp, UOp> => {
+const memoOf = ({ memos }: Known, rules: Rules): ArenaMemo => {
   let memo = memos.get(rules)
-  if (memo === undefined) memos.set(rules, memo = new Map())
+  if (memo === undefined) memos.set(rules, memo = new ArenaMemo())
   return memo
 }
 

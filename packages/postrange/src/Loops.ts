@@ -1,5 +1,6 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import { type Axis, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { endOf, fixedSize } from "@tg/core-uop/View"
 
 /** One loop of a kernel. */
 export interface Loop {
@@ -17,19 +18,26 @@ export const toLoop = (node: UOp): Loop => ({
   id: rangeArg(node).id,
   axis: rangeArg(node).axis,
   size: Bounds.of(node.src[0]!).max,
-  isSymbolic: node.src[0]!.op !== "CONST"
+  isSymbolic: fixedSize(node) === undefined
 })
 
 const unique = (loops: ReadonlyArray<Loop>): ReadonlyArray<Loop> => [...new Map(loops.map((l) => [l.node, l])).values()]
 
 /** The loops of one END, outermost first: over outputs, or over the elements that it stages in workgroup memory. */
-export const ofEnd = (end: UOp): ReadonlyArray<Loop> => end.src.slice(1).map(toLoop)
+export const ofEnd = (end: UOp): ReadonlyArray<Loop> => endOf(end).loops.map(toLoop)
 
 /** The loops over outputs and over staged values, in the order of the ENDs, outermost first. */
 export const outputs = (kernel: UOp): ReadonlyArray<Loop> => unique(kernel.src.flatMap(ofEnd))
 
 /** The reductions of a kernel, inner ones first. */
-export const reductions = (kernel: UOp): ReadonlyArray<UOp> => toposort(kernel).filter((n) => n.op === "REDUCE")
+export const reductions = (kernel: UOp): ReadonlyArray<UOp> =>
+  kernel.cache.reductions ??= toposort(kernel).filter((n) => n.op === "REDUCE")
+
+declare module "@tg/core-uop/UOp" {
+  interface Cache {
+    reductions?: ReadonlyArray<UOp>
+  }
+}
 
 /** The loops of one reduction, outermost first. */
 export const loopsOf = (reduction: UOp): ReadonlyArray<Loop> => reduction.src.slice(1).map(toLoop)

@@ -9,11 +9,12 @@ import { Schema } from "effect"
  * - `SPREAD`: like `UPCAST`, of iterations that are size / amount apart
  * - `UNROLL`: iterations of a reduction are unrolled in one thread, as vector lanes or copies
  * - `LOOP`: independent iterations become a serial loop of one thread (the amount is the whole range)
+ * - `OUTER`: workgroups that differ in this loop alone are far apart in the grid, those of one iteration neighbours (the amount is the whole range)
  *
  * Data, so that it can be logged, cached, searched and replayed.
  */
 export class Opt extends Schema.TaggedClass<Opt>()("Opt", {
-  kind: Schema.Literals(["LOCAL", "GROUP", "UPCAST", "SPREAD", "UNROLL", "LOOP"]),
+  kind: Schema.Literals(["LOCAL", "GROUP", "UPCAST", "SPREAD", "UNROLL", "LOOP", "OUTER"]),
   /** Id of the RANGE. After a split the outer part keeps the id. */
   range: Schema.Int,
   amount: Schema.Int.check(Schema.isGreaterThan(0))
@@ -30,3 +31,4 @@ export const upcast = (range: number, amount: number): Opt => new Opt({ kind: "U
 export const spread = (range: number, amount: number): Opt => new Opt({ kind: "SPREAD", range, amount })
 export const unroll = (range: number, amount: number): Opt => new Opt({ kind: "UNROLL", range, amount })
 export const loop = (range: number, amount: number): Opt => new Opt({ kind: "LOOP", range, amount })
+export const outer = (range: number, amount: number): Opt => new Opt({ kind: "OUTER", range, amount })

@@ -16,7 +16,7 @@ export class IllegalOpt extends Schema.TaggedError<IllegalOpt>()("IllegalOpt", {
   message: Schema.String
 }) {}
 
-const axisOf: Readonly<Record<Kind, Axis>> = {
+const axisOf: Readonly<Record<Exclude<Kind, "OUTER">, Axis>> = {
   LOCAL: "LOCAL",
   GROUP: "GROUP",
   UPCAST: "UPCAST",
@@ -31,7 +31,8 @@ const needsThreads: ReadonlySet<Kind> = new Set(["LOCAL", "GROUP"])
 export const maxCopies = 256
 
 /** Axes that an opt applies to. Loops over staged elements start as LOOP. */
-const wantedAxes = (opt: Opt): ReadonlyArray<Axis> => needsReduction.has(opt.kind) ? ["REDUCE"] : ["GLOBAL", "LOOP"]
+const wantedAxes = ({ kind }: Opt): ReadonlyArray<Axis> =>
+  kind === "OUTER" ? ["GLOBAL"] : needsReduction.has(kind) ? ["REDUCE"] : ["GLOBAL", "LOOP"]
 
 /** Why an opt may not be applied to this kernel, or `undefined` if it may. */
 export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): string | undefined => {
@@ -43,6 +44,9 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
     return named.length === 0
       ? `the kernel has no loop r${opt.range}; it has ${loops.map((l) => `r${l.id}`).join(", ")}`
       : `r${opt.range} is ${named[0]!.axis}, ${opt.kind} wants ${wanted[0]}`
+  }
+  if (opt.kind === "OUTER") {
+    return opt.amount === loop.size ? undefined : `OUTER takes the whole of r${loop.id}, ${loop.size}`
   }
   if (Workgroup.loopsBetween(kernel).has(loop.node)) {
     return `r${loop.id} tells workgroups apart: what they stage depends on it`
@@ -58,10 +62,10 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
   if (!loop.isSymbolic && loop.size % opt.amount !== 0) {
     return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
   }
-  const applied = applyOne(kernel, opt)
+  const opted = applyOne(kernel, opt)
   if (needsThreads.has(opt.kind)) {
     if (profile.kind !== "gpu") return `${profile.name} has no workgroups`
-    const threads = Loops.threads(applied)
+    const threads = Loops.threads(opted)
     if (threads > profile.maxWorkgroupThreads) {
       return `${threads} threads, the device allows ${profile.maxWorkgroupThreads}`
     }
@@ -79,9 +83,9 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       }
     }
   }
-  const copies = Loops.copies(applied)
+  const copies = Loops.copies(opted)
   if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
-  const bytes = workgroupBytes(applied, profile)
+  const bytes = workgroupBytes(opted, profile)
   return bytes > profile.maxWorkgroupBytes
     ? `${bytes} bytes of workgroup memory, the device has ${profile.maxWorkgroupBytes}`
     : undefined
@@ -114,10 +118,29 @@ const isNested = (kernel: UOp, inner: UOp): boolean =>
 
 /** Applies one legal opt: the loop is strip-mined, and the inner (or outer) part gets the opt's axis. */
 const applyOne = (kernel: UOp, opt: Opt): UOp => {
+  // whether an opt is legal is asked first, and often of the same kernels again
+  const known = kernel.cache.opted ??= new Map()
+  const text = print(opt)
+  const before = known.get(text)
+  if (before !== undefined) return before
+  const made = applied(kernel, opt)
+  known.set(text, made)
+  return made
+}
+
+declare module "@tg/core-uop/UOp" {
+  interface Cache {
+    /** The kernel with an opt, by the opt's text. */
+    opted?: Map<string, UOp>
+  }
+}
+
+const applied = (kernel: UOp, opt: Opt): UOp => {
   const { arena } = kernel
   const loops = Loops.all(kernel)
   const loop = loops.find((l) => l.id === opt.range && wantedAxes(opt).includes(l.axis))!
   const size = loop.node.src[0]!
+  if (opt.kind === "OUTER") return outermost(kernel, loop.node)
   if (opt.kind === "LOOP") {
     const range = Expr.range(arena, size, loop.id, "LOOP")
     return replaceLoop(kernel, loop.node, [range], range)
@@ -136,6 +159,13 @@ const applyOne = (kernel: UOp, opt: Opt): UOp => {
     : Expr.add(Expr.mul(rest, opt.amount), taken)
   return replaceLoop(kernel, loop.node, [rest, taken], value)
 }
+
+/** The kernel with this loop before all others, in each END that has it. */
+const outermost = (kernel: UOp, loop: UOp): UOp =>
+  kernel.with(kernel.src.map((end) => {
+    const [store, ...loops] = end.src
+    return loops.includes(loop) ? end.with([store!, loop, ...loops.filter((other) => other !== loop)]) : end
+  }))
 
 /**
  * GROUP of a loop of symbolic size: rounded up to whole groups. Iterations behind the end are predicated: they load nothing and

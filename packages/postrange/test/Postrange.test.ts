@@ -22,7 +22,7 @@ import {
 } from "./support/kernels.ts"
 
 const gpu = DeviceProfile.webgpuDefault
-const { group, local, loop, spread, unroll, upcast } = Opt
+const { group, local, loop, outer, spread, unroll, upcast } = Opt
 
 /** The loops as text: `r0:GLOBAL 6`. */
 const loops = (kernel: UOp): ReadonlyArray<string> => Loops.all(kernel).map((l) => `r${l.id}:${l.axis} ${l.size}`)
@@ -41,6 +41,8 @@ describe("Postrange", () => {
     ["elementwise", [local(1, 4)]],
     ["elementwise", [upcast(1, 4)]],
     ["elementwise", [loop(0, 6)]],
+    ["elementwise", [outer(1, 8)]],
+    ["elementwise", [local(1, 4), outer(1, 2)]],
     ["elementwise", [upcast(0, 6), upcast(1, 2)]],
     ["elementwise", [local(0, 3), local(1, 8), upcast(0, 2)]],
     ["elementwise", [local(1, 2), local(1, 2), upcast(1, 2)]],
@@ -78,6 +80,13 @@ describe("Postrange", () => {
     })
   }
 
+  it("puts a loop outside of the others in the grid", () => {
+    const ids = (opts: ReadonlyArray<Opt.Opt>) => Loops.outputs(applied(kernels.elementwise(), opts)).map((l) => l.id)
+    assert.deepStrictEqual(ids([]), [0, 1])
+    assert.deepStrictEqual(ids([outer(1, 8)]), [1, 0])
+    assert.deepStrictEqual(ids([local(1, 4), outer(1, 2)]), [1, 0, 2])
+  })
+
   const illegal: ReadonlyArray<readonly [keyof typeof kernels, ReadonlyArray<Opt.Opt>, string, typeof gpu?]> = [
     ["sums", [local(7, 2)], "the kernel has no loop r7; it has r0, r1"],
     ["sums", [unroll(0, 2)], "r0 is GLOBAL, UNROLL wants REDUCE"],
@@ -85,6 +94,8 @@ describe("Postrange", () => {
     ["sums", [upcast(1, 2)], "r1 is REDUCE, UPCAST wants GLOBAL"],
     ["sums", [local(1, 2)], "r1 is REDUCE, LOCAL wants GLOBAL"],
     ["sums", [loop(1, 32)], "r1 is REDUCE, LOOP wants GLOBAL"],
+    ["sums", [outer(1, 32)], "r1 is REDUCE, OUTER wants GLOBAL"],
+    ["sums", [outer(0, 3)], "OUTER takes the whole of r0, 6"],
     ["sums", [loop(0, 3)], "LOOP takes the whole of r0, 6"],
     ["sums", [upcast(0, 4)], "4 does not divide the 6 iterations of r0"],
     ["sums", [unroll(1, 4), unroll(1, 16)], "16 does not divide the 8 iterations of r1"],

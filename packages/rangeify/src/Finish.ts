@@ -25,6 +25,8 @@ const dropUnusedLoops = (kernel: UOp): UOp =>
       : end.with([end.src[0]!, ...end.src.slice(1).filter((r) => open.has(r))])
   }))
 
+const numbering = "number loops"
+
 /** The passes between lowering and the schedule. */
 export const passes: Pass.PassList<undefined> = {
   stage: "rangeify",
@@ -35,8 +37,14 @@ export const passes: Pass.PassList<undefined> = {
     kernelPass("simplify again", simplify),
     kernelPass("drop unused loops", dropUnusedLoops),
     kernelPass("merge reductions", mergeReductions),
-    kernelPass("number loops", renumberRanges)
+    kernelPass(numbering, renumberRanges)
   ]
+}
+
+/** Those for a kernel that is only weighed: what it costs does not depend on the numbers of its loops. */
+export const unnumbered: Pass.PassList<undefined> = {
+  stage: passes.stage,
+  passes: passes.passes.filter(({ name }) => name !== numbering)
 }
 
 /** A lowered kernel after these passes. Simplified by the rules of its arena. */

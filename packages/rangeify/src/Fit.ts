@@ -7,6 +7,7 @@
  */
 import * as Expr from "@tg/core-uop/Expr"
 import { rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { fixedSize } from "@tg/core-uop/View"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { passes, select, storedIn, targetsOf } from "./FitIndices.ts"
 import {
@@ -138,7 +139,7 @@ const rebound = ({ args, ast }: Kernel, whole: ReadonlyArray<UOp>, large: Readon
     const ref = args[slotOf(old)]!
     const windowed = large.find((l) => l.param === old)
     if (windowed === undefined) {
-      params.set(old, param(old, Number(old.src[0]!.arg), ref))
+      params.set(old, param(old, fixedSize(old)!, ref))
       continue
     }
     for (const { hi, lo } of windowed.windows) {

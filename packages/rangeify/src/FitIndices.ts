@@ -1,5 +1,5 @@
 /** Indirect accesses, whose index is loaded or a variable: a select among windows, or one launch for each window. */
-import { accessOf, endOf } from "@tg/core-uop/View"
+import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Expr from "@tg/core-uop/Expr"
 import { openRanges, rangeArg, rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -27,7 +27,7 @@ const indexedBy = ({ node, param }: Access): Indexed | undefined => {
   const { index, stride } = found
   const rest = Bounds.of(Symbolic.simplify(Expr.sub(at!, Expr.mul(index, stride))))
   const { max, min } = gate === undefined ? Bounds.of(index) : Symbolic.boundsUnder(gate, index)
-  const last = Math.floor((Number(param.src[0]!.arg) - 1 - Math.max(0, rest.min)) / stride)
+  const last = Math.floor((fixedSize(param)! - 1 - Math.max(0, rest.min)) / stride)
   const values = { lo: Math.max(0, min), hi: Math.min(last, max) + 1 }
   return values.lo < values.hi ? { index, values } : undefined
 }

@@ -3,6 +3,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { openRanges, rangeArg, rebuild, reduceArg, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { endOf } from "@tg/core-uop/View"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { flatten } from "./Indexing.ts"
 import { storageType } from "./Lower.ts"
@@ -20,7 +21,7 @@ export interface Kernel {
 export type Temporary = (words: number) => Ref
 
 /** The loops over outputs. */
-export const outputsOf = (kernel: UOp): ReadonlyArray<UOp> => kernel.src[0]!.src.slice(1)
+export const outputsOf = (kernel: UOp): ReadonlyArray<UOp> => endOf(kernel.src[0]!).loops
 
 /** Iterations of a loop; for a symbolic size, the most there can be. */
 const iterations = (range: UOp): number => Bounds.of(range).max + 1

@@ -15,8 +15,12 @@ export interface FusionCost {
   readonly key: string
   /** Workgroup memory that staged values may take, in bytes. */
   readonly maxWorkgroupBytes: number
-  readonly kernelMicros: (kernel: UOp) => KernelMicros
+  /** `sizeOf` is what each loop runs, where that is known; without it `usualSize`, for which programs are compiled. */
+  readonly kernelMicros: (kernel: UOp, sizeOf?: SizeOf) => KernelMicros
 }
+
+/** The trip count of a loop of this size. */
+export type SizeOf = (size: UOp) => number
 
 /** The parts of what a kernel (spec `kernel`) costs. */
 export interface KernelMicros {
@@ -63,15 +67,15 @@ const none: ReadonlySet<UOp> = new Set()
 
 const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM"
 
-/** What a loop of this size is taken to run. */
-export const usualSize = (size: UOp): number =>
-  size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
+/** What a loop of this size is taken to run where nobody knows the position. */
+export const usualSize: SizeOf = (size) => size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
 
-const iterations = (ranges: Iterable<UOp>): number => {
+/** Iterations of nested loops, but for some of them. */
+type Iterations = (ranges: Iterable<UOp>, without?: ReadonlySet<UOp>) => number
+
+const iterationsBy = (sizeOf: SizeOf): Iterations => (ranges, without = none) => {
   let n = 1
-  for (const range of ranges) {
-    n *= usualSize(range.src[0]!)
-  }
+  for (const range of ranges) if (!without.has(range)) n *= sizeOf(range.src[0]!)
   return n
 }
 
@@ -83,21 +87,34 @@ interface Phase {
 
 /**
  * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. Values that are invariant in one of the END's
- * loops are computed again in each iteration (its threads share nothing); loads are shared by `together` of them.
+ * loops, or of those `around` it, are computed again in each iteration (threads and workgroups share nothing), except in `tiled` loops, all
+ * of which one thread computes; loads are shared by `together` of them.
  */
 const workOf = (
   { end, nodes }: Phase,
-  outside: ReadonlySet<UOp>
+  { around = none, iterations, outside, tiled = none }: {
+    readonly iterations: Iterations
+    readonly outside: ReadonlySet<UOp>
+    readonly around?: ReadonlySet<UOp>
+    readonly tiled?: ReadonlySet<UOp>
+  }
 ): { readonly operations: number; readonly bytes: number } => {
   let operations = 0
   let bytes = 0
-  const own = end.src.slice(1).filter((r) => !outside.has(r))
+  const own = [...new Set([...end.src.slice(1), ...around])].filter((r) => !outside.has(r) && !tiled.has(r))
+  // most nodes share the set of their loops with others
+  const known = new Map<ReadonlySet<UOp>, { readonly repeats: number; readonly once: number }>()
+  const timesOf = (open: ReadonlySet<UOp>) => {
+    const before = known.get(open)
+    if (before !== undefined) return before
+    const times = { repeats: iterations(own, open), once: iterations(open, outside) }
+    known.set(open, times)
+    return times
+  }
   for (const node of nodes) {
     const isLoad = loadsBuffer(node)
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
-    const open = openRanges(node)
-    const repeats = iterations(own.filter((r) => !open.has(r)))
-    const once = iterations([...open].filter((r) => !outside.has(r)))
+    const { once, repeats } = timesOf(openRanges(node))
     if (isLoad) bytes += 4 * once * Math.max(1, repeats / together)
     else operations += once * repeats * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
@@ -110,11 +127,17 @@ const workOf = (
  */
 export const traffic = (
   kernel: UOp,
-  sizeOf: (size: UOp) => number,
+  sizeOf: SizeOf,
   outside: ReadonlySet<UOp> = none
+): ReadonlyMap<UOp, number> => trafficOf(toposort(kernel), sizeOf, outside)
+
+const trafficOf = (
+  nodes: ReadonlyArray<UOp>,
+  sizeOf: SizeOf,
+  outside: ReadonlySet<UOp>
 ): ReadonlyMap<UOp, number> => {
   const indices = new Map<UOp, Set<UOp>>()
-  for (const node of toposort(kernel)) {
+  for (const node of nodes) {
     if (node.op !== "INDEX") continue
     const { at, buffer } = accessOf(node)
     if (buffer.op === "LOCAL") continue
@@ -133,8 +156,33 @@ export const traffic = (
   ]))
 }
 
-const bytesOf = (kernel: UOp, outside: ReadonlySet<UOp>): number =>
-  4 * chain([...traffic(kernel, usualSize, outside).values()])
+/** The most tokens of a register tile, and the fewest rows beside them. */
+const mostTokens = 16
+const fewestRows = 128
+
+/**
+ * The loop over a few tokens of a product that stages nothing, whose register tile is a row for all of them (`@tg/heuristics/Few`): what
+ * depends on the row alone is loaded and computed once. Weights are invariant in it, activations are not.
+ */
+const tiledTokens = ({ end, nodes }: Phase, iterations: Iterations): ReadonlySet<UOp> => {
+  if (!nodes.some((node) => node.op === "REDUCE")) return none
+  const read = nodes.filter(loadsBuffer).map((load) => openRanges(accessOf(load).at))
+  const loops = end.src.slice(1)
+  // tiles of prompts, of which there is a symbolic number, are counted as their threads were measured
+  if (loops.some((loop) => loop.src[0]!.op !== "CONST")) return none
+  const isRow = (row: UOp, tokens: UOp): boolean => {
+    const both = read.filter((open) => open.has(row))
+    return row !== tokens && both.length > 0 && both.every((open) => !open.has(tokens))
+  }
+  const tokens = loops.find((loop) =>
+    iterations([loop]) <= mostTokens && read.some((open) => open.has(loop)) &&
+    iterations(loops.filter((row) => isRow(row, loop))) >= fewestRows
+  )
+  return new Set(tokens === undefined ? [] : [tokens])
+}
+
+const bytesOf = (nodes: ReadonlyArray<UOp>, sizeOf: SizeOf, outside: ReadonlySet<UOp>): number =>
+  4 * chain([...trafficOf(nodes, sizeOf, outside).values()])
 
 const readsBuffers = ({ nodes }: Phase): boolean => nodes.some(loadsBuffer)
 
@@ -149,7 +197,7 @@ const readsWhereTold = ({ nodes }: Phase): boolean => {
 }
 
 /** Iterations of the longest reduction. */
-const longest = ({ nodes }: Phase): number =>
+const longest = ({ nodes }: Phase, iterations: Iterations): number =>
   Math.max(1, ...nodes.filter((n) => n.op === "REDUCE").map((n) => iterations(n.src.slice(1))))
 
 /**
@@ -167,7 +215,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   return {
     key: digest(`@tg/rangeify ${JSON.stringify(Object.entries(profile).sort())}`),
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,
-    kernelMicros: (kernel) => {
+    kernelMicros: (kernel, sizeOf = usualSize) => {
+      const iterations = iterationsBy(sizeOf)
       const phases = kernel.src.map((end): Phase => ({ end, nodes: toposort(end) }))
       const stages = phases.slice(0, -1)
       const main = phases.at(-1)!
@@ -176,7 +225,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
-      const shared = longest(main) >= longReduction ? rows : outputsPerWorkgroup
+      const tiled = stages.length === 0 ? tiledTokens(main, iterations) : none
+      const shared = longest(main, iterations) >= longReduction ? rows : outputsPerWorkgroup
       const workgroups = apart * Math.ceil(inside / shared)
       const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
       const told = phases.slice(1).filter(readsWhereTold).length
@@ -185,18 +235,18 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       // bound by the latency of one workgroup, or by the throughput of all: each of them loads what it stages
       const repeats = workgroups / apart
       const staged = stages.reduce((sum, stage) => {
-        const bytes = bytesOf(stage.end, between)
+        const bytes = bytesOf(stage.nodes, sizeOf, between)
         // what fits beside a processor's workgroup memory is loaded once by each processor
         const times = bytes > known.residentBytes ? workgroups : Math.min(workgroups, processors)
         const loads = times * micros({ operations: 0, bytes })
-        const all = Math.max(repeats * micros(workOf(stage, none)), loads)
-        return sum + Math.max(micros(workOf(stage, between)), all / processors)
+        const all = Math.max(repeats * micros(workOf(stage, { iterations, outside: none, around: between })), loads)
+        return sum + Math.max(micros(workOf(stage, { iterations, outside: between })), all / processors)
       }, 0)
       return {
         wait: profile.dispatchMicros + known.loadMicros +
           (1 + overlap * (waves - 1)) * (stages.length * known.stageMicros + loads),
-        work: staged + micros(workOf(main, none)) / processors,
-        transfer: bytesOf(kernel, none) / profile.bytesPerMicro,
+        work: staged + micros(workOf(main, { iterations, outside: none, tiled })) / processors,
+        transfer: bytesOf(phases.length === 1 ? main.nodes : toposort(kernel), sizeOf, none) / profile.bytesPerMicro,
         waves: Math.max(1, workgroups / (residentWorkgroups * processors))
       }
     }
@@ -211,14 +261,19 @@ const unhidden = ({ transfer = 0, waves = 1, work }: KernelMicros): number =>
   Math.min(transfer, work) / Math.max(1, waves)
 
 /**
- * Microseconds of a launch of these kernels side by side. They wait for their first loads together, share memory and
- * processors, and each hides only its own latency: joining adds no waves to a member.
+ * Microseconds of a launch of these kernels side by side. They wait for their first loads together, and each hides only its own latency:
+ * joining adds no waves to a member. In a launch of one wave one computes while another one loads; of several waves, which run in the order
+ * of the grid, those of one member run before those of the next, so only one wave's share of that is hidden (the shared experts of 8
+ * tokens of GLM-4.7-Flash, computed for each token beside the chosen ones, took an H200 25 us longer than apart).
  */
 export const launchOf = (kernels: ReadonlyArray<KernelMicros>): number => {
   const wait = Math.max(0, ...kernels.map((kernel) => kernel.wait))
   const work = chain(kernels.map((kernel) => kernel.work))
   const transfer = chain(kernels.map((kernel) => kernel.transfer ?? 0))
-  return wait + Math.max(transfer, work) + chain(kernels.map(unhidden))
+  const together = Math.max(transfer, work)
+  const apart = chain(kernels.map((kernel) => Math.max(kernel.transfer ?? 0, kernel.work)))
+  const waves = chain(kernels.map(({ waves = 1 }) => Math.max(0, waves - 1))) + 1
+  return wait + apart - (apart - together) / waves + chain(kernels.map(unhidden))
 }
 
 /** Costs are sums of dozens of numbers: smaller differences are rounding errors. */
@@ -236,6 +291,8 @@ export const addedMicros = (members: ReadonlyArray<KernelMicros>, kernel: Kernel
 /** A kernel (spec `kernel`) of a launch as it will run. */
 export interface Launched {
   readonly ast: UOp
+  /** For the values of its variables. */
+  readonly sizeOf: SizeOf
   /** That it moves alone, for the values of its variables. */
   readonly bytes: number
   /** Of all its workgroups, by its opts. */
@@ -243,8 +300,8 @@ export interface Launched {
 }
 
 /**
- * The predicted time of a launch of these kernels: placement's model, with the traffic of the whole launch, each byte counted once,
- * and the threads of each kernel.
+ * The predicted time of a launch of these kernels: placement's model, with the loops and the traffic of the whole launch, each byte
+ * counted once, and the threads of each kernel.
  */
 export const launchMicros = (
   costs: FusionCost,
@@ -255,7 +312,7 @@ export const launchMicros = (
   const { processors, residentThreads } = quantitiesOf(profile)
   const all = chain(kernels.map((kernel) => kernel.bytes))
   return launchOf(kernels.map((kernel) => ({
-    ...costs.kernelMicros(kernel.ast),
+    ...costs.kernelMicros(kernel.ast, kernel.sizeOf),
     transfer: all === 0 ? 0 : (kernel.bytes / all) * bytes / profile.bytesPerMicro,
     waves: kernel.threads / (residentThreads * Math.max(1, processors))
   })))

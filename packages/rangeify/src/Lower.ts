@@ -52,10 +52,43 @@ interface Reader {
 
 const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
 
+/** A value at an index, under a gate. */
+interface Value {
+  readonly node: UOp
+  readonly index: ReadonlyArray<UOp>
+  readonly gate: UOp | undefined
+  readonly result: UOp
+}
+
+/** Values that are known, by a hash of what they are values of. */
+class Values {
+  private readonly byHash = new Map<number, Array<Value>>()
+
+  private static hashOf(node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): number {
+    let hash = Math.imul(node.id, 0x9e3779b1) ^ (gate === undefined ? 0 : gate.id + 1)
+    for (let i = 0; i < index.length; i++) hash = Math.imul(hash ^ index[i]!.id, 0x9e3779b1)
+    return hash
+  }
+
+  get(node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined): UOp | undefined {
+    const same = (value: Value): boolean =>
+      value.node === node && value.gate === gate && value.index.length === index.length &&
+      value.index.every((at, axis) => at === index[axis])
+    return this.byHash.get(Values.hashOf(node, index, gate))?.find(same)?.result
+  }
+
+  set(value: Value): void {
+    const hash = Values.hashOf(value.node, value.index, value.gate)
+    const others = this.byHash.get(hash)
+    if (others === undefined) this.byHash.set(hash, [value])
+    else others.push(value)
+  }
+}
+
 const readerOf = (arena: Arena, root: UOp, { staged, stored }: Homes): Reader => {
   const slots = new Map<UOp, UOp>()
   const stageReads = new Map<UOp, Array<Read>>()
-  const memo = new Map<string, UOp>()
+  const memo = new Values()
   let nextRange = 0
 
   const slot = (owner: UOp): UOp => {
@@ -91,13 +124,12 @@ const readerOf = (arena: Arena, root: UOp, { staged, stored }: Homes): Reader =>
     newRange: (dim, axis) =>
       dim === 1 ? Expr.int(arena, 0) : Expr.range(arena, Symbolic.simplify(extent(arena, dim)), nextRange++, axis),
     value: (node, index, gate) => {
-      const key = `${node.id}:${index.map((i) => i.id).join()}:${gate?.id}`
-      const known = memo.get(key)
+      const known = memo.get(node, index, gate)
       if (known !== undefined) return known
       const result = reader.compute(node, index, gate)
       const label = node.arena.labelOf(node)
       if (label !== undefined) arena.label(result, label)
-      memo.set(key, result)
+      memo.set({ node, index, gate, result })
       return result
     },
     compute: (node, index, gate) => {
@@ -195,12 +227,10 @@ export const lower = (arena: Arena, root: UOp, homes: Homes): Lowered => {
     reader,
     ranges.filter((_, axis) => axis !== homes.together?.get(root))
   )
+  const sink = arena.make("SINK", DType.none, [...ends, store])
   return {
     // an index may itself be read from a stage
-    ast: graphRewrite(arena.make("SINK", DType.none, [...ends, store]), undefined, {
-      pre: stageReading,
-      context: places
-    }),
+    ast: places.size === 0 ? sink : graphRewrite(sink, undefined, { pre: stageReading, context: places }),
     storage: [...reader.slots.keys()],
     sizes: shape.map(Shape.maxOf),
     workgroupBytes

@@ -12,16 +12,18 @@ interface Pair {
   readonly head: UOp
 }
 
+const none: ReadonlySet<UOp> = new Set()
+
 /** The first reduction under an END that runs over loops of its own and could run over those of an earlier one. */
 const firstPair = (end: UOp): Pair | undefined => {
   /** Reductions that share loops. Sources come first, so only a later one can need an earlier one. */
-  const groups: Array<[UOp, ...Array<UOp>]> = []
+  const groups: Array<{ readonly sizes: string; readonly members: [UOp, ...Array<UOp>] }> = []
   for (const reduction of toposort(end).filter((n) => n.op === "REDUCE")) {
-    const under = new Set(toposort(reduction))
-    const group = groups.find((members) =>
-      sizesOf(members[0]) === sizesOf(reduction) && !members.some((r) => under.has(r))
-    )
-    if (group === undefined) groups.push([reduction])
+    const sizes = sizesOf(reduction)
+    const alike = groups.filter((group) => group.sizes === sizes)
+    const under = alike.length === 0 ? none : new Set(toposort(reduction))
+    const group = alike.find(({ members }) => !members.some((r) => under.has(r)))?.members
+    if (group === undefined) groups.push({ sizes, members: [reduction] })
     else if (reduction.src.slice(1).every((r, i) => r === group[0].src[1 + i])) group.push(reduction)
     else return { reduction, head: group[0] }
   }
@@ -45,4 +47,5 @@ const matcher = make(merging)
  * Loop fusion of independent reductions with equal trip counts: they get the same loop variables, so they share loops and common
  * loads. Gate and up projections of one row read the activation once.
  */
-export const mergeReductions = (kernel: UOp, options: Tracing = {}): UOp => graphRewrite(kernel, matcher, options)
+export const mergeReductions = (kernel: UOp, options: Tracing = {}): UOp =>
+  graphRewrite(kernel, matcher, { ...options, enter: (node) => node.op !== "END" })

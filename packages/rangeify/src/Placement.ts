@@ -1,7 +1,6 @@
 /** Where the values of a function body may live: what must be stored, and which homes are legal for the others. */
 import type { UOp } from "@tg/core-uop/UOp"
 import type { Cause, Demand, Home } from "./Explain.ts"
-import { repeated } from "./Repeated.ts"
 import { usual, type Work } from "./Usual.ts"
 import { isEffect, isStorage, type KernelsOf, kernelsThat, nodesOf, type Users, usersOf } from "./Values.ts"
 
@@ -11,7 +10,7 @@ export interface Placement {
   readonly nodes: ReadonlyArray<UOp>
   /** What must be stored, and what is by heuristics (`Usual`): the start of the search. */
   readonly stored: ReadonlySet<UOp>
-  /** Values that may live elsewhere: the stored ones that need not be, and some that are computed again and again. */
+  /** Values that may live elsewhere: the stored ones that need not be. */
   readonly movable: ReadonlySet<UOp>
   /** Why a value is stored. */
   readonly causeOf: (value: UOp) => Cause
@@ -32,7 +31,7 @@ export const place = (
 ): Placement => {
   const nodes = nodesOf(roots)
   const users = usersOf(nodes)
-  const rules = usual({
+  const { causes, must, stored, workOf } = usual({
     roots,
     results,
     nodes,
@@ -40,22 +39,16 @@ export const place = (
     must: [...results, ...nodes.flatMap(wanted)],
     readsAt: (node) => tighter.get(node) ?? maxReads
   })
-  const { must, stored, workOf } = rules
-  const again = repeated(nodes, users, rules)
-  const causes = new Map([...rules.causes, ...again.map(({ cause, value }) => [value, cause] as const)])
   const demandOf = (node: UOp): Demand =>
     isEffect(node) ? "effect" : results.includes(node) ? "output" : node.op === "CONTIGUOUS" ? "contiguous" : "argument"
   return {
     nodes,
     stored,
-    movable: new Set([...[...stored].filter((node) => !must.has(node)), ...again.map(({ value }) => value)]),
+    movable: new Set([...stored].filter((node) => !must.has(node))),
     users,
     kernelsOf: kernelsThat(users),
-    // a reduction that the rules store is not repeated by each user
-    homesOf: (node) =>
-      stored.has(node) && workOf(node).iterations > 0
-        ? ["global", "workgroup"]
-        : ["global", "inline", "workgroup"],
+    // a reduction is not repeated by each user
+    homesOf: (node) => workOf(node).iterations > 0 ? ["global", "workgroup"] : ["global", "inline", "workgroup"],
     causeOf: (node) => causes.get(node) ?? { _tag: "Required", by: demandOf(node) },
     workOf
   }

@@ -4,7 +4,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { type BodyGraph, bodyGraph, type Level } from "./BodyGraph.ts"
 import { chain, cheapest } from "./Cost.ts"
 import type { Considered, Home, Verdict } from "./Explain.ts"
-import { addedMicros, type FusionCost, grain, type KernelMicros, launchOf, margin } from "./Fusion.ts"
+import { addedMicros, type FusionCost, grain, type KernelMicros, launchOf } from "./Fusion.ts"
 import type { Limits } from "./Limits.ts"
 import type { Homes } from "./Lower.ts"
 import type { Placement } from "./Placement.ts"
@@ -108,7 +108,7 @@ const asking = (placement: Placement, limits: Limits, fusion: FusionCost, rules:
 
 /**
  * Searches the homes of movable values, users first: a value that two kernels read is kept once if these two have become one. A
- * beam search over the stored values, then coordinate descent over all: each value is moved with the others fixed, until none moves.
+ * beam search, then coordinate descent: each value is moved with the others fixed, until none moves.
  * Of equally cheap homes the first of `homesOf` wins, so the result is deterministic.
  */
 export const search = (
@@ -123,10 +123,8 @@ export const search = (
   if (fusion === undefined || placement.movable.size === 0) return allStored(placement)
   const asked = asking(placement, limits, fusion, rules)
   const usersFirst = asked.graph.candidates.toReversed()
-  // values that start inline are left to the descent
-  const first = usersFirst.filter((value) => placement.stored.has(value))
   let states: ReadonlyArray<State> = [asked.stateOf({ stored: placement.stored, staged: new Set() })]
-  for (const value of first) {
+  for (const value of usersFirst) {
     states = kept(
       states.flatMap((state) =>
         placement.homesOf(value).map((home) =>
@@ -136,37 +134,20 @@ export const search = (
       beam
     )
   }
-  const best = settled(asked, states[0]!, usersFirst)
-  const { homes } = best
-  const weighed = usersFirst.filter((value) => placement.stored.has(value) || mayPay(asked, value, best))
-  return { ...homes, together: togetherIn(asked, homes), considered: explained(asked, homes, weighed) }
-}
-
-/**
- * Whether storing or staging a value that starts inline may pay: the computing time of the kernels that recompute it is an upper
- * bound of what it saves.
- */
-const mayPay = ({ graph, weigh }: Asked, value: UOp, { homes, micros }: State): boolean => {
-  if (homeOf(value, homes) !== "inline") return true
-  const kernels = [...graph.kernelsOf(value, homes.stored)].map((root) => weigh(root, homes).micros)
-  return chain(kernels.map((kernel) => launchOf([kernel]) - launchOf([{ ...kernel, work: 0 }]))) > margin * micros
+  const { homes } = settled(asked, states[0]!, usersFirst)
+  return { ...homes, together: togetherIn(asked, homes), considered: explained(asked, homes, usersFirst) }
 }
 
 /** Coordinate descent: the state with each value where it costs least, given the others. */
 const settled = (asked: Asked, from: State, values: ReadonlyArray<UOp>): State => {
-  const { placement: { homesOf, stored }, stateOf } = asked
+  const { placement: { homesOf }, stateOf } = asked
   let state = from
   for (let round = 0, isMoving = true; isMoving && round < mostRounds; round++) {
     isMoving = false
     for (const value of values) {
-      const startsInline = !stored.has(value)
-      if (startsInline && !mayPay(asked, value, state)) continue
       for (const home of homesOf(value)) {
         const other = stateOf(moved(state.homes, value, home))
         if (!isBetter(other, state)) continue
-        // the gain is within the error of the model
-        const isDoubtful = startsInline && home !== "inline" && other.micros > (1 - margin) * state.micros
-        if (isDoubtful && other.forbidden === state.forbidden) continue
         state = other
         isMoving = true
       }

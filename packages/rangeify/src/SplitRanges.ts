@@ -1,9 +1,21 @@
 import * as Expr from "@tg/core-uop/Expr"
 import { rangeArg, rebuild, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { fixedSize } from "@tg/core-uop/View"
 
-/** The constant factor of a symbolic trip count, `16` of `16 tiles`. */
-const fixedFactor = (size: UOp): number =>
-  size.op === "MUL" && size.src[1]!.op === "CONST" ? Math.max(1, Number(size.src[1]!.arg)) : 1
+/** A loop whose trip count is a symbolic number times a constant: `16 tiles`. */
+interface Multiple {
+  readonly range: UOp
+  readonly tiles: UOp
+  readonly factor: number
+}
+
+const multipleOf = (range: UOp): Multiple | undefined => {
+  const size = range.src[0]!
+  const [tiles, factor] = size.src
+  return size.op === "MUL" && factor!.is("CONST") && Number(factor.arg) > 1
+    ? { range, tiles: tiles!, factor: Number(factor.arg) }
+    : undefined
+}
 
 /**
  * Splits loops whose variable is only used through quotients and remainders: `r // 32` and `r % 32` with r < 1024
@@ -14,8 +26,8 @@ export const splitRanges = (kernel: UOp): UOp => {
   const nodes = toposort(kernel)
   const divisors = new Map<UOp, Set<number>>()
   const note = (range: UOp, divisor: number): void => {
-    const size = range.src[0]!
-    if (size.op !== "CONST" || divisor <= 1 || Number(size.arg) % divisor !== 0 || divisor >= Number(size.arg)) return
+    const size = fixedSize(range)
+    if (size === undefined || divisor <= 1 || size % divisor !== 0 || divisor >= size) return
     const set = divisors.get(range)
     if (set === undefined) divisors.set(range, new Set([divisor]))
     else set.add(divisor)
@@ -30,16 +42,15 @@ export const splitRanges = (kernel: UOp): UOp => {
       note(x.src[0]!, Number(x.src[1]!.arg) * c)
     }
   }
-  const multiples = nodes.filter((n) => n.op === "RANGE" && fixedFactor(n.src[0]!) > 1)
+  const multiples = nodes.flatMap((n) => n.op === "RANGE" ? multipleOf(n) ?? [] : [])
   if (divisors.size === 0 && multiples.length === 0) return kernel
 
   let nextId = 1 + Math.max(...nodes.filter((n) => n.op === "RANGE").map((n) => rangeArg(n).id))
   const parts = new Map<UOp, ReadonlyArray<UOp>>()
   const replace = new Map<UOp, UOp>()
-  for (const range of multiples) {
+  for (const { factor, range, tiles } of multiples) {
     const { axis, id } = rangeArg(range)
-    const factor = fixedFactor(range.src[0]!)
-    const outer = Expr.range(kernel.arena, range.src[0]!.src[0]!, id, axis)
+    const outer = Expr.range(kernel.arena, tiles, id, axis)
     const inner = Expr.range(kernel.arena, factor, nextId++, axis)
     parts.set(range, [outer, inner])
     replace.set(range, Expr.add(Expr.mul(outer, factor), inner))
@@ -48,7 +59,7 @@ export const splitRanges = (kernel: UOp): UOp => {
     const found = divisors.get(range)
     if (found === undefined) continue
     const { axis, id } = rangeArg(range)
-    let outer = Number(range.src[0]!.arg)
+    let outer = fixedSize(range)!
     const pieces: Array<UOp> = []
     let sum: UOp | undefined
     for (const d of chain([...found])) {

@@ -46,9 +46,6 @@ export interface Work {
   readonly iterations: number
   readonly transcendental: boolean
   readonly leaves: ReadonlySet<UOp>
-  /** The cost without the discount of a row's scalar, for which `cost` is 1. */
-  readonly whole: number
-  readonly isRowScalar: boolean
 }
 
 /** A sum of so few integers is unrolled like any other arithmetic, also inside of a reduction. */
@@ -98,8 +95,6 @@ export interface Usual {
   readonly causes: ReadonlyMap<UOp, Cause>
   /** What one element of a value takes, where it is computed. */
   readonly workOf: (node: UOp) => Work
-  /** Places at which a value is computed, up to `mostPlaces`. */
-  readonly placesOf: (node: UOp) => number
 }
 
 /** What is being decided about a body. */
@@ -136,7 +131,7 @@ const isLeaf = ({ stored }: Deciding, node: UOp): boolean => isStorage(node) || 
 
 const workOf = (state: Deciding, node: UOp): Work =>
   isLeaf(state, node)
-    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]), whole: 1, isRowScalar: false }
+    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]) }
     : state.work.get(node)!
 
 const store = ({ causes, onlyShared, stored }: Deciding, node: UOp, cause: Cause): void => {
@@ -227,14 +222,11 @@ const derived = (state: Deciding, node: UOp): Work => {
   const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
   const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
   const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
-  const isReduced = node.op === "REDUCE" || ws.some((x) => x.isRowScalar)
   return {
     cost: isCheap ? 1 : cost,
     iterations: isCheap || shares > 1 ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
     transcendental: !isCheap && shares === 1 && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
-    leaves: union(ws.map((x) => x.leaves)),
-    whole: cost,
-    isRowScalar: isCheap && isReduced
+    leaves: union(ws.map((x) => x.leaves))
   }
 }
 
@@ -305,13 +297,6 @@ export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: As
     decide(state, isPassedOn)
     if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= readsAt(root))) break
   }
-  const places = sites(nodes, roots, stored)
-  dropUnshared(state, places, results)
-  return {
-    stored,
-    must,
-    causes,
-    workOf: (node) => work.get(node)!,
-    placesOf: (node) => places.get(node)?.size ?? 0
-  }
+  dropUnshared(state, sites(nodes, roots, stored), results)
+  return { stored, must, causes, workOf: (node) => work.get(node)! }
 }

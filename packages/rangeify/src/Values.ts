@@ -131,9 +131,8 @@ export const reduceLength = (node: UOp): number => {
 /** Places are counted up to here. */
 export const mostPlaces = 4
 
-/** A place where values are computed: a kernel's root and the chain of views and reductions on the way to it. */
+/** A place where values are computed: a kernel's root and the chain of views and reductions on the way to it. One object each. */
 export interface Site {
-  readonly text: string
   /** Each element is computed there once: nothing on the way repeats it. */
   readonly once: boolean
 }
@@ -144,13 +143,11 @@ export const sites = (
   roots: ReadonlyArray<UOp>,
   stored: ReadonlySet<UOp>
 ): ReadonlyMap<UOp, ReadonlySet<Site>> => {
-  const known = new Map<string, Site>()
-  const intern = (text: string, once: boolean): Site => {
-    const site = known.get(text)
-    if (site !== undefined) return site
-    const made = { text: String(known.size), once }
-    known.set(text, made)
-    return made
+  const rootSites = new Map<UOp, Site>()
+  const rootAt = (node: UOp): Site => {
+    const site = rootSites.get(node) ?? { once: true }
+    rootSites.set(node, site)
+    return site
   }
   const found = new Map<UOp, Set<Site>>()
   const addTo = (node: UOp, site: Site): void => {
@@ -158,15 +155,16 @@ export const sites = (
     if (set === undefined) found.set(node, new Set([site]))
     else if (set.size < mostPlaces) set.add(site)
   }
-  for (const root of roots) addTo(root, intern(`root ${root.id}`, true))
+  for (const root of roots) addTo(root, rootAt(root))
   for (const node of [...nodes].reverse()) {
-    const own = stored.has(node) || isEffect(node) ? [intern(`root ${node.id}`, true)] : [...found.get(node) ?? []]
+    const own = stored.has(node) || isEffect(node) ? [rootAt(node)] : found.get(node) ?? []
     const changes = movement.has(node.op) || node.op === "REDUCE" || node.op === "GATHER"
     for (const site of own) {
       const once = site.once && bijective.has(node.op)
-      const below = changes ? intern(`${node.id} at ${site.text}`, once) : site
+      const below = changes ? { once } : site
+      const chosen = node.op === "GATHER" ? { once: false } : below
       for (const s of inputs(node)) {
-        addTo(s, node.op === "GATHER" && s === node.src[0] ? intern(`x ${node.id} at ${site.text}`, false) : below)
+        addTo(s, s === node.src[0] ? chosen : below)
       }
     }
   }

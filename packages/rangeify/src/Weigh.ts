@@ -5,12 +5,13 @@ import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { cheapest, Cost } from "./Cost.ts"
 import { labelOf, type Verdict } from "./Explain.ts"
-import { finish } from "./Finish.ts"
+import { finish, unnumbered } from "./Finish.ts"
 import { fit } from "./Fit.ts"
 import { type FusionCost, type KernelMicros, launchOf } from "./Fusion.ts"
 import { isOverBinding, type Limits } from "./Limits.ts"
 import { type Homes, lower, type Lowered } from "./Lower.ts"
 import type { Ref } from "./Schedule.ts"
+import { kernelAt } from "./Values.ts"
 
 /** A kernel as it would be. */
 export interface Weighed {
@@ -52,7 +53,7 @@ const weighLowered = (
   // a kernel that is cut into several has no stages
   const isCut = storage.some((owner) => isOverBinding(owner, limits))
   const room = isCut ? 0 : fusion.maxWorkgroupBytes
-  const made = finish(ast)
+  const made = finish(ast, undefined, { list: unnumbered })
   const parts = fusion.kernelMicros(made)
   const micros = launchOf([parts])
   const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
@@ -76,6 +77,48 @@ const weighLowered = (
   return { verdict, micros: parts, stages: ast.src.length > 1 }
 }
 
+/** Kernels by what they compute and read. */
+type Kernels = Map<string, Weighed>
+
+/**
+ * What kernels of a program cost, by all else that costs depend on: the device and the rules. Forms of a body share most of their
+ * kernels.
+ */
+const kernelsOf = new WeakMap<Arena, Map<string, Kernels>>()
+
+const sharedBy = (program: Arena, { fusion, limits, rules }: Device): Kernels => {
+  const costs = `${fusion.key} ${fusion.maxWorkgroupBytes}`
+  const text = JSON.stringify(Object.entries({ ...limits, fusion: costs, rules: numberOf(rules) }).sort())
+  const own = kernelsOf.get(program) ?? new Map<string, Kernels>()
+  kernelsOf.set(program, own)
+  const known = own.get(text) ?? new Map<string, Weighed>()
+  own.set(text, known)
+  return known
+}
+
+/** Rules that are not the same object are different ones. */
+const numbers = new WeakMap<Symbolic.Rules, number>()
+let nextNumber = 0
+const numberOf = (rules: Symbolic.Rules): number => {
+  const number = numbers.get(rules) ?? nextNumber++
+  numbers.set(rules, number)
+  return number
+}
+
+/** What a kernel is: its root, what it reads, and what it stages of what it computes. */
+const kernelKey = (root: UOp, { staged, stored }: Homes): string => {
+  const { computes, reads } = kernelAt(root, stored)
+  const ids = (nodes: Iterable<UOp>): string => Array.from(nodes, ({ id }) => id).sort((a, b) => a - b).join()
+  return `${root.id}:${ids(reads)}:${staged.size === 0 ? "" : ids([...staged].filter((node) => computes.has(node)))}`
+}
+
+/** What a kernel is weighed for. */
+interface Device {
+  readonly fusion: FusionCost
+  readonly limits: Limits
+  readonly rules: Symbolic.Rules
+}
+
 /**
  * Costs of kernels by their roots, for the homes of the values under them. All are lowered in one arena, so common
  * subexpressions are simplified once.
@@ -90,12 +133,14 @@ export const weigher = (
   }
 ): (root: UOp, homes: Homes) => Weighed => {
   const known = new Map<string, Weighed>()
+  const device = { fusion, limits, rules }
   const arena = new Arena()
   Symbolic.use(arena, rules)
-  const device = { fusion, limits }
-  return (root, { staged, stored }) => {
-    const text = [root, ...insideOf(root, stored)].map((node) => `${node.id}${staged.has(node) ? "s" : ""}`).join()
-    const before = known.get(text)
+  let shared: Kernels | undefined
+  const weighed = (root: UOp, { staged, stored }: Homes): Weighed => {
+    shared ??= sharedBy(root.arena, device)
+    const text = kernelKey(root, { staged, stored })
+    const before = shared.get(text)
     if (before !== undefined) return before
     const apart = weighLowered(root, lower(arena, root, { staged, stored }), device)
     const all = (apart.stages ? shortAxes(root) : []).map((axis): Weighed => {
@@ -103,7 +148,16 @@ export const weigher = (
       return { ...weighLowered(root, lower(arena, root, { staged, stored, together }), device), axis }
     })
     const [best] = cheapest([apart, ...all], microsOf)
-    known.set(text, best!)
+    shared.set(text, best!)
     return best!
+  }
+  return (root, homes) => {
+    const text = [root, ...insideOf(root, homes.stored)]
+      .map((node) => `${node.id}${homes.staged.has(node) ? "s" : ""}`).join()
+    const before = known.get(text)
+    if (before !== undefined) return before
+    const made = weighed(root, homes)
+    known.set(text, made)
+    return made
   }
 }

@@ -2,6 +2,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
+import { fixedSize } from "@tg/core-uop/View"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 
 /** The memory limits of a device. Sizes in bytes; a limit that is left out does not bind. */
@@ -49,7 +50,7 @@ export interface Access extends Span {
   readonly param: UOp
 }
 
-const lengthOf = (param: UOp): number => Number(param.src[0]!.arg)
+const lengthOf = (param: UOp): number => fixedSize(param)!
 
 /** Whether a parameter has to be bound in windows. */
 export const isLarge = (param: UOp, { binding, segment }: Sizes): boolean =>

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { h200 } from "@tg/core-uop/DeviceProfile"
+import { digest, key } from "@tg/core-uop/UOp"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
@@ -241,6 +242,41 @@ describe("where else a value could live", () => {
     )
     const [sin] = found.get("product")!.inside
     assert.deepStrictEqual(sin!.placements.map(({ home }) => home), ["inline", "global", "workgroup"])
+  })
+})
+
+describe("the homes that are explained", () => {
+  /** Costs without sense, so that the search moves values anywhere. */
+  const anywhere = (seed: number): FusionCost => ({
+    key: `anywhere ${seed}`,
+    maxWorkgroupBytes: 16384,
+    kernelMicros: (kernel) => ({
+      wait: 0.1,
+      work: parseInt(digest(`${seed} ${key(kernel)}`).slice(0, 6), 16) / 2 ** 24
+    })
+  })
+
+  it("are those of the scheduled kernels", () => {
+    const seen = new Set<Explain.Home>()
+    for (let seed = 0; seed < 24; seed++) {
+      for (const fusion of [anywhere(seed), ofProfile(h200)]) {
+        const { sink } = randomProgram(seed, 40).program
+        for (const step of kernels(scheduled(sink, { maxStorageBuffers: 8, fusion }))) {
+          const [boundary, ...others] = step.boundaries
+          assert.strictEqual(others.length, 0)
+          const { inside, placements, value } = boundary!
+          const homes = inside.map((moved) => moved.placements[0]!.home)
+          const told = `seed ${seed}: ${value}`
+          if (placements.length > 0) assert.strictEqual(placements[0]!.home, "global", told)
+          assert.notInclude(homes, "global", told)
+          assert.strictEqual(step.ast.src.length - 1, homes.filter((home) => home === "workgroup").length, told)
+          for (const considered of [...inside.map((moved) => moved.placements), placements]) {
+            if (considered.length > 0) seen.add(considered[0]!.home)
+          }
+        }
+      }
+    }
+    assert.deepStrictEqual([...seen].toSorted(), ["global", "inline", "workgroup"])
   })
 })
 

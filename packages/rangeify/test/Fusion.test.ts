@@ -76,12 +76,41 @@ describe("staging in workgroup memory", () => {
     assert.closeTo(staging(4096) / staging(2048), 2, 0.1)
   })
 
+  it("costs every workgroup what it computes of them, along loops too that they do not depend on", () => {
+    const cost = ofProfile(DeviceProfile.h200)!
+    // each head's softmax beside a product with as many blocks of 32 rows
+    const micros = (blocks: number): number => {
+      const b = new Build()
+      const weights = Nn.softmax(b.f32(64, 1, 512))
+      const rows = b.f32(64, 32 * blocks, 512)
+      const { sink } = Program.make([b.out(Int8.quantise(weights.mul(rows).sum(-1)).contiguous())])
+      const found = kernels(scheduled(sink, { maxStorageBuffers: 8, fusion: stageAll }))
+      return Math.max(...found.map(({ ast }) => cost.kernelMicros(ast).work))
+    }
+    assert.closeTo((micros(64) - micros(32)) / (micros(32) - micros(16)), 2, 0.2)
+  })
+
   it("is not done where the values do not fit", () => {
     assert.deepStrictEqual(counts((b) => Nn.softmax(b.f32(4, 48)), { ...stageAll, maxWorkgroupBytes: 0 }), [3, 3])
   })
 
   it("is for GPUs", () => {
     assert.isUndefined(ofProfile(DeviceProfile.wasm))
+  })
+})
+
+describe("a product of a few tokens", () => {
+  it("costs the rows once, which a register tile of all tokens shares", () => {
+    const cost = ofProfile(DeviceProfile.h200)!
+    const micros = (tokens: number): number => {
+      const b = new Build()
+      const { sink } = Program.make([b.out(Nn.linear(b.f32(tokens, 1024), b.f32(2048, 1024)))])
+      return Math.max(...kernels(scheduled(sink)).map(({ ast }) => cost.kernelMicros(ast).work))
+    }
+    // four rows share an activation; of tokens that are no tile, four share a weight
+    const loads = (tokens: number, times: number): number => 2048 * 1024 * times + tokens * 1024 * (2048 / 4)
+    assert.closeTo(micros(16) / micros(1), loads(16, 1) / loads(1, 1), 0.01)
+    assert.closeTo(micros(32) / micros(1), loads(32, 32 / 4) / loads(1, 1), 0.01)
   })
 })
 
@@ -102,10 +131,10 @@ describe("a launch of several kernels", () => {
   const kernel = (parts: Partial<KernelMicros>): KernelMicros => ({ wait: 2, work: 0, ...parts })
 
   it("waits once, and takes no less than any of its kernels", () => {
-    const a = kernel({ wait: 3, work: 1, transfer: 4, waves: 2 })
+    const a = kernel({ wait: 3, work: 1, transfer: 4 })
     const b = kernel({ work: 5, transfer: 1 })
-    // 3, then 6 of work beside 5 of transfer; of a half a microsecond is not hidden, of b one
-    assert.strictEqual(launchOf([a, b]), 3 + 6 + 0.5 + 1)
+    // 3, then 6 of work beside 5 of transfer; of each one microsecond is not hidden
+    assert.strictEqual(launchOf([a, b]), 3 + 6 + 1 + 1)
     for (const one of [a, b]) assert.isAtLeast(launchOf([a, b]), launchOf([one]))
     assert.isAtMost(launchOf([a, b]), launchOf([a]) + launchOf([b]))
   })
@@ -118,8 +147,17 @@ describe("a launch of several kernels", () => {
     assert.strictEqual(launchOf([half, half]), 2 + 8 + 8)
   })
 
+  it("runs its kernels one after the other where they have many waves", () => {
+    const a = kernel({ work: 1, transfer: 8, waves: 4 })
+    const b = kernel({ work: 6, transfer: 1, waves: 2 })
+    // 8 and then 6, less a fifth of the 5 that are hidden if all run at once; of each a part of a microsecond is not hidden
+    assert.closeTo(launchOf([a, b]), 2 + 14 - 5 / 5 + 1 / 4 + 1 / 2, 1e-12)
+    for (const one of [a, b]) assert.isAtLeast(launchOf([a, b]), launchOf([one]))
+    assert.isAtMost(launchOf([a, b]), launchOf([a]) + launchOf([b]))
+  })
+
   it("costs nothing more for a kernel that waits as long and needs what the others leave", () => {
-    const loads = kernel({ transfer: 9, waves: 100 })
+    const loads = kernel({ transfer: 9 })
     assert.strictEqual(addedMicros([loads], kernel({ work: 3 })), 0)
     assert.strictEqual(addedMicros([loads], kernel({ wait: 5, work: 3 })), 3)
     assert.strictEqual(addedMicros([], loads), launchOf([loads]))

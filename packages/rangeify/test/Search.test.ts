@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
-import { key, toposort } from "@tg/core-uop/UOp"
+import { key } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { randomProgram } from "@tg/tensor/Random"
@@ -53,6 +53,27 @@ describe("Search", () => {
     assert.strictEqual(placed(byStages(1, 10, 10)).staged.size, 0)
   })
 
+  it("weighs a kernel of a program once, by the same costs and limits", () => {
+    const { src } = softmax()
+    let weighed = 0
+    const counted = (own: FusionCost): FusionCost => ({
+      ...own,
+      kernelMicros: (kernel) => {
+        weighed++
+        return own.kernelMicros(kernel)
+      }
+    })
+    const again = (fusion: FusionCost, maxStorageBuffers = 8): number => {
+      weighed = 0
+      search(place(src, [], 7), { maxStorageBuffers, fusion: counted(fusion) })
+      return weighed
+    }
+    assert.isAbove(again(onlyTogether), 0)
+    assert.strictEqual(again(onlyTogether), 0)
+    assert.isAbove(again(byStages(1, 10, 10)), 0)
+    assert.isAbove(again(onlyTogether, 9), 0)
+  })
+
   it("says what each home would cost, with all others where they are", () => {
     const homes = placed(onlyTogether)
     for (const [, considered] of homes.considered) {
@@ -63,28 +84,6 @@ describe("Search", () => {
     const micros = ({ verdict }: Explain.Considered): number => verdict._tag === "Cost" ? verdict.micros : NaN
     // the sum stored: two kernels with a stage each; the largest elements stored: one kernel with, and one without a stage
     assert.deepStrictEqual([...homes.considered.values()].map((all) => micros(all[1]!)), [5.2, 3.6])
-  })
-
-  it("keeps what the rules compute again, if that costs less by more than the costs can tell", () => {
-    const b = new Build()
-    // few elements: the rules compute each sine 1024 times
-    const { sink } = Program.make([b.out(b.f32(4, 1).sin().expand([4, 1024]).mul(b.f32(4, 1024)))])
-    const storedIf = (sines: number): number => {
-      const fusion: FusionCost = {
-        key: `repeated sines ${sines}`,
-        maxWorkgroupBytes: 0,
-        kernelMicros: (kernel) => ({
-          wait: 1,
-          work: toposort(kernel).some(({ op }) => op === "SIN") && toposort(kernel).some(({ op }) => op === "MUL")
-            ? sines
-            : 0
-        })
-      }
-      return search(place(sink.src, [], 7), { maxStorageBuffers: 8, fusion }).stored.size
-    }
-    // stored: two launches, 2 us; in place: one, and the sines again
-    assert.deepStrictEqual([0.5, 1.03, 2].map(storedIf), [0, 0, 1])
-    assert.strictEqual(place(sink.src, [], 7).stored.size, 0)
   })
 
   it("counts kernels that wait together as one launch", () => {

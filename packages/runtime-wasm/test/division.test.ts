@@ -37,6 +37,8 @@ describe("work", () => {
   it("is divided from so many instructions on, if there are threads", () => {
     assert.deepStrictEqual(workOf(program(100), {}, { count: 2, worthwhile: 30_000 }), { iterations: 1000, size: 125 })
     assert.deepStrictEqual(workOf(program(100), {}, { count: 1, worthwhile: 30_000 }), { iterations: 1000, size: 1000 })
+    assert.deepStrictEqual(workOf(program(2000), {}, { count: 2, worthwhile: 30_000 }), { iterations: 1000, size: 50 })
+    assert.deepStrictEqual(workOf(program(9000), {}, { count: 2, worthwhile: 30_000 }), { iterations: 1000, size: 32 })
     assert.deepStrictEqual(workOf(program(10), {}, { count: 2, worthwhile: 30_000 }), { iterations: 1000, size: 1000 })
   })
 

@@ -63,7 +63,7 @@ describe("threads", () => {
       let value = 1
       // others are needed: how soon they are there is the host's business
       const started = performance.now()
-      const isWaiting = () => joined() === 0 && performance.now() - started < 20_000
+      const isWaiting = () => joined() === 0 && performance.now() - started < 300_000
       for (let round = 0; round < 3 || isWaiting(); round++) {
         yield* plan.run({})
         for (let i = 0; i < 4; i++) value = Math.imul(3, value) + 1
@@ -127,7 +127,7 @@ describe("threads", () => {
       const plan = yield* device.plan([{ executable: yield* device.load(yield* render(affine)), buffers: [b, a] }])
       const started = performance.now()
       let error: DeviceError | undefined
-      while (error === undefined && performance.now() - started < 20_000) {
+      while (error === undefined && performance.now() - started < 300_000) {
         error = yield* plan.run({}).pipe(Effect.as(undefined), Effect.catch(Effect.succeed))
       }
       assert.strictEqual(error?.reason, "DeviceLost")

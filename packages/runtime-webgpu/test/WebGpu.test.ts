@@ -243,6 +243,19 @@ describe.skipIf(noGpu)("plans", () => {
         assert.deepStrictEqual((yield* Testing.counted(steps(5, 6, 7)))[1], calls(3))
       }).pipe(Effect.scoped))
 
+    it.effect("start before all of them are encoded, where the device is idle", () =>
+      Effect.gen(function*() {
+        const device = yield* Device
+        const buffer = yield* device.allocate(16, "idle")
+        const executable = yield* Effect.flatMap(render("idle", adder("n")), device.load)
+        const replay = yield* device.plan(Array.from({ length: 60 }, () => ({ executable, buffers: [buffer] })))
+        const run = Effect.map(Testing.counted(replay.run({ n: 1 })), ([, calls]) => calls["submit"])
+        const read = Effect.map(device.read(buffer), (bytes) => integers(bytes)[0])
+        // 16, 24 and the other 20; then one, behind what nobody has waited for
+        yield* read
+        assert.deepStrictEqual([yield* run, yield* run, yield* read, yield* run, yield* read], [3, 1, 120, 3, 180])
+      }).pipe(Effect.scoped))
+
     it.effect("take their grid from variables, and skip an empty one", () =>
       Effect.gen(function*() {
         const device = yield* Device

@@ -69,7 +69,9 @@ const explain = (file: string) => (cause: unknown): VectorsMissing =>
 /** Reads the vectors by a function that reads a file of them. */
 export const read = Effect.fn("Vectors.read")(function*(bytesOf: (file: string) => Promise<Uint8Array>) {
   const file = (name: string) => Effect.tryPromise({ try: () => bytesOf(name), catch: explain(name) })
-  const [text, bytes] = yield* Effect.all([file("index.json"), file("vectors.bin")], { concurrency: 2 })
+  // one after the other: where both are missing, the error always names the same one
+  const text = yield* file("index.json")
+  const bytes = yield* file("vectors.bin")
   const index = yield* Schema.decodeEffect(Schema.fromJsonString(Index))(new TextDecoder().decode(text)).pipe(
     Effect.mapError(explain("index.json"))
   )

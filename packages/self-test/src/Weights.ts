@@ -115,10 +115,29 @@ const check = Effect.fnUntraced(function*(vectors: Vectors.Vectors, recorded: Ve
   return yield* new WrongResult({ message: `product with bytes: off by ${error}, at most ${4 * rmsError} is allowed` })
 })
 
+/** All finite halves: where the renderer was told that the device's instruction keeps subnormal ones, it has to. */
+const halves = Effect.gen(function*() {
+  const finite = Array.from({ length: 2 ** 16 }, (_, bits) => bits).filter((bits) => (bits & 0x7c00) !== 0x7c00)
+  const words = Uint16Array.from(finite)
+  const some = yield* load(Layout.layoutOf("F16", [words.length]), new Uint8Array(words.buffer))
+  const found = yield* compute(some, new Float32Array(4), (words) => Layout.dequantise(some.layout, words))
+  const expected = Float32Array.from(finite, valueOfHalf)
+  yield* compare("unpacked", found, { expected, isRight: (a, b) => a === b })
+})
+
+/** The value of a finite half: ten bits of fraction, those of the smallest exponent without a leading one. */
+const valueOfHalf = (bits: number): number => {
+  const exponent = (bits >> 10) & 31
+  const magnitude = ((bits & 1023) + (exponent === 0 ? 0 : 1024)) * 2 ** (Math.max(1, exponent) - 25)
+  return bits >> 15 === 0 ? magnitude : -magnitude
+}
+
 /** The cases. */
-export const cases = (vectors: Vectors.Vectors): ReadonlyArray<Case> =>
-  vectors.index.types.map((recorded) => ({
+export const cases = (vectors: Vectors.Vectors): ReadonlyArray<Case> => [
+  { family: "weights", name: "halves", check: halves },
+  ...vectors.index.types.map((recorded): Case => ({
     family: "weights",
     name: recorded.type,
     check: check(vectors, recorded)
   }))
+]

@@ -4,18 +4,16 @@ import { fake } from "./support/fake.ts"
 import { type Running, start } from "./support/server.ts"
 
 const model = fake({ millis: 0 })
+const limits = { bodyBytes: 2 ** 20, heldBytes: 3 * 2 ** 20, bodySeconds: 0.5, messages: 1000 }
 let server: Running
 beforeAll(async () => {
-  server = await start(
-    { limits: { bodyBytes: 2 ** 20, heldBytes: 3 * 2 ** 20, bodySeconds: 0.5, messages: 1000 } },
-    model.layer
-  )
+  server = await start({ limits }, model.layer)
 })
 afterAll(() => server.close())
 
 const messages = [{ role: "user", content: "hi" }]
-const post = (body: BodyInit, more: RequestInit = {}) =>
-  fetch(`${server.url}/v1/chat/completions`, { method: "POST", body, ...more })
+const post = (body: BodyInit, more: RequestInit = {}, { url } = server) =>
+  fetch(`${url}/v1/chat/completions`, { method: "POST", body, ...more })
 const errorOf = async (response: Response) => ({
   status: response.status,
   ...((await response.json()) as { error: { message: string; param: string | null; code: string } }).error
@@ -29,15 +27,14 @@ afterEach(async () => {
 })
 
 /** Sends bytes as they are, and answers with what comes back until the connection ends. */
-const raw = (send: (write: (text: string) => void) => void): Promise<string> =>
+const raw = (send: (write: (text: string) => void) => void, { url } = server): Promise<string> =>
   new Promise((resolve) => {
-    const { hostname, port } = new URL(server.url)
+    const { hostname, port } = new URL(url)
     const socket = connect(Number(port), hostname, () => send((text) => void socket.write(text)))
     let answer = ""
     socket.on("data", (data) => answer += String(data))
     socket.on("error", () => {})
     socket.on("close", () => resolve(answer))
-    socket.setTimeout(10_000, () => socket.destroy())
   })
 
 const head = (more: string): string =>
@@ -64,10 +61,9 @@ describe("a body", () => {
     assert.isBelow(sent, 64 * 2 ** 20)
   })
   it("that stops coming is given up", async () => {
-    const started = performance.now()
+    // the client would wait for ever: it is the server that ends it
     const answer = await raw((write) => write(head("Content-Length: 1000") + "{\"messages\""))
     assert.match(answer, /^HTTP\/1\.1 408 /)
-    assert.isBelow(performance.now() - started, 5000)
   })
   it("that comes byte by byte is given up", async () => {
     let timer: ReturnType<typeof setInterval> | undefined
@@ -79,11 +75,23 @@ describe("a body", () => {
     assert.match(answer, /^HTTP\/1\.1 408 /)
   })
   it("is refused where all bodies together are too much, and room is found again", async () => {
+    // bodies that a busy machine has time to bring together
+    const patient = await start({ limits: { ...limits, bodySeconds: 4 } }, model.layer)
     const half = head(`Content-Length: ${2 ** 20}`) + " ".repeat(2 ** 20 - 100)
-    const waiting = [1, 2, 3].map(() => raw((write) => write(half)))
-    await new Promise((resolve) => setTimeout(resolve, 200))
-    assert.strictEqual((await errorOf(await post(" ".repeat(2 ** 19)))).status, 503)
-    for (const answer of await Promise.all(waiting)) assert.match(answer, /^HTTP\/1\.1 408 /)
+    const waiting = [1, 2, 3].map(() => raw((write) => write(half), patient))
+    let areGone = false
+    const answers = Promise.all(waiting).finally(() => areGone = true)
+    const seen = new Set<number>()
+    const blanks = " ".repeat(2 ** 19)
+    // 400 until all three have come, and when they are gone: blanks are no JSON. Whoever comes last is refused, which may be one of the three
+    while (!areGone && !seen.has(503)) seen.add((await errorOf(await post(blanks, {}, patient))).status)
+    for (const answer of await answers) {
+      const [, status] = /^HTTP\/1\.1 (408|503) /.exec(answer) ?? []
+      seen.add(Number(status))
+    }
+    assert.sameMembers([...seen].filter((status) => status !== 400), [408, 503])
+    assert.strictEqual((await errorOf(await post(blanks, {}, patient))).status, 400)
+    await patient.close()
   })
   it.each<readonly [string, string, string]>([
     ["no JSON", "{\"messages\": [}", "invalid_json"],
@@ -132,10 +140,11 @@ describe("a conversation", () => {
   it("that does not fit the context is refused", async () => {
     const long = await asked({ messages: [{ role: "user", content: "a b c ".repeat(1000) }] })
     assert.deepEqual([long.status, long.param, long.code], [400, "messages", "context_length_exceeded"])
-    const started = performance.now()
+    const started = process.cpuUsage()
     const longer = await asked({ messages: [{ role: "user", content: "abcdefgh".repeat(100_000) }] })
     assert.strictEqual(longer.code, "context_length_exceeded")
-    assert.isBelow(performance.now() - started, 2000)
+    // of the processor's time: nothing looks at all pairs of its letters
+    assert.isBelow(process.cpuUsage(started).user, 30e6)
   })
 })
 

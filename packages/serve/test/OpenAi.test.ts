@@ -235,7 +235,7 @@ describe("openai", () => {
     let chunks = 0
     for await (const _ of stream) if (++chunks === 5) stream.controller.abort()
     const counts = Effect.flatMap(FairQueue, (queue) => queue.counts)
-    for (let i = 0; i < 100 && (await server.runtime.runPromise(counts)).running > 0; i++) {
+    for (let i = 0; i < 6000 && (await server.runtime.runPromise(counts)).running > 0; i++) {
       await new Promise((resolve) => setTimeout(resolve, 10))
     }
     assert.deepEqual(await server.runtime.runPromise(counts), { running: 0, waiting: 0 })

@@ -8,7 +8,7 @@ import { type Running, start } from "./support/server.ts"
 const messages = [{ role: "user", content: "hi" }]
 const sleep = (millis: number) => new Promise((resolve) => setTimeout(resolve, millis))
 const until = async (isTrue: () => boolean | Promise<boolean>) => {
-  for (let i = 0; i < 200 && !(await isTrue()); i++) await sleep(10)
+  for (let i = 0; i < 6000 && !(await isTrue()); i++) await sleep(10)
   assert.isTrue(await isTrue())
 }
 const counts = (server: Running) => server.runtime.runPromise(Effect.flatMap(FairQueue, (queue) => queue.counts))

@@ -1,6 +1,7 @@
 /** Dynamic quantisation of activations to 8 bits in blocks of 32, and their products with quantised weights (DOT4I8). */
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
+import type { UOp } from "@tg/core-uop/UOp"
 import { iota, type Tensor } from "./Tensor.ts"
 import { fail } from "./TensorError.ts"
 
@@ -108,6 +109,30 @@ export const mapRows = (rows: Rows, view: (x: Tensor, rowRank: number) => Tensor
   zero: rows.zero,
   minimum: rows.minimum === undefined ? undefined : view(rows.minimum, 2)
 })
+
+/** Rows by their values. Nodes are values themselves: equal ones are one. */
+const known = new WeakMap<UOp, Rows>()
+
+/**
+ * The same rows as floats, `[.., rows, K / 32, 2, 4, 4]`: who multiplies with them may round what he multiplies to bytes, as `rowsOf` gives
+ * the bytes back.
+ */
+export const values = (rows: Rows): Tensor => {
+  const { minimum, scale, words, zero } = rows
+  const bits = count(words, 4, 1).mul(8)
+  const signed = words.unsqueeze(-2).shl(bits.neg().add(24)).bitcast(DType.i32).shr(24).cast(DType.f32)
+  const each = (x: Tensor): Tensor => x.unsqueeze(-1).unsqueeze(-1)
+  const scaled = (zero === 0 ? signed : signed.sub(zero)).mul(each(scale))
+  const all = minimum === undefined ? scaled : scaled.sub(each(minimum))
+  known.set(all.node, rows)
+  return all
+}
+
+/** Axes of a row of `values`. */
+export const rowRank = 4
+
+/** The rows that some values were made of, if they were. */
+export const rowsOf = (values: Tensor): Rows | undefined => known.get(values.node)
 
 /**
  * `y[.., n] = sum_k w[n, k] x[.., k]` for quantised `x`, records or the parts of them, whose leading axes broadcast with

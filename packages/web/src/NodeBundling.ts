@@ -1,47 +1,26 @@
-/** How the engine is bundled for browsers by esbuild. */
+/** How the engine is bundled for browsers by rolldown. */
 import { createHash } from "node:crypto"
 import { readFile } from "node:fs/promises"
-
-/** As much of esbuild as is used, so that whoever uses the engine need not install it. */
-interface Builder {
-  onResolve(
-    options: { readonly filter: RegExp },
-    callback: (request: Request) => Promise<Found | undefined>
-  ): void
-  onLoad(
-    options: { readonly filter: RegExp },
-    callback: (
-      request: { readonly path: string; readonly suffix: string }
-    ) => Promise<{ contents: string; loader: "ts" | "tsx" }>
-  ): void
-  resolve(path: string, options: Omit<Request, "path" | "kind"> & { readonly kind: never }): Promise<Found>
-}
-interface Request {
-  readonly path: string
-  readonly importer: string
-  readonly resolveDir: string
-  readonly kind: string
-  readonly pluginData: unknown
-}
-interface Found {
-  path: string
-  errors: Array<{ readonly text: string }>
-}
-interface OutputFile {
-  readonly path: string
-  readonly text: string
-  readonly contents: Uint8Array
-}
+import {
+  type InputOptions,
+  type LogLevel,
+  type LogOrStringHandler,
+  type OutputAsset,
+  type OutputChunk,
+  type Plugin,
+  rolldown,
+  type RolldownLog
+} from "rolldown"
+import * as Chunking from "./NodeChunking.ts"
+import * as StandIns from "./NodeStandIns.ts"
 
 /** The hub's library has another build for browsers, which bundlers do not find by themselves behind its `exports`. */
-const browserHub = {
+const browserHub: Plugin = {
   name: "browser-hub",
-  setup: ({ onResolve, resolve }: Builder): void => {
-    onResolve({ filter: /^@huggingface\/hub$/ }, async ({ importer, kind, path, pluginData, resolveDir }) => {
-      if (pluginData === browserHub) return undefined
-      const found = await resolve(path, { importer, kind: kind as never, resolveDir, pluginData: browserHub })
-      return { path: found.path.replace(/([\\/])dist([\\/])index/, "$1dist$2browser$2index"), errors: found.errors }
-    })
+  async resolveId(source, importer) {
+    if (source !== "@huggingface/hub") return null
+    const found = await this.resolve(source, importer, { skipSelf: true })
+    return found === null ? null : found.id.replace(/([\\/])dist([\\/])index/, "$1dist$2browser$2index")
   }
 }
 
@@ -56,68 +35,138 @@ const byModule = (code: string): string =>
       : whole
   })
 
-/** What pages never ask for: the search for the cheapest form of attention (`attend: "cheapest"`). */
-const withoutSearch = `
-export const attend = () => { throw new Error("a bundle for pages has no equality saturation: attend to latents or to heads") }
-export const explain = attend
-`
-
-const apart = "?apart"
-
-/** The compiler behind `Jit.layer`, in modules that are fetched when the layer is built: bundlers keep what a class refers to. */
-const compilerApart = `
-import * as Effect from "effect/Effect"
-export const make = Effect.flatMap(Effect.promise(() => import("./capture.ts${apart}")), ({ make }) => make)
-`
-
-/** What stands in pages where a module of ours stands elsewhere. */
-const inPages = (path: string, suffix: string): string | undefined =>
-  suffix !== apart && /jit[\\/]src[\\/]internal[\\/]capture\.ts$/.test(path)
-    ? compilerApart
-    : /models-deepseek2[\\/]src[\\/]Attend\.ts$/.test(path)
-    ? withoutSearch
-    : undefined
-
 /**
  * Bundlers keep all of a module that a barrel exports as a namespace: 75 kB gzip of `Schema` where a tenth is used. So modules of ours
  * are given the modules behind the barrels.
  */
-const ownModules = {
+const ownModules: Plugin = {
   name: "own-modules",
-  setup: ({ onLoad }: Builder): void => {
-    onLoad({ filter: /[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?$/ }, async ({ path, suffix }) => ({
-      contents: inPages(path, suffix) ?? byModule(await readFile(path, "utf8")),
-      loader: path.endsWith("x") ? "tsx" : "ts"
-    }))
+  async load(id) {
+    if (!/[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?(\?apart)?$/.test(id)) return null
+    const code = await readFile(id.replace(StandIns.apart, ""), "utf8")
+    return { code: StandIns.of(id, code) ?? byModule(code), moduleType: id.endsWith("x") ? "tsx" : "ts" }
   }
 }
 
 /** Stands for the name of the build until what it names is there. */
 const unnamed = "tg-build-without-a-name"
 
-const plugins: Array<typeof browserHub | typeof ownModules> = [browserHub, ownModules]
+/** A module of a bundle. */
+export interface Module {
+  /** Its file, relative to the others. */
+  readonly file: string
+  readonly text: string
+  /** The files of what it imports at once. */
+  readonly imports: ReadonlyArray<string>
+  /** The sources that it was made of. */
+  readonly sources: ReadonlyArray<string>
+  /** Where in them each piece of the text was, as a source map, if it was asked for. */
+  readonly map: string | undefined
+}
 
-/** What all bundles have in common: small modules, which share what they have in common. Nothing is written. */
-export const options = {
-  bundle: true,
-  splitting: true,
-  minify: true,
-  format: "esm",
+/** How modules are made for a page. */
+export interface Options {
+  /** What names stand for, as text of the program. */
+  readonly define?: Readonly<Record<string, string>>
+  /** The package that JSX is for. */
+  readonly jsx?: string
+  /** One module for each script, with nothing apart. */
+  readonly isWhole?: boolean
+  /** Whether to tell where pieces come from. */
+  readonly isMapped?: boolean
+}
+
+/** What is imported when it is needed, but always together. */
+const always = [["Compiling", "capture"]]
+
+/** What has no effect where its result is not used: an `Effect` is run by `Effect.run..` alone. */
+const pure = ["Context", "Data", "Layer", "Option", "Result", "Rpc", "RpcGroup", "Schema", "Stream"].concat(
+  ["all", "cached", "flatMap", "fn", "fnUntraced", "gen", "map", "promise", "succeed", "suspend", "sync"].map((name) =>
+    `Effect.${name}`
+  )
+)
+
+const common = {
   platform: "browser",
-  target: "es2024",
-  plugins,
-  legalComments: "none",
-  define: { TG_BUILD: JSON.stringify(unnamed) },
-  write: false,
-  metafile: true
+  treeshake: { manualPureFunctions: pure, propertyReadSideEffects: false, unknownGlobalSideEffects: false },
+  tsconfig: false,
+  onLog: (level: LogLevel, log: RolldownLog, handle: LogOrStringHandler) => {
+    // what stands in for a module has to have all that is asked of it
+    if (log.code === "IMPORT_IS_UNDEFINED") throw new Error(log.message)
+    handle(level, log)
+  },
+  preserveEntrySignatures: "allow-extension"
 } as const
 
-/** The files, each with the name of the build in it, which changes when any of them does (`TG_BUILD`). */
-export const named = (
-  files: ReadonlyArray<OutputFile>
-): { readonly name: string; readonly files: ReadonlyArray<{ readonly path: string; readonly text: string }> } => {
+const transforms = (define: Options["define"], jsx: Options["jsx"]) => ({
+  target: "es2024",
+  define: { TG_BUILD: JSON.stringify(unnamed), ...define },
+  ...(jsx === undefined ? {} : { jsx: { runtime: "automatic", importSource: jsx } as const })
+})
+
+const isChunk = (output: OutputChunk | OutputAsset): output is OutputChunk => output.type === "chunk"
+
+const toModule = ({ code, fileName, imports, map, moduleIds }: OutputChunk): Module => ({
+  file: fileName,
+  text: code,
+  imports,
+  sources: moduleIds,
+  map: map?.toString()
+})
+
+const settings = {
+  format: "esm",
+  comments: false,
+  entryFileNames: "[name].js",
+  chunkFileNames: "[name]-[hash].js"
+} as const
+
+/** The sources that lie together, by what is left of them where nothing but what is asked for decides. */
+const together = async (input: InputOptions): Promise<ReadonlyMap<string, string>> => {
+  // what is imported when it is needed is no part of what imports it at once
+  const build = await rolldown({ ...input, experimental: { chunkOptimization: false } })
+  const { output } = await build.generate({ ...settings, minify: false })
+  await build.close()
+  return Chunking.groups(output.filter(isChunk), always)
+}
+
+/**
+ * Scripts as modules that share what they have in common. Each may know a name of the build (`TG_BUILD`), which changes when
+ * any of them does.
+ */
+export const modules = async (
+  scripts: Readonly<Record<string, string>>,
+  { define, isMapped = false, isWhole = false, jsx }: Options = {}
+): Promise<{ readonly name: string; readonly modules: ReadonlyArray<Module> }> => {
+  const input: InputOptions = {
+    ...common,
+    plugins: [browserHub, ownModules],
+    input: { ...scripts },
+    transform: transforms(define, jsx)
+  }
+  const groups = isWhole ? undefined : await together(input)
+  const build = await rolldown(input)
+  const { output } = await build.generate({
+    ...settings,
+    minify: true,
+    sourcemap: isMapped ? "hidden" : false,
+    codeSplitting: groups !== undefined && {
+      includeDependenciesRecursively: false,
+      groups: [{ debugName: "together", name: (id) => groups.get(id) ?? null }]
+    }
+  })
+  await build.close()
+  const made = output.filter(isChunk).map(toModule)
   const hash = createHash("sha256")
-  for (const { contents } of files) hash.update(contents)
+  for (const { text } of made) hash.update(text)
   const name = hash.digest("hex").slice(0, 16)
-  return { name, files: files.map(({ path, text }) => ({ path, text: text.replaceAll(unnamed, name) })) }
+  return { name, modules: made.map((module) => ({ ...module, text: module.text.replaceAll(unnamed, name) })) }
+}
+
+/** The files that are fetched for one: it and all that it imports at once. */
+export const closure = (modules: ReadonlyArray<Module>, file: string, found = new Set<string>()): Set<string> => {
+  if (found.has(file)) return found
+  found.add(file)
+  for (const next of modules.find((module) => module.file === file)!.imports) closure(modules, next, found)
+  return found
 }

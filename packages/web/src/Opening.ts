@@ -5,8 +5,9 @@ import * as Loading from "@tg/engine/Loading"
 import * as MemoryPlan from "@tg/engine/MemoryPlan"
 import * as Sampler from "@tg/engine/Sampler"
 import type { ByteSource } from "@tg/gguf/ByteSource"
-import { known } from "@tg/models/Models"
+import * as Families from "@tg/models/Apart"
 import { Context, Effect, Layer } from "effect"
+import * as CodeBooks from "./CodeBooks.ts"
 import * as Devices from "./Devices.ts"
 import type { DeviceInfo, Facts, Loaded, Memory, OpenOptions, Progress, Source } from "./Protocol.ts"
 import * as ProgramStore from "./ProgramStore.ts"
@@ -40,7 +41,9 @@ export interface Header {
 /** Reads the header of a file. */
 export const header = Effect.fn("Opening.header")(function*(file: Source) {
   const { gguf, source } = yield* Sources.open(file)
-  const header: Header = { source, model: yield* ModelFile.ofGguf(gguf, known) }
+  if (gguf.tensors.some(({ type }) => CodeBooks.isCoded(type))) yield* CodeBooks.fetched
+  const families = yield* Families.familyOf(gguf.metadata.get("general.architecture")?.value)
+  const header: Header = { source, model: yield* ModelFile.ofGguf(gguf, families) }
   return header
 })
 

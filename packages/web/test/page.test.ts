@@ -1,11 +1,16 @@
+import * as fs from "node:fs"
+import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
 import type * as ModelModule from "../src/Model.ts"
+import { engine, type EngineFiles, type Modules } from "../bundle.ts"
+import { closure } from "../src/NodeBundling.ts"
 import { hasBrowser } from "./support/browser.ts"
 import { served } from "./support/served.ts"
 import type { Site } from "./support/site.ts"
+import { synthetic } from "./support/synthetic.ts"
 
 const models = fileURLToPath(new URL("../../../apps/cli/models/", import.meta.url))
 const pages = fileURLToPath(new URL("./support/", import.meta.url))
@@ -21,22 +26,30 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
   let site: Site
   let browser: Browser
   let end: () => Promise<void>
+  let modules: Modules
   // one for all tests: what the browser keeps is there for the next
   let context: BrowserContext
   let page: Page
 
+  const made = fs.mkdtempSync(path.join(os.tmpdir(), "tg-made-"))
+
   beforeAll(async () => {
-    ;({ browser, end, site } = await served((built) => ({
+    fs.writeFileSync(path.join(made, "tiny-youtu.gguf"), new Uint8Array(synthetic("tiny-youtu:q4_0")))
+    ;({ browser, end, modules, site } = await served((built) => ({
       "example/tg/": built,
       "example/tg-tiny-Q4_0.gguf": path.join(models, "tg-tiny-Q4_0.gguf"),
       "example/": example,
       "models/": models,
+      "made/": made,
       "pages/": pages,
       "bundle/": built
     })))
     context = await browser.newContext()
   })
-  afterAll(() => end())
+  afterAll(async () => {
+    await end()
+    fs.rmSync(made, { recursive: true })
+  })
   afterEach(() => page.close())
 
   const open = async (mode: "isolated" | "plain"): Promise<void> => {
@@ -59,6 +72,34 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
       return { answer, progress, device: model.device, name: model.name }
     }, [source, options] as const)
 
+  /** Has the page open a file from its disk, and go on with a text. */
+  const goOn = (address: string, device: "wasm" | "webgpu") =>
+    page.evaluate(async ([address, device]) => {
+      const bytes = await (await fetch(address)).blob()
+      const model = await globalThis.Model.open(new File([bytes], "model.gguf"), { device })
+      let text = ""
+      for await (const more of model.generate("a", { maxTokens: 2 })) text += more
+      await model.close()
+      return text
+    }, [address, device] as const)
+
+  /** What pages have fetched by now beside their own script, and what they are to have. */
+  const fetched = (...budget: ReadonlyArray<keyof EngineFiles>) => {
+    const asked = budget.flatMap((each) => [...engine(modules, "models-deepseek2/src/Family.ts")[each]])
+    return [[...site.scripts()].toSorted(), [...new Set([...closure(modules, "tg.js"), ...asked])].toSorted()] as const
+  }
+
+  it("fetches what its budget counts", async () => {
+    await open("isolated")
+    await goOn("../made/tiny-youtu.gguf", "wasm")
+    assert.deepEqual(...fetched("wasm"))
+    await goOn(tiny, "wasm")
+    assert.deepEqual(...fetched("wasm"))
+    if (process.env["TG_FULL"] !== "1") return
+    await goOn("../made/tiny-youtu.gguf", "webgpu")
+    assert.deepEqual(...fetched("wasm", "webgpu"))
+  })
+
   it("answers on wasm with threads, in a page that is isolated", async () => {
     await open("isolated")
     const { answer, device, name, progress } = await ask(tiny, { device: "wasm", threads: 2 })
@@ -77,6 +118,13 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
         const cache = await caches.open(name!)
         return { name, others, cache, addresses: (await cache.keys()).map(({ url }) => url) }
       }
+      // other models kept theirs, too: those of this one alone
+      for (const name of (await caches.keys()).filter((each) => each.startsWith("tg-programs-"))) {
+        await caches.delete(name)
+      }
+      const first = await globalThis.Model.open(source, { device: "wasm", threads: 2 })
+      for await (const _ of first.chat("What is 17 + 25?"));
+      await first.close()
       const before = await kept()
       // whoever reads them finds that they are damaged, and writes them anew
       await Promise.all(before.addresses.map((url) => before.cache.put(url, new Response(put))))

@@ -121,11 +121,12 @@ const together = Effect.fnUntraced(function*(given: Given, text: string) {
   const counts = ParallelBench.parseCounts(text)
   if (counts instanceof UsageError) return yield* counts
   const { generate, prompt, repeat } = given
-  const context = yield* contextFor(given.model, given.context, prompt + generate + 1)
+  const accept = yield* Effect.fromResult(ForcedDrafts.acceptTogether(given))
+  const context = yield* contextFor(given.model, given.context, prompt + generate + (accept === undefined ? 1 : 24))
   const own = yield* Models.withSteps(
     { ...given, context: Option.some(context) },
     { parallel: counts.at(-1)!, prepare: Models.forTokens.prepare },
-    ParallelBench.run({ counts, prompt, generate, repeat, tokenIds })
+    ParallelBench.run({ accept, counts, prompt, generate, repeat, tokenIds })
   )
   const threads = Option.getOrElse(given.threads, cores)
   // behind our own measurement, so that neither disturbs the other; whatever becomes of it, ours is told
@@ -378,7 +379,7 @@ const timePrefill = Effect.fnUntraced(function*(
 /** Tokens of a step whose time is measured. */
 const verified = [1, 2, 4, 8, 16]
 
-/** What steps of several tokens take until all their logits are here, in milliseconds: the shortest of all rounds. */
+/** What steps of several tokens take until the tokens behind each are here, in milliseconds: the shortest of all rounds. */
 const timeVerify = Effect.fnUntraced(function*(
   session: Session,
   { depth, repeat }: { readonly depth: number; readonly repeat: number }
@@ -388,10 +389,11 @@ const timeVerify = Effect.fnUntraced(function*(
   return yield* Effect.forEach(
     verified.filter((n) => n < room),
     Effect.fnUntraced(function*(n) {
-      yield* session.prepareDrafts(n)
+      yield* session.prepareDrafts(n, Sampler.greedy)
       // a device idles while programs are compiled
       yield* Profiler.warm(yield* session.decodeStep, { T: 1, startPos: tokens.length })
-      const verify = (seed: number) => session.verify(tokens, tokenIds(n - 1, seed, session.vocabulary))
+      const verify = (seed: number) =>
+        ForcedDrafts.verifiedOf(session, tokens, tokenIds(n - 1, seed, session.vocabulary))
       const times = yield* repeated(repeat, (round) => micros(verify(round + 1)))
       return { tokens: n, ms: round(Math.min(...times) / 1000) }
     })

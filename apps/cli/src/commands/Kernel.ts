@@ -56,7 +56,7 @@ const flags = {
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
-  egraph: Flags.egraph,
+  noEgraph: Flags.noEgraph,
   passes: Flag.Boolean("passes").pipe(
     Flag.withDescription(
       "List the passes that changed the kernel and the rules that fired, in place of the stages; --json has what each left"

@@ -2,6 +2,7 @@
 import { ModelFile } from "@tg/engine"
 import * as MemoryPlan from "@tg/engine/MemoryPlan"
 import * as StepPlan from "@tg/engine/StepPlan"
+import * as EqualTimes from "@tg/jit/EqualTimes"
 import * as Persistent from "@tg/jit/Persistent"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { known } from "@tg/models/Models"
@@ -15,6 +16,7 @@ import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
+import * as ShortLived from "../ShortLived.ts"
 import { table } from "../Table.ts"
 import * as TunedFiles from "../TunedFiles.ts"
 
@@ -27,8 +29,15 @@ const flags = {
   ),
   ctx: Flag.Int("ctx").pipe(
     Flag.withMetavar("TOKENS"),
-    Flag.withDescription("Tokens in the context; the step is the one that fills it"),
+    Flag.withDescription("Tokens in the context; without --depth the step is the one that fills it"),
     Flag.withDefault(1024)
+  ),
+  depth: Flag.Int("depth").pipe(
+    Flag.withAlias("d"),
+    Flag.withMetavar("TOKENS"),
+    Flag.withSchema(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))),
+    Flag.withDescription("Tokens before the step's"),
+    Flag.optional
   ),
   parallel: Flag.Int("parallel").pipe(
     Flag.withMetavar("N"),
@@ -42,7 +51,7 @@ const flags = {
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
   noTune: TunedFiles.noTune,
-  egraph: Flags.egraph,
+  noEgraph: Flags.noEgraph,
   ...Flags.persistence,
   explain: Flag.Boolean("explain").pipe(
     Flag.withDescription(
@@ -58,23 +67,23 @@ export const command = Command.make(
   "plan",
   flags,
   Effect.fn("cli.plan")(function*(given) {
+    yield* ShortLived.withoutLastTier
     const profile = yield* Profiles.resolve(given)
     const model = yield* modelOf(given)
     const store = yield* TunedFiles.load(given)
-    const attend = Flags.attendOf(given)
-    const planned = ScheduleCache.counting((schedules) =>
+    const planned = counting(({ egraph, schedules }) =>
       Effect.gen(function*() {
         const pipeline = yield* Pipeline
         const plan = yield* StepPlan.plan(model, {
           pipeline,
           context: given.ctx,
+          behind: Option.getOrUndefined(given.depth),
           cache: given.kv,
           activations: given.activations,
-          attend,
           parallel: Option.getOrUndefined(given.parallel),
           barriers: true
         })
-        const counts = yield* schedules
+        const counts = { schedules: yield* schedules, egraph: yield* egraph }
         const equal = given.explain
           ? yield* StepPlan.equal(model, {
             pipeline,
@@ -83,24 +92,19 @@ export const command = Command.make(
             activations: given.activations
           })
           : []
-        return { equal, plan, schedules: counts }
+        return { equal, plan, counts }
       })
     )
     const stages = Profiles.pipeline(profile, store).pipe(Layer.provide(Flags.stagesOf(given)))
-    const { equal, plan, schedules } = yield* Effect.provide(planned, stages).pipe(
+    const { counts, equal, plan } = yield* Effect.provide(planned, stages).pipe(
       Effect.provideService(Persistent.Persistent, { ...Persistent.off, mode: Flags.persistentOf(given) })
     )
     const { explain, ...steps } = plan
-    const numbers = { ...steps, schedules }
-    const attention = given.explain
-      ? yield* StepPlan.attention(model, { attend, context: plan.context, profile })
-      : []
+    const numbers = { ...steps, ...counts }
     yield* given.json
-      ? Output.printJson(given.explain ? { ...numbers, attention, equal, explain } : numbers)
+      ? Output.printJson(given.explain ? { ...numbers, equal, explain } : numbers)
       : Output.print(
-        `${asText(plan, schedules)}${
-          given.explain ? attended(attention) + EqualText.print(equal) + explained(explain) : ""
-        }`
+        `${asText(plan, counts)}${given.explain ? EqualText.print(equal) + explained(explain) : ""}`
       )
   })
 ).pipe(Command.withDescription("Show what a token costs: launches, bytes, memory and time; needs no GPU"))
@@ -121,18 +125,33 @@ const modelOf = Effect.fnUntraced(
   Effect.scoped
 )
 
-const asText = (plan: StepPlan.StepPlan, schedules: ScheduleCache.Counts): string => {
-  const { barriersPerToken = 0, context, dispatchesPerLayer, predictedMsPerToken } = plan
+/** What the compiler did for a plan. */
+interface Counts {
+  readonly schedules: ScheduleCache.Counts
+  readonly egraph: EqualTimes.Took
+}
+
+/** Runs work that can ask for these at any time. */
+const counting = <A, E, R>(
+  work: (counts: { readonly [N in keyof Counts]: Effect.Effect<Counts[N]> }) => Effect.Effect<A, E, R>
+) => EqualTimes.counting((egraph) => ScheduleCache.counting((schedules) => work({ egraph, schedules })))
+
+const asText = (plan: StepPlan.StepPlan, { egraph, schedules }: Counts): string => {
+  const { barriersPerToken = 0, behind, context, dispatchesPerLayer, predictedMsPerToken } = plan
   const { deviceMemoryBytes, memoryBytes, pool } = plan
   const tooMuch = deviceMemoryBytes !== undefined && memoryBytes > deviceMemoryBytes
   const millis = predictedMsPerToken.toFixed(3)
   return [
-    `${plan.model} on ${plan.deviceProfile}, context ${context}, cache ${plan.cache}, ${plan.activations} activations`,
+    `${plan.model} on ${plan.deviceProfile}, context ${context}${
+      behind === context - 1 ? "" : `, behind ${behind}`
+    }, cache ${plan.cache}, ${plan.activations} activations`,
     "",
     `${plan.dispatchesPerToken} launches per token; per layer ${
       runs(dispatchesPerLayer)
     }; ${barriersPerToken} barriers`,
-    `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache; ` +
+    `${size(plan.bytesPerToken)} of weights read per token, ${size(plan.kvBytesPerToken)} of cache${
+      behind === context - 1 ? "" : " at most"
+    }; ` +
     `${size(plan.movedBytesPerToken)} moved in all`,
     `${size(memoryBytes)} of memory${tooMuch ? `, MORE THAN the ${size(deviceMemoryBytes)} there are` : ""}: ${
       memoryParts(plan)
@@ -146,6 +165,7 @@ const asText = (plan: StepPlan.StepPlan, schedules: ScheduleCache.Counts): strin
     ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
     `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
     `schedules of function bodies, prompts' included: ${ScheduleCache.print(schedules)}`,
+    ...(egraph.bodies === 0 ? [] : [`other forms of them, by the e-graph: ${EqualTimes.print(egraph)}`]),
     "",
     ...kernelTable(plan.kernels),
     ""
@@ -191,22 +211,6 @@ const kernelTable = (kernels: ReadonlyArray<StepPlan.KernelSummary>): ReadonlyAr
   ])
   return table([["kernel", "calls", "bytes", "us", "us/token", "workgroups x threads"], ...rows])
 }
-
-/** What an e-graph finds cheaper for the attention of a block, a line for each step. */
-const attended = (steps: ReadonlyArray<StepPlan.AttendStep>): string =>
-  steps.length === 0 ? "" : [
-    "",
-    "attention of a block, by the e-graph: keys and values of each head, or latents",
-    ...steps.map(({ attend, behind, headsMicros, latentsMicros, nodes, runs, searchMillis, step, stop, tokens }) =>
-      `  ${step === "decode" ? "decode" : `prompt of ${tokens}`} behind ${behind}: ` +
-      `heads (as the paper writes it) ${headsMicros.toFixed(1)} us, latents (as the code does) ${
-        latentsMicros.toFixed(1)
-      } us; ` +
-      `${attend} ${attend === runs ? "is cheaper and runs" : `is cheaper, ${runs} runs`}; ` +
-      `found in ${searchMillis.toFixed(0)} ms, ${nodes} nodes, ${stop === "saturated" ? stop : `ended by ${stop}`}`
-    ),
-    ""
-  ].join("\n")
 
 /** Every launch of every body once, and why each of its kernels is there. */
 const explained = (bodies: ReadonlyArray<Explain.ExplainedBody>): string =>

@@ -125,12 +125,6 @@ export const command = Command.make(
         message: "--save-prefixes keeps the caches of conversations with steps of their own; leave it or --parallel out"
       })
     }
-    if (parallel !== undefined && Option.contains(given.draft, "mtp")) {
-      return yield* new UsageError({
-        message:
-          "--draft mtp drafts for conversations with steps of their own; leave it or --parallel out, or take lookup"
-      })
-    }
     const conversations = Option.getOrElse(given.conversations, () => parallel ?? usualConversations)
     const options: Server.Options = {
       names: { id: idOf(given.model), aliases: given.alias },

@@ -67,7 +67,7 @@ const flags = {
   profile: Profiles.given,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
-  egraph: Flags.egraph,
+  noEgraph: Flags.noEgraph,
   json: Flags.json
 } as const
 

@@ -10,12 +10,11 @@ import * as Loader from "@tg/engine/Loader"
 import * as Loading from "@tg/engine/Loading"
 import * as Together from "@tg/engine/Together"
 import { fromBytes } from "@tg/gguf/ByteSource"
-import type { Attend } from "@tg/model-parts/Attention"
 import { Device } from "@tg/runtime/Device"
 import { availableAdapter } from "@tg/runtime-webgpu/Testing"
 import { Effect, Layer, Stream } from "effect"
 import * as Devices from "../../src/Devices.ts"
-import { isFull } from "./support/full.ts"
+import { isFull, partOf } from "./support/full.ts"
 import { open } from "./support/open.ts"
 import * as Oracle from "./support/oracle.ts"
 import { type Question, questions } from "./support/tiny.ts"
@@ -52,7 +51,7 @@ const alone = (asked: ReadonlyArray<Question>) =>
 
 /** One in 17, which have many kinds. */
 const sample = questions.filter((_, i) => i % 17 === 0)
-const asked = isFull ? questions : sample
+const asked = partOf(isFull ? questions : sample)
 
 /** Texts that differ from those of llama.cpp, which rounds activations to 8 bits: a close call may go the other way. */
 const differing = (texts: ReadonlyArray<string>): number =>
@@ -62,8 +61,12 @@ const test = (device: Devices.Choice) =>
   it.live(`to ${asked.length} of the questions, eight at once, each admitted at a random moment, on ${device}`, () =>
     Effect.gen(function*() {
       const texts = yield* atRandom(asked)
-      assert.isAtMost(differing(texts), 0.05 * asked.length)
-      assertEquals(texts, yield* alone(asked))
+      // of a part some more may differ than of all
+      assert.isAtMost(differing(texts), Math.ceil(0.05 * asked.length))
+      const own = yield* alone(asked)
+      const same = texts.filter((text, i) => text === own[i]).length
+      yield* Effect.log(`${same} of ${asked.length} texts as alone, ${asked.length - differing(texts)} as llama.cpp's`)
+      assertEquals(texts, own)
     }).pipe(Effect.provide(together(device, 8))))
 
 describe("the answers of tg-tiny are the same in the steps of others", () => test("wasm"))
@@ -103,7 +106,7 @@ const poolOf = Effect.fn("poolOf")(
     const source = Oracle.source(name)
     const model = yield* open(source)
     const weights = yield* Loader.load(source, Loading.wantedOf(model))
-    const context = 192
+    const context = 384
     const each = Pages.pagesFor(context)
     const pages = each * conversations
     const pool = yield* Pool.make(model, weights, { activations: "float", context, draws: "host", pages, ...options })
@@ -132,7 +135,7 @@ const rowsOf = Effect.fn("rowsOf")(
         pages: pagesOf(i),
         rows: tokens.length
       }))
-      const { logits } = yield* pool.run(entries)
+      const { logits } = yield* Effect.flatMap(pool.run(entries), ({ found }) => found)
       let at = 0
       for (const { i, tokens } of left) {
         for (const _ of tokens) found[i]!.push(logits.slice(at * vocabulary, ++at * vocabulary))
@@ -161,27 +164,34 @@ describe("the oracle's logits, of several conversations in each step, on wasm", 
   }
 })
 
-/** The prompt of a run in batches, each up to a place whose logits are recorded, and then token by token, beside another run. */
+/**
+ * The prompts of runs in batches, each up to a place whose logits are recorded, their last ones in one, and then token by token, beside each
+ * other.
+ */
 const batched = Effect.fn("batched")(
-  function*(name: Oracle.Name, { attend, cache }: { readonly cache: Oracle.Cache; readonly attend: Attend }) {
+  function*(name: Oracle.Name, cache: Oracle.Cache) {
     const runs = Oracle.runsOf(name)
     const { pagesOf, pool } = yield* poolOf(name, runs.length, {
-      batch: { tokens: 96, attend },
+      batch: { tokens: 160, rows: runs.length },
       cache,
       sizes: [],
       tokens: runs.length
     })
     const found = runs.map(() => new Map<number, Float32Array>())
+    const last: Array<Pool.Entry> = []
     for (const [i, run] of runs.entries()) {
       const places = run.rows.filter((row) => row < run.prompt.length - 1)
-      const ends = [...places.filter((_, n) => n % 4 === 3), run.prompt.length - 1]
       let start = 0
-      for (const end of ends) {
+      for (const end of places.filter((_, n) => n % 4 === 3)) {
         const entry = { tokens: run.prompt.slice(start, end + 1), start, pages: pagesOf(i), rows: 1 }
-        found[i]!.set(end, (yield* pool.batch(entry)).logits)
+        found[i]!.set(end, (yield* Effect.flatMap(pool.batch([entry]), ({ found }) => found)).logits)
         start = end + 1
       }
+      last.push({ tokens: run.prompt.slice(start), start, pages: pagesOf(i), rows: 1 })
     }
+    const { logits } = yield* Effect.flatMap(pool.batch(last), ({ found }) => found)
+    const size = logits.length / runs.length
+    runs.forEach(({ prompt }, i) => found[i]!.set(prompt.length - 1, logits.slice(i * size, (i + 1) * size)))
     for (let n = 0; n < Math.min(...runs.map(({ continuation }) => continuation.length)); n++) {
       const entries = runs.map(({ continuation, prompt }, i): Pool.Entry => ({
         tokens: [continuation[n]!],
@@ -189,8 +199,7 @@ const batched = Effect.fn("batched")(
         pages: pagesOf(i),
         rows: 1
       }))
-      const { logits } = yield* pool.run(entries)
-      const size = logits.length / runs.length
+      const { logits } = yield* Effect.flatMap(pool.run(entries), ({ found }) => found)
       runs.forEach(({ prompt }, i) => found[i]!.set(prompt.length + n, logits.slice(i * size, (i + 1) * size)))
     }
     return found
@@ -200,26 +209,26 @@ const batched = Effect.fn("batched")(
 
 describe("the oracle's logits, of prompts in batches over pages, on wasm", () => {
   const settings = [
-    { name: "c01", cache: "f16", attend: "heads" },
-    { name: "c05", cache: "f32", attend: "latents" },
-    { name: "g01", cache: "f16", attend: "latents" },
-    { name: "c01", cache: "f32", attend: "latents" },
-    { name: "m01", cache: "f32", attend: "latents" },
-    { name: "l01", cache: "f32", attend: "latents" },
-    { name: "z01", cache: "f16", attend: "latents" }
+    { name: "c01", cache: "f16" },
+    { name: "c05", cache: "f32" },
+    { name: "g01", cache: "f16" },
+    { name: "c01", cache: "f32" },
+    { name: "m01", cache: "f32" },
+    { name: "l01", cache: "f32" },
+    { name: "z01", cache: "f16" }
   ] as const
-  for (const { name, ...setting } of isFull ? settings : settings.slice(0, 3)) {
-    it.live(`${name}, ${setting.cache} cache, attention to ${setting.attend}`, () =>
+  for (const { cache, name } of isFull ? settings : settings.slice(0, 3)) {
+    it.live(`${name}, ${cache} cache`, () =>
       Effect.gen(function*() {
-        const found = yield* batched(name, setting)
+        const found = yield* batched(name, cache)
         for (const [i, run] of Oracle.runsOf(name).entries()) {
           const places = run.rows.filter((row) => found[i]!.has(row))
           assert.isAbove(places.length, 3)
           for (const row of places) {
             const expected = Oracle.expectedRow(run, row)
             const { largest, rms } = Oracle.distance(found[i]!.get(row)!, expected)
-            assert.isAtMost(rms, Oracle.limits[setting.cache].rms, `RMS of ${run.name} at ${row}`)
-            assert.isAtMost(largest, Oracle.limits[setting.cache].largest, `${run.name} at ${row}`)
+            assert.isAtMost(rms, Oracle.limits[cache].rms, `RMS of ${run.name} at ${row}`)
+            assert.isAtMost(largest, Oracle.limits[cache].largest, `${run.name} at ${row}`)
           }
         }
       }).pipe(Effect.provide(Devices.layer("wasm", {}))))

@@ -13,9 +13,11 @@ const failed = 2 ** 31
 
 /**
  * The barrier as two functions, so that loads can be issued between arrival and wait. Its counter is monotonic within a launch, so one word is
- * enough: all workgroups have arrived when it reaches `all`. A workgroup that polls too often sets the flag; whoever sees that leaves the
- * launch (false). The flag is in the counter, because the latency of a second load would be added to each barrier. Atomic stores in front of the
- * barrier are visible to atomic loads behind it: WGSL does not promise that, a litmus test of the device does.
+ * enough: all workgroups have arrived when it reaches `all`. A workgroup that polls too often sets the flag, and from then on nobody waits at
+ * any barrier: the launch ends with values that mean nothing. The first one to set it leaves what it was waiting for. The flag is in the counter, because the latency of a second load would be added
+ * to each barrier; and one thread alone knows of it, because each barrier of a workgroup costs some hundredths of a microsecond. The counter
+ * is first polled as long after the arrival as its addition takes: the last workgroup need not poll, and polls do not delay arrivals. Atomic
+ * stores in front of the barrier are visible to atomic loads behind it: WGSL does not promise that, a litmus test of the device does.
  */
 export const functions = (linear: UOp): ReadonlyArray<string> => {
   const [first] = barriersOf(linear)
@@ -24,15 +26,15 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
   const name = bufferName(first.src[0]!)
   const arrived = `${name}[${meetingWords.arrived}]`
   const gaveUp = `${name}[${meetingWords.gaveUp}]`
+  const came = `${name}[${meetingWords.came}]`
   return [
-    "var<workgroup> have_come: u32;",
     `fn arrive(thread: u32) -> u32 {
   storageBarrier();
   workgroupBarrier();
   if (thread != 0u) { return 0u; }
   return atomicAdd(&${arrived}, 1u) + 1u;
 }`,
-    `fn meet(thread: u32, before: u32, all: u32) -> bool {
+    `fn meet(thread: u32, before: u32, all: u32) {
   if (thread == 0u) {
     var come = before;
     var looks = 0u;
@@ -40,14 +42,16 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
       come = atomicLoad(&${arrived});
       looks++;
       if (looks > ${spins}u) {
-        atomicStore(&${gaveUp}, 1u);
-        come = atomicOr(&${arrived}, ${failed}u) | ${failed}u;
+        come = atomicOr(&${arrived}, ${failed}u);
+        if (come < ${failed}u) {
+          atomicStore(&${gaveUp}, all);
+          atomicStore(&${came}, come);
+        }
+        come |= ${failed}u;
       }
     }
-    have_come = come;
   }
   storageBarrier();
-  return workgroupUniformLoad(&have_come) < ${failed}u;
 }`
   ]
 }
@@ -79,12 +83,12 @@ const quiet: ReadonlySet<string> = new Set(["CONST", "VAR", "PARAM", "SPECIAL", 
 export const arrive = (linear: UOp, barrier: UOp): string =>
   `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
 
-/** The line that waits: leaves the launch if not all workgroups come. */
+/** The line that waits. */
 export const wait = (linear: UOp, barrier: UOp): string => {
   const place = barriersOf(linear).indexOf(barrier)
   const { workgroups } = argOf(barrier, "GRID_BARRIER")
   const name = nameOf(linear, barrier)
-  return `if (!meet(local_invocation_id.x, ${name}, ${(place + 1) * workgroups}u)) { return; }`
+  return `meet(local_invocation_id.x, ${name}, ${(place + 1) * workgroups}u);`
 }
 
 /** The end of the kernel: the last workgroup to arrive resets the counter for the next launch, when no other one polls it any more. */

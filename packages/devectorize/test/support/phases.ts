@@ -31,6 +31,10 @@ export const map = (arena: Arena, size?: UOp): UOp =>
     size
   )
 
+/** `out[i] = x[i] - y[i % 16]`: workgroups of 16 threads read the same of y. */
+export const repeat = (arena: Arena): UOp =>
+  storing(arena, (i) => Expr.sub(read(arena, 1, i), read(arena, 2, Expr.floormod(i, 16))))
+
 /** `out[i] = sum over k < 16 of x[i + 5 k] / 16 - y[i]` */
 export const sum = (arena: Arena): UOp => {
   const k = Expr.range(arena, 16, 1, "REDUCE")
@@ -82,8 +86,11 @@ export const random = (seed: number, count: number, subgroupSize: number | undef
   return { linears, phases: made }
 }
 
-/** The launch of its phases. */
-export const launchOf = (made: Made, options: Partial<Launch> = {}): UOp =>
+/** The launch of its phases, with as many words loaded ahead in front of each. */
+export const launchOf = (
+  made: Made,
+  { ahead = 0, ...options }: Partial<Omit<Launch, "ahead">> & { readonly ahead?: number } = {}
+): UOp =>
   phases(made.phases.map((phase, i) => ({ ...phase, linear: made.linears[i]! })), {
     caps: gpu,
     workgroups: 3,
@@ -92,7 +99,7 @@ export const launchOf = (made: Made, options: Partial<Launch> = {}): UOp =>
     coherent: Phases.crossing(made.phases),
     meeting: Phases.meetingSlot(made.phases),
     stagedBytes: 0,
-    ahead: 0,
+    ahead: made.phases.map(() => ahead),
     ...options
   })
 

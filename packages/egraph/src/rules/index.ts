@@ -1,13 +1,24 @@
 import type { Rule } from "../Rule.ts"
 import { associate, associateSums, constants, nest } from "./contractions.ts"
-import { joinSlices, siblings, sliceInto, sliceSlice, splitConcat } from "./slices.ts"
+import { round } from "./rounding.ts"
+import {
+  joinSlices,
+  siblings,
+  sliceConcat,
+  sliceInto,
+  sliceSlice,
+  sliceStored,
+  sliceView,
+  splitConcat
+} from "./slices.ts"
 import { distribute, divide, factor } from "./sums.ts"
 
 export * from "./contractions.ts"
+export * from "./rounding.ts"
 export * from "./slices.ts"
 export * from "./sums.ts"
 
-/** All rules. */
+/** All equations; `round` is none. */
 export const all: ReadonlyArray<Rule> = [
   nest,
   associate,
@@ -17,14 +28,17 @@ export const all: ReadonlyArray<Rule> = [
   factor,
   divide,
   sliceInto,
+  sliceView,
   sliceSlice,
+  sliceConcat,
+  sliceStored,
   joinSlices,
   splitConcat,
   siblings
 ]
 
 /** Those that change what is computed, not only how it is laid out: the usual ones. */
-export const usual: ReadonlyArray<Rule> = all.filter((rule) => rule !== siblings && rule !== associateSums)
+export const usual: ReadonlyArray<Rule> = all.filter((rule) => ![siblings, associateSums, sliceView].includes(rule))
 
 /**
  * Those for whole bodies: what changes how many loops there are, and how long. Scales and quotients are computed wherever they are
@@ -35,8 +49,11 @@ export const ofBodies: ReadonlyArray<Rule> = [
   associateSums,
   constants,
   factor,
-  sliceInto,
+  sliceView,
   sliceSlice,
+  sliceConcat,
+  sliceStored,
   joinSlices,
-  splitConcat
+  splitConcat,
+  round
 ]

@@ -2,7 +2,7 @@
 import * as Contraction from "../Contraction.ts"
 import { type Contract, contract, type Slice, type Term } from "../ENode.ts"
 import { dtypeOf, shapeOf, type TensorGraph } from "../Facts.ts"
-import { membersOf, reading, rule } from "../Rule.ts"
+import { membersOf, reading, type Rewrite, rule, type Site } from "../Rule.ts"
 
 /** An operand with an axis for each of its indices. */
 const spread = (graph: TensorGraph, node: Contract, operand: number): Term => {
@@ -12,39 +12,72 @@ const spread = (graph: TensorGraph, node: Contract, operand: number): Term => {
   return contract(Contraction.reshape(shape, axes)!, node.dtype, [node.args[operand]!])
 }
 
+/** Which part of an axis' slowest index a slice is: of rows in groups, whole groups. */
+const partOf = (
+  { output, sizes }: Contraction.Contraction,
+  { axis, size, start }: Slice
+): { readonly index: Contraction.Index; readonly start: number; readonly size: number } | undefined => {
+  const [index, ...inner] = output[axis]!
+  const group = inner.reduce((n, i) => n * Number(sizes[i]!), 1)
+  return index === undefined || start % group !== 0 || size % group !== 0
+    ? undefined
+    : { index, start: start / group, size: size / group }
+}
+
 /** Part of a product = the product of parts: only what is asked for is computed. */
 export const sliceInto = rule(
   "slice-into",
   "slice",
   // the factors of a product of several may be multiplied in another order
   { equation: "(sum_k x[k] w[n, k])[n < m] = sum_k x[k] (w[n, k])[n < m]", bound: 2 ** -20 },
-  function*({ graph, node }) {
-    for (const { id, node: product } of membersOf(graph, node.args[0], "contract")) {
-      const [index, ...others] = product.contraction.output[node.axis]!
-      if (index === undefined || others.length > 0) continue
-      const readers = [...product.args.keys()].filter((i) =>
-        Contraction.indicesOfOperand(product.contraction, i).has(index)
-      )
-      // a broadcast axis is sliced by making it shorter; what rules do not need, they leave alone
-      if (readers.length === 0) continue
-      const { operands, output, sizes } = product.contraction
-      const sliced = (operand: number): Term => ({
-        kind: "slice",
-        axis: operands[operand]!.flat().indexOf(index),
-        start: node.start,
-        size: node.size,
-        args: [spread(graph, product, operand)]
-      })
-      const inner = Contraction.normalise({
-        sizes: sizes.map((size, i) => i === index ? node.size : size),
-        operands: operands.map((access, i) => readers.includes(i) ? access.flat().map((k) => [k]) : access),
-        output
-      })
-      const args = product.args.map((arg, i) => readers.includes(i) ? sliced(i) : arg)
-      yield { from: reading(node, 0, id), to: contract(inner, product.dtype, args) }
-    }
-  }
+  (site) => slicedProducts(site, () => true)
 )
+
+/** The same of views: rows in groups, of which a part is whole groups. */
+export const sliceView = rule(
+  "slice-view",
+  "slice",
+  { equation: "(x[n / 8, n % 8])[n < 8 m] = (x[.. < m, ..])[n / 8, n % 8]", bound: 0 },
+  (site) => slicedProducts(site, Contraction.isView)
+)
+
+const slicedProducts = function*(
+  { graph, node }: Site<"slice">,
+  isWanted: (c: Contraction.Contraction) => boolean
+): Iterable<Rewrite> {
+  for (const { id, node: product } of membersOf(graph, node.args[0], "contract")) {
+    if (!isWanted(product.contraction)) continue
+    const part = partOf(product.contraction, node)
+    if (part === undefined) continue
+    const { index, size, start } = part
+    const readers = [...product.args.keys()].filter((i) =>
+      Contraction.indicesOfOperand(product.contraction, i).has(index)
+    )
+    // a broadcast axis is sliced by making it shorter; what rules do not need, they leave alone
+    if (readers.length === 0) continue
+    const { operands, output, sizes } = product.contraction
+    // an axis that runs over the index first of all is sliced as it is
+    const axisOf = (operand: number): number => operands[operand]!.findIndex(([first]) => first === index)
+    const sliced = (operand: number): Term => {
+      const axis = axisOf(operand)
+      if (axis < 0) {
+        const own = operands[operand]!.flat().indexOf(index)
+        return { kind: "slice", axis: own, start, size, args: [spread(graph, product, operand)] }
+      }
+      const group = operands[operand]![axis]!.slice(1).reduce((n, i) => n * Number(sizes[i]!), 1)
+      return { kind: "slice", axis, start: start * group, size: size * group, args: [product.args[operand]!] }
+    }
+    const inner = Contraction.normalise({
+      sizes: sizes.map((own, i) => i === index ? size : own),
+      operands: operands.map((access, i) =>
+        readers.includes(i) && axisOf(i) < 0 ? access.flat().map((k) => [k]) : access
+      ),
+      output
+    })
+    const args = product.args.map((arg, i) => readers.includes(i) ? sliced(i) : arg)
+    yield { from: reading(node, 0, id), to: contract(inner, product.dtype, args) }
+  }
+}
 
 /** A contraction of two operands, of which one is a slice along an axis that is summed. */
 interface Piece {
@@ -52,8 +85,10 @@ interface Piece {
   /** Which operand is the slice. */
   readonly at: number
   readonly slice: Slice
-  /** The axis of the other operand with the same index. */
-  readonly axis: number
+  /** The index of that axis. */
+  readonly index: Contraction.Index
+  /** The indices of the other operand, those of the result first. */
+  readonly other: ReadonlyArray<Contraction.Index>
 }
 
 const piecesOf = function*(graph: TensorGraph, id: number): Iterable<Piece & { readonly id: number }> {
@@ -64,22 +99,29 @@ const piecesOf = function*(graph: TensorGraph, id: number): Iterable<Piece & { r
       for (const { node: slice } of membersOf(graph, product.args[at]!, "slice")) {
         const [index, ...more] = product.contraction.operands[at]![slice.axis]!
         if (index === undefined || more.length > 0 || !sums.has(index)) continue
-        const axis = product.contraction.operands[1 - at]!.findIndex((own) => own.length === 1 && own[0] === index)
-        if (axis >= 0) yield { id: member, product, at, slice, axis }
+        const other = [...Contraction.indicesOfOperand(product.contraction, 1 - at)].sort((a, b) => a - b)
+        if (other.includes(index)) yield { id: member, product, at, slice, index, other }
       }
     }
   }
 }
 
 /** A product as if its slice were everything: equal for pieces that differ in nothing but the part of the sum. */
-const formOf = ({ at, product, slice }: Piece, size: number): Contraction.Contraction => {
+const formOf = ({ at, index, other, product }: Piece, size: number): Contraction.Contraction => {
   const { operands, output, sizes } = product.contraction
-  const index = operands[at]![slice.axis]![0]!
   return Contraction.normalise({
     sizes: sizes.map((own, i) => i === index ? size : own),
-    operands: [operands[at]!, operands[1 - at]!],
+    operands: [operands[at]!, other.map((i) => [i])],
     output
   })
+}
+
+/** The other operand with an axis for each of its indices. */
+const otherOf = ({ at, other, product }: Piece): Term => {
+  const { operands, sizes } = product.contraction
+  const access = operands[1 - at]!
+  const turned = Contraction.normalise({ sizes, operands: [access], output: other.map((i) => [i]) }, new Set(other))
+  return contract(turned, product.dtype, [product.args[1 - at]!])
 }
 
 /**
@@ -98,7 +140,7 @@ export const joinSlices = rule(
         const [first, second] = x.slice.start < y.slice.start ? [x, y] : [y, x]
         const source = graph.find(first.slice.args[0])
         const isOne = graph.find(second.slice.args[0]) === source && first.slice.axis === second.slice.axis &&
-          first.slice.start + first.slice.size === second.slice.start && first.axis === second.axis
+          first.slice.start + first.slice.size === second.slice.start
         const total = first.slice.size + second.slice.size
         const form = formOf(first, total)
         if (!isOne || Contraction.key(form) !== Contraction.key(formOf(second, total))) continue
@@ -112,12 +154,14 @@ export const joinSlices = rule(
         const isAll = shapeOf(graph, source)[first.slice.axis] === total
         const joined: Term = {
           kind: "concat",
-          axis: first.axis,
-          args: [first, second].map(({ at, product }) => product.args[1 - at]!)
+          axis: first.other.indexOf(first.index),
+          args: [otherOf(first), otherOf(second)]
         }
+        // every position of the other operand reads all of it
+        const stored: Term = { kind: "stored", args: [joined] }
         yield {
           from: { ...node, args: [x.id, y.id] },
-          to: contract(form, dtypeOf(graph, node.args[0]), [isAll ? source : whole, joined])
+          to: contract(form, dtypeOf(graph, node.args[0]), [isAll ? source : whole, stored])
         }
       }
     }
@@ -168,6 +212,43 @@ export const sliceSlice = rule(
       const { axis, size } = node
       const part: Term = { kind: "slice", axis, start: inner.start + node.start, size, args: inner.args }
       yield { from: reading(node, 0, id), to: part }
+    }
+  }
+)
+
+/** A part of a concatenation that lies in one of its parts. */
+export const sliceConcat = rule(
+  "slice-concat",
+  "slice",
+  { equation: "[a | b][k < m] = a[k < m] where a has m or more", bound: 0 },
+  function*({ graph, node }) {
+    const { axis, size } = node
+    for (const { id, node: joined } of membersOf(graph, node.args[0], "concat")) {
+      if (joined.axis !== axis) continue
+      let from = 0
+      for (const part of joined.args) {
+        const width = Number(shapeOf(graph, part)[axis]!)
+        const start = node.start - from
+        from += width
+        if (start < 0 || start + size > width) continue
+        yield {
+          from: reading(node, 0, id),
+          to: size === width ? part : { kind: "slice", axis, start, size, args: [part] }
+        }
+      }
+    }
+  }
+)
+
+/** A part of a value that was to be stored: who reads a part alone does not ask for the whole. */
+export const sliceStored = rule(
+  "slice-stored",
+  "slice",
+  { equation: "(stored x)[k < m] = x[k < m]", bound: 0 },
+  function*({ graph, node }) {
+    for (const { id, node: { args: [source], origin } } of membersOf(graph, node.args[0], "other")) {
+      if (origin.uop.op !== "CONTIGUOUS" || source === undefined) continue
+      yield { from: reading(node, 0, id), to: { ...node, origin: undefined, args: [source] } }
     }
   }
 )

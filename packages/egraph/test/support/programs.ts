@@ -113,7 +113,9 @@ const ways = (
       const rows = shape.at(-1)! + 3
       return product(value([...shape.slice(0, -1), k], depth), value([rows, k], depth)).slice(-1, 2, shape.at(-1)!)
         .slice(-1, 0, shape.at(-1)!)
-    }
+    },
+    // part of what is stored
+    (shape, depth) => value([shape[0]! + 1, ...shape.slice(1)], depth).contiguous().slice(0, 1, shape[0]!)
   ]
 }
 

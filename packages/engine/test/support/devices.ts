@@ -14,10 +14,18 @@ import { Effect, Layer } from "effect"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
+const plans = new Map<string, ExecutionPlan>()
+
+/** What was compiled is kept for all tests of a file, whichever device is made for them. */
+const keptPrograms = Layer.succeed(CompileCache, {
+  get: (key) => Effect.sync(() => plans.get(key)),
+  set: (key, plan) => Effect.sync(() => void plans.set(key, plan))
+})
+
 /** The whole compiler over a wasm device. */
 export const compilerOver = <E>(device: Layer.Layer<Device, E>) =>
   Jit.layer.pipe(
-    Layer.provide(Compiler.layer),
+    Layer.provide([Compiler.layer, keptPrograms]),
     Layer.provideMerge(Pipeline.layer),
     Layer.provide([Wasm.layer, profileOfDevice]),
     Layer.provideMerge(device)
@@ -25,6 +33,28 @@ export const compilerOver = <E>(device: Layer.Layer<Device, E>) =>
 
 /** The whole compiler over the wasm device, for the models that are known. */
 export const wasm = Layer.merge(compilerOver(WasmDevice.layer()), Models.layer)
+
+/** The wasm device, taken for one that works on its own: what decodes runs ahead, and draws by itself. Some of it may be another. */
+export const onItsOwn = (changed: (device: DeviceShape) => Partial<DeviceShape> = () => ({})) =>
+  Layer.merge(
+    compilerOver(Layer.effect(
+      Device,
+      Effect.map(
+        WasmDevice.make(),
+        (device) => Device.of({ ...device, profile: { ...device.profile, kind: "gpu" }, ...changed(device) })
+      )
+    )),
+    Models.layer
+  )
+
+/** What sees the bytes of reads. */
+export const seeingReads = (seen: (bytes: number) => void) => (device: DeviceShape): Pick<DeviceShape, "read"> => ({
+  read: (buffer, offset = 0, bytes = buffer.bytes - offset) =>
+    Effect.suspend(() => {
+      seen(bytes)
+      return device.read(buffer, offset, bytes)
+    })
+})
 
 /** The whole compiler over the wasm device within limits. */
 export const wasmWithin = (restrictions: Restrictions, seen: (device: DeviceShape) => DeviceShape = (d) => d) =>
@@ -62,11 +92,3 @@ export const memory = () => {
   }
   return { contents, layer: Layer.mock(Device, { profile, ...shape }) }
 }
-
-const plans = new Map<string, ExecutionPlan>()
-
-/** Keeps what was compiled for all tests of a file: provide it around the device. */
-export const keptPrograms = Effect.provideService(CompileCache, {
-  get: (key) => Effect.sync(() => plans.get(key)),
-  set: (key, plan) => Effect.sync(() => void plans.set(key, plan))
-})

@@ -49,9 +49,20 @@ export interface TestServer {
   fault: (asked: Asked, index: number) => Fault | undefined
   /** Bytes per millisecond, if it is to be slow. */
   speed: number | undefined
+  /** Bytes that it still sends: then it waits until there are more. */
+  left: number
   /** Answers before files are looked for; true if it has. */
   handler: (request: IncomingMessage, response: ServerResponse, body: string) => boolean
   readonly close: () => Promise<void>
+}
+
+const digests = new WeakMap<Uint8Array, string>()
+
+/** Of bytes that do not change. */
+const digestOf = (bytes: Uint8Array): string => {
+  const digest = digests.get(bytes) ?? sha256(bytes)
+  digests.set(bytes, digest)
+  return digest
 }
 
 export const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex")
@@ -82,9 +93,14 @@ const drained = (response: ServerResponse): Promise<void> =>
 
 const piece = 64 * 1024
 
-const write = async (response: ServerResponse, bytes: Uint8Array, speed: number | undefined): Promise<void> => {
+type Pace = Pick<TestServer, "left" | "speed">
+
+const write = async (response: ServerResponse, bytes: Uint8Array, pace: Pace): Promise<void> => {
+  const { speed } = pace
   for (let at = 0; at < bytes.length && !response.destroyed; at += piece) {
     const part = bytes.subarray(at, at + piece)
+    while (pace.left < part.length && !response.destroyed) await wait(5)
+    pace.left -= part.length
     if (!response.write(part)) await drained(response)
     if (speed !== undefined) await wait(part.length / speed)
   }
@@ -119,7 +135,7 @@ export const start = async (): Promise<TestServer> => {
     if (it.handler(request, response, body)) return
     const file = files.get(pathname)
     if (file === undefined) return void response.writeHead(404).end("not here")
-    await send(response, one, { file, fault, speed: it.speed })
+    await send(response, one, { file, fault, pace: it })
   }
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
   const { port } = server.address() as AddressInfo
@@ -129,6 +145,7 @@ export const start = async (): Promise<TestServer> => {
     files,
     fault: () => undefined,
     speed: undefined,
+    left: Infinity,
     handler: () => false,
     close: () =>
       new Promise((resolve) => {
@@ -142,14 +159,14 @@ export const start = async (): Promise<TestServer> => {
 const send = async (
   response: ServerResponse,
   { ifRange, range }: Asked,
-  { fault, file, speed }: {
+  { fault, file, pace }: {
     readonly file: Served
     readonly fault: Fault | undefined
-    readonly speed: number | undefined
+    readonly pace: Pace
   }
 ): Promise<void> => {
   const { bytes, lastModified } = file
-  const etag = file.etag === undefined ? `"${sha256(bytes).slice(0, 16)}"` : file.etag
+  const etag = file.etag === undefined ? `"${digestOf(bytes).slice(0, 16)}"` : file.etag
   const headers: Record<string, string> = {
     ...(etag === null ? {} : { etag }),
     ...(lastModified === undefined ? {} : { "last-modified": lastModified })
@@ -159,7 +176,7 @@ const send = async (
   if (first === undefined || !isSame || fault?.type === "whole") {
     response.writeHead(200, { ...headers, "content-length": String(bytes.length) })
     const cut = fault?.type === "break" || fault?.type === "stall" ? bytes.subarray(0, fault.after) : bytes
-    await write(response, cut, speed)
+    await write(response, cut, pace)
     if (fault?.type === "break") return void response.destroy()
     if (fault?.type === "stall") return
     return void response.end()
@@ -179,7 +196,7 @@ const send = async (
   if (fault?.type === "too-much") sent = Buffer.concat([sent, noise(fault.extra)])
   if (fault?.type === "too-little") sent = sent.subarray(0, Math.max(0, sent.length - fault.missing))
   if (fault?.type === "break" || fault?.type === "stall") sent = sent.subarray(0, fault.after)
-  await write(response, sent, speed)
+  await write(response, sent, pace)
   if (fault?.type === "break") return void response.destroy()
   if (fault?.type !== "stall") response.end()
 }

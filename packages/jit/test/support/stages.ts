@@ -123,19 +123,33 @@ const profileOf = (options: StageOptions) =>
 /** The members of a kernel after a stage. */
 type Members = (step: KernelStep, options: StageOptions) => ReadonlyArray<Part>
 
-const opted: Members = (step, options) =>
+/** A stage that is computed once for each step and setting: later stages begin with it as well. */
+const once = (stage: Members): Members => {
+  const found = new WeakMap<StageOptions, WeakMap<KernelStep, ReadonlyArray<Part>>>()
+  return (step, options) => {
+    const ofOptions = found.get(options) ?? new WeakMap<KernelStep, ReadonlyArray<Part>>()
+    found.set(options, ofOptions)
+    const parts = ofOptions.get(step) ?? stage(step, options)
+    ofOptions.set(step, parts)
+    return parts
+  }
+}
+
+const opted: Members = once((step, options) =>
   members(checked("kernel", step.ast)).map(({ ast, slots }) => {
     const result = Postrange.apply(step.name, ast, options.choose(ast), profileOf(options))
     if (result instanceof Postrange.IllegalOpt) throw result
     return { ast: checked("opted", result), slots }
   })
+)
 
-const expanded: Members = (step, options) =>
+const expanded: Members = once((step, options) =>
   opted(step, options).map(({ ast, slots }) => {
     const result = devectorize(step.name, ast, caps(options.hasGrid, options.subgroupSize), profileOf(options))
     if (result instanceof DevectorizeError) throw result
     return { ast: checked("expanded", result), slots }
   })
+)
 
 const linear = (step: KernelStep, options: StageOptions): UOp => {
   const target = {
@@ -185,7 +199,7 @@ export const randomOpts = (seed: number, profile: DeviceProfile.DeviceProfile): 
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0
     return Math.floor(state / 2 ** 32 * n)
   }
-  const kinds = ["LOCAL", "GROUP", "UPCAST", "SPREAD", "UNROLL", "LOOP"] as const
+  const kinds = ["LOCAL", "GROUP", "UPCAST", "SPREAD", "UNROLL", "LOOP", "OUTER"] as const
   const chosen: Array<Opt.Opt> = []
   let current = kernel
   for (let tries = 0; tries < 12; tries++) {
@@ -194,7 +208,7 @@ export const randomOpts = (seed: number, profile: DeviceProfile.DeviceProfile): 
     if (loop === undefined) break
     const divisors = Array.from({ length: loop.size }, (_, i) => i + 1).filter((d) => loop.size % d === 0)
     const kind = kinds[next(kinds.length)]!
-    const amount = kind === "LOOP" ? loop.size : divisors[next(divisors.length)] ?? 1
+    const amount = kind === "LOOP" || kind === "OUTER" ? loop.size : divisors[next(divisors.length)] ?? 1
     const opt = new Opt.Opt({ kind, range: loop.id, amount: Math.max(1, amount) })
     const applied = Postrange.apply("", current, [opt], profile)
     if (applied instanceof Postrange.IllegalOpt) continue

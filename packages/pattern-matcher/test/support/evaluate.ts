@@ -8,13 +8,29 @@ const wrap = (value: number, node: UOp): number =>
   node.dtype.scalar === "i32" ? value | 0 : node.dtype.scalar === "u32" ? value >>> 0 : value + 0
 
 /** The value of an integer or boolean expression: an independent reading of the semantics, with bools as 0 and 1. */
-export const evaluate = (root: UOp, at: Assignment): number => {
-  const values = new Map<UOp, number>()
-  for (const node of toposort(root)) values.set(node, wrap(step(node, (i) => values.get(node.src[i]!)!, at), node))
-  return values.get(root)!
+export const evaluate = (root: UOp, at: Assignment): number => evaluator(root)(at)
+
+/** The same, for many assignments. */
+export const evaluator = (root: UOp): (at: Assignment) => number => {
+  const nodes = toposort(root)
+  const places = new Map(nodes.map((node, i) => [node, i]))
+  const steps = nodes.map((node) => ({
+    node,
+    sources: node.src.map((source) => places.get(source)!),
+    free: isFree(node) ? name(node) : ""
+  }))
+  const values = nodes.map(() => 0)
+  return (at) => {
+    for (const [i, { free, node, sources }] of steps.entries()) {
+      values[i] = wrap(step(node, (source) => values[sources[source]!]!, at[free]), node)
+    }
+    return values[nodes.length - 1]!
+  }
 }
 
-const step = (node: UOp, v: (i: number) => number, at: Assignment): number => {
+const isFree = (node: UOp): boolean => node.op === "VAR" || node.op === "RANGE"
+
+const step = (node: UOp, v: (i: number) => number, free: number | undefined): number => {
   const unsigned = node.dtype.scalar === "u32"
   const machine = unsigned || node.dtype.scalar === "i32"
   switch (node.op) {
@@ -22,7 +38,7 @@ const step = (node: UOp, v: (i: number) => number, at: Assignment): number => {
       return Number(node.arg)
     case "VAR":
     case "RANGE":
-      return at[name(node)]!
+      return free!
     case "ADD":
       return v(0) + v(1)
     case "SUB":
@@ -65,18 +81,16 @@ const step = (node: UOp, v: (i: number) => number, at: Assignment): number => {
 }
 
 /** The free nodes of an expression, in order. */
-export const freeNodes = (root: UOp): ReadonlyArray<UOp> =>
-  toposort(root).filter((n) => n.op === "VAR" || n.op === "RANGE")
+export const freeNodes = (root: UOp): ReadonlyArray<UOp> => toposort(root).filter(isFree)
 
 /** Every assignment of the free nodes (loops may depend on outer values for their size), up to `limit` of them. */
 export const assignments = (nodes: ReadonlyArray<UOp>, limit = 20_000): ReadonlyArray<Assignment> => {
   let all: Array<Assignment> = [{}]
   for (const node of nodes) {
     const next: Array<Assignment> = []
+    const sizeOf = node.op === "VAR" ? undefined : evaluator(node.src[0]!)
     for (const at of all) {
-      const [min, max] = node.op === "VAR"
-        ? [varArg(node).min, varArg(node).max]
-        : [0, evaluate(node.src[0]!, at) - 1]
+      const [min, max] = sizeOf === undefined ? [varArg(node).min, varArg(node).max] : [0, sizeOf(at) - 1]
       for (let value = min; value <= max && next.length < limit; value++) next.push({ ...at, [name(node)]: value })
     }
     all = next

@@ -69,8 +69,12 @@ export const attend = (
   cell: typeof Cell,
   note: typeof noteFailure
 ): void => {
-  // polls before a thread sleeps: some ten microseconds
+  // polls before a thread sleeps, or looks at the clock: some ten microseconds
   const patience = 20_000
+  // a thread looks for the next step for so much of the time that the last one took: whoever draws the next token takes about as long,
+  // and waking a thread takes some tenths of a millisecond. At most so many milliseconds
+  const lookingShare = 1 / 16
+  const longestLook = 10
   const kernels = new WebAssembly.Table({ element: "anyfunc", initial: 0 })
   let shared:
     | { readonly cells: Int32Array; readonly memory: WebAssembly.Memory; readonly driving: Driving }
@@ -93,13 +97,16 @@ export const attend = (
     const { cells } = own
     let seen = Atomics.load(cells, cell.turn)
     if (seen % 2 !== 0) seen--
+    let looksUntil = 0
     for (let polls = 0; Atomics.load(cells, cell.posted) === received; polls++) {
       const turn = Atomics.load(cells, cell.turn)
       if (turn === seen) {
         if (polls < patience) continue
-        Atomics.add(cells, cell.asleep, 1)
-        Atomics.wait(cells, cell.turn, turn)
-        Atomics.sub(cells, cell.asleep, 1)
+        if (Date.now() >= looksUntil) {
+          Atomics.add(cells, cell.asleep, 1)
+          Atomics.wait(cells, cell.turn, turn)
+          Atomics.sub(cells, cell.asleep, 1)
+        }
       } else {
         seen = turn
         if (turn % 2 !== 0) {
@@ -107,7 +114,10 @@ export const attend = (
           // the step may have ended before it was known that we take part, or a kernel of it not be here yet
           if (Atomics.load(cells, cell.turn) === turn && Atomics.load(cells, cell.posted) === received) {
             Atomics.add(cells, cell.joined, 1)
+            const began = Date.now()
             join(own, turn)
+            const now = Date.now()
+            looksUntil = now + Math.min(longestLook, Math.floor(lookingShare * (now - began)))
           }
           Atomics.sub(cells, cell.active, 1)
           Atomics.notify(cells, cell.active)

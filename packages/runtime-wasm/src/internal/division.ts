@@ -20,6 +20,10 @@ export const sharedInstructions = 30_000
 const fewestParts = 4
 // Parts for each thread, so that one that is late or slow takes less.
 const partsPerThread = 4
+// As many parts of this size are better still: threads wait for a third of a part at the end, on average, and taking one costs some
+// hundred nanoseconds and the begin of each stream of weights.
+const roomyInstructions = 100_000
+const mostPartsPerThread = 16
 // What parts compute again may be this much of them.
 const repeated = 1 / 8
 
@@ -31,7 +35,8 @@ const partSize = (
   const all = iterations * perIteration
   if (count === 1 || all < worthwhile) return iterations
   const least = Math.max(worthwhile / fewestParts, perPart / repeated)
-  const parts = Math.floor(Math.min(iterations, count * partsPerThread, all / least))
+  const wanted = Math.max(partsPerThread * count, Math.min(mostPartsPerThread * count, all / roomyInstructions))
+  const parts = Math.floor(Math.min(iterations, wanted, all / least))
   return parts < 2 ? iterations : Math.ceil(iterations / parts)
 }
 

@@ -116,17 +116,24 @@ export const gridsOf = (
   return grids
 }
 
+/** Which launches of a run: from one, up to but not including another. */
+export interface Part {
+  readonly from: number
+  readonly to: number
+}
+
 /** Puts launches into a command buffer, as a pass of their own. */
 export const encode = (
   encoder: GPUCommandEncoder,
   launches: ReadonlyArray<Launch>,
   grids: ReadonlyArray<Grid>,
+  { from, to }: Part,
   descriptor?: GPUComputePassDescriptor
 ): void => {
   const pass = encoder.beginComputePass(descriptor)
   let pipeline: GPUComputePipeline | undefined
   let bound: GPUBindGroup | undefined
-  for (let i = 0; i < launches.length; i++) {
+  for (let i = from; i < to; i++) {
     const { group, loaded } = launches[i]!
     const [x, y, z] = grids[i]!
     if (x === 0 || y === 0 || z === 0) continue

@@ -11,9 +11,16 @@ export const error = (reason: DeviceError["reason"], message: string): DeviceErr
 
 const words = (cause: unknown): string => cause instanceof Error ? cause.message : String(cause)
 
+/** Submissions of runs, in number: what the device was given, and what is known to be done, because something behind it was read. */
+export interface Progress {
+  submitted: number
+  done: number
+}
+
 /** One GPUDevice, and what has gone wrong on it outside of any call. */
 export interface Gpu {
   readonly device: GPUDevice
+  readonly progress: Progress
   /** The device is gone, or an earlier submission was refused: the error is reported once, by the next call. */
   readonly trouble: () => DeviceError | undefined
 }
@@ -37,6 +44,7 @@ export const watch = (device: GPUDevice): Gpu => {
   }
   return {
     device,
+    progress: { submitted: 0, done: 0 },
     trouble: () => {
       if (lost !== undefined) return lost
       const found = uncaptured

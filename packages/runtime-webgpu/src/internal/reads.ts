@@ -82,7 +82,12 @@ export const make = (gpu: Gpu, own: Own): ReadWith => {
       (target) =>
         Effect.suspend(() => {
           const refused = submit(parts.map((part) => copyOut(part, target)))
-          return refused === undefined ? mapped(parts, total, target) : Effect.fail(refused)
+          if (refused !== undefined) return Effect.fail(refused)
+          const { submitted } = gpu.progress
+          return Effect.tap(mapped(parts, total, target), () =>
+            Effect.sync(() => {
+              gpu.progress.done = Math.max(gpu.progress.done, submitted)
+            }))
         }),
       (target) => Effect.sync(() => staging.giveBack(target))
     )

@@ -25,6 +25,8 @@ export interface Site {
   readonly url: string
   /** Bytes of model files that were sent. */
   readonly sent: () => number
+  /** Names of scripts that were sent, each once. */
+  readonly scripts: () => ReadonlySet<string>
   readonly close: () => Promise<void>
 }
 
@@ -63,6 +65,7 @@ const send = (
  */
 export const serve = async (folders: Readonly<Record<string, string>>): Promise<Site> => {
   let sent = 0
+  const scripts = new Set<string>()
   const server = http.createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url!, "http://localhost")
     const [, mode, place] = /^\/(isolated|plain)\/(.*)$/.exec(pathname) ?? []
@@ -75,12 +78,14 @@ export const serve = async (folders: Readonly<Record<string, string>>): Promise<
     const range = searchParams.has("whole") ? undefined : request.headers.range
     const bytes = send(file, { range, isSlow: searchParams.has("slow") }, response)
     if (file.endsWith(".gguf")) sent += bytes
+    if (file.endsWith(".js")) scripts.add(path.basename(file))
   })
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
   const { port } = server.address() as AddressInfo
   return {
     url: `http://127.0.0.1:${port}`,
     sent: () => sent,
+    scripts: () => scripts,
     close: () => {
       server.closeAllConnections()
       return new Promise((resolve) => server.close(() => resolve()))

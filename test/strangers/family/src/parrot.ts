@@ -64,7 +64,6 @@ const epsilon = 1e-5
 
 /** Rows of the cache are a key and a value, as floats. */
 const reader = ({ size }: Config): Attention.Reader => ({
-  width: size,
   scores: (query, rows) => {
     const lead = rows.shape.slice(0, -1)
     return query.reshape([...query.shape.slice(0, -1), ...lead.map(() => 1), size]).mul(rows.slice(-1, 0, size)).sum(-1)

@@ -51,9 +51,6 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
   const count = variable(arena, "T", 1, most)
   const length = order === "features" ? tiles.mul(Order.tileTokens) : steps.length === 1 ? most : count
   const ids = buffer(arena, 0, { shape: [most], dtype: DType.u32 })
-  const inputs = model.inputs.map(({ row }, i) =>
-    buffer(arena, StepProgram.inputId(i), { shape: [most, ...row], dtype: DType.f32 })
-  )
   const { firstCache } = StepProgram.ids
   const caches = storage.map((each, i) => buffer(arena, firstCache + i, each))
   const firstWeight = firstCache + config.layers
@@ -64,7 +61,7 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
     tokens: ids.slice(0, 0, length),
     startPos: variable(arena, "startPos", 0, context - 1),
     caches,
-    inputs: inputs.map((input) => input.slice(0, 0, length)),
+    ...StepProgram.hostInputs(arena, model, { context }),
     rows: "all",
     batch: order === "tokens" ? undefined : {
       tiles,
@@ -80,7 +77,7 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
     buffer(arena, firstResult + i, { shape: [most, ...x.shape.slice(1)], dtype: x.dtype }).slice(0, 0, length)
   )
   const memory = yield* Effect.forEach(results, (x) => allocate(words(x)))
-  const host = yield* HostInputs.make(model, loaded, most)
+  const host = yield* HostInputs.tables(model, loaded, context)
   const given = yield* allocate(most)
   const program = make([...results.map((x, i) => assign(outputs[i]!, x)), ...effects])
   const prepared = yield* (yield* Jit).prepare(
@@ -96,7 +93,7 @@ const forward = Effect.fn("forward")(function*(name: Oracle.Name, tokens: Readon
   const parts = yield* Effect.forEach(steps, ({ length, start }) =>
     Effect.gen(function*() {
       const positions = Array.from({ length: most }, (_, i) => start + i)
-      yield* host.write(positions)
+      yield* host.reach(start + most)
       yield* device.write(given, new Uint8Array(Uint32Array.from(positions, (at) => tokens[at] ?? 0).buffer))
       yield* prepared.run(ownOf(prepared, StepProgram.variablesOf(order, start, length)))
       return yield* Effect.forEach(memory, (m, i) => {

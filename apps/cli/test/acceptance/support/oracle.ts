@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
-import type { AttendPolicy } from "@tg/engine/Prompts"
 import type { ActivationPolicy } from "@tg/engine/ActivationPolicy"
 import { Engine, fromModel } from "@tg/engine/Engine"
 import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
@@ -74,8 +73,6 @@ export interface Setting {
   readonly restrictions?: Restrictions | undefined
   /** Tokens from which a prompt is a batch, if not as the device has it. */
   readonly batchFrom?: number
-  /** How batches attend, if not as the device has it. Where all logits are wanted, to latents unless it is `heads`. */
-  readonly attend?: AttendPolicy
   /** Numbers of tokens that have a program of their own, if not as the device has them. */
   readonly sizes?: ReadonlyArray<number>
   /** Tokens of a step that gives all logits, if not as usual. */
@@ -89,13 +86,13 @@ export interface Setting {
 /** The engine with a model of the oracle on the device of a choice. */
 export const engine = (
   name: Name,
-  { activations = "float", attend, batchFrom, cache, chunk, device, restrictions, sizes, store }: Setting
+  { activations = "float", batchFrom, cache, chunk, device, restrictions, sizes, store }: Setting
 ) =>
   Layer.effect(
     Engine,
     Effect.gen(function*() {
       const bytes = source(name)
-      return yield* fromModel(bytes, yield* open(bytes), { attend, cache, batchFrom, chunk, sizes, activations })
+      return yield* fromModel(bytes, yield* open(bytes), { cache, batchFrom, chunk, sizes, activations })
     })
   ).pipe(Layer.provideMerge(Devices.layer(device, { restrictions, store })))
 

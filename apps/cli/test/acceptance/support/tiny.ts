@@ -23,7 +23,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       activations,
       context: Option.none(),
       noTune: false,
-      egraph: Option.none(),
+      noEgraph: false,
       persistent: "off",
       noPersistent: false,
       bindGroups: "dispatch",

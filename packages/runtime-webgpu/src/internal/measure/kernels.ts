@@ -254,3 +254,32 @@ export const litmus = (threads: number): Program =>
   }
   if (stale > 0u) { atomicAdd(&b1[${litmusWords.stale}], stale); }`
   })
+
+/**
+ * Barriers across the grid alone, as kernels have them (`@tg/codegen-wgsl`), each behind a store of every thread: who has waited `spins` times
+ * in vain sets the highest bit of the counter, and nobody waits any more.
+ */
+export const meetings = (threads: number): Program =>
+  program("meetings", {
+    threads,
+    buffers: [atomics, atomics],
+    vars: ["workgroups", "steps", "spins"],
+    body: `  let all = groups * ${threads}u;
+  for (var s = 1u; s <= steps; s++) {
+    atomicStore(&b0[(s & 1u) * all + group * ${threads}u + lane], s);
+    storageBarrier(); workgroupBarrier();
+    if (lane == 0u) {
+      var come = atomicAdd(&b1[${litmusWords.arrived}], 1u) + 1u;
+      var looks = 0u;
+      while (come < s * groups) {
+        come = atomicLoad(&b1[${litmusWords.arrived}]);
+        looks++;
+        if (looks > spins) {
+          atomicStore(&b1[${litmusWords.gaveUp}], 1u);
+          come = atomicOr(&b1[${litmusWords.arrived}], 0x80000000u) | 0x80000000u;
+        }
+      }
+    }
+    storageBarrier();
+  }`
+  })

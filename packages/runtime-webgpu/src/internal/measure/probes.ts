@@ -290,43 +290,61 @@ const litmusValues = { hardware: 1e9, software: 1e6 } as const
 const litmusMicros = 200_000
 const fewRounds = 64
 
+/** A program of barriers with its buffers, which are empty when a run of it begins: microseconds, and what it left in `litmusWords`. */
+const barrierProgram = (bench: Bench, program: Program, workgroups: number, kind: Kind) =>
+  Effect.gen(function*() {
+    const state = yield* bench.memory(4 * Kernels.litmusWords.count)
+    const stored = yield* bench.memory(2 * 4 * workgroups * bench.threads)
+    const prepared = yield* bench.prepare([[program, [stored, state]]])
+    return Effect.fnUntraced(function*(steps: number) {
+      yield* bench.device.write(state, new Uint8Array(4 * Kernels.litmusWords.count))
+      const micros = yield* bench.once(prepared, { workgroups, steps, spins: spins[kind] })
+      const bytes = yield* bench.device.read(state)
+      const words = new Uint32Array(bytes.slice().buffer)
+      return { micros, stale: words[Kernels.litmusWords.stale]!, gaveUp: words[Kernels.litmusWords.gaveUp] !== 0 }
+    })
+  })
+
 /** Runs the litmus program with a number of workgroups. */
 const litmus = (
   bench: Bench,
   workgroups: number,
   { kind, values }: { readonly kind: Kind; readonly values: number }
-): Effect.Effect<Fits.Litmus & { readonly micros: number | undefined }, Failure> =>
+): Effect.Effect<Fits.Litmus, Failure> =>
   Effect.gen(function*() {
-    const threads = bench.threads
-    const state = yield* bench.memory(4 * Kernels.litmusWords.count)
-    const stored = yield* bench.memory(2 * 4 * workgroups * threads)
-    const prepared = yield* bench.prepare([[Kernels.litmus(threads), [stored, state]]])
-    const run = Effect.fnUntraced(function*(steps: number) {
-      yield* bench.device.write(state, new Uint8Array(4 * Kernels.litmusWords.count))
-      const micros = yield* bench.once(prepared, { workgroups, steps, spins: spins[kind] })
-      const bytes = yield* bench.device.read(state)
-      const words = new Uint32Array(bytes.slice().buffer)
-      const perStep = workgroups * threads * Kernels.litmusReads
-      const stale = words[Kernels.litmusWords.stale]!
-      return {
-        workgroups,
-        values: steps * perStep,
-        stale,
-        gaveUp: words[Kernels.litmusWords.gaveUp] !== 0,
-        micros,
-        steps
-      }
+    const run = yield* barrierProgram(bench, Kernels.litmus(bench.threads), workgroups, kind)
+    const perStep = workgroups * bench.threads * Kernels.litmusReads
+    const found = Effect.fnUntraced(function*(steps: number) {
+      return { ...(yield* run(steps)), workgroups, values: steps * perStep }
     })
     // the first run compiles, and shows whether it is safe to run longer
-    const first = yield* run(fewRounds)
-    if (first.gaveUp || first.stale > 0) return { ...first, micros: undefined }
-    const few = yield* run(fewRounds)
-    const wanted = values / (few.values / fewRounds)
-    const affordable = litmusMicros / Math.max(1, few.micros) * fewRounds
-    const long = yield* run(Math.max(2 * fewRounds, Math.round(Math.min(wanted, affordable))))
-    const micros = Fits.perUnit({ size: few.steps, micros: few.micros }, { size: long.steps, micros: long.micros })
-    return { ...long, micros }
+    const { micros: _, ...first } = yield* found(fewRounds)
+    if (first.gaveUp || first.stale > 0) return first
+    const { micros } = yield* found(fewRounds)
+    const affordable = litmusMicros / Math.max(1, micros) * fewRounds
+    const { micros: __, ...long } = yield* found(
+      Math.max(2 * fewRounds, Math.round(Math.min(values / perStep, affordable)))
+    )
+    return long
   }).pipe(Effect.scoped)
+
+/** Rounds of barriers that are timed, beside `fewRounds`. */
+const manyRounds = { hardware: 1024, software: 256 } as const
+
+/** Microseconds of one barrier among so many workgroups; none where they did not all run at once. */
+const meeting = (bench: Bench, workgroups: number, kind: Kind): Effect.Effect<number | undefined, Failure> =>
+  Effect.gen(function*() {
+    const run = yield* barrierProgram(bench, Kernels.meetings(bench.threads), workgroups, kind)
+    const first = yield* run(fewRounds)
+    if (first.gaveUp) return undefined
+    const least = Effect.fnUntraced(function*(size: number) {
+      const all = yield* Effect.replicateEffect(run(size), meetingRuns)
+      const sample: Fits.Sample = { size, micros: Math.min(...all.map(({ micros }) => micros)) }
+      return sample
+    })
+    return Fits.perUnit(yield* least(fewRounds), yield* least(manyRounds[kind]))
+  }).pipe(Effect.scoped)
+const meetingRuns = 3
 
 /** What the litmus program found. */
 export interface GridBarriers {
@@ -334,7 +352,13 @@ export interface GridBarriers {
   readonly findings: Findings
 }
 
-/** Tries barriers across the grid: two workgroups, one for each processor, and as many as half of what processors hold. */
+/** Workgroups of each processor in a launch of several phases, at the most. */
+const mostBeside = 2
+
+/**
+ * Tries barriers across the grid: two workgroups, one for each processor, and as many as half of what processors hold. What one takes is
+ * measured without the reads of the litmus program, among as many workgroups as kernels have.
+ */
 export const gridBarriers = (
   bench: Bench,
   { kind, processors, residentThreads }: {
@@ -349,15 +373,17 @@ export const gridBarriers = (
       .filter((count) => count >= 2 && count <= bench.device.profile.maxGrid && count <= beside * processors)
       .toSorted((a, b) => a - b)
     const tried: Array<Fits.Litmus> = []
-    let micros: number | undefined
+    const micros: Array<number> = []
     for (const count of counts) {
       // the largest number is the one that kernels would take
       const values = count === counts.at(-1) ? litmusValues[kind] : litmusValues[kind] / counts.length
-      const { micros: each, ...result } = yield* litmus(bench, count, { kind, values })
+      const result = yield* litmus(bench, count, { kind, values })
       tried.push(result)
       if (result.gaveUp || result.stale > 0) break
-      micros = each
+      const each = count <= mostBeside * processors ? yield* meeting(bench, count, kind) : undefined
+      if (each !== undefined) micros.push(each)
     }
     const why = tried.length === 0 ? "only one workgroup runs at a time" : "no barrier held"
-    return { tried, findings: [Fits.finding("gridBarrierMicros", micros, why)] }
+    const found = micros.length === 0 ? undefined : Math.max(...micros)
+    return { tried, findings: [Fits.finding("gridBarrierMicros", found, why)] }
   })

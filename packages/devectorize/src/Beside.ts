@@ -1,0 +1,88 @@
+/** Workgroups of a kernel that a larger workgroup runs side by side, each with threads of its own. */
+import * as Bounds from "@tg/core-uop/Bounds"
+import * as Expr from "@tg/core-uop/Expr"
+import { groupArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import * as Concatenate from "./Concatenate.ts"
+
+/** Workgroups of a phase that one of the launch runs side by side. */
+export interface Side {
+  readonly beside: number
+  /** Whether they have consecutive numbers: branches with barriers are taken by all of them or none. */
+  readonly isAdjacent: boolean
+}
+
+/** The shape of the launch that they are part of. */
+export interface Shape {
+  readonly threads: number
+  readonly workgroups: number
+}
+
+/** Whether a number is known, and a multiple of another one. */
+export const isMultiple = (count: UOp, of: number): boolean => count.op === "CONST" && Number(count.arg) % of === 0
+
+const alone: Side = { beside: 1, isAdjacent: false }
+
+const sides = new WeakMap<UOp, Map<string, Side>>()
+
+/** A kernel is asked for each launch that it may be in. */
+export const sideOf = (member: Concatenate.Member, { threads, workgroups }: Shape): Side => {
+  const known = sides.get(member.linear) ?? new Map<string, Side>()
+  sides.set(member.linear, known)
+  const text = `${threads} ${workgroups}`
+  const side = known.get(text) ?? findSide(member, { threads, workgroups })
+  known.set(text, side)
+  return side
+}
+
+/** How many workgroups of a kernel one of a launch runs side by side, each with threads of its own. */
+export const besideOf = (linear: UOp, shape: Shape): number => sideOf(Concatenate.memberOf(linear), shape).beside
+
+/** How many workgroups of a phase one of the launch runs side by side: as many as it has threads for, and as there are. */
+const findSide = (member: Concatenate.Member, { threads, workgroups }: Shape): Side => {
+  const { linear, threads: own } = member
+  const most = Math.floor(threads / own)
+  const count = Symbolic.simplify(member.grid.reduce((n, size) => Expr.mul(n, size)))
+  const wanted = Math.min(most, Math.ceil(Bounds.of(count).max / workgroups))
+  const isWhole = linear.src.every((node) => node.op !== "SUBGROUP_REDUCE" || own % groupArg(node).threads === 0)
+  if (wanted < 2 || !isWhole) return alone
+  const branches = branchesWithBarriers(linear)
+  if (branches.length === 0) return { beside: wanted, isAdjacent: false }
+  const more = Array.from({ length: most - wanted + 1 }, (_, i) => wanted + i)
+  const fewer = Array.from({ length: wanted - 2 }, (_, i) => wanted - 1 - i)
+  const beside = [...more, ...fewer].find((n) => isMultiple(count, n) && agree(member, branches, n))
+  return beside === undefined ? alone : { beside, isAdjacent: true }
+}
+
+/** What decides whether, or how often, a thread comes to the barriers inside of branches and loops, as far as workgroups differ in it. */
+const branchesWithBarriers = (linear: UOp): ReadonlyArray<UOp> => {
+  const open: Array<UOp> = []
+  const found = new Set<UOp>()
+  for (const node of linear.src) {
+    if (node.op === "END" || node.op === "ENDIF") open.pop()
+    if (node.op === "RANGE" || node.op === "IF") open.push(node)
+    if (node.op === "BARRIER") { for (const around of open) found.add(around.src[0]!) }
+  }
+  return [...found].filter((value) => toposort(value).some(({ op }) => op === "SPECIAL" || op === "LOAD"))
+}
+
+/** Whether so many consecutive workgroups take the same branches, as far as simplification sees. */
+const agree = (
+  { grid, linear, threads }: Concatenate.Member,
+  branches: ReadonlyArray<UOp>,
+  beside: number
+): boolean => {
+  const { arena } = linear
+  const count = grid.reduce((n, size) => Expr.mul(n, size))
+  const turn = Concatenate.special(arena, "gidx0", Symbolic.simplify(Expr.floordiv(count, beside)))
+  const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))
+  const at = { grid, workgroup: Expr.add(Expr.mul(turn, beside), part), thread: Expr.int(arena, threads - 1) }
+  return branches.every((value) => {
+    const nodes = toposort(value)
+    if (nodes.some((node) => node.op === "LOAD" || node.is("SPECIAL") && node.arg.name.startsWith("lidx"))) return false
+    const places = new Map(
+      nodes.filter(({ op }) => op === "SPECIAL").map((node) => [node, Concatenate.indexOf(node, at)])
+    )
+    return !toposort(Symbolic.simplify(substitute(value, places))).includes(part)
+  })
+}

@@ -1,0 +1,71 @@
+/** Which sources of a bundle lie together: those that are fetched together. */
+
+/** A part of a bundle that was cut wherever it can be. */
+export interface Part {
+  readonly fileName: string
+  readonly name: string
+  readonly facadeModuleId: string | null
+  /** Whether it is a script of its own, or imported when it is needed. */
+  readonly isEntry: boolean
+  readonly isDynamicEntry: boolean
+  readonly imports: ReadonlyArray<string>
+  readonly dynamicImports: ReadonlyArray<string>
+  readonly moduleIds: ReadonlyArray<string>
+}
+
+/** What an entry is called, with the package that it is of: `models-llama-Family`. */
+const nameOf = ({ facadeModuleId, name }: Part): string => {
+  const [, of] = /[\\/]([^\\/]+)[\\/]src[\\/][^\\/]+$/.exec(facadeModuleId ?? "") ?? []
+  return of === undefined ? name : `${of}-${name}`
+}
+
+/** A part with all that it imports at once. */
+const closure = (parts: ReadonlyMap<string, Part>, start: Part, found = new Set<Part>()): Set<Part> => {
+  if (found.has(start)) return found
+  found.add(start)
+  for (const next of start.imports) {
+    const part = parts.get(next)
+    if (part !== undefined) closure(parts, part, found)
+  }
+  return found
+}
+
+/** What is there already when each entry is asked for, whoever asks for it: the largest sets that fit each other. */
+const known = (parts: ReadonlyArray<Part>, closures: ReadonlyMap<Part, ReadonlySet<Part>>) => {
+  const everything: ReadonlySet<Part> = new Set(parts)
+  const none: ReadonlySet<Part> = new Set()
+  let before = new Map([...closures.keys()].map((entry) => [entry, entry.isEntry ? none : everything]))
+  for (;;) {
+    const next = new Map([...before].map(([entry, known]) => {
+      const asking = entry.isEntry ?
+        [] :
+        [...closures].filter(([, own]) =>
+          [...own].some(({ dynamicImports }) => dynamicImports.includes(entry.fileName))
+        )
+      return [entry, asking.reduce((all, [from, own]) => all.intersection(own.union(before.get(from)!)), known)]
+    }))
+    if ([...next].every(([entry, { size }]) => size === before.get(entry)!.size)) return before
+    before = next
+  }
+}
+
+/**
+ * The name of the group of each source: the entries that fetch it and have not got it. What one of a list of `together` fetches is one group,
+ * though others fetch some of it too.
+ */
+export const groups = (
+  parts: ReadonlyArray<Part>,
+  together: ReadonlyArray<ReadonlyArray<string>>
+): ReadonlyMap<string, string> => {
+  const byFile = new Map(parts.map((part) => [part.fileName, part]))
+  const entries = parts.filter(({ isDynamicEntry, isEntry }) => isEntry || isDynamicEntry)
+  const closures = new Map(entries.map((entry) => [entry, closure(byFile, entry)]))
+  const before = known(parts, closures)
+  return new Map(parts.flatMap((part) => {
+    const asking = entries.filter((entry) => closures.get(entry)!.has(part) && !before.get(entry)!.has(part))
+    const names = asking.map(nameOf)
+    const own = together.find((group) => asking.some(({ name }) => group.includes(name)))
+    const name = own !== undefined ? own[0]! : names.sort().join("+")
+    return part.moduleIds.map((id) => [id, name] as const)
+  }))
+}

@@ -1,0 +1,169 @@
+/**
+ * What stands in pages where a module of ours stands elsewhere: modules that are fetched when they are needed, because bundlers keep what
+ * a class or a table refers to, and those that no page asks for, because `@tg/web` offers nothing that does.
+ */
+
+/** Behind a path: the module itself, though something stands in for it. */
+export const apart = "?apart"
+
+/** What stands in for a module. */
+interface StandIn {
+  readonly code: string
+  /** What pages have not got: all that the module exports and `code` does not. Who calls it after all is told. */
+  readonly absent?: string
+}
+
+const exported = /^export (?:const|class|function) (\w+)/gm
+
+const namesIn = (code: string): ReadonlyArray<string> => [...code.matchAll(exported)].map(([, name]) => name!)
+
+const books = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+
+/** By the end of the path. */
+const standIns: Readonly<Record<string, StandIn>> = {
+  // the compiler behind `Jit.layer`, fetched when the layer is built
+  "jit/src/internal/capture": {
+    code: `
+import * as Effect from "effect/Effect"
+export const make = Effect.flatMap(Effect.promise(() => import("./capture.ts${apart}")), ({ make }) => make)
+`
+  },
+  // code books, fetched for a model that has such a type
+  "gguf/src/LayoutGrids": {
+    code: `
+let there
+const of = (type) => {
+  if (there === undefined) throw new Error("the code books were not fetched")
+  return there[type]
+}
+export const gridCodecs = { ${books.map((type) => `get ${type}() { return of("${type}") }`).join(", ")} }
+export const fetchBooks = () => import("./LayoutGrids.ts${apart}").then(({ gridCodecs }) => { there = gridCodecs })
+`
+  },
+  "web/src/CodeBooks": {
+    code: `
+import * as Effect from "effect/Effect"
+import { fetchBooks } from "@tg/gguf/LayoutGrids"
+export { isCoded } from "./CodeBooks.ts${apart}"
+export const fetched = Effect.promise(fetchBooks)
+`
+  },
+  // the search for equal programs, fetched when a program is compiled
+  "egraph/src/Equality": {
+    code: `
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+const searched = (sink, options) => Effect.flatMap(
+  Effect.promise(() => import("./Equality.ts${apart}")),
+  ({ Equality }) => Effect.provide(Effect.flatMap(Equality, ({ optimise }) => optimise(sink, options)), Equality.layer)
+)
+export class Equality extends Context.Service()("@tg/egraph/Equality") {
+  static layer = Layer.succeed(Equality, {
+    id: "@tg/egraph",
+    optimise: searched
+  })
+  static layerNone = Layer.succeed(Equality, { id: "none", optimise: (sink) => Effect.succeed({ sink, bodies: [] }) })
+}
+`
+  },
+  // what makes pieces of reductions, stages values in workgroups and joins kernels: fetched with the compiler for a GPU
+  "egraph/src/Split": {
+    code: `
+let there
+export const ofProgram = (sink, profile, choose) =>
+  profile.kind === "cpu" ? { sink, reports: [] } : there(sink, profile, choose)
+export const fetchPieces = () => import("./Split.ts${apart}").then(({ ofProgram }) => { there = ofProgram })
+`
+  },
+  "heuristics/src/Staged": {
+    code: `
+let there
+export const chooseStaged = (plan, profile) => there(plan, profile)
+export const fetchStaged = () => import("./Staged.ts${apart}").then(({ chooseStaged }) => { there = chooseStaged })
+`
+  },
+  "devectorize/src/Concatenate": {
+    code: `
+let there
+export const passes = { stage: "launch", passes: [{
+  name: "concatenate",
+  from: "linear",
+  to: "linear",
+  run: (_, { parts, ...target }) => parts.length === 1 ? parts[0].linear : there(parts, target)
+}] }
+export const fetchJoined = () => import("./Concatenate.ts${apart}").then(({ concatenate }) => { there = concatenate })
+`,
+    absent: "persistent launches"
+  },
+  // indented, so that nobody takes its text for imports of this module
+  "web/src/GpuParts": {
+    code: `
+import * as Effect from "effect/Effect"
+  import { fetchJoined } from "../../devectorize/src/Concatenate.ts"
+  import { fetchPieces } from "../../egraph/src/Split.ts"
+  import { fetchStaged } from "../../heuristics/src/Staged.ts"
+export const fetched = Effect.promise(() => Promise.all([fetchPieces(), fetchStaged(), fetchJoined()]))
+`
+  },
+  // checks of programs between stages, which the command line does where it is asked for
+  "core-uop/src/Spec": {
+    code: `
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+export const Checked = Context.Reference("@tg/core-uop/Checked", { defaultValue: () => false })
+export const firstViolation = () => Effect.undefined
+`,
+    absent: "checks of programs"
+  },
+  // why forms are equal, for those who plan
+  "egraph/src/Explain": {
+    code: `
+export const explain = () => undefined
+export const printSteps = () => []
+`
+  },
+  // calls of tools: replies of pages are read without
+  "dialogue/src/internal/calls": { code: "", absent: "calls of tools" },
+  // shapes of models without their files
+  "models-deepseek2/src/Shapes": { code: "export const architectures = new Map()", absent: "shapes of models" },
+  "models-llama/src/Shapes": { code: "export const models = new Map()", absent: "shapes of models" },
+  // drafts
+  "engine/src/Speculation": { code: "", absent: "drafts" },
+  "engine/src/Predicting": { code: "", absent: "drafts" },
+  "engine/src/PredictionPrograms": { code: "", absent: "drafts" },
+  "engine/src/PredictionProgram": { code: "export const draftRoom = 0", absent: "drafts" },
+  // launches of several kernels, and bindings that launches share
+  "devectorize/src/Phases": { code: "", absent: "persistent launches" },
+  "jit/src/Persistent": {
+    code: `
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+export const off = { mode: "off", refused: undefined, onRefused: () => Effect.void }
+export const Persistent = Context.Reference("@tg/jit/Persistent", { defaultValue: () => off })
+export const idOf = () => "off"
+export const persist = (_, schedule) => Effect.succeed(schedule)
+`,
+    absent: "persistent launches"
+  },
+  "jit/src/Shared": {
+    code: `
+export { BindGroups } from "./Shared.ts${apart}"
+export const plan = () => "bundles for pages have no shared bindings"
+`
+  }
+}
+
+/** The modules that something stands in for, by the ends of their paths. */
+export const modules: ReadonlyArray<string> = Object.keys(standIns)
+
+/** What stands in for a module of this path and code, if anything does. */
+export const of = (path: string, code: string): string | undefined => {
+  const found = Object.entries(standIns).find(([end]) => path.replaceAll("\\", "/").endsWith(`${end}.ts`))?.[1]
+  if (found?.absent === undefined) return found?.code
+  const own = new Set(namesIn(found.code))
+  const others = namesIn(code).filter((name) => !own.has(name)).map((name) =>
+    `export const ${name} = () => { throw new Error("bundles for pages have no ${found.absent}") }`
+  )
+  return [found.code, ...others].join("\n")
+}
