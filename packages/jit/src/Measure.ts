@@ -18,7 +18,7 @@ export interface Reading {
 
 /** The results. Times are per launch, of many launches submitted without waiting. */
 export interface Measured {
-  /** Of a nearly empty launch that depends on the one before it. */
+  /** Of a nearly empty launch that depends on the one before it. An upper bound, never 0, where noise exceeds it. */
   readonly dispatchMicros: number
   /** Host time to submit a launch. 0 on synchronous devices. */
   readonly encodeMicros: number
@@ -68,32 +68,46 @@ export const measure = Effect.fn("Measure.measure")(function*({ repeats = 5, siz
   const jit = yield* Jit
   const { profile } = device
 
-  /** The minimum over repetitions, per run of a program. */
-  const timed = Effect.fnUntraced(function*(program: Program.TensorProgram, bytes: readonly [number, number]) {
+  /** A program, prepared, and how often it has to run for the clock. */
+  const prepare = Effect.fnUntraced(function*(program: Program.TensorProgram, bytes: readonly [number, number]) {
     const buffers = yield* Effect.forEach(bytes, (size, i) => device.allocate(size, `measured ${i}`))
     const prepared = yield* jit.prepare(program.sink, new Map(buffers.map((b, i) => [i, b] as const)))
     yield* Profiler.backToBack(prepared, {}, 1)
     const once = (yield* Profiler.backToBack(prepared, {}, 2)).micros
     const runs = Math.min(mostRuns, Math.max(2, Math.ceil(leastMicros / once)))
-    const all = yield* Effect.replicateEffect(Profiler.backToBack(prepared, {}, runs), repeats)
-    return {
-      // other load only adds time: the minimum is the least noisy
-      micros: Math.min(...all.map((a) => a.micros)),
-      encodeMicros: Math.min(...all.map((a) => a.encodeMicros)),
-      launches: prepared.dispatches.length
-    }
-  }, Effect.scoped)
+    return { launches: prepared.dispatches.length, run: Profiler.backToBack(prepared, {}, runs) }
+  })
 
-  const short = yield* timed(chain(few), [256, 256])
-  const long = yield* timed(chain(many), [256, 256])
-  const more = long.launches - short.launches
-  const dispatchMicros = Math.max(0, (long.micros - short.micros) / more)
-  const encodeMicros = Math.max(0, (long.encodeMicros - short.encodeMicros) / more)
+  // other load only adds time: the minimum is the least noisy
+  const least = (all: ReadonlyArray<Profiler.BackToBack>) => ({
+    micros: Math.min(...all.map((a) => a.micros)),
+    encodeMicros: Math.min(...all.map((a) => a.encodeMicros))
+  })
+
+  const { dispatchMicros, encodeMicros } = yield* Effect.scoped(Effect.gen(function*() {
+    const short = yield* prepare(chain(few), [256, 256])
+    const long = yield* prepare(chain(many), [256, 256])
+    // in turns: load that comes while one of them runs would make their difference negative
+    const turns = yield* Effect.replicateEffect(Effect.all([short.run, long.run]), repeats)
+    const shortest = least(turns.map(([a]) => a))
+    const longest = least(turns.map(([, b]) => b))
+    const each = (
+      a: number,
+      b: number
+    ): number => (b > a ? (b - a) / (long.launches - short.launches) : b / long.launches)
+    return {
+      dispatchMicros: each(shortest.micros, longest.micros),
+      encodeMicros: each(shortest.encodeMicros, longest.encodeMicros)
+    }
+  }))
 
   const room = Math.min(profile.maxBindingBytes, profile.maxBufferBytes, (profile.memoryBytes ?? Infinity) / 2)
   const readings: Array<Reading> = []
   for (const bytes of (sizes ?? wholeSizes[profile.kind]).filter((size) => size <= room)) {
-    const { micros } = yield* timed(reading(bytes), [bytes, bytes / row])
+    const { micros } = yield* Effect.scoped(Effect.gen(function*() {
+      const { run } = yield* prepare(reading(bytes), [bytes, bytes / row])
+      return least(yield* Effect.replicateEffect(run, repeats))
+    }))
     readings.push({ bytes, micros, bytesPerMicro: bytes / Math.max(micros - dispatchMicros, micros / 10) })
   }
   // smaller ones fit in caches
