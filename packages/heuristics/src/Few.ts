@@ -1,21 +1,25 @@
 /**
  * Products of a few tokens with a matrix: the tokens are a short loop of constant trip count. A register tile holds a row for all of
- * them, so that a weight is loaded and unpacked once.
+ * them, so that a weight is loaded and unpacked once; of twice as many tokens as it has room for there are two.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { hasManyRegisters } from "./Kinds.ts"
+import { hasManyRegisters, tileTokens } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { freeOutputs } from "./Rows.ts"
 import { iterations, largestPower } from "./Sizes.ts"
 import { loadsOf } from "./Vectors.ts"
 
-/** The most tokens that count as few. */
-const mostTokens = 16
-/** Rows for each token, at least: enough parallelism without the tokens. */
-const fewestRows = 8
+/** Whole tiles of so many tokens still count as few. */
+const mostTiles = 2
+/** Rows, at least: enough parallelism without the tokens. */
+const fewestRows = 128
+
+const { manyRegisters: most } = tileTokens
+/** What fits a tile, or fills several. */
+const areFew = (tokens: number): boolean => tokens <= most || tokens <= mostTiles * most && tokens % most === 0
 
 /** The loop over a few tokens of a product: weights are invariant in it, activations are not. */
 export const fewTokens = (kernel: UOp): Loops.Loop | undefined => {
@@ -27,18 +31,16 @@ export const fewTokens = (kernel: UOp): Loops.Loop | undefined => {
       loop.id !== tokens.id && read.some((open) => open.has(loop.node) && !open.has(tokens.node)) &&
       !read.some((open) => open.has(loop.node) && open.has(tokens.node))
     )
-    return tokens.size <= mostTokens && read.some((open) => open.has(tokens.node)) &&
-      iterations(rows) >= fewestRows * mostTokens
+    return areFew(tokens.size) && read.some((open) => open.has(tokens.node)) && iterations(rows) >= fewestRows
   })
 }
-
-/** Tokens of one thread where registers are few. */
-const fewResults = 4
 
 /** Upcasts the few tokens, as far as there are registers; returns the number of tokens of a thread, 1 if there is no such loop. */
 export const upcastTokens = (plan: Plan, profile: DeviceProfile): number => {
   const tokens = fewTokens(plan.kernel)
   if (tokens === undefined) return 1
-  const amount = hasManyRegisters(profile) ? tokens.size : largestPower(tokens.size, fewResults)
+  const amount = hasManyRegisters(profile)
+    ? Math.min(tokens.size, tileTokens.manyRegisters)
+    : largestPower(tokens.size, tileTokens.fewRegisters)
   return plan.try(Opt.upcast(tokens.id, amount)) ? amount : 1
 }

@@ -32,6 +32,11 @@ const largestBody = 96
  */
 export const hasManyRegisters = (profile: DeviceProfile): boolean => registersOf(profile) >= largestBody
 
+/** Tokens of a register tile of a few tokens, at most. */
+export const tileTokens = { manyRegisters: 16, fewRegisters: 4 } as const
+export const tokensOfTile = (profile: DeviceProfile): number =>
+  tileTokens[hasManyRegisters(profile) ? "manyRegisters" : "fewRegisters"]
+
 /** Bytes of a vector load. */
 const loadBytes = 16
 

@@ -2,14 +2,17 @@ import { assert, describe, it } from "@effect/vitest"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
+import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
+import { IllegalOpt, legal } from "@tg/postrange/Postrange"
 import { choose } from "../src/Heuristics.ts"
 
-const [rows, terms] = [2048, 1024]
+const usual = [2048, 1024] as const
+const [rows] = usual
 
 /** out[t, r] = sum over k of w[r, k] * x[t, k], or of a matrix for each token. */
-const product = (tokens: number, matrices: "one" | "own") => {
+const product = (tokens: number, matrices: "one" | "own", [rows, terms]: readonly [number, number] = usual) => {
   const arena = new Arena()
   const param = (slot: number, length: number) => arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
   const [t, r, k] = [
@@ -55,8 +58,29 @@ describe("a product of a few tokens with one matrix", () => {
   it("gives it four where registers are few", () => {
     assert.include(optsOf(16, "one", webgpuDefault), "UPCAST(r0, 4)")
   })
-  it("leaves tokens that have a matrix each, and more than a few", () => {
-    for (const opts of [optsOf(4, "own", h200), optsOf(32, "one", h200)]) {
+  it("gives two threads half of twice as many, in the shape of one tile", () => {
+    assert.deepStrictEqual(optsOf(32, "one", h200), optsOf(16, "one", h200))
+    assert.deepStrictEqual(bytesOf(32), bytesOf(16))
+  })
+  it("has their values", () => {
+    const [tokens, rows, terms] = [32, 128, 16]
+    const plain = product(tokens, "one", [rows, terms])
+    const opts = choose(plain, h200)
+    assert.include(opts.map(Opt.print), "UPCAST(r0, 16)")
+    const inputs = [tokens * rows * terms, tokens * terms].map((length, slot) =>
+      Float32Array.from({ length }, (_, i) => (i * 13 + slot * 7) % 29 - 14)
+    )
+    const valuesOf = (kernel: UOp | IllegalOpt): Float32Array => {
+      if (kernel instanceof IllegalOpt) throw kernel
+      const out = new Float32Array(tokens * rows).fill(NaN)
+      evaluateKernel(kernel, [out, ...inputs], {}, { checkWrites: true })
+      return out
+    }
+    // sums of whole numbers below 2^24 are exact in any order
+    assert.deepStrictEqual(valuesOf(legal(plain, opts, h200)), valuesOf(plain))
+  })
+  it("leaves tokens that have a matrix each, and those that fill no tiles or more than two", () => {
+    for (const opts of [optsOf(4, "own", h200), ...[20, 24, 48].map((tokens) => optsOf(tokens, "one", h200))]) {
       assert.isFalse(opts.some((opt) => opt.startsWith("UPCAST(r0")))
     }
   })

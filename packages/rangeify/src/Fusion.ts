@@ -64,6 +64,7 @@ const transcendentalOperations = 8
 const together = 4
 
 const none: ReadonlySet<UOp> = new Set()
+const untiled: ReadonlyMap<UOp, number> = new Map()
 
 const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM"
 
@@ -87,16 +88,16 @@ interface Phase {
 
 /**
  * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. Values that are invariant in one of the END's
- * loops, or of those `around` it, are computed again in each iteration (threads and workgroups share nothing), except in `tiled` loops, all
- * of which one thread computes; loads are shared by `together` of them.
+ * loops, or of those `around` it, are computed again in each iteration (threads and workgroups share nothing), except in `tiled` loops, of
+ * which one thread computes so many iterations; loads are shared by `together` of them.
  */
 const workOf = (
   { end, nodes }: Phase,
-  { around = none, iterations, outside, tiled = none }: {
+  { around = none, iterations, outside, tiled = untiled }: {
     readonly iterations: Iterations
     readonly outside: ReadonlySet<UOp>
     readonly around?: ReadonlySet<UOp>
-    readonly tiled?: ReadonlySet<UOp>
+    readonly tiled?: ReadonlyMap<UOp, number>
   }
 ): { readonly operations: number; readonly bytes: number } => {
   let operations = 0
@@ -107,7 +108,11 @@ const workOf = (
   const timesOf = (open: ReadonlySet<UOp>) => {
     const before = known.get(open)
     if (before !== undefined) return before
-    const times = { repeats: iterations(own, open), once: iterations(open, outside) }
+    const tiles = [...tiled].filter(([loop]) => !open.has(loop)).reduce(
+      (n, [loop, tile]) => n * iterations([loop]) / tile,
+      1
+    )
+    const times = { repeats: iterations(own, open) * tiles, once: iterations(open, outside) }
     known.set(open, times)
     return times
   }
@@ -156,29 +161,34 @@ const trafficOf = (
   ]))
 }
 
-/** The most tokens of a register tile, and the fewest rows beside them. */
-const mostTokens = 16
+/** The most tokens of a register tile, the most tiles, and the fewest rows beside them. */
+const tileTokens = 16
+const mostTiles = 2
 const fewestRows = 128
 
+/** What fits a tile, or fills several. */
+const areFew = (tokens: number): boolean =>
+  tokens <= tileTokens || tokens <= mostTiles * tileTokens && tokens % tileTokens === 0
+
 /**
- * The loop over a few tokens of a product that stages nothing, whose register tile is a row for all of them (`@tg/heuristics/Few`): what
- * depends on the row alone is loaded and computed once. Weights are invariant in it, activations are not.
+ * The loop over a few tokens of a product that stages nothing, with those of a register tile, which is a row for as many of them
+ * (`@tg/heuristics/Few`): what depends on the row alone is loaded and computed once. Weights are invariant in it, activations are not.
  */
-const tiledTokens = ({ end, nodes }: Phase, iterations: Iterations): ReadonlySet<UOp> => {
-  if (!nodes.some((node) => node.op === "REDUCE")) return none
+const tiledTokens = ({ end, nodes }: Phase, iterations: Iterations): ReadonlyMap<UOp, number> => {
+  if (!nodes.some((node) => node.op === "REDUCE")) return untiled
   const read = nodes.filter(loadsBuffer).map((load) => openRanges(accessOf(load).at))
   const loops = end.src.slice(1)
   // tiles of prompts, of which there is a symbolic number, are counted as their threads were measured
-  if (loops.some((loop) => loop.src[0]!.op !== "CONST")) return none
+  if (loops.some((loop) => loop.src[0]!.op !== "CONST")) return untiled
   const isRow = (row: UOp, tokens: UOp): boolean => {
     const both = read.filter((open) => open.has(row))
     return row !== tokens && both.length > 0 && both.every((open) => !open.has(tokens))
   }
   const tokens = loops.find((loop) =>
-    iterations([loop]) <= mostTokens && read.some((open) => open.has(loop)) &&
+    areFew(iterations([loop])) && read.some((open) => open.has(loop)) &&
     iterations(loops.filter((row) => isRow(row, loop))) >= fewestRows
   )
-  return new Set(tokens === undefined ? [] : [tokens])
+  return tokens === undefined ? untiled : new Map([[tokens, Math.min(tileTokens, iterations([tokens]))]])
 }
 
 const bytesOf = (nodes: ReadonlyArray<UOp>, sizeOf: SizeOf, outside: ReadonlySet<UOp>): number =>
@@ -225,7 +235,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
-      const tiled = stages.length === 0 ? tiledTokens(main, iterations) : none
+      const tiled = stages.length === 0 ? tiledTokens(main, iterations) : untiled
       const shared = longest(main, iterations) >= longReduction ? rows : outputsPerWorkgroup
       const workgroups = apart * Math.ceil(inside / shared)
       const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
