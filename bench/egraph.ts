@@ -62,7 +62,7 @@ const stepsOf = (model: StepPlan.Model, { behind, tokens }: Place) => {
   if (tokens === 1) {
     return { sink: StepProgram.decodeProgram(model, size).sink, vars: [StepProgram.variablesOf("tokens", behind, 1)] }
   }
-  const prompts = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+  const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
   const order = tokens < prompts.batchFrom ? "tokens" : "features"
   const chunk = order === "tokens" ? Prompts.sizeFor(prompts, tokens)! : prompts.batch
   const { sink } = StepProgram.stepProgram(model, { ...size, chunk, isWhole: order === "tokens", order })

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The kernels of steps of a few tokens, two builds in turns: sh bench/few.sh MODEL OLD.mjs NEW.mjs [SIZES]
 set -e
-model=$1; old=$2; new=$3; sizes=${4:-"2 4 8 16"}
+model=$1; old=$2; new=$3; sizes=${4:-"2 4 8 16 32"}
 folder=$(mktemp -d)
 node "$new" doctor --device webgpu | grep "found by running" || true
 for n in 1 $sizes; do

@@ -2,7 +2,7 @@
  * What a pool's steps take on an H200 beside a session's, as the model of costs predicts it: launches, bytes and milliseconds. The device
  * need not be there:
  *
- *     node bench/pool.ts [SHAPE] [TOKENS OF A PROMPT]
+ *     node bench/pool.ts [SHAPE] [TOKENS OF A BATCH]
  */
 import { h200 } from "../packages/core-uop/src/DeviceProfile.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
@@ -25,37 +25,47 @@ const run = Effect.gen(function*() {
   const { profile } = pipeline
   const model = yield* modelOf(shape)
   const activations = ActivationPolicy.activationsOn(profile)
-  const prompts = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+  const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
   const tokens = Math.min(Number(asked), prompts.batch)
   const size = { activations, cache: "f16", context, profile } as const
   const ring = { given: tokens, each: prompts.sizes.at(-1)! }
   const pool = { ...size, pieces: Pages.pagesFor(context) * 8, draws: "device", ring } as const
   const tiles = { T: tokens, ...StepProgram.variablesOf("features", 0, tokens) }
-  const few = (tokens: number): readonly [string, TensorProgram, Estimate.Vars] => [
-    `pool, a token of each of ${tokens}`,
-    PoolProgram.poolProgram(model, { ...pool, tokens, rows: tokens, isWhole: true }),
-    { pieces: 8 }
+  const few = (tokens: number): ReadonlyArray<readonly [string, TensorProgram, Estimate.Vars]> => [
+    [
+      `session, a prompt of ${tokens}`,
+      StepProgram.stepProgram(model, { ...size, chunk: tokens, isWhole: true, order: "tokens", rows: "last" }),
+      { T: tokens, startPos: 0 }
+    ],
+    [
+      `pool, a token of each of ${tokens}`,
+      PoolProgram.poolProgram(model, { ...pool, tokens, rows: tokens, isWhole: true }),
+      { pieces: 8 }
+    ]
   ]
   const steps: ReadonlyArray<readonly [string, TensorProgram, Estimate.Vars]> = [
     [
-      `session, a prompt of ${tokens}`,
+      `session, a batch of ${tokens}`,
       StepProgram.stepProgram(model, { ...size, chunk: prompts.batch, order: "features", rows: "last" }),
       tiles
     ],
     [
-      `pool, a prompt of ${tokens}`,
+      `pool, a batch of ${tokens}`,
       PoolProgram.batchProgram(model, { ...pool, isWhole: true, rows: ring.each, tokens: prompts.batch }),
       tiles
     ],
-    ...prompts.sizes.map(few)
+    ...prompts.sizes.flatMap(few)
   ]
   for (const [name, { sink }, vars] of steps) {
-    const launches = yield* Effect.flatMap(Estimate.estimate(pipeline, sink), ({ launches }) => launches(vars))
+    const { blocks, launches: behind } = yield* Estimate.estimate(pipeline, sink)
+    const launches = yield* behind(vars)
     const sum = (of: (launch: Estimate.LaunchEstimate) => number): number => launches.reduce((n, l) => n + of(l), 0)
     const [gigabytes, millis] = [sum(({ bytes }) => bytes) / 1e9, sum(({ micros }) => micros) / 1e3]
     console.log(
       `${name.padEnd(32)}${String(launches.length).padStart(6)} launches${gigabytes.toFixed(2).padStart(8)} GB` +
-        `${millis.toFixed(2).padStart(9)} ms`
+        `${millis.toFixed(2).padStart(9)} ms${
+          (blocks.reduce((n, b) => n + b, 0) / 1e6).toFixed(0).padStart(6)
+        } MB of scratch`
     )
   }
 }).pipe(Effect.provideService(Checked, false))

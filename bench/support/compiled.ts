@@ -53,7 +53,7 @@ export const modelOf = (shape: string) => Effect.orDie(Effect.fromResult(StepPla
 /** The programs that a session compiles for a model: the one that decodes, and the one of longer prompts. */
 const stepsOf = (model: StepPlan.Model, profile: DeviceProfile) => {
   const activations = ActivationPolicy.activationsOn(profile)
-  const { batch, batchFrom, chunk } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+  const { batch, batchFrom, chunk } = Prompts.promptShape(model, { asked: undefined, context, profile })
   const size = { activations, cache: "f16", context, profile, rows: "last" } as const
   const inBatches = { ...size, chunk: batch, order: "features" } as const
   const few = { ...size, chunk, order: "tokens" } as const

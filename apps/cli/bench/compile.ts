@@ -78,7 +78,7 @@ const measure = ({ folder, layers, shape }: Job) =>
   Effect.gen(function*() {
     const model = yield* modelOf(shape, layers)
     const size = { activations: ActivationPolicy.activationsOn(profile), cache: "f16", context } as const
-    const { batch } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+    const { batch } = Prompts.promptShape(model, { asked: undefined, context, profile })
     const programs = {
       decode: () => StepProgram.decodeProgram(model, size),
       prompt: () => StepProgram.stepProgram(model, { ...size, chunk: batch, order: "features", rows: "last" })

@@ -76,7 +76,7 @@ describe("plan", () => {
       const { equal } = JSON.parse((yield* tg([...args, "--json"])).stdout) as {
         readonly equal: ReadonlyArray<EqualStep>
       }
-      assertEquals(equal.map(({ step, tokens }) => [step, tokens]), [["decode", 1], ["few", 16], ["prompt", 512]])
+      assertEquals(equal.map(({ step, tokens }) => [step, tokens]), [["decode", 1], ["few", 32], ["prompt", 512]])
       for (const { bodies } of equal) {
         assertEquals(bodies.map(({ name, sites }) => [name, ...sites]), [
           ["dense_block", "blk.0"],

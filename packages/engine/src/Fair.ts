@@ -1,5 +1,6 @@
 /** Which tokens the next step takes, of those that conversations wait for: a pure choice. */
 import { piece } from "@tg/model-parts/Attention"
+import { fullest, type SizeCost } from "./StepCost.ts"
 
 /** What a conversation waits for. */
 export interface Waiting {
@@ -24,6 +25,8 @@ export interface Room {
   readonly tokens: number
   /** Tokens of prompts that such a step takes while others write: what these wait for at most. */
   readonly chunk: number
+  /** What steps of few tokens take, where only some numbers of tokens have a program. */
+  readonly costs?: ReadonlyArray<SizeCost> | undefined
   /** Where there are batches. */
   readonly batch?: BatchRoom | undefined
 }
@@ -111,14 +114,19 @@ const isWriting = ({ rows, tokens }: Waiting): boolean => tokens <= rows
 
 /**
  * How many tokens of each a step of a few takes. Those that have waited longest come first; who writes gets all it waits for, and what
- * is left goes to prompts, piece by piece. Where nobody writes, prompts fill the step.
+ * is left goes to prompts, piece by piece. Where nobody writes, prompts fill the step; where several do, they take turns if that gives more tokens
+ * in the same time.
  */
-const few = (waiting: ReadonlyArray<Waiting>, { chunk, tokens }: Room): ReadonlyArray<number> => {
+const few = (waiting: ReadonlyArray<Waiting>, { chunk, costs = [], tokens }: Room): ReadonlyArray<number> => {
   const taken = waiting.map(() => 0)
   const order = [...waiting.keys()].sort((a, b) => waiting[a]!.servedAt - waiting[b]!.servedAt || a - b)
   const prompts = order.filter((i) => !isWriting(waiting[i]!))
-  const writers = order.some((i) => waiting[i]!.tokens > 0 && isWriting(waiting[i]!))
-  let left = tokens
+  const sumOf = (those: ReadonlyArray<number>): number => those.reduce((sum, i) => sum + waiting[i]!.tokens, 0)
+  const written = sumOf(order.filter((i) => isWriting(waiting[i]!)))
+  const writers = written > 0
+  let left = writers && costs.length > 0
+    ? Math.min(tokens, fullest(costs, written + Math.min(chunk, sumOf(prompts))))
+    : tokens
   const give = (i: number, most: number): number => {
     const count = Math.max(0, Math.min(waiting[i]!.tokens - taken[i]!, left, most))
     taken[i]! += count

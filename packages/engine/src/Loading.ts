@@ -70,7 +70,7 @@ export const settingOf: (
     if (typeof context !== "number") return yield* context
     const { activations: policy, batchFrom, chunk: asked, sizes } = options
     const shape = { asked, batchFrom, context, profile, sizes }
-    const prompts = Prompts.promptShape(config, shape)
+    const prompts = Prompts.promptShape(model, shape)
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const { cache = "f16", predicts = false } = options
     const drafts = (yield* Drafter.Drafter) !== undefined

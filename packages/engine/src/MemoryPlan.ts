@@ -13,6 +13,7 @@ import type { WeightRef } from "@tg/model-parts/Weights"
 import type * as Program from "@tg/tensor/Program"
 import type { BufferInfo } from "@tg/tensor/Program"
 import { Effect, Option, Result, Schema } from "effect"
+import { mostStep } from "./DraftLength.ts"
 import * as Loader from "./Loader.ts"
 import * as PredictionProgram from "./PredictionProgram.ts"
 import * as Prompts from "./Prompts.ts"
@@ -147,14 +148,15 @@ const fewBytesOf = (
   if (most === undefined) return Effect.succeed(0)
   const size = { activations, cache, context, profile, chunk: most, isWhole: true, order: "tokens" } as const
   const tokens = sum(sizes)
+  // drafts want the logits of all tokens, which is a program of its own
+  const draftSizes = drafts ? sizes.filter((size) => size <= mostStep) : []
   // a device that works on its own goes through rounds of guesses, with programs of their own
   const rounds = predicts && drafts && profile.kind === "gpu" ? { tokens: tokensOfSizes, rows: mostRound } : none
   return Effect.map(
     estimate(StepProgram.stepProgram(model, { ...size, rows: "last" }).sink),
-    // drafts want the logits of all tokens, which is a program of its own
     ({ blocks }) =>
-      ((drafts ? 2 : 1) * tokens + rounds.tokens) * sum(blocks) / most +
-      4 * model.config.vocabulary * (sizes.length + (drafts ? tokens : 0) + rounds.rows)
+      (tokens + sum(draftSizes) + rounds.tokens) * sum(blocks) / most +
+      4 * model.config.vocabulary * (sizes.length + sum(draftSizes) + rounds.rows)
   )
 }
 

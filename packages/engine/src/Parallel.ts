@@ -154,7 +154,7 @@ const load = Effect.fn("Parallel.load")(
       batcher: yield* Batcher.make(pool, {
         context,
         pages: Pages.make(pages),
-        room: { chunk, tokens: asked.tokens, batch: asked.batch },
+        room: { chunk, tokens: asked.tokens, costs: setting.prompts.costs, batch: asked.batch },
         vocabulary: model.config.vocabulary
       }),
       step: (conversations, behind) => {

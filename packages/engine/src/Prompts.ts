@@ -1,8 +1,8 @@
 /** How prompts are cut into steps. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { hasManyRegisters } from "@tg/heuristics/Kinds"
-import type { ModelConfig } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
+import * as StepCost from "./StepCost.ts"
 import { cacheRows } from "./StepProgram.ts"
 
 /** Tokens appended at a time, and of a short prompt. */
@@ -11,14 +11,15 @@ export const defaultChunk = 32
 const largestBatch = { gpu: 512, cpu: 128 }
 /**
  * Tokens of a step on a device that works on its own: each number has a program, in which tokens share what they read. Fewer tokens
- * take the next larger one, whose last rows only fill up. A thread that shares a weight among tokens has a sum for each of them.
+ * take the next larger one, whose last rows only fill up. A thread that shares a weight among tokens has a sum for each of them. Where
+ * registers are many, a step of two such tiles may pay besides: it unpacks weights twice, but reads them once.
  */
 const wholeSizes = { manyRegisters: [1, 2, 4, 8, 16], fewRegisters: [1, 2, 4] } as const
 /** Steps of a few tokens that a GPU takes instead of a batch. */
 const stepsForBatch = 2
 /**
  * Tokens from which a prompt is a batch, processed in tiles. On an H200 a batch of up to 128 tokens of GLM-4.7-Flash takes 60 to 80 ms,
- * whatever it holds, and two steps of 16 take 33 to 48 (`docs/few-tokens.md`). A processor gains as much, but it decodes with the program of
+ * whatever it holds, and two steps of 16 take 33 to 48; predicted are 35 ms for 64, and 19 for two steps of 32 (`docs/few-tokens.md`). A processor gains as much, but it decodes with the program of
  * few tokens, so a batch is one more program to compile.
  */
 const usualBatchFrom = { gpu: (most: number) => stepsForBatch * most + 1, cpu: () => 64 }
@@ -34,8 +35,19 @@ export interface PromptShape {
   readonly few: number
   /** Numbers of tokens that have a program of their own, rising; where there are none, one program takes any number. */
   readonly sizes: ReadonlyArray<number>
+  /** What a step of each of them takes, to choose among them; nothing where they were given. */
+  readonly costs: ReadonlyArray<StepCost.SizeCost>
   /** Where all logits are wanted. */
   readonly chunk: number
+}
+
+/** Numbers of tokens that have a program of their own on a device, of `most` at most where that is a matter of costs. */
+const sizesOn = (model: StepCost.Weighed, profile: DeviceProfile, most: number): ReadonlyArray<number> => {
+  if (profile.kind !== "gpu") return []
+  if (!hasManyRegisters(profile)) return wholeSizes.fewRegisters
+  const usual = wholeSizes.manyRegisters
+  const tile = usual[usual.length - 1]!
+  return 2 * tile <= most && StepCost.paysTwice(model, profile, tile) ? [...usual, 2 * tile] : usual
 }
 
 /**
@@ -43,7 +55,7 @@ export interface PromptShape {
  * binding.
  */
 export const promptShape = (
-  { heads }: Pick<ModelConfig, "heads">,
+  model: StepCost.Weighed,
   { asked, batchFrom, context, profile, sizes: given }: {
     readonly asked: number | undefined
     readonly batchFrom?: number | undefined
@@ -52,12 +64,13 @@ export const promptShape = (
     readonly sizes?: ReadonlyArray<number> | undefined
   }
 ): PromptShape => {
-  const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / (4 * heads * cacheRows(context)))
+  const scores = 4 * model.config.heads * cacheRows(context)
+  const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / scores)
   const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
   let batch = largestBatch[profile.kind]
   while (batch > fitting) batch /= 2
   const none = batch < Order.tileTokens
-  const whole = profile.kind === "gpu" ? wholeSizes[hasManyRegisters(profile) ? "manyRegisters" : "fewRegisters"] : []
+  const whole = sizesOn(model, profile, chunk)
   const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](whole.at(-1) ?? 1))
   const sizes = (given ?? whole).filter((n) => n <= chunk)
   return {
@@ -65,6 +78,9 @@ export const promptShape = (
     batch: Math.min(asked ?? Math.max(batch, Order.tileTokens), context),
     few: sizes.findLast((n) => n < from) ?? chunk,
     sizes,
+    costs: given === undefined
+      ? sizes.map((tokens) => ({ tokens, micros: StepCost.microsOf(model, profile, tokens) }))
+      : [],
     chunk
   }
 }

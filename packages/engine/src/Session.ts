@@ -174,7 +174,7 @@ const groundOf = Effect.fnUntraced(
     if (typeof context !== "number") return yield* context
     const cache = options.cache ?? "f16"
     const activations = activationsOn(device.profile, options.activations)
-    const prompts = promptShape(config, {
+    const prompts = promptShape(model, {
       asked: options.chunk,
       batchFrom: options.batchFrom,
       sizes: options.sizes,

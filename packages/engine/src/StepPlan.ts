@@ -132,7 +132,7 @@ export const plan = (
     if (startPos >= context) {
       return yield* new Session.ContextFull({ asked: startPos + 1, limit: context, modelLimit: config.contextLength })
     }
-    const prompts = Prompts.promptShape(config, { asked: wanted, context, profile })
+    const prompts = Prompts.promptShape(model, { asked: wanted, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const estimate: Loader.Estimating = (sink) => Estimate.estimate(pipeline, sink)
     const setting = { activations, cache, context, estimate, profile, prompts }
@@ -189,7 +189,7 @@ export const equal = (
   { activations: policy, cache, context, pipeline }: Pick<PlanOptions, "activations" | "cache" | "context" | "pipeline">
 ): Effect.Effect<ReadonlyArray<EqualStep>, RangeifyError> => {
   const { profile } = pipeline
-  const { batch, batchFrom, few, sizes } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+  const { batch, batchFrom, few, sizes } = Prompts.promptShape(model, { asked: undefined, context, profile })
   const size = {
     activations: ActivationPolicy.activationsOn(profile, policy),
     cache,

@@ -21,6 +21,15 @@ describe("what a step takes", () => {
     assertEquals(taken([{ tokens: 5, rows: 5, servedAt: 1 }, writer()], room), [5, 1]))
   it("is of those who wait longest, where there are more than fit", () =>
     assertEquals(taken([writer(3), writer(1), prompt(9, 2), writer(3)], { tokens: 2, chunk: 1 }), [0, 1, 1, 0]))
+  it("is a turn of those who write, where a fuller step computes more in the same time", () => {
+    const costs = [{ tokens: 4, micros: 4 }, { tokens: 8, micros: 7 }]
+    const own = { tokens: 8, chunk: 6, costs }
+    assertEquals(taken(Array.from({ length: 5 }, () => writer()), own), [1, 1, 1, 1, 0])
+    assertEquals(taken(Array.from({ length: 8 }, () => writer()), own), Array.from({ length: 8 }, () => 1))
+    // prompts fill what is left; alone, they take all of it
+    assertEquals(taken([...Array.from({ length: 5 }, () => writer()), prompt(9)], own), [1, 1, 1, 1, 1, 3])
+    assertEquals(taken([prompt(5)], own), [5])
+  })
   it("never passes anyone over for good", () => {
     const waiting = Array.from({ length: 7 }, (_, i) => i % 3 === 0 ? prompt(1000) : writer())
     const served = waiting.map(() => 0)

@@ -38,7 +38,7 @@ const estimateOn = (profile: DeviceProfile): Loader.Estimating => {
 const setting = (restrictions: Restrictions): MemoryPlan.Setting => {
   const profile = restrict(wasmProfile, restrictions)
   const estimate = estimateOn(profile)
-  const prompts = Prompts.promptShape(tiny.config, { asked: undefined, context, profile })
+  const prompts = Prompts.promptShape(tiny, { asked: undefined, context, profile })
   return { profile, context, estimate, prompts, cache: "f16", activations: ActivationPolicy.activationsOn(profile) }
 }
 
@@ -125,7 +125,7 @@ describe("programs of a few tokens", () => {
   )
   const size = { activations: "int8", cache: "f16", context: 256, profile: h200 } as const
   const promptsWith = (profile: DeviceProfile, context: number) =>
-    Prompts.promptShape(shape.config, { asked: undefined, context, profile, sizes: [2, 4] })
+    Prompts.promptShape(shape, { asked: undefined, context, profile, sizes: [2, 4] })
   const prompts = promptsWith(h200, 256)
   const memoryWith = (drafts: boolean) =>
     Effect.map(MemoryPlan.whole(shape, { ...size, drafts, estimate, prompts }), ({ memory }) => memory)
@@ -174,7 +174,7 @@ describe("a model that is too large for a device", () => {
         profile,
         context,
         estimate: estimateOn(profile),
-        prompts: Prompts.promptShape(model.config, { asked: undefined, context, profile }),
+        prompts: Prompts.promptShape(model, { asked: undefined, context, profile }),
         cache: "f16",
         activations: "float"
       }))

@@ -10,23 +10,23 @@ describe("what prompts read", () => {
 
   it("tiles, on every device, unless scores of a whole tile are too large for a binding", () => {
     const batchFrom = (profile: DeviceProfile) =>
-      promptShape(tiny.config, { asked: undefined, context: 1024, profile }).batchFrom
-    assert.deepStrictEqual([gpu, cpu, { ...cpu, packedDot: false }].map(batchFrom), [33, 64, 64])
+      promptShape(tiny, { asked: undefined, context: 1024, profile }).batchFrom
+    assert.deepStrictEqual([gpu, cpu, { ...cpu, packedDot: false }].map(batchFrom), [65, 64, 64])
     assert.strictEqual(batchFrom({ ...cpu, maxBindingBytes: 2 ** 16 }), Infinity)
   })
   it("a few tokens have programs of their own on a GPU, of which a step takes the next larger one", () => {
     const shape = (given: Partial<Parameters<typeof promptShape>[1]>) =>
-      promptShape(tiny.config, { asked: undefined, context: 1024, profile: gpu, ...given })
-    assert.deepStrictEqual(shape({}).sizes, [1, 2, 4, 8, 16])
-    assert.strictEqual(shape({}).few, 16)
-    assert.deepStrictEqual([1, 2, 3, 9, 16, 40].map((n) => sizeFor(shape({}), n)), [1, 2, 4, 16, 16, 16])
+      promptShape(tiny, { asked: undefined, context: 1024, profile: gpu, ...given })
+    assert.deepStrictEqual(shape({}).sizes, [1, 2, 4, 8, 16, 32])
+    assert.strictEqual(shape({}).few, 32)
+    assert.deepStrictEqual([1, 2, 3, 9, 16, 17, 40].map((n) => sizeFor(shape({}), n)), [1, 2, 4, 16, 16, 32, 32])
     assert.deepStrictEqual(shape({ context: 5 }).sizes, [1, 2, 4])
     assert.strictEqual(shape({ batchFrom: 2 }).few, 1)
     assert.isUndefined(sizeFor(shape({ profile: cpu }), 3))
     // a GPU whose registers are few shares a weight among fewer tokens
     const { batchFrom, sizes } = shape({ profile: webgpuDefault })
     assert.deepStrictEqual([batchFrom, sizes], [9, [1, 2, 4]])
-    assert.strictEqual(shape({}).batchFrom, 33)
+    assert.strictEqual(shape({}).batchFrom, 65)
   })
   it("a CPU rounds for all products, a GPU for those with many rows", () => {
     assert.deepStrictEqual(

@@ -165,7 +165,7 @@ export const kernelsOf = Effect.fnUntraced(
       profile,
       activations: ActivationPolicy.activationsOn(profile, given.activations)
     }
-    const prompts = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+    const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
     const isBatch = given.step === "logits"
       ? prompts.batchFrom <= prompts.chunk
       : prompts.batchFrom !== Infinity && !(given.step === "decode" && profile.kind === "cpu")

@@ -19,4 +19,6 @@ describe("the oracle's logits on wasm", () => {
     const setting = { cache: "f32", device: "wasm", batchFrom: Infinity, sizes: [size] } as const
     Oracle.test(name, { ...setting, what: `, ${size} at a time` })
   }
+  // two register tiles of tokens: experts beside a shared one
+  Oracle.test("c01", { cache: "f32", device: "wasm", batchFrom: Infinity, sizes: [32], what: ", 32 at a time" })
 })

@@ -15,7 +15,7 @@ const context = 1024
 export const programsOf = (bytes: ArrayBuffer, profile: DeviceProfile): Promise<ReadonlyArray<string>> =>
   Effect.gen(function*() {
     const { model } = yield* Opening.header({ _tag: "Bytes", name: "model.gguf", bytes })
-    const { chunk } = Prompts.promptShape(model.config, { asked: undefined, context, profile })
+    const { chunk } = Prompts.promptShape(model, { asked: undefined, context, profile })
     const activations = ActivationPolicy.activationsOn(profile)
     const size = { activations, cache: "f16", context, profile, rows: "last" } as const
     const { sink } = profile.kind === "gpu"
