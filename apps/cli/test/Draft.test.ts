@@ -77,8 +77,16 @@ describe("--draft", () => {
       assert.isAtMost(tokens.length, 12)
       assert.isAbove(drafts!.drafted, 0)
       assert.isAtMost(drafts!.accepted, drafts!.drafted)
-      const { stdout } = yield* tg(["plan", "-m", predicting])
+      const { stdout } = yield* tg(["plan", "-m", predicting, "--parallel", "2", "--profile", "wasm"])
       assert.include(stdout, "of the prediction block besides")
+      assert.match(stdout, /2 conversations in the same steps: .* of memory/)
+      assert.match(
+        stdout,
+        /a round of 3 of the prediction block's guesses for each, all right: \d+ launches, .* ms predicted/
+      )
+      const { code, stderr } = yield* tg(["plan", "--shape", "tiny-glm:q4_0", "--draft", "mtp"])
+      assert.notStrictEqual(code, 0)
+      assert.include(stderr, "tiny-glm:q4_0 has no prediction block")
     }))
 
   it.live("bench says what drafts gain if so many are right", () =>

@@ -48,6 +48,9 @@ export type Model = StepProgram.ModelShape & Pick<Family.Model, "prediction">
 const blockOf = ({ prediction }: Model): Family.Prediction | undefined =>
   prediction === undefined ? undefined : Option.getOrUndefined(Result.getSuccess(prediction))
 
+/** Whether the model has a prediction block. */
+export const hasPrediction = (model: Model): boolean => blockOf(model) !== undefined
+
 /** What the prediction block of a model reads beside it: none where there is no block. */
 export const predictionWeights = (model: Model): ReadonlyArray<WeightRef> => {
   const names = new Set(model.weights.all.map(({ name }) => name))

@@ -30,14 +30,14 @@ const mostUnderWay = 2
 export const mostGuesses = mostRound - 1
 
 /** Guesses of rounds that have programs: with the token in front of them as many as programs of few tokens are for. */
-const sizes = [1, 3, 7] as const
+export const guessSizes = [1, 3, 7] as const
 
 /** Guesses of a round where so many are worth it: a program for any number would have to be compiled in the middle of a text. */
 export const guessesFor = (worth: number): number =>
-  worth >= sizes[2] ? sizes[2] : worth > sizes[0] ? sizes[1] : sizes[0]
+  worth >= guessSizes[2] ? guessSizes[2] : worth > guessSizes[0] ? guessSizes[1] : guessSizes[0]
 
 /** Tokens of rounds of each size together. */
-export const tokensOfSizes = sizes.reduce((sum, guesses) => sum + guesses + 1, 0)
+export const tokensOfSizes = guessSizes.reduce((sum, guesses) => sum + guesses + 1, 0)
 
 /** How a text goes on. */
 export interface Asked {

@@ -18,8 +18,7 @@ import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import { Effect, Result } from "effect"
 import type * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
-import * as Parallel from "./Parallel.ts"
-import * as PoolMemory from "./PoolMemory.ts"
+import * as PoolPlan from "./PoolPlan.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
@@ -55,6 +54,11 @@ export interface PlanOptions {
   readonly chunk?: number | undefined
   /** Conversations in the same steps, whose pool is planned too; none if it is not said. */
   readonly parallel?: number | undefined
+  /**
+   * Whether steps verify drafts, and whether those are of the model's prediction block, which is then loaded. If it is not said, none in one conversation; in
+   * a pool those of the block, where there is one.
+   */
+  readonly drafts?: "off" | "others" | "block" | undefined
   /** Whether kernels are compiled, up to their code, to count barriers in them. */
   readonly barriers?: boolean | undefined
 }
@@ -91,10 +95,10 @@ export interface StepPlan extends MemoryPlan.Memory {
   readonly movedBytesPerToken: number
   /** All memory at the moment when it is most. */
   readonly memoryBytes: number
-  /** Weights of the prediction block, which are in no other number: only drafts of it load them. 0 where there is none. */
+  /** Weights of the prediction block where it is not loaded, which are in no other number: only drafts of it load them. 0 where there is none. */
   readonly predictionBytes: number
-  /** Of conversations in the same steps, their weights included; not there if they are not asked for. */
-  readonly pool?: MemoryPlan.Memory
+  /** Of conversations in the same steps, the memory of their weights included; not there if they are not asked for. */
+  readonly pool?: PoolPlan.PoolPlan
   /** What the device has, if that is known. */
   readonly deviceMemoryBytes: number | undefined
   /** Tensors that take more than one binding of the device. */
@@ -119,6 +123,7 @@ export const plan = (
     cache,
     chunk: wanted,
     context: asked,
+    drafts,
     parallel,
     pipeline
   }: PlanOptions
@@ -135,15 +140,14 @@ export const plan = (
     const prompts = Prompts.promptShape(model, { asked: wanted, context, profile })
     const activations = ActivationPolicy.activationsOn(profile, policy)
     const estimate: Loader.Estimating = (sink) => Estimate.estimate(pipeline, sink)
-    const setting = { activations, cache, context, estimate, profile, prompts }
-    const { decode, memory } = yield* MemoryPlan.whole(model, setting)
-    const pool = parallel === undefined ? {} : {
-      pool: yield* PoolMemory.memoryOf(
-        model,
-        setting,
-        Parallel.poolOf(setting, { draws: Parallel.drawsOn(profile), parallel })
-      )
-    }
+    const predicts = drafts === "block"
+    const setting = { activations, cache, context, estimate, profile, prompts, predicts }
+    const verifies = drafts !== undefined && drafts !== "off"
+    const { decode, memory } = yield* MemoryPlan.whole(model, { ...setting, drafts: verifies })
+    const inPool = { ...setting, predicts: drafts === undefined ? MemoryPlan.hasPrediction(model) : predicts }
+    const pool = parallel === undefined
+      ? {}
+      : { pool: yield* PoolPlan.plan(model, inPool, { behind: startPos, conversations: parallel }) }
     const vars: Estimate.Vars = { T: 1, startPos }
     const launches = yield* decode.launches(vars)
     const barriers = counted ? { barriersPerToken: yield* barriersOf(pipeline, launches, vars) } : {}
@@ -166,7 +170,9 @@ export const plan = (
       movedBytesPerToken: sum(launches.map((launch) => launch.bytes)),
       ...memory,
       memoryBytes: MemoryPlan.mostBytes(memory),
-      predictionBytes: sum(MemoryPlan.predictionWeights(model).map(({ layout }) => 4 * layout.words)),
+      predictionBytes: predicts
+        ? 0
+        : sum(MemoryPlan.predictionWeights(model).map(({ layout }) => 4 * layout.words)),
       ...pool,
       deviceMemoryBytes: profile.memoryBytes,
       tensorsOverBinding: weights.all.filter(({ layout }) => 4 * layout.words > profile.maxBindingBytes).length,

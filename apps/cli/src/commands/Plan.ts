@@ -1,6 +1,8 @@
 /** `tg plan`: what a decode step will launch, read, allocate and take, without a device and without weights. */
 import { ModelFile } from "@tg/engine"
+import * as Drafter from "@tg/engine/Drafter"
 import * as MemoryPlan from "@tg/engine/MemoryPlan"
+import type * as PoolPlan from "@tg/engine/PoolPlan"
 import * as StepPlan from "@tg/engine/StepPlan"
 import * as EqualTimes from "@tg/jit/EqualTimes"
 import * as Persistent from "@tg/jit/Persistent"
@@ -10,6 +12,7 @@ import * as Explain from "@tg/rangeify/Explain"
 import * as ScheduleCache from "@tg/rangeify/ScheduleCache"
 import { Effect, Layer, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
+import * as Drafts from "../Drafts.ts"
 import * as EqualText from "../EqualText.ts"
 import * as Flags from "../Flags.ts"
 import * as Models from "../Models.ts"
@@ -42,8 +45,15 @@ const flags = {
   parallel: Flag.Int("parallel").pipe(
     Flag.withMetavar("N"),
     Flag.withSchema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 256 }))),
-    Flag.withDescription("Plan the memory of N conversations in the same steps, too"),
+    Flag.withDescription(
+      "Plan N conversations in the same steps, too: memory, a step, and rounds of drafts of the prediction block"
+    ),
     Flag.optional
+  ),
+  draft: Drafts.flags.draft.pipe(
+    Flag.withDescription(
+      "Plan for these drafts (default: off; with --parallel those of the prediction block, where there is one)"
+    )
   ),
   kv: Flags.kv,
   activations: Flags.activations,
@@ -70,6 +80,7 @@ export const command = Command.make(
     yield* ShortLived.withoutLastTier
     const profile = yield* Profiles.resolve(given)
     const model = yield* modelOf(given)
+    const drafts = yield* draftsOf(model, Option.getOrUndefined(given.draft))
     const store = yield* TunedFiles.load(given)
     const planned = counting(({ egraph, schedules }) =>
       Effect.gen(function*() {
@@ -81,6 +92,7 @@ export const command = Command.make(
           cache: given.kv,
           activations: given.activations,
           parallel: Option.getOrUndefined(given.parallel),
+          drafts,
           barriers: true
         })
         const counts = { schedules: yield* schedules, egraph: yield* egraph }
@@ -108,6 +120,21 @@ export const command = Command.make(
       )
   })
 ).pipe(Command.withDescription("Show what a token costs: launches, bytes, memory and time; needs no GPU"))
+
+/** What drafts of a way take; those that save time are the block's where there is one. */
+const draftsOf = (
+  model: StepPlan.Model,
+  draft: Drafter.Name | undefined
+): Effect.Effect<StepPlan.PlanOptions["drafts"], UsageError> => {
+  if (draft === undefined || draft === "off") return Effect.succeed(draft)
+  const wish = Drafter.named(draft)?.prediction
+  if (wish !== undefined && MemoryPlan.hasPrediction(model)) return Effect.succeed("block")
+  return wish === "needed"
+    ? Effect.fail(
+      new UsageError({ message: `--draft ${draft}: ${model.name} has no prediction block; take another draft` })
+    )
+    : Effect.succeed("others")
+}
 
 const modelOf = Effect.fnUntraced(
   function*({ model, shape }: {
@@ -159,9 +186,7 @@ const asText = (plan: StepPlan.StepPlan, { egraph, schedules }: Counts): string 
     ...(plan.predictionBytes === 0 ? [] : [
       `${size(plan.predictionBytes)} of weights of the prediction block besides, which only --draft mtp and auto load`
     ]),
-    ...(pool === undefined ? [] : [
-      `conversations in the same steps: ${size(MemoryPlan.mostBytes(pool))} of memory: ${memoryParts(pool)}`
-    ]),
+    ...(pool === undefined ? [] : poolLines(pool)),
     ...(plan.tensorsOverBinding === 0 ? [] : [`${plan.tensorsOverBinding} tensors take more than one binding`]),
     `${millis} ms per token predicted: ${(1000 / predictedMsPerToken).toFixed(0)} tokens a second`,
     `schedules of function bodies, prompts' included: ${ScheduleCache.print(schedules)}`,
@@ -170,6 +195,31 @@ const asText = (plan: StepPlan.StepPlan, { egraph, schedules }: Counts): string 
     ...kernelTable(plan.kernels),
     ""
   ].join("\n")
+}
+
+/** The pool: its memory, a step, and what rounds of guesses take. */
+const poolLines = (pool: PoolPlan.PoolPlan): ReadonlyArray<string> => {
+  const { conversations, rounds, step } = pool
+  const taken = ({ launches, movedBytes, predictedMs }: PoolPlan.Taken, tokens: number): string =>
+    `${launches} launches, ${size(movedBytes)} moved, ${predictedMs.toFixed(3)} ms predicted, ` +
+    `${(1000 * tokens / predictedMs).toFixed(0)} tokens a second`
+  return [
+    `${conversations} conversations in the same steps: ${size(MemoryPlan.mostBytes(pool))} of memory: ${
+      memoryParts(pool)
+    }`,
+    `  a step of ${step.tokens}: ${taken(step, step.tokens)}`,
+    ...rounds.flatMap((round) => {
+      const { guesses, guessMs, readMs, steps, verifyMs } = round
+      return [
+        `  a round of ${guesses} of the prediction block's guesses for each, all right: ${
+          taken(round, conversations * (guesses + 1))
+        }`,
+        `    ${steps} steps; verifying ${verifyMs.toFixed(3)} ms, reading ${readMs.toFixed(3)}, guessing ${
+          guessMs.toFixed(3)
+        }`
+      ]
+    })
+  ]
 }
 
 const memoryParts = (
