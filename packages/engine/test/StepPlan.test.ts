@@ -26,7 +26,7 @@ const planWith = (
   model: StepPlan.Model,
   profile: DeviceProfile,
   context: number,
-  options: Pick<StepPlan.PlanOptions, "behind"> = {}
+  options: Pick<StepPlan.PlanOptions, "behind" | "drafts"> = {}
 ) =>
   Effect.flatMap(Pipeline, (pipeline) => StepPlan.plan(model, { pipeline, context, cache: "f16", ...options })).pipe(
     Effect.provide(pipelineFor(profile))
@@ -115,6 +115,17 @@ describe("StepPlan", () => {
       assert.strictEqual(new Set(sites).size, sites.length)
     }
   )
+
+  it("counts the prediction block where drafts of it are asked for", () => {
+    const model = Result.getOrThrow(StepPlan.fromShape("tiny-glm-mtp:q4_0", known))
+    const planned = (drafts?: StepPlan.PlanOptions["drafts"]) =>
+      Effect.runSync(planWith(model, wasmProfile, 256, { drafts }))
+    const [none, block] = [planned(), planned("block")]
+    assert.isAbove(none.predictionBytes, 0)
+    assertEquals([block.weightBytes - none.weightBytes, block.predictionBytes], [none.predictionBytes, 0])
+    assert.isAbove(block.kvBytes, none.kvBytes)
+    assert.strictEqual(block.memoryBytes > none.memoryBytes + none.predictionBytes, true)
+  })
 
   it("counts launches by layer, and schedules equal blocks once", () => {
     const plan = planOf("glm-4.7-flash:q4_0")
