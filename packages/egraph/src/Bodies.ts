@@ -40,7 +40,12 @@ export interface BodyReport {
   readonly weighed: { readonly written: Weight; readonly found: Weight } | undefined
   /** Whether what was found is in the program. */
   readonly isTaken: boolean
-  /** What is computed, and the rules that lead there; empty where it stayed as it was written. */
+  /** Why, for those who ask. */
+  readonly reasons: () => Reasons
+}
+
+/** What is computed, and the rules that lead there; empty where nothing else was found. */
+export interface Reasons {
   readonly chosen: ReadonlyArray<string>
   readonly because: ReadonlyArray<string>
 }
@@ -153,7 +158,7 @@ const searched = (
   readonly report: Omit<BodyReport, "name" | "sites" | "millis">
 } => {
   const size = toposort(body).length
-  const none = { weighed: undefined, isTaken: false, chosen: [], because: [] }
+  const none = { weighed: undefined, isTaken: false, reasons: () => noReasons }
   if (size > mostWritten * (search.bounds?.nodes ?? Infinity)) {
     return { roots: undefined, report: { ...none, nodes: size, stop: "too large", searched: { written: 0, found: 0 } } }
   }
@@ -167,10 +172,12 @@ const searched = (
   }
   return chosen.choice === undefined
     ? { roots: undefined, report }
-    : { roots: chosen.roots, report: { ...report, ...told(explored, chosen) } }
+    : { roots: chosen.roots, report: { ...report, reasons: () => reasonsOf(explored, chosen) } }
 }
 
-const told = (explored: Explored, chosen: Chosen): Pick<BodyReport, "because" | "chosen"> => ({
+const noReasons: Reasons = { chosen: [], because: [] }
+
+const reasonsOf = (explored: Explored, chosen: Chosen): Reasons => ({
   chosen: listing(explored, chosen),
   because: explanation(explored, chosen)
 })

@@ -27,9 +27,26 @@ export const indicesOfOperand = (c: Contraction, operand: number): ReadonlySet<I
 
 /** The indices that are summed over. */
 export const summed = (c: Contraction): ReadonlyArray<Index> => {
-  const free = new Set(indicesOf(c.output))
-  return c.sizes.map((_, i) => i).filter((i) => !free.has(i))
+  const sums: Array<Index> = []
+  for (let i = 0; i < c.sizes.length; i++) if (!reads(c.output, i)) sums.push(i)
+  return sums
 }
+
+/** Whether an axis runs over an index. */
+const reads = (access: Access, index: Index): boolean => {
+  for (const axis of access) if (axis.includes(index)) return true
+  return false
+}
+
+/** Whether anything is summed over. */
+export const isSum = (c: Contraction): boolean => c.sizes.some((_, i) => !reads(c.output, i))
+
+/** Whether these operands are all that read some index that is summed over: then there is a sum in contracting them first. */
+export const isSumOf = (c: Contraction, chosen: ReadonlyArray<number>): boolean =>
+  c.sizes.some((_, i) =>
+    !reads(c.output, i) && chosen.some((operand) => reads(c.operands[operand]!, i)) &&
+    c.operands.every((access, operand) => chosen.includes(operand) || !reads(access, i))
+  )
 
 /** The sizes of the axes of a value that is read so. Composite axes have fixed sizes. */
 export const shapeOf = (sizes: ReadonlyArray<Shape.Dim>, access: Access): Shape.Shape =>
@@ -207,14 +224,14 @@ const followers = (accesses: ReadonlyArray<Access>, sizes: ReadonlyArray<Shape.D
   const unset = -3
   const next: Array<number> = sizes.map(() => unset)
   const before: Array<number> = sizes.map(() => unset)
-  const learn = (of: Array<number>, i: Index, other: number): void => {
-    of[i] = of[i] === unset || of[i] === other ? other : many
-  }
   for (const access of accesses) {
     for (const axis of access) {
-      for (let k = 0; k < axis.length; k++) {
-        learn(next, axis[k]!, axis[k + 1] ?? none)
-        learn(before, axis[k]!, axis[k - 1] ?? none)
+      for (let k = 0, last: number = none; k < axis.length; k++) {
+        const i = axis[k]!
+        const follower = k + 1 < axis.length ? axis[k + 1]! : none
+        next[i] = next[i] === unset || next[i] === follower ? follower : many
+        before[i] = before[i] === unset || before[i] === last ? last : many
+        last = i
       }
     }
   }
@@ -223,32 +240,37 @@ const followers = (accesses: ReadonlyArray<Access>, sizes: ReadonlyArray<Shape.D
   )
 }
 
+const withoutOnes = (accesses: ReadonlyArray<Access>, sizes: ReadonlyArray<Shape.Dim>): ReadonlyArray<Access> =>
+  accesses.map((access) => access.map((axis) => axis.filter((i) => sizes[i] !== 1)))
+
 /**
  * The one form of equal contractions: no index of size 1 or outside of `used`, indices that never part are one, and numbers by
  * first appearance, in the output and then in the operands.
  */
 export const normalise = (c: Contraction, used?: ReadonlySet<Index>): Contraction => {
   const own = [c.output, ...c.operands]
-  const accesses = c.sizes.includes(1)
-    ? own.map((access) => access.map((axis) => axis.filter((i) => c.sizes[i] !== 1)))
-    : own
+  const accesses = c.sizes.includes(1) ? withoutOnes(own, c.sizes) : own
   const next = followers(accesses, c.sizes)
-  const follows = new Set(next)
   const sizes: Array<Shape.Dim> = []
+  /** What follows another index has no number of its own. */
   const number: Array<Index> = c.sizes.map(() => none)
+  for (const i of next) if (i >= 0) number[i] = many
   /** Numbers an index, and multiplies its size by those that always follow it. */
   const take = (i: Index): void => {
-    if (number[i] !== none || follows.has(i) || c.sizes[i] === 1 || used?.has(i) === false) return
+    if (number[i] !== none || c.sizes[i] === 1 || used?.has(i) === false) return
     number[i] = sizes.length
     let size = c.sizes[i]!
     for (let at = next[i]!; at >= 0; at = next[at]!) size = Number(size) * Number(c.sizes[at])
     sizes.push(size)
   }
   for (const access of accesses) for (const axis of access) for (const i of axis) take(i)
-  c.sizes.forEach((_, i) => take(i))
-  const [output, ...operands] = accesses.map((access) =>
-    access.map((axis) => axis.filter((i) => number[i] !== none).map((i) => number[i]!))
-  )
+  for (let i = 0; i < c.sizes.length; i++) take(i)
+  const numbered = (axis: ReadonlyArray<Index>): ReadonlyArray<Index> => {
+    const now: Array<Index> = []
+    for (const i of axis) if (number[i]! >= 0) now.push(number[i]!)
+    return now
+  }
+  const [output, ...operands] = accesses.map((access) => access.map(numbered))
   return { sizes, operands, output: output! }
 }
 
@@ -257,11 +279,14 @@ export const reorder = (c: Contraction, order: ReadonlyArray<number>): Contracti
   normalise({ ...c, operands: order.map((i) => c.operands[i]!) })
 
 /** Whether it only moves its one operand: no sum, nothing repeated. */
-export const isView = (c: Contraction): boolean => c.operands.length === 1 && summed(c).length === 0
+export const isView = (c: Contraction): boolean => c.operands.length === 1 && !isSum(c)
 
 /** Whether it is its one operand. */
 export const isIdentity = (c: Contraction): boolean =>
-  isView(c) && printAccess(c.operands[0]!) === printAccess(c.output)
+  c.operands.length === 1 && isSame(c.operands[0]!, c.output) && !isSum(c)
+
+const isSame = (a: Access, b: Access): boolean =>
+  a.length === b.length && a.every((axis, k) => axis.length === b[k]!.length && axis.every((i, n) => i === b[k]![n]))
 
 const letters = "abcdefghijklmnopqrstuvwxyz"
 const letter = (i: Index): string => letters[i] ?? `i${i}`
@@ -272,5 +297,19 @@ const printAccess = (access: Access): string =>
 export const print = (c: Contraction): string => `${c.operands.map(printAccess).join(", ")} -> ${printAccess(c.output)}`
 
 /** Equal for equal contractions of one arena. */
-export const key = (c: Contraction): string =>
-  `${print(c)} ${c.sizes.map((d) => typeof d === "number" ? d : `#${d.id}`).join()}`
+export const key = (c: Contraction): string => {
+  let text = ""
+  for (const access of c.operands) text += `${keyOf(access)};`
+  text += keyOf(c.output)
+  for (const d of c.sizes) text += typeof d === "number" ? `,${d}` : `,#${d.id}`
+  return text
+}
+
+const keyOf = (access: Access): string => {
+  let text = ""
+  for (const axis of access) {
+    for (const i of axis) text += `${i} `
+    text += "|"
+  }
+  return text
+}

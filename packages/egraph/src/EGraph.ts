@@ -1,6 +1,6 @@
 /** Many expressions at once: classes of equal nodes over classes, congruent and hash-consed. */
 import type { Analysis } from "./Analysis.ts"
-import { type ClassId, type ENode, keyOf, type Term, withArgs } from "./ENode.ts"
+import { type ClassId, type ENode, headOf, keyOf, type Term, withArgs } from "./ENode.ts"
 
 /** Why two nodes are equal: a rule said so, or their arguments are. */
 export type Reason = { readonly kind: "rule"; readonly rule: string } | { readonly kind: "congruence" }
@@ -13,7 +13,15 @@ export interface Justified {
 
 interface Canonical {
   readonly node: ENode
+  /** Its key is made of what it is, and of its arguments. */
+  readonly head: string
   readonly key: string
+}
+
+/** A node of a class, over classes, and its number. */
+export interface Member {
+  readonly id: ClassId
+  readonly node: ENode
 }
 
 interface Class<F> {
@@ -22,6 +30,8 @@ interface Class<F> {
   facts: F
   /** When it last got a node. */
   changed: number
+  /** Its members, as they were at that time. */
+  listed: { readonly time: number; readonly members: ReadonlyArray<Member> } | undefined
 }
 
 const congruence: Reason = { kind: "congruence" }
@@ -34,7 +44,7 @@ export class EGraph<F> {
   readonly analysis: Analysis<F>
   /** Nodes as they were added, by number. */
   private readonly added: Array<ENode> = []
-  private readonly forms: Array<Canonical | undefined> = []
+  private readonly forms: Array<Canonical> = []
   private readonly leader: Array<ClassId> = []
   private readonly proof: Array<Justified | undefined> = []
   private readonly ofKey = new Map<string, ClassId>()
@@ -63,7 +73,7 @@ export class EGraph<F> {
     for (const [key, id] of this.ofKey) copy.ofKey.set(key, id)
     for (const [key, id] of this.exact) copy.exact.set(key, id)
     for (const [id, { changed, facts, nodes, parents }] of this.known) {
-      copy.known.set(id, { nodes: [...nodes], parents: new Set(parents), facts, changed })
+      copy.known.set(id, { nodes: [...nodes], parents: new Set(parents), facts, changed, listed: undefined })
     }
     return copy
   }
@@ -106,9 +116,18 @@ export class EGraph<F> {
   }
 
   /** The different nodes of a class, over classes, with a number of each. */
-  members(id: ClassId): ReadonlyArray<{ readonly id: ClassId; readonly node: ENode }> {
+  members(id: ClassId): ReadonlyArray<Member> {
     const own = this.known.get(this.find(id))!
-    const seen = new Map<string, { readonly id: ClassId; readonly node: ENode }>()
+    // rules look while nothing changes
+    if (own.listed?.time === this.events) return own.listed.members
+    const members = this.membersNow(own)
+    own.listed = { time: this.events, members }
+    return members
+  }
+
+  private membersNow(own: Class<F>): ReadonlyArray<Member> {
+    if (own.nodes.length === 1) return [{ id: own.nodes[0]!, node: this.canonical(own.nodes[0]!).node }]
+    const seen = new Map<string, Member>()
     for (const member of own.nodes) {
       const { key, node } = this.canonical(member)
       const before = seen.get(key)
@@ -130,6 +149,11 @@ export class EGraph<F> {
     return this.known.get(this.find(id))!.facts
   }
 
+  /** What a node says from what is known of its arguments. */
+  private factsFrom(node: ENode): F {
+    return this.analysis.of(node, (i) => this.facts(node.args[i]!))
+  }
+
   /** Whether two nodes are known to be equal. */
   areEqual(a: ClassId, b: ClassId): boolean {
     return this.find(a) === this.find(b)
@@ -137,32 +161,36 @@ export class EGraph<F> {
 
   /** A node over classes, and its key. Classes that lead still lead to the same form. */
   private canonical(id: ClassId): Canonical {
-    const known = this.forms[id]
-    if (known !== undefined && known.node.args.every((arg) => this.leader[arg] === arg)) return known
-    const node = known?.node ?? this.added[id]!
+    const known = this.forms[id]!
+    const { node } = known
+    if (this.leads(node)) return known
     const now = withArgs(node, node.args.map((arg) => this.find(arg)))
-    return this.forms[id] = { node: now, key: keyOf(now) }
+    // in another order of its arguments a contraction is another one
+    const isSame = now.kind !== "contract" || (node.kind === "contract" && now.contraction === node.contraction)
+    const head = isSame ? known.head : headOf(now)
+    return this.forms[id] = { node: now, head, key: keyOf(now, head) }
   }
 
-  /** The same of a node that was just added: where all of its arguments lead, it is its own form. */
-  private formOf(id: ClassId, node: ENode, key: string): Canonical {
-    if (!node.args.every((arg) => this.leader[arg] === arg)) return this.canonical(id)
-    return this.forms[id] = { node, key }
+  /** Whether all arguments of a node lead their classes. */
+  private leads({ args }: ENode): boolean {
+    for (let i = 0; i < args.length; i++) if (this.leader[args[i]!] !== args[i]) return false
+    return true
   }
 
   /** The number of a node: that of the same node, of an equal one with a proof, or a new one. */
   add(given: ENode): ClassId {
     const node = withArgs(given, given.args)
-    const exactly = keyOf(node)
+    const head = headOf(node)
+    const exactly = keyOf(node, head)
     const same = this.exact.get(exactly)
     if (same !== undefined) return same
     const id = this.added.push(node) - 1
     this.leader.push(id)
     this.proof.push(undefined)
     this.exact.set(exactly, id)
-    this.forms.push(undefined)
+    this.forms.push({ node, head, key: exactly })
     this.born.push(++this.events)
-    const { key } = this.formOf(id, node, exactly)
+    const { key } = this.canonical(id)
     const equal = this.ofKey.get(key)
     if (equal !== undefined) {
       this.leader[id] = this.find(equal)
@@ -171,8 +199,8 @@ export class EGraph<F> {
       return id
     }
     this.ofKey.set(key, id)
-    const facts = this.analysis.of(node, node.args.map((arg) => this.facts(arg)))
-    this.known.set(id, { nodes: [id], parents: new Set(), facts, changed: this.events })
+    const facts = this.factsFrom(node)
+    this.known.set(id, { nodes: [id], parents: new Set(), facts, changed: this.events, listed: undefined })
     for (const arg of node.args) this.known.get(this.find(arg))!.parents.add(id)
     return id
   }
@@ -245,11 +273,7 @@ export class EGraph<F> {
 
   private learn(id: ClassId): void {
     const own = this.known.get(this.find(id))!
-    const node = this.added[id]!
-    const facts = this.analysis.lattice.join(
-      own.facts,
-      this.analysis.of(node, node.args.map((arg) => this.facts(arg)))
-    )
+    const facts = this.analysis.lattice.join(own.facts, this.factsFrom(this.added[id]!))
     if (this.analysis.eq.equals(facts, own.facts)) return
     own.facts = facts
     this.grown.push(this.find(id))

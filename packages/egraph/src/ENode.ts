@@ -111,7 +111,7 @@ export const contract = (
 
 /** The node with these arguments. Those of a contraction commute: they are sorted. */
 export const withArgs = (node: ENode, args: ReadonlyArray<ClassId>): ENode => {
-  if (node.kind !== "contract") return { ...node, args } as ENode
+  if (node.kind !== "contract" || isAscending(args)) return args === node.args ? node : { ...node, args } as ENode
   const { contraction } = node
   const shapes = contraction.operands.map((access) => access.map((axis) => axis.length).join())
   const order = [...args.keys()].sort((a, b) => args[a]! - args[b]! || compare(shapes[a]!, shapes[b]!) || a - b)
@@ -126,13 +126,18 @@ export const withArgs = (node: ENode, args: ReadonlyArray<ClassId>): ENode => {
   }
 }
 
+const isAscending = (args: ReadonlyArray<ClassId>): boolean => {
+  for (let i = 1; i < args.length; i++) if (args[i - 1]! >= args[i]!) return false
+  return true
+}
+
 const compare = (a: string, b: string): number => a < b ? -1 : a > b ? 1 : 0
 
-/** Equal for equal nodes over the same arguments. */
-export const keyOf = (node: ENode): string => `${headOf(node)}(${node.args.join()})`
+/** Equal for equal nodes over the same arguments; `head` is that of the node. */
+export const keyOf = (node: ENode, head: string): string => `${head}(${node.args.join()})`
 
 /** What a node is, without its arguments. */
-const headOf = (node: ENode): string => {
+export const headOf = (node: ENode): string => {
   switch (node.kind) {
     case "contract":
       return `contract ${node.dtype.ordinal} ${Contraction.key(node.contraction)}`
@@ -152,7 +157,7 @@ const headOf = (node: ENode): string => {
       const { holes, uop } = node.origin
       if (holes.length === 0 || holes.some((hole) => !uop.src.includes(hole))) return `#${uop.id}`
       const own = uop.src.map((s) => holes.includes(s) ? "_" : s.id)
-      return `${uop.op} ${uop.dtype.ordinal} ${JSON.stringify(uop.arg)} ${own.join()}`
+      return `${uop.op} ${uop.dtype.ordinal} ${uop.argKey === "" ? String(uop.arg) : uop.argKey} ${own.join()}`
     }
   }
 }

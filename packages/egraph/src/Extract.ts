@@ -45,7 +45,7 @@ export interface Chosen {
 }
 
 /** What a choice costs, each class once; infinite where it is circular or incomplete. */
-const total = <F>(
+export const total = <F>(
   graph: EGraph<F>,
   roots: ReadonlyArray<ClassId>,
   pick: (cls: ClassId) => ENode | undefined,
@@ -203,18 +203,18 @@ const least = 1e-9
 
 /**
  * A cheap choice in which shared classes count once. Bottom-up by the cost of trees, then class by class any other node that
- * makes the whole cheaper. The best choice is NP-hard; this one is never dearer than the cheapest tree, nor than `start`.
+ * makes the whole cheaper. The best choice is NP-hard; this one is never dearer than the cheapest tree, nor than `start`. Costs are asked
+ * often: they should be `remembered`.
  */
 export const cheapest = <F>(
   graph: EGraph<F>,
   roots: ReadonlyArray<ClassId>,
   trees: ReadonlyMap<ClassId, number>,
-  { costOf: given, start }: {
+  { costOf, start }: {
     readonly costOf: ValueOf<number>
     readonly start?: ReadonlyMap<ClassId, ENode> | undefined
   }
 ): Chosen => {
-  const costOf = remembered(given)
   const ranked = ranking(graph, trees, costOf)
   const usual = (cls: ClassId): ENode | undefined => ranked(cls)[0]
   const improved = (first: ReadonlyMap<ClassId, ENode>): Chosen => {
@@ -239,7 +239,7 @@ export const cheapest = <F>(
 }
 
 /** A value for each node, asked once. */
-const remembered = <V>(valueOf: ValueOf<V>): ValueOf<V> => {
+export const remembered = <V>(valueOf: ValueOf<V>): ValueOf<V> => {
   const known = new Map<ENode, V>()
   return (node, id) => {
     const before = known.get(node)

@@ -13,7 +13,6 @@ export interface Facts {
   readonly constant: number | undefined
   /** `Analysis.places` names them. */
   readonly residency: number
-  readonly linearity: Analysis.Linearity | undefined
 }
 
 /** An e-graph of a tensor program. */
@@ -25,8 +24,7 @@ export const analysis = (residency: (storage: UOp) => Analysis.Residency): Analy
     shape: Analysis.shape,
     dtype: Analysis.dtype,
     constant: Analysis.constant,
-    residency: Analysis.residency(residency),
-    linearity: Analysis.linearity
+    residency: Analysis.residency(residency)
   })
 
 /** The shape of a value's class. */

@@ -3,9 +3,9 @@ import type { UOp } from "@tg/core-uop/UOp"
 import { Cost, EqCost } from "@tg/rangeify/Cost"
 import type { Residency } from "./Analysis.ts"
 import { EGraph } from "./EGraph.ts"
-import { type ClassId, type ENode, print } from "./ENode.ts"
+import { type ClassId, print } from "./ENode.ts"
 import * as Explain from "./Explain.ts"
-import { cheapest, extract } from "./Extract.ts"
+import { cheapest, extract, remembered, total } from "./Extract.ts"
 import { analysis, type Facts, type TensorGraph } from "./Facts.ts"
 import { reader } from "./Read.ts"
 import type { Rule } from "./Rule.ts"
@@ -74,19 +74,24 @@ const asWritten = ({ graph }: Read): Choice => new Map(graph.classes().map((cls)
 /** The cheapest of all equal programs in a situation. */
 export const choose = (explored: Explored, situation: TensorCost.Situation): Chosen => {
   const { graph, ids, roots, written } = explored
-  const costOf = TensorCost.make(graph, situation).costOf
   const start = asWritten(written)
-  const before = cheapestOf(written, TensorCost.make(written.graph, situation).costOf)
-  const found = cheapestOf(explored, costOf, new Map([...start].map(([id, node]) => [graph.find(id), node])))
+  const before = total(
+    written.graph,
+    written.ids,
+    (cls) => start.get(cls),
+    TensorCost.make(written.graph, situation).costOf
+  )
+  const costOf = remembered(TensorCost.make(graph, situation).costOf)
+  const found = cheapest(graph, ids, extract(Cost, EqCost)(graph, costOf), {
+    costOf,
+    start: new Map([...start].map(([id, node]) => [graph.find(id), node]))
+  })
   if (!(found.cost < before.cost)) {
     return { roots, writtenMicros: before.cost, micros: before.cost, choice: undefined }
   }
   const { write } = writer(graph, found.choice, roots[0]!.arena)
   return { roots: ids.map(write), writtenMicros: before.cost, micros: found.cost, choice: found.choice }
 }
-
-const cheapestOf = ({ graph, ids }: Read, costOf: (node: ENode, id: ClassId) => number, start?: Choice) =>
-  cheapest(graph, ids, extract(Cost, EqCost)(graph, costOf), { costOf, start })
 
 /** The cheapest program equal to this one by the rules. */
 export const optimise = (

@@ -54,13 +54,13 @@ export const reader = (graph: TensorGraph, residency: (storage: UOp) => Residenc
   /** A weight as it is unpacked: one leaf. Constants alone are none. */
   const isWeight = (node: UOp): boolean => node.op !== "CONST" && !movement.has(node.op) && areWeights(node)
 
-  const flat = memo<Flat>((node) => {
-    const own = { contraction: Contraction.identity(Shape.of(node)), operands: [node] }
-    if (!DType.isFloat(node.dtype) || isWeight(node)) return own
+  /** None for a value that is no contraction of others. */
+  const flat = memo<Flat | undefined>((node) => {
+    if (!DType.isFloat(node.dtype) || isWeight(node)) return undefined
     if (node.op === "CONST") return constantOf(node)
     if (node.op === "MUL") return into(Contraction.product(Shape.of(node), 2), node.src)
     const view = viewOf(node)
-    return view === undefined ? own : into(view, node.src.slice(0, 1))
+    return view === undefined ? undefined : into(view, node.src.slice(0, 1))
   })
 
   const into = (outer: Contraction.Contraction, sources: ReadonlyArray<UOp>): Flat => {
@@ -68,8 +68,8 @@ export const reader = (graph: TensorGraph, residency: (storage: UOp) => Residenc
     for (const source of sources) {
       const inner = flat(source)
       // composed operands go to the end, so the next source is the first one
-      const joined = Contraction.compose(all.contraction, 0, inner.contraction)
-      all = joined === undefined
+      const joined = inner === undefined ? undefined : Contraction.compose(all.contraction, 0, inner.contraction)
+      all = inner === undefined || joined === undefined
         ? { contraction: last(all.contraction), operands: [...all.operands.slice(1), source] }
         : { contraction: joined, operands: [...all.operands.slice(1), ...inner.operands] }
     }
@@ -81,8 +81,8 @@ export const reader = (graph: TensorGraph, residency: (storage: UOp) => Residenc
       const whole = isSum(uop)
         ? into(Contraction.sum(Shape.of(uop.src[0]!), reduceArg(uop).axes), [uop.src[0]!])
         : flat(uop)
-      const { contraction, operands } = whole
-      if (operands.length !== 1 || operands[0] !== uop) {
+      if (whole !== undefined && (whole.operands.length !== 1 || whole.operands[0] !== uop)) {
+        const { contraction, operands } = whole
         const args = operands.map(read)
         return { kind: "contract", contraction, dtype: uop.dtype, args, origin: { uop, holes: operands } }
       }

@@ -34,10 +34,12 @@ interface Found extends Rewrite {
 /** What the rules say about nodes of which they may see more than at that time. */
 const findAll = (graph: TensorGraph, rules: ReadonlyArray<Rule>, time: number): ReadonlyArray<Found> => {
   const found: Array<Found> = []
+  const ofKind = Map.groupBy(rules, ({ kind }) => kind)
   for (const cls of graph.classes()) {
     for (const { id, node } of graph.members(cls)) {
-      if (!graph.isNewSince(time, id)) continue
-      for (const rule of rules) {
+      const own = ofKind.get(node.kind)
+      if (own === undefined || !graph.isNewSince(time, id)) continue
+      for (const rule of own) {
         for (const rewrite of rule.rewrites(graph, id, node)) found.push({ ...rewrite, rule: rule.name })
       }
     }

@@ -119,7 +119,7 @@ const unpackingOf = (graph: TensorGraph, { args }: ENode): number => {
  * are no contractions.
  */
 const isTooLarge = (graph: TensorGraph, node: ENode, id: ClassId): boolean =>
-  (node.kind === "rounded" || node.kind === "contract" && Contraction.summed(node.contraction).length > 0) &&
+  (node.kind === "rounded" || node.kind === "contract" && Contraction.isSum(node.contraction)) &&
   shapeOf(graph, id).reduce<number>((n, d) => n * Shape.maxOf(d), bytesPerElement) > mostStored
 
 /** How many elements a shape has, and what reading weights takes, for values of variables. */
@@ -163,7 +163,7 @@ export const make = (
       case "contract": {
         const { contraction } = node
         if (Contraction.isView(contraction)) return { operations: 0, isLaunch: false }
-        const isLaunch = Contraction.summed(contraction).length > 0
+        const isLaunch = Contraction.isSum(contraction)
         const each = isLaunch ? hides ? 2 + unpackingOf(graph, node) : node.args.length : node.args.length - 1
         return { operations: countOf(contraction.sizes) * each, isLaunch }
       }

@@ -58,7 +58,7 @@ export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer
     if (node.kind !== "contract") return false
     return Contraction.isView(node.contraction)
       ? isMadeSum(node.args[0]!)
-      : Contraction.summed(node.contraction).length > 0
+      : Contraction.isSum(node.contraction)
   }
   /** What is read again and again, of tiles of tokens, is stored as tiles. */
   const read = (id: ClassId): UOp => {
@@ -66,7 +66,7 @@ export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer
     return isMadeSum(id) && isTiled(new Tensor(uop)) ? stored(new Tensor(uop)).node : uop
   }
   const readsAgain = (node: ENode): boolean =>
-    node.kind === "concat" || node.kind === "contract" && Contraction.summed(node.contraction).length > 0
+    node.kind === "concat" || node.kind === "contract" && Contraction.isSum(node.contraction)
   const ofNode = (node: ENode): UOp => build(arena, node, node.args.map(readsAgain(node) ? read : write))
   const term = (given: Term): UOp =>
     typeof given === "number" ? write(given) : build(arena, given, given.args.map(term))

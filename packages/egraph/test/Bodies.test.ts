@@ -82,11 +82,11 @@ it.effect("optimises each distinct body once, and keeps its effects", () =>
       "saturated",
       true
     ]])
-    const [{ because, searched, weighed }] = bodies as readonly [BodyReport]
+    const [{ reasons, searched, weighed }] = bodies as readonly [BodyReport]
     assert.isBelow(searched.found, searched.written)
     // so small, it is faster as one launch of all terms
     assert.deepStrictEqual([weighed?.written.launches, weighed?.found.launches], [2, 1])
-    assert.isAbove(because.length, 0)
+    assert.isAbove(reasons().because.length, 0)
     assert.deepStrictEqual(Spec.check("tensor", now), [])
     const after = results(now, made)
     for (const [i, before] of results(made.sink, made).entries()) {

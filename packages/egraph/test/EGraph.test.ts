@@ -7,7 +7,6 @@ import { analysis } from "@tg/egraph/Facts"
 import { graphOf } from "@tg/egraph/Optimise"
 import { usual } from "@tg/egraph/rules/index"
 import { saturate } from "@tg/egraph/Saturate"
-import * as Nn from "@tg/tensor/Nn"
 import { param } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
 import { sample } from "./support/programs.ts"
@@ -91,21 +90,6 @@ describe("EGraph", () => {
     graph.union(both, leaf(0), by("zero"))
     graph.rebuild()
     expect(Analysis.places(graph.facts(above).residency)).toEqual(["weight"])
-  })
-
-  it("knows in what a value is linear", () => {
-    const arena = new Arena()
-    const tensor = (slot: number, shape: ReadonlyArray<number>) => param(arena, slot, { shape, dtype: DType.f32 })
-    const [x, w, v] = [tensor(0, [2, 3]), tensor(1, [4, 3]), tensor(2, [4, 3])]
-    const linearIn = (y: typeof x) => {
-      const { graph, ids } = graphOf([y.node], () => "activation")
-      return [...graph.facts(ids[0]!).linearity!.linear].map(({ arg }) => (arg as { readonly slot: number }).slot)
-        .sort()
-    }
-    expect(linearIn(Nn.linear(x, w))).toEqual([0, 1])
-    expect(linearIn(Nn.linear(x, w).add(Nn.linear(x, v)))).toEqual([0])
-    expect(linearIn(x.mul(x))).toEqual([])
-    expect(linearIn(Nn.linear(x.exp2(), w))).toEqual([1])
   })
 
   it("explains whatever it has found, and saturates the same way each time", () => {

@@ -182,8 +182,11 @@ export const plan = (
     }
   })
 
+type Body = Equal.Chosen["bodies"][number]
+
 /** The program of a range of token counts, and what the compiler chose in place of what was written. */
-export interface EqualStep extends Pick<Equal.Chosen, "bodies" | "pieces"> {
+export interface EqualStep extends Pick<Equal.Chosen, "pieces"> {
+  readonly bodies: ReadonlyArray<Omit<Body, "reasons"> & ReturnType<Body["reasons"]>>
   readonly step: "decode" | "few" | "prompt"
   /** The most tokens of the range. */
   readonly tokens: number
@@ -223,9 +226,12 @@ export const equal = (
   ]
   return Effect.forEach(
     steps,
-    ({ sink, ...step }) => Effect.map(pipeline.equal(sink), ({ bodies, pieces }) => ({ ...step, bodies, pieces }))
+    ({ sink, ...step }) =>
+      Effect.map(pipeline.equal(sink), ({ bodies, pieces }) => ({ ...step, bodies: bodies.map(withReasons), pieces }))
   )
 }
+
+const withReasons = ({ reasons, ...body }: Body): EqualStep["bodies"][number] => ({ ...body, ...reasons() })
 
 /** Barriers of all launches. Equal kernels are compiled once, up to the code; of those written by hand the text is read. */
 export const barriersOf = (

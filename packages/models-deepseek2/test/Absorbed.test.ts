@@ -60,9 +60,9 @@ describe.each(cases)("%s, %s cache", (name, type) => {
     // the oracle's limits, as in Oracle.test.ts
     expect(rms).toBeLessThan(type === "f32" ? 5e-4 : 5e-3)
     expect(max).toBeLessThan(type === "f32" ? 5e-3 : 3e-2)
-    for (const { because, isTaken } of found) {
+    for (const { isTaken, reasons } of found) {
       expect(isTaken).toBe(true)
-      expect(because.length).toBeGreaterThan(0)
+      expect(reasons().because.length).toBeGreaterThan(0)
     }
   })
 })

@@ -1,6 +1,6 @@
 /** Products and sums: associativity, in both directions, is all that moves factors, scales and sums about. */
 import * as Contraction from "../Contraction.ts"
-import { type Contract, contract, type Term } from "../ENode.ts"
+import { type Contract, contract } from "../ENode.ts"
 import type { TensorGraph } from "../Facts.ts"
 import { membersOf, reading, type Rewrite, rule } from "../Rule.ts"
 
@@ -49,7 +49,8 @@ const isWorthwhile = (
   chosen: ReadonlyArray<number>,
   inner: Contraction.Contraction
 ): boolean => {
-  if (chosen.length === 1 || Contraction.summed(inner).length > 0) return Contraction.summed(inner).length > 0
+  const isSum = Contraction.isSum(inner)
+  if (chosen.length === 1 || isSum) return isSum
   const free = inner.sizes.length
   return chosen.length > 2 || chosen.some((i) => Contraction.indicesOfOperand(c, i).size === free)
 }
@@ -65,8 +66,12 @@ const splitOff = (node: Contract, chosen: ReadonlyArray<number>): Rewrite | unde
 }
 
 /** Every way to contract some operands first. */
-const splits = function*(node: Contract): Iterable<Rewrite> {
+const splits = function*(
+  node: Contract,
+  isWanted: (chosen: ReadonlyArray<number>) => boolean = () => true
+): Iterable<Rewrite> {
   for (const chosen of candidates(node.contraction)) {
+    if (!isWanted(chosen)) continue
     const rewrite = splitOff(node, chosen)
     if (rewrite !== undefined) yield rewrite
   }
@@ -81,16 +86,10 @@ export const associateSums = rule(
     bound: reordered
   },
   function*({ node }) {
-    if (Contraction.summed(node.contraction).length === 0) return
-    for (const rewrite of splits(node)) if (isSum(rewrite.to)) yield rewrite
+    if (!Contraction.isSum(node.contraction)) return
+    yield* splits(node, (chosen) => Contraction.isSumOf(node.contraction, chosen))
   }
 )
-
-/** Whether what is contracted first is a sum. */
-const isSum = (to: Term): boolean => {
-  const first = typeof to === "number" ? undefined : to.args.at(-1)
-  return typeof first === "object" && first.kind === "contract" && Contraction.summed(first.contraction).length > 0
-}
 
 const numbersIn = ({ args, contraction }: Contract): number =>
   args.filter((_, i) => Contraction.indicesOfOperand(contraction, i).size === 0).length

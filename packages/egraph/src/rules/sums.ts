@@ -27,25 +27,26 @@ export const distribute = rule(
 )
 
 /** A contraction with one operand last, whatever the order of the others was. */
-const withLast = ({ args, contraction }: Contract, at: number) => {
-  const others = [...args.keys()].filter((i) => i !== at)
-  return {
-    form: Contraction.reorder(contraction, [...others, at]),
-    others: others.map((i) => args[i]!),
-    last: args[at]!
+const withLast = ({ args, contraction }: Contract, at: number): Contraction.Contraction =>
+  Contraction.reorder(contraction, [...[...args.keys()].filter((i) => i !== at), at])
+
+/** Whether the arguments are the same but for one of each. */
+const areOthersSame = (a: Contract, i: number, b: Contract, j: number): boolean => {
+  for (let k = 0; k < a.args.length - 1; k++) {
+    if (a.args[k < i ? k : k + 1] !== b.args[k < j ? k : k + 1]) return false
   }
+  return true
 }
 
 /** Two contractions of the same form that differ in one operand, which stands last. */
 const alike = function*(a: Contract, b: Contract) {
   if (a.args.length !== b.args.length) return
-  for (const i of a.args.keys()) {
-    const x = withLast(a, i)
-    for (const j of b.args.keys()) {
-      const y = withLast(b, j)
-      const isSame = x.others.every((arg, k) => arg === y.others[k]) &&
-        Contraction.key(x.form) === Contraction.key(y.form)
-      if (isSame) yield { form: x.form, others: x.others, x: x.last, y: y.last }
+  for (const [i, x] of a.args.entries()) {
+    for (const [j, y] of b.args.entries()) {
+      if (!areOthersSame(a, i, b, j)) continue
+      const form = withLast(a, i)
+      if (Contraction.key(form) !== Contraction.key(withLast(b, j))) continue
+      yield { form, others: a.args.filter((_, k) => k !== i), x, y }
     }
   }
 }
@@ -106,7 +107,7 @@ const divisors = function*(graph: TensorGraph, id: number) {
   const shape = shapeOf(graph, id)
   let isRepeated = false
   for (const { id: member, node } of membersOf(graph, id, "contract")) {
-    if (node.args.length !== 1 || Contraction.summed(node.contraction).length > 0) continue
+    if (node.args.length !== 1 || Contraction.isSum(node.contraction)) continue
     isRepeated = true
     yield { id: member, source: node.args[0]!, spread: node.contraction }
   }
