@@ -160,8 +160,10 @@ export class UOp {
   /** The same node with other sources (itself when nothing changed). */
   with(src: ReadonlyArray<UOp>, dtype: DType.DType = this.dtype): UOp {
     if (dtype === this.dtype && hasSources(this, src)) return this
-    const node = this.arena.intern(this.op, dtype, src, this.arg, this.argKey)
-    this.arena.inherit(node, this)
+    const { arena } = this
+    const since = arena.size
+    const node = arena.intern(this.op, dtype, src, this.arg, this.argKey)
+    arena.inherit(node, this, since)
     return node
   }
 }
@@ -262,8 +264,12 @@ export class Arena {
     return this.labels.get(node)
   }
 
-  /** `node` replaces `from`: it keeps the model line, unless it has one already. */
-  inherit(node: UOp, from: UOp): void {
+  /**
+   * `node` replaces `from`: it keeps the model line, unless it has one already. In an arena of several programs a stage names what it made
+   * itself, since the arena had so many nodes: one that was there before may be part of what somebody else wrote.
+   */
+  inherit(node: UOp, from: UOp, since = 0): void {
+    if (node.id < since) return
     const label = this.labels.get(from)
     if (label !== undefined && !this.labels.has(node)) this.labels.set(node, label)
   }

@@ -126,8 +126,9 @@ export const cutter = (): Cutter => {
     const name = `${node.id} ${axis} ${sizes.map((d) => typeof d === "number" ? d : `#${d.id}`).join()}`
     const before = known.get(name)
     if (before !== undefined) return before
+    const since = node.arena.size
     const made = cutOnce(node, axis, sizes, cut)
-    node.arena.inherit(made.node, node)
+    node.arena.inherit(made.node, node, since)
     known.set(name, made)
     return made
   }

@@ -22,6 +22,7 @@ export interface Writer {
 /** Writes classes as chosen. What was read and is chosen as it was stays the node it was. */
 export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer => {
   const written = new Map<ClassId, UOp>()
+  const since = arena.size
   const write = (id: ClassId): UOp => {
     const cls = graph.find(id)
     const known = written.get(cls)
@@ -30,7 +31,9 @@ export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer
     if (node === undefined) throw new Error(`nothing was chosen for class ${cls}`)
     const uop = ofNode(node)
     // what is equal to something with a name is another way to compute it
-    for (const { node: { origin } } of graph.members(cls)) if (origin !== undefined) arena.inherit(uop, origin.uop)
+    for (const { node: { origin } } of graph.members(cls)) {
+      if (origin !== undefined) arena.inherit(uop, origin.uop, since)
+    }
     written.set(cls, uop)
     nameParts(node, uop)
     return uop
@@ -44,7 +47,7 @@ export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer
       if (part.args.length === 0 || arena.labelOf(uop) !== undefined) continue
       // whoever reads it may see it in another shape
       for (let at = uop;; at = at.src[0]!) {
-        arena.inherit(at, whole)
+        arena.inherit(at, whole, since)
         if (!movement.has(at.op)) break
       }
       nameParts(part, whole)

@@ -9,16 +9,10 @@ export interface Target {
   readonly stages: string
 }
 
-/** Structure and labels of programs, as they were when somebody first asked: the stages label nodes that their results share with them. */
-const named = new WeakMap<UOp, string>()
-
+/** Structure and labels. */
 const nameOf = (sink: UOp): string => {
-  const known = named.get(sink)
-  if (known !== undefined) return known
   const labels = toposort(sink).map((node) => node.arena.labelOf(node) ?? "").join("\n")
-  const name = `${key(sink)}-${digest(labels)}`
-  named.set(sink, name)
-  return name
+  return `${key(sink)}-${digest(labels)}`
 }
 
 /**

@@ -27,6 +27,10 @@ const ofPositions = (program: UOp, sizes: ReadonlyArray<number>): number =>
     return shape.some((d) => typeof d !== "number") && sizes.includes(fixed)
   }).length
 
+/** The names of a program's nodes, of which its key in the cache of programs is made. */
+const namesIn = (program: UOp): ReadonlyArray<string | undefined> =>
+  toposort(program).map((node) => node.arena.labelOf(node))
+
 /** Keys and values in one matrix, and a packed cache; TG_FULL=1 has larger ones and matrices of each. */
 const cases = process.env["TG_FULL"] === "1"
   ? [["c01", "f32"], ["c03", "f32"], ["c06", "f16"]] as const
@@ -43,6 +47,7 @@ describe.each(cases)("%s, %s cache", (name, type) => {
       // the search counts costs for a quarter of it: of few positions, keys cost little
       context: 1024,
       optimise: (program) => {
+        const names = namesIn(program)
         const { bodies, sink } = searched(program)
         found.push(...bodies)
         expect(ofPositions(program, expanded)).toBeGreaterThan(0)
@@ -51,6 +56,8 @@ describe.each(cases)("%s, %s cache", (name, type) => {
         const mixes = Split.ofProgram(sink, h200).reports.filter(({ width }) => width === latent)
         expect(mixes.length).toBeGreaterThan(0)
         for (const { shared } of mixes) expect(shared).toEqual([{ axis: 1, size: heads }])
+        // what is made is named; what was written, of which it has parts, keeps its names
+        expect(namesIn(program)).toEqual(names)
         return sink
       }
     })
