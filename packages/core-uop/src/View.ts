@@ -1,5 +1,19 @@
-/** Named views of the parts of a kernel, in place of chains of source numbers. */
-import type { UOp } from "./UOp.ts"
+/** Named views of the parts of a program or a kernel, in place of chains of source numbers. */
+import { argOf, type UOp } from "./UOp.ts"
+
+/** A result of a call of a function: the call, and what the function's body computes there. */
+export interface Result {
+  readonly call: UOp
+  readonly body: UOp
+  readonly value: UOp
+}
+
+/** The view of a GETTUPLE. */
+export const resultOf = (node: UOp): Result => {
+  const call = node.src[0]!
+  const body = call.src[0]!
+  return { call, body, value: body.src[argOf(node, "GETTUPLE")]! }
+}
 
 /** One END of a kernel: its stores, and the loops around them, outermost first. */
 export interface End {

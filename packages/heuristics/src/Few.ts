@@ -4,6 +4,7 @@
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { hasManyRegisters, tileTokens } from "./Kinds.ts"
@@ -25,7 +26,7 @@ const areFew = (tokens: number): boolean => tokens <= most || tokens <= mostTile
 export const fewTokens = (kernel: UOp): Loops.Loop | undefined => {
   const free = freeOutputs(kernel)
   // the loops of the index, without those of the gate
-  const read = Loops.reductions(kernel).flatMap(loadsOf).map((load) => openRanges(load.src[0]!.src[1]!))
+  const read = Loops.reductions(kernel).flatMap(loadsOf).map((load) => openRanges(accessOf(load).at))
   return free.find((tokens) => {
     const rows = free.filter((loop) =>
       loop.id !== tokens.id && read.some((open) => open.has(loop.node) && !open.has(tokens.node)) &&

@@ -1,5 +1,5 @@
 /** Vectorisation and unrolling. */
-import { accessOf } from "@tg/core-uop/View"
+import { accessOf, storeOf } from "@tg/core-uop/View"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
@@ -23,7 +23,7 @@ export const loadsOf = (node: UOp): ReadonlyArray<UOp> =>
 /** Loads that become vector loads along the loop, minus those that become a gather of scalars. */
 const contiguity = (loads: ReadonlyArray<UOp>, loop: Loops.Loop): number =>
   loads.reduce((score, load) => {
-    const step = stepOf(load.src[0]!.src[1]!, loop.node)
+    const step = stepOf(accessOf(load).at, loop.node)
     return step === 1 ? score + 1 : step === 0 ? score : score - 1
   }, 0)
 
@@ -77,9 +77,9 @@ export const vectoriseOutputs = (
   part: () => UOp = () => plan.kernel.src[0]!,
   loops: ReadonlyArray<Loops.Loop> = Loops.outputs(plan.kernel).filter((l) => l.axis === "GLOBAL")
 ): boolean => {
-  const store = part().src[0]!
-  const contiguous = loops.filter((l) => isVectorisable(l) && stepOf(store.src[0]!.src[1]!, l.node) === 1)
-  const loop = bestLoop(loadsOf(store.src[1]!), contiguous) ?? contiguous[0]
+  const { at, value } = storeOf(part().src[0]!)
+  const contiguous = loops.filter((l) => isVectorisable(l) && stepOf(at, l.node) === 1)
+  const loop = bestLoop(loadsOf(value), contiguous) ?? contiguous[0]
   return loop !== undefined && plan.try(Opt.upcast(loop.id, lanes))
 }
 
@@ -91,10 +91,10 @@ export const keepLoadsInFlight = (plan: Plan, part: () => UOp, most: number): vo
   const upcast = Loops.ofEnd(part()).filter((l) => l.axis === "UPCAST")
   for (const reduction of Loops.reductions(part())) {
     const loads = loadsOf(reduction).reduce((n, load) => {
-      const place = load.src[0]!.src[1]!
-      const open = openRanges(place)
+      const { at } = accessOf(load)
+      const open = openRanges(at)
       // contiguous elements are one vector load
-      return n + iterations(upcast.filter((l) => open.has(l.node) && stepOf(place, l.node) !== 1))
+      return n + iterations(upcast.filter((l) => open.has(l.node) && stepOf(at, l.node) !== 1))
     }, 0)
     const loop = Loops.loopsOf(reduction).find((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size > maxUnrollGpu)
     if (loads === 0 || loop === undefined) continue

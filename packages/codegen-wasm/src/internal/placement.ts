@@ -1,4 +1,5 @@
 import type { UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
 import { Address, affine, isNonNegative, type Term } from "./address.ts"
 import { isConstant, shuffle, uniform } from "./value.ts"
 import { Schema } from "effect"
@@ -111,15 +112,16 @@ const addressing = (linear: UOp): {
     return address
   }
 
-  const addressOf = (element: UOp): Access => {
-    const sum = affine(element.src[1]!)
+  const addressOf = (node: UOp): Access => {
+    const { at, buffer, gate } = accessOf(node)
+    const sum = affine(at)
     const foldable = sum.constant >= 0 && sum.constant < 2 ** 31 && isNonNegative(sum)
     const groups = new Map<number, Array<Term>>()
     for (const [node, scale] of sum.terms) {
       const level = depth(blocks.get(node) ?? root)
       groups.set(level, [...groups.get(level) ?? [], { node, scale }])
     }
-    let address: Item = element.src[0]!
+    let address: Item = buffer
     const levels = [...groups.keys()].toSorted((a, b) => a - b)
     for (const level of levels) {
       const terms = groups.get(level)!.toSorted((a, b) => position.get(a.node)! - position.get(b.node)!)
@@ -127,7 +129,7 @@ const addressing = (linear: UOp): {
       address = intern(address, terms, level === levels[0] && !foldable ? sum.constant : 0)
     }
     if (levels.length === 0 && !foldable) address = intern(address, [], sum.constant)
-    return { address, offset: foldable ? sum.constant : 0, gate: element.src[2] }
+    return { address, offset: foldable ? sum.constant : 0, gate }
   }
 
   const isOpen = (b: Block): boolean => {
@@ -153,7 +155,7 @@ const addressing = (linear: UOp): {
     if (node.op === "RANGE") block = { parent: block }
     blocks.set(node, block)
     if (node.op === "IF") block = { parent: block }
-    if (node.op === "LOAD" || node.op === "STORE") access.set(node, addressOf(node.src[0]!))
+    if (node.op === "LOAD" || node.op === "STORE") access.set(node, addressOf(node))
   }
   const items = linear.src.flatMap((node, at): ReadonlyArray<Item> => [node, ...following.get(at) ?? []])
   items.unshift(...following.get(-1) ?? [])

@@ -2,6 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { resultOf } from "@tg/core-uop/View"
 import * as Program from "@tg/tensor/Program"
 import { param, Tensor } from "@tg/tensor/Tensor"
 import { gradientOf } from "../Attached.ts"
@@ -80,8 +81,8 @@ class Sweep {
     if (gradient === undefined) return
     if (node.op === "AFTER") return this.storage(node, gradient)
     if (node.op === "GETTUPLE") {
-      const call = node.src[0]!
-      return this.addInCall(call, call.src[0]!.src[argOf(node, "GETTUPLE")]!, gradient)
+      const { call, value } = resultOf(node)
+      return this.addInCall(call, value, gradient)
     }
     const row = this.rules.get(node.op)
     if (row === undefined) {
@@ -103,10 +104,8 @@ class Sweep {
     let rest: Tensor | undefined = place(view, gradient)
     if (call !== undefined) {
       const { effect, slot } = call
-      const owner = effect.src[0]!
-      const body = owner.src[0]!
+      const { body, call: owner, value: inner } = resultOf(effect)
       const argument = parameterOf(body, slot, owner.src[1 + slot]!)
-      const inner = body.src[argOf(effect, "GETTUPLE")]!
       return this.addInCall(owner, node.arena.make("AFTER", argument.dtype, [argument, inner]), rest)
     }
     for (const store of stores) {

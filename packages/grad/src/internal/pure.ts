@@ -3,7 +3,8 @@
  * what the body wrote, so written storage becomes the value in it.
  */
 import * as DType from "@tg/core-uop/DType"
-import { argOf, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
+import { resultOf } from "@tg/core-uop/View"
 import { Tensor } from "@tg/tensor/Tensor"
 import { look, overlay, writtenOf } from "./storage.ts"
 
@@ -41,9 +42,8 @@ export const pure = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
 const pureNode = (node: UOp, now: (node: UOp) => UOp): UOp => {
   if (node.op === "AFTER") return pureAfter(node, now)
   if (node.op === "GETTUPLE" && node.dtype !== DType.none) {
-    const call = node.src[0]!
-    const root = call.src[0]!.src[argOf(node, "GETTUPLE")]!
-    return called(call, now, root)
+    const { call, value } = resultOf(node)
+    return called(call, now, value)
   }
   if (node.op === "CALL") return node
   return node.with(node.src.map(now))
@@ -61,10 +61,9 @@ const pureAfter = (node: UOp, now: (node: UOp) => UOp): UOp => {
   const { before, call, stores, view } = writtenOf(node)
   if (call !== undefined) {
     const { effect, slot } = call
-    const owner = effect.src[0]!
-    const inner = owner.src[0]!.src[argOf(effect, "GETTUPLE")]!
+    const { body, call: owner, value: inner } = resultOf(effect)
     if (inner.op === "CUSTOM") return node.with(node.src.map(now))
-    const argument = parameterOf(owner.src[0]!, slot, owner.src[1 + slot]!)
+    const argument = parameterOf(body, slot, owner.src[1 + slot]!)
     const contents = node.arena.make("AFTER", argument.dtype, [argument, inner])
     return look(view, new Tensor(called(owner, now, contents))).node
   }

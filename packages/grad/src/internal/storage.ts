@@ -2,6 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import { type Arena, argOf, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { resultOf } from "@tg/core-uop/View"
 import { storageOf } from "@tg/tensor/Program"
 import { full, Tensor } from "@tg/tensor/Tensor"
 import { fail } from "../GradError.ts"
@@ -66,7 +67,7 @@ export const writtenBy = (effect: UOp): ReadonlyArray<UOp> => {
 
 /** The numbers of the arguments that an effect of a call (a GETTUPLE) writes. */
 export const slotsWrittenBy = (effect: UOp): ReadonlyArray<number> =>
-  writtenBy(effect.src[0]!.src[0]!.src[argOf(effect, "GETTUPLE")]!).filter(({ op }) => op === "PARAM").map(slotOf)
+  writtenBy(resultOf(effect).value).filter(({ op }) => op === "PARAM").map(slotOf)
 
 /** The meaning of an AFTER: a view of storage before some effects, and the stores since. */
 export interface Written {
