@@ -44,23 +44,27 @@ describe("header", () => {
     assert.strictEqual(accepts(file([], [], { version: 2 })).version, 2)
     assert.strictEqual(accepts(file([])).version, 3)
   })
-  it("wrong magic", () => rejects(Bytes.join(new TextEncoder().encode("GGML"), Bytes.zeros(40)), "NotGguf", /47474d4c/))
-  it("version 1", () => rejects(file([], [], { version: 1 }), "UnsupportedVersion", /version 1 in little-endian/))
-  it("a later version", () => rejects(file([], [], { version: 4 }), "UnsupportedVersion", /version 4/))
-  it("version 0", () => rejects(file([], [], { version: 0 }), "UnsupportedVersion", /version 0/))
-  it("big-endian", () => {
+  it("refuses another magic", () =>
+    rejects(Bytes.join(new TextEncoder().encode("GGML"), Bytes.zeros(40)), "NotGguf", /47474d4c/))
+  it("refuses version 1", () =>
+    rejects(file([], [], { version: 1 }), "UnsupportedVersion", /version 1 in little-endian/))
+  it("refuses a later version", () => rejects(file([], [], { version: 4 }), "UnsupportedVersion", /version 4/))
+  it("refuses version 0", () => rejects(file([], [], { version: 0 }), "UnsupportedVersion", /version 0/))
+  it("refuses a big-endian file", () => {
     rejects(file([], [], { version: 0x03000000 }), "UnsupportedVersion", /version 3 in big-endian/)
     assert.deepInclude(failure(file([], [], { version: 0x03000000 })), { version: 3, byteOrder: "big-endian" })
   })
-  it("an empty source", () => rejects(new Uint8Array(0), "Truncated", /magic bytes needs 4 bytes at offset 0, 0 are/))
-  it("ends in the magic", () => rejects(file([]).subarray(0, 3), "Truncated", /magic/))
-  it("ends in the version", () => rejects(file([]).subarray(0, 7), "Truncated", /version/))
-  it("ends in the counts", () => rejects(file([]).subarray(0, 23), "Truncated", /number of metadata keys/))
-  it("more keys than the file can hold", () =>
+  it("refuses an empty source", () =>
+    rejects(new Uint8Array(0), "Truncated", /magic bytes needs 4 bytes at offset 0, 0 are/))
+  it("refuses a file that ends in the magic", () => rejects(file([]).subarray(0, 3), "Truncated", /magic/))
+  it("refuses a file that ends in the version", () => rejects(file([]).subarray(0, 7), "Truncated", /version/))
+  it("refuses a file that ends in the counts", () =>
+    rejects(file([]).subarray(0, 23), "Truncated", /number of metadata keys/))
+  it("refuses more keys than the file can hold", () =>
     rejects(file([n32("a", 1)], [], { keyCount: 2 }), "TooLarge(beyond-file)", /metadata keys.* is 2, at most 1/))
-  it("more tensors than the file can hold", () =>
+  it("refuses more tensors than the file can hold", () =>
     rejects(file([], [], { tensorCount: 2 ** 40 }), "TooLarge(beyond-file)", /number of tensors/))
-  it("a count beyond 2^53", () =>
+  it("refuses a count beyond 2^53", () =>
     rejects(file([], [], { tensorCount: 2n ** 64n - 1n }), "TooLarge(beyond-2^53)", /18446744073709551615/))
 })
 
@@ -111,54 +115,55 @@ describe("metadata", () => {
       ["u64s", array("uint64", BigUint64Array.of(2n ** 64n - 1n))]
     ])
   })
-  it("the same key twice", () => rejects(file([n32("a", 1), n32("a", 1)]), "InvalidMetadata(duplicate-key)", /"a"/))
-  it("unknown value type", () =>
+  it("refuses the same key twice", () =>
+    rejects(file([n32("a", 1), n32("a", 1)]), "InvalidMetadata(duplicate-key)", /"a"/))
+  it("refuses an unknown type of a value", () =>
     rejects(file([key("a", 13, u32(0))]), "InvalidMetadata(unknown-value-type)", /value type 13, 0 to 12/))
-  it("unknown element type", () =>
+  it("refuses an unknown type of elements", () =>
     rejects(
       file([key("a", 9, Bytes.join(u32(99), u64(0)))]),
       "InvalidMetadata(unknown-value-type)",
       /value type 99/
     ))
-  it("nested array", () =>
+  it("refuses an array of arrays", () =>
     rejects(file([key("a", 9, Bytes.join(u32(9), u64(0)))]), "InvalidMetadata(nested-array)", /arrays of arrays/))
-  it("a bool that is neither 0 nor 1", () =>
+  it("refuses a bool that is neither 0 nor 1", () =>
     rejects(file([key("a", 7, u8(2))]), "InvalidMetadata(invalid-bool)", /found 2/))
-  it("a bool in an array that is neither 0 nor 1", () =>
+  it("refuses a bool in an array that is neither 0 nor 1", () =>
     rejects(file([key("a", 9, Bytes.join(u32(7), u64(1), u8(255)))]), "InvalidMetadata(invalid-bool)", /found 255/))
-  it("a key longer than the file", () =>
+  it("refuses a key longer than the file", () =>
     rejects(file([Bytes.join(u64(1000), Bytes.zeros(8))]), "TooLarge(beyond-file)", /metadata key 0 .* is 1000/))
-  it("a key that is not UTF-8", () =>
+  it("refuses a key that is not UTF-8", () =>
     rejects(file([Bytes.join(str(Uint8Array.of(0xff)), u32(4), u32(0))]), "InvalidText", /metadata key 0/))
-  it("a value that is not UTF-8", () =>
+  it("refuses a value that is not UTF-8", () =>
     rejects(file([key("a", 8, str(Uint8Array.of(0xc3)))]), "InvalidText", /the value of a/))
-  it("a string in an array that is not UTF-8", () =>
+  it("refuses a string in an array that is not UTF-8", () =>
     rejects(
       file([key("a", 9, Bytes.join(u32(8), u64(3), str("x"), str(Uint8Array.of(0xc3)), str(Uint8Array.of(0xa9))))]),
       "InvalidText",
       /string 1 of the value of a/
     ))
-  it("a string longer than the file", () =>
+  it("refuses a string longer than the file", () =>
     rejects(file([key("a", 8, u64(1))]), "TooLarge(beyond-file)", /the value of a .* is 1, at most 0/))
-  it("a string length beyond 2^53", () =>
+  it("refuses a string length beyond 2^53", () =>
     rejects(file([key("a", 8, u64(2n ** 63n))]), "TooLarge(beyond-2^53)", /the value of a/))
-  it("more strings than the file can hold", () =>
+  it("refuses more strings than the file can hold", () =>
     rejects(
       file([key("a", 9, Bytes.join(u32(8), u64(3), u64(0), u64(0)))]),
       "TooLarge(beyond-file)",
       /number of strings in the value of a .* is 3, at most 2/
     ))
-  it("a string in an array that is longer than the file", () =>
+  it("refuses a string in an array that is longer than the file", () =>
     rejects(
       file([key("a", 9, Bytes.join(u32(8), u64(2), str("x"), u64(2 ** 50)))]),
       "TooLarge(beyond-file)",
       /string 1 of the value of a/
     ))
-  it("more numbers than the file can hold", () =>
+  it("refuses more numbers than the file can hold", () =>
     rejects(file([key("a", 9, Bytes.join(u32(4), u64(2), u32(0)))]), "TooLarge(beyond-file)", /at most 1/))
-  it("a product of count and size beyond 2^64", () =>
+  it("refuses a product of count and size beyond 2^64", () =>
     rejects(file([key("a", 9, Bytes.join(u32(10), u64(2 ** 52)))]), "TooLarge(beyond-file)", /4503599627370496/))
-  it("ends in a number", () =>
+  it("refuses a file that ends in a number", () =>
     rejects(file([key("a", 12, u32(0)), Bytes.zeros(3)], [], { keyCount: 1 }), "Truncated", /the value of a needs 8/))
 })
 
@@ -168,10 +173,11 @@ describe("alignment", () => {
     const { alignment, dataOffset } = accepts(aligned(4, u32(64)))
     assert.deepStrictEqual([alignment, dataOffset], [64, 64])
   })
-  it("zero", () => rejects(aligned(4, u32(0)), "InvalidMetadata(invalid-alignment)", /found uint32 0/))
-  it("not a power of two", () => rejects(aligned(4, u32(48)), "InvalidMetadata(invalid-alignment)", /found uint32 48/))
-  it("of another type", () => rejects(aligned(10, u64(32)), "InvalidMetadata(invalid-alignment)", /found uint64 32/))
-  it("a string", () => rejects(aligned(8, str("32")), "InvalidMetadata(invalid-alignment)", /found string "32"/))
+  it("is not zero", () => rejects(aligned(4, u32(0)), "InvalidMetadata(invalid-alignment)", /found uint32 0/))
+  it("is a power of two", () => rejects(aligned(4, u32(48)), "InvalidMetadata(invalid-alignment)", /found uint32 48/))
+  it("is a uint32, no other integer", () =>
+    rejects(aligned(10, u64(32)), "InvalidMetadata(invalid-alignment)", /found uint64 32/))
+  it("is no string", () => rejects(aligned(8, str("32")), "InvalidMetadata(invalid-alignment)", /found string "32"/))
 })
 
 describe("tensors", () => {
@@ -195,47 +201,52 @@ describe("tensors", () => {
     assert.strictEqual(accepts(file([], [tensor({ offset: 64 }), tensor({ name: "u" })])).tensors.length, 2))
   it("accepts a tensor that ends with the file", () =>
     assert.strictEqual(accepts(file([], [tensor()], { dataBytes: 32 })).tensors.length, 1))
-  it("the same name twice", () =>
+  it("refuses the same name twice", () =>
     rejects(file([], [tensor(), tensor({ offset: 32 })]), "InvalidTensor(duplicate-name)", /"t"/))
-  it("no dimensions", () => rejects(file([], [tensor({ dims: [] })]), "InvalidTensor(rank)", /0 dimensions/))
-  it("five dimensions", () => rejects(file([], [tensor({ rank: 5 })]), "InvalidTensor(rank)", /5 dimensions/))
-  it("a zero dimension", () => rejects(file([], [tensor({ dims: [8, 0] })]), "InvalidTensor(zero-dimension)", /8 x 0/))
-  it("a dimension beyond 2^53", () =>
+  it("refuses a tensor of no dimensions", () =>
+    rejects(file([], [tensor({ dims: [] })]), "InvalidTensor(rank)", /0 dimensions/))
+  it("refuses a tensor of five dimensions", () =>
+    rejects(file([], [tensor({ rank: 5 })]), "InvalidTensor(rank)", /5 dimensions/))
+  it("refuses a dimension of zero", () =>
+    rejects(file([], [tensor({ dims: [8, 0] })]), "InvalidTensor(zero-dimension)", /8 x 0/))
+  it("refuses a dimension beyond 2^53", () =>
     rejects(file([], [tensor({ dims: [2n ** 63n] })]), "TooLarge(beyond-2^53)", /dimension 0 of t/))
-  it("dimensions whose product overflows 2^53", () =>
+  it("refuses dimensions whose product overflows 2^53", () =>
     rejects(file([], [tensor({ dims: [2 ** 27, 2 ** 27] })]), "InvalidTensor(size-overflow)", /2\^53/))
-  it("dimensions whose product wraps to zero in 64 bits", () =>
+  it("refuses dimensions whose product wraps to zero in 64 bits", () =>
     rejects(file([], [tensor({ dims: [2 ** 32, 2 ** 32] })]), "InvalidTensor(size-overflow)", /2\^53/))
-  it("bytes that overflow 2^53", () =>
+  it("refuses bytes that overflow 2^53", () =>
     rejects(file([], [tensor({ dims: [2 ** 52], type: 28 })]), "InvalidTensor(size-overflow)", /2\^53/))
-  it("unknown type", () => rejects(file([], [tensor({ type: 4 })]), "InvalidTensor(unknown-type)", /tensor type 4/))
-  it("a row that is not a whole number of blocks", () =>
+  it("refuses an unknown type", () =>
+    rejects(file([], [tensor({ type: 4 })]), "InvalidTensor(unknown-type)", /tensor type 4/))
+  it("refuses a row that is not a whole number of blocks", () =>
     rejects(
       file([], [tensor({ dims: [48, 2], type: 2 })]),
       "InvalidTensor(partial-block)",
       /48 .* 32 values of a Q4_0/
     ))
-  it("misaligned", () => rejects(file([], [tensor({ offset: 16 })]), "InvalidTensor(misaligned)", /16/))
-  it("an offset beyond 2^53", () =>
+  it("refuses a misaligned tensor", () =>
+    rejects(file([], [tensor({ offset: 16 })]), "InvalidTensor(misaligned)", /16/))
+  it("refuses an offset beyond 2^53", () =>
     rejects(file([], [tensor({ offset: 2n ** 60n })]), "TooLarge(beyond-2^53)", /offset of t/))
-  it("outside the file", () => {
+  it("refuses a tensor outside of the file", () => {
     rejects(file([], [tensor()], { dataBytes: 31 }), "InvalidTensor(outside-file)", /32 bytes at 0 .* exceed/)
     rejects(file([], [tensor({ offset: 2 ** 52 })]), "InvalidTensor(outside-file)", /exceed/)
     rejects(file([], [tensor({ dims: [2 ** 50] })]), "InvalidTensor(outside-file)", /exceed/)
   })
-  it("overlap", () =>
+  it("refuses tensors that overlap", () =>
     rejects(
       file([], [tensor({ offset: 32 }), tensor({ name: "u", dims: [16] })]),
       "InvalidTensor(overlap)",
       /inside u/
     ))
-  it("a name that is not UTF-8", () =>
+  it("refuses a name that is not UTF-8", () =>
     rejects(
       file([], [Bytes.join(str(Uint8Array.of(0x80)), u32(1), u64(8), u32(0), u64(0))]),
       "InvalidText",
       /name of tensor 0/
     ))
-  it("ends in the table", () =>
+  it("refuses a file that ends in the table", () =>
     rejects(Bytes.join(file([], [], { tensorCount: 1 }), tensor().subarray(0, 32)), "Truncated", /offset of t/))
 })
 
@@ -258,7 +269,7 @@ describe("limits", () => {
       assert.match(error.message, /17179869184, at most 67108864 .*beyond-limit/)
       assertEquals(ranges, [[0, 2 ** 20]])
     }))
-  it("applies to strings and long lists", () => {
+  it("holds for strings and long lists, too", () => {
     const strings = file([key("a", 9, Bytes.join(u32(8), u64(100), ...Array.from({ length: 100 }, () => str("x"))))])
     assert.strictEqual(kind(failure(strings, { maxHeaderBytes: 500, chunkBytes: 64 })), "TooLarge(beyond-limit)")
     const string = file([key("a", 8, str("x".repeat(600)))])
@@ -308,7 +319,7 @@ describe("sources", () => {
       assert.deepInclude(error, { _tag: "ByteSourceError", problem: "short-read" })
     }))
 
-  it.effect("is a service", () =>
+  it.effect("is what reading takes as a service", () =>
     Effect.gen(function*() {
       const gguf = yield* (yield* GgufReader).read(yield* ByteSource)
       assertEquals(gguf, accepts(bytes))

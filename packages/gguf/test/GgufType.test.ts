@@ -20,7 +20,7 @@ describe("GgufType", () => {
     assert.strictEqual(GgufType.fromId(4), undefined)
   })
 
-  it("counts bytes", () => {
+  it("counts the bytes of so many elements", () => {
     assert.strictEqual(GgufType.bytesOf("Q6_K", [512, 3]), 2 * 3 * 210)
     assert.strictEqual(GgufType.bytesOf("F32", [1]), 4)
     assert.deepInclude(GgufType.bytesOf("F32", [0.5, 4]), { problem: "zero-dimension" })

@@ -109,12 +109,12 @@ describe("every type", () => {
     const raw = bytesAt(entry, entry.offsets.blocks, entry.blocks * blockBytes)
     const values = floatsAt(entry, entry.offsets.values, entry.values)
 
-    it(`${type}: one row of all blocks, bit for bit`, () => {
+    it(`${type}: one row of all blocks is decoded bit for bit`, () => {
       const layout = Layout.layoutOf(type, [entry.values])
       expectSameBits(evaluated(laidOut(layout, raw), (w) => Layout.dequantise(layout, w)), values)
     })
 
-    it(`${type}: rows of 8 blocks, laid out in runs, bit for bit`, () => {
+    it(`${type}: rows of 8 blocks, laid out in runs, are decoded bit for bit`, () => {
       const rows = Math.floor(entry.blocks / 8 / (blockValues === 1 ? 4 : 1))
       const blocksPerRow = blockValues === 1 ? 32 : 8
       const cols = blocksPerRow * blockValues
@@ -123,7 +123,7 @@ describe("every type", () => {
       expectSameBits(evaluated(words, (w) => Layout.dequantise(layout, w)), values.subarray(0, rows * cols))
     })
 
-    it(`${type}: chosen experts of odd rows`, () => {
+    it(`${type}: chosen experts of odd rows are decoded bit for bit`, () => {
       const blocksPerRow = blockValues === 1 ? 5 : 3
       const cols = blocksPerRow * blockValues
       // the vectors of rare types have fewer blocks

@@ -29,7 +29,7 @@ const value = <A, E>(result: Result.Result<A, E>): A => Result.getOrThrow(result
 const error = <A, E>(result: Result.Result<A, E>): E => Result.getOrThrow(Result.flip(result))
 
 describe("Metadata", () => {
-  it("integers of any width that fit", () => {
+  it("gives integers of any width that fit", () => {
     assert.strictEqual(value(Metadata.getUint32(file, "u8")), 200)
     assert.strictEqual(value(Metadata.getUint32(file, "u64")), 40)
     assert.strictEqual(value(Metadata.getUint32(file, "u32")), 2 ** 32 - 1)
@@ -58,7 +58,7 @@ describe("Metadata", () => {
     assert.match(missing.message, /^test\.gguf: needs the metadata key general\.architecture \(a string\)/)
   })
 
-  it("other types", () => {
+  it("gives values of other types as such", () => {
     assert.strictEqual(value(Metadata.getFloat(file, "f32")), 0.5)
     assert.strictEqual(value(Metadata.getFloat(file, "f64")), 0.1)
     assert.strictEqual(value(Metadata.getBool(file, "bool")), true)
@@ -68,7 +68,7 @@ describe("Metadata", () => {
     assert.deepStrictEqual(value(Metadata.getFloat32s(file, "f32s")), Float32Array.of(0.5))
   })
 
-  it("arrays of integers of any width that fit", () => {
+  it("gives arrays of integers of any width that fit", () => {
     assert.deepStrictEqual(value(Metadata.getInt32s(file, "i32s")), Int32Array.of(1, -1))
     assert.deepStrictEqual(value(Metadata.getInt32s(file, "u16s")), Int32Array.of(65535))
     assert.deepStrictEqual(value(Metadata.getInt32s(file, "i64s")), Int32Array.of(-5))

@@ -45,7 +45,7 @@ const without = (key: string) => ({ metadata, ...rest }: GgufWriter.GgufContents
 })
 
 describe("names", () => {
-  it("are made and read", () => {
+  it("are read as they are made", () => {
     assert.strictEqual(nameOf(1, 3), "model-00002-of-00003.gguf")
     assertEquals(Split.parseFileName("/some/where-1/glm-q4-00012-of-00300.gguf"), {
       stem: "/some/where-1/glm-q4",
@@ -74,7 +74,7 @@ describe("names", () => {
 
 describe("divide and merge", () => {
   for (const count of [2, 3, 6, 9]) {
-    it.effect(`${count} parts are the whole again`, () =>
+    it.effect(`${count} parts together are the whole again`, () =>
       Effect.gen(function*() {
         const parts = written(divided(count))
         const gguf = Result.getOrThrow(Split.merge(read(parts)))
@@ -126,20 +126,20 @@ describe("divide and merge", () => {
 
 describe("parts that do not fit", () => {
   const parts = divided(3)
-  it("exchanged", () => {
+  it("are refused if they are exchanged", () => {
     const [a, b, c] = written(parts)
     const error = mergeError([a!, c!, b!])
     assert.deepInclude(error, { _tag: "SplitError", problem: "number", file: "model-00002-of-00003.gguf" })
   })
-  it("of two models", () => {
+  it("are refused if they are of two models", () => {
     const error = mergeError([...written(parts).slice(0, 2), written(divided(4))[2]!])
     assert.deepInclude(error, { problem: "count", file: "model-00003-of-00003.gguf" })
   })
-  it("one that is no part", () => {
+  it("are refused if one is no part", () => {
     const error = mergeError([...written(parts).slice(0, 2), written([contents])[0]!])
     assert.deepInclude(error, { problem: "count", file: "model-00003-of-00003.gguf" })
   })
-  it("a tensor twice", () => {
+  it("are refused if a tensor is there twice", () => {
     const error = mergeError(
       written(parts, (part, n) => n === 3 ? { ...part, tensors: [...part.tensors, tensor("bb", 1)] } : part)
     )
@@ -147,12 +147,12 @@ describe("parts that do not fit", () => {
     assert.include(error.message, "bb")
     assert.include(error.message, "model-00001-of-00003.gguf")
   })
-  it("a tensor less", () => {
+  it("are refused if a tensor is missing", () => {
     const error = mergeError(written(parts, (part, n) => n === 2 ? { ...part, tensors: part.tensors.slice(1) } : part))
     assert.deepInclude(error, { problem: "tensor-count", file: "model-00001-of-00003.gguf" })
     assert.include(error.message, "6 tensors, they have 5")
   })
-  it("a number of another type", () => {
+  it("are refused if a number is of another type", () => {
     const error = mergeError(
       written(parts, (part, n) =>
         n === 2
@@ -196,7 +196,7 @@ describe("files", () => {
     })
   }
 
-  it.effect("a whole file is as before", () =>
+  it.effect("a whole file is opened as such", () =>
     Effect.gen(function*() {
       const path = join(yield* folder, "whole.gguf")
       writeFileSync(path, written([contents])[0]!)
@@ -204,7 +204,7 @@ describe("files", () => {
       assertEquals([gguf.name, source.name, gguf.tensors.length], [path, path, 6])
     }).pipe(Effect.scoped, Effect.provide(fileSystem())))
 
-  it.effect("names what is missing", () =>
+  it.effect("a missing part is named", () =>
     Effect.gen(function*() {
       const paths = yield* onDisk(written(divided(3)))
       rmSync(paths[1]!)

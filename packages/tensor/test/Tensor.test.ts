@@ -30,7 +30,7 @@ describe("elementwise", () => {
     expect(sum.node.src[1]!.src.map((s) => s.arg)).toEqual([2, 3])
   })
 
-  it("compares, also with NaN", () => {
+  it("compares, and NaN is unequal to everything", () => {
     const b = new Bench()
     const x = b.f32([1, 2, NaN])
     const two = full(b.arena, [3], 2)
@@ -69,7 +69,7 @@ describe("elementwise", () => {
     expect(b.values(b.f32([1, 65504, 2 ** -24]).floatToHalf())).toEqual([0x3c00, 0x7bff, 1])
   })
 
-  it("knows the usual functions", () => {
+  it("computes the usual functions", () => {
     const b = new Bench()
     const x = b.f32([0.25, 1, 4])
     near(b.values(x.sqrt()), [0.5, 1, 2])
@@ -86,7 +86,7 @@ describe("elementwise", () => {
 })
 
 describe("movement", () => {
-  it("reshapes, permutes, expands", () => {
+  it("reshapes, permutes and expands", () => {
     const b = new Bench()
     const x = b.i32([0, 1, 2, 3, 4, 5], [2, 3])
     expect(x.reshape([-1, 2]).shape).toEqual([3, 2])
@@ -98,7 +98,7 @@ describe("movement", () => {
     expect(x.unsqueeze(0).squeeze(0).node).toBe(x.node)
   })
 
-  it("pads, slices, flips, repeats, joins", () => {
+  it("pads, slices, flips, repeats and joins", () => {
     const b = new Bench()
     const x = b.i32([1, 2, 3, 4], [2, 2])
     expect(b.values(x.pad([[0, 1], [1, 0]]))).toEqual([0, 1, 2, 0, 3, 4, 0, 0, 0])

@@ -189,7 +189,7 @@ const conversation = (seed: number): ChatTemplate.Conversation => {
   }
 }
 
-describe("200 conversations, as the library says them", () => {
+describe("200 conversations are rendered as by the library", () => {
   it.each(Object.entries(templates))("%s", (_, source) => {
     const own = Result.getOrThrow(ChatTemplate.fromSource(source, codec))
     const reference = new Template(source)

@@ -55,7 +55,7 @@ describe.each(pieces)("%s", (name) => {
     assert.isAbove(texts.length, 150)
   })
 
-  it.each(texts)("$text (special: add $add_special, parse $parse_special)", (vector) => {
+  it.each(texts)("encodes and decodes $text (special: add $add_special, parse $parse_special)", (vector) => {
     const ids = codec.encode(vector.text, { addSpecial: vector.add_special, parseSpecial: vector.parse_special })
     assert.deepStrictEqual(ids, vector.ids)
     assert.strictEqual(codec.decode(ids, { removeSpecial: true }), fromHex(vector.decoded))

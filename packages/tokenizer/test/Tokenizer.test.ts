@@ -78,7 +78,7 @@ describe("make", () => {
     assert.deepStrictEqual(Result.getOrThrow(Tokenizer.make(wrapped)).encode("a"), [97 - 0x21 + 0x21])
   })
 
-  it.effect("is a service", () =>
+  it.effect("is done by a service, too", () =>
     Effect.gen(function*() {
       const { make } = yield* Tokenizer.Tokenizer
       assert.deepStrictEqual(Result.getOrThrow(make(small({ merges: ["a b"] }))).encode("ab"), [256])

@@ -40,7 +40,7 @@ describe.each(vocabularies)("%s", (name) => {
     assert.deepStrictEqual([...eog], info.eog)
   })
 
-  it.each(vectors)("$text (special: add $add_special, parse $parse_special)", (vector) => {
+  it.each(vectors)("encodes and decodes $text (special: add $add_special, parse $parse_special)", (vector) => {
     const ids = codec.encode(vector.text, { addSpecial: vector.add_special, parseSpecial: vector.parse_special })
     assert.deepStrictEqual(ids, vector.ids)
     const bos = vector.add_special && info.add_bos === 1 ? codec.vocabulary.tokens[info.bos]! : ""
