@@ -68,6 +68,8 @@ export interface DeviceProfile
   readonly subgroupSize: number | undefined
   /** Sums of four products of bytes (DOT4I8) are one instruction, or so few that products of bytes are the faster ones. */
   readonly packedDot: boolean
+  /** Operations that converting a half takes where there is no instruction for it; hidden behind loads if it is not said. */
+  readonly halfOperations?: number | undefined
   /** Threads that saturate the device. */
   readonly saturatingThreads: number
   /** Overhead of a launch that depends on the one before it. */
@@ -202,6 +204,7 @@ export const wasm: DeviceProfile = {
   memoryBytes: 2 ** 32,
   subgroupSize: undefined,
   packedDot: true,
+  halfOperations: 8,
   saturatingThreads: 1,
   dispatchMicros: 0.1,
   bytesPerMicro: 10_000

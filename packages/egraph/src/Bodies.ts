@@ -9,6 +9,7 @@ import { buffer, Tensor } from "@tg/tensor/Tensor"
 import { Effect } from "effect"
 import { type Call, isCall } from "./Calls.ts"
 import { choose, type Chosen, explanation, explore, type Explored, listing, type Search } from "./Optimise.ts"
+import { tileCounts } from "./Layout.ts"
 import type { Stop } from "./Saturate.ts"
 import type { Situation } from "./TensorCost.ts"
 
@@ -103,7 +104,7 @@ export const ofProgram = Effect.fnUntraced(function*<E>(program: UOp, options: O
   const now = new Map<UOp, UOp>()
   const bodies: Array<BodyReport> = []
   const written = writtenStorage(program)
-  const vars = usualVars(program)
+  const vars = usualVars(program, options.profile.kind ?? "gpu")
   for (const [body, calls] of callsOf(program)) {
     const inner = substitute(body, now)
     const made = yield* ofBody({ body: inner, calls, written, vars }, options)
@@ -201,14 +202,23 @@ const callOf = (body: UOp, call: Call): UOp => {
   }))
 }
 
-/** Values of the variables that a search counts costs for: a quarter of what they may be, as a context is seldom full. */
-const usualVars = (root: UOp): Situation["vars"] =>
-  Object.fromEntries(
-    toposort(root).filter((node) => node.op === "VAR").map((node) => {
+/** Whether most batches of a device are full: those of a CPU are small, and taken where a prompt fills half of one. */
+const areFull = { gpu: false, cpu: true }
+
+/**
+ * Values of the variables that a search counts costs for: a quarter of what they may be, as a context is seldom full; of batches, as many
+ * tiles of tokens as they have.
+ */
+const usualVars = (root: UOp, kind: DeviceProfile["kind"]): Situation["vars"] => {
+  const nodes = toposort(root)
+  const tiles = areFull[kind] ? tileCounts(nodes) : new Set()
+  return Object.fromEntries(
+    nodes.filter((node) => node.op === "VAR").map((node) => {
       const { max, min, name } = varArg(node)
-      return [name, Math.max(min, Math.ceil(max / 4))]
+      return [name, tiles.has(node) ? max : Math.max(min, Math.ceil(max / 4))]
     })
   )
+}
 
 /** Where the parameters of a body are, by its first call: what a program only reads are weights, what it writes its caches. */
 const residencyIn = ({ body, calls, written }: Body): Search["residency"] => {

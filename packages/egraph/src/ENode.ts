@@ -53,9 +53,10 @@ export interface Concat {
   readonly origin?: Origin | undefined
 }
 
-/** A value that a launch stores, as all that reads it reads it often. */
+/** A value that a launch stores, as all that reads it reads it often: with tokens of a tile side by side, or row by row as it is. */
 export interface Stored {
   readonly kind: "stored"
+  readonly layout: "tiles" | "rows"
   readonly args: readonly [ClassId]
   readonly origin?: undefined
 }
@@ -148,7 +149,7 @@ export const headOf = (node: ENode): string => {
     case "concat":
       return `concat ${node.axis}`
     case "stored":
-      return "stored"
+      return `stored ${node.layout}`
     case "pointwise":
       return node.op
     case "constant":

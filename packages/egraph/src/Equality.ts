@@ -24,7 +24,7 @@ export class Equality extends Context.Service<Equality, {
           optimise: Effect.fn("Equality.optimise")((sink, options) =>
             Bodies.ofProgram(sink, {
               ...options,
-              search: { rules: given, bounds, now: () => clock.currentTimeMillisUnsafe() }
+              search: { rules: rules.on(options.profile, given), bounds, now: () => clock.currentTimeMillisUnsafe() }
             })
           )
         }))

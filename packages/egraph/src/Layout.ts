@@ -1,13 +1,27 @@
 /** Where values that are read again are stored: feature by feature, if they are of whole tiles of tokens. */
 import type { Tensor } from "@tg/tensor/Tensor"
+import type * as Shape from "@tg/core-uop/Shape"
+import type { UOp } from "@tg/core-uop/UOp"
 import { piecesOf } from "./Axis.ts"
 
 /** Tokens of a tile. */
 const tile = 16
 
-/** The axis of which there are whole tiles, as many as a step has. */
-const tiledAxis = (x: Tensor): number =>
-  x.shape.findIndex((size) => typeof size !== "number" && piecesOf(size, tile) !== undefined)
+/** Whether there are whole tiles of it, as many as a step has. */
+export const isTiles = (size: Shape.Dim): boolean => typeof size !== "number" && piecesOf(size, tile) !== undefined
+
+/** The variables that say how many tiles of tokens there are. */
+export const tileCounts = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> =>
+  new Set(
+    nodes.flatMap(({ op, src }) =>
+      op === "MUL" && src.some((s) => s.op === "CONST" && Number(s.arg) === tile)
+        ? src.filter((s) => s.op === "VAR")
+        : []
+    )
+  )
+
+/** The axis of which there are whole tiles. */
+const tiledAxis = (x: Tensor): number => x.shape.findIndex(isTiles)
 
 /** Whether a value is one of whole tiles of tokens. */
 export const isTiled = (x: Tensor): boolean => tiledAxis(x) >= 0

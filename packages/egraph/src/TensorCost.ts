@@ -7,15 +7,16 @@ import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Analysis from "./Analysis.ts"
 import * as Contraction from "./Contraction.ts"
-import type { ClassId, ENode } from "./ENode.ts"
+import type { ClassId, Contract, ENode } from "./ENode.ts"
 import { shapeOf, type TensorGraph } from "./Facts.ts"
 import type { ValueOf } from "./Extract.ts"
+import { halvesOfTiles } from "./rules/halves.ts"
 
 /** The situation that costs are counted in. */
 export interface Situation {
   readonly profile:
     & Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">
-    & Partial<Pick<DeviceProfile, "processors" | "saturatingThreads">>
+    & Partial<Pick<DeviceProfile, "processors" | "saturatingThreads" | "halfOperations">>
   /** Values of the symbolic variables. */
   readonly vars: Readonly<Record<string, number>>
   /** Whether what is computed from weights alone is computed when they are loaded; each step does it if it is not said. */
@@ -42,6 +43,9 @@ const bytesPerElement = 4
 const roundedOperations = 0.5
 /** Operations for each term of a product of floats that a packed weight takes to unpack (`ProductCost` of `@tg/model-parts`). */
 const unpacking = 5.5
+
+/** Tokens of a register tile whose rows lie side by side, as halves do: they share what is converted. */
+const sharing = 8
 
 /** Bytes of storage that a graph of unpacking reads: each load once, of slices their part. */
 type Loads = (node: UOp) => number
@@ -104,22 +108,26 @@ export interface TensorCost {
   readonly bytesOf: (id: ClassId) => number
 }
 
-/** Operations for each term of a sum that its weights take to unpack. */
-const unpackingOf = (graph: TensorGraph, { args }: ENode): number => {
+/** Operations for each term of a sum that its operands take to unpack: weights, and halves of a cache. */
+const unpackingOf = (graph: TensorGraph, node: Contract, { halfOperations = 0 }: Situation["profile"]): number => {
   const isPacked = (arg: ClassId): boolean =>
     Analysis.isStatic(graph.facts(arg).residency) &&
     graph.members(arg).some(({ node }) =>
       node.kind === "other" && node.args.length === 0 && elementwise.has(node.origin.uop.op)
     )
-  return args.some(isPacked) ? unpacking : 0
+  const halves = halfOperations === 0 ? 0 : halvesOfTiles(graph, node).size * halfOperations / sharing
+  return halves + (node.args.some(isPacked) ? unpacking : 0)
 }
+
+/** Whether a launch stores what all tokens of a step read. */
+const isStage = (node: ENode): boolean => node.kind === "stored" && node.layout === "rows"
 
 /**
  * Whether a sum is more than memory should be set apart for: at its largest. Partial sums of a product of bytes, which no launch stores,
  * are no contractions.
  */
 const isTooLarge = (graph: TensorGraph, node: ENode, id: ClassId): boolean =>
-  (node.kind === "rounded" || node.kind === "contract" && Contraction.isSum(node.contraction)) &&
+  (node.kind === "rounded" || isStage(node) || node.kind === "contract" && Contraction.isSum(node.contraction)) &&
   shapeOf(graph, id).reduce<number>((n, d) => n * Shape.maxOf(d), bytesPerElement) > mostStored
 
 /** How many elements a shape has, and what reading weights takes, for values of variables. */
@@ -164,15 +172,16 @@ export const make = (
         const { contraction } = node
         if (Contraction.isView(contraction)) return { operations: 0, isLaunch: false }
         const isLaunch = Contraction.isSum(contraction)
-        const each = isLaunch ? hides ? 2 + unpackingOf(graph, node) : node.args.length : node.args.length - 1
+        const each = isLaunch ? hides ? 2 + unpackingOf(graph, node, profile) : node.args.length : node.args.length - 1
         return { operations: countOf(contraction.sizes) * each, isLaunch }
       }
       case "rounded":
         return { operations: countOf(node.contraction.sizes) * roundedOperations, isLaunch: true }
       case "pointwise":
       case "concat":
-      case "stored": // by the launch of a sum that it is made of
         return { operations: elements(id), isLaunch: false }
+      case "stored": // by the launch of a sum that it is made of, but for what is converted
+        return { operations: elements(id) * (isStage(node) ? profile.halfOperations ?? 0 : 1), isLaunch: isStage(node) }
       case "slice":
       case "constant":
         return { operations: 0, isLaunch: false }

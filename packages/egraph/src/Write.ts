@@ -96,7 +96,7 @@ const make = (arena: Arena, node: ENode | TermNode, args: ReadonlyArray<Tensor>)
     case "concat":
       return Nn.cat(args, node.axis)
     case "stored":
-      return stored(args[0]!)
+      return node.layout === "tiles" ? stored(args[0]!) : args[0]!.contiguous()
     case "pointwise":
       return node.op === "ADD" ? args[0]!.add(args[1]!) : args[0]!.div(args[1]!)
     case "constant":

@@ -10,7 +10,7 @@ import { Equality } from "@tg/egraph/Equality"
 import * as rules from "@tg/egraph/rules/index"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
-import { buffer, type Tensor } from "@tg/tensor/Tensor"
+import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
 import { Effect } from "effect"
 import { difference } from "./support/programs.ts"
 
@@ -163,3 +163,24 @@ it("takes another form for what is seen, and not for noise", () => {
     assert.strictEqual(isBetter({ ...written, ...found }, written), expected, JSON.stringify(found))
   }
 })
+
+/** What a search counts for (W V) x on such a device, for so many columns of x. */
+const searchedFor = (kind: "cpu" | "gpu", columns: number | "tiles") =>
+  Effect.gen(function*() {
+    const arena = new Arena()
+    const tokens = columns === "tiles" ? variable(arena, "tiles", 1, 8).mul(16) : columns
+    const tensor = (id: number, shape: ReadonlyArray<number>): Tensor => buffer(arena, id, { shape, dtype: DType.f32 })
+    const layer = Program.unit("layer", (x, w, v) => [Nn.matmul(Nn.matmul(w!, v!), x!)])
+    const [y] = layer([tensor(2, [n, 128]).slice(1, 0, tokens), tensor(0, [n, n]), tensor(1, [n, n])])
+    const { sink } = Program.make([Program.assign(tensor(3, [n, 128]).slice(1, 0, tokens), y!)])
+    const equality = yield* Equality
+    const profile = { kind, dispatchMicros: 1, bytesPerMicro: 100, processors: 1 }
+    return (yield* equality.optimise(sink, { profile, weigh })).bodies[0]!.searched
+  })
+
+it.effect("counts the batches of a CPU as full ones, and those of a GPU as a quarter", () =>
+  Effect.gen(function*() {
+    assert.deepStrictEqual(yield* searchedFor("cpu", "tiles"), yield* searchedFor("cpu", 128))
+    assert.deepStrictEqual(yield* searchedFor("gpu", "tiles"), yield* searchedFor("gpu", 32))
+    assert.notDeepEqual(yield* searchedFor("gpu", 32), yield* searchedFor("gpu", 128))
+  }).pipe(Effect.provide(Equality.layer)))

@@ -304,7 +304,7 @@ const sumsCpu = vectorRegisters / 2
 const upcastTile = (plan: Plan, tokens: Loops.Loop, { rows, weights }: Product): void => {
   const sums = sumsCpu / outermost(plan.kernel).length
   const along = rows.find((loop) => isAlong(loop, weights))
-  const vectors = Math.min(tokens.size / lanes, along === undefined ? sums : sums / lanes)
+  const vectors = Math.min(tileTokens / lanes, along === undefined ? sums : sums / lanes)
   plan.try(Opt.upcast(tokens.id, lanes))
   plan.try(Opt.upcast(tokens.id, Math.floor(vectors)))
   const row = along ?? rows.find((loop) => loop.size % pair === 0) ?? rows[0]!
@@ -317,7 +317,7 @@ const upcastTile = (plan: Plan, tokens: Loops.Loop, { rows, weights }: Product):
  * vectors of bytes. Returns whether the kernel is one.
  */
 export const chooseTilesCpu = (plan: Plan): boolean => {
-  const tokens = tokenLoop(plan.kernel)
+  const tokens = tokenLoop(plan.kernel) ?? tokenLoop(plan.kernel, piecePositions)
   const made = tokens === undefined ? undefined : productOf(plan.kernel, tokens)
   if (tokens === undefined || made === undefined) return false
   upcastTile(plan, tokens, made)

@@ -114,9 +114,9 @@ describe("Tiles", () => {
 describe("Tiles on a CPU", () => {
   const opts = (kernel: UOp): string => choose(kernel, DeviceProfile.wasm).map(Opt.print).join(", ")
   /** Bytes times 4-bit quants, two of a row's to a byte. */
-  const packed = (sums: 1 | 2): UOp => {
+  const packed = (sums: 1 | 2, tile = 16): UOp => {
     const arena = new Arena()
-    const tokens = variable(arena, "tiles", 1, 32).mul(16)
+    const tokens = variable(arena, "tiles", 1, 32).mul(tile)
     const records = buffer(arena, 1, { shape: [64, Int8.recordWords, tokens.node], dtype: DType.u32 }).permute([
       2,
       0,
@@ -143,6 +143,9 @@ describe("Tiles on a CPU", () => {
       UPCAST(r2, 4), UPCAST(r2, 4), UNROLL(r3, 2)
       "
     `))
+
+  it("computes values of a cache's positions in the same tiles", () =>
+    expect(opts(packed(1, 64))).toBe(opts(packed(1))))
 
   it("unpacks neighbours together, of which vectors serve fewer tokens", () =>
     expect(opts(tiled(2048, 2048, (x, w) => Nn.linear(x.transpose(), w.transpose()).transpose())))

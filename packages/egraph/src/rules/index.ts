@@ -1,5 +1,7 @@
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Rule } from "../Rule.ts"
 import { associate, associateSums, constants, nest } from "./contractions.ts"
+import { storeHalves } from "./halves.ts"
 import { round } from "./rounding.ts"
 import {
   joinSlices,
@@ -14,11 +16,12 @@ import {
 import { distribute, divide, factor } from "./sums.ts"
 
 export * from "./contractions.ts"
+export * from "./halves.ts"
 export * from "./rounding.ts"
 export * from "./slices.ts"
 export * from "./sums.ts"
 
-/** All equations; `round` is none. */
+/** All equations; `round` is none, and `storeHalves` says where a value is. */
 export const all: ReadonlyArray<Rule> = [
   nest,
   associate,
@@ -55,5 +58,12 @@ export const ofBodies: ReadonlyArray<Rule> = [
   sliceStored,
   joinSlices,
   splitConcat,
+  storeHalves,
   round
 ]
+
+/** Those of some rules that may gain anything on a device. */
+export const on = (
+  { halfOperations = 0 }: Partial<Pick<DeviceProfile, "halfOperations">>,
+  given: ReadonlyArray<Rule>
+): ReadonlyArray<Rule> => halfOperations > 0 ? given : given.filter((rule) => rule !== storeHalves)

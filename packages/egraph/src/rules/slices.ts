@@ -158,7 +158,7 @@ export const joinSlices = rule(
           args: [otherOf(first), otherOf(second)]
         }
         // every position of the other operand reads all of it
-        const stored: Term = { kind: "stored", args: [joined] }
+        const stored: Term = { kind: "stored", layout: "tiles", args: [joined] }
         yield {
           from: { ...node, args: [x.id, y.id] },
           to: contract(form, dtypeOf(graph, node.args[0]), [isAll ? source : whole, stored])
