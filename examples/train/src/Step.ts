@@ -1,9 +1,7 @@
 /** One step of training as a tensor program: forward, gradients, AdamW. Weights and moments are written in place. */
 import * as DType from "@tg/core-uop/DType"
 import { Arena } from "@tg/core-uop/UOp"
-import * as Shape from "@tg/core-uop/Shape"
 import { gradients } from "@tg/grad/Grad"
-import { type Rules, scattered, standard } from "@tg/grad/Rules"
 import { weightBuffers } from "@tg/model-parts/Decoder"
 import type { Model } from "@tg/model-parts/Family"
 import * as Program from "@tg/tensor/Program"
@@ -112,11 +110,7 @@ export const make = (model: Model, { length, optimiser, sequences }: Size): Step
   })
   const loss = lossOf(logits.contiguous(), given.targets, given.counts)
   const words = all.map(weights)
-  const { shape } = model.weights.tokenEmbedding.layout
-  const embedded = storage("token_embd gradient", shape)
-  const lookup = scattered((node) => Shape.equal(Shape.of(node.src[0]!), shape) ? embedded : undefined)
-  const rules: Rules = new Map([...standard, ["GATHER", lookup]])
-  const updates = gradients(loss, words, { rules }).flatMap((gradient, i) =>
+  const updates = gradients(loss, words).flatMap((gradient, i) =>
     update(
       optimiser,
       given.rates,

@@ -2,10 +2,10 @@
 import { dense, zip } from "./EvaluateArray.ts"
 import type { Memory } from "./EvaluateMemory.ts"
 import { type Data, monoid } from "./EvaluateOps.ts"
-import type { Races } from "./EvaluateRaces.ts"
+import { atomics, type Races } from "./EvaluateRaces.ts"
 import { elementwise, type Op } from "./Op.ts"
 import * as Print from "./Print.ts"
-import { argOf, groupArg, type UOp } from "./UOp.ts"
+import { argOf, groupArg, isAccumulating, isCoherent, type UOp } from "./UOp.ts"
 import { accessOf, storeOf } from "./View.ts"
 
 /** One instruction with the arrays it works on: a value for every thread of the workgroup, lanes innermost. */
@@ -173,6 +173,17 @@ const store = (machine: Machine, instruction: Instruction): void => {
   const gate = maskedGate(machine, instruction.gate)
   const tracked = races.get(buffer)
   memory.check(element, index, gate, lanes)
+  if (isAccumulating(instruction.node)) {
+    memory.accumulate(element, { value, index, gate, lanes, threads: undefined })
+    return index.forEach((at, t) => {
+      if (gate !== undefined && gate[t] === 0) return
+      const thread = isCoherent(buffer) ? atomics : first + t
+      for (let i = at; i < at + lanes; i++) {
+        tracked?.read(i, thread)
+        tracked?.write(i, thread, false)
+      }
+    })
+  }
   if (tracked === undefined) return memory.store(element, value, index, gate, lanes)
   const written = { lanes, first, buffer: memory.bufferOf(element), value }
   trackStore(tracked, buffer.op === "LOCAL", index, gate, written)

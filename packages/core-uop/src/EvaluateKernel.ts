@@ -5,7 +5,7 @@ import { allocate, type Data, variable, type Vars } from "./EvaluateOps.ts"
 import { elementwise } from "./Op.ts"
 import * as Phases from "./Phases.ts"
 import * as Print from "./Print.ts"
-import { argOf, groupArg, isThread, reduceArg, toposort, type UOp } from "./UOp.ts"
+import { argOf, groupArg, isAccumulating, isCoherent, isThread, reduceArg, toposort, type UOp } from "./UOp.ts"
 
 export interface Options {
   /** Floats between load and store are not rounded to 32 bits. */
@@ -173,6 +173,34 @@ const indexOf = (run: Run, element: UOp, axes: ReadonlyArray<number>): Data => {
 const gateOf = (run: Run, element: UOp, axes: ReadonlyArray<number>): Data | undefined =>
   element.src[2] === undefined ? undefined : broadcast(run, valueOf(run, element.src[2]), axes, 1)
 
+/** For each iteration, in order, the number of the thread it is in: that of its independent loops alone. */
+const threadsOf = (run: Run, axes: ReadonlyArray<number>): Int32Array => {
+  const shape = shapeOf(run, axes)
+  let thread = 1
+  const strides = axes.map((axis) => {
+    const { node } = run.plan.axes[axis]!
+    const isOrdered = node.is("RANGE") && node.arg.axis === "REDUCE"
+    const stride = isOrdered ? 0 : thread
+    if (!isOrdered) thread *= run.length[axis]!
+    return stride
+  })
+  const all = Int32Array.from({ length: thread }, (_, i) => i)
+  const threads = new Int32Array(product(shape))
+  copyOut(threads, all, { shape, strides, offset: 0 })
+  return threads
+}
+
+const evaluateStore = (run: Run, node: UOp, axes: ReadonlyArray<number>): void => {
+  const element = node.src[0]!
+  const lanes = node.src[1]!.dtype.lanes
+  const value = broadcast(run, valueOf(run, node.src[1]!), axes, lanes)
+  const index = indexOf(run, element, axes)
+  const gate = gateOf(run, element, axes)
+  if (!isAccumulating(node)) return run.memory.store(element, value, index, gate, lanes)
+  const threads = isCoherent(element.src[0]!) ? undefined : threadsOf(run, axes)
+  run.memory.accumulate(element, { value, index, gate, lanes, threads })
+}
+
 const evaluateNode = (run: Run, node: UOp, axes: ReadonlyArray<number>): Data | undefined => {
   if (elementwise.has(node.op)) return evaluateElementwise(run, node, axes)
   const count = product(shapeOf(run, axes))
@@ -194,18 +222,8 @@ const evaluateNode = (run: Run, node: UOp, axes: ReadonlyArray<number>): Data | 
       run.memory.load(element, out, indexOf(run, element, axes), gateOf(run, element, axes), node.dtype.lanes)
       return out
     }
-    case "STORE": {
-      const element = node.src[0]!
-      const lanes = node.src[1]!.dtype.lanes
-      run.memory.store(
-        element,
-        broadcast(run, valueOf(run, node.src[1]!), axes, lanes),
-        indexOf(run, element, axes),
-        gateOf(run, element, axes),
-        lanes
-      )
-      return undefined
-    }
+    case "STORE":
+      return evaluateStore(run, node, axes) as undefined
     case "REDUCE": {
       const closed = node.src.slice(1).map((r) => run.plan.axisOf.get(r)!)
       return combine(run, node, valueOf(run, node.src[0]!), closed, axes)

@@ -1,7 +1,7 @@
 import * as Bounds from "./Bounds.ts"
 import { evaluateScalar, type Vars } from "./EvaluateOps.ts"
 import * as Print from "./Print.ts"
-import { groupArg, isThread, openRanges, toposort, type UOp } from "./UOp.ts"
+import { groupArg, isAccumulating, isThread, openRanges, toposort, type UOp } from "./UOp.ts"
 
 /** A dimension of the values of a kernel: a loop variable or a hardware index. */
 export interface Axis {
@@ -150,6 +150,7 @@ export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
   const special = nodes.filter((n) => n.op === "SPECIAL").toSorted((a, b) => name(a) < name(b) ? -1 : 1)
   const outer = [...special, ...end.src.slice(1)]
   const inner = nodes.filter((n) => n.op === "RANGE" && !outer.includes(n))
+  const accumulates = stores.some(isAccumulating)
   const around = new Set(stores.flatMap((store) => [...open.get(store)!]))
   for (const node of around) {
     if (!outer.includes(node)) throw new Error(`${Print.line(node)}: a loop variable is used outside its loop`)
@@ -168,14 +169,16 @@ export const make = (end: UOp, vars: Vars, limit: number): Plan | undefined => {
   const evaluated: Array<{ readonly node: UOp; readonly axes: ReadonlyArray<number> }> = []
   for (const node of nodes) {
     if (node.op === "PARAM" || node.op === "LOCAL" || node.op === "INDEX") continue
-    const own = axesOf(open.get(node)!)
+    // what does not depend on a loop is added in each of its iterations
+    const own = axesOf(isAccumulating(node) ? new Set([...open.get(node)!, ...end.src.slice(1)]) : open.get(node)!)
     evaluated.push({ node, axes: own })
     const touched = node.op === "REDUCE" ? axesOf(new Set([...open.get(node)!, ...node.src.slice(1)])) : own
     loads.push({ axes: touched, weight: node.dtype.lanes })
   }
   const sizes = axes.map((axis) => axis.size)
   const candidates = axesOf(around).filter((axis) => !axes[axis]!.whole && sizes[axis]! > 1)
-  const { block, loops } = chooseBlocks(loads, sizes, candidates, limit)
+  // tiles would be added in another order
+  const { block, loops } = chooseBlocks(loads, sizes, candidates, accumulates ? Infinity : limit)
   const steps = evaluated.map((step): Step => {
     let level = 0
     loops.forEach((axis, i) => step.axes.includes(axis) && (level = i + 1))

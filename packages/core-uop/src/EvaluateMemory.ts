@@ -42,6 +42,7 @@ export const nameOf = (buffer: UOp): string =>
 export class Memory {
   private readonly views = new Map<UOp, Data>()
   private readonly written = new Map<string, Uint8Array>()
+  private readonly owners = new Map<string, Int32Array>()
   private readonly checkWrites: boolean
 
   constructor(
@@ -122,6 +123,37 @@ export class Memory {
           throw new Error(`${name}: element ${at + lane} is written twice, ${old} and then ${buffer[at + lane]}`)
         }
         written[at + lane] = 1
+      }
+    }
+  }
+
+  /**
+   * Adds `lanes` elements at every index whose gate is not false, in order. With the threads of the additions, which are then not
+   * atomic, all additions to an element are of one thread.
+   */
+  accumulate(element: UOp, { gate, index, lanes, threads, value }: {
+    readonly value: Data
+    readonly index: Data
+    readonly gate: Data | undefined
+    readonly lanes: number
+    readonly threads: Int32Array | undefined
+  }): void {
+    this.check(element, index, gate, lanes)
+    const buffer = this.bufferOf(element)
+    const name = nameOf(element.src[0]!)
+    const owners = this.owners.get(name) ?? new Int32Array(buffer.length).fill(-1)
+    this.owners.set(name, owners)
+    for (let i = 0; i < index.length; i++) {
+      if (gate !== undefined && gate[i] === 0) continue
+      for (let lane = 0; lane < lanes; lane++) {
+        const at = index[i]! + lane
+        buffer[at]! += value[i * lanes + lane]!
+        const thread = threads?.[i]
+        if (thread === undefined) continue
+        if (owners[at] !== -1 && owners[at] !== thread) {
+          throw new Error(`${name}: threads ${owners[at]} and ${thread} add to element ${at}, and not atomically`)
+        }
+        owners[at] = thread
       }
     }
   }

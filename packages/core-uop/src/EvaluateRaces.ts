@@ -1,5 +1,7 @@
 const nobody = -1
 const many = -2
+/** Stands for all threads in their atomic operations, which do not race with each other. */
+export const atomics = -3
 
 /**
  * A race detector for one buffer: who touched each element in the current phase, that is since the last barrier. Two threads race
@@ -40,7 +42,7 @@ export class Races {
   read(at: number, thread: number): void {
     if (this.writePhase[at] === this.phase && this.writer[at] !== thread) {
       throw new Error(
-        `${this.name}: thread ${thread} reads element ${at}, which ${
+        `${this.name}: ${this.by(thread)} reads element ${at}, which ${
           this.by(this.writer[at]!)
         } wrote with no BARRIER between`
       )
@@ -54,14 +56,14 @@ export class Races {
   write(at: number, thread: number, same: boolean): void {
     if (this.readPhase[at] === this.phase && this.reader[at] !== thread && !same) {
       throw new Error(
-        `${this.name}: thread ${thread} writes element ${at}, which ${
+        `${this.name}: ${this.by(thread)} writes element ${at}, which ${
           this.by(this.reader[at]!)
         } read with no BARRIER between`
       )
     }
     if (this.writePhase[at] === this.phase && this.writer[at] !== thread && !same) {
       throw new Error(
-        `${this.name}: thread ${thread} writes element ${at}, which ${
+        `${this.name}: ${this.by(thread)} writes element ${at}, which ${
           this.by(this.writer[at]!)
         } wrote with no BARRIER between`
       )
@@ -72,6 +74,6 @@ export class Races {
   }
 
   private by(thread: number): string {
-    return thread === many ? "several threads" : `thread ${thread}`
+    return thread === many ? "several threads" : thread === atomics ? "an atomic operation" : `thread ${thread}`
   }
 }

@@ -178,6 +178,21 @@ const rowsOf = (frame: Frame, node: UOp, x: Value, index: Value): Value => {
   return out
 }
 
+/** One row after the other. */
+const scattered = (frame: Frame, node: UOp): Value => {
+  const [initial, index, value] = node.src.map((s) => valueOf(frame, s))
+  const out = make(frame, node.dtype, initial!.shape)
+  out.data.set(initial!.data)
+  const [rows = 0, ...own] = initial!.shape
+  const columns = product(own)
+  for (let k = 0; k < index!.data.length; k++) {
+    const row = index!.data[k]!
+    if (row < 0 || row >= rows) continue
+    for (let j = 0; j < columns; j++) out.data[row * columns + j]! += value!.data[k * columns + j]!
+  }
+  return out
+}
+
 const reduced = (frame: Frame, node: UOp): Value => {
   const x = valueOf(frame, node.src[0]!)
   const { axes, op } = reduceArg(node)
@@ -278,6 +293,8 @@ const evaluateNode = (frame: Frame, node: UOp): Value | undefined => {
       return moved(node, valueOf(frame, node.src[0]!), (size) => numberOf(frame, size))
     case "GATHER":
       return gather(frame, node)
+    case "SCATTER_ADD":
+      return scattered(frame, node)
     case "CONTIGUOUS":
       return valueOf(frame, node.src[0]!)
     case "REDUCE":

@@ -26,7 +26,7 @@ export const ops = [
   // memory and order
   "INDEX", // src = [buffer, flat index, gate?]
   "LOAD", // src = [INDEX]; a false gate gives 0
-  "STORE", // tensor: [view of a buffer, value]; kernel: [INDEX, value]
+  "STORE", // tensor: [view of a buffer, value]; kernel: [INDEX, value]; arg: {op}: the element becomes element (op) value
   "AFTER", // src = [buffer, ...effects]
   "END", // kernel: [STORE, ...ranges]; linear: [RANGE]
   "ACCUMULATE", // linear: reg = reg (op) value; src = [REG, value]; arg: {op}
@@ -78,7 +78,9 @@ export const ops = [
   // persistent launches; at the end, because the order of the others ranks operands
   "PHASE", // src = [kernel]; arg: {slots, offsets}; a kernel as a part of a launch in which all workgroups wait for each other
   "PERSISTENT", // src = phases; arg: {workgroups}; kernel stages: the kernel
-  "GRID_BARRIER" // linear: src = [PARAM]; arg: {id, workgroups, spins}; waits for all workgroups
+  "GRID_BARRIER", // linear: src = [PARAM]; arg: {id, workgroups, spins}; waits for all workgroups
+  // tensor stage; at the end for the same reason
+  "SCATTER_ADD" // src = [initial, index, value]; arg: {order}; adds value[i] to row index[i] of initial, where there is one
 ] as const
 
 /** The name of an operation. */

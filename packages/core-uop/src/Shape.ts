@@ -63,6 +63,7 @@ const derive = (node: UOp, of: (x: UOp) => Shape): Shape => {
     case "CONTIGUOUS":
     case "AFTER":
     case "STORE":
+    case "SCATTER_ADD":
       return of(node.src[0]!)
     case "GETTUPLE": {
       // symbolic dims are variables, the same inside and outside of a body; only storage is a parameter

@@ -4,7 +4,7 @@ import * as DType from "./DType.ts"
 import { comparison, elementwise, movement, type Op, unary } from "./Op.ts"
 import * as Print from "./Print.ts"
 import * as Shape from "./Shape.ts"
-import { type Axis, isCoherent, openRanges, rangeArg, slotOf, toposort, type UOp } from "./UOp.ts"
+import { type Axis, isAccumulating, isCoherent, openRanges, rangeArg, slotOf, toposort, type UOp } from "./UOp.ts"
 
 /**
  * The stage boundaries of the compiler. `unrolled` is one inside devectorize: UPCAST and UNROLL axes are expanded, LOCAL and GROUP
@@ -43,6 +43,7 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
     "IOTA",
     ...movement,
     "GATHER",
+    "SCATTER_ADD",
     "CONTIGUOUS",
     "REDUCE",
     "STORE",
@@ -173,9 +174,17 @@ const checkNode = (stage: Stage, node: UOp): string | undefined => {
           ? undefined
           : "value and target differ in dtype or shape"
       }
-      return node.src[0]!.op === "INDEX" && node.src[0]!.dtype.scalar === node.src[1]!.dtype.scalar
+      if (node.src[0]!.op !== "INDEX" || node.src[0]!.dtype.scalar !== node.src[1]!.dtype.scalar) {
+        return "wants an INDEX of the value's dtype"
+      }
+      return isAccumulating(node) ? checkAccumulating(stage, node) : undefined
+    case "SCATTER_ADD": {
+      const [initial, index, value] = node.src.map(Shape.of)
+      return DType.isInteger(node.src[1]!.dtype) && index!.length === 1 && node.src[0]!.dtype === node.dtype &&
+          node.src[2]!.dtype === node.dtype && Shape.equal(value!, [...index!, ...initial!.slice(1)])
         ? undefined
-        : "wants an INDEX of the value's dtype"
+        : "wants an integer for each row of values, and rows and dtype of the initial value"
+    }
     case "REDUCE":
       return node.dtype === node.src[0]!.dtype ? undefined : "dtype changes"
     case "LINEAR":
@@ -183,6 +192,40 @@ const checkNode = (stage: Stage, node: UOp): string | undefined => {
     default:
       return undefined
   }
+}
+
+/** Additions are to arguments; an instruction adds no vector atomically. */
+const checkAccumulating = (stage: Stage, store: UOp): string | undefined => {
+  const { buffer } = accessOf(store)
+  if (buffer.op !== "PARAM") return "adds to memory that is no argument"
+  const isVector = store.src[1]!.dtype.lanes > 1
+  return stage === "linear" && isVector && isCoherent(buffer) ? "adds a vector atomically" : undefined
+}
+
+/** The loops that an index depends on by arithmetic, not by what is loaded. */
+const computedFrom = (node: UOp, seen: Set<UOp> = new Set()): ReadonlySet<UOp> => {
+  if (seen.has(node)) return seen
+  seen.add(node)
+  if (node.op !== "LOAD") { for (const s of node.src) computedFrom(s, seen) }
+  return seen
+}
+
+const independent: ReadonlySet<Axis> = new Set(["GLOBAL", "LOCAL", "LOOP"])
+
+/** Iterations that are not independent belong to stores that accumulate; of the others two may not add to one element, unless atomically. */
+const checkLoops = (end: UOp): string | undefined => {
+  const { loops, stores } = endOf(end)
+  const [plain] = stores.filter((store) => !isAccumulating(store))
+  if (plain !== undefined && loops.some((r) => rangeArg(r).axis === "REDUCE")) {
+    return "a store that does not accumulate, in a loop whose iterations are combined"
+  }
+  const adding = stores.filter((store) => isAccumulating(store) && !isCoherent(accessOf(store).buffer))
+  const told = loops.find((r) =>
+    independent.has(rangeArg(r).axis) && adding.some((store) => !computedFrom(accessOf(store).at).has(r))
+  )
+  return told === undefined
+    ? undefined
+    : `iterations of r${rangeArg(told).id} are independent, and may add to one element; combine them, or add atomically`
 }
 
 /** Definitions come before uses, and every loop and branch that opens closes, in order. */
@@ -251,6 +294,8 @@ const checkRoot = (stage: Stage, root: UOp): string | undefined => {
     if (end.op !== "END") return "a kernel's roots are END nodes"
     const open = [...openRanges(end)].filter((r) => stage !== "unrolled" || rangeArg(r).axis !== "GROUP")
     if (open.length > 0) return "a loop variable is used outside its loop"
+    const loops = checkLoops(end)
+    if (loops !== undefined) return loops
     const reads = toposort(end).filter((n) => n.op === "LOAD" && accessOf(n).buffer.op === "LOCAL")
     if (reads.some((load) => !filled.has(accessOf(load).buffer))) return "workgroup memory is read before it is written"
     for (const store of endOf(end).stores) {

@@ -1,7 +1,10 @@
 import * as DType from "./DType.ts"
 import { type Op, ordinal, type ReduceOp } from "./Op.ts"
 
-/** What a loop variable stands for. `GLOBAL` and `LOOP` iterations are independent; `REDUCE` ones are combined. */
+/**
+ * What a loop variable stands for. `GLOBAL` and `LOOP` iterations are independent; `REDUCE` ones are combined, in an END in order and
+ * in memory, by a store that accumulates.
+ */
 export type Axis = "GLOBAL" | "LOOP" | "LOCAL" | "UPCAST" | "REDUCE" | "GROUP" | "UNROLL"
 
 /** Everything an operation may carry besides its sources. Plain data, compared by value (and -0 is not 0). */
@@ -21,6 +24,10 @@ export type VarArg = { readonly name: string; readonly min: number; readonly max
 export type RangeArg = { readonly id: number; readonly axis: Axis }
 /** A reduction; the axes are those of the tensor stage. */
 export type ReduceArg = { readonly op: ReduceOp; readonly axes: ReadonlyArray<number> }
+/** A store that accumulates: the element becomes the sum of what it was and of the value. Atomic if the buffer is coherent. */
+export type StoreArg = { readonly op: "ADD" }
+/** In which order rows are added to one row: in that of the index, or in any. */
+export type ScatterArg = { readonly order: "rows" | "any" }
 /** A reduction over threads. */
 export type GroupArg = { readonly op: ReduceOp; readonly threads: number }
 /** Workgroup memory: its number and how many elements it has. */
@@ -75,6 +82,8 @@ export interface Args {
   readonly PERMUTE: ReadonlyArray<number>
   readonly FLIP: ReadonlyArray<number>
   readonly REDUCE: ReduceArg
+  readonly STORE: StoreArg | undefined
+  readonly SCATTER_ADD: ScatterArg
   readonly GROUP_REDUCE: GroupArg
   readonly SUBGROUP_REDUCE: GroupArg
   readonly ACCUMULATE: { readonly op: ReduceOp }
@@ -427,6 +436,8 @@ export const reduceArg = (node: UOp): ReduceArg => argOf(node, "REDUCE")
 export const groupArg = (node: UOp): GroupArg => node.is("SUBGROUP_REDUCE") ? node.arg : argOf(node, "GROUP_REDUCE")
 /** The slot of a PARAM: the number of the argument of its kernel or function, from 0. */
 export const slotOf = (node: UOp): number => argOf(node, "PARAM").slot
+/** Whether a STORE adds to the element instead of replacing it. */
+export const isAccumulating = (node: UOp): boolean => node.op === "STORE" && node.arg !== undefined
 /** Whether all accesses to a buffer are atomic. */
 export const isCoherent = (node: UOp): boolean => node.is("PARAM") && node.arg.coherent === true
 /** The name of a hardware index: `gidx0`, `lidx0`. */

@@ -5,7 +5,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import type * as Pass from "@tg/core-uop/Pass"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
-import { groupArg, rangeArg, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, groupArg, rangeArg, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { decompose, rewrite, strength } from "./Decompose.ts"
@@ -81,7 +81,8 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
     const { branch, isThread } = branches[m]!
     const copied = instructionsOf(launch, {
       member,
-      argument: (node) => arena.make("PARAM", node.dtype, node.src, { slot: parts[m]!.slots[slotOf(node)]! }),
+      argument: (node) =>
+        arena.make("PARAM", node.dtype, node.src, { ...argOf(node, "PARAM"), slot: parts[m]!.slots[slotOf(node)]! }),
       memory: memory[m]!,
       workgroup: m === 0 ? workgroup : Expr.sub(workgroup, ends[m - 1]!),
       thread: isThread === undefined ? thread : Expr.min(thread, member.threads - 1),
@@ -256,7 +257,7 @@ const access = (
   const own = [isThread, buffer.op === "PARAM" ? isThere : undefined].filter((condition) => condition !== undefined)
   if (own.length === 0) return push(node.with(src))
   const all = [...gate === undefined ? [] : [gate], ...own].reduce((a, b) => push(Expr.and(a, b)))
-  return push(Expr.store(push(Expr.element(buffer, at, all)), src[1]!))
+  return push(node.with([push(Expr.element(buffer, at, all)), src[1]!]))
 }
 
 /** A hardware index. */

@@ -2,7 +2,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { comparison, elementwise } from "@tg/core-uop/Op"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import { isAccumulating, isCoherent, openRanges, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, storeOf } from "@tg/core-uop/View"
 import { expandLoad } from "./internal/expandLoads.ts"
 import { expandReduction } from "./internal/expandReductions.ts"
@@ -101,17 +101,21 @@ const expandEnd = (x: Expansion, end: UOp): UOp => {
   const own = wide.find(isContiguous) ?? (x.caps.hasGrid ? undefined : wide[0])
   const stores = assignments(loops.filter((r) => isExpanded(r) && r !== own)).flatMap((copy) => {
     const env = bind(new Map(), copy)
-    if (own === undefined) return [Expr.store(elementAt(x, target, env), x.expanded(target.value, env))]
+    if (own === undefined) return [store!.with([elementAt(x, target, env), x.expanded(target.value, env)])]
     const vector = x.expanded(target.value, bind(env, [[own, "lanes"]]))
-    return storesOf(perLane(own, env, (e) => elementAt(x, target, e)), vector)
+    return storesOf(store!, perLane(own, env, (e) => elementAt(x, target, e)), vector)
   })
   const body = stores.length === 1 ? stores[0]! : end.arena.make("TUPLE", DType.none, stores)
   return end.arena.make("END", DType.none, [body, ...loops.filter((r) => !isExpanded(r))])
 }
 
-/** One vector store where the elements are contiguous and aligned with one gate, else one store for each lane. */
-const storesOf = (elements: ReadonlyArray<UOp>, vector: UOp): ReadonlyArray<UOp> =>
-  areNeighbours(elements.map((element) => accessOf(element).at)) &&
+/**
+ * One vector store where the elements are contiguous and aligned with one gate, else one store for each lane: vectors are not added
+ * atomically.
+ */
+const storesOf = (store: UOp, elements: ReadonlyArray<UOp>, vector: UOp): ReadonlyArray<UOp> =>
+  !(isAccumulating(store) && isCoherent(accessOf(store).buffer)) &&
+    areNeighbours(elements.map((element) => accessOf(element).at)) &&
     same(elements.map((element) => accessOf(element).gate))
-    ? [Expr.store(elements[0]!, widened(vector, width))]
-    : elements.map((element, i) => Expr.store(element, Expr.lane(vector, i)))
+    ? [store.with([elements[0]!, widened(vector, width)])]
+    : elements.map((element, i) => store.with([element, Expr.lane(vector, i)]))

@@ -1,7 +1,8 @@
 import { accessOf, endOf } from "@tg/core-uop/View"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { argOf, isThread, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, isAccumulating, isThread, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { acrossThreads } from "./internal/acrossThreads.ts"
+import { addIn } from "./internal/additions.ts"
 import { Code } from "./internal/code.ts"
 import { overLoops } from "./internal/overLoops.ts"
 import { Siblings } from "./internal/siblings.ts"
@@ -28,11 +29,12 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
     }
     const { loops, stores } = endOf(end)
     const body = code.open(code.root, loops, emit)
-    for (const store of stores) {
-      code.push(body, store.with(store.src.map(emit)))
-      const { buffer } = accessOf(store)
-      if (buffer.op === "LOCAL") unseen.add(buffer)
-    }
+    if (stores.some(isAccumulating)) addIn(code, body, stores.map((store) => store.with(store.src.map(emit))))
+    else {for (const store of stores) {
+        code.push(body, store.with(store.src.map(emit)))
+        const { buffer } = accessOf(store)
+        if (buffer.op === "LOCAL") unseen.add(buffer)
+      }}
     code.close(code.root, loops)
   }
   return code.linear()

@@ -110,7 +110,7 @@ const gated = (effect: UOp, gate: UOp | undefined): UOp => {
   if (gate === undefined) return effect
   if (effect.op === "TUPLE") return effect.with(effect.src.map((s) => gated(s, gate)))
   const { at, buffer, gate: own, value } = storeOf(effect)
-  return Expr.store(Expr.element(buffer, at, both(own, gate)), value)
+  return effect.with([Expr.element(buffer, at, both(own, gate)), value])
 }
 
 /** A part of one loop on a grid dimension, with its stride in the loop's value. */

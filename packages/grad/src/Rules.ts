@@ -3,13 +3,12 @@
  * gradients of its sources.
  */
 import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
 import type { Op, ReduceOp } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { argOf, reduceArg, type UOp } from "@tg/core-uop/UOp"
-import * as Program from "@tg/tensor/Program"
 import { scatterAdd } from "@tg/tensor/Scatter"
 import { full, iota, scalar, Tensor, zeros } from "@tg/tensor/Tensor"
-import { fail } from "./GradError.ts"
 
 /**
  * The gradients of a node's sources, by number, from that of its value; undefined where there is none. A gradient is a float tensor of
@@ -114,47 +113,26 @@ export const unshrink = (node: UOp, gradient: Tensor): Tensor =>
 /** The inverse permutation. */
 const inverse = (order: ReadonlyArray<number>): ReadonlyArray<number> => order.map((_, axis) => order.indexOf(axis))
 
-/** The gradient of a GATHER's table: a scatter-add, as a sum over comparisons of each row with each index. */
+/** The gradient of a GATHER's table: rows of it are added where they were read. */
 const unlookup: Rule = (node, g) => {
   const [table, index] = [source(node, 0), source(node, 1)]
-  const row = table.rank - 1
-  const ones = (rank: number): ReadonlyArray<number> => Array.from({ length: rank }, () => 1)
-  const rows = table.dim(0)
-  const number = iota(table.arena, rows).cast(DType.i32).reshape([rows, ...ones(index.rank + row)])
-  const named = index.cast(DType.i32).reshape([...index.shape, ...ones(row)]).eq(number)
-  const picked = named.where(g, 0)
-  return [index.rank === 0 ? picked : picked.sum({ axis: index.shape.map((_, axis) => axis + 1) })]
+  const count = index.shape.reduce<Shape.Dim>((n, d) =>
+    typeof n === "number" && typeof d === "number"
+      ? n * d
+      : Expr.mul(Shape.toUOp(table.arena, n), Shape.toUOp(table.arena, d)), 1)
+  const number = (index.dtype === DType.u32 ? index : index.cast(DType.i32)).reshape([count])
+  const value = g.reshape([count, ...table.shape.slice(1)])
+  return [scatterAdd(zeros(table.arena, table.shape), { index: number, value })]
 }
 
-/**
- * A row for GATHER by `Scatter.scatterAdd` (column by column), in place of comparing each row of the table with each index.
- * `storageFor` gives the memory for it: a buffer of floats in the table's shape that nothing else uses, or `undefined` for a lookup
- * that keeps the standard row. Sizes are numbers, and the lookup is in no call's body.
- */
-export const scattered = (storageFor: (lookup: UOp) => Tensor | undefined): Rule => {
-  const taken = new Map<UOp, UOp>()
-  return (node, g) => {
-    const storage = storageFor(node)
-    if (storage === undefined) return unlookup(node, g)
-    const table = sizes(node)
-    const other = taken.get(storage.node)
-    if ((other !== undefined && other !== node) || !Shape.equal(storage.shape, table) || storage.dtype !== DType.f32) {
-      const found = `${DType.print(storage.dtype)} ${Shape.print(storage.shape)}${
-        other === undefined ? "" : ", used before"
-      }`
-      return fail("scattered", `f32 ${Shape.print(table)} for this lookup alone`, found, "give each lookup a buffer")
-    }
-    taken.set(storage.node, node)
-    const index = source(node, 1)
-    const count = index.shape.reduce<number>((n, d) => n * Number(d), 1)
-    const empty = Program.after(storage, [Program.assign(storage, zeros(storage.arena, table))])
-    const effect = scatterAdd(empty, {
-      index: index.cast(DType.i32).reshape([count]),
-      value: g.reshape([count, ...table.slice(1)]),
-      by: "columns"
-    })
-    return [Program.after(storage, [effect])]
-  }
+/** The gradients of what rows are added to, and of the rows: each read where it was added, 0 where there is no such row. */
+const unscatter: Rule = (node, g) => {
+  const [initial, index, value] = [source(node, 0), source(node, 1), source(node, 2)]
+  const rows = scalar(g.arena, initial.dim(0))
+  const number = (index.dtype === DType.u32 ? index.bitcast(DType.i32) : index).cast(DType.index)
+  const exists = number.ge(0).and(number.lt(rows))
+  const read = g.gather(exists.where(number, 0))
+  return [g, undefined, exists.reshape([index.dim(0), ...value.shape.slice(1).map(() => 1)]).where(read, 0)]
 }
 
 const movement: ReadonlyArray<readonly [Op, Row]> = [
@@ -172,6 +150,7 @@ const movement: ReadonlyArray<readonly [Op, Row]> = [
   ["SHRINK", (node, g) => [unshrink(node, g)]],
   ["FLIP", (node, g) => [g.flip(...argOf(node, "FLIP"))]],
   ["GATHER", unlookup],
+  ["SCATTER_ADD", unscatter],
   ["CONTIGUOUS", (_, g) => [g]]
 ]
 

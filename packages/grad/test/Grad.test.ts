@@ -7,12 +7,13 @@ import * as Devices from "@tg/node/Devices"
 import { Device } from "@tg/runtime/Device"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
+import { scatterAdd } from "@tg/tensor/Scatter"
 import * as Tensor from "@tg/tensor/Tensor"
 import { Effect } from "effect"
 import * as Attached from "../src/Attached.ts"
 import { grad, gradients, valueAndGrad } from "../src/Grad.ts"
 import { GradError } from "../src/GradError.ts"
-import { type Row, scattered, standard } from "../src/Rules.ts"
+import { type Row, standard } from "../src/Rules.ts"
 import { contentsOf, evaluate, randomCase } from "./random.ts"
 
 const f32 = DType.f32
@@ -178,40 +179,33 @@ const onDevice = Effect.fn(
   Effect.scoped
 )
 
-describe("a lookup whose gradient is added up in memory", () => {
-  const made = () => {
-    const [table, weights, scratch, other] = inputs([5, 3], [4, 3], [5, 3], [2, 3])
-    const tokens = Tensor.buffer(table!.arena, 4, { shape: [4], dtype: DType.u32 })
-    const loss = table!.gather(tokens).mul(weights!).sum()
-    return { table: table!, weights: weights!, scratch: scratch!, other: other!, tokens, loss }
-  }
-  const rulesOf = (storage: Tensor.Tensor | undefined) =>
-    new Map([...standard, ["GATHER", scattered(() => storage)] as const])
-
-  it("gets what comparing all rows with all indices gives", () => {
-    const { loss, scratch, table, tokens, weights } = made()
+describe("rows that are read or added where an index says", () => {
+  it("a lookup's gradient is what comparing all rows with all indices gives", () => {
+    const [table, weights] = inputs([5, 3], [2, 2, 3])
+    const tokens = Tensor.buffer(table!.arena, 4, { shape: [2, 2], dtype: DType.u32 })
+    const compared = tokens.reshape([4, 1]).eq(Tensor.iota(table!.arena, 5).cast(DType.u32)).cast(f32).transpose()
+    const [own] = gradients(table!.gather(tokens).mul(weights!).sum(), [table!])
     const contents = [
-      [table, Array.from({ length: 15 }, (_, i) => i)],
-      [weights, Array.from({ length: 12 }, (_, i) => Math.sin(i))],
-      [scratch, Array.from({ length: 15 }, () => 7)],
+      [table!, Array.from({ length: 15 }, (_, i) => i)],
+      [weights!, Array.from({ length: 12 }, (_, i) => Math.sin(i))],
       [tokens, [4, 1, 4, 0]]
     ] as const
-    const [own] = gradients(loss, [table], { rules: rulesOf(scratch) })
-    const [kept] = gradients(loss, [table], { rules: rulesOf(undefined) })
-    const [usual] = gradients(loss, [table])
-    const [expected, found, same] = at([usual!, own!, kept!], contents)
+    const [expected, found] = at([Nn.matmul(compared, weights!.reshape([4, 3])), own!], contents)
     assert.deepStrictEqual(found, expected)
-    assert.deepStrictEqual(same, expected)
   })
 
-  it("needs memory of its own, in the shape of the table", () => {
-    const { loss, other, scratch, table, tokens } = made()
-    assert.include(
-      messageOf(() => gradients(loss, [table], { rules: rulesOf(other) })),
-      "asked for f32 [5, 3] for this lookup alone; found f32 [2, 3]"
-    )
-    const twice = loss.add(table.gather(tokens.flip(0)).mul(2).sum())
-    assert.include(messageOf(() => gradients(twice, [table], { rules: rulesOf(scratch) })), "[5, 3], used before")
+  it("the gradient of an added row is read where it was added, of a row that is not there 0", () => {
+    const [initial, value, weights] = inputs([3, 2], [4, 2], [3, 2])
+    const index = Tensor.buffer(initial!.arena, 4, { shape: [4], dtype: DType.i32 })
+    const sum = scatterAdd(initial!, { index, value: value! })
+    const [ofInitial, ofValue] = gradients(sum.mul(weights!).sum(), [initial!, value!])
+    const found = at([ofInitial!, ofValue!], [
+      [initial!, [0, 0, 0, 0, 0, 0]],
+      [value!, [0, 0, 0, 0, 0, 0, 0, 0]],
+      [weights!, [1, 2, 3, 4, 5, 6]],
+      [index, [2, 0, -1, 2]]
+    ])
+    assert.deepStrictEqual(found, [[1, 2, 3, 4, 5, 6], [5, 6, 1, 2, 0, 0, 5, 6]])
   })
 })
 

@@ -4,6 +4,7 @@ import { given } from "@tg/core-uop/Given"
 import * as Opt from "@tg/postrange/Opt"
 import { type Legal, legal as usualLegal, Postrange } from "@tg/postrange/Postrange"
 import { Context, Effect, Layer } from "effect"
+import { addRowsCpu, addsRows } from "./Additions.ts"
 import { chooseCpu } from "./Cpu.ts"
 import { upcastTokens } from "./Few.ts"
 import { loopsOffGrid } from "./Grid.ts"
@@ -40,7 +41,8 @@ const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
 export const choose = (kernel: UOp, profile: DeviceProfile, legal: Legal = usualLegal): ReadonlyArray<Opt.Opt> => {
   const plan = new Plan(kernel, profile, legal)
   if (profile.kind === "cpu") {
-    if (!chooseTilesCpu(plan)) chooseCpu(plan)
+    if (addsRows(kernel)) addRowsCpu(plan)
+    else if (!chooseTilesCpu(plan)) chooseCpu(plan)
     return plan.opts
   }
   if (kernel.src.length > 1) chooseStaged(plan, profile)

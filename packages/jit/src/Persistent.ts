@@ -6,7 +6,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as PhasesOf from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
-import { key, type PersistentArg, type UOp } from "@tg/core-uop/UOp"
+import { isAccumulating, key, type PersistentArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Ahead from "@tg/devectorize/Ahead"
 import * as PhaseCosts from "@tg/devectorize/PhaseCosts"
 import * as Phases from "@tg/devectorize/Phases"
@@ -188,13 +188,13 @@ const cheapest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number>
 const fewest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =>
   cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
 
-/** The candidate of each step; none for hand-written kernels. */
+/** The candidate of each step; none for hand-written kernels, and for those that add to memory. */
 const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { steps }: Schedule) {
   const known = new Map<string, Omit<Candidate, "step" | "number"> | undefined>()
   const numbers = new Map<string, number>()
   const found: Array<Candidate | undefined> = []
   for (const step of steps) {
-    if (step.kind === "custom") {
+    if (step.kind === "custom" || toposort(step.ast).some(isAccumulating)) {
       found.push(undefined)
       continue
     }
@@ -271,7 +271,9 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
   if (together.candidates.length === 1) {
     return { micros: (candidates[0]?.micros ?? profile.dispatchMicros) + together.encoding, launch: undefined }
   }
-  if (candidates.length < together.candidates.length) return { why: "a kernel that is written by hand runs alone" }
+  if (candidates.length < together.candidates.length) {
+    return { why: "a kernel that is written by hand, or adds to memory, runs alone" }
+  }
   const refused = refusal(profile, together)
   if (refused !== undefined) return { why: refused }
   const { phases } = together.composed

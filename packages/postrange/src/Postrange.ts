@@ -48,6 +48,9 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
   if (opt.kind === "OUTER") {
     return opt.amount === loop.size ? undefined : `OUTER takes the whole of r${loop.id}, ${loop.size}`
   }
+  if (loop.axis === "REDUCE" && Loops.outputs(kernel).some(({ node }) => node === loop.node)) {
+    return `r${loop.id} adds to memory in order`
+  }
   if (Workgroup.loopsBetween(kernel).has(loop.node)) {
     return `r${loop.id} tells workgroups apart: what they stage depends on it`
   }

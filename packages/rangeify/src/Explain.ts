@@ -18,6 +18,8 @@ export type Demand =
   | "overwritten"
   /** A hand-written kernel. */
   | "custom"
+  /** Its elements are added in memory, or it is what they are added from. */
+  | "accumulated"
 
 /** Why a value is stored by the rules. Where the device has costs, all but `Required` are weighed again. */
 export type Cause =
@@ -139,7 +141,8 @@ const demands: Readonly<Record<Demand, string>> = {
   contiguous: "the program asks for it with contiguous()",
   effect: "the program writes it to a buffer",
   overwritten: "its target is read elsewhere while it is written",
-  custom: "it is written by hand"
+  custom: "it is written by hand",
+  accumulated: "elements are added in memory"
 }
 
 const printCause = (cause: Cause): string => {

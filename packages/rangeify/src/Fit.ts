@@ -6,7 +6,7 @@
  * launch for each range of the index.
  */
 import * as Expr from "@tg/core-uop/Expr"
-import { rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, rebuild, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import { fixedSize } from "@tg/core-uop/View"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { passes, select, storedIn, targetsOf } from "./FitIndices.ts"
@@ -127,7 +127,10 @@ const rebound = ({ args, ast }: Kernel, whole: ReadonlyArray<UOp>, large: Readon
   const made: Array<Ref> = []
   const param = (like: UOp, length: number, ref: Ref): UOp => {
     made.push(ref)
-    return arena.make("PARAM", like.dtype, [Expr.int(arena, length)], { slot: made.length - 1 })
+    return arena.make("PARAM", like.dtype, [Expr.int(arena, length)], {
+      ...argOf(like, "PARAM"),
+      slot: made.length - 1
+    })
   }
   const params = new Map<UOp, UOp>()
   const windowOf = new Map<UOp, { readonly param: UOp; readonly lo: number }>()

@@ -339,7 +339,7 @@ const move = (kernel: UOp, slotIn: (slot: number) => number, by: Offsets): UOp =
   const moved = (node: UOp): Arg => {
     switch (node.op) {
       case "PARAM":
-        return { slot: slotIn(slotOf(node)) }
+        return { ...argOf(node, "PARAM"), slot: slotIn(slotOf(node)) }
       case "RANGE":
         return { ...rangeArg(node), id: rangeArg(node).id + by.range }
       case "LOCAL":

@@ -1,3 +1,4 @@
+import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import type { Dim, Shape } from "@tg/core-uop/Shape"
 import * as ShapeOf from "@tg/core-uop/Shape"
@@ -107,3 +108,7 @@ const matching = (from: Shape, i: number, to: Shape, j: number): { readonly i: n
   }
   return { i: p, j: q }
 }
+
+/** The loops around a store. */
+export const endAt = (store: UOp, loops: ReadonlyArray<UOp>): UOp =>
+  store.arena.make("END", DType.none, [store, ...loops.filter((r) => r.op === "RANGE")])

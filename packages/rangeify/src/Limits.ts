@@ -1,11 +1,12 @@
 /** The limits of a device that a schedule respects. */
 import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
+import type { AddLimits } from "./Additions.ts"
 import type { FusionCost } from "./Fusion.ts"
 import { type BindingLimits, wordBytes } from "./Windows.ts"
 
 /** The limits of a device, and its costs. */
-export interface Limits extends BindingLimits {
+export interface Limits extends AddLimits, BindingLimits {
   /** The cost model of placement. Without it nothing is staged in workgroup memory, and the rules of `Usual` decide. */
   readonly fusion?: FusionCost | undefined
   /** Whether kernels that do not depend on each other are joined, for a device that runs workgroups side by side. */

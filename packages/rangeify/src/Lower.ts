@@ -3,18 +3,31 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { type Arena, argOf, openRanges, reduceArg, toposort, transfer, type UOp, varArg } from "@tg/core-uop/UOp"
+import {
+  type Arena,
+  argOf,
+  openRanges,
+  type ParamArg,
+  reduceArg,
+  toposort,
+  transfer,
+  type UOp,
+  varArg
+} from "@tg/core-uop/UOp"
 import { graphRewrite } from "@tg/pattern-matcher/GraphRewrite"
 import { make, rule, rules } from "@tg/pattern-matcher/PatternMatcher"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import * as P from "@tg/pattern-matcher/UPat"
-import { extent, flatten, plus, reshape } from "./Indexing.ts"
-import { isFree, isStorage, storageOf, targetOf } from "./Values.ts"
+import { additionsOf, type AddLimits } from "./Additions.ts"
+import { endAt, extent, flatten, plus, reshape } from "./Indexing.ts"
+import { isFree, isMadeInMemory, isStorage, readBy, storageOf, targetOf } from "./Values.ts"
 
 /** A kernel under construction: what it computes and, by PARAM slot, the storage nodes it touches. */
 export interface Lowered {
   readonly ast: UOp
   readonly storage: ReadonlyArray<UOp>
+  /** The nodes that it is computed from: the sources of its root, or some of them. */
+  readonly sources: ReadonlyArray<UOp>
   /** Upper bounds of the output loops. */
   readonly sizes: ReadonlyArray<number>
   /** Bytes that a workgroup stages; infinite if their number is not known. */
@@ -34,7 +47,7 @@ export interface Homes {
 }
 
 /** Computes values of a tensor graph, element by element, in the arena of a kernel. */
-interface Reader {
+export interface Reader {
   readonly arena: Arena
   /** The value that this kernel or stage computes, so a use of it is not a load. */
   current: UOp
@@ -43,7 +56,7 @@ interface Reader {
   /** Reads of each staged value; where they lie in its memory is known when all of them are. */
   readonly stageReads: ReadonlyMap<UOp, ReadonlyArray<Read>>
   readonly newRange: (dim: Shape.Dim, axis: "GLOBAL" | "LOOP" | "REDUCE") => UOp
-  readonly slot: (owner: UOp) => UOp
+  readonly slot: (owner: UOp, arg?: Partial<ParamArg>) => UOp
   /** The value at an index, under a gate: computed once, or loaded. */
   readonly value: (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined) => UOp
   /** The same without the memo. */
@@ -91,11 +104,11 @@ const readerOf = (arena: Arena, root: UOp, { staged, stored }: Homes): Reader =>
   const memo = new Values()
   let nextRange = 0
 
-  const slot = (owner: UOp): UOp => {
+  const slot = (owner: UOp, arg: Partial<ParamArg> = {}): UOp => {
     const known = slots.get(owner)
     if (known !== undefined) return known
     const length = Math.max(1, Shape.maxElements(Shape.of(owner)))
-    const param = arena.make("PARAM", storageType(owner.dtype), [Expr.int(arena, length)], { slot: slots.size })
+    const param = arena.make("PARAM", storageType(owner.dtype), [Expr.int(arena, length)], { slot: slots.size, ...arg })
     slots.set(owner, param)
     return param
   }
@@ -205,33 +218,54 @@ const reducedAt = ({ newRange, value }: Reader, node: UOp, index: ReadonlyArray<
   return Expr.reduce(op, value(node.src[0]!, inner, gate), ranges)
 }
 
-const endAt = (store: UOp, loops: ReadonlyArray<UOp>): UOp =>
-  store.arena.make("END", DType.none, [store, ...loops.filter((r) => r.op === "RANGE")])
+/** The range programs of a stored value or a STORE effect, in order: what is added in memory has one that stores the initial value. */
+export const lowerAll = (arena: Arena, root: UOp, homes: Homes, limits: AddLimits): ReadonlyArray<Lowered> =>
+  isMadeInMemory(root)
+    ? [lower(arena, root, homes), additions(readerOf(arena, root, homes), root, limits)]
+    : [lower(arena, root, homes)]
 
 /**
  * Lowers one stored value (or one STORE effect) to a range program in `arena`: an END for each value it stages in
- * workgroup memory, sources first, then the END that stores the root.
+ * workgroup memory, sources first, then the END that stores the root. Of a SCATTER_ADD the initial value.
  */
 export const lower = (arena: Arena, root: UOp, homes: Homes): Lowered => {
   const reader = readerOf(arena, root, homes)
   // the output is slot 0
   const isStore = root.op === "STORE"
   const out = reader.slot(isStore ? targetOf(root) : root)
-  const computed = isStore ? root.src[1]! : root
+  const computed = isStore ? root.src[1]! : isMadeInMemory(root) ? root.src[0]! : root
   const shape = Shape.of(computed)
   const ranges = shape.map((dim) => reader.newRange(dim, "GLOBAL"))
   const at = isStore ? destination(reader, root.src[0]!, ranges) : flatten(arena, shape, ranges)
   const value = Expr.cast(reader.value(computed, ranges, undefined), out.dtype)
-  const store = endAt(Expr.store(Expr.element(out, at), value), ranges)
-  const { ends, places, workgroupBytes } = stagesOf(
-    reader,
-    ranges.filter((_, axis) => axis !== homes.together?.get(root))
-  )
-  const sink = arena.make("SINK", DType.none, [...ends, store])
+  return lowered(reader, endAt(Expr.store(Expr.element(out, at), value), ranges), {
+    apart: ranges.filter((_, axis) => axis !== homes.together?.get(root)),
+    shape,
+    sources: isMadeInMemory(root) ? [computed] : readBy(root)
+  })
+}
+
+const additions = (reader: Reader, root: UOp, limits: AddLimits): Lowered => {
+  const { end, ...made } = additionsOf(reader, root, limits)
+  return lowered(reader, end, made)
+}
+
+/** The kernel of an END and of what it stages. */
+const lowered = (
+  reader: Reader,
+  end: UOp,
+  { apart, shape, sources }: Pick<Lowered, "sources"> & {
+    readonly apart: ReadonlyArray<UOp>
+    readonly shape: Shape.Shape
+  }
+): Lowered => {
+  const { ends, places, workgroupBytes } = stagesOf(reader, apart)
+  const sink = end.arena.make("SINK", DType.none, [...ends, end])
   return {
     // an index may itself be read from a stage
     ast: places.size === 0 ? sink : graphRewrite(sink, undefined, { pre: stageReading, context: places }),
     storage: [...reader.slots.keys()],
+    sources,
     sizes: shape.map(Shape.maxOf),
     workgroupBytes
   }

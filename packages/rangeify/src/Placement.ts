@@ -2,7 +2,16 @@
 import type { UOp } from "@tg/core-uop/UOp"
 import type { Cause, Demand, Home } from "./Explain.ts"
 import { usual, type Work } from "./Usual.ts"
-import { isEffect, isStorage, type KernelsOf, kernelsThat, nodesOf, type Users, usersOf } from "./Values.ts"
+import {
+  isEffect,
+  isMadeInMemory,
+  isStorage,
+  type KernelsOf,
+  kernelsThat,
+  nodesOf,
+  type Users,
+  usersOf
+} from "./Values.ts"
 
 /** Which values of a function body get memory of their own. Everything else is computed where it is used. */
 export interface Placement {
@@ -40,7 +49,15 @@ export const place = (
     readsAt: (node) => tighter.get(node) ?? maxReads
   })
   const demandOf = (node: UOp): Demand =>
-    isEffect(node) ? "effect" : results.includes(node) ? "output" : node.op === "CONTIGUOUS" ? "contiguous" : "argument"
+    isEffect(node)
+      ? "effect"
+      : results.includes(node)
+      ? "output"
+      : isMadeInMemory(node)
+      ? "accumulated"
+      : node.op === "CONTIGUOUS"
+      ? "contiguous"
+      : "argument"
   return {
     nodes,
     stored,
@@ -56,4 +73,8 @@ export const place = (
 
 /** Values that must be in memory, whatever it costs. */
 const wanted = (node: UOp): ReadonlyArray<UOp> =>
-  node.op === "CALL" ? node.src.slice(1).filter((arg) => !isStorage(arg)) : node.op === "CONTIGUOUS" ? [node] : []
+  node.op === "CALL"
+    ? node.src.slice(1).filter((arg) => !isStorage(arg))
+    : node.op === "CONTIGUOUS" || isMadeInMemory(node)
+    ? [node]
+    : []

@@ -33,7 +33,8 @@ export const limitsOf = (profile: DeviceProfile, costsOf = Fusion.ofProfile): Li
     maxBindingBytes: profile.maxBindingBytes,
     maxBufferBytes: profile.maxBufferBytes,
     fusion: hasUsualGrid ? costsOf(profile) : undefined,
-    joinsKernels: profile.kind === "gpu" && hasUsualGrid && hasUsualMemory
+    joinsKernels: profile.kind === "gpu" && hasUsualGrid && hasUsualMemory,
+    atomicThreads: profile.kind === "gpu" ? profile.saturatingThreads : undefined
   }
 }
 

@@ -8,9 +8,9 @@ import { fit } from "./Fit.ts"
 import { orderHazards, writtenParams } from "./Hazards.ts"
 import { canonical, joinIndependent } from "./Horizontal.ts"
 import { bytesOf, isOverBinding, type Limits, mostBytes } from "./Limits.ts"
-import { type Homes, lower } from "./Lower.ts"
+import { type Homes, lowerAll, type Lowered } from "./Lower.ts"
 import type { Placement } from "./Placement.ts"
-import { isStorage, storageOf } from "./Values.ts"
+import { isStorage, kernelAt, readBy, storageOf } from "./Values.ts"
 import { RangeifyError } from "./RangeifyError.ts"
 import type { Ref, Schedule, Step, Temporary } from "./Schedule.ts"
 import { wordBytes } from "./Windows.ts"
@@ -79,8 +79,9 @@ class Steps {
       : this.memory.get(owner)!
   }
 
-  private boundary(root: UOp, kernel: string, cause: Cause): Boundary {
+  private boundary(root: UOp, kernel: string, cause: Cause, sources = readBy(root)): Boundary {
     const { considered, homes: { stored }, placement } = this.decided
+    const { computes } = kernelAt(root, stored, sources)
     const users = [...placement.kernelsOf(root, stored)].filter((user) => user.op !== "GETTUPLE")
     return {
       kernel,
@@ -88,23 +89,28 @@ class Steps {
       users: [...new Set(users.map(labelOf))],
       cause,
       placements: considered.get(root) ?? [],
-      inside: [...considered].filter(([node]) => !stored.has(node) && placement.kernelsOf(node, stored).has(root))
+      inside: [...considered].filter(([node]) => !stored.has(node) && computes.has(node))
         .map(([node, placements]) => ({ value: labelOf(node), cause: placement.causeOf(node), placements })),
       launch: { _tag: "Alone" }
     }
   }
 
   private kernel(root: UOp): ReadonlyArray<Step> {
-    const { arena, limits, lists, watch } = this.making
-    const { homes, placement } = this.decided
-    const lowered = lower(arena, root, homes)
+    const { arena, limits } = this.making
+    const { homes } = this.decided
     if (root.op !== "STORE") this.memory.set(root, this.temporary(bytesOf(root)))
+    return lowerAll(arena, root, homes, limits).flatMap((lowered) => this.kernelOf(root, lowered))
+  }
+
+  private kernelOf(root: UOp, lowered: Lowered): ReadonlyArray<Step> {
+    const { limits, lists, watch } = this.making
+    const { placement } = this.decided
     const name = [labelOf(root).replace(/[^A-Za-z0-9_]+/g, "_"), ...lowered.sizes.filter((n) => n !== 1)].join("_")
     const ast = finish(lowered.ast, name, { list: lists.kernel, watch })
     const whole = { ast, args: lowered.storage.map((owner) => this.refOf(owner)) }
     const parts = fit(whole, limits, (words) => this.temporary(wordBytes * words))
     if (parts === undefined) throw new OverBound(root, lowered.storage, limits)
-    const boundaries = [this.boundary(root, name, placement.causeOf(root))]
+    const boundaries = [this.boundary(root, name, placement.causeOf(root), lowered.sources)]
     return parts.map((part) => {
       const { ast, slots } = canonical(part.ast)
       return { kind: "kernel", name, ast, args: slots.map((slot) => part.args[slot]!), boundaries }

@@ -7,7 +7,7 @@ import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
 import { chain, times } from "./Cost.ts"
-import type { Cause } from "./Explain.ts"
+import type { Cause, Demand } from "./Explain.ts"
 import {
   base,
   bijective,
@@ -142,6 +142,14 @@ const store = ({ causes, onlyShared, stored }: Deciding, node: UOp, cause: Cause
   stored.add(target)
 }
 
+/** Stores a value that a kernel must not compute itself. */
+const storeFirst = (state: Deciding, node: UOp, by: Demand = "accumulated"): void => {
+  if (isLeaf(state, node)) return
+  state.stored.add(node)
+  state.must.add(node)
+  state.causes.set(node, { _tag: "Required", by })
+}
+
 /** A view of a value that has just been stored reads that value. */
 const refresh = (state: Deciding, node: UOp): void => {
   if (isLeaf(state, node) || !bijective.has(node.op)) return
@@ -174,14 +182,14 @@ const storeRepeated = (state: Deciding, node: UOp): void => {
       if (workOf(state, x!).iterations > 0) store(state, x!, { _tag: "Gathered" })
       if (isHeavy(workOf(state, y!))) store(state, y!, { _tag: "Gathered" })
       return
+    case "SCATTER_ADD":
+      // the kernel that adds may have few threads, and it computes the index for each column
+      for (const s of [y!, node.src[2]!]) if (isHeavy(workOf(state, s))) storeFirst(state, base(s))
+      return
     case "STORE": {
       // a kernel that reads the buffer it overwrites: the value is computed first
       const target = targetOf(node)
-      if (!isLeaf(state, y!) && [...workOf(state, y!).leaves].some((leaf) => storageOf(leaf) === target)) {
-        state.stored.add(y!)
-        state.must.add(y!)
-        state.causes.set(y!, { _tag: "Required", by: "overwritten" })
-      }
+      if ([...workOf(state, y!).leaves].some((leaf) => storageOf(leaf) === target)) storeFirst(state, y!, "overwritten")
       return
     }
     default:

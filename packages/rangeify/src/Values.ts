@@ -24,6 +24,9 @@ export const targetOf = (store: UOp): UOp => {
   return storageOf(target.op === "GATHER" ? target.src[0]! : target)
 }
 
+/** Whether a value is made in its own memory, so that it is always stored. */
+export const isMadeInMemory = (node: UOp): boolean => node.op === "SCATTER_ADD"
+
 /** What a kernel reads to compute a root: of what a STORE writes, which rows are chosen. */
 export const readBy = (root: UOp): ReadonlyArray<UOp> => {
   if (root.op !== "STORE") return isEffect(root) || isStorage(root) ? [] : root.src
@@ -102,7 +105,8 @@ export const kernelsThat = (users: Users): KernelsOf => (value, stored) => {
 /** The nodes that a kernel computes, its root first, and the memory that it reads. */
 export const kernelAt = (
   root: UOp,
-  stored: ReadonlySet<UOp>
+  stored: ReadonlySet<UOp>,
+  sources: ReadonlyArray<UOp> = readBy(root)
 ): { readonly computes: ReadonlySet<UOp>; readonly reads: ReadonlySet<UOp> } => {
   const reads = new Set<UOp>()
   const computes = new Set<UOp>([root])
@@ -115,7 +119,7 @@ export const kernelAt = (
       for (const s of node.src) visit(s)
     }
   }
-  for (const s of readBy(root)) visit(s)
+  for (const s of sources) visit(s)
   return { computes, reads }
 }
 

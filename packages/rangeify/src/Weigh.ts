@@ -3,15 +3,16 @@ import { accessOf } from "@tg/core-uop/View"
 import * as Shape from "@tg/core-uop/Shape"
 import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { inOrder } from "./Additions.ts"
 import { cheapest, Cost } from "./Cost.ts"
 import { labelOf, type Verdict } from "./Explain.ts"
 import { finish, unnumbered } from "./Finish.ts"
 import { fit } from "./Fit.ts"
 import { type FusionCost, type KernelMicros, launchOf } from "./Fusion.ts"
 import { isOverBinding, type Limits } from "./Limits.ts"
-import { type Homes, lower, type Lowered } from "./Lower.ts"
+import { type Homes, lower, lowerAll, type Lowered } from "./Lower.ts"
 import type { Ref } from "./Schedule.ts"
-import { kernelAt } from "./Values.ts"
+import { isMadeInMemory, kernelAt } from "./Values.ts"
 
 /** A kernel as it would be. */
 export interface Weighed {
@@ -142,6 +143,12 @@ export const weigher = (
     const text = kernelKey(root, { staged, stored })
     const before = shared.get(text)
     if (before !== undefined) return before
+    if (isMadeInMemory(root)) {
+      const parts = lowerAll(arena, root, { staged, stored }, limits)
+      const made = inOrder(parts.map((lowered) => weighLowered(root, lowered, device)))
+      shared.set(text, made)
+      return made
+    }
     const apart = weighLowered(root, lower(arena, root, { staged, stored }), device)
     const all = (apart.stages ? shortAxes(root) : []).map((axis): Weighed => {
       const together = new Map([[root, axis]])

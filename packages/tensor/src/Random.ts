@@ -77,7 +77,8 @@ const stepKinds = [
   "norm",
   "topK",
   "store",
-  "call"
+  "call",
+  "scatter"
 ] as const
 
 export type StepKind = typeof stepKinds[number]

@@ -128,6 +128,12 @@ export const printSteps = () => []
   // shapes of models without their files
   "models-deepseek2/src/Shapes": { code: "export const architectures = new Map()", absent: "shapes of models" },
   "models-llama/src/Shapes": { code: "export const models = new Map()", absent: "shapes of models" },
+  // sums of rows that an index names, which training has
+  "rangeify/src/Additions": { code: "", absent: "sums of rows" },
+  "heuristics/src/Additions": { code: "export const addsRows = () => false", absent: "sums of rows" },
+  "devectorize/src/internal/additions": { code: "", absent: "sums of rows" },
+  "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
+  "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
   // drafts
   "engine/src/Speculation": { code: "", absent: "drafts" },
   "engine/src/Predicting": { code: "", absent: "drafts" },

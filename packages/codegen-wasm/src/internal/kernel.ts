@@ -2,7 +2,8 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
 import type { Program } from "@tg/core-uop/Program"
-import { argOf, slotOf, type UOp, varArg } from "@tg/core-uop/UOp"
+import { argOf, isAccumulating, slotOf, type UOp, varArg } from "@tg/core-uop/UOp"
+import { additionOf } from "./additions.ts"
 import { Address } from "./address.ts"
 import { accumulatedDots, noPairSums, type PairSums, pairSumsOf, type Simd } from "./dot.ts"
 import { type Body, combine, elementwise, type Helper, helpers } from "./elementwise.ts"
@@ -281,7 +282,10 @@ class KernelWriter implements Body {
     const { gate } = this.placement.access.get(node)!
     const x = node.src[1]!
     if (gate !== undefined) this.open(`(if ${this.value(gate)} (then`)
-    this.line(`(${this.memory(node, `${valueType(x.dtype)}.store`)} ${this.value(x)})`)
+    if (isAccumulating(node)) {
+      const { address, offset } = this.placement.access.get(node)!
+      for (const line of additionOf(node, { address: this.value(address), offset }, this)) this.line(line)
+    } else this.line(`(${this.memory(node, `${valueType(x.dtype)}.store`)} ${this.value(x)})`)
     if (gate !== undefined) this.close("))")
   }
 

@@ -1,7 +1,8 @@
 /** Reading and writing memory. */
 import type * as DType from "@tg/core-uop/DType"
-import { argOf, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { argOf, isAccumulating, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { type Access, accessOf, storeOf } from "@tg/core-uop/View"
+import { addition } from "./additions.ts"
 import { type Address, divide, leaves } from "./memory.ts"
 import { atom, compound, operand, type Text, typeName } from "./text.ts"
 import type { Writer } from "./writer.ts"
@@ -32,7 +33,8 @@ export const inputs = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): Readon
   const used = address === undefined ? [at] : leaves(address)
   const repeats = lanes === width ? [1] : [1, 2]
   const values = node.op === "STORE" ? repeats.map(() => storeOf(node).value) : []
-  return [element, buffer, ...repeats.flatMap(() => used), ...gate === undefined ? [] : [gate], ...values]
+  const places = isAccumulating(node) && !isCoherent(buffer) ? [...repeats, ...repeats] : repeats
+  return [element, buffer, ...places.flatMap(() => used), ...gate === undefined ? [] : [gate], ...values]
 }
 
 /** The text of a LOAD. */
@@ -55,6 +57,7 @@ export const store = (writer: Writer, node: UOp): void => {
     const part = access.lanes === access.width
       ? value.code
       : `${operand(value)}.${letters.slice(i * access.width, (i + 1) * access.width)}`
+    if (isAccumulating(node)) return addition(target, part, storeOf(node))
     return isCoherent(access.buffer)
       ? `atomicStore(&${target}, ${wordOf(part, storeOf(node).value.dtype)});`
       : `${target} = ${part};`

@@ -4,6 +4,7 @@ import { Arena } from "@tg/core-uop/UOp"
 import * as Nn from "../Nn.ts"
 import * as Program from "../Program.ts"
 import type { RandomInput, RandomOutput, RandomProgram, Step } from "../Random.ts"
+import { scatterAdd } from "../Scatter.ts"
 import { buffer, full, iota, scalar, type Tensor, variable } from "../Tensor.ts"
 import { generator } from "./generator.ts"
 
@@ -162,6 +163,8 @@ class Builder {
         return this.compound(kind, a, b)
       case "store":
         return this.store(a)
+      case "scatter":
+        return this.scatter([a, b, c])
       case "call":
         return this.callBlock(a, b)
       default:
@@ -280,6 +283,26 @@ class Builder {
     if (table === undefined || index === undefined || table.x.rank + index.x.rank > 5) return
     this.use(table, index)
     this.push(table.x.gather(index.x.mod(Number(table.x.dim(0)))), table.bound, table.error)
+  }
+
+  /** Adds the rows of a value to rows of a sum, of which one number in a few names none. */
+  private scatter([a, b, c]: readonly [number, number, number]): void {
+    const value = this.pick(a, (x) => x.rank > 0 && x.rank < 4 && DType.isStorable(x.dtype))
+    if (value === undefined) return
+    const { x } = value
+    const rows = 1 + c % 5
+    const count = Shape.maxOf(x.dim(0))
+    const index = this.pick(b, (y) => y.dtype === DType.u32 && y.rank === 1 && y.dim(0) === x.dim(0))
+    const number = index?.x ?? iota(this.arena, x.dim(0)).cast(DType.u32).mul(7)
+    this.use(value, ...index === undefined ? [] : [index])
+    const initial = full(this.arena, [rows, ...x.shape.slice(1)], 1, x.dtype)
+    const order = (["rows", "any"] as const)[(c >>> 4) % 2]!
+    const bound = 1 + count * value.bound
+    this.push(
+      scatterAdd(initial, { index: number.mod(rows + 1), value: x, order }),
+      bound,
+      count * (value.error + unit * bound)
+    )
   }
 
   private move(
