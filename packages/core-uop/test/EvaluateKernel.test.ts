@@ -18,6 +18,7 @@ const range = (size: UOp | number, axis: Axis = "GLOBAL"): UOp => Expr.range(are
 const at = (buffer: UOp, index: UOp | number, gate?: UOp): UOp =>
   Expr.element(buffer, typeof index === "number" ? Expr.int(arena, index) : index, gate)
 const end = (store: UOp, ...ranges: ReadonlyArray<UOp>): UOp => arena.make("END", DType.none, [store, ...ranges])
+const adds = (target: UOp, value: UOp): UOp => arena.make("STORE", DType.none, [target, value], { op: "ADD" })
 const kernel = (...ends: ReadonlyArray<UOp>): UOp => arena.make("SINK", DType.none, ends, { name: "test" })
 const special = (name: string, size: number): UOp =>
   arena.make("SPECIAL", DType.index, [Expr.int(arena, size)], { name })
@@ -165,6 +166,40 @@ describe("kernel stage", () => {
     )
     const same = kernel(end(Expr.store(at(param(0, DType.f32, 2), Expr.floordiv(i, 2)), value), i))
     expect(run("kernel", same, [new Float32Array(2)])).toEqual([0, 1])
+  })
+
+  it("adds row by row, also what does not depend on the row, and nothing where the gate is false", () => {
+    const [j, r] = [range(2), range(3, "REDUCE")]
+    const row = Expr.cast(Expr.load(at(param(1, DType.u32, 3), r)), DType.index)
+    const place = Expr.add(Expr.mul(Expr.where(Expr.lt(row, 2), row, Expr.int(arena, 0)), 2), j)
+    const added = (value: UOp): UOp =>
+      kernel(end(adds(at(param(0, DType.f32, 4), place, Expr.lt(row, 2)), value), j, r))
+    const rows = Uint32Array.of(1, 9, 1)
+    const value = Expr.load(at(param(2, DType.f32, 6), Expr.add(Expr.mul(r, 2), j)))
+    expect(run("kernel", added(value), [f(1, 2, 3, 4), rows, f(1, 2, 3, 4, 5, 6)])).toEqual([1, 2, 9, 12])
+    const same = kernel(end(adds(at(param(0, DType.f32, 2), j), Expr.constant(arena, DType.f32, 2)), j, r))
+    expect(run("kernel", same, [f(1, 2)])).toEqual([7, 8])
+  })
+
+  it("notices iterations of several threads that add to one element, unless they add atomically", () => {
+    const [j, r] = [range(2), range(3)]
+    const row = Expr.cast(Expr.load(at(param(1, DType.u32, 3), r)), DType.index)
+    const added = (out: UOp): UOp =>
+      kernel(end(adds(at(out, Expr.add(Expr.mul(row, 2), j)), Expr.constant(arena, DType.u32, 1)), j, r))
+    const plain = added(param(0, DType.u32, 4))
+    const rows = Uint32Array.of(1, 0, 1)
+    expect(Spec.check("kernel", plain)[0]!.reason).toContain("are independent, and may add to one element")
+    expect(() => evaluateKernel(plain, [new Uint32Array(4), rows])).toThrow(
+      "slot 0: threads 0 and 4 add to element 2, and not atomically"
+    )
+    const atomic = arena.make("PARAM", DType.u32, [Expr.int(arena, 4)], { slot: 0, coherent: true })
+    expect(run("kernel", added(atomic), [new Uint32Array(4), rows])).toEqual([1, 1, 2, 2])
+  })
+
+  it("refuses a plain store in a loop whose iterations are combined", () => {
+    const r = range(3, "REDUCE")
+    const last = kernel(end(Expr.store(at(param(0, DType.f32, 1), 0), Expr.cast(r, DType.f32)), r))
+    expect(Spec.check("kernel", last)[0]!.reason).toContain("does not accumulate")
   })
 
   it("sees the same bytes through PARAMs of two dtypes", () => {

@@ -194,6 +194,24 @@ describe("memory", () => {
     expect(run([new Float32Array(1)], {}, false)).toEqual([3])
   })
 
+  it("notices threads that add to one element, unless they add atomically and nothing else touches it", () => {
+    const added = (coherent: boolean, reads: boolean): ReadonlyArray<number> => {
+      arena = new Arena()
+      code.length = 0
+      const out = emit(
+        arena.make("PARAM", DType.f32, [Expr.int(arena, 1)], coherent ? { slot: 0, coherent: true } : { slot: 0 })
+      )
+      emit(arena.make("SPECIAL", DType.index, [Expr.int(arena, 3)], { name: "lidx0" }))
+      const element = Expr.element(out, Expr.int(arena, 0))
+      emit(arena.make("STORE", DType.none, [element, c(2)], { op: "ADD" }))
+      if (reads) load(out, Expr.int(arena, 0))
+      return run([Float32Array.of(1)])
+    }
+    expect(added(true, false)).toEqual([7])
+    expect(() => added(false, false)).toThrow("slot 0: thread 1 reads element 0, which thread 0 wrote")
+    expect(() => added(true, true)).toThrow("slot 0: thread 0 reads element 0, which an atomic operation wrote")
+  })
+
   it("notices a workgroup that reads what another one wrote", () => {
     const g = special("gidx0", 2)
     const out = param(0, DType.f32, 3)

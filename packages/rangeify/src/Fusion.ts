@@ -241,6 +241,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
       const told = phases.slice(1).filter(readsWhereTold).length
       const later = Math.max(0, phases.filter(readsBuffers).length - 1)
+      // each addition to memory waits for the one before
+      const added = iterations(main.end.src.slice(1).filter((r) => rangeArg(r).axis === "REDUCE")) - 1
       const loads = told * known.loadMicros + Math.max(0, later - told) * known.cachedLoadMicros
       // bound by the latency of one workgroup, or by the throughput of all: each of them loads what it stages
       const repeats = workgroups / apart
@@ -253,7 +255,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
         return sum + Math.max(micros(workOf(stage, { iterations, outside: between })), all / processors)
       }, 0)
       return {
-        wait: profile.dispatchMicros + known.loadMicros +
+        wait: profile.dispatchMicros + known.loadMicros + added * known.cachedLoadMicros +
           (1 + overlap * (waves - 1)) * (stages.length * known.stageMicros + loads),
         work: staged + micros(workOf(main, { iterations, outside: none, tiled })) / processors,
         transfer: bytesOf(phases.length === 1 ? main.nodes : toposort(kernel), sizeOf, none) / profile.bytesPerMicro,

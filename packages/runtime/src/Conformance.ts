@@ -12,6 +12,7 @@ import {
   same,
   wordsOf
 } from "./internal/conformance/case.ts"
+import { additions } from "./internal/conformance/additions.ts"
 import { memory } from "./internal/conformance/memory.ts"
 import * as Operations from "./ConformanceOperations.ts"
 import { programs } from "./internal/conformance/programs.ts"
@@ -64,7 +65,7 @@ const operations: Cases = Object.fromEntries(
 
 /** Everything the `Device` contract promises, as cases to run with any test framework. */
 export const cases = <E, R>(compile: Compile<E, R>): ReadonlyArray<Case<E, R>> =>
-  Object.entries({ ...memory, ...programs, ...operations, ...refusals }).map(([name, run]) => ({
+  Object.entries({ ...memory, ...programs, ...operations, ...additions, ...refusals }).map(([name, run]) => ({
     name,
     effect: Effect.scoped(Effect.gen(function*() {
       const device = yield* Device

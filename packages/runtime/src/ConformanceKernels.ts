@@ -13,6 +13,7 @@ const param = (arena: Arena, slot: number, dtype: DType.DType, length: number): 
   arena.make("PARAM", dtype, [Expr.int(arena, length)], { slot })
 const sink = (arena: Arena, name: string, store: UOp, ...ranges: ReadonlyArray<UOp>): UOp =>
   arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, ...ranges])], { name })
+const adding = (target: UOp, value: UOp): UOp => target.arena.make("STORE", DType.none, [target, value], { op: "ADD" })
 const unsigned = (x: UOp): UOp => Expr.cast(x, DType.u32)
 
 /** `addOne`: u32, slot 0[i] = slot 1[i] + 1 for i below `count`. */
@@ -60,6 +61,25 @@ export const constant = (arena: Arena): UOp => {
   const i = Expr.range(arena, 1, 0, "GLOBAL")
   const out = Expr.element(param(arena, 0, DType.u32, 1), i)
   return sink(arena, "constant", Expr.store(out, unsigned(Expr.add(i, 5))), i)
+}
+
+/** `addedTo`: u32, slot 0[i] += slot 1[i] for i below `count`, without atomics: no two iterations add to one element. */
+export const addedTo = (arena: Arena): UOp => {
+  const i = Expr.range(arena, count, 0, "GLOBAL")
+  const x = Expr.load(Expr.element(param(arena, 1, DType.u32, count), i))
+  return sink(arena, "addedTo", adding(Expr.element(param(arena, 0, DType.u32, count), i), x), i)
+}
+
+/** Sums that `counted` has. */
+export const sums = 5
+
+/** `counted`: slot 0[slot 1[i]] += slot 2[i] for i below `count`, atomically, where slot 1[i] is below `sums`. */
+export const counted = (dtype: DType.DType) => (arena: Arena): UOp => {
+  const i = Expr.range(arena, count, 0, "GLOBAL")
+  const at = Expr.cast(Expr.load(Expr.element(param(arena, 1, DType.u32, count), i)), DType.index)
+  const out = arena.make("PARAM", dtype, [Expr.int(arena, sums)], { slot: 0, coherent: true })
+  const x = Expr.load(Expr.element(param(arena, 2, dtype, count), i))
+  return sink(arena, `counted_${dtype.scalar}`, adding(Expr.element(out, at, Expr.lt(at, sums)), x), i)
 }
 
 /** `symbolic`: u32, slot 0[i] = v + i for i below the variable n. */

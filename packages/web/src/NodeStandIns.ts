@@ -134,6 +134,7 @@ export const printSteps = () => []
   "devectorize/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
+  "runtime/src/internal/conformance/additions": { code: "export const additions = {}" },
   // drafts
   "engine/src/Speculation": { code: "", absent: "drafts" },
   "engine/src/Predicting": { code: "", absent: "drafts" },
