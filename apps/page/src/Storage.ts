@@ -1,5 +1,5 @@
 /** Where conversations and settings stay: in the browser, nowhere else. */
-import { createStore, del, entries, set } from "idb-keyval"
+import { createStore, del, entries, promisifyRequest } from "idb-keyval"
 import * as Conversation from "./Conversation.ts"
 import * as Settings from "./Settings.ts"
 
@@ -21,10 +21,18 @@ export const load = async (): Promise<ReadonlyArray<Conversation.Conversation>> 
     .sort((a, b) => b.changed - a.changed)
 }
 
-/** Keeps a conversation, in place of what it was. */
+/**
+ * Keeps a conversation, in place of what it was. It is committed at once: a page that is left, or loaded again, takes back what it has written and
+ * not committed.
+ */
 export const save = (conversation: Conversation.Conversation): Promise<void> => {
   localStorage.setItem(keptKey, "yes")
-  return set(conversation.id, conversation, store)
+  return store("readwrite", (conversations) => {
+    conversations.put(conversation, conversation.id)
+    const { transaction } = conversations
+    transaction.commit()
+    return promisifyRequest(transaction)
+  })
 }
 
 /** Forgets a conversation. */
