@@ -5,6 +5,7 @@ import type { RpcClientError } from "effect/rpc/RpcClientError"
 import { ModelError } from "./ModelError.ts"
 import { Requests } from "./Protocol.ts"
 import { layerPage } from "./internal/platform.ts"
+import * as scheduling from "./internal/scheduling.ts"
 
 /** Starts the worker whose script lies beside this module's. */
 export const startWorker = (): Worker =>
@@ -27,7 +28,7 @@ export const connect = Effect.fnUntraced(function*(worker: () => Worker) {
     )
   ).pipe(Effect.mapError(notStarted))
   return yield* Effect.provide(RpcClient.make(Requests), protocol)
-})
+}, Effect.provide(scheduling.layer))
 
 /** What can be asked of a worker. */
 export type Client = Effect.Success<ReturnType<typeof connect>>

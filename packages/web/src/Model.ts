@@ -4,6 +4,7 @@ import { Cause, Effect, Exit, Schema, Scope, Stream } from "effect"
 import type { RpcClientError } from "effect/rpc/RpcClientError"
 import { type Client, connect, failed, startWorker } from "./Connection.ts"
 import { ModelError } from "./ModelError.ts"
+import * as scheduling from "./internal/scheduling.ts"
 import * as Protocol from "./Protocol.ts"
 
 /** A model that the browser keeps, by the name that it was kept under. */
@@ -213,7 +214,12 @@ const aborted = (signal: AbortSignal): Effect.Effect<never, unknown> =>
   })
 
 const iterable = <A>(stream: Stream.Stream<A, ModelError>, signal: AbortSignal | undefined): AsyncIterable<A> =>
-  Stream.toAsyncIterable(signal === undefined ? stream : Stream.interruptWhen(stream, aborted(signal)))
+  Stream.toAsyncIterableWith(
+    signal === undefined ? stream : Stream.interruptWhen(stream, aborted(signal)),
+    scheduling.context()
+  )
+
+const run = <A, E>(effect: Effect.Effect<A, E>): Promise<A> => Effect.runPromiseWith(scheduling.context())(effect)
 
 /** Runs in a scope that is closed when it fails or is aborted. */
 const within = <A, E>(
@@ -225,7 +231,7 @@ const within = <A, E>(
     Scope.provide(scope),
     Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
   )
-  return Effect.runPromise(signal === undefined ? running : Effect.raceFirst(running, aborted(signal)))
+  return run(signal === undefined ? running : Effect.raceFirst(running, aborted(signal)))
 }
 
 const openedOf = ({ cached, chat, gauge, generate, reply, ...loaded }: Model, close: () => Promise<void>): Opened => ({
@@ -233,8 +239,8 @@ const openedOf = ({ cached, chat, gauge, generate, reply, ...loaded }: Model, cl
   chat: (conversation, { signal, ...given } = {}) => iterable(chat(conversation, given), signal),
   reply: (conversation, { signal, ...given } = {}) => iterable(reply(conversation, given), signal),
   generate: (prompt, { signal, ...given } = {}) => iterable(generate(prompt, given), signal),
-  cached: () => Effect.runPromise(cached),
-  gauge: () => Effect.runPromise(gauge),
+  cached: () => run(cached),
+  gauge: () => run(gauge),
   close,
   [Symbol.asyncDispose]: close
 })
@@ -242,7 +248,7 @@ const openedOf = ({ cached, chat, gauge, generate, reply, ...loaded }: Model, cl
 /** Loads a model for a program without Effect. */
 export const open = async (source: Source, { signal, ...options }: Options & Abortable = {}): Promise<Opened> => {
   const scope = Scope.makeUnsafe()
-  const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
+  const close = () => run(Scope.close(scope, Exit.void))
   return openedOf(await within(scope, load(source, options), signal), close)
 }
 
@@ -258,7 +264,7 @@ export interface Seen extends AsyncDisposable {
 /** Reads the header of a model for a program without Effect. */
 export const look = async (source: Source, { signal, ...options }: LookOptions & Abortable = {}): Promise<Seen> => {
   const scope = Scope.makeUnsafe()
-  const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
+  const close = () => run(Scope.close(scope, Exit.void))
   const { facts, load } = await within(scope, prepare(source, options), signal)
   return {
     facts,
