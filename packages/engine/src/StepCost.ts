@@ -19,7 +19,8 @@ const unpacking = 2
 /** A program for twice as many tokens takes memory and has to be compiled: a smaller gain is not worth it. */
 const worthwhile = 1.1
 
-const isOfExperts = ({ name }: WeightRef): boolean => /_exps\./.test(name)
+/** Whether a tensor has the weights of all experts, of which a token takes some. */
+export const isOfExperts = ({ name }: WeightRef): boolean => /_exps\./.test(name)
 
 /** The part of the experts that one of so many tokens has chosen, if each chooses by itself. */
 const chosenPart = ({ experts }: Weighed["config"], tokens: number): number =>

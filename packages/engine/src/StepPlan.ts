@@ -22,6 +22,7 @@ import * as PoolPlan from "./PoolPlan.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
+import { isOfExperts } from "./StepCost.ts"
 import * as StepProgram from "./StepProgram.ts"
 
 /** A model as far as a plan needs it. */
@@ -265,7 +266,7 @@ export const weightsRead = (config: Family.ModelConfig, weights: Weights.ModelWe
   const share = (ref: Weights.WeightRef): number => {
     const { shape, type } = ref.layout
     const whole = bytesOf(type, shape.toReversed()) as number
-    if (/_exps\./.test(ref.name)) return whole * experts!.used / experts!.count
+    if (isOfExperts(ref)) return whole * experts!.used / experts!.count
     // tied, the embedding is read whole as the output matrix
     return ref === weights.tokenEmbedding && ref !== weights.output ? whole / config.vocabulary : whole
   }
