@@ -8,6 +8,7 @@ import { rareHalvesOf } from "./internal/half.ts"
 import { type Memory, memoryImport, moduleText, unsupported } from "./internal/kernel.ts"
 import { type Nest, nestOf } from "./internal/nest.ts"
 import { place, ScopeProblem } from "./internal/placement.ts"
+import { repeatShortLoops } from "./internal/repeat.ts"
 import { widenScalars } from "./internal/splats.ts"
 import { defaultMemory, defaultSimd } from "./WasmHost.ts"
 
@@ -56,13 +57,16 @@ const moduleOf = (
   return moduleText(placement, signature(linear), { memory, nest, rareHalves: rareHalvesOf(linear), simd })
 }
 
+/** A linear kernel in the form that has the fewest instructions here. */
+const inVectors = (linear: UOp): UOp => widenScalars(repeatShortLoops(linear))
+
 /**
  * The module of a kernel in the text format. It imports `env.memory` and exports `run`, whose parameters are the
  * iterations to do, from and up to, then a byte address for each binding, then each variable, in the order of the
  * program's `bindings` and `vars`. Addresses are multiples of 16. The iterations are those of `grid[0]`.
  */
 export const text = (name: string, linear: UOp, options: Options = {}): string | RenderError => {
-  const widened = widenScalars(linear)
+  const widened = inVectors(linear)
   return moduleOf(name, widened, nestOf(widened), options)
 }
 
@@ -73,7 +77,7 @@ export const render = (
   assembler: Assembler,
   options: Options = {}
 ): Program | RenderError => {
-  const widened = widenScalars(linear)
+  const widened = inVectors(linear)
   const nest = nestOf(widened)
   const module = moduleOf(name, widened, nest, options)
   if (typeof module !== "string") return module

@@ -16,7 +16,7 @@ describe("loops", () => {
   })
 
   it("renders addresses once per loop and offsets as immediates", () => {
-    expect(text(matvec(6, 16))).toMatchInlineSnapshot(`
+    expect(text(matvec(6, 32))).toMatchInlineSnapshot(`
       "(module
         (import "env" "memory" (memory 1 65536 shared))
         (func (export "run") (param $from i32) (param $to i32) (param $p0 i32) (param $p1 i32) (param $p2 i32)
@@ -24,12 +24,12 @@ describe("loops", () => {
           (if (i32.lt_s (local.get $from) (local.get $to)) (then
             (local.set $i0 (local.get $from))
             (loop $loop_i0
-              (local.set $a1 (i32.add (local.get $p1) (i32.shl (local.get $i0) (i32.const 6))))
+              (local.set $a1 (i32.add (local.get $p1) (i32.shl (local.get $i0) (i32.const 7))))
               (local.set $r2 (v128.const f32x4 0 0 0 0))
               (local.set $i3 (i32.const 0))
               (loop $loop_i3
                 (local.set $r2 (f32x4.add (local.get $r2) (f32x4.mul (v128.load (i32.add (local.get $a1) (i32.shl (local.get $i3) (i32.const 4)))) (v128.load (i32.add (local.get $p2) (i32.shl (local.get $i3) (i32.const 4)))))))
-                (br_if $loop_i3 (i32.lt_s (local.tee $i3 (i32.add (local.get $i3) (i32.const 1))) (i32.const 4)))
+                (br_if $loop_i3 (i32.lt_s (local.tee $i3 (i32.add (local.get $i3) (i32.const 1))) (i32.const 8)))
               )
               (f32.store (i32.add (local.get $p0) (i32.shl (local.get $i0) (i32.const 2))) (f32.add (f32.add (f32.add (f32x4.extract_lane 0 (local.get $r2)) (f32x4.extract_lane 1 (local.get $r2))) (f32x4.extract_lane 2 (local.get $r2))) (f32x4.extract_lane 3 (local.get $r2))))
               (br_if $loop_i0 (i32.lt_s (local.tee $i0 (i32.add (local.get $i0) (i32.const 1))) (local.get $to)))

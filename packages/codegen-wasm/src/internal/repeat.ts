@@ -1,0 +1,101 @@
+/**
+ * Short loops are repeated in straight code, in the order of their instructions: what the iterations have in common is then known, such
+ * as which byte of a word it is, and offsets are immediates.
+ */
+import * as DType from "@tg/core-uop/DType"
+import { scalar } from "@tg/core-uop/EvaluateOps"
+import * as Expr from "@tg/core-uop/Expr"
+import type { Op } from "@tg/core-uop/Op"
+import { argOf, rangeArg, type UOp } from "@tg/core-uop/UOp"
+import { type Block, blockOf, costOf } from "./nest.ts"
+import { constantOf } from "./value.ts"
+
+/** Longer loops stay loops, and those whose straight code would be longer than this. */
+const mostIterations = 4
+const mostInstructions = 1000
+
+/**
+ * What a loop that is repeated does not contain: it neither writes memory nor branches. Products of bytes have registers for little more
+ * than their sums: straight code was faster for some of them and slower for others.
+ */
+const refused: ReadonlySet<Op> = new Set<Op>(["STORE", "IF", "ENDIF", "BARRIER", "LOCAL", "DOT4I8"])
+
+const isShort = (block: Block): boolean => {
+  const size = block.range!.src[0]!
+  if (rangeArg(block.range!).axis === "GLOBAL" || size.op !== "CONST" || Number(size.arg) > mostIterations) return false
+  const cost = costOf(block.items)
+  return typeof cost === "number" && Number(size.arg) * cost <= mostInstructions && isRepeatable(block)
+}
+
+/**
+ * Whether the iterations are different instructions: each accumulates what depends on the loop, or in registers of its own, and
+ * registers from outside are not read.
+ */
+const isRepeatable = (block: Block): boolean => {
+  const varying = new Set<UOp>([block.range!])
+  const visit = (items: Block["items"]): boolean =>
+    items.every((item) => {
+      if ("items" in item) return isShort(item) && visit(item.items)
+      const read = item.op === "ACCUMULATE" ? item.src.slice(1) : item.src
+      if (refused.has(item.op) || read.some((s) => s.op === "REG" && !varying.has(s))) return false
+      if (item.op === "REG" || item.src.some((s) => varying.has(s))) varying.add(item)
+      return item.op !== "ACCUMULATE" || varying.has(item)
+    })
+  return visit(block.items)
+}
+
+const foldable: ReadonlySet<Op> = new Set<Op>(["ADD", "SUB", "MUL", "AND", "OR", "SHL", "SHR", "CAST"])
+const isInteger = ({ lanes, scalar: kind }: DType.DType): boolean => lanes === 1 && kind !== "f32" && kind !== "void"
+
+/** A node of constants as the constant that it is, and what a shift by nothing shifts. */
+const folded = (node: UOp): UOp => {
+  const [a, b] = node.src
+  if ((node.op === "SHL" || node.op === "SHR") && constantOf(b!) === 0) return a!
+  if (!foldable.has(node.op) || ![node, ...node.src].every(({ dtype }) => isInteger(dtype))) return node
+  const values = node.src.map(constantOf)
+  if (values.some((x) => x === undefined)) return node
+  const value = scalar(node.op, a!.dtype, node.dtype)(values[0]!, values[1] ?? 0, 0)
+  const { scalar: kind } = node.dtype
+  return Expr.constant(node.arena, node.dtype, kind === "u32" ? value >>> 0 : kind === "i32" ? value | 0 : value)
+}
+
+/** A linear kernel with its short loops as straight code. */
+export const repeatShortLoops = (linear: UOp): UOp => {
+  const nodes: Array<UOp> = []
+  const seen = new Set<UOp>()
+  const now = new Map<UOp, UOp>()
+  const registers = linear.src.flatMap((n) => n.op === "REG" ? [argOf(n, "REG").id] : [])
+  let fresh = Math.max(-1, ...registers) + 1
+  const emit = (node: UOp): void => {
+    if (!seen.has(node)) nodes.push(node)
+    seen.add(node)
+  }
+  const copy = (node: UOp, inside: boolean): void => {
+    const same = node.with(node.src.map((s) => now.get(s) ?? s))
+    const made = node.op === "REG" && inside
+      ? node.arena.make("REG", node.dtype, same.src, { id: fresh++ })
+      : folded(same)
+    now.set(node, made)
+    emit(made)
+  }
+  const visit = (block: Block, inside: boolean): void => {
+    for (const item of block.items) {
+      if (!("items" in item)) copy(item, inside)
+      else if (isShort(item)) {
+        for (let i = 0; i < Number(item.range!.src[0]!.arg); i++) {
+          const at = Expr.int(linear.arena, i)
+          now.set(item.range!, at)
+          emit(at)
+          visit(item, true)
+        }
+      } else {
+        copy(item.range!, inside)
+        visit(item, inside)
+        emit(linear.arena.make("END", DType.none, [now.get(item.range!)!]))
+      }
+    }
+  }
+  const root = blockOf(linear)
+  visit(root, false)
+  return nodes.length === linear.src.length && nodes.every((n, i) => n === linear.src[i]) ? linear : linear.with(nodes)
+}
