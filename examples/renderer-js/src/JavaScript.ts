@@ -3,7 +3,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { DType } from "@tg/core-uop/DType"
 import { mandatory, type Op, type ReduceOp } from "@tg/core-uop/Op"
 import { type Program, Renderer, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
-import { type UOp, varArg } from "@tg/core-uop/UOp"
+import { isAccumulating, type UOp, varArg } from "@tg/core-uop/UOp"
 import { Device, DeviceError } from "@tg/runtime/Device"
 import * as HostDevice from "@tg/runtime/HostDevice"
 import { Effect, Layer } from "effect"
@@ -138,7 +138,9 @@ const statements = (linear: UOp, vars: ReadonlyArray<string>): ReadonlyArray<str
       case "LOAD":
         return define("const", access[2] === undefined ? place() : `${of(access[2])} ? ${place()} : 0`)
       case "STORE":
-        return `${access[2] === undefined ? "" : `if (${of(access[2])}) `}${place()} = ${of(second!)}`
+        return `${access[2] === undefined ? "" : `if (${of(access[2])}) `}${place()} ${
+          isAccumulating(node) ? "+=" : "="
+        } ${of(second!)}`
       default: {
         const code = elementwise(node.op, node.dtype, first?.dtype ?? node.dtype, node.src.map(of))
         if (code === undefined) {

@@ -3,7 +3,6 @@
  * as which byte of a word it is, and offsets are immediates.
  */
 import * as DType from "@tg/core-uop/DType"
-import { scalar } from "@tg/core-uop/EvaluateOps"
 import * as Expr from "@tg/core-uop/Expr"
 import type { Op } from "@tg/core-uop/Op"
 import { argOf, rangeArg, type UOp } from "@tg/core-uop/UOp"
@@ -44,19 +43,32 @@ const isRepeatable = (block: Block): boolean => {
   return visit(block.items)
 }
 
-const foldable: ReadonlySet<Op> = new Set<Op>(["ADD", "SUB", "MUL", "AND", "OR", "SHL", "SHR", "CAST"])
-const isInteger = ({ lanes, scalar: kind }: DType.DType): boolean => lanes === 1 && kind !== "f32" && kind !== "void"
+const integers: ReadonlySet<string> = new Set(["i32", "u32", "index"])
+const isInteger = ({ lanes, scalar }: DType.DType): boolean => lanes === 1 && integers.has(scalar)
+
+/** Integer arithmetic before it wraps; indices are exact. */
+const arithmetic: Partial<Record<Op, (a: number, b: number, scalar: DType.DType["scalar"]) => number>> = {
+  ADD: (a, b) => a + b,
+  SUB: (a, b) => a - b,
+  MUL: (a, b, scalar) => (scalar === "index" ? a * b : Math.imul(a, b)),
+  AND: (a, b) => a & b,
+  OR: (a, b) => a | b,
+  SHL: (a, b) => a << b,
+  SHR: (a, b, scalar) => (scalar === "u32" ? a >>> b : a >> b),
+  CAST: (a) => a
+}
 
 /** A node of constants as the constant that it is, and what a shift by nothing shifts. */
 const folded = (node: UOp): UOp => {
   const [a, b] = node.src
   if ((node.op === "SHL" || node.op === "SHR") && constantOf(b!) === 0) return a!
-  if (!foldable.has(node.op) || ![node, ...node.src].every(({ dtype }) => isInteger(dtype))) return node
+  const compute = arithmetic[node.op]
+  if (compute === undefined || ![node, ...node.src].every(({ dtype }) => isInteger(dtype))) return node
   const values = node.src.map(constantOf)
   if (values.some((x) => x === undefined)) return node
-  const value = scalar(node.op, a!.dtype, node.dtype)(values[0]!, values[1] ?? 0, 0)
-  const { scalar: kind } = node.dtype
-  return Expr.constant(node.arena, node.dtype, kind === "u32" ? value >>> 0 : kind === "i32" ? value | 0 : value)
+  const { scalar } = node.dtype
+  const value = compute(values[0]!, values[1] ?? 0, scalar)
+  return Expr.constant(node.arena, node.dtype, scalar === "u32" ? value >>> 0 : scalar === "i32" ? value | 0 : value)
 }
 
 /** A linear kernel with its short loops as straight code. */
