@@ -9,6 +9,8 @@ import { type Memory, memoryImport, moduleText, unsupported } from "./internal/k
 import { type Nest, nestOf } from "./internal/nest.ts"
 import { place, ScopeProblem } from "./internal/placement.ts"
 import { repeatShortLoops } from "./internal/repeat.ts"
+import { startSums } from "./internal/starts.ts"
+import { sumsWithShares } from "./internal/shares.ts"
 import { widenScalars } from "./internal/splats.ts"
 import { defaultMemory, defaultSimd } from "./WasmHost.ts"
 
@@ -58,7 +60,7 @@ const moduleOf = (
 }
 
 /** A linear kernel in the form that has the fewest instructions here. */
-const inVectors = (linear: UOp): UOp => widenScalars(repeatShortLoops(linear))
+const inVectors = (linear: UOp): UOp => sumsWithShares(widenScalars(startSums(repeatShortLoops(linear))))
 
 /**
  * The module of a kernel in the text format. It imports `env.memory` and exports `run`, whose parameters are the

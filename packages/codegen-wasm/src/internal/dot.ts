@@ -19,6 +19,8 @@ const possibleBits = (node: UOp): number => {
       return Number(node.arg) | 0
     case "STACK":
       return node.src.reduce((bits, s) => bits | possibleBits(s), 0)
+    case "LANE":
+      return possibleBits(a!)
     case "AND":
       return possibleBits(a!) & possibleBits(b!)
     case "OR":

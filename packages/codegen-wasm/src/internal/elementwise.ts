@@ -261,6 +261,14 @@ export const elementwise = (node: UOp, body: Body): string => {
       return shift(node, body)
     case "DOT4I8":
       return dot4I8(node, body)
+    case "MUL": {
+      const [x, y] = node.src as [UOp, UOp]
+      const factor = constantOf(y)
+      return node.dtype.lanes === 4 && !DType.isFloat(node.dtype) && node.dtype.scalar !== "bool" &&
+          isPowerOfTwo(factor)
+        ? `(i32x4.shl ${body.value(x)} (i32.const ${Math.log2(factor)}))`
+        : combine("MUL", x.dtype, body.value(x), body.value(y), body)
+    }
     case "WHERE": {
       const [condition, a, b] = node.src as [UOp, UOp, UOp]
       // all ones or all zeros

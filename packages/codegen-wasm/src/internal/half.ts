@@ -33,6 +33,17 @@ export const rareHalvesOf = (linear: UOp): ReadonlySet<UOp> => {
 
 const splat = (type: "f32x4" | "i32x4", value: number): string => `(v128.const ${type}${` ${value}`.repeat(4)})`
 
+/** Words shifted right by 0 or 16, each lane by its own: halves in the upper bits are there already. */
+const mixed = (shifted: UOp, body: Body): string | undefined => {
+  const [words, amounts] = shifted.src
+  if (shifted.op !== "SHR" || !body.isInlined(shifted) || amounts!.op !== "STACK") return undefined
+  const places = amounts!.src.map(constantOf)
+  if (places.some((by) => by !== 0 && by !== 16) || new Set(places).size < 2) return undefined
+  const [first, again] = body.twice(body.value(words!), "v128")
+  const bytes = places.flatMap((by, i) => [0, 1, 2, 3].map((byte) => (by === 0 ? 0 : 16) + 4 * i + byte)).join(" ")
+  return `(i8x16.shuffle ${bytes} (i32x4.shl ${first} (i32.const 16)) ${again})`
+}
+
 /** The half in the upper 16 bits of each lane, seen through what moved it to the lower ones. */
 const raised = (source: UOp, body: Body): string => {
   const [word, by] = source.src
@@ -41,7 +52,7 @@ const raised = (source: UOp, body: Body): string => {
   const vector = (x: UOp): string => x.dtype.lanes === 4 ? body.value(x) : `(i32x4.splat ${body.value(x)})`
   if (isSeen && source.op === "SHR" && amount === 16) return vector(word!)
   const inLower = isSeen && source.op === "AND" && amount === 0xffff ? word! : source
-  return `(i32x4.shl ${vector(inLower)} (i32.const 16))`
+  return mixed(inLower, body) ?? `(i32x4.shl ${vector(inLower)} (i32.const 16))`
 }
 
 /**

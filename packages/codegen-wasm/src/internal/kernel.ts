@@ -215,8 +215,11 @@ class KernelWriter implements Body {
       const bytes = from.lanes.flatMap((i) => [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3]).join(" ")
       return `(i8x16.shuffle ${bytes} ${first} ${second})`
     }
-    const [first, ...rest] = node.src
-    return rest.reduce((code, s, i) => this.replaceLane(node, i + 1, code, s), this.splat(node, first!))
+    const [first] = node.src
+    return node.src.reduce(
+      (code, s, i) => s === first ? code : this.replaceLane(node, i, code, s),
+      this.splat(node, first!)
+    )
   }
 
   private compute(item: Item): string {

@@ -65,7 +65,8 @@ const operands = (item: Item, access: ReadonlyMap<UOp, Access>): ReadonlyArray<I
     case "STACK": {
       const scalar = uniform(item)
       if (scalar !== undefined) return [scalar]
-      return shuffle(item)?.vectors ?? item.src
+      // the first word goes into all lanes at once
+      return shuffle(item)?.vectors ?? item.src.filter((s, i) => i === 0 || s !== item.src[0])
     }
     case "SHL":
     case "SHR": {

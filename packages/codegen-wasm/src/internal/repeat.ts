@@ -13,11 +13,8 @@ import { constantOf } from "./value.ts"
 const mostIterations = 4
 const mostInstructions = 1000
 
-/**
- * What a loop that is repeated does not contain: it neither writes memory nor branches. Products of bytes have registers for little more
- * than their sums: straight code was faster for some of them and slower for others.
- */
-const refused: ReadonlySet<Op> = new Set<Op>(["STORE", "IF", "ENDIF", "BARRIER", "LOCAL", "DOT4I8"])
+/** What a loop that is repeated does not contain: it neither writes memory nor branches. */
+const refused: ReadonlySet<Op> = new Set<Op>(["STORE", "IF", "ENDIF", "BARRIER", "LOCAL"])
 
 const isShort = (block: Block): boolean => {
   const size = block.range!.src[0]!

@@ -4,10 +4,11 @@
  * several cycles.
  */
 import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
 import type { Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
 import { affine } from "./address.ts"
-import { uniform } from "./value.ts"
+import { constantOf, uniform } from "./value.ts"
 
 const lanes = 4
 
@@ -96,13 +97,81 @@ const neighbours = (linear: UOp, wanted: ReadonlySet<UOp>): ReadonlyMap<UOp, Rea
 /** A linear kernel with such scalars computed in vectors, where they stood. */
 export const widenScalars = (linear: UOp): UOp => {
   const wanted = wantedIn(linear)
-  return wanted.size === 0 ? linear : new Widening(wanted, neighbours(linear, wanted)).of(linear)
+  if (wanted.size === 0) return linear
+  const bytes = loadsOfBytes(linear, wanted)
+  const groups = neighbours(linear, new Set([...wanted].filter((node) => !bytes.has(node))))
+  const grouped = new Set([...groups.values()].flat())
+  return new Widening(wanted, groups, halvesTogether(linear, wanted, grouped)).of(linear)
+}
+
+/** The words that are multiplied as bytes. There a lane of what others unpacked costs more than a load and a mask: registers are all taken. */
+const loadsOfBytes = (linear: UOp, wanted: ReadonlySet<UOp>): ReadonlySet<UOp> => {
+  const found = new Set<UOp>()
+  for (const { op, src } of linear.src) {
+    if (op !== "DOT4I8") continue
+    for (const s of src) {
+      let scalar = splatted(s)
+      if (scalar === undefined || !wanted.has(scalar)) continue
+      while (scalar.op !== "LOAD") scalar = scalar.src[0]!
+      found.add(scalar)
+    }
+  }
+  return found
+}
+
+const halfBits = 16
+const lowBits = 2 ** halfBits - 1
+
+/** A half of a loaded word. */
+interface Half {
+  readonly word: UOp
+  /** 0, or 16 for the upper half. */
+  readonly shift: number
+}
+
+const halfOf = (bits: UOp): Half | undefined => {
+  const [a, b] = bits.src
+  if (bits.op === "LOAD") return { word: bits, shift: 0 }
+  if (bits.op === "AND" && constantOf(b!) === lowBits) return halfOf(a!)
+  return bits.op === "SHR" && a!.op === "LOAD" && constantOf(b!) === halfBits
+    ? { word: a!, shift: halfBits }
+    : undefined
+}
+
+/**
+ * Up to four halves of straight code, by the last of their words, which is loaded before the first of them is wanted: one conversion serves
+ * them all. It stands where the words are loaded, because sums occupy the registers later.
+ */
+const halvesTogether = (
+  linear: UOp,
+  wanted: ReadonlySet<UOp>,
+  grouped: ReadonlySet<UOp>
+): ReadonlyMap<UOp, ReadonlyArray<ReadonlyArray<UOp>>> => {
+  const groups = new Map<UOp, ReadonlyArray<ReadonlyArray<UOp>>>()
+  const place = new Map(linear.src.map((node, i) => [node, i]))
+  let open: Array<UOp> = []
+  const close = (): void => {
+    const last = open.map((half) => halfOf(half.src[0]!)!.word).toSorted((a, b) => place.get(b)! - place.get(a)!)[0]
+    if (open.length > 1) groups.set(last!, [...groups.get(last!) ?? [], open])
+    open = []
+  }
+  for (const node of linear.src) {
+    if (barriers.has(node.op)) close()
+    if (node.op !== "HALF_TO_FLOAT" || !wanted.has(node)) continue
+    const half = halfOf(node.src[0]!)
+    if (half === undefined || grouped.has(half.word)) continue
+    if (open.length === lanes || (open.length > 0 && place.get(half.word)! > place.get(open[0]!)!)) close()
+    open.push(node)
+  }
+  close()
+  return groups
 }
 
 /** The new nodes of a kernel, in order. */
 class Widening {
   private readonly wanted: ReadonlySet<UOp>
   private readonly groups: ReadonlyMap<UOp, ReadonlyArray<UOp>>
+  private readonly halves: ReadonlyMap<UOp, ReadonlyArray<ReadonlyArray<UOp>>>
   /** Vectors of which all lanes are a scalar; lanes that scalars are; what became of all other nodes. */
   private readonly wide = new Map<UOp, UOp>()
   private readonly packed = new Map<UOp, Lane>()
@@ -111,9 +180,14 @@ class Widening {
   /** By how much words are shifted. */
   private readonly amounts: ReadonlySet<UOp>
 
-  constructor(wanted: ReadonlySet<UOp>, groups: ReadonlyMap<UOp, ReadonlyArray<UOp>>) {
+  constructor(
+    wanted: ReadonlySet<UOp>,
+    groups: ReadonlyMap<UOp, ReadonlyArray<UOp>>,
+    halves: ReadonlyMap<UOp, ReadonlyArray<ReadonlyArray<UOp>>>
+  ) {
     this.wanted = wanted
     this.groups = groups
+    this.halves = halves
     this.amounts = new Set([...wanted].flatMap((node) => isShift(node) ? [node.src[1]!] : []))
   }
 
@@ -131,6 +205,7 @@ class Widening {
     const copy = node.with(node.src.map((s) => this.done.get(s) ?? s))
     this.done.set(node, copy)
     this.nodes.add(copy)
+    for (const halves of this.halves.get(node) ?? []) this.convert(halves)
     // known wherever the amount is
     if (this.amounts.has(node)) this.nodes.add(splat(copy))
     if (!this.wanted.has(node) || this.packed.has(node)) return
@@ -150,6 +225,33 @@ class Widening {
   private load(first: UOp, group: ReadonlyArray<UOp>): void {
     const vector = this.make("LOAD", first, first.src)
     for (const [lane, load] of group.entries()) this.packed.set(load, { lane, vector })
+  }
+
+  /** Halves of several words in the lanes of one conversion. */
+  private convert(halves: ReadonlyArray<UOp>): void {
+    const found = Array.from({ length: lanes }, (_, i) => halfOf((halves[i] ?? halves[0]!).src[0]!)!)
+    const like = found[0]!.word
+    const stack = (dtype: DType.DType, sources: ReadonlyArray<UOp>): UOp => {
+      const made = like.arena.make("STACK", DType.make(dtype.scalar, lanes), sources)
+      this.nodes.add(made)
+      return made
+    }
+    const loads = [...new Set(found.map(({ word }) => this.done.get(word)!))]
+    const loaded = stack(like.dtype, Array.from({ length: lanes }, (_, i) => loads[i] ?? loads[0]!))
+    const words = stack(
+      like.dtype,
+      found.map(({ word }) => {
+        const at = like.arena.make("LANE", like.dtype, [loaded], loads.indexOf(this.done.get(word)!))
+        this.nodes.add(at)
+        return at
+      })
+    )
+    const amounts = stack(like.dtype, found.map(({ shift }) => Expr.constant(like.arena, like.dtype, shift)))
+    const low = stack(like.dtype, Array<UOp>(lanes).fill(Expr.constant(like.arena, like.dtype, lowBits)))
+    const shifted = this.make("SHR", like, [words, amounts], undefined)
+    const bits = this.make("AND", like, [shifted, low], undefined)
+    const vector = this.make("HALF_TO_FLOAT", halves[0]!, [bits], undefined)
+    for (const [lane, half] of halves.entries()) this.packed.set(half, { lane, vector })
   }
 
   /** What is done to a scalar, done to a vector. */
