@@ -131,7 +131,7 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     assert.isAbove(stopped.length, 10)
     await page.reload()
     assert.equal(await shown(), stopped)
-    assert.isTrue(await page.getByText("Stopped.").isVisible())
+    await page.getByText("Stopped.").waitFor()
     await page.getByRole("button", { name: "New chat" }).first().click()
     await ask("What is 17 + 25?")
     assert.equal(await answered(), "17 + 25 = 42")
