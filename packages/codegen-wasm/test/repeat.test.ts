@@ -63,4 +63,19 @@ describe("short loops stay loops", () => {
     })
     assert.deepStrictEqual(execute(same, [new Float32Array(1), Float32Array.of(5)])[0], Float32Array.of(15))
   })
+
+  it("where two longer loops want the same value", () => {
+    const linear = kernel((b) => {
+      const [out, from] = [b.param(0), b.param(1)]
+      const sum = b.register(Expr.constant(b.arena, DType.f32, 0))
+      for (const _ of [0, 1]) {
+        b.loop(8, "REDUCE", () => {
+          b.loop(2, "REDUCE", (i) => b.accumulate("ADD", sum, b.load(from, i)))
+        })
+      }
+      b.store(out, 0, sum)
+    })
+    assert.deepStrictEqual(execute(linear, [new Float32Array(1), Float32Array.of(3, 4)])[0], Float32Array.of(112))
+    expect(count(linear, /\(loop /g)).toBe(4)
+  })
 })

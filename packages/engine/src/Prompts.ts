@@ -7,14 +7,8 @@ import { cacheRows } from "./StepProgram.ts"
 
 /** Tokens appended at a time, and of a short prompt. */
 export const defaultChunk = 32
-/**
- * Tokens of a longer prompt processed at a time: enough to read each weight seldom. What batches store has the tokens side by side, four bytes each: 112 are
- * seven cache lines, so that the lines of a tile lie in all sets of a processor's caches. With 128 they are in one of eight (of a second-level cache of 1 MiB), and a
- * product of 6144 features took a quarter longer for each token (`docs/wasm.md`).
- */
-const largestBatch = { gpu: 512, cpu: 112 }
-/** Half of a batch, in whole tiles. */
-const halfOf = (batch: number): number => Math.floor(batch / 2 / Order.tileTokens) * Order.tileTokens
+/** Tokens of a longer prompt processed at a time: enough to read each weight seldom. */
+const largestBatch = { gpu: 512, cpu: 128 }
 /**
  * Tokens of a step on a device that works on its own: each number has a program, in which tokens share what they read. Fewer tokens
  * take the next larger one, whose last rows only fill up. A thread that shares a weight among tokens has a sum for each of them. Where
@@ -74,7 +68,7 @@ export const promptShape = (
   const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / scores)
   const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
   let batch = largestBatch[profile.kind]
-  while (batch > fitting) batch = halfOf(batch)
+  while (batch > fitting) batch /= 2
   const none = batch < Order.tileTokens
   const whole = sizesOn(model, profile, chunk)
   const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](whole.at(-1) ?? 1))

@@ -7,7 +7,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import type { Op } from "@tg/core-uop/Op"
 import { argOf, rangeArg, type UOp } from "@tg/core-uop/UOp"
 import { type Block, blockOf, costOf } from "./nest.ts"
-import { constantOf } from "./value.ts"
+import { constantOf, isConstant } from "./value.ts"
 
 /** Longer loops stay loops, and those whose straight code would be longer than this. */
 const mostIterations = 4
@@ -68,43 +68,80 @@ const folded = (node: UOp): UOp => {
   return Expr.constant(node.arena, node.dtype, scalar === "u32" ? value >>> 0 : scalar === "i32" ? value | 0 : value)
 }
 
+/**
+ * Instructions in their order, each once. What is equal in several iterations, or in several loops once they are straight code, stands where all of them
+ * see it, or there is no such order.
+ */
+class Sequence {
+  private readonly constants = new Set<UOp>()
+  private readonly nodes: Array<UOp> = []
+  private readonly open: Array<Set<UOp>> = [new Set()]
+  private readonly closed = new Set<UOp>()
+  private isBroken = false
+
+  emit(node: UOp): void {
+    if (node.op === "ENDIF") this.leave()
+    if (isConstant(node)) this.constants.add(node)
+    else if (!this.open.some((seen) => seen.has(node))) {
+      this.isBroken ||= this.closed.has(node)
+      this.open.at(-1)!.add(node)
+      this.nodes.push(node)
+    }
+    if (node.op === "IF") this.enter()
+  }
+
+  /** Begins a loop or a branch. */
+  enter(): void {
+    this.open.push(new Set())
+  }
+
+  /** Ends it: nothing behind it sees what is in it. */
+  leave(): void {
+    for (const node of this.open.pop()!) this.closed.add(node)
+  }
+
+  /** All of them, constants first; nothing if one is wanted where it is not seen. */
+  all(): ReadonlyArray<UOp> | undefined {
+    return this.isBroken ? undefined : [...this.constants, ...this.nodes]
+  }
+}
+
 /** A linear kernel with its short loops as straight code. */
 export const repeatShortLoops = (linear: UOp): UOp => {
-  const nodes: Array<UOp> = []
-  const seen = new Set<UOp>()
+  const sequence = new Sequence()
   const now = new Map<UOp, UOp>()
   const registers = linear.src.flatMap((n) => n.op === "REG" ? [argOf(n, "REG").id] : [])
   let fresh = Math.max(-1, ...registers) + 1
-  const emit = (node: UOp): void => {
-    if (!seen.has(node)) nodes.push(node)
-    seen.add(node)
-  }
+  let isRepeated = false
   const copy = (node: UOp, inside: boolean): void => {
     const same = node.with(node.src.map((s) => now.get(s) ?? s))
     const made = node.op === "REG" && inside
       ? node.arena.make("REG", node.dtype, same.src, { id: fresh++ })
       : folded(same)
     now.set(node, made)
-    emit(made)
+    sequence.emit(made)
   }
   const visit = (block: Block, inside: boolean): void => {
     for (const item of block.items) {
       if (!("items" in item)) copy(item, inside)
       else if (isShort(item)) {
+        isRepeated = true
         for (let i = 0; i < Number(item.range!.src[0]!.arg); i++) {
           const at = Expr.int(linear.arena, i)
           now.set(item.range!, at)
-          emit(at)
+          sequence.emit(at)
           visit(item, true)
         }
       } else {
         copy(item.range!, inside)
+        sequence.enter()
         visit(item, inside)
-        emit(linear.arena.make("END", DType.none, [now.get(item.range!)!]))
+        sequence.leave()
+        sequence.emit(linear.arena.make("END", DType.none, [now.get(item.range!)!]))
       }
     }
   }
-  const root = blockOf(linear)
-  visit(root, false)
-  return nodes.length === linear.src.length && nodes.every((n, i) => n === linear.src[i]) ? linear : linear.with(nodes)
+  visit(blockOf(linear), false)
+  const nodes = sequence.all()
+  return !isRepeated || nodes === undefined ? linear : linear.with(nodes)
 }
