@@ -130,3 +130,17 @@ it("sums that share a load follow it, and floats keep their order", () => {
   const order = (String(Wasm.text("test", linear)).match(/v128\.load|f32x4\.mul/g) ?? []).join(" ")
   expect(order).toBe(Array(3).fill("v128.load f32x4.mul f32x4.mul").join(" "))
 })
+
+it("a sum that another one is added to waits for it", () => {
+  const linear = kernel((b) => {
+    const [out, from] = [b.param(0), b.param(1)]
+    const [all, some] = [b.register(vector(b, DType.f32, 0)), b.register(vector(b, DType.f32, 0))]
+    for (const i of [0, 1]) {
+      b.accumulate("ADD", some, b.add(Expr.mul(b.load(from, lanes * i, { lanes }), vector(b, DType.f32, 2))))
+    }
+    b.accumulate("ADD", all, some)
+    b.store(out, 0, all)
+  })
+  const from = Float32Array.from({ length: 2 * lanes }, (_, i) => i)
+  assert.deepStrictEqual(execute(linear, [new Float32Array(lanes), from])[0], Float32Array.of(8, 12, 16, 20))
+})

@@ -1,5 +1,6 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Expr from "@tg/core-uop/Expr"
+import type { Op } from "@tg/core-uop/Op"
 import { openRanges, rangeArg, type UOp } from "@tg/core-uop/UOp"
 
 /** A number, or an index expression over VARs. */
@@ -16,6 +17,9 @@ export interface Nest {
   /** Instructions of one iteration. */
   readonly perIteration: Count
 }
+
+/** Straight code ends here: a value from behind does not come before. */
+export const endsStraightCode: ReadonlySet<Op> = new Set<Op>(["RANGE", "END", "IF", "ENDIF", "STORE", "BARRIER"])
 
 /** The body of a loop, or of the kernel. */
 export interface Block {

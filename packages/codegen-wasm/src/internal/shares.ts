@@ -2,15 +2,12 @@
  * The order of sums in straight code. What is loaded once and added to several sums is loaded in front of the first of them, and all of them follow:
  * it is alive for as few instructions as can be. WebAssembly's engines keep this order, and there are 16 vector registers.
  */
-import type { Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
+import { endsStraightCode } from "./nest.ts"
 
-/** Straight code ends here. */
-const ends: ReadonlySet<Op> = new Set<Op>(["RANGE", "END", "IF", "ENDIF", "STORE", "BARRIER"])
-
-/** Whether a node reads a sum, or begins one. */
+/** Whether a node reads a sum, or begins one. What adds to a sum may add another one. */
 const touchesSums = (node: UOp): boolean =>
-  node.op === "REG" || (node.op !== "ACCUMULATE" && node.src.some((s) => s.op === "REG"))
+  node.op === "REG" || (node.op === "ACCUMULATE" ? node.src.slice(1) : node.src).some((s) => s.op === "REG")
 
 /** The vectors in memory that a sum takes a product of. */
 const loadsOf = (sum: UOp): ReadonlyArray<UOp> => sum.src[1]!.src.filter((s) => s.op === "LOAD" && s.dtype.lanes === 4)
@@ -49,7 +46,7 @@ export const sumsWithShares = (linear: UOp): UOp => {
     piece = []
   }
   for (const node of linear.src) {
-    if (!ends.has(node.op) && !touchesSums(node)) {
+    if (!endsStraightCode.has(node.op) && !touchesSums(node)) {
       piece.push(node)
       continue
     }

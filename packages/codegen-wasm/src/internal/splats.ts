@@ -8,6 +8,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import type { Op } from "@tg/core-uop/Op"
 import type { UOp } from "@tg/core-uop/UOp"
 import { affine } from "./address.ts"
+import { endsStraightCode } from "./nest.ts"
 import { constantOf, uniform } from "./value.ts"
 
 const lanes = 4
@@ -60,8 +61,6 @@ interface Lane {
   readonly lane: number
 }
 
-const barriers: ReadonlySet<Op> = new Set<Op>(["RANGE", "END", "IF", "ENDIF", "STORE", "BARRIER"])
-
 /** Four loads of neighbouring words in straight code, by the first of them. */
 const neighbours = (linear: UOp, wanted: ReadonlySet<UOp>): ReadonlyMap<UOp, ReadonlyArray<UOp>> => {
   const groups = new Map<UOp, ReadonlyArray<UOp>>()
@@ -82,7 +81,7 @@ const neighbours = (linear: UOp, wanted: ReadonlySet<UOp>): ReadonlyMap<UOp, Rea
     order = []
   }
   for (const node of linear.src) {
-    if (barriers.has(node.op)) close()
+    if (endsStraightCode.has(node.op)) close()
     if (node.op !== "LOAD" || !wanted.has(node)) continue
     const { constant, terms } = affine(node.src[0]!.src[1]!)
     const place = [...terms].map(([term, scale]) => `${term.id}*${scale}`).toSorted().join()
@@ -156,7 +155,7 @@ const halvesTogether = (
     open = []
   }
   for (const node of linear.src) {
-    if (barriers.has(node.op)) close()
+    if (endsStraightCode.has(node.op)) close()
     if (node.op !== "HALF_TO_FLOAT" || !wanted.has(node)) continue
     const half = halfOf(node.src[0]!)
     if (half === undefined || grouped.has(half.word)) continue

@@ -3,12 +3,9 @@
  * 4-bit weights times the sum of the activations is one for all rows: it is negated once, and no row subtracts it.
  */
 import * as Expr from "@tg/core-uop/Expr"
-import type { Op } from "@tg/core-uop/Op"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
+import { endsStraightCode } from "./nest.ts"
 import { constantOf } from "./value.ts"
-
-/** Straight code ends here: a value from behind does not come before. */
-const ends: ReadonlySet<Op> = new Set<Op>(["RANGE", "END", "IF", "ENDIF", "STORE", "BARRIER"])
 
 /** Registers of sums of words in straight code, and the differences that are made of them. */
 interface Start {
@@ -82,7 +79,7 @@ export const startSums = (linear: UOp): UOp => {
   }
   let piece: Array<UOp> = []
   for (const node of linear.src) {
-    if (!ends.has(node.op)) {
+    if (!endsStraightCode.has(node.op)) {
       piece.push(node)
       continue
     }
