@@ -1,7 +1,8 @@
 /** Draws of several rows on a device: the programs of `SampleProgram.ofRows`, bound to the logits of a step. */
-import { Jit, type JitError } from "@tg/jit/Jit"
+import type { JitError } from "@tg/jit/Jit"
 import { Device, type DeviceBuffer, type DeviceError, type Work } from "@tg/runtime/Device"
-import { Effect, Scope } from "effect"
+import { Effect } from "effect"
+import { prepared } from "./Prepared.ts"
 import * as Random from "./Random.ts"
 import * as SampleProgram from "./SampleProgram.ts"
 import * as Sampler from "./Sampler.ts"
@@ -74,8 +75,6 @@ const rulesOf = (rows: ReadonlyArray<RowDraw | undefined>): Uint32Array => {
  */
 export const make = Effect.fnUntraced(function*({ logits, most, ring, tokens, vocabulary }: Rows) {
   const device = yield* Device
-  const jit = yield* Jit
-  const scope = yield* Effect.scope
   const words = SampleProgram.maskWords(vocabulary)
   const table = yield* device.allocate(4 * Tables.words, "tables")
   const rule = yield* device.allocate(4 * most * SampleProgram.ruleWords, "rule")
@@ -89,23 +88,20 @@ export const make = Effect.fnUntraced(function*({ logits, most, ring, tokens, vo
     [ids.table, table],
     [ids.mask, mask]
   ])
-  const compile = (shape: ReturnType<typeof shapeOf>) =>
-    Effect.suspend(() => jit.prepare(SampleProgram.ofRows(vocabulary, { most, ring }, shape).sink, bound)).pipe(
-      Scope.provide(scope)
-    )
-  const programs = new Map<string, Effect.Success<ReturnType<typeof compile>>>()
+  const once = yield* prepared(bound)
   return Effect.fnUntraced(
     function*(
       rows: ReadonlyArray<RowDraw | undefined>,
       step: number
     ): Effect.fn.Return<Work, JitError | DeviceError> {
       const shape = shapeOf(rows)
-      const key = JSON.stringify(shape)
-      const prepared = programs.get(key) ?? (yield* compile(shape))
-      programs.set(key, prepared)
+      const replay = yield* once(
+        JSON.stringify(shape),
+        () => SampleProgram.ofRows(vocabulary, { most, ring }, shape)
+      )
       yield* device.write(rule, bytesOf(rulesOf(rows)))
       if (shape.allowed === "masked") yield* device.write(mask, bytesOf(masksOf(rows, words)))
-      return { replay: prepared, vars: { R: rows.length, drawn: TokenRing.placeOf(ring, step) } }
+      return { replay, vars: { R: rows.length, drawn: TokenRing.placeOf(ring, step) } }
     }
   )
 })

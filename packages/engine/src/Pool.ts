@@ -5,8 +5,7 @@ import type { Model, Storage } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
 import { type Binding, Device, type DeviceError, type Span, together, type Vars, type Work } from "@tg/runtime/Device"
-import type { TensorProgram } from "@tg/tensor/Program"
-import { Effect, Fiber, Result, Scope } from "effect"
+import { Effect, Fiber, Result, type Scope } from "effect"
 import * as DrawRows from "./DrawRows.ts"
 import type { RowDraw } from "./DrawRows.ts"
 import * as HostInputs from "./HostInputs.ts"
@@ -15,6 +14,7 @@ import type { ModelFile } from "./ModelFile.ts"
 import { type PageCopy, pagesFor, pageTokens } from "./Pages.ts"
 import * as PoolPrediction from "./PoolPrediction.ts"
 import { batchProgram, type Draws, placeIds, poolProgram, statesOf } from "./PoolProgram.ts"
+import { prepared } from "./Prepared.ts"
 import { ids } from "./StepProgram.ts"
 import * as TokenRing from "./TokenRing.ts"
 import { bytesOf, floatsOf, wordsOf } from "./Words.ts"
@@ -264,24 +264,16 @@ type PoolStorage = Effect.Success<ReturnType<typeof poolStorage>>
 
 /** The programs of a pool, each compiled when a step first needs it. */
 const programsOf = Effect.fnUntraced(function*(model: ModelFile, { bound, ring }: PoolStorage, options: PoolOptions) {
-  const jit = yield* Jit
   const { profile } = yield* Device
-  const scope = yield* Effect.scope
   const { batch, pages, predicts: states, sizes, tokens: most, ...others } = options
   const shape = { ...others, pieces: pages, profile, ring, states }
-  const made = new Map<number | "batch" | undefined, Prepared>()
-  const once = Effect.fnUntraced(function*(name: number | "batch" | undefined, program: () => TensorProgram) {
-    const prepared = made.get(name) ??
-      (yield* Effect.suspend(() => jit.prepare(program().sink, bound)).pipe(Scope.provide(scope)))
-    made.set(name, prepared)
-    return prepared
-  })
+  const once = yield* prepared(bound)
   return {
     few: (tokens: number) => {
       const size = sizes.find((each) => each >= tokens)
       const own = { tokens: size ?? most, rows: size ?? most, isWhole: size !== undefined }
       return Effect.map(
-        once(size, () => poolProgram(model, { ...shape, ...own })),
+        once(`few ${size}`, () => poolProgram(model, { ...shape, ...own })),
         (prepared) => ({ size, prepared })
       )
     },

@@ -4,8 +4,7 @@
  */
 import { Jit, type JitError, ownOf, type Prepared } from "@tg/jit/Jit"
 import { type Binding, Device, type DeviceError } from "@tg/runtime/Device"
-import type { TensorProgram } from "@tg/tensor/Program"
-import { Effect, Result, Scope } from "effect"
+import { Effect, Result } from "effect"
 import type * as HostInputs from "./HostInputs.ts"
 import type * as Loader from "./Loader.ts"
 import type { ModelFile } from "./ModelFile.ts"
@@ -14,6 +13,7 @@ import type { Entry, PoolOptions } from "./Pool.ts"
 import * as PoolPredictionProgram from "./PoolPredictionProgram.ts"
 import { placeIds } from "./PoolProgram.ts"
 import { draftRoom, predictionIds } from "./PredictionProgram.ts"
+import { prepared } from "./Prepared.ts"
 import { ids } from "./StepProgram.ts"
 import { bytesOf, wordsOf } from "./Words.ts"
 
@@ -150,9 +150,7 @@ interface Sized {
 /** The programs, each compiled when it is first needed. All have the buffers of steps of most tokens. */
 const programsOf = Effect.fnUntraced(function*(setting: Setting, storage: Storage) {
   const { cache, inputs, model, options, states, weights } = setting
-  const jit = yield* Jit
   const { profile } = yield* Device
-  const scope = yield* Effect.scope
   const block = Result.getOrThrow(model.prediction!)
   const bound = new Map<number, Binding>([
     ...inputs.bound,
@@ -170,18 +168,13 @@ const programsOf = Effect.fnUntraced(function*(setting: Setting, storage: Storag
     [predictionIds.cache, cache],
     ...block.weights.map(({ name }, i) => [predictionIds.firstWeight + i, weights.get(name)!] as const)
   ])
-  const made = new Map<string, Prepared>()
+  const once = yield* prepared(bound)
   const { activations, cache: type, context, pages, sizes, tokens: most } = options
   const sized = (name: string, make: typeof PoolPredictionProgram.readProgram) =>
     Effect.fnUntraced(function*(tokens: number): Effect.fn.Return<Sized, JitError | DeviceError> {
       const size = sizes.find((each) => each >= tokens)
-      const key = `${name} ${size}`
       const shape = { activations, cache: type, context, pieces: pages, profile, most, size }
-      const program = (): TensorProgram => make({ model, block }, shape)
-      const prepared = made.get(key) ??
-        (yield* Effect.suspend(() => jit.prepare(program().sink, bound)).pipe(Scope.provide(scope)))
-      made.set(key, prepared)
-      return { prepared, size }
+      return { prepared: yield* once(`${name} ${size}`, () => make({ model, block }, shape)), size }
     })
   return {
     read: sized("read", PoolPredictionProgram.readProgram),
