@@ -119,6 +119,14 @@ export const context = Flag.Int("context").pipe(
   Flag.optional
 )
 
+/** `--tokens`, with `--step prompt`. */
+export const stepTokens = Flag.Int("tokens").pipe(
+  Flag.withSchema(Schema.Int.check(Schema.isGreaterThan(0))),
+  Flag.withMetavar("N"),
+  Flag.withDescription("With --step prompt: the step that so many tokens of a prompt take (default: as many as one takes)"),
+  Flag.optional
+)
+
 /** `--no-egraph`. */
 export const noEgraph = Flag.Boolean("no-egraph").pipe(
   Flag.withDescription(

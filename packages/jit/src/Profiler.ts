@@ -151,9 +151,22 @@ const meansOf = (rounds: ReadonlyArray<ReadonlyArray<number>>, { groups }: Job):
   groups.map((group) => group.reduce((sum, i) => sum + median(rounds.map((round) => round[i]!)), 0) / group.length)
 
 /** A run by the device's timestamps. An idle device lowers its clock frequency: warm-up runs precede the timed one. */
-const awake = Effect.fnUntraced(function*({ run, timed }: Replay, vars: Vars, { stepMicros }: Job) {
+const awake = Effect.fnUntraced(function*(
+  { run, timed }: Replay,
+  vars: Vars,
+  { stepMicros }: Pick<Job, "stepMicros">
+) {
   yield* Effect.replicateEffect(run(vars), Math.round(awakeMicros / stepMicros), { discard: true })
   return yield* timed!(vars)
+})
+
+/** Microseconds of one run by the device's timestamps, the median of several; nothing where it has none. */
+export const onDevice = Effect.fn("Profiler.onDevice")(function*(prepared: Prepared, given: Vars, count: number) {
+  if (prepared.timed === undefined) return undefined
+  const vars = ownOf(prepared, given)
+  const { micros: stepMicros } = yield* backToBack(prepared, vars, 2)
+  const times = yield* Effect.replicateEffect(awake(prepared, vars, { stepMicros }), count)
+  return median(times)
 })
 
 const timeEach = Effect.fnUntraced(function*({ dispatches }: Prepared, vars: Vars, job: Job) {

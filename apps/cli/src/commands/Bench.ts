@@ -21,6 +21,7 @@ import * as ParallelBench from "../ParallelBench.ts"
 import * as Peaks from "../Peaks.ts"
 import * as Peer from "../Peer.ts"
 import { UsageError } from "../Report.ts"
+import * as StepSizes from "../StepSizes.ts"
 import * as Words from "../Words.ts"
 
 const Positive = Schema.Int.check(Schema.isGreaterThan(0))
@@ -63,6 +64,11 @@ const flags = {
     Flag.withDescription("Measure so many conversations in the same steps instead: of all together, and of each"),
     Flag.optional
   ),
+  steps: Flag.String("steps").pipe(
+    Flag.withMetavar("1,2,4,8"),
+    Flag.withDescription("Measure steps that read so many tokens instead: of each its time, and times that of one token"),
+    Flag.optional
+  ),
   peer: Flag.Literals("peer", Peer.names).pipe(
     Flag.withDescription(
       "Measure this program too, on the CPU; it is installed into the user's cache when first used. With --parallel: " +
@@ -96,6 +102,7 @@ export const command = Command.make(
     if (Option.isSome(given.parallel)) return yield* together(given, given.parallel.value)
     const depths = parseDepths(given.depths)
     if (depths instanceof UsageError) return yield* depths
+    if (Option.isSome(given.steps)) return yield* stepSizes({ ...given, depths }, given.steps.value)
     const peaks = yield* Peaks.watch
     const context = yield* contextFor(given.model, given.context, neededTokens({ ...given, depths }))
     const started = yield* Clock.currentTimeMillis
@@ -143,6 +150,22 @@ const together = Effect.fnUntraced(function*(given: Given, text: string) {
   else yield* Output.print(ParallelBench.asText(all))
   if (peer !== undefined && Result.isFailure(peer)) return yield* peer.failure
 })
+
+/** `--steps`: the time of steps of several tokens. */
+const stepSizes = Effect.fnUntraced(
+  function*(given: Omit<Given, "depths"> & { readonly depths: ReadonlyArray<number> }, text: string) {
+    const sizes = StepSizes.parseSizes(text)
+    if (sizes instanceof UsageError) return yield* sizes
+    const { depths, repeat } = given
+    const context = yield* contextFor(given.model, given.context, Math.max(...depths) + sizes.at(-1)!)
+    const report = yield* Models.withModel(
+      { ...given, context: Option.some(context) },
+      Models.forTokens,
+      StepSizes.run({ depths, repeat, sizes, tokenIds })
+    )
+    yield* given.json ? Output.printJson(report) : Output.print(StepSizes.asText(report))
+  }
+)
 
 /** `0,4096` as numbers, each once. */
 export const parseDepths = (text: string): ReadonlyArray<number> | UsageError => {

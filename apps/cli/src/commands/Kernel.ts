@@ -44,6 +44,7 @@ const flags = {
     Flag.withDescription("The program it is part of: one token (default), a prompt, or all logits of a prompt"),
     Flag.withDefault("decode" as const)
   ),
+  tokens: Flags.stepTokens,
   target: Flag.String("target").pipe(
     Flag.withMetavar("NAME|MODULE"),
     Flag.withDescription(Targets.description),
@@ -141,6 +142,8 @@ interface Asked {
   readonly model: Option.Option<string>
   readonly shape: Option.Option<string>
   readonly step: "decode" | "prompt" | "logits"
+  /** Of a prompt's step; as many as one takes, if it is not said. */
+  readonly tokens?: Option.Option<number>
   readonly kv: "f16" | "f32"
   readonly activations: ActivationPolicy.ActivationPolicy
   readonly context: Option.Option<number>
@@ -166,12 +169,18 @@ export const kernelsOf = Effect.fnUntraced(
       activations: ActivationPolicy.activationsOn(profile, given.activations)
     }
     const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
+    const tokens = Option.getOrElse(given.tokens ?? Option.none(), () => Infinity)
+    if (tokens !== Infinity && given.step !== "prompt") {
+      return yield* new UsageError({ message: `--tokens ${tokens} is of a prompt's step; give --step prompt with it` })
+    }
     const isBatch = given.step === "logits"
       ? prompts.batchFrom <= prompts.chunk
-      : prompts.batchFrom !== Infinity && !(given.step === "decode" && profile.kind === "cpu")
+      : prompts.batchFrom <= tokens && prompts.batchFrom !== Infinity &&
+        !(given.step === "decode" && profile.kind === "cpu")
     const order = isBatch ? "features" : "tokens"
     const isWhole = !isBatch && prompts.sizes.length > 0
-    const chunk = given.step === "prompt" && isBatch ? prompts.batch : isWhole ? prompts.few : prompts.chunk
+    const few = tokens === Infinity ? prompts.few : Prompts.sizeFor(prompts, tokens) ?? prompts.few
+    const chunk = given.step === "prompt" && isBatch ? prompts.batch : isWhole ? few : prompts.chunk
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
       ? StepProgram.decodeProgram(model, size)

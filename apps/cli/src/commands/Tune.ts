@@ -41,6 +41,7 @@ const flags = {
     ),
     Flag.withDefault("decode" as const)
   ),
+  tokens: Flags.stepTokens,
   budget: Flag.Finite("budget").pipe(
     Flag.withMetavar("SECONDS"),
     Flag.withSchema(Seconds),
@@ -128,6 +129,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly kernel: Option.Option<string>
   readonly budget: number
   readonly step: "decode" | "prompt"
+  readonly tokens: Option.Option<number>
   readonly depth: Option.Option<number>
   readonly out: Option.Option<string>
   readonly seed: number

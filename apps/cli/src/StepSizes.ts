@@ -1,0 +1,117 @@
+/** `tg bench --steps 1,2,4,8`: what a step of several tokens takes, beside a step of one. */
+import { Engine } from "@tg/engine/Engine"
+import type { Session } from "@tg/engine/Session"
+import * as Profiler from "@tg/jit/Profiler"
+import { Device } from "@tg/runtime/Device"
+import { Effect } from "effect"
+import { Chosen } from "./Devices.ts"
+import * as Output from "./Output.ts"
+import { UsageError } from "./Report.ts"
+import { table } from "./Table.ts"
+
+/** What is measured: steps of each size behind each number of tokens. */
+export interface Job {
+  /** Tokens of a step, rising. */
+  readonly sizes: ReadonlyArray<number>
+  readonly depths: ReadonlyArray<number>
+  readonly repeat: number
+  readonly tokenIds: (count: number, seed: number, vocabulary: number) => ReadonlyArray<number>
+}
+
+/** One step. */
+export interface Measured {
+  readonly depth: number
+  readonly tokens: number
+  readonly launches: number
+  /** Steps one after the other without waiting, each: the longer of computing and of encoding. The least of all rounds. */
+  readonly ms: number
+  readonly encodeMs: number
+  /** By the device's clock, where it has one. The median of all rounds. */
+  readonly deviceMs?: number
+  /** Of what a step of the first size takes. */
+  readonly times: number
+}
+
+/** `1,2,4` as numbers of tokens, rising, each once. A step of one is what the others are compared with. */
+export const parseSizes = (text: string): ReadonlyArray<number> | UsageError => {
+  const parts = text.split(",").map((part) => part.trim())
+  const bad = parts.find((part) => !/^\d{1,6}$/.test(part) || Number(part) < 1)
+  return bad === undefined
+    ? [...new Set([1, ...parts.map(Number)])].sort((a, b) => a - b)
+    : new UsageError({
+      message: `--steps has ${JSON.stringify(bad)}; give numbers of tokens with commas between: 1,2,4,8`
+    })
+}
+
+/** Steps of a round, submitted without waiting. */
+const steps = 8
+
+const milliseconds = (micros: number): number => Number((micros / 1000).toPrecision(4))
+
+const measure = Effect.fnUntraced(function*(
+  session: Session,
+  { repeat, tokenIds }: Job,
+  [depth, tokens]: readonly [number, number]
+) {
+  // different tokens, which choose different experts, behind real values in the cache
+  const all = tokenIds(depth + tokens, 0, session.vocabulary)
+  yield* depth === 0 ? session.reset : session.advance(all.slice(0, depth))
+  yield* session.advance(all)
+  const { prepared, vars } = tokens === 1
+    ? { prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth } }
+    : yield* session.promptStep(depth, tokens)
+  yield* Profiler.warm(prepared, vars)
+  const rounds = yield* Effect.replicateEffect(Profiler.backToBack(prepared, vars, steps), repeat)
+  const deviceMicros = yield* Profiler.onDevice(prepared, vars, repeat)
+  return {
+    depth,
+    tokens,
+    launches: prepared.dispatches.length,
+    ms: milliseconds(Math.min(...rounds.map(({ micros }) => micros))),
+    encodeMs: milliseconds(Math.min(...rounds.map(({ encodeMicros }) => encodeMicros))),
+    ...deviceMicros !== undefined && { deviceMs: milliseconds(deviceMicros) }
+  }
+})
+
+/** Measures steps of all sizes behind all depths. */
+export const run = Effect.fn("cli.bench.steps")(function*(job: Job) {
+  const { model, session } = yield* Engine
+  const chosen = yield* Chosen
+  for (const tokens of job.sizes) {
+    const { length } = yield* session.promptStep(0, tokens)
+    if (length === tokens) continue
+    return yield* new UsageError({
+      message: `--steps ${tokens}: so many tokens of a prompt are read in several steps here, the first of ${length}`
+    })
+  }
+  const measured: Array<Measured> = []
+  for (const depth of job.depths) {
+    let one: number | undefined
+    for (const tokens of job.sizes) {
+      const step = yield* measure(session, job, [depth, tokens])
+      const taken = step.deviceMs ?? step.ms
+      one ??= taken
+      measured.push({ ...step, times: Number((taken / one).toPrecision(3)) })
+      yield* Output.note(`a step of ${tokens} behind ${depth}: ${taken} ms`)
+    }
+  }
+  return { model: model.config.name, device: chosen.name, context: session.context, steps: measured }
+})
+
+export type Report = Effect.Success<ReturnType<typeof run>>
+
+export const asText = ({ context, device, model, steps }: Report): string =>
+  [
+    `${model} on ${device}, context ${context}: steps that read several tokens`,
+    "",
+    ...table([
+      ["behind", "tokens", "launches", "device ms", "ms", "encode ms", "times one"],
+      ...steps.map(({ depth, deviceMs, encodeMs, launches, ms, times, tokens }) => [
+        ...[depth, tokens, launches].map(String),
+        deviceMs === undefined ? "-" : deviceMs.toFixed(3),
+        ...[ms, encodeMs].map((time) => time.toFixed(3)),
+        times.toFixed(2)
+      ])
+    ]),
+    ""
+  ].join("\n")
