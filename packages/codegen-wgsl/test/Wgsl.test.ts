@@ -160,6 +160,36 @@ describe("kernels", () => {
     `)
   })
 
+  it("names the lane of a wide element where the index says it", async () => {
+    const k = new Kernel()
+    const i = k.special("lidx0", 16)
+    const [wide, out] = [k.param(0, DType.u32, 256), k.param(1, DType.u32, 256)]
+    const record = Expr.mul(i, 12)
+    k.store(out, Expr.mul(i, 4), k.load(wide, record, 4))
+    k.store(k.param(2, DType.u32, 256), Expr.mul(i, 2), k.load(wide, Expr.add(record, k.int(9))))
+    k.store(k.param(3, DType.u32, 256), i, k.load(wide, Expr.add(Expr.add(record, k.int(7)), k.int(3))))
+    k.store(k.param(4, DType.u32, 256), i, k.load(wide, Expr.add(Expr.mul(i, 6), k.int(1))))
+    const code = await render(k)
+    assert.include(code, "data0[(lidx0 * 3) + 2].y")
+    assert.include(code, "data0[((lidx0 * 3) + 1) + 1].z")
+    // the lane differs from thread to thread
+    assert.match(code, /data0\[\w+ >> 2u\]\[\w+ & 3\]/)
+  })
+
+  it("enters a loop of a constant size under a condition by a branch", async () => {
+    const k = new Kernel()
+    const i = k.special("lidx0", 16)
+    const register = k.register(0, k.f32(0))
+    const size = Expr.where(Expr.lt(i, 5), k.int(8), k.int(0))
+    const loop = k.range(0, size)
+    k.accumulate("ADD", register, k.load(k.param(0, DType.f32, 8), loop))
+    k.end(loop)
+    k.store(k.param(1, DType.f32, 16), i, register)
+    const code = await render(k)
+    assert.match(code, /if \(lidx0 < 5\) \{\n\s+for \(var i0 = 0; i0 < 8; i0\+\+\) \{/)
+    assert.notInclude(code, "break")
+  })
+
   it("keeps a register's value at the place where it is read", async () => {
     const k = new Kernel()
     const register = k.register(0, k.f32(1))

@@ -3,7 +3,7 @@ import type * as DType from "@tg/core-uop/DType"
 import { argOf, isAccumulating, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { type Access, accessOf, storeOf } from "@tg/core-uop/View"
 import { addition } from "./additions.ts"
-import { type Address, divide, leaves } from "./memory.ts"
+import { type Address, divide, type Lane, laneAt, leaves } from "./memory.ts"
 import { atom, compound, operand, type Text, typeName } from "./text.ts"
 import type { Writer } from "./writer.ts"
 
@@ -18,20 +18,26 @@ interface Vectors extends Access {
   readonly lanes: number
   readonly width: number
   readonly address: Address | undefined
+  /** Of part of an element: where it begins, if that is constant by the index's form. */
+  readonly part: Lane | undefined
 }
 
 const vectorsOf = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): Vectors => {
   const access = accessOf(node)
   const lanes = node.op === "LOAD" ? node.dtype.lanes : storeOf(node).value.dtype.lanes
   const width = widths.get(access.buffer)!
-  return { ...access, lanes, width, address: lanes < width ? undefined : divide(access.at, width) }
+  if (lanes >= width) return { ...access, lanes, width, address: divide(access.at, width), part: undefined }
+  const part = laneAt(access.at, width)
+  const isInside = part !== undefined && part.lane + lanes <= width
+  return { ...access, lanes, width, address: undefined, part: isInside ? part : undefined }
 }
 
 /** The operands of a LOAD or STORE, as often as its text contains them. */
 export const inputs = (node: UOp, widths: ReadonlyMap<UOp, DType.Lanes>): ReadonlyArray<UOp> => {
-  const { address, at, buffer, element, gate, lanes, width } = vectorsOf(node, widths)
-  const used = address === undefined ? [at] : leaves(address)
-  const repeats = lanes === width ? [1] : [1, 2]
+  const { address, at, buffer, element, gate, lanes, part, width } = vectorsOf(node, widths)
+  const form = part?.vector ?? address
+  const used = form === undefined ? [at] : leaves(form)
+  const repeats = lanes === width || part !== undefined && lanes === 1 ? [1] : [1, 2]
   const values = node.op === "STORE" ? repeats.map(() => storeOf(node).value) : []
   const places = isAccumulating(node) && !isCoherent(buffer) ? [...repeats, ...repeats] : repeats
   return [element, buffer, ...places.flatMap(() => used), ...gate === undefined ? [] : [gate], ...values]
@@ -80,11 +86,18 @@ const gateOf = (writer: Writer, { element, gate }: Access): Text | undefined =>
   gate === undefined ? undefined : writer.snapshots.get(element)?.[1] ?? writer.text(gate)
 
 /** The places of an access, one per element that it touches. */
-const elements = (writer: Writer, { address, at, buffer, element, lanes, width }: Vectors): ReadonlyArray<string> => {
+const elements = (
+  writer: Writer,
+  { address, at, buffer, element, lanes, part, width }: Vectors
+): ReadonlyArray<string> => {
   const name = bufferName(buffer)
   const snapshot = writer.snapshots.get(element)
   if (address !== undefined && snapshot === undefined) {
     return neighbours(name, addressText(writer, address), lanes / width)
+  }
+  if (part !== undefined && snapshot === undefined) {
+    const vector = `${name}[${addressText(writer, part.vector).code}]`
+    return Array.from({ length: lanes }, (_, i) => `${vector}.${letters[part.lane + i]}`)
   }
   const whole = snapshot?.[0] ?? writer.text(at)
   if (lanes < width) {

@@ -67,6 +67,35 @@ const scale = (address: Address, factor: number): Address => {
   }
 }
 
+/** A place in a vector: the vector's index, and the lane. */
+export interface Lane {
+  readonly vector: Address
+  readonly lane: number
+}
+
+/**
+ * The vector of an index and the lane in it, where the lane is constant by the index's form: `a*16 + 9` in vectors of 4 is lane 1 of vector `a*4 + 2`. A driver
+ * that knows lanes joins loads of neighbours.
+ */
+export const laneAt = (node: UOp, by: number): Lane | undefined => {
+  if (node.op === "CONST") {
+    const value = Number(node.arg)
+    const vector = Math.floor(value / by)
+    return { vector: { kind: "constant", value: vector }, lane: value - by * vector }
+  }
+  if (node.op !== "ADD" || readsRegister(node)) {
+    const vector = divide(node, by)
+    return vector === undefined ? undefined : { vector, lane: 0 }
+  }
+  const a = laneAt(node.src[0]!, by)
+  const b = a === undefined ? undefined : laneAt(node.src[1]!, by)
+  if (a === undefined || b === undefined) return undefined
+  const lane = a.lane + b.lane
+  const vector: Address = { kind: "sum", parts: [a.vector, b.vector] }
+  if (lane < by) return { vector, lane }
+  return { vector: { kind: "sum", parts: [vector, { kind: "constant", value: 1 }] }, lane: lane - by }
+}
+
 /** The nodes in an address. */
 export const leaves = (address: Address): ReadonlyArray<UOp> => {
   switch (address.kind) {
