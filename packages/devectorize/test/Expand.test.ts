@@ -92,6 +92,27 @@ describe("Expand", () => {
     assert.deepStrictEqual(accesses(expand(kernel, vectors)), [...times(3, "LOAD f32x4"), ...times(3, "STORE f32")])
   })
 
+  it("accumulates the lanes of a few sums, and scalars where the sums and loads of a large tile would not fit the registers", () => {
+    const arena = new Arena()
+    const sizes = [32, 16]
+    const [tokens, terms] = [Expr.range(arena, sizes[0]!, 0, "GLOBAL"), Expr.range(arena, sizes[1]!, 1, "REDUCE")]
+    const [out, x, w] = [32, 512, 16].map((length, slot) =>
+      arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+    )
+    const at = Expr.add(Expr.mul(tokens, 16), terms)
+    const value = Expr.mul(Expr.load(Expr.element(x!, at)), Expr.load(Expr.element(w!, terms)))
+    const store = Expr.store(Expr.element(out!, tokens), Expr.reduce("ADD", value, [terms]))
+    const kernel = arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, tokens])])
+    const sumsOf = (tile: number, hasGrid: boolean) => {
+      const result = expand(opted(kernel, [upcast(0, tile), unroll(1, 4)]), { ...vectors, hasGrid })
+      assert.deepStrictEqual(Kernels.run(result), Kernels.run(kernel))
+      return new Set(toposort(result).filter((n) => n.op === "REDUCE").map((n) => DType.print(n.dtype)))
+    }
+    assert.deepStrictEqual(sumsOf(16, true), new Set(["f32x4"]))
+    assert.deepStrictEqual(sumsOf(32, true), new Set(["f32"]))
+    assert.deepStrictEqual(sumsOf(32, false), new Set(["f32x4"]))
+  })
+
   it("takes lanes along one loop at a time: along the reduction inside, along the outputs outside", () => {
     const arena = new Arena()
     const [i, k] = [Expr.range(arena, 4, 0, "GLOBAL"), Expr.range(arena, 4, 1, "REDUCE")]

@@ -9,7 +9,10 @@ import type { Siblings } from "./siblings.ts"
 /** With this many accumulators the latency of an addition is hidden, and a chain of additions to each costs nothing. */
 const manySums = 8
 
-/** The addends of an unrolled reduction, one by one, so that each product is contracted with its addition (fused multiply-add). */
+/**
+ * The addends of an unrolled reduction, one by one, so that each product is contracted with its addition (fused multiply-add). Lanes of one vector
+ * stay together: the vector would be held until the last of them is added.
+ */
 const addendsOf = (value: UOp, op: ReduceOp): ReadonlyArray<UOp> => {
   const found: Array<UOp> = []
   let rest = value
@@ -18,7 +21,7 @@ const addendsOf = (value: UOp, op: ReduceOp): ReadonlyArray<UOp> => {
     rest = rest.src[0]!
   }
   found.unshift(rest)
-  return new Set(found).size === found.length ? found : [value]
+  return new Set(found).size === found.length && found.every(({ op }) => op !== "LANE") ? found : [value]
 }
 
 /** Emits a group of reductions over the same loops (loop fusion). */
