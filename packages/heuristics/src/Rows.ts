@@ -56,8 +56,8 @@ const mostResults = 16
  * Register tiling over rows: loads that do not depend on the row are reused. The first of the amounts that divides, and leaves
  * registers where each row is computed for several tokens.
  */
-const upcastRows = (plan: Plan, rows: ReadonlyArray<number>, tokens = 1): void => {
-  const amounts = tokens === 1 ? rows : rows.filter((each) => each * tokens <= mostResults)
+const upcastRows = (plan: Plan, rows: ReadonlyArray<number>, tokens = 1, most = mostResults): void => {
+  const amounts = tokens === 1 ? rows : rows.filter((each) => each * tokens <= most)
   const last = freeOutputs(plan.kernel).at(-1)
   const amount = last === undefined ? undefined : amounts.find((n) => last.size % n === 0)
   if (amount !== undefined) plan.try(Opt.upcast(last!.id, amount))
@@ -111,6 +111,11 @@ const fewestOfTokens = 8
 /** Threads of a workgroup for rows that two subgroups compute. */
 const byteThreads = 256
 
+/** Rows of a thread that sums up several experts, at most; a pair for 16 tokens takes 45 us on an H200, single rows 57. */
+const rowsOfExperts = [4, 2]
+/** As many such rows as leave at least this part of the threads that saturate the device. */
+const nearlyAll = 0.9
+
 /**
  * Whether a subgroup for each row saturates the device, and the sums of a row differ in length, as those of the chosen experts and the shared
  * one: on more threads the shorter sum would wait behind the longer one's barrier, and half of them would only repeat it.
@@ -129,6 +134,8 @@ const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens }: Threa
     return upcastRows(plan, [pair], tokens)
   }
   if (wantsSubgroup(plan.kernel, profile)) {
+    const threadsWith = (each: number): number => knownOutputs(plan.kernel) * group / each
+    upcastRows(plan, rowsOfExperts.filter((each) => threadsWith(each) >= nearlyAll * profile.saturatingThreads), tokens)
     groupReductions(plan, group)
     return localRows(plan, Math.floor(byteThreads / group))
   }
@@ -158,6 +165,23 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
 }
 
 /**
+ * A tile of so many tokens takes all registers for one row, and loads so many activations for a weight that neighbouring threads read neighbouring ones
+ * (value projection of 16 tokens on an H200: 16 us, with a block of the row for each thread 46). With fewer tokens a thread takes several rows.
+ */
+const fullTile = 16
+const resultsBelow = 32
+/** Such rows pay while at least this fraction of the saturating threads remains (8 tokens, four rows: 10.4 us, two: 15). */
+const keptOfTile = 16
+
+/** Opts of float products with a tile of several tokens in each thread. */
+const shareTile = (plan: Plan, profile: DeviceProfile, wide: number, tokens: number): void => {
+  const rows = knownOutputs(plan.kernel)
+  groupReductions(plan, wide, { inside: tokens >= fullTile || wide > wideRow ? coalescedLanes : 1 })
+  const kept = [4, 2].filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfTile)
+  upcastRows(plan, kept, tokens, tokens < fullTile ? resultsBelow : mostResults)
+}
+
+/**
  * Products of floats, which take instructions to unpack: long rows are split over many threads, with several rows for each
  * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones over few.
  */
@@ -166,14 +190,17 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, token
   const length = terms(plan.kernel)
   const most = widestRow(profile, { group, threads })
   const wide = largestPowerOfTwo(Math.min(most, threadsOfRow(rows, length, profile)))
-  groupReductions(plan, wide, { inside: wide > wideRow ? coalescedLanes : 1 })
-  upcastRows(
-    plan,
-    (length < longRow ? [2] : [4, 2]).filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfLarge),
-    tokens
-  )
+  const isTile = tokens !== undefined && tokens > 1
+  if (isTile) shareTile(plan, profile, wide, tokens)
+  else {
+    groupReductions(plan, wide, { inside: wide > wideRow ? coalescedLanes : 1 })
+    upcastRows(
+      plan,
+      (length < longRow ? [2] : [4, 2]).filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfLarge)
+    )
+  }
   const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
-  const rowsOf = tokens === undefined || tokens === 1 ? localRows : localRowsOfLoops
+  const rowsOf = isTile ? localRowsOfLoops : localRows
   rowsOf(plan, Math.floor((reached < group ? group : threads) / reached))
 }
 

@@ -79,6 +79,11 @@ describe("a product of a few tokens with one matrix", () => {
     // sums of whole numbers below 2^24 are exact in any order
     assert.deepStrictEqual(valuesOf(legal(plain, opts, h200)), valuesOf(plain))
   })
+  it("has several rows for a thread beside up to 8 tokens, and neighbouring activations for neighbouring threads beside a full tile", () => {
+    const ofHead = (tokens: number) => choose(product(tokens, "one", [5120, 512]), h200).map(Opt.print)
+    assert.include(ofHead(8), "UPCAST(r1, 4)")
+    assert.isFalse(ofHead(16).some((opt) => opt.startsWith("UPCAST(r1")))
+  })
   it("leaves tokens that have a matrix each, and those that fill no tiles or more than two", () => {
     for (const opts of [optsOf(4, "own", h200), ...[20, 24, 48].map((tokens) => optsOf(tokens, "one", h200))]) {
       assert.isFalse(opts.some((opt) => opt.startsWith("UPCAST(r0")))
@@ -132,6 +137,10 @@ describe("rows of the experts that tokens have chosen", () => {
       assert.lengthOf(order, 1)
       assert.match(order[0]!, /OUTER\(r1, /)
     }
+  })
+  it("share what they read in a thread, as many as leave the device saturated", () => {
+    const rowsOf = (tokens: number) => downOf(tokens).filter((opt) => opt.startsWith("UPCAST(r1"))
+    assert.deepStrictEqual([2, 4, 8, 16].map(rowsOf), [[], ["UPCAST(r1, 2)"], ["UPCAST(r1, 4)"], ["UPCAST(r1, 4)"]])
   })
   it("take a subgroup, which meets at no barrier, where that saturates the device", () => {
     const threads = (tokens: number) =>
