@@ -123,7 +123,9 @@ export const context = Flag.Int("context").pipe(
 export const stepTokens = Flag.Int("tokens").pipe(
   Flag.withSchema(Schema.Int.check(Schema.isGreaterThan(0))),
   Flag.withMetavar("N"),
-  Flag.withDescription("With --step prompt: the step that so many tokens of a prompt take (default: as many as one takes)"),
+  Flag.withDescription(
+    "With --step prompt: the step that so many tokens of a prompt take (default: as many as one takes)"
+  ),
   Flag.optional
 )
 

@@ -2,7 +2,6 @@
 import { Engine } from "@tg/engine/Engine"
 import type { Session } from "@tg/engine/Session"
 import * as Profiler from "@tg/jit/Profiler"
-import { Device } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { Chosen } from "./Devices.ts"
 import * as Output from "./Output.ts"

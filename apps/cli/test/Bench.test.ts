@@ -213,3 +213,39 @@ describe("profile", () => {
       assert.include(stderr, "1025 were asked for")
     }))
 })
+
+describe("bench --steps", () => {
+  it.live("times steps of several tokens beside one", () =>
+    Effect.gen(function*() {
+      const { stdout } = yield* tg(["bench", ...wasm, "--steps", "4,2", "-d", "0,8", "-r", "1", "--json"])
+      const { steps } = JSON.parse(stdout) as {
+        steps: ReadonlyArray<{ depth: number; tokens: number; ms: number; times: number }>
+      }
+      assertEquals(steps.map(({ depth, tokens }) => [depth, tokens]), [[0, 1], [0, 2], [0, 4], [8, 1], [8, 2], [8, 4]])
+      assert.isTrue(steps.every(({ ms }) => ms > 0))
+      assertEquals([steps[0]!.times, steps[3]!.times], [1, 1])
+    }))
+
+  it.live("refuses what is no size, and more tokens than a step reads", () =>
+    Effect.gen(function*() {
+      const bad = yield* tg(["bench", ...wasm, "--steps", "2,x"])
+      assert.include(bad.stderr, "--steps has \"x\"; give numbers of tokens")
+      const many = yield* tg(["bench", ...wasm, "--steps", "1000", "-r", "1"])
+      assert.match(
+        many.stderr,
+        /--steps 1000: so many tokens of a prompt are read in several steps here, the first of \d+/
+      )
+    }))
+})
+
+describe("kernel --tokens", () => {
+  it.live("shows the step that so many tokens of a prompt take", () =>
+    Effect.gen(function*() {
+      const named = (tokens: string) =>
+        tg(["kernel", "--shape", "tiny-glm:q4_0", "--profile", "h200", "--step", "prompt", "--tokens", tokens])
+      const few = yield* named("7")
+      assert.include(few.stdout, "token_embd_8_")
+      const alone = yield* tg(["kernel", "--shape", "tiny-glm:q4_0", "--profile", "h200", "--tokens", "4"])
+      assert.include(alone.stderr, "--tokens 4 is of a prompt's step; give --step prompt with it")
+    }))
+})

@@ -66,7 +66,9 @@ const flags = {
   ),
   steps: Flag.String("steps").pipe(
     Flag.withMetavar("1,2,4,8"),
-    Flag.withDescription("Measure steps that read so many tokens instead: of each its time, and times that of one token"),
+    Flag.withDescription(
+      "Measure steps that read so many tokens instead: of each its time, and times that of one token"
+    ),
     Flag.optional
   ),
   peer: Flag.Literals("peer", Peer.names).pipe(
