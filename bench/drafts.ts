@@ -20,7 +20,7 @@ import * as Estimate from "../packages/jit/src/Estimate.ts"
 import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
 import * as PredictionProgram from "../packages/engine/src/PredictionProgram.ts"
 import * as RoundProgram from "../packages/engine/src/RoundProgram.ts"
-import { guessesFor } from "../packages/engine/src/Rounds.ts"
+import { guessSizes } from "../packages/engine/src/RoundLength.ts"
 import * as StepProgram from "../packages/engine/src/StepProgram.ts"
 import type { TensorProgram } from "../packages/tensor/src/Program.ts"
 import * as Compiled from "./support/compiled.ts"
@@ -83,7 +83,7 @@ const program = Effect.gen(function*() {
   console.log("rounds that run ahead: nobody waits between them, each takes one submission and one read")
   console.log("drafts  launches  us verify  accept  read  guess  us a round  gain")
   const next = yield* costOf(pipeline, RoundProgram.guessProgram({ model, block }, size), 1)
-  for (const k of [1, 2, 3, 7]) {
+  for (const k of guessSizes) {
     const count = k + 1
     const step = yield* costOf(pipeline, RoundProgram.verifyProgram(model, size, count), count)
     const accept = yield* costOf(pipeline, RoundProgram.acceptProgram(model, count), count)
@@ -92,7 +92,7 @@ const program = Effect.gen(function*() {
     const micros = step.micros + accept.micros + reading.micros + (k - 1) * next.micros
     const launches = step.launches + accept.launches + reading.launches + (k - 1) * next.launches
     console.log([
-      `${k}${guessesFor(k) === k ? "" : " (measured only)"}`.padEnd(8),
+      String(k).padEnd(8),
       String(launches).padEnd(10),
       step.micros.toFixed(0).padEnd(11),
       accept.micros.toFixed(0).padEnd(8),

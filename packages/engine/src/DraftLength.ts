@@ -13,15 +13,30 @@ export interface Costs {
   readonly several: Map<number, number>
   /** Of one proposed token, by what proposes it, as parts of that. */
   readonly guesses: Map<string, number>
+  /** Those of rounds that run ahead, their guesses included, in the unit (`RoundLength`). */
+  readonly rounds: Map<number, number>
+  /** Steps of one token that drafts may lose before they have to pay for themselves (`lost`). */
+  credit: number
 }
 
+/** Steps that drafts may lose at most: so many, and `earned` of each token. */
+const mostCredit = 5
+const earned = 0.02
+
 /** Nothing is known yet. */
-export const costs = (): Costs => ({ single: 0, several: new Map(), guesses: new Map() })
+export const costs = (): Costs => ({
+  single: 0,
+  several: new Map(),
+  guesses: new Map(),
+  rounds: new Map(),
+  credit: mostCredit
+})
 
 /** Weight of the latest measurement. */
 const latest = 0.25
 
-const mixed = (before: number, now: number): number => before + latest * (now - before)
+/** What is known with a measurement more. */
+export const mixed = (before: number, now: number): number => before + latest * (now - before)
 
 /** Takes the time of a step. */
 export const took = (costs: Costs, tokens: number, time: number): void => {
@@ -48,7 +63,7 @@ export const proposed = (
 const assumed = 0.15
 
 /** Part of what is known that a refused draft takes away. */
-const forgetting = 0.01
+export const forgetting = 0.01
 
 /** What a step of several tokens costs, as a multiple of one with one token: between the measured ones in proportion. */
 export const costOf = ({ several }: Costs, tokens: number): number => {
@@ -69,18 +84,56 @@ export const fade = ({ guesses, several }: Costs): void => {
   for (const [name, part] of guesses) guesses.set(name, part - forgetting * part)
 }
 
+/**
+ * What drafts have cost: a step of theirs, or one behind them, that took so many steps of one token and made so many tokens. What they gain is
+ * theirs again, as far as there was credit at first.
+ */
+export const lost = (costs: Costs, { steps, tokens }: Record<"steps" | "tokens", number>): void => {
+  costs.credit = Math.min(mostCredit, costs.credit - steps + tokens)
+}
+
+/** A token came without drafts. */
+export const saved = (costs: Costs): void => {
+  costs.credit = Math.min(mostCredit, costs.credit + earned)
+}
+
+/**
+ * Whether drafts may be tried that lose so many steps if all of them are wrong; where they go on, any credit will do. So a text in which nothing is
+ * right takes little longer than without them, however often they are tried.
+ */
+export const isAfforded = ({ credit }: Costs, losing: number, isGoingOn: boolean): boolean =>
+  isGoingOn ? credit > 0 : credit >= Math.min(losing, mostCredit)
+
 /** How likely a token of a draft is right if those before it are. */
 export interface Acceptance {
   rate: number
+  /** Weight of the latest one. */
+  weight: number
+  /** What that falls to while there are more of them. */
+  readonly least: number
 }
 
+/**
+ * Of a model's own block, which guesses about as well everywhere in a text, many count, and so does what is assumed at first; other sources are right
+ * in some places only.
+ */
+const weights = { steady: { weight: 1 / 8, least: 1 / 16 }, other: { weight: latest, least: latest } } as const
+
 /** A draft is tried with this. */
-export const acceptance = (): Acceptance => ({ rate: 0.7 })
+export const acceptance = (isSteady = false): Acceptance => ({
+  rate: 0.7,
+  ...isSteady ? weights.steady : weights.other
+})
 
 /** Takes what became of a draft. */
 export const accepted = (acceptance: Acceptance, { right, tried }: Record<"right" | "tried", number>): void => {
-  for (let i = 0; i < right; i++) acceptance.rate = mixed(acceptance.rate, 1)
-  if (right < tried) acceptance.rate = mixed(acceptance.rate, 0)
+  const one = (isRight: boolean): void => {
+    const { least, rate, weight } = acceptance
+    acceptance.rate = rate + weight * ((isRight ? 1 : 0) - rate)
+    acceptance.weight = Math.max(least, weight / (1 + weight))
+  }
+  for (let i = 0; i < right; i++) one(true)
+  if (right < tried) one(false)
 }
 
 /** A draft that is likelier wrong than this is not worth its last token. */
@@ -91,7 +144,7 @@ export const likelyLength = ({ rate }: Acceptance, most: number): number =>
   Math.min(most, rate >= 1 ? most : Math.max(1, Math.floor(Math.log(likely) / Math.log(Math.max(rate, 1e-3)))))
 
 /** A gain below this is not worth it: costs are only known so well. */
-const margin = 1.05
+export const margin = 1.05
 
 /** How many drafts pay, and how many times as fast a text is with them. */
 export interface Paying {

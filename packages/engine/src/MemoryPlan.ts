@@ -18,7 +18,7 @@ import * as Loader from "./Loader.ts"
 import * as PredictionProgram from "./PredictionProgram.ts"
 import * as Prompts from "./Prompts.ts"
 import { mostRound } from "./RoundProgram.ts"
-import { tokensOfSizes } from "./Rounds.ts"
+import { tokensOfSizes } from "./RoundLength.ts"
 import * as StepProgram from "./StepProgram.ts"
 
 /** Sizes in bytes. */

@@ -9,7 +9,6 @@ import { type PoolOptions, ringOf } from "./Pool.ts"
 import * as PoolMemory from "./PoolMemory.ts"
 import { guessProgram, type PoolPredictionShape, readProgram } from "./PoolPredictionProgram.ts"
 import { poolProgram } from "./PoolProgram.ts"
-import { guessSizes } from "./Rounds.ts"
 import { fullest } from "./StepCost.ts"
 import * as TokenRing from "./TokenRing.ts"
 
@@ -101,6 +100,9 @@ type Costs = ReturnType<typeof costsOf>
 /** All steps of a kind together. */
 const together = (cost: Costs["verify"], steps: ReadonlyArray<number>) =>
   Effect.map(Effect.forEach(steps, cost), (all) => all.reduce(both, nothing))
+
+/** Guesses of each conversation that are planned for. */
+const guessSizes = [1, 3, 7] as const
 
 /** A round, as `Guesses`, `PoolPrediction` and `Fair` go through it. */
 const roundOf = Effect.fnUntraced(

@@ -29,16 +29,6 @@ const mostUnderWay = 2
 /** Guesses of a round at most. */
 export const mostGuesses = mostRound - 1
 
-/** Guesses of rounds that have programs: with the token in front of them as many as programs of few tokens are for. */
-export const guessSizes = [1, 3, 7] as const
-
-/** Guesses of a round where so many are worth it: a program for any number would have to be compiled in the middle of a text. */
-export const guessesFor = (worth: number): number =>
-  worth >= guessSizes[2] ? guessSizes[2] : worth > guessSizes[0] ? guessSizes[1] : guessSizes[0]
-
-/** Tokens of rounds of each size together. */
-export const tokensOfSizes = guessSizes.reduce((sum, guesses) => sum + guesses + 1, 0)
-
 /** How a text goes on. */
 export interface Asked {
   /** Guesses of rounds that are submitted from now on. */

@@ -24,6 +24,7 @@ import * as Predicting from "./Predicting.ts"
 import * as PredictionPrograms from "./PredictionPrograms.ts"
 import * as ProgramMemo from "./ProgramMemo.ts"
 import * as Rings from "./Rings.ts"
+import { firstGuesses } from "./RoundLength.ts"
 import * as RoundPrograms from "./RoundPrograms.ts"
 import * as Rounds from "./Rounds.ts"
 import * as Sampler from "./Sampler.ts"
@@ -286,7 +287,7 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
       alone(Effect.all([
         Predicting.prepare(state, tokens),
         Steps.prepareDrafts(state, tokens, sampling),
-        Rounds.prepare(state, Rounds.guessesFor(2), sampling ?? Sampler.greedy)
+        Rounds.prepare(state, firstGuesses, sampling ?? Sampler.greedy)
       ], { discard: true })),
     prepareNext: (sampling) => alone(Decoding.prepare(state, sampling)),
     decodeStep: alone(device.profile.kind === "cpu" ? preparedOf(programs.few(1)) : programs.decoder),

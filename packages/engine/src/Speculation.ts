@@ -9,7 +9,7 @@ import type * as Drafter from "./Drafter.ts"
 import { isSameSampling } from "./Ahead.ts"
 import * as DraftLength from "./DraftLength.ts"
 import * as Random from "./Random.ts"
-import * as Rounds from "./Rounds.ts"
+import * as RoundLength from "./RoundLength.ts"
 import * as Sampler from "./Sampler.ts"
 import type { Session, StepError } from "./Session.ts"
 import { commonPrefix } from "./Tokens.ts"
@@ -127,6 +127,7 @@ const settle = (state: State, tokens: ReadonlyArray<number>): void => {
       tried: Math.min(drafts.length, tokens.length - before.length)
     })
     state.counts = { ...state.counts, accepted: state.counts.accepted + right }
+    DraftLength.lost(state.with.costs, { steps: 0, tokens: right + 1 })
     state.verified = undefined
   } else if (proposed !== undefined && proposed.at < tokens.length) {
     DraftLength.accepted(state.acceptances.get(proposed.source)!, {
@@ -135,6 +136,17 @@ const settle = (state: State, tokens: ReadonlyArray<number>): void => {
     })
   }
   state.proposed = undefined
+}
+
+/** Steps of one token behind drafts that are slower than others: the device has to begin again to run ahead. */
+const slowSingles = 2
+/** Steps of one token that a step of drafts or one behind them is taken to last at most: the rest is compiling, or reading a prompt. */
+const believed = 4
+
+/** A step of drafts, or one behind them, has taken so long, and made this many tokens as far as that is known. */
+const spent = (costs: DraftLength.Costs, time: number, tokens: number): void => {
+  if (costs.single === 0) return
+  DraftLength.lost(costs, { steps: Math.min(time / costs.single, believed), tokens })
 }
 
 /** Milliseconds that guesses without a model may take: no step waits longer for them, and a text waits once. */
@@ -160,21 +172,59 @@ const proposalOf = Effect.fnUntraced(function*(
   }
   const given = answered.success.value.slice(0, most)
   const time = Number((yield* Clock.currentTimeNanos) - start)
-  if (source.isComputed && asked.has(source)) DraftLength.proposed(costs, source.name, { tokens: given.length, time })
+  if (source.isComputed && asked.has(source)) {
+    DraftLength.proposed(costs, source.name, { tokens: given.length, time })
+    spent(costs, time, 0)
+  }
   asked.add(source)
   const bad = given.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < steps.vocabulary))
   return bad < 0 ? given : given.slice(0, bad)
 })
 
-/** The sources worth asking, with how many tokens of each, the best one first. */
-const worthAsking = ({ acceptances, silent, with: { costs, drafter } }: State, most: number) => {
+/** How it may be drafted: up to so many tokens, by the block in rounds or one after the other. */
+interface Manner {
+  readonly most: number
+  readonly inRounds: boolean
+}
+
+/** Whether the last step verified drafts: a device that runs ahead has more of them under way. */
+const isGoingOn = ({ counts, singles }: State): boolean => singles === 0 && counts.drafted > 0
+
+/** What a source is worth: how many tokens, how many times as fast the text is with them, and the steps that are lost if none is right. */
+const worthOf = (state: State, source: Drafter.Source, { inRounds, most }: Manner) => {
+  const { acceptances, with: { costs } } = state
+  const acceptance = acceptances.get(source)!
+  if (inRounds && source.isOwn === true) {
+    const { guesses, speed } = RoundLength.best(acceptance, costs)
+    const [gain, round] = [costs.single * speed, RoundLength.costOf(costs, guesses + 1) / costs.single]
+    // rounds that end leave one behind that is lost, and so do rounds that begin in vain
+    return { drafts: gain > (isGoingOn(state) ? 1 : DraftLength.margin) ? guesses : 0, gain, losing: 2 * round }
+  }
+  const found = DraftLength.paying(acceptance, costs, { most, name: source.name })
+  return { ...found, losing: DraftLength.costOf(costs, found.drafts + 1) }
+}
+
+/** A source worth asking, and for how many tokens. */
+interface Candidate {
+  readonly source: Drafter.Source
+  readonly drafts: number
+}
+
+/** The sources worth asking, the best one first. */
+const worthAsking = (state: State, manner: Manner): ReadonlyArray<Candidate> => {
+  const { acceptances, silent, with: { costs, drafter } } = state
   const heard = drafter.sources.filter((source) => !silent.has(source))
   if (drafter.policy === "likely") {
-    return heard.map((source) => ({ source, drafts: DraftLength.likelyLength(acceptances.get(source)!, most) }))
+    return heard.map((source) => ({
+      source,
+      drafts: manner.inRounds && source.isOwn === true
+        ? RoundLength.best(acceptances.get(source)!, costs).guesses
+        : DraftLength.likelyLength(acceptances.get(source)!, manner.most)
+    }))
   }
   return heard
-    .map((source) => ({ source, ...DraftLength.paying(acceptances.get(source)!, costs, { most, name: source.name }) }))
-    .filter(({ drafts }) => drafts > 0)
+    .map((source) => ({ source, ...worthOf(state, source, manner) }))
+    .filter(({ drafts, losing }) => drafts > 0 && DraftLength.isAfforded(costs, losing, isGoingOn(state)))
     .sort((a, b) => b.gain - a.gain)
 }
 
@@ -185,35 +235,26 @@ const lookAt = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<n
   const free = heard.find(({ isComputed }) => !isComputed)
   const [id] = free === undefined ? [] : yield* proposalOf(state, free, { tokens, most: 1 })
   if (free !== undefined && id !== undefined) state.proposed = { source: free, at: tokens.length, id }
-  if (id !== undefined || heard.some(({ isComputed }) => isComputed)) DraftLength.fade(costs)
+  if (id === undefined && !heard.some(({ isComputed }) => isComputed)) return
+  DraftLength.fade(costs)
+  RoundLength.fade(costs)
 })
 
 /** Drafts that there is room for behind these tokens. */
 const mostBehind = ({ steps, text }: State, tokens: ReadonlyArray<number>): number =>
   Math.min(DraftLength.mostDrafts, text.most - tokens.length - 1, steps.context - tokens.length)
 
-/** Drafts worth verifying behind these tokens. */
-const draftsFor = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
-  const { steps } = state
-  const most = mostBehind(state, tokens)
-  // a prompt is not held up, nor a text that the session has to go back for
-  if (most < 1 || steps.reusable(tokens) !== tokens.length - 1) return undefined
-  const candidates = worthAsking(state, most)
-  for (const { drafts: wanted, source } of candidates) {
-    const drafts = yield* proposalOf(state, source, { tokens, most: wanted })
-    if (drafts.length > 0) return { source, drafts }
-  }
-  if (candidates.length === 0) yield* lookAt(state, tokens)
-  return undefined
-})
-
 /** Runs a step, and takes its time. */
 const timed = Effect.fnUntraced(function*<A>(state: State, count: number, step: Effect.Effect<A, StepError>) {
+  const { with: { costs } } = state
   const start = yield* Clock.currentTimeNanos
   const made = yield* step
   const time = Number((yield* Clock.currentTimeNanos) - start)
   state.singles = count > 1 ? 0 : state.singles + 1
-  if (count > 1 || state.singles > 2) DraftLength.took(state.with.costs, count, time)
+  const isSlow = state.singles <= slowSingles
+  if (count > 1 || !isSlow) DraftLength.took(costs, count, time)
+  if (count > 1 || isSlow && state.counts.drafted > 0) spent(costs, time, count > 1 ? 0 : 1)
+  else DraftLength.saved(costs)
   state.counts = { ...state.counts, steps: state.counts.steps + 1 }
   return made
 })
@@ -229,35 +270,57 @@ const resultsOf = Effect.fnUntraced(function*(
   return ids === undefined ? { rows: yield* steps.verify(tokens, drafts) } : { ids, sampling: sampling! }
 })
 
-/** Whether drafts were made and verified by the device, in a round that may have been under way already. */
+/** Whether so many drafts were made and verified by the device, in a round that may have been under way already. */
 const rounded = Effect.fnUntraced(function*(
   state: State,
   tokens: ReadonlyArray<number>,
-  sampling: Sampler.Settings
+  { drafts: guesses, sampling, source }: Candidate & { readonly sampling: Sampler.Settings }
 ) {
   const { asked, steps, with: { costs } } = state
-  const most = mostBehind(state, tokens)
-  const [best] = most < 1 ? [] : worthAsking(state, most)
-  if (best?.source.isOwn !== true) return false
-  const { drafts: worth, source } = best
   const start = yield* Clock.currentTimeNanos
-  const round = yield* steps.round(tokens, { guesses: Rounds.guessesFor(worth), sampling }).pipe(
+  // at the end of a text some are not needed: a smaller round would have to be compiled
+  const round = yield* steps.round(tokens, { guesses, sampling }).pipe(
     // what the model cannot compute is asked for without drafts
     Effect.catchTag("InvalidLogits", () => Effect.undefined)
   )
   if (round === undefined) return false
   const { drafts, ids } = round
-  // the first one of a text reads all of it; the others take their drafts' time, too
-  if (asked.has(source)) {
-    DraftLength.took(costs, ids.length, Number((yield* Clock.currentTimeNanos) - start))
-    DraftLength.proposed(costs, source.name, { tokens: drafts.length, time: 0 })
-  }
+  const time = Number((yield* Clock.currentTimeNanos) - start)
+  // the first one behind steps of one token reads what they have written; of a text, all of it
+  if (state.singles === 0 && asked.has(source)) RoundLength.took(costs, ids.length, time)
+  spent(costs, time, 0)
   asked.add(source)
   state.singles = 0
   state.verified = { source, tokens: [...tokens], drafts, results: { ids, sampling } }
   const { counts } = state
   state.counts = { ...counts, steps: counts.steps + 1, drafted: counts.drafted + drafts.length }
   return true
+})
+
+/** Drafts worth verifying behind these tokens, if there are any; or `verified` where a round has done so. */
+const draftsFor = Effect.fnUntraced(function*(
+  state: State,
+  tokens: ReadonlyArray<number>,
+  sampling: Sampler.Settings | undefined
+) {
+  const { steps } = state
+  const most = mostBehind(state, tokens)
+  // a prompt is not held up, nor a text that the session has to go back for
+  if (most < 1 || steps.reusable(tokens) !== tokens.length - 1) return undefined
+  const candidates = worthAsking(state, { most, inRounds: sampling !== undefined })
+  for (const candidate of candidates) {
+    const { source } = candidate
+    const isInRounds = source.isOwn === true && sampling !== undefined
+    if (isInRounds && (yield* rounded(state, tokens, { ...candidate, sampling }))) return "verified"
+    // where there are no rounds, steps one after the other may be worth it
+    const wanted = isInRounds
+      ? worthAsking(state, { most, inRounds: false }).find((each) => each.source === source)?.drafts ?? 0
+      : candidate.drafts
+    const drafts = wanted === 0 ? [] : yield* proposalOf(state, source, { tokens, most: wanted })
+    if (drafts.length > 0) return { source, drafts }
+  }
+  if (candidates.length === 0) yield* lookAt(state, tokens)
+  return undefined
 })
 
 /** What is found behind these tokens, with a step that verifies what is drafted behind them; nothing where nothing is. */
@@ -269,9 +332,9 @@ const verified = Effect.fnUntraced(function*(
   const found = foundOf(state, tokens, sampling)
   if (found !== undefined) return found
   settle(state, tokens)
-  if (sampling !== undefined && (yield* rounded(state, tokens, sampling))) return foundOf(state, tokens, sampling)
-  const proposal = yield* draftsFor(state, tokens)
+  const proposal = yield* draftsFor(state, tokens, sampling)
   if (proposal === undefined) return undefined
+  if (proposal === "verified") return foundOf(state, tokens, sampling)
   const { drafts, source } = proposal
   yield* state.steps.prepareDrafts(drafts.length + 1, sampling)
   const results = yield* timed(state, drafts.length + 1, resultsOf(state, { tokens, drafts, sampling })).pipe(
@@ -292,7 +355,9 @@ export const over = (steps: Steps, speculation: Speculation, text: Text): Specul
     steps,
     with: speculation,
     text,
-    acceptances: new Map(speculation.drafter.sources.map((source) => [source, DraftLength.acceptance()])),
+    acceptances: new Map(
+      speculation.drafter.sources.map((source) => [source, DraftLength.acceptance(source.isOwn)])
+    ),
     verified: undefined,
     proposed: undefined,
     silent: new Set(),
