@@ -35,7 +35,6 @@ export const roundIds = {
   drawn: ids.next,
   position: placeIds.position,
   readAt: placeIds.row,
-  pieces: placeIds.pieces,
   taken: placeIds.wanted,
   upcoming: placeIds.from,
   first: placeIds.among,
@@ -72,20 +71,12 @@ const buffersOf = (arena: Arena) => {
   }
 }
 
-/** Where so many tokens stand in a session's cache, whose pieces lie one behind the other: a token's row is its position. */
-const placesOf = (arena: Arena, position: Tensor, { context }: RoundShape) => {
-  const columns = piecesOf(context)
-  const pieces = buffer(arena, roundIds.pieces, {
-    shape: [mostRound, columns],
-    dtype: DType.i32,
-    label: "round_pieces"
-  })
-  return {
-    position,
-    row: position,
-    pieces: pieces.slice(0, 0, position.dim(0)).slice(1, 0, variable(arena, "pieces", 1, columns))
-  }
-}
+/** Where tokens stand in a session's cache, which is one conversation's: a token's row is its position. */
+const placesOf = (arena: Arena, position: Tensor, { context }: RoundShape) => ({
+  position,
+  row: position,
+  pieces: variable(arena, "pieces", 1, piecesOf(context))
+})
 
 const statesIn = (arena: Arena, { config }: Pick<ModelShape, "config">, shape: RoundShape): Tensor =>
   buffer(arena, ids.states, { ...statesOf(config, shape), label: "states" })

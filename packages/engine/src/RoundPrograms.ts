@@ -43,15 +43,11 @@ export interface RoundSetting extends Setting {
   readonly caches: ReadonlyArray<readonly [number, DeviceBinding]>
 }
 
-/** The buffers of rounds. The pieces of a session's cache lie one behind the other. */
-const storageOf = Effect.fnUntraced(function*({ model, shape: { context } }: RoundSetting) {
+/** The buffers of rounds. */
+const storageOf = Effect.fnUntraced(function*({ model }: RoundSetting) {
   const device = yield* Device
   const words = (count: number, label: string) => device.allocate(4 * count, label)
-  const columns = RoundProgram.piecesOf(context)
-  const pieces = yield* words(mostRound * columns, "round_pieces")
-  yield* device.write(pieces, bytesOf(Int32Array.from({ length: mostRound * columns }, (_, i) => i % columns)))
   return {
-    pieces,
     tokens: yield* words(mostRound, "round_tokens"),
     drawn: yield* words(TokenRing.size(RoundProgram.ring), "round_drawn"),
     position: yield* words(mostRound, "round_position"),

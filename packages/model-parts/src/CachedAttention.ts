@@ -22,6 +22,9 @@ export const attention = (reader: Reader, input: AttentionInput, query: Tensor, 
     const where = places.among ?? { position: places.position, begin: undefined }
     return whole(reader, { ...input, ...where }, query, Places.rowsOf(cache, places))
   }
+  if (places !== undefined && Places.isAlone(places)) {
+    return Places.attendAlone(reader, query, { cache, places, window })
+  }
   if (places !== undefined) return Places.attend(reader, query, { cache, places, window })
   return isFew ? few(reader, query, cache, input) : whole(reader, input, query, cache)
 }
