@@ -4,13 +4,14 @@
  */
 import * as Drafter from "@tg/engine/Drafter"
 import { mostDrafts } from "@tg/engine/DraftLength"
+import { guessSizes } from "@tg/engine/RoundLength"
 import * as Sampler from "@tg/engine/Sampler"
 import type { Session } from "@tg/engine/Session"
 import { Duration, Effect, Option, Random, Result } from "effect"
 import { UsageError } from "./Report.ts"
 import { table } from "./Table.ts"
 
-/** Drafts of a round that are measured. */
+/** Drafts of a round that are measured; where the device goes through rounds by itself, those that texts have (`guessSizes`). */
 const lengths = [1, 2, 3, 5, 7]
 
 /** What so many drafts a round gain. */
@@ -30,7 +31,7 @@ export interface Forced {
 }
 
 /** What is measured. */
-export interface Job {
+export interface Job<E = never, R = never> {
   readonly accept: number
   /** Tokens to begin behind. */
   readonly tokens: ReadonlyArray<number>
@@ -38,6 +39,8 @@ export interface Job {
   readonly count: number
   /** Tokens a second without drafts. */
   readonly plain: number
+  /** Wakes the device, which idles at a fraction of its speed while programs are compiled. It may write behind the tokens. */
+  readonly warm: Effect.Effect<void, E, R>
 }
 
 /** What is wrong with the flags. */
@@ -96,17 +99,33 @@ export const verifiedOf = Effect.fnUntraced(function*(
   )
 })
 
+/** What is measured of a session. */
+type Measured = Pick<
+  Session,
+  | "advance"
+  | "context"
+  | "keep"
+  | "predict"
+  | "prepareDrafts"
+  | "round"
+  | "sampler"
+  | "verify"
+  | "verifyDrawn"
+  | "vocabulary"
+>
+
 /** Rounds of so many drafts each; none, if the source has no idea. */
-const rounds = Effect.fnUntraced(function*(
-  session: Session,
+const rounds = Effect.fnUntraced(function*<E, R>(
+  session: Measured,
   source: Drafter.Source,
-  { accept, count, drafts: wanted, tokens: before }: Job & { readonly drafts: number }
+  { accept, count, drafts: wanted, tokens: before, warm }: Job<E, R> & { readonly drafts: number }
 ) {
   const tokens = [...before]
   const asking = { sampling: Sampler.greedy, predict: session.predict }
   const so = { rounds: 0, made: 0, draftMs: 0, verifyMs: 0 }
   yield* session.prepareDrafts(wanted + 1, Sampler.greedy)
-  // one round to warm up
+  yield* warm
+  // the first round reads all tokens
   for (let at = -1; so.made < count && tokens.length + wanted < session.context; at++) {
     const proposed = yield* millis(source.propose(tokens, wanted, asking))
     const drafts = proposed.value
@@ -124,9 +143,9 @@ const rounds = Effect.fnUntraced(function*(
 })
 
 /** The same where the device goes through rounds by itself, so that nothing waits for guesses; none, where it does not. */
-const ownRounds = Effect.fnUntraced(function*(
-  session: Session,
-  { accept, count, drafts: guesses, tokens: before }: Job & { readonly drafts: number }
+const ownRounds = Effect.fnUntraced(function*<E, R>(
+  session: Measured,
+  { accept, count, drafts: guesses, tokens: before, warm }: Job<E, R> & { readonly drafts: number }
 ) {
   const chances = yield* Effect.replicateEffect(rightOf(guesses, accept), count + 3)
   let submitted = 0
@@ -134,7 +153,12 @@ const ownRounds = Effect.fnUntraced(function*(
   let tokens = before
   const so = { rounds: 0, made: 0, draftMs: 0, verifyMs: 0 }
   yield* session.advance(before.length > 1 ? before.slice(0, -1) : before)
-  // what is compiled, and the first guesses, are not measured
+  // what is compiled is not measured, and not on a device that idled meanwhile; it writes behind the tokens, so rounds begin again
+  if ((yield* session.round(before, asked)) === undefined) return undefined
+  yield* warm
+  yield* session.keep(before.length)
+  submitted = 0
+  // the first guesses are made before anything runs ahead
   for (let at = -2; so.made < count; at++) {
     const { ms, value } = yield* millis(session.round(tokens, asked))
     if (value === undefined) break
@@ -147,23 +171,39 @@ const ownRounds = Effect.fnUntraced(function*(
   return so.rounds === 0 ? undefined : so
 })
 
+/** Rounds of so many drafts of a source, and whether they ran ahead; nothing where there are none of this number. */
+const measureOne = Effect.fnUntraced(function*<E, R>(
+  session: Measured,
+  source: Drafter.Source,
+  job: Job<E, R> & { readonly drafts: number }
+) {
+  const isSize = guessSizes.some((guesses) => guesses === job.drafts)
+  const here = source.isOwn === true && isSize
+    ? yield* ownRounds(session, job).pipe(Random.withSeed("drafts"))
+    : undefined
+  return {
+    so: here ?? (yield* rounds(session, source, job).pipe(Random.withSeed("drafts"))),
+    isAhead: here !== undefined
+  }
+})
+
 /** Measures each source of the drafting; the chances are the same each time. */
-export const measure = Effect.fn("cli.bench.forced")(function*(session: Session, job: Job) {
+export const measure = Effect.fn("cli.bench.forced")(function*<E, R>(session: Measured, job: Job<E, R>) {
   const found: Array<Forced> = []
   const drafting = yield* Drafter.Drafter
   for (const source of drafting?.sources ?? []) {
+    let runsAhead = false
     for (const drafts of lengths.filter((length) => length <= mostDrafts)) {
-      const own = { ...job, drafts }
-      const here = source.isOwn === true
-        ? yield* ownRounds(session, own).pipe(Random.withSeed("drafts"))
-        : undefined
-      const so = here ?? (yield* rounds(session, source, own).pipe(Random.withSeed("drafts")))
+      // no text has rounds of another size that run ahead
+      if (runsAhead && !guessSizes.some((guesses) => guesses === drafts)) continue
+      const { isAhead, so } = yield* measureOne(session, source, { ...job, drafts })
+      runsAhead ||= isAhead
       if (so === undefined || so.rounds === 0) continue
       const tokensPerSecond = 1000 * so.made / (so.draftMs + so.verifyMs)
       found.push({
         source: source.name,
         drafts,
-        isAhead: here !== undefined,
+        isAhead,
         tokensPerRound: round(so.made / so.rounds),
         draftMs: round(so.draftMs / so.rounds),
         verifyMs: round(so.verifyMs / so.rounds),

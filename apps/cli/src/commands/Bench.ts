@@ -411,11 +411,12 @@ const timeVerify = Effect.fnUntraced(function*(
 ) {
   const tokens = yield* fill(session, Math.max(1, depth))
   const room = Math.min(...verified.filter((n) => n > session.context - tokens.length), Infinity)
+  const sizes = verified.filter((n) => n < room)
+  // what compiling leaves behind slows the host for a while, and the device idles meanwhile: all of it comes first
+  yield* Effect.forEach(sizes, (n) => session.prepareDrafts(n, Sampler.greedy), { discard: true })
   return yield* Effect.forEach(
-    verified.filter((n) => n < room),
+    sizes,
     Effect.fnUntraced(function*(n) {
-      yield* session.prepareDrafts(n, Sampler.greedy)
-      // a device idles while programs are compiled
       yield* Profiler.warm(yield* session.decodeStep, { T: 1, startPos: tokens.length })
       const verify = (seed: number) =>
         ForcedDrafts.verifiedOf(session, tokens, tokenIds(n - 1, seed, session.vocabulary))
@@ -459,7 +460,8 @@ const timeForced = Effect.fnUntraced(function*(session: Session, job: Job, accep
   const times = yield* repeated(job.repeat, () => timeDecode(session, given))
   const tokens = tokenIds(Math.max(1, depth), 0, session.vocabulary)
   const plain = job.generate * 1e6 / Math.min(...times)
-  return yield* ForcedDrafts.measure(session, { accept, tokens, count: job.generate, plain })
+  const warm = Effect.flatMap(session.decodeStep, (step) => Profiler.warm(step, { T: 1, startPos: tokens.length }))
+  return yield* ForcedDrafts.measure(session, { accept, tokens, count: job.generate, plain, warm })
 })
 
 /** What the host does for each token, from where steps run ahead. */
