@@ -19,8 +19,9 @@ export interface Costs {
   credit: number
 }
 
-/** Steps that drafts may lose at most: so many, and `earned` of each token. */
+/** Steps that drafts may lose at most: so many, and `earned` of each token; of what they have gained before, more. */
 const mostCredit = 5
+const mostGained = 15
 const earned = 0.02
 
 /** Nothing is known yet. */
@@ -86,15 +87,15 @@ export const fade = ({ guesses, several }: Costs): void => {
 
 /**
  * What drafts have cost: a step of theirs, or one behind them, that took so many steps of one token and made so many tokens. What they gain is
- * theirs again, as far as there was credit at first.
+ * theirs, up to a limit.
  */
 export const lost = (costs: Costs, { steps, tokens }: Record<"steps" | "tokens", number>): void => {
-  costs.credit = Math.min(mostCredit, costs.credit - steps + tokens)
+  costs.credit = Math.min(mostGained, costs.credit - steps + tokens)
 }
 
 /** A token came without drafts. */
 export const saved = (costs: Costs): void => {
-  costs.credit = Math.min(mostCredit, costs.credit + earned)
+  costs.credit = Math.max(costs.credit, Math.min(mostCredit, costs.credit + earned))
 }
 
 /**
@@ -119,11 +120,19 @@ export interface Acceptance {
  */
 const weights = { steady: { weight: 1 / 8, least: 1 / 16 }, other: { weight: latest, least: latest } } as const
 
+/** How likely a draft is right where nothing is known of a text. */
+const usual = 0.7
+
 /** A draft is tried with this. */
 export const acceptance = (isSteady = false): Acceptance => ({
-  rate: 0.7,
+  rate: usual,
   ...isSteady ? weights.steady : weights.other
 })
+
+/** Where none are made, nothing shows how good drafts would be: each token without them brings that closer to what is usual, so that they are tried again. */
+export const forget = (acceptance: Acceptance): void => {
+  acceptance.rate += forgetting * Math.max(0, usual - acceptance.rate)
+}
 
 /** Takes what became of a draft. */
 export const accepted = (acceptance: Acceptance, { right, tried }: Record<"right" | "tried", number>): void => {

@@ -230,8 +230,9 @@ const worthAsking = (state: State, manner: Manner): ReadonlyArray<Candidate> => 
 
 /** Sees what would have been proposed for nothing where no draft pays, to know how good it is when one does. */
 const lookAt = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
-  const { silent, with: { costs, drafter } } = state
+  const { acceptances, silent, with: { costs, drafter } } = state
   const heard = drafter.sources.filter((source) => !silent.has(source))
+  for (const source of heard) if (source.isOwn === true) DraftLength.forget(acceptances.get(source)!)
   const free = heard.find(({ isComputed }) => !isComputed)
   const [id] = free === undefined ? [] : yield* proposalOf(state, free, { tokens, most: 1 })
   if (free !== undefined && id !== undefined) state.proposed = { source: free, at: tokens.length, id }

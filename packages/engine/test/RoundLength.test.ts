@@ -169,6 +169,28 @@ describe("drafts of the block that have to pay", () => {
         assert.isAbove(twos, 0.7 * device.sizes.length)
       }
     }))
+  it.effect("are tried again where they ended by chance, and at no chance take much time", () =>
+    Effect.gen(function*() {
+      // the least and the mean gain of texts with this chance
+      for (
+        const [accept, least, mean] of [[0.3, 0.95, 0.97], [0.6, 0.95, 0.98], [0.8, 1.01, 1.14], [
+          0.95,
+          1.7,
+          1.8
+        ]] as const
+      ) {
+        const gains = yield* Effect.forEach(
+          Array.from({ length: 8 }, (_, i) => 7919 * (i + 1)),
+          (seed) =>
+            Effect.map(
+              written(timing({ accept, seed }), auto, { texts: 1, tokens: 2000 }),
+              (perToken) => single / perToken
+            )
+        )
+        assert.isAbove(Math.min(...gains), least)
+        assert.isAbove(gains.reduce((a, b) => a + b) / gains.length, mean)
+      }
+    }))
   it.effect("end where nothing is right any more", () =>
     Effect.gen(function*() {
       const [good, bad] = [timing({ accept: 0.9 }).steps, timing({ accept: 0 }).steps]
