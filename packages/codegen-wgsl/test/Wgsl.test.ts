@@ -176,20 +176,6 @@ describe("kernels", () => {
     assert.match(code, /data0\[\w+ >> 2u\]\[\w+ & 3\]/)
   })
 
-  it("enters a loop of a constant size under a condition by a branch", async () => {
-    const k = new Kernel()
-    const i = k.special("lidx0", 16)
-    const register = k.register(0, k.f32(0))
-    const size = Expr.where(Expr.lt(i, 5), k.int(8), k.int(0))
-    const loop = k.range(0, size)
-    k.accumulate("ADD", register, k.load(k.param(0, DType.f32, 8), loop))
-    k.end(loop)
-    k.store(k.param(1, DType.f32, 16), i, register)
-    const code = await render(k)
-    assert.match(code, /if \(lidx0 < 5\) \{\n\s+for \(var i0 = 0; i0 < 8; i0\+\+\) \{/)
-    assert.notInclude(code, "break")
-  })
-
   it("keeps a register's value at the place where it is read", async () => {
     const k = new Kernel()
     const register = k.register(0, k.f32(1))

@@ -11,7 +11,6 @@ import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
 import { decompose, rewrite, strength, undeclared } from "./Decompose.ts"
 import { expand } from "./Expand.ts"
-import { guard } from "./Guards.ts"
 import * as Linear from "./Linearize.ts"
 import { addThreads, GridProblem } from "./Threads.ts"
 
@@ -168,13 +167,7 @@ export type LinearPass = Pass.Pass<LinearWhere, DevectorizeError>
 export const linearPasses: Pass.PassList<LinearWhere, DevectorizeError> = {
   stage: "linearize",
   passes: [
-    {
-      name: "order",
-      from: "expanded",
-      to: "linear",
-      // a processor's lanes are outputs side by side, which one condition does not tell apart
-      run: (kernel, { caps }) => Linear.linearize(caps.hasGrid ? guard(kernel) : kernel, caps)
-    }
+    { name: "order", from: "expanded", to: "linear", run: (kernel, { caps }) => Linear.linearize(kernel, caps) }
   ]
 }
 

@@ -10,7 +10,7 @@ import { widths } from "./memory.ts"
 import { subgroupReduce } from "./subgroups.ts"
 import { atom, laneOf, Refusal, type Text, typeName } from "./text.ts"
 import * as Usage from "./usage.ts"
-import { guardOf, type Options, Writer } from "./writer.ts"
+import { type Options, Writer } from "./writer.ts"
 
 /** The statements of `main`, and the declarations that they need. */
 export interface Body {
@@ -60,7 +60,7 @@ const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
     case "ENDIF":
       return []
     case "RANGE":
-      return node.src[0]!.op === "CONST" ? [] : [guardOf(node) ?? node.src[0]!]
+      return node.src[0]!.op === "CONST" ? [] : [node.src[0]!]
     case "SUBGROUP_REDUCE":
       return [node.src[0]!, node.src[0]!]
     default:

@@ -88,12 +88,9 @@ export class Writer {
   openLoop(range: UOp): void {
     if (rangeArg(range).axis === "GLOBAL") throw new Refusal("a GLOBAL range is left; WGSL has a grid for it")
     const size = range.src[0]!
-    const guard = guardOf(range)
     const name = this.fresh("i")
     const largest = Math.max(0, Math.min(Bounds.of(size).max, 2 ** 31 - 1))
-    const limit = size.op === "CONST" || guard !== undefined ? undefined : this.text(size)
-    // a constant bound inside of a branch: a driver can unroll the loop
-    if (guard !== undefined) this.line(`if (${this.text(guard).code}) {`)
+    const limit = size.op === "CONST" ? undefined : this.text(size)
     this.line(`for (var ${name} = 0; ${name} < ${largest}; ${name}++) {`)
     this.#open.push(range)
     // Tint adds an iteration counter to each loop without a constant bound, so the dynamic bound is a break inside
@@ -107,16 +104,7 @@ export class Writer {
   }
 
   close(end: UOp): void {
-    const opened = end.src[0]!
-    if (this.#open.pop() !== opened) throw new Refusal(`${end.op} closes what is not innermost`)
-    this.line(guardOf(opened) === undefined ? "}" : "} }")
+    if (this.#open.pop() !== end.src[0]) throw new Refusal(`${end.op} closes what is not innermost`)
+    this.line("}")
   }
-}
-
-/** The condition of a loop that has a constant number of iterations, or none. */
-export const guardOf = (loop: UOp): UOp | undefined => {
-  const size = loop.op === "RANGE" ? loop.src[0]! : undefined
-  if (size?.op !== "WHERE") return undefined
-  const [condition, count, none] = size.src
-  return count!.is("CONST") && none!.is("CONST") && Number(none.arg) === 0 ? condition : undefined
 }

@@ -93,30 +93,6 @@ export const unevenCopies = (arena = new Arena()): UOp => {
   return sink(arena, Expr.store(Expr.element(param(arena, 0, 8), Expr.add(Expr.mul(i, 2), j)), value), i, j)
 }
 
-/**
- * r0 < 5, r1 < 8: `out[r0] = r0 < 4 ? sum(x[r1] * y[r1, r0]) : sum(x[r1])`, each gated to its own columns. The terms of the first can be multiplied by
- * `z[r0]`, one more than they are, or those of the first r0 alone.
- */
-export const columns = (
-  { scale }: { readonly scale?: "ofColumn" | "plusOne" | "untilColumn" } = {},
-  arena = new Arena()
-): UOp => {
-  const [i, k] = [Expr.range(arena, 5, 0, "GLOBAL"), Expr.range(arena, 8, 1, "REDUCE")]
-  const isValue = Expr.lt(i, 4)
-  const gated = (slot: number, length: number, at: UOp, gate: UOp): UOp =>
-    Expr.load(Expr.element(param(arena, slot, length), at, gate))
-  const until = scale === "untilColumn" ? Expr.lt(k, i) : isValue
-  const product = Expr.mul(gated(1, 8, k, until), gated(2, 32, Expr.add(Expr.mul(k, 4), i), until))
-  const terms = scale === "ofColumn"
-    ? Expr.mul(product, gated(3, 4, i, isValue))
-    : scale === "plusOne"
-    ? Expr.add(product, 1)
-    : product
-  const beside = gated(1, 8, k, Expr.lt(Expr.int(arena, 3), i))
-  const value = Expr.where(isValue, Expr.reduce("ADD", terms, [k]), Expr.reduce("ADD", beside, [k]))
-  return sink(arena, Expr.store(Expr.element(param(arena, 0, 5), i), value), i)
-}
-
 /** r0 < 8: `out[r0] = x[r0 + shift if r0 < last]`, shifted and cut off */
 export const window = (shift: number, last: number, arena = new Arena()): UOp => {
   const i = Expr.range(arena, 8, 0, "GLOBAL")
