@@ -150,9 +150,23 @@ const look = Effect.fn("Tuner.look")(function*({ kernel, name, setup }: Job) {
   return { opts, micros: yield* roughly(bench, yield* bench.compile(opts)) }
 }, Effect.scoped)
 
+/** An idle GPU lowers its clock, to a sixth on an H200, and takes half a second of work until it is back. */
+const idleMicros = 500_000
+
+/** Runs a program until a GPU that idled while programs were compiled has its clock again. */
+const warm = Effect.fnUntraced(function*(bench: Workbench.Workbench, executable: Executable, like: number) {
+  const { profile } = yield* Pipeline
+  if (profile.kind === "cpu") return
+  const launches = launchesFor(timeMicros, like)
+  const { again } = yield* bench.time(executable, launches)
+  for (let spent = 0; spent < idleMicros;) spent += launches * (yield* again)
+}, Effect.scoped)
+
 /** The time of one launch, without an estimate. */
 const timeFirst = Effect.fnUntraced(function*(bench: Workbench.Workbench, executable: Executable) {
-  return yield* measure(bench, executable, { best: Infinity, like: yield* roughly(bench, executable) })
+  const like = yield* roughly(bench, executable)
+  yield* warm(bench, executable, like)
+  return yield* measure(bench, executable, { best: Infinity, like })
 })
 
 const time = Effect.fn("Tuner.time")(function*({ kernel, name, setup }: Job) {
