@@ -70,6 +70,8 @@ export interface DeviceProfile
   readonly packedDot: boolean
   /** Operations that converting a half takes where there is no instruction for it; hidden behind loads if it is not said. */
   readonly halfOperations?: number | undefined
+  /** Bytes of a line of the processors' caches, where rows that are read together should not share sets of them. */
+  readonly cacheLineBytes?: number | undefined
   /** Threads that saturate the device. */
   readonly saturatingThreads: number
   /** Overhead of a launch that depends on the one before it. */
@@ -205,6 +207,7 @@ export const wasm: DeviceProfile = {
   subgroupSize: undefined,
   packedDot: true,
   halfOperations: 8,
+  cacheLineBytes: 64,
   saturatingThreads: 1,
   dispatchMicros: 0.1,
   bytesPerMicro: 10_000

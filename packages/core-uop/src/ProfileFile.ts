@@ -42,6 +42,7 @@ export const ProfileFile = Schema.Struct({
   subgroupSize: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThan(1))),
   packedDot: Schema.optionalKey(Schema.Boolean),
   halfOperations: quantity,
+  cacheLineBytes: quantity,
   saturatingThreads: Count,
   dispatchMicros: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)),
   bytesPerMicro: Positive,

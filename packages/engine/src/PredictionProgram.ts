@@ -66,7 +66,7 @@ export const readProgram = (predicting: Predicting, shape: PredictionShape): Pro
   const arena = new Arena()
   const isBatch = order === "features"
   const count = variable(arena, "T", 1, chunk)
-  const tiles = variable(arena, "tiles", 1, Math.ceil(chunk / Order.tileTokens))
+  const tiles = variable(arena, "tiles", 1, Order.roomFor(chunk, profile) / Order.tileTokens)
   const keys = variable(arena, "pieces", 1, cacheRows(context) / piece).mul(piece)
   const most = isBatch ? Order.wholeTiles(chunk) : chunk
   const length = isBatch ? tiles.mul(Order.tileTokens) : isWhole ? chunk : count

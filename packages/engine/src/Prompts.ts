@@ -67,8 +67,10 @@ export const promptShape = (
   const scores = 4 * model.config.heads * cacheRows(context)
   const fitting = Math.floor(Math.min(scoreBytes, profile.maxBindingBytes) / scores)
   const chunk = Math.min(asked ?? Math.min(defaultChunk, Math.max(1, fitting)), context)
+  const isTooLarge = (tokens: number): boolean =>
+    tokens > fitting || scores * Order.roomFor(tokens, profile) > profile.maxBindingBytes
   let batch = largestBatch[profile.kind]
-  while (batch > fitting) batch /= 2
+  while (batch >= Order.tileTokens && isTooLarge(batch)) batch /= 2
   const none = batch < Order.tileTokens
   const whole = sizesOn(model, profile, chunk)
   const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](whole.at(-1) ?? 1))

@@ -97,7 +97,8 @@ export const stepProgram = (
   const count = variable(arena, "T", 1, chunk)
   const isBatch = order === "features"
   const most = isBatch ? Order.wholeTiles(chunk) : chunk
-  const tiles = variable(arena, "tiles", 1, Math.ceil(chunk / Order.tileTokens))
+  // its greatest value says how far rows are apart; a step takes no more tokens than `most`
+  const tiles = variable(arena, "tiles", 1, Order.roomFor(chunk, profile) / Order.tileTokens)
   const keys = variable(arena, "pieces", 1, cacheRows(context) / piece).mul(piece)
   const length = isBatch ? tiles.mul(Order.tileTokens) : isWhole ? chunk : count
   const { effects, logits } = model.forward({

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { type DeviceProfile, h200, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { type ActivationPolicy, activationsOn } from "../src/ActivationPolicy.ts"
 import { promptShape, sizeFor } from "../src/Prompts.ts"
+import { cacheRows, stepProgram } from "../src/StepProgram.ts"
 import { tiny } from "./support/models.ts"
 
 describe("what prompts read", () => {
@@ -13,6 +14,25 @@ describe("what prompts read", () => {
       promptShape(tiny, { asked: undefined, context: 1024, profile }).batchFrom
     assert.deepStrictEqual([gpu, cpu, { ...cpu, packedDot: false }].map(batchFrom), [65, 64, 64])
     assert.strictEqual(batchFrom({ ...cpu, maxBindingBytes: 2 ** 16 }), Infinity)
+  })
+  it("rows that are no even number of cache lines apart, where a processor says what a line is", () => {
+    const tilesOf = (profile: DeviceProfile, chunk: number) => {
+      const size = { activations: "int8-all", cache: "f16", context: 1024, order: "features", rows: "last" } as const
+      return stepProgram(tiny, { ...size, chunk, profile }).vars.find(({ name }) => name === "tiles")?.max
+    }
+    assert.deepStrictEqual([128, 112, 64].map((chunk) => tilesOf(cpu, chunk)), [9, 7, 5])
+    // lines of 128 bytes: eight tiles are four of them, nine tiles are no whole number
+    assert.strictEqual(tilesOf({ ...cpu, cacheLineBytes: 128 }, 128), 9)
+    assert.strictEqual(tilesOf({ ...cpu, cacheLineBytes: undefined }, 128), 8)
+    assert.strictEqual(tilesOf(gpu, 512), 32)
+  })
+  it("no more tokens than scores of which take a binding, with the room that rows have", () => {
+    const batch = (tokens: number, profile: DeviceProfile = cpu) => {
+      const maxBindingBytes = 4 * tiny.config.heads * cacheRows(1024) * tokens
+      return promptShape(tiny, { asked: undefined, context: 1024, profile: { ...profile, maxBindingBytes } }).batch
+    }
+    assert.deepStrictEqual([144, 143, 80, 79].map((tokens) => batch(tokens)), [128, 64, 64, 32])
+    assert.strictEqual(batch(128, { ...cpu, cacheLineBytes: undefined }), 128)
   })
   it("a few tokens have programs of their own on a GPU, of which a step takes the next larger one", () => {
     const shape = (given: Partial<Parameters<typeof promptShape>[1]>) =>

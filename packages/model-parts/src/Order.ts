@@ -1,4 +1,5 @@
 /** How the activations of a step lie in memory. */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { Tensor } from "@tg/tensor/Tensor"
 
 /**
@@ -16,6 +17,18 @@ export const tileTokens = 16
 
 /** `count` rounded up to whole tiles of tokens. */
 export const wholeTiles = (count: number): number => Math.ceil(count / tileTokens) * tileTokens
+
+const activationBytes = 4
+
+/**
+ * Tokens that rows of a batch have room for. A tile reads a line of each row, of thousands of rows: where these are an even number of
+ * lines apart, they share half of the sets of a cache or fewer; 8 lines apart, as 128 tokens are, an eighth. So there is a tile more then.
+ */
+export const roomFor = (tokens: number, { cacheLineBytes }: Pick<DeviceProfile, "cacheLineBytes"> = {}): number => {
+  const whole = wholeTiles(tokens)
+  const isEven = cacheLineBytes !== undefined && activationBytes * whole % (2 * cacheLineBytes) === 0
+  return isEven ? whole + tileTokens : whole
+}
 
 /** `[T, ..]` as it is stored, `[.., T]`. */
 export const store = (x: Tensor): Tensor => x.permute([...x.shape.keys()].map((i) => (i + 1) % x.rank)).contiguous()
