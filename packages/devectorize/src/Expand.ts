@@ -5,7 +5,7 @@ import type { RendererCaps } from "@tg/core-uop/Program"
 import { isAccumulating, isCoherent, openRanges, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, storeOf } from "@tg/core-uop/View"
 import { expandLoad } from "./internal/expandLoads.ts"
-import { expandReduction } from "./internal/expandReductions.ts"
+import { expandReduction, widest } from "./internal/expandReductions.ts"
 import {
   areNeighbours,
   assignments,
@@ -26,7 +26,7 @@ import {
 
 /**
  * Unrolls UPCAST and UNROLL loops into copies and vector lanes (spec `opted` to `unrolled`). At most one such loop is
- * vectorised at any place: along outputs the one that makes the store contiguous (on a CPU any of four iterations, if none does), in a
+ * vectorised at any place: along outputs the one that makes the store contiguous (on a CPU, if none does, the one along which most loads are contiguous, or any of four iterations), in a
  * reduction the one along which most loads are contiguous. All others are copied.
  */
 export const expand = (kernel: UOp, caps: Pick<RendererCaps, "lanes" | "hasGrid">): UOp => {
@@ -97,8 +97,8 @@ const expandEnd = (x: Expansion, end: UOp): UOp => {
   const zeros = new Map(loops.filter(isExpanded).map((r) => [r, 0]))
   const isContiguous = (range: UOp): boolean => areNeighbours(perLane(range, zeros, (e) => indexAt(x, target.at, e)))
   const wide = x.vectors ? loops.filter(isWide) : []
-  // a CPU computes results that are far apart in one vector all the same
-  const own = wide.find(isContiguous) ?? (x.caps.hasGrid ? undefined : wide[0])
+  // a CPU computes results that are far apart in one vector all the same, of neighbours that it reads if there are any
+  const own = wide.find(isContiguous) ?? (x.caps.hasGrid ? undefined : widest(target.value, wide) ?? wide[0])
   const stores = assignments(loops.filter((r) => isExpanded(r) && r !== own)).flatMap((copy) => {
     const env = bind(new Map(), copy)
     if (own === undefined) return [store!.with([elementAt(x, target, env), x.expanded(target.value, env)])]

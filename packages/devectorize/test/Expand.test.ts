@@ -143,6 +143,24 @@ describe("Expand", () => {
     assert.deepStrictEqual(products(true), times(4, "f32"))
   })
 
+  it("computes neighbours that are read in one vector where no loop makes the store contiguous, on a CPU", () => {
+    const arena = new Arena()
+    const [row, token] = [Expr.range(arena, 4, 0, "GLOBAL"), Expr.range(arena, 16, 1, "GLOBAL")]
+    const [out, w, x] = [128, 4, 16].map((length, slot) =>
+      arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+    )
+    const value = Expr.mul(Expr.load(Expr.element(w!, row)), Expr.load(Expr.element(x!, token)))
+    const at = Expr.add(Expr.mul(token, 8), Expr.mul(row, 2))
+    const kernel = arena.make("SINK", DType.none, [
+      arena.make("END", DType.none, [Expr.store(Expr.element(out!, at), value), row, token])
+    ])
+    // the loop over vectors of tokens stands in front of the one over a vector's
+    const result = expand(opted(kernel, [upcast(1, 4), upcast(1, 4), upcast(0, 2)]), vectors)
+    const all = [...times(2, "LOAD f32"), ...times(4, "LOAD f32x4"), ...times(32, "STORE f32")]
+    assert.deepStrictEqual(accesses(result), all)
+    assert.deepStrictEqual(Kernels.run(result), Kernels.run(kernel))
+  })
+
   /** `out[i] = sum over k of w[k] x[4 k + i]`: weights are neighbours along k, activations along i. */
   const product = (): UOp => {
     const arena = new Arena()

@@ -66,15 +66,23 @@ const isFree = (loop: Loops.Loop): boolean => loop.axis === "GLOBAL" && !loop.is
 /** The index at which the first END of a kernel stores. */
 const placeOf = (kernel: UOp): UOp => accessOf(endsOf(kernel)[0]!.stores[0]!).at
 
-/** The loop over the tokens of a tile, or of so many positions, if the kernel has one. */
-export const tokenLoop = (kernel: UOp, size: number = tileTokens): Loops.Loop | undefined => {
+/** The loop over so many tokens of a tile that are neighbours at an index, if there is one. */
+const tokensAt = (kernel: UOp, at: UOp, size: number): Loops.Loop | undefined => {
   const outputs = Loops.outputs(kernel)
-  const at = placeOf(kernel)
   return outputs.find((loop) =>
     isFree(loop) && loop.size === size && stepOf(at, loop.node) === 1 &&
     outputs.some((tiles) => tiles.isSymbolic && stepOf(at, tiles.node) === loop.size)
   )
 }
+
+/** The loop over the tokens of a tile, or of so many positions, if the kernel has one. */
+export const tokenLoop = (kernel: UOp, size: number = tileTokens): Loops.Loop | undefined =>
+  tokensAt(kernel, placeOf(kernel), size)
+
+/** The same of a product that reads tiles and stores token by token, as rows of a cache are. */
+const readLoop = (kernel: UOp): Loops.Loop | undefined =>
+  Loops.reductions(kernel).flatMap((r) => loadsOf(r.src[0]!)).map((load) => tokensAt(kernel, indexOf(load), tileTokens))
+    .find((loop) => loop !== undefined)
 
 const withId = (kernel: UOp, id: number): Loops.Loop | undefined =>
   Loops.outputs(kernel).find((loop) => loop.id === id && loop.axis === "GLOBAL")
@@ -317,7 +325,7 @@ const upcastTile = (plan: Plan, tokens: Loops.Loop, { rows, weights }: Product):
  * vectors of bytes. Returns whether the kernel is one.
  */
 export const chooseTilesCpu = (plan: Plan): boolean => {
-  const tokens = tokenLoop(plan.kernel) ?? tokenLoop(plan.kernel, piecePositions)
+  const tokens = tokenLoop(plan.kernel) ?? tokenLoop(plan.kernel, piecePositions) ?? readLoop(plan.kernel)
   const made = tokens === undefined ? undefined : productOf(plan.kernel, tokens)
   if (tokens === undefined || made === undefined) return false
   upcastTile(plan, tokens, made)

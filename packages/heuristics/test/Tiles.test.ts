@@ -114,7 +114,7 @@ describe("Tiles", () => {
 describe("Tiles on a CPU", () => {
   const opts = (kernel: UOp): string => choose(kernel, DeviceProfile.wasm).map(Opt.print).join(", ")
   /** Bytes times 4-bit quants, two of a row's to a byte. */
-  const packed = (sums: 1 | 2, tile = 16): UOp => {
+  const packed = (sums: 1 | 2, tile = 16, stored: "features" | "tokens" = "features"): UOp => {
     const arena = new Arena()
     const tokens = variable(arena, "tiles", 1, 32).mul(tile)
     const records = buffer(arena, 1, { shape: [64, Int8.recordWords, tokens.node], dtype: DType.u32 }).permute([
@@ -129,7 +129,8 @@ describe("Tiles on a CPU", () => {
       const words = quants.shr(half).and(0x0f0f0f0f)
       return Int8.contract(records, { words, scale, zero: 8, minimum: undefined })
     })
-    const value = values.reduce((a, b) => a.mul(b)).transpose()
+    const made = values.reduce((a, b) => a.mul(b))
+    const value = stored === "features" ? made.transpose() : made
     const out = buffer(arena, 0, { shape: value.shape, dtype: DType.f32 })
     const [kernel, ...others] = Kernels.kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
     assert.lengthOf(others, 0)
@@ -146,6 +147,11 @@ describe("Tiles on a CPU", () => {
 
   it("computes values of a cache's positions in the same tiles", () =>
     expect(opts(packed(1, 64))).toBe(opts(packed(1))))
+
+  it("computes what is stored token by token, as rows of a cache are, in the tiles that it reads", () =>
+    expect(opts(packed(1, 16, "tokens"))).toMatchInlineSnapshot(
+      `"UPCAST(r1, 4), UPCAST(r1, 4), UPCAST(r2, 2), UNROLL(r3, 2)"`
+    ))
 
   it("unpacks neighbours together, of which vectors serve fewer tokens", () =>
     expect(opts(tiled(2048, 2048, (x, w) => Nn.linear(x.transpose(), w.transpose()).transpose())))

@@ -28,10 +28,10 @@ import {
 export const expandReduction = (x: Expansion, node: UOp, env: Env): UOp => {
   const { op } = reduceArg(node)
   const ranges = node.src.slice(1)
-  const inside = x.vectors ? widest(node, ranges.filter(isWide)) : undefined
+  const inside = x.vectors ? widest(node.src[0]!, ranges.filter(isWide)) : undefined
   const outer = lanesRange(node, env)
   // loads are contiguous along the outputs: vectorise there, and accumulate the copies of the reduction lane by lane
-  const own = outer !== undefined && widest(node, [outer]) !== undefined ? undefined : inside
+  const own = outer !== undefined && widest(node.src[0]!, [outer]) !== undefined ? undefined : inside
   const groups = ranges.filter((r) => axisOf(r) === "GROUP")
   if (own !== undefined && outer !== undefined) {
     return groups.length > 0
@@ -111,10 +111,10 @@ const joinAll = (op: ReduceOp, vectors: ReadonlyArray<UOp>): UOp => {
   return pairs(pairs(a, b), pairs(c, d))
 }
 
-/** The unrolled loop along which most of the reduction's loads are contiguous, if any is. */
-const widest = (reduction: UOp, candidates: ReadonlyArray<UOp>): UOp | undefined => {
+/** The unrolled loop along which most of a value's loads are contiguous, if any is. */
+export const widest = (value: UOp, candidates: ReadonlyArray<UOp>): UOp | undefined => {
   if (candidates.length === 0) return undefined
-  const loads = toposort(reduction.src[0]!).filter((n) => n.op === "LOAD")
+  const loads = toposort(value).filter((n) => n.op === "LOAD")
   const score = (range: UOp): number => loads.filter((n) => stepOf(accessOf(n).at, range) === 1).length
   const best = candidates.map((range) => ({ range, score: score(range) })).sort((a, b) => b.score - a.score)[0]!
   return best.score > 0 ? best.range : undefined
