@@ -4,6 +4,7 @@ import type { Token } from "@tg/engine/Engine"
 import * as Sampler from "@tg/engine/Sampler"
 import type { Message } from "@tg/tokenizer/ChatTemplate"
 import { Effect, Random, Stream } from "effect"
+import { grouped, type Writing } from "./internal/grouping.ts"
 import { fromTagged, type ModelError } from "./ModelError.ts"
 import type { Running } from "./Opening.ts"
 import type { ChatOptions, GenerateOptions, Piece } from "./Protocol.ts"
@@ -25,7 +26,7 @@ const render = ({ engine: { model } }: Running, messages: ReadonlyArray<Message>
     }
   }).pipe(Effect.mapError(fromTagged))
 
-/** Tokens one by one, so that a page that wants no more is heard between two of them. */
+/** Tokens as they are computed. */
 const generate = Effect.fn("Replying.generate")(function*(
   { engine }: Running,
   tokens: ReadonlyArray<number>,
@@ -39,27 +40,24 @@ const generate = Effect.fn("Replying.generate")(function*(
     minP: minP ?? greedy.minP,
     seed: seed ?? (yield* Random.nextIntBetween(0, 2 ** 32))
   }
-  return engine.generate({ tokens, maxTokens, stop, sampling }).pipe(
-    Stream.mapEffect((token) => Effect.as(Effect.yieldNow, token)),
-    Stream.rechunk(1),
-    Stream.mapError(fromTagged)
-  )
+  return Stream.mapError(engine.generate({ tokens, maxTokens, stop, sampling }), fromTagged)
 })
 
-const textOf = ({ text }: Token): string => text
+/** Their texts, without what is not complete yet. */
+const texts: Writing<Token, string> = { each: ({ text }) => text === "" ? [] : [text], end: () => [] }
 
 /** What a model goes on with behind a text. */
 export const text = (running: Running, prompt: string, options: typeof GenerateOptions.Type) =>
   Effect.map(
     generate(running, running.engine.model.codec.encode(prompt, { addSpecial: true }), options),
-    Stream.map(textOf)
+    grouped(texts)
   )
 
 /** The answer to a conversation, as the model writes it. */
 export const chat = (running: Running, messages: ReadonlyArray<Message>, options: typeof ChatOptions.Type) =>
   Effect.gen(function*() {
     const { tokens } = yield* render(running, messages, options)
-    return Stream.map(yield* generate(running, tokens, options), textOf)
+    return grouped(texts)(yield* generate(running, tokens, options))
   })
 
 /** The answer to a conversation in parts. */
@@ -76,24 +74,21 @@ export const reply = (
     let stop: Token["stop"]
     const pieces = (parts: ReadonlyArray<Reply.Part>): ReadonlyArray<Piece> =>
       parts.flatMap((part) => part.type === "text" || part.type === "reasoning" ? [part] : [])
-    const body = (yield* generate(running, tokens, options)).pipe(
-      Stream.flatMap((token) => {
+    const writing: Writing<Token, Piece> = {
+      each: (token) => {
         answerTokens++
         stop = token.stop
-        return Stream.fromIterable(pieces(reader.push(token)))
-      }),
-      Stream.rechunk(1)
-    )
-    const rest = Stream.suspend(() =>
-      Stream.fromIterable<Piece>([...pieces(reader.end()), {
+        return pieces(reader.push(token))
+      },
+      end: () => [...pieces(reader.end()), {
         type: "done",
         ending: stop === "length" || stop === "context" ? "length" : "end",
         promptTokens: tokens.length,
         cachedTokens,
         answerTokens
-      }])
-    )
-    return Stream.concat(body, rest)
+      }]
+    }
+    return grouped(writing)(yield* generate(running, tokens, options))
   })
 
 const commonPrefix = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): number => {

@@ -2,6 +2,7 @@ import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
+import { Model as NodeModel } from "@tg/node"
 import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
 import type * as ModelModule from "../src/Model.ts"
@@ -175,8 +176,10 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
   it("stops within a token when it is told to, and goes on with the next question", async () => {
     await open("isolated")
     const seen = await page.evaluate(async (source) => {
+      // each token comes alone
+      const worker = () => new Worker(new URL("slow.js", location.href), { type: "module" })
       // this server sends no ranges
-      const model = await globalThis.Model.open(`${source}?whole`, { device: "wasm", threads: 2 })
+      const model = await globalThis.Model.open(`${source}?whole`, { device: "wasm", threads: 2, worker })
       const question = "Tell me a story."
       for await (const _ of model.chat(question, { maxTokens: 1 }));
       const prompt = await model.cached()
@@ -205,6 +208,63 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
     // five were taken, of which the fifth need not be in the cache, and at most one more was on its way
     for (const computed of [seen.stopped, seen.broken]) assert.include([4, 5], computed)
     assert.equal(seen.later, seen.stopped)
+  })
+
+  it("stops within a token where many come together", async () => {
+    await open("isolated")
+    const seen = await page.evaluate(async (source) => {
+      const model = await globalThis.Model.open(source, { device: "wasm", threads: 2 })
+      const question = "Tell me a story."
+      const [stopped, later]: [Array<number>, Array<number>] = [[], []]
+      for (const at of [1, 2, 9, 17, 40]) {
+        const controller = new AbortController()
+        let taken = 0
+        let told: Promise<number> | undefined
+        try {
+          for await (const _ of model.chat(question, { signal: controller.signal })) {
+            if (++taken !== at) continue
+            // both are on their way to the worker at once
+            told = model.cached()
+            controller.abort("enough")
+          }
+        } catch {
+          const atOnce = await model.cached()
+          stopped.push(atOnce - await told!)
+          await new Promise((resolve) => setTimeout(resolve, 100))
+          later.push(await model.cached() - atOnce)
+        }
+      }
+      await model.close()
+      return { stopped, later }
+    }, tiny)
+    assert.equal(seen.stopped.length, 5)
+    // a page that others interrupt between both messages may let more of them pass now and then
+    assert.include([0, 1], seen.stopped.toSorted((a, b) => a - b)[2])
+    assert.deepEqual(seen.later, [0, 0, 0, 0, 0])
+  })
+
+  it("has the text and the counts of Node in the order of Node, each piece of a reply once", async () => {
+    const question = "Tell me a short story."
+    await using own = await NodeModel.open(path.join(models, "tg-tiny-Q4_0.gguf"), { device: "wasm" })
+    const expected = (await Array.fromAsync(own.chat(question, { maxTokens: 50 }))).join("")
+    await open("isolated")
+    const seen = await page.evaluate(async ([source, question]) => {
+      const model = await globalThis.Model.open(source, { device: "wasm", threads: 2 })
+      const pieces = await Array.fromAsync(model.reply(question, { maxTokens: 50 }))
+      const short = await Array.fromAsync(model.reply("What is 17 + 25?"))
+      await model.close()
+      return { pieces, short }
+    }, [tiny, question] as const)
+    const text = (pieces: typeof seen.pieces) => pieces.map((piece) => piece.type === "done" ? "" : piece.text).join("")
+    assert.equal(text(seen.pieces), expected)
+    assert.equal(text(seen.short), "17 + 25 = 42")
+    const done = (pieces: typeof seen.pieces) => pieces.filter(({ type }) => type === "done")
+    assert.deepInclude(done(seen.pieces)[0], { ending: "length", answerTokens: 50, cachedTokens: 0 })
+    assert.deepInclude(done(seen.short)[0], { ending: "end" })
+    for (const pieces of [seen.pieces, seen.short]) {
+      assert.equal(done(pieces).length, 1)
+      assert.equal(pieces.at(-1)!.type, "done")
+    }
   })
 
   it("fails with the engine's errors, and says what to do", async () => {

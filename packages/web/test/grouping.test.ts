@@ -1,0 +1,73 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Effect, Exit, Fiber, Stream } from "effect"
+import { TestClock } from "effect/testing"
+import { grouped, together, type Writing } from "../src/internal/grouping.ts"
+
+const letters: Writing<string, string> = { each: (text) => text === "" ? [] : [text], end: () => [] }
+
+/** Texts that each take so long. */
+const written = (texts: ReadonlyArray<string>, millis: number) =>
+  Stream.mapEffect(Stream.rechunk(Stream.fromIterable(texts), 1), (text) => Effect.as(TestClock.adjust(millis), text))
+
+/** The groups in which a stream comes. */
+const groupsOf = <A, E>(stream: Stream.Stream<A, E>) => {
+  const groups: Array<ReadonlyArray<A>> = []
+  return Effect.map(
+    Effect.exit(Stream.runForEachArray(stream, (group) => Effect.sync(() => void groups.push(group)))),
+    (exit) => ({ groups, exit })
+  )
+}
+
+describe("tokens on their way to the page", () => {
+  it.effect("the first one goes at once, those behind it in groups, and none is lost at the end", () =>
+    Effect.gen(function*() {
+      const { groups } = yield* groupsOf(written([..."abcdefgh"], together / 4).pipe(grouped(letters)))
+      assert.deepEqual(groups.map((group) => group.join("")), ["a", "bcde", "fgh"])
+    }))
+
+  it.effect("nothing waits for what is expected later than that", () =>
+    Effect.gen(function*() {
+      const { groups } = yield* groupsOf(written([..."abcd"], together / 2 + 1).pipe(grouped(letters)))
+      assert.deepEqual(groups, [["a"], ["b"], ["c"], ["d"]])
+    }))
+
+  it.effect("the first text is sent at once, whatever was in front of it", () =>
+    Effect.gen(function*() {
+      const { groups } = yield* groupsOf(written(["", "", "a", "b"], 1).pipe(grouped(letters)))
+      assert.deepEqual(groups, [["a"], ["b"]])
+    }))
+
+  it.effect("what is said at the end is in the last group, or alone", () =>
+    Effect.gen(function*() {
+      const writing: Writing<string, string> = { ...letters, end: () => ["."] }
+      const { groups } = yield* groupsOf(written([..."abc"], 1).pipe(grouped(writing)))
+      assert.deepEqual(groups, [["a"], ["b", "c", "."]])
+      assert.deepEqual((yield* groupsOf(grouped(writing)(Stream.empty))).groups, [["."]])
+    }))
+
+  it.effect("texts in front of an error are sent before it, without the end", () =>
+    Effect.gen(function*() {
+      const failing = Stream.concat(written([..."abc"], 1), Stream.fail("lost"))
+      const { exit, groups } = yield* groupsOf(grouped({ ...letters, end: () => ["."] })(failing))
+      assert.deepEqual(groups, [["a"], ["b", "c"]])
+      assert.deepEqual(exit, Exit.fail("lost"))
+    }))
+
+  it.effect("between two tokens it is heard that no more are wanted", () =>
+    Effect.gen(function*() {
+      let computed = 0
+      const endless = Stream.fromEffectRepeat(Effect.sync(() => ++computed))
+      const fiber = yield* Effect.forkChild(
+        Stream.runDrain(grouped<number, number>({ each: (n) => [n], end: () => [] })(endless)),
+        { startImmediately: true }
+      )
+      // the clock stands still: all behind the first one would be one group without end
+      while (computed < 5) yield* Effect.yieldNow
+      // one in each turn of the fibers
+      assert.equal(computed, 5)
+      yield* Fiber.interrupt(fiber)
+      const exit = yield* Fiber.await(fiber)
+      assert.isTrue(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
+      assert.equal(computed, 5)
+    }))
+})
