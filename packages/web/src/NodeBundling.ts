@@ -77,7 +77,7 @@ export interface Options {
 }
 
 /** What is imported when it is needed, but always together. */
-const always = [["Compiling", "capture"]]
+const always = [["Compiling", "capture", "Equality"]]
 
 /** What has no effect where its result is not used: an `Effect` is run by `Effect.run..` alone. */
 const pure = ["Context", "Data", "Layer", "Option", "Result", "Rpc", "RpcGroup", "Schema", "Stream"].concat(

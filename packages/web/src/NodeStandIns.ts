@@ -140,6 +140,10 @@ export const printSteps = () => []
   "engine/src/Predicting": { code: "", absent: "drafts" },
   "engine/src/PredictionPrograms": { code: "", absent: "drafts" },
   "engine/src/PredictionProgram": { code: "export const draftRoom = 0", absent: "drafts" },
+  "engine/src/Rounds": { code: "", absent: "drafts" },
+  "engine/src/RoundPrograms": { code: "", absent: "drafts" },
+  "engine/src/RoundProgram": { code: "", absent: "drafts" },
+  "engine/src/DrawRows": { code: "", absent: "drafts" },
   // launches of several kernels, and bindings that launches share
   "devectorize/src/Phases": { code: "", absent: "persistent launches" },
   "jit/src/Persistent": {
