@@ -6,6 +6,9 @@ import type { BodyReport, Weigh, Weight } from "@tg/egraph/Bodies"
 import type { Equality } from "@tg/egraph/Equality"
 import type { SplitReport } from "@tg/egraph/Split"
 import type { Split } from "@tg/egraph/SplitStage"
+import type { Heuristics } from "@tg/heuristics/Heuristics"
+import * as Loops from "@tg/postrange/Loops"
+import { IllegalOpt, type Postrange } from "@tg/postrange/Postrange"
 import { chain } from "@tg/rangeify/Cost"
 import * as Fusion from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Horizontal"
@@ -29,6 +32,8 @@ export interface Stages {
   readonly equality: Equality["Service"]
   readonly split: Split["Service"]
   readonly rangeify: Rangeify["Service"]
+  readonly heuristics: Heuristics["Service"]
+  readonly postrange: Postrange["Service"]
   readonly profile: DeviceProfile
   readonly limits: Limits
 }
@@ -60,15 +65,16 @@ const weighIn = (stages: Stages): Weigh<RangeifyError> => (program, name) => {
   const { limits, profile, rangeify, split } = stages
   const { reports, sink } = split.split(program, profile)
   return rangeify.schedule(sink, limits).pipe(
-    Effect.map(({ steps }): Weight => {
+    Effect.flatMap(Effect.fnUntraced(function*({ steps }) {
       const own = steps.filter(({ body }) => body === name)
-      return {
+      const weight: Weight = {
         launches: own.length,
         stages: chain(own.flatMap(kernelsOf).map((kernel) => kernel.src.length)),
         pieces: reports.filter(({ piece }) => piece !== undefined).length,
-        micros: chain(own.map((step) => microsOf(step, stages)))
+        micros: chain(yield* Effect.forEach(own, (step) => microsOf(step, stages)))
       }
-    }),
+      return weight
+    })),
     // who listens wants to hear of what is compiled, not of what might have been
     Effect.provideService(Pass.Listener, undefined),
     Effect.provideService(ScheduleCache.Listener, undefined)
@@ -79,11 +85,34 @@ const weighIn = (stages: Stages): Weigh<RangeifyError> => (program, name) => {
 const kernelsOf = (step: Step): ReadonlyArray<UOp> =>
   step.kind === "custom" ? [] : members(step.ast).map(({ ast }) => ast)
 
-/** Where nobody knows costs, a launch and its bytes at the speed of memory. */
-const microsOf = (step: Step, { limits: { fusion }, profile }: Pick<Stages, "limits" | "profile">): number => {
+/** With the threads that the opts give a kernel. Where nobody knows costs, a launch and its bytes at the speed of memory. */
+const microsOf = Effect.fnUntraced(function*(step: Step, stages: Stages) {
+  const { limits: { fusion }, profile } = stages
   if (step.kind === "custom") return profile.dispatchMicros
   const kernels = kernelsOf(step)
-  if (fusion !== undefined) return Fusion.launchOf(kernels.map((kernel) => fusion.kernelMicros(kernel)))
-  const elements = kernels.flatMap((kernel) => [...Fusion.traffic(kernel, Fusion.usualSize).values()])
-  return profile.dispatchMicros + 4 * chain(elements) / profile.bytesPerMicro
-}
+  const bytes = 4 * chain(kernels.map(elementsOf))
+  if (fusion === undefined) return profile.dispatchMicros + bytes / profile.bytesPerMicro
+  const launched = yield* Effect.forEach(
+    kernels,
+    (ast) =>
+      Effect.map(threadsOf(ast, stages), (threads): Fusion.Launched => ({
+        ast,
+        threads,
+        sizeOf: Fusion.usualSize,
+        bytes: 4 * elementsOf(ast)
+      }))
+  )
+  return Fusion.launchMicros(fusion, profile, launched, bytes)
+})
+
+const elementsOf = (kernel: UOp): number => chain([...Fusion.traffic(kernel, Fusion.usualSize).values()])
+
+/** Of all workgroups of a kernel, as it will be launched. */
+const threadsOf = (kernel: UOp, { heuristics, postrange, profile }: Stages): Effect.Effect<number> =>
+  Effect.map(heuristics.choose(kernel), (opts) => {
+    const opted = postrange.legal(kernel, opts, profile)
+    const made = opted instanceof IllegalOpt ? kernel : opted
+    const workgroups = Loops.outputs(made).filter(({ axis }) => axis === "GLOBAL")
+      .reduce((n, { node }) => n * Fusion.usualSize(node.src[0]!), 1)
+    return workgroups * Loops.threads(made)
+  })

@@ -89,7 +89,7 @@ const make = Effect.gen(function*() {
     caps,
     limits,
     persistent,
-    equal: Equal.chosen({ equality, limits, profile, rangeify, split }),
+    equal: Equal.chosen({ equality, heuristics, limits, postrange, profile, rangeify, split }),
     schedule: (sink) =>
       stages.equal(sink).pipe(
         Effect.flatMap(({ sink }) => rangeify.schedule(sink, limits)),
