@@ -41,12 +41,18 @@ const reads = (access: Access, index: Index): boolean => {
 /** Whether anything is summed over. */
 export const isSum = (c: Contraction): boolean => c.sizes.some((_, i) => !reads(c.output, i))
 
-/** Whether these operands are all that read some index that is summed over: then there is a sum in contracting them first. */
-export const isSumOf = (c: Contraction, chosen: ReadonlyArray<number>): boolean =>
-  c.sizes.some((_, i) =>
-    !reads(c.output, i) && chosen.some((operand) => reads(c.operands[operand]!, i)) &&
-    c.operands.every((access, operand) => chosen.includes(operand) || !reads(access, i))
+/**
+ * Whether each of these operands reads some index that is summed over and that no others read: then there is a sum in contracting them first,
+ * and none of them is only a factor of it, which is multiplied once behind it.
+ */
+export const isSumOf = (c: Contraction, chosen: ReadonlyArray<number>): boolean => {
+  const own = c.sizes.flatMap((_, i) =>
+    !reads(c.output, i) && c.operands.every((access, operand) => chosen.includes(operand) || !reads(access, i))
+      ? [i]
+      : []
   )
+  return chosen.every((operand) => own.some((i) => reads(c.operands[operand]!, i)))
+}
 
 /** The sizes of the axes of a value that is read so. Composite axes have fixed sizes. */
 export const shapeOf = (sizes: ReadonlyArray<Shape.Dim>, access: Access): Shape.Shape =>

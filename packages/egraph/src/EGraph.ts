@@ -1,4 +1,5 @@
 /** Many expressions at once: classes of equal nodes over classes, congruent and hash-consed. */
+import type { UOp } from "@tg/core-uop/UOp"
 import type { Analysis } from "./Analysis.ts"
 import { type ClassId, type ENode, headOf, keyOf, type Term, withArgs } from "./ENode.ts"
 
@@ -42,6 +43,10 @@ const congruence: Reason = { kind: "congruence" }
  */
 export class EGraph<F> {
   readonly analysis: Analysis<F>
+  /** Reads the programs that rules write. */
+  read: (uop: UOp) => ClassId = () => {
+    throw new Error("a rule wrote a program, and nobody said how to read it")
+  }
   /** Nodes as they were added, by number. */
   private readonly added: Array<ENode> = []
   private readonly forms: Array<Canonical> = []
@@ -208,6 +213,7 @@ export class EGraph<F> {
   /** The number of a term, whose nodes are added. */
   addTerm(term: Term): ClassId {
     if (typeof term === "number") return term
+    if (term.kind === "program") return this.read(term.uop)
     return this.add({ ...term, args: term.args.map((arg) => this.addTerm(arg)) } as ENode)
   }
 

@@ -88,8 +88,13 @@ export interface Other {
 /** A node of the e-graph. */
 export type ENode = Contract | Rounded | Slice | Concat | Stored | Pointwise | Constant | Other
 
-/** What a rule makes: a node whose arguments are classes or further terms. */
-export type Term = ClassId | TermNode
+/** What a rule makes: a node whose arguments are classes or further terms, or a program of its own. */
+export type Term = ClassId | TermNode | Program
+/** What a node of a tensor program says, read as the program that was written. */
+export interface Program {
+  readonly kind: "program"
+  readonly uop: UOp
+}
 /** A node of a term. */
 export type TermNode =
   & (

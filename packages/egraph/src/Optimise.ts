@@ -51,9 +51,14 @@ export interface Chosen {
 
 /** A graph of these roots, not saturated. */
 export const graphOf = (roots: ReadonlyArray<UOp>, residency: Search["residency"]): Read => {
-  const graph: TensorGraph = new EGraph<Facts>(analysis(residency))
-  const { read } = reader(graph, residency)
-  return { graph, ids: roots.map(read) }
+  const { graph, ids } = readInto(new EGraph<Facts>(analysis(residency)), roots, residency)
+  return { graph, ids }
+}
+
+const readInto = (graph: TensorGraph, roots: ReadonlyArray<UOp>, residency: Search["residency"]) => {
+  const own = reader(graph, residency)
+  graph.read = own.read
+  return { graph, ids: roots.map(own.read), own }
 }
 
 /** Finds what is equal to a program. */
@@ -61,8 +66,10 @@ export const explore = (
   roots: ReadonlyArray<UOp>,
   { bounds, now = () => 0, residency, ...search }: Search
 ): Explored => {
-  const written = graphOf(roots, residency)
-  const read: Read = { graph: written.graph.clone(), ids: written.ids }
+  const { graph, ids, own } = readInto(new EGraph<Facts>(analysis(residency)), roots, residency)
+  const written: Read = { graph, ids }
+  const read: Read = { graph: graph.clone(), ids }
+  read.graph.read = own.into(read.graph).read
   const saturation = saturate(read.graph, search.rules ?? rules.usual, { bounds, now })
   // what time cut off is dropped: elsewhere it would be cut at another place
   return { ...(saturation.stop === "time" ? written : read), roots, written, saturation }

@@ -21,7 +21,7 @@ const isValue = (node: UOp): boolean => node.dtype !== DType.index
 const isSum = (node: UOp): boolean => node.op === "REDUCE" && reduceArg(node).op === "ADD" && DType.isFloat(node.dtype)
 
 /** What the movement of a float does, as a contraction of one operand; none for slices and padding. */
-const viewOf = (node: UOp): Contraction.Contraction | undefined => {
+export const viewOf = (node: UOp): Contraction.Contraction | undefined => {
   const from = Shape.of(node.src[0]!)
   switch (node.op) {
     case "RESHAPE":
@@ -39,11 +39,12 @@ const viewOf = (node: UOp): Contraction.Contraction | undefined => {
 export interface Reader {
   /** The number of a node of the program. */
   readonly read: (node: UOp) => ClassId
+  /** The same into a copy of the graph, in which what was read has its numbers. */
+  readonly into: (copy: TensorGraph) => Reader
 }
 
 /** A reader that is told where storage is: weights are unpacked by arithmetic that no rule needs to see. */
 export const reader = (graph: TensorGraph, residency: (storage: UOp) => Residency): Reader => {
-  const numbers = new Map<UOp, ClassId>()
   const areWeights = memo<boolean>((node, of) =>
     node.op === "REDUCE" || node.op === "AFTER" || node.op === "GETTUPLE"
       ? false
@@ -76,7 +77,7 @@ export const reader = (graph: TensorGraph, residency: (storage: UOp) => Residenc
     return all
   }
 
-  const nodeOf = (uop: UOp): ENode => {
+  const nodeOf = (uop: UOp, read: Reader["read"]): ENode => {
     if (DType.isFloat(uop.dtype) && !isWeight(uop)) {
       const whole = isSum(uop)
         ? into(Contraction.sum(Shape.of(uop.src[0]!), reduceArg(uop).axes), [uop.src[0]!])
@@ -108,14 +109,17 @@ export const reader = (graph: TensorGraph, residency: (storage: UOp) => Residenc
     return { kind: "other", args: holes.map(read), origin: { uop, holes } }
   }
 
-  const read = (uop: UOp): ClassId => {
-    const known = numbers.get(uop)
-    if (known !== undefined) return known
-    const id = graph.add(nodeOf(uop))
-    numbers.set(uop, id)
-    return id
+  const readerOf = (own: TensorGraph, numbers: Map<UOp, ClassId>): Reader => {
+    const read = (uop: UOp): ClassId => {
+      const known = numbers.get(uop)
+      if (known !== undefined) return known
+      const id = own.add(nodeOf(uop, read))
+      numbers.set(uop, id)
+      return id
+    }
+    return { read, into: (copy) => readerOf(copy, new Map(numbers)) }
   }
-  return { read }
+  return readerOf(graph, new Map())
 }
 
 /** The sources that are values; bodies of calls are programs of their own. */

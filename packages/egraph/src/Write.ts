@@ -71,8 +71,10 @@ export const writer = (graph: TensorGraph, choice: Choice, arena: Arena): Writer
   const readsAgain = (node: ENode): boolean =>
     node.kind === "concat" || node.kind === "contract" && Contraction.isSum(node.contraction)
   const ofNode = (node: ENode): UOp => build(arena, node, node.args.map(readsAgain(node) ? read : write))
-  const term = (given: Term): UOp =>
-    typeof given === "number" ? write(given) : build(arena, given, given.args.map(term))
+  const term = (given: Term): UOp => {
+    if (typeof given === "number") return write(given)
+    return given.kind === "program" ? given.uop : build(arena, given, given.args.map(term))
+  }
   return { write, node: ofNode, term }
 }
 
@@ -112,7 +114,7 @@ const contraction = (c: Contraction.Contraction, args: ReadonlyArray<Tensor>): T
   const order = Contraction.inOrder(c.sizes, [c.output, ...c.operands]) ??
     [...c.output.flat(), ...Contraction.summed(c)]
   const sums = new Set(Contraction.summed(c))
-  const side = args.map((arg, i) => alongside(c, c.operands[i]!, arg, order))
+  const side = factorsFirst(c).map((i) => alongside(c, c.operands[i]!, args[i]!, order))
   const all = side.reduce((a, b) => a.mul(b)).expand(order.map((i) => c.sizes[i]!))
   const axes = order.flatMap((i, axis) => sums.has(i) ? [axis] : [])
   // one token has an axis, too: those who look at sums know tokens by their place
@@ -120,6 +122,23 @@ const contraction = (c: Contraction.Contraction, args: ReadonlyArray<Tensor>): T
   const led = front === 0 ? all : all.unsqueeze(0)
   const result = axes.length === 0 ? led : led.sum({ axis: axes.map((axis) => axis + front) })
   return result.reshape(Contraction.shapeOf(c.sizes, c.output))
+}
+
+/**
+ * Operands in the order in which they are multiplied: as they are, but a factor in front of the first one that it scales and that is not
+ * as large as all of it, so that both are multiplied once and not for each term.
+ */
+const factorsFirst = ({ operands, sizes }: Contraction.Contraction): ReadonlyArray<number> => {
+  const reads = operands.map((access) => new Set(access.flat()))
+  const isFactorOf = (a: number, b: number): boolean =>
+    reads[a]!.size > 0 && reads[a]!.size < reads[b]!.size && reads[b]!.size < sizes.length &&
+    [...reads[a]!].every((i) => reads[b]!.has(i))
+  const order: Array<number> = []
+  for (const i of operands.keys()) {
+    const at = order.findIndex((other) => isFactorOf(i, other))
+    order.splice(at < 0 ? order.length : at, 0, i)
+  }
+  return order
 }
 
 /** An operand with an axis for each index in this order, of size 1 where it does not read the index. */

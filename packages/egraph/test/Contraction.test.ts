@@ -37,6 +37,14 @@ describe("Contraction", () => {
     expect(Contraction.key(Contraction.reorder(again, [1, 2, 0]))).toBe(Contraction.key(nested))
   })
 
+  it("knows which operands are a sum of their own, and which only scale one", () => {
+    // sum over b and c of x[a] y[a, b] z[b, c]
+    const c = Contraction.normalise({ sizes: [2, 3, 4], operands: [[[0]], [[0], [1]], [[1], [2]]], output: [[0]] })
+    const { isSumOf } = Contraction
+    expect([[2], [1, 2]].map((chosen) => isSumOf(c, chosen))).toEqual([true, true])
+    expect([[0], [1], [0, 1], [0, 2], [0, 1, 2]].map((chosen) => isSumOf(c, chosen))).toEqual(Array(5).fill(false))
+  })
+
   it("keeps a sum over an index that nothing reads: it multiplies", () => {
     const c = compose(sum([3, 4], [1]), 0, expand([3, 1], [3, 4]))!
     expect(Contraction.summed(c)).toHaveLength(1)

@@ -1,9 +1,11 @@
 /** Factors and sums of a block, wherever they stand: forms that people write by hand are found equal. */
 import { h200 } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import { toposort } from "@tg/core-uop/UOp"
 import * as Contraction from "@tg/egraph/Contraction"
 import { choose, explore } from "@tg/egraph/Optimise"
 import { membersOf } from "@tg/egraph/Rule"
-import { all } from "@tg/egraph/rules/index"
+import { all, ofBodies } from "@tg/egraph/rules/index"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
@@ -85,4 +87,25 @@ it("weighs experts where the sum over them is inside of the product: one launch 
     own.kind === "contract" && Contraction.summed(own.contraction).length > 0
   )
   expect(sums).toHaveLength(1)
+})
+
+it("multiplies a factor with what it scales before both are multiplied with a weight", () => {
+  const { experts, rows, tokens, width } = sizes
+  const storage = new Storage()
+  const inner = storage.tensor("activation", [tokens, experts, width], "inner")
+  const down = storage.weight(experts * rows, width, "down").reshape([experts, rows, width])
+  const share = storage.tensor("activation", [tokens, experts], "share")
+  const { node } = inner.unsqueeze(2).mul(down).sum(-1).mul(share.unsqueeze(-1)).sum(1)
+  const { roots } = choose(explore([node], { residency: storage.residency, rules: ofBodies }), {
+    profile: h200,
+    vars: {},
+    hides: true
+  })
+  const products = toposort(roots[0]!).filter(({ op, src }) =>
+    op === "MUL" && [inner, share].every((x) => src.some((s) => toposort(s).includes(x.node)))
+  )
+  expect(products.length).toBeGreaterThan(0)
+  const first = toposort(products[0]!)
+  expect([inner, share].every((x) => first.includes(x.node))).toBe(true)
+  expect(first.filter(({ dtype }) => dtype === DType.u32)).toEqual([]) // no weights
 })

@@ -192,19 +192,14 @@ const scaled = (weights: Lookup, role: string, y: Tensor, select: Tensor): Tenso
   return scale === undefined ? y : y.mul(plain(scale).gather(select).unsqueeze(-1))
 }
 
-/** The chosen experts' outputs, weighed and summed: each token reads its own experts, indexed inside of the products. */
+/** sum_e weight_e expert_e(x), over the chosen experts: each token reads its own, indexed inside of the products. */
 const tokenByToken = (input: FeedForwardInput, experts: ExpertConfig, x: Activation, routed: Routed): Tensor => {
   const { weights } = input
-  // the experts' weights go into the activations, where the products are linear
-  const inner = innerOf(input, experts, forExperts(x), routed.chosen).mul(routed.weights.unsqueeze(-1))
-  const operand = computed(scaled(weights, "ffn_down_exps", inner, routed.chosen), input)
+  const operand = computed(innerOf(input, experts, forExperts(x), routed.chosen), input)
   // of one token it is stored beside the first half, which chooses for itself
   const select = storedOnce(routed.chosen)
-  const down = need(weights, "ffn_down_exps")
-  // of one token the compiler takes the sum over the experts into the product, where that is faster
-  const output = isOfFew(select)
-    ? product(operand, down, { select, alsoOver: [1] })
-    : product(operand, down, { select }).sum(1)
+  const down = product(operand, need(weights, "ffn_down_exps"), { select })
+  const output = scaled(weights, "ffn_down_exps", down, select).mul(routed.weights.unsqueeze(-1)).sum(1)
   return output.label("ffn_down_exps")
 }
 

@@ -97,8 +97,6 @@ export interface Part {
   readonly select?: Tensor | undefined
   /** Another view of the rows. It gets a tensor and how many of its last axes are a row. */
   readonly view?: ((x: Tensor, rowRank: number) => Tensor) | undefined
-  /** Axes of the result that are summed: by the same reduction, where the product is one of bytes. */
-  readonly alsoOver?: ReadonlyArray<number> | undefined
 }
 
 /** Whether the product is one of bytes. */
@@ -122,13 +120,12 @@ export const inEquation = (
 }
 
 /** `x` times a weight whose rows are outputs, or times a part of it. */
-export const product = (x: Operand, { layout, words }: Weight, { alsoOver, select, view }: Part = {}): Tensor => {
+export const product = (x: Operand, { layout, words }: Weight, { select, view }: Part = {}): Tensor => {
   if (isInt8(x, layout)) {
     const rows = Layout.decodeInt8(layout, words, select)
-    const y = Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view), alsoOver)
+    const y = Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view))
     return x.factor === undefined ? y : y.mul(x.factor)
   }
   const { rowRank, values } = Layout.decode(layout, words, select)
-  const y = Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)
-  return alsoOver === undefined ? y : y.sum({ axis: alsoOver })
+  return Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)
 }

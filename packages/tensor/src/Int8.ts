@@ -60,8 +60,16 @@ export const quantise = (x: Tensor): Tensor => {
   const whole = at.eq(sumAt).or(at.eq(half.add(halvesAt))).where(quants, 0)
   const words = at.lt(quantWords).where(byte, whole).sum({ axis: [-3, -2, -1] })
   const bits = rounded.scale.reshape([...words.shape.slice(0, -1), 1]).bitcast(DType.u32)
-  return at.reshape([recordWords]).eq(scaleAt).where(bits, words)
+  const records = at.reshape([recordWords]).eq(scaleAt).where(bits, words)
+  roundedOf.set(records.node, x)
+  return records
 }
+
+/** What was rounded, by its records. Nodes are values themselves: equal ones are one. */
+const roundedOf = new WeakMap<UOp, Tensor>()
+
+/** The floats that these are the records of, if `quantise` made them. */
+export const sourceOf = (records: Tensor): Tensor | undefined => roundedOf.get(records.node)
 
 /** Quantised values as a product reads them. */
 export interface Blocks {
@@ -110,7 +118,7 @@ export const mapRows = (rows: Rows, view: (x: Tensor, rowRank: number) => Tensor
   minimum: rows.minimum === undefined ? undefined : view(rows.minimum, 2)
 })
 
-/** Rows by their values. Nodes are values themselves: equal ones are one. */
+/** Rows by their values. */
 const known = new WeakMap<UOp, Rows>()
 
 /**
@@ -134,16 +142,28 @@ export const rowRank = 4
 /** The rows that some values were made of, if they were. */
 export const rowsOf = (values: Tensor): Rows | undefined => known.get(values.node)
 
+/** A product of bytes, by what it was made of. */
+export interface Product {
+  readonly x: Tensor | Blocks
+  readonly rows: Rows
+}
+
+const products = new WeakMap<UOp, Product>()
+
+/** What a value was made of, if it is the result of `contract`. */
+export const productOf = (y: Tensor): Product | undefined => products.get(y.node)
+
 /**
  * `y[.., n] = sum_k w[n, k] x[.., k]` for quantised `x`, records or the parts of them, whose leading axes broadcast with
- * those of the weight. A block's dot product is an exact integer, scaled once. `alsoOver` are axes of the result that the same
- * reduction sums.
+ * those of the weight. A block's dot product is an exact integer, scaled once.
  */
-export const contract = (
-  x: Tensor | Blocks,
-  { minimum, scale, words, zero }: Rows,
-  alsoOver: ReadonlyArray<number> = []
-): Tensor => {
+export const contract = (x: Tensor | Blocks, rows: Rows): Tensor => {
+  const y = product({ x, rows })
+  products.set(y.node, { x, rows })
+  return y
+}
+
+const product = ({ rows: { minimum, scale, words, zero }, x }: Product): Tensor => {
   const outer = ("quants" in x ? x.scale : x).shape.slice(0, -1)
   const lead = [...outer.slice(0, -1), 1]
   const rows = words.shape.slice(0, -3)
@@ -164,5 +184,5 @@ export const contract = (
   const centred = zero === 0 ? whole : whole.sub(read.sums(parts).mul(zero))
   const scaled = centred.cast(DType.f32).mul(scale)
   const shifted = minimum === undefined ? scaled : scaled.sub(read.sums(parts).cast(DType.f32).mul(minimum))
-  return shifted.mul(read.scale).sum({ axis: [...alsoOver, -2, -1] })
+  return shifted.mul(read.scale).sum({ axis: [-2, -1] })
 }

@@ -1,6 +1,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Rule } from "../Rule.ts"
 import { associate, associateSums, constants, nest } from "./contractions.ts"
+import { scaleRounded } from "./factors.ts"
 import { storeHalves } from "./halves.ts"
 import { round } from "./rounding.ts"
 import {
@@ -16,12 +17,13 @@ import {
 import { distribute, divide, factor } from "./sums.ts"
 
 export * from "./contractions.ts"
+export * from "./factors.ts"
 export * from "./halves.ts"
 export * from "./rounding.ts"
 export * from "./slices.ts"
 export * from "./sums.ts"
 
-/** All equations; `round` is none, and `storeHalves` says where a value is. */
+/** All equations; `round` and `scaleRounded` are none, and `storeHalves` says where a value is. */
 export const all: ReadonlyArray<Rule> = [
   nest,
   associate,
@@ -59,7 +61,8 @@ export const ofBodies: ReadonlyArray<Rule> = [
   joinSlices,
   splitConcat,
   storeHalves,
-  round
+  round,
+  scaleRounded
 ]
 
 /** Those of some rules that may gain anything on a device. */

@@ -1,0 +1,71 @@
+/** Products of bytes that a program states: what they round, and the same products of other values. */
+import { movement } from "@tg/core-uop/Op"
+import { substitute, type UOp } from "@tg/core-uop/UOp"
+import * as Int8 from "@tg/tensor/Int8"
+import { Tensor } from "@tg/tensor/Tensor"
+import * as Contraction from "./Contraction.ts"
+import { viewOf } from "./Read.ts"
+
+/** A product of bytes whose rounded operand is stored. */
+export interface Rounded {
+  /** What is rounded to bytes, in blocks along its last axis. */
+  readonly value: Tensor
+  /** For each axis of the value the axis of the product that runs over it; none for the last, for those of size 1, and for those cut otherwise. */
+  readonly axes: ReadonlyArray<number | undefined>
+  /** The product with another value in its place. */
+  readonly of: (other: Tensor) => Tensor
+}
+
+const isSame = (a: ReadonlyArray<Contraction.Index>, b: ReadonlyArray<Contraction.Index>): boolean =>
+  a.length === b.length && a.every((i, k) => i === b[k])
+
+interface Source extends Pick<Rounded, "value" | "axes"> {
+  /** Its records, before anything stores or moves them. */
+  readonly made: UOp
+}
+
+/** What was rounded, and which axis of its records runs over each of its axes, through what stores and moves records. */
+const sourceOf = (records: Tensor): Source | undefined => {
+  let view = Contraction.identity(records.shape)
+  for (let at = records.node;; at = at.src[0]!) {
+    const value = Int8.sourceOf(new Tensor(at))
+    if (value !== undefined) {
+      const [own, whole] = [view.operands[0]!, view.output.slice(0, -2)]
+      const axisOf = (axis: ReadonlyArray<Contraction.Index>): number | undefined => {
+        const found = axis.length === 0 ? -1 : whole.findIndex((other) => isSame(axis, other))
+        return found < 0 ? undefined : found
+      }
+      return { value, made: at, axes: [...own.slice(0, -2).map(axisOf), undefined] }
+    }
+    if (at.op === "CONTIGUOUS") continue
+    const moved = movement.has(at.op) ? viewOf(at) : undefined
+    const joined = moved === undefined ? undefined : Contraction.compose(view, 0, moved)
+    if (joined === undefined) return undefined
+    view = joined
+  }
+}
+
+/** What a node rounds, if it is a product of bytes. What each workgroup rounds for itself is none: it would wait for what scales it. */
+export const roundedIn = (node: UOp): Rounded | undefined => {
+  const product = Int8.productOf(new Tensor(node))
+  if (product === undefined || "quants" in product.x) return undefined
+  const { rows, x: records } = product
+  const source = sourceOf(records)
+  if (source === undefined) return undefined
+  // the axes of the records and those of the rows end with the blocks of a row
+  const missing = Math.max(0, rows.words.rank - Int8.rowRank + 2 - records.rank)
+  return {
+    value: source.value,
+    axes: source.axes.map((axis) => axis === undefined ? undefined : axis + missing),
+    of: (other) => {
+      const { arena } = node
+      const since = arena.size
+      // the value itself may be no node of its records: of a view of a view one is left
+      const now = Int8.quantise(other)
+      arena.inherit(now.node, source.made, since)
+      const made = Int8.contract(new Tensor(substitute(records.node, new Map([[source.made, now.node]]))), rows)
+      arena.inherit(made.node, node, since)
+      return made
+    }
+  }
+}
