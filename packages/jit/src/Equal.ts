@@ -90,29 +90,37 @@ const microsOf = Effect.fnUntraced(function*(step: Step, stages: Stages) {
   const { limits: { fusion }, profile } = stages
   if (step.kind === "custom") return profile.dispatchMicros
   const kernels = kernelsOf(step)
-  const bytes = 4 * chain(kernels.map(elementsOf))
-  if (fusion === undefined) return profile.dispatchMicros + bytes / profile.bytesPerMicro
-  const launched = yield* Effect.forEach(
-    kernels,
-    (ast) =>
-      Effect.map(threadsOf(ast, stages), (threads): Fusion.Launched => ({
-        ast,
-        threads,
-        sizeOf: Fusion.usualSize,
-        bytes: 4 * elementsOf(ast)
-      }))
+  if (fusion === undefined) {
+    return profile.dispatchMicros + 4 * chain(kernels.map(elementsOf)) / profile.bytesPerMicro
+  }
+  return Fusion.launchOf(
+    yield* Effect.forEach(kernels, (ast) => {
+      const usual = fusion.kernelMicros(ast)
+      // where little is hidden, waves change little, and choosing opts takes longer than all else here
+      return Math.min(usual.transfer ?? 0, usual.work) <= Fusion.margin * Fusion.launchOf([usual])
+        ? Effect.succeed(usual)
+        : Effect.map(threadsOf(ast, stages), (threads) => ({ ...usual, waves: Fusion.wavesOf(profile, threads) }))
+    })
   )
-  return Fusion.launchMicros(fusion, profile, launched, bytes)
 })
 
 const elementsOf = (kernel: UOp): number => chain([...Fusion.traffic(kernel, Fusion.usualSize).values()])
 
-/** Of all workgroups of a kernel, as it will be launched. */
-const threadsOf = (kernel: UOp, { heuristics, postrange, profile }: Stages): Effect.Effect<number> =>
-  Effect.map(heuristics.choose(kernel), (opts) => {
+/** Of all workgroups of a kernel, as it will be launched. Both forms of a body have most kernels in common. */
+const threadsOf = (kernel: UOp, { heuristics, postrange, profile }: Stages): Effect.Effect<number> => {
+  const of = known.get(heuristics) ?? new WeakMap<UOp, number>()
+  known.set(heuristics, of)
+  const before = of.get(kernel)
+  if (before !== undefined) return Effect.succeed(before)
+  return Effect.map(heuristics.choose(kernel), (opts) => {
     const opted = postrange.legal(kernel, opts, profile)
     const made = opted instanceof IllegalOpt ? kernel : opted
     const workgroups = Loops.outputs(made).filter(({ axis }) => axis === "GLOBAL")
       .reduce((n, { node }) => n * Fusion.usualSize(node.src[0]!), 1)
-    return workgroups * Loops.threads(made)
+    const threads = workgroups * Loops.threads(made)
+    of.set(kernel, threads)
+    return threads
   })
+}
+
+const known = new WeakMap<Stages["heuristics"], WeakMap<UOp, number>>()

@@ -321,13 +321,18 @@ export const launchMicros = (
   kernels: ReadonlyArray<Launched>,
   bytes: number
 ): number => {
-  const { processors, residentThreads } = quantitiesOf(profile)
   const all = chain(kernels.map((kernel) => kernel.bytes))
   return launchOf(kernels.map((kernel) => ({
     ...costs.kernelMicros(kernel.ast, kernel.sizeOf),
     transfer: all === 0 ? 0 : (kernel.bytes / all) * bytes / profile.bytesPerMicro,
-    waves: kernel.threads / (residentThreads * Math.max(1, processors))
+    waves: wavesOf(profile, kernel.threads)
   })))
+}
+
+/** How often so many threads fill a device. */
+export const wavesOf = (profile: DeviceProfile, threads: number): number => {
+  const { processors, residentThreads } = quantitiesOf(profile)
+  return threads / (residentThreads * Math.max(1, processors))
 }
 
 /**
