@@ -4,7 +4,7 @@ import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup, outermost, terms } from "./Groups.ts"
-import { hasIdleThreads, isInt8 } from "./Kinds.ts"
+import { hasIdleThreads, isInt8, tileTokens } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
 import { loadsOf } from "./Vectors.ts"
@@ -165,10 +165,10 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
 }
 
 /**
- * A tile of so many tokens takes all registers for one row, and loads so many activations for a weight that neighbouring threads read neighbouring ones
+ * The largest tile of tokens takes all registers for one row, and loads so many activations for a weight that neighbouring threads read neighbouring ones
  * (value projection of 16 tokens on an H200: 16 us, with a block of the row for each thread 46). With fewer tokens a thread takes several rows.
  */
-const fullTile = 16
+const fullTile = tileTokens.manyRegisters
 const resultsBelow = 32
 /** Such rows pay while at least this fraction of the saturating threads remains (8 tokens, four rows: 10.4 us, two: 15). */
 const keptOfTile = 16
