@@ -13,6 +13,7 @@ import { table } from "./Table.ts"
 
 /** Drafts of a round that are measured; where the device goes through rounds by itself, those that texts have (`guessSizes`). */
 const lengths = [1, 2, 3, 5, 7]
+const isOfTexts = (drafts: number): boolean => guessSizes.some((guesses) => guesses === drafts)
 
 /** What so many drafts a round gain. */
 export interface Forced {
@@ -177,8 +178,7 @@ const measureOne = Effect.fnUntraced(function*<E, R>(
   source: Drafter.Source,
   job: Job<E, R> & { readonly drafts: number }
 ) {
-  const isSize = guessSizes.some((guesses) => guesses === job.drafts)
-  const here = source.isOwn === true && isSize
+  const here = source.isOwn === true && isOfTexts(job.drafts)
     ? yield* ownRounds(session, job).pipe(Random.withSeed("drafts"))
     : undefined
   return {
@@ -195,7 +195,7 @@ export const measure = Effect.fn("cli.bench.forced")(function*<E, R>(session: Me
     let runsAhead = false
     for (const drafts of lengths.filter((length) => length <= mostDrafts)) {
       // no text has rounds of another size that run ahead
-      if (runsAhead && !guessSizes.some((guesses) => guesses === drafts)) continue
+      if (runsAhead && !isOfTexts(drafts)) continue
       const { isAhead, so } = yield* measureOne(session, source, { ...job, drafts })
       runsAhead ||= isAhead
       if (so === undefined || so.rounds === 0) continue

@@ -1,16 +1,34 @@
 /** What `tg bench` measures, and its speeds. */
 import { UsageError } from "./Report.ts"
 
-/** `0,4096` as numbers, each once. */
-export const parseDepths = (text: string): ReadonlyArray<number> | UsageError => {
+/** What a flag takes: numbers from the least to the most one, and how that is said to who gave others. */
+export interface Numbers {
+  readonly flag: string
+  readonly least: number
+  readonly most: number
+  readonly hint: string
+}
+
+/** Numbers with commas between, each once. */
+export const numbersIn = (text: string, { flag, hint, least, most }: Numbers): ReadonlyArray<number> | UsageError => {
   const parts = text.split(",").map((part) => part.trim())
-  const bad = parts.find((part) => !/^\d{1,9}$/.test(part))
+  const digits = String(most).length
+  const isOne = (part: string): boolean =>
+    /^\d+$/.test(part) && part.length <= digits && Number(part) >= least && Number(part) <= most
+  const bad = parts.find((part) => !isOne(part))
   return bad === undefined
     ? [...new Set(parts.map(Number))]
-    : new UsageError({
-      message: `--depth has ${JSON.stringify(bad)}; give numbers of tokens with commas between: 0,4096`
-    })
+    : new UsageError({ message: `${flag} has ${JSON.stringify(bad)}; give ${hint}` })
 }
+
+/** `0,4096` as numbers, each once. */
+export const parseDepths = (text: string): ReadonlyArray<number> | UsageError =>
+  numbersIn(text, {
+    flag: "--depth",
+    least: 0,
+    most: 999_999_999,
+    hint: "numbers of tokens with commas between: 0,4096"
+  })
 
 /** What is measured. */
 export interface Asked {

@@ -10,6 +10,7 @@ import type * as BatchedPeer from "./BatchedPeer.ts"
 import * as Drafts from "./Drafts.ts"
 import { Chosen } from "./Devices.ts"
 import * as ForcedDrafts from "./ForcedDrafts.ts"
+import { numbersIn, tokenIds } from "./Measurement.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
 import { UsageError } from "./Report.ts"
@@ -25,21 +26,13 @@ export interface Job {
   readonly repeat: number
   /** With drafts of the prediction block: what they would gain if this part of them were right. */
   readonly accept?: number | undefined
-  /** A prompt of its own for each conversation: equal for equal arguments. */
-  readonly tokenIds: (count: number, seed: number, vocabulary: number) => ReadonlyArray<number>
 }
 
 /** `1,2,4` as numbers of conversations, rising, each once. */
 export const parseCounts = (text: string): ReadonlyArray<number> | UsageError => {
-  const parts = text.split(",").map((part) => part.trim())
-  const bad = parts.find((part) => !/^\d{1,3}$/.test(part) || Number(part) < 1 || Number(part) > 256)
-  return bad === undefined
-    ? [...new Set(parts.map(Number))].sort((a, b) => a - b)
-    : new UsageError({
-      message: `--parallel has ${
-        JSON.stringify(bad)
-      }; give numbers of conversations from 1 to 256 with commas between: 1,2,4,8`
-    })
+  const hint = "numbers of conversations from 1 to 256 with commas between: 1,2,4,8"
+  const counts = numbersIn(text, { flag: "--parallel", least: 1, most: 256, hint })
+  return counts instanceof UsageError ? counts : [...counts].sort((a, b) => a - b)
 }
 
 /** The speed of so many conversations. */
@@ -120,7 +113,7 @@ const forcedOf = Effect.fnUntraced(function*(
   const written = (i: number, count: number) =>
     Effect.gen(function*() {
       const steps = yield* join
-      const tokens = [...job.tokenIds(job.prompt, i + 1, file.config.vocabulary)]
+      const tokens = [...tokenIds(job.prompt, i + 1, file.config.vocabulary)]
       tokens.push(yield* steps.next(tokens))
       yield* writeForced(steps, tokens, { accept, count: 8, drafts })
       return yield* Effect.timed(writeForced(steps, tokens, { accept, count, drafts })).pipe(
@@ -150,7 +143,7 @@ const roundOf = Effect.fnUntraced(function*(job: Job, parallel: number, seed: nu
       Effect.map(join, (steps) => ({
         drafting: speculation && Speculation.over(steps, speculation, { most: Infinity }),
         steps,
-        tokens: [...job.tokenIds(job.prompt, seed * 256 + i + 1, vocabulary)]
+        tokens: [...tokenIds(job.prompt, seed * 256 + i + 1, vocabulary)]
       }))
   )
   const together = (count: number) =>

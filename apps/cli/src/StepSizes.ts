@@ -4,6 +4,7 @@ import type { Session } from "@tg/engine/Session"
 import * as Profiler from "@tg/jit/Profiler"
 import { Effect } from "effect"
 import { Chosen } from "./Devices.ts"
+import { numbersIn, tokenIds } from "./Measurement.ts"
 import * as Output from "./Output.ts"
 import { UsageError } from "./Report.ts"
 import { table } from "./Table.ts"
@@ -14,7 +15,6 @@ export interface Job {
   readonly sizes: ReadonlyArray<number>
   readonly depths: ReadonlyArray<number>
   readonly repeat: number
-  readonly tokenIds: (count: number, seed: number, vocabulary: number) => ReadonlyArray<number>
 }
 
 /** One step. */
@@ -33,13 +33,9 @@ export interface Measured {
 
 /** `1,2,4` as numbers of tokens, rising, each once. A step of one is what the others are compared with. */
 export const parseSizes = (text: string): ReadonlyArray<number> | UsageError => {
-  const parts = text.split(",").map((part) => part.trim())
-  const bad = parts.find((part) => !/^\d{1,6}$/.test(part) || Number(part) < 1)
-  return bad === undefined
-    ? [...new Set([1, ...parts.map(Number)])].sort((a, b) => a - b)
-    : new UsageError({
-      message: `--steps has ${JSON.stringify(bad)}; give numbers of tokens with commas between: 1,2,4,8`
-    })
+  const hint = "numbers of tokens with commas between: 1,2,4,8"
+  const sizes = numbersIn(text, { flag: "--steps", least: 1, most: 999_999, hint })
+  return sizes instanceof UsageError ? sizes : [...new Set([1, ...sizes])].sort((a, b) => a - b)
 }
 
 /** Steps of a round, submitted without waiting. */
@@ -49,7 +45,7 @@ const milliseconds = (micros: number): number => Number((micros / 1000).toPrecis
 
 const measure = Effect.fnUntraced(function*(
   session: Session,
-  { repeat, tokenIds }: Job,
+  { repeat }: Job,
   [depth, tokens]: readonly [number, number]
 ) {
   // different tokens, which choose different experts, behind real values in the cache

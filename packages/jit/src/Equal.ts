@@ -39,13 +39,14 @@ export interface Stages {
 }
 
 /** Forms of bodies first, by what they are with their reductions in pieces. */
-export const chosen = (stages: Stages) =>
-  Effect.fnUntraced(function*(program: UOp) {
-    const { equality, profile, split } = stages
+export const chosen = (stages: Stages) => {
+  const { equality, profile, split } = stages
+  const weight = weighIn(stages)
+  return Effect.fnUntraced(function*(program: UOp) {
     const told = yield* EqualTimes.Listener
     let weighMillis = 0
     const weigh: Weigh<RangeifyError> = (form, name) =>
-      Effect.map(Effect.timed(weighIn(stages)(form, name)), ([time, weight]) => {
+      Effect.map(Effect.timed(weight(form, name)), ([time, weight]) => {
         weighMillis += Duration.toMillis(time)
         return weight
       })
@@ -60,25 +61,29 @@ export const chosen = (stages: Stages) =>
     const found: Chosen = { sink: cut, bodies, pieces: reports }
     return found
   })
+}
 
-const weighIn = (stages: Stages): Weigh<RangeifyError> => (program, name) => {
+const weighIn = (stages: Stages): Weigh<RangeifyError> => {
   const { limits, profile, rangeify, split } = stages
-  const { reports, sink } = split.split(program, profile)
-  return rangeify.schedule(sink, limits).pipe(
-    Effect.flatMap(Effect.fnUntraced(function*({ steps }) {
-      const own = steps.filter(({ body }) => body === name)
-      const weight: Weight = {
-        launches: own.length,
-        stages: chain(own.flatMap(kernelsOf).map((kernel) => kernel.src.length)),
-        pieces: reports.filter(({ piece }) => piece !== undefined).length,
-        micros: chain(yield* Effect.forEach(own, (step) => microsOf(step, stages)))
-      }
-      return weight
-    })),
-    // who listens wants to hear of what is compiled, not of what might have been
-    Effect.provideService(Pass.Listener, undefined),
-    Effect.provideService(ScheduleCache.Listener, undefined)
-  )
+  const threads = threadsOf(stages)
+  return (program, name) => {
+    const { reports, sink } = split.split(program, profile)
+    return rangeify.schedule(sink, limits).pipe(
+      Effect.flatMap(Effect.fnUntraced(function*({ steps }) {
+        const own = steps.filter(({ body }) => body === name)
+        const weight: Weight = {
+          launches: own.length,
+          stages: chain(own.flatMap(kernelsOf).map((kernel) => kernel.src.length)),
+          pieces: reports.filter(({ piece }) => piece !== undefined).length,
+          micros: chain(yield* Effect.forEach(own, (step) => microsOf(step, stages, threads)))
+        }
+        return weight
+      })),
+      // who listens wants to hear of what is compiled, not of what might have been
+      Effect.provideService(Pass.Listener, undefined),
+      Effect.provideService(ScheduleCache.Listener, undefined)
+    )
+  }
 }
 
 /** The kernels of a launch; those written by hand are not looked into. */
@@ -86,8 +91,7 @@ const kernelsOf = (step: Step): ReadonlyArray<UOp> =>
   step.kind === "custom" ? [] : members(step.ast).map(({ ast }) => ast)
 
 /** With the threads that the opts give a kernel. Where nobody knows costs, a launch and its bytes at the speed of memory. */
-const microsOf = Effect.fnUntraced(function*(step: Step, stages: Stages) {
-  const { limits: { fusion }, profile } = stages
+const microsOf = Effect.fnUntraced(function*(step: Step, { limits: { fusion }, profile }: Stages, threadsOf: Threads) {
   if (step.kind === "custom") return profile.dispatchMicros
   const kernels = kernelsOf(step)
   if (fusion === undefined) {
@@ -99,28 +103,30 @@ const microsOf = Effect.fnUntraced(function*(step: Step, stages: Stages) {
       // where little is hidden, waves change little, and choosing opts takes longer than all else here
       return Math.min(usual.transfer ?? 0, usual.work) <= Fusion.margin * Fusion.launchOf([usual])
         ? Effect.succeed(usual)
-        : Effect.map(threadsOf(ast, stages), (threads) => ({ ...usual, waves: Fusion.wavesOf(profile, threads) }))
+        : Effect.map(threadsOf(ast), (threads) => ({ ...usual, waves: Fusion.wavesOf(profile, threads) }))
     })
   )
 })
 
 const elementsOf = (kernel: UOp): number => chain([...Fusion.traffic(kernel, Fusion.usualSize).values()])
 
-/** Of all workgroups of a kernel, as it will be launched. Both forms of a body have most kernels in common. */
-const threadsOf = (kernel: UOp, { heuristics, postrange, profile }: Stages): Effect.Effect<number> => {
-  const of = known.get(heuristics) ?? new WeakMap<UOp, number>()
-  known.set(heuristics, of)
-  const before = of.get(kernel)
-  if (before !== undefined) return Effect.succeed(before)
-  return Effect.map(heuristics.choose(kernel), (opts) => {
-    const opted = postrange.legal(kernel, opts, profile)
-    const made = opted instanceof IllegalOpt ? kernel : opted
-    const workgroups = Loops.outputs(made).filter(({ axis }) => axis === "GLOBAL")
-      .reduce((n, { node }) => n * Fusion.usualSize(node.src[0]!), 1)
-    const threads = workgroups * Loops.threads(made)
-    of.set(kernel, threads)
-    return threads
-  })
-}
+/** Threads of all workgroups of a kernel, as it will be launched. */
+type Threads = (kernel: UOp) => Effect.Effect<number>
 
-const known = new WeakMap<Stages["heuristics"], WeakMap<UOp, number>>()
+/** Each kernel's once: both forms of a body have most kernels in common. */
+const threadsOf = ({ heuristics, postrange, profile }: Stages): Threads => {
+  const known = new WeakMap<UOp, number>()
+  return (kernel) => {
+    const before = known.get(kernel)
+    if (before !== undefined) return Effect.succeed(before)
+    return Effect.map(heuristics.choose(kernel), (opts) => {
+      const opted = postrange.legal(kernel, opts, profile)
+      const made = opted instanceof IllegalOpt ? kernel : opted
+      const workgroups = Loops.outputs(made).filter(({ axis }) => axis === "GLOBAL")
+        .reduce((n, { node }) => n * Fusion.usualSize(node.src[0]!), 1)
+      const threads = workgroups * Loops.threads(made)
+      known.set(kernel, threads)
+      return threads
+    })
+  }
+}

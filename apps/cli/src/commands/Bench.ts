@@ -145,7 +145,7 @@ const together = Effect.fnUntraced(function*(given: Given, text: string) {
   const own = yield* Models.withSteps(
     { ...given, context: Option.some(context) },
     { parallel: counts.at(-1)!, prepare: Models.forTokens.prepare },
-    ParallelBench.run({ accept, counts, prompt, generate, repeat, tokenIds })
+    ParallelBench.run({ accept, counts, prompt, generate, repeat })
   )
   const threads = Option.getOrElse(given.threads, cores)
   // behind our own measurement, so that neither disturbs the other; whatever becomes of it, ours is told
@@ -173,7 +173,7 @@ const stepSizes = Effect.fnUntraced(
     const report = yield* Models.withModel(
       { ...given, context: Option.some(context) },
       Models.forTokens,
-      StepSizes.run({ depths, repeat, sizes, tokenIds })
+      StepSizes.run({ depths, repeat, sizes })
     )
     yield* given.json ? Output.printJson(report) : Output.print(StepSizes.asText(report))
   }
