@@ -1,13 +1,11 @@
 /**
  * Steps with the e-graph and attention in pieces, and without them (`--no-egraph`): launches, bytes and predicted milliseconds of steps
  * of 1, 4, 64 and 512 tokens behind 0, 4096 and 16000 others, on an H200 that need not be there. With files, what they take on the
- * GPU at hand, in turns.
+ * GPU at hand, by its own clock where it has one; the cache is empty, of which time does not depend.
  *
  *     node bench/egraph.ts [shape..] [--behind 0,4096,16000] [--tokens 1,4,64,512]
- *     node bench/egraph.ts glm.gguf [file..] [--device webgpu] [--rounds 3]
+ *     node bench/egraph.ts glm.gguf [file..]
  */
-import { spawnSync } from "node:child_process"
-import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
@@ -19,14 +17,13 @@ import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Compiled from "./support/compiled.ts"
+import * as Steps from "./support/steps.ts"
 
 const { positionals, values: given } = parseArgs({
   allowPositionals: true,
   options: {
     behind: { type: "string", default: "0,4096,16000" },
-    tokens: { type: "string", default: "1,4,64,512" },
-    device: { type: "string", default: "webgpu" },
-    rounds: { type: "string", default: "3" }
+    tokens: { type: "string", default: "1,4,64,512" }
   }
 })
 const usual = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "llama-3.1-8b:q4_0", "qwen3-30b-a3b:q4_0"]
@@ -34,12 +31,6 @@ const numbers = (text: string): ReadonlyArray<number> => text.split(",").map(Num
 const files = positionals.filter((name) => name.endsWith(".gguf"))
 const shapes = files.length > 0 ? [] : positionals.length > 0 ? positionals : usual
 const target = Compiled.targets[0]
-
-/** Tokens that are processed behind others. */
-interface Place {
-  readonly tokens: number
-  readonly behind: number
-}
 
 /** What all steps of some tokens take together. */
 interface Taken {
@@ -49,9 +40,9 @@ interface Taken {
 }
 
 /** The steps of these tokens as a session takes them: a token, a few in one step, or batches. */
-const stepsOf = (model: StepPlan.Model, { behind, tokens }: Place) => {
+const stepsOf = (model: StepPlan.Model, { behind, tokens }: Steps.Place) => {
   const { profile } = target
-  const context = 2 ** Math.ceil(Math.log2(Math.max(1024, behind + tokens)))
+  const context = Steps.contextFor({ behind, tokens })
   const size = {
     activations: ActivationPolicy.activationsOn(profile),
     cache: "f16",
@@ -73,7 +64,7 @@ const stepsOf = (model: StepPlan.Model, { behind, tokens }: Place) => {
   return { sink, vars }
 }
 
-const predicted = (pipeline: Pipeline["Service"], model: StepPlan.Model, place: Place): Effect.Effect<Taken> =>
+const predicted = (pipeline: Pipeline["Service"], model: StepPlan.Model, place: Steps.Place): Effect.Effect<Taken> =>
   Effect.gen(function*() {
     const { sink, vars } = stepsOf(model, place)
     const estimate = yield* Estimate.estimate(pipeline, sink)
@@ -84,7 +75,7 @@ const predicted = (pipeline: Pipeline["Service"], model: StepPlan.Model, place: 
   }).pipe(Effect.provideService(Checked, false), Effect.orDie)
 
 /** What attention of a layer takes by the cost of pieces: all positions at once, and as it is chosen. */
-const attention = (model: StepPlan.Model, place: Place): string => {
+const attention = (model: StepPlan.Model, place: Steps.Place): string => {
   const { reports } = Split.ofProgram(stepsOf(model, place).sink, target.profile)
   const found = reports.find(({ width }) => width > 1)
   return found === undefined ? "" : `${found.wholeMicros.toFixed(1)} / ${found.micros.toFixed(1)}`
@@ -132,41 +123,26 @@ const predict = Effect.gen(function*() {
   }
 })
 
-/** Of a report of `bench --json`. */
-interface Speeds {
-  readonly prefill: ReadonlyArray<{ readonly tokensPerSecond: { readonly mean: number } }>
-  readonly decode: ReadonlyArray<{ readonly tokensPerSecond: { readonly mean: number } }>
-}
-
-const cli = fileURLToPath(new URL("../scripts/cli.ts", import.meta.url))
-
-/** Milliseconds that some tokens take. */
-const measured = (file: string, { behind, tokens }: Place, flag: ReadonlyArray<string>): number => {
-  const size = ["-p", `${Math.max(tokens, 4)}`, "-n", tokens === 1 ? "128" : "1", "-d", `${behind}`]
-  const args = [cli, "bench", "--model", file, ...size, "--device", given.device, "--json", ...flag]
-  const { status, stderr, stdout } = spawnSync(process.execPath, args, { encoding: "utf8" })
-  if (status !== 0) throw new Error(stderr)
-  const { decode, prefill } = JSON.parse(stdout) as Speeds
-  return 1000 * tokens / (tokens === 1 ? decode : prefill)[0]!.tokensPerSecond.mean
-}
-
-const measure = (): void => {
-  row("model", "tokens", "behind", "ms off", "on", "time")
-  row("---", "---", "---", "---", "---", "---")
-  const best = (times: ReadonlyArray<number>): number => Math.min(...times)
+/** What the files' steps take on the device at hand. */
+const measure = Effect.gen(function*() {
+  row("model", "tokens", "behind", "launches off", "on", "ms off", "on", "time")
+  row("---", "---", "---", "---", "---", "---", "---", "---")
   for (const file of files) {
-    for (const behind of numbers(given.behind)) {
-      for (const tokens of numbers(given.tokens)) {
-        const rounds = Array.from({ length: Number(given.rounds) }, () => ({
-          off: measured(file, { behind, tokens }, ["--no-egraph"]),
-          on: measured(file, { behind, tokens }, [])
-        }))
-        const [off, on] = [best(rounds.map((r) => r.off)), best(rounds.map((r) => r.on))]
-        row(file, tokens, behind, off.toFixed(2), on.toFixed(2), part(on, off))
-      }
-    }
+    const places = numbers(given.behind).flatMap((behind) =>
+      numbers(given.tokens).map((tokens) => ({ behind, tokens }))
+    )
+    yield* Steps.measure({ file, places, profile: target.profile }, ({ behind, tokens }, { off, on }) =>
+      row(
+        file,
+        tokens,
+        behind,
+        off.launches,
+        on.launches,
+        (off.micros / 1000).toFixed(2),
+        (on.micros / 1000).toFixed(2),
+        part(on.micros, off.micros)
+      ))
   }
-}
+})
 
-if (files.length > 0) measure()
-else await Effect.runPromise(predict)
+await Effect.runPromise(files.length > 0 ? measure : predict)
