@@ -107,7 +107,9 @@ const usual: Omit<Quantities, "processors"> = {
 }
 
 /** All quantities of a device: its own, and defaults for those that are not known. */
-export const quantitiesOf = (profile: DeviceProfile): Quantities => {
+export const quantitiesOf = (
+  profile: Pick<DeviceProfile, "saturatingThreads"> & Partial<Pick<DeviceProfile, keyof Quantities>>
+): Quantities => {
   const known = Object.fromEntries(
     Object.entries(usual).map(([name, value]) => [name, profile[name as keyof typeof usual] ?? value])
   ) as Record<keyof typeof usual, number>

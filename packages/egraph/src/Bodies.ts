@@ -8,7 +8,16 @@ import { assign, sink, storageOf, writtenStorage } from "@tg/tensor/Program"
 import { buffer, Tensor } from "@tg/tensor/Tensor"
 import { Effect } from "effect"
 import { type Call, isCall } from "./Calls.ts"
-import { choose, type Chosen, explanation, explore, type Explored, listing, type Search } from "./Optimise.ts"
+import {
+  choose,
+  type Chosen,
+  explanation,
+  explore,
+  type Explored,
+  type Form,
+  listing,
+  type Search
+} from "./Optimise.ts"
 import { tileCounts } from "./Layout.ts"
 import type { Stop } from "./Saturate.ts"
 import type { Situation } from "./TensorCost.ts"
@@ -134,35 +143,38 @@ const ofBody = Effect.fnUntraced(
     const found = searched(own, { ...search, residency: residencyIn(own) }, { profile, vars, hides: true })
     const millis = now() - start
     const report = { name, sites: sitesOf(calls), millis, ...found.report }
-    if (found.roots === undefined) return { body, report }
+    const { settled } = found
+    const base = body.with(settled.roots)
+    if (found.roots === undefined) return { body: base, report: { ...report, isTaken: base !== body } }
     const other = body.with(found.roots)
-    const predicted = found.report.searched
-    if (predicted.found <= (1 - unweighed) * predicted.written) {
+    if (found.report.searched.found <= (1 - unweighed) * settled.micros) {
       return { body: other, report: { ...report, isTaken: true } }
     }
     const weighed = {
-      written: yield* weigh(callOf(body, calls[0]!), name),
+      written: yield* weigh(callOf(base, calls[0]!), name),
       found: yield* weigh(callOf(other, calls[0]!), name)
     }
     const isTaken = isBetter(weighed.found, weighed.written)
     const told: BodyReport = { ...report, weighed, isTaken }
-    return { body: isTaken ? other : body, report: told }
+    return { body: isTaken ? other : base, report: told }
   }
 )
 
-/** What a search finds in place of the results of a body, if anything, and what is told of it. */
+/** What a search finds in place of the results of a body, if anything, what it decides alone, and what is told of both. */
 const searched = (
   { body }: Body,
   search: Search,
   situation: Situation
 ): {
-  readonly roots: ReadonlyArray<UOp> | undefined
+  readonly roots?: ReadonlyArray<UOp> | undefined
+  readonly settled: Pick<Form, "roots" | "micros">
   readonly report: Omit<BodyReport, "name" | "sites" | "millis">
 } => {
   const size = toposort(body).length
   const none = { weighed: undefined, isTaken: false, reasons: () => noReasons }
   if (size > mostWritten * (search.bounds?.nodes ?? Infinity)) {
-    return { roots: undefined, report: { ...none, nodes: size, stop: "too large", searched: { written: 0, found: 0 } } }
+    const report = { ...none, nodes: size, stop: "too large", searched: { written: 0, found: 0 } } as const
+    return { settled: { roots: body.src, micros: 0 }, report }
   }
   const explored = explore(body.src, search)
   const chosen = choose(explored, situation)
@@ -172,9 +184,12 @@ const searched = (
     stop: explored.saturation.stop,
     searched: { written: chosen.writtenMicros, found: chosen.micros }
   }
-  return chosen.choice === undefined
-    ? { roots: undefined, report }
-    : { roots: chosen.roots, report: { ...report, reasons: () => reasonsOf(explored, chosen) } }
+  const { choice, roots, settled } = chosen
+  return {
+    roots: roots.every((root, i) => root === settled.roots[i]) ? undefined : roots,
+    settled,
+    report: choice === undefined ? report : { ...report, reasons: () => reasonsOf(explored, chosen) }
+  }
 }
 
 const noReasons: Reasons = { chosen: [], because: [] }

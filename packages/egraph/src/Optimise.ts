@@ -5,11 +5,10 @@ import type { Residency } from "./Analysis.ts"
 import { EGraph } from "./EGraph.ts"
 import { type ClassId, print } from "./ENode.ts"
 import * as Explain from "./Explain.ts"
-import { cheapest, extract, remembered, total } from "./Extract.ts"
+import { cheapest, extract, remembered, total, type ValueOf } from "./Extract.ts"
 import { analysis, type Facts, type TensorGraph } from "./Facts.ts"
 import { reader } from "./Read.ts"
 import type { Rule } from "./Rule.ts"
-import * as rules from "./rules/index.ts"
 import { type Bounds, saturate, type Saturation } from "./Saturate.ts"
 import * as TensorCost from "./TensorCost.ts"
 import { type Choice, writer } from "./Write.ts"
@@ -17,8 +16,7 @@ import { type Choice, writer } from "./Write.ts"
 /** Where storage (PARAM, BUFFER) is, and how far to look. */
 export interface Search {
   readonly residency: (storage: UOp) => Residency
-  /** The usual ones if they are not said. */
-  readonly rules?: ReadonlyArray<Rule> | undefined
+  readonly rules: ReadonlyArray<Rule>
   readonly bounds?: Bounds | undefined
   /** Milliseconds; without a clock, time bounds nothing. */
   readonly now?: (() => number) | undefined
@@ -38,15 +36,22 @@ export interface Explored extends Read {
   readonly saturation: Saturation
 }
 
-/** What was chosen for a situation. */
-export interface Chosen {
+/** A form of what was written. */
+export interface Form {
   /** In place of the roots, of the same shapes and types: themselves where nothing is cheaper. */
   readonly roots: ReadonlyArray<UOp>
-  /** Microseconds by the cost model: as written, and as chosen. */
-  readonly writtenMicros: number
+  /** Microseconds by the cost model. */
   readonly micros: number
   /** What the roots are computed by, where that is not what was written. */
   readonly choice: Choice | undefined
+}
+
+/** What was chosen for a situation. */
+export interface Chosen extends Form {
+  /** Microseconds as written. */
+  readonly writtenMicros: number
+  /** As written, but for what settled rules wrote in its place. */
+  readonly settled: Form
 }
 
 /** A graph of these roots, not saturated. */
@@ -64,13 +69,13 @@ const readInto = (graph: TensorGraph, roots: ReadonlyArray<UOp>, residency: Sear
 /** Finds what is equal to a program. */
 export const explore = (
   roots: ReadonlyArray<UOp>,
-  { bounds, now = () => 0, residency, ...search }: Search
+  { bounds, now = () => 0, residency, rules }: Search
 ): Explored => {
   const { graph, ids, own } = readInto(new EGraph<Facts>(analysis(residency)), roots, residency)
   const written: Read = { graph, ids }
   const read: Read = { graph: graph.clone(), ids }
   read.graph.read = own.into(read.graph).read
-  const saturation = saturate(read.graph, search.rules ?? rules.usual, { bounds, now })
+  const saturation = saturate(read.graph, rules, { bounds, now })
   // what time cut off is dropped: elsewhere it would be cut at another place
   return { ...(saturation.stop === "time" ? written : read), roots, written, saturation }
 }
@@ -89,15 +94,25 @@ export const choose = (explored: Explored, situation: TensorCost.Situation): Cho
     TensorCost.make(written.graph, situation).costOf
   )
   const costOf = remembered(TensorCost.make(graph, situation).costOf)
-  const found = cheapest(graph, ids, extract(Cost, EqCost)(graph, costOf), {
-    costOf,
-    start: new Map([...start].map(([id, node]) => [graph.find(id), node]))
+  const formOf = ({ choice, cost }: ReturnType<typeof total>): Form => ({
+    roots: ids.map(writer(graph, choice, roots[0]!.arena).write),
+    micros: cost,
+    choice
   })
-  if (!(found.cost < before.cost)) {
-    return { roots, writtenMicros: before.cost, micros: before.cost, choice: undefined }
-  }
-  const { write } = writer(graph, found.choice, roots[0]!.arena)
-  return { roots: ids.map(write), writtenMicros: before.cost, micros: found.cost, choice: found.choice }
+  const own = new Map([...start].map(([id, node]) => [graph.find(id), node]))
+  const decided = asSettled(explored, own, costOf)
+  const settled: Form = decided.cost < before.cost
+    ? formOf(decided)
+    : { roots, micros: before.cost, choice: undefined }
+  const found = cheapest(graph, ids, extract(Cost, EqCost)(graph, costOf), { costOf, start: settled.choice ?? own })
+  return { ...found.cost < settled.micros ? formOf(found) : settled, writtenMicros: before.cost, settled }
+}
+
+/** What was written, with what settled rules wrote in its place. */
+const asSettled = ({ graph, ids, saturation: { settled } }: Explored, written: Choice, costOf: ValueOf<number>) => {
+  const now = new Map([...settled].map(([was, made]) => [graph.find(was), graph.nodeOf(made)]))
+  const pick = (cls: ClassId) => now.get(cls) ?? written.get(cls) ?? graph.members(cls)[0]?.node
+  return now.size === 0 ? { cost: Infinity, choice: written } : total(graph, ids, pick, costOf)
 }
 
 /** The cheapest program equal to this one by the rules. */

@@ -1,6 +1,7 @@
 /** Products of bytes that a program states: what they round, and the same products of other values. */
-import { movement } from "@tg/core-uop/Op"
-import { substitute, type UOp } from "@tg/core-uop/UOp"
+import * as DType from "@tg/core-uop/DType"
+import { elementwise, movement } from "@tg/core-uop/Op"
+import { reduceArg, substitute, type UOp } from "@tg/core-uop/UOp"
 import * as Int8 from "@tg/tensor/Int8"
 import { Tensor } from "@tg/tensor/Tensor"
 import * as Contraction from "./Contraction.ts"
@@ -68,4 +69,82 @@ export const roundedIn = (node: UOp): Rounded | undefined => {
       return made
     }
   }
+}
+
+/** A product of bytes whose other operand each workgroup rounds for itself. */
+export const inPlaceIn = (node: UOp): Pick<Rounded, "value" | "of"> | undefined => {
+  const product = Int8.productOf(new Tensor(node))
+  if (product === undefined || !("quants" in product.x)) return undefined
+  const { rows, x } = product
+  const value = Int8.sourceOf(x.quants)
+  return value && {
+    value,
+    of: (other) => {
+      const { arena } = node
+      const since = arena.size
+      const now = Int8.blocks(other)
+      const named = (made: Tensor, was: Tensor): Tensor => {
+        arena.inherit(made.node, was.node, since)
+        return made
+      }
+      return named(
+        Int8.contract({
+          quants: named(now.quants, x.quants),
+          scale: named(now.scale, x.scale),
+          sums: (parts) => named(now.sums(parts), x.sums(parts))
+        }, rows),
+        new Tensor(node)
+      )
+    }
+  }
+}
+
+const isReduction = ({ dtype, op }: UOp): boolean => op === "REDUCE" && DType.isFloat(dtype)
+
+/** What a value is computed from, element by element: reductions, and what is stored. Numbers are nothing. */
+const readBy = (value: UOp): ReadonlySet<UOp> => {
+  const seen = new Set<UOp>()
+  const read = new Set<UOp>()
+  const visit = (node: UOp): void => {
+    if (seen.has(node)) return
+    seen.add(node)
+    if (elementwise.has(node.op)) node.src.forEach(visit)
+    else if (movement.has(node.op)) visit(node.src[0]!)
+    else if (node.op !== "CONST") read.add(node)
+  }
+  visit(value)
+  return read
+}
+
+/** Reductions that each workgroup waits for before it can make these quants; 0 of what no workgroup rounds for itself. */
+export const waitsOf = (quants: UOp): number => {
+  const value = quants.op === "REDUCE" ? Int8.sourceOf(new Tensor(quants)) : undefined
+  return value === undefined ? 0 : [...readBy(value.node)].filter(isReduction).length
+}
+
+const beside = new WeakSet<UOp>()
+
+/** Whether a workgroup that rounds a value makes it in the same stage. */
+export const isBeside = (node: UOp): boolean => beside.has(node)
+
+/** The sum over the last axis of a value as sums of its blocks, which are made where they are rounded, and the sum of these. */
+const inBlocks = (node: UOp): UOp | undefined => {
+  const { axes, op } = reduceArg(node)
+  const terms = new Tensor(node.src[0]!)
+  const size = terms.dim(-1)
+  if (op !== "ADD" || axes.length !== 1 || axes[0] !== terms.rank - 1) return undefined
+  if (typeof size !== "number" || size <= Int8.blockValues || size % Int8.blockValues !== 0) return undefined
+  const lead = terms.shape.slice(0, -1)
+  const blocks = terms.reshape([...lead, size / Int8.blockValues, Int8.blockValues]).sum(-1).label("int8")
+  beside.add(blocks.node)
+  return blocks.sum(-1).node
+}
+
+/** The sums that a factor of a value is computed from and that read nothing but what the value does, and the same in blocks. */
+export const blockSumsOf = (value: Tensor, factor: UOp): ReadonlyArray<readonly [sum: UOp, inBlocks: UOp]> => {
+  const known = readBy(value.node)
+  return [...readBy(factor)].filter(isReduction).flatMap((sum) => {
+    const cut = [...readBy(sum.src[0]!)].every((read) => known.has(read)) ? inBlocks(sum) : undefined
+    return cut === undefined ? [] : [[sum, cut] as const]
+  })
 }

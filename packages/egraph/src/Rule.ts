@@ -31,6 +31,8 @@ export interface Rule {
   /** The equation as people write it. */
   readonly equation: string
   readonly bound: number
+  /** Whether the search alone decides about it: what it writes is then there, whatever becomes of all else that is found. */
+  readonly isSettled: boolean
   readonly kind: Kind
   readonly rewrites: (graph: TensorGraph, id: ClassId, node: ENode) => Iterable<Rewrite>
 }
@@ -39,13 +41,14 @@ export interface Rule {
 export const rule = <K extends Kind>(
   name: string,
   kind: K,
-  { bound, equation }: { readonly equation: string; readonly bound: number },
+  { bound, equation, isSettled = false }: Pick<Rule, "equation" | "bound"> & Partial<Pick<Rule, "isSettled">>,
   rewrites: (site: Site<K>) => Iterable<Rewrite>
 ): Rule => ({
   name,
   kind,
   bound,
   equation,
+  isSettled,
   rewrites: (graph, id, node) => isKind(node, kind) ? rewrites({ graph, id, node }) : []
 })
 

@@ -1,5 +1,6 @@
 /** Equality saturation: all rules on all nodes, until nothing is new or a bound is met. */
 import type { TensorGraph } from "./Facts.ts"
+import type { ClassId } from "./ENode.ts"
 import type { Rewrite, Rule } from "./Rule.ts"
 
 /** How far saturation goes. Nodes and rounds cut it at the same place on every machine. */
@@ -25,10 +26,12 @@ export interface Saturation {
   readonly rounds: number
   /** Rules by how often they taught something. */
   readonly applied: ReadonlyMap<string, number>
+  /** What settled rules wrote, by the nodes in whose place. */
+  readonly settled: ReadonlyMap<ClassId, ClassId>
 }
 
 interface Found extends Rewrite {
-  readonly rule: string
+  readonly rule: Rule
 }
 
 /** What the rules say about nodes of which they may see more than at that time. */
@@ -40,7 +43,7 @@ const findAll = (graph: TensorGraph, rules: ReadonlyArray<Rule>, time: number): 
       const own = ofKind.get(node.kind)
       if (own === undefined || !graph.isNewSince(time, id)) continue
       for (const rule of own) {
-        for (const rewrite of rule.rewrites(graph, id, node)) found.push({ ...rewrite, rule: rule.name })
+        for (const rewrite of rule.rewrites(graph, id, node)) found.push({ ...rewrite, rule })
       }
     }
   }
@@ -55,21 +58,24 @@ export const saturate = (
 ): Saturation => {
   const end = now() + bounds.millis
   const applied = new Map<string, number>()
+  const settled = new Map<ClassId, ClassId>()
   let seen = -1
   for (let rounds = 0; rounds < bounds.rounds; rounds++) {
     const found = findAll(graph, rules, seen)
     seen = graph.time
-    for (const { from, rule, to } of found) {
-      if (now() > end) return { stop: "time", rounds, applied }
+    for (const { from, rule: { isSettled, name }, to } of found) {
+      if (now() > end) return { stop: "time", rounds, applied, settled }
       if (graph.size > bounds.nodes) {
         graph.rebuild()
-        return { stop: "nodes", rounds, applied }
+        return { stop: "nodes", rounds, applied, settled }
       }
-      if (!graph.union(graph.add(from), graph.addTerm(to), { kind: "rule", rule })) continue
-      applied.set(rule, (applied.get(rule) ?? 0) + 1)
+      const [was, made] = [graph.add(from), graph.addTerm(to)]
+      if (!graph.union(was, made, { kind: "rule", rule: name })) continue
+      applied.set(name, (applied.get(name) ?? 0) + 1)
+      if (isSettled) settled.set(was, made)
     }
     graph.rebuild()
-    if (graph.time === seen) return { stop: "saturated", rounds, applied }
+    if (graph.time === seen) return { stop: "saturated", rounds, applied, settled }
   }
-  return { stop: "rounds", rounds: bounds.rounds, applied }
+  return { stop: "rounds", rounds: bounds.rounds, applied, settled }
 }

@@ -1,5 +1,5 @@
 /** What the nodes of a tensor program cost on a device, in microseconds: operations, bytes, launches, folding. */
-import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import { evaluateIndex } from "@tg/core-uop/Program"
@@ -10,13 +10,14 @@ import * as Contraction from "./Contraction.ts"
 import type { ClassId, Contract, ENode } from "./ENode.ts"
 import { shapeOf, type TensorGraph } from "./Facts.ts"
 import type { ValueOf } from "./Extract.ts"
+import { isBeside, waitsOf } from "./Rounded.ts"
 import { halvesOfTiles } from "./rules/halves.ts"
 
 /** The situation that costs are counted in. */
 export interface Situation {
   readonly profile:
     & Pick<DeviceProfile, "bytesPerMicro" | "dispatchMicros">
-    & Partial<Pick<DeviceProfile, "processors" | "saturatingThreads" | "halfOperations">>
+    & Partial<Pick<DeviceProfile, "processors" | "saturatingThreads" | "halfOperations" | "stageMicros">>
   /** Values of the symbolic variables. */
   readonly vars: Readonly<Record<string, number>>
   /** Whether what is computed from weights alone is computed when they are loaded; each step does it if it is not said. */
@@ -76,6 +77,9 @@ const loading = (countOf: (shape: Shape.Shape) => number): Loads => {
   }
   return (node) => [...of(node).values()].reduce((a, b) => a + b, 0)
 }
+
+/** Sums of blocks that are made where the blocks are rounded. */
+const areBlocks = ({ origin }: ENode): boolean => origin !== undefined && isBeside(origin.uop)
 
 const isView = (node: ENode): boolean => node.kind === "contract" && Contraction.isView(node.contraction)
 
@@ -155,12 +159,21 @@ const sizesIn = (vars: Situation["vars"]): Sizes => {
   return sizes
 }
 
+/** Operands that are views of others, of what was not read: parts, too, as of what they are parts of there may be less. */
+const viewsOf = (graph: TensorGraph, node: ENode): number => {
+  if (node.origin !== undefined || isView(node)) return 0
+  if (node.kind === "slice") return viewed / 2
+  return node.kind !== "contract"
+    ? 0
+    : viewed * node.args.filter((arg) => graph.members(arg).some((member) => isView(member.node))).length
+}
+
 /** Costs of this graph, as it is: ask for new ones when it has grown. */
 export const make = (
   graph: TensorGraph,
   { folds = false, hides = false, profile, vars, without = () => false }: Situation
 ): TensorCost => {
-  const processors = processorsOf({ saturatingThreads: 1, ...profile })
+  const { processors, stageMicros } = quantitiesOf({ saturatingThreads: 1, ...profile })
   const { countOf, loads } = sizesIn(vars)
   const elements = (id: ClassId): number => countOf(shapeOf(graph, id))
   const isFolded = (node: ENode, id: ClassId): boolean =>
@@ -170,7 +183,7 @@ export const make = (
     switch (node.kind) {
       case "contract": {
         const { contraction } = node
-        if (Contraction.isView(contraction)) return { operations: 0, isLaunch: false }
+        if (Contraction.isView(contraction) || areBlocks(node)) return { operations: 0, isLaunch: false }
         const isLaunch = Contraction.isSum(contraction)
         const each = isLaunch ? hides ? 2 + unpackingOf(graph, node, profile) : node.args.length : node.args.length - 1
         return { operations: countOf(contraction.sizes) * each, isLaunch }
@@ -209,22 +222,13 @@ export const make = (
   const bytesThrough = (node: ENode, id: ClassId): number => {
     if (node.kind === "constant") return 0
     if (node.kind === "other" && node.args.length === 0) return loads(node.origin.uop)
-    if (node.kind === "stored") return Infinity
+    if (node.kind === "stored" || areBlocks(node)) return Infinity
     if (isFolded(node, id) || workOf(node, id).isLaunch) return Infinity
     if (node.kind === "slice") {
       return bytesOf(node.args[0]) * elements(id) / Math.max(1, elements(node.args[0]))
     }
     if (node.kind === "other" && node.origin.uop.op === "GATHER") return loads(node.origin.uop)
     return [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
-  }
-
-  /** Operands that are views of others, of what was not read: parts, too, as of what they are parts of there may be less. */
-  const views = (node: ENode): number => {
-    if (node.origin !== undefined || isView(node)) return 0
-    if (node.kind === "slice") return viewed / 2
-    return node.kind !== "contract"
-      ? 0
-      : viewed * node.args.filter((arg) => graph.members(arg).some((member) => isView(member.node))).length
   }
 
   const costOf = (node: ENode, id: ClassId): number => {
@@ -236,10 +240,13 @@ export const make = (
     // a sum is the work of one workgroup at most, so of one processor
     const busy = Math.min(1, elements(id) / processors)
     const compute = operations / operationsPerByte / profile.bytesPerMicro / busy
-    if (!isLaunch) return penalty + views(node) + (hides ? 0 : compute)
+    const own = penalty + viewsOf(graph, node)
+    if (!isLaunch) return own + (hides ? 0 : compute)
     const read = [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
     const written = bytesPerElement * elements(id)
-    return penalty + views(node) + profile.dispatchMicros + Math.max(compute, (read + written) / profile.bytesPerMicro)
+    // behind each reduction that it waits for, a workgroup has a stage more
+    const waits = node.origin === undefined ? 0 : waitsOf(node.origin.uop) * stageMicros
+    return own + profile.dispatchMicros + waits + Math.max(compute, (read + written) / profile.bytesPerMicro)
   }
   return { costOf, bytesOf }
 }

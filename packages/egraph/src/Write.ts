@@ -109,7 +109,7 @@ const make = (arena: Arena, node: ENode | TermNode, args: ReadonlyArray<Tensor>)
 }
 
 /** Operands side by side over all indices, multiplied, and summed over those that are not the result's. */
-const contraction = (c: Contraction.Contraction, args: ReadonlyArray<Tensor>): Tensor => {
+export const contraction = (c: Contraction.Contraction, args: ReadonlyArray<Tensor>): Tensor => {
   // in the order of what is read, so that sums lie where they lie in memory
   const order = Contraction.inOrder(c.sizes, [c.output, ...c.operands]) ??
     [...c.output.flat(), ...Contraction.summed(c)]

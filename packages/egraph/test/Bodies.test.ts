@@ -8,6 +8,8 @@ import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import { type BodyReport, isBetter, type Weigh, type Weight } from "@tg/egraph/Bodies"
 import { Equality } from "@tg/egraph/Equality"
 import * as rules from "@tg/egraph/rules/index"
+import { waitsOf } from "@tg/egraph/Rounded"
+import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
@@ -142,6 +144,59 @@ it.effect("sums over experts run inside of the product, whoever wrote them outsi
     const { bodies, sink: now } = yield* optimised(sink)
     assert.deepStrictEqual(bodies.map(({ weighed }) => [weighed?.written.launches, weighed?.found.launches]), [[2, 1]])
     assert.strictEqual(toposort(now).filter(({ op }) => op === "REDUCE").length, 1)
+  }).pipe(Effect.provide(Equality.layer)))
+
+/** A layer that rounds a norm where it is multiplied, with or without something else to find. */
+const normedLayer = (isMore: boolean): UOp => {
+  const arena = new Arena()
+  const tensor = (id: number, shape: ReadonlyArray<number>, dtype = DType.f32): Tensor =>
+    buffer(arena, id, { shape, dtype })
+  const layer = Program.unit("layer", (x, gain, words, scale, w, v) => [
+    Int8.contract(Int8.blocks(Nn.rmsNorm(x!, gain!, 1e-5)), {
+      words: words!,
+      scale: scale!,
+      zero: 8,
+      minimum: undefined
+    }),
+    ...isMore ? [Nn.matmul(Nn.matmul(w!, v!), x!.permute([1, 0]))] : []
+  ])
+  const blocks = n / Int8.blockValues
+  const results = layer([
+    tensor(0, [1, n]),
+    tensor(1, [n]),
+    tensor(2, [n, blocks, 2, 4], DType.u32),
+    tensor(3, [n, blocks, 1]),
+    tensor(4, [n, n]),
+    tensor(5, [n, n])
+  ])
+  return Program.make(results.map((y, i) => Program.assign(tensor(6 + i, i === 0 ? [1, n] : [n, 1]), y))).sink
+}
+
+/** Whether some workgroup waits for the norm's factor before it rounds. */
+const waits = (sink: UOp): boolean => toposort(sink).some((node) => waitsOf(node) > 0)
+
+it.effect("compiles neither form where the search alone decides", () =>
+  Effect.gen(function*() {
+    const sink = normedLayer(false)
+    assert.isTrue(waits(sink))
+    const { bodies, sink: now } = yield* optimised(sink, () => Effect.die("it was weighed"))
+    assert.isFalse(waits(now))
+    assert.deepStrictEqual(bodies.map(({ isTaken, weighed }) => [isTaken, weighed]), [[true, undefined]])
+    assert.isAbove(bodies[0]!.reasons().because.length, 0)
+  }).pipe(Effect.provide(Equality.layer)))
+
+it.effect("keeps what the search decides alone, where the compiler gains nothing by all else", () =>
+  Effect.gen(function*() {
+    const same = { launches: 9, stages: 9, pieces: 0, micros: 50 }
+    const { bodies, sink: now } = yield* optimised(normedLayer(true), (form) =>
+      Effect.sync(() => {
+        assert.isFalse(waits(form))
+        return same
+      }))
+    assert.isFalse(waits(now))
+    assert.deepStrictEqual(bodies.map(({ isTaken, weighed }) => [isTaken, weighed]), [
+      [false, { written: same, found: same }]
+    ])
   }).pipe(Effect.provide(Equality.layer)))
 
 it("takes another form for what is seen, and not for noise", () => {

@@ -5,7 +5,7 @@ import { toposort } from "@tg/core-uop/UOp"
 import * as Contraction from "@tg/egraph/Contraction"
 import { choose, explore } from "@tg/egraph/Optimise"
 import { membersOf } from "@tg/egraph/Rule"
-import { all, ofBodies } from "@tg/egraph/rules/index"
+import { all, ofBodies, usual } from "@tg/egraph/rules/index"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
@@ -17,7 +17,7 @@ const sizes = { tokens: 1, width: 256, rows: 512, experts: 4 }
 const areEqual = (build: (storage: Storage) => readonly [Tensor, Tensor]): boolean => {
   const storage = new Storage()
   const roots = build(storage).map(({ node }) => node)
-  const { graph, ids } = explore(roots, { residency: storage.residency })
+  const { graph, ids } = explore(roots, { residency: storage.residency, rules: usual })
   return graph.areEqual(ids[0]!, ids[1]!)
 }
 
@@ -80,7 +80,7 @@ it("weighs experts where the sum over them is inside of the product: one launch 
   const share = storage.tensor("activation", [tokens, experts], "share")
   const down = storage.weight(experts * rows, width, "down").reshape([experts, rows, width])
   const { node } = inner.unsqueeze(2).mul(down).sum(-1).mul(share.unsqueeze(-1)).sum(1)
-  const explored = explore([node], { residency: storage.residency })
+  const explored = explore([node], { residency: storage.residency, rules: usual })
   const { choice, micros, writtenMicros } = choose(explored, { profile: h200, vars: {} })
   expect(micros).toBeLessThan(writtenMicros)
   const sums = [...choice!.values()].filter((own) =>

@@ -3,6 +3,7 @@ import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as Contraction from "@tg/egraph/Contraction"
 import type { ENode } from "@tg/egraph/ENode"
 import { choose, type Chosen, explanation, explore, type Explored, listing } from "@tg/egraph/Optimise"
+import { usual } from "@tg/egraph/rules/index"
 import { describe, expect, it } from "vitest"
 import { deepseekLite, glm, latentAttention, type Sizes } from "./support/equations.ts"
 
@@ -31,7 +32,7 @@ const chosenFor = (explored: Explored) =>
 
 const table = (sizes: Sizes) => {
   const { output, residency } = latentAttention(sizes)
-  const explored = explore([output.node], { residency })
+  const explored = explore([output.node], { residency, rules: usual })
   const form = (isOne: boolean): string => isOne ? "expanded" : "absorbed"
   return chosenFor(explored).map(({ T, chosen, start }) =>
     [
@@ -76,7 +77,7 @@ describe("attention over latents, from the paper's equations", () => {
 
   it("does not fold matrices at load time, though it may: the product of two weights has more bytes than both", () => {
     const { output, residency } = latentAttention(glm)
-    const explored = explore([output.node], { residency })
+    const explored = explore([output.node], { residency, rules: usual })
     const situation = { profile: h200, vars: { T: 1, S: 4097 } }
     const chosen = choose(explored, { ...situation, folds: true })
     expect(chosen.micros).toBeLessThanOrEqual(choose(explored, situation).micros)
@@ -89,7 +90,7 @@ describe("attention over latents, from the paper's equations", () => {
 
   it("chooses nothing that a situation forbids", () => {
     const { output, residency } = latentAttention(glm)
-    const explored = explore([output.node], { residency })
+    const explored = explore([output.node], { residency, rules: usual })
     const situation = { profile: h200, vars: { T: 1, S: 4097 } }
     const free = choose(explored, situation)
     const chosen = new Set(free.choice!.values())
@@ -105,7 +106,7 @@ describe("attention over latents, from the paper's equations", () => {
 
   it("says what it chose, and why that is equal", () => {
     const { output, residency } = latentAttention(glm)
-    const explored = explore([output.node], { residency })
+    const explored = explore([output.node], { residency, rules: usual })
     const chosen = choose(explored, { profile: h200, vars: { T: 1, S: 4097 } })
     expect(listing(explored, chosen).join("\n")).toMatchInlineSnapshot(`
       "c36 = [ -> a b](1)

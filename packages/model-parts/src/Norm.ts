@@ -1,5 +1,4 @@
 /** Norms by the root of the mean square, alone and as the operand of products. */
-import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
 import { keep } from "./Order.ts"
@@ -35,30 +34,22 @@ export const normed = (input: NormInput, x: Tensor, role: string): Tensor => kee
  * stays floats.
  */
 export const normedFor = (input: NormInput, x: Tensor, role: string, reader: string): Operand => {
+  const values = normed(input, x, role)
   // of several tokens, each workgroup would round all
-  if (x.dim(0) !== 1) return ofTokens(normed(input, x, role), input)
+  if (x.dim(0) !== 1) return ofTokens(values, input)
   const { columns, rows } = matrixOf(need(input.weights, reader))
   return canRound(input, x) && isWorthRounding({ columns, rows }, input.profile)
-    ? roundedInPlace(input, x, role)
-    : ofFewRows(normed(input, x, role), input)
+    ? inPlace(values)
+    : ofFewRows(values, input)
 }
 
 /** The norm of each token, for products with large matrices, which read bytes wherever they are rounded; one of them has this role. */
-export const normedForLarge = (input: NormInput, x: Tensor, role: string, reader: string): Operand =>
-  x.dim(0) === 1 && canRound(input, x) && hidesRounding(need(input.weights, reader).layout.words * 4, input.profile)
-    ? roundedInPlace(input, x, role)
-    : ofTokens(normed(input, x, role), input)
-
-/** The norm, rounded by each workgroup that reads it. Its factor scales the results, so that rounding need not wait for it. */
-const roundedInPlace = (input: NormInput, x: Tensor, role: string): Operand => {
-  // the squares of a block are added up where its quants are made
-  const blocks = x.reshape([...x.shape.slice(0, -1), Number(x.dim(-1)) / Int8.blockValues, Int8.blockValues])
-  const means = blocks.mul(blocks).mean(-1).label("int8")
-  return {
-    values: normed(input, x, role),
-    int8: inPlace(x.mul(plain(need(input.weights, role)))),
-    factor: means.mean({ axis: -1, keepDims: true }).add(input.epsilon).rsqrt().label(role)
-  }
+export const normedForLarge = (input: NormInput, x: Tensor, role: string, reader: string): Operand => {
+  const values = normed(input, x, role)
+  return x.dim(0) === 1 && canRound(input, x) &&
+      hidesRounding(need(input.weights, reader).layout.words * 4, input.profile)
+    ? inPlace(values)
+    : ofTokens(values, input)
 }
 
 const canRound = ({ activations }: Manner, x: Tensor): boolean => activations === "int8" && hasBlocks(x)

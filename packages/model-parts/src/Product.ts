@@ -34,8 +34,6 @@ export interface Manner {
 export interface Operand {
   readonly values: Tensor
   readonly int8: Tensor | Int8.Blocks | undefined
-  /** What results of products with `int8` are multiplied with, if anything: `[T, 1]`. */
-  readonly factor?: Tensor
 }
 
 /** One whose quants are stored, for all products. */
@@ -74,9 +72,12 @@ export const ofTokens = (x: Tensor, { activations, order }: Manner): Activation 
 export const computed = (x: Tensor, manner: Manner): Activation => ofTokens(keep(manner.order, x), manner)
 
 /** `x` rounded by whoever multiplies it, instead of by a launch that takes longer than it saves. */
-export const inPlace = (x: Tensor): Int8.Blocks => {
+export const inPlace = (x: Tensor): Operand => {
   const { quants, scale, sums } = Int8.blocks(x)
-  return { quants: quants.label("int8"), scale: scale.label("int8"), sums: (parts) => sums(parts).label("int8") }
+  return {
+    values: x,
+    int8: { quants: quants.label("int8"), scale: scale.label("int8"), sums: (parts) => sums(parts).label("int8") }
+  }
 }
 
 const float = (values: Tensor): Activation => ({ values, int8: undefined })
@@ -123,8 +124,7 @@ export const inEquation = (
 export const product = (x: Operand, { layout, words }: Weight, { select, view }: Part = {}): Tensor => {
   if (isInt8(x, layout)) {
     const rows = Layout.decodeInt8(layout, words, select)
-    const y = Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view))
-    return x.factor === undefined ? y : y.mul(x.factor)
+    return Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view))
   }
   const { rowRank, values } = Layout.decode(layout, words, select)
   return Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)

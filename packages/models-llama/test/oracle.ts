@@ -4,6 +4,8 @@ import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Spec from "@tg/core-uop/Spec"
 import { Arena, type UOp } from "@tg/core-uop/UOp"
+import * as Bodies from "@tg/egraph/Bodies"
+import type { Rule } from "@tg/egraph/Rule"
 import * as Split from "@tg/egraph/Split"
 import * as Gguf from "@tg/gguf/Gguf"
 import * as Layout from "@tg/gguf/Layout"
@@ -19,7 +21,7 @@ import * as Model from "@tg/models-llama/Model"
 import * as Weights from "@tg/models-llama/Weights"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
-import { Result } from "effect"
+import { Effect, Result } from "effect"
 import { readFileSync } from "node:fs"
 import { expect } from "vitest"
 
@@ -105,8 +107,20 @@ const inPieces = (roots: ReadonlyArray<UOp>): ReadonlyArray<UOp> => {
   return sink.src
 }
 
-/** How products read activations, and the device for which that is decided. */
-type ActivationsFor = Pick<Manner, "profile"> & Partial<Pick<Manner, "activations">>
+/** How products read activations, the device for which that is decided, and rules for blocks. */
+type ActivationsFor = Pick<Manner, "profile"> & Partial<Pick<Manner, "activations">> & {
+  readonly rules?: ReadonlyArray<Rule>
+}
+
+/** As rules find it that need no look at kernels. */
+const found = (roots: ReadonlyArray<UOp>, { profile = h200, rules = [] }: ActivationsFor): ReadonlyArray<UOp> => {
+  if (rules.length === 0) return roots
+  const program = roots[0]!.arena.make("TUPLE", DType.none, roots)
+  const weigh = () => Effect.die("it was weighed")
+  const { bodies, sink } = Effect.runSync(Bodies.ofProgram(program, { profile, weigh, search: { rules } }))
+  expect(bodies.map(({ isTaken }) => isTaken)).toContain(true)
+  return sink.src
+}
 
 /** A model with its cache, advanced by runs of tokens. Programs are built once for each token count. */
 export class Session {
@@ -178,7 +192,7 @@ export class Session {
       ...weights.all.map((ref) => [built.buffers(ref).node, words.get(ref.name)!] as const)
     ])
     const roots = [built.logits.node, ...built.effects.map((e) => e.node)]
-    const [value] = evaluate(tokens.length === 1 ? inPieces(roots) : roots, {
+    const [value] = evaluate(tokens.length === 1 ? inPieces(found(roots, this.activations)) : roots, {
       buffers: data,
       vars: {
         start_pos: this.position,

@@ -65,11 +65,11 @@ export const quantise = (x: Tensor): Tensor => {
   return records
 }
 
-/** What was rounded, by its records. Nodes are values themselves: equal ones are one. */
+/** What was rounded, by its records or quants. Nodes are values themselves: equal ones are one. */
 const roundedOf = new WeakMap<UOp, Tensor>()
 
-/** The floats that these are the records of, if `quantise` made them. */
-export const sourceOf = (records: Tensor): Tensor | undefined => roundedOf.get(records.node)
+/** The floats that these are the records or the quants of, if `quantise` or `blocks` made them. */
+export const sourceOf = (rounded: Tensor): Tensor | undefined => roundedOf.get(rounded.node)
 
 /** Quantised values as a product reads them. */
 export interface Blocks {
@@ -85,8 +85,10 @@ export interface Blocks {
 export const blocks = (x: Tensor): Blocks => {
   const { quants, scale } = round(x)
   const lead = quants.shape.slice(0, -3)
+  const bytes = byteOf(quants).sum(-2)
+  roundedOf.set(bytes.node, x)
   return {
-    quants: byteOf(quants).sum(-2),
+    quants: bytes,
     scale: scale.reshape([...lead, 1]),
     sums: (parts) => quants.bitcast(DType.i32).reshape([...lead, parts, blockValues / parts]).sum(-1)
   }

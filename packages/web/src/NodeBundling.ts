@@ -83,7 +83,9 @@ const always = [["Compiling", "capture", "Equality"]]
 const pure = ["Context", "Data", "Layer", "Option", "Result", "Rpc", "RpcGroup", "Schema", "Stream"].concat(
   ["all", "cached", "flatMap", "fn", "fnUntraced", "gen", "map", "promise", "succeed", "suspend", "sync"].map((name) =>
     `Effect.${name}`
-  )
+  ),
+  // a rule of the e-graph, which no search of a page may ask for
+  "rule"
 )
 
 const common = {

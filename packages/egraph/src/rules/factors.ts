@@ -2,8 +2,10 @@
 import { Tensor } from "@tg/tensor/Tensor"
 import * as Contraction from "../Contraction.ts"
 import { type Contract, contract } from "../ENode.ts"
-import { type Rounded, roundedIn } from "../Rounded.ts"
-import { rule } from "../Rule.ts"
+import type { TensorGraph } from "../Facts.ts"
+import { blockSumsOf, inPlaceIn, type Rounded, roundedIn } from "../Rounded.ts"
+import { membersOf, rule } from "../Rule.ts"
+import { contraction as written } from "../Write.ts"
 
 /** For each axis of what is rounded the indices of the contraction that run over it; none where the product does not. */
 const indicesOfValue = (c: Contraction.Contraction, at: number, { axes }: Rounded): Contraction.Access =>
@@ -64,6 +66,53 @@ export const scaleRounded = rule(
       const form = Contraction.normalise({ sizes, operands: [...others, at].map((i) => operands[i]!), output })
       const product = { kind: "program", uop: rounded.of(scaled).node } as const
       yield { from: node, to: contract(form, dtype, [...others.map((i) => args[i]!), product]) }
+    }
+  }
+)
+
+/** What a workgroup rounds for itself, as a product of numbers and other values. */
+const factored = function*(graph: TensorGraph, { origin: own }: Contract) {
+  const rounded = own && inPlaceIn(own.uop)
+  if (rounded === undefined) return
+  for (const { node } of membersOf(graph, graph.read(rounded.value.node), "contract")) {
+    const { args, contraction: { operands }, origin } = node
+    if (origin === undefined) continue
+    const isNumber = (i: number): boolean =>
+      operands[i]!.flat().length === 0 && graph.facts(args[i]!).constant === undefined
+    const numbers = [...args.keys()].filter(isNumber)
+    const others = [...args.keys()].filter((i) => !isNumber(i))
+    if (numbers.length > 0 && others.length > 0) {
+      yield { rounded, contraction: node.contraction, numbers, others, holes: origin.holes }
+    }
+  }
+}
+
+/** The other direction, of a number: a workgroup that rounds for itself need not wait for that of a norm. */
+export const scaleBehind = rule(
+  "scale-behind",
+  "contract",
+  { equation: "sum_k round(a x)[k] w[k] = a sum_k round(x)[k] w[k]", bound: 2 ** -7, isSettled: true },
+  function*({ graph, node }) {
+    for (const { contraction, holes, numbers, others, rounded } of factored(graph, node)) {
+      const { operands, output, sizes } = contraction
+      const form = Contraction.normalise({ sizes, operands: others.map((i) => operands[i]!), output })
+      const product = rounded.of(written(form, others.map((i) => new Tensor(holes[i]!))))
+      const behind = numbers.reduce((y, i) => y.mul(new Tensor(holes[i]!).reshape(y.shape.map(() => 1))), product)
+      yield { from: node, to: { kind: "program", uop: behind.node } }
+    }
+  }
+)
+
+/** What such a number adds up is added up block by block, beside the quants. */
+export const sumBlocks = rule(
+  "sum-blocks",
+  "contract",
+  { equation: "sum_k x[k]^2 = sum_b sum_i x[32 b + i]^2, where x is rounded", bound: 2 ** -18, isSettled: true },
+  function*({ graph, node }) {
+    for (const { holes, numbers, rounded } of factored(graph, node)) {
+      for (const [sum, uop] of numbers.flatMap((i) => blockSumsOf(rounded.value, holes[i]!))) {
+        yield { from: graph.nodeOf(graph.read(sum)), to: { kind: "program", uop } }
+      }
     }
   }
 )

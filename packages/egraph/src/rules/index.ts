@@ -1,7 +1,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Rule } from "../Rule.ts"
 import { associate, associateSums, constants, nest } from "./contractions.ts"
-import { scaleRounded } from "./factors.ts"
+import { scaleBehind, scaleRounded, sumBlocks } from "./factors.ts"
 import { storeHalves } from "./halves.ts"
 import { round } from "./rounding.ts"
 import {
@@ -23,7 +23,7 @@ export * from "./rounding.ts"
 export * from "./slices.ts"
 export * from "./sums.ts"
 
-/** All equations; `round` and `scaleRounded` are none, and `storeHalves` says where a value is. */
+/** All equations; `round` and those of `factors.ts` are none, and `storeHalves` says where a value is. */
 export const all: ReadonlyArray<Rule> = [
   nest,
   associate,
@@ -42,8 +42,21 @@ export const all: ReadonlyArray<Rule> = [
   siblings
 ]
 
-/** Those that change what is computed, not only how it is laid out: the usual ones. */
-export const usual: ReadonlyArray<Rule> = all.filter((rule) => ![siblings, associateSums, sliceView].includes(rule))
+/** Those that change what is computed, not only how it is laid out. */
+export const usual: ReadonlyArray<Rule> = [
+  nest,
+  associate,
+  constants,
+  distribute,
+  factor,
+  divide,
+  sliceInto,
+  sliceSlice,
+  sliceConcat,
+  sliceStored,
+  joinSlices,
+  splitConcat
+]
 
 /**
  * Those for whole bodies: what changes how many loops there are, and how long. Scales and quotients are computed wherever they are
@@ -62,7 +75,9 @@ export const ofBodies: ReadonlyArray<Rule> = [
   splitConcat,
   storeHalves,
   round,
-  scaleRounded
+  scaleRounded,
+  sumBlocks,
+  scaleBehind
 ]
 
 /** Those of some rules that may gain anything on a device. */
