@@ -35,6 +35,9 @@ const byModule = (code: string): string =>
       : whole
   })
 
+/** Equations of rules are for people. What would print them is not in pages (`egraph/src/Explain`). */
+const withoutEquations = (code: string): string => code.replace(/^(\s*\{ equation: )"[^"]*"/gm, "$1\"\"")
+
 /**
  * Bundlers keep all of a module that a barrel exports as a namespace: 75 kB gzip of `Schema` where a tenth is used. So modules of ours
  * are given the modules behind the barrels.
@@ -44,7 +47,10 @@ const ownModules: Plugin = {
   async load(id) {
     if (!/[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?(\?apart)?$/.test(id)) return null
     const code = await readFile(id.replace(StandIns.apart, ""), "utf8")
-    return { code: StandIns.of(id, code) ?? byModule(code), moduleType: id.endsWith("x") ? "tsx" : "ts" }
+    return {
+      code: StandIns.of(id, code) ?? withoutEquations(byModule(code)),
+      moduleType: id.endsWith("x") ? "tsx" : "ts"
+    }
   }
 }
 
