@@ -13,8 +13,5 @@ export interface Laid {
 /** A value `[T, ..]` that several others read: of many tokens it is stored feature by feature, of a few the compiler decides. */
 export const shared = ({ order }: Laid, x: Tensor): Tensor => keep(order, x)
 
-/**
- * A value `[T, ..]` that is stored in any case: a query, which every cached position reads, or products of one value, which are
- * then one launch.
- */
+/** A value `[T, ..]` that is stored in any case: a query, which every cached position reads. */
 export const stored = ({ order }: Laid, x: Tensor): Tensor => keepAlways(order, x)

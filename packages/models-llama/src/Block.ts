@@ -1,12 +1,12 @@
 /** One transformer block as a function of its input, its cache and its weights. */
 import { asQuery, attention } from "@tg/model-parts/CachedAttention"
 import type * as Decoder from "@tg/model-parts/Decoder"
-import { affine, feedForward, linear, project } from "@tg/model-parts/FeedForward"
+import { feedForward, linear, project } from "@tg/model-parts/FeedForward"
 import { norm, normedFor } from "@tg/model-parts/Norm"
 import * as Places from "@tg/model-parts/Places"
 import type { Operand } from "@tg/model-parts/Product"
 import { rotate } from "@tg/model-parts/Rotary"
-import { shared, stored } from "@tg/model-parts/Schedule"
+import { shared } from "@tg/model-parts/Schedule"
 import * as Nn from "@tg/tensor/Nn"
 import { after } from "@tg/tensor/Program"
 import type { Tensor } from "@tg/tensor/Tensor"
@@ -33,8 +33,7 @@ const projections = (input: BlockInput, x: Operand): Projections => {
   const { headSize, heads, keyValueHeads } = config
   const byHead = (y: Tensor, count: number): Tensor => y.reshape([y.dim(0), count, headSize])
   if (weights("attn_qkv") === undefined) {
-    // stored, so that the three products are one launch: a value that nothing else needs would wait for the write
-    const of = (role: string, count: number): Tensor => byHead(stored(input, affine(weights, x, role)), count)
+    const of = (role: string, count: number): Tensor => byHead(project(input, x, role), count)
     return { query: of("attn_q", heads), key: of("attn_k", keyValueHeads), value: of("attn_v", keyValueHeads) }
   }
   const all = project(input, x, "attn_qkv")

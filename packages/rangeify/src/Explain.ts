@@ -32,6 +32,8 @@ export type Cause =
   | { readonly _tag: "Gathered" }
   /** `places` sites would compute it; saturates at `mostPlaces`. */
   | { readonly _tag: "Shared"; readonly places: number }
+  /** A write waits for stored values that read what it reads: it shares a launch with them. */
+  | { readonly _tag: "Sibling" }
   /** Without it one kernel would bind more buffers than it may. */
   | { readonly _tag: "Bindings"; readonly needs: number; readonly has: number }
 
@@ -157,6 +159,8 @@ const printCause = (cause: Cause): string => {
       return "memory decides what of it is read"
     case "Shared":
       return `${cause.places}${cause.places === mostPlaces ? " or more" : ""} places use it`
+    case "Sibling":
+      return "it shares the launch of others that read the same"
     case "Bindings":
       return `without it a kernel binds ${cause.needs} buffers of ${cause.has}`
   }

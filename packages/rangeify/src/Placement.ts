@@ -21,6 +21,8 @@ export interface Placement {
   readonly stored: ReadonlySet<UOp>
   /** Values that may live elsewhere: the stored ones that need not be. */
   readonly movable: ReadonlySet<UOp>
+  /** Those of them that are stored for the launch that they share: they move when all others have. */
+  readonly siblings: ReadonlySet<UOp>
   /** Why a value is stored. */
   readonly causeOf: (value: UOp) => Cause
   /** The work of one element of a value, computed inline. */
@@ -40,7 +42,7 @@ export const place = (
 ): Placement => {
   const nodes = nodesOf(roots)
   const users = usersOf(nodes)
-  const { causes, must, stored, workOf } = usual({
+  const { causes, must, siblings, stored, workOf } = usual({
     roots,
     results,
     nodes,
@@ -62,6 +64,7 @@ export const place = (
     nodes,
     stored,
     movable: new Set([...stored].filter((node) => !must.has(node))),
+    siblings,
     users,
     kernelsOf: kernelsThat(users),
     // a reduction is not repeated by each user

@@ -125,6 +125,7 @@ export const search = (
   const usersFirst = asked.graph.candidates.toReversed()
   let states: ReadonlyArray<State> = [asked.stateOf({ stored: placement.stored, staged: new Set() })]
   for (const value of usersFirst) {
+    if (placement.siblings.has(value)) continue
     states = kept(
       states.flatMap((state) =>
         placement.homesOf(value).map((home) =>

@@ -91,6 +91,8 @@ export interface Usual {
   readonly stored: ReadonlySet<UOp>
   /** Those of them that must be: as asked, and what a kernel would overwrite while it reads it elsewhere. */
   readonly must: ReadonlySet<UOp>
+  /** Those of them that share a launch. */
+  readonly siblings: ReadonlySet<UOp>
   /** What stored a value first, of those that need not be stored. */
   readonly causes: ReadonlyMap<UOp, Cause>
   /** What one element of a value takes, where it is computed. */
@@ -279,11 +281,70 @@ const dropUnshared = (
   }
 }
 
+/** What is done with a value up to the write to memory that is all that reads it; nothing if something else does. */
+const wayToWrite = ({ must, users }: Deciding, value: UOp): ReadonlyArray<UOp> => {
+  const way: Array<UOp> = []
+  for (let at = value; at.op !== "STORE";) {
+    const [user, ...others] = users.get(at) ?? []
+    const isPassing = user !== undefined && others.length === 0 && !must.has(at) &&
+      (user.op === "STORE" || elementwise.has(user.op) || movement.has(user.op) ||
+        user.op === "REDUCE" && !DType.isFloat(user.dtype))
+    if (!isPassing) return []
+    way.push(user)
+    at = user
+  }
+  return way
+}
+
+/** The last value of its shape that is computed from one alone, element by element. */
+const lastOf = (users: Users, value: UOp): UOp => {
+  const [user, ...others] = users.get(value) ?? []
+  return user !== undefined && others.length === 0 && elementwise.has(user.op) && DType.isFloat(user.dtype) &&
+      Shape.equal(Shape.of(user), Shape.of(value))
+    ? lastOf(users, user)
+    : value
+}
+
+/**
+ * Reductions that are only written to memory, together with what is made of stored ones that read the same: and these. Stored all of them
+ * share a launch. The write waits for those, and would compute the others behind them.
+ */
+const siblingsIn = (state: Deciding): ReadonlySet<UOp> => {
+  const { nodes, stored, users, work } = state
+  const leavesOf = (node: UOp) => work.get(node)!.leaves
+  const readSame = (a: UOp, b: UOp): boolean => [...leavesOf(a)].some((leaf) => leavesOf(b).has(leaf))
+  const all = nodes.flatMap((node) => {
+    const w = work.get(node)!
+    const isLong = node.op === "REDUCE" && DType.isFloat(node.dtype) && w.iterations > 0 && !isBlockScalar(w)
+    return isLong ? [lastOf(users, node)] : []
+  })
+  return new Set(all.flatMap((one) => {
+    const way = stored.has(one) ? [] : wayToWrite(state, one)
+    const others = all.filter((other) =>
+      stored.has(other) && readSame(other, one) && !leavesOf(one).has(other) &&
+      way.some((node) => leavesOf(node).has(other))
+    )
+    return others.length === 0 ? [] : [one, ...others]
+  }))
+}
+
 /**
  * Stores a reduction (with the elementwise work after it) whose value would be recomputed: for every element of an axis that is
  * broadcast later, inside another reduction, or at several places. The rest is inlined.
  */
-export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: Asked): Usual => {
+export const usual = (asked: Asked): Usual => {
+  const { nodes, results, roots } = asked
+  const alone = decided(asked, [])
+  const siblings = siblingsIn(alone)
+  // with them in memory less is stored of what reads them
+  const state = siblings.size === 0 ? alone : decided(asked, [...siblings].filter((node) => !alone.stored.has(node)))
+  const { causes, must, stored, work } = state
+  dropUnshared(state, sites(nodes, roots, stored), results)
+  return { stored, must, siblings, causes, workOf: (node) => work.get(node)! }
+}
+
+/** What is stored, beside what is in memory for some reason. */
+const decided = ({ must: asked, nodes, readsAt, roots, users }: Asked, siblings: ReadonlyArray<UOp>): Deciding => {
   const must = new Set(asked)
   const state: Deciding = {
     nodes,
@@ -291,12 +352,12 @@ export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: As
     users,
     shared: sites(nodes, roots, must),
     must,
-    stored: new Set(must),
-    causes: new Map(),
+    stored: new Set([...must, ...siblings]),
+    causes: new Map(siblings.map((node) => [node, { _tag: "Sibling" }])),
     onlyShared: new Set(),
     work: new Map()
   }
-  const { causes, stored, work } = state
+  const { stored } = state
   const isPassedOn = passedOn(state)
   // a value that is stored for a later user adds a buffer to the kernel of an earlier one, so iterate to a fixpoint; `stored` only
   // grows, so this terminates
@@ -305,6 +366,5 @@ export const usual = ({ must: asked, nodes, readsAt, results, roots, users }: As
     decide(state, isPassedOn)
     if ([...stored, ...nodes.filter(isEffect)].every((root) => readsOf(root, stored).size <= readsAt(root))) break
   }
-  dropUnshared(state, sites(nodes, roots, stored), results)
-  return { stored, must, causes, workOf: (node) => work.get(node)! }
+  return state
 }

@@ -81,6 +81,15 @@ describe("why a value is stored", () => {
       { _tag: "Gathered" },
       (b) => [b.out(b.f32(11, 4, 8).sum(2).label("value").gather(b.u32(3)).label("out"))]
     ],
+    "another one that reads the same is stored, and written with it": [
+      { _tag: "Sibling" },
+      (b) => {
+        const x = b.f32(1, 64)
+        const twice = x.mul(b.f32(32, 64)).sum(1)
+        const value = x.mul(b.f32(32, 64)).sum(1).label("value")
+        return [b.out(Nn.cat([twice.add(twice.flip(0)), value], 0)).label("out")]
+      }
+    ],
     "two kernels use it": [
       { _tag: "Shared", places: 2 },
       (b) => {

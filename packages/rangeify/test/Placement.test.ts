@@ -1,12 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Program from "@tg/tensor/Program"
 import { toposort } from "@tg/core-uop/UOp"
+import * as Nn from "@tg/tensor/Nn"
 import { randomProgram } from "@tg/tensor/Random"
 import * as Tensor from "@tg/tensor/Tensor"
 import { place } from "../src/Placement.ts"
 import { nodesOf, storageOf } from "../src/Values.ts"
 import { graphs } from "./support/graphs.ts"
-import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
+import { Build, joined, runSchedule, runTensor, scheduled } from "./support/programs.ts"
 
 /** Kernels of each graph. A smaller number is progress, a larger one a regression: change them knowingly. */
 const kernelCounts: Readonly<Record<string, number>> = {
@@ -78,6 +79,38 @@ describe("Placement", () => {
     assert.strictEqual(storedOf(4), 0)
     assert.strictEqual(storedOf(1024), 0)
     assert.strictEqual(storedOf(2048), 1)
+  })
+
+  describe("products of one value", () => {
+    /** What of a product is written as it is, beside a product that is read twice. */
+    const written = (other: "of the same" | "of another", then: (value: Tensor.Tensor) => Tensor.Tensor) => {
+      const b = new Build()
+      const [x, y] = [b.f32(1, 64), b.f32(1, 64)]
+      const key = Nn.linear(x, b.f32(32, 64))
+      const value = Nn.linear(other === "of the same" ? x : y, b.f32(32, 64)).add(b.f32(32))
+      const turned = key.mul(2).add(key.flip(-1).mul(3))
+      const effect = Program.assign(b.f32(2, 32), Nn.cat([turned, then(value)], 0))
+      return { value, effect, placed: place([effect.node], [], 7) }
+    }
+
+    it("are stored together, though a write is all that reads one of them: they move when all else has", () => {
+      const { effect, placed, value } = written("of the same", (v) => v)
+      assert.isTrue(placed.stored.has(value.node))
+      assert.isTrue(placed.movable.has(value.node))
+      assert.deepStrictEqual(placed.causeOf(value.node), { _tag: "Sibling" })
+      assert.strictEqual(placed.siblings.size, 2)
+      // one launch of both, and the write
+      const made = joined(Program.make([effect]).sink)
+      assert.strictEqual(made.steps.length, 2, made.steps.map((s) => s.name).join())
+      assert.deepStrictEqual(runSchedule(Program.make([effect]).sink, made), runTensor(Program.make([effect]).sink))
+    })
+
+    it("are not, where they read something else, or more is done with them", () => {
+      const other = written("of another", (v) => v)
+      assert.isFalse(other.placed.stored.has(other.value.node))
+      const summed = written("of the same", (v) => v.sum({ axis: -1, keepDims: true }).expand([1, 32]))
+      assert.strictEqual(summed.placed.siblings.size, 0)
+    })
   })
 
   it("computes first what is read in another order than it is overwritten", () => {
