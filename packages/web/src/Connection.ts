@@ -4,7 +4,7 @@ import { RpcClient } from "effect/rpc"
 import type { RpcClientError } from "effect/rpc/RpcClientError"
 import { ModelError } from "./ModelError.ts"
 import { Requests } from "./Protocol.ts"
-import { layerPage } from "./internal/platform.ts"
+import { layerPage } from "./internal/page.ts"
 import * as scheduling from "./internal/scheduling.ts"
 
 /** Starts the worker whose script lies beside this module's. */

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Effect, Exit, Fiber, Stream } from "effect"
+import { Cause, Deferred, Effect, Exit, Fiber, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import { grouped, together, type Writing } from "../src/internal/grouping.ts"
 
@@ -35,6 +35,40 @@ describe("tokens on their way to the page", () => {
     Effect.gen(function*() {
       const { groups } = yield* groupsOf(written(["", "", "a", "b"], 1).pipe(grouped(letters)))
       assert.deepEqual(groups, [["a"], ["b"]])
+    }))
+
+  /** How many tokens that each take so long are computed when the first group is taken, and the groups when the second is. */
+  const computedBehind = Effect.fnUntraced(function*(millis: number) {
+    let computed = 0
+    const numbers = Stream.mapEffect(
+      Stream.fromEffectRepeat(Effect.sync(() => ++computed)),
+      (n) => Effect.as(TestClock.adjust(millis), n)
+    )
+    const isTaken = yield* Deferred.make<void>()
+    const groups: Array<ReadonlyArray<number>> = []
+    const fiber = yield* Effect.forkChild(
+      Stream.runForEachArray(
+        grouped<number, number>({ each: (n) => [n], end: () => [] })(numbers),
+        (group) => Effect.andThen(Effect.sync(() => void groups.push(group)), Deferred.await(isTaken))
+      ),
+      { startImmediately: true }
+    )
+    for (let turns = 0; turns < 100; turns++) yield* Effect.yieldNow
+    const behind = computed
+    yield* Deferred.succeed(isTaken, undefined)
+    while (groups.length < 2) yield* Effect.yieldNow
+    yield* Fiber.interrupt(fiber)
+    return { behind, groups: groups.slice(0, 2) }
+  })
+
+  it.effect("the next one is computed while one is taken, and no more", () =>
+    Effect.gen(function*() {
+      assert.deepEqual(yield* computedBehind(together / 4), { behind: 5, groups: [[1], [2, 3, 4, 5]] })
+    }))
+
+  it.effect("none is computed meanwhile where tokens come one by one", () =>
+    Effect.gen(function*() {
+      assert.deepEqual(yield* computedBehind(together / 2 + 1), { behind: 1, groups: [[1], [2]] })
     }))
 
   it.effect("what is said at the end is in the last group, or alone", () =>

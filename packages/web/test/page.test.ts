@@ -243,6 +243,34 @@ describe.skipIf(!hasBrowser())("the engine in a page", () => {
     assert.deepEqual(seen.later, [0, 0, 0, 0, 0])
   })
 
+  it("counts what it sends to the worker, in memory that both share if they can", async () => {
+    for (const mode of ["isolated", "plain"] as const) {
+      await open(mode)
+      const seen = await page.evaluate(async (source) => {
+        let sent: Int32Array | undefined
+        let posted = 0
+        const worker = () => {
+          const made = new Worker("../bundle/worker.js", { type: "module" })
+          const post = made.postMessage.bind(made)
+          made.postMessage = (message: ReadonlyArray<unknown>, ...rest: ReadonlyArray<unknown>) => {
+            if (message[0] === 2) sent = message[1] as Int32Array
+            else posted++
+            post(message, rest[0] as Array<Transferable>)
+          }
+          return made
+        }
+        const model = await globalThis.Model.open(source, { device: "wasm", threads: 1, worker })
+        for await (const _ of model.chat("What is 17 + 25?"));
+        const counted = sent!.at(0)
+        await model.close()
+        return { counted, posted, isShared: !(sent!.buffer instanceof ArrayBuffer) }
+      }, tiny)
+      assert.isAbove(seen.posted, 2)
+      assert.deepEqual([seen.counted, seen.isShared], [seen.posted, mode === "isolated"])
+      if (mode === "isolated") await page.close()
+    }
+  })
+
   it("has the text and the counts of Node in the order of Node, each piece of a reply once", async () => {
     const question = "Tell me a short story."
     await using own = await NodeModel.open(path.join(models, "tg-tiny-Q4_0.gguf"), { device: "wasm" })

@@ -2,25 +2,37 @@
 import { Context, Layer } from "effect"
 import * as Scheduler from "effect/Scheduler"
 
+/** Milliseconds until timers and what is fetched have their turn, where the page has sent nothing. */
+const turnMillis = 2
+
+/**
+ * Messages that the page has sent to this worker, counted in memory that both share, and those that have come: equal if none is on its
+ * way. In a page nobody counts, and NaN is equal to nothing.
+ */
+export const mail: { sent: Int32Array; come: number } = { sent: new Int32Array(1), come: NaN }
+
 /**
  * Runs a function when the messages that have come are taken: after those that wait now, before those that come later. `setTimeout`
- * would do the same after 4 ms; a token takes less. In the page as in the worker: the next token waits until the page has said that it has this one.
+ * would do the same after 4 ms; a token takes less. In the page as in the worker. A worker that knows of no message on its way
+ * goes on at once: a hop through the channel takes as long as a fiftieth of a token of tg-tiny.
  */
 const afterMessages = (): (f: () => void) => () => void => {
   const { port1, port2 } = new MessageChannel()
-  const waiting = new Map<number, () => void>()
-  let last = 0
-  port1.addEventListener("message", ({ data }: MessageEvent<number>) => {
-    const f = waiting.get(data)
-    waiting.delete(data)
-    f?.()
-  })
+  const waiting: Array<() => void> = []
+  let turned = 0
+  port1.addEventListener("message", () => waiting.shift()!())
   port1.start()
   return (f) => {
-    const id = ++last
-    waiting.set(id, f)
-    port2.postMessage(id)
-    return () => void waiting.delete(id)
+    let wanted: (() => void) | undefined = f
+    const run = () => wanted?.()
+    const now = performance.now()
+    if (mail.come === Atomics.load(mail.sent, 0) && now < turned + turnMillis) queueMicrotask(run)
+    else {
+      turned = now
+      waiting.push(run)
+      port2.postMessage(0)
+    }
+    return () => void (wanted = undefined)
   }
 }
 
