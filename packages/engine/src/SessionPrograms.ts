@@ -1,11 +1,17 @@
 /** The programs of a session, each compiled when it is first asked for and bound to the session's buffers. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { Jit, type JitError, type Prepared } from "@tg/jit/Jit"
+import { Jit, type JitError, leadingWithout, type Prepared } from "@tg/jit/Jit"
 import type { CacheType } from "@tg/model-parts/Halves"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
 import * as Shared from "@tg/jit/Shared"
-import { type Binding as DeviceBinding, Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
+import {
+  type Binding as DeviceBinding,
+  Device,
+  type DeviceBuffer,
+  type DeviceError,
+  type Replay
+} from "@tg/runtime/Device"
 import { Context, Effect, Exit, Scope } from "effect"
 import * as Draw from "./Draw.ts"
 import * as DrawRows from "./DrawRows.ts"
@@ -19,6 +25,8 @@ import * as TokenRing from "./TokenRing.ts"
 /** A program of several tokens, and where it leaves their logits. */
 export interface Variant {
   readonly prepared: Prepared
+  /** What of it fills the caches, for a step whose logits nobody reads: without the last block's end and the output matrix. */
+  readonly filling: Effect.Effect<Replay, DeviceError>
   readonly logits: DeviceBuffer
   readonly order: Order.Order
   /** Tokens of every step, if it takes no other number. */
@@ -95,6 +103,15 @@ const drawsOf = (logits: DeviceBuffer, { most, vocabulary }: { readonly most: nu
     return made
   })
 
+/** The launches of a program up to the last one that leaves something beside logits. */
+const fillingOf = (prepared: Prepared): Effect.Effect<Replay, DeviceError, Device | Scope.Scope> => {
+  const { dispatches, plan } = prepared
+  const count = leadingWithout(plan, ids.logits)
+  return count === dispatches.length
+    ? Effect.succeed(prepared)
+    : Effect.flatMap(Device, (device) => (prepared.device ?? device).plan(dispatches.slice(0, count)))
+}
+
 /** A program of several tokens. What a failed attempt allocated is returned, and the next one tries again. */
 const variant = (
   { bound, memo, model, shape }: Binding,
@@ -118,7 +135,8 @@ const variant = (
         Effect.provideService(Jit, jit),
         Scope.provide(scope)
       )
-      const made: Variant = { prepared, logits, order, size: isWhole ? chunk : undefined, draws }
+      const filling = once(fillingOf(prepared)).pipe(Effect.provideService(Device, device), Scope.provide(scope))
+      const made: Variant = { prepared, filling, logits, order, size: isWhole ? chunk : undefined, draws }
       return made
     }).pipe(
       Scope.provide(scope),

@@ -22,15 +22,17 @@ import { variablesOf } from "./StepProgram.ts"
 import * as Tokens from "./Tokens.ts"
 import { bytesOf, wordsOf } from "./Words.ts"
 
-/** Puts a piece of the tokens behind those in front of it. */
+/** Puts a piece of the tokens behind those in front of it, with its logits or without. */
 const step = Effect.fnUntraced(function*(
   state: SessionState,
   tokens: ReadonlyArray<number>,
   { length, start }: Piece,
-  program: Compiling<Variant>
+  program: Compiling<Variant>,
+  leaves: "logits" | "nothing" = "logits"
 ) {
   const variant = yield* program
   const { order, prepared, size } = variant
+  const replay = leaves === "logits" ? prepared : yield* variant.filling
   const whole = order === "tokens" ? size ?? length : Order.wholeTiles(length)
   // a tile or a step that is not full repeats the last token; nobody looks at what becomes of it
   const tokenIds = Array.from({ length: whole }, (_, i) => tokens[start + Math.min(i, length - 1)]!)
@@ -40,7 +42,7 @@ const step = Effect.fnUntraced(function*(
   state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start, tokens: whole })
   yield* state.device.write(state.tokens, bytesOf(Uint32Array.from(tokenIds)))
   yield* state.inputs.reach(start + whole)
-  yield* prepared.run(ownOf(prepared, variablesOf(order, start, length)))
+  yield* replay.run(ownOf(prepared, variablesOf(order, start, length)))
   state.held = tokens.slice(0, start + length)
   return variant
 })
@@ -68,7 +70,7 @@ export const advance: (
   const { pieces, program } = prompt(state, { start, length: tokens.length - start })
   let last: Variant | undefined
   for (const piece of pieces) {
-    last = yield* step(state, tokens, piece, program)
+    last = yield* step(state, tokens, piece, program, piece === pieces.at(-1) ? "logits" : "nothing")
     // between steps signals and other fibers get their turn
     yield* Effect.yieldNow
   }
@@ -127,7 +129,7 @@ const reach = Effect.fnUntraced(function*(
   if (start < first) {
     const { pieces, program } = prompt(state, { start, length: first - start })
     for (const piece of pieces) {
-      yield* step(state, tokens, piece, program)
+      yield* step(state, tokens, piece, program, "nothing")
       yield* Effect.yieldNow
     }
   }

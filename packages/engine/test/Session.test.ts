@@ -1,12 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
+import * as Models from "@tg/models/Models"
 import { Device, type DeviceBuffer, DeviceError } from "@tg/runtime/Device"
+import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { Effect, Layer } from "effect"
 import * as Loader from "../src/Loader.ts"
 import * as Rings from "../src/Rings.ts"
 import * as Session from "../src/Session.ts"
-import { memory, wasm } from "./support/devices.ts"
+import { compilerOver, memory, wasm } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
 
 describe("pure parts", () => {
@@ -235,6 +237,48 @@ describe("on wasm", () => {
         // sums of float32 in another order; with halves a cached value may round the other way, 2^-11 of it
         assert.isBelow(largest, cache === "f32" ? 1e-3 : 3e-2)
       }).pipe(Effect.scoped, Effect.provide(wasm)))
+  }
+
+  for (const batch of [{ chunk: 8 }, { chunk: 16, batchFrom: 16 }]) {
+    it.live(`of a prompt only the last piece computes logits, and the cache is the same (${JSON.stringify(batch)})`, () => {
+      const launches: Array<number> = []
+      const device = Effect.map(WasmDevice.make(), (device) =>
+        Device.of({
+          ...device,
+          plan: (dispatches) =>
+            Effect.map(device.plan(dispatches), ({ run }) => ({
+              run: (vars) => Effect.andThen(Effect.sync(() => launches.push(dispatches.length)), run(vars))
+            }))
+        }))
+      const counting = Layer.merge(compilerOver(Layer.effect(Device, device)), Models.layer)
+      return Effect.gen(function*() {
+        const weights = yield* Loader.load(tinySource, wanted)
+        const session = yield* Session.make(tiny, weights, { ...batch, context: 64 })
+        const [size, pieces] = [batch.chunk, 3]
+        const prompt = Array.from({ length: size * pieces }, (_, i) => tokens[i % tokens.length]!)
+        const count = Effect.fnUntraced(function*(lengths: ReadonlyArray<number>) {
+          yield* session.reset
+          launches.length = 0
+          let logits = new Float32Array(0)
+          for (const length of lengths) logits = new Float32Array(yield* session.advance(prompt.slice(0, length)))
+          return { logits, launches: [...launches], rows: (yield* session.snapshot).rows }
+        })
+        const each = yield* count(Array.from({ length: pieces }, (_, i) => size * (i + 1)))
+        const [all] = each.launches
+        assert.deepEqual(each.launches, Array.from({ length: pieces }, () => all!))
+        const together = yield* count([prompt.length])
+        const [some] = together.launches
+        assert.isBelow(some!, all!)
+        assert.deepEqual(together.launches, [some!, some!, all!])
+        assert.deepEqual(together.logits, each.logits)
+        assert.deepEqual(together.rows, each.rows)
+        // drafts are verified by a step of their own: the prompt in front of it needs no logits at all
+        yield* session.reset
+        launches.length = 0
+        yield* session.verify(prompt, [1])
+        assert.deepEqual(launches.slice(0, -1), Array.from({ length: launches.length - 1 }, () => some!))
+      }).pipe(Effect.scoped, Effect.provide(counting))
+    })
   }
 
   it.live("returns all memory with its scope", () =>

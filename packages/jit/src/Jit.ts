@@ -70,3 +70,15 @@ export class Jit extends Context.Service<Jit, {
 /** Launches of a plan whose grid is not empty for these variables. */
 export const launchCount = (plan: Plan.ExecutionPlan, vars: Readonly<Record<string, number>>): number =>
   plan.launches.filter((l) => plan.programs[l.program]!.grid.every((n) => evaluateIndex(n, vars) > 0)).length
+
+/**
+ * How many launches there are up to the last one that leaves something in a buffer of the host, but for one that is not wanted: who does
+ * not want it needs no more of them. What lies in blocks is for the launches behind.
+ */
+export const leadingWithout = ({ launches, programs }: Plan.ExecutionPlan, unwanted: number): number =>
+  1 +
+  launches.findLastIndex(({ program, slots }) =>
+    slots.some((slot, i) =>
+      slot.kind === "buffer" && slot.id !== unwanted && programs[program]!.bindings[i]!.access === "write"
+    )
+  )

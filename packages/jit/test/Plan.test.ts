@@ -8,7 +8,8 @@ import { Arena } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
 import * as TensorProgram from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
-import { keyOf, plan } from "../src/Plan.ts"
+import { leadingWithout } from "../src/Jit.ts"
+import { keyOf, type Launch, plan } from "../src/Plan.ts"
 import { blocks } from "./support/blocks.ts"
 
 const scheduleOf = (program: TensorProgram.TensorProgram): Schedule => {
@@ -41,6 +42,23 @@ describe("Plan", () => {
       launches.map((l) => l.program),
       made.steps.map((_, i) => i === made.steps.length - 1 ? kernelsOfABlock : i % kernelsOfABlock)
     )
+  })
+
+  it("knows the launches that are for one buffer alone, at the end", () => {
+    const program = (...accesses: ReadonlyArray<"read" | "write">): Program => ({
+      ...{ name: "p", target: "reference", code: "", workgroup: [1, 1, 1], grid: [1, 1, 1], vars: [] },
+      bindings: accesses.map((access, slot) => ({ slot, access }))
+    })
+    const [result, weight, cache] = [2, 5, 7].map((id) => ({ kind: "buffer", id }) as const)
+    const block = { kind: "block", block: 0 } as const
+    const launch = (...slots: Launch["slots"]): Launch => ({ name: "p", program: 0, slots })
+    const leading = (...launches: ReadonlyArray<Launch>) =>
+      leadingWithout({ programs: [program("write", "read")], launches, blocks: [4] }, 2)
+    const tail = [launch(block, weight!), launch(block, cache!), launch(result!, block)]
+    assert.equal(leading(launch(block, weight!), launch(cache!, block), ...tail), 2)
+    assert.equal(leading(launch(result!, weight!), launch(cache!, block)), 2)
+    assert.equal(leading(...tail), 0)
+    assert.equal(leadingWithout({ programs: [program("write", "write")], launches: tail, blocks: [4] }, 2), 2)
   })
 
   it("binds buffers of the host by id, temporaries by their block, in the order of the bindings", () => {
