@@ -11,6 +11,7 @@ import { issueAhead } from "./Ahead.ts"
 import { isMultiple, type Shape, type Side, sideOf } from "./Beside.ts"
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
+import { leaveOut } from "./Surplus.ts"
 import { type Copying, type Phase, type Rule, stage, type Staged, stagedLoad, stagedOf, widest } from "./Staging.ts"
 
 export { besideOf } from "./Beside.ts"
@@ -145,6 +146,8 @@ interface Share {
   readonly open: ReadonlyArray<UOp>
   readonly close: ReadonlyArray<UOp>
   readonly workgroup: UOp
+  /** The same, or that of one that does not exist beside the last one. */
+  readonly number: UOp
   readonly thread: UOp
   /** Where the workgroup memory of this thread begins, where several have their own side by side. */
   readonly places: ReadonlyMap<UOp, UOp>
@@ -186,11 +189,11 @@ const phase = (
   const { linear, offsets, side, slots, staged } = member
   const { arena } = linear
   const stages = stage(making, member, memory)
-  const body = Concatenate.instructionsOf(making, {
+  const copied = Concatenate.instructionsOf(making, {
     ...share,
     member,
     memory: new Map([...member.memory].map(([node, own]) => [node, memory.get(own)!])),
-    areUniform: side.isAdjacent,
+    deciding: side.isAdjacent ? share.number : undefined,
     argument: (node) => {
       const local = staged.get(node)
       const made = local === undefined ? argument(slots[slotOf(node)]!, node.dtype) : memory.get(local)!
@@ -206,6 +209,10 @@ const phase = (
       return share.places.get(node) ?? 0
     }
   })
+  const count = side.beside * member.threads
+  const body = share.isThread === undefined
+    ? copied
+    : leaveOut(copied, { isThread: share.isThread, count, fresh: making.fresh })
   const loops = share.open.some(({ op }) => op === "RANGE")
   const again = loops && member.hasBarriers
   const barrier = (): UOp => arena.make("BARRIER", DType.none, [], making.fresh())
@@ -280,7 +287,7 @@ const shareOf = (making: Making, member: Placed): Share => {
   const isThere = isWhole ? undefined : Expr.lt(number, count)
   const locals = part === undefined ? [] : [...member.memory.keys()]
   const places = new Map(locals.map((local) => [local, emit(Expr.mul(part!, ownLength(local)))]))
-  const rest = { open, before, places, isWorkgroup }
+  const rest = { open, before, number, places, isWorkgroup }
   if (member.hasBarriers) {
     const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
     return shareIn({
