@@ -1,6 +1,5 @@
 /** Workgroups of a kernel that a larger workgroup runs side by side, each with threads of its own. */
 import * as Bounds from "@tg/core-uop/Bounds"
-import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { groupArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
@@ -51,17 +50,21 @@ const findSide = (member: Concatenate.Member, { threads, workgroups }: Shape): S
   if (branches.length === 0) return { beside: wanted, isAdjacent: false }
   const more = Array.from({ length: most - wanted + 1 }, (_, i) => wanted + i)
   const fewer = Array.from({ length: wanted - 2 }, (_, i) => wanted - 1 - i)
-  // those that do not exist beside the last one take its branches; how often loops around barriers run follows from one that exists
-  const isDecided = count.op === "CONST" && branches.every(({ dtype }) => dtype === DType.bool)
-  const beside = [...more, ...fewer].find((n) => (isDecided || isMultiple(count, n)) && agree(member, branches, n))
+  const beside = [...more, ...fewer].find((n) => isMultiple(count, n) && agree(member, branches, n))
   return beside === undefined ? alone : { beside, isAdjacent: true }
 }
 
 /** What decides whether, or how often, a thread comes to the barriers inside of branches and loops, as far as workgroups differ in it. */
-const branchesWithBarriers = (linear: UOp): ReadonlyArray<UOp> =>
-  [...new Set(Concatenate.aroundBarriers(linear).map(({ src }) => src[0]!))].filter((value) =>
-    toposort(value).some(({ op }) => op === "SPECIAL" || op === "LOAD")
-  )
+const branchesWithBarriers = (linear: UOp): ReadonlyArray<UOp> => {
+  const open: Array<UOp> = []
+  const found = new Set<UOp>()
+  for (const node of linear.src) {
+    if (node.op === "END" || node.op === "ENDIF") open.pop()
+    if (node.op === "RANGE" || node.op === "IF") open.push(node)
+    if (node.op === "BARRIER") { for (const around of open) found.add(around.src[0]!) }
+  }
+  return [...found].filter((value) => toposort(value).some(({ op }) => op === "SPECIAL" || op === "LOAD"))
+}
 
 /** Whether so many consecutive workgroups take the same branches, as far as simplification sees. */
 const agree = (
@@ -71,8 +74,7 @@ const agree = (
 ): boolean => {
   const { arena } = linear
   const count = grid.reduce((n, size) => Expr.mul(n, size))
-  const turns = Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside))
-  const turn = Concatenate.special(arena, "gidx0", turns)
+  const turn = Concatenate.special(arena, "gidx0", Symbolic.simplify(Expr.floordiv(count, beside)))
   const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))
   const at = { grid, workgroup: Expr.add(Expr.mul(turn, beside), part), thread: Expr.int(arena, threads - 1) }
   return branches.every((value) => {

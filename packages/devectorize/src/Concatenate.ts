@@ -5,7 +5,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import type * as Pass from "@tg/core-uop/Pass"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
-import { argOf, groupArg, rangeArg, rebuild, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, groupArg, rangeArg, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { decompose, rewrite, strength } from "./Decompose.ts"
@@ -130,11 +130,8 @@ export interface Branch {
   readonly isThread: UOp | undefined
   /** Where one workgroup runs several of the kernel's: whether the one of this thread exists. Others store to no argument. */
   readonly isThere?: UOp | undefined
-  /**
-   * Branches around barriers are taken by whole workgroups of the launch, once their conditions are simplified: as the workgroup of this number
-   * takes them, which is `workgroup`, or does not exist and runs beside that.
-   */
-  readonly deciding?: UOp | undefined
+  /** Branches are taken by whole workgroups of the launch, once their conditions are simplified. */
+  readonly areUniform?: boolean | undefined
   /** Arguments that lie somewhere else, and what loads of them become: at this place, if the gate holds. */
   readonly elsewhere?: ReadonlyMap<UOp, (dtype: DType.DType, at: UOp, gate: UOp | undefined) => UOp> | undefined
 }
@@ -213,8 +210,8 @@ export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch)
         return push(arena.make("BARRIER", node.dtype, src, fresh()))
       case "IF":
         // what it loads, and what loops made of it, stays as it is
-        return branch.deciding !== undefined && toposort(node.src[0]!).every(isOfIndices)
-          ? push(node.with([pushAll(lowered(waiting.has(node) ? decided(branch.deciding, node.src[0]!) : src[0]!))]))
+        return branch.areUniform === true && toposort(src[0]!).every(isOfIndices)
+          ? push(node.with([pushAll(lowered(src[0]!))]))
           : push(node.with(src))
       case "LOAD":
       case "INDEX":
@@ -225,15 +222,6 @@ export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch)
     }
   }
   const done = new Map<UOp, UOp>()
-  const waiting = new Set(aroundBarriers(member.linear))
-  /** A condition, with the indices that follow from this number of the workgroup. */
-  const decided = (number: UOp, condition: UOp): UOp =>
-    rebuild(condition, (node, src) =>
-      node.op === "SPECIAL"
-        ? indexOf(node, { grid: member.grid, workgroup: number, thread })
-        : node.op === "RANGE"
-        ? done.get(node)!
-        : node.with(src))
   for (const node of member.linear.src) {
     const made = copy(node, node.src.map((s) => done.get(s)!))
     arena.inherit(made, node)
@@ -278,18 +266,6 @@ export const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>
 
 /** Whether a node means the same everywhere in a kernel. */
 const isFree = ({ op }: UOp): boolean => op === "CONST" || op === "VAR" || op === "SPECIAL"
-
-/** Branches and loops that have a barrier inside. */
-export const aroundBarriers = ({ src }: UOp): ReadonlyArray<UOp> => {
-  const open: Array<UOp> = []
-  const found = new Set<UOp>()
-  for (const node of src) {
-    if (node.op === "END" || node.op === "ENDIF") open.pop()
-    if (node.op === "RANGE" || node.op === "IF") open.push(node)
-    if (node.op === "BARRIER") { for (const around of open) found.add(around) }
-  }
-  return [...found]
-}
 
 /** A linear kernel and its launch. */
 export const memberOf = (linear: UOp): Member => {

@@ -146,8 +146,6 @@ interface Share {
   readonly open: ReadonlyArray<UOp>
   readonly close: ReadonlyArray<UOp>
   readonly workgroup: UOp
-  /** The same, or that of one that does not exist beside the last one. */
-  readonly number: UOp
   readonly thread: UOp
   /** Where the workgroup memory of this thread begins, where several have their own side by side. */
   readonly places: ReadonlyMap<UOp, UOp>
@@ -193,7 +191,7 @@ const phase = (
     ...share,
     member,
     memory: new Map([...member.memory].map(([node, own]) => [node, memory.get(own)!])),
-    deciding: side.isAdjacent ? share.number : undefined,
+    areUniform: side.isAdjacent,
     argument: (node) => {
       const local = staged.get(node)
       const made = local === undefined ? argument(slots[slotOf(node)]!, node.dtype) : memory.get(local)!
@@ -287,7 +285,7 @@ const shareOf = (making: Making, member: Placed): Share => {
   const isThere = isWhole ? undefined : Expr.lt(number, count)
   const locals = part === undefined ? [] : [...member.memory.keys()]
   const places = new Map(locals.map((local) => [local, emit(Expr.mul(part!, ownLength(local)))]))
-  const rest = { open, before, number, places, isWorkgroup }
+  const rest = { open, before, places, isWorkgroup }
   if (member.hasBarriers) {
     const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
     return shareIn({

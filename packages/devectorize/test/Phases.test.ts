@@ -65,52 +65,48 @@ describe("phases", () => {
     ])
   })
 
-  // two kernels beside each other: 48 workgroups of the one, then 48 of the other; behind them one of a third, which nobody is beside
-  for (const rest of [0, 1]) {
-    const which = rest === 0 ? "of two kernels" : "of two kernels and the only one of a third"
-    it(`runs workgroups ${which} side by side, with barriers and memory of their own, and branches that neighbours agree about`, () => {
-      const arena = new Arena()
-      const options = { ...gpu, subgroupSize: undefined }
-      const each = linear(sum(arena), [group(1, 16)], options)
-      const single = linear(sum(arena, rest), [group(1, 16)], options)
-      const parts = [[0, 1, 2], [3, 4, 5], [6, 1, 2]].slice(0, 2 + rest)
-      const kernels = parts.map((slots, i) => ({ linear: i < 2 ? each : single, slots }))
-      const joined = Concatenate.concatenate(kernels, { caps: gpu, maxGrid: 65535 })
-      const launched = (workgroups: number, threads: number): UOp => {
-        const slots = [[2, 0, 1, 3, 1, 0, 6], [4, 2, 3, 5, 3, 2, 7]].map((own) => own.slice(0, 6 + rest))
-        return phases(slots.map((own) => ({ linear: joined, slots: own, offsets: own.map(() => 0) })), {
-          caps: gpu,
-          workgroups,
-          threads,
-          spins: 1000,
-          coherent: new Set([2, 3]),
-          meeting: 8,
-          stagedBytes: 0,
-          ahead: []
-        })
-      }
-      const results = (one: UOp): ReadonlyArray<Float32Array> => {
-        const args = new Map(Array.from({ length: 9 }, (_, slot) => [
-          slot,
-          Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
-        ]))
-        assert.deepStrictEqual(Spec.check("linear", one), [])
-        evaluateLinear(one, args)
-        return [...args.values()].slice(2, 8)
-      }
-      const want = results(launched(3, 16))
-      assert.strictEqual(want.at(-1)!.filter((value) => value !== 0).length, rest)
-      for (const [workgroups, threads] of [[3, 64], [5, 64], [7, 48], [40, 100], [24, 1024]] as const) {
-        const one = launched(workgroups, threads)
-        const turns = one.src.filter(({ op }) => op === "RANGE").map((node) => Bounds.of(node.src[0]!).max)
-        const beside = besideOf(joined, { workgroups, threads })
-        assert.isAbove(beside, 1)
-        assert.strictEqual(48 % beside, 0)
-        assert.strictEqual(turns.some((n) => n < 16), Math.ceil((96 + rest) / beside) > workgroups)
-        assert.deepStrictEqual(results(one), want)
-      }
+  it("runs workgroups side by side, with barriers and memory of their own, and branches that neighbours agree about", () => {
+    const arena = new Arena()
+    const kernel = sum(arena)
+    const each = linear(kernel, [group(1, 16)], { ...gpu, subgroupSize: undefined })
+    // two kernels beside each other: 48 workgroups of the one, then 48 of the other
+    const two = Concatenate.concatenate([{ linear: each, slots: [0, 1, 2] }, { linear: each, slots: [3, 4, 5] }], {
+      caps: gpu,
+      maxGrid: 65535
     })
-  }
+    const launched = (workgroups: number, threads: number): UOp => {
+      const slots = [[2, 0, 1, 3, 1, 0], [4, 2, 3, 5, 3, 2]]
+      return phases(slots.map((own) => ({ linear: two, slots: own, offsets: own.map(() => 0) })), {
+        caps: gpu,
+        workgroups,
+        threads,
+        spins: 1000,
+        coherent: new Set([2, 3]),
+        meeting: 6,
+        stagedBytes: 0,
+        ahead: []
+      })
+    }
+    const results = (one: UOp): ReadonlyArray<Float32Array> => {
+      const args = new Map(Array.from({ length: 7 }, (_, slot) => [
+        slot,
+        Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
+      ]))
+      assert.deepStrictEqual(Spec.check("linear", one), [])
+      evaluateLinear(one, args)
+      return [...args.values()].slice(2, 6)
+    }
+    const want = results(launched(3, 16))
+    for (const [workgroups, threads] of [[3, 64], [5, 64], [7, 48], [40, 100], [24, 1024]] as const) {
+      const one = launched(workgroups, threads)
+      const turns = one.src.filter(({ op }) => op === "RANGE").map((node) => Bounds.of(node.src[0]!).max)
+      const beside = besideOf(two, { workgroups, threads })
+      assert.isAbove(beside, 1)
+      assert.strictEqual(48 % beside, 0)
+      assert.strictEqual(turns.some((n) => n < 16), 96 / beside > workgroups)
+      assert.deepStrictEqual(results(one), want)
+    }
+  })
 
   it("copies to workgroup memory what other workgroups wrote", () => {
     const made = random(4, 3, undefined)

@@ -34,7 +34,7 @@ const run = (made: Made, launch: ReturnType<typeof launchOf>, times: number) =>
 
 describe.skipIf(noGpu)("persistent launches on a GPU", () => {
   layer(Testing.layer)((it) => {
-    const count = process.env["TG_FULL"] === "1" ? 100 : 2
+    const count = process.env["TG_FULL"] === "1" ? 100 : 4
     it.effect("keep the values of random programs, and leave the counter as it was", () =>
       Effect.gen(function*() {
         const { subgroupSize } = (yield* Device).profile
@@ -43,6 +43,8 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
           const odd = seed % 2
           const launch = launchOf(made, {
             workgroups: 2,
+            // more than a phase has, so that some run several workgroups side by side and others leave threads out
+            threads: 1 + 79 * odd,
             spins: 1e8,
             stagedBytes: odd * 4 * length,
             ahead: 8 - 4 * odd

@@ -35,13 +35,13 @@ export const map = (arena: Arena, size?: UOp): UOp =>
 export const repeat = (arena: Arena): UOp =>
   storing(arena, (i) => Expr.sub(read(arena, 1, i), read(arena, 2, Expr.floormod(i, 16))))
 
-/** `out[i] = sum over k < 16 of x[i + 5 k] / 16 - y[i]`, of the first n elements or of all. */
-export const sum = (arena: Arena, size?: UOp | number): UOp => {
+/** `out[i] = sum over k < 16 of x[i + 5 k] / 16 - y[i]` */
+export const sum = (arena: Arena): UOp => {
   const k = Expr.range(arena, 16, 1, "REDUCE")
   return storing(arena, (i) => {
     const x = read(arena, 1, Expr.add(i, Expr.mul(k, 5)))
     return Expr.sub(Expr.mul(Expr.reduce("ADD", x, [k]), 1 / 16), read(arena, 2, i))
-  }, size)
+  })
 }
 
 const kernels: ReadonlyArray<(arena: Arena) => readonly [UOp, ReadonlyArray<ReadonlyArray<Opt.Opt>>]> = [
