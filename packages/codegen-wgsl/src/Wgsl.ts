@@ -41,7 +41,8 @@ export const maxGrid = 65535
 
 const parameters: Readonly<Record<string, string>> = {
   workgroup_id: "@builtin(workgroup_id) workgroup_id: vec3<u32>",
-  local_invocation_id: "@builtin(local_invocation_id) local_invocation_id: vec3<u32>"
+  local_invocation_id: "@builtin(local_invocation_id) local_invocation_id: vec3<u32>",
+  subgroup_invocation_id: "@builtin(subgroup_invocation_id) subgroup_invocation_id: u32"
 }
 
 const assemble = (name: string, linear: UOp, program: ReturnType<typeof signature>, main: Body): string => {

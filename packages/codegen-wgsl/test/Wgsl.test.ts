@@ -128,6 +128,18 @@ describe("kernels", () => {
     `)
   })
 
+  it("adds up several sums over the same threads in one butterfly, which halves them", async () => {
+    const k = new Kernel()
+    const thread = k.special("lidx0", 64)
+    const values = [0, 1, 2, 3].map((i) => k.load(k.param(0, DType.f32), Expr.add(Expr.mul(thread, 4), i)))
+    const sums = values.map((value) => k.subgroup("ADD", value, 8))
+    sums.forEach((sum, i) => k.store(k.param(1, DType.f32), k.int(i), sum, Expr.eq(thread, 0)))
+    const code = await render(k)
+    const count = (text: string) => code.split(text).length - 1
+    // one by one they take three steps each
+    assert.deepStrictEqual([count("subgroupAdd"), count("subgroupShuffleXor"), count("subgroupBroadcast")], [0, 4, 4])
+  })
+
   it("reads part of a wide element, and writes only whole elements", async () => {
     const k = new Kernel()
     const i = k.special("lidx0", 16)

@@ -112,6 +112,35 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         }
       }))
 
+    it.effect("add up several sums over the same threads", (context) =>
+      Effect.gen(function*() {
+        const { subgroupSize } = (yield* Device).profile
+        if (subgroupSize === undefined) return context.skip("the device has no subgroups of one size")
+        for (const dtype of [DType.f32, DType.i32]) {
+          for (const threads of [subgroupSize, subgroupSize / 2, 2]) {
+            for (const sums of [2, 3, subgroupSize, 3 * subgroupSize - 1]) {
+              const k = new Kernel()
+              const thread = Expr.add(k.special("lidx0", 16), Expr.mul(k.special("lidx1", 4), 16))
+              const values = Array.from(
+                { length: sums },
+                (_, s) => k.load(k.param(0, dtype), Expr.add(Expr.mul(thread, sums), s))
+              )
+              const totals = values.map((value) => k.subgroup("ADD", value, threads))
+              totals.forEach((total, s) => k.store(k.param(1, dtype), Expr.add(Expr.mul(thread, sums), s), total))
+              const x = dtype === DType.f32 ? floats(64 * sums) : Int32Array.from(floats(64 * sums))
+              const found = yield* output(k, [x], [dtype, 64 * sums])
+              const expected = Array.from(x, (_, i) => {
+                const first = Math.floor(i / sums / threads) * threads
+                return Array.from({ length: threads }, (_, t) => x[(first + t) * sums + i % sums]!).reduce((a, b) =>
+                  a + b
+                )
+              })
+              assert.deepStrictEqual(found, expected, `${sums} sums of ${DType.print(dtype)} over ${threads}`)
+            }
+          }
+        }
+      }))
+
     it.effect("leave NaN aside where a whole subgroup looks for the largest or the smallest", (context) =>
       Effect.gen(function*() {
         const { subgroupSize } = (yield* Device).profile

@@ -1,13 +1,13 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
-import { argOf, specialName, type UOp, varArg } from "@tg/core-uop/UOp"
+import { argOf, groupArg, specialName, type UOp, varArg } from "@tg/core-uop/UOp"
 import * as Access from "./access.ts"
 import { combine, elementwise, inputs as elementwiseInputs, operands as operandsOf } from "./elementwise.ts"
 import type { Helper } from "./helpers.ts"
 import { literal } from "./literal.ts"
 import * as Meeting from "./meeting.ts"
 import { widths } from "./memory.ts"
-import { subgroupReduce } from "./subgroups.ts"
+import { subgroupReductions } from "./subgroups.ts"
 import { atom, laneOf, Refusal, type Text, typeName } from "./text.ts"
 import * as Usage from "./usage.ts"
 import { type Options, Writer } from "./writer.ts"
@@ -28,15 +28,40 @@ export const body = (linear: UOp, options: Options): Body => {
   const writer = new Writer(options, widths(linear))
   const usage = Usage.of(linear, (node) => inputs(node, writer))
   const arrivals = Meeting.arrivals(linear)
+  const reductions = sideBySide(linear, usage)
   linear.src.forEach((node, place) => {
     const barrier = arrivals.get(place)
     if (barrier !== undefined) writer.line(Meeting.arrive(linear, barrier))
     writer.place(node, () => {
-      if (usage.isLive(place)) instruction({ linear, writer, isInlinable: usage.isInlinable(place) }, node)
+      if (!usage.isLive(place)) return
+      if (node.op !== "SUBGROUP_REDUCE") {
+        return instruction({ linear, writer, isInlinable: usage.isInlinable(place) }, node)
+      }
+      const group = reductions.get(place)
+      if (group !== undefined) subgroupReductions(writer, group).forEach((text, i) => writer.set(group[i]!, text))
     })
   })
   writer.lines.push(...Meeting.leave(linear))
   return writer
+}
+
+/** The reductions over subgroups that follow each other, of one operation over as many threads: each group by the place of its first one. */
+const sideBySide = (linear: UOp, usage: Usage.Usage): ReadonlyMap<number, ReadonlyArray<UOp>> => {
+  const groups = new Map<number, Array<UOp>>()
+  let open: Array<UOp> = []
+  linear.src.forEach((node, place) => {
+    if (node.op !== "SUBGROUP_REDUCE") {
+      open = []
+      return
+    }
+    if (!usage.isLive(place)) return
+    const [first] = open
+    const isSame = first !== undefined && first.dtype === node.dtype && groupArg(first).op === groupArg(node).op &&
+      groupArg(first).threads === groupArg(node).threads && !open.includes(node.src[0]!) && !open.includes(node)
+    if (isSame) open.push(node)
+    else groups.set(place, open = [node])
+  })
+  return groups
 }
 
 /** Longer texts get a name, for readable lines. */
@@ -152,10 +177,6 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
   },
   LOAD: (place, node) => keep(place, node, Access.load(place.writer, node)),
   STORE: ({ writer }, node) => Access.store(writer, node),
-  SUBGROUP_REDUCE: ({ writer }, node) => {
-    const value = subgroupReduce(writer, node)
-    writer.set(node, isName(value) ? value : writer.bind("v", value))
-  },
   STACK: (place, node) => {
     const parts = node.src.map((s) => place.writer.text(s))
     const same = node.src.every((s) => s === node.src[0])
