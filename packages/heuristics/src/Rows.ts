@@ -124,6 +124,12 @@ const wantsSubgroup = (kernel: UOp, { saturatingThreads }: DeviceProfile): boole
   knownOutputs(kernel) * maxGroup >= saturatingThreads &&
   new Set(outermost(kernel).filter(isInt8).map((sum) => iterations(Loops.loopsOf(sum)))).size > 1
 
+/** Whether the innermost loop of a sum goes over two blocks, those whose scales share a word: its threads read neighbouring vectors of an activation. */
+const sharesWords = (kernel: UOp): boolean =>
+  outermost(kernel).filter(isInt8).some((sum) =>
+    Loops.loopsOf(sum).filter((l) => l.axis === "REDUCE").at(-1)?.size === pair
+  )
+
 /**
  * Products of bytes: two subgroups for a row, which pay beside other rows in a workgroup (2048 rows of 2048: 3.6 us, with
  * one subgroup 4.2). A row that cannot be split so gets a workgroup of one subgroup. Very many rows in pairs for each thread.
@@ -136,7 +142,7 @@ const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens }: Threa
   if (wantsSubgroup(plan.kernel, profile)) {
     const threadsWith = (each: number): number => knownOutputs(plan.kernel) * group / each
     upcastRows(plan, rowsOfExperts.filter((each) => threadsWith(each) >= nearlyAll * profile.saturatingThreads), tokens)
-    groupReductions(plan, group)
+    groupReductions(plan, group, { inside: sharesWords(plan.kernel) ? pair : 1 })
     return localRows(plan, Math.floor(byteThreads / group))
   }
   groupReductions(plan, 2 * group, (tokens ?? 1) > 1 ? { leastPower: fewestOfTokens } : {})

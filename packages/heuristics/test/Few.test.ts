@@ -99,7 +99,7 @@ describe("a product of a few tokens with one matrix", () => {
 })
 
 /** The opts of the sum over the four experts that each token has chosen, by index, beside a product with one matrix; products of bytes. */
-const downOf = (tokens: number, profile = h200) => {
+const downOf = (tokens: number, { pairs = false, profile = h200 } = {}) => {
   const arena = new Arena()
   const [experts, blocks, words] = [4, 48, 8]
   const param = (slot: number, length: number) => arena.make("PARAM", DType.u32, [Expr.int(arena, length)], { slot })
@@ -110,13 +110,17 @@ const downOf = (tokens: number, profile = h200) => {
     arena.make("CAST", DType.f32, [Expr.reduce("ADD", arena.make("DOT4I8", DType.i32, [x, w]), [word])])
   const load = (slot: number, length: number, place: UOp) => Expr.load(Expr.element(param(slot, length), place))
   const own = (() => {
-    const [k, block, word] = [2, 3, 4].map((id, i) => Expr.range(arena, [experts, blocks, words][i]!, id, "REDUCE"))
+    const sizes = [experts, pairs ? blocks / 2 : blocks, words]
+    const [k, each, word] = [2, 3, 4].map((id, i) => Expr.range(arena, sizes[i]!, id, "REDUCE"))
+    const half = Expr.range(arena, 2, 7, "REDUCE")
+    const block = pairs ? Expr.add(Expr.mul(each!, 2), half) : each
     const pair = Expr.add(Expr.mul(t, experts), k!)
     const expert = arena.make("CAST", DType.index, [load(3, tokens * experts, pair)])
     const w = load(1, 64 * rows * blocks * words, at(Expr.add(Expr.mul(expert, rows), r), block!, word!))
     return Expr.reduce("ADD", dot(w, load(2, tokens * experts * blocks * words, at(pair, block!, word!)), word!), [
       k!,
-      block!
+      each!,
+      ...(pairs ? [half] : [])
     ])
   })()
   const [block, word] = [Expr.range(arena, blocks, 5, "REDUCE"), Expr.range(arena, words, 6, "REDUCE")]
@@ -153,6 +157,10 @@ describe("rows of the experts that tokens have chosen", () => {
       assert.strictEqual(threads(tokens), 32)
       assert.include(downOf(tokens), "LOCAL(r1, 8)")
     }
+  })
+  it("are read by neighbouring threads, of which pairs take the blocks whose scales share a word", () => {
+    const groups = downOf(16, { pairs: true }).filter((opt) => /^GROUP\(r[237],/.test(opt))
+    assert.deepStrictEqual(groups, ["GROUP(r7, 2)", "GROUP(r2, 4)", "GROUP(r3, 4)"])
   })
   it("are in their order where there is one token", () => {
     assert.isEmpty(downOf(1).filter((opt) => opt.startsWith("OUTER")))
