@@ -31,8 +31,8 @@ const product = (tokens: number, matrices: "one" | "own", [rows, terms]: readonl
 const optsOf = (...[tokens, matrices, profile]: [number, "one" | "own", typeof h200]) =>
   choose(product(tokens, matrices), profile).map(Opt.print)
 
-/** The opts of a product of bytes, with rows of 24 blocks. */
-const bytesOf = (tokens: number) => {
+/** A product of bytes, with rows of 24 blocks. */
+const productOfBytes = (tokens: number, rows: number = usual[0]) => {
   const arena = new Arena()
   const [blocks, words] = [24, 8]
   const param = (slot: number, length: number) => arena.make("PARAM", DType.u32, [Expr.int(arena, length)], { slot })
@@ -48,8 +48,9 @@ const bytesOf = (tokens: number) => {
   const dot = arena.make("CAST", DType.f32, [Expr.reduce("ADD", arena.make("DOT4I8", DType.i32, [x, w]), [word])])
   const out = arena.make("PARAM", DType.f32, [Expr.int(arena, tokens * rows)], { slot: 0 })
   const store = Expr.store(Expr.element(out, Expr.add(Expr.mul(t, rows), r)), Expr.reduce("ADD", dot, [block]))
-  return choose(arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, t, r])]), h200)
+  return arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, t, r])])
 }
+const bytesOf = (tokens: number, rows?: number) => choose(productOfBytes(tokens, rows), h200)
 
 describe("a product of a few tokens with one matrix", () => {
   it("gives a thread all of them, so that a weight is read once", () => {
@@ -60,7 +61,29 @@ describe("a product of a few tokens with one matrix", () => {
   })
   it("gives two threads half of twice as many, in the shape of one tile", () => {
     assert.deepStrictEqual(optsOf(32, "one", h200), optsOf(16, "one", h200))
-    assert.deepStrictEqual(bytesOf(32), bytesOf(16))
+  })
+  it("gives a thread eight where products are of bytes, and the others to threads beside it, in pairs of rows where enough threads remain", () => {
+    const shapeOf = (tokens: number, rows?: number) =>
+      bytesOf(tokens, rows).map(Opt.print).filter((opt) => /^(UPCAST|LOCAL)\(r[01],/.test(opt))
+    assert.include(shapeOf(8), "UPCAST(r0, 8)")
+    assert.isFalse(shapeOf(8).some((opt) => opt.startsWith("LOCAL(r0")))
+    assert.deepStrictEqual(shapeOf(16), ["UPCAST(r0, 8)", "LOCAL(r0, 2)", "LOCAL(r1, 4)"])
+    assert.deepStrictEqual(shapeOf(32).slice(0, 2), ["UPCAST(r0, 8)", "LOCAL(r0, 4)"])
+    assert.deepStrictEqual(shapeOf(16, 8192).slice(0, 3), ["UPCAST(r0, 8)", "LOCAL(r0, 2)", "UPCAST(r1, 2)"])
+  })
+  it("has the values of bytes", () => {
+    const [tokens, rows] = [16, 8192]
+    const plain = productOfBytes(tokens, rows)
+    const inputs = [rows, tokens].map((own, slot) =>
+      Uint32Array.from({ length: own * 24 * 8 }, (_, i) => (i * 2654435761 + slot * 40503) >>> 0)
+    )
+    const valuesOf = (kernel: UOp | IllegalOpt): Float32Array => {
+      if (kernel instanceof IllegalOpt) throw kernel
+      const out = new Float32Array(tokens * rows).fill(NaN)
+      evaluateKernel(kernel, [out, ...inputs], {}, { checkWrites: true })
+      return out
+    }
+    assert.deepStrictEqual(valuesOf(legal(plain, bytesOf(tokens, rows), h200)), valuesOf(plain))
   })
   it("has their values", () => {
     const [tokens, rows, terms] = [32, 128, 16]
