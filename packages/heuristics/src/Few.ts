@@ -50,7 +50,9 @@ export const upcastTokens = (plan: Plan, profile: DeviceProfile): number => {
   if (tokens === undefined) return 1
   if (!hasManyRegisters(profile)) return upcast(plan, tokens, largestPower(tokens.size, tileTokens.fewRegisters))
   const groups = tokens.size / tokensOfBytes
-  if (groups <= 1 || !Number.isInteger(groups) || !isInt8(plan.kernel)) {
+  // a batch has threads enough, of other tiles
+  const isBatch = Loops.outputs(plan.kernel).some((loop) => loop.isSymbolic)
+  if (isBatch || groups <= 1 || !Number.isInteger(groups) || !isInt8(plan.kernel)) {
     return upcast(plan, tokens, Math.min(tokens.size, tileTokens.manyRegisters))
   }
   const taken = upcast(plan, tokens, tokensOfBytes)
