@@ -28,7 +28,7 @@ export const endOf = (node: UOp): End => {
   return { node, stores: effect!.op === "TUPLE" ? effect!.src : [effect!], loops }
 }
 
-/** The ENDs of a kernel, in order: those that fill workgroup memory, then the one that stores results. */
+/** The ENDs of a kernel, in order: those that fill workgroup memory, then the one that stores results; before it, what is peeled from it. */
 export const endsOf = (kernel: UOp): ReadonlyArray<End> => kernel.src.map(endOf)
 
 /** A memory access: the element of a buffer, predicated by the gate if there is one. */

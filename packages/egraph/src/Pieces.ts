@@ -28,6 +28,8 @@ export interface Plan {
   readonly piece: number
   /** None if it is not said. */
   readonly together?: Together | undefined
+  /** Whether a workgroup computes those in any case; else where its launch takes less time with them. */
+  readonly isWhole?: boolean | undefined
   /** What the states of pieces are called in the program. */
   readonly label?: string | undefined
 }
@@ -255,10 +257,16 @@ const orderOf = (rank: number, count: number, inner: ReadonlyArray<number>): Rea
 
 const notOne = (shape: Shape.Shape): Shape.Shape => shape.filter((d) => d !== 1)
 
+/** The value with one axis for some that follow one another. */
+const withOneAxis = (x: Tensor, { at, count }: { readonly at: number; readonly count: number }): Tensor => {
+  const rows = x.shape.slice(at, at + count).reduce<number>((n, d) => n * Number(d), 1)
+  return count < 2 ? x : x.reshape([...x.shape.slice(0, at), rows, ...x.shape.slice(at + count)])
+}
+
 /** The states of pieces as one record each, which is stored: all of them come from one launch. */
 const stored = (
   states: ReadonlyArray<{ readonly of: Tensor; readonly axis: number }>,
-  { inner, label }: { readonly inner: ReadonlyArray<number>; readonly label: string | undefined }
+  { inner, isWhole = false, label }: Pick<Plan, "isWhole" | "label"> & { readonly inner: ReadonlyArray<number> }
 ): ReadonlyArray<Tensor> => {
   // of the root, which is the last; others may have axes of size 1 besides
   const last = states.at(-1)!
@@ -268,7 +276,11 @@ const stored = (
   if (!isOne) return states.map(({ of }) => named(of.contiguous()))
   const keep = (x: Tensor): Tensor => {
     const order = orderOf(x.rank, lead.length - 1, inner)
-    return named(x.permute(order).contiguous()).permute(order.map((_, axis) => order.indexOf(axis)))
+    const permuted = x.permute(order)
+    const made = withOneAxis(permuted, { at: lead.length - 1 - inner.length, count: inner.length }).contiguous(
+      inner.length === 0 || !isWhole ? {} : { together: lead.length - 1 - inner.length }
+    )
+    return named(made).reshape(permuted.shape).permute(order.map((_, axis) => order.indexOf(axis)))
   }
   const sorted = states.map(({ axis, of }, i) => {
     const width = of.shape.slice(axis + 1).reduce<number>((n, d) => n * Number(d), 1)
@@ -324,7 +336,7 @@ const within = (
  * A value equal to the root of a cascade, computed in pieces of so many positions, whose states are stored; none where the axis
  * is no whole pieces and what is read does not go on behind it, or the rule does not know how a step changes with those before it.
  */
-export const inPieces = (whole: Cascade, { label, piece, together = [] }: Plan): UOp | undefined => {
+export const inPieces = (whole: Cascade, { isWhole, label, piece, together = [] }: Plan): UOp | undefined => {
   const { count, isOpen } = countOf(whole, piece)
   const { cascade, inner } = cutRows(whole, together)
   if (count === undefined || cascade === undefined) return undefined
@@ -343,7 +355,7 @@ export const inPieces = (whole: Cascade, { label, piece, together = [] }: Plan):
     const terms = inPiecesAt(pieces, { axis, node: own }, rawOf)
     raw.set(reduce, reduced(isOpen ? within(pieces, { axis, op }, terms) : terms, op, axis + 1))
   }
-  const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), { inner, label })
+  const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), { inner, isWhole, label })
   const ofPieces = new Map(all.map(({ reduce }, i) => [reduce, states[i]!]))
   const ofEverything = new Map<UOp, Tensor>()
   const values: Values = { ofPiece: (step) => ofPieces.get(step)!, ofAll: (step) => ofEverything.get(step)! }

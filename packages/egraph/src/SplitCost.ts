@@ -49,13 +49,14 @@ export const siteOf = (cascade: Cascade): Site => {
 
 /** Neighbours along an axis that are tried: what they read is unpacked once. */
 const neighbours: ReadonlyArray<number> = [4, 2]
-const mostTogether = 16
+const mostTogether = 8
 
-/** Operations for each value of a row that is read: unpacking it, and its products with a query and with a weight. */
+/** Operations for each value of a row that is read: unpacking it for the rows of a register tile, and its products with a query and with a weight. */
 const unpacking = 4
 const multiplying = 2
-/** The same of another token, whose limit is another one, too: on an H200 a piece of 64 takes 7.9 us for a token, 16.4 for four together. */
-const multiplyingTokens = 5
+const rowsOfTile = 4
+/** Bytes of a value, which each workgroup reads from the shared cache, for the scores and again for the mix, before it computes with it. */
+const valueBytes = 2
 /** Loads of a thread that are under way at a time. */
 const loadsAtOnce = 6
 /** Of a workgroup's fixed costs, what others beside it do not hide. */
@@ -92,30 +93,34 @@ interface Costed {
 /** The pieces that take the least time, if any take less than all positions together. */
 export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonly wholeMicros: number } => {
   const { pieces, positions, rows, shared, steps, width } = site
-  const { cachedLoadMicros, operationsPerByte, processors, stageMicros } = quantitiesOf(profile)
+  const { cachedLoadMicros, cachedPerByte, operationsPerByte, processors, stageMicros } = quantitiesOf(profile)
   const perMicro = operationsPerByte * profile.bytesPerMicro
   // scores take about as much as the mix
   const values = 2 * width
   const inLine = (terms: number): number => terms * cachedLoadMicros / loadsAtOnce
   const wholeMicros = steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) +
     rows * positions * values * multiplying / perMicro
+  const hasTokens = shared.some(({ axis }) => axis === tokenAxis)
   const microsBehind = (plan: Plan, positions: number): number => {
     const together = rowsTogether(plan)
     const workgroups = Math.max(1, rows / together * positions / plan.piece)
-    const tokens = tokensTogether(plan)
-    const products = together / tokens * (multiplying + (tokens - 1) * multiplyingTokens)
-    const busy = plan.piece * values * (unpacking + products) * processors / perMicro
-    // the first workgroup of each processor waits for the stages of its rows, one after the other
-    const first = profile.dispatchMicros + together * steps * stageMicros + busy
+    const tiles = hasTokens ? Math.ceil(together / rowsOfTile) : 1
+    const computing = (unpacking * tiles + multiplying * together) * processors / perMicro
+    const reading = hasTokens ? valueBytes * processors / (cachedPerByte * profile.bytesPerMicro) : 0
+    const busy = plan.piece * values * (computing + reading)
+    // the first workgroup of each processor waits for its stages, one after the other: of each row, or of the rows of a register tile
+    const first = profile.dispatchMicros + (hasTokens ? tiles : together) * steps * stageMicros + busy
     return first + workgroups / processors * (visible * stageMicros + busy) + profile.dispatchMicros +
       inLine(positions / plan.piece)
   }
   // short prompts and drafts of several tokens come at the beginning of a conversation as often as deep in one
   const depthsOf = ({ piece }: Plan): ReadonlyArray<number> =>
-    shared.some(({ axis }) => axis === tokenAxis) ? [Math.min(piece, positions), positions] : [positions]
+    hasTokens ? [Math.min(piece, positions), positions] : [positions]
   const usually = (plan: Plan): number => depthsOf(plan).reduce((sum, depth) => sum + microsBehind(plan, depth), 0)
-  const plans = pieces.flatMap((piece) => togethers(shared).map((together) => ({ piece, together })))
-  const [plan] = plans.toSorted((a, b) => usually(a) - usually(b))
+  const plans = pieces.flatMap((piece) =>
+    togethers(shared).map((together): Plan => ({ piece, together, isWhole: hasTokens }))
+  )
+  const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))
   const micros = plan === undefined ? Infinity : microsBehind(plan, positions)
   return micros < wholeMicros ? { plan, micros, wholeMicros } : { plan: undefined, micros: wholeMicros, wholeMicros }
 }

@@ -58,10 +58,12 @@ describe("pieces by cost", () => {
     expect(chosen({ groups: 1, heads: 20, size: 512, context: 16384 })).toBe("64, 4 together")
   })
 
-  it("a few tokens: as many rows together as one token has, heads rather than tokens", () => {
+  it("a few tokens: more rows together, of tokens too where they are many", () => {
     const mla = { groups: 1, heads: 20, size: 512 }
-    for (const tokens of [2, 4]) expect(chosen({ ...mla, tokens, context: 4096 })).toBe("64, 2 together")
-    for (const tokens of [2, 4, 8]) expect(chosen({ ...mla, tokens, context: 512 })).toBe("64, 1 together")
+    for (const tokens of [2, 4]) expect(chosen({ ...mla, tokens, context: 4096 })).toBe("64, 4 together")
+    for (const tokens of [2, 4]) expect(chosen({ ...mla, tokens, context: 512 })).toBe("64, 2 together")
+    expect(chosen({ ...mla, tokens: 8, context: 512 })).toBe("64, 4 together")
+    for (const tokens of [8, 16, 32]) expect(chosen({ ...mla, tokens, context: 16384 })).toBe("64, 8 together")
   })
 
   it("heads with keys of their own share nothing", () => {

@@ -13,6 +13,7 @@ import {
   shortReduction,
   usualGroup
 } from "./Groups.ts"
+import { chooseCascade, isCascade } from "./Cascades.ts"
 import { hasManyRegisters, isInt8, loadsInFlight } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs, shareRows } from "./Rows.ts"
@@ -86,6 +87,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const rounds = alike === 1 && outermost(plan.kernel.src[last]!).some(isInt8)
   const most = Math.min(rounds ? stagingThreads : threadsFor(alike, plan.kernel, profile), profile.maxWorkgroupThreads)
   const subgroup = usualGroup(profile, most)
+  if (isCrowd && hasRegisters && isCascade(plan.kernel)) return chooseCascade(plan, most)
   /** Fewer workgroups than processors: each computes less. */
   const isSparse = alike > 1 && alike < processorsOf(profile)
   for (let number = 0; number <= last; number++) {

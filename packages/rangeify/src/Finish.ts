@@ -4,6 +4,7 @@ import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { hoistFactors } from "./HoistFactors.ts"
 import { mergeReductions } from "./MergeReductions.ts"
+import { peel } from "./Peel.ts"
 import { renumberRanges, splitRanges } from "./SplitRanges.ts"
 
 const kernelPass = (name: string, run: Pass.Pass<undefined>["run"]): Pass.Pass<undefined> => ({
@@ -26,6 +27,7 @@ const dropUnusedLoops = (kernel: UOp): UOp =>
   }))
 
 const numbering = "number loops"
+const peeling = "peel"
 
 /** The passes between lowering and the schedule. */
 export const passes: Pass.PassList<undefined> = {
@@ -37,14 +39,18 @@ export const passes: Pass.PassList<undefined> = {
     kernelPass("simplify again", simplify),
     kernelPass("drop unused loops", dropUnusedLoops),
     kernelPass("merge reductions", mergeReductions),
+    kernelPass(peeling, (kernel, context, trace) => {
+      const peeled = peel(kernel)
+      return peeled === kernel ? kernel : simplify(peeled, context, trace)
+    }),
     kernelPass(numbering, renumberRanges)
   ]
 }
 
-/** Those for a kernel that is only weighed: what it costs does not depend on the numbers of its loops. */
+/** Those for a kernel that is only weighed: what it costs does not depend on the numbers of its loops, and is the same in one END or two. */
 export const unnumbered: Pass.PassList<undefined> = {
   stage: passes.stage,
-  passes: passes.passes.filter(({ name }) => name !== numbering)
+  passes: passes.passes.filter(({ name }) => name !== numbering && name !== peeling)
 }
 
 /** A lowered kernel after these passes. Simplified by the rules of its arena. */

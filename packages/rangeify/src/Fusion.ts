@@ -4,7 +4,7 @@ import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { digest, openRanges, rangeArg, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
-import { loopsBetween } from "@tg/core-uop/Workgroup"
+import { isStage, loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { chain } from "./Cost.ts"
 import { transcendental } from "./Values.ts"
@@ -16,7 +16,7 @@ export interface FusionCost {
   /** Workgroup memory that staged values may take, in bytes. */
   readonly maxWorkgroupBytes: number
   /** `sizeOf` is what each loop runs, where that is known; without it `usualSize`, for which programs are compiled. */
-  readonly kernelMicros: (kernel: UOp, sizeOf?: SizeOf) => KernelMicros
+  readonly kernelMicros: (kernel: UOp, sizeOf?: SizeOf, isTogether?: boolean) => KernelMicros
 }
 
 /** The trip count of a loop of this size. */
@@ -191,6 +191,26 @@ const tiledTokens = ({ end, nodes }: Phase, iterations: Iterations): ReadonlyMap
   return tokens === undefined ? untiled : new Map([[tokens, Math.min(tileTokens, iterations([tokens]))]])
 }
 
+/** Rows of a register tile that share what they load. */
+const tileRows = 4
+
+/**
+ * The rows that a workgroup computes as a whole, as heads and tokens behind a piece of a context, with those of a register tile: what they read is
+ * loaded and unpacked once for these.
+ */
+const tiledRows = (
+  { end, nodes }: Phase,
+  between: ReadonlySet<UOp>,
+  iterations: Iterations
+): ReadonlyMap<UOp, number> => {
+  const read = nodes.filter(loadsBuffer).map((load) => openRanges(accessOf(load).at))
+  const rows = end.src.slice(1).filter((loop) =>
+    !between.has(loop) && loop.src[0]!.op === "CONST" && iterations([loop]) <= tileTokens &&
+    read.some((open) => !open.has(loop))
+  )
+  return new Map(rows.map((loop) => [loop, Math.min(tileRows, iterations([loop]))]))
+}
+
 const bytesOf = (nodes: ReadonlyArray<UOp>, sizeOf: SizeOf, outside: ReadonlySet<UOp>): number =>
   4 * chain([...trafficOf(nodes, sizeOf, outside).values()])
 
@@ -225,10 +245,11 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   return {
     key: digest(`@tg/rangeify ${JSON.stringify(Object.entries(profile).sort())}`),
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,
-    kernelMicros: (kernel, sizeOf = usualSize) => {
+    kernelMicros: (kernel, sizeOf = usualSize, isTogether = false) => {
       const iterations = iterationsBy(sizeOf)
       const phases = kernel.src.map((end): Phase => ({ end, nodes: toposort(end) }))
-      const stages = phases.slice(0, -1)
+      // an END that stores some columns of the result beside the last one waits for nothing of its own
+      const stages = phases.slice(0, -1).filter(({ end }) => isStage(end))
       const main = phases.at(-1)!
       const outputs = new Set(main.end.src.slice(1).filter((r) => rangeArg(r).axis === "GLOBAL"))
       const between = loopsBetween(kernel)
@@ -236,7 +257,9 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
       const tiled = stages.length === 0 ? tiledTokens(main, iterations) : untiled
-      const shared = longest(main, iterations) >= longReduction ? rows : outputsPerWorkgroup
+      const most = longest(main, iterations) >= longReduction ? rows : outputsPerWorkgroup
+      // each workgroup computes all rows of what it stages
+      const shared = isTogether ? Math.max(most, inside) : most
       const workgroups = apart * Math.ceil(inside / shared)
       const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
       const told = phases.slice(1).filter(readsWhereTold).length
@@ -251,8 +274,12 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
         // what fits beside a processor's workgroup memory is loaded once by each processor
         const times = bytes > known.residentBytes ? workgroups : Math.min(workgroups, processors)
         const loads = times * micros({ operations: 0, bytes })
-        const all = Math.max(repeats * micros(workOf(stage, { iterations, outside: none, around: between })), loads)
-        return sum + Math.max(micros(workOf(stage, { iterations, outside: between })), all / processors)
+        const tiled = isTogether ? tiledRows(stage, between, iterations) : untiled
+        const all = Math.max(
+          repeats * micros(workOf(stage, { iterations, outside: none, around: between, tiled })),
+          loads
+        )
+        return sum + Math.max(micros(workOf(stage, { iterations, outside: between, tiled })), all / processors)
       }, 0)
       return {
         wait: profile.dispatchMicros + known.loadMicros + added * known.cachedLoadMicros +

@@ -145,15 +145,19 @@ export interface Part {
  */
 export const members = (kernel: UOp): ReadonlyArray<Part> => {
   const parts: Array<Array<UOp>> = [[]]
-  for (const end of kernel.src) {
+  for (const [at, end] of kernel.src.entries()) {
     parts.at(-1)!.push(end)
-    if (!Workgroup.isStage(end)) parts.push([])
+    if (!Workgroup.isStage(end) && !goesOn(end, kernel.src[at + 1])) parts.push([])
   }
   const roots = parts.filter((ends) => ends.length > 0)
   // a kernel that is not joined stays what it is
   if (roots.length < 2) return [{ ast: kernel, slots: slotsOf(kernel).toSorted((a, b) => a - b) }]
   return roots.map((ends) => canonical(renumberRanges(kernel.with(ends))))
 }
+
+/** Whether the next END is of the same workgroups: they share a loop. */
+const goesOn = (end: UOp, next: UOp | undefined): boolean =>
+  next !== undefined && next.src.slice(1).some((loop) => end.src.includes(loop, 1))
 
 const slotsOf = (...roots: ReadonlyArray<UOp>): ReadonlyArray<number> => [
   ...new Set(

@@ -27,6 +27,10 @@ export interface Weighed {
 /** Longest output axis that one workgroup computes as a whole: each thread has registers for so many results. */
 const mostTogether = 4
 
+/** The axis that a workgroup computes as a whole by what the program says (`Tensor.contiguous`). */
+const wantedAxis = ({ arg, op }: UOp): number | undefined =>
+  op === "CONTIGUOUS" && typeof arg === "object" && "together" in arg ? Number(arg.together) : undefined
+
 /** Output axes of a kernel that stages values which one workgroup could compute as a whole, the innermost first. */
 const shortAxes = (root: UOp): ReadonlyArray<number> =>
   [...Shape.of(root.op === "STORE" ? root.src[1]! : root).entries()].flatMap(([axis, size]) =>
@@ -49,13 +53,14 @@ const noMemory = (): Ref => ({ kind: "temporary", id: -1 })
 const weighLowered = (
   root: UOp,
   { ast, storage, workgroupBytes }: Lowered,
-  { fusion, limits }: { readonly fusion: FusionCost; readonly limits: Limits }
+  { fusion, limits }: { readonly fusion: FusionCost; readonly limits: Limits },
+  isTogether = false
 ): Weighed => {
   // a kernel that is cut into several has no stages
   const isCut = storage.some((owner) => isOverBinding(owner, limits))
   const room = isCut ? 0 : fusion.maxWorkgroupBytes
   const made = finish(ast, undefined, { list: unnumbered })
-  const parts = fusion.kernelMicros(made)
+  const parts = fusion.kernelMicros(made, undefined, isTogether)
   const micros = launchOf([parts])
   const forbidden = (limit: "workgroupBytes" | "bindings", needs: number, has: number): Verdict => ({
     _tag: "Forbidden",
@@ -150,11 +155,15 @@ export const weigher = (
       return made
     }
     const apart = weighLowered(root, lower(arena, root, { staged, stored }), device)
-    const all = (apart.stages ? shortAxes(root) : []).map((axis): Weighed => {
+    const wanted = wantedAxis(root)
+    const axes = wanted === undefined ? shortAxes(root) : [wanted]
+    const all = (apart.stages ? axes : []).map((axis): Weighed => {
       const together = new Map([[root, axis]])
-      return { ...weighLowered(root, lower(arena, root, { staged, stored, together }), device), axis }
+      const lowered = lower(arena, root, { staged, stored, together })
+      return { ...weighLowered(root, lowered, device, wanted !== undefined), axis }
     })
-    const [best] = cheapest([apart, ...all], microsOf)
+    const isWanted = wanted !== undefined && all.some(({ verdict }) => verdict._tag === "Cost")
+    const [best] = isWanted ? all : cheapest([apart, ...all], microsOf)
     shared.set(text, best!)
     return best!
   }

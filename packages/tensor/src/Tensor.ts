@@ -332,9 +332,14 @@ export class Tensor {
     }
     return new Tensor(this.arena.make("GATHER", this.dtype, [this.node, index.node]))
   }
-  /** Materialises this value: it is stored, row-major, and never fused into its readers. */
-  contiguous(): Tensor {
-    return new Tensor(this.arena.make("CONTIGUOUS", this.dtype, [this.node]))
+  /**
+   * Materialises this value: it is stored, row-major, and never fused into its readers. Where a kernel stages values for it, one workgroup computes
+   * the whole of the axis `together`.
+   */
+  contiguous({ together }: { readonly together?: number | undefined } = {}): Tensor {
+    return new Tensor(
+      this.arena.make("CONTIGUOUS", this.dtype, [this.node], together === undefined ? undefined : { together })
+    )
   }
 
   // ---- reduction

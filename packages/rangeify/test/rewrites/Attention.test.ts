@@ -1,10 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Bounds from "@tg/core-uop/Bounds"
-import type { UOp } from "@tg/core-uop/UOp"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
 import { loopsBetween, memoryOf } from "@tg/core-uop/Workgroup"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
+import { members } from "../../src/Horizontal.ts"
 import type { Limits } from "../../src/Rangeify.ts"
 import { Build, scheduled } from "../support/programs.ts"
 import { type Effects, launches, onH200, plain, plainAndOnH200, withAndWithout } from "../support/rewrites.ts"
@@ -69,6 +70,41 @@ describe("in attention of one token", () => {
   it("scores, their maximum, weights and mix of each piece: 3 launches become 1", () => {
     const made = plainAndOnH200((b) => [b.out(pieces(...operands(b)))])
     assert.deepStrictEqual(launches(made), [3, 1])
+  })
+
+  describe("a workgroup that computes all heads of a piece, as the program says,", () => {
+    const record = (b: Build, options: { readonly together?: number }): Tensor.Tensor =>
+      pieces(...operands(b)).contiguous(options)
+    const effects = (options: { readonly together?: number }): Effects => (b) => [b.out(combine(record(b, options)))]
+    const kernelOf = (options: { readonly together?: number }): UOp => {
+      const { steps } = scheduled(Program.make(effects(options)(new Build())).sink, onH200)
+      return steps.flatMap((step) => step.kind === "kernel" && memoryOf(step.ast).length > 0 ? [step.ast] : [])[0]!
+    }
+
+    it("computes what it did, in as many launches", () => {
+      assert.deepStrictEqual(
+        launches([{ effects: effects({}), limits: onH200 }, { effects: effects({ together: 0 }), limits: onH200 }]),
+        [2, 2]
+      )
+    })
+
+    it("has an END for the maximum and the sum beside the mix, which then has neither conditions nor other additions", () => {
+      const kernel = kernelOf({ together: 0 })
+      assert.lengthOf(members(kernel), 1)
+      const [rest, mix] = kernel.src.slice(-2)
+      const count = (end: UOp, op: string): number => toposort(end).filter((node) => node.op === op).length
+      assert.deepStrictEqual(["WHERE", "CMPLT", "REDUCE"].map((op) => count(mix!, op)), [0, 0, 1])
+      const own = (end: UOp): ReadonlyArray<number> => end.src.slice(1).map((loop) => Number(loop.src[0]!.arg))
+      assert.deepStrictEqual([own(rest!), own(mix!)], [[heads, positions / piece, 2], [
+        heads,
+        positions / piece,
+        latent
+      ]])
+    })
+
+    it("which one row does without", () => {
+      assert.strictEqual(kernelOf({}).src.length, kernelOf({ together: 0 }).src.length - 1)
+    })
   })
 
   it("a workgroup stages the scores of all heads where that is cheaper: the launches are the same, the workgroups fewer", () => {
