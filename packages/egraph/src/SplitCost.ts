@@ -108,8 +108,8 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
     const computing = (unpacking * tiles + multiplying * together) * processors / perMicro
     const reading = hasTokens ? valueBytes * processors / (cachedPerByte * profile.bytesPerMicro) : 0
     const busy = plan.piece * values * (computing + reading)
-    // the first workgroup of each processor waits for its stages, one after the other: of each row, or of the rows of a register tile
-    const first = profile.dispatchMicros + (hasTokens ? tiles : together) * steps * stageMicros + busy
+    // the first workgroup of each processor waits for its stages, one after the other: of each row, or of all of several tokens
+    const first = profile.dispatchMicros + (hasTokens ? 1 : together) * steps * stageMicros + busy
     return first + workgroups / processors * (visible * stageMicros + busy) + profile.dispatchMicros +
       inLine(positions / plan.piece)
   }
