@@ -8,7 +8,7 @@ import { literal } from "./literal.ts"
 import * as Meeting from "./meeting.ts"
 import { widths } from "./memory.ts"
 import { subgroupReductions } from "./subgroups.ts"
-import { atom, laneOf, Refusal, type Text, typeName } from "./text.ts"
+import { atom, isName, laneOf, Refusal, type Text, typeName } from "./text.ts"
 import * as Usage from "./usage.ts"
 import { type Options, Writer } from "./writer.ts"
 
@@ -68,7 +68,6 @@ const sideBySide = (linear: UOp, usage: Usage.Usage): ReadonlyMap<number, Readon
 const inlineColumns = 64
 
 const letters = "xyzw"
-const isName = ({ code }: Text): boolean => /^\w+$/.test(code)
 const readsRegister = (node: UOp): boolean => node.src.some((s) => s.op === "REG")
 
 /** The operands of an instruction, as often as its text contains them. */

@@ -1,7 +1,7 @@
 import * as DType from "@tg/core-uop/DType"
 import { groupArg, type UOp } from "@tg/core-uop/UOp"
 import { combine } from "./elementwise.ts"
-import { atom, operand, Refusal, type Text } from "./text.ts"
+import { atom, isName, operand, Refusal, type Text } from "./text.ts"
 import type { Writer } from "./writer.ts"
 
 const names = { ADD: "subgroupAdd", MUL: "subgroupMul", MAX: "subgroupMax", MIN: "subgroupMin" } as const
@@ -63,7 +63,7 @@ export const subgroupReductions = (writer: Writer, nodes: ReadonlyArray<UOp>): R
     if (sums > 1) found.push(...transposed(writer, rest.slice(0, sums)))
     else {
       const value = subgroupReduce(writer, rest[0]!)
-      found.push(/^\w+$/.test(value.code) ? value : writer.bind("v", value))
+      found.push(isName(value) ? value : writer.bind("v", value))
     }
   }
   return found

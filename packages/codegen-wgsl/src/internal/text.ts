@@ -16,6 +16,9 @@ export const atom = (code: string): Text => ({ code, atom: true, constant: false
 export const compound = (code: string): Text => ({ code, atom: false, constant: false })
 export const literalText = (code: string): Text => ({ code, atom: !code.startsWith("-"), constant: true })
 
+/** Whether the text is a name, or a number: nothing is gained by another name. */
+export const isName = ({ code }: Text): boolean => /^\w+$/.test(code)
+
 /** The text as an operand. */
 export const operand = (text: Text): string => text.atom ? text.code : `(${text.code})`
 
