@@ -1,7 +1,7 @@
 /**
  * Steps with the e-graph and attention in pieces, and without them (`--no-egraph`): launches, bytes and predicted milliseconds of steps
  * of 1, 4, 64 and 512 tokens behind 0, 4096 and 16000 others, on an H200 that need not be there. With files, what they take on the
- * GPU at hand, by its own clock where it has one; the cache is empty, which does not change their times.
+ * GPU at hand, by its own clock where it has one (by the host's from half a second on); the cache is empty, which does not change their times.
  *
  *     node bench/egraph.ts [shape..] [--behind 0,4096,16000] [--tokens 1,4,64,512]
  *     node bench/egraph.ts glm.gguf [file..]
