@@ -98,9 +98,14 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
   // scores take about as much as the mix
   const values = 2 * width
   const inLine = (terms: number): number => terms * cachedLoadMicros / loadsAtOnce
-  const wholeMicros = steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) +
-    rows * positions * values * multiplying / perMicro
   const hasTokens = shared.some(({ axis }) => axis === tokenAxis)
+  // what is read and unpacked serves the rows of a tile, as it does in pieces
+  const term = hasTokens
+    ? (multiplying + unpacking / rowsOfTile) / perMicro +
+      valueBytes / mostTogether / (cachedPerByte * profile.bytesPerMicro)
+    : multiplying / perMicro
+  const wholeBehind = (positions: number): number =>
+    steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) + rows * positions * values * term
   const microsBehind = (plan: Plan, positions: number): number => {
     const together = rowsTogether(plan)
     const workgroups = Math.max(1, rows / together * positions / plan.piece)
@@ -116,11 +121,14 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
   // short prompts and drafts of several tokens come at the beginning of a conversation as often as deep in one
   const depthsOf = ({ piece }: Plan): ReadonlyArray<number> =>
     hasTokens ? [Math.min(piece, positions), positions] : [positions]
-  const usually = (plan: Plan): number => depthsOf(plan).reduce((sum, depth) => sum + microsBehind(plan, depth), 0)
+  const usually = (plan: Plan, micros: (depth: number) => number = (depth) => microsBehind(plan, depth)): number =>
+    depthsOf(plan).reduce((sum, depth) => sum + micros(depth), 0)
   const plans = pieces.flatMap((piece) =>
     togethers(shared).map((together): Plan => ({ piece, together, isWhole: hasTokens }))
   )
   const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))
-  const micros = plan === undefined ? Infinity : microsBehind(plan, positions)
-  return micros < wholeMicros ? { plan, micros, wholeMicros } : { plan: undefined, micros: wholeMicros, wholeMicros }
+  const wholeMicros = wholeBehind(positions)
+  return plan !== undefined && usually(plan) < usually(plan, wholeBehind)
+    ? { plan, micros: microsBehind(plan, positions), wholeMicros }
+    : { plan: undefined, micros: wholeMicros, wholeMicros }
 }

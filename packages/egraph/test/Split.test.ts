@@ -66,6 +66,11 @@ describe("pieces by cost", () => {
     for (const tokens of [8, 16, 32]) expect(chosen({ ...mla, tokens, context: 16384 })).toBe("64, 8 together")
   })
 
+  it("of 32 tokens in short contexts, too: who reads all positions at once unpacks them as well", () => {
+    expect(chosen({ ...mistral, tokens: 32, context: 512 })).toBe("64, 4 together")
+    expect(chosen({ groups: 1, heads: 20, size: 512, tokens: 32, context: 1024 })).toBe("64, 4 together")
+  })
+
   it("heads with keys of their own share nothing", () => {
     expect(chosen({ groups: 32, heads: 1, size: 128, context: 16384 })).toBe("64, 1 together")
   })
