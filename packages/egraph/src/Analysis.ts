@@ -3,12 +3,14 @@
  * join of what its nodes say.
  */
 import type * as DType from "@tg/core-uop/DType"
+import { fixpoint } from "@tg/core-uop/Fixpoint"
 import * as Shape from "@tg/core-uop/Shape"
 import { unseen, type UOp } from "@tg/core-uop/UOp"
 import type { BoundedJoinSemilattice } from "fp-ts/BoundedJoinSemilattice"
 import type { Eq } from "fp-ts/Eq"
 import * as Contraction from "./Contraction.ts"
-import { dtypeOf, type ENode, shapeOf } from "./ENode.ts"
+import type { EGraph } from "./EGraph.ts"
+import { type ClassId, dtypeOf, type ENode, shapeOf } from "./ENode.ts"
 
 /** One kind of knowledge. `join` is that of two nodes that are equal: it never knows less than either. */
 export interface Analysis<A> {
@@ -112,6 +114,22 @@ export const isStatic = (places: number): boolean => places === bits.weight
 /** The places of a value, by name. */
 export const places = (residency: number): ReadonlyArray<Residency> =>
   (Object.keys(bits) as ReadonlyArray<Residency>).filter((name) => (residency & bits[name]) !== 0)
+
+/** What an analysis that a graph does not keep knows of its classes, as they are. */
+export const known = <A, F>(graph: EGraph<F>, { eq, lattice, of }: Analysis<A>): ReadonlyMap<ClassId, A> => {
+  const found = new Map<ClassId, A>()
+  const said = (id: ClassId) => {
+    const node = graph.nodeOf(id)
+    return [graph.find(id), of(node, (i) => found.get(graph.find(node.args[i]!)) ?? lattice.zero)] as const
+  }
+  const leaves = graph.classes().flatMap((cls) =>
+    graph.members(cls).filter(({ node }) => node.args.length === 0).map(({ id }) => said(id))
+  )
+  return fixpoint(lattice, eq)(leaves, (cls, value) => {
+    found.set(cls, value)
+    return graph.parents(cls).map(said)
+  })
+}
 
 type Fields = { readonly [name: string]: Analysis<never> }
 type Facts<R> = { readonly [N in keyof R]: R[N] extends Analysis<infer A> ? A : never }
