@@ -3,7 +3,7 @@
  *
  *     node bench/atomics.ts [wasm|webgpu|reference] [RUNS]
  *
- * The gradient of an embedding, and the sum over the experts of each token of a prompt. Of each, the time of a launch: the least of
+ * The gradient of an embedding, the sum over the experts of each token of a prompt, and that of a token with the products that are summed. Of each, the time of a launch: the least of
  * several measurements of `RUNS` launches, less that of a program that writes zeros alone (and copies them, where sums are copied).
  */
 import * as DType from "../packages/core-uop/src/DType.ts"
@@ -28,6 +28,8 @@ interface Sizes {
   readonly count: number
   /** Rows that are added to each, where `place` says which: the experts of a token. */
   readonly used?: number
+  /** Terms of a product that each value is; it is stored in a buffer if it is not said. */
+  readonly inner?: number
 }
 
 interface Storage {
@@ -36,6 +38,8 @@ interface Storage {
   readonly value: Tensor
   /** Where the rows of each sum lie, `[rows, used]`: what the counting sort of prompts leaves. */
   readonly place: Tensor
+  /** Terms of the values, `[count, columns, inner]`. */
+  readonly terms: Tensor
 }
 
 type Way = (storage: Storage, sizes: Sizes) => Tensor
@@ -55,7 +59,8 @@ const ways: Readonly<Record<string, Way>> = {
       fromFixed(scatterAdd(zeros(out.arena, [rows, columns], DType.i32), { index, value: toFixed(value, 20) }), 20)
     ),
   "in the order of the rows": added("rows"),
-  "rows by place, summed": ({ out, place, value }) => Program.assign(out, value.gather(place).sum(1))
+  "rows by place, summed": ({ out, place, value }) => Program.assign(out, value.gather(place).sum(1)),
+  "inside of the product": ({ out, terms }) => Program.assign(out, terms.sum({ axis: [0, 2] }).unsqueeze(0))
 }
 
 const nothing: Way = ({ out }, { columns, rows }) => Program.assign(out, zeros(out.arena, [rows, columns]))
@@ -64,18 +69,21 @@ const nothing: Way = ({ out }, { columns, rows }) => Program.assign(out, zeros(o
 const copied: Way = ({ out }, { columns, rows }) => Program.assign(out, zeros(out.arena, [rows, columns]).contiguous())
 
 const programOf = (way: Way, sizes: Sizes): Program.TensorProgram => {
-  const { columns, count, rows, used = 1 } = sizes
+  const { columns, count, inner, rows, used = 1 } = sizes
   const arena = new Arena()
+  const floats = (id: number, shape: ReadonlyArray<number>): Tensor => buffer(arena, id, { shape, dtype: DType.f32 })
+  const terms = floats(4, [count, 1, inner ?? 1]).mul(floats(5, [count, columns, inner ?? 1]))
   return Program.make([way({
-    out: buffer(arena, 0, { shape: [rows, columns], dtype: DType.f32 }),
+    out: floats(0, [rows, columns]),
     index: buffer(arena, 1, { shape: [count], dtype: DType.i32 }),
-    value: buffer(arena, 2, { shape: [count, columns], dtype: DType.f32 }),
-    place: buffer(arena, 3, { shape: [rows, used], dtype: DType.i32 })
+    value: inner === undefined ? floats(2, [count, columns]) : terms.sum(-1),
+    place: buffer(arena, 3, { shape: [rows, used], dtype: DType.i32 }),
+    terms
   }, sizes)])
 }
 
 /** Each row of a sum of `used` lies anywhere; without `used` indices are any. */
-const contentsOf = ({ columns, count, rows, used }: Sizes): ReadonlyArray<Float32Array | Int32Array> => {
+const contentsOf = ({ columns, count, inner = 1, rows, used }: Sizes): ReadonlyArray<Float32Array | Int32Array> => {
   const shuffled = Int32Array.from({ length: count }, (_, i) => (i * 7919) % count)
   const index = Int32Array.from(
     { length: count },
@@ -87,7 +95,9 @@ const contentsOf = ({ columns, count, rows, used }: Sizes): ReadonlyArray<Float3
     new Float32Array(rows * columns),
     index,
     Float32Array.from({ length: count * columns }, (_, i) => Math.sin(i)),
-    place
+    place,
+    Float32Array.from({ length: count * inner }, (_, i) => Math.cos(i)),
+    Float32Array.from({ length: count * columns * inner }, (_, i) => Math.sin(i) / 16)
   ]
 }
 
@@ -125,7 +135,16 @@ const tasks: ReadonlyArray<readonly [string, Sizes, ReadonlyArray<string>]> = [
     Object.keys(ways).slice(0, 4)
   ],
   ["embedding: 512 tokens, 4096 x 256", { rows: 4096, columns: 256, count: 512 }, Object.keys(ways).slice(0, 4)],
-  ["experts: 512 tokens of 4, 256 wide", { rows: 512, columns: 256, count: 2048, used: 4 }, Object.keys(ways).slice(1)]
+  [
+    "experts: 512 tokens of 4, 256 wide",
+    { rows: 512, columns: 256, count: 2048, used: 4 },
+    Object.keys(ways).slice(1, 5)
+  ],
+  [
+    "experts of a token: the last products of 4, 2048 x 512",
+    { rows: 1, columns: 2048, count: 4, used: 4, inner: 512 },
+    Object.keys(ways).slice(1)
+  ]
 ]
 
 const show = Effect.gen(function*() {
