@@ -104,8 +104,8 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
     ? (multiplying + unpacking / rowsOfTile) / perMicro +
       valueBytes / mostTogether / (cachedPerByte * profile.bytesPerMicro)
     : multiplying / perMicro
-  const wholeBehind = (positions: number): number =>
-    steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) + rows * positions * values * term
+  const wholeMicros = steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) +
+    rows * positions * values * term
   const microsBehind = (plan: Plan, positions: number): number => {
     const together = rowsTogether(plan)
     const workgroups = Math.max(1, rows / together * positions / plan.piece)
@@ -121,14 +121,11 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
   // short prompts and drafts of several tokens come at the beginning of a conversation as often as deep in one
   const depthsOf = ({ piece }: Plan): ReadonlyArray<number> =>
     hasTokens ? [Math.min(piece, positions), positions] : [positions]
-  const usually = (plan: Plan, micros: (depth: number) => number = (depth) => microsBehind(plan, depth)): number =>
-    depthsOf(plan).reduce((sum, depth) => sum + micros(depth), 0)
+  const usually = (plan: Plan): number => depthsOf(plan).reduce((sum, depth) => sum + microsBehind(plan, depth), 0)
   const plans = pieces.flatMap((piece) =>
     togethers(shared).map((together): Plan => ({ piece, together, isWhole: hasTokens }))
   )
   const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))
-  const wholeMicros = wholeBehind(positions)
-  return plan !== undefined && usually(plan) < usually(plan, wholeBehind)
-    ? { plan, micros: microsBehind(plan, positions), wholeMicros }
-    : { plan: undefined, micros: wholeMicros, wholeMicros }
+  const micros = plan === undefined ? Infinity : microsBehind(plan, positions)
+  return micros < wholeMicros ? { plan, micros, wholeMicros } : { plan: undefined, micros: wholeMicros, wholeMicros }
 }
