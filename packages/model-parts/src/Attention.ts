@@ -1,7 +1,8 @@
 /** Attention over a cache, as its equation: of a few tokens over whole pages of the cache, of many over all rows up to theirs. */
 import { iota, scalar, type Tensor } from "@tg/tensor/Tensor"
 import * as Nn from "@tg/tensor/Nn"
-import { keep, type Order, tileTokens } from "./Order.ts"
+import { tileTokens } from "./Order.ts"
+import { type Laid, shared } from "./Schedule.ts"
 
 /** What a step of many tokens has to know beside them; symbolic integers. */
 export interface Batch {
@@ -65,9 +66,8 @@ export interface Reader extends RowReader {
 }
 
 /** What attention of several tokens computes with. */
-export interface WholeInput {
+export interface WholeInput extends Laid {
   readonly batch?: Batch | undefined
-  readonly order: Order
   /** Position of the first token, dtype `index`. */
   readonly startPos: Tensor
   /** Position of each token, `i32 [T]`; behind one another from `startPos` on if it is not said. */
@@ -84,14 +84,14 @@ export interface WholeInput {
 
 /** Attention of several tokens, `query [T, A.., K]`, over all rows up to theirs: `[T, A.., width]`. */
 export const whole = (reader: Reader, input: WholeInput, query: Tensor, cache: Tensor): Tensor => {
-  const { batch, order, ring, sequence, startPos } = input
+  const { batch, ring, sequence, startPos } = input
   if (sequence !== undefined && reader.each !== undefined && batch === undefined && ring === undefined) {
     return ofEach(reader.each, { ...input, sequence }, query, cache)
   }
   const all = batch?.keys ?? startPos.add(scalar(query.arena, query.dim(0)))
   const seen = cache.slice(0, 0, ring === undefined ? all : all.minimum(ring.positions))
-  const scores = keep(order, causal(reader.scores(query, seen), input))
-  return keep(order, reader.mix(softmax(order, scores), seen).label("attn_mix"))
+  const scores = shared(input, causal(reader.scores(query, seen), input))
+  return shared(input, reader.mix(softmax(input, scores), seen).label("attn_mix"))
 }
 
 /** Several sequences from position 0 on: each computes with its own rows alone, in place of hiding those of all others. */
@@ -109,14 +109,14 @@ const ofEach = (
   const position = iota(query.arena, sequence)
   const reached = position.le(own)
   const seen = window === undefined ? reached : reached.and(position.add(window).gt(own))
-  const mixed = reader.mix(softmax(order, seen.where(products, hidden)), rows).label("attn_mix")
+  const mixed = reader.mix(softmax({ order }, seen.where(products, hidden)), rows).label("attn_mix")
   return mixed.reshape([tokens!, ...mixed.shape.slice(2)])
 }
 
 /** Over the positions, `[T, A.., S]`. */
-const softmax = (order: Order, scores: Tensor): Tensor => {
-  const e = scores.sub(keep(order, scores.max({ axis: -1, keepDims: true }))).exp()
-  return keep(order, e.div(keep(order, e.sum({ axis: -1, keepDims: true }))).label("attn_softmax"))
+const softmax = (laid: Laid, scores: Tensor): Tensor => {
+  const e = scores.sub(shared(laid, scores.max({ axis: -1, keepDims: true }))).exp()
+  return shared(laid, e.div(shared(laid, e.sum({ axis: -1, keepDims: true }))).label("attn_softmax"))
 }
 
 /** Where the tokens are, and how far they see. */

@@ -12,6 +12,7 @@ import * as Halves from "./Halves.ts"
 import * as Order from "./Order.ts"
 import * as Places from "./Places.ts"
 import { activation, type Activations, type Lookup, type Manner, product } from "./Product.ts"
+import { once, shared } from "./Schedule.ts"
 import type { BlockWeights, ModelWeights, WeightRef } from "./Weights.ts"
 
 /** The buffers of weights: a `u32 [layout.words]` tensor for each. */
@@ -237,7 +238,7 @@ export interface Headed {
 /** `x [T, embedding]` behind the norm with this gain, as the output matrix reads it. */
 const headNorm = ({ epsilon, weights: { outputNorm } }: Decoder, buffers: WeightBuffers, order: Order.Order) => {
   const gain = Layout.dequantise(outputNorm.layout, buffers(outputNorm))
-  return (x: Tensor): Tensor => x.mul(Order.keep(order, Nn.rmsScale(x, epsilon))).mul(gain).label("output_norm")
+  return (x: Tensor): Tensor => x.mul(shared({ order }, Nn.rmsScale(x, epsilon))).mul(gain).label("output_norm")
 }
 
 /** The logits of what comes out of the blocks. */
@@ -247,16 +248,16 @@ export const head = (decoder: Decoder, input: ForwardInput, x: Tensor): Headed =
   const order = input.rows === "all" ? orderOf(input) : "tokens"
   const row = x.slice(0, (batch?.count ?? input.count ?? scalar(x.arena, x.dim(0))).sub(1), 1)
   // rows of a batch are spread over memory, and every row of the output matrix reads them: they are laid out first
-  const laid = (rows: Tensor): Tensor => batch === undefined ? rows : rows.contiguous()
+  const laid = (rows: Tensor): Tensor => batch === undefined ? rows : once(rows)
   const kept = input.rows === "all" ? x : laid(input.rows === "last" ? row : x.gather(input.rows))
   const normed = headNorm(decoder, buffers, order)(kept)
   const output = { layout: ref.layout, words: buffers(ref) }
   const operand = activation(
-    Order.keep(order, normed),
+    shared({ order }, normed),
     batch === undefined || activations === "int8-all" ? activations : "float"
   )
   const z = product(operand, output).label("output")
-  return { normed, logits: Order.keep(order, decoder.logits?.(z, buffers) ?? z) }
+  return { normed, logits: shared({ order }, decoder.logits?.(z, buffers) ?? z) }
 }
 
 /** Tokens to logits. */

@@ -6,9 +6,8 @@ import * as Nn from "@tg/tensor/Nn"
 import { iota, type Tensor } from "@tg/tensor/Tensor"
 import type { Batch } from "./Attention.ts"
 import { hidden } from "./Attention.ts"
-import { fromPlaces, keepPlaces, places, toPlaces } from "./Grouped.ts"
+import { fromPlaces, places, toPlaces } from "./Grouped.ts"
 import { normed, normedForLarge, type NormInput } from "./Norm.ts"
-import { keep } from "./Order.ts"
 import {
   type Activation,
   activation,
@@ -22,7 +21,7 @@ import {
   plain,
   product
 } from "./Product.ts"
-import { type Laid, shared } from "./Schedule.ts"
+import { type Laid, once, shared, tiled } from "./Schedule.ts"
 
 /** The mixture of experts; blocks before `firstBlock` are dense. */
 export interface ExpertConfig {
@@ -90,7 +89,7 @@ const gatedUp = ({ gate: how, weights }: FeedForwardInput, x: Operand, [gate, up
 export const dense = (input: FeedForwardInput, x: Operand, roles: Gated): Tensor => {
   const inner = gatedUp(input, x, roles)
   const isStored = isOfFew(inner) && isWorthStoring(input, Number(inner.dim(0)), roles)
-  return affine(input.weights, computed(isStored ? storedOnce(inner) : inner, input), roles[2])
+  return affine(input.weights, computed(isStored ? once(inner) : inner, input), roles[2])
 }
 
 /**
@@ -106,8 +105,6 @@ const isWorthStoring = ({ profile = h200, weights }: FeedForwardInput, tokens: n
 
 /** Whether a value is of a constant number of tokens, of several: those of a step of a few (any number, as in a batch, is symbolic). */
 const isOfFew = (x: Tensor): boolean => typeof x.dim(0) === "number" && x.dim(0) !== 1
-
-const storedOnce = (x: Tensor): Tensor => x.node.op === "CONTIGUOUS" ? x : x.contiguous()
 
 /** Scores of experts outside of the best groups become too small to be chosen. */
 const withinGroups = (experts: ExpertConfig, scores: Tensor): Tensor => {
@@ -162,7 +159,7 @@ export const route = (
  * token would wait at a barrier for each of the best.
  */
 const forFew = (routed: Routed): Routed =>
-  isOfFew(routed.chosen) ? { chosen: storedOnce(routed.chosen), weights: storedOnce(routed.weights) } : routed
+  isOfFew(routed.chosen) ? { chosen: once(routed.chosen), weights: once(routed.weights) } : routed
 
 /** The output of the experts, and who they were: `[T, used]`. */
 export interface Mixture {
@@ -197,7 +194,7 @@ const tokenByToken = (input: FeedForwardInput, experts: ExpertConfig, x: Activat
   const { weights } = input
   const operand = computed(innerOf(input, experts, forExperts(x), routed.chosen), input)
   // of one token it is stored beside the first half, which chooses for itself
-  const select = storedOnce(routed.chosen)
+  const select = once(routed.chosen)
   const down = product(operand, need(weights, "ffn_down_exps"), { select })
   const output = scaled(weights, "ffn_down_exps", down, select).mul(routed.weights.unsqueeze(-1)).sum(1)
   return output.label("ffn_down_exps")
@@ -221,12 +218,12 @@ const grouped = (
     values: toPlaces(at, x.values),
     int8: x.int8 === undefined ? undefined : records(toPlaces(at, flat(x.int8)))
   }
-  const inner = keepPlaces(innerOf(input, experts, inPlaces, select))
-  const operand = activation(inner, input.activations, (made) => records(keepPlaces(flat(made))))
+  const inner = tiled(innerOf(input, experts, inPlaces, select))
+  const operand = activation(inner, input.activations, (made) => records(tiled(flat(made))))
   const down = product(operand, need(input.weights, "ffn_down_exps"), { select })
-  const outputs = keepPlaces(scaled(input.weights, "ffn_down_exps", down, select).label("ffn_down_exps"))
-  const weighed = fromPlaces(at, outputs).mul(weights.contiguous().unsqueeze(-1))
-  return keep(input.order, weighed.sum(1).label("ffn_moe_out"))
+  const outputs = tiled(scaled(input.weights, "ffn_down_exps", down, select).label("ffn_down_exps"))
+  const weighed = fromPlaces(at, outputs).mul(once(weights).unsqueeze(-1))
+  return shared(input, weighed.sum(1).label("ffn_moe_out"))
 }
 
 const ofShared: Gated = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]
@@ -252,16 +249,16 @@ const hideBesideChoice = (
 const sharedExperts = (input: FeedForwardInput, x: Operand): Tensor => {
   const inner = gatedUp(input, x, ofShared)
   const isStored = isOfFew(inner) && hideBesideChoice(input, Number(inner.dim(0)), ofShared)
-  return affine(input.weights, computed(isStored ? storedOnce(inner) : inner, input), ofShared[2])
+  return affine(input.weights, computed(isStored ? once(inner) : inner, input), ofShared[2])
 }
 
 /** A mixture of experts, with the shared ones that every token uses. */
 export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activation): Mixture => {
-  const { order, weights } = input
-  const logits = keep(order, product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp"))
+  const { weights } = input
+  const logits = shared(input, product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp"))
   const bias = weights("exp_probs_b")
   // whoever needs the choice of a token makes it; those of a batch are made once
-  const stored = input.batch === undefined ? undefined : (chosen: Tensor): Tensor => chosen.contiguous()
+  const stored = input.batch === undefined ? undefined : once
   const routed = forFew(route(experts, logits, bias === undefined ? undefined : plain(bias), stored))
   const mixed = (input.batch === undefined ? tokenByToken : grouped)(input, experts, x, routed)
   return { output: experts.shared === 0 ? mixed : mixed.add(sharedExperts(input, x)), chosen: routed.chosen }

@@ -9,6 +9,7 @@
 import * as DType from "@tg/core-uop/DType"
 import { iota, scalar, type Tensor } from "@tg/tensor/Tensor"
 import { tileTokens } from "./Order.ts"
+import { once, tiled } from "./Schedule.ts"
 
 /** Where the pairs are; `i32`. Places that no pair takes hold token 0, and nobody reads what becomes of it. */
 export interface Places {
@@ -21,7 +22,7 @@ export interface Places {
 }
 
 const i32 = DType.i32
-const stored = (x: Tensor): Tensor => x.label("ffn_moe_places").contiguous()
+const stored = (x: Tensor): Tensor => once(x.label("ffn_moe_places"))
 const counted = (like: Tensor, n: Tensor | number): Tensor => iota(like.arena, n).cast(i32)
 
 /** Puts the pairs of `chosen [T, used]` in order, T = `tileTokens` tiles; `count` experts. */
@@ -57,11 +58,8 @@ export const places = (chosen: Tensor, tiles: Tensor, count: number): Places => 
   return { expert, token, place }
 }
 
-/** `[groups, tileTokens, n]`, stored feature by feature. */
-export const keepPlaces = (x: Tensor): Tensor => x.permute([2, 0, 1]).contiguous().permute([1, 2, 0])
-
 /** Rows of `x [T, n]` for the places, `[groups, tileTokens, n]`. */
-export const toPlaces = ({ token }: Places, x: Tensor): Tensor => keepPlaces(x.gather(token).label("ffn_moe_places"))
+export const toPlaces = ({ token }: Places, x: Tensor): Tensor => tiled(x.gather(token).label("ffn_moe_places"))
 
 /** The rows of all pairs, `[T, used, n]`, of what was computed in the places. */
 export const fromPlaces = ({ place }: Places, y: Tensor): Tensor => {

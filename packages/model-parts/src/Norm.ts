@@ -1,7 +1,6 @@
 /** Norms by the root of the mean square, alone and as the operand of products. */
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
-import { keep } from "./Order.ts"
 import {
   hasBlocks,
   inPlace,
@@ -15,6 +14,7 @@ import {
   type Weight
 } from "./Product.ts"
 import { hidesRounding, isWorthRounding } from "./ProductCost.ts"
+import { shared } from "./Schedule.ts"
 
 /** What a norm computes with. */
 export interface NormInput extends Manner {
@@ -24,10 +24,10 @@ export interface NormInput extends Manner {
 
 /** The norm of each token; its factor is computed once where it is worth storing. */
 export const norm = ({ epsilon, order, weights }: NormInput, x: Tensor, role: string): Tensor =>
-  x.mul(keep(order, Nn.rmsScale(x, epsilon).label(role))).mul(plain(need(weights, role))).label(role)
+  x.mul(shared({ order }, Nn.rmsScale(x, epsilon).label(role))).mul(plain(need(weights, role))).label(role)
 
 /** The norm of each token, for several products. */
-export const normed = (input: NormInput, x: Tensor, role: string): Tensor => keep(input.order, norm(input, x, role))
+export const normed = (input: NormInput, x: Tensor, role: string): Tensor => shared(input, norm(input, x, role))
 
 /**
  * The norm of each token, for the product with the matrix of a role, and others. Only a few rows read it: what is not rounded in place

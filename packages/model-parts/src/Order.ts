@@ -1,6 +1,6 @@
 /** How the activations of a step lie in memory. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { Tensor } from "@tg/tensor/Tensor"
+import type { Tensor } from "@tg/tensor/Tensor"
 
 /**
  * `tokens`: the features of one token are neighbours, and what the compiler does not want to store is not stored. Right
@@ -35,20 +35,3 @@ export const store = (x: Tensor): Tensor => x.permute([...x.shape.keys()].map((i
 
 /** What is stored as `[.., T]`, as `[T, ..]`. */
 export const load = (x: Tensor): Tensor => x.permute([...x.shape.keys()].map((i) => (i + x.rank - 1) % x.rank))
-
-/** Or other axes of a stored value, behind the one of tokens. */
-const isStored = (x: Tensor): boolean => {
-  const source = x.node.src[0]
-  if (source === undefined) return false
-  if (x.node.op === "RESHAPE") {
-    const stored = new Tensor(source)
-    return stored.rank > 0 && stored.dim(0) === x.dim(0) && isStored(stored)
-  }
-  return x.node.op === "PERMUTE" && source.op === "CONTIGUOUS"
-}
-
-/** A value `[T, ..]` that is used more than once: in the order of features it is computed once. */
-export const keep = (order: Order, x: Tensor): Tensor => order === "tokens" || isStored(x) ? x : load(store(x))
-
-/** A value `[T, ..]` that is stored in either order. */
-export const keepAlways = (order: Order, x: Tensor): Tensor => order === "tokens" ? x.contiguous() : keep(order, x)

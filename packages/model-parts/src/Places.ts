@@ -6,6 +6,7 @@ import * as Nn from "@tg/tensor/Nn"
 import { assign } from "@tg/tensor/Program"
 import { iota, scalar, type Tensor } from "@tg/tensor/Tensor"
 import { hidden, piece, type Reader, type RowReader } from "./Attention.ts"
+import { once } from "./Schedule.ts"
 
 /** Where each of T tokens stands. */
 export interface Places {
@@ -55,8 +56,8 @@ export const isAlone = ({ pieces }: Places): boolean => pieces.rank === 0
 /** Rows of the pieces behind one another, where they are the same for all; stored: every token of a batch reads them. */
 export const rowsOf = (cache: Tensor, { pieces }: Places): Tensor => {
   const positions = scalar(cache.arena, pieces.dim(0)).mul(piece).node
-  return cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).gather(pieces)
-    .reshape([positions, cache.dim(1)]).contiguous().label("cache_rows")
+  const rows = cache.reshape([Number(cache.dim(0)) / piece, piece, cache.dim(1)]).gather(pieces)
+  return once(rows.reshape([positions, cache.dim(1)])).label("cache_rows")
 }
 
 /** Rows to look at: as many, from the first position on. */

@@ -12,8 +12,9 @@ import { Schema } from "effect"
 import type { BlockKind, Decoder, ForwardInput } from "./Decoder.ts"
 import { head, through } from "./Decoder.ts"
 import * as Halves from "./Halves.ts"
-import * as Order from "./Order.ts"
+import type { Order } from "./Order.ts"
 import { ofTokens, product } from "./Product.ts"
+import { shared, stored } from "./Schedule.ts"
 import { fileName, type HasTensors, type PredictionWeights, type WeightRef } from "./Weights.ts"
 
 /** A file without a prediction block, of whose model one was asked for. */
@@ -106,9 +107,9 @@ const decoderOf = ({ block, epsilon, kind, weights }: Predictor): Decoder => ({
 export const predict = (predictor: Predictor, { cache, hidden, ...input }: PredictionInput): PredictionOutput => {
   const { epsilon, weights } = predictor
   const { activations = "float", batch, buffers, tokens } = input
-  const order: Order.Order = batch === undefined ? "tokens" : "features"
+  const order: Order = batch === undefined ? "tokens" : "features"
   const norm = (x: Tensor, gain: WeightRef, name: string): Tensor =>
-    x.mul(Order.keep(order, Nn.rmsScale(x, epsilon))).mul(Layout.dequantise(gain.layout, buffers(gain))).label(name)
+    x.mul(shared({ order }, Nn.rmsScale(x, epsilon))).mul(Layout.dequantise(gain.layout, buffers(gain))).label(name)
   const embedding = Layout.dequantise(weights.embedding.layout, buffers(weights.embedding), tokens).label("token_embd")
   const both = Nn.cat([norm(embedding, weights.embeddingNorm, "enorm"), norm(hidden, weights.hiddenNorm, "hnorm")], -1)
   const { layout } = weights.projection
@@ -116,7 +117,7 @@ export const predict = (predictor: Predictor, { cache, hidden, ...input }: Predi
     activations: batch !== undefined && activations === "int8" ? "int8-all" : activations,
     order
   } as const
-  const joined = ofTokens(Order.keepAlways(order, both.label("eh_norm")), manner)
+  const joined = ofTokens(stored({ order }, both.label("eh_norm")), manner)
   const z = product(joined, { layout, words: buffers(weights.projection) }).label("eh_proj")
   const decoder = decoderOf(predictor)
   const forward: ForwardInput = { ...input, caches: [cache] }

@@ -4,7 +4,7 @@ import * as Layout from "@tg/gguf/Layout"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import type { Tensor } from "@tg/tensor/Tensor"
-import { keep, keepAlways, type Order } from "./Order.ts"
+import { type Laid, once, shared, stored } from "./Schedule.ts"
 
 /** A weight with the buffer of its planes. */
 export interface Weight {
@@ -23,9 +23,8 @@ export type Lookup = (role: string) => Weight | undefined
 export type Activations = "float" | "int8" | "int8-all"
 
 /** How values of a step are computed and stored. */
-export interface Manner {
+export interface Manner extends Laid {
   readonly activations: Activations
-  readonly order: Order
   /** What costs are counted for; a usual device if it is not said. */
   readonly profile?: DeviceProfile | undefined
 }
@@ -58,18 +57,18 @@ export const hasBlocks = (x: Tensor): boolean => Number(x.dim(-1)) % Int8.blockV
 export const activation = (
   x: Tensor,
   activations: Activations,
-  stored: (records: Tensor) => Tensor = (records) => records.contiguous()
+  laid: (records: Tensor) => Tensor = once
 ): Activation => ({
   values: x,
-  int8: activations !== "float" && hasBlocks(x) ? stored(Int8.quantise(x).label("int8")) : undefined
+  int8: activations !== "float" && hasBlocks(x) ? laid(Int8.quantise(x).label("int8")) : undefined
 })
 
 /** The same of one value per token, in its order. */
-export const ofTokens = (x: Tensor, { activations, order }: Manner): Activation =>
-  activation(x, activations, (records) => keepAlways(order, records))
+export const ofTokens = (x: Tensor, manner: Manner): Activation =>
+  activation(x, manner.activations, (records) => stored(manner, records))
 
 /** What a product computed, as the operand of another one. */
-export const computed = (x: Tensor, manner: Manner): Activation => ofTokens(keep(manner.order, x), manner)
+export const computed = (x: Tensor, manner: Manner): Activation => ofTokens(shared(manner, x), manner)
 
 /** `x` rounded by whoever multiplies it, instead of by a launch that takes longer than it saves. */
 export const inPlace = (x: Tensor): Operand => {
