@@ -20,25 +20,29 @@ export const print = (steps: ReadonlyArray<StepPlan.EqualStep>): string =>
   steps.every(({ bodies, pieces }) => bodies.length === 0 && pieces.length === 0) ? "" : [
     "",
     "chosen in place of what is written, by cost",
-    ...steps.flatMap((step) => [
-      `  ${nameOf(step)}`,
-      ...step.bodies.flatMap(ofBody),
-      ...ofCascades(step.pieces)
-    ]),
+    ...steps.flatMap((step, i) => {
+      // the rules that lead to a form of a few tokens are those of the next size, which are told once
+      const isTold = step.step !== "few" || steps[i + 1]?.step !== "few"
+      return [
+        `  ${nameOf(step)}`,
+        ...step.bodies.flatMap((body) => ofBody(body, isTold)),
+        ...ofCascades(step.pieces)
+      ]
+    }),
     ""
   ].join("\n")
 
 const nameOf = ({ step, tokens }: StepPlan.EqualStep): string =>
   step === "decode" ? "one token" : step === "few" ? `up to ${tokens} tokens` : `prompts, ${tokens} tokens at a time`
 
-const ofBody = (own: Body): ReadonlyArray<string> => {
+const ofBody = (own: Body, isTold: boolean): ReadonlyArray<string> => {
   const { because, isTaken, millis, name, nodes, sites, stop } = own
   const searched = stop === "too large"
     ? `not searched: ${nodes} nodes are too many`
     : `${outcome(own)}; ${nodes} nodes in ${millis.toFixed(0)} ms, ${stop === "saturated" ? stop : `ended by ${stop}`}`
   return [
     `    ${printSites({ body: name, sites })}: ${searched}`,
-    ...isTaken ? because.map((line) => `      ${line}`) : []
+    ...isTaken && isTold ? because.map((line) => `      ${line}`) : []
   ]
 }
 

@@ -193,7 +193,7 @@ export interface EqualStep extends Pick<Equal.Chosen, "pieces"> {
   readonly tokens: number
 }
 
-/** What the compiler chose for each range of token counts that has a program: one token, a few, and a prompt. */
+/** What the compiler chose for each range of token counts that has a program: one token, a few of each size, and a prompt. */
 export const equal = (
   model: Model,
   { activations: policy, cache, context, pipeline }: Pick<PlanOptions, "activations" | "cache" | "context" | "pipeline">
@@ -208,15 +208,19 @@ export const equal = (
     rows: "last"
   } as const
   const isWhole = sizes.length > 0
+  // each number of tokens that has a program is a range of its own: of one token the program that decodes is told of
+  const fews = isWhole ? sizes.filter((tokens) => tokens > 1 && tokens <= few) : [few]
   const steps = [
     ...profile.kind === "gpu"
       ? [{ step: "decode", tokens: 1, sink: StepProgram.decodeProgram(model, size).sink } as const]
       : [],
-    {
-      step: "few",
-      tokens: few,
-      sink: StepProgram.stepProgram(model, { ...size, chunk: few, isWhole, order: "tokens" }).sink
-    } as const,
+    ...fews.map((tokens) =>
+      ({
+        step: "few",
+        tokens,
+        sink: StepProgram.stepProgram(model, { ...size, chunk: tokens, isWhole, order: "tokens" }).sink
+      }) as const
+    ),
     ...batchFrom === Infinity ? [] : [
       {
         step: "prompt",
