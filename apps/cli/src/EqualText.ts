@@ -26,7 +26,8 @@ export const print = (steps: ReadonlyArray<StepPlan.EqualStep>): string =>
       return [
         `  ${nameOf(step)}`,
         ...step.bodies.flatMap((body) => ofBody(body, isTold)),
-        ...ofCascades(step.pieces)
+        ...ofCascades(step.pieces),
+        ...ofExperts(step.experts)
       ]
     }),
     ""
@@ -57,6 +58,14 @@ const outcome = ({ isTaken, searched, weighed }: Body): string => {
   )
   return isTaken ? `another form: ${now}; as written ${then}` : `as written: ${then}; another form ${now}`
 }
+
+/** What no equation turns into each other: the way that is taken, and the others that may be. */
+const ofExperts = ([taken, ...others]: StepPlan.EqualStep["experts"]): ReadonlyArray<string> =>
+  taken === undefined ? [] : [
+    `    the experts of a block: ${
+      [taken, ...others].map(({ micros, name }) => `${name}, ${micros.toFixed(1)} us`).join("; ")
+    }`
+  ]
 
 /** Those of one value that stay whole, as a norm in front of a product, are many and say nothing. */
 const ofCascades = (pieces: ReadonlyArray<Cascade>): ReadonlyArray<string> => {

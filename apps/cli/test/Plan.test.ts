@@ -105,6 +105,8 @@ describe("plan", () => {
       )
       // the rules of a few tokens once, and the pieces of each number of them
       const of = (tokens: number): string => lines.split(`  up to ${tokens} tokens\n`)[1]!.split(/^ {2}\S/m)[0]!
+      assert.match(lines, /^ {4}the experts of a block: token by token, \d+\.\d us; grouped by expert, \d+\.\d us$/m)
+      assert.match(of(32), /^ {4}the experts of a block: token by token, \d+\.\d us$/m)
       assert.notInclude(of(2), "nest: ")
       assert.include(of(32), "nest: ")
       for (const tokens of [2, 32]) assert.match(of(tokens), /^ {4}attn_mix .*: in pieces of 64, \d+ of \d+ rows/m)

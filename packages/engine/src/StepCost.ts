@@ -6,6 +6,7 @@ import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import { bytesOf, table } from "@tg/gguf/GgufType"
 import { tokensOfTile } from "@tg/heuristics/Kinds"
 import type { Model } from "@tg/model-parts/Family"
+import type * as Lowering from "@tg/model-parts/Lowering"
 import type { WeightRef } from "@tg/model-parts/Weights"
 
 /** A model as far as its costs go. */
@@ -21,6 +22,20 @@ const worthwhile = 1.1
 
 /** Whether a tensor has the weights of all experts, of which a token takes some. */
 export const isOfExperts = ({ name }: WeightRef): boolean => /_exps\./.test(name)
+
+/** A mixture of the model, of its blocks on average; none where it has no experts. */
+export const mixtureOf = ({ config: { experts }, weights }: Weighed): Lowering.MixtureSize | undefined => {
+  const own = weights.all.filter(isOfExperts)
+  if (experts === undefined || own.length === 0) return undefined
+  const all = experts.count * new Set(own.map(({ name }) => name.split(".", 2).join("."))).size
+  const sum = (of: (layout: WeightRef["layout"]) => number): number => own.reduce((n, { layout }) => n + of(layout), 0)
+  return {
+    count: experts.count,
+    used: experts.used,
+    values: sum(({ shape }) => shape.reduce((n, d) => n * d, 1)) / all,
+    bytes: sum(({ words }) => 4 * words) / all
+  }
+}
 
 /** The part of the experts that one of so many tokens has chosen, if each chooses by itself. */
 const chosenPart = ({ experts }: Weighed["config"], tokens: number): number =>

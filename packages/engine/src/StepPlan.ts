@@ -1,5 +1,6 @@
 /** What one decode step will launch, read, allocate and take, without a device and without weights. */
 import * as Custom from "@tg/core-uop/Custom"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
 import * as Barriers from "@tg/jit/Barriers"
@@ -10,6 +11,8 @@ import * as Stages from "@tg/jit/Stages"
 import * as Family from "@tg/model-parts/Family"
 import type { CacheType } from "@tg/model-parts/Halves"
 import type { ConfigError } from "@tg/model-parts/Keys"
+import * as Lowering from "@tg/model-parts/Lowering"
+import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
 import type { UnknownShape } from "@tg/model-parts/Shape"
 import type * as Weights from "@tg/model-parts/Weights"
@@ -22,7 +25,7 @@ import * as PoolPlan from "./PoolPlan.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
-import { isOfExperts } from "./StepCost.ts"
+import * as StepCost from "./StepCost.ts"
 import * as StepProgram from "./StepProgram.ts"
 
 /** A model as far as a plan needs it. */
@@ -191,6 +194,22 @@ export interface EqualStep extends Pick<Equal.Chosen, "pieces"> {
   readonly step: "decode" | "few" | "prompt"
   /** The most tokens of the range. */
   readonly tokens: number
+  /** Ways to compute the chosen experts of a block, the one that is taken first; none where there are no experts. */
+  readonly experts: ReadonlyArray<Lowering.Lowering<Lowering.OfMixture>>
+}
+
+/** What the ways to compute a model's experts take, for so many tokens, the cheapest first. */
+const expertsOf = (
+  model: Model,
+  profile: DeviceProfile,
+  { step, tokens }: Pick<EqualStep, "step" | "tokens">
+): EqualStep["experts"] => {
+  const mixture = StepCost.mixtureOf(model)
+  if (mixture === undefined) return []
+  const isBatch = step === "prompt"
+  // of a batch a model is given what it has room for
+  const most = isBatch ? Lowering.usualTokens(Order.roomFor(tokens, profile), profile) : tokens
+  return Lowering.ofMixture(mixture, { profile, isBatch, tokens: most }).toSorted((a, b) => a.micros - b.micros)
 }
 
 /** What the compiler chose for each range of token counts that has a program: one token, a few of each size, and a prompt. */
@@ -232,7 +251,12 @@ export const equal = (
   return Effect.forEach(
     steps,
     ({ sink, ...step }) =>
-      Effect.map(pipeline.equal(sink), ({ bodies, pieces }) => ({ ...step, bodies: bodies.map(withReasons), pieces }))
+      Effect.map(pipeline.equal(sink), ({ bodies, pieces }) => ({
+        ...step,
+        bodies: bodies.map(withReasons),
+        pieces,
+        experts: expertsOf(model, profile, step)
+      }))
   )
 }
 
@@ -270,7 +294,7 @@ export const weightsRead = (config: Family.ModelConfig, weights: Weights.ModelWe
   const share = (ref: Weights.WeightRef): number => {
     const { shape, type } = ref.layout
     const whole = bytesOf(type, shape.toReversed()) as number
-    if (isOfExperts(ref)) return whole * experts!.used / experts!.count
+    if (StepCost.isOfExperts(ref)) return whole * experts!.used / experts!.count
     // tied, the embedding is read whole as the output matrix
     return ref === weights.tokenEmbedding && ref !== weights.output ? whole / config.vocabulary : whole
   }

@@ -1,12 +1,14 @@
 /** Gated feed-forward networks: one, and a mixture of experts of which a router chooses some. */
 import { h200, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
+import * as Shape from "@tg/core-uop/Shape"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import { iota, type Tensor } from "@tg/tensor/Tensor"
 import type { Batch } from "./Attention.ts"
 import { hidden } from "./Attention.ts"
 import { fromPlaces, places, toPlaces } from "./Grouped.ts"
+import * as Lowering from "./Lowering.ts"
 import { normed, normedForLarge, type NormInput } from "./Norm.ts"
 import {
   type Activation,
@@ -19,7 +21,8 @@ import {
   ofTokens,
   type Operand,
   plain,
-  product
+  product,
+  type Weight
 } from "./Product.ts"
 import { type Laid, once, shared, tiled } from "./Schedule.ts"
 
@@ -197,7 +200,7 @@ const tokenByToken = (input: FeedForwardInput, experts: ExpertConfig, x: Activat
   const select = once(routed.chosen)
   const down = product(operand, need(weights, "ffn_down_exps"), { select })
   const output = scaled(weights, "ffn_down_exps", down, select).mul(routed.weights.unsqueeze(-1)).sum(1)
-  return output.label("ffn_down_exps")
+  return shared(input, output.label("ffn_down_exps"))
 }
 
 /** A value's records `[.., K / 32, 12]` as rows of words, and back. */
@@ -252,15 +255,47 @@ const sharedExperts = (input: FeedForwardInput, x: Operand): Tensor => {
   return affine(input.weights, computed(isStored ? once(inner) : inner, input), ofShared[2])
 }
 
+/** Ways to compute the chosen experts, by name. */
+export const lowerings: Readonly<Record<Lowering.OfMixture, typeof tokenByToken>> = {
+  "token by token": tokenByToken,
+  "grouped by expert": grouped
+}
+
+const matrices = ["ffn_gate_exps", "ffn_up_exps", "ffn_gate_up_exps", "ffn_down_exps"]
+
+/** What each of them takes for the tokens of `x`. */
+const loweringsOf = (
+  { batch, profile, weights }: FeedForwardInput,
+  { count, used }: ExpertConfig,
+  x: Tensor
+): ReadonlyArray<Lowering.Lowering<Lowering.OfMixture>> => {
+  const own = matrices.flatMap((role) => weights(role) ?? [])
+  const sum = (of: (layout: Weight["layout"]) => number): number => own.reduce((n, { layout }) => n + of(layout), 0)
+  const size = {
+    count,
+    used,
+    values: sum(({ shape }) => shape.reduce((n, d) => n * d, 1)) / count,
+    bytes: sum(({ words }) => 4 * words) / count
+  }
+  const tokens = x.dim(0)
+  return Lowering.ofMixture(size, {
+    profile,
+    isBatch: batch !== undefined,
+    tokens: typeof tokens === "number" ? tokens : Lowering.usualTokens(Shape.maxOf(tokens), profile)
+  })
+}
+
 /** A mixture of experts, with the shared ones that every token uses. */
 export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activation): Mixture => {
   const { weights } = input
   const logits = shared(input, product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp"))
   const bias = weights("exp_probs_b")
   // whoever needs the choice of a token makes it; those of a batch are made once
-  const stored = input.batch === undefined ? undefined : once
-  const routed = forFew(route(experts, logits, bias === undefined ? undefined : plain(bias), stored))
-  const mixed = (input.batch === undefined ? tokenByToken : grouped)(input, experts, x, routed)
+  const routed = forFew(
+    route(experts, logits, bias === undefined ? undefined : plain(bias), input.batch === undefined ? undefined : once)
+  )
+  const { name } = Lowering.cheapest(loweringsOf(input, experts, x.values))
+  const mixed = lowerings[name](input, experts, x, routed)
   return { output: experts.shared === 0 ? mixed : mixed.add(sharedExperts(input, x)), chosen: routed.chosen }
 }
 

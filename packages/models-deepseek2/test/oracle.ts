@@ -1,9 +1,9 @@
 /** The oracle's models, laid out and run by the reference evaluator. */
-import { h200 } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, h200 } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, type UOp } from "@tg/core-uop/UOp"
+import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Split from "@tg/egraph/Split"
 import * as Gguf from "@tg/gguf/Gguf"
 import * as Layout from "@tg/gguf/Layout"
@@ -107,6 +107,8 @@ const inPieces = (roots: ReadonlyArray<UOp>, optimise: (program: UOp) => UOp): R
 export interface Form {
   readonly order?: Order.Order | undefined
   readonly context?: number | undefined
+  /** What costs are counted for. */
+  readonly profile?: DeviceProfile | undefined
   /** Of those of one token: what stands in for a program. */
   readonly optimise?: ((program: UOp) => UOp) | undefined
 }
@@ -118,19 +120,23 @@ export class Session {
   private readonly storage: ReadonlyArray<Float32Array | Uint32Array>
   private readonly order: Order.Order
   private readonly context: number
+  private readonly profile: DeviceProfile | undefined
   private readonly optimise: (program: UOp) => UOp
   private position = 0
+  /** What values of its programs are called. */
+  readonly labels = new Set<string>()
 
   constructor(
     model: Case,
     type: CacheType,
-    { context = usualContext, optimise = (program) => program, order = "tokens" }: Form = {}
+    { context = usualContext, optimise = (program) => program, order = "tokens", profile }: Form = {}
   ) {
     this.model = model
     this.type = type
     this.order = order
     this.optimise = optimise
     this.context = context
+    this.profile = profile
     const { dtype, shape } = Cache.storage(model.config, { type, context })
     const size = Number(shape[0]) * Number(shape[1])
     this.storage = model.weights.blocks.map(() => dtype === DType.f32 ? new Float32Array(size) : new Uint32Array(size))
@@ -162,10 +168,12 @@ export class Session {
       caches,
       cosSin,
       rows,
-      batch
+      batch,
+      profile: this.profile
     })
     const sink = Program.sink(effects)
     expect(Spec.check("tensor", sink)).toEqual([])
+    for (const node of toposort(sink)) this.labels.add(arena.labelOf(node) ?? "")
     return { arena, ids, cosSin, caches, buffers, effects, logits }
   }
 
