@@ -141,15 +141,17 @@ const sharesWords = (kernel: UOp): boolean =>
  * one subgroup 4.2). A row that cannot be split so gets a workgroup of one subgroup. Very many rows in pairs for each thread.
  */
 const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens = 1 }: Threads): void => {
-  if (isFull(knownOutputs(plan.kernel), profile)) {
-    groupReductions(plan, group)
-    return upcastRows(plan, [pair], tokens)
-  }
+  const full = isFull(knownOutputs(plan.kernel), profile)
   if (wantsSubgroup(plan.kernel, profile)) {
     const threadsWith = (each: number): number => knownOutputs(plan.kernel) * group / each
-    upcastRows(plan, rowsOfExperts.filter((each) => threadsWith(each) >= nearlyAll * profile.saturatingThreads), tokens)
+    const enough = rowsOfExperts.filter((each) => threadsWith(each) >= nearlyAll * profile.saturatingThreads)
+    upcastRows(plan, full ? [pair] : enough, tokens)
     groupReductions(plan, group, { inside: sharesWords(plan.kernel) ? pair : 1 })
     return localRows(plan, Math.floor(byteThreads / group))
+  }
+  if (full) {
+    groupReductions(plan, group)
+    return upcastRows(plan, [pair], tokens)
   }
   const isShared = Loops.threads(plan.kernel) > 1
   groupReductions(plan, isShared ? group : 2 * group, tokens > 1 ? { leastPower: fewestOfTokens } : {})
@@ -217,6 +219,9 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, token
     )
   }
   const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
+  const own = Math.max(...Loops.reductions(plan.kernel.src.at(-1)!).map(Loops.groupOf))
+  // what a workgroup stages serves as many results as it has threads for, of all loops
+  if (own < reached) return localRowsOfLoops(plan, Math.floor(threads / own))
   const rowsOf = isTile ? localRowsOfLoops : localRows
   rowsOf(plan, Math.floor((reached < group ? group : threads) / reached))
 }

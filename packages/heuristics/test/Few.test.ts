@@ -169,6 +169,9 @@ describe("rows of the experts that tokens have chosen", () => {
     const rowsOf = (tokens: number) => downOf(tokens).filter((opt) => opt.startsWith("UPCAST(r1"))
     assert.deepStrictEqual([2, 4, 8, 16].map(rowsOf), [[], ["UPCAST(r1, 2)"], ["UPCAST(r1, 4)"], ["UPCAST(r1, 4)"]])
   })
+  it("go in pairs where there are many times as many as saturate the device", () => {
+    assert.include(downOf(32), "UPCAST(r1, 2)")
+  })
   it("take a subgroup, which meets at no barrier, where that saturates the device", () => {
     const threads = (tokens: number) =>
       downOf(tokens).flatMap((opt) => /^GROUP\(r([234]), (\d+)\)/.exec(opt)?.[2] ?? []).reduce(
@@ -176,7 +179,7 @@ describe("rows of the experts that tokens have chosen", () => {
         1
       )
     assert.strictEqual(threads(2), 64)
-    for (const tokens of [4, 8, 16]) {
+    for (const tokens of [4, 8, 16, 32]) {
       assert.strictEqual(threads(tokens), 32)
       assert.include(downOf(tokens), "LOCAL(r1, 8)")
     }
@@ -187,5 +190,53 @@ describe("rows of the experts that tokens have chosen", () => {
   })
   it("are in their order where there is one token", () => {
     assert.isEmpty(downOf(1).filter((opt) => opt.startsWith("OUTER")))
+  })
+})
+
+/** Blocks of each token's row, 12 words each, which read a sum over the whole row that their workgroup stages. */
+const blocksOf = (tokens: number): UOp => {
+  const arena = new Arena()
+  const [blocks, words, values] = [64, 12, 32]
+  const param = (slot: number, length: number): UOp =>
+    arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+  const [t, b, w] = [tokens, blocks, words].map((size, id) => Expr.range(arena, size, id, "GLOBAL")) as [UOp, UOp, UOp]
+  const [k, v] = [Expr.range(arena, blocks * values, 3, "REDUCE"), Expr.range(arena, values, 4, "REDUCE")]
+  const x = (column: UOp): UOp =>
+    Expr.load(
+      Expr.element(param(1, tokens * blocks * values), Expr.add(Expr.mul(t, blocks * values), column))
+    )
+  const local = Expr.element(arena.make("LOCAL", DType.f32, [t], { id: 0, length: 1 }), Expr.int(arena, 0))
+  const staged = Expr.store(local, Expr.reduce("ADD", x(k), [k]))
+  const value = Expr.mul(x(Expr.add(Expr.mul(b, values), v)), arena.make("CAST", DType.f32, [w]))
+  const largest = Expr.reduce("MAX", value, [v])
+  const place = Expr.add(Expr.mul(Expr.add(Expr.mul(t, blocks), b), words), w)
+  const stored = Expr.store(
+    Expr.element(param(0, tokens * blocks * words), place),
+    Expr.add(largest, Expr.load(local))
+  )
+  return arena.make("SINK", DType.none, [
+    arena.make("END", DType.none, [staged, t]),
+    arena.make("END", DType.none, [stored, t, b, w])
+  ])
+}
+
+describe("blocks of a few tokens' rows that read what a workgroup stages", () => {
+  it("are as many in a workgroup as it has threads for and leave enough workgroups", () => {
+    const inWorkgroup = (tokens: number): ReadonlyArray<string> =>
+      choose(blocksOf(tokens), h200).map(Opt.print).filter((opt) => opt.startsWith("LOCAL(r1"))
+    assert.deepStrictEqual([8, 16, 32].map(inWorkgroup), [["LOCAL(r1, 4)"], ["LOCAL(r1, 8)"], ["LOCAL(r1, 16)"]])
+  })
+  it("have their values", () => {
+    const tokens = 8
+    const plain = blocksOf(tokens)
+    const x = Float32Array.from({ length: tokens * 64 * 32 }, (_, i) => (i * 13) % 29 - 14)
+    const valuesOf = (kernel: UOp | IllegalOpt): Float32Array => {
+      if (kernel instanceof IllegalOpt) throw kernel
+      const out = new Float32Array(tokens * 64 * 12).fill(NaN)
+      evaluateKernel(kernel, [out, x], {}, { checkWrites: true })
+      return out
+    }
+    // sums of whole numbers are exact in any order
+    assert.deepStrictEqual(valuesOf(legal(plain, choose(plain, h200), h200)), valuesOf(plain))
   })
 })
