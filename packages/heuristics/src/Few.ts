@@ -7,6 +7,7 @@ import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
+import { outermost } from "./Groups.ts"
 import { hasManyRegisters, isInt8, tileTokens } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { freeOutputs } from "./Rows.ts"
@@ -37,10 +38,16 @@ export const fewTokens = (kernel: UOp): Loops.Loop | undefined => {
 }
 
 /**
- * Tokens of a thread where products are of bytes, at most: three vectors of an activation are in flight for each of them. Other threads of the workgroup take the
- * others, and unpack the row again: output of 16 tokens on an H200 takes 12 us, with all 16 in a thread 22.
+ * Tokens of a thread where products are of bytes, at least and at most: three vectors of an activation are in flight for each of them. So many threads of the
+ * workgroup share the tokens, and unpack the rows again: output of 16 tokens on an H200 takes 12 us, with all 16 in a thread 22.
  */
-const tokensOfBytes = 8
+const tokensOfBytes = { fewest: 4, most: 8, sharers: 4 } as const
+
+/** A quarter of the tokens of one product; of two that read the same activation, as many as there are registers for. */
+const tokensOfThread = (kernel: UOp, tokens: number): number => {
+  const { fewest, most, sharers } = tokensOfBytes
+  return outermost(kernel).length > 1 ? most : Math.min(most, Math.max(fewest, tokens / sharers))
+}
 
 const upcast = (plan: Plan, { id }: Loops.Loop, amount: number): number => plan.try(Opt.upcast(id, amount)) ? amount : 1
 
@@ -49,13 +56,15 @@ export const upcastTokens = (plan: Plan, profile: DeviceProfile): number => {
   const tokens = fewTokens(plan.kernel)
   if (tokens === undefined) return 1
   if (!hasManyRegisters(profile)) return upcast(plan, tokens, largestPower(tokens.size, tileTokens.fewRegisters))
-  const groups = tokens.size / tokensOfBytes
+  const isWide = tokens.size > tokensOfBytes.most
+  const each = tokensOfThread(plan.kernel, tokens.size)
+  const groups = tokens.size / each
   // a batch has threads enough, of other tiles
   const isBatch = Loops.outputs(plan.kernel).some((loop) => loop.isSymbolic)
-  if (isBatch || groups <= 1 || !Number.isInteger(groups) || !isInt8(plan.kernel)) {
+  if (isBatch || !isWide || !Number.isInteger(groups) || !isInt8(plan.kernel)) {
     return upcast(plan, tokens, Math.min(tokens.size, tileTokens.manyRegisters))
   }
-  const taken = upcast(plan, tokens, tokensOfBytes)
+  const taken = upcast(plan, tokens, each)
   if (taken > 1) plan.try(Opt.local(tokens.id, groups))
   return taken
 }

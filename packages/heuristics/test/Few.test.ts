@@ -62,14 +62,17 @@ describe("a product of a few tokens with one matrix", () => {
   it("gives two threads half of twice as many, in the shape of one tile", () => {
     assert.deepStrictEqual(optsOf(32, "one", h200), optsOf(16, "one", h200))
   })
-  it("gives a thread eight where products are of bytes, and the others to threads beside it, in pairs of rows where enough threads remain", () => {
+  it("gives a thread four rows for a quarter of the tokens where products are of bytes, and the others to threads beside it", () => {
     const shapeOf = (tokens: number, rows?: number) =>
       bytesOf(tokens, rows).map(Opt.print).filter((opt) => /^(UPCAST|LOCAL)\(r[01],/.test(opt))
     assert.include(shapeOf(8), "UPCAST(r0, 8)")
     assert.isFalse(shapeOf(8).some((opt) => opt.startsWith("LOCAL(r0")))
-    assert.deepStrictEqual(shapeOf(16), ["UPCAST(r0, 8)", "LOCAL(r0, 2)", "LOCAL(r1, 4)"])
-    assert.deepStrictEqual(shapeOf(32).slice(0, 2), ["UPCAST(r0, 8)", "LOCAL(r0, 4)"])
-    assert.deepStrictEqual(shapeOf(16, 8192).slice(0, 3), ["UPCAST(r0, 8)", "LOCAL(r0, 2)", "UPCAST(r1, 2)"])
+    assert.deepStrictEqual(shapeOf(16, 4096).slice(0, 3), ["UPCAST(r0, 4)", "LOCAL(r0, 4)", "UPCAST(r1, 4)"])
+    assert.deepStrictEqual(shapeOf(32, 4096).slice(0, 3), ["UPCAST(r0, 8)", "LOCAL(r0, 4)", "UPCAST(r1, 4)"])
+  })
+  it("gives a thread fewer rows where too few threads would remain", () => {
+    assert.include(bytesOf(16).map(Opt.print), "UPCAST(r1, 2)")
+    assert.isFalse(bytesOf(16, 512).map(Opt.print).some((opt) => opt.startsWith("UPCAST(r1")))
   })
   it("has the values of bytes", () => {
     const [tokens, rows] = [16, 8192]
