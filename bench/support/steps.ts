@@ -97,20 +97,24 @@ const stepsOf = Effect.fnUntraced(function*(session: Session.Session, { behind, 
   return [{ ...first, weight: count / 2 }, { ...last, weight: count / 2 }]
 })
 
-/** From here on the host's clock of one run is within a percent of the device's. */
+/** From here on the host's clock of one run is within a percent of the device's, and the first of several steps takes as long as the last. */
 const longMicros = 500_000
 /** Samples of a step by the device's clock, whose median counts. */
 const samples = (micros: number): number => micros > 50_000 ? 3 : 9
 
 const timed = Effect.fnUntraced(function*(steps: ReadonlyArray<Step>) {
-  let [launches, micros] = [0, 0]
+  const all = steps.reduce((sum, { prepared, weight }) => sum + weight * prepared.dispatches.length, 0)
+  let [micros, weights] = [0, 0]
   for (const { prepared, vars, weight } of steps) {
     const once = yield* Profiler.backToBack(prepared, vars, 1)
-    const clock = once.micros > longMicros ? undefined : yield* Profiler.onDevice(prepared, vars, samples(once.micros))
+    const isLong = once.micros > longMicros
+    const clock = isLong ? undefined : yield* Profiler.onDevice(prepared, vars, samples(once.micros))
     micros += weight * (clock ?? once.micros)
-    launches += weight * prepared.dispatches.length
+    weights += weight
+    if (isLong) break
   }
-  return { launches, micros }
+  const count = steps.reduce((sum, { weight }) => sum + weight, 0)
+  return { launches: all, micros: micros * count / weights }
 })
 
 /** Whose steps are measured: a file, at these places, on a device that is taken for a profile. */
