@@ -25,7 +25,8 @@ describe("a launch whose workgroups meet", () => {
       @group(0) @binding(1) var<storage, read_write> data1: array<atomic<u32>>;
       @group(0) @binding(2) var<storage, read_write> data2: array<atomic<u32>>;
       @group(0) @binding(3) var<storage, read_write> data3: array<vec4<f32>>;
-      fn arrive(thread: u32) -> u32 {
+      fn arrive(thread: u32, returned: u32) -> u32 {
+        if (returned == 4294967295u) { atomicMax(&data2[1], 0u); }
         storageBarrier();
         workgroupBarrier();
         if (thread != 0u) { return 0u; }
@@ -52,15 +53,19 @@ describe("a launch whose workgroups meet", () => {
       }
       @compute @workgroup_size(16, 1, 1)
       fn main(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(local_invocation_id) local_invocation_id: vec3<u32>) {
+        var returned = 0u;
+        var pending = vec4<u32>();
         let gidx0 = i32(workgroup_id.x);
         let lidx0 = i32(local_invocation_id.x);
         let v0 = (gidx0 * 64) + (lidx0 * 4);
         let x0 = data0[(gidx0 * 16) + lidx0];
-        atomicStore(&data1[v0], bitcast<u32>(x0.x));
-        atomicStore(&data1[v0 + 1], bitcast<u32>(x0.y));
-        atomicStore(&data1[v0 + 2], bitcast<u32>(x0.z));
-        atomicStore(&data1[v0 + 3], bitcast<u32>(x0.w));
-        let come0 = arrive(local_invocation_id.x);
+        returned |= pending.x | pending.y | pending.z | pending.w;
+        pending.x = atomicExchange(&data1[v0], bitcast<u32>(x0.x));
+        pending.y = atomicExchange(&data1[v0 + 1], bitcast<u32>(x0.y));
+        pending.z = atomicExchange(&data1[v0 + 2], bitcast<u32>(x0.z));
+        pending.w = atomicExchange(&data1[v0 + 3], bitcast<u32>(x0.w));
+        returned |= pending.x | pending.y | pending.z | pending.w;
+        let come0 = arrive(local_invocation_id.x, returned);
         meet(local_invocation_id.x, come0, 4u);
         let v1 = 252 - v0;
         let x1 = vec4<f32>(bitcast<f32>(atomicLoad(&data1[v1])), bitcast<f32>(atomicLoad(&data1[v1 + 1])), bitcast<f32>(atomicLoad(&data1[v1 + 2])), bitcast<f32>(atomicLoad(&data1[v1 + 3])));

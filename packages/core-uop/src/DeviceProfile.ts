@@ -33,7 +33,7 @@ export interface Quantities {
   readonly subgroupReduceMicros: number
   /** Host time to encode and submit one dispatch among many. */
   readonly encodeMicros: number
-  /** A barrier that all workgroups of a grid pass together, by atomics. */
+  /** A barrier that all workgroups of a grid pass together, by atomics, with the wait until what they stored is in memory. */
   readonly gridBarrierMicros: number
 }
 
@@ -189,7 +189,7 @@ export const h200: DeviceProfile = {
   cachedLoadMicros: 0.3,
   stageMicros: 0.4,
   encodeMicros: 3.5,
-  gridBarrierMicros: 0.9,
+  gridBarrierMicros: 1.6,
   gridBarrierHolds: true,
   gridBarrierWorkgroups: 528
 }

@@ -29,9 +29,12 @@ export const body = (linear: UOp, options: Options): Body => {
   const usage = Usage.of(linear, (node) => inputs(node, writer))
   const arrivals = Meeting.arrivals(linear)
   const reductions = sideBySide(linear, usage)
+  const lastArrival = Math.max(...arrivals.keys())
+  writer.lines.push(...Meeting.enter(linear))
   linear.src.forEach((node, place) => {
     const barrier = arrivals.get(place)
-    if (barrier !== undefined) writer.line(Meeting.arrive(linear, barrier))
+    if (barrier !== undefined) Meeting.arrive(linear, barrier).forEach((line) => writer.line(line))
+    writer.isBeforeBarrier = place < lastArrival
     writer.place(node, () => {
       if (!usage.isLive(place)) return
       if (node.op !== "SUBGROUP_REDUCE") {

@@ -4,6 +4,7 @@ import { meetingWords } from "@tg/core-uop/Phases"
 import { argOf, isCoherent, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { bufferName } from "./access.ts"
+import { gather, variables } from "./exchanges.ts"
 
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
@@ -16,8 +17,12 @@ const failed = 2 ** 31
  * enough: all workgroups have arrived when it reaches `all`. A workgroup that polls too often sets the flag, and from then on nobody waits at
  * any barrier: the launch ends with values that mean nothing. The first one to set it leaves what it was waiting for. The flag is in the counter, because the latency of a second load would be added
  * to each barrier; and one thread alone knows of it, because each barrier of a workgroup costs some hundredths of a microsecond. The counter
- * is first polled as long after the arrival as its addition takes: the last workgroup need not poll, and polls do not delay arrivals. Atomic
- * stores in front of the barrier are visible to atomic loads behind it: WGSL does not promise that, a litmus test of the device does.
+ * is first polled as long after the arrival as its addition takes: the last workgroup need not poll, and polls do not delay arrivals.
+ *
+ * What is stored in front of the barrier has to be in memory before the arrival is. Neither a barrier of a workgroup nor the counter waits for
+ * that: an atomic store is on its way when both are done (on an H200 it was late where a page of memory was not in the TLB, as behind another
+ * program). So words are exchanged (`exchanges.ts`), which returns what was there when it is done, and nobody arrives without all that his exchanges
+ * returned. WGSL promises no order across workgroups in any case; a litmus test of the device finds it.
  */
 export const functions = (linear: UOp): ReadonlyArray<string> => {
   const [first] = barriersOf(linear)
@@ -28,7 +33,9 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
   const gaveUp = `${name}[${meetingWords.gaveUp}]`
   const came = `${name}[${meetingWords.came}]`
   return [
-    `fn arrive(thread: u32) -> u32 {
+    // the condition waits for what exchanges returned; the maximum changes nothing
+    `fn arrive(thread: u32, returned: u32) -> u32 {
+  if (returned == ${2 ** 32 - 1}u) { atomicMax(&${gaveUp}, 0u); }
   storageBarrier();
   workgroupBarrier();
   if (thread != 0u) { return 0u; }
@@ -58,6 +65,10 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
 
 const nameOf = (linear: UOp, barrier: UOp): string => `come${barriersOf(linear).indexOf(barrier)}`
 
+/** The variables of exchanges, where there are barriers. */
+export const enter = (linear: UOp): ReadonlyArray<string> =>
+  barriersOf(linear).length === 0 ? [] : variables.map((line) => `  ${line}`)
+
 /**
  * The place of arrival at each barrier: behind the last instruction in front of it that other workgroups depend on. Loads between arrival and
  * barrier are in flight during the wait.
@@ -79,9 +90,11 @@ const isQuiet = (node: UOp): boolean =>
 
 const quiet: ReadonlySet<string> = new Set(["CONST", "VAR", "PARAM", "SPECIAL", "INDEX", "LANE", "STACK"])
 
-/** The line that arrives at a barrier. */
-export const arrive = (linear: UOp, barrier: UOp): string =>
-  `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
+/** The lines that arrive at a barrier. */
+export const arrive = (linear: UOp, barrier: UOp): ReadonlyArray<string> => [
+  gather,
+  `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x, returned);`
+]
 
 /** The line that waits. */
 export const wait = (linear: UOp, barrier: UOp): string => {

@@ -27,6 +27,8 @@ export class Writer {
   readonly locals: Array<readonly [string, string]> = []
   /** Index and gate of an INDEX that reads registers: their values at that point. */
   readonly snapshots = new Map<UOp, ReadonlyArray<Text>>()
+  /** Whether a barrier across the grid follows: then what is stored for other workgroups is there in front of it. */
+  isBeforeBarrier = false
   /** The loops and branches around the next line. */
   readonly #open: Array<UOp> = []
   readonly #texts = new Map<UOp, Text>()

@@ -219,6 +219,10 @@ export const litmusReads = 4
 /** Words of the second buffer of `litmus`: workgroups that arrived, values that were stale, whether a wait was given up. */
 export const litmusWords = { arrived: 0, stale: 1, gaveUp: 2, count: 4 } as const
 
+/** Stores the step's number as kernels store what crosses a barrier: nobody arrives before it is in memory (`@tg/codegen-wgsl`). */
+const stored = (word: string): string =>
+  `if (atomicExchange(&${word}, s) == ${2 ** 32 - 1}u) { atomicMax(&b1[${litmusWords.gaveUp}], 0u); }`
+
 /**
  * The litmus program of a barrier across the grid. In each step every thread stores the step's number, all workgroups arrive and
  * wait for each other, and every thread reads what threads of other workgroups stored: another number is stale. Who waits `spins` times in
@@ -233,7 +237,7 @@ export const litmus = (threads: number): Program =>
     body: `  let all = groups * ${threads}u; var stale = 0u;
   for (var s = 1u; s <= steps; s++) {
     let half = (s & 1u) * all;
-    atomicStore(&b0[half + group * ${threads}u + lane], s);
+    ${stored(`b0[half + group * ${threads}u + lane]`)}
     storageBarrier(); workgroupBarrier();
     if (lane == 0u) {
       atomicAdd(&b1[${litmusWords.arrived}], 1u);
@@ -266,7 +270,7 @@ export const meetings = (threads: number): Program =>
     vars: ["workgroups", "steps", "spins"],
     body: `  let all = groups * ${threads}u;
   for (var s = 1u; s <= steps; s++) {
-    atomicStore(&b0[(s & 1u) * all + group * ${threads}u + lane], s);
+    ${stored(`b0[(s & 1u) * all + group * ${threads}u + lane]`)}
     storageBarrier(); workgroupBarrier();
     if (lane == 0u) {
       var come = atomicAdd(&b1[${litmusWords.arrived}], 1u) + 1u;
