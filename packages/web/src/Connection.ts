@@ -1,34 +1,33 @@
 /** The page's end: a worker, and what can be asked of it. */
-import { Effect, Layer } from "effect"
-import { RpcClient } from "effect/rpc"
-import type { RpcClientError } from "effect/rpc/RpcClientError"
-import { ModelError } from "./ModelError.ts"
-import { Requests } from "./Protocol.ts"
-import { layerPage } from "./internal/page.ts"
-import * as scheduling from "./internal/scheduling.ts"
+import { Effect, type Scope, type Stream } from "effect"
+import type { ModelError } from "./ModelError.ts"
+import { kinds, type Requests } from "./Protocol.ts"
+import * as Page from "./internal/page.ts"
 
 /** Starts the worker whose script lies beside this module's. */
 export const startWorker = (): Worker =>
   new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "tg" })
 
-/** An error of the worker, or of the way there. */
-export const failed = (error: ModelError | RpcClientError): ModelError =>
-  error._tag === "ModelError"
-    ? error
-    : new ModelError({ reason: "WorkerFailed", message: `${error.reason.message}; open the model again` })
+/** What can be asked of a worker. */
+export type Client = {
+  readonly [K in keyof Requests]: (
+    payload: Requests[K]["payload"]
+  ) => Requests[K]["kind"] extends "many" ? Stream.Stream<Requests[K]["answer"], ModelError>
+    : Effect.Effect<Requests[K]["answer"], ModelError>
+}
 
-const notStarted = (error: { readonly message: string }): ModelError =>
-  new ModelError({ reason: "WorkerFailed", message: error.message })
+/** Bytes that a request gives away. */
+const movedBy = (payload: unknown): Array<Transferable> => {
+  const { source } = (payload ?? {}) as Partial<Requests["Open"]["payload"]>
+  return source?._tag === "Bytes" ? [source.bytes] : []
+}
 
 /** A worker of its own. It ends with the scope. */
-export const connect = Effect.fnUntraced(function*(worker: () => Worker) {
-  const protocol = yield* Layer.build(
-    RpcClient.layerProtocolWorker({ size: 1, concurrency: Number.MAX_SAFE_INTEGER }).pipe(
-      Layer.provide(layerPage(worker))
-    )
-  ).pipe(Effect.mapError(notStarted))
-  return yield* Effect.provide(RpcClient.make(Requests), protocol)
-}, Effect.provide(scheduling.layer))
-
-/** What can be asked of a worker. */
-export type Client = Effect.Success<ReturnType<typeof connect>>
+export const connect = (worker: () => Worker): Effect.Effect<Client, ModelError, Scope.Scope> =>
+  Effect.map(Page.connect(worker), (asker) =>
+    Object.fromEntries(
+      Object.entries(kinds).map(([name, kind]) => [
+        name,
+        (payload: unknown) => asker[kind](name, payload, movedBy(payload))
+      ])
+    ) as unknown as Client)

@@ -1,6 +1,6 @@
 /** Models that the browser keeps for this page's origin: fetched once, checked, there for all its tabs, also without a network. */
 import { Effect, Stream } from "effect"
-import { connect, failed, startWorker } from "./Connection.ts"
+import { connect, startWorker } from "./Connection.ts"
 import { ModelError } from "./ModelError.ts"
 import type * as Protocol from "./Protocol.ts"
 
@@ -25,7 +25,6 @@ export const keep = (
 ): Effect.Effect<Protocol.Kept, ModelError> =>
   using(options, (client) =>
     client.Keep({ name }).pipe(
-      Stream.mapError(failed),
       Stream.runFold((): Protocol.Kept | undefined => undefined, (last, event) => {
         if (event._tag === "Kept") return event
         onProgress(event)
@@ -41,11 +40,11 @@ const endedEarly = new ModelError({
 
 /** What is kept. */
 export const list = (options: Options = {}): Effect.Effect<ReadonlyArray<Protocol.Kept>, ModelError> =>
-  using(options, (client) => Effect.mapError(client.Kept(), failed))
+  using(options, (client) => client.Kept())
 
 /** Forgets a model; answers with the bytes that are free again. */
 export const forget = (name: string, options: Options = {}): Effect.Effect<number, ModelError> =>
-  using(options, (client) => Effect.mapError(client.Forget({ name }), failed))
+  using(options, (client) => client.Forget({ name }))
 
 /** The same for programs without Effect. Failures are thrown. */
 export const promises = {

@@ -5,7 +5,8 @@ import * as Devices from "./Devices.ts"
 import * as Keeping from "./Keeping.ts"
 import { fromTagged, ModelError } from "./ModelError.ts"
 import * as Opening from "./Opening.ts"
-import { choices, type OpenOptions, Requests } from "./Protocol.ts"
+import type { Part } from "./internal/messages.ts"
+import { choices, type OpenOptions, type Requests } from "./Protocol.ts"
 import * as Replying from "./Replying.ts"
 
 const notOpen = new ModelError({
@@ -23,8 +24,20 @@ const alreadyOpen = new ModelError({
   message: "the worker has a model; start another worker"
 })
 
-/** Answers the page's requests. The model goes when the layer's scope closes. */
-export const layer = Requests.toLayer(Effect.gen(function*() {
+/** What answers the page's requests. */
+export type Handlers = {
+  readonly [K in keyof Requests]: (
+    payload: Requests[K]["payload"]
+  ) => Requests[K]["kind"] extends "many" ? Stream.Stream<Part<Requests[K]["answer"]>, ModelError>
+    : Effect.Effect<Requests[K]["answer"], ModelError>
+}
+
+/** Each value of a stream goes to the page by itself. */
+const apart = <A, E>(stream: Stream.Stream<A, E>): Stream.Stream<Part<A>, E> =>
+  Stream.map(stream, (value) => ({ values: [value], isLast: false }))
+
+/** Answers the page's requests. The model goes when the scope closes. */
+export const handlers = Effect.gen(function*() {
   const scope = yield* Effect.scope
   let seen: Opening.Header | undefined
   let opened: Opening.Running | undefined
@@ -49,7 +62,7 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
   const inTurn = <A, E>(
     answer: (model: Opening.Running) => Effect.Effect<Stream.Stream<A, ModelError>, E>
   ) => Stream.unwrap(Effect.flatMap(running, (model) => Effect.andThen(turn, answer(model))))
-  return {
+  const handlers: Handlers = {
     Look: ({ memory, options, source }) =>
       Effect.gen(function*() {
         const [services, header] = yield* Effect.all([deviceOf(options), Opening.header(source)], { concurrency: 2 })
@@ -59,7 +72,7 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
         return { ...facts, memory: yield* Effect.provide(Opening.memory(seen, options.context), services) }
       }).pipe(Effect.mapError(fromTagged)),
     Open: ({ options, source }) =>
-      Stream.callback<Opening.Event, ModelError>((queue) =>
+      apart(Stream.callback<Opening.Event, ModelError>((queue) =>
         Effect.gen(function*() {
           if (opened !== undefined) return yield* alreadyOpen
           const say = (event: Opening.Event) => Queue.offer(queue, event)
@@ -75,14 +88,14 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
           yield* say(opened.loaded)
           yield* Queue.end(queue)
         })
-      ),
+      )),
     Chat: ({ messages, options }) => inTurn((model) => Replying.chat(model, messages, options)),
     Reply: ({ messages, options }) => inTurn((model) => Replying.reply(model, messages, options)),
     Generate: ({ options, prompt }) => inTurn((model) => Replying.text(model, prompt, options)),
     SelfTest: ({ families, options, vectors }) =>
-      Stream.unwrap(
+      apart(Stream.unwrap(
         Effect.map(Effect.promise(() => import("./Testing.ts")), ({ run }) => run(options, vectors, families))
-      ),
+      )),
     Verdict: ({ options }) => Effect.flatMap(Effect.promise(() => import("./Testing.ts")), ({ last }) => last(options)),
     Gauge: () =>
       Effect.gen(function*() {
@@ -91,9 +104,10 @@ export const layer = Requests.toLayer(Effect.gen(function*() {
         const { gauge } = yield* Effect.promise(() => import("./Gauging.ts"))
         return yield* gauge(model)
       }).pipe(Effect.scoped),
-    Keep: ({ name }) => Keeping.keep(name),
+    Keep: ({ name }) => apart(Keeping.keep(name)),
     Kept: () => Keeping.kept,
     Forget: ({ name }) => Keeping.forget(name),
     Cached: () => Effect.flatMap(running, ({ engine }) => Effect.map(engine.cached, (tokens) => tokens.length))
   }
-}))
+  return handlers
+})

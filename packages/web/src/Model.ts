@@ -1,8 +1,7 @@
 /** A model in a worker of this page, to chat with. */
 import type { Message } from "@tg/tokenizer/ChatTemplate"
 import { Cause, Effect, Exit, Schema, Scope, Stream } from "effect"
-import type { RpcClientError } from "effect/rpc/RpcClientError"
-import { type Client, connect, failed, startWorker } from "./Connection.ts"
+import { type Client, connect, startWorker } from "./Connection.ts"
 import { ModelError } from "./ModelError.ts"
 import * as scheduling from "./internal/scheduling.ts"
 import * as Protocol from "./Protocol.ts"
@@ -85,9 +84,8 @@ const orClosed = (cause: Cause.Cause<ModelError>): Cause.Cause<ModelError> =>
     : cause
 
 /** An answer as the page sees it. */
-const answer = <A>(parts: Stream.Stream<A, ModelError | RpcClientError>): Stream.Stream<A, ModelError> =>
+const answer = <A>(parts: Stream.Stream<A, ModelError>): Stream.Stream<A, ModelError> =>
   parts.pipe(
-    Stream.mapError(failed),
     Stream.catchCause((cause) => Stream.failCause(orClosed(cause)))
   )
 
@@ -113,7 +111,6 @@ const openIn = Effect.fnUntraced(function*(
   }
 ) {
   const { context, device, name } = yield* client.Open({ source, options }).pipe(
-    Stream.mapError(failed),
     Stream.runFold((): typeof Protocol.Loaded.Type | undefined => undefined, (last, event) => {
       if (event._tag === "Loaded") return event
       onProgress({ loadedBytes: event.loadedBytes, totalBytes: event.totalBytes })
@@ -144,12 +141,10 @@ const openIn = Effect.fnUntraced(function*(
       })).pipe(answer, withText),
     /** Tokens whose state the model keeps: of the last prompt, and of what was computed behind it. */
     cached: client.Cached().pipe(
-      Effect.mapError(failed),
       Effect.catchCause((cause) => Effect.failCause(orClosed(cause)))
     ),
     /** How fast it is here, and which kernels its time goes to. Its cache is empty afterwards. */
     gauge: client.Gauge().pipe(
-      Effect.mapError(failed),
       Effect.catchCause((cause) => Effect.failCause(orClosed(cause)))
     )
   }
@@ -171,7 +166,7 @@ export const prepare = Effect.fn("Model.prepare")(
     const file = yield* sourceOf(source)
     const asked = yield* checked(Protocol.OpenOptions, "options", options)
     const client = yield* connect(worker)
-    const facts = yield* client.Look({ source: file, options: asked, memory }).pipe(Effect.mapError(failed))
+    const facts = yield* client.Look({ source: file, options: asked, memory })
     return { facts, load: openIn(client, undefined, { onProgress, options: asked }) }
   }
 )

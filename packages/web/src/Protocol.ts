@@ -2,9 +2,6 @@
 import type { Message } from "@tg/tokenizer/ChatTemplate"
 import * as Verdict from "@tg/self-test/Verdict"
 import { Schema } from "effect"
-import { Rpc, RpcGroup } from "effect/rpc"
-import * as Transferable from "effect/workers/Transferable"
-import { ModelError } from "./ModelError.ts"
 
 /** What can be asked for. */
 export const choices = ["auto", "webgpu", "wasm"] as const
@@ -33,12 +30,8 @@ export const GenerateOptions = Schema.Struct({
   seed: Schema.optional(Schema.Finite)
 })
 
-/** Values that structured clone sends as they are; `moved` are no longer the sender's. */
-const cloned = <A>(
-  expected: string,
-  is: (value: unknown) => value is A,
-  moved: (value: A) => Array<globalThis.Transferable> = () => []
-) => Schema.declare(is, { expected }).pipe(Transferable.schema(moved))
+/** Values that structured clone sends as they are. */
+const cloned = <A>(expected: string, is: (value: unknown) => value is A) => Schema.declare(is, { expected })
 
 const isMessage = (value: unknown): value is Message =>
   typeof value === "object" && value !== null && "role" in value && typeof value.role === "string"
@@ -69,7 +62,7 @@ export const Source = Schema.Union([
   }),
   Schema.TaggedStruct("Bytes", {
     name: Schema.String,
-    bytes: cloned("an ArrayBuffer", (value): value is ArrayBuffer => value instanceof ArrayBuffer, (bytes) => [bytes])
+    bytes: cloned("an ArrayBuffer", (value): value is ArrayBuffer => value instanceof ArrayBuffer)
   }),
   Schema.TaggedStruct("Address", { url: Schema.String }),
   /** A model of the hub, as `hf:owner/repo:Q4_K_M`. */
@@ -213,68 +206,75 @@ export const Gauged = Schema.Struct({
 /** How fast a model is on a device. */
 export type Gauged = typeof Gauged.Type
 
-/** The requests. A worker has one model. */
-export const Requests = RpcGroup.make(
-  // reads the header and no more
-  Rpc.make("Look", {
-    payload: { source: Source, options: OpenOptions, memory: Schema.Boolean },
-    success: Facts,
-    error: ModelError
-  }),
-  // the last one is `Loaded`; without a source, what was looked at is loaded
-  Rpc.make("Open", {
-    payload: { source: Schema.optional(Source), options: OpenOptions },
-    success: Schema.Union([Progress, Loaded]),
-    error: ModelError,
-    stream: true
-  }),
-  Rpc.make("Chat", {
-    payload: { messages: Messages, options: ChatOptions },
-    success: Schema.String,
-    error: ModelError,
-    stream: true
-  }),
-  // the same in parts, the last of which is `done`
-  Rpc.make("Reply", {
-    payload: { messages: Messages, options: ChatOptions },
-    success: Piece,
-    error: ModelError,
-    stream: true
-  }),
-  Rpc.make("Generate", {
-    payload: { prompt: Schema.String, options: GenerateOptions },
-    success: Schema.String,
-    error: ModelError,
-    stream: true
-  }),
-  // the last one is `Kept`
-  Rpc.make("Keep", {
-    payload: { name: Schema.String },
-    success: Schema.Union([Coming, Kept]),
-    error: ModelError,
-    stream: true
-  }),
-  Rpc.make("Kept", { success: Schema.Array(Kept), error: ModelError }),
-  // answers with the bytes that are free again
-  Rpc.make("Forget", { payload: { name: Schema.String }, success: Schema.Finite, error: ModelError }),
-  // the last one is `Tested`
-  Rpc.make("SelfTest", {
-    payload: {
-      options: OpenOptions,
-      vectors: Schema.String,
-      families: Schema.optional(Schema.Array(Schema.Literals(Verdict.families)))
+/** A request that is answered once. */
+export interface One<Payload, Answer> {
+  readonly kind: "one"
+  readonly payload: Payload
+  readonly answer: Answer
+}
+
+/** A request that is answered by a stream. */
+export interface Many<Payload, Answer> {
+  readonly kind: "many"
+  readonly payload: Payload
+  readonly answer: Answer
+}
+
+interface Conversation {
+  readonly messages: typeof Messages.Type
+  readonly options: typeof ChatOptions.Type
+}
+
+/** The requests. A worker has one model. All fail with a `ModelError`. */
+export interface Requests {
+  /** Reads the header and no more. */
+  readonly Look: One<
+    { readonly source: Source; readonly options: typeof OpenOptions.Type; readonly memory: boolean },
+    Facts
+  >
+  /** The last one is `Loaded`; without a source, what was looked at is loaded. */
+  readonly Open: Many<
+    { readonly source: Source | undefined; readonly options: typeof OpenOptions.Type },
+    typeof Progress.Type | typeof Loaded.Type
+  >
+  readonly Chat: Many<Conversation, string>
+  /** The same in parts, the last of which is `done`. */
+  readonly Reply: Many<Conversation, Piece>
+  readonly Generate: Many<{ readonly prompt: string; readonly options: typeof GenerateOptions.Type }, string>
+  /** The last one is `Kept`. */
+  readonly Keep: Many<{ readonly name: string }, typeof Coming.Type | Kept>
+  readonly Kept: One<void, ReadonlyArray<Kept>>
+  /** Answers with the bytes that are free again. */
+  readonly Forget: One<{ readonly name: string }, number>
+  /** The last one is `Tested`. */
+  readonly SelfTest: Many<
+    {
+      readonly options: typeof OpenOptions.Type
+      /** The address of the folder of vectors. */
+      readonly vectors: string
+      readonly families: ReadonlyArray<Verdict.Family> | undefined
     },
-    success: Schema.Union([Testing, Tested]),
-    error: ModelError,
-    stream: true
-  }),
-  // of the model that is open
-  Rpc.make("Gauge", { success: Gauged, error: ModelError }),
-  // what the last self-test of a device found, if it is kept
-  Rpc.make("Verdict", {
-    payload: { options: OpenOptions },
-    success: Schema.optional(Verdict.Verdict),
-    error: ModelError
-  }),
-  Rpc.make("Cached", { success: Schema.Finite, error: ModelError })
-)
+    typeof Testing.Type | typeof Tested.Type
+  >
+  /** Of the model that is open. */
+  readonly Gauge: One<void, Gauged>
+  /** What the last self-test of a device found, if it is kept. */
+  readonly Verdict: One<{ readonly options: typeof OpenOptions.Type }, Verdict.Verdict | undefined>
+  readonly Cached: One<void, number>
+}
+
+/** Which of them are answered by a stream. */
+export const kinds: { readonly [K in keyof Requests]: Requests[K]["kind"] } = {
+  Look: "one",
+  Open: "many",
+  Chat: "many",
+  Reply: "many",
+  Generate: "many",
+  Keep: "many",
+  Kept: "one",
+  Forget: "one",
+  SelfTest: "many",
+  Gauge: "one",
+  Verdict: "one",
+  Cached: "one"
+}

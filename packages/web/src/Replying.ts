@@ -5,6 +5,7 @@ import * as Sampler from "@tg/engine/Sampler"
 import type { Message } from "@tg/tokenizer/ChatTemplate"
 import { Effect, Random, Stream } from "effect"
 import { grouped, type Writing } from "./internal/grouping.ts"
+import type { Part } from "./internal/messages.ts"
 import { fromTagged, type ModelError } from "./ModelError.ts"
 import type { Running } from "./Opening.ts"
 import type { ChatOptions, GenerateOptions, Piece } from "./Protocol.ts"
@@ -65,7 +66,7 @@ export const reply = (
   running: Running,
   messages: ReadonlyArray<Message>,
   options: typeof ChatOptions.Type
-): Effect.Effect<Stream.Stream<Piece, ModelError>, ModelError> =>
+): Effect.Effect<Stream.Stream<Part<Piece>, ModelError>, ModelError> =>
   Effect.gen(function*() {
     const { style, thinkingOpen, tokens } = yield* render(running, messages, options)
     const cachedTokens = Math.min(commonPrefix(yield* running.engine.cached, tokens), tokens.length - 1)

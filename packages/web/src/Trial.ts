@@ -1,7 +1,7 @@
 /** Whether the device of a page computes what it should. What it does not is avoided by the models of this origin from then on. */
 import type { Family, Verdict } from "@tg/self-test/Verdict"
 import { Effect, Stream } from "effect"
-import { connect, failed, startWorker } from "./Connection.ts"
+import { connect, startWorker } from "./Connection.ts"
 import { ModelError } from "./ModelError.ts"
 import type * as Protocol from "./Protocol.ts"
 
@@ -34,7 +34,6 @@ export const run = (
   Effect.scoped(Effect.gen(function*() {
     const client = yield* connect(worker)
     const verdict = yield* client.SelfTest({ options, families, vectors: new URL(vectors, location.href).href }).pipe(
-      Stream.mapError(failed),
       Stream.runFold((): Verdict | undefined => undefined, (last, event) => {
         if (event._tag === "Tested") return event.verdict
         onProgress(event)
@@ -49,7 +48,7 @@ export const last = (
   { worker = startWorker, ...options }: Options = {}
 ): Effect.Effect<Verdict | undefined, ModelError> =>
   Effect.scoped(
-    Effect.flatMap(connect(worker), (client) => client.Verdict({ options }).pipe(Effect.mapError(failed)))
+    Effect.flatMap(connect(worker), (client) => client.Verdict({ options }))
   )
 
 /** The same for programs without Effect. Failures are thrown. */

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Deferred, Effect, Exit, Fiber, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import { grouped, together, type Writing } from "../src/internal/grouping.ts"
+import type { Part } from "../src/internal/messages.ts"
 
 const letters: Writing<string, string> = { each: (text) => text === "" ? [] : [text], end: () => [] }
 
@@ -9,20 +10,26 @@ const letters: Writing<string, string> = { each: (text) => text === "" ? [] : [t
 const written = (texts: ReadonlyArray<string>, millis: number) =>
   Stream.mapEffect(Stream.rechunk(Stream.fromIterable(texts), 1), (text) => Effect.as(TestClock.adjust(millis), text))
 
-/** The groups in which a stream comes. */
-const groupsOf = <A, E>(stream: Stream.Stream<A, E>) => {
+/** The groups in which a stream comes, and which of them are said to be the last. */
+const groupsOf = <A, E>(stream: Stream.Stream<Part<A>, E>) => {
   const groups: Array<ReadonlyArray<A>> = []
+  const last: Array<boolean> = []
   return Effect.map(
-    Effect.exit(Stream.runForEachArray(stream, (group) => Effect.sync(() => void groups.push(group)))),
-    (exit) => ({ groups, exit })
+    Effect.exit(Stream.runForEach(stream, ({ isLast, values }) =>
+      Effect.sync(() => {
+        groups.push(values)
+        last.push(isLast)
+      }))),
+    (exit) => ({ groups, exit, last })
   )
 }
 
 describe("tokens on their way to the page", () => {
   it.effect("the first one goes at once, those behind it in groups, and none is lost at the end", () =>
     Effect.gen(function*() {
-      const { groups } = yield* groupsOf(written([..."abcdefgh"], together / 4).pipe(grouped(letters)))
+      const { groups, last } = yield* groupsOf(written([..."abcdefgh"], together / 4).pipe(grouped(letters)))
       assert.deepEqual(groups.map((group) => group.join("")), ["a", "bcde", "fgh"])
+      assert.deepEqual(last, [false, false, true])
     }))
 
   it.effect("nothing waits for what is expected later than that", () =>
@@ -47,9 +54,9 @@ describe("tokens on their way to the page", () => {
     const isTaken = yield* Deferred.make<void>()
     const groups: Array<ReadonlyArray<number>> = []
     const fiber = yield* Effect.forkChild(
-      Stream.runForEachArray(
+      Stream.runForEach(
         grouped<number, number>({ each: (n) => [n], end: () => [] })(numbers),
-        (group) => Effect.andThen(Effect.sync(() => void groups.push(group)), Deferred.await(isTaken))
+        ({ values }) => Effect.andThen(Effect.sync(() => void groups.push(values)), Deferred.await(isTaken))
       ),
       { startImmediately: true }
     )
@@ -82,8 +89,8 @@ describe("tokens on their way to the page", () => {
   it.effect("texts in front of an error are sent before it, without the end", () =>
     Effect.gen(function*() {
       const failing = Stream.concat(written([..."abc"], 1), Stream.fail("lost"))
-      const { exit, groups } = yield* groupsOf(grouped({ ...letters, end: () => ["."] })(failing))
-      assert.deepEqual(groups, [["a"], ["b", "c"]])
+      const { exit, groups, last } = yield* groupsOf(grouped({ ...letters, end: () => ["."] })(failing))
+      assert.deepEqual([groups, last], [[["a"], ["b", "c"]], [false, true]])
       assert.deepEqual(exit, Exit.fail("lost"))
     }))
 

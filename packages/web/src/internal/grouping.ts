@@ -1,6 +1,7 @@
 /** What is written within a few milliseconds goes to the page in one message. */
 import type { NonEmptyReadonlyArray } from "effect/Array"
 import { Cause, Clock, Effect, Fiber, Pull, Stream } from "effect"
+import type { Part } from "./messages.ts"
 
 /**
  * Milliseconds between groups: a page draws no more often. A message and the page's answer to it take some 0.2, during which nothing is
@@ -25,7 +26,7 @@ const isSome = <B>(pieces: ReadonlyArray<B>): pieces is NonEmptyReadonlyArray<B>
  * has at most one behind the last that it took.
  */
 export const grouped =
-  <A, B>({ each, end }: Writing<A, B>) => <E, R>(self: Stream.Stream<A, E, R>): Stream.Stream<B, E, R> =>
+  <A, B>({ each, end }: Writing<A, B>) => <E, R>(self: Stream.Stream<A, E, R>): Stream.Stream<Part<B>, E, R> =>
     Stream.transformPull(self, (pull, scope) =>
       Effect.gen(function*() {
         const clock = yield* Clock.Clock
@@ -57,14 +58,14 @@ export const grouped =
             if (isSome(group) && (over !== undefined || now + took > due)) {
               waiting = []
               due = now + together
-              return group
+              return { values: group, isLast: over !== undefined }
             }
           }
         })
-        let ahead: Fiber.Fiber<NonEmptyReadonlyArray<B>, E | Cause.Done<void>> | undefined
+        let ahead: Fiber.Fiber<Part<B>, E | Cause.Done<void>> | undefined
         return Effect.gen(function*() {
-          const group = yield* ahead === undefined ? compute : Fiber.join(ahead)
-          ahead = 2 * took > together ? undefined : yield* Effect.forkIn(compute, scope)
-          return group
+          const part = yield* ahead === undefined ? compute : Fiber.join(ahead)
+          ahead = part.isLast || 2 * took > together ? undefined : yield* Effect.forkIn(compute, scope)
+          return [part] as const
         })
       }))
