@@ -1,6 +1,7 @@
 /** How the engine is bundled for browsers by rolldown. */
 import { createHash } from "node:crypto"
 import { readFile } from "node:fs/promises"
+import { fileURLToPath } from "node:url"
 import {
   type InputOptions,
   type LogLevel,
@@ -24,7 +25,7 @@ const browserHub: Plugin = {
   }
 }
 
-const barrel = /^import \{([^}]*)\} from "(effect(?:\/rpc)?|@tg\/[a-z0-9-]+)"$/gm
+const barrel = /^import \{([^}]*)\} from "(effect|@tg\/[a-z0-9-]+)"$/gm
 
 /** `import { Effect, type Scope } from "effect"` as imports of the modules that these names stand for: of Effect, and of ours. */
 const byModule = (code: string): string =>
@@ -45,13 +46,24 @@ const withoutEquations = (code: string): string => code.replace(/^(\s*\{ equatio
 const ownModules: Plugin = {
   name: "own-modules",
   async load(id) {
-    if (!/[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?(\?apart)?$/.test(id)) return null
+    if (!ofOurs.test(id)) return null
     const code = await readFile(id.replace(StandIns.apart, ""), "utf8")
     return {
       code: StandIns.of(id, code) ?? withoutEquations(byModule(code)),
       moduleType: id.endsWith("x") ? "tsx" : "ts"
     }
   }
+}
+
+const ofOurs = /[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?(\?apart)?$/
+
+/** What modules of ours use of Schema, without the rest of it. Code of Effect has all of it. */
+const thinSchema: Plugin = {
+  name: "thin-schema",
+  resolveId: (source, importer) =>
+    source === "effect/Schema" && importer !== undefined && ofOurs.test(importer)
+      ? fileURLToPath(new URL("./internal/schema.ts", import.meta.url))
+      : null
 }
 
 /** Stands for the name of the build until what it names is there. */
@@ -86,7 +98,7 @@ export interface Options {
 const always = [["Compiling", "capture", "Equality"]]
 
 /** What has no effect where its result is not used: an `Effect` is run by `Effect.run..` alone. */
-const pure = ["Context", "Data", "Layer", "Option", "Result", "Rpc", "RpcGroup", "Schema", "Stream"].concat(
+const pure = ["Context", "Data", "Layer", "Option", "Result", "Schema", "Stream"].concat(
   ["all", "cached", "flatMap", "fn", "fnUntraced", "gen", "map", "promise", "succeed", "suspend", "sync"].map((name) =>
     `Effect.${name}`
   ),
@@ -148,7 +160,7 @@ export const modules = async (
 ): Promise<{ readonly name: string; readonly modules: ReadonlyArray<Module> }> => {
   const input: InputOptions = {
     ...common,
-    plugins: [browserHub, ownModules],
+    plugins: isWhole ? [browserHub, ownModules] : [browserHub, thinSchema, ownModules],
     input: { ...scripts },
     transform: transforms(define, jsx)
   }
