@@ -4,12 +4,9 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { groupArg, rangeArg, rebuild, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isStage } from "@tg/core-uop/Workgroup"
-import { Schema } from "effect"
+import { GridProblem } from "./GridProblem.ts"
 
-/** A launch grid the device cannot express. */
-export class GridProblem extends Schema.TaggedError<GridProblem>()("GridProblem", {
-  message: Schema.String
-}) {}
+export { GridProblem } from "./GridProblem.ts"
 
 const special = (like: UOp, name: string, size: UOp): UOp => like.arena.make("SPECIAL", DType.index, [size], { name })
 

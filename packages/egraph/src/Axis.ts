@@ -5,6 +5,8 @@ import { argOf, reduceArg, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
 
+export { piecesOf } from "./AxisPieces.ts"
+
 /** The shape with other sizes in place of an axis. */
 export const replaced = (shape: Shape.Shape, axis: number, sizes: Shape.Shape): Shape.Shape => [
   ...shape.slice(0, axis),
@@ -14,17 +16,6 @@ export const replaced = (shape: Shape.Shape, axis: number, sizes: Shape.Shape): 
 
 /** Pieces that an axis of symbolic size begins. */
 export const begunPieces = (size: UOp, piece: number): Shape.Dim => new Tensor(size).add(piece - 1).floordiv(piece).node
-
-/** An axis of so many pieces of equal size: how many; none where the size does not say that it divides. */
-export const piecesOf = (size: Shape.Dim, piece: number): Shape.Dim | undefined => {
-  if (typeof size === "number") return size > piece && size % piece === 0 ? size / piece : undefined
-  if (size.op !== "MUL") return undefined
-  const factor = size.src.find((s) => s.op === "CONST")
-  const other = size.src.find((s) => s.op !== "CONST")
-  if (factor === undefined || other === undefined || Number(factor.arg) % piece !== 0) return undefined
-  const rest = Number(factor.arg) / piece
-  return rest === 1 ? other : new Tensor(other).mul(rest).node
-}
 
 /** Where an axis of the result of a reshape was before it; none where it was no axis. */
 const beforeReshape = (node: UOp, axis: number): number | undefined => {

@@ -21,12 +21,12 @@ export class Equality extends Context.Service<Equality, {
       Effect.map(Clock.Clock, (clock) =>
         Equality.of({
           id: given === rules.ofBodies && bounds === bodyBounds ? "@tg/egraph" : undefined,
-          optimise: Effect.fn("Equality.optimise")((sink, options) =>
-            Bodies.ofProgram(sink, {
+          optimise: Effect.fn("Equality.optimise")(function*(sink, options) {
+            return yield* Bodies.ofProgram(sink, {
               ...options,
               search: { rules: rules.on(options.profile, given), bounds, now: () => clock.currentTimeMillisUnsafe() }
             })
-          )
+          })
         }))
     )
 

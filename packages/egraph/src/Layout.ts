@@ -2,7 +2,7 @@
 import type { Tensor } from "@tg/tensor/Tensor"
 import type * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
-import { piecesOf } from "./Axis.ts"
+import { piecesOf } from "./AxisPieces.ts"
 
 /** Tokens of a tile. */
 const tile = 16

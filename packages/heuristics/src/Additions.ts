@@ -3,7 +3,7 @@ import { isAccumulating, isCoherent, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf } from "@tg/core-uop/View"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
-import { freeOutputs } from "./Rows.ts"
+import { freeOutputs } from "./Outputs.ts"
 import { largestDivisor } from "./Sizes.ts"
 import { vectoriseOutputs } from "./Vectors.ts"
 

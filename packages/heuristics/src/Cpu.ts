@@ -3,7 +3,7 @@ import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
-import { freeOutputs, knownOutputs, upcastAlike } from "./Rows.ts"
+import { freeOutputs, knownOutputs, upcastAlike } from "./Outputs.ts"
 import { iterations, largestPower } from "./Sizes.ts"
 import { lanes, loadsOf, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
 

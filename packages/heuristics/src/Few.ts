@@ -10,7 +10,7 @@ import * as Opt from "@tg/postrange/Opt"
 import { outermost } from "./Groups.ts"
 import { hasManyRegisters, isInt8, tileTokens } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
-import { freeOutputs } from "./Rows.ts"
+import { freeOutputs } from "./Outputs.ts"
 import { iterations, largestPower } from "./Sizes.ts"
 import { loadsOf } from "./Vectors.ts"
 

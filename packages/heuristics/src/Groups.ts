@@ -3,8 +3,11 @@ import type { UOp } from "@tg/core-uop/UOp"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
+import { isOutermost } from "./Outermost.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
+
+export { isOutermost, outermost } from "./Outermost.ts"
 
 /** Threads of one reduction: a subgroup, where there are subgroups. */
 export const maxGroup = 32
@@ -36,14 +39,6 @@ export const longestReduction = (kernel: UOp): number => longest(kernel, (l) => 
 
 /** Terms of the longest sum. */
 export const terms = (kernel: UOp): number => longest(kernel, () => true)
-
-/** Whether a reduction runs once per thread and not once per iteration of another. */
-export const isOutermost = (kernel: UOp, reduction: UOp): boolean =>
-  !Loops.reductions(kernel).some((outer) => Loops.isInside(reduction, outer))
-
-/** The reductions of a kernel, or of a part of one, that are inside of no other. */
-export const outermost = (kernel: UOp): ReadonlyArray<UOp> =>
-  Loops.reductions(kernel).filter((reduction) => isOutermost(kernel, reduction))
 
 /** Splits a reduction over up to `threads` threads, innermost loop first, for coalesced loads. Returns the threads that are left. */
 export const groupInnermost = (plan: Plan, reduction: UOp, threads: number): number =>

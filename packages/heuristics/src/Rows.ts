@@ -1,13 +1,13 @@
 /** Matrix-vector products: threads for each row, rows for each thread and for each workgroup. */
 import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
-import { openRanges, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup, outermost, terms } from "./Groups.ts"
 import { hasIdleThreads, isInt8, tileTokens } from "./Kinds.ts"
+import { freeOutputs, knownOutputs } from "./Outputs.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
-import { loadsOf } from "./Vectors.ts"
 
 /** A row that is split over so many threads is split down to the words of its blocks: this many lanes inside of a block. */
 const wideRow = 128
@@ -18,13 +18,6 @@ const mostSubgroups = 8
 const keptThreads = 8
 /** Workgroups that remain, at least, when several rows go to one. */
 const manyWorkgroups = 128
-
-/** Output loops without an opt yet; a symbolic one is left to workgroups. */
-export const freeOutputs = (kernel: UOp): ReadonlyArray<Loops.Loop> =>
-  Loops.outputs(kernel).filter((l) => l.axis === "GLOBAL" && !l.isSymbolic)
-
-/** Workgroups so far, with 1 for a symbolic number of rows. */
-export const knownOutputs = (kernel: UOp): number => iterations(freeOutputs(kernel))
 
 /** Threads over neighbouring outputs, for coalescing. */
 export const localOutputs = (plan: Plan, most: number): void => {
@@ -229,22 +222,4 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, token
   if (own < reached) return localRowsOfLoops(plan, Math.floor(threads / own))
   const rowsOf = isTile ? localRowsOfLoops : localRows
   rowsOf(plan, Math.floor((reached < group ? group : threads) / reached))
-}
-
-/** Most outputs of the same loads in one thread, and how many times as many others there are, at least. */
-const mostAlike = 16
-const othersAlike = 16
-
-/**
- * Upcasts output loops in which all loads are invariant, if many other outputs remain: other threads would load the same values
- * again.
- */
-export const upcastAlike = (plan: Plan): void => {
-  const loads = loadsOf(plan.kernel).map((load) => openRanges(load.src[0]!))
-  for (const loop of freeOutputs(plan.kernel)) {
-    const isAlike = loads.length > 0 && loads.every((open) => !open.has(loop.node))
-    if (isAlike && loop.size <= mostAlike && knownOutputs(plan.kernel) >= loop.size * othersAlike) {
-      plan.try(Opt.upcast(loop.id, loop.size))
-    }
-  }
 }

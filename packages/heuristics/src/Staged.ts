@@ -16,7 +16,8 @@ import {
 import { chooseCascade, isCascade } from "./Cascades.ts"
 import { hasManyRegisters, isInt8, loadsInFlight } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
-import { knownOutputs, shareRows } from "./Rows.ts"
+import { knownOutputs } from "./Outputs.ts"
+import { shareRows } from "./Rows.ts"
 import { iterations, largestDivisor, largestPower, largestPowerOfTwo, nearestPowerOfTwo } from "./Sizes.ts"
 import {
   fewestTerms,

@@ -3,9 +3,8 @@
  * tiling: a thread computes a tile of tokens and rows of a product, so that an unpacked weight is reused for several tokens and an
  * activation for several rows.
  */
-import { accessOf, endsOf } from "@tg/core-uop/View"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
@@ -13,15 +12,22 @@ import { groupInnermost, isOutermost, outermost } from "./Groups.ts"
 import { hasManyRegisters, isInt8, keptThreads } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
+import {
+  dependsOn,
+  indexOf,
+  isFree,
+  lanes,
+  piecePositions,
+  placeOf,
+  type Product,
+  productOf,
+  tileTokens,
+  tokenLoop,
+  unroll
+} from "./TileLoops.ts"
 
-const lanes = 4
-/** Tokens of a tile, which tell their loop from the features of a symbolic number of rows. */
-const tileTokens = 16
-/**
- * The same for positions of a cache: decompressing the keys or values of each head of a whole cache is a product over tokens too. On
- * an H200 such keys took 600 us with the opts of rows (512 positions, 16 heads of 128 rows of 512).
- */
-const piecePositions = 64
+export { tokenLoop } from "./TileLoops.ts"
+
 /** A register tile: its results, and the most copies of the loop's body after unrolling. */
 interface Tile {
   readonly tokens: number
@@ -36,10 +42,6 @@ const smallTile: Tile = { tokens: 4, rows: 2, copies: 32 }
  */
 const byteTile: Tile = { tokens: 8, rows: 4, copies: 256 }
 const floatTile: Tile = { tokens: 4, rows: 4, copies: 256 }
-/** Vector registers that engines for WebAssembly use. */
-const vectorRegisters = 16
-/** Most copies of a body on a CPU: 4 lanes x 4 vectors of tokens x 2 rows x 8 weights. */
-const maxCopiesCpu = 256
 const tileFor = (profile: DeviceProfile): Tile => hasManyRegisters(profile) ? largeTile : smallTile
 /** Threads of a workgroup, which read the same activations. */
 const workgroup = 128
@@ -57,32 +59,6 @@ const maxSumGroup = 256
 
 /** Sums of fewer terms stay in one thread. */
 const shortSum = 8
-
-const loadsOf = (node: UOp): ReadonlyArray<UOp> => toposort(node).filter((n) => n.op === "LOAD")
-const indexOf = (load: UOp): UOp => load.src[0]!.src[1]!
-const dependsOn = (load: UOp, loop: Loops.Loop): boolean => openRanges(indexOf(load)).has(loop.node)
-const isFree = (loop: Loops.Loop): boolean => loop.axis === "GLOBAL" && !loop.isSymbolic
-
-/** The index at which the first END of a kernel stores. */
-const placeOf = (kernel: UOp): UOp => accessOf(endsOf(kernel)[0]!.stores[0]!).at
-
-/** The loop over so many tokens of a tile that are neighbours at an index, if there is one. */
-const tokensAt = (kernel: UOp, at: UOp, size: number): Loops.Loop | undefined => {
-  const outputs = Loops.outputs(kernel)
-  return outputs.find((loop) =>
-    isFree(loop) && loop.size === size && stepOf(at, loop.node) === 1 &&
-    outputs.some((tiles) => tiles.isSymbolic && stepOf(at, tiles.node) === loop.size)
-  )
-}
-
-/** The loop over the tokens of a tile, or of so many positions, if the kernel has one. */
-export const tokenLoop = (kernel: UOp, size: number = tileTokens): Loops.Loop | undefined =>
-  tokensAt(kernel, placeOf(kernel), size)
-
-/** The same of a product that reads tiles and stores token by token, as rows of a cache are. */
-const readLoop = (kernel: UOp): Loops.Loop | undefined =>
-  Loops.reductions(kernel).flatMap((r) => loadsOf(r.src[0]!)).map((load) => tokensAt(kernel, indexOf(load), tileTokens))
-    .find((loop) => loop !== undefined)
 
 const withId = (kernel: UOp, id: number): Loops.Loop | undefined =>
   Loops.outputs(kernel).find((loop) => loop.id === id && loop.axis === "GLOBAL")
@@ -119,42 +95,6 @@ const local = (plan: Plan, ids: ReadonlyArray<number>, most: number): void => {
     if (loop === undefined) continue
     const amount = largestDivisor(loop.size, left)
     if (plan.try(Opt.local(id, amount))) left = Math.floor(left / amount)
-  }
-}
-
-/** Weights and activations of a product, and the loops over its rows, inner ones first. */
-interface Product {
-  readonly weights: ReadonlyArray<UOp>
-  readonly rows: ReadonlyArray<Loops.Loop>
-}
-
-const productOf = (kernel: UOp, tokens: Loops.Loop): Product | undefined => {
-  const loads = [...new Set(Loops.reductions(kernel).flatMap((r) => loadsOf(r.src[0]!)))]
-  const activations = loads.filter((load) => dependsOn(load, tokens))
-  const weights = loads.filter((load) => !dependsOn(load, tokens))
-  const rows = Loops.outputs(kernel)
-    .filter((loop) => isFree(loop) && loop !== tokens && weights.some((w) => dependsOn(w, loop)))
-    .filter((loop) => !activations.some((x) => dependsOn(x, loop)))
-    .reverse()
-  return activations.length === 0 || rows.length === 0 ? undefined : { weights, rows }
-}
-
-/** The loop of a reduction along which weights are neighbours, or else its innermost one. */
-const innerLoop = (reduction: UOp, weights: ReadonlyArray<UOp>): Loops.Loop | undefined => {
-  const loops = Loops.loopsOf(reduction).filter((l) => l.axis === "REDUCE" && !l.isSymbolic)
-  return loops.findLast((l) => l.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), l.node) === 1)) ??
-    loops.at(-1)
-}
-
-const unroll = (plan: Plan, maxCopies: number, weights: (kernel: UOp) => ReadonlyArray<UOp>): void => {
-  for (const number of Loops.reductions(plan.kernel).keys()) {
-    const reduction = Loops.reductions(plan.kernel)[number]!
-    const loops = Loops.loopsOf(reduction)
-    if (loops.some((l) => l.axis === "UNROLL")) continue
-    const loop = innerLoop(reduction, weights(plan.kernel))
-    if (loop !== undefined && Loops.copies(plan.kernel) * lanes <= maxCopies) {
-      plan.try(Opt.unroll(loop.id, largestPower(loop.size, lanes)))
-    }
   }
 }
 
@@ -292,52 +232,5 @@ export const chooseTiles = (plan: Plan, profile: DeviceProfile): boolean => {
   const made = productOf(plan.kernel, tokens)
   if (made === undefined) each(plan, profile, tokens)
   else product(plan, profile, tokens, made)
-  return true
-}
-
-/** Loops of a reduction over the weights of a word: their load is invariant. */
-const packedLoops = (reduction: UOp, weights: ReadonlyArray<UOp>): ReadonlyArray<Loops.Loop> =>
-  Loops.loopsOf(reduction).filter((l) =>
-    l.axis === "REDUCE" && !l.isSymbolic && l.size <= lanes && !weights.some((w) => dependsOn(w, l))
-  )
-
-/** Whether weights are contiguous along a loop over rows, in whole vectors: unpacking is then vectorised. */
-const isAlong = (loop: Loops.Loop, weights: ReadonlyArray<UOp>): boolean =>
-  loop.size % lanes === 0 && weights.some((w) => stepOf(indexOf(w), loop.node) === 1)
-
-/** Accumulators of a thread, in vectors: the other half of the registers is for operands. */
-const sumsCpu = vectorRegisters / 2
-
-/** The register tile of tokens and rows, as large as the accumulators allow. Vectorised rows go before tokens. */
-const upcastTile = (plan: Plan, tokens: Loops.Loop, { rows, weights }: Product): void => {
-  const sums = sumsCpu / outermost(plan.kernel).length
-  const along = rows.find((loop) => isAlong(loop, weights))
-  const vectors = Math.min(tileTokens / lanes, along === undefined ? sums : sums / lanes)
-  plan.try(Opt.upcast(tokens.id, lanes))
-  plan.try(Opt.upcast(tokens.id, Math.floor(vectors)))
-  const row = along ?? rows.find((loop) => loop.size % pair === 0) ?? rows[0]!
-  plan.try(Opt.upcast(row.id, largestPower(row.size, Math.max(1, Math.floor(sums / Math.max(1, vectors))))))
-}
-
-/**
- * Opts of a product over tiles of tokens on a CPU: a weight is unpacked once for all tokens of a tile, and activations are reused for
- * several rows. Dot products of bytes stay a loop over words, with the contents of a word unrolled: 35 instructions for 16 products of
- * vectors of bytes. Returns whether the kernel is one.
- */
-export const chooseTilesCpu = (plan: Plan): boolean => {
-  const tokens = tokenLoop(plan.kernel) ?? tokenLoop(plan.kernel, piecePositions) ?? readLoop(plan.kernel)
-  const made = tokens === undefined ? undefined : productOf(plan.kernel, tokens)
-  if (tokens === undefined || made === undefined) return false
-  upcastTile(plan, tokens, made)
-  const weightsOf = (kernel: UOp) => productOf(kernel, tokens)?.weights ?? made.weights
-  const isBytes = isInt8(plan.kernel)
-  if (!isBytes) unroll(plan, maxCopiesCpu, weightsOf)
-  for (const number of Loops.reductions(plan.kernel).keys()) {
-    const reduction = Loops.reductions(plan.kernel)[number]!
-    if (isBytes && isOutermost(plan.kernel, reduction)) continue
-    for (const loop of packedLoops(reduction, weightsOf(plan.kernel))) {
-      if (Loops.copies(plan.kernel) * loop.size <= maxCopiesCpu) plan.try(Opt.unroll(loop.id, loop.size))
-    }
-  }
   return true
 }

@@ -1,7 +1,7 @@
 /** A profile as a table of kernels: times, names, call sites and memory traffic. */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
-import * as Estimate from "./Estimate.ts"
+import { bytesOf } from "./StepTraffic.ts"
 import * as KernelNames from "./KernelNames.ts"
 import type * as Profiler from "./Profiler.ts"
 
@@ -36,7 +36,7 @@ export const rowsOf = (
   const nameOf = (step: Step): string => step.kind === "kernel" ? names.get(step.ast)! : step.name
   const total = kernels.reduce((sum, { launches, micros }) => sum + launches.length * micros, 0)
   return kernels.map(({ launches, micros }): KernelRow => {
-    const bytes = launches.reduce((sum, i) => sum + Estimate.bytesOf(steps[i]!, vars), 0) / launches.length
+    const bytes = launches.reduce((sum, i) => sum + bytesOf(steps[i]!, vars), 0) / launches.length
     const rate = micros === 0 ? 0 : bytes / micros
     return {
       name: nameOf(steps[launches[0]!]!),

@@ -1,4 +1,3 @@
-import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
@@ -7,7 +6,10 @@ import { accessOf } from "@tg/core-uop/View"
 import { isStage, loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { chain } from "./Cost.ts"
+import { type SizeOf, trafficOf, usualSize } from "./Traffic.ts"
 import { transcendental } from "./Values.ts"
+
+export { type SizeOf, traffic, usualSize } from "./Traffic.ts"
 
 /** What a kernel of a schedule costs, in microseconds on one device. Compared, never added to measurements. */
 export interface FusionCost {
@@ -18,9 +20,6 @@ export interface FusionCost {
   /** `sizeOf` is what each loop runs, where that is known; without it `usualSize`, for which programs are compiled. */
   readonly kernelMicros: (kernel: UOp, sizeOf?: SizeOf, isTogether?: boolean) => KernelMicros
 }
-
-/** The trip count of a loop of this size. */
-export type SizeOf = (size: UOp) => number
 
 /** The parts of what a kernel (spec `kernel`) costs. */
 export interface KernelMicros {
@@ -44,15 +43,6 @@ const outputsPerWorkgroup = 4096
 /** From this length on a reduction is split over the threads of a workgroup. */
 const longReduction = 256
 
-/**
- * The assumed trip count of a loop of symbolic size, over tokens or pieces of a context: a quarter of the bound, as a context is
- * seldom full, within these limits.
- */
-const usualPart = 4
-const fewestIterations = 16
-const mostIterations = 64
-const usualIterations = (most: number): number =>
-  Math.min(most, mostIterations, Math.max(fewestIterations, Math.floor(most / usualPart)))
 /** Threads of the workgroups that are counted. A processor's occupancy is as many of them as it holds threads. */
 const workgroupThreads = 256
 /** The part of a wave's latency that is not hidden by other workgroups. */
@@ -67,9 +57,6 @@ const none: ReadonlySet<UOp> = new Set()
 const untiled: ReadonlyMap<UOp, number> = new Map()
 
 const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM"
-
-/** What a loop of this size is taken to run where nobody knows the position. */
-export const usualSize: SizeOf = (size) => size.op === "CONST" ? Number(size.arg) : usualIterations(Bounds.of(size).max)
 
 /** Iterations of nested loops, but for some of them. */
 type Iterations = (ranges: Iterable<UOp>, without?: ReadonlySet<UOp>) => number
@@ -124,41 +111,6 @@ const workOf = (
     else operations += once * repeats * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
   return { operations, bytes }
-}
-
-/**
- * Elements that a kernel (spec `kernel`) reads and writes of each PARAM, each counted once: one for each iteration of the loops
- * that its index depends on, but no more than the index or the buffer has. Loops `outside` have one iteration.
- */
-export const traffic = (
-  kernel: UOp,
-  sizeOf: SizeOf,
-  outside: ReadonlySet<UOp> = none
-): ReadonlyMap<UOp, number> => trafficOf(toposort(kernel), sizeOf, outside)
-
-const trafficOf = (
-  nodes: ReadonlyArray<UOp>,
-  sizeOf: SizeOf,
-  outside: ReadonlySet<UOp>
-): ReadonlyMap<UOp, number> => {
-  const indices = new Map<UOp, Set<UOp>>()
-  for (const node of nodes) {
-    if (node.op !== "INDEX") continue
-    const { at, buffer } = accessOf(node)
-    if (buffer.op === "LOCAL") continue
-    const known = indices.get(buffer)
-    if (known === undefined) indices.set(buffer, new Set([at]))
-    else known.add(at)
-  }
-  const places = (at: UOp): number => {
-    const { max, min } = Bounds.of(at)
-    const ranges = [...openRanges(at)].filter((range) => !outside.has(range))
-    return Math.min(ranges.reduce((n, range) => n * sizeOf(range.src[0]!), 1), max - min + 1)
-  }
-  return new Map([...indices].map(([param, found]) => [
-    param,
-    Math.min([...found].reduce((sum, at) => sum + places(at), 0), sizeOf(param.src[0]!))
-  ]))
 }
 
 /** The most tokens of a register tile, the most tiles, and the fewest rows beside them. */
