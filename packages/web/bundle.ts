@@ -9,6 +9,7 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { gzipSync } from "node:zlib"
 import * as Bundling from "./src/NodeBundling.ts"
+import * as StandIns from "./src/NodeStandIns.ts"
 
 const here = fileURLToPath(new URL(".", import.meta.url))
 
@@ -69,11 +70,7 @@ export const engine = (modules: Modules, family = largestFamily(modules)): Engin
   const worker = ["web/src/worker.ts", family]
   const compiler = ["web/src/Compiling.ts", "jit/src/internal/capture.ts?apart", "egraph/src/Equality.ts?apart"]
   const ofWasm = ["codegen-wasm/src/Wasm.ts"]
-  const gpuParts = [
-    "egraph/src/Split.ts?apart",
-    "heuristics/src/Staged.ts?apart",
-    "devectorize/src/Concatenate.ts?apart"
-  ]
+  const gpuParts = StandIns.gpuParts.map((part) => `${part}.ts${StandIns.apart}`)
   const ofGpu = ["runtime-webgpu/src/WebGpu.ts", "codegen-wgsl/src/WgslRenderer.ts", ...gpuParts]
   return {
     first: found(worker),

@@ -1,6 +1,6 @@
 /** Texts that the browser keeps for the page's origin, in its Cache Storage: workers have that too. */
 import { Effect } from "effect"
-import { type KeyValueStore, KeyValueStoreError, makeStringOnly } from "effect/persistence/KeyValueStore"
+import { type KeyValueStore, KeyValueStoreError, make } from "effect/persistence/KeyValueStore"
 
 /** Entries of Cache Storage are answers to requests; nobody makes these. */
 const addressOf = (key: string): string => `https://programs.invalid/${key}`
@@ -11,12 +11,18 @@ const attempt = <A>(method: string, f: () => Promise<A>): Effect.Effect<A, KeyVa
     catch: (cause) => new KeyValueStoreError({ method, message: `the browser keeps nothing: ${String(cause)}`, cause })
   })
 
-/** Texts in one cache of the browser. */
+/** Texts and bytes in one cache of the browser. */
 const over = (cache: Cache): KeyValueStore => {
   const keys = attempt("keys", () => cache.keys())
-  return makeStringOnly({
+  return make({
     get: (key) => attempt("get", async () => (await cache.match(addressOf(key)))?.text()),
-    set: (key, value) => attempt("set", () => cache.put(addressOf(key), new Response(value))),
+    getUint8Array: (key) =>
+      attempt("get", async () => {
+        const kept = await cache.match(addressOf(key))
+        return kept && new Uint8Array(await kept.arrayBuffer())
+      }),
+    set: (key, value) =>
+      attempt("set", () => cache.put(addressOf(key), new Response(typeof value === "string" ? value : value.slice()))),
     remove: (key) => attempt("remove", () => cache.delete(addressOf(key))),
     clear: Effect.flatMap(
       keys,

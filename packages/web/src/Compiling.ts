@@ -8,6 +8,7 @@ import { Pipeline } from "@tg/jit/Pipeline"
 import { Device } from "@tg/runtime/Device"
 import * as Tuned from "@tg/tuner/Tuned"
 import { Context, Effect, Layer } from "effect"
+import * as GpuParts from "./GpuParts.ts"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
@@ -30,3 +31,6 @@ export const start = (renderer: Layer.Layer<Renderer>) =>
     jit: Context.get(services, Jit),
     pipeline: Context.get(services, Pipeline)
   }))
+
+/** The same for a GPU. */
+export const startForGpu = (renderer: Layer.Layer<Renderer>) => Effect.andThen(GpuParts.fetched, start(renderer))

@@ -1,6 +1,7 @@
 /** How the engine is bundled for browsers by rolldown. */
 import { createHash } from "node:crypto"
 import { readFile } from "node:fs/promises"
+import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import {
   type InputOptions,
@@ -39,21 +40,31 @@ const byModule = (code: string): string =>
 /** Equations of rules are for people. What would print them is not in pages (`egraph/src/Explain`). */
 const withoutEquations = (code: string): string => code.replace(/^(\s*\{ equation: )"[^"]*"/gm, "$1\"\"")
 
+/** What fields errors have is for the types of a program: `internal/schema.ts` does not ask. */
+const withoutFields = (code: string): string =>
+  code.replace(/(\bSchema\.TaggedError<\w+>\(\)\("\w+"), \{[^{}]*\}\)/g, "$1)")
+
+/** Spans are for tracers, of which a worker has none. */
+const untraced = (code: string): string =>
+  code.replace(/\bEffect\.fn\(\s*"[^"]*"\s*\)(?=\(\s*function\*)/g, "Effect.fnUntraced")
+    .replace(/,? *Effect\.withSpan\("[\w. ]+"\)/g, "")
+
 /**
  * Bundlers keep all of a module that a barrel exports as a namespace: 75 kB gzip of `Schema` where a tenth is used. So modules of ours
  * are given the modules behind the barrels.
  */
-const ownModules: Plugin = {
+const ownModules = (isWhole: boolean): Plugin => ({
   name: "own-modules",
   async load(id) {
     if (!ofOurs.test(id)) return null
     const code = await readFile(id.replace(StandIns.apart, ""), "utf8")
+    const named = withoutEquations(byModule(code))
     return {
-      code: StandIns.of(id, code) ?? withoutEquations(byModule(code)),
+      code: StandIns.of(id, code) ?? (isWhole ? named : withoutFields(untraced(named))),
       moduleType: id.endsWith("x") ? "tsx" : "ts"
     }
   }
-}
+})
 
 const ofOurs = /[\\/](packages|apps)[\\/][^\\/]+[\\/]src[\\/].*\.tsx?(\?apart)?$/
 
@@ -95,7 +106,10 @@ export interface Options {
 }
 
 /** What is imported when it is needed, but always together. */
-const always = [["Compiling", "capture", "Equality"]]
+const always = [["Compiling", "capture", "Equality"], [
+  "WgslRenderer",
+  ...StandIns.gpuParts.map((part) => path.basename(part))
+]]
 
 /** What has no effect where its result is not used: an `Effect` is run by `Effect.run..` alone. */
 const pure = ["Context", "Data", "Layer", "Option", "Result", "Schema", "Stream"].concat(
@@ -160,7 +174,7 @@ export const modules = async (
 ): Promise<{ readonly name: string; readonly modules: ReadonlyArray<Module> }> => {
   const input: InputOptions = {
     ...common,
-    plugins: isWhole ? [browserHub, ownModules] : [browserHub, thinSchema, ownModules],
+    plugins: [browserHub, ...(isWhole ? [] : [thinSchema]), ownModules(isWhole)],
     input: { ...scripts },
     transform: transforms(define, jsx)
   }

@@ -19,6 +19,42 @@ const namesIn = (code: string): ReadonlyArray<string> => [...code.matchAll(expor
 
 const books = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
 
+/** What is fetched with the compiler for a GPU, and for buffers that no device binds as a whole. */
+export const gpuParts: ReadonlyArray<string> = [
+  "egraph/src/Split",
+  "rangeify/src/Fusion",
+  "rangeify/src/Search",
+  "rangeify/src/Horizontal",
+  "rangeify/src/FitWindows",
+  "rangeify/src/Peel",
+  "heuristics/src/Gpu",
+  "devectorize/src/Threads",
+  "devectorize/src/internal/acrossThreads",
+  "devectorize/src/Concatenate"
+]
+
+const nameOf = (module: string): string => module.slice(module.lastIndexOf("/") + 1)
+const fetchOf = (module: string): string => `fetch_${nameOf(module)}`
+
+/** A module whose functions are called where it has been fetched, and nowhere else, and with it what is said of it without it. */
+const forwarded = (
+  module: string,
+  functions: ReadonlyArray<string>,
+  code = "",
+  absent?: string
+): Readonly<Record<string, StandIn>> => ({
+  [module]: {
+    code: `
+let there
+${functions.map((name) => `export const ${name} = (...given) => there.${name}(...given)`).join("\n")}
+${code}
+export const ${fetchOf(module)} = () =>
+  import("./${nameOf(module)}.ts${apart}").then((all) => { there = all })
+`,
+    ...(absent === undefined ? {} : { absent })
+  }
+})
+
 /** By the end of the path. */
 const standIns: Readonly<Record<string, StandIn>> = {
   // the compiler behind `Jit.layer`, fetched when the layer is built
@@ -67,43 +103,82 @@ export class Equality extends Context.Service()("@tg/egraph/Equality") {
 }
 `
   },
-  // what makes pieces of reductions, stages values in workgroups and joins kernels: fetched with the compiler for a GPU
-  "egraph/src/Split": {
-    code: `
-let there
+  // what makes pieces of reductions, chooses what is kept and staged by cost, joins kernels, cuts them into windows, and maps loops to threads
+  ...forwarded(
+    "egraph/src/Split",
+    [],
+    `
 export const ofProgram = (sink, profile, choose) =>
-  profile.kind === "cpu" ? { sink, reports: [] } : there(sink, profile, choose)
-export const fetchPieces = () => import("./Split.ts${apart}").then(({ ofProgram }) => { there = ofProgram })
+  profile.kind === "cpu" ? { sink, reports: [] } : there.ofProgram(sink, profile, choose)
 `
-  },
-  "heuristics/src/Staged": {
-    code: `
-let there
-export const chooseStaged = (plan, profile) => there(plan, profile)
-export const fetchStaged = () => import("./Staged.ts${apart}").then(({ chooseStaged }) => { there = chooseStaged })
+  ),
+  ...forwarded(
+    "rangeify/src/Fusion",
+    ["launchOf", "addedMicros", "launchMicros", "wavesOf"],
+    `
+import * as Context from "effect/Context"
+export { traffic, usualSize } from "./Traffic.ts"
+export const grain = 1e-6
+export const margin = 0.02
+export const ofProfile = (profile) => profile.kind === "cpu" ? undefined : there.ofProfile(profile)
+export const FusionCosts = Context.Reference("@tg/rangeify/FusionCosts", { defaultValue: () => ofProfile })
 `
-  },
-  "devectorize/src/Concatenate": {
-    code: `
-let there
+  ),
+  ...forwarded("rangeify/src/Search", ["search"]),
+  ...forwarded(
+    "rangeify/src/Horizontal",
+    ["joinIndependent"],
+    `
+export { canonical, members } from "./Members.ts"
+const join = (...given) => there.passes.passes[0].run(...given)
+export const passes = { stage: "rangeify", passes: [{ name: "join", from: "kernel", to: "kernel", run: join }] }
+`
+  ),
+  ...forwarded("rangeify/src/FitWindows", ["cutToFit"]),
+  ...forwarded(
+    "rangeify/src/Peel",
+    [],
+    `
+import { loopsBetween } from "@tg/core-uop/Workgroup"
+export const peel = (kernel) => loopsBetween(kernel).size === 0 ? kernel : there.peel(kernel)
+`
+  ),
+  ...forwarded("heuristics/src/Gpu", ["chooseGpu"]),
+  ...forwarded(
+    "devectorize/src/Threads",
+    ["addThreads"],
+    `
+export { GridProblem } from "./GridProblem.ts"
+`
+  ),
+  ...forwarded("devectorize/src/internal/acrossThreads", ["acrossThreads"]),
+  ...forwarded(
+    "devectorize/src/Concatenate",
+    [],
+    `
 export const passes = { stage: "launch", passes: [{
   name: "concatenate",
   from: "linear",
   to: "linear",
-  run: (_, { parts, ...target }) => parts.length === 1 ? parts[0].linear : there(parts, target)
+  run: (_, { parts, ...target }) => parts.length === 1 ? parts[0].linear : there.concatenate(parts, target)
 }] }
-export const fetchJoined = () => import("./Concatenate.ts${apart}").then(({ concatenate }) => { there = concatenate })
 `,
-    absent: "persistent launches"
-  },
+    "persistent launches"
+  ),
   // indented, so that nobody takes its text for imports of this module
   "web/src/GpuParts": {
     code: `
 import * as Effect from "effect/Effect"
-  import { fetchJoined } from "../../devectorize/src/Concatenate.ts"
-  import { fetchPieces } from "../../egraph/src/Split.ts"
-  import { fetchStaged } from "../../heuristics/src/Staged.ts"
-export const fetched = Effect.promise(() => Promise.all([fetchPieces(), fetchStaged(), fetchJoined()]))
+${gpuParts.map((part) => `  import { ${fetchOf(part)} } from "../../${part}.ts"`).join("\n")}
+export const fetched = Effect.promise(() => Promise.all([${gpuParts.map((part) => `${fetchOf(part)}()`).join(", ")}]))
+`
+  },
+  "web/src/LargeTensors": {
+    code: `
+import * as Effect from "effect/Effect"
+import { fetch_FitWindows } from "../../rangeify/src/FitWindows.ts"
+export { isLarge } from "./LargeTensors.ts${apart}"
+export const fetched = Effect.promise(fetch_FitWindows)
 `
   },
   // checks of programs between stages, which the command line does where it is asked for
@@ -135,6 +210,10 @@ export const printSteps = () => []
   "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
   "runtime/src/internal/conformance/additions": { code: "export const additions = {}" },
+  // what launches cost, for those who plan
+  "jit/src/Launches": { code: "", absent: "estimates of launches" },
+  // kernels that programs write by hand
+  "core-uop/src/Custom": { code: "", absent: "kernels written by hand" },
   // drafts
   "engine/src/Speculation": { code: "", absent: "drafts" },
   "engine/src/Predicting": { code: "", absent: "drafts" },
@@ -146,6 +225,20 @@ export const printSteps = () => []
   "engine/src/DrawRows": { code: "", absent: "drafts" },
   // launches of several kernels, and bindings that launches share
   "devectorize/src/Phases": { code: "", absent: "persistent launches" },
+  "core-uop/src/Phases": {
+    code: `
+export const meetingWords = {}
+export const isPersistent = () => false
+export const phasesOf = () => []
+`,
+    absent: "persistent launches"
+  },
+  "jit/src/Meeting": {
+    code: `
+import * as Effect from "effect/Effect"
+export const make = () => Effect.succeed({ settle: Effect.void })
+`
+  },
   "jit/src/Persistent": {
     code: `
 import * as Context from "effect/Context"

@@ -10,6 +10,7 @@ import { Context, Effect, Layer } from "effect"
 import * as CodeBooks from "./CodeBooks.ts"
 import * as Devices from "./Devices.ts"
 import type { DeviceInfo, Facts, Loaded, Memory, OpenOptions, Progress, Source } from "./Protocol.ts"
+import * as LargeTensors from "./LargeTensors.ts"
 import * as ProgramStore from "./ProgramStore.ts"
 import * as Sources from "./Source.ts"
 
@@ -42,6 +43,7 @@ export interface Header {
 export const header = Effect.fn("Opening.header")(function*(file: Source) {
   const { gguf, source } = yield* Sources.open(file)
   if (gguf.tensors.some(({ type }) => CodeBooks.isCoded(type))) yield* CodeBooks.fetched
+  if (gguf.tensors.some(LargeTensors.isLarge)) yield* LargeTensors.fetched
   const families = yield* Families.familyOf(gguf.metadata.get("general.architecture")?.value)
   const header: Header = { source, model: yield* ModelFile.ofGguf(gguf, families) }
   return header

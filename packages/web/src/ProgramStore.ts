@@ -1,6 +1,6 @@
 /** Compiled programs that the browser keeps for the page's origin, in its Cache Storage. */
 import { Effect, Fiber, Layer, Schema, type Scope } from "effect"
-import { KeyValueStore, makeStringOnly } from "effect/persistence/KeyValueStore"
+import { KeyValueStore, make } from "effect/persistence/KeyValueStore"
 import * as CompileCache from "@tg/jit/CompileCache"
 import * as Cached from "./Cached.ts"
 
@@ -30,8 +30,9 @@ const withShipped = (store: KeyValueStore, address: string): Effect.Effect<KeyVa
       )
   }))
 
-const nowhere = makeStringOnly({
+const nowhere = make({
   get: () => Effect.undefined,
+  getUint8Array: () => Effect.undefined,
   set: () => Effect.void,
   remove: () => Effect.void,
   clear: Effect.void,

@@ -2,7 +2,6 @@
 import type { Memory, Simd } from "@tg/codegen-wasm/Wasm"
 import type { rendererOptions } from "@tg/runtime-webgpu/WebGpuInfo"
 import { Effect } from "effect"
-import * as GpuParts from "./GpuParts.ts"
 import type { Target } from "./Replaying.ts"
 
 /** Kinds of WebAssembly. */
@@ -33,10 +32,7 @@ export const wasm = (options: WasmOptions): Target => ({
 export const webgpu = (options: ReturnType<typeof rendererOptions>): Target => ({
   stages: `wgsl ${JSON.stringify(options)}`,
   compiler: Effect.flatMap(
-    Effect.all([
-      Effect.promise(() => Promise.all([import("./Compiling.ts"), import("@tg/codegen-wgsl/WgslRenderer")])),
-      GpuParts.fetched
-    ], { concurrency: 2 }),
-    ([[{ start }, { layer }]]) => start(layer(options))
+    Effect.promise(() => Promise.all([import("./Compiling.ts"), import("@tg/codegen-wgsl/WgslRenderer")])),
+    ([{ startForGpu }, { layer }]) => startForGpu(layer(options))
   )
 })

@@ -12,6 +12,7 @@ import * as StandIns from "../src/NodeStandIns.ts"
 import type * as Books from "./support/books.ts"
 import * as Programs from "./support/programs.ts"
 import { synthetic } from "./support/synthetic.ts"
+import * as Windows from "./support/windows.ts"
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tg-stand-ins-"))
 afterAll(() => fs.rmSync(folder, { recursive: true }))
@@ -49,6 +50,30 @@ it("code books are no part of a bundle until they are fetched, and then what the
     const codec = codecOf(type, row)
     assert.deepEqual([codec?.planes, codec?.book], [gridCodecs[type].planes, gridCodecs[type].book], type)
   }
+})
+
+it("what cuts kernels into windows is no part of a bundle until it is fetched, and then what it is elsewhere", async () => {
+  const { fetchWindows, kernelsOf } = await bundled<typeof Windows>("windows")
+  assert.equal(kernelsOf(256), 1)
+  assert.throws(() => kernelsOf(1024))
+  await fetchWindows()
+  assert.equal(kernelsOf(1024), 4)
+  assert.equal(kernelsOf(1024), Windows.kernelsOf(1024))
+})
+
+it("of parts for GPUs have the numbers that these have", async () => {
+  let numbers = 0
+  for (const name of StandIns.gpuParts) {
+    const path = fileURLToPath(new URL(`../../${name}.ts`, import.meta.url))
+    const own = [...StandIns.of(path, "")!.matchAll(/^export const (\w+) = ([\d.e-]+)$/gm)]
+    if (own.length === 0) continue
+    const module = await import(path) as Readonly<Record<string, unknown>>
+    for (const [, key, value] of own) {
+      assert.equal(module[key!], Number(value), `${name} ${key}`)
+      numbers++
+    }
+  }
+  assert.isAtLeast(numbers, 2)
 })
 
 it("are fetched for the types that have one", () => {
