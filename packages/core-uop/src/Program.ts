@@ -2,8 +2,9 @@ import { accessOf } from "./View.ts"
 import { Context, type Effect, Schema } from "effect"
 import type * as DType from "./DType.ts"
 import type { Op } from "./Op.ts"
-import * as Phases from "./Phases.ts"
-import { argOf, isCoherent, slotOf, specialName, toposort, type UOp, varArg } from "./UOp.ts"
+import { isPersistent } from "./Phases.ts"
+import { signatureOfPhases } from "./PhasesSignature.ts"
+import { isCoherent, slotOf, specialName, toposort, type UOp, varArg } from "./UOp.ts"
 
 /** What a renderer can express; what it lacks is decomposed before it sees the kernel. */
 export interface RendererCaps {
@@ -100,7 +101,7 @@ export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bi
   const vars = new Map<string, VarBounds>()
   const workgroup: [number, number, number] = [1, 1, 1]
   const grid: [UOp | number, UOp | number, UOp | number] = [1, 1, 1]
-  if (Phases.isPersistent(kernel)) return signatureOfPhases(kernel)
+  if (isPersistent(kernel)) return signatureOfPhases(kernel, signature)
   const nodes = toposort(kernel)
   const stored = new Set(nodes.filter((n) => n.op === "STORE").map((n) => accessOf(n).buffer))
   for (const node of nodes) {
@@ -126,38 +127,6 @@ export const signature = (kernel: UOp): Pick<Program, "workgroup" | "grid" | "bi
   return {
     workgroup,
     grid,
-    bindings: [...slots.values()].sort((a, b) => a.slot - b.slot),
-    vars: names,
-    bounds: names.map((name) => vars.get(name)!)
-  }
-}
-
-/** The signature of a persistent launch: all that its phases touch, and the barrier's buffer. */
-const signatureOfPhases = (launch: UOp): ReturnType<typeof signature> => {
-  const phases = Phases.phasesOf(launch)
-  const slots = new Map<number, Binding>()
-  const vars = new Map<string, VarBounds>()
-  for (const phase of phases) {
-    const own = signature(phase.kernel)
-    own.vars.forEach((name, i) => {
-      const { max, min } = own.bounds[i]!
-      const known = vars.get(name) ?? { min, max }
-      vars.set(name, { min: Math.max(known.min, min), max: Math.min(known.max, max) })
-    })
-    for (const binding of own.bindings) {
-      const slot = phase.slots[binding.slot]!
-      const known = slots.get(slot)
-      const bytes = Math.max(known?.bytes ?? 0, 4 * phase.offsets[binding.slot]! + (binding.bytes ?? 0))
-      const access = known?.access === "write" ? known.access : binding.access
-      slots.set(slot, { slot, access, ...(bytes === 0 ? {} : { bytes }) })
-    }
-  }
-  const meeting = Phases.meetingSlot(phases)
-  slots.set(meeting, { slot: meeting, access: "write", bytes: 4 * Phases.meetingWords.count })
-  const names = [...vars.keys()].sort()
-  return {
-    workgroup: [1, 1, 1],
-    grid: [argOf(launch, "PERSISTENT").workgroups, 1, 1],
     bindings: [...slots.values()].sort((a, b) => a.slot - b.slot),
     vars: names,
     bounds: names.map((name) => vars.get(name)!)

@@ -2,7 +2,7 @@
 import { toposort } from "@tg/core-uop/UOp"
 import type { Kernel, Temporary } from "./FitLoops.ts"
 import { cutToFit } from "./FitWindows.ts"
-import { type BindingLimits, isLarge, sizesOf } from "./Windows.ts"
+import { type BindingLimits, isLarge, sizesOf } from "./Bindings.ts"
 
 /**
  * Kernels equivalent to this one, in order, within the limits; `undefined` if one needs more buffers than allowed. A kernel that is

@@ -3,7 +3,7 @@ import * as Shape from "@tg/core-uop/Shape"
 import type { UOp } from "@tg/core-uop/UOp"
 import type { AddLimits } from "./Additions.ts"
 import type { FusionCost } from "./Fusion.ts"
-import { type BindingLimits, wordBytes } from "./Windows.ts"
+import { type BindingLimits, wordBytes } from "./Bindings.ts"
 
 /** The limits of a device, and its costs. */
 export interface Limits extends AddLimits, BindingLimits {

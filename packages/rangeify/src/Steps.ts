@@ -13,7 +13,7 @@ import type { Placement } from "./Placement.ts"
 import { isStorage, kernelAt, readBy, storageOf } from "./Values.ts"
 import { RangeifyError } from "./RangeifyError.ts"
 import type { Ref, Schedule, Step, Temporary } from "./Schedule.ts"
-import { wordBytes } from "./Windows.ts"
+import { wordBytes } from "./Bindings.ts"
 
 /** The context of making steps. */
 export interface Making {

@@ -1,62 +1,19 @@
 /** What makes a `Jit`: schedules and compiles, or takes what was compiled before. */
 import type { Program } from "@tg/core-uop/Program"
-import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { digest, type UOp } from "@tg/core-uop/UOp"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
-import { bufferOf, Device, type DeviceBuffer, DeviceError, type Executable } from "@tg/runtime/Device"
+import { Device, DeviceError, type Executable } from "@tg/runtime/Device"
 import { Effect, Fiber, type Scope } from "effect"
 import * as Binding from "../Binding.ts"
 import { CompileCache } from "../CompileCache.ts"
-import { type CompileError, Compiler } from "../Compiler.ts"
+import { Compiler } from "../Compiler.ts"
 import * as Estimate from "../Estimate.ts"
-import type { Buffers, Jit } from "../Jit.ts"
+import type { Jit } from "../Jit.ts"
 import * as Meeting from "../Meeting.ts"
 import { Pipeline } from "../Pipeline.ts"
 import * as Plan from "../Plan.ts"
 import * as ProgramKey from "../ProgramKey.ts"
-import * as Shared from "../Shared.ts"
-
-type Parts = ReadonlyMap<number, Shared.Part>
-
-/** The host's buffers as slices of the device's. */
-const partsOf = (buffers: Buffers): Parts => {
-  const wholes = new Map<DeviceBuffer, number>()
-  return new Map([...buffers].map(([id, binding]) => {
-    const buffer = bufferOf(binding)
-    const whole = wholes.get(buffer) ?? wholes.size
-    wholes.set(buffer, whole)
-    return [id, { whole, offset: "buffer" in binding ? binding.offset : 0, bytes: buffer.bytes }] as const
-  }))
-}
-
-/** The plan with shared bind groups, if there is one. */
-const planShared = Effect.fn("Jit.planShared")(function*(
-  schedule: Schedule,
-  { parts, pipeline: { place }, profile, programOf }: {
-    readonly parts: Parts
-    readonly pipeline: Pipeline["Service"]
-    readonly profile: DeviceProfile
-    readonly programOf: (step: Step) => Effect.Effect<Program, CompileError>
-  }
-) {
-  // the counters of grid barriers outlive the plan, so they cannot lie in its shared block
-  if (place === undefined || schedule.kept !== undefined) return undefined
-  const programs = new Map<string, Program>()
-  for (const step of schedule.steps) {
-    const key = Plan.keyOf(step)
-    if (!programs.has(key)) programs.set(key, yield* programOf(step))
-  }
-  const plan = Shared.plan(schedule, {
-    programOf: (step) => programs.get(Plan.keyOf(step))!,
-    parts,
-    place,
-    maxBindingBytes: profile.maxBindingBytes,
-    maxStorageBuffers: profile.maxStorageBuffers
-  })
-  if (typeof plan !== "string") return plan
-  yield* Effect.logWarning(`launches have bindings of their own: ${plan}`)
-  return undefined
-})
+import { type Parts, partsOf, planShared } from "./sharedPlan.ts"
 
 /** A `Jit` over the stages of the context. */
 export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Compiler | Scope.Scope> = Effect.gen(

@@ -1,0 +1,41 @@
+/** The arguments and launch shape of a persistent launch. */
+import * as Phases from "./Phases.ts"
+import type { Binding, Program, VarBounds } from "./Program.ts"
+import { argOf, type UOp } from "./UOp.ts"
+
+/** What a kernel declares. */
+type Signature = Pick<Program, "workgroup" | "grid" | "bindings" | "vars"> & {
+  readonly bounds: ReadonlyArray<VarBounds>
+}
+
+/** The signature of a persistent launch: all that its phases touch, by the signature of each, and the barrier's buffer. */
+export const signatureOfPhases = (launch: UOp, signature: (kernel: UOp) => Signature): Signature => {
+  const phases = Phases.phasesOf(launch)
+  const slots = new Map<number, Binding>()
+  const vars = new Map<string, VarBounds>()
+  for (const phase of phases) {
+    const own = signature(phase.kernel)
+    own.vars.forEach((name, i) => {
+      const { max, min } = own.bounds[i]!
+      const known = vars.get(name) ?? { min, max }
+      vars.set(name, { min: Math.max(known.min, min), max: Math.min(known.max, max) })
+    })
+    for (const binding of own.bindings) {
+      const slot = phase.slots[binding.slot]!
+      const known = slots.get(slot)
+      const bytes = Math.max(known?.bytes ?? 0, 4 * phase.offsets[binding.slot]! + (binding.bytes ?? 0))
+      const access = known?.access === "write" ? known.access : binding.access
+      slots.set(slot, { slot, access, ...(bytes === 0 ? {} : { bytes }) })
+    }
+  }
+  const meeting = Phases.meetingSlot(phases)
+  slots.set(meeting, { slot: meeting, access: "write", bytes: 4 * Phases.meetingWords.count })
+  const names = [...vars.keys()].sort()
+  return {
+    workgroup: [1, 1, 1],
+    grid: [argOf(launch, "PERSISTENT").workgroups, 1, 1],
+    bindings: [...slots.values()].sort((a, b) => a.slot - b.slot),
+    vars: names,
+    bounds: names.map((name) => vars.get(name)!)
+  }
+}

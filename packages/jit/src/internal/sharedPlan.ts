@@ -1,0 +1,54 @@
+/** Plans whose launches share bindings. */
+import type { Program } from "@tg/core-uop/Program"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import type { Schedule, Step } from "@tg/rangeify/Schedule"
+import { bufferOf, type DeviceBuffer } from "@tg/runtime/Device"
+import { Effect } from "effect"
+import type { CompileError } from "../Compiler.ts"
+import type { Buffers } from "../Jit.ts"
+import type { Pipeline } from "../Pipeline.ts"
+import * as Plan from "../Plan.ts"
+import * as Shared from "../Shared.ts"
+
+/** The host's buffers as slices of the device's, by their numbers. */
+export type Parts = ReadonlyMap<number, Shared.Part>
+
+/** The host's buffers as slices of the device's. */
+export const partsOf = (buffers: Buffers): Parts => {
+  const wholes = new Map<DeviceBuffer, number>()
+  return new Map([...buffers].map(([id, binding]) => {
+    const buffer = bufferOf(binding)
+    const whole = wholes.get(buffer) ?? wholes.size
+    wholes.set(buffer, whole)
+    return [id, { whole, offset: "buffer" in binding ? binding.offset : 0, bytes: buffer.bytes }] as const
+  }))
+}
+
+/** The plan with shared bind groups, if there is one. */
+export const planShared = Effect.fn("Jit.planShared")(function*(
+  schedule: Schedule,
+  { parts, pipeline: { place }, profile, programOf }: {
+    readonly parts: Parts
+    readonly pipeline: Pipeline["Service"]
+    readonly profile: DeviceProfile
+    readonly programOf: (step: Step) => Effect.Effect<Program, CompileError>
+  }
+) {
+  // the counters of grid barriers outlive the plan, so they cannot lie in its shared block
+  if (place === undefined || schedule.kept !== undefined) return undefined
+  const programs = new Map<string, Program>()
+  for (const step of schedule.steps) {
+    const key = Plan.keyOf(step)
+    if (!programs.has(key)) programs.set(key, yield* programOf(step))
+  }
+  const plan = Shared.plan(schedule, {
+    programOf: (step) => programs.get(Plan.keyOf(step))!,
+    parts,
+    place,
+    maxBindingBytes: profile.maxBindingBytes,
+    maxStorageBuffers: profile.maxStorageBuffers
+  })
+  if (typeof plan !== "string") return plan
+  yield* Effect.logWarning(`launches have bindings of their own: ${plan}`)
+  return undefined
+})
