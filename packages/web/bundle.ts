@@ -71,7 +71,7 @@ export const engine = (modules: Modules, family = largestFamily(modules)): Engin
   const compiler = ["web/src/Compiling.ts", "jit/src/internal/capture.ts?apart", "egraph/src/Equality.ts?apart"]
   const ofWasm = ["codegen-wasm/src/Wasm.ts"]
   const gpuParts = StandIns.gpuParts.map((part) => `${part}.ts${StandIns.apart}`)
-  const ofGpu = ["runtime-webgpu/src/WebGpu.ts", "codegen-wgsl/src/WgslRenderer.ts", ...gpuParts]
+  const ofGpu = ["runtime-webgpu/src/WebGpu.ts", "codegen-wgsl/src/WgslRenderer.ts", "tuner/src/Tuned.ts", ...gpuParts]
   return {
     first: found(worker),
     wasm: found([...worker, ...compiler, ...ofWasm]),

@@ -1,5 +1,7 @@
 /** What of the hub a page needs: files at addresses and of the hub, and the store. In the worker; fetched when it is asked for. */
 import { type ByteSource, ByteSourceError } from "@tg/gguf/ByteSource"
+import type { Gguf } from "@tg/gguf/Gguf"
+import * as Split from "@tg/gguf/Split"
 import * as BrowserMachine from "@tg/hub/BrowserMachine"
 import * as Http from "@tg/hub/Http"
 import * as HttpByteSource from "@tg/hub/HttpByteSource"
@@ -60,3 +62,13 @@ export const atAddress = (
 /** A model of the hub with its header, in all its parts. */
 export const remote = (name: string) =>
   Effect.flatMap(named(name), (name) => Effect.provide(RemoteGguf.open(name), http))
+
+/** All parts of a model as one. */
+export const joined = (
+  name: string,
+  parts: ReadonlyArray<{ readonly source: ByteSource["Service"]; readonly gguf: Gguf }>
+) =>
+  Effect.map(Effect.fromResult(Split.merge(parts.map(({ gguf }) => gguf))), (gguf) => ({
+    source: Split.concatenate(name, parts.map(({ source }) => source)),
+    gguf
+  }))

@@ -14,6 +14,7 @@ import {
   type RolldownLog
 } from "rolldown"
 import * as Chunking from "./NodeChunking.ts"
+import { withOwnNames } from "./NodeNaming.ts"
 import * as StandIns from "./NodeStandIns.ts"
 
 /** The hub's library has another build for browsers, which bundlers do not find by themselves behind its `exports`. */
@@ -190,7 +191,9 @@ export const modules = async (
     }
   })
   await build.close()
-  const made = output.filter(isChunk).map(toModule)
+  const chunks = output.filter(isChunk).map(toModule)
+  // a map knows the places of the names that rolldown has given
+  const made = isMapped ? chunks : withOwnNames(chunks)
   const hash = createHash("sha256")
   for (const { text } of made) hash.update(text)
   const name = hash.digest("hex").slice(0, 16)

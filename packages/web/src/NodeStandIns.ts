@@ -210,6 +210,15 @@ export const printSteps = () => []
   "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
   "runtime/src/internal/conformance/additions": { code: "export const additions = {}" },
+  "model-parts/src/Predict": { code: "", absent: "drafts" },
+  // steps of several conversations
+  "model-parts/src/Places": {
+    code: `
+import { assign } from "@tg/tensor/Program"
+export const write = (cache, rows, { first }) => assign(cache.slice(0, first, rows.dim(0)), rows)
+`,
+    absent: "steps of several conversations"
+  },
   // what launches cost, for those who plan
   "jit/src/Launches": { code: "", absent: "estimates of launches" },
   // kernels that programs write by hand
@@ -232,6 +241,14 @@ export const isPersistent = () => false
 export const phasesOf = () => []
 `,
     absent: "persistent launches"
+  },
+  "core-uop/src/PhasesSignature": { code: "", absent: "persistent launches" },
+  "jit/src/internal/sharedPlan": {
+    code: `
+import * as Effect from "effect/Effect"
+export const partsOf = () => undefined
+export const planShared = () => Effect.undefined
+`
   },
   "jit/src/Meeting": {
     code: `

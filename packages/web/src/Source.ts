@@ -1,7 +1,6 @@
 /** Model files of a page: blobs, addresses, names, and what the browser keeps. */
 import { type ByteSource, fromBytes } from "@tg/gguf/ByteSource"
 import { GgufReader } from "@tg/gguf/GgufReader"
-import * as Split from "@tg/gguf/Split"
 import { Effect } from "effect"
 import * as BlobByteSource from "./BlobByteSource.ts"
 import * as Keeping from "./Keeping.ts"
@@ -12,16 +11,6 @@ const hub = Effect.promise(() => import("./Hub.ts"))
 /** A header, and the bytes that it is about. */
 const withHeader = (source: ByteSource["Service"]) =>
   Effect.map(Effect.flatMap(GgufReader, ({ read }) => read(source)), (gguf) => ({ source, gguf }))
-
-/** All parts of a model as one. */
-const joined = Effect.fnUntraced(function*(name: string, files: ReadonlyArray<File>) {
-  const parts = yield* Effect.forEach(files, (file) => withHeader(BlobByteSource.make(file.name, file)))
-  if (parts.length === 1) return parts[0]!
-  return {
-    source: Split.concatenate(name, parts.map(({ source }) => source)),
-    gguf: yield* Effect.fromResult(Split.merge(parts.map(({ gguf }) => gguf)))
-  }
-})
 
 /** Opens a model, and reads its header. */
 export const open = Effect.fn("Source.open")(function*(source: Protocol.Source) {
@@ -36,7 +25,11 @@ export const open = Effect.fn("Source.open")(function*(source: Protocol.Source) 
       return yield* (yield* hub).remote(source.name)
     case "Kept": {
       const { files } = yield* Keeping.store
-      return yield* joined(source.name, yield* files(source.name))
+      const parts = yield* Effect.forEach(
+        yield* files(source.name),
+        (file) => withHeader(BlobByteSource.make(file.name, file))
+      )
+      return parts.length === 1 ? parts[0]! : yield* (yield* hub).joined(source.name, parts)
     }
   }
 })
