@@ -1,12 +1,13 @@
 /** The worker's side: the engine, and what the page may ask of it. */
 import type { DeviceError } from "@tg/runtime/Device"
 import { Context, Effect, Fiber, Queue, Scope, Semaphore, Stream } from "effect"
+import { choices } from "./Choices.ts"
 import * as Devices from "./Devices.ts"
 import * as Keeping from "./Keeping.ts"
 import { fromTagged, ModelError } from "./ModelError.ts"
 import * as Opening from "./Opening.ts"
 import type { Part } from "./internal/messages.ts"
-import { choices, type OpenOptions, type Requests } from "./Protocol.ts"
+import type { OpenOptions, Requests } from "./Protocol.ts"
 import * as Replying from "./Replying.ts"
 
 const notOpen = new ModelError({

@@ -2,9 +2,9 @@
 import type { Message } from "@tg/tokenizer/ChatTemplate"
 import * as Verdict from "@tg/self-test/Verdict"
 import { Schema } from "effect"
+import { choices } from "./Choices.ts"
 
-/** What can be asked for. */
-export const choices = ["auto", "webgpu", "wasm"] as const
+export { choices } from "./Choices.ts"
 
 /** Where a model runs. */
 export const OpenOptions = Schema.Struct({
