@@ -189,7 +189,7 @@ export const h200: DeviceProfile = {
   cachedLoadMicros: 0.3,
   stageMicros: 0.4,
   encodeMicros: 3.5,
-  gridBarrierMicros: 1.6,
+  gridBarrierMicros: 1.4,
   gridBarrierHolds: true,
   gridBarrierWorkgroups: 528
 }
