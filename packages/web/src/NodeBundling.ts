@@ -112,6 +112,9 @@ const always = [["Compiling", "capture", "Equality"], [
   ...StandIns.gpuParts.map((part) => path.basename(part))
 ]]
 
+/** What each of a list fetches, where one of them always is, and whose module it lies in: that of an entry that is there by then. */
+const each = [{ of: ["models-deepseek2-Family", "models-llama-Family"], into: "web-worker" }]
+
 /** What has no effect where its result is not used: an `Effect` is run by `Effect.run..` alone. */
 const pure = ["Context", "Data", "Layer", "Option", "Result", "Schema", "Stream"].concat(
   ["all", "cached", "flatMap", "fn", "fnUntraced", "gen", "map", "promise", "succeed", "suspend", "sync"].map((name) =>
@@ -162,7 +165,7 @@ const together = async (input: InputOptions): Promise<ReadonlyMap<string, string
   const build = await rolldown({ ...input, experimental: { chunkOptimization: false } })
   const { output } = await build.generate({ ...settings, minify: false })
   await build.close()
-  return Chunking.groups(output.filter(isChunk), always)
+  return Chunking.groups(output.filter(isChunk), { always, each })
 }
 
 /**

@@ -49,14 +49,16 @@ const known = (parts: ReadonlyArray<Part>, closures: ReadonlyMap<Part, ReadonlyS
   }
 }
 
-/**
- * The name of the group of each source: the entries that fetch it and have not got it. What one of a list of `together` fetches is one group,
- * though others fetch some of it too.
- */
-export const groups = (
-  parts: ReadonlyArray<Part>,
-  together: ReadonlyArray<ReadonlyArray<string>>
-): ReadonlyMap<string, string> => {
+/** What decides besides who asks. */
+export interface Rules {
+  /** What is imported when it is needed, but always together, by the names of its sources: what any of a list fetches is one group. */
+  readonly always: ReadonlyArray<ReadonlyArray<string>>
+  /** Entries of which one is always fetched: what each of them fetches lies in the group of another, which is there before them. */
+  readonly each: ReadonlyArray<{ readonly of: ReadonlyArray<string>; readonly into: string }>
+}
+
+/** The name of the group of each source: the entries that fetch it and have not got it, but for what the rules say. */
+export const groups = (parts: ReadonlyArray<Part>, { always, each }: Rules): ReadonlyMap<string, string> => {
   const byFile = new Map(parts.map((part) => [part.fileName, part]))
   const entries = parts.filter(({ isDynamicEntry, isEntry }) => isEntry || isDynamicEntry)
   const closures = new Map(entries.map((entry) => [entry, closure(byFile, entry)]))
@@ -64,8 +66,8 @@ export const groups = (
   return new Map(parts.flatMap((part) => {
     const asking = entries.filter((entry) => closures.get(entry)!.has(part) && !before.get(entry)!.has(part))
     const names = asking.map(nameOf)
-    const own = together.find((group) => asking.some(({ name }) => group.includes(name)))
-    const name = own !== undefined ? own[0]! : names.sort().join("+")
+    const name = always.find((group) => asking.some(({ name }) => group.includes(name)))?.[0] ??
+      each.find(({ of }) => of.every((one) => names.includes(one)))?.into ?? names.sort().join("+")
     return part.moduleIds.map((id) => [id, name] as const)
   }))
 }
