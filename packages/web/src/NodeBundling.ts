@@ -78,6 +78,17 @@ const thinSchema: Plugin = {
       : null
 }
 
+const effects = /[\\/]effect[\\/]dist[\\/]internal[\\/]effect\.js$/
+
+/** Durations that our modules ask for and that Effect's fibers and clocks take. Others of Effect's modules have them whole. */
+const thinDuration: Plugin = {
+  name: "thin-duration",
+  resolveId: (source, importer = "") =>
+    source === "effect/Duration" && ofOurs.test(importer) || source === "../Duration.js" && effects.test(importer)
+      ? fileURLToPath(new URL("./internal/duration.ts", import.meta.url))
+      : null
+}
+
 /** Stands for the name of the build until what it names is there. */
 const unnamed = "tg-build-without-a-name"
 
@@ -178,7 +189,7 @@ export const modules = async (
 ): Promise<{ readonly name: string; readonly modules: ReadonlyArray<Module> }> => {
   const input: InputOptions = {
     ...common,
-    plugins: [browserHub, ...(isWhole ? [] : [thinSchema]), ownModules(isWhole)],
+    plugins: [browserHub, ...(isWhole ? [] : [thinSchema, thinDuration]), ownModules(isWhole)],
     input: { ...scripts },
     transform: transforms(define, jsx)
   }

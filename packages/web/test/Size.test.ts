@@ -12,7 +12,7 @@ afterAll(() => fs.rmSync(folder, { recursive: true }))
  * with the compiler, for any other model, on one device (`wasm`, `webgpu`) or on whichever there is (`both`). `page.test.ts` has a browser fetch that and no more. What is fetched when it is
  * asked for (models at addresses and of a hub, the store, the self-test, code books) is not in it. 200,000 and 260,000 are asked for.
  */
-const budget = { first: 126_700, wasm: 201_100, webgpu: 225_700, both: 243_200 }
+const budget = { first: 125_300, wasm: 199_700, webgpu: 224_200, both: 241_700 }
 
 const modules = await bundle(folder)
 const files = engine(modules)
@@ -32,4 +32,10 @@ it("programs that come with the page need no compiler", () => {
     assert.include(wasm, `@tg/${stage}`)
     assert.notInclude(first, `@tg/${stage}`)
   }
+})
+
+it("all that asks for durations has those of pages", () => {
+  const sources = modules.flatMap(({ sources }) => sources).filter((source) => /[\\/]duration\.[jt]s$/i.test(source))
+  assert.isNotEmpty(sources)
+  for (const source of sources) assert.include(source, "internal")
 })
