@@ -176,7 +176,7 @@ export const fetched = Effect.promise(() => Promise.all([${gpuParts.map((part) =
   "web/src/LargeTensors": {
     code: `
 import * as Effect from "effect/Effect"
-import { fetch_FitWindows } from "../../rangeify/src/FitWindows.ts"
+  import { fetch_FitWindows } from "../../rangeify/src/FitWindows.ts"
 export { isLarge } from "./LargeTensors.ts${apart}"
 export const fetched = Effect.promise(fetch_FitWindows)
 `
@@ -214,7 +214,7 @@ export const printSteps = () => []
   // steps of several conversations
   "model-parts/src/Places": {
     code: `
-import { assign } from "@tg/tensor/Program"
+  import { assign } from "@tg/tensor/Program"
 export const write = (cache, rows, { first }) => assign(cache.slice(0, first, rows.dim(0)), rows)
 `,
     absent: "steps of several conversations"

@@ -2,7 +2,7 @@
 import { Arena } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { fit } from "../../../rangeify/src/Fit.ts"
+import { fit } from "@tg/rangeify/Fit"
 import { Effect } from "effect"
 import * as LargeTensors from "../../src/LargeTensors.ts"
 
