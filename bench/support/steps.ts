@@ -92,8 +92,8 @@ const stepsOf = Effect.fnUntraced(function*(session: Session.Session, { behind, 
   yield* begin(first.length)
   const count = Math.ceil(tokens / first.length)
   if (count === 1) return [{ ...first, weight: 1 }]
-  const done = (count - 1) * first.length
-  const last = yield* session.promptStep(behind + done, tokens - done)
+  // all pieces of a prompt take one program: asked for as many tokens again, the session says the same one
+  const last = yield* session.promptStep(behind + (count - 1) * first.length, tokens)
   return [{ ...first, weight: count / 2 }, { ...last, weight: count / 2 }]
 })
 
