@@ -8,9 +8,9 @@ import {
   FeedForward,
   Keys,
   Norm,
-  Order,
   Product,
   Rotary,
+  Schedule,
   Weights
 } from "@tg/model-parts"
 import { Nn, Program, type Tensor } from "@tg/tensor"
@@ -72,23 +72,23 @@ const reader = ({ size }: Config): Attention.Reader => ({
 })
 
 const block = (config: Config) => (input: Decoder.BlockInput): Decoder.BlockOutput => {
-  const { cache, input: cosSin, order, startPos, weights, x } = input
+  const { cache, input: cosSin, startPos, weights, x } = input
   const { embedding, heads, size } = config
   const tokens = x.dim(0)
   const own = Product.ofTokens(Norm.normed({ ...input, epsilon }, x, "attn_norm"), input)
-  const of = (role: string): Tensor.Tensor => Order.keep(order, FeedForward.affine(weights, own, role))
+  const of = (role: string): Tensor.Tensor => Schedule.shared(input, FeedForward.affine(weights, own, role))
   const both = of("attn_kv")
   const key = Rotary.rotate(both.slice(-1, 0, size), cosSin, "halves")
   const row = Nn.cat([key, both.slice(-1, size, size)], -1)
   const write = Program.assign(cache.slice(0, startPos, tokens), row)
   const query = Rotary.rotate(of("attn_q").reshape([tokens, heads, size]), cosSin, "halves")
-  const asked = Order.keepAlways(order, query.mul(1 / Math.sqrt(size)))
+  const asked = Schedule.stored(input, query.mul(1 / Math.sqrt(size)))
   const seen = Program.after(cache, [write])
   const mixed = tokens === 1
     ? Attention.few(reader(config), asked, seen, input)
     : Attention.whole(reader(config), input, asked, seen)
   const told = Product.computed(mixed.reshape([tokens, embedding]), input)
-  const middle = Order.keep(order, x.add(FeedForward.affine(weights, told, "attn_output")))
+  const middle = Schedule.shared(input, x.add(FeedForward.affine(weights, told, "attn_output")))
   const inner = Product.ofTokens(middle, input)
   return {
     x: middle.add(FeedForward.dense(input, inner, ["ffn_gate", "ffn_up", "ffn_down"])),
