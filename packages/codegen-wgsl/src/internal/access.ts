@@ -3,7 +3,7 @@ import type * as DType from "@tg/core-uop/DType"
 import { argOf, isAccumulating, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { type Access, accessOf, storeOf } from "@tg/core-uop/View"
 import { addition } from "./additions.ts"
-import { exchange } from "./exchanges.ts"
+import { exchange, gather } from "./exchanges.ts"
 import { type Address, divide, type Lane, laneAt, leaves } from "./memory.ts"
 import { atom, compound, operand, type Text, typeName } from "./text.ts"
 import type { Writer } from "./writer.ts"
@@ -60,17 +60,17 @@ export const load = (writer: Writer, node: UOp): Text => {
 export const store = (writer: Writer, node: UOp): void => {
   const access = vectorsOf(node, writer.widths)
   const value = writer.text(storeOf(node).value)
-  const targets = elements(writer, access)
-  const parts = targets.map((_, i) =>
-    access.lanes === access.width
+  const isExchanged = isCoherent(access.buffer) && !isAccumulating(node) && writer.isBeforeBarrier
+  const words = elements(writer, access).map((target, i) => {
+    const part = access.lanes === access.width
       ? value.code
       : `${operand(value)}.${letters.slice(i * access.width, (i + 1) * access.width)}`
-  )
-  const statements = isCoherent(access.buffer) && !isAccumulating(node)
-    ? wordsStored(targets, parts.map((part) => wordOf(part, storeOf(node).value.dtype)), writer.isBeforeBarrier)
-    : targets.map((target, i) =>
-      isAccumulating(node) ? addition(target, parts[i]!, storeOf(node)) : `${target} = ${parts[i]!};`
-    )
+    if (isAccumulating(node)) return addition(target, part, storeOf(node))
+    if (!isCoherent(access.buffer)) return `${target} = ${part};`
+    const word = wordOf(part, storeOf(node).value.dtype)
+    return isExchanged ? exchange(target, word, i) : `atomicStore(&${target}, ${word});`
+  })
+  const statements = isExchanged ? [gather, ...words] : words
   const gate = gateOf(writer, access)
   if (gate === undefined) return statements.forEach((statement) => writer.line(statement))
   if (statements.length === 1) return writer.line(`if (${gate.code}) { ${statements[0]} }`)
@@ -78,16 +78,6 @@ export const store = (writer: Writer, node: UOp): void => {
   for (const statement of statements) writer.line(`  ${statement}`)
   writer.line("}")
 }
-
-/** Stores words that other workgroups read: behind the launch, or behind a barrier across the grid. */
-const wordsStored = (
-  targets: ReadonlyArray<string>,
-  words: ReadonlyArray<string>,
-  isBeforeBarrier: boolean
-): ReadonlyArray<string> =>
-  isBeforeBarrier
-    ? exchange(targets, words)
-    : targets.map((target, i) => `atomicStore(&${target}, ${words[i]!});`)
 
 /** A word of a coherent buffer, which holds nothing but words, as a value of the dtype. */
 const ofWord = (word: string, { scalar }: DType.DType): string =>
