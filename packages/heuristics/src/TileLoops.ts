@@ -6,8 +6,8 @@ import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import type { Plan } from "./Plan.ts"
 import { largestPower } from "./Sizes.ts"
+import { lanes } from "./Vectors.ts"
 
-export const lanes = 4
 /** Tokens of a tile, which tell their loop from the features of a symbolic number of rows. */
 export const tileTokens = 16
 /**

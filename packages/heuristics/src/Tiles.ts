@@ -16,7 +16,6 @@ import {
   dependsOn,
   indexOf,
   isFree,
-  lanes,
   piecePositions,
   placeOf,
   type Product,
@@ -25,6 +24,7 @@ import {
   tokenLoop,
   unroll
 } from "./TileLoops.ts"
+import { lanes } from "./Vectors.ts"
 
 export { tokenLoop } from "./TileLoops.ts"
 

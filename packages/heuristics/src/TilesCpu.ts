@@ -10,7 +10,6 @@ import { largestPower } from "./Sizes.ts"
 import {
   dependsOn,
   indexOf,
-  lanes,
   piecePositions,
   type Product,
   productOf,
@@ -19,6 +18,7 @@ import {
   tokenLoop,
   unroll
 } from "./TileLoops.ts"
+import { lanes } from "./Vectors.ts"
 
 const pair = 2
 /** Vector registers that engines for WebAssembly use. */
