@@ -26,10 +26,8 @@ export type Together = ReadonlyArray<{ readonly axis: number; readonly size: num
 export interface Plan {
   /** Positions of a piece. */
   readonly piece: number
-  /** None if it is not said. */
+  /** A workgroup computes them as a whole; none if it is not said. */
   readonly together?: Together | undefined
-  /** Whether a workgroup computes those in any case; else where its launch takes less time with them. */
-  readonly isWhole?: boolean | undefined
   /** What the states of pieces are called in the program. */
   readonly label?: string | undefined
 }
@@ -266,7 +264,7 @@ const withOneAxis = (x: Tensor, { at, count }: { readonly at: number; readonly c
 /** The states of pieces as one record each, which is stored: all of them come from one launch. */
 const stored = (
   states: ReadonlyArray<{ readonly of: Tensor; readonly axis: number }>,
-  { inner, isWhole = false, label }: Pick<Plan, "isWhole" | "label"> & { readonly inner: ReadonlyArray<number> }
+  { inner, label }: Pick<Plan, "label"> & { readonly inner: ReadonlyArray<number> }
 ): ReadonlyArray<Tensor> => {
   // of the root, which is the last; others may have axes of size 1 besides
   const last = states.at(-1)!
@@ -278,7 +276,7 @@ const stored = (
     const order = orderOf(x.rank, lead.length - 1, inner)
     const permuted = x.permute(order)
     const made = withOneAxis(permuted, { at: lead.length - 1 - inner.length, count: inner.length }).contiguous(
-      inner.length === 0 || !isWhole ? {} : { together: lead.length - 1 - inner.length }
+      inner.length === 0 ? {} : { together: lead.length - 1 - inner.length }
     )
     return named(made).reshape(permuted.shape).permute(order.map((_, axis) => order.indexOf(axis)))
   }
@@ -336,7 +334,7 @@ const within = (
  * A value equal to the root of a cascade, computed in pieces of so many positions, whose states are stored; none where the axis
  * is no whole pieces and what is read does not go on behind it, or the rule does not know how a step changes with those before it.
  */
-export const inPieces = (whole: Cascade, { isWhole, label, piece, together = [] }: Plan): UOp | undefined => {
+export const inPieces = (whole: Cascade, { label, piece, together = [] }: Plan): UOp | undefined => {
   const { count, isOpen } = countOf(whole, piece)
   const { cascade, inner } = cutRows(whole, together)
   if (count === undefined || cascade === undefined) return undefined
@@ -355,7 +353,7 @@ export const inPieces = (whole: Cascade, { isWhole, label, piece, together = [] 
     const terms = inPiecesAt(pieces, { axis, node: own }, rawOf)
     raw.set(reduce, reduced(isOpen ? within(pieces, { axis, op }, terms) : terms, op, axis + 1))
   }
-  const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), { inner, isWhole, label })
+  const states = stored(all.map(({ axis, reduce }) => ({ of: rawOf(reduce), axis })), { inner, label })
   const ofPieces = new Map(all.map(({ reduce }, i) => [reduce, states[i]!]))
   const ofEverything = new Map<UOp, Tensor>()
   const values: Values = { ofPiece: (step) => ofPieces.get(step)!, ofAll: (step) => ofEverything.get(step)! }

@@ -100,21 +100,21 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
   const inLine = (terms: number): number => terms * cachedLoadMicros / loadsAtOnce
   const hasTokens = shared.some(({ axis }) => axis === tokenAxis)
   // what is read and unpacked serves the rows of a tile, as it does in pieces
-  const term = hasTokens
-    ? (multiplying + unpacking / rowsOfTile) / perMicro +
-      valueBytes / mostTogether / (cachedPerByte * profile.bytesPerMicro)
-    : multiplying / perMicro
+  const term = (hasTokens ? multiplying + unpacking / rowsOfTile : multiplying) / perMicro +
+    valueBytes / (hasTokens ? mostTogether : 1) / (cachedPerByte * profile.bytesPerMicro)
   const wholeMicros = steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) +
     rows * positions * values * term
   const microsBehind = (plan: Plan, positions: number): number => {
     const together = rowsTogether(plan)
+    // several rows are a tile, whose values are read from the shared cache
+    const isTile = hasTokens || together > 1
     const workgroups = Math.max(1, rows / together * positions / plan.piece)
-    const tiles = hasTokens ? Math.ceil(together / rowsOfTile) : 1
+    const tiles = isTile ? Math.ceil(together / rowsOfTile) : 1
     const computing = (unpacking * tiles + multiplying * together) * processors / perMicro
-    const reading = hasTokens ? valueBytes * processors / (cachedPerByte * profile.bytesPerMicro) : 0
+    const reading = isTile ? valueBytes * processors / (cachedPerByte * profile.bytesPerMicro) : 0
     const busy = plan.piece * values * (computing + reading)
-    // the first workgroup of each processor waits for its stages, one after the other: of each row, or of all of several tokens
-    const first = profile.dispatchMicros + (hasTokens ? 1 : together) * steps * stageMicros + busy
+    // the first workgroup of each processor waits for its stages, one after the other; each is of all rows
+    const first = profile.dispatchMicros + steps * stageMicros + busy
     return first + workgroups / processors * (visible * stageMicros + busy) + profile.dispatchMicros +
       inLine(positions / plan.piece)
   }
@@ -122,9 +122,7 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonl
   const depthsOf = ({ piece }: Plan): ReadonlyArray<number> =>
     hasTokens ? [Math.min(piece, positions), positions] : [positions]
   const usually = (plan: Plan): number => depthsOf(plan).reduce((sum, depth) => sum + microsBehind(plan, depth), 0)
-  const plans = pieces.flatMap((piece) =>
-    togethers(shared).map((together): Plan => ({ piece, together, isWhole: hasTokens }))
-  )
+  const plans = pieces.flatMap((piece) => togethers(shared).map((together): Plan => ({ piece, together })))
   const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))
   const micros = plan === undefined ? Infinity : microsBehind(plan, positions)
   return micros < wholeMicros ? { plan, micros, wholeMicros } : { plan: undefined, micros: wholeMicros, wholeMicros }

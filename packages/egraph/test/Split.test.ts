@@ -52,10 +52,14 @@ describe("pieces by cost", () => {
 
   it("one token: pieces, with heads together in long contexts only", () => {
     expect(chosen({ ...mistral, context: 1024 })).toBe("64, 1 together")
-    expect(chosen({ ...mistral, context: 16384 })).toBe("64, 2 together")
+    expect(chosen({ ...mistral, context: 16384 })).toBe("64, 4 together")
     // one key for all heads
-    expect(chosen({ groups: 1, heads: 20, size: 512, context: 1024 })).toBe("64, 1 together")
-    expect(chosen({ groups: 1, heads: 20, size: 512, context: 16384 })).toBe("64, 4 together")
+    for (const context of [1024, 4096]) {
+      expect(chosen({ groups: 1, heads: 20, size: 512, context })).toBe("64, 1 together")
+    }
+    for (const context of [8192, 16384]) {
+      expect(chosen({ groups: 1, heads: 20, size: 512, context })).toBe("64, 4 together")
+    }
   })
 
   it("a few tokens: more rows together, of tokens too where they are many", () => {

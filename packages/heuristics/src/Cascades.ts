@@ -9,7 +9,7 @@ import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup } from "./Groups.ts"
 import type { Plan } from "./Plan.ts"
-import { iterations, largestDivisor, largestPower } from "./Sizes.ts"
+import { iterations, largestDivisor, largestPower, largestPowerOfTwo } from "./Sizes.ts"
 import { lanes, loadsOf, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
 
 /** Rows of a register tile of scores or of a mix: what they share is unpacked once, and each has registers for its sums. */
@@ -104,7 +104,8 @@ const chooseMix = (part: Part): void => {
   vectoriseOutputs(plan, end, words)
   // values of one word
   for (const { id, size } of columns.filter((loop) => !words.includes(loop))) plan.try(Opt.upcast(id, size))
-  upcast(part, rows, rowsOfTile)
+  // several rows for each thread, as long as every thread has some
+  upcast(part, rows, Math.min(rowsOfTile, largestPowerOfTwo(iterations(own()) / threads)))
   spread(part, idsOf([...words, ...rows]), threads)
   const positions = Loops.loopsOf(Loops.reductions(end()).at(-1)!).find(({ axis }) => axis === "REDUCE")!
   plan.try(Opt.unroll(positions.id, largestDivisor(positions.size, Math.min(mostVectors, mostCopies / upcasts(end())))))

@@ -22,6 +22,7 @@ import { iterations, largestDivisor, largestPower, largestPowerOfTwo, nearestPow
 import {
   fewestTerms,
   keepLoadsInFlight,
+  keepOpenLoadsInFlight,
   lanes,
   loadsOf,
   maxUnrollGpu,
@@ -132,6 +133,8 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       })
     }
     keepLoadsInFlight(plan, end, loadsInFlight(profile, isCrowd ? crowdThreads : 2 * stagingThreads))
+    // of a crowd other workgroups hide the latency
+    if (!isCrowd) keepOpenLoadsInFlight(plan, end, loadsInFlight(profile, 2 * stagingThreads))
     const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
     // a few more threads than wanted are better than a second iteration
     const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * wanted) / group

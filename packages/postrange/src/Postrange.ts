@@ -27,6 +27,8 @@ const axisOf: Readonly<Record<Exclude<Kind, "OUTER">, Axis>> = {
 
 const needsReduction: ReadonlySet<Kind> = new Set(["GROUP", "UNROLL"])
 const needsThreads: ReadonlySet<Kind> = new Set(["LOCAL", "GROUP"])
+/** Opts of reductions of symbolic size, which they round up: what is behind the end adds nothing. */
+const pads = needsReduction
 /** More copies of a kernel's body compile slowly and run slower: code size and register pressure. */
 export const maxCopies = 256
 
@@ -59,7 +61,7 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       ? undefined
       : `LOOP takes the whole of r${loop.id}, ${loop.size}`
   }
-  if (loop.isSymbolic && opt.kind !== "GROUP") {
+  if (loop.isSymbolic && !pads.has(opt.kind)) {
     return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
   }
   if (!loop.isSymbolic && loop.size % opt.amount !== 0) {
@@ -149,7 +151,7 @@ const applied = (kernel: UOp, opt: Opt): UOp => {
     return replaceLoop(kernel, loop.node, [range], range)
   }
   if (opt.amount === 1) return kernel
-  if (loop.isSymbolic) return groupPadded(kernel, loop, opt.amount)
+  if (loop.isSymbolic) return padded(kernel, loop, opt)
   if (opt.amount === loop.size) {
     const range = Expr.range(arena, size, loop.id, axisOf[opt.kind])
     return replaceLoop(kernel, loop.node, [range], range)
@@ -171,23 +173,24 @@ const outermost = (kernel: UOp, loop: UOp): UOp =>
   }))
 
 /**
- * GROUP of a loop of symbolic size: rounded up to whole groups. Iterations behind the end are predicated: they load nothing and
+ * GROUP or UNROLL of a loop of symbolic size: rounded up to whole groups. Iterations behind the end are predicated: they load nothing and
  * combine the identity.
  */
-const groupPadded = (kernel: UOp, loop: Loops.Loop, amount: number): UOp => {
+const padded = (kernel: UOp, loop: Loops.Loop, { amount, kind }: Opt): UOp => {
   const { arena } = kernel
   const size = loop.node.src[0]!
   const outer = Expr.range(arena, Expr.floordiv(Expr.add(size, amount - 1), amount), loop.id, "REDUCE")
-  const inner = Expr.range(arena, amount, 1 + Math.max(...Loops.all(kernel).map((l) => l.id)), "GROUP")
+  const next = 1 + Math.max(...Loops.all(kernel).map((l) => l.id))
+  const inner = Expr.range(arena, amount, next, kind === "GROUP" ? "GROUP" : "UNROLL")
   const at = Expr.add(Expr.mul(outer, amount), inner)
   const exists = Expr.lt(at, size)
-  const padded = (reduction: UOp): UOp => {
+  const reduced = (reduction: UOp): UOp => {
     const body = gateLoads(substitute(reduction.src[0]!, new Map([[loop.node, at]])), inner, exists)
     const value = Expr.where(exists, body, Expr.identity(arena, reduceArg(reduction).op, body.dtype))
     return reduction.with([value, ...reduction.src.slice(1).flatMap((r) => r === loop.node ? [outer, inner] : [r])])
   }
   const users = Loops.reductions(kernel).filter((r) => has(r, loop.node))
-  return substitute(kernel, new Map(users.map((r) => [r, padded(r)])))
+  return substitute(kernel, new Map(users.map((r) => [r, reduced(r)])))
 }
 
 /** Predicates every load that depends on the loop. */

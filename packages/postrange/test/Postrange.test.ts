@@ -69,6 +69,9 @@ describe("Postrange", () => {
     ["symbolic", [group(1, 4)]],
     ["symbolic", [group(1, 2), group(1, 4)]],
     ["symbolic", [loop(0, 8), group(1, 8)]],
+    ["symbolic", [unroll(1, 4)]],
+    ["symbolic", [group(1, 2), unroll(1, 4)]],
+    ["symbolic", [unroll(1, 2), group(1, 4)]],
     ["symbolic", [loop(0, 8)]]
   ]
   for (const [name, opts] of legal) {
@@ -101,7 +104,7 @@ describe("Postrange", () => {
     ["sums", [unroll(1, 4), unroll(1, 16)], "16 does not divide the 8 iterations of r1"],
     ["sums", [upcast(0, 6), local(0, 2)], "r0 is UPCAST, LOCAL wants GLOBAL"],
     ["symbolic", [local(0, 2)], "the size of r0 is symbolic, so 2 may not divide it"],
-    ["symbolic", [unroll(1, 2)], "the size of r1 is symbolic, so 2 may not divide it"],
+    ["symbolic", [upcast(0, 2)], "the size of r0 is symbolic, so 2 may not divide it"],
     [
       "twoLengths",
       [group(1, 3), group(2, 4)],
