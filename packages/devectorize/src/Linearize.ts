@@ -4,13 +4,15 @@ import { argOf, isAccumulating, isThread, openRanges, toposort, type UOp } from 
 import { acrossThreads } from "./internal/acrossThreads.ts"
 import { addIn } from "./internal/additions.ts"
 import { Code } from "./internal/code.ts"
+import { earlyLoads } from "./internal/early.ts"
 import { overLoops } from "./internal/overLoops.ts"
 import { Siblings } from "./internal/siblings.ts"
 
 /**
  * Puts an expanded kernel into instruction order (spec `linear`), with loop-invariant code motion: every value is computed in the
  * innermost of the loops it depends on, outside of all others. Reductions over the same loops, at the same place, share them (loop
- * fusion). Reductions over threads use a subgroup operation where subgroups have one known size, else workgroup memory.
+ * fusion). Reductions over threads use a subgroup operation where subgroups have one known size, else workgroup memory. Loads that need not
+ * wait for a barrier are in front of it.
  */
 export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "subgroupSize">): UOp => {
   const nodes = toposort(kernel)
@@ -19,6 +21,7 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
   const emit = emitter(code, siblings, { thread: nodes.find(isThread), subgroupSize })
   /** Workgroup memory that was written since the last barrier. */
   const unseen = new Set<UOp>()
+  for (const load of earlyLoads(kernel)) emit(load)
   for (const end of kernel.src) {
     // loops are not fused across a barrier
     siblings.clear()

@@ -145,11 +145,11 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  unrollShortLoops(plan, maxUnrollGpu, hasRegisters && isInt8(plan.kernel) ? maxCopiesOfBytes : undefined)
+  unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? maxCopies : undefined)
 }
 
-/** Unroll limit of a product of bytes, whose register pressure is low. */
-const maxCopiesOfBytes = 32
+/** Unroll limit: what stands in no loop is loaded in front of the barriers (`devectorize`). */
+const maxCopies = 32
 /** Blocks of a row side by side, whose scales share a word. */
 const pair = 2
 

@@ -1,0 +1,36 @@
+/** Loads that are issued in front of a kernel's first barrier, though what is behind it needs them: their latency is that of what the barrier waits for. */
+import * as Bounds from "@tg/core-uop/Bounds"
+import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import { accessOf, endOf } from "@tg/core-uop/View"
+
+/**
+ * Registers of a thread for what is loaded early: more would cost resident threads. On an H200 with a kernel's last product unrolled, steps of Youtu take
+ * 3% less time by it, of DeepSeek 2%, of GLM 1%.
+ */
+const mostWords = 40
+
+const loadsOf = (node: UOp): ReadonlyArray<UOp> => toposort(node).filter(({ op }) => op === "LOAD")
+
+const waits: ReadonlySet<string> = new Set(["LOAD", "REDUCE", "GROUP_REDUCE"])
+
+/** Whether a place is known when the kernel begins: in no loop, and not read from memory. */
+const isKnown = (at: UOp): boolean => openRanges(at).size === 0 && !toposort(at).some(({ op }) => waits.has(op))
+
+/** Such loads, of memory that the kernel only reads: those of the longest arguments first, as no cache holds them. */
+export const earlyLoads = (kernel: UOp): ReadonlyArray<UOp> => {
+  const first = kernel.src.findIndex((end) => loadsOf(end).some((load) => accessOf(load).buffer.op === "LOCAL"))
+  if (first < 0) return []
+  const written = new Set(kernel.src.flatMap((end) => endOf(end).stores.map((store) => accessOf(store).buffer)))
+  const inFront = new Set(kernel.src.slice(0, first).flatMap(loadsOf))
+  const loads = loadsOf(kernel).filter((load) => {
+    const { at, buffer, gate } = accessOf(load)
+    return buffer.op === "PARAM" && !written.has(buffer) && !inFront.has(load) && gate === undefined && isKnown(at)
+  })
+  const lengthOf = (load: UOp): number => Bounds.of(accessOf(load).buffer.src[0]!).max
+  let left = mostWords
+  return loads.toSorted((a, b) => lengthOf(b) - lengthOf(a)).filter(({ dtype: { lanes } }) => {
+    if (lanes > left) return false
+    left -= lanes
+    return true
+  })
+}
