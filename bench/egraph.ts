@@ -11,7 +11,6 @@ import { Effect } from "effect"
 import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
 import * as Prompts from "../packages/engine/src/Prompts.ts"
 import type * as StepPlan from "../packages/engine/src/StepPlan.ts"
-import * as Split from "../packages/egraph/src/Split.ts"
 import * as StepProgram from "../packages/engine/src/StepProgram.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
@@ -74,12 +73,12 @@ const predicted = (pipeline: Pipeline["Service"], model: StepPlan.Model, place: 
     return { launches: launches.length, bytes: sum(({ bytes }) => bytes), micros: sum(({ micros }) => micros) }
   }).pipe(Effect.provideService(Checked, false), Effect.orDie)
 
-/** What attention of a layer takes by the cost of pieces: all positions at once, and as it is chosen. */
-const attention = (model: StepPlan.Model, place: Steps.Place): string => {
-  const { reports } = Split.ofProgram(stepsOf(model, place).sink, target.profile)
-  const found = reports.find(({ width }) => width > 1)
-  return found === undefined ? "" : `${found.wholeMicros.toFixed(1)} / ${found.micros.toFixed(1)}`
-}
+/** What attention of a layer takes by the cost of pieces, in the form that is chosen: all positions at once, and as it is cut. */
+const attention = (pipeline: Pipeline["Service"], model: StepPlan.Model, place: Steps.Place) =>
+  Effect.map(pipeline.equal(stepsOf(model, place).sink), ({ pieces }) => {
+    const found = pieces.find(({ piece, width }) => width > 1 && piece !== undefined)
+    return found === undefined ? "" : `${found.wholeMicros.toFixed(1)} / ${found.micros.toFixed(1)}`
+  })
 
 const row = (...cells: ReadonlyArray<string | number>): void => console.log(`| ${cells.join(" | ")} |`)
 const part = (on: number, off: number): string => `${((on / off - 1) * 100).toFixed(1)}%`
@@ -116,7 +115,7 @@ const predict = Effect.gen(function*() {
           ...pair(({ launches }) => `${launches}`),
           ...pair(({ bytes }) => (bytes / 1e6).toFixed(0)),
           ...pair(({ micros }) => (micros / 1000).toFixed(2)),
-          attention(model, { behind, tokens })
+          yield* attention(on, model, { behind, tokens })
         )
       }
     }
