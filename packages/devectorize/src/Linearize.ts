@@ -21,7 +21,7 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
   const emit = emitter(code, siblings, { thread: nodes.find(isThread), subgroupSize })
   /** Workgroup memory that was written since the last barrier. */
   const unseen = new Set<UOp>()
-  for (const load of earlyLoads(kernel)) emit(load)
+  for (const load of earlyLoads(kernel, subgroupSize)) emit(load)
   for (const end of kernel.src) {
     // loops are not fused across a barrier
     siblings.clear()

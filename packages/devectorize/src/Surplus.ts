@@ -2,6 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { groupArg, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
 
 /** An instruction, or a loop or branch with all of its own. */
 interface Item {
@@ -68,8 +69,8 @@ const usedBy = (items: ReadonlyArray<Item>): ReadonlySet<UOp> =>
   new Set(items.flatMap(({ nodes }) => nodes.flatMap(({ src }) => src)))
 
 /**
- * Instructions between two barriers: those whose values are used behind the next one stay outside of the branch, if indices alone decide about them. If
- * others are used there, no more than loops and branches have a branch around them.
+ * Instructions between two barriers: those whose values are used behind the next one stay outside of the branch, if indices alone decide about them, or
+ * what is loaded early. If others are used there, no more than loops and branches have a branch around them.
  */
 const between = (
   items: ReadonlyArray<Item>,
@@ -84,7 +85,7 @@ const between = (
   }
   const defined = new Set(items.map(({ nodes }) => nodes[0]!))
   const isPlain = (node: UOp): boolean =>
-    node.op === "REG" || isOfIndices(node) && node.src.every(({ op }) => op !== "REG")
+    node.op === "REG" || isEarly(node) || isOfIndices(node) && node.src.every(({ op }) => op !== "REG")
   if ([...outside].every((node) => !defined.has(node) || isPlain(node))) {
     const before = items.filter(({ nodes }) => outside.has(nodes[0]!))
     const rest = items.filter(({ nodes }) => !outside.has(nodes[0]!))
@@ -97,6 +98,9 @@ const between = (
 const isOfIndices = ({ op }: UOp): boolean =>
   elementwise.has(op) || op === "INDEX" || op === "LANE" || op === "STACK" || op === "CONST" || op === "PARAM" ||
   op === "LOCAL" || op === "VAR" || op === "SPECIAL"
+
+/** A load of an argument, which waits behind a barrier. */
+const isEarly = (node: UOp): boolean => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM"
 
 /** Instructions that are worth a branch, in one. */
 const branch = (nodes: ReadonlyArray<UOp>, { fresh, isThread }: Working): ReadonlyArray<UOp> => {

@@ -33,6 +33,19 @@ const staged = (): UOp => {
   ])
 }
 
+/** r0 < 8, r1 < 32: `out[r0] = sum(x[r0, r1]) * y[r0]` */
+const scaled = (): UOp => {
+  const arena = new Arena()
+  const param = (slot: number, length: number): UOp =>
+    arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+  const [i, k] = [Expr.range(arena, size, 0, "GLOBAL"), Expr.range(arena, 32, 1, "REDUCE")]
+  const x = Expr.load(Expr.element(param(1, 32 * size), Expr.add(Expr.mul(i, 32), k)))
+  const value = Expr.mul(Expr.reduce("ADD", x, [k]), Expr.load(Expr.element(param(2, size), i)))
+  return arena.make("SINK", DType.none, [
+    arena.make("END", DType.none, [Expr.store(Expr.element(param(0, size), i), value), i])
+  ])
+}
+
 describe("loads in front of barriers", () => {
   const opts = [Opt.local(0, size), Opt.local(1, size)]
   /** The loads of each argument in front of the barrier and behind it. */
@@ -53,6 +66,13 @@ describe("loads in front of barriers", () => {
     const [before, behind] = loads(linear(staged(), opts, gpu))
     assert.sameMembers([...before!], ["p1", "p4"])
     assert.sameMembers([...behind!], ["p2", "p3"])
+  })
+
+  it("are those that follow a sum over the threads of several subgroups, too", () => {
+    assert.deepStrictEqual(loads(linear(scaled(), [Opt.group(1, 32)], { ...gpu, subgroupSize: 8 })), [["p2", "p1"], []])
+    // threads of one subgroup do not meet
+    const text = listing(linear(scaled(), [Opt.group(1, 32)], { ...gpu, subgroupSize: 32 })).join("\n")
+    assert.deepStrictEqual([...text.matchAll(/= (p\d)\[/g)].map((found) => found[1]!), ["p1", "p2"])
   })
 
   it("leave the values as they are", () => {

@@ -1,6 +1,6 @@
 /** Loads that are issued in front of a kernel's first barrier, though what is behind it needs them: their latency is that of what the barrier waits for. */
 import * as Bounds from "@tg/core-uop/Bounds"
-import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
+import { groupArg, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf } from "@tg/core-uop/View"
 
 /**
@@ -16,12 +16,28 @@ const waits: ReadonlySet<string> = new Set(["LOAD", "REDUCE", "GROUP_REDUCE"])
 /** Whether a place is known when the kernel begins: in no loop, and not read from memory. */
 const isKnown = (at: UOp): boolean => openRanges(at).size === 0 && !toposort(at).some(({ op }) => waits.has(op))
 
+/** Whether a node is a reduction whose threads meet at a barrier. */
+const crosses = (node: UOp, subgroupSize: number | undefined): boolean =>
+  node.op === "GROUP_REDUCE" && (subgroupSize === undefined || subgroupSize % groupArg(node).threads !== 0)
+
+/** What a kernel loads before its threads meet for the first time; none where they never do. */
+const loadedInFront = (kernel: UOp, subgroupSize: number | undefined): ReadonlySet<UOp> | undefined => {
+  const early: Array<UOp> = []
+  for (const end of kernel.src) {
+    const loads = loadsOf(end)
+    if (loads.some((load) => accessOf(load).buffer.op === "LOCAL")) return new Set(early)
+    const meetings = toposort(end).filter((node) => crosses(node, subgroupSize))
+    if (meetings.length > 0) return new Set([...early, ...meetings.flatMap(loadsOf)])
+    early.push(...loads)
+  }
+  return undefined
+}
+
 /** Such loads, of memory that the kernel only reads: those of the longest arguments first, as no cache holds them. */
-export const earlyLoads = (kernel: UOp): ReadonlyArray<UOp> => {
-  const first = kernel.src.findIndex((end) => loadsOf(end).some((load) => accessOf(load).buffer.op === "LOCAL"))
-  if (first < 0) return []
+export const earlyLoads = (kernel: UOp, subgroupSize: number | undefined): ReadonlyArray<UOp> => {
+  const inFront = loadedInFront(kernel, subgroupSize)
+  if (inFront === undefined) return []
   const written = new Set(kernel.src.flatMap((end) => endOf(end).stores.map((store) => accessOf(store).buffer)))
-  const inFront = new Set(kernel.src.slice(0, first).flatMap(loadsOf))
   const loads = loadsOf(kernel).filter((load) => {
     const { at, buffer, gate } = accessOf(load)
     return buffer.op === "PARAM" && !written.has(buffer) && !inFront.has(load) && gate === undefined && isKnown(at)
