@@ -43,9 +43,18 @@ const ofBody = (own: Body, isTold: boolean): ReadonlyArray<string> => {
     : `${outcome(own)}; ${nodes} nodes in ${millis.toFixed(0)} ms, ${stop === "saturated" ? stop : `ended by ${stop}`}`
   return [
     `    ${printSites({ body: name, sites })}: ${searched}`,
+    ...ofOperands(own.operands),
     ...isTaken && isTold ? because.map((line) => `      ${line}`) : []
   ]
 }
+
+/** How products read a value, the form that was chosen first. */
+const ofOperands = (operands: Body["operands"]): ReadonlyArray<string> =>
+  operands.map(({ form, label, micros }) => {
+    const told = Object.entries(micros).toSorted(([a], [b]) => Number(b === form) - Number(a === form))
+      .map(([name, micros]) => `${name}, ${micros.toFixed(1)} us`).join("; ")
+    return `      products read ${label ?? "a value without a name"} as ${told}`
+  })
 
 const outcome = ({ isTaken, searched, weighed }: Body): string => {
   if (weighed === undefined && isTaken) {

@@ -103,6 +103,10 @@ describe("plan", () => {
         lines,
         /^    attn_mix \(dense_block, .*\): in pieces of 64, 1 of 4 rows together, \d.* us; as written, all 256 terms/m
       )
+      assert.match(
+        lines,
+        /^ {6}products read ffn_norm as floats, \d+\.\d us; stored bytes, \d+\.\d us; bytes in place, \d+\.\d us$/m
+      )
       // the rules of a few tokens once, and the pieces of each number of them
       const of = (tokens: number): string => lines.split(`  up to ${tokens} tokens\n`)[1]!.split(/^ {2}\S/m)[0]!
       assert.match(lines, /^ {4}the experts of a block: token by token, \d+\.\d us; grouped by expert, \d+\.\d us$/m)

@@ -19,6 +19,7 @@ import {
   type Search
 } from "./Optimise.ts"
 import { tileCounts } from "./Layout.ts"
+import * as Operands from "./Operands.ts"
 import type { Stop } from "./Saturate.ts"
 import type { Situation } from "./TensorCost.ts"
 
@@ -40,6 +41,8 @@ export interface BodyReport {
   readonly name: string
   /** The labels of its calls. */
   readonly sites: ReadonlyArray<string>
+  /** How products read what they may round. */
+  readonly operands: ReadonlyArray<Operands.OperandReport>
   /** Nodes looked at, and why no more; milliseconds of the search. */
   readonly nodes: number
   readonly stop: Stop | "too large"
@@ -135,14 +138,16 @@ interface Body {
 }
 
 const ofBody = Effect.fnUntraced(
-  function*<E>(own: Body, { profile, search, unweighed = plainGain[profile.kind ?? "gpu"], weigh }: Options<E>) {
-    const { body, calls, vars } = own
+  function*<E>(given: Body, { profile, search, unweighed = plainGain[profile.kind ?? "gpu"], weigh }: Options<E>) {
+    const { calls, vars } = given
     const { name } = calls[0]!.arg
     const { now = () => 0 } = search
     const start = now()
+    const { body, reports: operands } = Operands.ofBody(given.body, profile)
+    const own = { ...given, body }
     const found = searched(own, { ...search, residency: residencyIn(own) }, { profile, vars, hides: true })
     const millis = now() - start
-    const report = { name, sites: sitesOf(calls), millis, ...found.report }
+    const report = { name, sites: sitesOf(calls), operands, millis, ...found.report }
     const { settled } = found
     const base = body.with(settled.roots)
     if (found.roots === undefined) return { body: base, report: { ...report, isTaken: base !== body } }
@@ -168,7 +173,7 @@ const searched = (
 ): {
   readonly roots?: ReadonlyArray<UOp> | undefined
   readonly settled: Pick<Form, "roots" | "micros">
-  readonly report: Omit<BodyReport, "name" | "sites" | "millis">
+  readonly report: Omit<BodyReport, "name" | "operands" | "sites" | "millis">
 } => {
   const size = toposort(body).length
   const none = { weighed: undefined, isTaken: false, reasons: () => noReasons }

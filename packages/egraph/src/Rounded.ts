@@ -8,25 +8,22 @@ import * as Contraction from "./Contraction.ts"
 import { viewOf } from "./Read.ts"
 
 /** A product of bytes whose rounded operand is stored. */
-export interface Rounded {
+export interface Rounded extends Pick<Int8.Product, "rows" | "floats"> {
   /** What is rounded to bytes, in blocks along its last axis. */
   readonly value: Tensor
+  /** Its records, before anything stores or moves them. */
+  readonly made: UOp
   /** For each axis of the value the axis of the product that runs over it; none for the last, for those of size 1, and for those cut otherwise. */
   readonly axes: ReadonlyArray<number | undefined>
-  /** The product with another value in its place. */
-  readonly of: (other: Tensor) => Tensor
+  /** The product with another value in its place, and other rows if they are given. */
+  readonly of: (other: Tensor, rows?: Int8.Rows) => Tensor
 }
 
 const isSame = (a: ReadonlyArray<Contraction.Index>, b: ReadonlyArray<Contraction.Index>): boolean =>
   a.length === b.length && a.every((i, k) => i === b[k])
 
-interface Source extends Pick<Rounded, "value" | "axes"> {
-  /** Its records, before anything stores or moves them. */
-  readonly made: UOp
-}
-
 /** What was rounded, and which axis of its records runs over each of its axes, through what stores and moves records. */
-const sourceOf = (records: Tensor): Source | undefined => {
+const sourceOf = (records: Tensor): Pick<Rounded, "value" | "made" | "axes"> | undefined => {
   let view = Contraction.identity(records.shape)
   for (let at = records.node;; at = at.src[0]!) {
     const value = Int8.sourceOf(new Tensor(at))
@@ -50,51 +47,55 @@ const sourceOf = (records: Tensor): Source | undefined => {
 export const roundedIn = (node: UOp): Rounded | undefined => {
   const product = Int8.productOf(new Tensor(node))
   if (product === undefined || "quants" in product.x) return undefined
-  const { rows, x: records } = product
+  const { floats, rows, x: records } = product
   const source = sourceOf(records)
   if (source === undefined) return undefined
+  const { axes, made, value } = source
   // the axes of the records and those of the rows end with the blocks of a row
   const missing = Math.max(0, rows.words.rank - Int8.rowRank + 2 - records.rank)
   return {
-    value: source.value,
-    axes: source.axes.map((axis) => axis === undefined ? undefined : axis + missing),
-    of: (other) => {
+    value,
+    made,
+    rows,
+    floats,
+    axes: axes.map((axis) => axis === undefined ? undefined : axis + missing),
+    of: (other, ofOther = rows) => {
       const { arena } = node
       const since = arena.size
       // the value itself may be no node of its records: of a view of a view one is left
       const now = Int8.quantise(other)
-      arena.inherit(now.node, source.made, since)
-      const made = Int8.contract(new Tensor(substitute(records.node, new Map([[source.made, now.node]]))), rows)
-      arena.inherit(made.node, node, since)
-      return made
+      arena.inherit(now.node, made, since)
+      const y = Int8.contract(new Tensor(substitute(records.node, new Map([[made, now.node]]))), ofOther)
+      arena.inherit(y.node, node, since)
+      return y
     }
   }
+}
+
+/** A value as each workgroup rounds it for itself, named after what was there. */
+export const inPlace = (value: Tensor, was: UOp, since: number): Int8.Blocks => {
+  const { quants, scale, sums } = Int8.blocks(value)
+  const named = (made: Tensor): Tensor => {
+    made.arena.inherit(made.node, was, since)
+    return made
+  }
+  return { quants: named(quants), scale: named(scale), sums: (parts) => named(sums(parts)) }
 }
 
 /** A product of bytes whose other operand each workgroup rounds for itself. */
 export const inPlaceIn = (node: UOp): Pick<Rounded, "value" | "of"> | undefined => {
   const product = Int8.productOf(new Tensor(node))
   if (product === undefined || !("quants" in product.x)) return undefined
-  const { rows, x } = product
-  const value = Int8.sourceOf(x.quants)
+  const { rows, x: { quants } } = product
+  const value = Int8.sourceOf(quants)
   return value && {
     value,
     of: (other) => {
       const { arena } = node
       const since = arena.size
-      const now = Int8.blocks(other)
-      const named = (made: Tensor, was: Tensor): Tensor => {
-        arena.inherit(made.node, was.node, since)
-        return made
-      }
-      return named(
-        Int8.contract({
-          quants: named(now.quants, x.quants),
-          scale: named(now.scale, x.scale),
-          sums: (parts) => named(now.sums(parts), x.sums(parts))
-        }, rows),
-        new Tensor(node)
-      )
+      const made = Int8.contract(inPlace(other, quants.node, since), rows)
+      arena.inherit(made.node, node, since)
+      return made
     }
   }
 }
@@ -120,6 +121,17 @@ const readBy = (value: UOp): ReadonlySet<UOp> => {
 export const waitsOf = (quants: UOp): number => {
   const value = quants.op === "REDUCE" ? Int8.sourceOf(new Tensor(quants)) : undefined
   return value === undefined ? 0 : [...readBy(value.node)].filter(isReduction).length
+}
+
+/**
+ * Whether a value takes a launch of its own to be rounded: as the whole of a row is needed for a number of each row first, as in a norm, or
+ * as nobody computes it. What a product or attention leaves is rounded where it is computed.
+ */
+export const isByItself = (value: Tensor): boolean => {
+  const countOf = (x: Tensor): number => x.shape.reduce<number>((n, d) => n * Number(d), 1)
+  const rows = countOf(value) / Number(value.dim(-1))
+  const made = [...readBy(value.node)].filter(isReduction)
+  return made.length === 0 || made.some((node) => countOf(new Tensor(node)) <= rows)
 }
 
 const beside = new WeakSet<UOp>()

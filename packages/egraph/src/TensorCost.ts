@@ -42,8 +42,8 @@ const viewed = 4 * unwritten
 const bytesPerElement = 4
 /** Operations for each term of a product of bytes: an instruction multiplies and adds four. */
 const roundedOperations = 0.5
-/** Operations for each term of a product of floats that a packed weight takes to unpack (`ProductCost` of `@tg/model-parts`). */
-const unpacking = 5.5
+/** Operations for each term of a product of floats that a packed weight takes to unpack, more than for one of bytes. */
+export const unpacking = 5.5
 
 /** Tokens of a register tile whose rows lie side by side, as halves do: they share what is converted. */
 const sharing = 8
@@ -51,7 +51,8 @@ const sharing = 8
 /** Bytes of storage that a graph of unpacking reads: each load once, of slices their part. */
 type Loads = (node: UOp) => number
 
-const loading = (countOf: (shape: Shape.Shape) => number): Loads => {
+/** The same for all weights, by the number of elements of a shape. */
+export const loading = (countOf: (shape: Shape.Shape) => number): Loads => {
   const known = new Map<UOp, ReadonlyMap<UOp, number>>()
   const none: ReadonlyMap<UOp, number> = new Map()
   const of = (x: UOp): ReadonlyMap<UOp, number> => {

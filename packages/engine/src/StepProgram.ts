@@ -37,7 +37,7 @@ export interface StepShape {
   /** `float` if it is not said. */
   readonly activations?: Activations | undefined
   readonly order: Order.Order
-  /** The device it is for: where products round what they read is a matter of its quantities. */
+  /** The device it is for: what is stored of a few tokens, and how experts are computed, is a matter of its quantities. */
   readonly profile?: DeviceProfile | undefined
   /** Whether states are kept, for the model's prediction block; they are not, if it is not said. */
   readonly states?: boolean | undefined

@@ -9,6 +9,7 @@ import { Rangeify } from "@tg/rangeify/Rangeify"
 import { Device } from "@tg/runtime/Device"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { randomProgram } from "@tg/tensor/Random"
+import * as Int8 from "@tg/tensor/Int8"
 import * as TensorProgram from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
 import { Effect, Layer, Result } from "effect"
@@ -130,6 +131,20 @@ describe("the key of a program", () => {
       of(program(4, "a"), { ...target, profile: { ...h200, bytesPerMicro: 1 } })
     ]
     assert.strictEqual(new Set(keys).size, keys.length)
+  })
+
+  it("tells apart products whose operand is read as it costs least", () => {
+    const sinkOf = (isLeft: boolean): UOp => {
+      const arena = new Arena()
+      const [x, words, scale, y] =
+        ([[[32], DType.f32], [[4, 1, 2, 4], DType.u32], [[4, 1, 1], DType.f32], [[4], DType.f32]] as const)
+          .map(([shape, dtype], id) => Tensor.buffer(arena, id, { shape, dtype }))
+      const rows = { words: words!, scale: scale!, zero: 8, minimum: undefined }
+      const made = Int8.contract(Int8.quantise(x!), rows, isLeft ? () => x!.sum(-1) : undefined)
+      return TensorProgram.make([TensorProgram.assign(y!, made)]).sink
+    }
+    assert.strictEqual(of(sinkOf(true), target), of(sinkOf(true), target))
+    assert.notStrictEqual(of(sinkOf(true), target), of(sinkOf(false), target))
   })
 })
 

@@ -11,7 +11,7 @@ import type { Batch } from "./Attention.ts"
 import * as Halves from "./Halves.ts"
 import * as Order from "./Order.ts"
 import * as Places from "./Places.ts"
-import { activation, type Activations, type Lookup, type Manner, product } from "./Product.ts"
+import { type Activations, type Lookup, type Manner, operand, product } from "./Product.ts"
 import { once, shared } from "./Schedule.ts"
 import type { BlockWeights, ModelWeights, WeightRef } from "./Weights.ts"
 
@@ -252,11 +252,11 @@ export const head = (decoder: Decoder, input: ForwardInput, x: Tensor): Headed =
   const kept = input.rows === "all" ? x : laid(input.rows === "last" ? row : x.gather(input.rows))
   const normed = headNorm(decoder, buffers, order)(kept)
   const output = { layout: ref.layout, words: buffers(ref) }
-  const operand = activation(
+  const read = operand(
     shared({ order }, normed),
     batch === undefined || activations === "int8-all" ? activations : "float"
   )
-  const z = product(operand, output).label("output")
+  const z = product(read, output).label("output")
   return { normed, logits: shared({ order }, decoder.logits?.(z, buffers) ?? z) }
 }
 

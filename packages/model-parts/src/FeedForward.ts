@@ -9,17 +9,15 @@ import type { Batch } from "./Attention.ts"
 import { hidden } from "./Attention.ts"
 import { fromPlaces, places, toPlaces } from "./Grouped.ts"
 import * as Lowering from "./Lowering.ts"
-import { normed, normedForLarge, type NormInput } from "./Norm.ts"
+import * as Norm from "./Norm.ts"
 import {
-  type Activation,
-  activation,
   computed,
   forExperts,
   type Lookup,
   type Manner,
   need,
-  ofTokens,
   type Operand,
+  operand,
   plain,
   product,
   type Weight
@@ -174,7 +172,7 @@ export interface Mixture {
 const innerOf = (
   { gate: how, weights }: FeedForwardInput,
   { width }: ExpertConfig,
-  x: Activation,
+  x: Operand,
   select: Tensor
 ): Tensor => {
   const fused = weights("ffn_gate_up_exps")
@@ -193,12 +191,12 @@ const scaled = (weights: Lookup, role: string, y: Tensor, select: Tensor): Tenso
 }
 
 /** sum_e weight_e expert_e(x), over the chosen experts: each token reads its own, indexed inside of the products. */
-const tokenByToken = (input: FeedForwardInput, experts: ExpertConfig, x: Activation, routed: Routed): Tensor => {
+const tokenByToken = (input: FeedForwardInput, experts: ExpertConfig, x: Operand, routed: Routed): Tensor => {
   const { weights } = input
-  const operand = computed(innerOf(input, experts, forExperts(x), routed.chosen), input)
+  const inner = computed(innerOf(input, experts, forExperts(x), routed.chosen), input)
   // of one token it is stored beside the first half, which chooses for itself
   const select = once(routed.chosen)
-  const down = product(operand, need(weights, "ffn_down_exps"), { select })
+  const down = product(inner, need(weights, "ffn_down_exps"), { select })
   const output = scaled(weights, "ffn_down_exps", down, select).mul(routed.weights.unsqueeze(-1)).sum(1)
   return shared(input, output.label("ffn_down_exps"))
 }
@@ -212,18 +210,22 @@ const records = (x: Tensor): Tensor =>
 const grouped = (
   input: FeedForwardInput,
   experts: ExpertConfig,
-  x: Activation,
+  x: Operand,
   { chosen, weights }: Routed
 ): Tensor => {
   const at = places(chosen, input.batch!.tiles, experts.count)
   const select = at.expert.unsqueeze(-1)
-  const inPlaces: Activation = {
+  const inPlaces: Operand = {
+    ...x,
     values: toPlaces(at, x.values),
     int8: x.int8 === undefined ? undefined : records(toPlaces(at, flat(x.int8)))
   }
   const inner = tiled(innerOf(input, experts, inPlaces, select))
-  const operand = activation(inner, input.activations, (made) => records(tiled(flat(made))))
-  const down = product(operand, need(input.weights, "ffn_down_exps"), { select })
+  const down = product(
+    operand(inner, input.activations, (made) => records(tiled(flat(made)))),
+    need(input.weights, "ffn_down_exps"),
+    { select }
+  )
   const outputs = tiled(scaled(input.weights, "ffn_down_exps", down, select).label("ffn_down_exps"))
   const weighed = fromPlaces(at, outputs).mul(once(weights).unsqueeze(-1))
   return shared(input, weighed.sum(1).label("ffn_moe_out"))
@@ -286,7 +288,7 @@ const loweringsOf = (
 }
 
 /** A mixture of experts, with the shared ones that every token uses. */
-export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activation): Mixture => {
+export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Operand): Mixture => {
   const { weights } = input
   const logits = shared(input, product(x, need(weights, "ffn_gate_inp")).label("ffn_gate_inp"))
   const bias = weights("exp_probs_b")
@@ -304,11 +306,13 @@ export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Activ
  * mixture of experts.
  */
 export const feedForward = (
-  input: FeedForwardInput & NormInput,
+  input: FeedForwardInput & Norm.NormInput,
   experts: ExpertConfig | undefined,
   x: Tensor,
   role: string
-): { readonly output: Tensor; readonly chosen?: Tensor } =>
-  input.weights("ffn_gate_inp") === undefined
-    ? { output: dense(input, normedForLarge(input, x, role, "ffn_up"), ["ffn_gate", "ffn_up", "ffn_down"]) }
-    : mixture(input, experts!, ofTokens(normed(input, x, role), input))
+): { readonly output: Tensor; readonly chosen?: Tensor } => {
+  const normed = Norm.operand(input, x, role)
+  return input.weights("ffn_gate_inp") === undefined
+    ? { output: dense(input, normed, ["ffn_gate", "ffn_up", "ffn_down"]) }
+    : mixture(input, experts!, normed)
+}

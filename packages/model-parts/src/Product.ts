@@ -16,9 +16,8 @@ export interface Weight {
 export type Lookup = (role: string) => Weight | undefined
 
 /**
- * How products with quantised weights read their other operand: as it is, or rounded to 8 bits per 32 values. `int8`
- * launches nothing to round what only a few rows read: that costs more than it saves. `int8-all` does, where launches cost
- * next to nothing.
+ * How products with quantised weights may read their other operand: as it is, or rounded to 8 bits per 32 values. Of `int8` each value is read as
+ * takes least time (`Operands` of `@tg/egraph`); of `int8-all` all are rounded, once for all products, where launches cost next to nothing.
  */
 export type Activations = "float" | "int8" | "int8-all"
 
@@ -29,15 +28,12 @@ export interface Manner extends Laid {
   readonly profile?: DeviceProfile | undefined
 }
 
-/** The operand of products: as it is and, where products may use it, quantised. */
+/** The operand of products: as it is and, where products may use it, quantised and stored for all of them. */
 export interface Operand {
   readonly values: Tensor
-  readonly int8: Tensor | Int8.Blocks | undefined
-}
-
-/** One whose quants are stored, for all products. */
-export interface Activation extends Operand {
   readonly int8: Tensor | undefined
+  /** What products with it may read. */
+  readonly activations: Activations
 }
 
 /** The weight of a role that a block cannot be without. */
@@ -51,42 +47,29 @@ export const need = (weights: Lookup, role: string): Weight => {
 export const plain = ({ layout, words }: Weight): Tensor => Layout.dequantise(layout, words)
 
 /** Whether the last axis can be rounded in blocks. */
-export const hasBlocks = (x: Tensor): boolean => Number(x.dim(-1)) % Int8.blockValues === 0
+const hasBlocks = (x: Tensor): boolean => Number(x.dim(-1)) % Int8.blockValues === 0
 
 /** `x [.., K]` as products of this policy read it. All of them share what is quantised, which is stored. */
-export const activation = (
+export const operand = (
   x: Tensor,
   activations: Activations,
   laid: (records: Tensor) => Tensor = once
-): Activation => ({
+): Operand => ({
   values: x,
-  int8: activations !== "float" && hasBlocks(x) ? laid(Int8.quantise(x).label("int8")) : undefined
+  int8: activations !== "float" && hasBlocks(x) ? laid(Int8.quantise(x).label("int8")) : undefined,
+  activations
 })
 
 /** The same of one value per token, in its order. */
-export const ofTokens = (x: Tensor, manner: Manner): Activation =>
-  activation(x, manner.activations, (records) => stored(manner, records))
+export const ofTokens = (x: Tensor, manner: Manner): Operand =>
+  operand(x, manner.activations, (records) => stored(manner, records))
 
 /** What a product computed, as the operand of another one. */
-export const computed = (x: Tensor, manner: Manner): Activation => ofTokens(shared(manner, x), manner)
+export const computed = (x: Tensor, manner: Manner): Operand => ofTokens(shared(manner, x), manner)
 
-/** `x` rounded by whoever multiplies it, instead of by a launch that takes longer than it saves. */
-export const inPlace = (x: Tensor): Operand => {
-  const { quants, scale, sums } = Int8.blocks(x)
-  return {
-    values: x,
-    int8: { quants: quants.label("int8"), scale: scale.label("int8"), sums: (parts) => sums(parts).label("int8") }
-  }
-}
-
-const float = (values: Tensor): Activation => ({ values, int8: undefined })
-
-/** The operand of products with few rows. */
-export const ofFewRows = (x: Tensor, manner: Manner): Activation =>
-  manner.activations === "int8-all" ? ofTokens(x, manner) : float(x)
-
-/** One activation for several experts: `[T, K]` to `[T, 1, K]`. */
-export const forExperts = ({ int8, values }: Activation): Activation => ({
+/** One operand for several experts: `[T, K]` to `[T, 1, K]`. */
+export const forExperts = ({ int8, values, ...x }: Operand): Operand => ({
+  ...x,
   values: values.unsqueeze(1),
   int8: int8?.unsqueeze(1)
 })
@@ -98,10 +81,6 @@ export interface Part {
   /** Another view of the rows. It gets a tensor and how many of its last axes are a row. */
   readonly view?: ((x: Tensor, rowRank: number) => Tensor) | undefined
 }
-
-/** Whether the product is one of bytes. */
-const isInt8 = <A extends Operand>(x: A, layout: Layout.Layout): x is A & { readonly int8: NonNullable<A["int8"]> } =>
-  x.int8 !== undefined && Layout.isInt8(layout)
 
 /**
  * A weight in an equation: its values, with the row on nested axes. Where all products read bytes, it is written so that whoever finds
@@ -119,12 +98,16 @@ export const inEquation = (
   return { values: view(values, rowRank), rowRank }
 }
 
-/** `x` times a weight whose rows are outputs, or times a part of it. */
-export const product = (x: Operand, { layout, words }: Weight, { select, view }: Part = {}): Tensor => {
-  if (isInt8(x, layout)) {
-    const rows = Layout.decodeInt8(layout, words, select)
-    return Int8.contract(x.int8, view === undefined ? rows : Int8.mapRows(rows, view))
+/**
+ * `x` times a weight whose rows are outputs, or times a part of it: of bytes, where the policy allows and the weight is one of small integers.
+ * Who compiles it may take floats in their place, but where all are rounded.
+ */
+export const product = (x: Operand, { layout, words }: Weight, { select, view = (w) => w }: Part = {}): Tensor => {
+  const floats = (): Tensor => {
+    const { rowRank, values } = Layout.decode(layout, words, select)
+    return Nn.contract(x.values, view(values, rowRank), rowRank)
   }
-  const { rowRank, values } = Layout.decode(layout, words, select)
-  return Nn.contract(x.values, view === undefined ? values : view(values, rowRank), rowRank)
+  if (x.int8 === undefined || !Layout.isInt8(layout)) return floats()
+  const rows = Int8.mapRows(Layout.decodeInt8(layout, words, select), view)
+  return Int8.contract(x.int8, rows, x.activations === "int8" ? floats : undefined)
 }

@@ -2,7 +2,7 @@
 import { asQuery, attention } from "@tg/model-parts/CachedAttention"
 import type * as Decoder from "@tg/model-parts/Decoder"
 import { feedForward, linear, project } from "@tg/model-parts/FeedForward"
-import { norm, normedFor } from "@tg/model-parts/Norm"
+import * as Norm from "@tg/model-parts/Norm"
 import * as Places from "@tg/model-parts/Places"
 import type { Operand } from "@tg/model-parts/Product"
 import { rotate } from "@tg/model-parts/Rotary"
@@ -24,7 +24,7 @@ export interface BlockInput extends Decoder.BlockInput {
 const queries = (input: BlockInput, x: Operand): Tensor => {
   if (input.config.queryRank === 0) return project(input, x, "attn_q")
   const low = project(input, x, "attn_q_a")
-  return project(input, normedFor(input, low, "attn_q_a_norm", "attn_q_b"), "attn_q_b")
+  return project(input, Norm.operand(input, low, "attn_q_a_norm"), "attn_q_b")
 }
 
 /** Attention over the cache, whose rows of these tokens are written first. `x` is normalised. */
@@ -34,7 +34,7 @@ const attended = (input: BlockInput, x: Operand): { readonly output: Tensor; rea
   const tokens = x.values.dim(0)
 
   const kv = project(input, x, "attn_kv_a_mqa")
-  const c = norm(input, kv.slice(-1, 0, latent), "attn_kv_a_norm")
+  const c = Norm.norm(input, kv.slice(-1, 0, latent), "attn_kv_a_norm")
   const key = rotate(kv.slice(-1, latent, rotated), cosSin)
   const rows = Nn.cat([c, key], -1).label("attn_kv_a_norm")
   const write = Places.write(cache, Cache.pack(config, cache, rows), { first: startPos, places }).label("cache")
@@ -49,8 +49,7 @@ const attended = (input: BlockInput, x: Operand): { readonly output: Tensor; rea
 /** One block. */
 export const block = (input: BlockInput): Decoder.BlockOutput => {
   const { config, x } = input
-  const first = config.queryRank === 0 ? "attn_q" : "attn_q_a"
-  const { output, write } = attended(input, normedFor(input, x, "attn_norm", first))
+  const { output, write } = attended(input, Norm.operand(input, x, "attn_norm"))
   const middle = shared(input, x.add(output).label("ffn_inp"))
   const ffn = feedForward(input, config.experts, middle, "ffn_norm")
   return { x: middle.add(ffn.output).label("l_out"), write, chosen: ffn.chosen }

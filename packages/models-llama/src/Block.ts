@@ -2,7 +2,7 @@
 import { asQuery, attention } from "@tg/model-parts/CachedAttention"
 import type * as Decoder from "@tg/model-parts/Decoder"
 import { feedForward, linear, project } from "@tg/model-parts/FeedForward"
-import { norm, normedFor } from "@tg/model-parts/Norm"
+import * as Norm from "@tg/model-parts/Norm"
 import * as Places from "@tg/model-parts/Places"
 import type { Operand } from "@tg/model-parts/Product"
 import { rotate } from "@tg/model-parts/Rotary"
@@ -48,7 +48,7 @@ const projections = (input: BlockInput, x: Operand): Projections => {
 /** The norm of each head, if the block has one, and then the rotation of its first values. */
 const turned = (input: BlockInput, x: Tensor, role: "attn_q_norm" | "attn_k_norm"): Tensor => {
   const { config: { headSize, rotated, traits }, input: cosSin, weights } = input
-  const heads = weights(role) === undefined ? x : shared(input, norm(input, x, role))
+  const heads = weights(role) === undefined ? x : shared(input, Norm.norm(input, x, role))
   if (rotated === headSize) return rotate(heads, cosSin, traits.pairs)
   const first = rotate(heads.slice(-1, 0, rotated), cosSin, traits.pairs)
   return Nn.cat([first, heads.slice(-1, rotated, headSize - rotated)], -1)
@@ -72,13 +72,12 @@ const attended = (input: BlockInput, x: Operand): { readonly output: Tensor; rea
 
 /** What a half of the block adds to the stream: normalised, where there is a norm behind it. */
 const added = (input: BlockInput, output: Tensor, role: string): Tensor =>
-  input.config.traits.normsAfter ? norm(input, shared(input, output), role) : output
+  input.config.traits.normsAfter ? Norm.norm(input, shared(input, output), role) : output
 
 /** One block. */
 export const block = (input: BlockInput): Decoder.BlockOutput => {
-  const { config: { experts, traits }, weights, x } = input
-  const first = weights("attn_qkv") === undefined ? "attn_q" : "attn_qkv"
-  const { output, write } = attended(input, normedFor(input, x, "attn_norm", first))
+  const { config: { experts, traits }, x } = input
+  const { output, write } = attended(input, Norm.operand(input, x, "attn_norm"))
   const middle = shared(input, x.add(added(input, output, "post_attention_norm")).label("ffn_inp"))
   const ffn = feedForward({ ...input, gate: traits.gate }, experts, middle, traits.feedForwardNorm)
   return { x: middle.add(added(input, ffn.output, "post_ffw_norm")).label("l_out"), write, chosen: ffn.chosen }

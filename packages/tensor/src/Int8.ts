@@ -148,6 +148,8 @@ export const rowsOf = (values: Tensor): Rows | undefined => known.get(values.nod
 export interface Product {
   readonly x: Tensor | Blocks
   readonly rows: Rows
+  /** The product of floats in its place, where costs may choose how `x` is read; where they may not, there is none. */
+  readonly floats?: (() => Tensor) | undefined
 }
 
 const products = new WeakMap<UOp, Product>()
@@ -155,13 +157,16 @@ const products = new WeakMap<UOp, Product>()
 /** What a value was made of, if it is the result of `contract`. */
 export const productOf = (y: Tensor): Product | undefined => products.get(y.node)
 
+/** Whether a node is a product whose operand costs may read in another form. */
+export const hasForms = (node: UOp): boolean => products.get(node)?.floats !== undefined
+
 /**
  * `y[.., n] = sum_k w[n, k] x[.., k]` for quantised `x`, records or the parts of them, whose leading axes broadcast with
- * those of the weight. A block's dot product is an exact integer, scaled once.
+ * those of the weight. A block's dot product is an exact integer, scaled once. `floats` is what may stand in its place.
  */
-export const contract = (x: Tensor | Blocks, rows: Rows): Tensor => {
+export const contract = (x: Tensor | Blocks, rows: Rows, floats?: Product["floats"]): Tensor => {
   const y = product({ x, rows })
-  products.set(y.node, { x, rows })
+  products.set(y.node, { x, rows, floats })
   return y
 }
 

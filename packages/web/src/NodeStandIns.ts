@@ -21,6 +21,7 @@ const books = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S
 
 /** What is fetched with the compiler for a GPU, and for buffers that no device binds as a whole. */
 export const gpuParts: ReadonlyArray<string> = [
+  "egraph/src/Operands",
   "egraph/src/Split",
   "rangeify/src/Fusion",
   "rangeify/src/Search",
@@ -103,7 +104,15 @@ export class Equality extends Context.Service()("@tg/egraph/Equality") {
 }
 `
   },
-  // what makes pieces of reductions, chooses what is kept and staged by cost, joins kernels, cuts them into windows, and maps loops to threads
+  // what chooses how products read their operands, makes pieces of reductions, chooses what is kept and staged by cost, joins kernels, cuts them into windows, and maps loops to threads
+  ...forwarded(
+    "egraph/src/Operands",
+    [],
+    `
+export const ofBody = (body, profile) =>
+  profile.kind === "cpu" ? { body, reports: [] } : there.ofBody(body, profile)
+`
+  ),
   ...forwarded(
     "egraph/src/Split",
     [],

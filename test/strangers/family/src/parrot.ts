@@ -75,7 +75,7 @@ const block = (config: Config) => (input: Decoder.BlockInput): Decoder.BlockOutp
   const { cache, input: cosSin, startPos, weights, x } = input
   const { embedding, heads, size } = config
   const tokens = x.dim(0)
-  const own = Product.ofTokens(Norm.normed({ ...input, epsilon }, x, "attn_norm"), input)
+  const own = Norm.operand({ ...input, epsilon }, x, "attn_norm")
   const of = (role: string): Tensor.Tensor => Schedule.shared(input, FeedForward.affine(weights, own, role))
   const both = of("attn_kv")
   const key = Rotary.rotate(both.slice(-1, 0, size), cosSin, "halves")
@@ -87,8 +87,8 @@ const block = (config: Config) => (input: Decoder.BlockInput): Decoder.BlockOutp
   const mixed = tokens === 1
     ? Attention.few(reader(config), asked, seen, input)
     : Attention.whole(reader(config), input, asked, seen)
-  const told = Product.computed(mixed.reshape([tokens, embedding]), input)
-  const middle = Schedule.shared(input, x.add(FeedForward.affine(weights, told, "attn_output")))
+  const told = FeedForward.linear(input, mixed.reshape([tokens, embedding]), "attn_output")
+  const middle = Schedule.shared(input, x.add(told))
   const inner = Product.ofTokens(middle, input)
   return {
     x: middle.add(FeedForward.dense(input, inner, ["ffn_gate", "ffn_up", "ffn_down"])),
