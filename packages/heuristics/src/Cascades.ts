@@ -95,8 +95,10 @@ const chooseState = (part: Part): void => {
 /** The mix: neighbouring threads read neighbouring columns, and unpack them for several rows. */
 const chooseMix = (part: Part): void => {
   const { end, own, plan, threads } = part
-  const read = Loops.reductions(end()).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
   const all = own()
+  // but for what says where the positions are, as a table of pages
+  const read = Loops.reductions(end()).flatMap(loadsOf).map((load) => openRanges(load.src[0]!))
+    .filter((open) => all.some(({ node }) => open.has(node)))
   const first = all.findIndex(({ node }) => read.some((open) => open.has(node)))
   const rows = all.slice(0, first).toReversed()
   const columns = all.slice(first).toReversed()

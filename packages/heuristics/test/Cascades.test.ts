@@ -13,13 +13,13 @@ const [positions, features, most] = [64, 64, 3]
 
 /**
  * Of each piece of a cache `[pieces, positions, features]` and rows `[blocks, rows, features]` a record: what the weights of the positions sum up of
- * the cache, and beside it their sum and the largest score.
+ * the cache, and beside it their sum and the largest score. Pieces lie one behind the other, or where a table of pages says.
  */
-const pieces = (rows: number, blocks = 2): UOp => {
+const pieces = (rows: number, { blocks = 2, isPaged = false } = {}): UOp => {
   const arena = new Arena()
   const width = features + 2
-  const param = (slot: number, length: number): UOp =>
-    arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+  const param = (slot: number, length: number, dtype: DType.DType = DType.f32): UOp =>
+    arena.make("PARAM", dtype, [Expr.int(arena, length)], { slot })
   const [block, piece] = [
     Expr.range(arena, blocks, 0, "GLOBAL"),
     Expr.range(arena, Expr.variable(arena, "n", 1, most), 1, "GLOBAL")
@@ -30,9 +30,12 @@ const pieces = (rows: number, blocks = 2): UOp => {
     digits.reduce((sum, [digit, size]) => Expr.add(Expr.mul(sum, size), digit), Expr.int(arena, 0))
   const local = (number: number, length: number): UOp =>
     arena.make("LOCAL", DType.f32, [block, piece], { id: number, length })
+  const page = isPaged
+    ? Expr.cast(Expr.load(Expr.element(param(3, most, DType.i32), piece)), DType.index)
+    : piece
   const cached = (position: UOp, feature: UOp): UOp =>
     Expr.load(
-      Expr.element(param(1, most * positions * features), at([piece, most], [position, positions], [feature, features]))
+      Expr.element(param(1, most * positions * features), at([page, most], [position, positions], [feature, features]))
     )
   const end = (element: UOp, value: UOp, ...loops: ReadonlyArray<UOp>): UOp =>
     arena.make("END", DType.none, [Expr.store(element, value), block, piece, ...loops])
@@ -77,7 +80,8 @@ const sizes = (end: UOp, axis: string): number =>
 const run = (kernel: UOp, rows: number): Float32Array => {
   const out = new Float32Array(2 * most * rows * (features + 2))
   const data = (length: number): Float32Array => Float32Array.from({ length }, (_, i) => Math.sin(i * 0.7) / 8)
-  evaluateKernel(kernel, [out, data(most * positions * features), data(2 * rows * features)], { n: 2 })
+  const table = Int32Array.of(2, 0, 1)
+  evaluateKernel(kernel, [out, data(most * positions * features), data(2 * rows * features), table], { n: 2 })
   return out
 }
 
@@ -100,12 +104,22 @@ describe("a piece of a cascade", () => {
     }
   })
 
+  it("has threads for all columns, wherever its pages lie", () => {
+    for (const rows of [4, 8, 16]) {
+      const [own, paged] = [false, true].map((isPaged) => opted(pieces(rows, { isPaged })).src.at(-1)!)
+      assert.strictEqual(sizes(paged!, "LOCAL"), sizes(own!, "LOCAL"))
+      assert.strictEqual(sizes(paged!, "UPCAST"), sizes(own!, "UPCAST"))
+    }
+  })
+
   it("has its values", () => {
     for (const rows of [1, 2, 4, 6, 16]) {
-      const plain = run(pieces(rows), rows)
-      for (const profile of [h200, webgpuDefault]) {
-        const got = run(opted(pieces(rows), profile), rows)
-        got.forEach((value, i) => assert.closeTo(value, plain[i]!, 1e-5, `${rows} rows, element ${i}`))
+      for (const isPaged of [false, true]) {
+        const plain = run(pieces(rows, { isPaged }), rows)
+        for (const profile of [h200, webgpuDefault]) {
+          const got = run(opted(pieces(rows, { isPaged }), profile), rows)
+          got.forEach((value, i) => assert.closeTo(value, plain[i]!, 1e-5, `${rows} rows, element ${i}`))
+        }
       }
     }
   })
