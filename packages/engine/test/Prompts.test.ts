@@ -34,6 +34,18 @@ describe("what prompts read", () => {
     assert.deepStrictEqual([144, 143, 80, 79].map((tokens) => batch(tokens)), [128, 64, 64, 32])
     assert.strictEqual(batch(128, { ...cpu, cacheLineBytes: undefined }), 128)
   })
+  it("a batch has more tokens than the steps that a GPU takes in its place, of which those of a mixture read fewer experts", () => {
+    const { config } = tiny
+    const from = (tokens: number, experts: typeof config.experts) =>
+      promptShape({ ...tiny, config: { ...config, experts } }, {
+        asked: undefined,
+        context: 4096,
+        profile: { ...gpu, maxBindingBytes: 4 * config.heads * cacheRows(4096) * tokens }
+      }).batchFrom
+    assert.isDefined(config.experts)
+    assert.deepStrictEqual([128, 64, 32].map((tokens) => from(tokens, config.experts)), [65, Infinity, Infinity])
+    assert.deepStrictEqual([128, 64, 32].map((tokens) => from(tokens, undefined)), [65, 65, Infinity])
+  })
   it("a few tokens have programs of their own on a GPU, of which a step takes the next larger one", () => {
     const shape = (given: Partial<Parameters<typeof promptShape>[1]>) =>
       promptShape(tiny, { asked: undefined, context: 1024, profile: gpu, ...given })
