@@ -35,6 +35,8 @@ export const subject = (broken: (device: DeviceShape) => DeviceShape = same): Se
 const instruction = (...code: ReadonlyArray<number>): Buffer => Buffer.from([0xfd, ...code])
 const dot = instruction(0xba, 0x01) // i32x4.dot_i16x8_s
 const multiply = instruction(0xb5, 0x01) // i32x4.mul
+const multiplyHalves = instruction(0x95, 0x01) // i16x8.mul
+const relaxedDot = instruction(0x92, 0x02) // i16x8.relaxed_dot_i8x16_i7x16_s
 const relaxedDotAdd = instruction(0x93, 0x02) // i32x4.relaxed_dot_i8x16_i7x16_add_s
 const relaxedMultiplyAdd = instruction(0x85, 0x02) // f32x4.relaxed_madd
 
@@ -46,10 +48,13 @@ const replaced = (program: Program, from: Buffer, to: Buffer): Program => {
   return { ...program, code: new Uint8Array(code) }
 }
 
+/** What multiplies bytes, whichever of it a processor has, and what does something else in its place. */
+const wrong = [[dot, multiply], [relaxedDot, multiplyHalves], [relaxedDotAdd, relaxedMultiplyAdd]] as const
+
 /** A device that multiplies bytes wrongly. */
 export const wrongBytes = (device: DeviceShape): DeviceShape => ({
   ...device,
-  load: (program) => device.load(replaced(replaced(program, dot, multiply), relaxedDotAdd, relaxedMultiplyAdd))
+  load: (program) => device.load(wrong.reduce((made, [from, to]) => replaced(made, from, to), program))
 })
 
 /** A device that changes a bit of what it is given. */
