@@ -14,6 +14,7 @@ import {
   usualGroup
 } from "./Groups.ts"
 import { chooseCascade, isCascade } from "./Cascades.ts"
+import { keepLoadsInFlight, keepOpenLoadsInFlight } from "./InFlight.ts"
 import { hasManyRegisters, isInt8, loadsInFlight } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs } from "./Outputs.ts"
@@ -21,8 +22,6 @@ import { shareRows } from "./Rows.ts"
 import { iterations, largestDivisor, largestPower, largestPowerOfTwo, nearestPowerOfTwo } from "./Sizes.ts"
 import {
   fewestTerms,
-  keepLoadsInFlight,
-  keepOpenLoadsInFlight,
   lanes,
   loadsOf,
   maxUnrollGpu,

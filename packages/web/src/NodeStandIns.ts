@@ -31,6 +31,7 @@ export const gpuParts: ReadonlyArray<string> = [
   "heuristics/src/Gpu",
   "devectorize/src/Threads",
   "devectorize/src/internal/acrossThreads",
+  "devectorize/src/internal/early",
   "devectorize/src/Concatenate"
 ]
 
@@ -161,6 +162,13 @@ export { GridProblem } from "./GridProblem.ts"
 `
   ),
   ...forwarded("devectorize/src/internal/acrossThreads", ["acrossThreads"]),
+  ...forwarded(
+    "devectorize/src/internal/early",
+    [],
+    `
+export const earlyLoads = (...given) => there?.earlyLoads(...given) ?? []
+`
+  ),
   ...forwarded(
     "devectorize/src/Concatenate",
     [],

@@ -3,7 +3,7 @@ import { h200 } from "@tg/core-uop/DeviceProfile"
 import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import * as Opt from "@tg/postrange/Opt"
 import { Plan } from "../src/Plan.ts"
-import { keepOpenLoadsInFlight } from "../src/Vectors.ts"
+import { keepOpenLoadsInFlight } from "../src/InFlight.ts"
 import * as Kernels from "./support/kernels.ts"
 
 const [rows, columns] = [4096, 4]
