@@ -8,6 +8,7 @@ import { elementwise } from "@tg/core-uop/Op"
 import { isCoherent, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { listOf } from "./Concatenate.ts"
+import { isPlain, leaves, lengthOf, withinWords } from "./internal/issue.ts"
 
 /** A load of a phase, and what it loads the first time that it is reached. */
 interface First {
@@ -126,25 +127,13 @@ const firstOf = (load: UOp, open: ReadonlyArray<UOp>, written: ReadonlySet<numbe
   }
 }
 
-const isPlain = (value: UOp): boolean => toposort(value).every(({ op }) => elementwise.has(op) || leaves.has(op))
-
-const leaves: ReadonlySet<string> = new Set(["CONST", "VAR", "SPECIAL", "RANGE"])
-
 /**
  * So many words of them: of the longest arguments first, because no cache holds them, and of those the widest loads; then the first
  * ones.
  */
 const within = (all: ReadonlyArray<First>, words: number): ReadonlyArray<First> => {
-  let left = words
-  const wanted = new Set<First>()
-  const lengthOf = ({ load }: First): number => Bounds.of(accessOf(load).buffer.src[0]!).max
-  const sorted = all.toSorted((a, b) => lengthOf(b) - lengthOf(a) || b.load.dtype.lanes - a.load.dtype.lanes)
-  for (const first of sorted) {
-    const { lanes } = first.load.dtype
-    if (lanes > left) continue
-    left -= lanes
-    wanted.add(first)
-  }
+  const sorted = all.toSorted((a, b) => lengthOf(b.load) - lengthOf(a.load) || b.load.dtype.lanes - a.load.dtype.lanes)
+  const wanted = new Set(withinWords(sorted, words, ({ load }) => load))
   return all.filter((first) => wanted.has(first))
 }
 

@@ -1,7 +1,7 @@
 /** Loads that are issued in front of a kernel's first barrier, though what is behind it needs them: their latency is that of what the barrier waits for. */
-import * as Bounds from "@tg/core-uop/Bounds"
 import { groupArg, openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf } from "@tg/core-uop/View"
+import { isPlain, lengthOf, withinWords } from "./issue.ts"
 
 /**
  * Registers of a thread for what is loaded early: more would cost resident threads. On an H200 with a kernel's last product unrolled, steps of Youtu take
@@ -9,12 +9,8 @@ import { accessOf, endOf } from "@tg/core-uop/View"
  */
 const mostWords = 40
 
-const loadsOf = (node: UOp): ReadonlyArray<UOp> => toposort(node).filter(({ op }) => op === "LOAD")
-
-const waits: ReadonlySet<string> = new Set(["LOAD", "REDUCE", "GROUP_REDUCE"])
-
-/** Whether a place is known when the kernel begins: in no loop, and not read from memory. */
-const isKnown = (at: UOp): boolean => openRanges(at).size === 0 && !toposort(at).some(({ op }) => waits.has(op))
+const isLoad = ({ op }: UOp): boolean => op === "LOAD"
+const loadsOf = (node: UOp): ReadonlyArray<UOp> => toposort(node).filter(isLoad)
 
 /** Whether a node is a reduction whose threads meet at a barrier. */
 const crosses = (node: UOp, subgroupSize: number | undefined): boolean =>
@@ -24,29 +20,25 @@ const crosses = (node: UOp, subgroupSize: number | undefined): boolean =>
 const loadedInFront = (kernel: UOp, subgroupSize: number | undefined): ReadonlySet<UOp> | undefined => {
   const early: Array<UOp> = []
   for (const end of kernel.src) {
-    const loads = loadsOf(end)
+    const nodes = toposort(end)
+    const loads = nodes.filter(isLoad)
     if (loads.some((load) => accessOf(load).buffer.op === "LOCAL")) return new Set(early)
-    const meetings = toposort(end).filter((node) => crosses(node, subgroupSize))
+    const meetings = nodes.filter((node) => crosses(node, subgroupSize))
     if (meetings.length > 0) return new Set([...early, ...meetings.flatMap(loadsOf)])
     early.push(...loads)
   }
   return undefined
 }
 
-/** Such loads, of memory that the kernel only reads: those of the longest arguments first, as no cache holds them. */
+/** Such loads, of memory that the kernel only reads, at places that are known when it begins: those of the longest arguments first, as no cache holds them. */
 export const earlyLoads = (kernel: UOp, subgroupSize: number | undefined): ReadonlyArray<UOp> => {
   const inFront = loadedInFront(kernel, subgroupSize)
   if (inFront === undefined) return []
   const written = new Set(kernel.src.flatMap((end) => endOf(end).stores.map((store) => accessOf(store).buffer)))
   const loads = loadsOf(kernel).filter((load) => {
     const { at, buffer, gate } = accessOf(load)
-    return buffer.op === "PARAM" && !written.has(buffer) && !inFront.has(load) && gate === undefined && isKnown(at)
+    return buffer.op === "PARAM" && !written.has(buffer) && !inFront.has(load) && gate === undefined &&
+      openRanges(at).size === 0 && isPlain(at)
   })
-  const lengthOf = (load: UOp): number => Bounds.of(accessOf(load).buffer.src[0]!).max
-  let left = mostWords
-  return loads.toSorted((a, b) => lengthOf(b) - lengthOf(a)).filter(({ dtype: { lanes } }) => {
-    if (lanes > left) return false
-    left -= lanes
-    return true
-  })
+  return withinWords(loads.toSorted((a, b) => lengthOf(b) - lengthOf(a)), mostWords, (load) => load)
 }
