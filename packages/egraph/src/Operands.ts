@@ -26,12 +26,10 @@ export interface Chosen {
   readonly reports: ReadonlyArray<OperandReport>
 }
 
-const countOf = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * Number(d), 1)
-
 const matrixOf = (rows: Int8.Rows): OperandCost.Matrix => ({
-  rows: countOf(rows.words.shape.slice(0, -3)),
+  rows: Shape.maxElements(rows.words.shape.slice(0, -3)),
   columns: Int8.blockValues * Number(rows.words.dim(-3)),
-  bytes: loading(countOf)(Int8.values(rows).node)
+  bytes: loading(Shape.maxElements)(Int8.values(rows).node)
 })
 
 /**

@@ -1,6 +1,7 @@
 /** Products of bytes that a program states: what they round, and the same products of other values. */
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
+import * as Shape from "@tg/core-uop/Shape"
 import { reduceArg, substitute, type UOp } from "@tg/core-uop/UOp"
 import * as Int8 from "@tg/tensor/Int8"
 import { Tensor } from "@tg/tensor/Tensor"
@@ -128,10 +129,9 @@ export const waitsOf = (quants: UOp): number => {
  * as nobody computes it. What a product or attention leaves is rounded where it is computed.
  */
 export const isByItself = (value: Tensor): boolean => {
-  const countOf = (x: Tensor): number => x.shape.reduce<number>((n, d) => n * Number(d), 1)
-  const rows = countOf(value) / Number(value.dim(-1))
+  const rows = Shape.maxElements(value.shape.slice(0, -1))
   const made = [...readBy(value.node)].filter(isReduction)
-  return made.length === 0 || made.some((node) => countOf(new Tensor(node)) <= rows)
+  return made.length === 0 || made.some((node) => Shape.maxElements(Shape.of(node)) <= rows)
 }
 
 const beside = new WeakSet<UOp>()

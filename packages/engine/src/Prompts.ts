@@ -30,6 +30,7 @@ const usualBatchFrom = { gpu: (most: number) => stepsForBatch * most + 1, cpu: (
  */
 const insteadOfBatch = ({ config }: StepCost.Weighed, most: number): number =>
   (config.experts === undefined ? 1 : stepsForBatch) * most
+
 /** What the attention scores of a batch may take. */
 const scoreBytes = 256 * 2 ** 20
 
@@ -79,8 +80,9 @@ export const promptShape = (
   let batch = largestBatch[profile.kind]
   while (batch >= Order.tileTokens && isTooLarge(batch)) batch /= 2
   const whole = sizesOn(model, profile, chunk)
-  const none = batch < Order.tileTokens || batch <= insteadOfBatch(model, whole.at(-1) ?? 0)
-  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](whole.at(-1) ?? 1))
+  const most = whole.at(-1) ?? 0
+  const none = batch < Order.tileTokens || batch <= insteadOfBatch(model, most)
+  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](most))
   const sizes = (given ?? whole).filter((n) => n <= chunk)
   return {
     batchFrom: from,

@@ -27,8 +27,6 @@ const axisOf: Readonly<Record<Exclude<Kind, "OUTER">, Axis>> = {
 
 const needsReduction: ReadonlySet<Kind> = new Set(["GROUP", "UNROLL"])
 const needsThreads: ReadonlySet<Kind> = new Set(["LOCAL", "GROUP"])
-/** Opts of reductions of symbolic size, which they round up: what is behind the end adds nothing. */
-const pads = needsReduction
 /** More copies of a kernel's body compile slowly and run slower: code size and register pressure. */
 export const maxCopies = 256
 
@@ -61,7 +59,8 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       ? undefined
       : `LOOP takes the whole of r${loop.id}, ${loop.size}`
   }
-  if (loop.isSymbolic && !pads.has(opt.kind)) {
+  // a reduction is rounded up: what is behind its end adds nothing
+  if (loop.isSymbolic && !needsReduction.has(opt.kind)) {
     return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
   }
   if (!loop.isSymbolic && loop.size % opt.amount !== 0) {
