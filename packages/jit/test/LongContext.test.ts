@@ -1,6 +1,7 @@
 /** A token in a long context: heads that share keys are a tile of each workgroup. */
 import { assert, it } from "@effect/vitest"
 import { h200, Profile } from "@tg/core-uop/DeviceProfile"
+import * as Shape from "@tg/core-uop/Shape"
 import { Checked } from "@tg/core-uop/Spec"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { isCascade } from "@tg/heuristics/Cascades"
@@ -17,22 +18,24 @@ import { model } from "./support/stranger.ts"
 const made = model({ context: 16384, heads: 32, keyHeads: 4, size: 32, width: 64 })
 
 const idOf = ({ node }: Tensor): number => (node.arg as { readonly id: number }).id
-const countOf = ({ shape }: Tensor): number => shape.reduce<number>((n, d) => n * Number(d), 1)
 
-/** The program behind so many tokens. */
+/** The program behind so many tokens, as random programs are described. */
 const behind = (start: number): RandomProgram => {
-  const described = (x: Tensor) => ({ id: idOf(x), dtype: x.dtype, capacity: x.shape.map(Number) })
-  // what runs random programs reads no more of them
+  const described = (x: Tensor) => {
+    const shape = x.shape.map(Number)
+    return { id: idOf(x), dtype: x.dtype, shape, capacity: shape }
+  }
   return {
-    program: { sink: made.sink },
+    steps: [],
+    program: made.program,
     inputs: made.buffers.filter((x) => x !== made.out).map((x, i) => ({
       ...described(x),
-      data: Float32Array.from({ length: countOf(x) }, (_, k) => Math.sin(k * 0.7 + i) / 4)
+      data: Float32Array.from({ length: Shape.maxElements(x.shape) }, (_, k) => Math.sin(k * 0.7 + i) / 4)
     })),
     // sums of some hundred terms in another order
     outputs: [{ ...described(made.out), tolerance: 1e-4 }],
     vars: { start }
-  } as unknown as RandomProgram
+  }
 }
 
 it.effect("has the values of the equation at every stage", () =>

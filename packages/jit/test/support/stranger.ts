@@ -55,6 +55,6 @@ export const model = ({ context, heads, keyHeads, size, width }: Sizes) => {
 
   const z = norm(middle, "norm_2")
   const inner = linear(z, width, "gate").silu().mul(linear(z, width, "up"))
-  const { sink } = Program.make([Program.assign(out, middle.add(linear(inner, embedding, "down")))])
-  return { sink, out, buffers }
+  const program = Program.make([Program.assign(out, middle.add(linear(inner, embedding, "down")))])
+  return { program, sink: program.sink, out, buffers }
 }
