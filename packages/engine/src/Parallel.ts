@@ -43,7 +43,7 @@ export interface Parallel {
   /** Tokens that a conversation may have. */
   readonly context: number
   /** A conversation, until the Scope is closed. */
-  readonly join: Effect.Effect<Speculation.Steps, never, Scope.Scope>
+  readonly join: Effect.Effect<Speculation.Steps, StepError, Scope.Scope>
   readonly counts: () => Batcher.Counts
   /**
    * What a step of so many conversations runs, each with a token behind `behind` others, to measure it: it runs on the tokens and places of the
@@ -187,39 +187,14 @@ const homeOf = Effect.fnUntraced(
   }
 )
 
-/** What asks a member of a batcher, and once more after a loss: the one that stands where the home stands then. */
-const asking = Effect.fnUntraced(function*(home: Recovering.Home<Loaded>) {
-  const scope = yield* Effect.scope
-  const joined = Effect.suspend(() => {
-    const standing = home.current()
-    return Effect.map(
-      Recovering.within(scope, standing.value.batcher.join),
-      ({ value: member }) => ({ standing, member })
-    )
-  })
-  let own = yield* joined
-  const isHere = (): boolean => own.standing === home.current()
-  const here = Effect.suspend(() =>
-    isHere() ? Effect.succeed(own) : Effect.tap(joined, (found) => Effect.sync(() => own = found))
-  )
-  return {
-    member: () => isHere() ? own.member : undefined,
-    ask: <A>(asks: (member: Batcher.Member) => Effect.Effect<A, Batcher.BatchError>): Effect.Effect<A, StepError> =>
-      Effect.flatMap(here, ({ member, standing }) =>
-        asks(member).pipe(
-          Effect.catchIf(Recovering.isLost, (error) =>
-            home.rebuild(standing, error).pipe(
-              Effect.andThen(here),
-              Effect.flatMap(({ member }) => asks(member))
-            ))
-        ))
-  }
-})
-
 /** A conversation's steps. */
 const stepsOver = Effect.fnUntraced(
   function*(home: Recovering.Home<Loaded>, { config }: ModelFile.ModelFile, context: number) {
-    const { ask, member } = yield* asking(home)
+    const scope = yield* Effect.scope
+    const { ask, here: member } = yield* Recovering.resident(
+      home,
+      ({ value }) => Effect.map(Recovering.within(scope, value.batcher.join), ({ value }) => value)
+    )
     const sampler = yield* Sampler.Sampler
     const { vocabulary } = config
     const rowsOf = (tokens: ReadonlyArray<number>, rows: number): Effect.Effect<Float32Array, StepError> =>

@@ -4,7 +4,7 @@
  * them all.
  */
 import { DeviceError } from "@tg/runtime/Device"
-import { Effect, Exit, Scope, Semaphore } from "effect"
+import { Cause, Effect, Exit, Option, Scope, Semaphore } from "effect"
 import type { Session, StepError } from "./Session.ts"
 
 /** Whether the device is gone, or computed nothing that counts, and nothing helps but to build everything again. */
@@ -19,7 +19,12 @@ export interface Standing<H> {
 
 /** Something that is built again when its device is lost. */
 export interface Home<H> {
+  /** Where it stands; after a loss where it stood, until it is replaced. */
   readonly current: () => Standing<H>
+  /** Whether it stands there: not once that is lost, even if nothing has replaced it yet. */
+  readonly stands: (standing: Standing<H>) => boolean
+  /** Where it stands, once what is lost is replaced. What could not be replaced is tried again. */
+  readonly settled: Effect.Effect<Standing<H>, DeviceError>
   /** Replaces what is lost, unless someone else has. What cannot be rebuilt stays lost. */
   readonly rebuild: (lost: Standing<H>, error: DeviceError) => Effect.Effect<void, DeviceError>
 }
@@ -49,67 +54,103 @@ export const home: <H, E1, E2>(
   ) {
     const scope = yield* Effect.scope
     let current = yield* within(scope, first)
+    // why `current` is lost, until it is replaced
+    let loss: DeviceError | undefined
     const lock = yield* Semaphore.make(1)
+    const replaced = Effect.gen(function*() {
+      const error = loss
+      if (error === undefined) return current
+      if (again === undefined) return yield* error
+      yield* Scope.close(current.scope, Exit.void)
+      current = yield* Effect.mapError(within(scope, again), (cause) =>
+        new DeviceError({
+          reason: error.reason,
+          message: `${error.message} It could not be replaced: ${
+            cause instanceof Error ? cause.message : String(cause)
+          }`
+        }))
+      loss = undefined
+      return current
+    }).pipe(lock.withPermits(1))
     return {
       current: () => current,
+      stands: (standing) => standing === current && loss === undefined,
+      settled: Effect.suspend(() => loss === undefined ? Effect.succeed(current) : replaced),
       rebuild: (lost, error) =>
-        Effect.gen(function*() {
-          if (current !== lost) return
-          if (again === undefined) return yield* error
-          yield* Scope.close(lost.scope, Exit.void)
-          current = yield* Effect.mapError(within(scope, again), (cause) =>
-            new DeviceError({
-              reason: error.reason,
-              message: `${error.message} It could not be replaced: ${
-                cause instanceof Error ? cause.message : String(cause)
-              }`
-            }))
-        }).pipe(lock.withPermits(1))
+        Effect.suspend(() => {
+          if (lost === current) loss ??= error
+          return Effect.asVoid(replaced)
+        })
     } satisfies Home<H>
   }
 )
 
-/**
- * A session of a home, opened again wherever the home stands now. A loss that comes again while the same step is asked for
- * the second time is an error.
- */
+/** Something that is made on a home, and made again wherever the home stands after a loss. */
+export interface Resident<A> {
+  /** What was made last. */
+  readonly last: () => A
+  /** The same, if the home still stands where it was made. */
+  readonly here: () => A | undefined
+  /**
+   * Does something with it, and once more after a loss, whoever met that first: what closes the Scope of what is lost ends what
+   * others do there. A loss that comes again while the same is asked for the second time is an error.
+   */
+  readonly ask: <B, E>(
+    use: (own: A, isAgain: boolean) => Effect.Effect<B, E>
+  ) => Effect.Effect<B, E | StepError>
+}
+
+/** Makes it on the home. Its Scope is `make`'s business. */
+export const resident: <H, A>(
+  home: Home<H>,
+  make: (standing: Standing<H>) => Effect.Effect<A, StepError>
+) => Effect.Effect<Resident<A>, StepError> = Effect.fnUntraced(
+  function*<H, A>(home: Home<H>, make: (standing: Standing<H>) => Effect.Effect<A, StepError>) {
+    const madeAt = (standing: Standing<H>) => Effect.map(make(standing), (made) => ({ standing, made }))
+    let own = yield* Effect.flatMap(home.settled, madeAt)
+    const lock = yield* Semaphore.make(1)
+    const settled = Effect.flatMap(home.settled, (standing) =>
+      own.standing === standing
+        ? Effect.succeed(own)
+        : Effect.map(madeAt(standing), (found) => own = found)).pipe(lock.withPermits(1))
+    return {
+      last: () => own.made,
+      here: () => home.stands(own.standing) ? own.made : undefined,
+      ask: (use) =>
+        Effect.suspend(() => {
+          let standing = home.current()
+          return Effect.flatMap(settled, (found) => {
+            standing = found.standing
+            return use(found.made, false)
+          }).pipe(
+            Effect.catchCause((cause) => {
+              const error = Option.getOrUndefined(Cause.findErrorOption(cause))
+              const loss = error instanceof DeviceError && isLost(error) ? error : undefined
+              if (loss === undefined && home.stands(standing)) return Effect.failCause(cause)
+              return (loss === undefined ? Effect.void : home.rebuild(standing, loss)).pipe(
+                Effect.andThen(settled),
+                Effect.flatMap(({ made }) => use(made, true))
+              )
+            })
+          )
+        })
+    } satisfies Resident<A>
+  }
+)
+
+/** A session of a home. */
 export const session: <H>(
   home: Home<H>,
   open: (value: H) => Effect.Effect<Session, StepError, Scope.Scope>
 ) => Effect.Effect<Session, StepError> = Effect.fnUntraced(
   function*<H>(home: Home<H>, open: (value: H) => Effect.Effect<Session, StepError, Scope.Scope>) {
-    const openAt = (standing: Standing<H>) =>
-      Effect.map(within(standing.scope, open(standing.value)), ({ value }) => ({ standing, session: value }))
-    let own = yield* openAt(home.current())
-    const lock = yield* Semaphore.make(1)
     // the Scope of what was lost is closed, and the session's with it
-    const here = Effect.suspend(() =>
-      own.standing === home.current()
-        ? Effect.succeed(own)
-        : Effect.map(openAt(home.current()), (opened) => own = opened)
-    ).pipe(lock.withPermits(1))
-    const tokens = (): ReadonlyArray<number> => own.standing === home.current() ? own.session.tokens() : []
-
-    /** Does something with the session, and once more after a loss. `before` says what the session held. */
-    const asking = <A>(
-      use: (session: Session, before: ReadonlyArray<number> | undefined) => Effect.Effect<A, StepError>
-    ): Effect.Effect<A, StepError> =>
-      Effect.suspend(() => {
-        const before = tokens()
-        let standing = home.current()
-        return Effect.flatMap(here, (found) => {
-          standing = found.standing
-          return use(found.session, undefined)
-        }).pipe(
-          Effect.catchIf(isLost, (error) =>
-            home.rebuild(standing, error).pipe(
-              Effect.andThen(here),
-              Effect.flatMap(({ session }) => use(session, before))
-            ))
-        )
-      })
-
-    const { activations, chunk, context, rowBytes, sampler, vocabulary } = own.session
+    const { ask, here, last } = yield* resident(
+      home,
+      (standing) => Effect.map(within(standing.scope, open(standing.value)), ({ value }) => value)
+    )
+    const tokens = (): ReadonlyArray<number> => here()?.tokens() ?? []
+    const { activations, chunk, context, rowBytes, sampler, vocabulary } = last()
     return {
       context,
       activations,
@@ -117,32 +158,39 @@ export const session: <H>(
       sampler,
       chunk,
       get caches() {
-        return own.session.caches
+        return last().caches
       },
       tokens,
-      forgotten: () => own.standing === home.current() ? own.session.forgotten() : 0,
-      reusable: (tokens) => own.standing === home.current() ? own.session.reusable(tokens) : 0,
-      advance: (tokens) => asking((session) => session.advance(tokens)),
-      next: (tokens, sampling, mask) => asking((session) => session.next(tokens, sampling, mask)),
-      append: (tokens) =>
-        asking((session, before = []) =>
-          Effect.andThen(before.length === 0 ? Effect.void : session.advance(before), session.append(tokens))
-        ),
-      verify: (tokens, drafts) => asking((session) => session.verify(tokens, drafts)),
-      verifyDrawn: (tokens, drafts, sampling) => asking((session) => session.verifyDrawn(tokens, drafts, sampling)),
-      predict: (tokens, most) => asking((session) => session.predict(tokens, most)),
-      round: (tokens, asked) => asking((session) => session.round(tokens, asked)),
-      keep: (count) => Effect.suspend(() => own.session.keep(count)),
+      forgotten: () => here()?.forgotten() ?? 0,
+      reusable: (tokens) => here()?.reusable(tokens) ?? 0,
+      advance: (tokens) => ask((session) => session.advance(tokens)),
+      next: (tokens, sampling, mask) => ask((session) => session.next(tokens, sampling, mask)),
+      append: (more) =>
+        Effect.suspend(() => {
+          const before = tokens()
+          return ask((session, isAgain) =>
+            Effect.andThen(
+              isAgain && before.length > 0 ? session.advance(before) : Effect.void,
+              session.append(more)
+            )
+          )
+        }),
+      verify: (tokens, drafts) => ask((session) => session.verify(tokens, drafts)),
+      verifyDrawn: (tokens, drafts, sampling) => ask((session) => session.verifyDrawn(tokens, drafts, sampling)),
+      predict: (tokens, most) => ask((session) => session.predict(tokens, most)),
+      round: (tokens, asked) => ask((session) => session.round(tokens, asked)),
+      keep: (count) => Effect.suspend(() => last().keep(count)),
       rowBytes,
-      adopt: (from, count) => asking((session) => session.adopt(from, count)),
-      snapshot: asking((session) => session.snapshot),
-      restore: (snapshot, count) => asking((session) => session.restore(snapshot, count)),
-      reset: Effect.suspend(() => own.session.reset),
-      prepare: (rows) => asking((session) => session.prepare(rows)),
-      prepareDrafts: (tokens, sampling) => asking((session) => session.prepareDrafts(tokens, sampling)),
-      prepareNext: (sampling) => asking((session) => session.prepareNext(sampling)),
-      decodeStep: asking((session) => session.decodeStep),
-      promptStep: (start, length) => asking((session) => session.promptStep(start, length))
+      // what the other one held before a loss is not there to be copied
+      adopt: (from, count) => ask((session) => session.adopt(from, Math.min(count, from.tokens().length))),
+      snapshot: ask((session) => session.snapshot),
+      restore: (snapshot, count) => ask((session) => session.restore(snapshot, count)),
+      reset: Effect.suspend(() => last().reset),
+      prepare: (rows) => ask((session) => session.prepare(rows)),
+      prepareDrafts: (tokens, sampling) => ask((session) => session.prepareDrafts(tokens, sampling)),
+      prepareNext: (sampling) => ask((session) => session.prepareNext(sampling)),
+      decodeStep: ask((session) => session.decodeStep),
+      promptStep: (start, length) => ask((session) => session.promptStep(start, length))
     } satisfies Session
   }
 )

@@ -3,8 +3,10 @@ import { assertEquals } from "@effect/vitest/utils"
 import { Jit } from "@tg/jit/Jit"
 import { Device, DeviceError, type DeviceShape } from "@tg/runtime/Device"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
-import { Context, Effect, Layer, Stream } from "effect"
+import { Context, Effect, Fiber, Latch, Layer, Stream } from "effect"
 import { fromModel } from "../src/Engine.ts"
+import * as Loading from "../src/Loading.ts"
+import * as Recovering from "../src/Recovering.ts"
 import * as Sampler from "../src/Sampler.ts"
 import { compilerOver } from "./support/devices.ts"
 import { tiny, tinySource } from "./support/models.ts"
@@ -102,4 +104,49 @@ describe("a lost device", () => {
       assert.deepInclude(error, { _tag: "DeviceError", reason: "DeviceLost" })
       assert.strictEqual(made.length, 2)
     }))
+
+  it.live("ends what other sessions do there, which then goes on where the next one is", () =>
+    Effect.gen(function*() {
+      const read = { first: "answers" as "answers" | "waits" | "lost" }
+      let made = 0
+      const replacing = yield* Latch.make()
+      const services = Effect.suspend(() =>
+        Layer.build(compilerOver(Layer.effect(
+          Device,
+          Effect.map(WasmDevice.make(), (device) => {
+            const isFirst = made++ === 0
+            return Device.of({
+              ...device,
+              read: (...args) =>
+                Effect.suspend(() =>
+                  !isFirst || read.first === "answers"
+                    ? device.read(...args)
+                    : read.first === "waits"
+                    ? Effect.andThen(replacing.await, device.read(...args))
+                    : lost
+                )
+            })
+          })
+        )))
+      )
+      const first = Context.pick(Device, Jit)(yield* services)
+      const rebuild = Effect.andThen(replacing.open, Effect.delay(services, "100 millis"))
+      const home = yield* Loading.home(tinySource, tiny, { context: 96, rebuild }).pipe(Effect.provide(first))
+      const one = yield* Recovering.session(home, ({ first }) => Effect.succeed(first))
+      const two = yield* Recovering.session(home, ({ open }) => open)
+      const three = yield* Recovering.session(home, ({ open }) => open)
+      const id = yield* one.next(prompt)
+      read.first = "waits"
+      const waits = yield* Effect.forkChild(two.next(prompt), { startImmediately: true })
+      yield* Effect.sleep("20 millis")
+      read.first = "lost"
+      const meets = yield* Effect.forkChild(one.next([...prompt, id]), { startImmediately: true })
+      // while there is no device
+      yield* replacing.await
+      assertEquals(one.tokens(), [])
+      yield* three.adopt(one, prompt.length)
+      const after = yield* three.next([...prompt, id])
+      assertEquals([yield* Fiber.join(waits), yield* Fiber.join(meets)], [id, after])
+      assert.strictEqual(made, 2)
+    }).pipe(Effect.scoped))
 })
