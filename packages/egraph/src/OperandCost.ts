@@ -1,4 +1,4 @@
-/** What it takes to read the operand of products as floats, as stored bytes, or as bytes that each workgroup rounds for itself. */
+/** What it takes to read the operand of products as floats, as stored bytes, or as bytes that each workgroup rounds for itself; and to store what is rounded. */
 import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import { unpacking } from "./TensorCost.ts"
 
@@ -15,8 +15,11 @@ export interface Matrix {
   readonly bytes: number
 }
 
-/** How products read a value. */
-export type Form = "floats" | "stored bytes" | "bytes in place"
+/** How products read a value; `stored values` are rounded to bytes by a launch behind the one that computes them. */
+export type Form = "floats" | "stored bytes" | "bytes in place" | "stored values"
+
+/** Microseconds of the forms that a value may have. */
+export type Costs = Readonly<Partial<Record<Form, number>>>
 
 /** The profile as far as costs ask for it. */
 export type Profile =
@@ -24,7 +27,13 @@ export type Profile =
   & Partial<
     Pick<
       DeviceProfile,
-      "loadMicros" | "operationsPerByte" | "processors" | "residentThreads" | "saturatingThreads" | "stageMicros"
+      | "cachedPerByte"
+      | "loadMicros"
+      | "operationsPerByte"
+      | "processors"
+      | "residentThreads"
+      | "saturatingThreads"
+      | "stageMicros"
     >
   >
 
@@ -39,7 +48,7 @@ export type Profile =
 export const costsOf = (
   matrices: ReadonlyArray<Matrix>,
   profile: Profile
-): Readonly<Record<Form, number>> => {
+): Costs => {
   const { bytesPerMicro, dispatchMicros } = profile
   const quantities = quantitiesOf({ saturatingThreads: 1, ...profile })
   const { loadMicros, operationsPerByte, processors, residentThreads, stageMicros } = quantities
@@ -54,8 +63,36 @@ export const costsOf = (
   }
 }
 
+/** Products that compute the rows of a value. */
+export interface Computed {
+  readonly matrices: ReadonlyArray<Matrix>
+  /** Rows of the value, each of them a product with all of these matrices. */
+  readonly rows: number
+  /** Whether something is stored that neither reads the value nor is read by it: a launch of its own, in which the products may run. */
+  readonly isBeside: boolean
+}
+
+/**
+ * Microseconds that bytes of some rows, which products compute, take more than products alone. Whoever rounds what he computes has a block of one row, and
+ * reads the matrices for each row: from the cache, all but the first time. Values that are stored are computed for all rows at once, and rounded by
+ * a launch of its own. Beside another launch that is there anyway they take what they take longer than it waits, and nobody reads them again in
+ * between; what rounds where it computes then hides behind the bytes that the next launch reads, as the shared experts do behind the chosen ones.
+ */
+export const costsOfRows = ({ isBeside, matrices, rows }: Computed, profile: Profile): Costs => {
+  const { bytesPerMicro, dispatchMicros } = profile
+  const { cachedPerByte, loadMicros, operationsPerByte } = quantitiesOf({ saturatingThreads: 1, ...profile })
+  const sum = (of: (matrix: Matrix) => number): number => matrices.reduce((n, matrix) => n + of(matrix), 0)
+  const launch = dispatchMicros + loadMicros
+  const products = rows * sum((matrix) => matrix.rows * matrix.columns) / (operationsPerByte * bytesPerMicro)
+  const again = (rows - 1) * sum(({ bytes }) => bytes) / (cachedPerByte * bytesPerMicro)
+  return isBeside
+    ? { "stored values": Math.max(0, products - launch), "stored bytes": 0 }
+    : { "stored values": launch, "stored bytes": again }
+}
+
+/** Forms in the order in which they are taken where they take the same. */
+const order = ["stored values", "stored bytes", "bytes in place", "floats"] as const
+
 /** The form that takes the least time. */
-export const cheapest = (costs: ReturnType<typeof costsOf>): Form =>
-  (["stored bytes", "bytes in place", "floats"] as const).reduce((best, form) =>
-    costs[form] < costs[best] ? form : best
-  )
+export const cheapest = (costs: Costs): Form =>
+  order.reduce((best, form) => (costs[form] ?? Infinity) < (costs[best] ?? Infinity) ? form : best)

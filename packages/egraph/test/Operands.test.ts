@@ -2,7 +2,7 @@ import { type DeviceProfile, h200, wasm } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
-import { cheapest, costsOf, type Form } from "@tg/egraph/OperandCost"
+import { cheapest, costsOf, costsOfRows, type Form } from "@tg/egraph/OperandCost"
 import { ofBody } from "@tg/egraph/Operands"
 import { inPlaceIn, roundedIn } from "@tg/egraph/Rounded"
 import { round } from "@tg/egraph/rules/index"
@@ -13,13 +13,13 @@ import { describe, expect, it } from "vitest"
 import { difference } from "./support/programs.ts"
 import { random } from "./support/random.ts"
 
-/** Devices on which each form takes least. */
-const devices: Readonly<Record<Form, DeviceProfile>> = {
+/** Devices on which each form of one row takes least. */
+const devices: Readonly<Record<Exclude<Form, "stored values">, DeviceProfile>> = {
   floats: { ...h200, operationsPerByte: 1e9 },
   "bytes in place": { ...h200, operationsPerByte: 1e-9, loadMicros: 1e9 },
   "stored bytes": { ...h200, operationsPerByte: 1e-9, stageMicros: 1e9 }
 }
-const forms = Object.keys(devices) as ReadonlyArray<Form>
+const forms = Object.keys(devices) as ReadonlyArray<keyof typeof devices>
 
 /** What makes tensors, weights and products that a policy leaves to costs. */
 const maker = (seed: number) => {
@@ -122,6 +122,72 @@ describe("how products read what they may round", () => {
     expect(ofBody(one, wasm)).toEqual({ body: one, reports: [] })
     expect(ofBody(one, devices.floats).body).not.toBe(one)
     expect(arena).toBe(one.arena)
+  })
+})
+
+describe("what products compute of several rows", () => {
+  /** A gated network for some rows, of the kind in which a choice is stored beside it or not. */
+  const gated = (seed: number, rows: number, kind: "alone" | "beside a choice" | "of chosen matrices") => {
+    const { body, products, rng, tensor, values, weight } = maker(seed)
+    const width = 32 * rng.pick([1, 2])
+    const x = tensor([rows, 64])
+    const logits = Nn.contract(x, tensor([4, 64]), 1)
+    const chosen = Nn.topK(logits, 1).indices.contiguous()
+    const all = [weight(width, 64), weight(width, 64)]
+    const pick = (w: Tensor): Tensor => w.unsqueeze(0).expand([4, ...w.shape]).gather(chosen.reshape([rows]))
+    const [gate, up] = products(x, kind === "of chosen matrices" ? all.map((own) => Int8.mapRows(own, pick)) : all)
+    const [down] = products(gate!.silu().mul(up!), [weight(5, width)])
+    const results = kind === "alone" ? [down!] : [down!, chosen.cast(DType.f32).contiguous()]
+    return { values, body: body(results) }
+  }
+  const stores = (node: UOp): number => toposort(node).filter(({ op }) => op === "CONTIGUOUS").length
+  // reading the matrices again for another row takes longer than a launch, and not
+  const slow = { ...h200, cachedPerByte: 1e-9 }
+  const fast = { ...h200, cachedPerByte: 1e9 }
+
+  it("is stored for a launch that rounds it, where reading the matrices for each row takes longer", () => {
+    for (const seed of [1, 2, 3]) {
+      const { body, values } = gated(seed, 3, "alone")
+      const chosen = ofBody(body, slow)
+      expect(chosen.reports.map(({ form, label }) => [label, form])).toEqual([["y0 and y1", "stored values"]])
+      expect(stores(chosen.body)).toBe(stores(body) + 1)
+      expect(values(chosen.body)).toEqual(values(body))
+      expect(ofBody(body, fast).body).toBe(body)
+    }
+  })
+
+  it("is stored beside what is stored anyway, if that takes no longer than a launch waits", () => {
+    const { body, values } = gated(4, 2, "beside a choice")
+    const chosen = ofBody(body, fast)
+    expect(chosen.reports.map(({ form }) => form)).toEqual(["stored values"])
+    expect(values(chosen.body)).toEqual(values(body))
+    expect(ofBody(body, { ...fast, operationsPerByte: 1e-9 }).body).toBe(body)
+  })
+
+  it("is rounded where it is computed, of one row, of rows that choose their matrices, and on a processor", () => {
+    const forms = (own: ReturnType<typeof gated>, profile: DeviceProfile): ReadonlyArray<Form> =>
+      ofBody(own.body, profile).reports.map(({ form }) => form)
+    expect(forms(gated(5, 3, "alone"), slow)).toContain("stored values")
+    expect(forms(gated(5, 1, "alone"), slow)).not.toContain("stored values")
+    expect(forms(gated(5, 3, "of chosen matrices"), slow)).toEqual([])
+    expect(forms(gated(5, 3, "alone"), { ...slow, kind: "cpu" })).toEqual([])
+  })
+
+  it("takes as long as the rules say that were measured on an H200", () => {
+    /** Gate and up of Q4_0. */
+    const of = (columns: number, width: number, rows: number, isBeside: boolean): Form => {
+      const matrix = { rows: width, columns, bytes: width * columns * 18 / 32 }
+      return cheapest(costsOfRows({ matrices: [matrix, matrix], rows, isBeside }, h200))
+    }
+    // GLM-4.7-Flash's dense block, and its shared experts beside the choice of others
+    expect([2, 4].map((rows) => of(2048, 10240, rows, false))).toEqual(["stored bytes", "stored values"])
+    expect([2, 8, 16].map((rows) => of(2048, 1536, rows, true))).toEqual([
+      "stored values",
+      "stored values",
+      "stored bytes"
+    ])
+    // Llama-3.1-8B's
+    expect(of(4096, 14336, 2, false)).toBe("stored values")
   })
 })
 

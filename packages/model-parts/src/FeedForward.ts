@@ -1,5 +1,4 @@
 /** Gated feed-forward networks: one, and a mixture of experts of which a router chooses some. */
-import { h200, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Shape from "@tg/core-uop/Shape"
 import * as Int8 from "@tg/tensor/Int8"
@@ -88,20 +87,7 @@ const gatedUp = ({ gate: how, weights }: FeedForwardInput, x: Operand, [gate, up
 
 /** A gated network with three matrices. */
 export const dense = (input: FeedForwardInput, x: Operand, roles: Gated): Tensor => {
-  const inner = gatedUp(input, x, roles)
-  const isStored = isOfFew(inner) && isWorthStoring(input, Number(inner.dim(0)), roles)
-  return affine(input.weights, computed(isStored ? once(inner) : inner, input), roles[2])
-}
-
-/**
- * Whether the first half for a few tokens is stored as it is, to be rounded by a launch of its own. Whoever rounds what he computes has 32
- * rows of one token, and reads these rows for each of them: from the cache, all but the first time.
- */
-const isWorthStoring = ({ profile = h200, weights }: FeedForwardInput, tokens: number, [gate, up]: Gated): boolean => {
-  const { cachedPerByte, loadMicros } = quantitiesOf(profile)
-  const bytes = 4 * (need(weights, gate).layout.words + need(weights, up).layout.words)
-  return profile.kind === "gpu" &&
-    (tokens - 1) * bytes / (cachedPerByte * profile.bytesPerMicro) > profile.dispatchMicros + loadMicros
+  return affine(input.weights, computed(gatedUp(input, x, roles), input), roles[2])
 }
 
 /** Whether a value is of a constant number of tokens, of several: those of a step of a few (any number, as in a batch, is symbolic). */
@@ -233,30 +219,6 @@ const grouped = (
 
 const ofShared: Gated = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]
 
-/**
- * Whether the products of a few tokens with these matrices take no longer than the launch in which their experts are chosen waits. Of more
- * tokens they are hidden behind the bytes of the chosen experts.
- */
-const hideBesideChoice = (
-  { profile = h200, weights }: FeedForwardInput,
-  tokens: number,
-  [gate, up]: Gated
-): boolean => {
-  const terms = [gate, up].reduce((n, role) => n + need(weights, role).layout.shape.reduce((m, d) => m * d, 1), 0)
-  const perMicro = quantitiesOf(profile).operationsPerByte * profile.bytesPerMicro
-  return tokens * terms / perMicro <= profile.dispatchMicros + quantitiesOf(profile).loadMicros
-}
-
-/**
- * The experts that every token uses. Of a few tokens their first half is stored beside the choice, and rounded beside the chosen experts: that
- * takes no launch of its own, and their rows are read and unpacked once for all tokens.
- */
-const sharedExperts = (input: FeedForwardInput, x: Operand): Tensor => {
-  const inner = gatedUp(input, x, ofShared)
-  const isStored = isOfFew(inner) && hideBesideChoice(input, Number(inner.dim(0)), ofShared)
-  return affine(input.weights, computed(isStored ? once(inner) : inner, input), ofShared[2])
-}
-
 /** Ways to compute the chosen experts, by name. */
 export const lowerings: Readonly<Record<Lowering.OfMixture, typeof tokenByToken>> = {
   "token by token": tokenByToken,
@@ -298,7 +260,7 @@ export const mixture = (input: FeedForwardInput, experts: ExpertConfig, x: Opera
   )
   const { name } = Lowering.cheapest(loweringsOf(input, experts, x.values))
   const mixed = lowerings[name](input, experts, x, routed)
-  return { output: experts.shared === 0 ? mixed : mixed.add(sharedExperts(input, x)), chosen: routed.chosen }
+  return { output: experts.shared === 0 ? mixed : mixed.add(dense(input, x, ofShared)), chosen: routed.chosen }
 }
 
 /**
