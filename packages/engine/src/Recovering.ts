@@ -4,12 +4,12 @@
  * them all.
  */
 import { DeviceError } from "@tg/runtime/Device"
-import { Cause, Effect, Exit, Option, Scope, Semaphore } from "effect"
+import { Cause, Effect, Exit, Scope, Semaphore } from "effect"
 import type { Session, StepError } from "./Session.ts"
 
 /** Whether the device is gone, or computed nothing that counts, and nothing helps but to build everything again. */
-export const isLost = (error: StepError): error is DeviceError =>
-  error._tag === "DeviceError" && (error.reason === "DeviceLost" || error.reason === "BarriersFailed")
+export const isLost = (error: unknown): error is DeviceError =>
+  error instanceof DeviceError && (error.reason === "DeviceLost" || error.reason === "BarriersFailed")
 
 /** Something that stands on a device, and the Scope that ends with it. */
 export interface Standing<H> {
@@ -26,7 +26,7 @@ export interface Home<H> {
   /** Where it stands, once what is lost is replaced. What could not be replaced is tried again. */
   readonly settled: Effect.Effect<Standing<H>, DeviceError>
   /** Replaces what is lost, unless someone else has. What cannot be rebuilt stays lost. */
-  readonly rebuild: (lost: Standing<H>, error: DeviceError) => Effect.Effect<void, DeviceError>
+  readonly rebuild: (lost: Standing<H>, error: DeviceError) => Effect.Effect<Standing<H>, DeviceError>
 }
 
 /** Runs it in a Scope of its own inside of another, which is closed at once if it fails. */
@@ -57,7 +57,7 @@ export const home: <H, E1, E2>(
     // why `current` is lost, until it is replaced
     let loss: DeviceError | undefined
     const lock = yield* Semaphore.make(1)
-    const replaced = Effect.gen(function*() {
+    const settled = Effect.gen(function*() {
       const error = loss
       if (error === undefined) return current
       if (again === undefined) return yield* error
@@ -75,11 +75,11 @@ export const home: <H, E1, E2>(
     return {
       current: () => current,
       stands: (standing) => standing === current && loss === undefined,
-      settled: Effect.suspend(() => loss === undefined ? Effect.succeed(current) : replaced),
+      settled,
       rebuild: (lost, error) =>
         Effect.suspend(() => {
           if (lost === current) loss ??= error
-          return Effect.asVoid(replaced)
+          return settled
         })
     } satisfies Home<H>
   }
@@ -106,34 +106,34 @@ export const resident: <H, A>(
   make: (standing: Standing<H>) => Effect.Effect<A, StepError>
 ) => Effect.Effect<Resident<A>, StepError> = Effect.fnUntraced(
   function*<H, A>(home: Home<H>, make: (standing: Standing<H>) => Effect.Effect<A, StepError>) {
-    const madeAt = (standing: Standing<H>) => Effect.map(make(standing), (made) => ({ standing, made }))
-    let own = yield* Effect.flatMap(home.settled, madeAt)
     const lock = yield* Semaphore.make(1)
-    const settled = Effect.flatMap(home.settled, (standing) =>
-      own.standing === standing
-        ? Effect.succeed(own)
-        : Effect.map(madeAt(standing), (found) => own = found)).pipe(lock.withPermits(1))
+    let own!: { readonly standing: Standing<H>; readonly made: A }
+    const at = (standing: Standing<H>): Effect.Effect<A, StepError> =>
+      Effect.suspend(() =>
+        (own as typeof own | undefined)?.standing === standing
+          ? Effect.succeed(own.made)
+          : Effect.map(make(standing), (made) => (own = { standing, made }).made)
+      ).pipe(lock.withPermits(1))
+    const attempt = <B, E>(
+      use: (own: A, isAgain: boolean) => Effect.Effect<B, E>,
+      isAgain: boolean
+    ): Effect.Effect<B, E | StepError> =>
+      Effect.flatMap(home.settled, (standing) => {
+        const tried = Effect.flatMap(at(standing), (made) => use(made, isAgain))
+        return isAgain ? tried : Effect.catchCause(tried, (cause) => {
+          const error = Cause.squash(cause)
+          return isLost(error)
+            ? Effect.andThen(home.rebuild(standing, error), attempt(use, true))
+            : home.stands(standing)
+            ? Effect.failCause(cause)
+            : attempt(use, true)
+        })
+      })
+    yield* attempt(Effect.succeed, true)
     return {
       last: () => own.made,
       here: () => home.stands(own.standing) ? own.made : undefined,
-      ask: (use) =>
-        Effect.suspend(() => {
-          let standing = home.current()
-          return Effect.flatMap(settled, (found) => {
-            standing = found.standing
-            return use(found.made, false)
-          }).pipe(
-            Effect.catchCause((cause) => {
-              const error = Option.getOrUndefined(Cause.findErrorOption(cause))
-              const loss = error instanceof DeviceError && isLost(error) ? error : undefined
-              if (loss === undefined && home.stands(standing)) return Effect.failCause(cause)
-              return (loss === undefined ? Effect.void : home.rebuild(standing, loss)).pipe(
-                Effect.andThen(settled),
-                Effect.flatMap(({ made }) => use(made, true))
-              )
-            })
-          )
-        })
+      ask: (use) => attempt(use, false)
     } satisfies Resident<A>
   }
 )
