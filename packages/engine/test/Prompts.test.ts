@@ -43,7 +43,7 @@ describe("what prompts read", () => {
         profile: { ...gpu, maxBindingBytes: 4 * config.heads * cacheRows(4096) * tokens }
       }).batchFrom
     assert.isDefined(config.experts)
-    assert.deepStrictEqual([128, 64, 32].map((tokens) => from(tokens, config.experts)), [65, Infinity, Infinity])
+    assert.deepStrictEqual([256, 128, 64].map((tokens) => from(tokens, config.experts)), [65, Infinity, Infinity])
     assert.deepStrictEqual([128, 64, 32].map((tokens) => from(tokens, undefined)), [65, 65, Infinity])
   })
   it("a few tokens have programs of their own on a GPU, of which a step takes the next larger one", () => {
