@@ -4,13 +4,12 @@
  * searched. So is whether what products compute of several rows is stored before it is rounded. Forms differ by no more than 2^-7 of the largest value of a product, as in `round`.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Int8 from "@tg/tensor/Int8"
 import { Tensor } from "@tg/tensor/Tensor"
 import * as OperandCost from "./OperandCost.ts"
-import { inPlace, isByItself, type Rounded, roundedIn } from "./Rounded.ts"
+import { inPlace, isByItself, readBy, type Rounded, roundedIn } from "./Rounded.ts"
 import { loading } from "./TensorCost.ts"
 
 /** How a value is read, and what each form takes, in microseconds. */
@@ -42,35 +41,25 @@ const isOpen = (value: Tensor, products: ReadonlyArray<Rounded>): boolean =>
   !products.some(({ rows }) => toposort(rows.words.node).includes(value.node))
 
 /** The products with weights that a value is computed from, element by element. */
-const productsIn = (value: UOp): ReadonlySet<UOp> => {
-  const seen = new Set<UOp>()
-  const found = new Set<UOp>()
-  const visit = (node: UOp): void => {
-    if (seen.has(node)) return
-    seen.add(node)
-    if (Int8.hasForms(node)) found.add(node)
-    else if (elementwise.has(node.op) || movement.has(node.op)) node.src.forEach(visit)
-  }
-  visit(value)
-  return found
-}
+const productsIn = (value: UOp): ReadonlyArray<UOp> => [...readBy(value, Int8.hasForms)].filter(Int8.hasForms)
 
 /** Whether all rows of what a product computes are products with the same matrix: not where what is computed chooses one for each of them. */
 const isShared = ({ rows }: Rounded): boolean => !toposort(rows.words.node).some(({ op }) => op === "REDUCE")
 
 /** Whether something else is stored that does not depend on the value, nor the value on it. */
 const isBeside = (body: UOp, value: UOp): boolean => {
+  const nodes = toposort(body)
   const under = new Set(toposort(value))
   const after = new Set([value])
-  for (const node of toposort(body)) if (node.src.some((source) => after.has(source))) after.add(node)
-  return toposort(body).some((node) => node.op === "CONTIGUOUS" && !under.has(node) && !after.has(node))
+  for (const node of nodes) if (node.src.some((source) => after.has(source))) after.add(node)
+  return nodes.some((node) => node.op === "CONTIGUOUS" && !under.has(node) && !after.has(node))
 }
 
 /** What products compute of several rows, of a number that is known, and would be rounded where it is computed; nothing of other values. */
 const computedOf = (body: UOp, value: Tensor): OperandCost.Computed | undefined => {
   const rows = Shape.maxElements(value.shape.slice(0, -1))
   if (rows === 1 || value.shape.some((d) => typeof d !== "number") || isByItself(value)) return undefined
-  const products = [...productsIn(value.node)].flatMap((node) => roundedIn(node) ?? [])
+  const products = productsIn(value.node).flatMap((node) => roundedIn(node) ?? [])
   if (products.length === 0 || !products.every(isShared)) return undefined
   return { matrices: products.map((product) => matrixOf(product.rows)), rows, isBeside: isBeside(body, value.node) }
 }
@@ -78,7 +67,7 @@ const computedOf = (body: UOp, value: Tensor): OperandCost.Computed | undefined 
 /** What a value is called; without a name of its own, what the products are called that it is computed from. */
 const labelOf = (value: UOp): string | undefined => {
   const { arena } = value
-  const products = [...productsIn(value)].flatMap((node) => arena.labelOf(node) ?? [])
+  const products = productsIn(value).flatMap((node) => arena.labelOf(node) ?? [])
   return arena.labelOf(value) ?? (products.length === 0 ? undefined : products.join(" and "))
 }
 

@@ -103,14 +103,15 @@ export const inPlaceIn = (node: UOp): Pick<Rounded, "value" | "of"> | undefined 
 
 const isReduction = ({ dtype, op }: UOp): boolean => op === "REDUCE" && DType.isFloat(dtype)
 
-/** What a value is computed from, element by element: reductions, and what is stored. Numbers are nothing. */
-const readBy = (value: UOp): ReadonlySet<UOp> => {
+/** What a value is computed from, element by element: reductions, what is stored, and what else `stops` says. Numbers are nothing. */
+export const readBy = (value: UOp, stops: (node: UOp) => boolean = () => false): ReadonlySet<UOp> => {
   const seen = new Set<UOp>()
   const read = new Set<UOp>()
   const visit = (node: UOp): void => {
     if (seen.has(node)) return
     seen.add(node)
-    if (elementwise.has(node.op)) node.src.forEach(visit)
+    if (stops(node)) read.add(node)
+    else if (elementwise.has(node.op)) node.src.forEach(visit)
     else if (movement.has(node.op)) visit(node.src[0]!)
     else if (node.op !== "CONST") read.add(node)
   }

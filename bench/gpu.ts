@@ -3,15 +3,15 @@
  * beside what is asked of GLM-4.7-Flash, DeepSeek-V2-Lite and Youtu-LLM-2B on an H200 (tok/s of decoding on a host that encodes a launch in 3.5 us).
  * Needs nothing but Node and the command line, so it runs beside a bundle (`pnpm bundle`) on a bare machine:
  *
- *     node bench/gpu.mjs --glm GLM.gguf [--glm-k GLM-Q4_K_M.gguf] [--deepseek F] [--youtu F] [--tg "node tg.mjs"] [--vectors test/vectors] [--quick]
+ *     node bench/gpu.ts --glm GLM.gguf [--glm-k GLM-Q4_K_M.gguf] [--deepseek F] [--youtu F] [--tg "node tg.mjs"] [--vectors test/vectors] [--quick]
  *
  * `--quick` measures little of each, to see that all of it runs. Exits with 1 where an answer is wrong; what is slower than asked is said.
  */
-import { execFileSync } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { parseArgs } from "node:util"
+import { output, table, usual } from "./support/tg.ts"
 
 const { values: given } = parseArgs({
   options: {
@@ -19,7 +19,7 @@ const { values: given } = parseArgs({
     "glm-k": { type: "string" },
     deepseek: { type: "string" },
     youtu: { type: "string" },
-    tg: { type: "string", default: "node scripts/cli.ts" },
+    tg: { type: "string", default: usual },
     vectors: { type: "string", default: "test/vectors" },
     questions: { type: "string", default: "apps/cli/models/eval.jsonl" },
     device: { type: "string", default: "webgpu" },
@@ -27,40 +27,71 @@ const { values: given } = parseArgs({
   }
 })
 const quick = given.quick
-const [program, ...prefix] = given.tg.split(" ")
-const tg = (args) =>
-  execFileSync(program, [...prefix, ...args], {
-    encoding: "utf8",
-    stdio: ["ignore", "pipe", "ignore"],
-    maxBuffer: 2 ** 28
-  })
-const json = (args) => JSON.parse(tg([...args, "--json"]))
+/** What the commands report, as far as it is told here. */
+interface Report {
+  readonly agree: number
+  readonly recorded: number
+  readonly decode: readonly [{ readonly tokensPerSecond: Readonly<Record<"max" | "mean" | "min", number>> }]
+  readonly dispatchesPerToken: number
+  readonly encodeMsPerToken: number
+  readonly prefill: readonly [{ readonly tokensPerSecond: { readonly mean: number } }]
+  readonly steps: ReadonlyArray<{ readonly tokens: number; readonly times: number }>
+  readonly parallel: ReadonlyArray<
+    { readonly parallel: number; readonly tokensPerSecond: number; readonly step: { readonly deviceMs: number } }
+  >
+}
 
-const lines = []
+/** A case of the oracle. */
+interface Case {
+  readonly n_vocab: number
+  readonly runs: readonly [{
+    readonly prompt: ReadonlyArray<number>
+    readonly continuation: ReadonlyArray<number>
+    readonly rows: ReadonlyArray<number>
+    readonly logits: string
+  }]
+}
+
+/** Figures that are asked, by depth or by tokens. */
+type Figures = Readonly<Record<string, number>>
+
+const json = (args: ReadonlyArray<string>): Report => JSON.parse(output(given.tg, [...args, "--json"]))
+
+const lines: Array<ReadonlyArray<string>> = []
 let wrong = 0
+
+/** What is asked of a figure, if anything is, and how it is written. */
+interface Asked {
+  readonly digits?: number
+  readonly least?: number | undefined
+  readonly most?: number | undefined
+  readonly unit?: string
+}
+
 /** A line of the table: what was found, and whether it is what is asked (`least`, `most`), if anything is. */
-const tell = (what, found, { digits = 2, least, most, unit = "" } = {}) => {
+const tell = (what: string, found: number, { digits = 2, least, most, unit = "" }: Asked = {}): void => {
   const asked = least === undefined ? most === undefined ? "" : `at most ${most}` : `at least ${least}`
   const isMet = found >= (least ?? -Infinity) && found <= (most ?? Infinity)
-  lines.push([what, `${Number(found).toFixed(digits)}${unit}`, asked, asked === "" ? "" : isMet ? "yes" : "NO"])
-  console.log(lines.at(-1).filter((cell) => cell !== "").join("  "))
+  const line = [what, `${found.toFixed(digits)}${unit}`, asked, asked === "" ? "" : isMet ? "yes" : "NO"]
+  lines.push(line)
+  console.log(line.filter((cell) => cell !== "").join("  "))
 }
 
 /** Root of the mean square of the difference, relative to the standard deviation of what is expected. */
-const distance = (found, expected) => {
+const distance = (found: Float32Array, expected: Float32Array): number => {
   const mean = expected.reduce((a, b) => a + b, 0) / expected.length
   let off = 0
   let spread = 0
   for (let i = 0; i < expected.length; i++) {
-    off += (found[i] - expected[i]) ** 2
-    spread += (expected[i] - mean) ** 2
+    off += (found[i]! - expected[i]!) ** 2
+    spread += (expected[i]! - mean) ** 2
   }
   return Math.sqrt(off / spread)
 }
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tg-gpu-"))
 /** Floats of a file, which may be a view of a larger buffer. */
-const floatsOf = (file) => {
+const floatsOf = (file: string): Float32Array => {
   const bytes = fs.readFileSync(file)
   return new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength))
 }
@@ -69,7 +100,7 @@ const floatsOf = (file) => {
  * The oracle's cases by kernels of prompts and of decoding. An H200 is 1.5e-6 and 1.0e-3 off with floats, for the order of its sums and a cache of halves;
  * llama.cpp with bytes up to 0.11 (`int8.json`). Whether we are as near as it is, is what `Int8.test.ts` asks.
  */
-const oracle = () => {
+const oracle = (): void => {
   const limits = { "f32 float": 5e-6, "f16 float": 2e-3, "f16 int8": 0.12 }
   const known = fs.readdirSync(path.join(given.vectors, "oracle")).flatMap((name) =>
     /^(c\d+)\.json$/.exec(name)?.[1] ?? []
@@ -77,15 +108,15 @@ const oracle = () => {
   const cases = known.filter((name) => fs.existsSync(path.join(given.vectors, "oracle", `${name}.gguf`)))
   let runs = 0
   for (const name of quick ? cases.slice(0, 1) : cases) {
-    const at = (file) => path.join(given.vectors, "oracle", file)
-    const { n_vocab: vocabulary, runs: [base] } = JSON.parse(fs.readFileSync(at(`${name}.json`), "utf8"))
+    const at = (file: string): string => path.join(given.vectors, "oracle", file)
+    const { n_vocab: vocabulary, runs: [base] } = JSON.parse(fs.readFileSync(at(`${name}.json`), "utf8")) as Case
     const tokens = [...base.prompt, ...base.continuation].join()
     const expected = floatsOf(at(base.logits))
     for (const step of ["prompt", "decode"]) {
       for (const [how, limit] of Object.entries(limits)) {
         const [kv, activations] = how.split(" ")
         const out = path.join(folder, "logits.bin")
-        tg([
+        output(given.tg, [
           "logits",
           "-m",
           at(`${name}.gguf`),
@@ -123,7 +154,7 @@ const oracle = () => {
   tell("runs of the oracle that are wrong", wrong, { digits: 0, most: 0, unit: ` of ${runs}` })
 }
 
-const answers = () => {
+const answers = (): void => {
   const { agree, recorded } = json([
     "eval",
     given.questions,
@@ -135,10 +166,11 @@ const answers = () => {
   if (agree !== recorded) wrong++
 }
 
-const bench = (file, args) => json(["bench", "-m", file, "--device", given.device, "--no-cache", ...args])
+const bench = (file: string, args: ReadonlyArray<string>): Report =>
+  json(["bench", "-m", file, "--device", given.device, "--no-cache", ...args])
 
 /** Tokens a second of decoding behind each depth, and what the host takes to encode one. */
-const decode = (name, file, asked, encodeMost) => {
+const decode = (name: string, file: string, asked: Figures, encodeMost?: number): void => {
   const depths = quick ? ["0"] : Object.keys(asked)
   for (const depth of depths) {
     const size = [
@@ -170,20 +202,21 @@ const decode = (name, file, asked, encodeMost) => {
 }
 
 /** Steps of n tokens, times one. */
-const few = (name, file, asked) => {
+const few = (name: string, file: string, asked: Figures = {}): void => {
   const sizes = quick ? [1, 2] : [1, 2, 4, 8, 16, 32]
-  for (const [depth, slack] of quick ? [[0, 1]] : [[0, 1], [4096, 1.3]]) {
+  for (const [depth, slack] of quick ? [[0, 1] as const] : [[0, 1] as const, [4096, 1.3] as const]) {
     const args = ["--steps", sizes.join(), "-d", `${depth}`, "-r", quick ? "1" : "5", "--context", `${depth + 64}`]
     for (const { times, tokens } of bench(file, args).steps) {
       if (tokens === 1) continue
-      const most = asked?.[tokens] === undefined ? undefined : Number((slack * asked[tokens]).toFixed(2))
+      const own = asked[tokens]
+      const most = own === undefined ? undefined : Number((slack * own).toFixed(2))
       tell(`${name}: a step of ${tokens} behind ${depth}, times one`, times, { most })
     }
   }
 }
 
 /** Conversations together. */
-const together = (name, file) => {
+const together = (name: string, file: string): void => {
   const args = ["--parallel", quick ? "1,2" : "1,2,4,8,16,32", "-p", "16", "-n", quick ? "8" : "64", "-r", "1"]
   const { parallel } = bench(file, args)
   const [alone] = parallel
@@ -193,13 +226,13 @@ const together = (name, file) => {
       unit: `, ${step.deviceMs.toFixed(2)} ms of the device a step`
     })
     if (count === 8) {
-      tell(`${name}: 8 together, times one alone`, tokensPerSecond / alone.tokensPerSecond, { least: 3.5 })
+      tell(`${name}: 8 together, times one alone`, tokensPerSecond / alone!.tokensPerSecond, { least: 3.5 })
     }
   }
 }
 
 /** A few words behind a long text. */
-const behind = (name, file) => {
+const behind = (name: string, file: string): void => {
   const depth = quick ? 64 : 16000
   const { prefill: [own] } = bench(file, [
     "-p",
@@ -228,13 +261,12 @@ if (given.glm !== undefined) {
   behind("GLM", given.glm)
 }
 if (given["glm-k"] !== undefined) decode("GLM Q4_K_M", given["glm-k"], { 0: 420 })
-for (const name of ["deepseek", "youtu"]) {
+for (const name of ["deepseek", "youtu"] as const) {
   const file = given[name]
   if (file === undefined) continue
   decode(name, file, { 0: 800 })
-  few(name, file, undefined)
+  few(name, file)
 }
 fs.rmSync(folder, { recursive: true })
-const widths = [0, 1, 2, 3].map((i) => Math.max(...lines.map((line) => line[i].length)))
-console.log(`\n${lines.map((line) => line.map((cell, i) => cell.padEnd(widths[i])).join("  ").trimEnd()).join("\n")}`)
+console.log(`\n${table(lines)}`)
 process.exitCode = wrong > 0 ? 1 : 0
