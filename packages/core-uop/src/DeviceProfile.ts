@@ -68,6 +68,8 @@ export interface DeviceProfile
   readonly subgroupSize: number | undefined
   /** Sums of four products of bytes (DOT4I8) are one instruction, or so few that products of bytes are the faster ones. */
   readonly packedDot: boolean
+  /** Subgroups multiply matrices of 16 x 16 halves and add floats up (matrix units). */
+  readonly matrixUnits?: boolean | undefined
   /** Operations that converting a half takes where there is no instruction for it; hidden behind loads if it is not said. */
   readonly halfOperations?: number | undefined
   /** Bytes of a line of the processors' caches, where rows that are read together should not share sets of them. */

@@ -41,6 +41,7 @@ export const ProfileFile = Schema.Struct({
   memoryBytes: Schema.optionalKey(Positive),
   subgroupSize: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThan(1))),
   packedDot: Schema.optionalKey(Schema.Boolean),
+  matrixUnits: Schema.optionalKey(Schema.Boolean),
   halfOperations: quantity,
   cacheLineBytes: quantity,
   saturatingThreads: Count,
