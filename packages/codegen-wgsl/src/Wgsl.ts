@@ -1,8 +1,9 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise } from "@tg/core-uop/Op"
 import { type Program, type RendererCaps, RenderError, signature } from "@tg/core-uop/Program"
-import { isCoherent, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, isCoherent, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import { type Body, body } from "./internal/body.ts"
+import * as Fragments from "./internal/fragments.ts"
 import { functions, prelude } from "./internal/helpers.ts"
 import * as Meeting from "./internal/meeting.ts"
 import { Refusal, typeName } from "./internal/text.ts"
@@ -15,11 +16,17 @@ export interface Options {
   readonly halfSubnormals?: boolean | undefined
   /** True where WGSL has the language feature packed_4x8_integer_dot_product; otherwise shifts and products do it. */
   readonly packedDot?: boolean | undefined
+  /**
+   * True where subgroups multiply matrices of halves (`chromium-experimental-subgroup-matrix`); kernels by matrix units are refused without
+   * it. `emulated`: their threads compute the same, on any device.
+   */
+  readonly matrixUnits?: boolean | "emulated" | undefined
 }
 
 /** The capabilities of the renderer, and how it converts halves. */
 export interface Caps extends RendererCaps {
   readonly halfSubnormals: boolean
+  readonly matrixUnits?: Fragments.Units | undefined
 }
 
 /** MULACC is left out: drivers contract a product and a sum where they gain from it. */
@@ -33,7 +40,8 @@ export const caps = (options: Options = {}): Caps => ({
   lanes: [1, 2, 4],
   ops: options.packedDot === true ? ops : opsWithoutDot,
   subgroupSize: options.subgroupSize,
-  halfSubnormals: options.halfSubnormals ?? false
+  halfSubnormals: options.halfSubnormals ?? false,
+  matrixUnits: options.matrixUnits === true ? "native" : options.matrixUnits || undefined
 })
 
 /** WebGPU's default `maxComputeWorkgroupsPerDimension`, which no implementation exceeds in practice. */
@@ -45,7 +53,15 @@ const parameters: Readonly<Record<string, string>> = {
   subgroup_invocation_id: "@builtin(subgroup_invocation_id) subgroup_invocation_id: u32"
 }
 
-const assemble = (name: string, linear: UOp, program: ReturnType<typeof signature>, main: Body): string => {
+const assemble = (
+  name: string,
+  linear: UOp,
+  program: ReturnType<typeof signature>,
+  main: Body,
+  { matrixUnits }: Caps
+): string => {
+  const fragment = linear.src.find(({ op }) => op === "FRAGMENT")
+  const isNative = fragment !== undefined && matrixUnits === "native"
   const params = new Map(
     toposort(linear).filter((n) => n.op === "PARAM").map((n) => [slotOf(n), n])
   )
@@ -71,13 +87,17 @@ const assemble = (name: string, linear: UOp, program: ReturnType<typeof signatur
     `// ${name.replace(/[^\w.+\-/ ]/g, "_")}`,
     // subgroup operations are in uniform control flow by the contract of spec `linear`; WGSL's uniformity analysis cannot always
     // prove it (a loop bound that was loaded from memory, for one)
-    ...(usesSubgroups ? ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"] : []),
+    ...(isNative ? Fragments.enables : []),
+    ...(usesSubgroups && !isNative ? ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"] : []),
     ...bindings,
     ...uniforms,
     ...main.locals.map(([local, type]) => `var<workgroup> ${local}: ${type};`),
     ...Meeting.functions(linear),
     ...helpers,
-    `@compute @workgroup_size(${program.workgroup.join(", ")})`,
+    ...matrixUnits === "emulated" ? Fragments.emulation(linear) : [],
+    `@compute @workgroup_size(${program.workgroup.join(", ")})${
+      isNative ? ` @subgroup_size(${argOf(fragment, "FRAGMENT").threads})` : ""
+    }`,
     `fn main(${inputs.join(", ")}) {`,
     ...prelude.filter(([helper]) => main.helpers.has(helper)).flatMap(([, lines]) => lines.map((l) => `  ${l}`)),
     ...main.lines,
@@ -98,15 +118,20 @@ const checkLaunch = ({ grid, workgroup }: Pick<Program, "grid" | "workgroup">): 
     : `the workgroup is ${workgroup.join(" x ")}; its sizes must be positive constants`
 }
 
+const checkUnits = (linear: UOp, { matrixUnits }: Caps): string | undefined =>
+  matrixUnits === undefined && linear.src.some(({ op }) => op === "FRAGMENT")
+    ? "multiplies by matrix units, which this device has not; compile it for a profile without them"
+    : undefined
+
 /** The WGSL program of a linear kernel, or why WGSL cannot express it. */
 export const render = (name: string, linear: UOp, caps: Caps): Program | RenderError => {
   if (linear.op !== "LINEAR") return new RenderError({ kernel: name, message: `the root is ${linear.op}, not LINEAR` })
   const program = signature(linear)
-  const refused = checkLaunch(program)
+  const refused = checkLaunch(program) ?? checkUnits(linear, caps)
   if (refused !== undefined) return new RenderError({ kernel: name, message: `${name}: ${refused}` })
   try {
     const main = body(linear, { ...caps, vars: program.vars })
-    return { name, target: "wgsl", code: assemble(name, linear, program, main), ...program }
+    return { name, target: "wgsl", code: assemble(name, linear, program, main, caps), ...program }
   } catch (cause) {
     if (cause instanceof Refusal) return new RenderError({ kernel: name, message: `${name}: ${cause.message}` })
     throw cause

@@ -1,5 +1,6 @@
 /** What each instruction of a linear kernel does, for all threads of a workgroup in lock step. */
 import { dense, zip } from "./EvaluateArray.ts"
+import * as Fragments from "./EvaluateFragments.ts"
 import type { Memory } from "./EvaluateMemory.ts"
 import { type Data, monoid } from "./EvaluateOps.ts"
 import { atomics, type Races } from "./EvaluateRaces.ts"
@@ -246,6 +247,10 @@ const instructions: Partial<Record<Op, (machine: Machine, instruction: Instructi
   },
   LOAD: load,
   STORE: store,
+  FRAGMENT: (_, { out }) => void out!.fill(0),
+  FRAGMENT_LOAD: Fragments.load,
+  FRAGMENT_MULACC: (_, { src: [sum, left, right] }) => Fragments.multiply(sum!, left!, right!),
+  FRAGMENT_STORE: Fragments.store,
   SUBGROUP_REDUCE: subgroupReduce,
   STACK: ({ threads }, { out, src }) =>
     src.forEach((s, lane) => {

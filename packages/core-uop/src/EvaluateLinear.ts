@@ -2,7 +2,8 @@ import { fail, type Instruction, type Machine, runWorkgroup, startWorkgroup } fr
 import { type Arguments, Memory, nameOf } from "./EvaluateMemory.ts"
 import { allocate, type Data, evaluateScalar, variable, type Vars } from "./EvaluateOps.ts"
 import { Races } from "./EvaluateRaces.ts"
-import { elementwise } from "./Op.ts"
+import { side } from "./MatrixTile.ts"
+import { elementwise, type Op } from "./Op.ts"
 import * as Print from "./Print.ts"
 import { signature } from "./Program.ts"
 import { isCoherent, specialName, type UOp } from "./UOp.ts"
@@ -54,15 +55,20 @@ const checkScopes = (linear: UOp): void => {
 const hasValue = (node: UOp): boolean =>
   elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" || node.op === "SPECIAL" || node.op === "REG" ||
   node.op === "RANGE" || node.op === "LOAD" || node.op === "SUBGROUP_REDUCE" || node.op === "STACK" ||
-  node.op === "LANE"
+  node.op === "LANE" || node.op === "FRAGMENT" || node.op === "FRAGMENT_LOAD"
+
+const accesses: ReadonlySet<Op> = new Set<Op>(["LOAD", "STORE", "FRAGMENT_LOAD", "FRAGMENT_STORE"])
 
 const assemble = (linear: UOp, threads: number, float64: boolean): ReadonlyArray<Instruction> => {
   const values = new Map<UOp, Data>()
   const program = linear.src.map((node): Instruction => {
-    const out = hasValue(node) ? allocate(node.dtype, threads * node.dtype.lanes, float64) : undefined
+    const size = node.is("FRAGMENT") || node.is("FRAGMENT_LOAD")
+      ? threads / node.arg.threads * side ** 2
+      : threads * node.dtype.lanes
+    const out = hasValue(node) ? allocate(node.dtype, size, float64) : undefined
     if (out !== undefined) values.set(node, out)
     // A node may stand in several places (a LOAD repeated after a BARRIER); a user means the latest one.
-    const address = node.op === "LOAD" || node.op === "STORE" ? node.src[0]!.src : []
+    const address = accesses.has(node.op) ? node.src[0]!.src : []
     const [, index, gate] = address.map((s) => values.get(s))
     return { node, out, src: node.src.map((s) => values.get(s)), index, gate, target: 0 }
   })
@@ -195,7 +201,7 @@ const trackers = (
 ): ReadonlyMap<UOp, Races> => {
   const races = new Map<UOp, Races>()
   const shared = new Map(known)
-  const stored = new Set(linear.src.filter((n) => n.op === "STORE").map((n) => nameOf(accessOf(n).buffer)))
+  const stored = new Set(linear.src.filter((n) => n.op === "STORE" || n.op === "FRAGMENT_STORE").map((n) => nameOf(accessOf(n).buffer)))
   for (const buffer of linear.src) {
     if ((buffer.op !== "PARAM" && buffer.op !== "LOCAL") || !stored.has(nameOf(buffer))) continue
     const name = nameOf(buffer)

@@ -80,7 +80,12 @@ export const ops = [
   "PERSISTENT", // src = phases; arg: {workgroups}; kernel stages: the kernel
   "GRID_BARRIER", // linear: src = [PARAM]; arg: {id, workgroups, spins}; waits for all workgroups
   // tensor stage; at the end for the same reason
-  "SCATTER_ADD" // src = [initial, index, value]; arg: {order}; adds value[i] to row index[i] of initial, where there is one
+  "SCATTER_ADD", // src = [initial, index, value]; arg: {order}; adds value[i] to row index[i] of initial, where there is one
+  // linear: matrix units; a subgroup has each fragment, of 16 x 16 elements
+  "FRAGMENT", // arg: {id, threads}; floats that products are added to, zero where it stands
+  "FRAGMENT_LOAD", // src = [INDEX of words of two halves]; arg: {side, along, stride, threads}; an operand
+  "FRAGMENT_MULACC", // src = [FRAGMENT, left, right]; adds the matrix product of the operands
+  "FRAGMENT_STORE" // src = [INDEX, FRAGMENT]; arg: {along, stride}
 ] as const
 
 /** The name of an operation. */
@@ -175,7 +180,9 @@ export const optionalInstructions = {
   /** Workgroups of a grid, with threads that share memory. */
   hasGrid: set("SPECIAL", "LOCAL", "BARRIER"),
   /** Subgroups of a known size. */
-  subgroupSize: set("SUBGROUP_REDUCE")
+  subgroupSize: set("SUBGROUP_REDUCE"),
+  /** Matrix units. */
+  matrixUnits: set("FRAGMENT", "FRAGMENT_LOAD", "FRAGMENT_MULACC", "FRAGMENT_STORE")
 } as const
 export const commutative = set("ADD", "MUL", "MAX", "MIN", "AND", "OR", "XOR", "CMPEQ", "CMPNE", "DOT4I8")
 export const movement = set("RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP")

@@ -77,6 +77,10 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
     "IF",
     "ENDIF",
     "SUBGROUP_REDUCE",
+    "FRAGMENT",
+    "FRAGMENT_LOAD",
+    "FRAGMENT_MULACC",
+    "FRAGMENT_STORE",
     "STACK",
     "LANE",
     ...elementwise
@@ -86,9 +90,9 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
 const axes: Readonly<Record<Stage, ReadonlySet<Axis>>> = {
   tensor: new Set(),
   kernel: new Set(["GLOBAL", "LOOP", "REDUCE"]),
-  opted: new Set(["GLOBAL", "LOOP", "LOCAL", "UPCAST", "REDUCE", "GROUP", "UNROLL"]),
-  unrolled: new Set(["GLOBAL", "LOOP", "LOCAL", "REDUCE", "GROUP"]),
-  expanded: new Set(["GLOBAL", "LOOP", "REDUCE"]),
+  opted: new Set(["GLOBAL", "LOOP", "LOCAL", "UPCAST", "REDUCE", "GROUP", "UNROLL", "MATRIX"]),
+  unrolled: new Set(["GLOBAL", "LOOP", "LOCAL", "REDUCE", "GROUP", "MATRIX"]),
+  expanded: new Set(["GLOBAL", "LOOP", "REDUCE", "MATRIX"]),
   linear: new Set(["GLOBAL", "LOOP", "REDUCE"])
 }
 
@@ -210,13 +214,15 @@ const computedFrom = (node: UOp, seen: Set<UOp> = new Set()): ReadonlySet<UOp> =
   return seen
 }
 
-const independent: ReadonlySet<Axis> = new Set(["GLOBAL", "LOCAL", "LOOP"])
+const independent: ReadonlySet<Axis> = new Set(["GLOBAL", "LOCAL", "LOOP", "MATRIX"])
 
 /** Iterations that are not independent belong to stores that accumulate; of the others two may not add to one element, unless atomically. */
 const checkLoops = (end: UOp): string | undefined => {
   const { loops, stores } = endOf(end)
   const [plain] = stores.filter((store) => !isAccumulating(store))
-  if (plain !== undefined && loops.some((r) => rangeArg(r).axis === "REDUCE")) {
+  // each iteration may have workgroup memory of its own
+  const isCombined = (r: UOp): boolean => rangeArg(r).axis === "REDUCE" && !openRanges(accessOf(plain!).buffer).has(r)
+  if (plain !== undefined && loops.some(isCombined)) {
     return "a store that does not accumulate, in a loop whose iterations are combined"
   }
   const adding = stores.filter((store) => isAccumulating(store) && !isCoherent(accessOf(store).buffer))

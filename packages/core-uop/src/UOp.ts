@@ -3,9 +3,9 @@ import { type Op, ordinal, type ReduceOp } from "./Op.ts"
 
 /**
  * What a loop variable stands for. `GLOBAL` and `LOOP` iterations are independent; `REDUCE` ones are combined, in an END in order and
- * in memory, by a store that accumulates.
+ * in memory, by a store that accumulates. Those of `MATRIX` are done by matrix units: of an END its fragments, of a reduction its terms.
  */
-export type Axis = "GLOBAL" | "LOOP" | "LOCAL" | "UPCAST" | "REDUCE" | "GROUP" | "UNROLL"
+export type Axis = "GLOBAL" | "LOOP" | "LOCAL" | "UPCAST" | "REDUCE" | "GROUP" | "UNROLL" | "MATRIX"
 
 /** Everything an operation may carry besides its sources. Plain data, compared by value (and -0 is not 0). */
 export type Arg =
@@ -23,13 +23,32 @@ export type VarArg = { readonly name: string; readonly min: number; readonly max
 /** A loop: its number and what it stands for. */
 export type RangeArg = { readonly id: number; readonly axis: Axis }
 /** A reduction; the axes are those of the tensor stage. */
-export type ReduceArg = { readonly op: ReduceOp; readonly axes: ReadonlyArray<number> }
+export type ReduceArg = {
+  readonly op: ReduceOp
+  readonly axes: ReadonlyArray<number>
+  /** By matrix units: `MatrixTile`. */
+  readonly tile?: ReadonlyArray<number>
+}
 /** A store that accumulates: the element becomes the sum of what it was and of the value. Atomic if the buffer is coherent. */
 export type StoreArg = { readonly op: "ADD" }
 /** In which order rows are added to one row: in that of the index, or in any. */
 export type ScatterArg = { readonly order: "rows" | "any" }
 /** A reduction over threads. */
 export type GroupArg = { readonly op: ReduceOp; readonly threads: number }
+/** Which operand of a product of matrices, `[rows, depth]` times `[depth, columns]`. */
+export type Side = "left" | "right"
+/** Whether neighbours in memory are of one row or of one column of a fragment. */
+export type Along = "row" | "column"
+/** A fragment of a subgroup of so many threads. */
+export type FragmentArg = { readonly id: number; readonly threads: number }
+/** An operand; elements of the buffer from one row (column) to the next. */
+export type FragmentLoadArg = {
+  readonly side: Side
+  readonly along: Along
+  readonly stride: number
+  readonly threads: number
+}
+export type FragmentStoreArg = { readonly along: Along; readonly stride: number }
 /** Workgroup memory: its number and how many elements it has. */
 export type LocalArg = { readonly id: number; readonly length: number }
 /** A hand-written kernel: its name, which of its sources it writes, and what `Custom` keeps beside that. */
@@ -94,6 +113,9 @@ export interface Args {
   readonly PHASE: PhaseArg
   readonly PERSISTENT: PersistentArg
   readonly GRID_BARRIER: GridBarrierArg
+  readonly FRAGMENT: FragmentArg
+  readonly FRAGMENT_LOAD: FragmentLoadArg
+  readonly FRAGMENT_STORE: FragmentStoreArg
 }
 
 /** An operation whose arg has a type. */

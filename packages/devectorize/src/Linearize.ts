@@ -5,6 +5,7 @@ import { acrossThreads } from "./internal/acrossThreads.ts"
 import { addIn } from "./internal/additions.ts"
 import { Code } from "./internal/code.ts"
 import { earlyLoads } from "./internal/early.ts"
+import { byMatrixUnits, tiledIn } from "./internal/matrix.ts"
 import { overLoops } from "./internal/overLoops.ts"
 import { Siblings } from "./internal/siblings.ts"
 
@@ -19,6 +20,11 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
   const code = new Code(kernel.arena, nodes.filter((n) => n.op === "LOCAL"))
   const siblings = new Siblings()
   const emit = emitter(code, siblings, { thread: nodes.find(isThread), subgroupSize })
+  const tiled = tiledIn(kernel)
+  if (tiled !== undefined) {
+    byMatrixUnits(kernel, tiled, { code, emit })
+    return code.linear()
+  }
   /** Workgroup memory that was written since the last barrier. */
   const unseen = new Set<UOp>()
   for (const load of earlyLoads(kernel, subgroupSize)) emit(load)

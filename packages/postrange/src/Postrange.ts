@@ -22,7 +22,8 @@ const axisOf: Readonly<Record<Exclude<Kind, "OUTER">, Axis>> = {
   UPCAST: "UPCAST",
   SPREAD: "UPCAST",
   UNROLL: "UNROLL",
-  LOOP: "LOOP"
+  LOOP: "LOOP",
+  MATRIX: "MATRIX"
 }
 
 const needsReduction: ReadonlySet<Kind> = new Set(["GROUP", "UNROLL"])
@@ -32,7 +33,7 @@ export const maxCopies = 256
 
 /** Axes that an opt applies to. Loops over staged elements start as LOOP. */
 const wantedAxes = ({ kind }: Opt): ReadonlyArray<Axis> =>
-  kind === "OUTER" ? ["GLOBAL"] : needsReduction.has(kind) ? ["REDUCE"] : ["GLOBAL", "LOOP"]
+  kind === "OUTER" ? ["GLOBAL"] : kind === "MATRIX" ? ["GLOBAL", "REDUCE"] : needsReduction.has(kind) ? ["REDUCE"] : ["GLOBAL", "LOOP"]
 
 /** Why an opt may not be applied to this kernel, or `undefined` if it may. */
 export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): string | undefined => {
@@ -53,6 +54,10 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
   }
   if (Workgroup.loopsBetween(kernel).has(loop.node)) {
     return `r${loop.id} tells workgroups apart: what they stage depends on it`
+  }
+  if (opt.kind === "MATRIX") {
+    const reason = profile.matrixUnits === true ? whyNoProduct(kernel) : `${profile.name} has no matrix units`
+    if (reason !== undefined) return reason
   }
   if (opt.kind === "LOOP") {
     return opt.amount === loop.size
@@ -112,6 +117,17 @@ const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
     )
   })
   return staged + 4 * partials.reduce((a, b) => a + b, 0)
+}
+
+/** Why matrix units compute no kernel like this. Whether its MATRIX loops are a whole tile is known when all of them are there. */
+const whyNoProduct = (kernel: UOp): string | undefined => {
+  const reductions = Loops.reductions(kernel)
+  const [reduction] = reductions
+  if (kernel.src.length > 1 || reductions.length !== 1) return "only a kernel of one reduction is a product for matrix units"
+  const terms = reduction!.src[0]!
+  return reduceArg(reduction!).op === "ADD" && terms.op === "MUL" && terms.src.every(({ op }) => op === "HALF_TO_FLOAT")
+    ? undefined
+    : "matrix units add products of two halves"
 }
 
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0

@@ -1,7 +1,9 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise as elementwiseOps, type Op } from "@tg/core-uop/Op"
+import { accessOf } from "@tg/core-uop/View"
 import { argOf, groupArg, specialName, type UOp, varArg } from "@tg/core-uop/UOp"
 import * as Access from "./access.ts"
+import * as Fragments from "./fragments.ts"
 import { combine, elementwise, inputs as elementwiseInputs, operands as operandsOf } from "./elementwise.ts"
 import type { Helper } from "./helpers.ts"
 import { literal } from "./literal.ts"
@@ -79,6 +81,10 @@ const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
     case "LOAD":
     case "STORE":
       return Access.inputs(node, widths)
+    case "FRAGMENT_LOAD":
+      return [accessOf(node).at]
+    case "FRAGMENT_STORE":
+      return [accessOf(node).at, node.src[1]!]
     case "INDEX":
       return readsRegister(node) ? node.src.slice(1) : []
     case "SPECIAL":
@@ -177,6 +183,10 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
     const values = node.src.slice(1).map((s) => s.op === "REG" ? writer.bind("v", writer.text(s)) : writer.text(s))
     writer.snapshots.set(node, values)
   },
+  FRAGMENT: ({ writer }, node) => Fragments.define(writer, node),
+  FRAGMENT_LOAD: ({ writer }, node) => Fragments.load(writer, node),
+  FRAGMENT_MULACC: ({ writer }, node) => Fragments.multiply(writer, node),
+  FRAGMENT_STORE: ({ writer }, node) => Fragments.store(writer, node),
   LOAD: (place, node) => keep(place, node, Access.load(place.writer, node)),
   STORE: ({ writer }, node) => Access.store(writer, node),
   STACK: (place, node) => {

@@ -13,6 +13,8 @@ export interface Usage {
 const effects: ReadonlySet<string> = new Set([
   "STORE",
   "ACCUMULATE",
+  "FRAGMENT_MULACC",
+  "FRAGMENT_STORE",
   "BARRIER",
   "GRID_BARRIER",
   "RANGE",

@@ -1,6 +1,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import type * as DType from "@tg/core-uop/DType"
 import { rangeArg, type UOp } from "@tg/core-uop/UOp"
+import type { Units } from "./fragments.ts"
 import type { Helper } from "./helpers.ts"
 import { atom, operand, Refusal, type Text } from "./text.ts"
 
@@ -8,6 +9,7 @@ import { atom, operand, Refusal, type Text } from "./text.ts"
 export interface Options {
   readonly subgroupSize: number | undefined
   readonly halfSubnormals: boolean
+  readonly matrixUnits?: Units | undefined
   /** Names of the uniform integers, in their order. */
   readonly vars: ReadonlyArray<string>
 }

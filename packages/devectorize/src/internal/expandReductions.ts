@@ -26,7 +26,8 @@ import {
 
 /** A REDUCE at a place. */
 export const expandReduction = (x: Expansion, node: UOp, env: Env): UOp => {
-  const { op } = reduceArg(node)
+  const { op, tile } = reduceArg(node)
+  if (tile !== undefined) return node.with(node.src.map((source) => x.expanded(source, env)))
   const ranges = node.src.slice(1)
   const inside = x.vectors ? widest(node.src[0]!, ranges.filter(isWide)) : undefined
   const outer = lanesRange(node, env)

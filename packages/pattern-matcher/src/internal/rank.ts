@@ -10,7 +10,8 @@ const axes: Readonly<Record<Axis, number>> = {
   GROUP: 5,
   REDUCE: 6,
   UPCAST: 7,
-  UNROLL: 8
+  UNROLL: 8,
+  MATRIX: 7
 }
 const perAxis = 512
 

@@ -1,0 +1,60 @@
+/** What a workgroup computes of a product by matrix units: a tile of fragments, `left [rows, depth]` times `right [depth, columns]`. */
+import type { Along } from "./UOp.ts"
+
+/** Rows, columns and depth of a fragment. */
+export const side = 16
+
+/** An operand in workgroup memory: words of two halves. */
+export interface Staged {
+  /** Whether neighbouring halves are of one row, or of one column. */
+  readonly along: Along
+  /** Words from one row (column) to the next. */
+  readonly stride: number
+}
+
+/** A tile. Subgroups are a grid over it, of which each has a block of fragments. */
+export interface MatrixTile {
+  /** Threads of a subgroup. */
+  readonly threads: number
+  /** Subgroups along rows and along columns. */
+  readonly subgroups: readonly [number, number]
+  /** Fragments of a subgroup along rows and along columns. */
+  readonly fragments: readonly [number, number]
+  /** Terms of the reduction that are staged at a time. */
+  readonly depth: number
+  readonly left: Staged
+  readonly right: Staged
+  /** Whether neighbouring threads store neighbours of a row or of a column of the result. */
+  readonly result: Along
+}
+
+const numberOf = (along: Along): number => along === "row" ? 0 : 1
+const alongOf = (number: number): Along => number === 0 ? "row" : "column"
+
+/** As the arg of a reduction has it. */
+export const encode = (tile: MatrixTile): ReadonlyArray<number> => [
+  tile.threads,
+  ...tile.subgroups,
+  ...tile.fragments,
+  tile.depth,
+  numberOf(tile.left.along),
+  tile.left.stride,
+  numberOf(tile.right.along),
+  tile.right.stride,
+  numberOf(tile.result)
+]
+
+/** The tile that an arg says. */
+export const decode = (numbers: ReadonlyArray<number>): MatrixTile => {
+  const [threads, down, across, rows, columns, depth, leftAlong, leftStride, rightAlong, rightStride, result] =
+    numbers as [number, number, number, number, number, number, number, number, number, number, number]
+  return {
+    threads,
+    subgroups: [down, across],
+    fragments: [rows, columns],
+    depth,
+    left: { along: alongOf(leftAlong), stride: leftStride },
+    right: { along: alongOf(rightAlong), stride: rightStride },
+    result: alongOf(result)
+  }
+}

@@ -1,0 +1,273 @@
+/**
+ * Products by matrix units. A kernel whose reduction has MATRIX loops becomes three ENDs: two stage tiles of the operands in workgroup
+ * memory, as words of two halves, for each step of the reduction; the last one reads them. Values stay; the order of the sum does not.
+ */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
+import { encode, type MatrixTile, side, type Staged } from "@tg/core-uop/MatrixTile"
+import { openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { accessOf, endOf, fixedSize, storeOf } from "@tg/core-uop/View"
+import { stepOf } from "@tg/pattern-matcher/Affine"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+
+/** A product of halves: what a kernel stores is computed from its sum. */
+export interface Product {
+  readonly reduce: UOp
+  /** Operands, as words that have a half in their low 16 bits. */
+  readonly left: UOp
+  readonly right: UOp
+}
+
+/** The one product of halves of a kernel; none where there is another reduction, or an operand is no half. */
+export const productOf = (kernel: UOp): Product | undefined => {
+  const reductions = toposort(kernel).filter(({ op }) => op === "REDUCE")
+  const [reduce] = reductions
+  if (kernel.src.length !== 1 || reductions.length !== 1 || reduceArg(reduce!).op !== "ADD") return undefined
+  const product = reduce!.src[0]!
+  const [left, right] = product.src
+  if (product.op !== "MUL" || left!.op !== "HALF_TO_FLOAT" || right!.op !== "HALF_TO_FLOAT") return undefined
+  const { stores } = endOf(kernel.src[0]!)
+  return stores.length === 1 ? { reduce: reduce!, left: left!.src[0]!, right: right!.src[0]! } : undefined
+}
+
+const isMatrix = (range: UOp): boolean => rangeArg(range).axis === "MATRIX"
+const sizeOf = (range: UOp): number => fixedSize(range)!
+const sizesOf = (ranges: ReadonlyArray<UOp>): number => ranges.reduce((n, range) => n * sizeOf(range), 1)
+
+/** Halves from one iteration of a loop to the next, in what an operand reads most of; far apart where that is not known. */
+const distance = (operand: UOp, range: UOp): number => {
+  if (!openRanges(operand).has(range)) return Infinity
+  const loads = toposort(operand).filter(({ op }) => op === "LOAD")
+    .toSorted((a, b) => openRanges(b).size - openRanges(a).size)
+  const [most] = loads
+  if (most === undefined) return Infinity
+  const step = stepOf(accessOf(most).at, range)
+  // a loop that is in no index tells the halves of a word apart
+  return step === undefined ? Infinity : step === 0 ? 1 : 2 * Math.abs(step)
+}
+
+/** Loops of neighbours last. */
+const inOrder = (ranges: ReadonlyArray<UOp>, operand: UOp): ReadonlyArray<UOp> =>
+  ranges.toSorted((a, b) => distance(operand, b) - distance(operand, a) || rangeArg(a).id - rangeArg(b).id)
+
+/** The value of each loop when all of them are one, the last of them fastest. */
+const digits = (ranges: ReadonlyArray<UOp>, at: UOp): ReadonlyArray<readonly [UOp, UOp]> => {
+  let scale = 1
+  return ranges.toReversed().map((range, i) => {
+    const above = Expr.floordiv(at, scale)
+    scale *= sizeOf(range)
+    return [range, i === ranges.length - 1 ? above : Expr.floormod(above, sizeOf(range))] as const
+  })
+}
+
+/** Numbers for new loops. */
+const freshIds = (kernel: UOp): () => number => {
+  let next = 1 + Math.max(0, ...toposort(kernel).map((n) => n.is("RANGE") ? n.arg.id : 0))
+  return () => next++
+}
+
+/** Words of a vector, and those between the rows of a tile, so that rows do not share banks of workgroup memory. */
+const vector = 4
+
+/** The word of two halves that are computed alike. */
+const joined = (low: UOp, high: UOp): UOp => {
+  // both of them lie in one word already
+  const isLow = low.op === "AND" && low.src[1]!.op === "CONST" && low.src[1]!.arg === 65535
+  const unmasked = high.op === "AND" && high.src[1]!.op === "CONST" && high.src[1]!.arg === 65535 ? high.src[0]! : high
+  const isHigh = unmasked.op === "SHR" && unmasked.src[1]!.op === "CONST" && unmasked.src[1]!.arg === 16
+  if (isLow && isHigh && unmasked.src[0] === low.src[0]) return low.src[0]!
+  const own = isLow || low.op === "FLOAT_TO_HALF" ? low : Expr.and(low, 65535)
+  return Expr.or(own, Expr.shl(high, 16))
+}
+
+/** One operand of the tile. */
+interface Operand {
+  readonly value: UOp
+  /** Its own loops and those of the reduction, neighbours last. */
+  readonly own: ReadonlyArray<UOp>
+  readonly terms: ReadonlyArray<UOp>
+  /** Whether neighbours in memory are terms of the sum. */
+  readonly isAlongTerms: boolean
+}
+
+const operandOf = (value: UOp, own: ReadonlyArray<UOp>, terms: ReadonlyArray<UOp>): Operand => {
+  const nearest = (ranges: ReadonlyArray<UOp>): number => Math.min(...ranges.map((range) => distance(value, range)))
+  return { value, own: inOrder(own, value), terms: inOrder(terms, value), isAlongTerms: nearest(terms) < nearest(own) }
+}
+
+/** Rows of halves of a staged tile: how many, and words from one to the next. */
+const strideOf = ({ isAlongTerms, own, terms }: Operand): number => sizesOf(isAlongTerms ? terms : own) / 2 + vector
+
+/** The END that stages an operand, and the half at a place of it. */
+const stage = (
+  operand: Operand,
+  { fresh, id, instances, loops, terms, threads }: {
+    readonly fresh: () => number
+    readonly id: number
+    readonly instances: ReadonlyArray<UOp>
+    readonly loops: ReadonlyArray<UOp>
+    /** Of the reduction, in the order that both operands have. */
+    readonly terms: ReadonlyArray<UOp>
+    readonly threads: number
+  }
+) => {
+  const { isAlongTerms, own, value } = operand
+  const { arena } = value
+  const [inner, outer] = isAlongTerms ? [terms, own] : [own, terms]
+  const [across, down] = [sizesOf(inner) / 2, sizesOf(outer)]
+  const stride = strideOf(operand)
+  const memory = arena.make("LOCAL", DType.u32, [...instances], { id, length: down * stride })
+  const vectors = across / vector * down
+  const working = Math.min(threads, vectors)
+  const turn = Expr.range(arena, vectors / working, fresh(), "LOOP")
+  const thread = Expr.range(arena, working, fresh(), "LOCAL")
+  const word = Expr.range(arena, vector, fresh(), "UPCAST")
+  const at = Expr.add(Expr.mul(turn, working), thread)
+  const row = Expr.floordiv(at, across / vector)
+  const column = Expr.add(Expr.mul(Expr.floormod(at, across / vector), vector), word)
+  const half = (i: number): UOp =>
+    Symbolic.simplify(
+      substitute(value, new Map([...digits(inner, Expr.add(Expr.mul(column, 2), i)), ...digits(outer, row)]))
+    )
+  const target = Expr.element(memory, Symbolic.simplify(Expr.add(Expr.mul(row, stride), column)))
+  const end = arena.make("END", DType.none, [Expr.store(target, joined(half(0), half(1))), ...loops, turn, thread, word])
+  const halfAt = (own: UOp, term: UOp): UOp => {
+    const [row, at] = isAlongTerms ? [own, term] : [term, own]
+    const word = Expr.load(Expr.element(memory, Expr.add(Expr.mul(row, stride), Expr.floordiv(at, 2))))
+    const shift = Expr.mul(Expr.cast(Expr.floormod(at, 2), DType.u32), 16)
+    return Expr.alu("HALF_TO_FLOAT", Expr.and(Expr.shr(word, shift), 65535))
+  }
+  return { end, halfAt }
+}
+
+/** Fragments of a subgroup at least and at most: fewer load operands more often than they use them, more have no registers. */
+const fewFragments = 4
+const manyFragments = 16
+const mostSubgroups = 8
+
+/** How subgroups share a tile: as square as it goes, since a block of fragments loads its rows and its columns. */
+const shared = (rows: number, columns: number): Pick<MatrixTile, "subgroups" | "fragments"> => {
+  const [down, across] = [rows / side, columns / side]
+  const all = down * across
+  const each = all <= fewFragments * fewFragments ? fewFragments : manyFragments
+  const count = Math.max(1, Math.min(mostSubgroups, all / each))
+  let best: readonly [number, number] = [1, count]
+  for (let i = 1; i <= count; i *= 2) {
+    const next: readonly [number, number] = [i, count / i]
+    if (down % i !== 0 || across % (count / i) !== 0) continue
+    const around = ([a, b]: readonly [number, number]): number => down / a + across / b
+    if (down % best[0] !== 0 || across % best[1] !== 0 || around(next) < around(best)) best = next
+  }
+  return { subgroups: best, fragments: [down / best[0], across / best[1]] }
+}
+
+/** The loops of a product by what depends on them. */
+const loopsOf = ({ left, reduce, right }: Product, end: UOp) => {
+  const matrix = endOf(end).loops.filter(isMatrix)
+  return {
+    rows: matrix.filter((range) => openRanges(left).has(range)),
+    columns: matrix.filter((range) => openRanges(right).has(range)),
+    terms: reduce.src.slice(1).filter(isMatrix),
+    steps: reduce.src.slice(1).filter((range) => !isMatrix(range))
+  }
+}
+
+const isPowerOfTwo = (n: number): boolean => Number.isInteger(Math.log2(n))
+
+/** Whether a kernel has loops for matrix units. */
+export const isTiled = (kernel: UOp): boolean =>
+  toposort(kernel).some((node) => node.op === "RANGE" && isMatrix(node))
+
+/** Why matrix units cannot compute a kernel's product, or `undefined` if they can. */
+export const whyNot = (
+  kernel: UOp,
+  { matrixUnits, maxWorkgroupBytes, maxWorkgroupThreads, name, subgroupSize = 0 }: DeviceProfile
+): string | undefined => {
+  if (matrixUnits !== true || !(subgroupSize >= side)) return `${name} has no matrix units`
+  const product = productOf(kernel)
+  if (product === undefined) return "the kernel is no product of halves"
+  const { columns, rows, terms } = loopsOf(product, kernel.src[0]!)
+  const both = endOf(kernel.src[0]!).loops.filter(isMatrix).length - rows.length - columns.length
+  if (both !== 0) return "a loop belongs to both operands, or to none"
+  const bad = [rows, columns, terms].map(sizesOf).find((size) => size % side !== 0 || !isPowerOfTwo(size))
+  if (bad !== undefined) return `a tile of ${bad} has no whole fragments of ${side}, by powers of two`
+  const { fragments, subgroups } = shared(sizesOf(rows), sizesOf(columns))
+  if (fragments.some((count) => !Number.isInteger(count))) return "the tile cannot be shared among subgroups"
+  const threads = subgroups[0] * subgroups[1] * subgroupSize
+  if (threads > maxWorkgroupThreads) return `${threads} threads, the device allows ${maxWorkgroupThreads}`
+  const bytes = bytesOf(kernel)
+  return bytes > maxWorkgroupBytes
+    ? `${bytes} bytes of workgroup memory, the device has ${maxWorkgroupBytes}`
+    : undefined
+}
+
+/** Bytes of workgroup memory that a tile takes: both operands, and a fragment of each subgroup on its way to the result. */
+const bytesOf = (kernel: UOp): number => {
+  const product = productOf(kernel)!
+  const { columns, rows, terms } = loopsOf(product, kernel.src[0]!)
+  const staged = [operandOf(product.left, rows, terms), operandOf(product.right, columns, terms)]
+    .reduce((n, operand) => n + 4 * strideOf(operand) * sizesOf(operand.isAlongTerms ? operand.own : operand.terms), 0)
+  const { subgroups: [a, b] } = shared(sizesOf(rows), sizesOf(columns))
+  return staged + 4 * a * b * side * side
+}
+
+/** The kernel with its operands staged for matrix units, whose subgroups have so many threads. Spec `opted` to `opted`. */
+export const staged = (kernel: UOp, subgroup: number): UOp => {
+  const { arena } = kernel
+  const end = kernel.src[0]!
+  const product = productOf(kernel)!
+  const { columns, rows, steps, terms } = loopsOf(product, end)
+  const left = operandOf(product.left, rows, terms)
+  const right = operandOf(product.right, columns, terms)
+  const [height, width, depth] = [sizesOf(rows), sizesOf(columns), sizesOf(terms)]
+  const { fragments, subgroups } = shared(height, width)
+  const globals = endOf(end).loops.filter((range) => !isMatrix(range))
+  const fresh = freshIds(kernel)
+  const loops = [...globals, ...steps]
+  const ordered = right.isAlongTerms ? right.terms : left.terms
+  const shape = {
+    fresh,
+    instances: loops,
+    loops,
+    terms: ordered,
+    threads: subgroup * subgroups[0] * subgroups[1]
+  }
+  const [a, b] = [stage(left, { ...shape, id: 0 }), stage(right, { ...shape, id: 1 })]
+  const alongOf = ({ isAlongTerms }: Operand, [terms, own]: readonly [Staged["along"], Staged["along"]]) =>
+    isAlongTerms ? terms : own
+  const target = storeOf(endOf(end).stores[0]!)
+  // neighbouring threads store neighbours
+  const isAlongRows = Math.abs(stepOf(target.at, left.own.at(-1)!) ?? Infinity) === 1
+  const tile: MatrixTile = {
+    threads: subgroup,
+    subgroups,
+    fragments,
+    depth,
+    left: { along: alongOf(left, ["row", "column"]), stride: strideOf(left) },
+    right: { along: alongOf(right, ["column", "row"]), stride: strideOf(right) },
+    result: isAlongRows ? "column" : "row"
+  }
+  const range = (size: number, axis: "LOCAL" | "LOOP" | "MATRIX"): UOp => Expr.range(arena, size, fresh(), axis)
+  const [block, blockAcross] = [range(subgroups[0], "LOCAL"), range(subgroups[1], "LOCAL")]
+  const [fragment, fragmentAcross] = [range(fragments[0], "MATRIX"), range(fragments[1], "MATRIX")]
+  const [far, near] = [range(subgroup / side, "LOCAL"), range(side, "LOCAL")]
+  const turn = range(side * side / subgroup, "LOOP")
+  const slow = Expr.add(Expr.mul(turn, subgroup / side), far)
+  const [row, column] = isAlongRows ? [near, slow] : [slow, near]
+  const place = (block: UOp, fragments: number, fragment: UOp, at: UOp): UOp =>
+    Expr.add(Expr.mul(Expr.add(Expr.mul(block, fragments), fragment), side), at)
+  const [m, n] = [place(block, fragments[0], fragment, row), place(blockAcross, fragments[1], fragmentAcross, column)]
+  const term = Expr.range(arena, depth, fresh(), "MATRIX")
+  const sum = arena.make(
+    "REDUCE",
+    product.reduce.dtype,
+    [Expr.mul(a.halfAt(m, term), b.halfAt(n, term)), ...steps, term],
+    { op: "ADD", axes: [], tile: encode(tile) }
+  )
+  const places = new Map([...digits(left.own, m), ...digits(right.own, n), [product.reduce, sum] as const])
+  const store = substitute(endOf(end).stores[0]!, places)
+  const own = [...globals, block, blockAcross, far, near, fragment, fragmentAcross, turn]
+  arena.inherit(sum, product.reduce)
+  return kernel.with([a.end, b.end, arena.make("END", DType.none, [store, ...own])])
+}
