@@ -12,7 +12,6 @@ import { Context, Effect, Layer, Schema } from "effect"
 import { decompose, rewrite, strength, undeclared } from "./Decompose.ts"
 import { expand } from "./Expand.ts"
 import * as Linear from "./Linearize.ts"
-import * as Matrix from "./Matrix.ts"
 import { addThreads, GridProblem } from "./Threads.ts"
 
 /** A kernel that cannot be brought into the form the renderer wants. */
@@ -49,7 +48,6 @@ export type DevectorizePass = Pass.Pass<Where, DevectorizeError>
 export const passes: Pass.PassList<Where, DevectorizeError> = {
   stage: "devectorize",
   passes: [
-    { name: "matrix", from: "opted", to: "opted", run: (kernel, where) => byMatrixUnits(kernel, where) },
     { name: "sizes", from: "opted", to: "opted", run: (kernel, where, trace) => simplifySizes(kernel, where, trace) },
     { name: "expand", from: "opted", to: "unrolled", run: (kernel, { caps }) => expand(kernel, caps) },
     { name: "threads", from: "unrolled", to: "expanded", run: (kernel, where) => threaded(kernel, where) },
@@ -76,15 +74,6 @@ const simplifySizes = (
     node.op !== "RANGE"
       ? src === node.src ? node : node.with(src)
       : node.with([Symbolic.simplify(src[0]!, trace === undefined ? { rules } : { rules, trace })]))
-
-/** Stages the operands of a product for matrix units. */
-const byMatrixUnits = (kernel: UOp, { kernel: name, profile }: Where): UOp | DevectorizeError => {
-  if (!Matrix.isTiled(kernel)) return kernel
-  const reason = Matrix.whyNot(kernel, profile)
-  return reason === undefined
-    ? Matrix.staged(kernel, profile.subgroupSize!)
-    : new DevectorizeError({ kernel: name, message: `${name}: not by matrix units: ${reason}` })
-}
 
 /** Maps loops to the grid where the target has one. */
 const threaded = (kernel: UOp, { caps, kernel: name, profile }: Where): UOp | DevectorizeError => {

@@ -4,6 +4,7 @@ import * as Opt from "@tg/postrange/Opt"
 import { upcastTokens } from "./Few.ts"
 import { loopsOffGrid } from "./Grid.ts"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
+import { chooseMatrix } from "./Matrix.ts"
 import { gatherRows } from "./Order.ts"
 import { upcastAlike } from "./Outputs.ts"
 import type { Plan } from "./Plan.ts"
@@ -41,6 +42,7 @@ const fitGrid = (plan: Plan, { maxGrid }: DeviceProfile): void => {
 
 /** Chooses for a kernel on a GPU. */
 export const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
+  if (chooseMatrix(plan, profile)) return
   if (plan.kernel.src.length > 1) chooseStaged(plan, profile)
   else if (!chooseTiles(plan, profile)) chooseUsual(plan, profile)
   gatherRows(plan)

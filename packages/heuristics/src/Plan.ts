@@ -8,7 +8,7 @@ export class Plan {
   readonly opts: Array<Opt.Opt> = []
   kernel: UOp
   private readonly profile: DeviceProfile
-  private readonly legal: Postrange.Legal
+  readonly legal: Postrange.Legal
   constructor(kernel: UOp, profile: DeviceProfile, legal: Postrange.Legal = Postrange.legal) {
     this.kernel = kernel
     this.profile = profile

@@ -7,6 +7,7 @@ import * as Workgroup from "@tg/core-uop/Workgroup"
 import { attempt } from "@tg/pattern-matcher/GraphRewrite"
 import { Context, Effect, Layer, Schema } from "effect"
 import * as Loops from "./Loops.ts"
+import * as Matrix from "./Matrix.ts"
 import { type Kind, type Opt, print } from "./Opt.ts"
 
 /** An opt that this kernel or this device does not allow. */
@@ -56,7 +57,7 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
     return `r${loop.id} tells workgroups apart: what they stage depends on it`
   }
   if (opt.kind === "MATRIX") {
-    const reason = profile.matrixUnits === true ? whyNoProduct(kernel) : `${profile.name} has no matrix units`
+    const reason = Matrix.whyNone(kernel, profile)
     if (reason !== undefined) return reason
   }
   if (opt.kind === "LOOP") {
@@ -117,17 +118,6 @@ const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
     )
   })
   return staged + 4 * partials.reduce((a, b) => a + b, 0)
-}
-
-/** Why matrix units compute no kernel like this. Whether its MATRIX loops are a whole tile is known when all of them are there. */
-const whyNoProduct = (kernel: UOp): string | undefined => {
-  const reductions = Loops.reductions(kernel)
-  const [reduction] = reductions
-  if (kernel.src.length > 1 || reductions.length !== 1) return "only a kernel of one reduction is a product for matrix units"
-  const terms = reduction!.src[0]!
-  return reduceArg(reduction!).op === "ADD" && terms.op === "MUL" && terms.src.every(({ op }) => op === "HALF_TO_FLOAT")
-    ? undefined
-    : "matrix units add products of two halves"
 }
 
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
@@ -251,12 +241,26 @@ export type PostrangePass = Pass.Pass<Where, IllegalOpt>
 export interface Rules {
   /** Why an opt may not be applied to a kernel, or `undefined` if it may. */
   readonly whyIllegal: typeof whyIllegal
-  /** Passes behind the opts, which keep values (spec `opted` to spec `opted`). */
+  /** Passes behind the opts, in place of the usual ones, which keep values (spec `opted` to spec `opted`). */
   readonly passes: ReadonlyArray<PostrangePass>
 }
 
-/** The usual rules: `whyIllegal`, and no further passes. */
-export const usual: Rules = { whyIllegal, passes: [] }
+/** Stages the operands of a product for matrix units, where opts gave it MATRIX loops. */
+const matrix: PostrangePass = {
+  name: "matrix",
+  from: "opted",
+  to: "opted",
+  run: (kernel, { kernel: name, profile }) => {
+    if (!Matrix.isTiled(kernel)) return kernel
+    const reason = Matrix.whyNot(kernel, profile)
+    if (reason === undefined) return Matrix.staged(kernel, profile.subgroupSize!)
+    const message = `${name}: its MATRIX loops are no tile for matrix units: ${reason}`
+    return new IllegalOpt({ kernel: name, opt: "MATRIX", message })
+  }
+}
+
+/** The usual rules: `whyIllegal`, and behind the opts what stages operands for matrix units. */
+export const usual: Rules = { whyIllegal, passes: [matrix] }
 
 /** A list of opts is a list of passes: each is applied, or refused, by itself. */
 export const passesOf = (

@@ -179,14 +179,20 @@ const isPowerOfTwo = (n: number): boolean => Number.isInteger(Math.log2(n))
 export const isTiled = (kernel: UOp): boolean =>
   toposort(kernel).some((node) => node.op === "RANGE" && isMatrix(node))
 
-/** Why matrix units cannot compute a kernel's product, or `undefined` if they can. */
-export const whyNot = (
-  kernel: UOp,
-  { matrixUnits, maxWorkgroupBytes, maxWorkgroupThreads, name, subgroupSize = 0 }: DeviceProfile
-): string | undefined => {
-  if (matrixUnits !== true || !(subgroupSize >= side)) return `${name} has no matrix units`
-  const product = productOf(kernel)
-  if (product === undefined) return "the kernel is no product of halves"
+/** Why matrix units compute no kernel like this, whatever its tile. */
+export const whyNone = (kernel: UOp, { matrixUnits, name, subgroupSize = 0 }: DeviceProfile): string | undefined =>
+  matrixUnits !== true || !(subgroupSize >= side)
+    ? `${name} has no matrix units`
+    : productOf(kernel) === undefined
+    ? "matrix units compute one sum of products of halves"
+    : undefined
+
+/** Why matrix units cannot compute a tile of these MATRIX loops, or `undefined` if they can. */
+export const whyNot = (kernel: UOp, profile: DeviceProfile): string | undefined => {
+  const none = whyNone(kernel, profile)
+  if (none !== undefined) return none
+  const { maxWorkgroupBytes, maxWorkgroupThreads, subgroupSize } = profile
+  const product = productOf(kernel)!
   const { columns, rows, terms } = loopsOf(product, kernel.src[0]!)
   const both = endOf(kernel.src[0]!).loops.filter(isMatrix).length - rows.length - columns.length
   if (both !== 0) return "a loop belongs to both operands, or to none"
@@ -194,7 +200,7 @@ export const whyNot = (
   if (bad !== undefined) return `a tile of ${bad} has no whole fragments of ${side}, by powers of two`
   const { fragments, subgroups } = shared(sizesOf(rows), sizesOf(columns))
   if (fragments.some((count) => !Number.isInteger(count))) return "the tile cannot be shared among subgroups"
-  const threads = subgroups[0] * subgroups[1] * subgroupSize
+  const threads = subgroups[0] * subgroups[1] * subgroupSize!
   if (threads > maxWorkgroupThreads) return `${threads} threads, the device allows ${maxWorkgroupThreads}`
   const bytes = bytesOf(kernel)
   return bytes > maxWorkgroupBytes
