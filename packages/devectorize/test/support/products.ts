@@ -1,0 +1,125 @@
+/** Products of halves as attention has them, for matrix units: small, and odd in how their loops are cut. */
+import * as DeviceProfile from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import { floatToHalf } from "@tg/core-uop/EvaluateOps"
+import * as Expr from "@tg/core-uop/Expr"
+import * as Spec from "@tg/core-uop/Spec"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
+import * as Opt from "@tg/postrange/Opt"
+import { apply, IllegalOpt } from "@tg/postrange/Postrange"
+import { devectorize, DevectorizeError } from "../../src/Devectorize.ts"
+import { linearize } from "../../src/Linearize.ts"
+import { gpu } from "./stages.ts"
+
+export const profile: DeviceProfile.DeviceProfile = {
+  ...DeviceProfile.webgpuDefault,
+  matrixUnits: true,
+  subgroupSize: 32,
+  maxWorkgroupBytes: 49152
+}
+export const caps = { ...gpu, lanes: [1, 2, 4], subgroupSize: 32 } as const
+
+const heads = 4
+const tokens = 16
+const words = 16 // 32 halves of a row: word w has v[w] and v[w + 4] of each group of eight
+const pieces = 2
+const page = 32
+
+const param = (arena: Arena, slot: number, dtype: DType.DType, length: number): UOp =>
+  arena.make("PARAM", dtype, [Expr.int(arena, length)], { slot })
+const range = Expr.range
+const rounded = (x: UOp): UOp => Expr.alu("HALF_TO_FLOAT", Expr.alu("FLOAT_TO_HALF", x))
+const sum = (...terms: ReadonlyArray<UOp>): UOp => terms.reduce((a, b) => Expr.add(a, b))
+
+/** A half of a word of the cache: 16 words to a row, in groups of four. */
+const cached = (arena: Arena, { group, half, position, word }: Record<"group" | "half" | "position" | "word", UOp>) => {
+  const at = sum(Expr.mul(position, words), Expr.mul(group, 4), word)
+  const load = Expr.load(Expr.element(param(arena, 1, DType.u32, pieces * page * words), at))
+  return Expr.alu("HALF_TO_FLOAT", Expr.and(Expr.shr(load, Expr.mul(Expr.cast(half, DType.u32), 16)), 65535))
+}
+
+/** `out[head, piece, position, token] = 0.25 sum q[head, feature, token] k[position, feature]`, as scores of latent attention are. */
+const scores = (arena = new Arena()): UOp => {
+  const [head, piece, position, token] = [
+    range(arena, heads, 0, "GLOBAL"),
+    range(arena, Expr.variable(arena, "pieces", 1, pieces), 1, "GLOBAL"),
+    range(arena, page, 2, "GLOBAL"),
+    range(arena, tokens, 3, "GLOBAL")
+  ]
+  const [group, half, word] = [range(arena, 4, 4, "REDUCE"), range(arena, 2, 5, "REDUCE"), range(arena, 4, 6, "REDUCE")]
+  const feature = sum(Expr.mul(group, 8), Expr.mul(half, 4), word)
+  const q = param(arena, 2, DType.f32, heads * 32 * tokens)
+  const query = Expr.load(Expr.element(q, sum(Expr.mul(head, 32 * tokens), Expr.mul(feature, tokens), token)))
+  const place = Expr.add(Expr.mul(piece, page), position)
+  const k = cached(arena, { group, half, word, position: place })
+  const value = Expr.mul(Expr.reduce("ADD", Expr.mul(k, rounded(query)), [group, half, word]), 0.25)
+  const out = param(arena, 0, DType.f32, heads * pieces * page * tokens)
+  const at = sum(Expr.mul(head, pieces * page * tokens), Expr.mul(place, tokens), token)
+  const loops = [head, piece, position, token]
+  return arena.make("SINK", DType.none, [arena.make("END", DType.none, [Expr.store(Expr.element(out, at), value), ...loops])])
+}
+
+/** `out[head, token, feature] = sum p[head, position, token] v[position, feature]`, over pieces of positions. */
+const mix = (arena = new Arena()): UOp => {
+  const [head, token] = [range(arena, heads, 0, "GLOBAL"), range(arena, tokens, 1, "GLOBAL")]
+  const [group, half, word] = [range(arena, 4, 2, "GLOBAL"), range(arena, 2, 3, "GLOBAL"), range(arena, 4, 4, "GLOBAL")]
+  const piece = range(arena, Expr.variable(arena, "pieces", 1, pieces), 5, "REDUCE")
+  const position = range(arena, page, 6, "REDUCE")
+  const place = Expr.add(Expr.mul(piece, page), position)
+  const weights = param(arena, 2, DType.f32, heads * pieces * page * tokens)
+  const most = param(arena, 3, DType.f32, heads * tokens)
+  const at = sum(Expr.mul(head, pieces * page * tokens), Expr.mul(place, tokens), token)
+  const largest = Expr.load(Expr.element(most, Expr.add(Expr.mul(head, tokens), token)))
+  const weight = Expr.alu("EXP2", Expr.sub(Expr.load(Expr.element(weights, at)), largest))
+  const v = cached(arena, { group, half, word, position: place })
+  const value = Expr.reduce("ADD", Expr.mul(rounded(weight), v), [piece, position])
+  const feature = sum(Expr.mul(group, 8), Expr.mul(half, 4), word)
+  const out = param(arena, 0, DType.f32, heads * tokens * 32)
+  const target = sum(Expr.mul(head, tokens * 32), Expr.mul(token, 32), feature)
+  const loops = [head, token, group, half, word]
+  return arena.make("SINK", DType.none, [arena.make("END", DType.none, [Expr.store(Expr.element(out, target), value), ...loops])])
+}
+
+/** Numbers in [-1, 1). */
+const random = (count: number, seed: number): Float32Array => {
+  let state = seed
+  return Float32Array.from({ length: count }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    return state / 2 ** 31 - 1
+  })
+}
+const cacheOf = (): Uint32Array => {
+  const values = random(2 * pieces * page * words, 7)
+  return Uint32Array.from({ length: pieces * page * words }, (_, i) =>
+    (floatToHalf(values[2 * i]!) | floatToHalf(values[2 * i + 1]!) << 16) >>> 0)
+}
+
+const checked = (stage: Spec.Stage, node: UOp | IllegalOpt | DevectorizeError): UOp => {
+  if (node instanceof IllegalOpt || node instanceof DevectorizeError) throw node
+  const [violation] = Spec.check(stage, node)
+  if (violation !== undefined) throw new Error(`spec ${stage}: ${violation.node}: ${violation.reason}`)
+  return node
+}
+
+export const stagesOf = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => {
+  const opted = checked("opted", apply("k", kernel, opts, profile))
+  const expanded = checked("expanded", devectorize("k", opted, caps, profile))
+  return { opted, expanded, linear: checked("linear", linearize(expanded, caps)) }
+}
+
+const scoresTile = [Opt.matrix(0, 2), Opt.matrix(3, 16), Opt.matrix(2, 32), Opt.matrix(4, 2), Opt.matrix(5, 2), Opt.matrix(6, 4)]
+const mixTile = [Opt.matrix(0, 4), Opt.matrix(1, 16), Opt.matrix(2, 4), Opt.matrix(3, 2), Opt.matrix(4, 4), Opt.matrix(6, 16)]
+
+/** Elements of the larger result. */
+export const outputs = heads * pieces * page * tokens
+
+/** A product, a tile of it, and its arguments: the result, the cache, and what else it reads. */
+export const products = [
+  { name: "scores", kernel: scores, opts: scoresTile, inputs: [cacheOf(), random(heads * 32 * tokens, 1)] },
+  {
+    name: "mix",
+    kernel: mix,
+    opts: mixTile,
+    inputs: [cacheOf(), random(heads * pieces * page * tokens, 2), random(heads * tokens, 3)]
+  }
+] as const
