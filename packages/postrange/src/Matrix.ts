@@ -6,10 +6,12 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { encode, type MatrixTile, side, type Staged } from "@tg/core-uop/MatrixTile"
+import type * as Pass from "@tg/core-uop/Pass"
 import { openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize, storeOf } from "@tg/core-uop/View"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { IllegalOpt } from "./IllegalOpt.ts"
 
 /** A product of halves: what a kernel stores is computed from its sum. */
 export interface Product {
@@ -176,7 +178,7 @@ const loopsOf = ({ left, reduce, right }: Product, end: UOp) => {
 const isPowerOfTwo = (n: number): boolean => Number.isInteger(Math.log2(n))
 
 /** Whether a kernel has loops for matrix units. */
-export const isTiled = (kernel: UOp): boolean =>
+const isTiled = (kernel: UOp): boolean =>
   toposort(kernel).some((node) => node.op === "RANGE" && isMatrix(node))
 
 /** Why matrix units compute no kernel like this, whatever its tile. */
@@ -218,8 +220,28 @@ const bytesOf = (kernel: UOp): number => {
   return staged + 4 * a * b * side * side
 }
 
+/** The device that a kernel is for, and the kernel's name in errors. */
+export interface Where {
+  readonly kernel: string
+  readonly profile: DeviceProfile
+}
+
+/** Stages the operands of a product for matrix units, where opts gave it MATRIX loops. */
+export const passes: ReadonlyArray<Pass.Pass<Where, IllegalOpt>> = [{
+  name: "matrix",
+  from: "opted",
+  to: "opted",
+  run: (kernel, { kernel: name, profile }) => {
+    if (!isTiled(kernel)) return kernel
+    const reason = whyNot(kernel, profile)
+    if (reason === undefined) return staged(kernel, profile.subgroupSize!)
+    const message = `${name}: its MATRIX loops are no tile for matrix units: ${reason}`
+    return new IllegalOpt({ kernel: name, opt: "MATRIX", message })
+  }
+}]
+
 /** The kernel with its operands staged for matrix units, whose subgroups have so many threads. Spec `opted` to `opted`. */
-export const staged = (kernel: UOp, subgroup: number): UOp => {
+const staged = (kernel: UOp, subgroup: number): UOp => {
   const { arena } = kernel
   const end = kernel.src[0]!
   const product = productOf(kernel)!

@@ -5,17 +5,13 @@ import * as Spec from "@tg/core-uop/Spec"
 import { type Axis, openRanges, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import { attempt } from "@tg/pattern-matcher/GraphRewrite"
-import { Context, Effect, Layer, Schema } from "effect"
+import { Context, Effect, Layer } from "effect"
+import { IllegalOpt } from "./IllegalOpt.ts"
 import * as Loops from "./Loops.ts"
 import * as Matrix from "./Matrix.ts"
 import { type Kind, type Opt, print } from "./Opt.ts"
 
-/** An opt that this kernel or this device does not allow. */
-export class IllegalOpt extends Schema.TaggedError<IllegalOpt>()("IllegalOpt", {
-  kernel: Schema.String,
-  opt: Schema.String,
-  message: Schema.String
-}) {}
+export { IllegalOpt } from "./IllegalOpt.ts"
 
 const axisOf: Readonly<Record<Exclude<Kind, "OUTER">, Axis>> = {
   LOCAL: "LOCAL",
@@ -229,10 +225,7 @@ const replaceLoop = (kernel: UOp, loop: UOp, parts: ReadonlyArray<UOp>, value: U
 }
 
 /** The device that a kernel is for, and the kernel's name in errors. */
-export interface Where {
-  readonly kernel: string
-  readonly profile: DeviceProfile
-}
+export type Where = Matrix.Where
 
 /** A pass of this stage. */
 export type PostrangePass = Pass.Pass<Where, IllegalOpt>
@@ -245,22 +238,8 @@ export interface Rules {
   readonly passes: ReadonlyArray<PostrangePass>
 }
 
-/** Stages the operands of a product for matrix units, where opts gave it MATRIX loops. */
-const matrix: PostrangePass = {
-  name: "matrix",
-  from: "opted",
-  to: "opted",
-  run: (kernel, { kernel: name, profile }) => {
-    if (!Matrix.isTiled(kernel)) return kernel
-    const reason = Matrix.whyNot(kernel, profile)
-    if (reason === undefined) return Matrix.staged(kernel, profile.subgroupSize!)
-    const message = `${name}: its MATRIX loops are no tile for matrix units: ${reason}`
-    return new IllegalOpt({ kernel: name, opt: "MATRIX", message })
-  }
-}
-
 /** The usual rules: `whyIllegal`, and behind the opts what stages operands for matrix units. */
-export const usual: Rules = { whyIllegal, passes: [matrix] }
+export const usual: Rules = { whyIllegal, passes: Matrix.passes }
 
 /** A list of opts is a list of passes: each is applied, or refused, by itself. */
 export const passesOf = (

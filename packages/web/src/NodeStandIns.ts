@@ -226,6 +226,11 @@ export const printSteps = () => []
   "devectorize/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
+  // matrix units, which browsers have not got
+  "postrange/src/Matrix": { code: `export const passes = []\nexport const whyNone = () => "none"` },
+  "heuristics/src/Matrix": { code: "export const chooseMatrix = () => false", absent: "matrix units" },
+  "devectorize/src/internal/matrix": { code: "export const tiledIn = () => undefined", absent: "matrix units" },
+  "codegen-wgsl/src/internal/fragments": { code: "export const enables = []", absent: "matrix units" },
   "runtime/src/internal/conformance/additions": { code: "export const additions = {}" },
   "model-parts/src/Predict": { code: "", absent: "drafts" },
   // steps of several conversations
