@@ -15,6 +15,8 @@ export interface Options {
   readonly halfSubnormals?: boolean | undefined
   /** True where WGSL has the language feature packed_4x8_integer_dot_product; otherwise shifts and products do it. */
   readonly packedDot?: boolean | undefined
+  /** True where subgroups multiply matrices of halves (`chromium-experimental-subgroup-matrix`); kernels by matrix units are refused without it. */
+  readonly matrixUnits?: boolean | undefined
 }
 
 /** The capabilities of the renderer, and how it converts halves. */
