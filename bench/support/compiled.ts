@@ -39,7 +39,11 @@ const wasmText = Layer.succeed(Renderer, {
 export const targets: readonly [Target, ...ReadonlyArray<Target>] = [
   {
     profile: h200,
-    renderer: WgslRenderer.layer({ subgroupSize: h200.subgroupSize, packedDot: h200.packedDot })
+    renderer: WgslRenderer.layer({
+      subgroupSize: h200.subgroupSize,
+      packedDot: h200.packedDot,
+      matrixUnits: h200.matrixUnits
+    })
   },
   { profile: wasm, renderer: wasmText }
 ]

@@ -9,7 +9,7 @@ const newcomers: ReadonlyArray<string> = ["model", "prompt", "system", "max-toke
 const topics: ReadonlyArray<{ readonly title: string; readonly flags: ReadonlyArray<string> }> = [
   { title: "HOW TOKENS ARE DRAWN", flags: ["top-k", "top-p", "min-p", "seed"] },
   { title: "PRECISION", flags: ["kv", "activations"] },
-  { title: "ANOTHER DEVICE", flags: ["profile", "limit", "no-subgroups"] },
+  { title: "ANOTHER DEVICE", flags: ["profile", "limit", "no-subgroups", "no-matrix-units"] },
   {
     title: "WHEN SOMETHING IS WRONG",
     flags: ["check", "no-tune", "no-egraph", "persistent", "no-persistent", "no-cache"]

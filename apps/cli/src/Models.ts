@@ -49,6 +49,7 @@ export const runFlags = {
   profile: Profiles.given,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  noMatrixUnits: Profiles.noMatrixUnits,
   check: Flags.check
 } as const
 
@@ -71,6 +72,7 @@ export interface RunFlags {
   readonly profile: Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
   readonly noSubgroups: boolean
+  readonly noMatrixUnits: boolean
   /** Tells nothing of loading. */
   readonly json: boolean
   /** What proposes tokens; for commands that generate. */

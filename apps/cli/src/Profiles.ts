@@ -1,4 +1,4 @@
-/** Devices as data, for commands that need none: what `--profile`, `--limit` and `--no-subgroups` say. */
+/** Devices as data, for commands that need none: what `--profile`, `--limit`, `--no-subgroups` and `--no-matrix-units` say. */
 import * as DeviceLimits from "@tg/core-uop/DeviceLimits"
 import type { Restrictions } from "@tg/core-uop/DeviceLimits"
 import { type DeviceProfile, h200, Profile, wasm, webgpuDefault } from "@tg/core-uop/DeviceProfile"
@@ -69,17 +69,28 @@ export const noSubgroups = Flag.Boolean("no-subgroups").pipe(
   Flag.withDefault(false)
 )
 
+/** `--no-matrix-units`. */
+export const noMatrixUnits = Flag.Boolean("no-matrix-units").pipe(
+  Flag.withDescription("Do without matrix units"),
+  Flag.withDefault(false)
+)
+
 /** The flags that decide what a device is like. */
 export interface ProfileFlags {
   readonly profile: string | Option.Option<string>
   readonly limits: Readonly<Record<string, string>>
   readonly noSubgroups: boolean
+  readonly noMatrixUnits: boolean
 }
 
 /** The limits of these flags, which any device can be given. */
-export const restrictionsOf = ({ limits, noSubgroups }: Omit<ProfileFlags, "profile">): Restrictions | UsageError => {
+export const restrictionsOf = (
+  { limits, noMatrixUnits, noSubgroups }: Omit<ProfileFlags, "profile">
+): Restrictions | UsageError => {
   const found = DeviceLimits.parse(limits, !noSubgroups)
-  return found instanceof DeviceLimits.InvalidLimit ? new UsageError({ message: `--limit: ${found.message}` }) : found
+  return found instanceof DeviceLimits.InvalidLimit
+    ? new UsageError({ message: `--limit: ${found.message}` })
+    : { ...found, matrixUnits: !noMatrixUnits }
 }
 
 /** A profile by its name, or of a file. */

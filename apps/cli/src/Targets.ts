@@ -41,7 +41,7 @@ const wgslTarget: Target = {
   title: "WGSL",
   kind: "gpu",
   profile: h200,
-  rendererOf: ({ packedDot, subgroupSize }) => WgslRenderer.layer({ packedDot, subgroupSize })
+  rendererOf: ({ matrixUnits, packedDot, subgroupSize }) => WgslRenderer.layer({ matrixUnits, packedDot, subgroupSize })
 }
 
 const wasmTarget: Target = {

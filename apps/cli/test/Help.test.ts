@@ -45,7 +45,9 @@ describe("help", () => {
   it.live("has the flags of what runs a model on the page of each such command", () =>
     Effect.gen(function*() {
       for (const name of ["generate", "chat", "serve", "bench", "plan"]) {
-        assert.match(yield* helpOf([name, "--help"]), /WHEN SOMETHING IS WRONG[^]*--no-tune [^]*--no-egraph /)
+        const page = yield* helpOf([name, "--help"])
+        assert.match(page, /ANOTHER DEVICE[^]*--no-subgroups [^]*--no-matrix-units /)
+        assert.match(page, /WHEN SOMETHING IS WRONG[^]*--no-tune [^]*--no-egraph /)
       }
     }))
 

@@ -20,7 +20,7 @@ const assertRefused = ({ code, stderr, stdout }: Outcome, ...words: ReadonlyArra
 
 const wasm = ["--device", "wasm"]
 
-describe("--limit and --no-subgroups", () => {
+describe("--limit, --no-subgroups and --no-matrix-units", () => {
   it.live("change nothing about an answer", () =>
     Effect.gen(function*() {
       const windows = ["--limit", "maxStorageBufferBindingSize=262144", "--limit", "maxBufferSize=524288"]
@@ -29,6 +29,7 @@ describe("--limit and --no-subgroups", () => {
         ...wasm,
         ...windows,
         "--no-subgroups",
+        "--no-matrix-units",
         "--context",
         "128",
         "What is 17 + 25?"

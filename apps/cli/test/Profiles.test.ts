@@ -4,7 +4,9 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { type DeviceProfile, h200, wasm } from "@tg/core-uop/DeviceProfile"
 import { ofProfile, profileOf } from "@tg/core-uop/ProfileFile"
+import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect } from "effect"
+import * as Profiles from "../src/Profiles.ts"
 import { type Outcome, tg } from "./support/run.ts"
 
 const folder = Effect.acquireRelease(
@@ -43,6 +45,16 @@ describe("--profile", () => {
       assert.strictEqual(given.code, 0)
       assert.strictEqual(given.stdout, usual.stdout)
     }).pipe(Effect.scoped))
+
+  it.live("has a file's matrix units where nothing runs, until --no-matrix-units", () =>
+    Effect.gen(function*() {
+      const path = yield* file(ofProfile({ ...h200, matrixUnits: true }))
+      const planned = (noMatrixUnits: boolean) =>
+        Profiles.resolve({ profile: path, limits: {}, noSubgroups: false, noMatrixUnits })
+      assert.isTrue((yield* planned(false)).matrixUnits)
+      const without = yield* planned(true)
+      assert.deepStrictEqual([without.matrixUnits, without.subgroupSize], [undefined, 32])
+    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)))
 
   it.live("is refused where it is unknown, of another kind of device, or says what no profile says", () =>
     Effect.gen(function*() {

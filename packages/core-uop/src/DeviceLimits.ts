@@ -1,4 +1,4 @@
-/** Limits below those of a device, as data: what `--limit` and `--no-subgroups` set. */
+/** Limits below those of a device, as data: what `--limit`, `--no-subgroups` and `--no-matrix-units` set. */
 import { Schema } from "effect"
 import type { DeviceProfile } from "./DeviceProfile.ts"
 
@@ -35,10 +35,12 @@ export const known: ReadonlyMap<string, Limit> = new Map<string, Limit>([
   ["memory", { bounds: "memoryBytes", least: 1 }]
 ])
 
-/** Limits by the names of `known`, and whether subgroups may be used. */
+/** Limits by the names of `known`, and whether subgroups may be used, and their matrix units. */
 export interface Restrictions {
   readonly limits: Readonly<Record<string, number>>
   readonly subgroups: boolean
+  /** They may if it is not said. */
+  readonly matrixUnits?: boolean | undefined
 }
 
 /** No restrictions. */
@@ -69,13 +71,21 @@ export const parse = (
 }
 
 /** The profile with these limits. One above the device's own changes nothing. */
-export const restrict = (profile: DeviceProfile, { limits, subgroups }: Restrictions): DeviceProfile => {
+export const restrict = (
+  profile: DeviceProfile,
+  { limits, matrixUnits = true, subgroups }: Restrictions
+): DeviceProfile => {
   const lower: { -readonly [S in Size]?: number } = {}
   for (const [name, value] of Object.entries(limits)) {
     const size = known.get(name)?.bounds
     if (size !== undefined) lower[size] = Math.min(lower[size] ?? profile[size] ?? Infinity, value)
   }
-  return { ...profile, ...lower, subgroupSize: subgroups ? profile.subgroupSize : undefined }
+  return {
+    ...profile,
+    ...lower,
+    subgroupSize: subgroups ? profile.subgroupSize : undefined,
+    matrixUnits: subgroups && matrixUnits ? profile.matrixUnits : undefined
+  }
 }
 
 /** A profile of a GPU for a CPU, or the other way round. */
@@ -92,7 +102,7 @@ const sizes: ReadonlyArray<Exclude<Size, "memoryBytes">> = [
   "maxGrid"
 ]
 
-/** The given profile within the device's limits: figures are the profile's, limits the lower ones, and subgroups need both. */
+/** The given profile within the device's limits: figures are the profile's, limits the lower ones; subgroups and matrix units need both. */
 export const as = (device: DeviceProfile, given: DeviceProfile): DeviceProfile | ProfileMismatch => {
   if (device.kind !== given.kind) {
     return new ProfileMismatch({
@@ -106,6 +116,7 @@ export const as = (device: DeviceProfile, given: DeviceProfile): DeviceProfile |
     ...given,
     ...Object.fromEntries(sizes.map((size) => [size, Math.min(device[size], given[size])])),
     memoryBytes: memoryBytes === Infinity ? undefined : memoryBytes,
-    subgroupSize: given.subgroupSize === undefined ? undefined : device.subgroupSize
+    subgroupSize: given.subgroupSize === undefined ? undefined : device.subgroupSize,
+    matrixUnits: given.matrixUnits === true && given.subgroupSize !== undefined ? device.matrixUnits : undefined
   }
 }

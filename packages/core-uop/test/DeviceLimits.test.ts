@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { InvalidLimit, parse, restrict, type Restrictions } from "../src/DeviceLimits.ts"
+import { as, InvalidLimit, parse, ProfileMismatch, restrict, type Restrictions } from "../src/DeviceLimits.ts"
 import { h200, webgpuDefault } from "../src/DeviceProfile.ts"
 
 const messageOf = (found: Restrictions | InvalidLimit): string => found instanceof InvalidLimit ? found.message : ""
@@ -28,20 +28,44 @@ describe("limits", () => {
       maxWorkgroupThreads: 128,
       maxGrid: 1000,
       memoryBytes: 8e9,
-      subgroupSize: undefined
+      subgroupSize: undefined,
+      matrixUnits: undefined
     })
   })
 
   it("a budget of memory is one where the device's memory is unknown", () => {
     assertEquals(restrict(webgpuDefault, { limits: { memory: 5 }, subgroups: true }), {
       ...webgpuDefault,
-      memoryBytes: 5
+      memoryBytes: 5,
+      matrixUnits: undefined
     })
+  })
+
+  it("take matrix units away, alone or with the subgroups that they belong to", () => {
+    const device = { ...h200, matrixUnits: true }
+    assert.isTrue(restrict(device, { limits: {}, subgroups: true }).matrixUnits)
+    assert.isUndefined(restrict(device, { limits: {}, subgroups: false }).matrixUnits)
+    const { matrixUnits, subgroupSize } = restrict(device, { limits: {}, subgroups: true, matrixUnits: false })
+    assertEquals([matrixUnits, subgroupSize], [undefined, 32])
   })
 
   it("say what is wrong with them", () => {
     assert.match(messageOf(parse({ maxTextures: "3" }, true)), /maxTextures is not known; known are maxStorageBuffer/)
     assert.match(messageOf(parse({ memory: "1e9" }, true)), /memory=1e9 is no size/)
     assert.match(messageOf(parse({ maxBufferSize: "100" }, true)), /whole number from 256/)
+  })
+})
+
+describe("a given profile", () => {
+  it("has matrix units on a device that has them, too", () => {
+    const unitsOf = (device: boolean | undefined, given: boolean | undefined) => {
+      const profile = as({ ...h200, matrixUnits: device }, { ...h200, matrixUnits: given })
+      return profile instanceof ProfileMismatch ? profile.message : profile.matrixUnits
+    }
+    assertEquals([unitsOf(true, true), unitsOf(undefined, true), unitsOf(true, undefined)], [
+      true,
+      undefined,
+      undefined
+    ])
   })
 })

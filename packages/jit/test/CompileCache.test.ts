@@ -128,6 +128,7 @@ describe("the key of a program", () => {
       of(program(4, "b"), target),
       of(program(4, "a"), { ...target, stages: "mine" }),
       of(program(4, "a"), { ...target, profile: { ...h200, subgroupSize: undefined } }),
+      of(program(4, "a"), { ...target, profile: { ...h200, matrixUnits: true } }),
       of(program(4, "a"), { ...target, profile: { ...h200, bytesPerMicro: 1 } })
     ]
     assert.strictEqual(new Set(keys).size, keys.length)

@@ -1,10 +1,18 @@
 import type { DeviceError } from "@tg/runtime/Device"
 import { Effect, Layer } from "effect"
+import { matrixFeatures } from "./internal/matrixUnits.ts"
 import { error } from "./internal/queue.ts"
 import * as WebGpu from "./WebGpu.ts"
 
-/** Timestamps as the device has them. Dawn rounds them for pages that must not look too closely; a kernel takes less than that. */
-const flags = ["disable-dawn-features=timestamp_quantization"]
+/**
+ * Matrix units are an experiment of Dawn's, which it offers among what it calls unsafe, and on NVIDIA it has halves only where it is told.
+ * Devices have neither unless asked. Timestamps are as the device has them: Dawn rounds them for pages that must not look too closely;
+ * a kernel takes less than that.
+ */
+const flags = [
+  "enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia",
+  "disable-dawn-features=timestamp_quantization"
+]
 
 const unavailable = (cause: unknown): DeviceError =>
   error(
@@ -35,6 +43,6 @@ export const layer = (options: WebGpu.Options = {}): Layer.Layer<WebGpu.Services
     Effect.acquireRelease(Effect.map(entry, (gpu) => ({ gpu })), (held) =>
       Effect.sync(() => Reflect.deleteProperty(held, "gpu")))
       .pipe(Effect.map(({ gpu }) =>
-        WebGpu.layer(gpu, options)
+        WebGpu.layer(gpu, { matrixFeatures, ...options })
       ))
   )

@@ -42,6 +42,7 @@ export const facts: Facts = {
   languageFeatures: [],
   limits: {},
   subgroupSizes: undefined,
+  matrixUnits: false,
   probes: { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
 }
 

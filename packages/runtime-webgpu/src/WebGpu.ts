@@ -15,10 +15,14 @@ export interface Options {
   readonly allowSoftware?: boolean | undefined
   /** Bytes of one GPUBuffer, if fewer than the device allows: larger buffers are held in several. */
   readonly maxBufferBytes?: number | undefined
+  /** The features that matrix units take, of an adapter or a device that has them. No page has any, so none fetches this. */
+  readonly matrixFeatures?:
+    | ((info: GPUAdapterInfo, features: ReadonlySet<string>) => ReadonlyArray<GPUFeatureName> | undefined)
+    | undefined
 }
 
 /** What a device does not say about itself. */
-export interface Surroundings extends Pick<Options, "maxBufferBytes"> {
+export interface Surroundings extends Pick<Options, "matrixFeatures" | "maxBufferBytes"> {
   /** WGSL's language extensions that the entry to WebGPU knows. */
   readonly language?: ReadonlySet<string> | undefined
 }
@@ -68,7 +72,7 @@ export const selectAdapter = (gpu: GPU, options: Options = {}): Effect.Effect<GP
 export const fromDevice = (
   device: GPUDevice,
   info: GPUAdapterInfo = device.adapterInfo,
-  { language = new Set(), maxBufferBytes }: Surroundings = {}
+  { language = new Set(), matrixFeatures, maxBufferBytes }: Surroundings = {}
 ): Effect.Effect<Context.Context<Services>, DeviceError> =>
   Effect.gen(function*() {
     const gpu = watch(device)
@@ -78,10 +82,11 @@ export const fromDevice = (
     const adapter = Adapter.facts(info)
     const limits = Adapter.limitsOf(device.limits)
     const subgroupSizes = Adapter.subgroupSizes(info, device.features)
+    const matrixUnits = matrixFeatures?.(info, device.features) !== undefined
     const probes = yield* probe(runner, subgroupSizes)
     const languageFeatures = [...language].toSorted()
     const shape: DeviceShape = {
-      profile: Adapter.profile(adapter, limits, { subgroupSizes, probes, languageFeatures }),
+      profile: Adapter.profile(adapter, limits, { subgroupSizes, matrixUnits, probes, languageFeatures }),
       allocatedBytes: runner.allocatedBytes,
       allocate: runner.allocate,
       write: runner.write,
@@ -99,6 +104,7 @@ export const fromDevice = (
         languageFeatures,
         limits,
         subgroupSizes,
+        matrixUnits,
         probes
       })
     )
@@ -111,7 +117,10 @@ export const fromAdapter = (
 ): Effect.Effect<Context.Context<Services>, DeviceError, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.tryPromise({
-      try: () => adapter.requestDevice(Adapter.descriptor(adapter)),
+      try: () =>
+        adapter.requestDevice(
+          Adapter.descriptor(adapter, surroundings.matrixFeatures?.(adapter.info, adapter.features))
+        ),
       catch: unavailable(`the adapter ${Adapter.nameOf(Adapter.facts(adapter.info))} gave no device`)
     }),
     (device) => Effect.sync(() => device.destroy())
@@ -121,5 +130,5 @@ export const fromAdapter = (
 export const layer = (gpu: GPU, options: Options = {}): Layer.Layer<Services, DeviceError> =>
   Layer.effectContext(
     Effect.flatMap(selectAdapter(gpu, options), (adapter) =>
-      fromAdapter(adapter, { language: gpu.wgslLanguageFeatures, maxBufferBytes: options.maxBufferBytes }))
+      fromAdapter(adapter, { ...options, language: gpu.wgslLanguageFeatures }))
   )

@@ -41,15 +41,18 @@ export interface Facts {
   readonly limits: Readonly<Record<string, number>>
   /** Smallest and largest subgroup, if the device has subgroups. */
   readonly subgroupSizes: readonly [number, number] | undefined
+  /** Whether subgroups multiply matrices of 16 x 16 halves and add floats up, as far as the device says. */
+  readonly matrixUnits: boolean
   readonly probes: Probes
 }
 
 /** What the WGSL renderer is told of a device. */
 export const rendererOptions = (
   { languageFeatures, probes }: Pick<Facts, "languageFeatures" | "probes">,
-  { subgroupSize }: Pick<DeviceProfile, "subgroupSize">
+  { matrixUnits, subgroupSize }: Pick<DeviceProfile, "matrixUnits" | "subgroupSize">
 ) => ({
   subgroupSize,
+  matrixUnits,
   halfSubnormals: probes.halfSubnormals,
   packedDot: languageFeatures.includes(packedDotFeature)
 })

@@ -2,8 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { h200, webgpuDefault } from "@tg/core-uop/DeviceProfile"
 import { Effect } from "effect"
 import * as Adapter from "../src/internal/adapter.ts"
+import { matrixFeatures } from "../src/internal/matrixUnits.ts"
 import { workgroupBytes } from "../src/internal/programs.ts"
 import * as WebGpu from "../src/WebGpu.ts"
+import { rendererOptions } from "../src/WebGpuInfo.ts"
 
 const info = (fields: Partial<GPUAdapterInfo>): GPUAdapterInfo =>
   ({ vendor: "", architecture: "", device: "", description: "", ...fields }) as GPUAdapterInfo
@@ -58,7 +60,12 @@ describe("profile", () => {
     maxComputeWorkgroupsPerDimension: 65_535
   }
   const probes = { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
-  const facts = { probes, subgroupSizes: [32, 32], languageFeatures: ["packed_4x8_integer_dot_product"] } as const
+  const facts = {
+    probes,
+    subgroupSizes: [32, 32],
+    matrixUnits: true,
+    languageFeatures: ["packed_4x8_integer_dot_product"]
+  } as const
 
   it("takes measured speeds where the adapter is known, limits always from the device", () => {
     const known = Adapter.profile(Adapter.facts(nvidia), limits, facts)
@@ -82,6 +89,49 @@ describe("profile", () => {
   it("has a subgroup size only when lanes follow the thread number", () => {
     const scattered = { ...probes, linearSubgroups: false }
     assert.isUndefined(Adapter.profile(Adapter.facts(nvidia), limits, { ...facts, probes: scattered }).subgroupSize)
+  })
+
+  it("has matrix units where the device does and lanes follow the thread number, and its renderer is told", () => {
+    const scattered = { ...probes, linearSubgroups: false }
+    const cases = [[facts, true], [{ ...facts, matrixUnits: false }, undefined], [
+      { ...facts, probes: scattered },
+      undefined
+    ]] as const
+    for (const [given, expected] of cases) {
+      const profile = Adapter.profile(Adapter.facts(nvidia), limits, given)
+      assert.strictEqual(profile.matrixUnits, expected)
+      assert.strictEqual(rendererOptions(given, profile).matrixUnits, expected)
+    }
+  })
+})
+
+describe("matrix units", () => {
+  const names = ["chromium-experimental-subgroup-matrix", "subgroup-size-control", "shader-f16"]
+  const halves = { componentType: "f16", resultComponentType: "f32", M: 16, N: 16, K: 16 }
+  const sizes = { subgroupMinSize: 32, subgroupMaxSize: 32 }
+  const asked = (fields: object, features = ["subgroups", "timestamp-query", ...names]) => {
+    const adapter = { info: info(fields), features: new Set(features), limits: {} } as unknown as GPUAdapter
+    return Adapter.descriptor(adapter, matrixFeatures(adapter.info, adapter.features)).requiredFeatures
+  }
+
+  it("are asked for with all that they take", () => {
+    const all = ["subgroups", "timestamp-query", ...names]
+    assert.deepStrictEqual(asked({ ...sizes, subgroupMatrixConfigs: [{ ...halves, K: 8 }, halves] }), all)
+    assert.deepStrictEqual(asked(sizes), all, "where products are not listed, features decide")
+  })
+
+  it("are not asked for where a part is missing", () => {
+    for (const missing of names) {
+      const others = ["subgroups", ...names.filter((name) => name !== missing)]
+      assert.deepStrictEqual(asked(sizes, others), ["subgroups"], missing)
+    }
+    const usual = ["subgroups", "timestamp-query"]
+    for (const other of [{ K: 8 }, { componentType: "f32" }, { resultComponentType: "f16" }]) {
+      assert.deepStrictEqual(asked({ ...sizes, subgroupMatrixConfigs: [{ ...halves, ...other }] }), usual)
+    }
+    assert.deepStrictEqual(asked({ ...sizes, subgroupMatrixConfigs: [] }), usual)
+    assert.deepStrictEqual(asked({ subgroupMinSize: 8, subgroupMaxSize: 32 }), usual)
+    assert.deepStrictEqual(asked({ subgroupMinSize: 64, subgroupMaxSize: 64 }), usual)
   })
 })
 

@@ -85,7 +85,7 @@ export const isAvoidable = (profile: DeviceProfile, avoidance: Avoidance): boole
 /** What a device is planned for that does without these. */
 export const without = (profile: DeviceProfile, avoid: ReadonlyArray<Avoidance>): DeviceProfile => ({
   ...profile,
-  ...(avoid.includes("subgroups") ? { subgroupSize: undefined } : {}),
+  ...(avoid.includes("subgroups") ? { subgroupSize: undefined, matrixUnits: undefined } : {}),
   ...(avoid.includes("packed-dot") ? { packedDot: false } : {}),
   ...(avoid.includes("large-workgroups")
     ? {

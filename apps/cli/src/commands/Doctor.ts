@@ -43,6 +43,7 @@ const flags = {
   device: Flags.device,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  noMatrixUnits: Profiles.noMatrixUnits,
   json: Flags.json
 } as const
 
@@ -220,13 +221,14 @@ const measuredLines = (
 ]
 
 const gpuLines = (
-  { adapter, features, languageFeatures, limits, probes, subgroupSizes }: Facts
+  { adapter, features, languageFeatures, limits, matrixUnits, probes, subgroupSizes }: Facts
 ): ReadonlyArray<string> => [
   `webgpu: ${adapter.description || "an adapter"}${adapter.software ? " (software)" : ""}`,
   `  vendor ${adapter.vendor || "unknown"}, architecture ${adapter.architecture || "unknown"}, device ${
     adapter.device || "unknown"
   }`,
   `  subgroups: ${subgroupSizes === undefined ? "none" : `${subgroupSizes[0]} to ${subgroupSizes[1]} threads`}`,
+  `  matrix units: ${matrixUnits ? "16 x 16 halves" : "none"}`,
   `  features: ${features.join(", ")}`,
   `  WGSL language features: ${languageFeatures.join(", ")}`,
   `  found by running: ${Object.entries(probes).map(([name, found]) => `${name} ${found ? "yes" : "no"}`).join(", ")}`,

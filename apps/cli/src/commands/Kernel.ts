@@ -56,6 +56,7 @@ const flags = {
   profile: Profiles.profileIfSaid,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  noMatrixUnits: Profiles.noMatrixUnits,
   noTune: TunedFiles.noTune,
   noEgraph: Flags.noEgraph,
   passes: Flag.Boolean("passes").pipe(

@@ -60,6 +60,7 @@ const flags = {
   profile: Profiles.profile,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  noMatrixUnits: Profiles.noMatrixUnits,
   noTune: TunedFiles.noTune,
   noEgraph: Flags.noEgraph,
   ...Flags.persistence,

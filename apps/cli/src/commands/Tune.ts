@@ -68,6 +68,7 @@ const flags = {
   profile: Profiles.given,
   limits: Profiles.limits,
   noSubgroups: Profiles.noSubgroups,
+  noMatrixUnits: Profiles.noMatrixUnits,
   noEgraph: Flags.noEgraph,
   json: Flags.json
 } as const

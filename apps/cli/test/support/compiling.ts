@@ -26,7 +26,8 @@ export const counting = (profile: DeviceProfile) => {
         return { program }
       })
   })
-  const renderer = WgslRenderer.layer({ subgroupSize: profile.subgroupSize, packedDot: profile.packedDot })
+  const { matrixUnits, packedDot, subgroupSize } = profile
+  const renderer = WgslRenderer.layer({ matrixUnits, packedDot, subgroupSize })
   const compiler = Compiler.layer.pipe(
     Layer.provideMerge(Pipeline.layer),
     Layer.provide([renderer, Profile.layer(profile)])

@@ -38,10 +38,16 @@ const wanted = [
   "minUniformBufferOffsetAlignment"
 ] as const
 
-/** Asks for everything the adapter has, of what matters here. */
-export const descriptor = (adapter: GPUAdapter): GPUDeviceDescriptor => ({
+/** Asks for everything the adapter has, of what matters here, and for its experiments that are of use. */
+export const descriptor = (
+  adapter: GPUAdapter,
+  experiments: ReadonlyArray<GPUFeatureName> = []
+): GPUDeviceDescriptor => ({
   requiredLimits: Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]])),
-  requiredFeatures: (["subgroups", "timestamp-query"] as const).filter((name) => adapter.features.has(name))
+  requiredFeatures: [
+    ...(["subgroups", "timestamp-query"] as const).filter((name) => adapter.features.has(name)),
+    ...experiments
+  ]
 })
 
 /** The limits as plain numbers. */
@@ -83,7 +89,10 @@ export const isNamed = (adapter: AdapterFacts): boolean => named(adapter) !== un
 export const profile = (
   adapter: AdapterFacts,
   limits: Readonly<Record<string, number>>,
-  { languageFeatures, probes, subgroupSizes: sizes }: Pick<Facts, "languageFeatures" | "probes" | "subgroupSizes">
+  { languageFeatures, matrixUnits, probes, subgroupSizes: sizes }: Pick<
+    Facts,
+    "languageFeatures" | "matrixUnits" | "probes" | "subgroupSizes"
+  >
 ): DeviceProfile => ({
   ...(named(adapter) ?? (adapter.software ? { ...webgpuDefault, ...onProcessor } : webgpuDefault)),
   name: nameOf(adapter),
@@ -95,5 +104,7 @@ export const profile = (
   maxBindingBytes: limits["maxStorageBufferBindingSize"]!,
   maxBufferBytes: limits["maxBufferSize"]!,
   subgroupSize: sizes !== undefined && probes.linearSubgroups ? sizes[0] : undefined,
-  packedDot: packedDot(adapter, languageFeatures)
+  packedDot: packedDot(adapter, languageFeatures),
+  // `undefined` where there are none: programs that were compiled for such a device keep their keys
+  matrixUnits: matrixUnits && probes.linearSubgroups || undefined
 })

@@ -29,7 +29,12 @@ export const programsOf = (bytes: ArrayBuffer, profile: DeviceProfile): Promise<
         Effect.sync(() => ({ program: (made.push(`${program.name}: ${String(program.code)}`), program) }))
     })
     const target = profile.kind === "gpu"
-      ? Targets.webgpu({ subgroupSize: profile.subgroupSize, halfSubnormals: true, packedDot: true })
+      ? Targets.webgpu({
+        subgroupSize: profile.subgroupSize,
+        matrixUnits: profile.matrixUnits,
+        halfSubnormals: true,
+        packedDot: true
+      })
       : Targets.wasm({ memory: "own", simd: "plain" })
     const { jit } = yield* target.compiler.pipe(Effect.provide(device))
     yield* jit.compile(sink)

@@ -33,6 +33,7 @@ const engine = (device: Devices.Choice, activations: ActivationPolicy) =>
       limits: {},
       profile: Option.none(),
       noSubgroups: false,
+      noMatrixUnits: false,
       json: true
     },
     Models.forText()
