@@ -180,9 +180,7 @@ export const optionalInstructions = {
   /** Workgroups of a grid, with threads that share memory. */
   hasGrid: set("SPECIAL", "LOCAL", "BARRIER"),
   /** Subgroups of a known size. */
-  subgroupSize: set("SUBGROUP_REDUCE"),
-  /** Matrix units. */
-  matrixUnits: set("FRAGMENT", "FRAGMENT_LOAD", "FRAGMENT_MULACC", "FRAGMENT_STORE")
+  subgroupSize: set("SUBGROUP_REDUCE")
 } as const
 export const commutative = set("ADD", "MUL", "MAX", "MIN", "AND", "OR", "XOR", "CMPEQ", "CMPNE", "DOT4I8")
 export const movement = set("RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP")
