@@ -36,7 +36,7 @@ export interface Plan {
 type Change = "none" | Tensor | undefined
 
 /** A factor of a sum that all its terms share: it multiplies or divides the sum. */
-interface Factor {
+export interface Factor {
   readonly op: "MUL" | "FDIV"
   /** With size 1 where the axis was. */
   readonly value: Tensor
@@ -96,7 +96,7 @@ const inPiecesAt = (pieces: Pieces, { axis, node }: Site, valueOf: ValueOf): Ten
 }
 
 /** A value and its axis. */
-interface Site {
+export interface Site {
   readonly node: UOp
   readonly axis: number
 }
@@ -104,7 +104,7 @@ interface Site {
 const hasAxis = ({ size }: Cascade, { axis, source }: Moved): boolean => Shape.of(source)[axis] === size
 
 /** What the terms of a sum share: `terms` without it. */
-const hoisted = (
+export const hoisted = (
   cascade: Cascade,
   { axis, node }: Site
 ): { readonly terms: UOp; readonly factors: ReadonlyArray<Factor> } => {

@@ -3,8 +3,10 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isCall } from "./Calls.ts"
 import { type Cascade, cascadeAt } from "./Cascade.ts"
+import * as HalfProducts from "./HalfProducts.ts"
 import { inPieces } from "./Pieces.ts"
 import { cheapest, rowsTogether, type Site, siteOf } from "./SplitCost.ts"
+import { inChunks } from "./Stored.ts"
 
 /** A function that computes something, and the labels of its calls in their order. */
 export interface Caller {
@@ -13,13 +15,15 @@ export interface Caller {
 }
 
 /** What became of a cascade. Microseconds by the cost model. */
-export interface SplitReport extends Omit<Site, "pieces"> {
+export interface SplitReport extends Omit<Site, "pieces" | "products"> {
   /** The functions that compute it; none if it is outside of all. */
   readonly callers: ReadonlyArray<Caller>
   /** What its result is called in the model. */
   readonly label: string | undefined
   /** Positions of a piece; none where all of them together take less time. */
   readonly piece: number | undefined
+  /** Whether scores are stored, and pieces are of the result alone. */
+  readonly isStored?: true
   /** Rows that are computed together. */
   readonly together: number
   readonly wholeMicros: number
@@ -71,13 +75,18 @@ const callersOf = (
   return found
 }
 
-/** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
+/**
+ * The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so; and with operands of
+ * products rounded to halves where the program rounds and matrix units gain by it.
+ */
 export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest): Splitted => {
   // on a CPU pieces wait for each other
   if (profile.kind === "cpu") return { sink, reports: [] }
   const nodes = toposort(sink)
   const roots = cascadesOf(nodes)
-  if (roots.size === 0) return { sink, reports: [] }
+  const mayRound = HalfProducts.mayRound(nodes, profile)
+  const inHalves = (root: UOp): UOp => mayRound ? HalfProducts.ofProgram(root) : root
+  if (roots.size === 0) return { sink: inHalves(sink), reports: [] }
   const labels = labelsOf(nodes)
   const callers = callersOf(nodes, roots)
   const reports: Array<SplitReport> = []
@@ -86,20 +95,22 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest):
     // what it reads may be in pieces now
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
-    const { pieces, ...site } = siteOf(cascade)
-    const { micros, plan, wholeMicros } = choose({ pieces, ...site }, profile)
+    const { pieces, products, ...site } = siteOf(cascade, mayRound ? "halves" : "exact")
+    const { chunk, micros, plan, wholeMicros } = choose({ pieces, products, ...site }, profile)
     const label = labels.get(node)
-    const split = plan && inPieces(cascade, { ...plan, label })
+    const stored = chunk === undefined ? undefined : inChunks(cascade, { chunk, label })
+    const split = stored ?? (plan && inPieces(cascade, { ...plan, label }))
     reports.push({
       ...site,
       callers: callers.get(node) ?? [],
       label,
-      piece: split && plan.piece,
+      piece: stored === undefined ? split && plan?.piece : chunk,
+      ...(stored === undefined ? {} : { isStored: true }),
       together: plan === undefined || split === undefined ? 1 : rowsTogether(plan),
       wholeMicros,
       micros: split === undefined ? wholeMicros : micros
     })
     return split ?? now
   })
-  return { sink: made, reports }
+  return { sink: inHalves(made), reports }
 }

@@ -1,0 +1,107 @@
+/**
+ * Products with halves of a cache, whose other operand is rounded to halves, too, as matrix units multiply them. llama.cpp does the same
+ * wherever its cache is f16: its products of halves take both operands as such, queries as well as the weights of softmax.
+ */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import { elementwise, movement } from "@tg/core-uop/Op"
+import * as Shape from "@tg/core-uop/Shape"
+import { rebuild, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { isSameAlong } from "./Axis.ts"
+import { readBy } from "./Rounded.ts"
+
+/** Rows and columns of what matrix units multiply. */
+export const tile = 16
+
+/** Where tokens are; programs of one token have fewer rows than a tile, or are no faster for what they read. */
+const tokenAxis = 0
+
+/** Whether words are those of a cache: of storage that the program writes, in whatever order they are read. */
+const isCached = (words: UOp): boolean => {
+  if (words.op === "AFTER") return true
+  if (elementwise.has(words.op)) return words.src.some(isCached)
+  const moves = movement.has(words.op) || words.op === "CONTIGUOUS" || words.op === "GATHER"
+  return moves && isCached(words.src[0]!)
+}
+
+/** Whether a value is halves of a cache as floats, and nothing else. */
+export const areHalves = (value: UOp): boolean =>
+  value.op === "HALF_TO_FLOAT" ? isCached(value.src[0]!) : movement.has(value.op) && areHalves(value.src[0]!)
+
+/** The part of a size that is known to divide it. */
+const knownFactor = (size: Shape.Dim): number =>
+  typeof size === "number" ? size : size.op === "MUL" ? Number(size.src.find(({ op }) => op === "CONST")?.arg ?? 1) : 1
+
+/** Axes of halves in front of `count` along which they are the same, if tokens are among them and make whole tiles with the others. */
+const fillsTiles = (halves: UOp, axes: ReadonlyArray<number>): boolean => {
+  const shape = Shape.of(halves)
+  if (!axes.includes(tokenAxis) || shape[tokenAxis] === 1 || !isSameAlong(halves, tokenAxis)) return false
+  const shared = axes.filter((axis) => isSameAlong(halves, axis))
+  return shared.reduce((n, axis) => n * knownFactor(shape[axis]!), 1) % tile === 0
+}
+
+/** The terms of a sum that matrix units may compute: halves of a cache, and floats which several rows multiply with them. */
+export interface Terms {
+  readonly halves: UOp
+  readonly floats: UOp
+}
+
+/** The terms of a sum over some axes as such a product; none where they are no product, or of too few rows. */
+export const termsOf = (terms: UOp, summed: ReadonlyArray<number>): Terms | undefined => {
+  if (terms.op !== "MUL" || terms.dtype !== DType.f32) return undefined
+  const [a, b] = [terms.src[0]!, terms.src[1]!]
+  const [halves, floats] = areHalves(a) ? [a, b] : [b, a]
+  if (!areHalves(halves) || areHalves(floats)) return undefined
+  const rows = [...Shape.of(terms).keys()].filter((axis) => !summed.includes(axis))
+  return fillsTiles(halves, rows) ? { halves, floats } : undefined
+}
+
+/** The same of a sum. */
+export const ofSum = (node: UOp): Terms | undefined => {
+  if (node.op !== "REDUCE") return undefined
+  const { axes, op } = reduceArg(node)
+  return op === "ADD" ? termsOf(node.src[0]!, axes) : undefined
+}
+
+/** A float as the nearest half. */
+export const rounded = (value: UOp): UOp =>
+  value.arena.make("HALF_TO_FLOAT", DType.f32, [value.arena.make("FLOAT_TO_HALF", DType.u32, [value])])
+
+/** Whether the program rounds what products read anyway (to bytes: `Activations` of models), and the device gains by products of halves. */
+export const mayRound = (nodes: ReadonlyArray<UOp>, { matrixUnits }: Pick<DeviceProfile, "matrixUnits">): boolean =>
+  matrixUnits === true && nodes.some(({ op }) => op === "DOT4I8")
+
+/** What is stored as it is, or with other operations on each element: not what another reduction reads at once. */
+const storedOf = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> => {
+  const found = new Set<UOp>()
+  for (const node of nodes.toReversed()) {
+    const isStore = node.op === "CONTIGUOUS" || node.op === "STORE" || node.op === "TUPLE"
+    if (isStore || found.has(node) && (elementwise.has(node.op) || movement.has(node.op))) {
+      for (const source of node.src) found.add(source)
+    }
+  }
+  return found
+}
+
+/** Whether a value is computed element by element of what is stored: a product can round it where it reads it. */
+const isMadeInPlace = (value: UOp): boolean => {
+  const read = [...readBy(value)]
+  return read.length > 0 && read.every(({ op }) => op !== "REDUCE")
+}
+
+/** The program whose products with halves that kernels of their own compute have both operands as halves. */
+export const ofProgram = (sink: UOp): UOp => {
+  const stored = storedOf(toposort(sink))
+  return rebuild(sink, (node, src) => {
+    const now = src === node.src ? node : node.with(src)
+    const terms = stored.has(node) ? ofSum(node) : undefined
+    if (terms === undefined || !isMadeInPlace(terms.floats)) return now
+    const product = now.src[0]!
+    const since = now.arena.size
+    // what it reads may have changed: only whether it is the first operand has not
+    const operands = node.src[0]!.src.map((own, i) => own === terms.floats ? rounded(product.src[i]!) : product.src[i]!)
+    const made = now.with([product.with(operands)])
+    now.arena.inherit(made, node, since)
+    return made
+  })
+}
