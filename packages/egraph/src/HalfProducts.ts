@@ -7,7 +7,7 @@ import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { rebuild, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
-import { isSameAlong } from "./Axis.ts"
+import { behind } from "./Axis.ts"
 import { readBy } from "./Rounded.ts"
 
 /** Rows and columns of what matrix units multiply. */
@@ -28,6 +28,15 @@ const isCached = (words: UOp): boolean => {
 /** Whether a value is halves of a cache as floats, and nothing else. */
 export const areHalves = (value: UOp): boolean =>
   value.op === "HALF_TO_FLOAT" ? isCached(value.src[0]!) : moves(value) && areHalves(value.src[0]!)
+
+/** Whether a value is the same all along an axis, as what heads share is. */
+const isSameAlong = (node: UOp, axis: number): boolean => {
+  if (node.op === "CONST") return true
+  if (elementwise.has(node.op)) return node.src.every((source) => isSameAlong(source, axis))
+  const moved = behind(node, axis)
+  if (moved === undefined) return false
+  return Shape.of(moved.source)[moved.axis] !== Shape.of(node)[axis] || isSameAlong(moved.source, moved.axis)
+}
 
 /** The part of a size that is known to divide it. */
 const knownFactor = (size: Shape.Dim): number =>
