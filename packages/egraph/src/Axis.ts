@@ -78,15 +78,6 @@ export const behind = (node: UOp, axis: number): Moved | undefined => {
   }
 }
 
-/** Whether a value is the same all along an axis, as what heads share is. */
-export const isSameAlong = (node: UOp, axis: number): boolean => {
-  if (node.op === "CONST") return true
-  if (elementwise.has(node.op)) return node.src.every((source) => isSameAlong(source, axis))
-  const moved = behind(node, axis)
-  if (moved === undefined) return false
-  return Shape.of(moved.source)[moved.axis] !== Shape.of(node)[axis] || isSameAlong(moved.source, moved.axis)
-}
-
 /** The part of an axis that is there: from its beginning, as a context that is not full. */
 const beginning = (node: UOp, axis: number): { readonly source: UOp; readonly capacity: number } | undefined => {
   if (node.op !== "SHRINK" || Shape.fromUOp(node.src[1 + 2 * axis]!) !== 0) return undefined
@@ -118,16 +109,16 @@ export type Cutter = (node: UOp, axis: number, sizes: Shape.Shape) => Tensor
 
 /**
  * A cutter that cuts whatever the value is computed from, as far as it is known how, so that loops are cut and not only how
- * their results are seen. What several values are computed from is cut once. `ofEnd` cuts what nothing is known to be behind.
+ * their results are seen. What several values are computed from is cut once.
  */
-export const cutter = (ofEnd: Cutter = end): Cutter => {
+export const cutter = (): Cutter => {
   const known = new Map<string, Tensor>()
   const cut: Cutter = (node, axis, sizes) => {
     const name = `${node.id} ${axis} ${sizes.map((d) => typeof d === "number" ? d : `#${d.id}`).join()}`
     const before = known.get(name)
     if (before !== undefined) return before
     const since = node.arena.size
-    const made = cutOnce({ node, axis }, sizes, { cut, ofEnd })
+    const made = cutOnce(node, axis, sizes, cut)
     node.arena.inherit(made.node, node, since)
     known.set(name, made)
     return made
@@ -135,11 +126,7 @@ export const cutter = (ofEnd: Cutter = end): Cutter => {
   return cut
 }
 
-const cutOnce = (
-  { axis, node }: { readonly node: UOp; readonly axis: number },
-  sizes: Shape.Shape,
-  { cut, ofEnd }: { readonly cut: Cutter; readonly ofEnd: Cutter }
-): Tensor => {
+const cutOnce = (node: UOp, axis: number, sizes: Shape.Shape, cut: Cutter): Tensor => {
   const size = Shape.of(node)[axis]
   if (elementwise.has(node.op)) return new Tensor(node.with(node.src.map((source) => cut(source, axis, sizes).node)))
   if (node.op === "REDUCE") {
@@ -150,7 +137,7 @@ const cutOnce = (
     return new Tensor(node.arena.make("REDUCE", node.dtype, [cut(source, at, sizes).node], { op, axes: shifted }))
   }
   const moved = behind(node, axis)
-  if (moved === undefined) return ofEnd(node, axis, sizes)
+  if (moved === undefined) return end(node, axis, sizes)
   const shape = Shape.of(moved.source)
   return moved.again(
     shape[moved.axis] === size
@@ -161,7 +148,7 @@ const cutOnce = (
 }
 
 /** A value that nothing is known to be behind, seen under these sizes; if they are more than it has, it goes on. */
-const end: Cutter = (node, axis, sizes) => {
+const end = (node: UOp, axis: number, sizes: Shape.Shape): Tensor => {
   const shape = replaced(Shape.of(node), axis, sizes)
   if (node.op === "CONST") return full(node.arena, shape, node.arg as number | boolean, node.dtype)
   const all = sizes.map((d) => scalar(node.arena, d)).reduce((n, d) => n.mul(d)).node

@@ -7,7 +7,7 @@ import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { rebuild, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
-import { isSameAlong } from "./Axis.ts"
+import { behind } from "./Axis.ts"
 import { readBy } from "./Rounded.ts"
 
 /** Rows and columns of what matrix units multiply. */
@@ -16,17 +16,27 @@ export const tile = 16
 /** Where tokens are; programs of one token have fewer rows than a tile, or are no faster for what they read. */
 const tokenAxis = 0
 
+const moves = ({ op }: UOp): boolean => movement.has(op) || op === "GATHER"
+
 /** Whether words are those of a cache: of storage that the program writes, in whatever order they are read. */
 const isCached = (words: UOp): boolean => {
   if (words.op === "AFTER") return true
   if (elementwise.has(words.op)) return words.src.some(isCached)
-  const moves = movement.has(words.op) || words.op === "CONTIGUOUS" || words.op === "GATHER"
-  return moves && isCached(words.src[0]!)
+  return (moves(words) || words.op === "CONTIGUOUS") && isCached(words.src[0]!)
 }
 
 /** Whether a value is halves of a cache as floats, and nothing else. */
 export const areHalves = (value: UOp): boolean =>
-  value.op === "HALF_TO_FLOAT" ? isCached(value.src[0]!) : movement.has(value.op) && areHalves(value.src[0]!)
+  value.op === "HALF_TO_FLOAT" ? isCached(value.src[0]!) : moves(value) && areHalves(value.src[0]!)
+
+/** Whether a value is the same all along an axis, as what heads share is. */
+const isSameAlong = (node: UOp, axis: number): boolean => {
+  if (node.op === "CONST") return true
+  if (elementwise.has(node.op)) return node.src.every((source) => isSameAlong(source, axis))
+  const moved = behind(node, axis)
+  if (moved === undefined) return false
+  return Shape.of(moved.source)[moved.axis] !== Shape.of(node)[axis] || isSameAlong(moved.source, moved.axis)
+}
 
 /** The part of a size that is known to divide it. */
 const knownFactor = (size: Shape.Dim): number =>

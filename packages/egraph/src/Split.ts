@@ -3,10 +3,8 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isCall } from "./Calls.ts"
 import { type Cascade, cascadeAt } from "./Cascade.ts"
-import * as HalfProducts from "./HalfProducts.ts"
 import { inPieces } from "./Pieces.ts"
 import { cheapest, rowsTogether, type Site, siteOf } from "./SplitCost.ts"
-import { inChunks } from "./Stored.ts"
 
 /** A function that computes something, and the labels of its calls in their order. */
 export interface Caller {
@@ -15,14 +13,14 @@ export interface Caller {
 }
 
 /** What became of a cascade. Microseconds by the cost model. */
-export interface SplitReport extends Omit<Site, "pieces" | "products"> {
+export interface SplitReport extends Omit<Site, "pieces"> {
   /** The functions that compute it; none if it is outside of all. */
   readonly callers: ReadonlyArray<Caller>
   /** What its result is called in the model. */
   readonly label: string | undefined
   /** Positions of a piece; none where all of them together take less time. */
   readonly piece: number | undefined
-  /** Whether scores are stored, and pieces are of the result alone. */
+  /** Whether scores are stored, and pieces are those of the result alone. */
   readonly isStored?: true
   /** Rows that are computed together. */
   readonly together: number
@@ -37,7 +35,7 @@ export interface Splitted {
 }
 
 /** The cascades that are no steps of others. */
-const cascadesOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, Cascade> => {
+export const cascadesOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, Cascade> => {
   const found = new Map<UOp, Cascade>()
   for (const node of nodes) {
     const cascade = cascadeAt(node)
@@ -48,7 +46,7 @@ const cascadesOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, Cascade> => {
 }
 
 /** The names that models give to values or to what is only another view of them. */
-const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
+export const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
   const labels = new Map<UOp, string>()
   for (const node of nodes.toReversed()) {
     const label = node.arena.labelOf(node) ?? labels.get(node)
@@ -60,7 +58,7 @@ const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
 }
 
 /** The functions that compute each of these nodes. */
-const callersOf = (
+export const callersOf = (
   nodes: ReadonlyArray<UOp>,
   asked: { readonly has: (node: UOp) => boolean }
 ): ReadonlyMap<UOp, ReadonlyArray<Caller>> => {
@@ -75,18 +73,13 @@ const callersOf = (
   return found
 }
 
-/**
- * The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so; and with operands of
- * products rounded to halves where the program rounds and matrix units gain by it.
- */
+/** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
 export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest): Splitted => {
   // on a CPU pieces wait for each other
   if (profile.kind === "cpu") return { sink, reports: [] }
   const nodes = toposort(sink)
   const roots = cascadesOf(nodes)
-  const mayRound = HalfProducts.mayRound(nodes, profile)
-  const inHalves = (root: UOp): UOp => mayRound ? HalfProducts.ofProgram(root) : root
-  if (roots.size === 0) return { sink: inHalves(sink), reports: [] }
+  if (roots.size === 0) return { sink, reports: [] }
   const labels = labelsOf(nodes)
   const callers = callersOf(nodes, roots)
   const reports: Array<SplitReport> = []
@@ -95,22 +88,20 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest):
     // what it reads may be in pieces now
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
-    const { pieces, products, ...site } = siteOf(cascade, mayRound ? "halves" : "exact")
-    const { chunk, micros, plan, wholeMicros } = choose({ pieces, products, ...site }, profile)
+    const { pieces, ...site } = siteOf(cascade)
+    const { micros, plan, wholeMicros } = choose({ pieces, ...site }, profile)
     const label = labels.get(node)
-    const stored = chunk === undefined ? undefined : inChunks(cascade, { chunk, label })
-    const split = stored ?? (plan && inPieces(cascade, { ...plan, label }))
+    const split = plan && inPieces(cascade, { ...plan, label })
     reports.push({
       ...site,
       callers: callers.get(node) ?? [],
       label,
-      piece: stored === undefined ? split && plan?.piece : chunk,
-      ...(stored === undefined ? {} : { isStored: true }),
+      piece: split && plan.piece,
       together: plan === undefined || split === undefined ? 1 : rowsTogether(plan),
       wholeMicros,
       micros: split === undefined ? wholeMicros : micros
     })
     return split ?? now
   })
-  return { sink: inHalves(made), reports }
+  return { sink: made, reports }
 }

@@ -4,8 +4,6 @@ import * as Shape from "@tg/core-uop/Shape"
 import { piecesOf } from "./Axis.ts"
 import { type Cascade, isShared } from "./Cascade.ts"
 import { countOf, type Plan, type Together } from "./Pieces.ts"
-import { storableAt } from "./Stored.ts"
-import * as StoredCost from "./StoredCost.ts"
 
 /** How much a cascade has to do. */
 export interface Site {
@@ -21,8 +19,6 @@ export interface Site {
   readonly width: number
   /** Reductions one after the other, the result included. */
   readonly steps: number
-  /** What there is to know where scores and the result may be products of halves: terms of a score, and positions that there may be. */
-  readonly products?: { readonly depth: number; readonly most: number } | undefined
 }
 
 /**
@@ -32,14 +28,13 @@ export interface Site {
 const sizes: ReadonlyArray<number> = [64, 128, 256]
 const most = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * Shape.maxOf(d), 1)
 
-/** The figures of a cascade, and of its products if operands may be rounded to halves. */
-export const siteOf = (cascade: Cascade, rounding: "exact" | "halves" = "exact"): Site => {
+/** The figures of a cascade. */
+export const siteOf = (cascade: Cascade): Site => {
   const { root: { axis, reduce }, size, steps } = cascade
   const shape = Shape.of(reduce.src[0]!)
   const rows = shape.slice(0, axis)
   // pieces that may not be full have a condition in their loops
   const whole = sizes.filter((piece) => piecesOf(size, piece) !== undefined)
-  const storable = rounding === "halves" ? storableAt(cascade) : undefined
   return {
     pieces: whole.length > 0 ? whole : sizes.filter((piece) => countOf(cascade, piece).count !== undefined),
     rows: most(rows),
@@ -48,8 +43,7 @@ export const siteOf = (cascade: Cascade, rounding: "exact" | "halves" = "exact")
     ),
     positions: typeof size === "number" ? size : Shape.maxOf(size) / 4,
     width: most(shape.slice(axis + 1)),
-    steps: steps.length + 1,
-    ...(storable === undefined ? {} : { products: { depth: storable.depth, most: Shape.maxOf(size) } })
+    steps: steps.length + 1
   }
 }
 
@@ -91,16 +85,13 @@ const tokensTogether = ({ together = [] }: Plan): number => together.find(({ axi
 
 /** A plan, and what it takes. */
 interface Costed {
-  /** Pieces; all positions together, if there is neither this nor a chunk. */
+  /** Pieces; all positions together, if there is none. */
   readonly plan: Plan | undefined
-  /** Positions of a chunk, where scores are stored. */
-  readonly chunk?: number | undefined
   readonly micros: number
-  readonly wholeMicros: number
 }
 
-/** The pieces, or the chunks behind stored scores, that take the least time, if any take less than all positions together. */
-export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
+/** The pieces that take the least time, if any take less than all positions together. */
+export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonly wholeMicros: number } => {
   const { pieces, positions, rows, shared, steps, width } = site
   const { cachedLoadMicros, cachedPerByte, operationsPerByte, processors, stageMicros } = quantitiesOf(profile)
   const perMicro = operationsPerByte * profile.bytesPerMicro
@@ -134,27 +125,5 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
   const plans = pieces.flatMap((piece) => togethers(shared).map((together): Plan => ({ piece, together })))
   const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))
   const micros = plan === undefined ? Infinity : microsBehind(plan, positions)
-  const best: Costed = micros < wholeMicros
-    ? { plan, micros, wholeMicros }
-    : { plan: undefined, micros: wholeMicros, wholeMicros }
-  const stored = cheapestChunk(site, profile)
-  if (stored === undefined) return best
-  const ofBest = best.plan === undefined ? 2 * wholeMicros : usually(best.plan)
-  return stored.usually < ofBest ? { plan: undefined, ...stored, wholeMicros } : best
-}
-
-/** The chunks that take least behind stored scores: at the beginning of a context, as pieces are counted, and behind as many positions as usual. */
-const cheapestChunk = ({ positions, products, ...site }: Site, profile: DeviceProfile) => {
-  if (products === undefined) return undefined
-  const { depth, most } = products
-  const ways = StoredCost.chunks
-    .filter((chunk) =>
-      StoredCost.storedBytes({ ...site, depth, positions: most }, chunk).every((bytes) => bytes <= profile.maxBindingBytes)
-    )
-    .map((chunk) => {
-      const behind = (positions: number) => StoredCost.microsOf({ ...site, depth, positions }, chunk, profile)
-      const micros = behind(positions)
-      return { chunk, micros, usually: micros + behind(Math.min(sizes[0]!, positions)) }
-    })
-  return ways.toSorted((a, b) => a.usually - b.usually)[0]
+  return micros < wholeMicros ? { plan, micros, wholeMicros } : { plan: undefined, micros: wholeMicros, wholeMicros }
 }

@@ -1,7 +1,8 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
 import { Context, Layer } from "effect"
-import { ofProgram, type Splitted } from "./Split.ts"
+import { ofProgram } from "./MatrixSplit.ts"
+import type { Splitted } from "./Split.ts"
 
 /** The stage in front of rangeify that computes cascades of reductions in pieces, where a device then takes less time. */
 export class Split extends Context.Service<Split, {

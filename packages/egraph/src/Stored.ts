@@ -6,9 +6,9 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { substitute, type UOp } from "@tg/core-uop/UOp"
+import { type Arena, substitute, type UOp } from "@tg/core-uop/UOp"
 import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
-import { begunPieces, type Cutter, cutter, piecesOf, replaced } from "./Axis.ts"
+import { begunPieces, behind, piecesOf, replaced } from "./Axis.ts"
 import type { Cascade } from "./Cascade.ts"
 import { ofSum, termsOf } from "./HalfProducts.ts"
 import { hoisted } from "./Pieces.ts"
@@ -72,22 +72,56 @@ const mixOf = (cascade: Cascade) => {
   return termsOf(mix.terms, [axis]) && mix
 }
 
-/** Cuts ends into chunks of pages; behind the last page they have its values. */
-const pagesOf = (pages: Shape.Dim): Cutter => (node, axis, sizes) => {
-  const { arena } = node
-  const shape = Shape.of(node)
-  if (node.op === "CONST") {
-    return full(arena, replaced(shape, axis, sizes), node.arg as number | boolean, node.dtype)
+/** An axis of pages as so many chunks of so many. */
+interface Chunks {
+  readonly pages: Shape.Dim
+  readonly count: Shape.Dim
+  readonly each: number
+}
+
+/** The number of each page of each chunk, `[count, each]`. */
+const numbers = (arena: Arena, { count, each }: Chunks): Tensor =>
+  iota(arena, count).mul(each).unsqueeze(1).add(iota(arena, each))
+
+/** Values `[.., pages * page, ..]` as `[.., count, each, page, ..]`; behind the last page is that one again. */
+const inPages = (x: Tensor, axis: number, chunks: Chunks): Tensor => {
+  const { arena } = x
+  const paged = x.reshape(replaced(x.shape, axis, [chunks.pages, page]))
+  const others = [...paged.shape.keys()].filter((i) => i !== axis)
+  const there = paged.permute([axis, ...others])
+    .gather(numbers(arena, chunks).minimum(scalar(arena, chunks.pages).sub(1)))
+  const behindBoth = others.map((_, i) => i + 2)
+  return there.permute([...behindBoth.slice(0, axis), 0, 1, ...behindBoth.slice(axis)])
+}
+
+/** The same of all that a value is computed from, so that its loops are those of chunks. */
+const computedInPages = (chunks: Chunks): (node: UOp, axis: number) => Tensor => {
+  const sizes = [chunks.count, chunks.each, page]
+  const known = new Map<string, Tensor>()
+  const at = (node: UOp, axis: number): Tensor => {
+    const name = `${node.id} ${axis}`
+    const since = node.arena.size
+    const made = known.get(name) ?? once(node, axis)
+    node.arena.inherit(made.node, node, since)
+    known.set(name, made)
+    return made
   }
-  const [count, each] = [sizes[0]!, Number(sizes[1])]
-  const number = iota(arena, count).mul(each).unsqueeze(1).add(iota(arena, each))
-  const paged = new Tensor(node).reshape(replaced(shape, axis, [pages, page]))
-  const axes = [...paged.shape.keys()]
-  const first = paged.permute([axis, ...axes.filter((i) => i !== axis)])
-  const there = first.gather(number.minimum(scalar(arena, pages).sub(1)))
-  // [count, each, .., page, ..]
-  const rest = axes.slice(1).map((i) => i + 1)
-  return there.permute([...rest.slice(0, axis), 0, 1, ...rest.slice(axis)])
+  const once = (node: UOp, axis: number): Tensor => {
+    if (elementwise.has(node.op)) return new Tensor(node.with(node.src.map((source) => at(source, axis).node)))
+    if (node.op === "CONST") {
+      return full(node.arena, replaced(Shape.of(node), axis, sizes), node.arg as number | boolean, node.dtype)
+    }
+    const moved = behind(node, axis)
+    if (moved === undefined) return inPages(new Tensor(node), axis, chunks)
+    const shape = Shape.of(moved.source)
+    return moved.again(
+      shape[moved.axis] === Shape.of(node)[axis]
+        ? at(moved.source, moved.axis)
+        : new Tensor(moved.source).reshape(replaced(shape, moved.axis, [1, 1, 1])),
+      sizes
+    )
+  }
+  return at
 }
 
 /** A value equal to the root of a cascade, with its scores stored, and summed in chunks of so many positions. */
@@ -115,10 +149,11 @@ export const inChunks = (
   const since = arena.size
   const each = chunk / page
   const count = typeof pages === "number" ? Math.ceil(pages / each) : begunPieces(pages, each)
-  const cut = cutter(pagesOf(pages))
-  const [a, b] = own(mix.terms).src.map((node) => cut(node, root.axis, [count, each, page]))
+  const chunks: Chunks = { pages, count, each }
+  const cut = computedInPages(chunks)
+  const [a, b] = own(mix.terms).src.map((node) => cut(node, root.axis))
   const rank = a!.rank - root.axis - 3
-  const isThere = iota(arena, count).mul(each).unsqueeze(1).add(iota(arena, each)).lt(scalar(arena, pages))
+  const isThere = numbers(arena, chunks).lt(scalar(arena, pages))
     .reshape([count, each, ...Array.from({ length: rank + 1 }, () => 1)])
   // what has no weight may be any finite value of the cache
   const weighed = cascade.depends(mix.terms.src[0]!)

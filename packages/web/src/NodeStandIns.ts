@@ -215,6 +215,8 @@ export const explain = () => undefined
 export const printSteps = () => []
 `
   },
+  // attention on matrix units, which no page asks its browser for
+  "egraph/src/MatrixSplit": { code: `export { ofProgram } from "./Split.ts"` },
   // calls of tools: replies of pages are read without
   "dialogue/src/internal/calls": { code: "", absent: "calls of tools" },
   // shapes of models without their files

@@ -1,0 +1,166 @@
+import { h200 } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
+import { evaluate } from "@tg/core-uop/EvaluateTensor"
+import * as Shape from "@tg/core-uop/Shape"
+import * as Spec from "@tg/core-uop/Spec"
+import { Arena, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { cascadeAt } from "@tg/egraph/Cascade"
+import { ofProgram } from "@tg/egraph/MatrixSplit"
+import { bound, inChunks, storableAt } from "@tg/egraph/Stored"
+import * as Nn from "@tg/tensor/Nn"
+import * as Program from "@tg/tensor/Program"
+import { buffer, iota, type Tensor, variable } from "@tg/tensor/Tensor"
+import { describe, expect, it } from "vitest"
+import { difference } from "./support/programs.ts"
+
+const matrix = { ...h200, matrixUnits: true }
+
+interface Sizes {
+  readonly tokens?: number
+  readonly heads?: number
+  readonly context?: number
+  readonly cache?: "f16" | "f32"
+  /** Whether something else in the program is rounded to bytes. */
+  readonly activations?: "int8" | "float"
+}
+
+const width = 32
+const depth = 48
+
+/** Attention over latents as models state it: rows of `[latent | rotated]`, shared by heads; whole pages up to the last token's. */
+const latent = ({ activations = "int8", cache = "f16", context = 576, heads = 8, tokens = 4 }: Sizes = {}) => {
+  const arena = new Arena()
+  const leaf = (id: number, shape: ReadonlyArray<number>, dtype = DType.f32) => buffer(arena, id, { shape, dtype })
+  const start = variable(arena, "start", 0, context - tokens)
+  const [q, out] = [leaf(0, [tokens, heads, depth]), leaf(1, [tokens, heads, width])]
+  const isHalf = cache === "f16"
+  const stored = isHalf ? leaf(2, [context, depth], DType.u32) : leaf(2, [context, depth])
+  const own = leaf(3, [tokens, depth])
+  const write = Program.assign(stored.slice(0, start, tokens), isHalf ? own.floatToHalf() : own)
+  const positions = start.add(tokens - 1).floordiv(64).add(1).mul(64)
+  const words = Program.after(stored, [write]).slice(0, 0, positions)
+  const rows = isHalf ? words.halfToFloat() : words
+  const scores = q.contiguous().unsqueeze(2).mul(rows).sum(-1).mul(depth ** -0.5)
+  const place = iota(arena, tokens).add(start).reshape([tokens, 1, 1])
+  const masked = iota(arena, positions).le(place).where(scores, -1e30)
+  const mix = Nn.softmax(masked).unsqueeze(-1).mul(rows.slice(-1, 0, width)).sum(-2).label("attn_mix")
+  const bytes = leaf(4, [4], DType.u32)
+  const dot = leaf(5, [4], DType.i32)
+  const others = activations === "int8"
+    ? [Program.assign(dot, bytes.dot4I8(bytes))]
+    : []
+  return {
+    mix: mix.node,
+    out: out.node,
+    sink: Program.make([Program.assign(out, mix), ...others]).sink,
+    leaves: [q, out, stored, own, bytes, dot]
+  }
+}
+
+const halfOf = (i: number): number => 0x3000 + (i * 7919) % 0xc00 + (i % 2) * 0x8000
+
+const contents = (leaves: ReadonlyArray<Tensor>): ReadonlyMap<UOp, Float32Array | Uint32Array | Int32Array> =>
+  new Map(
+    leaves.map(({ dtype, node, shape }, leaf) => {
+      const length = Shape.maxElements(shape)
+      const values = Array.from({ length }, (_, i) => dtype === DType.f32 ? Math.sin(i * 0.37 + leaf) : halfOf(i))
+      return [
+        node,
+        dtype === DType.f32
+          ? Float32Array.from(values)
+          : dtype === DType.u32
+          ? Uint32Array.from(values)
+          : Int32Array.from(values)
+      ]
+    })
+  )
+
+const valuesOf = ({ leaves, out }: ReturnType<typeof latent>, sink: UOp, start: number): ReadonlyArray<number> => {
+  const buffers = contents(leaves)
+  evaluate([sink], { buffers, vars: { start } })
+  return Array.from(buffers.get(out)!)
+}
+
+const take = (chunk: number) => () => ({ chunk, micros: 1, wholeMicros: 2 })
+
+/**
+ * Each operand is off by 2^-11 of itself at most: scores, of magnitude up to 2 here, by as much of the sum of their terms' magnitudes, weights by
+ * as much again; the largest value of a mix is below 1.
+ */
+const ofHalves = 2 ** -8
+
+describe("a cascade with stored scores, summed in chunks", () => {
+  // one page, a chunk that is not full, whole chunks, and all that there is room for
+  const starts = [0, 61, 252, 300, 572]
+
+  it("keeps its values exactly up to the order of sums, if nothing is rounded", () => {
+    const made = latent()
+    for (const chunk of [64, 256, 512]) {
+      const stored = inChunks(cascadeAt(made.mix)!, { chunk })!
+      expect(Shape.print(Shape.of(stored))).toBe(Shape.print(Shape.of(made.mix)))
+      for (const start of starts) {
+        const [a, b] = evaluate([made.mix, stored], { buffers: contents(made.leaves), vars: { start } })
+          .map((value) => Array.from(value!.data))
+        expect(difference(a!, b!), `chunks of ${chunk} behind ${start}`).toBeLessThanOrEqual(bound)
+      }
+    }
+  })
+
+  it("with operands as halves, in a program", () => {
+    const made = latent()
+    for (const chunk of [256, 512]) {
+      const { reports, sink } = ofProgram(made.sink, matrix, take(chunk))
+      expect(reports).toMatchObject([{ label: "attn_mix", piece: chunk, isStored: true, steps: 3 }])
+      expect(Spec.check("tensor", sink)).toEqual([])
+      for (const start of starts) {
+        const apart = difference(valuesOf(made, made.sink, start), valuesOf(made, sink, start))
+        expect(apart).toBeGreaterThan(0)
+        expect(apart, `behind ${start}`).toBeLessThanOrEqual(ofHalves)
+      }
+    }
+  })
+
+  it("one product for scores, one for the mix, and what is found of each row in launches of their own", () => {
+    const { sink } = ofProgram(latent().sink, matrix, take(512))
+    const nodes = toposort(sink)
+    const products = nodes.filter((node) => node.op === "REDUCE" && node.src[0]!.op === "MUL")
+    expect(products.map((node) => reduceArg(node).axes.length)).toEqual([1, 2])
+    for (const product of products) {
+      expect(product.src[0]!.src.some(({ op, src }) => op === "HALF_TO_FLOAT" && src[0]!.op === "FLOAT_TO_HALF")).toBe(
+        true
+      )
+    }
+    // query, scores, maximum, sum, sums of chunks
+    expect(nodes.filter(({ op }) => op === "CONTIGUOUS")).toHaveLength(5)
+  })
+})
+
+describe("what matrix units do not gain by stays as it is", () => {
+  const isRounded = (sizes: Sizes, profile = matrix): boolean =>
+    toposort(ofProgram(latent(sizes).sink, profile, take(512)).sink).some(({ op, src }) =>
+      op === "HALF_TO_FLOAT" && src[0]!.op === "FLOAT_TO_HALF"
+    )
+
+  it("rounds where the program rounds, the cache has halves, and the device has matrix units", () => {
+    expect(isRounded({})).toBe(true)
+    expect(isRounded({}, h200)).toBe(false)
+    expect(isRounded({ activations: "float" })).toBe(false)
+    expect(isRounded({ cache: "f32" })).toBe(false)
+  })
+
+  it("one token, however many its heads are, and rows that are no whole tiles", () => {
+    expect(isRounded({ tokens: 1, heads: 16 })).toBe(false)
+    expect(isRounded({ tokens: 2, heads: 4 })).toBe(false)
+    expect(isRounded({ tokens: 2, heads: 8 })).toBe(true)
+    const { sink } = latent({ tokens: 1, heads: 16 })
+    expect(ofProgram(sink, matrix).sink).toBe(ofProgram(sink, h200).sink)
+  })
+
+  it("other positions than whole pages", () => {
+    const arena = new Arena()
+    const x = buffer(arena, 0, { shape: [16, 60], dtype: DType.f32 })
+    const v = buffer(arena, 1, { shape: [60, 2], dtype: DType.f32 })
+    const mix = Nn.softmax(x).unsqueeze(-1).mul(v).sum(-2)
+    expect(storableAt(cascadeAt(mix.node)!)).toBeUndefined()
+  })
+})
