@@ -14,6 +14,8 @@ export interface Options {
   readonly subgroupSize?: number | undefined
   /** True when the device's unpack2x16float keeps subnormal halves; otherwise integer arithmetic does it (default). */
   readonly halfSubnormals?: boolean | undefined
+  /** True when the device's pack2x16float rounds to nearest even, overflow to infinity; otherwise integer arithmetic does it (default). */
+  readonly halfRounding?: boolean | undefined
   /** True where WGSL has the language feature packed_4x8_integer_dot_product; otherwise shifts and products do it. */
   readonly packedDot?: boolean | undefined
   /**
@@ -26,6 +28,7 @@ export interface Options {
 /** The capabilities of the renderer, and how it converts halves. */
 export interface Caps extends RendererCaps {
   readonly halfSubnormals: boolean
+  readonly halfRounding: boolean
   readonly matrixUnits?: Fragments.Units | undefined
 }
 
@@ -41,6 +44,7 @@ export const caps = (options: Options = {}): Caps => ({
   ops: options.packedDot === true ? ops : opsWithoutDot,
   subgroupSize: options.subgroupSize,
   halfSubnormals: options.halfSubnormals ?? false,
+  halfRounding: options.halfRounding ?? false,
   matrixUnits: options.matrixUnits === true ? "native" : options.matrixUnits || undefined
 })
 

@@ -6,8 +6,8 @@ import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Matrix from "@tg/postrange/Matrix"
 import * as Opt from "@tg/postrange/Opt"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Plan } from "./Plan.ts"
-import { largestPowerOfTwo } from "./Sizes.ts"
 
 /** Rows and columns of a tile, and the terms that are staged at a time. */
 interface Tile {
@@ -36,15 +36,20 @@ const tileFor = ({ left, right }: Matrix.Product): Tile =>
     ? { rows: widest, columns: usual.columns, depth: shallow }
     : usual
 
+/** The largest power of two that divides the iterations of a loop, symbolic ones included. */
+const whole = ({ node }: Loops.Loop): number => {
+  const divisor = Symbolic.divisor(node.src[0]!)
+  return divisor & -divisor
+}
+
 /** Opts that take so many iterations of these loops, the last loops first; none where they have no such factors. */
 const taken = (loops: ReadonlyArray<Loops.Loop>, wanted: number): ReadonlyArray<Opt.Opt> | undefined => {
   const opts: Array<Opt.Opt> = []
   let left = wanted
-  for (const { id, isSymbolic, size } of loops.toReversed()) {
-    if (isSymbolic || left === 1) continue
-    const amount = Math.min(left, size & -size)
+  for (const loop of loops.toReversed()) {
+    const amount = Math.min(left, whole(loop))
     if (amount === 1) continue
-    opts.push(Opt.matrix(id, amount))
+    opts.push(Opt.matrix(loop.id, amount))
     left /= amount
   }
   return left === 1 ? opts : undefined
@@ -52,8 +57,7 @@ const taken = (loops: ReadonlyArray<Loops.Loop>, wanted: number): ReadonlyArray<
 
 /** The most iterations, up to those wanted, that these loops have whole. */
 const most = (loops: ReadonlyArray<Loops.Loop>, wanted: number): number => {
-  const all = loops.filter(({ isSymbolic }) => !isSymbolic).reduce((n, { size }) => n * (size & -size), 1)
-  return Math.min(wanted, largestPowerOfTwo(all))
+  return Math.min(wanted, loops.reduce((n, loop) => n * whole(loop), 1))
 }
 
 /** Chooses a tile for matrix units, if the device has them and the kernel is a product for them. */

@@ -98,6 +98,9 @@ const operandOf = (value: UOp, own: ReadonlyArray<UOp>, terms: ReadonlyArray<UOp
   return { value, own: inOrder(own, value), terms: inOrder(terms, value), isAlongTerms: nearest(terms) < nearest(own) }
 }
 
+/** Whether halves are made of floats. */
+const isRounded = ({ value }: Operand): boolean => value.op === "FLOAT_TO_HALF"
+
 /** Rows of halves of a staged tile: how many, and words from one to the next. */
 const strideOf = ({ isAlongTerms, own, terms }: Operand): number => sizesOf(isAlongTerms ? terms : own) / 2 + vector
 
@@ -253,7 +256,8 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
   const globals = endOf(end).loops.filter((range) => !isMatrix(range))
   const fresh = freshIds(kernel)
   const loops = [...globals, ...steps]
-  const ordered = right.isAlongTerms ? right.terms : left.terms
+  // whole words are copied in the order they have in memory
+  const ordered = (left.isAlongTerms && !isRounded(left) ? left : right.isAlongTerms ? right : left).terms
   const shape = {
     fresh,
     instances: loops,

@@ -5,6 +5,7 @@ import * as Spec from "@tg/core-uop/Spec"
 import { type Axis, openRanges, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import { attempt } from "@tg/pattern-matcher/GraphRewrite"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer } from "effect"
 import { IllegalOpt } from "./IllegalOpt.ts"
 import * as Loops from "./Loops.ts"
@@ -62,7 +63,9 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       : `LOOP takes the whole of r${loop.id}, ${loop.size}`
   }
   // a reduction is rounded up: what is behind its end adds nothing
-  if (loop.isSymbolic && !needsReduction.has(opt.kind)) {
+  if (loop.isSymbolic && opt.kind === "MATRIX") {
+    if (!isWhole(loop, opt.amount)) return `the size of r${loop.id} is symbolic, and no multiple of ${opt.amount}`
+  } else if (loop.isSymbolic && !needsReduction.has(opt.kind)) {
     return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
   }
   if (!loop.isSymbolic && loop.size % opt.amount !== 0) {
@@ -116,6 +119,9 @@ const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
   return staged + 4 * partials.reduce((a, b) => a + b, 0)
 }
 
+/** Whether a loop of symbolic size has a multiple of so many iterations, as those over whole pages of a cache have. */
+export const isWhole = ({ node }: Loops.Loop, amount: number): boolean => Symbolic.divisor(node.src[0]!) % amount === 0
+
 const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
 
 /** A nested reduction cannot be grouped: its barrier would be inside of another reduction's loops. */
@@ -152,6 +158,11 @@ const applied = (kernel: UOp, opt: Opt): UOp => {
     return replaceLoop(kernel, loop.node, [range], range)
   }
   if (opt.amount === 1) return kernel
+  if (loop.isSymbolic && opt.kind === "MATRIX") {
+    const rest = Expr.range(arena, Symbolic.simplify(Expr.floordiv(size, opt.amount)), loop.id, loop.axis)
+    const taken = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), "MATRIX")
+    return replaceLoop(kernel, loop.node, [rest, taken], Expr.add(Expr.mul(rest, opt.amount), taken))
+  }
   if (loop.isSymbolic) return padded(kernel, loop, opt)
   if (opt.amount === loop.size) {
     const range = Expr.range(arena, size, loop.id, axisOf[opt.kind])

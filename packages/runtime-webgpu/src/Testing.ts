@@ -43,7 +43,7 @@ export const facts: Facts = {
   limits: {},
   subgroupSizes: undefined,
   matrixUnits: false,
-  probes: { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
+  probes: { halfSubnormals: true, halfRounding: true, f32Subnormals: true, linearSubgroups: true }
 }
 
 type Method = (this: unknown, ...given: ReadonlyArray<unknown>) => unknown

@@ -21,6 +21,8 @@ export const identityOf = ({ architecture, description, device, vendor }: Adapte
 export interface Probes {
   /** unpack2x16float keeps subnormal halves. */
   readonly halfSubnormals: boolean
+  /** pack2x16float rounds to nearest even, subnormal halves too, and what is too large to infinity. */
+  readonly halfRounding: boolean
   /** f32 arithmetic keeps subnormal results. */
   readonly f32Subnormals: boolean
   /** Subgroup lanes follow the thread number in the workgroup. False also where there are no subgroups of one size. */
@@ -54,6 +56,7 @@ export const rendererOptions = (
   subgroupSize,
   matrixUnits,
   halfSubnormals: probes.halfSubnormals,
+  halfRounding: probes.halfRounding,
   packedDot: languageFeatures.includes(packedDotFeature)
 })
 

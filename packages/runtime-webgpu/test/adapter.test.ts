@@ -59,7 +59,7 @@ describe("profile", () => {
     maxComputeWorkgroupSizeX: 256,
     maxComputeWorkgroupsPerDimension: 65_535
   }
-  const probes = { halfSubnormals: true, f32Subnormals: true, linearSubgroups: true }
+  const probes = { halfSubnormals: true, halfRounding: true, f32Subnormals: true, linearSubgroups: true }
   const facts = {
     probes,
     subgroupSizes: [32, 32],

@@ -127,7 +127,7 @@ const keep = ({ isInlinable, writer }: Place, node: UOp, value: Text): void => {
 /** An elementwise operation. One operand is made a `let` if all are constants: WGSL rejects overflow in constant expressions. */
 const operation = (place: Place, node: UOp): void => {
   const { writer } = place
-  const { halfSubnormals } = writer.options
+  const { halfRounding, halfSubnormals } = writer.options
   const nodes = operandsOf(node, halfSubnormals)
   const found = nodes.map((n) => writer.text(n))
   if (found.every((t) => t.constant)) {
@@ -135,7 +135,7 @@ const operation = (place: Place, node: UOp): void => {
     writer.line(`let ${name}: ${typeName(nodes[0]!.dtype)} = ${found[0]!.code};`)
     found[0] = atom(name)
   }
-  keep(place, node, elementwise(node, found, { halfSubnormals, use: writer.use }))
+  keep(place, node, elementwise(node, found, { halfRounding, halfSubnormals, use: writer.use }))
 }
 
 /** Writers of the operations that are not elementwise. */

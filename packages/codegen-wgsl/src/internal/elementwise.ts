@@ -9,6 +9,8 @@ import { atom, compound, laneOf, operand, Refusal, splatValue, type Text, typeNa
 export interface Context {
   /** True when unpack2x16float keeps subnormal halves. */
   readonly halfSubnormals: boolean
+  /** True when pack2x16float rounds to nearest even. */
+  readonly halfRounding: boolean
   readonly use: (helper: Helper) => void
 }
 
@@ -105,6 +107,11 @@ const halfToFloat = (node: UOp, [word]: ReadonlyArray<Text>, context: Context): 
   return lanes(node.dtype, (i) => `unpack2x16float(${laneOf(word!, node.dtype.lanes, i)}).${component}`)
 }
 
+const floatToHalf = (node: UOp, args: ReadonlyArray<Text>, context: Context): Text =>
+  context.halfRounding
+    ? lanes(node.dtype, (i) => `pack2x16float(vec2<f32>(${laneOf(args[0]!, node.dtype.lanes, i)}, 0.0))`)
+    : call(node, "float_to_half", args, context)
+
 /** A constant, broadcast to the lanes. */
 const splat = (dtype: DType.DType, value: string): string => dtype.lanes === 1 ? value : `${typeName(dtype)}(${value})`
 
@@ -187,7 +194,7 @@ export const elementwise = (node: UOp, args: ReadonlyArray<Text>, context: Conte
     case "HALF_TO_FLOAT":
       return halfToFloat(node, args, context)
     case "FLOAT_TO_HALF":
-      return call(node, "float_to_half", args, context)
+      return floatToHalf(node, args, context)
     case "DOT4I8":
       return lanes(node.dtype, (i) => `dot4I8Packed(${args.map((x) => laneOf(x, node.dtype.lanes, i)).join(", ")})`)
     case "FLOORDIV":

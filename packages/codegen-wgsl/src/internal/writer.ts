@@ -9,6 +9,7 @@ import { atom, operand, Refusal, type Text } from "./text.ts"
 export interface Options {
   readonly subgroupSize: number | undefined
   readonly halfSubnormals: boolean
+  readonly halfRounding: boolean
   readonly matrixUnits?: Units | undefined
   /** Names of the uniform integers, in their order. */
   readonly vars: ReadonlyArray<string>

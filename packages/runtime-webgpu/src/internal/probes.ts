@@ -7,7 +7,23 @@ type Runner = Pick<DeviceShape, "allocate" | "write" | "read" | "load" | "plan">
 
 const halves = 2048
 
-// words 0 .. 2047: zero and all subnormal halves, both signs; then the smallest normal f32 and 0.5
+/** Floats by their bits, with the nearest halves: ties of normal and of subnormal ones, what just does not tie, the largest, and infinity. */
+const rounded: ReadonlyArray<readonly [float: number, half: number]> = [
+  [0x3f801000, 0x3c00],
+  [0x3f803000, 0x3c02],
+  [0x3f801001, 0x3c01],
+  [0xbf802fff, 0xbc01],
+  [0x33000000, 0x0000],
+  [0x33000001, 0x0001],
+  [0xb3c00000, 0x8002],
+  [0x387fdfff, 0x03ff],
+  [0x387ff000, 0x0400],
+  [0x477fefff, 0x7bff],
+  [0x477ff000, 0x7c00],
+  [0xff7fffff, 0xfc00]
+]
+
+// words 0 .. 2047: zero and all subnormal halves, both signs; then the smallest normal f32 and 0.5, and floats to round
 const numbers: Program = {
   name: "probe-numbers",
   target: "wgsl",
@@ -19,6 +35,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x == 0u) { found[${halves}u] = bitcast<u32>(bitcast<f32>(words[${halves}u]) * bitcast<f32>(words[${
     halves + 1
   }u])); }
+  if (id.x < ${rounded.length}u) {
+    found[${halves + 1}u + id.x] = pack2x16float(vec2<f32>(bitcast<f32>(words[${halves + 2}u + id.x]), 0.0));
+  }
 }
 `,
   workgroup: [64, 1, 1],
@@ -67,14 +86,16 @@ const smallestNormal = 0x00800000
 
 const probeNumbers = (runner: Runner): Effect.Effect<Omit<Probes, "linearSubgroups">, DeviceError> =>
   Effect.gen(function*() {
-    const words = new Uint32Array(halves + 2)
+    const words = new Uint32Array(halves + 2 + rounded.length)
+    rounded.forEach(([float], i) => words[halves + 2 + i] = float)
     for (let i = 0; i < halves; i++) words[i] = (i & 1023) | (i >= 1024 ? 0x8000 : 0)
     words[halves] = smallestNormal
     words[halves + 1] = bitsOf(0.5)
-    const found = yield* launch(runner, numbers, words, halves + 1)
+    const found = yield* launch(runner, numbers, words, halves + 1 + rounded.length)
     const exact = (i: number): number => bitsOf((i >= 1024 ? -1 : 1) * (i & 1023) * 2 ** -24)
     const halfSubnormals = Array.from({ length: halves }, (_, i) => found[i] === exact(i)).every(Boolean)
-    return { halfSubnormals, f32Subnormals: found[halves] === smallestNormal / 2 }
+    const halfRounding = rounded.every(([, half], i) => found[halves + 1 + i] === half)
+    return { halfSubnormals, halfRounding, f32Subnormals: found[halves] === smallestNormal / 2 }
   })
 
 const isLinear = (found: Uint32Array, size: number): boolean => {
