@@ -1,4 +1,4 @@
-import { h200 } from "@tg/core-uop/DeviceProfile"
+import { type DeviceProfile, h200 } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Shape from "@tg/core-uop/Shape"
@@ -13,7 +13,7 @@ import { buffer, iota, type Tensor, variable } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
 import { difference } from "./support/programs.ts"
 
-const matrix = { ...h200, matrixUnits: true }
+const matrix: DeviceProfile = { ...h200, matrixUnits: true }
 
 interface Sizes {
   readonly tokens?: number

@@ -6,6 +6,8 @@ import { accessOf } from "@tg/core-uop/View"
 import { isStage, loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { chain } from "./Cost.ts"
+import { tiledLoops } from "./MatrixTiles.ts"
+import { type Iterations, loadsBuffer, type Phase, tileTokens, untiled } from "./Tiles.ts"
 import { type SizeOf, trafficOf, usualSize } from "./Traffic.ts"
 import { transcendental } from "./Values.ts"
 
@@ -54,23 +56,11 @@ const transcendentalOperations = 8
 const together = 4
 
 const none: ReadonlySet<UOp> = new Set()
-const untiled: ReadonlyMap<UOp, number> = new Map()
-
-const loadsBuffer = (node: UOp): boolean => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM"
-
-/** Iterations of nested loops, but for some of them. */
-type Iterations = (ranges: Iterable<UOp>, without?: ReadonlySet<UOp>) => number
 
 const iterationsBy = (sizeOf: SizeOf): Iterations => (ranges, without = none) => {
   let n = 1
   for (const range of ranges) if (!without.has(range)) n *= sizeOf(range.src[0]!)
   return n
-}
-
-/** An END of a kernel, and its nodes, sources first. */
-interface Phase {
-  readonly end: UOp
-  readonly nodes: ReadonlyArray<UOp>
 }
 
 /**
@@ -111,36 +101,6 @@ const workOf = (
     else operations += once * repeats * (transcendental.has(node.op) ? transcendentalOperations : 1)
   }
   return { operations, bytes }
-}
-
-/** The most tokens of a register tile, the most tiles, and the fewest rows beside them. */
-const tileTokens = 16
-const mostTiles = 2
-const fewestRows = 128
-
-/** What fits a tile, or fills several. */
-const areFew = (tokens: number): boolean =>
-  tokens <= tileTokens || tokens <= mostTiles * tileTokens && tokens % tileTokens === 0
-
-/**
- * The loop over a few tokens of a product that stages nothing, with those of a register tile, which is a row for as many of them
- * (`@tg/heuristics/Few`): what depends on the row alone is loaded and computed once. Weights are invariant in it, activations are not.
- */
-const tiledTokens = ({ end, nodes }: Phase, iterations: Iterations): ReadonlyMap<UOp, number> => {
-  if (!nodes.some((node) => node.op === "REDUCE")) return untiled
-  const read = nodes.filter(loadsBuffer).map((load) => openRanges(accessOf(load).at))
-  const loops = end.src.slice(1)
-  // tiles of prompts, of which there is a symbolic number, are counted as their threads were measured
-  if (loops.some((loop) => loop.src[0]!.op !== "CONST")) return untiled
-  const isRow = (row: UOp, tokens: UOp): boolean => {
-    const both = read.filter((open) => open.has(row))
-    return row !== tokens && both.length > 0 && both.every((open) => !open.has(tokens))
-  }
-  const tokens = loops.find((loop) =>
-    areFew(iterations([loop])) && read.some((open) => open.has(loop)) &&
-    iterations(loops.filter((row) => isRow(row, loop))) >= fewestRows
-  )
-  return tokens === undefined ? untiled : new Map([[tokens, Math.min(tileTokens, iterations([tokens]))]])
 }
 
 /** Rows of a register tile that share what they load. */
@@ -208,7 +168,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
-      const tiled = stages.length === 0 ? tiledTokens(main, iterations) : untiled
+      const tiled = stages.length === 0 ? tiledLoops(main, iterations, profile) : untiled
       const most = longest(main, iterations) >= longReduction ? rows : outputsPerWorkgroup
       // each workgroup computes all rows of what it stages
       const shared = isTogether ? Math.max(most, inside) : most

@@ -215,7 +215,8 @@ export const explain = () => undefined
 export const printSteps = () => []
 `
   },
-  // attention on matrix units, which no page asks its browser for
+  // products on matrix units, which no page asks its browser for
+  "rangeify/src/MatrixTiles": { code: `export { tiledTokens as tiledLoops } from "./Tiles.ts"` },
   "egraph/src/MatrixSplit": { code: `export { ofProgram } from "./Split.ts"` },
   // calls of tools: replies of pages are read without
   "dialogue/src/internal/calls": { code: "", absent: "calls of tools" },
