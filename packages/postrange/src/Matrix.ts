@@ -55,11 +55,12 @@ const inOrder = (ranges: ReadonlyArray<UOp>, operand: UOp): ReadonlyArray<UOp> =
 
 /** The value of each loop when all of them are one, the last of them fastest. */
 const digits = (ranges: ReadonlyArray<UOp>, at: UOp): ReadonlyArray<readonly [UOp, UOp]> => {
-  let scale = 1
+  let above = at
   return ranges.toReversed().map((range, i) => {
-    const above = Expr.floordiv(at, scale)
-    scale *= sizeOf(range)
-    return [range, i === ranges.length - 1 ? above : Expr.floormod(above, sizeOf(range))] as const
+    const own = above
+    const size = range.src[0]!
+    above = Symbolic.simplify(Expr.alu("FLOORDIV", own, size))
+    return [range, i === ranges.length - 1 ? own : Expr.alu("FLOORMOD", own, size)] as const
   })
 }
 
@@ -107,7 +108,9 @@ const strideOf = ({ isAlongTerms, own, terms }: Operand): number => sizesOf(isAl
 /** The END that stages an operand, and the half at a place of it. */
 const stage = (
   operand: Operand,
-  { fresh, id, instances, loops, terms, threads }: {
+  { fresh, id, instances, loops, ofStep, terms, threads }: {
+    /** The values of the reduction's other loops. */
+    readonly ofStep: ReadonlyMap<UOp, UOp>
     readonly fresh: () => number
     readonly id: number
     readonly instances: ReadonlyArray<UOp>
@@ -133,7 +136,7 @@ const stage = (
   const column = Expr.add(Expr.mul(Expr.floormod(at, across / vector), vector), word)
   const half = (i: number): UOp =>
     Symbolic.simplify(
-      substitute(value, new Map([...digits(inner, Expr.add(Expr.mul(column, 2), i)), ...digits(outer, row)]))
+      substitute(value, new Map([...ofStep, ...digits(inner, Expr.add(Expr.mul(column, 2), i)), ...digits(outer, row)]))
     )
   const target = Expr.element(memory, Symbolic.simplify(Expr.add(Expr.mul(row, stride), column)))
   const end = arena.make("END", DType.none, [Expr.store(target, joined(half(0), half(1))), ...loops, turn, thread, word])
@@ -255,10 +258,14 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
   const { fragments, subgroups } = shared(height, width)
   const globals = endOf(end).loops.filter((range) => !isMatrix(range))
   const fresh = freshIds(kernel)
-  const loops = [...globals, ...steps]
+  // one loop of all steps, so that the next one is known in each
+  const count = steps.reduce((n, range) => Expr.mul(n, range.src[0]!), Expr.int(arena, 1))
+  const step = Expr.range(arena, Symbolic.simplify(count), fresh(), "REDUCE")
+  const loops = [...globals, step]
   // whole words are copied in the order they have in memory
   const ordered = (left.isAlongTerms && !isRounded(left) ? left : right.isAlongTerms ? right : left).terms
   const shape = {
+    ofStep: new Map(digits(steps, step)),
     fresh,
     instances: loops,
     loops,
@@ -294,7 +301,7 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
   const sum = arena.make(
     "REDUCE",
     product.reduce.dtype,
-    [Expr.mul(a.halfAt(m, term), b.halfAt(n, term)), ...steps, term],
+    [Expr.mul(a.halfAt(m, term), b.halfAt(n, term)), step, term],
     { op: "ADD", axes: [], tile: encode(tile) }
   )
   const places = new Map([...digits(left.own, m), ...digits(right.own, n), [product.reduce, sum] as const])

@@ -1,9 +1,12 @@
-/** A product by matrix units as instructions: operands staged for each step of the reduction, fragments multiplied, results stored one fragment at a time. */
+/**
+ * A product by matrix units as instructions: operands staged for each step of the reduction, fragments multiplied, results stored one fragment
+ * at a time. What the next step needs is loaded before this one multiplies, so that its latency is hidden (software pipelining).
+ */
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { decode, type MatrixTile, side, type Staged } from "@tg/core-uop/MatrixTile"
 import { isThread, rangeArg, reduceArg, type Side, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
-import { accessOf, endOf } from "@tg/core-uop/View"
+import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import type { Code, Scope } from "./code.ts"
 
 /** The reduction that matrix units compute, if a kernel has one. */
@@ -22,37 +25,61 @@ const numbers = (n: number): ReadonlyArray<number> => Array.from({ length: n }, 
 export const byMatrixUnits = (kernel: UOp, reduce: UOp, writing: Writing): void => {
   const { code, emit } = writing
   const tile = decode(reduceArg(reduce).tile!)
-  const steps = reduce.src.slice(1).filter((range) => rangeArg(range).axis !== "MATRIX")
-  const [left, right, last] = kernel.src as [UOp, UOp, UOp]
+  const step = reduce.src.slice(1).find((range) => rangeArg(range).axis !== "MATRIX")!
+  const [left, right, results] = kernel.src as [UOp, UOp, UOp]
   const lane = toposort(kernel).find(isThread)!
   const subgroup = Expr.shr(lane, Math.log2(tile.threads))
   const [rows, columns] = tile.fragments
   const sums = numbers(rows * columns).map((id) =>
     code.push(code.root, kernel.arena.make("FRAGMENT", DType.f32, [], { id, threads: tile.threads }))
   )
-  const scope = code.open(code.root, steps, emit)
-  // the fragments of the step before have been read
-  code.barrier(scope)
-  for (const end of [left, right]) fill(end, scope, { steps, writing })
-  code.barrier(scope)
+  const operands = [left, right].flatMap((end) => storesOf(end, step))
+  const first = operands.map((store) => substitute(store, new Map([[step, Expr.int(kernel.arena, 0)]])))
+  load(first, emit)
+  put(first, code.root, writing)
+  code.barrier(code.root)
+  const scope = code.open(code.root, [step], emit)
+  // behind the last step is that one again
+  const last = Expr.sub(step.src[0]!, 1)
+  const next = Expr.min(Expr.add(step, 1), last)
+  const behind = operands.map((store) => substitute(store, new Map([[step, next]])))
+  load(behind, emit)
   multiply({ tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }, scope, writing)
-  code.close(code.root, steps)
-  results(last, { lane, reduce, subgroup, sums, tile }, writing)
+  // all fragments have been read
+  code.barrier(scope)
+  put(behind, scope, writing)
+  code.barrier(scope)
+  code.close(code.root, [step])
+  store(results, { lane, reduce, subgroup, sums, tile }, writing)
 }
 
-const memoryOf = (end: UOp): UOp => accessOf(endOf(end).stores[0]!).buffer
+const instancesOf = (end: UOp): UOp => accessOf(endOf(end).stores[0]!).buffer
 
-/** Stages an operand. */
-const fill = (
-  end: UOp,
-  scope: Scope,
-  { steps, writing: { code, emit } }: { readonly steps: ReadonlyArray<UOp>; readonly writing: Writing }
-): void => {
+/** The memory of an operand: one for all steps. */
+const memoryOf = (end: UOp): UOp => {
+  const { arena, arg, dtype } = instancesOf(end)
+  return arena.make("LOCAL", dtype, [], arg)
+}
+
+/** The stores that stage an operand, with copies for the turns of a thread. */
+const storesOf = (end: UOp, step: UOp): ReadonlyArray<UOp> => {
   const { loops, stores } = endOf(end)
-  const own = loops.filter((range) => !steps.includes(range))
-  const body = code.open(scope, own, emit)
-  for (const store of stores) code.push(body, store.with(store.src.map(emit)))
-  code.close(scope, own)
+  return loops.filter((range) => range !== step).reduce<ReadonlyArray<UOp>>(
+    (copies, range) =>
+      numbers(fixedSize(range)!).flatMap((i) =>
+        copies.map((store) => substitute(store, new Map([[range, Expr.int(end.arena, i)]])))
+      ),
+    stores.map((store) => substitute(store, new Map([[instancesOf(end), memoryOf(end)]])))
+  )
+}
+
+/** Loads what stores need. */
+const load = (stores: ReadonlyArray<UOp>, emit: (node: UOp) => UOp): void => {
+  for (const node of toposort(...stores)) if (node.op === "LOAD") emit(node)
+}
+
+const put = (stores: ReadonlyArray<UOp>, scope: Scope, { code, emit }: Writing): void => {
+  for (const store of stores) code.push(scope, emitted(store, emit))
 }
 
 /** Adds the products of what is staged to a subgroup's fragments. */
@@ -73,7 +100,7 @@ const multiply = (
   const block = Expr.shr(subgroup, Math.log2(across))
   const blockAcross = Expr.and(subgroup, across - 1)
   /** Words from the beginning of the memory to a fragment: the i-th of the subgroup, at a place of the sum. */
-  const load = (of: Side, memory: UOp, { along, stride }: Staged, base: (words: number) => UOp, term: number): UOp => {
+  const fragment = (of: Side, memory: UOp, { along, stride }: Staged, base: (words: number) => UOp, term: number): UOp => {
     const own = of === "left" ? "row" : "column"
     const at = along === own ? Expr.add(base(stride), term / 2) : Expr.add(base(1 / 2), term * stride)
     const arg = { side: of, along, stride, threads: tile.threads }
@@ -82,8 +109,8 @@ const multiply = (
   const base = (block: UOp, fragments: number, i: number) => (words: number): UOp =>
     Expr.add(Expr.mul(block, fragments * side * words), i * side * words)
   for (let term = 0; term < tile.depth; term += side) {
-    const a = numbers(rows).map((i) => load("left", left, tile.left, base(block, rows, i), term))
-    const b = numbers(columns).map((j) => load("right", right, tile.right, base(blockAcross, columns, j), term))
+    const a = numbers(rows).map((i) => fragment("left", left, tile.left, base(block, rows, i), term))
+    const b = numbers(columns).map((j) => fragment("right", right, tile.right, base(blockAcross, columns, j), term))
     for (const [i, x] of a.entries()) {
       for (const [j, y] of b.entries()) {
         const sum = sums[i * columns + j]!
@@ -97,7 +124,7 @@ const multiply = (
 const element = (memory: UOp, at: UOp, { emit }: Writing): UOp => emit(Expr.element(memory, at))
 
 /** Stores what is computed from a subgroup's fragments, one after the other, each by way of workgroup memory. */
-const results = (
+const store = (
   end: UOp,
   { lane, reduce, subgroup, sums, tile }: {
     readonly lane: UOp
