@@ -4,11 +4,11 @@
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Shape from "@tg/core-uop/Shape"
-import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
-import { type Cascade, cascadeAt } from "./Cascade.ts"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
+import type { Cascade } from "./Cascade.ts"
 import * as HalfProducts from "./HalfProducts.ts"
 import * as Split from "./Split.ts"
-import { cheapest, type Site, siteOf } from "./SplitCost.ts"
+import { cheapest, siteOf } from "./SplitCost.ts"
 import { inChunks, storableAt } from "./Stored.ts"
 import * as StoredCost from "./StoredCost.ts"
 
@@ -26,47 +26,40 @@ const cheapestChunk = (work: StoredCost.Work, most: number, profile: DeviceProfi
   return ways.toSorted((a, b) => a.usual - b.usual)[0]
 }
 
-/** What a cascade is cut into and takes, if chunks behind stored scores take less than pieces: in the beginning of a context, and as far behind as usual. */
-const chosenAt = (cascade: Cascade, site: Site, profile: DeviceProfile) => {
+/** The chunks of a cascade behind stored scores, and what it then takes; none where it has no such scores. */
+const chunksAt = (cascade: Cascade, profile: DeviceProfile) => {
   const depth = storableAt(cascade)?.depth
-  if (depth === undefined) return undefined
-  const way = cheapestChunk({ ...site, depth }, Shape.maxOf(cascade.size), profile)
-  const { micros, wholeMicros } = cheapest(site, profile)
-  const first = cheapest({ ...site, positions: beginning }, profile)
-  return way !== undefined && way.usual < first.micros + micros
-    ? { chunk: way.chunk, micros: way.behind(site.positions), wholeMicros }
-    : undefined
+  return depth === undefined
+    ? undefined
+    : cheapestChunk({ ...siteOf(cascade), depth }, Shape.maxOf(cascade.size), profile)
 }
 
-/** The program with scores stored where somebody chooses so. */
-const withStored = (sink: UOp, profile: DeviceProfile, choose: typeof chosenAt): Split.Splitted => {
-  const nodes = toposort(sink)
-  const roots = Split.cascadesOf(nodes)
-  const labels = Split.labelsOf(nodes)
-  const callers = Split.callersOf(nodes, roots)
-  const reports: Array<Split.SplitReport> = []
-  const made = rebuild(sink, (node, src) => {
-    const now = src === node.src ? node : node.with(src)
-    const cascade = roots.has(node) ? cascadeAt(now) : undefined
-    if (cascade === undefined) return now
-    const site = siteOf(cascade)
-    const label = labels.get(node)
-    const chosen = choose(cascade, site, profile)
-    const stored = chosen && inChunks(cascade, { chunk: chosen.chunk, label })
-    if (chosen === undefined || stored === undefined) return now
-    const { pieces: _, ...told } = site
-    const { chunk: piece, ...micros } = chosen
-    const own = { callers: callers.get(node) ?? [], label, piece, isStored: true, together: 1 } as const
-    reports.push({ ...told, ...own, ...micros })
-    return stored
-  })
-  return { sink: made, reports }
+/** A cascade with stored scores, where that takes less time than pieces: in the beginning of a context, and as far behind as usual. */
+const cutAt = (cascade: Cascade, place: Split.Place, profile: DeviceProfile): Split.Cut => {
+  const other = () => Split.cutAt(cascade, place, profile)
+  const way = chunksAt(cascade, profile)
+  if (way === undefined) return other()
+  const { pieces, ...site } = siteOf(cascade)
+  const { micros, wholeMicros } = cheapest({ pieces, ...site }, profile)
+  const first = cheapest({ pieces, ...site, positions: beginning }, profile)
+  return way.usual < first.micros + micros
+    ? storedAt(cascade, { ...site, ...place, wholeMicros, micros: way.behind(site.positions) }, way.chunk) ?? other()
+    : other()
 }
 
-/** The program with its cascades as a device computes them in the least time. */
-export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = chosenAt): Split.Splitted => {
+/** A cascade with stored scores. */
+export const storedAt = (
+  cascade: Cascade,
+  told: Omit<Split.SplitReport, "piece" | "isStored" | "together">,
+  chunk: number
+): Split.Cut | undefined => {
+  const split = inChunks(cascade, { chunk, label: told.label })
+  return split && { split, report: { ...told, piece: chunk, isStored: true, together: 1 } }
+}
+
+/** The program with its cascades as a device computes them in the least time, or as somebody else chooses. */
+export const ofProgram = (sink: UOp, profile: DeviceProfile, cut = cutAt): Split.Splitted => {
   if (!HalfProducts.mayRound(toposort(sink), profile)) return Split.ofProgram(sink, profile)
-  const stored = withStored(sink, profile, choose)
-  const { reports, sink: made } = Split.ofProgram(stored.sink, profile)
-  return { sink: HalfProducts.ofProgram(made), reports: [...stored.reports, ...reports] }
+  const { reports, sink: made } = Split.withCuts(sink, profile, (cascade, place) => cut(cascade, place, profile))
+  return { sink: HalfProducts.ofProgram(made), reports }
 }

@@ -43,7 +43,7 @@ export interface Factor {
 }
 
 /** A cascade and what is known of its pieces. */
-interface Pieces {
+export interface Pieces {
   readonly cascade: Cascade
   readonly count: Shape.Dim
   readonly piece: number
@@ -82,7 +82,7 @@ const forEachPiece = (pieces: Pieces, node: UOp, valueOf: ValueOf): Tensor => {
 }
 
 /** A value with the axis, its axis cut into pieces: `[.., n, piece, ..]`. */
-const inPiecesAt = (pieces: Pieces, { axis, node }: Site, valueOf: ValueOf): Tensor => {
+export const inPiecesAt = (pieces: Pieces, { axis, node }: Site, valueOf: ValueOf): Tensor => {
   const { cascade, count, cut, piece } = pieces
   if (!cascade.depends(node)) return cut(node, axis, [count, piece])
   if (elementwise.has(node.op)) {
@@ -141,7 +141,7 @@ const sharedBy = (cascade: Cascade, { axis, node }: Site): Tensor | undefined =>
 }
 
 /** The steps of a piece and of everything. */
-interface Values {
+export interface Values {
   readonly ofPiece: ValueOf
   readonly ofAll: ValueOf
 }
@@ -221,11 +221,11 @@ const through = ({ cascade }: Pieces, { axis, node }: Site, of: (inner: Site) =>
   return inner instanceof Tensor ? moved.again(inner, [count, 1]) : inner
 }
 
-const reduced = (x: Tensor, op: Step["op"], axis: number): Tensor =>
+export const reduced = (x: Tensor, op: Step["op"], axis: number): Tensor =>
   op === "ADD" ? x.sum(axis) : op === "MAX" ? x.max(axis) : x.min(axis)
 
 /** A step of everything, from that of each piece, `[.., n, ..]`. */
-const combined = (pieces: Pieces, { axis, op, reduce, terms }: Terms, values: Values): Tensor | undefined => {
+export const combined = (pieces: Pieces, { axis, op, reduce, terms }: Terms, values: Values): Tensor | undefined => {
   const site = { axis, node: terms }
   const own = values.ofPiece(reduce)
   const change = op === "ADD" ? ratio(pieces, site, values) : difference(pieces, site, values)
@@ -236,7 +236,7 @@ const combined = (pieces: Pieces, { axis, op, reduce, terms }: Terms, values: Va
 }
 
 /** What a step reduces; of the root, without the factors that its terms share. */
-interface Terms extends Step {
+export interface Terms extends Step {
   readonly terms: UOp
 }
 
@@ -318,7 +318,7 @@ export const countOf = (
 const lowest = -3.4028234663852886e38
 
 /** Terms of pieces, with what counts as nothing behind the axis. */
-const within = (
+export const within = (
   { cascade: { size }, count, piece }: Pieces,
   { axis, op }: Pick<Step, "axis" | "op">,
   terms: Tensor

@@ -35,7 +35,7 @@ export interface Splitted {
 }
 
 /** The cascades that are no steps of others. */
-export const cascadesOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, Cascade> => {
+const cascadesOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, Cascade> => {
   const found = new Map<UOp, Cascade>()
   for (const node of nodes) {
     const cascade = cascadeAt(node)
@@ -46,7 +46,7 @@ export const cascadesOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, Cascade>
 }
 
 /** The names that models give to values or to what is only another view of them. */
-export const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
+const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> => {
   const labels = new Map<UOp, string>()
   for (const node of nodes.toReversed()) {
     const label = node.arena.labelOf(node) ?? labels.get(node)
@@ -58,7 +58,7 @@ export const labelsOf = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, string> =>
 }
 
 /** The functions that compute each of these nodes. */
-export const callersOf = (
+const callersOf = (
   nodes: ReadonlyArray<UOp>,
   asked: { readonly has: (node: UOp) => boolean }
 ): ReadonlyMap<UOp, ReadonlyArray<Caller>> => {
@@ -73,10 +73,45 @@ export const callersOf = (
   return found
 }
 
+/** Where a cascade is. */
+export type Place = Pick<SplitReport, "callers" | "label">
+
+/** A cascade as it is cut, and what is told of it. */
+export interface Cut {
+  readonly split: UOp | undefined
+  readonly report: SplitReport
+}
+
+/** A cascade in pieces, where that takes less time. */
+export const cutAt = (cascade: Cascade, place: Place, profile: DeviceProfile, choose = cheapest): Cut => {
+  const { pieces, ...site } = siteOf(cascade)
+  const { micros, plan, wholeMicros } = choose({ pieces, ...site }, profile)
+  const split = plan && inPieces(cascade, { ...plan, label: place.label })
+  return {
+    split,
+    report: {
+      ...site,
+      ...place,
+      piece: split && plan.piece,
+      together: plan === undefined || split === undefined ? 1 : rowsTogether(plan),
+      wholeMicros,
+      micros: split === undefined ? wholeMicros : micros
+    }
+  }
+}
+
 /** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
-export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest): Splitted => {
+export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest): Splitted =>
+  withCuts(sink, profile, (cascade, place) => cutAt(cascade, place, profile, choose))
+
+/** The program with its cascades cut in some way. */
+export const withCuts = (
+  sink: UOp,
+  { kind }: Pick<DeviceProfile, "kind">,
+  cutOf: (cascade: Cascade, place: Place) => Cut
+): Splitted => {
   // on a CPU pieces wait for each other
-  if (profile.kind === "cpu") return { sink, reports: [] }
+  if (kind === "cpu") return { sink, reports: [] }
   const nodes = toposort(sink)
   const roots = cascadesOf(nodes)
   if (roots.size === 0) return { sink, reports: [] }
@@ -88,19 +123,8 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest):
     // what it reads may be in pieces now
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
-    const { pieces, ...site } = siteOf(cascade)
-    const { micros, plan, wholeMicros } = choose({ pieces, ...site }, profile)
-    const label = labels.get(node)
-    const split = plan && inPieces(cascade, { ...plan, label })
-    reports.push({
-      ...site,
-      callers: callers.get(node) ?? [],
-      label,
-      piece: split && plan.piece,
-      together: plan === undefined || split === undefined ? 1 : rowsTogether(plan),
-      wholeMicros,
-      micros: split === undefined ? wholeMicros : micros
-    })
+    const { report, split } = cutOf(cascade, { callers: callers.get(node) ?? [], label: labels.get(node) })
+    reports.push(report)
     return split ?? now
   })
   return { sink: made, reports }

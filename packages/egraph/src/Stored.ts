@@ -1,24 +1,21 @@
 /**
- * Softmax and what it weighs by products of whole matrices: scores are computed once and stored, so is what they are weighed against, and the
- * weighed sum is one product for each chunk of positions. What all terms of the sum share, as one over the sum of the weights, comes behind
- * the sum of the chunks, so that weights are those of a piece's softmax: exponentials of what is left of the largest score.
+ * Softmax and what it weighs, in chunks of positions by products of whole matrices: all scores are computed once and stored, then the largest one
+ * of a row and the sum of exponentials below it are put together from those of chunks, as pieces are (`Pieces`), and what these weigh is one
+ * product for each chunk. What all terms of a sum share, as one over the sum of the weights, comes last, so that weights are in (0, 1].
  */
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { type Arena, substitute, type UOp } from "@tg/core-uop/UOp"
+import { substitute, type UOp } from "@tg/core-uop/UOp"
 import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
-import { begunPieces, behind, piecesOf, replaced } from "./Axis.ts"
-import type { Cascade } from "./Cascade.ts"
+import { begunPieces, behind, type Cutter, piecesOf, record, replaced } from "./Axis.ts"
+import { type Cascade, cascadeAt, type Step } from "./Cascade.ts"
 import { ofSum, termsOf } from "./HalfProducts.ts"
-import { hoisted } from "./Pieces.ts"
+import { combined, hoisted, inPiecesAt, type Pieces, reduced, type Values, within } from "./Pieces.ts"
 import { readBy } from "./Rounded.ts"
 
 /** Positions that are a page: there are whole pages of them, and a chunk has some. */
 const page = 64
-
-/** What two ways to compute a cascade differ by, if no operand is rounded: sums are taken in another order. */
-export const bound = 2 ** -18
 
 /** What such a cascade is made of. */
 export interface Storable {
@@ -79,35 +76,31 @@ interface Chunks {
   readonly each: number
 }
 
-/** The number of each page of each chunk, `[count, each]`. */
-const numbers = (arena: Arena, { count, each }: Chunks): Tensor =>
-  iota(arena, count).mul(each).unsqueeze(1).add(iota(arena, each))
-
-/** Values `[.., pages * page, ..]` as `[.., count, each, page, ..]`; behind the last page is that one again. */
-const inPages = (x: Tensor, axis: number, chunks: Chunks): Tensor => {
+/** Values `[.., pages * page, ..]` as `[.., count, each * page, ..]`; behind the last page is that one again. */
+const inPages = (x: Tensor, axis: number, { count, each, pages }: Chunks): Tensor => {
   const { arena } = x
-  const paged = x.reshape(replaced(x.shape, axis, [chunks.pages, page]))
+  const paged = x.reshape(replaced(x.shape, axis, [pages, page]))
   const others = [...paged.shape.keys()].filter((i) => i !== axis)
-  const there = paged.permute([axis, ...others])
-    .gather(numbers(arena, chunks).minimum(scalar(arena, chunks.pages).sub(1)))
+  const number = iota(arena, count).mul(each).unsqueeze(1).add(iota(arena, each))
+  const there = paged.permute([axis, ...others]).gather(number.minimum(scalar(arena, pages).sub(1)))
   const behindBoth = others.map((_, i) => i + 2)
   return there.permute([...behindBoth.slice(0, axis), 0, 1, ...behindBoth.slice(axis)])
+    .reshape(replaced(x.shape, axis, [count, each * page]))
 }
 
-/** The same of all that a value is computed from, so that its loops are those of chunks. */
-const computedInPages = (chunks: Chunks): (node: UOp, axis: number) => Tensor => {
-  const sizes = [chunks.count, chunks.each, page]
+/** Cuts all that a value is computed from into chunks, so that its loops are theirs. */
+const inChunksOf = (chunks: Chunks): Cutter => {
   const known = new Map<string, Tensor>()
-  const at = (node: UOp, axis: number): Tensor => {
+  const cut: Cutter = (node, axis, sizes) => {
     const name = `${node.id} ${axis}`
     const since = node.arena.size
-    const made = known.get(name) ?? once(node, axis)
+    const made = known.get(name) ?? once(node, axis, sizes)
     node.arena.inherit(made.node, node, since)
     known.set(name, made)
     return made
   }
-  const once = (node: UOp, axis: number): Tensor => {
-    if (elementwise.has(node.op)) return new Tensor(node.with(node.src.map((source) => at(source, axis).node)))
+  const once: Cutter = (node, axis, sizes) => {
+    if (elementwise.has(node.op)) return new Tensor(node.with(node.src.map((source) => cut(source, axis, sizes).node)))
     if (node.op === "CONST") {
       return full(node.arena, replaced(Shape.of(node), axis, sizes), node.arg as number | boolean, node.dtype)
     }
@@ -116,54 +109,94 @@ const computedInPages = (chunks: Chunks): (node: UOp, axis: number) => Tensor =>
     const shape = Shape.of(moved.source)
     return moved.again(
       shape[moved.axis] === Shape.of(node)[axis]
-        ? at(moved.source, moved.axis)
-        : new Tensor(moved.source).reshape(replaced(shape, moved.axis, [1, 1, 1])),
+        ? cut(moved.source, moved.axis, sizes)
+        : new Tensor(moved.source).reshape(replaced(shape, moved.axis, [1, 1])),
       sizes
     )
   }
-  return at
+  return cut
+}
+
+/** A value that is stored, named after what it is. */
+const kept = (x: Tensor, was: UOp): Tensor => {
+  const since = was.arena.size
+  const made = x.contiguous()
+  was.arena.inherit(made.node, was, since)
+  return made
+}
+
+/** Values of the same shape, one for each step, as one record: one launch. */
+const asRecord = (values: ReadonlyMap<UOp, Tensor>): ReadonlyMap<UOp, Tensor> => {
+  const steps = [...values.keys()]
+  const last = steps.at(-1)!
+  const { shape } = values.get(last)!
+  const columns = steps.map((step) => values.get(step)!.reshape([...shape, 1]))
+  const parts = record(columns, (joined) => kept(joined, last))
+  return new Map(steps.map((step, i) => [step, parts[i]!.reshape(values.get(step)!.shape)]))
+}
+
+/** What is found of each row in front of the result: of each chunk first, as a context has more positions than a row has threads. */
+const foundOf = (pieces: Pieces): ReadonlyMap<UOp, Tensor> | undefined => {
+  const steps = pieces.cascade.steps.map((step) => ({ ...step, terms: step.reduce.src[0]! }))
+  const raw = new Map<UOp, Tensor>()
+  for (const { terms, ...step } of steps) {
+    const own = inPiecesAt(pieces, { axis: step.axis, node: terms }, (node) => raw.get(node)!)
+    raw.set(step.reduce, reduced(within(pieces, step, own), step.op, step.axis + 1))
+  }
+  const ofPieces = asRecord(raw)
+  const found = new Map<UOp, Tensor>()
+  const values: Values = { ofPiece: (step) => ofPieces.get(step)!, ofAll: (step) => found.get(step)! }
+  for (const step of steps) {
+    const value = combined(pieces, step, values)
+    if (value === undefined) return undefined
+    found.set(step.reduce, value)
+  }
+  return asRecord(found)
+}
+
+/** The terms of each chunk. */
+const termsOfChunks = (pieces: Pieces, { axis, op }: Step, { depends, terms }: {
+  readonly terms: ReadonlyArray<UOp>
+  readonly depends: (i: number) => boolean
+}): Tensor => {
+  const [a, b] = terms.map((node, i) => {
+    const value = pieces.cut(node, axis, [pieces.count, pieces.piece])
+    // what has no weight may be anything that is finite: it is another page of the same context
+    return depends(i) ? within(pieces, { axis, op }, value) : value
+  })
+  return a!.mul(b!)
 }
 
 /** A value equal to the root of a cascade, with its scores stored, and summed in chunks of so many positions. */
 export const inChunks = (
-  cascade: Cascade,
+  whole: Cascade,
   { chunk, label }: { readonly chunk: number; readonly label?: string | undefined }
 ): UOp | undefined => {
-  const { root, size, steps } = cascade
-  const storable = storableAt(cascade)
-  const mix = mixOf(cascade)
-  const pages = piecesOf(size, page)
-  if (storable === undefined || mix === undefined || pages === undefined) return undefined
-  const now = new Map<UOp, UOp>()
-  const own = (node: UOp): UOp => substitute(node, now)
-  const keep = (node: UOp): void => {
-    const { arena } = node
-    const since = arena.size
-    const made = new Tensor(own(node)).contiguous().node
-    arena.inherit(made, node, since)
-    now.set(node, made)
-  }
-  keep(storable.scores)
-  for (const { reduce } of steps) keep(reduce)
-  const { arena } = root.reduce
-  const since = arena.size
+  const { scores } = storableAt(whole) ?? {}
+  const pages = piecesOf(whole.size, page)
+  if (scores === undefined || pages === undefined) return undefined
+  const stored = kept(new Tensor(scores), scores).node
+  const cascade = cascadeAt(substitute(whole.root.reduce, new Map([[scores, stored]])))
+  const mix = cascade && mixOf(cascade)
+  if (cascade === undefined || mix === undefined) return undefined
   const each = chunk / page
   const count = typeof pages === "number" ? Math.ceil(pages / each) : begunPieces(pages, each)
-  const chunks: Chunks = { pages, count, each }
-  const cut = computedInPages(chunks)
-  const [a, b] = own(mix.terms).src.map((node) => cut(node, root.axis))
-  const rank = a!.rank - root.axis - 3
-  const isThere = numbers(arena, chunks).lt(scalar(arena, pages))
-    .reshape([count, each, ...Array.from({ length: rank + 1 }, () => 1)])
-  // what has no weight may be any finite value of the cache
-  const weighed = cascade.depends(mix.terms.src[0]!)
-    ? isThere.where(a!, 0).mul(b!)
-    : a!.mul(isThere.where(b!, 0))
-  const parts = weighed.sum({ axis: [root.axis + 1, root.axis + 2] })
-  arena.inherit(parts.node, root.reduce, since)
-  const stored = label === undefined ? parts.contiguous() : parts.contiguous().label(label)
+  const pieces: Pieces = { cascade, count, piece: chunk, cut: inChunksOf({ pages, count, each }), isOpen: true }
+  const { root } = cascade
+  const found = foundOf(pieces)
+  if (found === undefined) return undefined
+  const now = new Map([...found].map(([step, { node }]) => [step, node]))
+  const own = (node: UOp): UOp => substitute(node, now)
+  const since = root.reduce.arena.size
+  const terms = termsOfChunks(pieces, root, {
+    terms: mix.terms.src.map(own),
+    depends: (i) => cascade.depends(mix.terms.src[i]!)
+  })
+  const product = terms.sum(root.axis + 1)
+  root.reduce.arena.inherit(product.node, root.reduce, since)
+  const parts = label === undefined ? product.contiguous() : product.contiguous().label(label)
   return mix.factors.reduce((x, { op, value }) => {
     const shared = new Tensor(own(value.node)).squeeze(root.axis)
     return op === "MUL" ? x.mul(shared) : x.div(shared)
-  }, stored.sum(root.axis)).reshape(Shape.of(root.reduce)).node
+  }, parts.sum(root.axis)).reshape(Shape.of(whole.root.reduce)).node
 }

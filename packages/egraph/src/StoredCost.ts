@@ -28,8 +28,6 @@ const staged = 32
 const weighing = 8
 const floatBytes = 4
 const halfBytes = 2
-/** Threads of a workgroup: they share a row where they reduce it. */
-const threads = 256
 /** Loads of a thread that are under way at a time. */
 const loadsAtOnce = 6
 
@@ -55,8 +53,8 @@ export const microsOf = (work: Work, chunk: number, profile: DeviceProfile): num
   const ofScores = moving(scores, steps + columns)
   const weights = (steps - 2 + columns) * rows * positions * weighing / perMicro
   const stages = (depth + chunk) / staged * (cachedLoadMicros + barrierMicros)
-  const inLine = (positions / chunk + (steps - 1) * positions / threads) * cachedLoadMicros / loadsAtOnce
-  // scores, what is found of each row, chunks, and their sum
-  const launches = (steps + 2) * profile.dispatchMicros
+  const inLine = 2 * positions / chunk * cachedLoadMicros / loadsAtOnce
+  // scores, what is found of each chunk and of each row, products of chunks, and their sum
+  const launches = 5 * profile.dispatchMicros
   return launches + products + values + ofScores + weights + moving(parts, 2) + stages + inLine
 }
