@@ -4,7 +4,7 @@ import * as Opt from "@tg/postrange/Opt"
 import { upcastTokens } from "./Few.ts"
 import { loopsOffGrid } from "./Grid.ts"
 import { groupReductions, longestReduction, shortReduction, usualGroup } from "./Groups.ts"
-import { chooseLongRows } from "./LongRows.ts"
+import { chooseContext } from "./Contexts.ts"
 import { chooseMatrix } from "./Matrix.ts"
 import { gatherRows } from "./Order.ts"
 import { upcastAlike } from "./Outputs.ts"
@@ -19,7 +19,7 @@ const rowThreads = 128
 const maxLocal = 64
 /** For a kernel that stages nothing and has no tiles of tokens. */
 const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
-  if (chooseLongRows(plan, profile)) return
+  if (chooseContext(plan, profile)) return
   upcastAlike(plan)
   const tokens = upcastTokens(plan, profile)
   const reduced = vectoriseReductions(plan, { fewest: fewestTerms(profile) })
