@@ -82,13 +82,18 @@ const ofCascades = (pieces: ReadonlyArray<Cascade>): ReadonlyArray<string> => {
   return told.length === 0 ? ["    nothing can be cut into pieces"] : told.map(ofCascade)
 }
 
-const ofCascade = ({ callers, label, micros, piece, positions, rows, together, wholeMicros }: Cascade): string => {
+const ofCascade = (cascade: Cascade): string => {
+  const { callers, isStored, label, micros, piece, positions, rows, together, wholeMicros } = cascade
   const where = callers.length === 0
     ? printSites({ sites: [] })
     : callers.map(({ body, sites }) => printSites({ body, sites })).join("; ")
   const whole = `as written, all ${positions} terms at once, ${wholeMicros.toFixed(1)} us`
   const told = piece === undefined
     ? whole
+    : isStored
+    ? `scores of ${rows} rows stored, their mix in chunks of ${piece} by matrix units, ${
+      micros.toFixed(1)
+    } us; ${whole}`
     : `in pieces of ${piece}, ${together} of ${rows} rows together, ${micros.toFixed(1)} us; ${whole}`
   return `    ${label ?? "a value without a name"} (${where}): ${told}`
 }

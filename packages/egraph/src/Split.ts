@@ -4,7 +4,7 @@ import { rebuild, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isCall } from "./Calls.ts"
 import { type Cascade, cascadeAt } from "./Cascade.ts"
 import { inPieces } from "./Pieces.ts"
-import { cheapest, rowsTogether, type Site, siteOf } from "./SplitCost.ts"
+import { cheapest, type Costed, rowsTogether, type Site, siteOf } from "./SplitCost.ts"
 
 /** A function that computes something, and the labels of its calls in their order. */
 export interface Caller {
@@ -21,7 +21,7 @@ export interface SplitReport extends Omit<Site, "pieces"> {
   /** Positions of a piece; none where all of them together take less time. */
   readonly piece: number | undefined
   /** Whether scores are stored, and pieces are those of the result alone. */
-  readonly isStored?: true
+  readonly isStored: boolean
   /** Rows that are computed together. */
   readonly together: number
   readonly wholeMicros: number
@@ -73,45 +73,18 @@ const callersOf = (
   return found
 }
 
-/** Where a cascade is. */
-export type Place = Pick<SplitReport, "callers" | "label">
-
-/** A cascade as it is cut, and what is told of it. */
-export interface Cut {
-  readonly split: UOp | undefined
-  readonly report: SplitReport
+/** What is chosen for a cascade; or what stands in its place, in which the plan's pieces are those of the result alone. */
+export interface Choice extends Costed {
+  readonly stored?: UOp | undefined
 }
 
-/** A cascade in pieces, where that takes less time. */
-export const cutAt = (cascade: Cascade, place: Place, profile: DeviceProfile, choose = cheapest): Cut => {
-  const { pieces, ...site } = siteOf(cascade)
-  const { micros, plan, wholeMicros } = choose({ pieces, ...site }, profile)
-  const split = plan && inPieces(cascade, { ...plan, label: place.label })
-  return {
-    split,
-    report: {
-      ...site,
-      ...place,
-      piece: split && plan.piece,
-      together: plan === undefined || split === undefined ? 1 : rowsTogether(plan),
-      wholeMicros,
-      micros: split === undefined ? wholeMicros : micros
-    }
-  }
-}
+/** Chooses by the figures of a cascade, if not by what it is. */
+export type Choose = (site: Site, profile: DeviceProfile, cascade: Cascade) => Choice
 
 /** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
-export const ofProgram = (sink: UOp, profile: DeviceProfile, choose = cheapest): Splitted =>
-  withCuts(sink, profile, (cascade, place) => cutAt(cascade, place, profile, choose))
-
-/** The program with its cascades cut in some way. */
-export const withCuts = (
-  sink: UOp,
-  { kind }: Pick<DeviceProfile, "kind">,
-  cutOf: (cascade: Cascade, place: Place) => Cut
-): Splitted => {
+export const ofProgram = (sink: UOp, profile: DeviceProfile, choose: Choose = cheapest): Splitted => {
   // on a CPU pieces wait for each other
-  if (kind === "cpu") return { sink, reports: [] }
+  if (profile.kind === "cpu") return { sink, reports: [] }
   const nodes = toposort(sink)
   const roots = cascadesOf(nodes)
   if (roots.size === 0) return { sink, reports: [] }
@@ -123,8 +96,20 @@ export const withCuts = (
     // what it reads may be in pieces now
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
-    const { report, split } = cutOf(cascade, { callers: callers.get(node) ?? [], label: labels.get(node) })
-    reports.push(report)
+    const { pieces, ...site } = siteOf(cascade)
+    const { micros, plan, stored, wholeMicros } = choose({ pieces, ...site }, profile, cascade)
+    const label = labels.get(node)
+    const split = stored ?? (plan && inPieces(cascade, { ...plan, label }))
+    reports.push({
+      ...site,
+      callers: callers.get(node) ?? [],
+      label,
+      piece: split && plan?.piece,
+      isStored: stored !== undefined,
+      together: rowsTogether((split && plan) ?? {}),
+      wholeMicros,
+      micros: split === undefined ? wholeMicros : micros
+    })
     return split ?? now
   })
   return { sink: made, reports }

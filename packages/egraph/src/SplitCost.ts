@@ -84,14 +84,15 @@ const tokenAxis = 0
 const tokensTogether = ({ together = [] }: Plan): number => together.find(({ axis }) => axis === tokenAxis)?.size ?? 1
 
 /** A plan, and what it takes. */
-interface Costed {
+export interface Costed {
   /** Pieces; all positions together, if there is none. */
   readonly plan: Plan | undefined
   readonly micros: number
+  readonly wholeMicros: number
 }
 
 /** The pieces that take the least time, if any take less than all positions together. */
-export const cheapest = (site: Site, profile: DeviceProfile): Costed & { readonly wholeMicros: number } => {
+export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
   const { pieces, positions, rows, shared, steps, width } = site
   const { cachedLoadMicros, cachedPerByte, operationsPerByte, processors, stageMicros } = quantitiesOf(profile)
   const perMicro = operationsPerByte * profile.bytesPerMicro

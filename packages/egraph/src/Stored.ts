@@ -168,10 +168,7 @@ const termsOfChunks = (pieces: Pieces, { axis, op }: Step, { depends, terms }: {
 }
 
 /** A value equal to the root of a cascade, with its scores stored, and summed in chunks of so many positions. */
-export const inChunks = (
-  whole: Cascade,
-  { chunk, label }: { readonly chunk: number; readonly label?: string | undefined }
-): UOp | undefined => {
+export const inChunks = (whole: Cascade, chunk: number): UOp | undefined => {
   const { scores } = storableAt(whole) ?? {}
   const pages = piecesOf(whole.size, page)
   if (scores === undefined || pages === undefined) return undefined
@@ -194,7 +191,7 @@ export const inChunks = (
   })
   const product = terms.sum(root.axis + 1)
   root.reduce.arena.inherit(product.node, root.reduce, since)
-  const parts = label === undefined ? product.contiguous() : product.contiguous().label(label)
+  const parts = kept(product, root.reduce)
   return mix.factors.reduce((x, { op, value }) => {
     const shared = new Tensor(own(value.node)).squeeze(root.axis)
     return op === "MUL" ? x.mul(shared) : x.div(shared)

@@ -4,12 +4,12 @@ import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Shape from "@tg/core-uop/Shape"
 import * as Spec from "@tg/core-uop/Spec"
 import { Arena, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
-import { type Cascade, cascadeAt } from "@tg/egraph/Cascade"
-import { ofProgram, storedAt } from "@tg/egraph/MatrixSplit"
+import { cascadeAt } from "@tg/egraph/Cascade"
+import { ofProgram } from "@tg/egraph/MatrixSplit"
 import { areHalves } from "@tg/egraph/HalfProducts"
 import { law } from "@tg/egraph/Pieces"
-import { cutAt, type Place } from "@tg/egraph/Split"
-import { siteOf } from "@tg/egraph/SplitCost"
+import type { Choose } from "@tg/egraph/Split"
+import { cheapest } from "@tg/egraph/SplitCost"
 import { inChunks, storableAt } from "@tg/egraph/Stored"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
@@ -86,9 +86,11 @@ const valuesOf = ({ leaves, out }: ReturnType<typeof latent>, sink: UOp, start: 
 }
 
 /** Chunks of so many positions, whatever they take. */
-const take = (chunk: number) => (cascade: Cascade, place: Place) => {
-  const { pieces: _, ...site } = siteOf(cascade)
-  return storedAt(cascade, { ...site, ...place, micros: 1, wholeMicros: 2 }, chunk) ?? cutAt(cascade, place, matrix)
+const take = (chunk: number): Choose => (site, profile, cascade) => {
+  const stored = inChunks(cascade, chunk)
+  return stored === undefined
+    ? cheapest(site, profile)
+    : { stored, plan: { piece: chunk }, micros: 1, wholeMicros: 2 }
 }
 
 /**
@@ -104,7 +106,7 @@ describe("a cascade with stored scores, summed in chunks", () => {
   it("keeps its values exactly up to the order of sums, if nothing is rounded", () => {
     const made = latent()
     for (const chunk of [64, 256, 512]) {
-      const stored = inChunks(cascadeAt(made.mix)!, { chunk })!
+      const stored = inChunks(cascadeAt(made.mix)!, chunk)!
       expect(Shape.print(Shape.of(stored))).toBe(Shape.print(Shape.of(made.mix)))
       for (const start of starts) {
         const [a, b] = evaluate([made.mix, stored], { buffers: contents(made.leaves), vars: { start } })
