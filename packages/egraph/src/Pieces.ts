@@ -33,7 +33,7 @@ export interface Plan {
 }
 
 /** Of what changes from a piece to the whole: nothing, a tensor, or something that this rule does not know (undefined). */
-type Change = "none" | Tensor | undefined
+export type Change = "none" | Tensor | undefined
 
 /** A factor of a sum that all its terms share: it multiplies or divides the sum. */
 export interface Factor {
@@ -53,7 +53,7 @@ export interface Pieces {
 }
 
 /** A value of a step: of a piece, with an axis of pieces, or of everything. */
-type ValueOf = (step: UOp) => Tensor
+export type ValueOf = (step: UOp) => Tensor
 
 const tensor = (node: UOp): Tensor => new Tensor(node)
 
@@ -147,7 +147,7 @@ export interface Values {
 }
 
 /** A value with everything's steps in place of those that it was written with. */
-const ofAll = (cascade: Cascade, node: UOp, valueOf: ValueOf): UOp => {
+export const ofAll = (cascade: Cascade, node: UOp, valueOf: ValueOf): UOp => {
   if (!cascade.depends(node)) return node
   if (cascade.steps.some(({ reduce }) => reduce === node)) return valueOf(node).node
   return node.with(node.src.map((s) => ofAll(cascade, s, valueOf)))

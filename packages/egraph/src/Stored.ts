@@ -1,7 +1,7 @@
 /**
  * Softmax and what it weighs, in chunks of positions by products of whole matrices: all scores are computed once and stored, then the largest one
- * of a row and the sum of exponentials below it are put together from those of chunks, as pieces are (`Pieces`), and what these weigh is one
- * product for each chunk. What all terms of a sum share, as one over the sum of the weights, comes last, so that weights are in (0, 1].
+ * of each chunk and the sum of exponentials below it, and what these weigh is one product for each chunk. Chunks are put together as pieces are
+ * (`Pieces`). What all terms of a sum share, as one over the sum of the weights, comes last, so that weights are in (0, 1].
  */
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
@@ -11,7 +11,17 @@ import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
 import { begunPieces, behind, type Cutter, piecesOf, record, replaced } from "./Axis.ts"
 import { type Cascade, cascadeAt, type Step } from "./Cascade.ts"
 import { ofSum, termsOf } from "./HalfProducts.ts"
-import { combined, hoisted, inPiecesAt, type Pieces, reduced, type Values, within } from "./Pieces.ts"
+import {
+  combined,
+  hoisted,
+  inPiecesAt,
+  ofAll,
+  type Pieces,
+  reduced,
+  type ValueOf,
+  type Values,
+  within
+} from "./Pieces.ts"
 import { readBy } from "./Rounded.ts"
 
 /** Positions that are a page: there are whole pages of them, and a chunk has some. */
@@ -125,46 +135,33 @@ const kept = (x: Tensor, was: UOp): Tensor => {
   return made
 }
 
-/** Values of the same shape, one for each step, as one record: one launch. */
-const asRecord = (values: ReadonlyMap<UOp, Tensor>): ReadonlyMap<UOp, Tensor> => {
-  const steps = [...values.keys()]
-  const last = steps.at(-1)!
-  const { shape } = values.get(last)!
-  const columns = steps.map((step) => values.get(step)!.reshape([...shape, 1]))
-  const parts = record(columns, (joined) => kept(joined, last))
-  return new Map(steps.map((step, i) => [step, parts[i]!.reshape(values.get(step)!.shape)]))
-}
-
-/** What is found of each row in front of the result: of each chunk first, as a context has more positions than a row has threads. */
-const foundOf = (pieces: Pieces): ReadonlyMap<UOp, Tensor> | undefined => {
-  const steps = pieces.cascade.steps.map((step) => ({ ...step, terms: step.reduce.src[0]! }))
+/** What is found of each chunk of each row in front of the result, as one record: one launch. */
+const keptSteps = (pieces: Pieces): ReadonlyMap<UOp, Tensor> => {
+  const { steps } = pieces.cascade
   const raw = new Map<UOp, Tensor>()
-  for (const { terms, ...step } of steps) {
-    const own = inPiecesAt(pieces, { axis: step.axis, node: terms }, (node) => raw.get(node)!)
-    raw.set(step.reduce, reduced(within(pieces, step, own), step.op, step.axis + 1))
-  }
-  const ofPieces = asRecord(raw)
-  const found = new Map<UOp, Tensor>()
-  const values: Values = { ofPiece: (step) => ofPieces.get(step)!, ofAll: (step) => found.get(step)! }
   for (const step of steps) {
-    const value = combined(pieces, step, values)
-    if (value === undefined) return undefined
-    found.set(step.reduce, value)
+    const { axis, op, reduce } = step
+    const terms = inPiecesAt(pieces, { axis, node: reduce.src[0]! }, (node) => raw.get(node)!)
+    raw.set(reduce, reduced(within(pieces, step, terms), op, axis + 1))
   }
-  return asRecord(found)
+  const last = steps.at(-1)!.reduce
+  const columns = [...raw.values()].map((x) => x.reshape([...raw.get(last)!.shape, 1]))
+  const parts = record(columns, (joined) => kept(joined, last))
+  return new Map(steps.map(({ reduce }, i) => [reduce, parts[i]!.reshape(raw.get(reduce)!.shape)]))
 }
 
-/** The terms of each chunk. */
-const termsOfChunks = (pieces: Pieces, { axis, op }: Step, { depends, terms }: {
-  readonly terms: ReadonlyArray<UOp>
-  readonly depends: (i: number) => boolean
-}): Tensor => {
-  const [a, b] = terms.map((node, i) => {
-    const value = pieces.cut(node, axis, [pieces.count, pieces.piece])
+/** The product of each chunk, against what is found of the chunk. */
+const ofChunks = (pieces: Pieces, { root, terms }: { readonly root: Step; readonly terms: UOp }, valueOf: ValueOf) => {
+  const { axis, op, reduce } = root
+  const since = reduce.arena.size
+  const [a, b] = terms.src.map((node) => {
+    const value = inPiecesAt(pieces, { axis, node }, valueOf)
     // what has no weight may be anything that is finite: it is another page of the same context
-    return depends(i) ? within(pieces, { axis, op }, value) : value
+    return pieces.cascade.depends(node) ? within(pieces, { axis, op }, value) : value
   })
-  return a!.mul(b!)
+  const made = a!.mul(b!).sum(axis + 1)
+  reduce.arena.inherit(made.node, reduce, since)
+  return made
 }
 
 /** A value equal to the root of a cascade, with its scores stored, and summed in chunks of so many positions. */
@@ -179,21 +176,22 @@ export const inChunks = (whole: Cascade, chunk: number): UOp | undefined => {
   const each = chunk / page
   const count = typeof pages === "number" ? Math.ceil(pages / each) : begunPieces(pages, each)
   const pieces: Pieces = { cascade, count, piece: chunk, cut: inChunksOf({ pages, count, each }), isOpen: true }
-  const { root } = cascade
-  const found = foundOf(pieces)
-  if (found === undefined) return undefined
-  const now = new Map([...found].map(([step, { node }]) => [step, node]))
-  const own = (node: UOp): UOp => substitute(node, now)
-  const since = root.reduce.arena.size
-  const terms = termsOfChunks(pieces, root, {
-    terms: mix.terms.src.map(own),
-    depends: (i) => cascade.depends(mix.terms.src[i]!)
-  })
-  const product = terms.sum(root.axis + 1)
-  root.reduce.arena.inherit(product.node, root.reduce, since)
+  const { root, steps } = cascade
+  const found = keptSteps(pieces)
+  const product = ofChunks(pieces, { root, terms: mix.terms }, (step) => found.get(step)!)
   const parts = kept(product, root.reduce)
+  const ofEverything = new Map<UOp, Tensor>()
+  const values: Values = {
+    ofPiece: (step) => found.get(step) ?? parts,
+    ofAll: (step) => ofEverything.get(step)!
+  }
+  for (const step of [...steps.map((own) => ({ ...own, terms: own.reduce.src[0]! })), { ...root, terms: mix.terms }]) {
+    const value = combined(pieces, step, values)
+    if (value === undefined) return undefined
+    ofEverything.set(step.reduce, value)
+  }
   return mix.factors.reduce((x, { op, value }) => {
-    const shared = new Tensor(own(value.node)).squeeze(root.axis)
+    const shared = new Tensor(ofAll(cascade, value.node, values.ofAll)).squeeze(root.axis)
     return op === "MUL" ? x.mul(shared) : x.div(shared)
-  }, parts.sum(root.axis)).reshape(Shape.of(whole.root.reduce)).node
+  }, ofEverything.get(root.reduce)!).reshape(Shape.of(whole.root.reduce)).node
 }

@@ -53,8 +53,8 @@ export const microsOf = (work: Work, chunk: number, profile: DeviceProfile): num
   const ofScores = moving(scores, steps + columns)
   const weights = (steps - 2 + columns) * rows * positions * weighing / perMicro
   const stages = (depth + chunk) / staged * (cachedLoadMicros + barrierMicros)
-  const inLine = 2 * positions / chunk * cachedLoadMicros / loadsAtOnce
-  // scores, what is found of each chunk and of each row, products of chunks, and their sum
-  const launches = 5 * profile.dispatchMicros
+  const inLine = positions / chunk * cachedLoadMicros / loadsAtOnce
+  // scores, what is found of each chunk, products of chunks, and what puts them together
+  const launches = 4 * profile.dispatchMicros
   return launches + products + values + ofScores + weights + moving(parts, 2) + stages + inLine
 }

@@ -41,7 +41,9 @@ const shareRow = (plan: Plan, profile: DeviceProfile): boolean => {
 const sumColumns = (plan: Plan, profile: DeviceProfile): boolean => {
   const { loads, loop } = contextOf(plan.kernel)!
   const outputs = Loops.outputs(plan.kernel)
-  const across = outputs.find((own) => loads.every((load) => stepOf(accessOf(load).at, own.node) === 1))
+  const steps = (own: Loops.Loop) => loads.map((load) => stepOf(accessOf(load).at, own.node))
+  // others are the same for all neighbours
+  const across = outputs.find((own) => steps(own).includes(1) && steps(own).every((step) => step === 0 || step === 1))
   const isWhole = across !== undefined && across.size % lanes === 0 && outputs.every(({ isSymbolic }) => !isSymbolic)
   if (!isWhole || iterations(outputs) / lanes * keptThreads < profile.saturatingThreads) return false
   if (!plan.try(Opt.upcast(across.id, lanes))) return false

@@ -37,7 +37,7 @@ describe("kernels by matrix units", () => {
           "shader-f16",
           "subgroup-size-control",
           "chromium-experimental-subgroup-matrix"
-        ] as unknown as ReadonlyArray<GPUFeatureName>
+        ] as unknown as Array<GPUFeatureName>
       })
       const module = device.createShaderModule({ code: String(program.code) })
       const { messages } = await module.getCompilationInfo()

@@ -33,6 +33,7 @@ export const programsOf = (bytes: ArrayBuffer, profile: DeviceProfile): Promise<
         subgroupSize: profile.subgroupSize,
         matrixUnits: profile.matrixUnits,
         halfSubnormals: true,
+        halfRounding: true,
         packedDot: true
       })
       : Targets.wasm({ memory: "own", simd: "plain" })
