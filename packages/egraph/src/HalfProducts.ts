@@ -93,6 +93,10 @@ const storedOf = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> => {
   return found
 }
 
+/** Whether terms are summed over as many positions as there are: nobody computes that twice, and pieces are of a fixed number. */
+const isOfContext = (node: UOp): boolean =>
+  node.op === "REDUCE" && reduceArg(node).axes.some((axis) => typeof Shape.of(node.src[0]!)[axis] !== "number")
+
 /** Whether a value is computed element by element of what is stored: a product can round it where it reads it. */
 const isMadeInPlace = (value: UOp): boolean => {
   const read = [...readBy(value)]
@@ -104,7 +108,7 @@ export const ofProgram = (sink: UOp): UOp => {
   const stored = storedOf(toposort(sink))
   return rebuild(sink, (node, src) => {
     const now = src === node.src ? node : node.with(src)
-    const terms = stored.has(node) ? ofSum(node) : undefined
+    const terms = stored.has(node) || isOfContext(node) ? ofSum(node) : undefined
     if (terms === undefined || !isMadeInPlace(terms.floats)) return now
     const product = now.src[0]!
     const since = now.arena.size

@@ -221,6 +221,7 @@ const through = ({ cascade }: Pieces, { axis, node }: Site, of: (inner: Site) =>
   return inner instanceof Tensor ? moved.again(inner, [count, 1]) : inner
 }
 
+/** A value reduced over an axis. */
 export const reduced = (x: Tensor, op: Step["op"], axis: number): Tensor =>
   op === "ADD" ? x.sum(axis) : op === "MAX" ? x.max(axis) : x.min(axis)
 
