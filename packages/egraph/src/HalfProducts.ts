@@ -6,7 +6,8 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import { rebuild, reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { rebuild, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { iota, Tensor } from "@tg/tensor/Tensor"
 import { behind } from "./Axis.ts"
 import { readBy } from "./Rounded.ts"
 
@@ -103,6 +104,38 @@ const isMadeInPlace = (value: UOp): boolean => {
   return read.length > 0 && read.every(({ op }) => op !== "REDUCE")
 }
 
+/** Halves of a word, and words that are read together. */
+const halvesOfWord = 2
+const wordsOfVector = 4
+
+/** Floats `[.., 8 n]` as words of two halves that are stored, and these as floats again; halves of a word are as far apart as a cache has them. */
+const storedAsHalves = (x: Tensor): Tensor => {
+  const { arena, shape } = x
+  const lead = shape.slice(0, -1)
+  const groups = Number(x.dim(-1)) / (halvesOfWord * wordsOfVector)
+  const shifts = iota(arena, halvesOfWord).cast(DType.u32).mul(16).reshape([halvesOfWord, 1])
+  const words = x.reshape([...lead, groups, halvesOfWord, wordsOfVector]).floatToHalf().shl(shifts)
+    .sum({ axis: -2, keepDims: true }).contiguous()
+  return words.shr(shifts).halfToFloat().reshape(shape)
+}
+
+/** What is only moved on its way from where it is stored. */
+const movedFrom = (value: UOp): UOp => movement.has(value.op) ? movedFrom(value.src[0]!) : value
+
+/** An operand as halves: stored as such, if it is stored for products like this one, which copy it then, else rounded where it is read. */
+const asHalves = (value: UOp): UOp => {
+  const stored = movedFrom(value)
+  const last = Shape.of(stored).at(-1)
+  if (stored.op !== "CONTIGUOUS" || typeof last !== "number" || last % (halvesOfWord * wordsOfVector) !== 0) {
+    return rounded(value)
+  }
+  const { arena } = stored
+  const since = arena.size
+  const made = storedAsHalves(new Tensor(stored)).node
+  arena.inherit(made, stored, since)
+  return substitute(value, new Map([[stored, made]]))
+}
+
 /** The program whose products with halves that kernels of their own compute have both operands as halves. */
 export const ofProgram = (sink: UOp): UOp => {
   const stored = storedOf(toposort(sink))
@@ -113,7 +146,7 @@ export const ofProgram = (sink: UOp): UOp => {
     const product = now.src[0]!
     const since = now.arena.size
     // what it reads may have changed: only whether it is the first operand has not
-    const operands = node.src[0]!.src.map((own, i) => own === terms.floats ? rounded(product.src[i]!) : product.src[i]!)
+    const operands = node.src[0]!.src.map((own, i) => own === terms.floats ? asHalves(product.src[i]!) : product.src[i]!)
     const made = now.with([product.with(operands)])
     now.arena.inherit(made, node, since)
     return made
