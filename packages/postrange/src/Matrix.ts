@@ -105,10 +105,24 @@ const isRounded = ({ value }: Operand): boolean => value.op === "FLOAT_TO_HALF"
 /** Rows of halves of a staged tile: how many, and words from one to the next. */
 const strideOf = ({ isAlongTerms, own, terms }: Operand): number => sizesOf(isAlongTerms ? terms : own) / 2 + vector
 
+/** Iterations in a group of eight whose halves are four apart, as words of a vector: then floats are loaded as vectors before they are rounded. */
+const group = 2 * vector
+const spread = (at: UOp): UOp =>
+  Expr.add(
+    Expr.mul(Expr.floordiv(at, group), group),
+    Expr.add(Expr.mul(Expr.floormod(at, 2), vector), Expr.floordiv(Expr.floormod(at, group), 2))
+  )
+const usually = (at: UOp): UOp => at
+
+/** In which order an operand has its own iterations. */
+const orderOf = (operand: Operand): (at: UOp) => UOp =>
+  isRounded(operand) && !operand.isAlongTerms && sizesOf(operand.own) % group === 0 ? spread : usually
+
 /** The END that stages an operand, and the half at a place of it. */
 const stage = (
   operand: Operand,
-  { fresh, id, instances, loops, ofStep, terms, threads }: {
+  { fresh, id, instances, loops, ofStep, orderOfTerms, terms, threads }: {
+    readonly orderOfTerms: (at: UOp) => UOp
     /** The values of the reduction's other loops. */
     readonly ofStep: ReadonlyMap<UOp, UOp>
     readonly fresh: () => number
@@ -123,6 +137,8 @@ const stage = (
   const { isAlongTerms, own, value } = operand
   const { arena } = value
   const [inner, outer] = isAlongTerms ? [terms, own] : [own, terms]
+  const ofOwn = orderOf(operand)
+  const [ofInner, ofOuter] = isAlongTerms ? [orderOfTerms, ofOwn] : [ofOwn, orderOfTerms]
   const [across, down] = [sizesOf(inner) / 2, sizesOf(outer)]
   const stride = strideOf(operand)
   const memory = arena.make("LOCAL", DType.u32, [...instances], { id, length: down * stride })
@@ -136,7 +152,14 @@ const stage = (
   const column = Expr.add(Expr.mul(Expr.floormod(at, across / vector), vector), word)
   const half = (i: number): UOp =>
     Symbolic.simplify(
-      substitute(value, new Map([...ofStep, ...digits(inner, Expr.add(Expr.mul(column, 2), i)), ...digits(outer, row)]))
+      substitute(
+        value,
+        new Map([
+          ...ofStep,
+          ...digits(inner, Symbolic.simplify(ofInner(Expr.add(Expr.mul(column, 2), i)))),
+          ...digits(outer, ofOuter(row))
+        ])
+      )
     )
   const target = Expr.element(memory, Symbolic.simplify(Expr.add(Expr.mul(row, stride), column)))
   const end = arena.make("END", DType.none, [Expr.store(target, joined(half(0), half(1))), ...loops, turn, thread, word])
@@ -263,9 +286,12 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
   const step = Expr.range(arena, Symbolic.simplify(count), fresh(), "REDUCE")
   const loops = [...globals, step]
   // whole words are copied in the order they have in memory
-  const ordered = (left.isAlongTerms && !isRounded(left) ? left : right.isAlongTerms ? right : left).terms
+  const along = [left, right].filter(({ isAlongTerms }) => isAlongTerms)
+  const copied = along.find((operand) => !isRounded(operand))
+  const ordered = (copied ?? along[0] ?? left).terms
   const shape = {
     ofStep: new Map(digits(steps, step)),
+    orderOfTerms: copied === undefined && along.length > 0 && depth % group === 0 ? spread : usually,
     fresh,
     instances: loops,
     loops,
@@ -304,7 +330,11 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
     [Expr.mul(a.halfAt(m, term), b.halfAt(n, term)), step, term],
     { op: "ADD", axes: [], tile: encode(tile) }
   )
-  const places = new Map([...digits(left.own, m), ...digits(right.own, n), [product.reduce, sum] as const])
+  const places = new Map([
+    ...digits(left.own, orderOf(left)(m)),
+    ...digits(right.own, orderOf(right)(n)),
+    [product.reduce, sum] as const
+  ])
   const store = substitute(endOf(end).stores[0]!, places)
   const own = [...globals, block, blockAcross, far, near, fragment, fragmentAcross, turn]
   arena.inherit(sum, product.reduce)
