@@ -92,7 +92,7 @@ const assemble = (
     // subgroup operations are in uniform control flow by the contract of spec `linear`; WGSL's uniformity analysis cannot always
     // prove it (a loop bound that was loaded from memory, for one)
     ...(isNative ? Fragments.enables : []),
-    ...(usesSubgroups && !isNative ? ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"] : []),
+    ...(usesSubgroups ? ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"] : []),
     ...bindings,
     ...uniforms,
     ...main.locals.map(([local, type]) => `var<workgroup> ${local}: ${type};`),

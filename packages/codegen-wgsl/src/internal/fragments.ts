@@ -12,7 +12,6 @@ export type Units = "native" | "emulated"
 /** What stands at the beginning of a module. */
 export const enables: ReadonlyArray<string> = [
   "enable f16;",
-  "enable subgroups;",
   "enable subgroup_size_control;",
   "enable chromium_experimental_subgroup_matrix;",
   // all threads of a workgroup come to each of these operations, by the contract of spec `linear`
@@ -53,7 +52,7 @@ const addressOf = (writer: Writer, node: UOp, stride: number) => {
 
 /** Writes the definition of a fragment. */
 export const define = (writer: Writer, node: UOp): void => {
-  const name = writer.fresh("m")
+  const name = writer.fresh("sum")
   const { threads } = argOf(node, "FRAGMENT")
   const type = writer.options.matrixUnits === "emulated" ? `array<f32, ${elementsOf(threads)}>` : types.result
   writer.line(`var ${name} = ${type}();`)
@@ -65,12 +64,12 @@ export const load = (writer: Writer, node: UOp): void => {
   const { along, side: of, stride } = argOf(node, "FRAGMENT_LOAD")
   const address = addressOf(writer, node, stride)
   if (writer.options.matrixUnits === "emulated") {
-    const name = writer.fresh("f")
+    const name = writer.fresh("tile")
     writer.line(`let ${name} = ${address.place} * ${address.width}u;`)
     return writer.set(node, atom(name))
   }
   const call = `subgroupMatrixLoad<${types[of]}, ${major(along)}>(&${address.name}, ${address.place}, ${address.stride}u)`
-  writer.set(node, writer.bind("f", atom(call)))
+  writer.set(node, writer.bind("tile", atom(call)))
 }
 
 /** The text of an element of an emulated operand. */
