@@ -188,7 +188,8 @@ export const inChunks = (whole: Cascade, chunk: number): UOp | undefined => {
   for (const step of [...steps.map((own) => ({ ...own, terms: own.reduce.src[0]! })), { ...root, terms: mix.terms }]) {
     const value = combined(pieces, step, values)
     if (value === undefined) return undefined
-    ofEverything.set(step.reduce, value)
+    // what the states of all chunks are moved by is found once, beside their sums
+    ofEverything.set(step.reduce, step.op === "ADD" ? value : kept(value, step.reduce))
   }
   return mix.factors.reduce((x, { op, value }) => {
     const shared = new Tensor(ofAll(cascade, value.node, values.ofAll)).squeeze(root.axis)

@@ -12,8 +12,12 @@ import { loadsOf, maxUnrollGpu } from "./Vectors.ts"
 const mostResults = 256
 
 /** Loads of an iteration: contiguous elements are one vector load. */
-const loadsOfIteration = (reduction: UOp, upcast: ReadonlyArray<Loops.Loop>): number =>
-  loadsOf(reduction).reduce((n, load) => {
+const loadsOfIteration = (
+  reduction: UOp,
+  upcast: ReadonlyArray<Loops.Loop>,
+  counts: (load: UOp) => boolean = () => true
+): number =>
+  loadsOf(reduction).filter(counts).reduce((n, load) => {
     const { at } = accessOf(load)
     const open = openRanges(at)
     return n + iterations(upcast.filter((l) => open.has(l.node) && stepOf(at, l.node) !== 1))
@@ -42,8 +46,9 @@ const fewIterations = 8
 export const keepOpenLoadsInFlight = (plan: Plan, part: () => UOp, most: number): void => {
   for (const number of Loops.reductions(part()).keys()) {
     const reduction = Loops.reductions(part())[number]!
-    const loads = loadsOfIteration(reduction, upcastOf(part()))
     const loop = Loops.loopsOf(reduction).find((l) => l.axis === "REDUCE" && l.isSymbolic && l.size > fewIterations)
-    if (loads > 0 && loop !== undefined) plan.try(Opt.unroll(loop.id, largestPowerOfTwo(most / loads)))
+    if (loop === undefined) continue
+    const loads = loadsOfIteration(reduction, upcastOf(part()), (load) => openRanges(load).has(loop.node))
+    if (loads > 0) plan.try(Opt.unroll(loop.id, largestPowerOfTwo(most / loads)))
   }
 }
