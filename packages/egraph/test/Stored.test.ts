@@ -143,8 +143,8 @@ describe("a cascade with stored scores, summed in chunks", () => {
       node.op === "REDUCE" && node.src[0]!.op === "MUL" && node.src[0]!.src.every(isHalf)
     )
     expect(products.map((node) => reduceArg(node).axes.length)).toEqual([1, 1])
-    // query, its halves, scores, maximum and sum, sums of chunks
-    expect(nodes.filter(({ op }) => op === "CONTIGUOUS")).toHaveLength(5)
+    // query, its halves, scores, maximum and sum of chunks, those of rows that all are moved by, sums of parts of chunks
+    expect(nodes.filter(({ op }) => op === "CONTIGUOUS")).toHaveLength(6)
   })
 })
 
