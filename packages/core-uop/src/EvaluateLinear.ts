@@ -201,7 +201,9 @@ const trackers = (
 ): ReadonlyMap<UOp, Races> => {
   const races = new Map<UOp, Races>()
   const shared = new Map(known)
-  const stored = new Set(linear.src.filter((n) => n.op === "STORE" || n.op === "FRAGMENT_STORE").map((n) => nameOf(accessOf(n).buffer)))
+  const stored = new Set(
+    linear.src.filter((n) => n.op === "STORE" || n.op === "FRAGMENT_STORE").map((n) => nameOf(accessOf(n).buffer))
+  )
   for (const buffer of linear.src) {
     if ((buffer.op !== "PARAM" && buffer.op !== "LOCAL") || !stored.has(nameOf(buffer))) continue
     const name = nameOf(buffer)

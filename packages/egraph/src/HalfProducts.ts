@@ -146,7 +146,9 @@ export const ofProgram = (sink: UOp): UOp => {
     const product = now.src[0]!
     const since = now.arena.size
     // what it reads may have changed: only whether it is the first operand has not
-    const operands = node.src[0]!.src.map((own, i) => own === terms.floats ? asHalves(product.src[i]!) : product.src[i]!)
+    const operands = node.src[0]!.src.map((own, i) =>
+      own === terms.floats ? asHalves(product.src[i]!) : product.src[i]!
+    )
     const made = now.with([product.with(operands)])
     now.arena.inherit(made, node, since)
     return made

@@ -197,7 +197,13 @@ export const inChunks = (whole: Cascade, chunk: number): UOp | undefined => {
   if (cascade === undefined || mix === undefined) return undefined
   const each = partsOfChunk * chunk / page
   const count = typeof pages === "number" ? Math.ceil(pages / each) : begunPieces(pages, each)
-  const pieces: Pieces = { cascade, count, piece: partsOfChunk * chunk, cut: inChunksOf({ pages, count, each }), isOpen: true }
+  const pieces: Pieces = {
+    cascade,
+    count,
+    piece: partsOfChunk * chunk,
+    cut: inChunksOf({ pages, count, each }),
+    isOpen: true
+  }
   const { root, steps } = cascade
   const found = keptSteps(pieces)
   const product = ofChunks(pieces, { root, terms: mix.terms }, (step) => found.get(step)!)

@@ -162,7 +162,13 @@ const stage = (
       )
     )
   const target = Expr.element(memory, Symbolic.simplify(Expr.add(Expr.mul(row, stride), column)))
-  const end = arena.make("END", DType.none, [Expr.store(target, joined(half(0), half(1))), ...loops, turn, thread, word])
+  const end = arena.make("END", DType.none, [
+    Expr.store(target, joined(half(0), half(1))),
+    ...loops,
+    turn,
+    thread,
+    word
+  ])
   const halfAt = (own: UOp, term: UOp): UOp => {
     const [row, at] = isAlongTerms ? [own, term] : [term, own]
     const word = Expr.load(Expr.element(memory, Expr.add(Expr.mul(row, stride), Expr.floordiv(at, 2))))
@@ -207,8 +213,7 @@ const loopsOf = ({ left, reduce, right }: Product, end: UOp) => {
 const isPowerOfTwo = (n: number): boolean => Number.isInteger(Math.log2(n))
 
 /** Whether a kernel has loops for matrix units. */
-const isTiled = (kernel: UOp): boolean =>
-  toposort(kernel).some((node) => node.op === "RANGE" && isMatrix(node))
+const isTiled = (kernel: UOp): boolean => toposort(kernel).some((node) => node.op === "RANGE" && isMatrix(node))
 
 /** Why matrix units compute no kernel like this, whatever its tile. */
 export const whyNone = (kernel: UOp, { matrixUnits, name, subgroupSize = 0 }: DeviceProfile): string | undefined =>

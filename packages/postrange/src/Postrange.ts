@@ -31,7 +31,13 @@ export const maxCopies = 256
 
 /** Axes that an opt applies to. Loops over staged elements start as LOOP. */
 const wantedAxes = ({ kind }: Opt): ReadonlyArray<Axis> =>
-  kind === "OUTER" ? ["GLOBAL"] : kind === "MATRIX" ? ["GLOBAL", "REDUCE"] : needsReduction.has(kind) ? ["REDUCE"] : ["GLOBAL", "LOOP"]
+  kind === "OUTER"
+    ? ["GLOBAL"]
+    : kind === "MATRIX"
+    ? ["GLOBAL", "REDUCE"]
+    : needsReduction.has(kind)
+    ? ["REDUCE"]
+    : ["GLOBAL", "LOOP"]
 
 /** Why an opt may not be applied to this kernel, or `undefined` if it may. */
 export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): string | undefined => {

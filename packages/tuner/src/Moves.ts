@@ -57,7 +57,9 @@ const edits = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>): ReadonlyArray<Readonl
       }
     }
     // another kind for the same iterations, and the same kind for another loop
-    if (opt.kind !== "LOOP" && opt.kind !== "OUTER" && opt.kind !== "MATRIX") lists.push(at(i, new Opt.Opt({ ...opt, kind: others[opt.kind] })))
+    if (opt.kind !== "LOOP" && opt.kind !== "OUTER" && opt.kind !== "MATRIX") {
+      lists.push(at(i, new Opt.Opt({ ...opt, kind: others[opt.kind] })))
+    }
     for (const loop of loops) {
       if (loop.id !== opt.range && (loop.axis === "REDUCE") === isReduced(opt.kind)) {
         lists.push(at(i, new Opt.Opt({ ...opt, range: loop.id })))

@@ -29,7 +29,8 @@ const major = (along: Along): string => along === "row" ? "row_major" : "col_maj
 /** Elements of a fragment that a thread has where it is emulated: those whose number is the thread's, modulo the subgroup. */
 const elementsOf = (threads: number): number => side * side / threads
 
-const functions = (threads: number): string => `fn fragment_half(word: u32, at: u32) -> f32 {
+const functions = (threads: number): string =>
+  `fn fragment_half(word: u32, at: u32) -> f32 {
   return unpack2x16float(word)[at & 1u];
 }
 fn fragment_row(lane: u32, i: u32) -> u32 { return (i * ${threads}u + lane) / ${side}u; }
@@ -68,7 +69,9 @@ export const load = (writer: Writer, node: UOp): void => {
     writer.line(`let ${name} = ${address.place} * ${address.width}u;`)
     return writer.set(node, atom(name))
   }
-  const call = `subgroupMatrixLoad<${types[of]}, ${major(along)}>(&${address.name}, ${address.place}, ${address.stride}u)`
+  const call = `subgroupMatrixLoad<${types[of]}, ${
+    major(along)
+  }>(&${address.name}, ${address.place}, ${address.stride}u)`
   writer.set(node, writer.bind("tile", atom(call)))
 }
 
@@ -91,7 +94,9 @@ export const multiply = (writer: Writer, node: UOp): void => {
   }
   const { threads } = argOf(sum, "FRAGMENT")
   writer.line(`for (var e = 0u; e < ${elementsOf(threads)}u; e++) {`)
-  writer.line(`  let row = fragment_row(${lane(writer, threads)}, e); let column = fragment_column(${lane(writer, threads)}, e);`)
+  writer.line(
+    `  let row = fragment_row(${lane(writer, threads)}, e); let column = fragment_column(${lane(writer, threads)}, e);`
+  )
   writer.line(`  for (var t = 0u; t < ${side}u; t++) {`)
   writer.line(`    ${s}[e] += ${element(writer, left, "row", "t")} * ${element(writer, right, "t", "column")};`)
   writer.line("  }")
@@ -117,6 +122,8 @@ export const store = (writer: Writer, node: UOp): void => {
   const [far, near] = along === "row" ? ["fragment_row", "fragment_column"] : ["fragment_column", "fragment_row"]
   const own = lane(writer, threads)
   writer.line(`for (var e = 0u; e < ${elementsOf(threads)}u; e++) {`)
-  writer.line(`  ${address.name}[${address.place} + ${far}(${own}, e) * ${stride}u + ${near}(${own}, e)] = ${fragment.code}[e];`)
+  writer.line(
+    `  ${address.name}[${address.place} + ${far}(${own}, e) * ${stride}u + ${near}(${own}, e)] = ${fragment.code}[e];`
+  )
   writer.line("}")
 }

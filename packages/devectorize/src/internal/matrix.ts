@@ -100,7 +100,13 @@ const multiply = (
   const block = Expr.shr(subgroup, Math.log2(across))
   const blockAcross = Expr.and(subgroup, across - 1)
   /** Words from the beginning of the memory to a fragment: the i-th of the subgroup, at a place of the sum. */
-  const fragment = (of: Side, memory: UOp, { along, stride }: Staged, base: (words: number) => UOp, term: number): UOp => {
+  const fragment = (
+    of: Side,
+    memory: UOp,
+    { along, stride }: Staged,
+    base: (words: number) => UOp,
+    term: number
+  ): UOp => {
     const own = of === "left" ? "row" : "column"
     const at = along === own ? Expr.add(base(stride), term / 2) : Expr.add(base(1 / 2), term * stride)
     const arg = { side: of, along, stride, threads: tile.threads }

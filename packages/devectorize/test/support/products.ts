@@ -56,7 +56,9 @@ const scores = (arena = new Arena()): UOp => {
   const out = param(arena, 0, DType.f32, heads * pieces * page * tokens)
   const at = sum(Expr.mul(head, pieces * page * tokens), Expr.mul(place, tokens), token)
   const loops = [head, piece, position, token]
-  return arena.make("SINK", DType.none, [arena.make("END", DType.none, [Expr.store(Expr.element(out, at), value), ...loops])])
+  return arena.make("SINK", DType.none, [
+    arena.make("END", DType.none, [Expr.store(Expr.element(out, at), value), ...loops])
+  ])
 }
 
 /** `out[head, token, feature] = sum p[head, position, token] v[position, feature]`, over pieces of positions. */
@@ -77,7 +79,9 @@ const mix = (arena = new Arena()): UOp => {
   const out = param(arena, 0, DType.f32, heads * tokens * 32)
   const target = sum(Expr.mul(head, tokens * 32), Expr.mul(token, 32), feature)
   const loops = [head, token, group, half, word]
-  return arena.make("SINK", DType.none, [arena.make("END", DType.none, [Expr.store(Expr.element(out, target), value), ...loops])])
+  return arena.make("SINK", DType.none, [
+    arena.make("END", DType.none, [Expr.store(Expr.element(out, target), value), ...loops])
+  ])
 }
 
 /** Numbers in [-1, 1). */
@@ -90,8 +94,10 @@ const random = (count: number, seed: number): Float32Array => {
 }
 const cacheOf = (): Uint32Array => {
   const values = random(2 * pieces * page * words, 7)
-  return Uint32Array.from({ length: pieces * page * words }, (_, i) =>
-    (floatToHalf(values[2 * i]!) | floatToHalf(values[2 * i + 1]!) << 16) >>> 0)
+  return Uint32Array.from(
+    { length: pieces * page * words },
+    (_, i) => (floatToHalf(values[2 * i]!) | floatToHalf(values[2 * i + 1]!) << 16) >>> 0
+  )
 }
 
 const checked = (stage: Spec.Stage, node: UOp | IllegalOpt | DevectorizeError): UOp => {
@@ -107,8 +113,22 @@ export const stagesOf = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => {
   return { opted, expanded, linear: checked("linear", linearize(expanded, caps)) }
 }
 
-const scoresTile = [Opt.matrix(0, 2), Opt.matrix(3, 16), Opt.matrix(2, 32), Opt.matrix(4, 2), Opt.matrix(5, 2), Opt.matrix(6, 4)]
-const mixTile = [Opt.matrix(0, 4), Opt.matrix(1, 16), Opt.matrix(2, 4), Opt.matrix(3, 2), Opt.matrix(4, 4), Opt.matrix(6, 16)]
+const scoresTile = [
+  Opt.matrix(0, 2),
+  Opt.matrix(3, 16),
+  Opt.matrix(2, 32),
+  Opt.matrix(4, 2),
+  Opt.matrix(5, 2),
+  Opt.matrix(6, 4)
+]
+const mixTile = [
+  Opt.matrix(0, 4),
+  Opt.matrix(1, 16),
+  Opt.matrix(2, 4),
+  Opt.matrix(3, 2),
+  Opt.matrix(4, 4),
+  Opt.matrix(6, 16)
+]
 
 /** Elements of the larger result. */
 export const outputs = heads * pieces * page * tokens
