@@ -305,8 +305,12 @@ export const apply = (
 /** The kernel with these opts, or the first of them that is illegal. */
 export type Legal = (kernel: UOp, opts: ReadonlyArray<Opt>, profile: DeviceProfile) => UOp | IllegalOpt
 
+/** What is legal by these rules, without the passes behind the opts: whoever chooses opts asks before all of them are there. */
+const legalBy = (rules: Rules): Legal => (kernel, opts, profile) =>
+  apply("", kernel, opts, profile, { rules: { ...rules, passes: [] } })
+
 /** What is legal by the usual rules. */
-export const legal: Legal = (kernel, opts, profile) => apply("", kernel, opts, profile)
+export const legal: Legal = legalBy(usual)
 
 /** The postrange stage: applies a list of opts to a kernel (spec `kernel` to spec `opted`). */
 export class Postrange extends Context.Service<Postrange, {
@@ -326,7 +330,7 @@ export class Postrange extends Context.Service<Postrange, {
     const rules: Rules = { ...usual, ...given }
     return Layer.succeed(Postrange, {
       id,
-      legal: (kernel, opts, profile) => apply("", kernel, opts, profile, { rules: { ...rules, passes: [] } }),
+      legal: legalBy(rules),
       apply: Effect.fn("Postrange.apply")(function*(name, kernel, opts, profile) {
         const violation = yield* Spec.firstViolation("kernel", kernel)
         if (violation !== undefined) {
