@@ -12,6 +12,7 @@ import { accessOf, endOf, fixedSize, storeOf } from "@tg/core-uop/View"
 import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { IllegalOpt } from "./IllegalOpt.ts"
+import type { Loop } from "./Loops.ts"
 
 /** A product of halves: what a kernel stores is computed from its sum. */
 export interface Product {
@@ -222,6 +223,16 @@ export const whyNone = (kernel: UOp, { matrixUnits, name, subgroupSize = 0 }: De
     : productOf(kernel) === undefined
     ? "matrix units compute one sum of products of halves"
     : undefined
+
+/** Why so many iterations of a loop are no part of a tile: of symbolic size it has a multiple of them if it runs over whole pages of a cache. */
+export const whyNoPart = (
+  kernel: UOp,
+  { id, node }: Loop,
+  amount: number,
+  profile: DeviceProfile
+): string | undefined =>
+  whyNone(kernel, profile) ??
+    (Symbolic.divisor(node.src[0]!) % amount === 0 ? undefined : `r${id} has no multiple of ${amount} iterations`)
 
 /** Why matrix units cannot compute a tile of these MATRIX loops, or `undefined` if they can. */
 export const whyNot = (kernel: UOp, profile: DeviceProfile): string | undefined => {

@@ -11,6 +11,7 @@ import { IllegalOpt } from "./IllegalOpt.ts"
 import * as Loops from "./Loops.ts"
 import * as Matrix from "./Matrix.ts"
 import { type Kind, type Opt, print } from "./Opt.ts"
+import * as Workgroups from "./Workgroups.ts"
 
 export { IllegalOpt } from "./IllegalOpt.ts"
 
@@ -24,7 +25,8 @@ const axisOf: Readonly<Record<Exclude<Kind, "OUTER">, Axis>> = {
   MATRIX: "MATRIX"
 }
 
-const needsReduction: ReadonlySet<Kind> = new Set(["GROUP", "UNROLL"])
+/** Kinds for which a loop may be of symbolic size. */
+const ofAnySize: ReadonlySet<Kind> = new Set(["GROUP", "UNROLL", "MATRIX"])
 const needsThreads: ReadonlySet<Kind> = new Set(["LOCAL", "GROUP"])
 /** More copies of a kernel's body compile slowly and run slower: code size and register pressure. */
 export const maxCopies = 256
@@ -35,7 +37,7 @@ const wantedAxes = ({ kind }: Opt): ReadonlyArray<Axis> =>
     ? ["GLOBAL"]
     : kind === "MATRIX"
     ? ["GLOBAL", "REDUCE"]
-    : needsReduction.has(kind)
+    : ofAnySize.has(kind)
     ? ["REDUCE"]
     : ["GLOBAL", "LOOP"]
 
@@ -60,7 +62,7 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
     return `r${loop.id} tells workgroups apart: what they stage depends on it`
   }
   if (opt.kind === "MATRIX") {
-    const reason = Matrix.whyNone(kernel, profile)
+    const reason = Matrix.whyNoPart(kernel, loop, opt.amount, profile)
     if (reason !== undefined) return reason
   }
   if (opt.kind === "LOOP") {
@@ -69,70 +71,18 @@ export const whyIllegal = (kernel: UOp, opt: Opt, profile: DeviceProfile): strin
       : `LOOP takes the whole of r${loop.id}, ${loop.size}`
   }
   // a reduction is rounded up: what is behind its end adds nothing
-  if (loop.isSymbolic && opt.kind === "MATRIX") {
-    if (!isWhole(loop, opt.amount)) return `the size of r${loop.id} is symbolic, and no multiple of ${opt.amount}`
-  } else if (loop.isSymbolic && !needsReduction.has(opt.kind)) {
+  if (loop.isSymbolic && !ofAnySize.has(opt.kind)) {
     return `the size of r${loop.id} is symbolic, so ${opt.amount} may not divide it`
   }
   if (!loop.isSymbolic && loop.size % opt.amount !== 0) {
     return `${opt.amount} does not divide the ${loop.size} iterations of r${loop.id}`
   }
+  if (needsThreads.has(opt.kind) && profile.kind !== "gpu") return `${profile.name} has no workgroups`
   const opted = applyOne(kernel, opt)
-  if (needsThreads.has(opt.kind)) {
-    if (profile.kind !== "gpu") return `${profile.name} has no workgroups`
-    const threads = Loops.threads(opted)
-    if (threads > profile.maxWorkgroupThreads) {
-      return `${threads} threads, the device allows ${profile.maxWorkgroupThreads}`
-    }
-    if (opt.kind === "GROUP") {
-      const own = opt.amount * Math.max(...Loops.reductions(kernel).filter((r) => has(r, loop.node)).map(Loops.groupOf))
-      const other = Loops.reductions(kernel)
-        .filter((r) => !has(r, loop.node))
-        .map(Loops.groupOf)
-        .find((n) => n % own !== 0 && own % n !== 0)
-      if (other !== undefined) {
-        return `another reduction is grouped by ${other}; of two groups in a kernel one divides the other`
-      }
-      if (Loops.reductions(kernel).some((r) => has(r, loop.node) && isNested(kernel, r))) {
-        return `the reduction over r${loop.id} runs inside another one`
-      }
-    }
-  }
   const copies = Loops.copies(opted)
   if (copies > maxCopies) return `${copies} copies of the body, at most ${maxCopies} are sensible`
-  const bytes = workgroupBytes(opted, profile)
-  return bytes > profile.maxWorkgroupBytes
-    ? `${bytes} bytes of workgroup memory, the device has ${profile.maxWorkgroupBytes}`
-    : undefined
+  return profile.kind === "gpu" ? Workgroups.whyIllegal(kernel, { loop, opt, opted }, profile) : undefined
 }
-
-/**
- * Bytes of workgroup memory: staged values, and the partial results of split reductions, unless a subgroup combines them: one for each
- * subgroup, or each thread where groups are not whole subgroups, and for each copy of the reduction.
- */
-const workgroupBytes = (kernel: UOp, profile: DeviceProfile): number => {
-  const staged = Workgroup.bytesOf(kernel)
-  const threads = Loops.threads(kernel)
-  const lanes = profile.subgroupSize
-  const partials = kernel.src.flatMap((end) => {
-    const copies = Loops.ofEnd(end).filter((l) => l.axis === "UPCAST").reduce((n, l) => n * l.size, 1)
-    return Loops.reductions(end).map(Loops.groupOf).filter((group) => group > 1).map((group) =>
-      lanes !== undefined && lanes % group === 0
-        ? 0
-        : copies * Math.ceil(lanes !== undefined && group % lanes === 0 ? threads / lanes : threads)
-    )
-  })
-  return staged + 4 * partials.reduce((a, b) => a + b, 0)
-}
-
-/** Whether a loop of symbolic size has a multiple of so many iterations, as those over whole pages of a cache have. */
-export const isWhole = ({ node }: Loops.Loop, amount: number): boolean => Symbolic.divisor(node.src[0]!) % amount === 0
-
-const has = (reduction: UOp, range: UOp): boolean => reduction.src.indexOf(range) > 0
-
-/** A nested reduction cannot be grouped: its barrier would be inside of another reduction's loops. */
-const isNested = (kernel: UOp, inner: UOp): boolean =>
-  Loops.reductions(kernel).some((outer) => Loops.isInside(inner, outer))
 
 /** Applies one legal opt: the loop is strip-mined, and the inner (or outer) part gets the opt's axis. */
 const applyOne = (kernel: UOp, opt: Opt): UOp => {
@@ -164,21 +114,16 @@ const applied = (kernel: UOp, opt: Opt): UOp => {
     return replaceLoop(kernel, loop.node, [range], range)
   }
   if (opt.amount === 1) return kernel
-  if (loop.isSymbolic && opt.kind === "MATRIX") {
-    const rest = Expr.range(arena, Symbolic.simplify(Expr.floordiv(size, opt.amount)), loop.id, loop.axis)
-    const taken = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), "MATRIX")
-    return replaceLoop(kernel, loop.node, [rest, taken], Expr.add(Expr.mul(rest, opt.amount), taken))
-  }
-  if (loop.isSymbolic) return padded(kernel, loop, opt)
-  if (opt.amount === loop.size) {
+  if (loop.isSymbolic && opt.kind !== "MATRIX") return padded(kernel, loop, opt)
+  if (opt.amount === loop.size && !loop.isSymbolic) {
     const range = Expr.range(arena, size, loop.id, axisOf[opt.kind])
     return replaceLoop(kernel, loop.node, [range], range)
   }
-  const left = loop.size / opt.amount
+  const left = Symbolic.simplify(Expr.floordiv(size, opt.amount))
   const rest = Expr.range(arena, left, loop.id, loop.axis)
   const taken = Expr.range(arena, opt.amount, 1 + Math.max(...loops.map((l) => l.id)), axisOf[opt.kind])
   const value = opt.kind === "SPREAD"
-    ? Expr.add(Expr.mul(taken, left), rest)
+    ? Expr.add(Expr.alu("MUL", taken, left), rest)
     : Expr.add(Expr.mul(rest, opt.amount), taken)
   return replaceLoop(kernel, loop.node, [rest, taken], value)
 }
@@ -207,7 +152,7 @@ const padded = (kernel: UOp, loop: Loops.Loop, { amount, kind }: Opt): UOp => {
     const value = Expr.where(exists, body, Expr.identity(arena, reduceArg(reduction).op, body.dtype))
     return reduction.with([value, ...reduction.src.slice(1).flatMap((r) => r === loop.node ? [outer, inner] : [r])])
   }
-  const users = Loops.reductions(kernel).filter((r) => has(r, loop.node))
+  const users = Loops.reductions(kernel).filter((r) => r.src.indexOf(loop.node) > 0)
   return substitute(kernel, new Map(users.map((r) => [r, reduced(r)])))
 }
 

@@ -29,6 +29,7 @@ export const gpuParts: ReadonlyArray<string> = [
   "rangeify/src/FitWindows",
   "rangeify/src/Peel",
   "heuristics/src/Gpu",
+  "postrange/src/Workgroups",
   "devectorize/src/Threads",
   "devectorize/src/internal/acrossThreads",
   "devectorize/src/internal/early",
@@ -154,6 +155,7 @@ export const peel = (kernel) => loopsBetween(kernel).size === 0 ? kernel : there
 `
   ),
   ...forwarded("heuristics/src/Gpu", ["chooseGpu"]),
+  ...forwarded("postrange/src/Workgroups", ["whyIllegal"]),
   ...forwarded(
     "devectorize/src/Threads",
     ["addThreads"],
@@ -230,7 +232,7 @@ export const printSteps = () => []
   "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
   // matrix units, which browsers have not got
-  "postrange/src/Matrix": { code: `export const passes = []\nexport const whyNone = () => "none"` },
+  "postrange/src/Matrix": { code: `export const passes = []\nexport const whyNoPart = () => "none"` },
   "heuristics/src/Matrix": { code: "export const chooseMatrix = () => false", absent: "matrix units" },
   "devectorize/src/internal/matrix": { code: "export const tiledIn = () => undefined", absent: "matrix units" },
   "codegen-wgsl/src/internal/fragments": { code: "export const enables = []", absent: "matrix units" },
