@@ -25,7 +25,8 @@ const numbers = (n: number): ReadonlyArray<number> => Array.from({ length: n }, 
 export const byMatrixUnits = (kernel: UOp, reduce: UOp, writing: Writing): void => {
   const { code, emit } = writing
   const tile = decode(reduceArg(reduce).tile!)
-  const step = reduce.src.slice(1).find((range) => rangeArg(range).axis !== "MATRIX")!
+  // a product of one step has no loop
+  const step = reduce.src.slice(1).find((range) => rangeArg(range).axis !== "MATRIX")
   const [left, right, results] = kernel.src as [UOp, UOp, UOp]
   const lane = toposort(kernel).find(isThread)!
   const subgroup = Expr.shr(lane, Math.log2(tile.threads))
@@ -34,22 +35,27 @@ export const byMatrixUnits = (kernel: UOp, reduce: UOp, writing: Writing): void 
     code.push(code.root, kernel.arena.make("FRAGMENT", DType.f32, [], { id, threads: tile.threads }))
   )
   const operands = [left, right].flatMap((end) => storesOf(end, step))
-  const first = operands.map((store) => substitute(store, new Map([[step, Expr.int(kernel.arena, 0)]])))
+  const stagedAt = (value: UOp): ReadonlyArray<UOp> =>
+    step === undefined ? operands : operands.map((store) => substitute(store, new Map([[step, value]])))
+  const first = stagedAt(Expr.int(kernel.arena, 0))
   load(first, emit)
   put(first, code.root, writing)
   code.barrier(code.root)
-  const scope = code.open(code.root, [step], emit)
-  // behind the last step is that one again
-  const last = Expr.sub(step.src[0]!, 1)
-  const next = Expr.min(Expr.add(step, 1), last)
-  const behind = operands.map((store) => substitute(store, new Map([[step, next]])))
-  load(behind, emit)
-  multiply({ tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }, scope, writing)
-  // all fragments have been read
-  code.barrier(scope)
-  put(behind, scope, writing)
-  code.barrier(scope)
-  code.close(code.root, [step])
+  const product = { tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
+  if (step === undefined) multiply(product, code.root, writing)
+  else {
+    const scope = code.open(code.root, [step], emit)
+    // behind the last step is that one again
+    const last = Expr.sub(step.src[0]!, 1)
+    const behind = stagedAt(Expr.min(Expr.add(step, 1), last))
+    load(behind, emit)
+    multiply(product, scope, writing)
+    // all fragments have been read
+    code.barrier(scope)
+    put(behind, scope, writing)
+    code.barrier(scope)
+    code.close(code.root, [step])
+  }
   store(results, { lane, reduce, subgroup, sums, tile }, writing)
 }
 
@@ -62,7 +68,7 @@ const memoryOf = (end: UOp): UOp => {
 }
 
 /** The stores that stage an operand, with copies for the turns of a thread. */
-const storesOf = (end: UOp, step: UOp): ReadonlyArray<UOp> => {
+const storesOf = (end: UOp, step: UOp | undefined): ReadonlyArray<UOp> => {
   const { loops, stores } = endOf(end)
   return loops.filter((range) => range !== step).reduce<ReadonlyArray<UOp>>(
     (copies, range) =>
@@ -144,9 +150,12 @@ const store = (
   const { code, emit } = writing
   const { arena } = end
   const { loops, stores } = endOf(end)
-  const [fragment, fragmentAcross] = loops.filter((range) => rangeArg(range).axis === "MATRIX")
-  const turn = loops.find((range) => rangeArg(range).axis === "LOOP")
   const [rows, columns] = tile.fragments
+  const fragments = loops.filter((range) => rangeArg(range).axis === "MATRIX")
+  // what is one fragment has no loop
+  const fragment = rows > 1 ? fragments[0] : undefined
+  const fragmentAcross = columns > 1 ? fragments.at(-1) : undefined
+  const turn = loops.find((range) => rangeArg(range).axis === "LOOP")
   const patch = code.memory(DType.f32, tile.subgroups[0] * tile.subgroups[1] * side * side)
   const first = Expr.mul(subgroup, side * side)
   const own = Expr.add(first, Expr.and(lane, tile.threads - 1))

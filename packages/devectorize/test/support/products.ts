@@ -107,10 +107,12 @@ const checked = (stage: Spec.Stage, node: UOp | IllegalOpt | DevectorizeError): 
   return node
 }
 
-export const stagesOf = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => {
-  const opted = checked("opted", apply("k", kernel, opts, profile))
-  const expanded = checked("expanded", devectorize("k", opted, caps, profile))
-  return { opted, expanded, linear: checked("linear", linearize(expanded, caps)) }
+/** A kernel with opts at every stage, for subgroups of so many threads. */
+export const stagesOf = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>, subgroupSize = 32) => {
+  const device = { ...profile, subgroupSize, maxWorkgroupThreads: 1024 }
+  const opted = checked("opted", apply("k", kernel, opts, device))
+  const expanded = checked("expanded", devectorize("k", opted, { ...caps, subgroupSize }, device))
+  return { opted, expanded, linear: checked("linear", linearize(expanded, { ...caps, subgroupSize })) }
 }
 
 const scoresTile = [
