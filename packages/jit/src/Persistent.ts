@@ -207,10 +207,12 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
   return found
 })
 
-/** None if the kernel does not compile; the launch reports the error. */
+/** None if the kernel does not compile, which the launch reports, or multiplies by matrix units. */
 const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
   Stages.ofKernel(pipeline, name, ast).pipe(
-    Effect.map(({ linear }): Omit<Candidate, "step" | "number"> => {
+    Effect.map(({ linear }): Omit<Candidate, "step" | "number"> | undefined => {
+      // fragments are registers that nobody counts, and workgroups of a launch have to be resident at once
+      if (linear.src.some(({ op }) => op === "FRAGMENT")) return undefined
       const { grid, workgroup } = signature(linear)
       const parts = members(ast).flatMap((member) => pipeline.limits.fusion?.kernelMicros(member.ast) ?? [])
       const micros = parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts)
