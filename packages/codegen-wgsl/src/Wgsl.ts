@@ -14,7 +14,10 @@ export interface Options {
   readonly subgroupSize?: number | undefined
   /** True when the device's unpack2x16float keeps subnormal halves; otherwise integer arithmetic does it (default). */
   readonly halfSubnormals?: boolean | undefined
-  /** True when the device's pack2x16float rounds to nearest even, overflow to infinity; otherwise integer arithmetic does it (default). */
+  /**
+   * True when the device's pack2x16float rounds to nearest even, overflow to infinity: operands of matrix units are then rounded so. Integer
+   * arithmetic does it otherwise (default), and in all other kernels.
+   */
   readonly halfRounding?: boolean | undefined
   /** True where WGSL has the language feature packed_4x8_integer_dot_product; otherwise shifts and products do it. */
   readonly packedDot?: boolean | undefined
@@ -134,7 +137,9 @@ export const render = (name: string, linear: UOp, caps: Caps): Program | RenderE
   const refused = checkLaunch(program) ?? checkUnits(linear, caps)
   if (refused !== undefined) return new RenderError({ kernel: name, message: `${name}: ${refused}` })
   try {
-    const main = body(linear, { ...caps, vars: program.vars })
+    // Mesa takes unpack2x16float(pack2x16float(x)) for x; operands of matrix units go through memory
+    const halfRounding = caps.halfRounding && linear.src.some(({ op }) => op === "FRAGMENT")
+    const main = body(linear, { ...caps, halfRounding, vars: program.vars })
     return { name, target: "wgsl", code: assemble(name, linear, program, main, caps), ...program }
   } catch (cause) {
     if (cause instanceof Refusal) return new RenderError({ kernel: name, message: `${name}: ${cause.message}` })
