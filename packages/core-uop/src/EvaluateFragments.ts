@@ -2,8 +2,8 @@
 import type { Instruction, Machine } from "./EvaluateInstructions.ts"
 import type { Data } from "./EvaluateOps.ts"
 import { halfToFloat } from "./EvaluateOps.ts"
-import { side } from "./MatrixTile.ts"
-import { argOf, type FragmentStoreArg } from "./UOp.ts"
+import { type FragmentStoreArg, side } from "./MatrixTile.ts"
+import { argOf } from "./UOp.ts"
 import { accessOf } from "./View.ts"
 
 const size = side * side

@@ -1,8 +1,22 @@
 /** What a workgroup computes of a product by matrix units: a tile of fragments, `left [rows, depth]` times `right [depth, columns]`. */
-import type { Along } from "./UOp.ts"
 
 /** Rows, columns and depth of a fragment. */
 export const side = 16
+
+/** Which operand of a product of matrices, `[rows, depth]` times `[depth, columns]`. */
+export type Side = "left" | "right"
+/** Whether neighbours in memory are of one row or of one column of a fragment. */
+export type Along = "row" | "column"
+/** A fragment of a subgroup of so many threads. */
+export type FragmentArg = { readonly id: number; readonly threads: number }
+/** An operand; elements of the buffer from one row (column) to the next. */
+export type FragmentLoadArg = {
+  readonly side: Side
+  readonly along: Along
+  readonly stride: number
+  readonly threads: number
+}
+export type FragmentStoreArg = { readonly along: Along; readonly stride: number }
 
 /** An operand in workgroup memory: words of two halves. */
 export interface Staged {

@@ -1,4 +1,5 @@
 import * as DType from "./DType.ts"
+import type { FragmentArg, FragmentLoadArg, FragmentStoreArg } from "./MatrixTile.ts"
 import { type Op, ordinal, type ReduceOp } from "./Op.ts"
 
 /**
@@ -35,20 +36,6 @@ export type StoreArg = { readonly op: "ADD" }
 export type ScatterArg = { readonly order: "rows" | "any" }
 /** A reduction over threads. */
 export type GroupArg = { readonly op: ReduceOp; readonly threads: number }
-/** Which operand of a product of matrices, `[rows, depth]` times `[depth, columns]`. */
-export type Side = "left" | "right"
-/** Whether neighbours in memory are of one row or of one column of a fragment. */
-export type Along = "row" | "column"
-/** A fragment of a subgroup of so many threads. */
-export type FragmentArg = { readonly id: number; readonly threads: number }
-/** An operand; elements of the buffer from one row (column) to the next. */
-export type FragmentLoadArg = {
-  readonly side: Side
-  readonly along: Along
-  readonly stride: number
-  readonly threads: number
-}
-export type FragmentStoreArg = { readonly along: Along; readonly stride: number }
 /** Workgroup memory: its number and how many elements it has. */
 export type LocalArg = { readonly id: number; readonly length: number }
 /** A hand-written kernel: its name, which of its sources it writes, and what `Custom` keeps beside that. */

@@ -4,15 +4,13 @@
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
+import { side } from "@tg/core-uop/MatrixTile"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { rebuild, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { iota, Tensor } from "@tg/tensor/Tensor"
 import { behind } from "./Axis.ts"
 import { readBy } from "./Rounded.ts"
-
-/** Rows and columns of what matrix units multiply. */
-export const tile = 16
 
 /** Where tokens are; programs of one token have fewer rows than a tile, or are no faster for what they read. */
 const tokenAxis = 0
@@ -48,7 +46,7 @@ const fillsTiles = (halves: UOp, axes: ReadonlyArray<number>): boolean => {
   const shape = Shape.of(halves)
   if (!axes.includes(tokenAxis) || shape[tokenAxis] === 1 || !isSameAlong(halves, tokenAxis)) return false
   const shared = axes.filter((axis) => isSameAlong(halves, axis))
-  return shared.reduce((n, axis) => n * knownFactor(shape[axis]!), 1) % tile === 0
+  return shared.reduce((n, axis) => n * knownFactor(shape[axis]!), 1) % side === 0
 }
 
 /** The terms of a sum that matrix units may compute: halves of a cache, and floats which several rows multiply with them. */

@@ -1,6 +1,6 @@
 /** Matrix units in WGSL: `chromium_experimental_subgroup_matrix`, or the same by what every device has. */
-import { side } from "@tg/core-uop/MatrixTile"
-import { type Along, argOf, type UOp } from "@tg/core-uop/UOp"
+import { type Along, side } from "@tg/core-uop/MatrixTile"
+import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { bufferName } from "./access.ts"
 import { atom, operand, type Text } from "./text.ts"

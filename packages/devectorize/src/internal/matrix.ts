@@ -4,8 +4,8 @@
  */
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { decode, type MatrixTile, side, type Staged } from "@tg/core-uop/MatrixTile"
-import { isThread, rangeArg, reduceArg, type Side, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { decode, type MatrixTile, type Side, side, type Staged } from "@tg/core-uop/MatrixTile"
+import { isThread, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import type { Code, Scope } from "./code.ts"
 
