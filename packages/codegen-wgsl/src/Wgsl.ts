@@ -26,6 +26,11 @@ export interface Options {
    * it. `emulated`: their threads compute the same, on any device.
    */
   readonly matrixUnits?: boolean | "emulated" | undefined
+  /**
+   * True where the device reads and writes wherever an index points (Dawn's `disable_robustness`): indices that are not known to lie in their buffers are
+   * then clamped by the code. Otherwise the device clamps all of them (default).
+   */
+  readonly unclamped?: boolean | undefined
 }
 
 /** The capabilities of the renderer, and how it converts halves. */
@@ -33,6 +38,7 @@ export interface Caps extends RendererCaps {
   readonly halfSubnormals: boolean
   readonly halfRounding: boolean
   readonly matrixUnits?: Fragments.Units | undefined
+  readonly unclamped: boolean
 }
 
 /** MULACC is left out: drivers contract a product and a sum where they gain from it. */
@@ -48,7 +54,8 @@ export const caps = (options: Options = {}): Caps => ({
   subgroupSize: options.subgroupSize,
   halfSubnormals: options.halfSubnormals ?? false,
   halfRounding: options.halfRounding ?? false,
-  matrixUnits: options.matrixUnits === true ? "native" : options.matrixUnits || undefined
+  matrixUnits: options.matrixUnits === true ? "native" : options.matrixUnits || undefined,
+  unclamped: options.unclamped ?? false
 })
 
 /** WebGPU's default `maxComputeWorkgroupsPerDimension`, which no implementation exceeds in practice. */

@@ -1,4 +1,5 @@
 export * as GraphRewrite from "./GraphRewrite.ts"
+export * as Interval from "./Interval.ts"
 export * as PatternMatcher from "./PatternMatcher.ts"
 export * as Rewriter from "./Rewriter.ts"
 export * as Sum from "./Sum.ts"

@@ -43,6 +43,7 @@ export const facts: Facts = {
   limits: {},
   subgroupSizes: undefined,
   matrixUnits: false,
+  unclamped: false,
   probes: { halfSubnormals: true, halfRounding: true, f32Subnormals: true, linearSubgroups: true }
 }
 

@@ -19,10 +19,12 @@ export interface Options {
   readonly matrixFeatures?:
     | ((info: GPUAdapterInfo, features: ReadonlySet<string>) => ReadonlyArray<GPUFeatureName> | undefined)
     | undefined
+  /** Whether the entry's devices leave indices as they are (Dawn's `disable_robustness`). No page has such an entry. Default false. */
+  readonly unclamped?: boolean | undefined
 }
 
 /** What a device does not say about itself. */
-export interface Surroundings extends Pick<Options, "matrixFeatures" | "maxBufferBytes"> {
+export interface Surroundings extends Pick<Options, "matrixFeatures" | "maxBufferBytes" | "unclamped"> {
   /** WGSL's language extensions that the entry to WebGPU knows. */
   readonly language?: ReadonlySet<string> | undefined
 }
@@ -72,7 +74,7 @@ export const selectAdapter = (gpu: GPU, options: Options = {}): Effect.Effect<GP
 export const fromDevice = (
   device: GPUDevice,
   info: GPUAdapterInfo = device.adapterInfo,
-  { language = new Set(), matrixFeatures, maxBufferBytes }: Surroundings = {}
+  { language = new Set(), matrixFeatures, maxBufferBytes, unclamped = false }: Surroundings = {}
 ): Effect.Effect<Context.Context<Services>, DeviceError> =>
   Effect.gen(function*() {
     const gpu = watch(device)
@@ -105,6 +107,7 @@ export const fromDevice = (
         limits,
         subgroupSizes,
         matrixUnits,
+        unclamped,
         probes
       })
     )

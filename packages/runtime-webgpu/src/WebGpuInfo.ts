@@ -45,18 +45,21 @@ export interface Facts {
   readonly subgroupSizes: readonly [number, number] | undefined
   /** Whether subgroups multiply matrices of 16 x 16 halves and add floats up, as far as the device says. */
   readonly matrixUnits: boolean
+  /** Whether the device leaves indices as they are, so that kernels keep them inside their buffers. */
+  readonly unclamped: boolean
   readonly probes: Probes
 }
 
 /** What the WGSL renderer is told of a device. */
 export const rendererOptions = (
-  { languageFeatures, probes }: Pick<Facts, "languageFeatures" | "probes">,
+  { languageFeatures, probes, unclamped }: Pick<Facts, "languageFeatures" | "probes" | "unclamped">,
   { matrixUnits, subgroupSize }: Pick<DeviceProfile, "matrixUnits" | "subgroupSize">
 ) => ({
   subgroupSize,
   matrixUnits,
   halfSubnormals: probes.halfSubnormals,
   halfRounding: probes.halfRounding,
+  unclamped,
   packedDot: languageFeatures.includes(packedDotFeature)
 })
 

@@ -3,6 +3,7 @@ import type * as DType from "@tg/core-uop/DType"
 import { argOf, isAccumulating, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { type Access, accessOf, storeOf } from "@tg/core-uop/View"
 import { addition } from "./additions.ts"
+import { within } from "./clamps.ts"
 import { exchange, gather } from "./exchanges.ts"
 import { type Address, divide, type Lane, laneAt, leaves } from "./memory.ts"
 import { atom, compound, operand, type Text, typeName } from "./text.ts"
@@ -52,7 +53,7 @@ export const load = (writer: Writer, node: UOp): Text => {
   const type = typeName(node.dtype)
   const value = parts.length === 1 ? parts[0]! : `${type}(${parts.join(", ")})`
   const gate = gateOf(writer, access)
-  // the read of a closed gate may be out of bounds: WebGPU's robust buffer access keeps it inside the binding, and select drops it
+  // the read of a closed gate may be out of bounds: the device's clamps or those written here keep it inside the binding, and select drops it
   return gate === undefined ? atom(value) : atom(`select(${type}(), ${value}, ${gate.code})`)
 }
 
@@ -61,7 +62,7 @@ export const store = (writer: Writer, node: UOp): void => {
   const access = vectorsOf(node, writer.widths)
   const value = writer.text(storeOf(node).value)
   const isExchanged = isCoherent(access.buffer) && !isAccumulating(node) && writer.isBeforeBarrier
-  const words = elements(writer, access).map((target, i) => {
+  const words = elements(writer, access, access.gate).map((target, i) => {
     const part = access.lanes === access.width
       ? value.code
       : `${operand(value)}.${letters.slice(i * access.width, (i + 1) * access.width)}`
@@ -88,27 +89,28 @@ const wordOf = (value: string, { scalar }: DType.DType): string => scalar === "u
 const gateOf = (writer: Writer, { element, gate }: Access): Text | undefined =>
   gate === undefined ? undefined : writer.snapshots.get(element)?.[1] ?? writer.text(gate)
 
-/** The places of an access, one per element that it touches. */
+/** The places of an access, one per element that it touches, where nothing is touched unless the gate is open. */
 const elements = (
   writer: Writer,
-  { address, at, buffer, element, lanes, part, width }: Vectors
+  { address, at, buffer, element, lanes, part, width }: Vectors,
+  gate?: UOp
 ): ReadonlyArray<string> => {
   const name = bufferName(buffer)
   const snapshot = writer.snapshots.get(element)
-  if (address !== undefined && snapshot === undefined) {
-    return neighbours(name, addressText(writer, address), lanes / width)
-  }
+  const count = Math.max(1, lanes / width)
+  const kept = (index: Text): Text => within(writer, { buffer, name, at, lanes, gate }, { index, width, count })
+  if (address !== undefined && snapshot === undefined) return neighbours(name, kept(addressText(writer, address)), count)
   if (part !== undefined && snapshot === undefined) {
-    const vector = `${name}[${addressText(writer, part.vector).code}]`
+    const vector = `${name}[${kept(addressText(writer, part.vector)).code}]`
     return Array.from({ length: lanes }, (_, i) => `${vector}.${letters[part.lane + i]}`)
   }
   const whole = snapshot?.[0] ?? writer.text(at)
   if (lanes < width) {
-    const vector = `${name}[${operand(whole)} >> ${Math.log2(width)}u]`
+    const vector = `${name}[${kept(compound(`${operand(whole)} >> ${Math.log2(width)}u`)).code}]`
     const first = whole.constant ? String(Number(whole.code) % width) : `${operand(whole)} & ${width - 1}`
     return Array.from({ length: lanes }, (_, i) => `${vector}[${i === 0 ? first : `(${first}) + ${i}`}]`)
   }
-  return neighbours(name, width === 1 ? whole : compound(`${operand(whole)} >> ${Math.log2(width)}u`), lanes / width)
+  return neighbours(name, kept(width === 1 ? whole : compound(`${operand(whole)} >> ${Math.log2(width)}u`)), count)
 }
 
 /** Elements that follow each other in a buffer. */

@@ -3,7 +3,8 @@ import { type Along, side } from "@tg/core-uop/MatrixTile"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { bufferName } from "./access.ts"
-import { atom, operand, type Text } from "./text.ts"
+import { within } from "./clamps.ts"
+import { atom, compound, operand, type Text } from "./text.ts"
 import type { Writer } from "./writer.ts"
 
 /** How kernels reach matrix units. `emulated`: each thread computes its elements of a fragment, for devices without them. */
@@ -42,14 +43,20 @@ export const emulation = (linear: UOp): ReadonlyArray<string> => {
   return fragment === undefined ? [] : [functions(argOf(fragment, "FRAGMENT").threads)]
 }
 
-/** The address of a fragment, and its stride, in elements that the buffer is declared with. */
-const addressOf = (writer: Writer, node: UOp, stride: number) => {
+/** The address of a fragment, and its stride, in elements that the buffer is declared with; `across` words of each row or column are touched. */
+const addressOf = (writer: Writer, node: UOp, { across, stride }: { readonly stride: number; readonly across: number }) => {
   const { at, buffer } = accessOf(node)
   const width = writer.widths.get(buffer) ?? 1
+  const name = bufferName(buffer)
   const text = writer.text(at)
-  const place = width === 1 ? `u32(${text.code})` : `u32(${operand(text)}) / ${width}u`
-  return { name: bufferName(buffer), place, stride: stride / width, width }
+  const lanes = (side - 1) * stride + across
+  const index = width === 1 ? text : compound(`${operand(text)} >> ${Math.log2(width)}u`)
+  const place = within(writer, { buffer, name, at, lanes, gate: undefined }, { index, width, count: Math.ceil(lanes / width) })
+  return { name, place: `u32(${place.code})`, stride: stride / width, width }
 }
+
+/** Words of two halves. */
+const acrossOperand = side / 2
 
 /** Writes the definition of a fragment. */
 export const define = (writer: Writer, node: UOp): void => {
@@ -63,7 +70,7 @@ export const define = (writer: Writer, node: UOp): void => {
 /** Writes the load of an operand; an emulated one is read where it is multiplied. */
 export const load = (writer: Writer, node: UOp): void => {
   const { along, side: of, stride } = argOf(node, "FRAGMENT_LOAD")
-  const address = addressOf(writer, node, stride)
+  const address = addressOf(writer, node, { stride, across: acrossOperand })
   if (writer.options.matrixUnits === "emulated") {
     const name = writer.fresh("tile")
     writer.line(`let ${name} = ${address.place} * ${address.width}u;`)
@@ -78,7 +85,7 @@ export const load = (writer: Writer, node: UOp): void => {
 /** The text of an element of an emulated operand. */
 const element = (writer: Writer, node: UOp, row: string, column: string): string => {
   const { along, stride } = argOf(node, "FRAGMENT_LOAD")
-  const { name, width } = addressOf(writer, node, stride)
+  const { name, width } = addressOf(writer, node, { stride, across: acrossOperand })
   const [far, near] = along === "row" ? [row, column] : [column, row]
   const word = `${writer.text(node).code} + ${far} * ${stride}u + ${near} / 2u`
   const at = width === 1 ? `${name}[${word}]` : `${name}[(${word}) / ${width}u][(${word}) % ${width}u]`
@@ -111,7 +118,7 @@ const lane = (writer: Writer, threads: number): string => {
 /** Writes a fragment to memory. */
 export const store = (writer: Writer, node: UOp): void => {
   const { along, stride } = argOf(node, "FRAGMENT_STORE")
-  const address = addressOf(writer, node, stride)
+  const address = addressOf(writer, node, { stride, across: side })
   const fragment: Text = writer.text(node.src[1]!)
   if (writer.options.matrixUnits !== "emulated") {
     return writer.line(

@@ -11,6 +11,8 @@ export interface Options {
   readonly halfSubnormals: boolean
   readonly halfRounding: boolean
   readonly matrixUnits?: Units | undefined
+  /** Whether the device leaves indices as they are. */
+  readonly unclamped: boolean
   /** Names of the uniform integers, in their order. */
   readonly vars: ReadonlyArray<string>
 }
@@ -101,6 +103,11 @@ export class Writer {
     // Tint adds an iteration counter to each loop without a constant bound, so the dynamic bound is a break inside
     if (limit !== undefined) this.line(`if (${name} >= ${operand(limit)}) { break; }`)
     this.set(range, atom(name))
+  }
+
+  /** What holds at the next line. */
+  conditions(): ReadonlyArray<UOp> {
+    return this.#open.flatMap((around) => around.op === "IF" ? [around.src[0]!] : [])
   }
 
   openBranch(branch: UOp): void {
