@@ -110,7 +110,7 @@ const isNarrower = (a: Range, b: Range): boolean => a.max - a.min < b.max - b.mi
 /** The values of an index. */
 export const of = (node: UOp, facts: Facts = unknown): Range => {
   let part: Part = { sum: Sum.of(node), rest: { min: 0, max: 0 } }
-  let range = ofPart(part, facts)
+  let range = meet(Bounds.of(node), ofPart(part, facts))
   for (const term of part.sum.terms) {
     const next = without(part, term)
     if (next === undefined) continue

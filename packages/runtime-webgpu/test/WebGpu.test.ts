@@ -40,7 +40,8 @@ const adder = (variable: string, grid: (k: Kernel) => ReturnType<typeof Expr.int
   const k = new Kernel()
   const i = k.special("gidx0", grid(k))
   const n = Expr.cast(Expr.variable(k.arena, variable, -1000, 1000), DType.i32)
-  k.store(k.param(0, DType.i32), i, Expr.add(k.load(k.param(0, DType.i32), i), n))
+  const data = k.param(0, DType.i32, 4)
+  k.store(data, i, Expr.add(k.load(data, i), n))
   return k
 }
 

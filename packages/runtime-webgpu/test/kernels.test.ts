@@ -35,7 +35,7 @@ describe.skipIf(noGpu)("rendered kernels", () => {
       Effect.gen(function*() {
         const k = new Kernel()
         const at = Expr.add(Expr.mul(k.special("gidx0", 4), 64), Expr.mul(k.special("lidx0", 16), 4))
-        k.store(k.param(1, DType.f32), at, Expr.mul(k.load(k.param(0, DType.f32), at, 4), 2))
+        k.store(k.param(1, DType.f32, 256), at, Expr.mul(k.load(k.param(0, DType.f32, 256), at, 4), 2))
         const x = floats(256)
         assert.deepStrictEqual(yield* output(k, [x], [DType.f32, 256]), Array.from(x, (v) => 2 * v))
       }))
@@ -47,9 +47,9 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         const row = k.add(k.special("gidx0", Expr.variable(k.arena, "rows", 1, 8)))
         const register = k.register(0, k.f32(0))
         const i = k.range(0, n)
-        k.accumulate("ADD", register, k.load(k.param(0, DType.f32), Expr.add(Expr.mul(row, 100), i)))
+        k.accumulate("ADD", register, k.load(k.param(0, DType.f32, 800), Expr.add(Expr.mul(row, 100), i)))
         k.end(i)
-        k.store(k.param(1, DType.f32), row, register)
+        k.store(k.param(1, DType.f32, 8), row, register)
         const x = floats(800)
         const expected = (count: number, rows: number) =>
           Array.from({ length: 8 }, (_, r) =>
@@ -65,7 +65,7 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         const k = new Kernel()
         const thread = k.special("lidx0", 64)
         const shared = k.local(0, DType.f32, 64)
-        k.store(shared, thread, k.load(k.param(0, DType.f32), thread))
+        k.store(shared, thread, k.load(k.param(0, DType.f32, 64), thread))
         k.barrier()
         const second = k.arena.make("BARRIER", DType.none, [k.int(1)])
         const half = Expr.add(k.load(shared, Expr.min(thread, 31)), k.load(shared, Expr.add(Expr.min(thread, 31), 32)))
@@ -98,9 +98,9 @@ describe.skipIf(noGpu)("rendered kernels", () => {
           ) {
             const k = new Kernel()
             const thread = Expr.add(k.special("lidx0", 16), Expr.mul(k.special("lidx1", 4), 16))
-            const value = k.load(k.param(0, DType.f32), thread)
+            const value = k.load(k.param(0, DType.f32, 64), thread)
             k.store(
-              k.param(1, DType.f32),
+              k.param(1, DType.f32, 64),
               thread,
               k.subgroup(op, op === "MUL" ? Expr.max(Expr.min(value, 2), 1) : value, threads)
             )
@@ -123,10 +123,12 @@ describe.skipIf(noGpu)("rendered kernels", () => {
               const thread = Expr.add(k.special("lidx0", 16), Expr.mul(k.special("lidx1", 4), 16))
               const values = Array.from(
                 { length: sums },
-                (_, s) => k.load(k.param(0, dtype), Expr.add(Expr.mul(thread, sums), s))
+                (_, s) => k.load(k.param(0, dtype, 64 * sums), Expr.add(Expr.mul(thread, sums), s))
               )
               const totals = values.map((value) => k.subgroup("ADD", value, threads))
-              totals.forEach((total, s) => k.store(k.param(1, dtype), Expr.add(Expr.mul(thread, sums), s), total))
+              totals.forEach((total, s) =>
+                k.store(k.param(1, dtype, 64 * sums), Expr.add(Expr.mul(thread, sums), s), total)
+              )
               const x = dtype === DType.f32 ? floats(64 * sums) : Int32Array.from(floats(64 * sums))
               const found = yield* output(k, [x], [dtype, 64 * sums])
               const expected = Array.from(x, (_, i) => {
@@ -151,7 +153,8 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         for (const [op, expected] of [["MAX", subgroupSize - 1], ["MIN", 3 - subgroupSize]] as const) {
           const k = new Kernel()
           const thread = k.special("lidx0", subgroupSize)
-          k.store(k.param(1, DType.f32), thread, k.subgroup(op, k.load(k.param(0, DType.f32), thread), subgroupSize))
+          const [from, to] = [k.param(0, DType.f32, subgroupSize), k.param(1, DType.f32, subgroupSize)]
+          k.store(to, thread, k.subgroup(op, k.load(from, thread), subgroupSize))
           const found = yield* output(k, [x], [DType.f32, subgroupSize])
           assert.deepStrictEqual(found, Array.from(x, () => expected), op)
         }
@@ -163,18 +166,29 @@ describe.skipIf(noGpu)("rendered kernels", () => {
         const i = k.special("lidx0", 16)
         const at = Expr.sub(Expr.mul(i, 4), 8)
         const inside = Expr.and(Expr.lt(k.int(-1), at), Expr.lt(at, 16))
-        const x = k.load(k.param(0, DType.f32), at, 4, inside)
-        k.store(k.param(1, DType.f32), Expr.mul(i, 4), Expr.add(x, 1), Expr.lt(i, 12))
+        const x = k.load(k.param(0, DType.f32, 16), at, 4, inside)
+        k.store(k.param(1, DType.f32, 64), Expr.mul(i, 4), Expr.add(x, 1), Expr.lt(i, 12))
         const x0 = floats(16)
         const expected = Array.from({ length: 64 }, (_, j) => j >= 48 ? 0 : (x0[j - 8] ?? 0) + 1)
         assert.deepStrictEqual(yield* output(k, [x0], [DType.f32, 64]), expected)
+      }))
+
+    it.effect("stay inside their buffers, whatever indices memory holds", () =>
+      Effect.gen(function*() {
+        const k = new Kernel()
+        const i = k.special("lidx0", 8)
+        const named = Expr.cast(k.load(k.param(0, DType.u32, 8), i), DType.index)
+        k.store(k.param(2, DType.f32, 8), i, k.load(k.param(1, DType.f32, 4), named))
+        const places = Uint32Array.of(0, 3, 4, 5, 1000, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1)
+        const found = yield* output(k, [places, Float32Array.of(10, 11, 12, 13)], [DType.f32, 8])
+        assert.deepStrictEqual(found, [10, 13, 13, 13, 13, 13, 13, 13])
       }))
 
     it.effect("mix widths of access to one buffer", () =>
       Effect.gen(function*() {
         const k = new Kernel()
         const i = k.special("lidx0", 4)
-        const [source, target] = [k.param(0, DType.u32), k.param(1, DType.u32)]
+        const [source, target] = [k.param(0, DType.u32, 16), k.param(1, DType.u32, 28)]
         k.store(target, Expr.mul(i, 4), k.load(source, Expr.mul(i, 4), 4))
         k.store(target, Expr.add(i, 16), k.load(source, i))
         k.store(target, Expr.add(Expr.mul(i, 2), 20), k.load(source, Expr.mul(i, 2), 2))
@@ -186,10 +200,11 @@ describe.skipIf(noGpu)("rendered kernels", () => {
       Effect.gen(function*() {
         const k = new Kernel()
         const values = [Infinity, -Infinity, -0, 2 ** -149, -(2 ** -126), 3.4028234663852886e38, 1 / 3]
+        const words = k.param(0, DType.u32, values.length + 1)
         for (const [i, value] of values.entries()) {
-          k.store(k.param(0, DType.u32), k.int(i), Expr.bitcast(k.f32(value), DType.u32))
+          k.store(words, k.int(i), Expr.bitcast(k.f32(value), DType.u32))
         }
-        k.store(k.param(0, DType.u32), k.int(values.length), Expr.bitcast(k.f32(NaN), DType.u32))
+        k.store(words, k.int(values.length), Expr.bitcast(k.f32(NaN), DType.u32))
         const expected = new Uint32Array(new Float32Array([...values, NaN]).buffer)
         assert.deepStrictEqual(yield* output(k, [], [DType.u32, values.length + 1]), [...expected])
       }))
@@ -237,9 +252,9 @@ const close = (op: Op, found: number, expected: number): boolean => {
 const operation = (n: number, from: DType.DType, lanes: DType.Lanes, build: (a: UOp, b: UOp) => UOp): Kernel => {
   const k = new Kernel()
   const at = Expr.mul(k.special("gidx0", n / lanes), lanes)
-  const value = build(k.load(k.param(0, from), at, lanes), k.load(k.param(1, from), at, lanes))
+  const value = build(k.load(k.param(0, from, n), at, lanes), k.load(k.param(1, from, n), at, lanes))
   const stored = value.dtype.scalar === "bool" ? Expr.cast(value, DType.i32) : value
-  k.store(k.param(2, DType.scalarOf(stored.dtype)), at, stored)
+  k.store(k.param(2, DType.scalarOf(stored.dtype), n), at, stored)
   return k
 }
 
@@ -304,8 +319,8 @@ describe.skipIf(noGpu)("operations agree with the reference evaluator", () => {
         for (const divisor of [8, 3, -3, 1, 0]) {
           for (const op of ["FLOORDIV", "FLOORMOD"] as const) {
             const k = operation(integers.length, DType.i32, 1, (a) => Expr.alu(op, a, Expr.like(a, divisor)))
-            k.load(k.param(1, DType.i32), k.int(0))
-            const found = yield* output(k, [array(DType.i32, integers), new Int32Array(1)], [
+            k.load(k.param(1, DType.i32, integers.length), k.int(0))
+            const found = yield* output(k, [array(DType.i32, integers), new Int32Array(integers.length)], [
               DType.i32,
               integers.length
             ])
@@ -328,7 +343,8 @@ describe.skipIf(noGpu)("halves", () => {
     const widen = (): Kernel => {
       const k = new Kernel()
       const at = Expr.mul(Expr.add(Expr.mul(k.special("gidx0", 256), 64), k.special("lidx0", 64)), 4)
-      k.store(k.param(1, DType.f32), at, Expr.alu("HALF_TO_FLOAT", k.load(k.param(0, DType.u32), at, 4)))
+      const [halves, floats] = [k.param(0, DType.u32, words.length), k.param(1, DType.f32, words.length)]
+      k.store(floats, at, Expr.alu("HALF_TO_FLOAT", k.load(halves, at, 4)))
       return k
     }
     for (const halfSubnormals of [true, false]) {
@@ -370,9 +386,9 @@ describe.skipIf(noGpu)("halves", () => {
         const k = new Kernel()
         const at = Expr.add(Expr.mul(k.special("gidx0", n), 64), k.special("lidx0", 64))
         k.store(
-          k.param(1, DType.u32),
+          k.param(1, DType.u32, inputs.length),
           at,
-          Expr.alu("FLOAT_TO_HALF", k.load(k.param(0, DType.f32), at)),
+          Expr.alu("FLOAT_TO_HALF", k.load(k.param(0, DType.f32, inputs.length), at)),
           Expr.lt(at, inputs.length)
         )
         const found = yield* output(k, [inputs], [DType.u32, inputs.length])

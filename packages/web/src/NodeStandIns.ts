@@ -235,6 +235,8 @@ export const printSteps = () => []
   "postrange/src/Matrix": { code: `export const passes = []\nexport const whyNoPart = () => "none"` },
   "heuristics/src/Matrix": { code: "export const chooseMatrix = () => false", absent: "matrix units" },
   "devectorize/src/internal/matrix": { code: "export const tiledIn = () => undefined", absent: "matrix units" },
+  // browsers clamp indices
+  "codegen-wgsl/src/internal/clamps": { code: "export const within = (_, __, { index }) => index" },
   "codegen-wgsl/src/internal/fragments": { code: "export const enables = []", absent: "matrix units" },
   "runtime/src/internal/conformance/additions": { code: "export const additions = {}" },
   "model-parts/src/Predict": { code: "", absent: "drafts" },

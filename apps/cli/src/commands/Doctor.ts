@@ -221,7 +221,7 @@ const measuredLines = (
 ]
 
 const gpuLines = (
-  { adapter, features, languageFeatures, limits, matrixUnits, probes, subgroupSizes }: Facts
+  { adapter, features, languageFeatures, limits, matrixUnits, probes, subgroupSizes, unclamped }: Facts
 ): ReadonlyArray<string> => [
   `webgpu: ${adapter.description || "an adapter"}${adapter.software ? " (software)" : ""}`,
   `  vendor ${adapter.vendor || "unknown"}, architecture ${adapter.architecture || "unknown"}, device ${
@@ -229,6 +229,7 @@ const gpuLines = (
   }`,
   `  subgroups: ${subgroupSizes === undefined ? "none" : `${subgroupSizes[0]} to ${subgroupSizes[1]} threads`}`,
   `  matrix units: ${matrixUnits ? "16 x 16 halves" : "none"}`,
+  `  indices: kept inside of buffers by ${unclamped ? "kernels, where they are not proved to be" : "the device"}`,
   `  features: ${features.join(", ")}`,
   `  WGSL language features: ${languageFeatures.join(", ")}`,
   `  found by running: ${Object.entries(probes).map(([name, found]) => `${name} ${found ? "yes" : "no"}`).join(", ")}`,

@@ -34,6 +34,7 @@ export const programsOf = (bytes: ArrayBuffer, profile: DeviceProfile): Promise<
         matrixUnits: profile.matrixUnits,
         halfSubnormals: true,
         halfRounding: true,
+        unclamped: false,
         packedDot: true
       })
       : Targets.wasm({ memory: "own", simd: "plain" })
