@@ -143,6 +143,24 @@ const longest = ({ nodes }: Phase, iterations: Iterations): number =>
   Math.max(1, ...nodes.filter((n) => n.op === "REDUCE").map((n) => iterations(n.src.slice(1))))
 
 /**
+ * Loads under way at a time in a loop that may end behind any iteration: two of each value (docs/decode-h200.md, "Loads under way"), of two values. So
+ * the combination of GLM-4.7-Flash's pieces takes as long in the value projection as apart behind some 1300 positions; measured on an H200 are 1500.
+ */
+const loadsAtOnce = 4
+
+/**
+ * Loads of a thread that wait for one another: those of the longest reduction whose size is known at launch alone, as over the pieces of a context. Where
+ * a workgroup computes fewer values than it has threads, these share each of them.
+ */
+const loadsInLine = ({ end, nodes }: Phase, iterations: Iterations, between: ReadonlySet<UOp>): number => {
+  const reductions = nodes.filter(({ op }) => op === "REDUCE")
+  const sizes = reductions.map(({ src }) => src.slice(1).filter((loop) => loop.src[0]!.op !== "CONST"))
+  const longest = Math.max(0, ...sizes.map((loops) => loops.length === 0 ? 0 : iterations(loops)))
+  const values = iterations(end.src.slice(1), between)
+  return longest / loadsAtOnce / Math.max(1, workgroupThreads / values)
+}
+
+/**
  * The cost model of a GPU: a launch, then waves of workgroups, each of which first fills its workgroup memory and then does its
  * share of the rest.
  */
@@ -191,7 +209,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
           repeats * micros(workOf(stage, { iterations, outside: none, around: between, tiled })),
           loads
         )
-        return sum + Math.max(micros(workOf(stage, { iterations, outside: between, tiled })), all / processors)
+        const inLine = loadsInLine(stage, iterations, between) * known.cachedLoadMicros
+        return sum + Math.max(micros(workOf(stage, { iterations, outside: between, tiled })), all / processors, inLine)
       }, 0)
       return {
         wait: profile.dispatchMicros + known.loadMicros + added * known.cachedLoadMicros +
