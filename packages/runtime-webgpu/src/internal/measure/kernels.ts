@@ -80,12 +80,15 @@ export const ring: Program = program("ring", {
   }`
 })
 
-/** One thread follows a ring: each load waits for the one before it. */
+/**
+ * One thread follows a ring: each load waits for the one before it. It goes on where the last launch ended: what that one read is in a cache, as large
+ * as the ring may be.
+ */
 export const chase: Program = program("chase", {
   threads: 1,
   buffers: [{ access: "read", type: "u32" }, words],
   vars: ["steps"],
-  body: `  var i = 0u;
+  body: `  var i = b1[0];
   for (var s = 0u; s < steps; s++) { i = b0[i]; }
   b1[0] = i;`
 })
