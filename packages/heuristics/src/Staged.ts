@@ -1,7 +1,10 @@
 /** Kernels that stage values in workgroup memory. */
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
+import * as DType from "@tg/core-uop/DType"
 import { openRanges, rangeArg, type UOp } from "@tg/core-uop/UOp"
+import { accessOf } from "@tg/core-uop/View"
 import { loopsBetween } from "@tg/core-uop/Workgroup"
+import { stepOf } from "@tg/pattern-matcher/Affine"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import {
@@ -104,7 +107,8 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       shareRounded(plan, end, most)
       break
     }
-    if (number === last && reduced && longestReduction(end()) >= shortReduction) {
+    const isOfRows = isCrowd && readsRows(end())
+    if (number === last && reduced && longestReduction(end()) >= shortReduction && !isOfRows) {
       shareRows(plan, profile, { group: subgroup, threads: Math.min(2 * stagingThreads, profile.maxWorkgroupThreads) })
       break
     }
@@ -128,7 +132,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       const exchanged = mostExchanged / iterations(Loops.ofEnd(end()).filter((l) => l.axis === "UPCAST"))
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), {
         part: end,
-        inside: isCrowd || !reduced ? 1 : bytes ? pair : lanes
+        inside: isOfRows ? subgroup : isCrowd || !reduced ? 1 : bytes ? pair : lanes
       })
     }
     keepLoadsInFlight(plan, end, loadsInFlight(profile, isCrowd ? crowdThreads : 2 * stagingThreads))
@@ -146,6 +150,15 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   }
   unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? maxCopies : undefined)
 }
+
+/** Whether reductions read rows of floats as vectors, as scores of a chunk: then neighbouring threads read neighbours. */
+const readsRows = (end: UOp): boolean =>
+  outermost(end).every((reduction) => {
+    const inner = Loops.loopsOf(reduction).findLast(({ axis }) => axis === "REDUCE")
+    const loads = loadsOf(reduction).filter((load) => inner !== undefined && openRanges(load).has(inner.node))
+    return inner !== undefined && inner.size >= shortReduction && loads.length > 0 &&
+      loads.every((load) => load.dtype === DType.f32 && stepOf(accessOf(load).at, inner.node) === lanes)
+  })
 
 /** Unroll limit: what stands in no loop is loaded in front of the barriers (`devectorize`). */
 const maxCopies = 32
