@@ -14,15 +14,19 @@ import * as StoredCost from "./StoredCost.ts"
 /** Positions of the first step of a conversation. */
 const beginning = 64
 
-/** The chunks that take least, of those whose sums and scores a kernel can be given. */
+/**
+ * The chunks that take least behind as many positions as usual and at the end of the context together, of those whose sums and scores a kernel can be given:
+ * it depends on the positions how many waves of workgroups they are.
+ */
 const cheapestChunk = (work: StoredCost.Work, most: number, profile: DeviceProfile) => {
   const fits = (chunk: number): boolean =>
     StoredCost.storedBytes({ ...work, positions: most }, chunk).every((bytes) => bytes <= profile.maxBindingBytes)
   const ways = StoredCost.chunks.filter(fits).map((chunk) => {
     const behind = (positions: number): number => StoredCost.microsOf({ ...work, positions }, chunk, profile)
-    return { chunk, behind, usual: behind(beginning) + behind(work.positions) }
+    const usual = behind(work.positions)
+    return { chunk, behind, usual: behind(beginning) + usual, whole: usual + behind(most) }
   })
-  return ways.toSorted((a, b) => a.usual - b.usual)[0]
+  return ways.toSorted((a, b) => a.whole - b.whole)[0]
 }
 
 /** Stored scores where they take less time than pieces: in the beginning of a context, and behind as many positions as usual. */
