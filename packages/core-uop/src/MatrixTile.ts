@@ -1,4 +1,6 @@
 /** What a workgroup computes of a product by matrix units: a tile of fragments, `left [rows, depth]` times `right [depth, columns]`. */
+import * as Expr from "./Expr.ts"
+import type { UOp } from "./UOp.ts"
 
 /** Rows, columns and depth of a fragment. */
 export const side = 16
@@ -26,6 +28,24 @@ export interface Staged {
   readonly stride: number
 }
 
+/**
+ * Which results of a row (column) of a fragment a thread stores together: four neighbours; every other one of eight, as words of a cache have halves that are
+ * four apart; or one.
+ */
+export type Together = "adjacent" | "alternate" | "one"
+const togethers = ["one", "adjacent", "alternate"] as const
+
+/** The place in a row of number `i` of four results that the thread `at` of a row stores together. */
+export const placeTogether = (together: Together, at: UOp, i: UOp | number): UOp =>
+  together === "adjacent"
+    ? Expr.add(Expr.mul(at, 4), i)
+    : together === "alternate"
+    ? Expr.add(
+      Expr.add(Expr.mul(Expr.shr(at, 1), 8), Expr.and(at, 1)),
+      Expr.mul(typeof i === "number" ? Expr.int(at.arena, i) : i, 2)
+    )
+    : at
+
 /** A tile. Subgroups are a grid over it, of which each has a block of fragments. */
 export interface MatrixTile {
   /** Threads of a subgroup. */
@@ -40,6 +60,7 @@ export interface MatrixTile {
   readonly right: Staged
   /** Whether neighbouring threads store neighbours of a row or of a column of the result. */
   readonly result: Along
+  readonly together: Together
 }
 
 const numberOf = (along: Along): number => along === "row" ? 0 : 1
@@ -55,13 +76,26 @@ export const encode = (tile: MatrixTile): ReadonlyArray<number> => [
   tile.left.stride,
   numberOf(tile.right.along),
   tile.right.stride,
-  numberOf(tile.result)
+  numberOf(tile.result),
+  togethers.indexOf(tile.together)
 ]
 
 /** The tile that an arg says. */
 export const decode = (numbers: ReadonlyArray<number>): MatrixTile => {
-  const [threads, down, across, rows, columns, depth, leftAlong, leftStride, rightAlong, rightStride, result] =
-    numbers as [number, number, number, number, number, number, number, number, number, number, number]
+  const [
+    threads,
+    down,
+    across,
+    rows,
+    columns,
+    depth,
+    leftAlong,
+    leftStride,
+    rightAlong,
+    rightStride,
+    result,
+    together
+  ] = numbers as [number, number, number, number, number, number, number, number, number, number, number, number]
   return {
     threads,
     subgroups: [down, across],
@@ -69,6 +103,7 @@ export const decode = (numbers: ReadonlyArray<number>): MatrixTile => {
     depth,
     left: { along: alongOf(leftAlong), stride: leftStride },
     right: { along: alongOf(rightAlong), stride: rightStride },
-    result: alongOf(result)
+    result: alongOf(result),
+    together: togethers[together]!
   }
 }

@@ -33,7 +33,9 @@ export const factsOf = (conditions: ReadonlyArray<UOp>): Facts => {
   const visit = (condition: UOp, holds: boolean): void => {
     const [a, b] = condition.src
     if (condition.op === "XOR" && isTrue(b!)) return visit(a!, !holds)
-    if (condition.op === (holds ? "AND" : "OR") && condition.dtype === DType.bool) return condition.src.forEach((own) => visit(own, holds))
+    if (condition.op === (holds ? "AND" : "OR") && condition.dtype === DType.bool) {
+      return condition.src.forEach((own) => visit(own, holds))
+    }
     if (condition.op !== "CMPLT") return
     const [of, than] = [Bounds.of(a!), Bounds.of(b!)]
     learn(a!, holds ? { min: -Infinity, max: than.max - 1 } : { min: than.min, max: Infinity })

@@ -30,8 +30,7 @@ describe("values of an index", () => {
 
   it("knows what the conditions around it say", () => {
     const g = loop(100, 0)
-    const under = (conditions: ReadonlyArray<UOp>): unknown =>
-      Interval.of(Expr.mul(g, 4), Interval.factsOf(conditions))
+    const under = (conditions: ReadonlyArray<UOp>): unknown => Interval.of(Expr.mul(g, 4), Interval.factsOf(conditions))
     expect(under([Expr.lt(g, 10)])).toEqual({ min: 0, max: 36 })
     expect(under([Expr.not(Expr.lt(g, 10))])).toEqual({ min: 40, max: 396 })
     expect(under([Expr.and(Expr.lt(g, 20), Expr.lt(Expr.int(arena, 10), g))])).toEqual({ min: 44, max: 76 })

@@ -5,7 +5,7 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { encode, type MatrixTile, side, type Staged } from "@tg/core-uop/MatrixTile"
+import { encode, type MatrixTile, placeTogether, side, type Staged, type Together } from "@tg/core-uop/MatrixTile"
 import type * as Pass from "@tg/core-uop/Pass"
 import { openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize, storeOf } from "@tg/core-uop/View"
@@ -73,6 +73,12 @@ const freshIds = (kernel: UOp): () => number => {
 
 /** Words of a vector, and those between the rows of a tile, so that rows do not share banks of workgroup memory. */
 const vector = 4
+
+/** Whether the iterations of a loop are neighbours in memory. */
+const isVector = (at: UOp, lane: UOp): boolean => {
+  const place = (i: number): UOp => Symbolic.simplify(substitute(at, new Map([[lane, Expr.int(at.arena, i)]])))
+  return Array.from({ length: vector }, (_, i) => i).every((i) => Symbolic.difference(place(i), place(0)) === i)
+}
 
 /** The word of two halves that are computed alike. */
 const joined = (low: UOp, high: UOp): UOp => {
@@ -200,6 +206,8 @@ const shared = (rows: number, columns: number): Pick<MatrixTile, "subgroups" | "
   return { subgroups: best, fragments: [down / best[0], across / best[1]] }
 }
 
+type Axis = "LOCAL" | "LOOP" | "MATRIX" | "UPCAST"
+
 /** The loops of a product by what depends on them. */
 const loopsOf = ({ left, reduce, right }: Product, end: UOp) => {
   const matrix = endOf(end).loops.filter(isMatrix)
@@ -320,7 +328,7 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
   const target = storeOf(endOf(end).stores[0]!)
   // neighbouring threads store neighbours
   const isAlongRows = Math.abs(stepOf(target.at, left.own.at(-1)!) ?? Infinity) === 1
-  const tile: MatrixTile = {
+  const tile: Omit<MatrixTile, "together"> = {
     threads: subgroup,
     subgroups,
     fragments,
@@ -329,30 +337,41 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
     right: { along: alongOf(right, ["column", "row"]), stride: strideOf(right) },
     result: isAlongRows ? "column" : "row"
   }
-  const range = (size: number, axis: "LOCAL" | "LOOP" | "MATRIX"): UOp => Expr.range(arena, size, fresh(), axis)
-  const [block, blockAcross] = [range(subgroups[0], "LOCAL"), range(subgroups[1], "LOCAL")]
-  const [fragment, fragmentAcross] = [range(fragments[0], "MATRIX"), range(fragments[1], "MATRIX")]
-  const [far, near] = [range(subgroup / side, "LOCAL"), range(side, "LOCAL")]
-  const turn = range(side * side / subgroup, "LOOP")
-  const slow = Expr.add(Expr.mul(turn, subgroup / side), far)
-  const [row, column] = isAlongRows ? [near, slow] : [slow, near]
-  const place = (block: UOp, fragments: number, fragment: UOp, at: UOp): UOp =>
-    Expr.add(Expr.mul(Expr.add(Expr.mul(block, fragments), fragment), side), at)
-  const [m, n] = [place(block, fragments[0], fragment, row), place(blockAcross, fragments[1], fragmentAcross, column)]
-  const term = Expr.range(arena, depth, fresh(), "MATRIX")
-  const sum = arena.make(
-    "REDUCE",
-    product.reduce.dtype,
-    [Expr.mul(a.halfAt(m, term), b.halfAt(n, term)), step, term],
-    { op: "ADD", axes: [], tile: encode(tile) }
-  )
-  const places = new Map([
-    ...digits(left.own, orderOf(left)(m)),
-    ...digits(right.own, orderOf(right)(n)),
-    [product.reduce, sum] as const
-  ])
-  const store = substitute(endOf(end).stores[0]!, places)
-  const own = [...globals, block, blockAcross, far, near, fragment, fragmentAcross, turn]
-  arena.inherit(sum, product.reduce)
-  return kernel.with([a.end, b.end, arena.make("END", DType.none, [store, ...own])])
+  const results = (together: Together): UOp | undefined => {
+    // what runs once is no loop
+    const range = (size: number, axis: Axis): UOp =>
+      size === 1 ? Expr.int(arena, 0) : Expr.range(arena, size, fresh(), axis)
+    const [block, blockAcross] = [range(subgroups[0], "LOCAL"), range(subgroups[1], "LOCAL")]
+    const [fragment, fragmentAcross] = [range(fragments[0], "MATRIX"), range(fragments[1], "MATRIX")]
+    const neighbours = together === "one" ? side : side / vector
+    const [far, near] = [range(subgroup / neighbours, "LOCAL"), range(neighbours, "LOCAL")]
+    const turn = range(side * neighbours / subgroup, "LOOP")
+    const lane = together === "one" ? undefined : range(vector, "UPCAST")
+    const slow = Expr.add(Expr.mul(turn, subgroup / neighbours), far)
+    const fast = lane === undefined ? near : placeTogether(together, near, lane)
+    const [row, column] = isAlongRows ? [fast, slow] : [slow, fast]
+    const place = (block: UOp, fragments: number, fragment: UOp, at: UOp): UOp =>
+      Expr.add(Expr.mul(Expr.add(Expr.mul(block, fragments), fragment), side), at)
+    const [m, n] = [place(block, fragments[0], fragment, row), place(blockAcross, fragments[1], fragmentAcross, column)]
+    const term = Expr.range(arena, depth, fresh(), "MATRIX")
+    const sum = arena.make(
+      "REDUCE",
+      product.reduce.dtype,
+      [Expr.mul(a.halfAt(m, term), b.halfAt(n, term)), step, term],
+      { op: "ADD", axes: [], tile: encode({ ...tile, together }) }
+    )
+    const places = new Map([
+      ...digits(left.own, orderOf(left)(m)),
+      ...digits(right.own, orderOf(right)(n)),
+      [product.reduce, sum] as const
+    ])
+    const store = substitute(endOf(end).stores[0]!, places)
+    if (lane !== undefined && !isVector(storeOf(store).at, lane)) return undefined
+    arena.inherit(sum, product.reduce)
+    const own = [...globals, block, blockAcross, far, near, fragment, fragmentAcross, turn, lane]
+      .filter((loop) => loop?.op === "RANGE")
+    return arena.make("END", DType.none, [store, ...own])
+  }
+  // a vector of neighbours in memory, if a thread can have one
+  return kernel.with([a.end, b.end, results("adjacent") ?? results("alternate") ?? results("one")!])
 }

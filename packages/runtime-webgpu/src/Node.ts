@@ -55,9 +55,9 @@ export const unclampedEntry: Effect.Effect<GPU, DeviceError> = entryOf(false)
  */
 export const layer = ({ clamped = false, ...options }: Options = {}): Layer.Layer<WebGpu.Services, DeviceError> =>
   Layer.unwrap(
-    Effect.acquireRelease(Effect.map(clamped ? entry : unclampedEntry, (gpu) => ({ gpu })), (held) =>
-      Effect.sync(() => Reflect.deleteProperty(held, "gpu")))
-      .pipe(Effect.map(({ gpu }) =>
-        WebGpu.layer(gpu, { matrixFeatures, ...options, unclamped: !clamped })
-      ))
+    Effect.acquireRelease(
+      Effect.map(clamped ? entry : unclampedEntry, (gpu) => ({ gpu })),
+      (held) => Effect.sync(() => Reflect.deleteProperty(held, "gpu"))
+    )
+      .pipe(Effect.map(({ gpu }) => WebGpu.layer(gpu, { matrixFeatures, ...options, unclamped: !clamped })))
   )

@@ -5,6 +5,7 @@ import { RenderError } from "@tg/core-uop/Program"
 import { Effect } from "effect"
 import { create } from "webgpu"
 import { outputs, products, stagesOf } from "../../devectorize/test/support/products.ts"
+import { generator, randomProduct } from "../../devectorize/test/support/randomProducts.ts"
 import * as Testing from "../src/Testing.ts"
 import { launch, wordsOf } from "./support.ts"
 import * as DType from "@tg/core-uop/DType"
@@ -54,6 +55,36 @@ describe("kernels by matrix units", () => {
         // the device may contract products and sums, and its own exp2 rounds some weight below 4 to the next half: 2^-9, of values below 1
         wordsOf(found!, DType.f32).forEach((x, i) => assert.approximately(x, expected[i]!, 2 * 2 ** -9))
       }).pipe(Effect.provide(Testing.layer)))
+  }
+
+  // seeds whose threads store single results, four neighbours, and every other one of eight
+  for (const seed of [1, 23, 57, 77, 2, 20]) {
+    it.effect.skipIf(noGpu)(
+      `emulated, leave what the evaluator computes: random product ${seed}`,
+      () =>
+        Effect.gen(function*() {
+          const { depth, kernel, lengths: [count, left, right], opts } = randomProduct(seed)
+          const { linear } = stagesOf(kernel, opts)
+          const program = Wgsl.render(
+            "product",
+            linear,
+            Wgsl.caps({ subgroupSize: 32, matrixUnits: "emulated", unclamped: true })
+          )
+          if (program instanceof RenderError) throw program
+          const random = generator(1000 + seed)
+          // halves in each word, or a float that is no half: both below 4
+          const words = (n: number): Uint32Array =>
+            Uint32Array.from({ length: n }, () => (0x3000 + random(0x1400) + (0x3000 + random(0x1400)) * 65536) >>> 0)
+          const inputs = [words(left!), words(right!)]
+          const expected = new Float32Array(count!)
+          evaluateLinear(linear, [expected, ...inputs])
+          const [found] = yield* launch(program, [new Float32Array(count!), ...inputs])
+          // all terms are positive: each addition is off by 2^-24 of the sum
+          wordsOf(found!, DType.f32).forEach((x, i) =>
+            assert.approximately(x, expected[i]!, depth * 2 ** -24 * expected[i]!)
+          )
+        }).pipe(Effect.provide(Testing.layer))
+    )
   }
 
   it("are refused where there are none", () => {

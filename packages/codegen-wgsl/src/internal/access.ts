@@ -99,7 +99,9 @@ const elements = (
   const snapshot = writer.snapshots.get(element)
   const count = Math.max(1, lanes / width)
   const kept = (index: Text): Text => within(writer, { buffer, name, at, lanes, gate }, { index, width, count })
-  if (address !== undefined && snapshot === undefined) return neighbours(name, kept(addressText(writer, address)), count)
+  if (address !== undefined && snapshot === undefined) {
+    return neighbours(name, kept(addressText(writer, address)), count)
+  }
   if (part !== undefined && snapshot === undefined) {
     const vector = `${name}[${kept(addressText(writer, part.vector)).code}]`
     return Array.from({ length: lanes }, (_, i) => `${vector}.${letters[part.lane + i]}`)

@@ -27,7 +27,7 @@ export interface Body {
 
 /** Renders the instructions of a linear kernel. Throws `Refusal` for what WGSL cannot express. */
 export const body = (linear: UOp, options: Options): Body => {
-  const writer = new Writer(options, widths(linear))
+  const writer = new Writer(options, widths(linear, options.matrixUnits === "emulated"))
   const usage = Usage.of(linear, (node) => inputs(node, writer))
   const arrivals = Meeting.arrivals(linear)
   const reductions = sideBySide(linear, usage)

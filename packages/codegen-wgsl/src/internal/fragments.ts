@@ -44,14 +44,22 @@ export const emulation = (linear: UOp): ReadonlyArray<string> => {
 }
 
 /** The address of a fragment, and its stride, in elements that the buffer is declared with; `across` words of each row or column are touched. */
-const addressOf = (writer: Writer, node: UOp, { across, stride }: { readonly stride: number; readonly across: number }) => {
+const addressOf = (
+  writer: Writer,
+  node: UOp,
+  { across, stride }: { readonly stride: number; readonly across: number }
+) => {
   const { at, buffer } = accessOf(node)
   const width = writer.widths.get(buffer) ?? 1
   const name = bufferName(buffer)
   const text = writer.text(at)
   const lanes = (side - 1) * stride + across
   const index = width === 1 ? text : compound(`${operand(text)} >> ${Math.log2(width)}u`)
-  const place = within(writer, { buffer, name, at, lanes, gate: undefined }, { index, width, count: Math.ceil(lanes / width) })
+  const place = within(writer, { buffer, name, at, lanes, gate: undefined }, {
+    index,
+    width,
+    count: Math.ceil(lanes / width)
+  })
   return { name, place: `u32(${place.code})`, stride: stride / width, width }
 }
 

@@ -7,10 +7,12 @@ import { isCoherent, type UOp } from "@tg/core-uop/UOp"
  * elements: WGSL lets a write to one component of a vector touch the others, a data race when other threads own them. So a stored
  * buffer has the lanes of its narrowest store, and a read-only one those of its widest load. Atomics are single words.
  */
-export const widths = (linear: UOp): ReadonlyMap<UOp, DType.Lanes> => {
+export const widths = (linear: UOp, isEmulated: boolean): ReadonlyMap<UOp, DType.Lanes> => {
   const loads = new Map<UOp, number>()
   const stores = new Map<UOp, number>()
   for (const node of linear.src) {
+    // threads that stand in for matrix units store their elements one by one
+    if (isEmulated && node.op === "FRAGMENT_STORE") stores.set(accessOf(node).buffer, 1)
     if (node.op !== "LOAD" && node.op !== "STORE") continue
     const { buffer } = accessOf(node)
     if (isCoherent(buffer)) stores.set(buffer, 1)

@@ -27,7 +27,10 @@ import {
 /** A REDUCE at a place. */
 export const expandReduction = (x: Expansion, node: UOp, env: Env): UOp => {
   const { op, tile } = reduceArg(node)
-  if (tile !== undefined) return node.with(node.src.map((source) => x.expanded(source, env)))
+  if (tile !== undefined) {
+    const src = node.src.map((source) => x.expanded(source, env))
+    return node.arena.make("REDUCE", src[0]!.dtype, src, node.arg)
+  }
   const ranges = node.src.slice(1)
   const inside = x.vectors ? widest(node.src[0]!, ranges.filter(isWide)) : undefined
   const outer = lanesRange(node, env)

@@ -4,7 +4,7 @@
  */
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { decode, type MatrixTile, type Side, side, type Staged } from "@tg/core-uop/MatrixTile"
+import { decode, type MatrixTile, placeTogether, type Side, side, type Staged } from "@tg/core-uop/MatrixTile"
 import { isThread, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import type { Code, Scope } from "./code.ts"
@@ -158,7 +158,14 @@ const store = (
   const turn = loops.find((range) => rangeArg(range).axis === "LOOP")
   const patch = code.memory(DType.f32, tile.subgroups[0] * tile.subgroups[1] * side * side)
   const first = Expr.mul(subgroup, side * side)
-  const own = Expr.add(first, Expr.and(lane, tile.threads - 1))
+  const { lanes } = reduce.dtype
+  const within = Expr.and(lane, tile.threads - 1)
+  const across = Math.log2(side / lanes)
+  /** The places of what a thread has of a fragment in one turn. */
+  const own = numbers(lanes).map((i) => {
+    const far = Expr.add(first, Expr.mul(Expr.shr(within, across), side))
+    return Expr.add(far, placeTogether(tile.together, Expr.and(within, side / lanes - 1), i))
+  })
   for (const i of numbers(rows)) {
     for (const j of numbers(columns)) {
       // what the fragment before left has been read
@@ -170,14 +177,23 @@ const store = (
       const places = new Map<UOp, UOp>()
       if (fragment !== undefined) places.set(fragment, Expr.int(arena, i))
       if (fragmentAcross !== undefined) places.set(fragmentAcross, Expr.int(arena, j))
-      const now = Expr.range(arena, turn!.src[0]!, code.freshRange(), "LOOP")
-      places.set(turn!, now)
-      places.set(reduce, Expr.load(Expr.element(patch, Expr.add(own, Expr.mul(now, tile.threads)))))
+      // a loop for each fragment, even of one turn: what is loaded in it is another fragment's elsewhere
+      const now = Expr.range(arena, turn?.src[0] ?? 1, code.freshRange(), "LOOP")
+      if (turn !== undefined) places.set(turn, now)
+      const at = (place: UOp): UOp => Expr.element(patch, Expr.add(place, Expr.mul(now, tile.threads * lanes)))
+      const isVector = tile.together === "adjacent"
+      places.set(reduce, isVector ? Expr.load(at(own[0]!), lanes) : stacked(own.map((place) => Expr.load(at(place)))))
       const body = code.open(code.root, [now], emit)
       for (const store of stores) code.push(body, emitted(substitute(store, places), emit))
       code.close(code.root, [now])
     }
   }
+}
+
+const stacked = (values: ReadonlyArray<UOp>): UOp => {
+  const [first, ...others] = values
+  if (others.length === 0) return first!
+  return first!.arena.make("STACK", DType.withLanes(first!.dtype, values.length as DType.Lanes), values)
 }
 
 const emitted = (store: UOp, emit: (node: UOp) => UOp): UOp => store.with(store.src.map(emit))
