@@ -38,7 +38,7 @@ const step = Effect.fnUntraced(function*(
   const tokenIds = Array.from({ length: whole }, (_, i) => tokens[start + Math.min(i, length - 1)]!)
   // until the step has succeeded, only what stands before it is certain
   state.ahead = undefined
-  state.held = tokens.slice(0, start)
+  if (state.held.length !== start) state.held = tokens.slice(0, start)
   state.forgotten = Rings.afterStep(state.ring, state.forgotten, { start, tokens: whole })
   yield* state.device.write(state.tokens, bytesOf(Uint32Array.from(tokenIds)))
   yield* state.inputs.reach(start + whole)

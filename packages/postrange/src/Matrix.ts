@@ -369,7 +369,7 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
     if (lane !== undefined && !isVector(storeOf(store).at, lane)) return undefined
     arena.inherit(sum, product.reduce)
     const own = [...globals, block, blockAcross, far, near, fragment, fragmentAcross, turn, lane]
-      .filter((loop) => loop?.op === "RANGE")
+      .filter((loop) => loop !== undefined).filter(({ op }) => op === "RANGE")
     return arena.make("END", DType.none, [store, ...own])
   }
   // a vector of neighbours in memory, if a thread can have one
