@@ -43,29 +43,42 @@ const steps = 8
 
 const milliseconds = (micros: number): number => Number((micros / 1000).toPrecision(4))
 
-const measure = Effect.fnUntraced(function*(
-  session: Session,
-  { repeat }: Job,
-  [depth, tokens]: readonly [number, number]
-) {
-  // different tokens, which choose different experts, behind real values in the cache
+/** A step of so many tokens behind others, compiled, with real values in the cache. */
+const prepare = Effect.fnUntraced(function*(session: Session, depth: number, tokens: number) {
+  // different tokens, which choose different experts
   const all = tokenIds(depth + tokens, 0, session.vocabulary)
   yield* depth === 0 ? session.reset : session.advance(all.slice(0, depth))
   yield* session.advance(all)
-  const { prepared, vars } = tokens === 1
-    ? { prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth } }
-    : yield* session.promptStep(depth, tokens)
-  yield* Profiler.warm(prepared, vars)
-  const rounds = yield* Effect.replicateEffect(Profiler.backToBack(prepared, vars, steps), repeat)
-  const deviceMicros = yield* Profiler.onDevice(prepared, vars, repeat)
-  return {
-    depth,
-    tokens,
-    launches: prepared.dispatches.length,
-    ms: milliseconds(Math.min(...rounds.map(({ micros }) => micros))),
-    encodeMs: milliseconds(Math.min(...rounds.map(({ encodeMicros }) => encodeMicros))),
-    ...deviceMicros !== undefined && { deviceMs: milliseconds(deviceMicros) }
-  }
+  return tokens === 1
+    ? { tokens, prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth } }
+    : { tokens, ...yield* session.promptStep(depth, tokens) }
+})
+
+/** Steps of all sizes in turns: a GPU that idles while the host compiles lowers its clock, and what is measured next would be measured at that. */
+const measure = Effect.fnUntraced(function*(session: Session, { repeat, sizes }: Job, depth: number) {
+  const made = yield* Effect.forEach(sizes, (tokens) => prepare(session, depth, tokens))
+  const last = made.at(-1)!
+  yield* Profiler.warm(last.prepared, last.vars)
+  const rounds = yield* Effect.replicateEffect(
+    Effect.forEach(made, ({ prepared, vars }) =>
+      Effect.all({
+        host: Profiler.backToBack(prepared, vars, steps),
+        deviceMicros: Profiler.onDevice(prepared, vars, 1)
+      })),
+    repeat
+  )
+  return made.map(({ prepared, tokens }, i) => {
+    const own = rounds.map((round) => round[i]!)
+    const device = own.flatMap(({ deviceMicros }) => deviceMicros ?? [])
+    return {
+      depth,
+      tokens,
+      launches: prepared.dispatches.length,
+      ms: milliseconds(Math.min(...own.map(({ host }) => host.micros))),
+      encodeMs: milliseconds(Math.min(...own.map(({ host }) => host.encodeMicros))),
+      ...device.length > 0 && { deviceMs: milliseconds(Profiler.median(device)) }
+    }
+  })
 })
 
 /** Measures steps of all sizes behind all depths. */
@@ -81,13 +94,11 @@ export const run = Effect.fn("cli.bench.steps")(function*(job: Job) {
   }
   const measured: Array<Measured> = []
   for (const depth of job.depths) {
-    let one: number | undefined
-    for (const tokens of job.sizes) {
-      const step = yield* measure(session, job, [depth, tokens])
-      const taken = step.deviceMs ?? step.ms
-      one ??= taken
-      measured.push({ ...step, times: Number((taken / one).toPrecision(3)) })
-      yield* Output.note(`a step of ${tokens} behind ${depth}: ${taken} ms`)
+    const own = yield* measure(session, job, depth)
+    const taken = own.map(({ deviceMs, ms }) => deviceMs ?? ms)
+    for (const [i, step] of own.entries()) {
+      measured.push({ ...step, times: Number((taken[i]! / taken[0]!).toPrecision(3)) })
+      yield* Output.note(`a step of ${step.tokens} behind ${depth}: ${taken[i]} ms`)
     }
   }
   return { model: model.config.name, device: chosen.name, context: session.context, steps: measured }

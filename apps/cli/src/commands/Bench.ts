@@ -278,13 +278,18 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const drafting = Drafts.stepping(session, drafter)
   for (const depth of job.depths) {
     const vars = { T: 1, startPos: Math.max(depth, 1) }
-    yield* Profiler.warm(yield* session.decodeStep, vars)
-    const times = yield* repeated(job.repeat, (round) => timePrefill(session, { depth, count: job.prompt, round }))
+    const warm = Effect.flatMap(session.decodeStep, (step) => Profiler.warm(step, vars))
+    const times = yield* repeated(
+      job.repeat,
+      warm,
+      (round) => timePrefill(session, { depth, count: job.prompt, round })
+    )
     prefill.push({ tokens: job.prompt, depth, tokensPerSecond: spread(job.prompt, times) })
     yield* Output.note(`prefill ${job.prompt} at ${depth}: ${shown(prefill.at(-1)!.tokensPerSecond)} tokens/s`)
     const before = drafting.drafts()
     const decoded = yield* repeated(
       job.repeat,
+      warm,
       () => timeDecode(session, { depth, count: job.generate, stepping: drafting.stepping })
     )
     const verify = drafter === undefined ? {} : {
@@ -329,9 +334,16 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   }
 })
 
-/** The times of all rounds but the first. */
-const repeated = <E, R>(count: number, measure: (round: number) => Effect.Effect<number, E, R>) =>
-  Effect.map(Effect.forEach(Array.from({ length: count + 1 }, (_, i) => i), measure), (times) => times.slice(1))
+/** The times of all rounds but the first, which compiles, while a GPU idles and lowers its clock: `warm` raises it behind that. */
+const repeated = <E, R, F, S>(
+  count: number,
+  warm: Effect.Effect<void, F, S>,
+  measure: (round: number) => Effect.Effect<number, E, R>
+) =>
+  measure(0).pipe(
+    Effect.andThen(warm),
+    Effect.andThen(Effect.forEach(Array.from({ length: count }, (_, i) => i + 1), measure))
+  )
 
 /** Puts `depth` tokens into the cache and nothing else, and waits for it. */
 const fill = Effect.fnUntraced(function*(session: Session, depth: number) {
@@ -374,7 +386,7 @@ const timeVerify = Effect.fnUntraced(function*(
       yield* Profiler.warm(yield* session.decodeStep, { T: 1, startPos: tokens.length })
       const verify = (seed: number) =>
         ForcedDrafts.verifiedOf(session, tokens, tokenIds(n - 1, seed, session.vocabulary))
-      const times = yield* repeated(repeat, (round) => micros(verify(round + 1)))
+      const times = yield* repeated(repeat, Effect.void, (round) => micros(verify(round + 1)))
       return { tokens: n, ms: round(Math.min(...times) / 1000) }
     })
   )
@@ -411,7 +423,7 @@ const timeDecode = Effect.fnUntraced(function*(
 const timeForced = Effect.fnUntraced(function*(session: Session, job: Job, accept: number) {
   const depth = job.depths[0]!
   const given = { depth, count: job.generate, stepping: () => session }
-  const times = yield* repeated(job.repeat, () => timeDecode(session, given))
+  const times = yield* repeated(job.repeat, Effect.void, () => timeDecode(session, given))
   const tokens = tokenIds(Math.max(1, depth), 0, session.vocabulary)
   const plain = job.generate * 1e6 / Math.min(...times)
   const warm = Effect.flatMap(session.decodeStep, (step) => Profiler.warm(step, { T: 1, startPos: tokens.length }))
