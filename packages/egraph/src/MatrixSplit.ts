@@ -15,16 +15,16 @@ import * as StoredCost from "./StoredCost.ts"
 const beginning = 64
 
 /**
- * The chunks that take least behind as many positions as usual and at the end of the context together, of those whose sums and scores a kernel can be given:
- * it depends on the positions how many waves of workgroups they are.
+ * The chunks that take least in the beginning of a context, behind as many positions as usual, and at its end together, of those whose sums and scores a kernel can
+ * be given: it depends on the positions how many waves of workgroups they are.
  */
 const cheapestChunk = (work: StoredCost.Work, most: number, profile: DeviceProfile) => {
   const fits = (chunk: number): boolean =>
     StoredCost.storedBytes({ ...work, positions: most }, chunk).every((bytes) => bytes <= profile.maxBindingBytes)
   const ways = StoredCost.chunks.filter(fits).map((chunk) => {
     const behind = (positions: number): number => StoredCost.microsOf({ ...work, positions }, chunk, profile)
-    const usual = behind(work.positions)
-    return { chunk, behind, usual: behind(beginning) + usual, whole: usual + behind(most) }
+    const usual = behind(beginning) + behind(work.positions)
+    return { chunk, behind, usual, whole: usual + behind(most) }
   })
   return ways.toSorted((a, b) => a.whole - b.whole)[0]
 }

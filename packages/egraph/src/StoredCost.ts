@@ -17,19 +17,24 @@ export interface Work {
 export const chunks: ReadonlyArray<number> = [512, 384, 320, 256, 192, 128]
 
 /**
- * Multiply-adds of matrix units in the time of one as `operationsPerByte` counts them: on an H200 100 TFLOP/s, 50 of them a picosecond, where its
- * 6.25 are 28.75, of which products of floats reach 10 to 12 with clamped indices.
+ * Multiply-adds of matrix units in the time of one as `operationsPerByte` counts them: 120 TFLOP/s on an H100, of whose floats 28.75 million multiply-adds a microsecond
+ * are counted, and products of floats reach 10 to 12.
  */
-const ofUnits = 1.75
+const ofUnits = 2.1
 /** Rows, and columns, of the part of a product that a workgroup computes; and the terms that it has in workgroup memory at a time. */
 const tile = 64
 const staged = 32
+/** Columns of a mix that a workgroup computes, so that a weight is computed once for them. */
+const widest = 512
 /** Operations for each weight, which every column of workgroups computes again: a difference, an exponential, and rounding. */
 const weighing = 8
 const floatBytes = 4
 const halfBytes = 2
 /** Loads of a thread that are under way at a time. */
 const loadsAtOnce = 6
+/** Fragments of a subgroup, which leave by way of workgroup memory one after the other; half of what a stage takes, which is a write, a barrier, reads, and a barrier. */
+const fragments = 16
+const ofFragment = 0.5
 
 /** Bytes of what is stored: the scores, and the sums of chunks. */
 export const storedBytes = ({ positions, rows, width }: Work, chunk: number): readonly [number, number] => [
@@ -49,14 +54,13 @@ const shareOfTile = (rows: number): number => (tile + tileRows(rows)) / (2 * til
 /** Microseconds behind so many positions. */
 export const microsOf = (work: Work, chunk: number, profile: DeviceProfile): number => {
   const { depth, positions, rows, steps, width } = work
-  const { barrierMicros, cacheBytes, cachedLoadMicros, cachedPerByte, operationsPerByte, processors } = quantitiesOf(
-    profile
-  )
+  const known = quantitiesOf(profile)
+  const { barrierMicros, cacheBytes, cachedLoadMicros, cachedPerByte, operationsPerByte, processors } = known
   const perMicro = operationsPerByte * profile.bytesPerMicro
   const moving = (bytes: number, times: number): number =>
     times * bytes / (profile.bytesPerMicro * (bytes <= cacheBytes ? cachedPerByte : 1))
   const [scores, parts] = storedBytes(work, chunk)
-  const columns = Math.ceil(width / tile)
+  const columns = Math.ceil(width / widest)
   const tiles = rows / tileRows(rows)
   // workgroups of a mix have a processor for themselves, as they need its registers: the last wave of them takes as long as any other
   const waves = Math.ceil(tiles * Math.ceil(positions / chunk) / processors)
@@ -71,5 +75,9 @@ export const microsOf = (work: Work, chunk: number, profile: DeviceProfile): num
   const inLine = positions / chunk * cachedLoadMicros / loadsAtOnce
   // scores, what is found of each chunk, products of chunks, and what puts them together
   const launches = 4 * profile.dispatchMicros
-  return launches + products + values + ofScores + weights + moving(parts, 2) + stages + inLine
+  // workgroups of one wave begin, and end, together
+  const apart = waves * (known.loadMicros + fragments * ofFragment * known.stageMicros)
+  // written and read once, through the cache that processors share, which is hardly faster than memory: 35 MB in 8.5 us on an H100
+  const ofParts = 2 * parts / profile.bytesPerMicro
+  return launches + apart + products + values + ofScores + weights + ofParts + stages + inLine
 }
