@@ -46,6 +46,8 @@ export const within = (
     : buffer.op === "LOCAL"
     ? Math.ceil(length / width)
     : Math.floor(length / width)
-  const last = elements === undefined ? `arrayLength(&${name}) - ${count}u` : `${Math.max(0, elements - count)}u`
+  const last = elements === undefined
+    ? `max(arrayLength(&${name}), ${count}u) - ${count}u`
+    : `${Math.max(0, elements - count)}u`
   return atom(`min(u32(${index.code}), ${last})`)
 }
