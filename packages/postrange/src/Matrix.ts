@@ -293,6 +293,61 @@ export const passes: ReadonlyArray<Pass.Pass<Where, IllegalOpt>> = [{
   }
 }]
 
+/** The END that stores results, as each thread has so many of them together; none where these are no vector in memory. */
+const resultsOf = (
+  { end, fresh, halves: [leftAt, rightAt], left, product, right, step, tile }: {
+    /** The END of the kernel without tiles. */
+    readonly end: UOp
+    readonly fresh: () => number
+    /** The staged half of each operand, by its own iteration and the term. */
+    readonly halves: readonly [(own: UOp, term: UOp) => UOp, (own: UOp, term: UOp) => UOp]
+    readonly left: Operand
+    readonly right: Operand
+    readonly product: Product
+    /** The loop of all steps of the reduction. */
+    readonly step: UOp
+    readonly tile: Omit<MatrixTile, "together">
+  },
+  together: Together
+): UOp | undefined => {
+  const { arena } = end
+  const { depth, fragments, subgroups, threads } = tile
+  // what runs once is no loop
+  const range = (size: number, axis: Axis): UOp =>
+    size === 1 ? Expr.int(arena, 0) : Expr.range(arena, size, fresh(), axis)
+  const [block, blockAcross] = [range(subgroups[0], "LOCAL"), range(subgroups[1], "LOCAL")]
+  const [fragment, fragmentAcross] = [range(fragments[0], "MATRIX"), range(fragments[1], "MATRIX")]
+  const neighbours = together === "one" ? side : side / vector
+  const [far, near] = [range(threads / neighbours, "LOCAL"), range(neighbours, "LOCAL")]
+  const turn = range(side * neighbours / threads, "LOOP")
+  const lane = together === "one" ? undefined : range(vector, "UPCAST")
+  const slow = Expr.add(Expr.mul(turn, threads / neighbours), far)
+  const fast = lane === undefined ? near : placeTogether(together, near, lane)
+  const [row, column] = tile.result === "column" ? [fast, slow] : [slow, fast]
+  const place = (block: UOp, fragments: number, fragment: UOp, at: UOp): UOp =>
+    Expr.add(Expr.mul(Expr.add(Expr.mul(block, fragments), fragment), side), at)
+  const [m, n] = [place(block, fragments[0], fragment, row), place(blockAcross, fragments[1], fragmentAcross, column)]
+  const term = Expr.range(arena, depth, fresh(), "MATRIX")
+  const sum = arena.make(
+    "REDUCE",
+    product.reduce.dtype,
+    [Expr.mul(leftAt(m, term), rightAt(n, term)), step, term],
+    { op: "ADD", axes: [], tile: encode({ ...tile, together }) }
+  )
+  const places = new Map([
+    ...digits(left.own, orderOf(left)(m)),
+    ...digits(right.own, orderOf(right)(n)),
+    [product.reduce, sum] as const
+  ])
+  const store = substitute(endOf(end).stores[0]!, places)
+  if (lane !== undefined && !isVector(storeOf(store).at, lane)) return undefined
+  arena.inherit(sum, product.reduce)
+  const globals = endOf(end).loops.filter((loop) => !isMatrix(loop))
+  const own = [block, blockAcross, far, near, fragment, fragmentAcross, turn, lane]
+    .filter((loop) => loop !== undefined).filter(({ op }) => op === "RANGE")
+  return arena.make("END", DType.none, [store, ...globals, ...own])
+}
+
 /** The kernel with its operands staged for matrix units, whose subgroups have so many threads. Spec `opted` to `opted`. */
 const staged = (kernel: UOp, subgroup: number): UOp => {
   const { arena } = kernel
@@ -337,41 +392,8 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
     right: { along: alongOf(right, ["column", "row"]), stride: strideOf(right) },
     result: isAlongRows ? "column" : "row"
   }
-  const results = (together: Together): UOp | undefined => {
-    // what runs once is no loop
-    const range = (size: number, axis: Axis): UOp =>
-      size === 1 ? Expr.int(arena, 0) : Expr.range(arena, size, fresh(), axis)
-    const [block, blockAcross] = [range(subgroups[0], "LOCAL"), range(subgroups[1], "LOCAL")]
-    const [fragment, fragmentAcross] = [range(fragments[0], "MATRIX"), range(fragments[1], "MATRIX")]
-    const neighbours = together === "one" ? side : side / vector
-    const [far, near] = [range(subgroup / neighbours, "LOCAL"), range(neighbours, "LOCAL")]
-    const turn = range(side * neighbours / subgroup, "LOOP")
-    const lane = together === "one" ? undefined : range(vector, "UPCAST")
-    const slow = Expr.add(Expr.mul(turn, subgroup / neighbours), far)
-    const fast = lane === undefined ? near : placeTogether(together, near, lane)
-    const [row, column] = isAlongRows ? [fast, slow] : [slow, fast]
-    const place = (block: UOp, fragments: number, fragment: UOp, at: UOp): UOp =>
-      Expr.add(Expr.mul(Expr.add(Expr.mul(block, fragments), fragment), side), at)
-    const [m, n] = [place(block, fragments[0], fragment, row), place(blockAcross, fragments[1], fragmentAcross, column)]
-    const term = Expr.range(arena, depth, fresh(), "MATRIX")
-    const sum = arena.make(
-      "REDUCE",
-      product.reduce.dtype,
-      [Expr.mul(a.halfAt(m, term), b.halfAt(n, term)), step, term],
-      { op: "ADD", axes: [], tile: encode({ ...tile, together }) }
-    )
-    const places = new Map([
-      ...digits(left.own, orderOf(left)(m)),
-      ...digits(right.own, orderOf(right)(n)),
-      [product.reduce, sum] as const
-    ])
-    const store = substitute(endOf(end).stores[0]!, places)
-    if (lane !== undefined && !isVector(storeOf(store).at, lane)) return undefined
-    arena.inherit(sum, product.reduce)
-    const own = [...globals, block, blockAcross, far, near, fragment, fragmentAcross, turn, lane]
-      .filter((loop) => loop !== undefined).filter(({ op }) => op === "RANGE")
-    return arena.make("END", DType.none, [store, ...own])
-  }
+  const made = { end, fresh, halves: [a.halfAt, b.halfAt], left, product, right, step, tile } as const
   // a vector of neighbours in memory, if a thread can have one
-  return kernel.with([a.end, b.end, results("adjacent") ?? results("alternate") ?? results("one")!])
+  const results = resultsOf(made, "adjacent") ?? resultsOf(made, "alternate") ?? resultsOf(made, "one")!
+  return kernel.with([a.end, b.end, results])
 }
