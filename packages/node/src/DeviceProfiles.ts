@@ -23,9 +23,12 @@ export interface Known {
   readonly keeping?: Keeping | undefined
 }
 
+/** Of how devices are measured: what was kept of another one is measured again. 2 has latencies of memory, where 1 had those of a cache. */
+const version = 2
+
 /** A measurement that is kept. */
 export const Kept = Schema.Struct({
-  version: Schema.Literal(1),
+  version: Schema.Literal(version),
   /** The adapter's own words about itself, with those about its driver. */
   adapter: Schema.Struct({
     vendor: Schema.String,
@@ -74,7 +77,7 @@ const put = ({ store, tell }: Keeping, kept: Kept): Effect.Effect<void> =>
 /** Keeps a measurement. */
 export const keep = (keeping: Keeping, adapter: AdapterFacts, measured: Measured): Effect.Effect<void> =>
   put(keeping, {
-    version: 1,
+    version,
     adapter,
     complete: measured.findings.length > 1,
     profile: ProfileFile.ofProfile(measured.profile),
@@ -116,7 +119,7 @@ export const refuseBarriers = (
   Effect.gen(function*() {
     const kept = (yield* find(keeping, adapter)) ??
       {
-        version: 1,
+        version,
         adapter,
         complete: false,
         profile: ProfileFile.ofProfile(profile),
