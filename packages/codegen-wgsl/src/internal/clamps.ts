@@ -2,7 +2,7 @@
  * Indices on a device that does not clamp them: one whose bounds lie inside the buffer stands as it is, every other one is clamped to the
  * buffer. So no access leaves its buffer, as with WebGPU's robust buffer access, which clamps them all.
  */
-import { argOf, type UOp } from "@tg/core-uop/UOp"
+import { argOf, type Range, type UOp } from "@tg/core-uop/UOp"
 import { fixedSize } from "@tg/core-uop/View"
 import * as Interval from "@tg/pattern-matcher/Interval"
 import { atom, type Text } from "./text.ts"
@@ -12,11 +12,12 @@ import type { Writer } from "./writer.ts"
 const lengthOf = (buffer: UOp): number | undefined =>
   buffer.op === "LOCAL" ? argOf(buffer, "LOCAL").length : fixedSize(buffer)
 
-/** Whether all that is touched lies in the buffer where these conditions hold, by interval arithmetic. */
+/** Whether all that is touched lies in the buffer where these conditions hold, by interval arithmetic. Most of it does so without them. */
 const isProved = ({ at, buffer, lanes }: Touched, conditions: ReadonlyArray<UOp>): boolean => {
   const length = lengthOf(buffer)
-  const { max, min } = Interval.of(at, Interval.factsOf(conditions))
-  return length !== undefined && min >= 0 && max + lanes <= length
+  const isInside = ({ max, min }: Range): boolean => length !== undefined && min >= 0 && max + lanes <= length
+  return isInside(Interval.of(at)) ||
+    conditions.length > 0 && isInside(Interval.of(at, Interval.factsOf(conditions)))
 }
 
 /** What an access touches: `lanes` scalars of a buffer from `at` on. */
@@ -27,7 +28,7 @@ export interface Touched {
   readonly at: UOp
   readonly lanes: number
   /** What it is touched under alone: a store's gate, not that of a load. */
-  readonly gate: UOp | undefined
+  readonly gate?: UOp | undefined
 }
 
 /** The index of the first of `count` elements of `width` scalars each, which lie in the buffer. */

@@ -55,7 +55,7 @@ const addressOf = (
   const text = writer.text(at)
   const lanes = (side - 1) * stride + across
   const index = width === 1 ? text : compound(`${operand(text)} >> ${Math.log2(width)}u`)
-  const place = within(writer, { buffer, name, at, lanes, gate: undefined }, {
+  const place = within(writer, { buffer, name, at, lanes }, {
     index,
     width,
     count: Math.ceil(lanes / width)
