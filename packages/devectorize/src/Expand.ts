@@ -4,10 +4,10 @@ import { comparison, elementwise } from "@tg/core-uop/Op"
 import type { RendererCaps } from "@tg/core-uop/Program"
 import { isAccumulating, isCoherent, openRanges, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, storeOf } from "@tg/core-uop/View"
+import { areNeighbours } from "@tg/pattern-matcher/Affine"
 import { expandLoad } from "./internal/expandLoads.ts"
 import { expandReduction, widest } from "./internal/expandReductions.ts"
 import {
-  areNeighbours,
   assignments,
   bind,
   elementAt,

@@ -8,3 +8,7 @@ export const stepOf = (at: UOp, range: UOp): number | undefined => {
   const value = (i: number): UOp => Symbolic.simplify(substitute(at, new Map([[range, Expr.int(at.arena, i)]])))
   return Symbolic.difference(value(1), value(0))
 }
+
+/** Whether the indices are contiguous, `i, i+1, ...`, and aligned to their number. */
+export const areNeighbours = (at: ReadonlyArray<UOp>): boolean =>
+  at.every((x, i) => i === 0 || Symbolic.difference(x, at[0]!) === i) && Symbolic.divisor(at[0]!) % at.length === 0

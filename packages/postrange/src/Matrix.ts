@@ -7,9 +7,9 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { encode, type MatrixTile, placeTogether, side, type Staged, type Together } from "@tg/core-uop/MatrixTile"
 import type * as Pass from "@tg/core-uop/Pass"
-import { openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type Axis, openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize, storeOf } from "@tg/core-uop/View"
-import { stepOf } from "@tg/pattern-matcher/Affine"
+import { areNeighbours, stepOf } from "@tg/pattern-matcher/Affine"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { IllegalOpt } from "./IllegalOpt.ts"
 import type { Loop } from "./Loops.ts"
@@ -74,11 +74,14 @@ const freshIds = (kernel: UOp): () => number => {
 /** Words of a vector, and those between the rows of a tile, so that rows do not share banks of workgroup memory. */
 const vector = 4
 
-/** Whether the iterations of a loop are neighbours in memory. */
-const isVector = (at: UOp, lane: UOp): boolean => {
-  const place = (i: number): UOp => Symbolic.simplify(substitute(at, new Map([[lane, Expr.int(at.arena, i)]])))
-  return Array.from({ length: vector }, (_, i) => i).every((i) => Symbolic.difference(place(i), place(0)) === i)
-}
+/** Whether the iterations of a loop are a vector in memory. */
+const isVector = (at: UOp, lane: UOp): boolean =>
+  areNeighbours(
+    Array.from(
+      { length: vector },
+      (_, i) => Symbolic.simplify(substitute(at, new Map([[lane, Expr.int(at.arena, i)]])))
+    )
+  )
 
 /** The word of two halves that are computed alike. */
 const joined = (low: UOp, high: UOp): UOp => {
@@ -205,8 +208,6 @@ const shared = (rows: number, columns: number): Pick<MatrixTile, "subgroups" | "
   }
   return { subgroups: best, fragments: [down / best[0], across / best[1]] }
 }
-
-type Axis = "LOCAL" | "LOOP" | "MATRIX" | "UPCAST"
 
 /** The loops of a product by what depends on them. */
 const loopsOf = ({ left, reduce, right }: Product, end: UOp) => {

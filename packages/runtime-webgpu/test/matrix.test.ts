@@ -5,7 +5,7 @@ import { RenderError } from "@tg/core-uop/Program"
 import { Effect } from "effect"
 import { create } from "webgpu"
 import { outputs, products, stagesOf } from "../../devectorize/test/support/products.ts"
-import { generator, randomProduct } from "../../devectorize/test/support/randomProducts.ts"
+import { operandsOf, randomProduct } from "../../devectorize/test/support/randomProducts.ts"
 import * as Testing from "../src/Testing.ts"
 import { launch, wordsOf } from "./support.ts"
 import * as DType from "@tg/core-uop/DType"
@@ -63,7 +63,7 @@ describe("kernels by matrix units", () => {
       `emulated, leave what the evaluator computes: random product ${seed}`,
       () =>
         Effect.gen(function*() {
-          const { depth, kernel, lengths: [count, left, right], opts } = randomProduct(seed)
+          const { depth, kernel, lengths, opts } = randomProduct(seed)
           const { linear } = stagesOf(kernel, opts)
           const program = Wgsl.render(
             "product",
@@ -71,14 +71,10 @@ describe("kernels by matrix units", () => {
             Wgsl.caps({ subgroupSize: 32, matrixUnits: "emulated", unclamped: true })
           )
           if (program instanceof RenderError) throw program
-          const random = generator(1000 + seed)
-          // halves in each word, or a float that is no half: both below 4
-          const words = (n: number): Uint32Array =>
-            Uint32Array.from({ length: n }, () => (0x3000 + random(0x1400) + (0x3000 + random(0x1400)) * 65536) >>> 0)
-          const inputs = [words(left!), words(right!)]
-          const expected = new Float32Array(count!)
+          const inputs = operandsOf(seed, lengths)
+          const expected = new Float32Array(lengths[0]!)
           evaluateLinear(linear, [expected, ...inputs])
-          const [found] = yield* launch(program, [new Float32Array(count!), ...inputs])
+          const [found] = yield* launch(program, [new Float32Array(lengths[0]!), ...inputs])
           // all terms are positive: each addition is off by 2^-24 of the sum
           wordsOf(found!, DType.f32).forEach((x, i) =>
             assert.approximately(x, expected[i]!, depth * 2 ** -24 * expected[i]!)

@@ -2,19 +2,8 @@
 import * as Expr from "@tg/core-uop/Expr"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
-import { stepOf } from "@tg/pattern-matcher/Affine"
-import {
-  areNeighbours,
-  elementAt,
-  type Env,
-  type Expansion,
-  isWide,
-  lanesRange,
-  perLane,
-  same,
-  stack,
-  width
-} from "./lanes.ts"
+import { areNeighbours, stepOf } from "@tg/pattern-matcher/Affine"
+import { elementAt, type Env, type Expansion, isWide, lanesRange, perLane, same, stack, width } from "./lanes.ts"
 
 /** A LOAD at a place. */
 export const expandLoad = (x: Expansion, node: UOp, env: Env): UOp => {

@@ -43,10 +43,6 @@ export const bind = (env: Env, entries: Iterable<readonly [UOp, Lane]>): Env => 
 /** Whether all elements are the same. */
 export const same = <A>(list: ReadonlyArray<A>): boolean => list.every((x) => x === list[0])
 
-/** Whether the indices are contiguous, `i, i+1, ...`, and aligned to their number. */
-export const areNeighbours = (at: ReadonlyArray<UOp>): boolean =>
-  at.every((x, i) => i === 0 || Symbolic.difference(x, at[0]!) === i) && Symbolic.divisor(at[0]!) % at.length === 0
-
 /** The open range that stands for lanes at this node. */
 export const lanesRange = (node: UOp, env: Env): UOp | undefined => {
   for (const range of openRanges(node)) if (env.get(range) === "lanes") return range

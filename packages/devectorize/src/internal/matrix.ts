@@ -8,6 +8,7 @@ import { decode, type MatrixTile, placeTogether, type Side, side, type Staged } 
 import { isThread, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import type { Code, Scope } from "./code.ts"
+import { stack } from "./lanes.ts"
 
 /** The reduction that matrix units compute, if a kernel has one. */
 export const tiledIn = (kernel: UOp): UOp | undefined =>
@@ -182,18 +183,12 @@ const store = (
       if (turn !== undefined) places.set(turn, now)
       const at = (place: UOp): UOp => Expr.element(patch, Expr.add(place, Expr.mul(now, tile.threads * lanes)))
       const isVector = tile.together === "adjacent"
-      places.set(reduce, isVector ? Expr.load(at(own[0]!), lanes) : stacked(own.map((place) => Expr.load(at(place)))))
+      places.set(reduce, isVector ? Expr.load(at(own[0]!), lanes) : stack(own.map((place) => Expr.load(at(place)))))
       const body = code.open(code.root, [now], emit)
       for (const store of stores) code.push(body, emitted(substitute(store, places), emit))
       code.close(code.root, [now])
     }
   }
-}
-
-const stacked = (values: ReadonlyArray<UOp>): UOp => {
-  const [first, ...others] = values
-  if (others.length === 0) return first!
-  return first!.arena.make("STACK", DType.withLanes(first!.dtype, values.length as DType.Lanes), values)
 }
 
 const emitted = (store: UOp, emit: (node: UOp) => UOp): UOp => store.with(store.src.map(emit))

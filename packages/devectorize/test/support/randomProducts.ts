@@ -20,8 +20,11 @@ const shuffled = <A>(items: ReadonlyArray<A>, random: Random): ReadonlyArray<A> 
 
 const product = (sizes: ReadonlyArray<number>): number => sizes.reduce((a, b) => a * b, 1)
 
-/** A product kernel, opts that make one tile of what is a multiple of it, and elements of its arguments: result, left, right. */
-export const randomProduct = (seed: number) => {
+/**
+ * A product kernel, opts that make one tile of what is a multiple of it, and elements of its arguments: result, left, right. The result begins behind so many
+ * elements.
+ */
+export const randomProduct = (seed: number, begin = 0) => {
   const random = generator(seed)
   const arena = new Arena()
   let id = 0
@@ -57,12 +60,21 @@ export const randomProduct = (seed: number) => {
   const right = operand(2, [...rangesOf(columns), ...rangesOf(terms)])
   const sum = Expr.reduce("ADD", Expr.mul(left.value, right.value), rangesOf(terms))
   const outputs = shuffled([...rangesOf(rows), ...rangesOf(columns)], random)
-  const count = product(outputs.map(sizeOf))
+  const count = begin + product(outputs.map(sizeOf))
   const out = arena.make("PARAM", DType.f32, [Expr.int(arena, count)], { slot: 0 })
-  const store = Expr.store(Expr.element(out, at(outputs)), Expr.add(Expr.mul(sum, 0.5), 1))
+  const store = Expr.store(Expr.element(out, Expr.add(at(outputs), begin)), Expr.add(Expr.mul(sum, 0.5), 1))
   const loops = shuffled([...rangesOf(rows), ...rangesOf(columns)], random)
   const kernel = arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, ...loops])])
   const opts = [...rows, ...columns, ...terms].filter(({ taken }) => taken > 1)
     .map(({ range, taken }) => Opt.matrix((range.arg as { readonly id: number }).id, taken))
   return { kernel, opts, lengths: [count, left.length, right.length], depth: product(rangesOf(terms).map(sizeOf)) }
+}
+
+/** Both operands of a random product: halves in each word, or a float that is no half; all of them are in (0, 4). */
+export const operandsOf = (seed: number, lengths: ReadonlyArray<number>): readonly [Uint32Array, Uint32Array] => {
+  const random = generator(1000 + seed)
+  const words = (n: number): Uint32Array =>
+    Uint32Array.from({ length: n }, () => (0x3000 + random(0x1400) + (0x3000 + random(0x1400)) * 65536) >>> 0)
+  const [, left, right] = lengths
+  return [words(left!), words(right!)]
 }
