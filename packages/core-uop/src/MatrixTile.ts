@@ -11,8 +11,9 @@ export type Side = "left" | "right"
 export type Along = "row" | "column"
 /** A fragment of a subgroup of so many threads. */
 export type FragmentArg = { readonly id: number; readonly threads: number }
-/** An operand; elements of the buffer from one row (column) to the next. */
+/** An operand of the product of this number; elements of the buffer from one row (column) to the next. */
 export type FragmentLoadArg = {
+  readonly id: number
   readonly side: Side
   readonly along: Along
   readonly stride: number

@@ -55,15 +55,26 @@ export interface Terms {
   readonly floats: UOp
 }
 
-/** The terms of a sum over some axes as such a product; none where they are no product, or of too few rows. */
-export const termsOf = (terms: UOp, summed: ReadonlyArray<number>): Terms | undefined => {
+/** A value as a product of halves of a cache and floats. */
+const productOf = (terms: UOp): Terms | undefined => {
   if (terms.op !== "MUL" || terms.dtype !== DType.f32) return undefined
   const [a, b] = [terms.src[0]!, terms.src[1]!]
   const [halves, floats] = areHalves(a) ? [a, b] : [b, a]
-  if (!areHalves(halves) || areHalves(floats)) return undefined
-  const rows = [...Shape.of(terms).keys()].filter((axis) => !summed.includes(axis))
-  return fillsTiles(halves, rows) ? { halves, floats } : undefined
+  return areHalves(halves) && !areHalves(floats) ? { halves, floats } : undefined
 }
+
+/** The terms of a sum over some axes as such a product; none where they are no product, or of too few rows. */
+export const termsOf = (terms: UOp, summed: ReadonlyArray<number>): Terms | undefined => {
+  const product = productOf(terms)
+  const rows = [...Shape.of(terms).keys()].filter((axis) => !summed.includes(axis))
+  return product !== undefined && fillsTiles(product.halves, rows) ? product : undefined
+}
+
+/** What is only moved on its way from where it is computed or stored. */
+const movedFrom = (value: UOp): UOp => movement.has(value.op) ? movedFrom(value.src[0]!) : value
+
+/** Whether a value is moved products of halves of a cache and floats. */
+export const areProducts = (terms: UOp): boolean => productOf(movedFrom(terms)) !== undefined
 
 /** The same of a sum. */
 export const ofSum = (node: UOp): Terms | undefined => {
@@ -117,9 +128,6 @@ const storedAsHalves = (x: Tensor): Tensor => {
   return words.shr(shifts).halfToFloat().reshape(shape)
 }
 
-/** What is only moved on its way from where it is stored. */
-const movedFrom = (value: UOp): UOp => movement.has(value.op) ? movedFrom(value.src[0]!) : value
-
 /** An operand as halves: stored as such, if it is stored for products like this one, which copy it then, else rounded where it is read. */
 const asHalves = (value: UOp): UOp => {
   const stored = movedFrom(value)
@@ -132,6 +140,25 @@ const asHalves = (value: UOp): UOp => {
   const made = storedAsHalves(new Tensor(stored)).node
   arena.inherit(made, stored, since)
   return substitute(value, new Map([[stored, made]]))
+}
+
+/** A value whose sums of products with halves have both operands as halves, as far as they are its own. */
+export const inPieces = (root: UOp, isOwn: (node: UOp) => boolean): UOp => {
+  const sums = toposort(root).filter((node) => isOwn(node) && node.op === "REDUCE" && reduceArg(node).op === "ADD")
+  const products = new Map(sums.flatMap((sum) => {
+    const terms = movedFrom(sum.src[0]!)
+    const product = productOf(terms)
+    return product === undefined ? [] : [[terms, product.floats] as const]
+  }))
+  return rebuild(root, (node, src) => {
+    const now = src === node.src ? node : node.with(src)
+    const floats = products.get(node)
+    if (floats === undefined) return now
+    const since = now.arena.size
+    const made = now.with(node.src.map((own, i) => own === floats ? rounded(now.src[i]!) : now.src[i]!))
+    now.arena.inherit(made, node, since)
+    return made
+  })
 }
 
 /** The program whose products with halves that kernels of their own compute have both operands as halves. */

@@ -76,10 +76,14 @@ const callersOf = (
 /** What is chosen for a cascade; or what stands in its place, in which the plan's pieces are those of the result alone. */
 export interface Choice extends Costed {
   readonly stored?: UOp | undefined
+  /** What becomes of the cascade when it is in pieces. */
+  readonly refined?: ((pieces: UOp) => UOp) | undefined
 }
 
 /** Chooses by the figures of a cascade, if not by what it is. */
 export type Choose = (site: Site, profile: DeviceProfile, cascade: Cascade) => Choice
+
+const same = (pieces: UOp): UOp => pieces
 
 /** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
 export const ofProgram = (sink: UOp, profile: DeviceProfile, choose: Choose = cheapest): Splitted => {
@@ -97,9 +101,10 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose: Choose = ch
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
     const { pieces, ...site } = siteOf(cascade)
-    const { micros, plan, stored, wholeMicros } = choose({ pieces, ...site }, profile, cascade)
+    const { micros, plan, refined = same, stored, wholeMicros } = choose({ pieces, ...site }, profile, cascade)
     const label = labels.get(node)
-    const split = stored ?? (plan && inPieces(cascade, { ...plan, label }))
+    const inParts = plan && stored === undefined ? inPieces(cascade, { ...plan, label }) : undefined
+    const split = stored ?? (inParts && refined(inParts))
     reports.push({
       ...site,
       callers: callers.get(node) ?? [],

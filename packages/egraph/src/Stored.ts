@@ -10,7 +10,7 @@ import { substitute, type UOp } from "@tg/core-uop/UOp"
 import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
 import { begunPieces, behind, type Cutter, piecesOf, record, replaced } from "./Axis.ts"
 import { type Cascade, cascadeAt, type Step } from "./Cascade.ts"
-import { ofSum, termsOf } from "./HalfProducts.ts"
+import { areProducts, ofSum, termsOf } from "./HalfProducts.ts"
 import {
   combined,
   hoisted,
@@ -29,8 +29,9 @@ const page = 64
 
 /** What such a cascade is made of. */
 export interface Storable {
-  /** The values along the axis that all reductions read, a product with halves and operations on each element of it. */
+  /** The values along the axis that all reductions read, and the product with halves that they are operations on each element of. */
   readonly scores: UOp
+  readonly sum: UOp
   /** Terms of the product that is a score. */
   readonly depth: number
 }
@@ -61,22 +62,30 @@ const sumIn = (node: UOp): UOp | undefined => {
   return found.size === 1 ? [...found][0] : undefined
 }
 
-/** What a cascade is made of, if its scores and what it weighs may be products of halves; none of another. */
-export const storableAt = (cascade: Cascade): Storable | undefined => {
-  const { root, size } = cascade
-  if (root.op !== "ADD" || piecesOf(size, page) === undefined) return undefined
+/** What a cascade is made of, if its scores and what it weighs are products with halves; none of another. */
+export const productsAt = (cascade: Cascade): Storable | undefined => {
+  if (cascade.root.op !== "ADD") return undefined
   const [scores, ...others] = computedIn(cascade)
   if (scores === undefined || others.length > 0) return undefined
   const sum = sumIn(scores)
-  if (sum === undefined || ofSum(sum) === undefined || mixOf(cascade) === undefined) return undefined
-  return { scores, depth: Shape.maxElements(Shape.of(sum.src[0]!)) / Shape.maxElements(Shape.of(sum)) }
+  if (sum === undefined || ![sum.src[0]!, mixOf(cascade).terms].every(areProducts)) return undefined
+  return { scores, sum, depth: Shape.maxElements(Shape.of(sum.src[0]!)) / Shape.maxElements(Shape.of(sum)) }
 }
 
-/** The weighed sum without what its terms share, if it is a product with halves. */
+/** The same where both products have rows enough for tiles, and the axis is whole pages. */
+export const storableAt = (cascade: Cascade): Storable | undefined => {
+  if (piecesOf(cascade.size, page) === undefined) return undefined
+  const products = productsAt(cascade)
+  return products !== undefined && ofSum(products.sum) !== undefined &&
+      termsOf(mixOf(cascade).terms, [cascade.root.axis]) !== undefined
+    ? products
+    : undefined
+}
+
+/** The weighed sum without what its terms share. */
 const mixOf = (cascade: Cascade) => {
   const { axis, reduce } = cascade.root
-  const mix = hoisted(cascade, { axis, node: reduce.src[0]! })
-  return termsOf(mix.terms, [axis]) && mix
+  return hoisted(cascade, { axis, node: reduce.src[0]! })
 }
 
 /** An axis of pages as so many chunks of so many. */

@@ -5,9 +5,12 @@
 import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isStage, loopsBetween } from "@tg/core-uop/Workgroup"
 import { accessOf } from "@tg/core-uop/View"
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Loops from "@tg/postrange/Loops"
+import * as Matrix from "@tg/postrange/Matrix"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup } from "./Groups.ts"
+import { choosePieces } from "./Matrix.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower, largestPowerOfTwo } from "./Sizes.ts"
 import { lanes, loadsOf, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
@@ -119,11 +122,14 @@ export const isCascade = (kernel: UOp): boolean => {
   return kernel.src.length > 2 && !isStage(state!) && mix!.src.slice(1).some((loop) => state!.src.includes(loop, 1))
 }
 
-/** Opts of such a kernel, whose workgroups have so many threads. */
-export const chooseCascade = (plan: Plan, threads: number): void => {
+/** Opts of such a kernel, whose workgroups have so many threads, unless matrix units decide that. */
+export const chooseCascade = (plan: Plan, most: number, profile: DeviceProfile): void => {
   const last = plan.kernel.src.length - 1
+  const ofUnits = choosePieces(plan, profile)
+  const threads = ofUnits ?? most
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
+    if (ofUnits !== undefined && Matrix.productIn(end()) !== undefined) continue
     const part: Part = { plan, end, own: () => ownLoops(plan, end()), threads }
     const isProduct = Loops.reductions(end()).some((reduction) => loadsOf(reduction).length > 0)
     const choosePart = !isProduct ? chooseState : number < last ? chooseScores : chooseMix

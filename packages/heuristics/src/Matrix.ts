@@ -7,6 +7,7 @@ import * as Loops from "@tg/postrange/Loops"
 import * as Matrix from "@tg/postrange/Matrix"
 import * as Opt from "@tg/postrange/Opt"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
+import { loopsBetween } from "@tg/core-uop/Workgroup"
 import { Plan } from "./Plan.ts"
 
 /** Rows and columns of a tile, and the terms that are staged at a time. */
@@ -60,11 +61,36 @@ const most = (loops: ReadonlyArray<Loops.Loop>, wanted: number): number => {
   return Math.min(wanted, loops.reduce((n, loop) => n * whole(loop), 1))
 }
 
+/** Terms of a score, and positions of a mix, that a workgroup stages at a time where it computes both of a piece. */
+const ofPieces = [64, 16] as const
+
+/**
+ * Tiles for scores and mix of a piece, each of all rows and columns that a workgroup has of it. Returns the threads of the workgroup; none where one of the two is no
+ * product for matrix units.
+ */
+export const choosePieces = (plan: Plan, profile: DeviceProfile): number | undefined => {
+  if (Matrix.whyNone(plan.kernel, profile) !== undefined) return undefined
+  const products = plan.kernel.src.map(Matrix.productIn)
+  const tiled = products.filter((product) => product !== undefined)
+  if (tiled.length !== ofPieces.length || products.at(-1) === undefined) return undefined
+  const between = loopsBetween(plan.kernel)
+  const trial = new Plan(plan.kernel, profile, plan.legal)
+  const opts: Array<Opt.Opt> = []
+  for (const [i, { end, reduce }] of tiled.entries()) {
+    const own = Loops.ofEnd(end).filter(({ isSymbolic, node }) => !between.has(node) && !isSymbolic)
+    const terms = Loops.loopsOf(reduce)
+    opts.push(...own.map(({ id, size }) => Opt.matrix(id, size)), ...taken(terms, most(terms, ofPieces[i]!)) ?? [])
+  }
+  if (!opts.every((opt) => trial.try(opt)) || Matrix.whyNot(trial.kernel, profile) !== undefined) return undefined
+  for (const opt of opts) plan.try(opt)
+  return Matrix.threadsOf(plan.kernel, profile)
+}
+
 /** Chooses a tile for matrix units, if the device has them and the kernel is a product for them. */
 export const chooseMatrix = (plan: Plan, profile: DeviceProfile): boolean => {
   const { kernel } = plan
-  if (profile.matrixUnits !== true || Matrix.whyNone(kernel, profile) !== undefined) return false
-  const product = Matrix.productOf(kernel)!
+  const product = Matrix.productOf(kernel)
+  if (product === undefined || Matrix.whyNone(kernel, profile) !== undefined) return false
   const outputs = Loops.ofEnd(kernel.src[0]!)
   const of = (operand: UOp, other: UOp) =>
     outputs.filter(({ node }) => openRanges(operand).has(node) && !openRanges(other).has(node))

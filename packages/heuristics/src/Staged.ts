@@ -91,7 +91,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const rounds = alike === 1 && outermost(plan.kernel.src[last]!).some(isInt8)
   const most = Math.min(rounds ? stagingThreads : threadsFor(alike, plan.kernel, profile), profile.maxWorkgroupThreads)
   const subgroup = usualGroup(profile, most)
-  if (isCrowd && hasRegisters && isCascade(plan.kernel)) return chooseCascade(plan, most)
+  if (isCrowd && hasRegisters && isCascade(plan.kernel)) return chooseCascade(plan, most, profile)
   /** Fewer workgroups than processors: each computes less. */
   const isSparse = alike > 1 && alike < processorsOf(profile)
   for (let number = 0; number <= last; number++) {

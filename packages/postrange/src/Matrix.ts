@@ -1,6 +1,7 @@
 /**
- * Products by matrix units. A kernel whose reduction has MATRIX loops becomes three ENDs: two stage tiles of the operands in workgroup
+ * Products by matrix units. An END whose reduction has MATRIX loops becomes three: two stage tiles of the operands in workgroup
  * memory, as words of two halves, for each step of the reduction; the last one reads them. Values stay; the order of the sum does not.
+ * Several products of a kernel, as scores and mix of a piece of attention, stage theirs in the same memory.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
@@ -9,30 +10,39 @@ import { encode, type MatrixTile, placeTogether, side, type Staged, type Togethe
 import type * as Pass from "@tg/core-uop/Pass"
 import { type Axis, openRanges, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize, storeOf } from "@tg/core-uop/View"
+import * as Workgroup from "@tg/core-uop/Workgroup"
 import { areNeighbours, stepOf } from "@tg/pattern-matcher/Affine"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { IllegalOpt } from "./IllegalOpt.ts"
-import type { Loop } from "./Loops.ts"
+import * as Loops from "./Loops.ts"
 
-/** A product of halves: what a kernel stores is computed from its sum. */
+/** A product of halves: what an END stores is computed from its sum. */
 export interface Product {
+  readonly end: UOp
   readonly reduce: UOp
   /** Operands, as words that have a half in their low 16 bits. */
   readonly left: UOp
   readonly right: UOp
 }
 
-/** The one product of halves of a kernel; none where there is another reduction, or an operand is no half. */
-export const productOf = (kernel: UOp): Product | undefined => {
-  const reductions = toposort(kernel).filter(({ op }) => op === "REDUCE")
+/** The one product of halves of an END; none where there is another reduction, or an operand is no half. */
+export const productIn = (end: UOp): Product | undefined => {
+  const reductions = toposort(end).filter(({ op }) => op === "REDUCE")
   const [reduce] = reductions
-  if (kernel.src.length !== 1 || reductions.length !== 1 || reduceArg(reduce!).op !== "ADD") return undefined
+  if (reductions.length !== 1 || reduceArg(reduce!).op !== "ADD") return undefined
   const product = reduce!.src[0]!
   const [left, right] = product.src
   if (product.op !== "MUL" || left!.op !== "HALF_TO_FLOAT" || right!.op !== "HALF_TO_FLOAT") return undefined
-  const { stores } = endOf(kernel.src[0]!)
-  return stores.length === 1 ? { reduce: reduce!, left: left!.src[0]!, right: right!.src[0]! } : undefined
+  const { stores } = endOf(end)
+  return stores.length === 1 ? { end, reduce: reduce!, left: left!.src[0]!, right: right!.src[0]! } : undefined
 }
+
+/** The one product of halves that is all of a kernel. */
+export const productOf = (kernel: UOp): Product | undefined =>
+  kernel.src.length === 1 ? productIn(kernel.src[0]!) : undefined
+
+/** The products of halves of a kernel, of different ENDs. */
+const productsOf = (kernel: UOp): ReadonlyArray<Product> => kernel.src.flatMap((end) => productIn(end) ?? [])
 
 const isMatrix = (range: UOp): boolean => rangeArg(range).axis === "MATRIX"
 const sizeOf = (range: UOp): number => fixedSize(range)!
@@ -49,6 +59,9 @@ const distance = (operand: UOp, range: UOp): number => {
   // a loop that is in no index tells the halves of a word apart
   return step === undefined ? Infinity : step === 0 ? 1 : 2 * Math.abs(step)
 }
+
+/** Rows, or columns, of whole fragments: by powers of two, so that subgroups can share them. What is behind the last one repeats it, and is not stored. */
+const paddedSize = (size: number): number => side * 2 ** Math.max(0, Math.ceil(Math.log2(size / side)))
 
 /** Loops of neighbours last. */
 const inOrder = (ranges: ReadonlyArray<UOp>, operand: UOp): ReadonlyArray<UOp> =>
@@ -100,20 +113,35 @@ interface Operand {
   /** Its own loops and those of the reduction, neighbours last. */
   readonly own: ReadonlyArray<UOp>
   readonly terms: ReadonlyArray<UOp>
+  /** Iterations of its own loops, and those of whole fragments. */
+  readonly size: number
+  readonly padded: number
   /** Whether neighbours in memory are terms of the sum. */
   readonly isAlongTerms: boolean
 }
 
 const operandOf = (value: UOp, own: ReadonlyArray<UOp>, terms: ReadonlyArray<UOp>): Operand => {
   const nearest = (ranges: ReadonlyArray<UOp>): number => Math.min(...ranges.map((range) => distance(value, range)))
-  return { value, own: inOrder(own, value), terms: inOrder(terms, value), isAlongTerms: nearest(terms) < nearest(own) }
+  const size = sizesOf(own)
+  return {
+    value,
+    own: inOrder(own, value),
+    terms: inOrder(terms, value),
+    size,
+    padded: paddedSize(size),
+    isAlongTerms: nearest(terms) < nearest(own)
+  }
 }
 
 /** Whether halves are made of floats. */
 const isRounded = ({ value }: Operand): boolean => value.op === "FLOAT_TO_HALF"
 
 /** Rows of halves of a staged tile: how many, and words from one to the next. */
-const strideOf = ({ isAlongTerms, own, terms }: Operand): number => sizesOf(isAlongTerms ? terms : own) / 2 + vector
+const strideOf = ({ isAlongTerms, padded, terms }: Operand): number =>
+  (isAlongTerms ? sizesOf(terms) : padded) / 2 + vector
+const rowsOf = ({ isAlongTerms, padded, terms }: Operand): number => isAlongTerms ? padded : sizesOf(terms)
+/** Words of workgroup memory. */
+const wordsOf = (operand: Operand): number => strideOf(operand) * rowsOf(operand)
 
 /** Iterations in a group of eight whose halves are four apart, as words of a vector: then floats are loaded as vectors before they are rounded. */
 const group = 2 * vector
@@ -126,17 +154,26 @@ const usually = (at: UOp): UOp => at
 
 /** In which order an operand has its own iterations. */
 const orderOf = (operand: Operand): (at: UOp) => UOp =>
-  isRounded(operand) && !operand.isAlongTerms && sizesOf(operand.own) % group === 0 ? spread : usually
+  isRounded(operand) && !operand.isAlongTerms && operand.size % group === 0 ? spread : usually
+
+/** An iteration of its own, or the last one. */
+const within = ({ padded, size }: Operand, at: UOp): UOp => padded === size ? at : Expr.min(at, size - 1)
+
+/** Workgroup memory: its number, and words. */
+interface Memory {
+  readonly id: number
+  readonly length: number
+}
 
 /** The END that stages an operand, and the half at a place of it. */
 const stage = (
   operand: Operand,
-  { fresh, id, instances, loops, ofStep, orderOfTerms, terms, threads }: {
+  { fresh, instances, loops, memory: { id, length }, ofStep, orderOfTerms, terms, threads }: {
     readonly orderOfTerms: (at: UOp) => UOp
     /** The values of the reduction's other loops. */
     readonly ofStep: ReadonlyMap<UOp, UOp>
     readonly fresh: () => number
-    readonly id: number
+    readonly memory: Memory
     readonly instances: ReadonlyArray<UOp>
     readonly loops: ReadonlyArray<UOp>
     /** Of the reduction, in the order that both operands have. */
@@ -147,11 +184,11 @@ const stage = (
   const { isAlongTerms, own, value } = operand
   const { arena } = value
   const [inner, outer] = isAlongTerms ? [terms, own] : [own, terms]
-  const ofOwn = orderOf(operand)
+  const ofOwn = (at: UOp): UOp => within(operand, orderOf(operand)(at))
   const [ofInner, ofOuter] = isAlongTerms ? [orderOfTerms, ofOwn] : [ofOwn, orderOfTerms]
-  const [across, down] = [sizesOf(inner) / 2, sizesOf(outer)]
   const stride = strideOf(operand)
-  const memory = arena.make("LOCAL", DType.u32, [...instances], { id, length: down * stride })
+  const [across, down] = [stride - vector, rowsOf(operand)]
+  const memory = arena.make("LOCAL", DType.u32, [...instances], { id, length })
   const vectors = across / vector * down
   const working = Math.min(threads, vectors)
   const turn = Expr.range(arena, vectors / working, fresh(), "LOOP")
@@ -193,12 +230,18 @@ const fewFragments = 4
 const manyFragments = 16
 const mostSubgroups = 8
 
-/** How subgroups share a tile: as square as it goes, since a block of fragments loads its rows and its columns. */
-const shared = (rows: number, columns: number): Pick<MatrixTile, "subgroups" | "fragments"> => {
+/** Subgroups of a tile. */
+const subgroupsOf = (fragments: number): number => {
+  const each = fragments <= fewFragments * fewFragments ? fewFragments : manyFragments
+  return Math.max(1, Math.min(mostSubgroups, fragments / each))
+}
+
+/** How so many subgroups share a tile: as square as it goes, since a block of fragments loads its rows and its columns. */
+const shared = (
+  { columns, rows }: Pick<Tile, "rows" | "columns">,
+  count: number
+): Pick<MatrixTile, "subgroups" | "fragments"> => {
   const [down, across] = [rows / side, columns / side]
-  const all = down * across
-  const each = all <= fewFragments * fewFragments ? fewFragments : manyFragments
-  const count = Math.max(1, Math.min(mostSubgroups, all / each))
   let best: readonly [number, number] = [1, count]
   for (let i = 1; i <= count; i *= 2) {
     const next: readonly [number, number] = [i, count / i]
@@ -210,7 +253,7 @@ const shared = (rows: number, columns: number): Pick<MatrixTile, "subgroups" | "
 }
 
 /** The loops of a product by what depends on them. */
-const loopsOf = ({ left, reduce, right }: Product, end: UOp) => {
+const loopsOf = ({ end, left, reduce, right }: Product) => {
   const matrix = endOf(end).loops.filter(isMatrix)
   return {
     rows: matrix.filter((range) => openRanges(left).has(range)),
@@ -220,58 +263,95 @@ const loopsOf = ({ left, reduce, right }: Product, end: UOp) => {
   }
 }
 
-const isPowerOfTwo = (n: number): boolean => Number.isInteger(Math.log2(n))
+/** A tile of a product: its operands, and their rows, columns and terms at a time as whole fragments. */
+interface Tile {
+  readonly product: Product
+  readonly left: Operand
+  readonly right: Operand
+  readonly rows: number
+  readonly columns: number
+  readonly depth: number
+}
 
-/** Whether a kernel has loops for matrix units. */
-const isTiled = (kernel: UOp): boolean => toposort(kernel).some((node) => node.op === "RANGE" && isMatrix(node))
+const tileOf = (product: Product): Tile => {
+  const { columns, rows, terms } = loopsOf(product)
+  const [left, right] = [operandOf(product.left, rows, terms), operandOf(product.right, columns, terms)]
+  return { product, left, right, rows: left.padded, columns: right.padded, depth: sizesOf(terms) }
+}
 
-/** Why matrix units compute no kernel like this, whatever its tile. */
+const hasMatrix = (node: UOp): boolean => toposort(node).some((range) => range.op === "RANGE" && isMatrix(range))
+
+/** The tiles of a kernel. */
+const tilesOf = (kernel: UOp): ReadonlyArray<Tile> =>
+  productsOf(kernel).filter(({ end }) => hasMatrix(end)).map(tileOf)
+
+/** Subgroups that compute a kernel: of several tiles those that all of them have fragments for. */
+const countOf = (tiles: ReadonlyArray<Tile>): number => {
+  const fragments = tiles.map(({ columns, rows }) => columns * rows / side ** 2)
+  return tiles.length === 1 ? subgroupsOf(fragments[0]!) : Math.min(mostSubgroups, ...fragments)
+}
+
+/** Threads of the workgroups of a kernel with MATRIX loops. */
+export const threadsOf = (kernel: UOp, { subgroupSize = 0 }: DeviceProfile): number =>
+  countOf(tilesOf(kernel)) * subgroupSize
+
+/** Why matrix units compute no part of a kernel like this, whatever its tiles. */
 export const whyNone = (kernel: UOp, { matrixUnits, name, subgroupSize = 0 }: DeviceProfile): string | undefined =>
   matrixUnits !== true || !(subgroupSize >= side)
     ? `${name} has no matrix units`
-    : productOf(kernel) === undefined
+    : productsOf(kernel).length === 0
     ? "matrix units compute one sum of products of halves"
     : undefined
 
 /** Why so many iterations of a loop are no part of a tile: of symbolic size it has a multiple of them if it runs over whole pages of a cache. */
 export const whyNoPart = (
   kernel: UOp,
-  { id, node }: Loop,
+  { id, node }: Loops.Loop,
   amount: number,
   profile: DeviceProfile
 ): string | undefined =>
   whyNone(kernel, profile) ??
     (Symbolic.divisor(node.src[0]!) % amount === 0 ? undefined : `r${id} has no multiple of ${amount} iterations`)
 
-/** Why matrix units cannot compute a tile of these MATRIX loops, or `undefined` if they can. */
+/** Why matrix units cannot compute tiles of these MATRIX loops, or `undefined` if they can. */
 export const whyNot = (kernel: UOp, profile: DeviceProfile): string | undefined => {
   const none = whyNone(kernel, profile)
   if (none !== undefined) return none
-  const { maxWorkgroupBytes, maxWorkgroupThreads, subgroupSize } = profile
-  const product = productOf(kernel)!
-  const { columns, rows, terms } = loopsOf(product, kernel.src[0]!)
-  const both = endOf(kernel.src[0]!).loops.filter(isMatrix).length - rows.length - columns.length
-  if (both !== 0) return "a loop belongs to both operands, or to none"
-  const bad = [rows, columns, terms].map(sizesOf).find((size) => size % side !== 0 || !isPowerOfTwo(size))
-  if (bad !== undefined) return `a tile of ${bad} has no whole fragments of ${side}, by powers of two`
-  const { fragments, subgroups } = shared(sizesOf(rows), sizesOf(columns))
-  if (fragments.some((count) => !Number.isInteger(count))) return "the tile cannot be shared among subgroups"
-  const threads = subgroups[0] * subgroups[1] * subgroupSize!
+  const { maxWorkgroupBytes, maxWorkgroupThreads } = profile
+  const tiles = tilesOf(kernel)
+  if (kernel.src.filter(hasMatrix).length !== tiles.length) return "matrix units compute one sum of products of halves"
+  const count = countOf(tiles)
+  const reason = tiles.map((tile) => whyNoTile(tile, count)).find((why) => why !== undefined)
+  if (reason !== undefined) return reason
+  const threads = threadsOf(kernel, profile)
   if (threads > maxWorkgroupThreads) return `${threads} threads, the device allows ${maxWorkgroupThreads}`
-  const bytes = bytesOf(kernel)
+  if (Loops.threads(kernel) > threads) return `${Loops.threads(kernel)} threads beside tiles of ${threads}`
+  const bytes = bytesOf(tiles) + Workgroup.bytesOf(kernel)
   return bytes > maxWorkgroupBytes
     ? `${bytes} bytes of workgroup memory, the device has ${maxWorkgroupBytes}`
     : undefined
 }
 
-/** Bytes of workgroup memory that a tile takes: both operands, and a fragment of each subgroup on its way to the result. */
-const bytesOf = (kernel: UOp): number => {
-  const product = productOf(kernel)!
-  const { columns, rows, terms } = loopsOf(product, kernel.src[0]!)
-  const staged = [operandOf(product.left, rows, terms), operandOf(product.right, columns, terms)]
-    .reduce((n, operand) => n + 4 * strideOf(operand) * sizesOf(operand.isAlongTerms ? operand.own : operand.terms), 0)
-  const { subgroups: [a, b] } = shared(sizesOf(rows), sizesOf(columns))
-  return staged + 4 * a * b * side * side
+const whyNoTile = ({ columns, depth, left, product, right, rows }: Tile, count: number): string | undefined => {
+  const both = endOf(product.end).loops.filter(isMatrix).length - left.own.length - right.own.length
+  if (both !== 0) return "a loop belongs to both operands, or to none"
+  if (depth % side !== 0 || left.size === 1 || right.size === 1) {
+    return `a tile of ${left.size} and ${right.size} with ${depth} terms at a time has no whole fragments of ${side}`
+  }
+  const { fragments } = shared({ rows, columns }, count)
+  return fragments.some((each) => !Number.isInteger(each)) ? "the tile cannot be shared among subgroups" : undefined
+}
+
+/** Words of the longer and of the shorter operand in workgroup memory, which all tiles share. */
+const memoryOf = (tiles: ReadonlyArray<Tile>): readonly [number, number] => {
+  const words = tiles.map(({ left, right }) => [wordsOf(left), wordsOf(right)].toSorted((a, b) => b - a))
+  return [Math.max(...words.map(([longer]) => longer!)), Math.max(...words.map(([, shorter]) => shorter!))]
+}
+
+/** Bytes of workgroup memory that tiles take: operands, and a fragment of each subgroup on its way to the result. */
+const bytesOf = (tiles: ReadonlyArray<Tile>): number => {
+  const [longer, shorter] = memoryOf(tiles)
+  return 4 * (longer + shorter + countOf(tiles) * side * side)
 }
 
 /** The device that a kernel is for, and the kernel's name in errors. */
@@ -286,9 +366,9 @@ export const passes: ReadonlyArray<Pass.Pass<Where, IllegalOpt>> = [{
   from: "opted",
   to: "opted",
   run: (kernel, { kernel: name, profile }) => {
-    if (!isTiled(kernel)) return kernel
+    if (!hasMatrix(kernel)) return kernel
     const reason = whyNot(kernel, profile)
-    if (reason === undefined) return staged(kernel, profile.subgroupSize!)
+    if (reason === undefined) return withTiles(kernel, profile.subgroupSize!)
     const message = `${name}: its MATRIX loops are no tile for matrix units: ${reason}`
     return new IllegalOpt({ kernel: name, opt: "MATRIX", message })
   }
@@ -296,9 +376,7 @@ export const passes: ReadonlyArray<Pass.Pass<Where, IllegalOpt>> = [{
 
 /** The END that stores results, as each thread has so many of them together; none where these are no vector in memory. */
 const resultsOf = (
-  { end, fresh, halves: [leftAt, rightAt], left, product, right, step, tile }: {
-    /** The END of the kernel without tiles. */
-    readonly end: UOp
+  { fresh, halves: [leftAt, rightAt], left, product, right, step, tile }: {
     readonly fresh: () => number
     /** The staged half of each operand, by its own iteration and the term. */
     readonly halves: readonly [(own: UOp, term: UOp) => UOp, (own: UOp, term: UOp) => UOp]
@@ -311,6 +389,7 @@ const resultsOf = (
   },
   together: Together
 ): UOp | undefined => {
+  const { end } = product
   const { arena } = end
   const { depth, fragments, subgroups, threads } = tile
   // what runs once is no loop
@@ -335,12 +414,17 @@ const resultsOf = (
     [Expr.mul(leftAt(m, term), rightAt(n, term)), step, term],
     { op: "ADD", axes: [], tile: encode({ ...tile, together }) }
   )
+  const sides = [[left, orderOf(left)(m)], [right, orderOf(right)(n)]] as const
   const places = new Map([
-    ...digits(left.own, orderOf(left)(m)),
-    ...digits(right.own, orderOf(right)(n)),
+    ...sides.flatMap(([operand, at]) => digits(operand.own, within(operand, at))),
     [product.reduce, sum] as const
   ])
-  const store = substitute(endOf(end).stores[0]!, places)
+  const store = sides.reduce(
+    (store, [{ padded, size }, at]) => padded === size ? store : storedIf(store, Expr.lt(at, size)),
+    substitute(endOf(end).stores[0]!, places)
+  )
+  const { gate } = storeOf(store)
+  if (lane !== undefined && gate !== undefined && openRanges(gate).has(lane)) return undefined
   if (lane !== undefined && !isVector(storeOf(store).at, lane)) return undefined
   arena.inherit(sum, product.reduce)
   const globals = endOf(end).loops.filter((loop) => !isMatrix(loop))
@@ -349,21 +433,49 @@ const resultsOf = (
   return arena.make("END", DType.none, [store, ...globals, ...own])
 }
 
-/** The kernel with its operands staged for matrix units, whose subgroups have so many threads. Spec `opted` to `opted`. */
-const staged = (kernel: UOp, subgroup: number): UOp => {
-  const { arena } = kernel
-  const end = kernel.src[0]!
-  const product = productOf(kernel)!
-  const { columns, rows, steps, terms } = loopsOf(product, end)
-  const left = operandOf(product.left, rows, terms)
-  const right = operandOf(product.right, columns, terms)
-  const [height, width, depth] = [sizesOf(rows), sizesOf(columns), sizesOf(terms)]
-  const { fragments, subgroups } = shared(height, width)
+/** A store that a condition allows, besides those that it has. */
+const storedIf = (store: UOp, condition: UOp): UOp => {
+  const { at, buffer, gate, value } = storeOf(store)
+  return store.with([Expr.element(buffer, at, gate === undefined ? condition : Expr.and(gate, condition)), value])
+}
+
+/** The kernel with the operands of its products staged for matrix units, whose subgroups have so many threads. Spec `opted` to `opted`. */
+const withTiles = (kernel: UOp, subgroup: number): UOp => {
+  const tiles = tilesOf(kernel)
+  const ids = toposort(kernel).map((node) => node.is("LOCAL") ? node.arg.id : -1)
+  const shape = {
+    count: countOf(tiles),
+    fresh: freshIds(kernel),
+    memory: memoryOf(tiles),
+    firstId: 1 + Math.max(-1, ...ids),
+    subgroup
+  }
+  return kernel.with(kernel.src.flatMap((end) => {
+    const tile = tiles.find(({ product }) => product.end === end)
+    return tile === undefined ? [end] : staged(tile, shape)
+  }))
+}
+
+/** The two ENDs that stage the operands of a tile, and the one that stores its results. */
+const staged = (
+  { columns, depth, left, product, right, rows }: Tile,
+  { count, firstId, fresh, memory, subgroup }: {
+    readonly count: number
+    readonly fresh: () => number
+    readonly memory: readonly [number, number]
+    /** The number of the first LOCAL that the kernel has not. */
+    readonly firstId: number
+    readonly subgroup: number
+  }
+): ReadonlyArray<UOp> => {
+  const { end } = product
+  const { arena } = end
+  const { fragments, subgroups } = shared({ rows, columns }, count)
   const globals = endOf(end).loops.filter((range) => !isMatrix(range))
-  const fresh = freshIds(kernel)
+  const { steps } = loopsOf(product)
   // one loop of all steps, so that the next one is known in each
-  const count = steps.reduce((n, range) => Expr.mul(n, range.src[0]!), Expr.int(arena, 1))
-  const step = Expr.range(arena, Symbolic.simplify(count), fresh(), "REDUCE")
+  const turns = steps.reduce((n, range) => Expr.mul(n, range.src[0]!), Expr.int(arena, 1))
+  const step = Expr.range(arena, Symbolic.simplify(turns), fresh(), "REDUCE")
   const loops = [...globals, step]
   // whole words are copied in the order they have in memory
   const along = [left, right].filter(({ isAlongTerms }) => isAlongTerms)
@@ -378,7 +490,10 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
     terms: ordered,
     threads: subgroup * subgroups[0] * subgroups[1]
   }
-  const [a, b] = [stage(left, { ...shape, id: 0 }), stage(right, { ...shape, id: 1 })]
+  const isLonger = wordsOf(left) >= wordsOf(right)
+  const [longer, shorter] = memory.map((length, i) => ({ id: firstId + i, length })) as [Memory, Memory]
+  const a = stage(left, { ...shape, memory: isLonger ? longer : shorter })
+  const b = stage(right, { ...shape, memory: isLonger ? shorter : longer })
   const alongOf = ({ isAlongTerms }: Operand, [terms, own]: readonly [Staged["along"], Staged["along"]]) =>
     isAlongTerms ? terms : own
   const target = storeOf(endOf(end).stores[0]!)
@@ -393,8 +508,8 @@ const staged = (kernel: UOp, subgroup: number): UOp => {
     right: { along: alongOf(right, ["column", "row"]), stride: strideOf(right) },
     result: isAlongRows ? "column" : "row"
   }
-  const made = { end, fresh, halves: [a.halfAt, b.halfAt], left, product, right, step, tile } as const
+  const made = { fresh, halves: [a.halfAt, b.halfAt], left, product, right, step, tile } as const
   // a vector of neighbours in memory, if a thread can have one
   const results = resultsOf(made, "adjacent") ?? resultsOf(made, "alternate") ?? resultsOf(made, "one")!
-  return kernel.with([a.end, b.end, results])
+  return [a.end, b.end, results]
 }

@@ -36,7 +36,7 @@ const wantedAxes = ({ kind }: Opt): ReadonlyArray<Axis> =>
   kind === "OUTER"
     ? ["GLOBAL"]
     : kind === "MATRIX"
-    ? ["GLOBAL", "REDUCE"]
+    ? ["GLOBAL", "LOOP", "REDUCE"]
     : ofAnySize.has(kind)
     ? ["REDUCE"]
     : ["GLOBAL", "LOOP"]

@@ -6,7 +6,7 @@ import { accessOf } from "@tg/core-uop/View"
 import { isStage, loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { chain } from "./Cost.ts"
-import { tiledLoops } from "./MatrixTiles.ts"
+import { tiledLoops, tiledProduct } from "./MatrixTiles.ts"
 import { type Iterations, loadsBuffer, type Phase, tileTokens, untiled } from "./Tiles.ts"
 import { type SizeOf, trafficOf, usualSize } from "./Traffic.ts"
 import { transcendental } from "./Values.ts"
@@ -186,7 +186,9 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
-      const tiled = stages.length === 0 ? tiledLoops(main, iterations, profile) : untiled
+      const tiled = stages.length === 0
+        ? tiledLoops(main, iterations, profile)
+        : (isTogether ? tiledProduct(main, iterations, profile) : undefined) ?? untiled
       const most = longest(main, iterations) >= longReduction ? rows : outputsPerWorkgroup
       // each workgroup computes all rows of what it stages
       const shared = isTogether ? Math.max(most, inside) : most
@@ -204,7 +206,9 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
         // what fits beside a processor's workgroup memory is loaded once by each processor
         const times = bytes > known.residentBytes ? workgroups : Math.min(workgroups, processors)
         const loads = times * micros({ operations: 0, bytes })
-        const tiled = isTogether ? tiledRows(stage, between, iterations) : untiled
+        const tiled = !isTogether
+          ? untiled
+          : tiledProduct(stage, iterations, profile) ?? tiledRows(stage, between, iterations)
         const all = Math.max(
           repeats * micros(workOf(stage, { iterations, outside: none, around: between, tiled })),
           loads

@@ -8,8 +8,13 @@ const tile = 64
 
 const isHalf = ({ op }: UOp): boolean => op === "HALF_TO_FLOAT"
 
-/** Loops of constant size around a product of halves, the innermost first, as many as fill the tile of a workgroup. */
-const tiledProduct = ({ end, nodes }: Phase, iterations: Iterations): Tiled | undefined => {
+/** Loops of constant size around a product of halves, the innermost first, as many as fill the tile of a workgroup; none where matrix units compute no such product. */
+export const tiledProduct = (
+  { end, nodes }: Phase,
+  iterations: Iterations,
+  { matrixUnits }: DeviceProfile
+): Tiled | undefined => {
+  if (matrixUnits !== true) return undefined
   const [sum, ...others] = nodes.filter(({ op }) => op === "REDUCE")
   const product = others.length > 0 ? undefined : sum?.src[0]
   if (product?.op !== "MUL" || !product.src.every(isHalf)) return undefined
@@ -24,5 +29,5 @@ const tiledProduct = ({ end, nodes }: Phase, iterations: Iterations): Tiled | un
 }
 
 /** The loops that are tiled of a kernel that stages nothing. */
-export const tiledLoops = (phase: Phase, iterations: Iterations, { matrixUnits }: DeviceProfile): Tiled =>
-  (matrixUnits === true ? tiledProduct(phase, iterations) : undefined) ?? tiledTokens(phase, iterations)
+export const tiledLoops = (phase: Phase, iterations: Iterations, profile: DeviceProfile): Tiled =>
+  tiledProduct(phase, iterations, profile) ?? tiledTokens(phase, iterations)

@@ -5,50 +5,74 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { decode, type MatrixTile, placeTogether, type Side, side, type Staged } from "@tg/core-uop/MatrixTile"
-import { isThread, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import type { Code, Scope } from "./code.ts"
 import { stack } from "./lanes.ts"
 
-/** The reduction that matrix units compute, if a kernel has one. */
-export const tiledIn = (kernel: UOp): UOp | undefined =>
-  toposort(kernel).find((node) => node.op === "REDUCE" && reduceArg(node).tile !== undefined)
+/** The reduction of an END that matrix units compute, if it has one. */
+const tiledIn = (end: UOp): UOp | undefined =>
+  toposort(end).find((node) => node.op === "REDUCE" && reduceArg(node).tile !== undefined)
 
 /** Code under construction. */
 interface Writing {
   readonly code: Code
   readonly emit: (node: UOp) => UOp
+  /** Number of a thread in its workgroup. */
+  readonly thread: UOp
+  /** Workgroup memory for a fragment of each subgroup, which all products share. */
+  readonly patch: () => UOp
 }
+
+/** Such memory, as long as the largest product needs it. */
+export const patchOf = (ends: ReadonlyArray<UOp>, code: Code): Writing["patch"] => {
+  const lengths = ends.flatMap((end) => tiledIn(end) ?? []).map((reduce) => patchLength(decode(reduceArg(reduce).tile!)))
+  let made: UOp | undefined
+  return () => made ??= code.memory(DType.f32, Math.max(...lengths))
+}
+
+const patchLength = ({ subgroups: [down, across] }: MatrixTile): number => down * across * side * side
+
+/** The ENDs of a product: two that stage its operands, and the one that stores results. */
+export type Product = readonly [left: UOp, right: UOp, results: UOp]
+
+/** The ENDs of a kernel, those of a product together. */
+export const inProducts = (ends: ReadonlyArray<UOp>): ReadonlyArray<UOp | Product> =>
+  ends.flatMap((end, i): ReadonlyArray<UOp | Product> =>
+    tiledIn(end) !== undefined
+      ? [[ends[i - 2]!, ends[i - 1]!, end]]
+      : [1, 2].some((behind) => ends[i + behind] !== undefined && tiledIn(ends[i + behind]!) !== undefined)
+      ? []
+      : [end]
+  )
 
 const numbers = (n: number): ReadonlyArray<number> => Array.from({ length: n }, (_, i) => i)
 
-/** Emits the kernel of a product: two ENDs that stage its operands, and the one that stores results. */
-export const byMatrixUnits = (kernel: UOp, reduce: UOp, writing: Writing): void => {
-  const { code, emit } = writing
+/** Emits a product. */
+export const byMatrixUnits = ([left, right, results]: Product, writing: Writing): void => {
+  const { code, emit, thread: lane } = writing
+  const { arena } = results
+  const reduce = tiledIn(results)!
   const tile = decode(reduceArg(reduce).tile!)
-  // a product of one step has no loop
-  const step = reduce.src.slice(1).find((range) => rangeArg(range).axis !== "MATRIX")
-  const [left, right, results] = kernel.src as [UOp, UOp, UOp]
-  const lane = toposort(kernel).find(isThread)!
+  const step = stepOf(results)
   const subgroup = Expr.shr(lane, Math.log2(tile.threads))
   const [rows, columns] = tile.fragments
+  const firstId = code.freshId()
   const sums = numbers(rows * columns).map((id) =>
-    code.push(code.root, kernel.arena.make("FRAGMENT", DType.f32, [], { id, threads: tile.threads }))
+    code.push(code.root, arena.make("FRAGMENT", DType.f32, [], { id: firstId + id, threads: tile.threads }))
   )
   const operands = [left, right].flatMap((end) => storesOf(end, step))
-  const stagedAt = (value: UOp): ReadonlyArray<UOp> =>
-    step === undefined ? operands : operands.map((store) => substitute(store, new Map([[step, value]])))
-  const first = stagedAt(Expr.int(kernel.arena, 0))
+  const first = atStep(operands, step, Expr.int(arena, 0))
   load(first, emit)
   put(first, code.root, writing)
   code.barrier(code.root)
-  const product = { tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
+  const product = { id: firstId, tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
   if (step === undefined) multiply(product, code.root, writing)
   else {
     const scope = code.open(code.root, [step], emit)
     // behind the last step is that one again
     const last = Expr.sub(step.src[0]!, 1)
-    const behind = stagedAt(Expr.min(Expr.add(step, 1), last))
+    const behind = atStep(operands, step, Expr.min(Expr.add(step, 1), last))
     load(behind, emit)
     multiply(product, scope, writing)
     // all fragments have been read
@@ -80,6 +104,29 @@ const storesOf = (end: UOp, step: UOp | undefined): ReadonlyArray<UOp> => {
   )
 }
 
+/** Loads what a product stages first, as far as it is in memory that the kernel only reads: what stands in front of the product hides their latency. */
+export const loadAhead = (
+  [left, right, results]: Product,
+  isWritten: (buffer: UOp) => boolean,
+  { emit }: Writing
+): void => {
+  const step = stepOf(results)
+  const first = atStep([left, right].flatMap((end) => storesOf(end, step)), step, Expr.int(results.arena, 0))
+  for (const node of toposort(...first)) {
+    if (node.op !== "LOAD") continue
+    const { buffer, gate } = accessOf(node)
+    if (buffer.op === "PARAM" && gate === undefined && !isWritten(buffer)) emit(node)
+  }
+}
+
+/** The loop of a product's steps; a product of one step has none. */
+const stepOf = (results: UOp): UOp | undefined =>
+  tiledIn(results)!.src.slice(1).find((range) => rangeArg(range).axis !== "MATRIX")
+
+/** Stores of a step. */
+const atStep = (stores: ReadonlyArray<UOp>, step: UOp | undefined, value: UOp): ReadonlyArray<UOp> =>
+  step === undefined ? stores : stores.map((store) => substitute(store, new Map([[step, value]])))
+
 /** Loads what stores need. */
 const load = (stores: ReadonlyArray<UOp>, emit: (node: UOp) => UOp): void => {
   for (const node of toposort(...stores)) if (node.op === "LOAD") emit(node)
@@ -91,7 +138,8 @@ const put = (stores: ReadonlyArray<UOp>, scope: Scope, { code, emit }: Writing):
 
 /** Adds the products of what is staged to a subgroup's fragments. */
 const multiply = (
-  { left, right, subgroup, sums, tile }: {
+  { id, left, right, subgroup, sums, tile }: {
+    readonly id: number
     readonly tile: MatrixTile
     readonly sums: ReadonlyArray<UOp>
     readonly subgroup: UOp
@@ -116,8 +164,8 @@ const multiply = (
   ): UOp => {
     const own = of === "left" ? "row" : "column"
     const at = along === own ? Expr.add(base(stride), term / 2) : Expr.add(base(1 / 2), term * stride)
-    const arg = { side: of, along, stride, threads: tile.threads }
-    return code.push(scope, arena.make("FRAGMENT_LOAD", DType.f32, [element(memory, at, { code, emit })], arg))
+    const arg = { id, side: of, along, stride, threads: tile.threads }
+    return code.push(scope, arena.make("FRAGMENT_LOAD", DType.f32, [element(memory, at, { emit })], arg))
   }
   const base = (block: UOp, fragments: number, i: number) => (words: number): UOp =>
     Expr.add(Expr.mul(block, fragments * side * words), i * side * words)
@@ -134,7 +182,7 @@ const multiply = (
 }
 
 /** The address of an instruction; its parts are computed where they can be. */
-const element = (memory: UOp, at: UOp, { emit }: Writing): UOp => emit(Expr.element(memory, at))
+const element = (memory: UOp, at: UOp, { emit }: Pick<Writing, "emit">): UOp => emit(Expr.element(memory, at))
 
 /** Stores what is computed from a subgroup's fragments, one after the other, each by way of workgroup memory. */
 const store = (
@@ -157,7 +205,7 @@ const store = (
   const fragment = rows > 1 ? fragments[0] : undefined
   const fragmentAcross = columns > 1 ? fragments.at(-1) : undefined
   const turn = loops.find((range) => rangeArg(range).axis === "LOOP")
-  const patch = code.memory(DType.f32, tile.subgroups[0] * tile.subgroups[1] * side * side)
+  const patch = writing.patch()
   const first = Expr.mul(subgroup, side * side)
   const { lanes } = reduce.dtype
   const within = Expr.and(lane, tile.threads - 1)

@@ -1,0 +1,67 @@
+/**
+ * Cascades in pieces whose scores and mix are products on matrix units, both in one kernel: a piece of all rows that read the same values is a workgroup's. One
+ * token's heads are such rows. Calibrated by plain WGSL of 20 heads on an H100 (docs/matrix-units.md).
+ */
+import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
+import { side } from "@tg/core-uop/MatrixTile"
+import { toposort, type UOp } from "@tg/core-uop/UOp"
+import type { Cascade } from "./Cascade.ts"
+import * as HalfProducts from "./HalfProducts.ts"
+import type { Plan } from "./Pieces.ts"
+import { rowsTogether, type Site } from "./SplitCost.ts"
+import { productsAt } from "./Stored.ts"
+
+/** Positions of a piece that are tried. */
+const pieces: ReadonlyArray<number> = [64]
+/** Rows of a workgroup at least, so that half of a fragment is used, and at most, as there are accumulators for. */
+const fewestRows = side / 2
+const mostRows = 2 * side
+/** Terms of a score, and positions of a mix, that a workgroup has in its memory at a time. */
+const terms = 64
+const positionsAtOnce = 16
+/** Stages beside the products: maxima, weights, sums, results. */
+const stages = 4
+/** Loads of a thread that are under way at a time. */
+const loadsAtOnce = 6
+
+/** Pieces, and what they take. */
+export interface Way {
+  readonly plan: Plan
+  /** Microseconds behind so many positions. */
+  readonly behind: (positions: number) => number
+}
+
+const behindOf = (
+  plan: Plan,
+  { depth, rows }: { readonly depth: number; readonly rows: number },
+  profile: DeviceProfile
+): Way["behind"] => {
+  const { cachedLoadMicros, processors, stageMicros } = quantitiesOf(profile)
+  // each is staged while the one before is multiplied
+  const steps = depth / terms + plan.piece / positionsAtOnce
+  // a workgroup has a processor for itself, as it needs its registers
+  const wave = steps * (stageMicros + cachedLoadMicros) + stages * stageMicros
+  return (positions) => {
+    const count = Math.ceil(positions / plan.piece)
+    const waves = Math.ceil(count * rows / rowsTogether(plan) / processors)
+    return 2 * profile.dispatchMicros + waves * wave + count * cachedLoadMicros / loadsAtOnce
+  }
+}
+
+/** Pieces on matrix units; none where too few rows read the same values, or one of the sums is no product with halves. */
+export const waysOf = (site: Site, profile: DeviceProfile, cascade: Cascade): ReadonlyArray<Way> => {
+  const depth = productsAt(cascade)?.depth
+  const rows = site.shared.reduce((n, { size }) => n * size, 1)
+  if (depth === undefined || rows < fewestRows) return []
+  const together = site.shared
+  return pieces.filter((piece) => site.pieces.includes(piece)).flatMap((piece): ReadonlyArray<Way> => {
+    const plan: Plan = { piece, together }
+    return rowsTogether(plan) > mostRows ? [] : [{ plan, behind: behindOf(plan, { depth, rows: site.rows }, profile) }]
+  })
+}
+
+/** A cascade in pieces with both operands of its products as halves. */
+export const refined = (cascade: Cascade) => (pieces: UOp): UOp => {
+  const others = new Set(toposort(cascade.root.reduce))
+  return HalfProducts.inPieces(pieces, (node) => !others.has(node))
+}
