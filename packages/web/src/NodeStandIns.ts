@@ -218,7 +218,9 @@ export const printSteps = () => []
 `
   },
   // products on matrix units, which no page asks its browser for
-  "rangeify/src/MatrixTiles": { code: `export { tiledTokens as tiledLoops } from "./Tiles.ts"` },
+  "rangeify/src/MatrixTiles": {
+    code: `export { tiledTokens as tiledLoops } from "./Tiles.ts"\nexport const tiledProduct = () => undefined`
+  },
   "egraph/src/MatrixSplit": { code: `export { ofProgram } from "./Split.ts"` },
   // calls of tools: replies of pages are read without
   "dialogue/src/internal/calls": { code: "", absent: "calls of tools" },
@@ -232,9 +234,15 @@ export const printSteps = () => []
   "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
   // matrix units, which browsers have not got
-  "postrange/src/Matrix": { code: `export const passes = []\nexport const whyNoPart = () => "none"` },
-  "heuristics/src/Matrix": { code: "export const chooseMatrix = () => false", absent: "matrix units" },
-  "devectorize/src/internal/matrix": { code: "export const tiledIn = () => undefined", absent: "matrix units" },
+  "postrange/src/Matrix": { code: `export const passes = []\nexport const whyNoPart = () => "none"`, absent: "matrix units" },
+  "heuristics/src/Matrix": {
+    code: `export const chooseMatrix = () => false\nexport const choosePieces = () => undefined`,
+    absent: "matrix units"
+  },
+  "devectorize/src/internal/matrix": {
+    code: `export const inProducts = (ends) => ends\nexport const patchOf = () => undefined`,
+    absent: "matrix units"
+  },
   // browsers clamp indices
   "codegen-wgsl/src/internal/clamps": { code: "export const within = (_, __, { index }) => index" },
   "codegen-wgsl/src/internal/fragments": { code: "export const enables = []", absent: "matrix units" },
