@@ -49,19 +49,24 @@ export const multiply = (sum: Data, left: Data, right: Data): void => {
   }
 }
 
-/** Writes a fragment. */
+/** The bits of floats, where they are stored in words. */
+const asWords = (data: Data, floats: Data): Data =>
+  data instanceof Uint32Array ? new Uint32Array(Float32Array.from(floats).buffer) : floats
+
+/** Writes a fragment; to words its bits. */
 export const store = (machine: Machine, { index, node, src: [, fragment] }: Instruction): void => {
   const arg = argOf(node, "FRAGMENT_STORE")
   const { threads } = argOf(node.src[1]!, "FRAGMENT")
   const { buffer } = accessOf(node)
   const data = machine.memory.buffer(buffer)
   const races = machine.races.get(buffer)
+  const values = asWords(data, fragment!)
   for (let subgroup = 0; subgroup * size < fragment!.length; subgroup++) {
     const first = index![subgroup * threads]!
     for (let element = 0; element < size; element++) {
       const at = first + placeOf(arg, element)
       if (!(at >= 0 && at < data.length)) throw new Error(`a fragment writes element ${at} of ${data.length}`)
-      data[at] = fragment![subgroup * size + element]!
+      data[at] = values[subgroup * size + element]!
       races?.write(at, machine.first + subgroup * threads, false)
     }
   }

@@ -5,7 +5,7 @@ import { acrossThreads } from "./internal/acrossThreads.ts"
 import { addIn } from "./internal/additions.ts"
 import { Code } from "./internal/code.ts"
 import { earlyLoads } from "./internal/early.ts"
-import { byMatrixUnits, inProducts, loadAhead, patchOf, type Product } from "./internal/matrix.ts"
+import { byMatrixUnits, inProducts, loadAhead, type Product } from "./internal/matrix.ts"
 import { overLoops } from "./internal/overLoops.ts"
 import { Siblings } from "./internal/siblings.ts"
 
@@ -23,7 +23,7 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
   const emit = emitter(code, siblings, { thread, subgroupSize })
   const parts = inProducts(kernel.src)
   const products = parts.filter(isProduct)
-  const writing = { code, emit, thread: thread!, patch: patchOf(kernel.src, code) }
+  const writing = { code, emit, thread: thread! }
   const written = new Set(kernel.src.flatMap((end) => endOf(end).stores.map((store) => accessOf(store).buffer)))
   /** Workgroup memory that was written since the last barrier. */
   const unseen = new Set<UOp>()
@@ -45,6 +45,8 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
     if (isProduct(part)) {
       const [left, right, results] = part
       meet([left, right])
+      // results of the product before have left the memory that they share
+      if (part !== products[0]) code.barrier(code.root)
       byMatrixUnits(part, writing)
       endOf(results).stores.forEach(note)
       const next = products[products.indexOf(part) + 1]

@@ -326,7 +326,7 @@ export const whyNot = (kernel: UOp, profile: DeviceProfile): string | undefined 
   const threads = threadsOf(kernel, profile)
   if (threads > maxWorkgroupThreads) return `${threads} threads, the device allows ${maxWorkgroupThreads}`
   if (Loops.threads(kernel) > threads) return `${Loops.threads(kernel)} threads beside tiles of ${threads}`
-  const bytes = bytesOf(tiles) + Workgroup.bytesOf(kernel)
+  const bytes = 4 * memoryOf(tiles).reduce((a, b) => a + b) + Workgroup.bytesOf(kernel)
   return bytes > maxWorkgroupBytes
     ? `${bytes} bytes of workgroup memory, the device has ${maxWorkgroupBytes}`
     : undefined
@@ -342,16 +342,11 @@ const whyNoTile = ({ columns, depth, left, product, right, rows }: Tile, count: 
   return fragments.some((each) => !Number.isInteger(each)) ? "the tile cannot be shared among subgroups" : undefined
 }
 
-/** Words of the longer and of the shorter operand in workgroup memory, which all tiles share. */
+/** Words of the longer and of the shorter operand in workgroup memory, which all tiles share. A fragment of each subgroup is in the former on its way to the result. */
 const memoryOf = (tiles: ReadonlyArray<Tile>): readonly [number, number] => {
   const words = tiles.map(({ left, right }) => [wordsOf(left), wordsOf(right)].toSorted((a, b) => b - a))
-  return [Math.max(...words.map(([longer]) => longer!)), Math.max(...words.map(([, shorter]) => shorter!))]
-}
-
-/** Bytes of workgroup memory that tiles take: operands, and a fragment of each subgroup on its way to the result. */
-const bytesOf = (tiles: ReadonlyArray<Tile>): number => {
-  const [longer, shorter] = memoryOf(tiles)
-  return 4 * (longer + shorter + countOf(tiles) * side * side)
+  const fragment = countOf(tiles) * side * side
+  return [Math.max(fragment, ...words.map(([longer]) => longer!)), Math.max(...words.map(([, shorter]) => shorter!))]
 }
 
 /** The device that a kernel is for, and the kernel's name in errors. */

@@ -1,4 +1,5 @@
 /** Matrix units in WGSL: `chromium_experimental_subgroup_matrix`, or the same by what every device has. */
+import * as DType from "@tg/core-uop/DType"
 import { type Along, side } from "@tg/core-uop/MatrixTile"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
@@ -123,7 +124,7 @@ const lane = (writer: Writer, threads: number): string => {
   return `local_invocation_id.x % ${threads}u`
 }
 
-/** Writes a fragment to memory. */
+/** Writes a fragment to memory, to words its bits. */
 export const store = (writer: Writer, node: UOp): void => {
   const { along, stride } = argOf(node, "FRAGMENT_STORE")
   const address = addressOf(writer, node, { stride, across: side })
@@ -136,9 +137,8 @@ export const store = (writer: Writer, node: UOp): void => {
   const { threads } = argOf(node.src[1]!, "FRAGMENT")
   const [far, near] = along === "row" ? ["fragment_row", "fragment_column"] : ["fragment_column", "fragment_row"]
   const own = lane(writer, threads)
+  const value = accessOf(node).buffer.dtype === DType.u32 ? `bitcast<u32>(${fragment.code}[e])` : `${fragment.code}[e]`
   writer.line(`for (var e = 0u; e < ${elementsOf(threads)}u; e++) {`)
-  writer.line(
-    `  ${address.name}[${address.place} + ${far}(${own}, e) * ${stride}u + ${near}(${own}, e)] = ${fragment.code}[e];`
-  )
+  writer.line(`  ${address.name}[${address.place} + ${far}(${own}, e) * ${stride}u + ${near}(${own}, e)] = ${value};`)
   writer.line("}")
 }

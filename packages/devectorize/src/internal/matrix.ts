@@ -5,7 +5,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { decode, type MatrixTile, placeTogether, type Side, side, type Staged } from "@tg/core-uop/MatrixTile"
-import { rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import type { Code, Scope } from "./code.ts"
 import { stack } from "./lanes.ts"
@@ -20,18 +20,7 @@ interface Writing {
   readonly emit: (node: UOp) => UOp
   /** Number of a thread in its workgroup. */
   readonly thread: UOp
-  /** Workgroup memory for a fragment of each subgroup, which all products share. */
-  readonly patch: () => UOp
 }
-
-/** Such memory, as long as the largest product needs it. */
-export const patchOf = (ends: ReadonlyArray<UOp>, code: Code): Writing["patch"] => {
-  const lengths = ends.flatMap((end) => tiledIn(end) ?? []).map((reduce) => patchLength(decode(reduceArg(reduce).tile!)))
-  let made: UOp | undefined
-  return () => made ??= code.memory(DType.f32, Math.max(...lengths))
-}
-
-const patchLength = ({ subgroups: [down, across] }: MatrixTile): number => down * across * side * side
 
 /** The ENDs of a product: two that stage its operands, and the one that stores results. */
 export type Product = readonly [left: UOp, right: UOp, results: UOp]
@@ -49,7 +38,8 @@ export const inProducts = (ends: ReadonlyArray<UOp>): ReadonlyArray<UOp | Produc
 const numbers = (n: number): ReadonlyArray<number> => Array.from({ length: n }, (_, i) => i)
 
 /** Emits a product. */
-export const byMatrixUnits = ([left, right, results]: Product, writing: Writing): void => {
+export const byMatrixUnits = (ends: Product, writing: Writing): void => {
+  const [left, right, results] = ends
   const { code, emit, thread: lane } = writing
   const { arena } = results
   const reduce = tiledIn(results)!
@@ -81,7 +71,7 @@ export const byMatrixUnits = ([left, right, results]: Product, writing: Writing)
     code.barrier(scope)
     code.close(code.root, [step])
   }
-  store(results, { lane, reduce, subgroup, sums, tile }, writing)
+  store(ends, { lane, reduce, subgroup, sums, tile }, writing)
 }
 
 const instancesOf = (end: UOp): UOp => accessOf(endOf(end).stores[0]!).buffer
@@ -184,9 +174,13 @@ const multiply = (
 /** The address of an instruction; its parts are computed where they can be. */
 const element = (memory: UOp, at: UOp, { emit }: Pick<Writing, "emit">): UOp => emit(Expr.element(memory, at))
 
-/** Stores what is computed from a subgroup's fragments, one after the other, each by way of workgroup memory. */
+/** The workgroup memory by way of which results leave, where operands were. */
+const patchOf = ([left, right]: Product): UOp =>
+  [left, right].map(memoryOf).toSorted((a, b) => argOf(b, "LOCAL").length - argOf(a, "LOCAL").length)[0]!
+
+/** Stores what is computed from a subgroup's fragments by way of workgroup memory: elements of a fragment cannot be reached. As many at a time as there is room for. */
 const store = (
-  end: UOp,
+  product: Product,
   { lane, reduce, subgroup, sums, tile }: {
     readonly lane: UOp
     readonly reduce: UOp
@@ -197,6 +191,7 @@ const store = (
   writing: Writing
 ): void => {
   const { code, emit } = writing
+  const [, , end] = product
   const { arena } = end
   const { loops, stores } = endOf(end)
   const [rows, columns] = tile.fragments
@@ -205,37 +200,49 @@ const store = (
   const fragment = rows > 1 ? fragments[0] : undefined
   const fragmentAcross = columns > 1 ? fragments.at(-1) : undefined
   const turn = loops.find((range) => rangeArg(range).axis === "LOOP")
-  const patch = writing.patch()
-  const first = Expr.mul(subgroup, side * side)
+  const patch = patchOf(product)
+  const each = tile.subgroups[0] * tile.subgroups[1] * side * side
+  const atOnce = Math.min(rows * columns, Math.floor(argOf(patch, "LOCAL").length / each))
   const { lanes } = reduce.dtype
   const within = Expr.and(lane, tile.threads - 1)
   const across = Math.log2(side / lanes)
+  /** The place of a fragment of the subgroup. */
+  const placeOf = (number: number): UOp =>
+    Expr.add(Expr.mul(subgroup, atOnce * side * side), (number % atOnce) * side * side)
   /** The places of what a thread has of a fragment in one turn. */
-  const own = numbers(lanes).map((i) => {
-    const far = Expr.add(first, Expr.mul(Expr.shr(within, across), side))
-    return Expr.add(far, placeTogether(tile.together, Expr.and(within, side / lanes - 1), i))
-  })
-  for (const i of numbers(rows)) {
-    for (const j of numbers(columns)) {
-      // what the fragment before left has been read
-      code.barrier(code.root)
-      const place = element(patch, first, writing)
-      const arg = { along: tile.result, stride: side }
-      code.push(code.root, arena.make("FRAGMENT_STORE", DType.none, [place, sums[i * columns + j]!], arg))
-      code.barrier(code.root)
-      const places = new Map<UOp, UOp>()
-      if (fragment !== undefined) places.set(fragment, Expr.int(arena, i))
-      if (fragmentAcross !== undefined) places.set(fragmentAcross, Expr.int(arena, j))
-      // a loop for each fragment, even of one turn: what is loaded in it is another fragment's elsewhere
-      const now = Expr.range(arena, turn?.src[0] ?? 1, code.freshRange(), "LOOP")
-      if (turn !== undefined) places.set(turn, now)
-      const at = (place: UOp): UOp => Expr.element(patch, Expr.add(place, Expr.mul(now, tile.threads * lanes)))
-      const isVector = tile.together === "adjacent"
-      places.set(reduce, isVector ? Expr.load(at(own[0]!), lanes) : stack(own.map((place) => Expr.load(at(place)))))
-      const body = code.open(code.root, [now], emit)
-      for (const store of stores) code.push(body, emitted(substitute(store, places), emit))
-      code.close(code.root, [now])
-    }
+  const own = (number: number): ReadonlyArray<UOp> =>
+    numbers(lanes).map((i) => {
+      const far = Expr.add(placeOf(number), Expr.mul(Expr.shr(within, across), side))
+      return Expr.add(far, placeTogether(tile.together, Expr.and(within, side / lanes - 1), i))
+    })
+  const put = (number: number): void => {
+    const arg = { along: tile.result, stride: side }
+    const place = element(patch, placeOf(number), writing)
+    code.push(code.root, arena.make("FRAGMENT_STORE", DType.none, [place, sums[number]!], arg))
+  }
+  const take = (number: number): void => {
+    const places = new Map<UOp, UOp>()
+    if (fragment !== undefined) places.set(fragment, Expr.int(arena, Math.floor(number / columns)))
+    if (fragmentAcross !== undefined) places.set(fragmentAcross, Expr.int(arena, number % columns))
+    // a loop for each fragment, even of one turn: what is loaded in it is another fragment's elsewhere
+    const now = Expr.range(arena, turn?.src[0] ?? 1, code.freshRange(), "LOOP")
+    if (turn !== undefined) places.set(turn, now)
+    const load = (place: UOp, lanes: DType.Lanes): UOp =>
+      Expr.bitcast(Expr.load(Expr.element(patch, Expr.add(place, Expr.mul(now, tile.threads * reduce.dtype.lanes))), lanes), DType.f32)
+    const [first, ...others] = own(number)
+    const isVector = tile.together === "adjacent"
+    places.set(reduce, isVector ? load(first!, lanes) : stack([first!, ...others].map((place) => load(place, 1))))
+    const body = code.open(code.root, [now], emit)
+    for (const store of stores) code.push(body, emitted(substitute(store, places), emit))
+    code.close(code.root, [now])
+  }
+  for (let first = 0; first < rows * columns; first += atOnce) {
+    const some = numbers(Math.min(atOnce, rows * columns - first)).map((i) => first + i)
+    // operands, or the fragments before, have been read
+    code.barrier(code.root)
+    some.forEach(put)
+    code.barrier(code.root)
+    some.forEach(take)
   }
 }
 
