@@ -109,16 +109,16 @@ export type Cutter = (node: UOp, axis: number, sizes: Shape.Shape) => Tensor
 
 /**
  * A cutter that cuts whatever the value is computed from, as far as it is known how, so that loops are cut and not only how
- * their results are seen. What several values are computed from is cut once.
+ * their results are seen; what nothing is known to be behind as it is told. What several values are computed from is cut once.
  */
-export const cutter = (): Cutter => {
+export const cutter = (last: Cutter = end): Cutter => {
   const known = new Map<string, Tensor>()
   const cut: Cutter = (node, axis, sizes) => {
     const name = `${node.id} ${axis} ${sizes.map((d) => typeof d === "number" ? d : `#${d.id}`).join()}`
     const before = known.get(name)
     if (before !== undefined) return before
     const since = node.arena.size
-    const made = cutOnce(node, axis, sizes, cut)
+    const made = cutOnce(node, axis, sizes, { cut, last })
     node.arena.inherit(made.node, node, since)
     known.set(name, made)
     return made
@@ -126,8 +126,16 @@ export const cutter = (): Cutter => {
   return cut
 }
 
-const cutOnce = (node: UOp, axis: number, sizes: Shape.Shape, cut: Cutter): Tensor => {
+const cutOnce = (
+  node: UOp,
+  axis: number,
+  sizes: Shape.Shape,
+  { cut, last }: { readonly cut: Cutter; readonly last: Cutter }
+): Tensor => {
   const size = Shape.of(node)[axis]
+  if (node.op === "CONST") {
+    return full(node.arena, replaced(Shape.of(node), axis, sizes), node.arg as number | boolean, node.dtype)
+  }
   if (elementwise.has(node.op)) return new Tensor(node.with(node.src.map((source) => cut(source, axis, sizes).node)))
   if (node.op === "REDUCE") {
     const { axes, op } = reduceArg(node)
@@ -137,7 +145,7 @@ const cutOnce = (node: UOp, axis: number, sizes: Shape.Shape, cut: Cutter): Tens
     return new Tensor(node.arena.make("REDUCE", node.dtype, [cut(source, at, sizes).node], { op, axes: shifted }))
   }
   const moved = behind(node, axis)
-  if (moved === undefined) return end(node, axis, sizes)
+  if (moved === undefined) return last(node, axis, sizes)
   const shape = Shape.of(moved.source)
   return moved.again(
     shape[moved.axis] === size
@@ -148,9 +156,8 @@ const cutOnce = (node: UOp, axis: number, sizes: Shape.Shape, cut: Cutter): Tens
 }
 
 /** A value that nothing is known to be behind, seen under these sizes; if they are more than it has, it goes on. */
-const end = (node: UOp, axis: number, sizes: Shape.Shape): Tensor => {
+const end: Cutter = (node, axis, sizes) => {
   const shape = replaced(Shape.of(node), axis, sizes)
-  if (node.op === "CONST") return full(node.arena, shape, node.arg as number | boolean, node.dtype)
   const all = sizes.map((d) => scalar(node.arena, d)).reduce((n, d) => n.mul(d)).node
   if (sameProduct(product([Shape.of(node)[axis]!]), product(sizes)) || all === Shape.of(node)[axis]) {
     return new Tensor(node).reshape(shape)

@@ -142,24 +142,44 @@ const asHalves = (value: UOp): UOp => {
   return substitute(value, new Map([[stored, made]]))
 }
 
+/** A value moved as another one is. */
+const movedAs = (moved: UOp, value: UOp): UOp =>
+  movement.has(moved.op) ? moved.with([movedAs(moved.src[0]!, value), ...moved.src.slice(1)]) : value
+
+/** Terms, and the condition without which they are zero. */
+const conditionOf = (terms: UOp): { readonly terms: UOp; readonly condition: UOp | undefined } => {
+  const [condition, own, other] = terms.src
+  return terms.op === "WHERE" && other!.op === "CONST" && other!.arg === 0
+    ? { terms: own!, condition }
+    : { terms, condition: undefined }
+}
+
+/** Terms as products of halves, both operands rounded; where terms count as nothing the floats are zero, and halves may be anything that is finite. */
+const asProducts = (whole: UOp): UOp | undefined => {
+  const { condition, terms } = conditionOf(whole)
+  const product = movedFrom(terms)
+  const { floats } = productOf(product) ?? {}
+  if (floats === undefined) return undefined
+  const operands = product.src.map((own) => {
+    const moved = movedAs(terms, own)
+    if (own !== floats) return moved
+    return rounded(condition === undefined ? moved : new Tensor(condition).where(new Tensor(moved), 0).node)
+  })
+  return product.with(operands)
+}
+
 /** A value whose sums of products with halves have both operands as halves, as far as they are its own. */
-export const inPieces = (root: UOp, isOwn: (node: UOp) => boolean): UOp => {
-  const sums = toposort(root).filter((node) => isOwn(node) && node.op === "REDUCE" && reduceArg(node).op === "ADD")
-  const products = new Map(sums.flatMap((sum) => {
-    const terms = movedFrom(sum.src[0]!)
-    const product = productOf(terms)
-    return product === undefined ? [] : [[terms, product.floats] as const]
-  }))
-  return rebuild(root, (node, src) => {
+export const inPieces = (root: UOp, isOwn: (node: UOp) => boolean): UOp =>
+  rebuild(root, (node, src) => {
     const now = src === node.src ? node : node.with(src)
-    const floats = products.get(node)
-    if (floats === undefined) return now
+    if (!isOwn(node) || node.op !== "REDUCE" || reduceArg(node).op !== "ADD") return now
     const since = now.arena.size
-    const made = now.with(node.src.map((own, i) => own === floats ? rounded(now.src[i]!) : now.src[i]!))
+    const products = asProducts(now.src[0]!)
+    if (products === undefined) return now
+    const made = now.with([products])
     now.arena.inherit(made, node, since)
     return made
   })
-}
 
 /** The program whose products with halves that kernels of their own compute have both operands as halves. */
 export const ofProgram = (sink: UOp): UOp => {

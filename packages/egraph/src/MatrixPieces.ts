@@ -7,12 +7,12 @@ import { side } from "@tg/core-uop/MatrixTile"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import type { Cascade } from "./Cascade.ts"
 import * as HalfProducts from "./HalfProducts.ts"
-import type { Plan } from "./Pieces.ts"
+import { inPieces, type Plan } from "./Pieces.ts"
 import { rowsTogether, type Site } from "./SplitCost.ts"
-import { productsAt } from "./Stored.ts"
+import { pagesIn, productsAt } from "./Stored.ts"
 
 /** Positions of a piece that are tried. */
-const pieces: ReadonlyArray<number> = [64]
+const pieces: ReadonlyArray<number> = [128, 64]
 /** Rows of a workgroup at least, so that half of a fragment is used, and at most, as there are accumulators for. */
 const fewestRows = side / 2
 const mostRows = 2 * side
@@ -54,14 +54,16 @@ export const waysOf = (site: Site, profile: DeviceProfile, cascade: Cascade): Re
   const rows = site.shared.reduce((n, { size }) => n * size, 1)
   if (depth === undefined || rows < fewestRows) return []
   const together = site.shared
-  return pieces.filter((piece) => site.pieces.includes(piece)).flatMap((piece): ReadonlyArray<Way> => {
+  return pieces.filter((piece) => pagesIn(cascade.size, piece) !== undefined).flatMap((piece): ReadonlyArray<Way> => {
     const plan: Plan = { piece, together }
     return rowsTogether(plan) > mostRows ? [] : [{ plan, behind: behindOf(plan, { depth, rows: site.rows }, profile) }]
   })
 }
 
 /** A cascade in pieces with both operands of its products as halves. */
-export const refined = (cascade: Cascade) => (pieces: UOp): UOp => {
+export const made = (cascade: Cascade, plan: Plan): UOp | undefined => {
+  const cuts = pagesIn(cascade.size, plan.piece)
+  const split = cuts && inPieces(cascade, plan, cuts)
   const others = new Set(toposort(cascade.root.reduce))
-  return HalfProducts.inPieces(pieces, (node) => !others.has(node))
+  return split && HalfProducts.inPieces(split, (node) => !others.has(node))
 }

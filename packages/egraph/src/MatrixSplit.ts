@@ -8,7 +8,8 @@ import { toposort, type UOp } from "@tg/core-uop/UOp"
 import * as HalfProducts from "./HalfProducts.ts"
 import * as MatrixPieces from "./MatrixPieces.ts"
 import * as Split from "./Split.ts"
-import { cheapest } from "./SplitCost.ts"
+import type { Cascade } from "./Cascade.ts"
+import { cheapest, type Costed, type Site } from "./SplitCost.ts"
 import { inChunks, storableAt } from "./Stored.ts"
 import * as StoredCost from "./StoredCost.ts"
 
@@ -38,21 +39,32 @@ const cheapestChunk = (work: StoredCost.Work, most: number, profile: DeviceProfi
   return ways.toSorted((a, b) => a.whole - b.whole)[0]
 }
 
-/** Stored scores, or pieces on matrix units, where they take less time than other pieces: in the beginning of a context, and behind as many positions as usual. */
+/** How much longer than other pieces those on matrix units may take in the first half of a context, for what they save in the second. */
+const mayTake = 1.1
+
+/** Pieces on matrix units, where they take less time than others up to the end of the context, and hardly more before. */
+const onUnits = (site: Site, profile: DeviceProfile, cascade: Cascade, { behind }: Costed) => {
+  if (behind === undefined) return undefined
+  const range = { positions: site.positions, most: Shape.maxOf(cascade.size) }
+  const others = taking(behind, range)
+  return MatrixPieces.waysOf(site, profile, cascade)
+    .map((way) => ({ ...way, ...taking(way.behind, range) }))
+    .filter(({ usual, whole }) => usual <= mayTake * others.usual && whole < others.whole)
+    .toSorted((a, b) => a.whole - b.whole)[0]
+}
+
+/** Stored scores where they take less time than pieces: in the beginning of a context, and behind as many positions as usual. */
 const choose: Split.Choose = (site, profile, cascade) => {
   const other = cheapest(site, profile)
   const { positions } = site
-  const most = Shape.maxOf(cascade.size)
   const depth = storableAt(cascade)?.depth
-  const chunks = depth === undefined ? undefined : cheapestChunk({ ...site, depth }, most, profile)
-  const [pieces] = MatrixPieces.waysOf(site, profile, cascade)
-    .map((way) => ({ ...way, ...taking(way.behind, { positions, most }) }))
-    .toSorted((a, b) => a.whole - b.whole)
-  const usual = cheapest({ ...site, positions: beginning }, profile).micros + other.micros
-  if (pieces !== undefined && pieces.usual < Math.min(usual, chunks?.usual ?? Infinity)) {
-    return { ...other, plan: pieces.plan, micros: pieces.behind(positions), refined: MatrixPieces.refined(cascade) }
+  const chunks = depth === undefined ? undefined : cheapestChunk({ ...site, depth }, Shape.maxOf(cascade.size), profile)
+  const pieces = onUnits(site, profile, cascade, other)
+  if (pieces !== undefined && pieces.whole < (chunks?.whole ?? Infinity)) {
+    return { ...other, plan: pieces.plan, micros: pieces.behind(positions), inPieces: MatrixPieces.made }
   }
-  if (chunks === undefined || chunks.usual >= usual) return other
+  const first = cheapest({ ...site, positions: beginning }, profile)
+  if (chunks === undefined || chunks.usual >= first.micros + other.micros) return other
   const stored = inChunks(cascade, chunks.chunk)
   return stored === undefined
     ? other

@@ -331,15 +331,25 @@ export const within = (
     .where(terms, op === "ADD" ? 0 : op === "MAX" ? lowest : -lowest)
 }
 
+/** How many pieces there are, whether the last one may go on behind the axis, and how what the cascade reads is cut. */
+export interface Cuts {
+  readonly count: Shape.Dim | undefined
+  readonly isOpen: boolean
+  readonly cut: Cutter
+}
+
 /**
  * A value equal to the root of a cascade, computed in pieces of so many positions, whose states are stored; none where the axis
  * is no whole pieces and what is read does not go on behind it, or the rule does not know how a step changes with those before it.
  */
-export const inPieces = (whole: Cascade, { label, piece, together = [] }: Plan): UOp | undefined => {
-  const { count, isOpen } = countOf(whole, piece)
+export const inPieces = (
+  whole: Cascade,
+  { label, piece, together = [] }: Plan,
+  { count, cut, isOpen }: Cuts = { ...countOf(whole, piece), cut: cutter() }
+): UOp | undefined => {
   const { cascade, inner } = cutRows(whole, together)
   if (count === undefined || cascade === undefined) return undefined
-  const pieces: Pieces = { cascade, count, piece, cut: cutter(), isOpen }
+  const pieces: Pieces = { cascade, count, piece, cut, isOpen }
   const { root, steps } = cascade
   const { factors, terms } = root.op === "ADD"
     ? hoisted(cascade, { axis: root.axis, node: root.reduce.src[0]! })

@@ -76,14 +76,12 @@ const callersOf = (
 /** What is chosen for a cascade; or what stands in its place, in which the plan's pieces are those of the result alone. */
 export interface Choice extends Costed {
   readonly stored?: UOp | undefined
-  /** What becomes of the cascade when it is in pieces. */
-  readonly refined?: ((pieces: UOp) => UOp) | undefined
+  /** Puts the cascade into pieces of a plan, if not as every device computes them. */
+  readonly inPieces?: typeof inPieces | undefined
 }
 
 /** Chooses by the figures of a cascade, if not by what it is. */
 export type Choose = (site: Site, profile: DeviceProfile, cascade: Cascade) => Choice
-
-const same = (pieces: UOp): UOp => pieces
 
 /** The program with the cascades of its bodies in pieces, where that takes less time, or where somebody else chooses so. */
 export const ofProgram = (sink: UOp, profile: DeviceProfile, choose: Choose = cheapest): Splitted => {
@@ -101,10 +99,9 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose: Choose = ch
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
     const { pieces, ...site } = siteOf(cascade)
-    const { micros, plan, refined = same, stored, wholeMicros } = choose({ pieces, ...site }, profile, cascade)
+    const { inPieces: pieced = inPieces, micros, plan, stored, wholeMicros } = choose({ pieces, ...site }, profile, cascade)
     const label = labels.get(node)
-    const inParts = plan && stored === undefined ? inPieces(cascade, { ...plan, label }) : undefined
-    const split = stored ?? (inParts && refined(inParts))
+    const split = stored ?? (plan && pieced(cascade, { ...plan, label }))
     reports.push({
       ...site,
       callers: callers.get(node) ?? [],

@@ -89,6 +89,8 @@ export interface Costed {
   readonly plan: Plan | undefined
   readonly micros: number
   readonly wholeMicros: number
+  /** What the plan takes behind so many positions. */
+  readonly behind?: ((positions: number) => number) | undefined
 }
 
 /** The pieces that take the least time, if any take less than all positions together. */
@@ -126,5 +128,6 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
   const plans = pieces.flatMap((piece) => togethers(shared).map((together): Plan => ({ piece, together })))
   const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))
   const micros = plan === undefined ? Infinity : microsBehind(plan, positions)
-  return micros < wholeMicros ? { plan, micros, wholeMicros } : { plan: undefined, micros: wholeMicros, wholeMicros }
+  const behind = (positions: number): number => microsBehind(plan!, positions)
+  return micros < wholeMicros ? { plan, micros, wholeMicros, behind } : { plan: undefined, micros: wholeMicros, wholeMicros }
 }

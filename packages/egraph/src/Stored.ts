@@ -7,12 +7,13 @@ import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { substitute, type UOp } from "@tg/core-uop/UOp"
-import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
-import { begunPieces, behind, type Cutter, piecesOf, record, replaced } from "./Axis.ts"
+import { iota, scalar, Tensor } from "@tg/tensor/Tensor"
+import { begunPieces, cutter, piecesOf, record, replaced } from "./Axis.ts"
 import { type Cascade, cascadeAt, type Step } from "./Cascade.ts"
 import { areProducts, ofSum, termsOf } from "./HalfProducts.ts"
 import {
   combined,
+  type Cuts,
   hoisted,
   inPiecesAt,
   ofAll,
@@ -107,33 +108,13 @@ const inPages = (x: Tensor, axis: number, { count, each, pages }: Chunks): Tenso
     .reshape(replaced(x.shape, axis, [count, each * page]))
 }
 
-/** Cuts all that a value is computed from into chunks, so that its loops are theirs. */
-const inChunksOf = (chunks: Chunks): Cutter => {
-  const known = new Map<string, Tensor>()
-  const cut: Cutter = (node, axis, sizes) => {
-    const name = `${node.id} ${axis}`
-    const since = node.arena.size
-    const made = known.get(name) ?? once(node, axis, sizes)
-    node.arena.inherit(made.node, node, since)
-    known.set(name, made)
-    return made
-  }
-  const once: Cutter = (node, axis, sizes) => {
-    if (elementwise.has(node.op)) return new Tensor(node.with(node.src.map((source) => cut(source, axis, sizes).node)))
-    if (node.op === "CONST") {
-      return full(node.arena, replaced(Shape.of(node), axis, sizes), node.arg as number | boolean, node.dtype)
-    }
-    const moved = behind(node, axis)
-    if (moved === undefined) return inPages(new Tensor(node), axis, chunks)
-    const shape = Shape.of(moved.source)
-    return moved.again(
-      shape[moved.axis] === Shape.of(node)[axis]
-        ? cut(moved.source, moved.axis, sizes)
-        : new Tensor(moved.source).reshape(replaced(shape, moved.axis, [1, 1])),
-      sizes
-    )
-  }
-  return cut
+/** Pieces of so many positions, of whole pages: the last one may go on behind the axis, where it has the last page again. */
+export const pagesIn = (size: Shape.Dim, piece: number): Cuts | undefined => {
+  const pages = piecesOf(size, page)
+  if (pages === undefined || piece % page !== 0) return undefined
+  const each = piece / page
+  const count = typeof pages === "number" ? Math.ceil(pages / each) : begunPieces(pages, each)
+  return { count, isOpen: true, cut: cutter((node, axis) => inPages(new Tensor(node), axis, { pages, count, each })) }
 }
 
 /** A value that is stored, named after what it is. */
@@ -198,21 +179,13 @@ const ofParts = (x: Tensor, axis: number): Tensor => {
 /** A value equal to the root of a cascade, with its scores stored, and summed in parts of chunks of so many positions. */
 export const inChunks = (whole: Cascade, chunk: number): UOp | undefined => {
   const { scores } = storableAt(whole) ?? {}
-  const pages = piecesOf(whole.size, page)
-  if (scores === undefined || pages === undefined) return undefined
+  const cuts = pagesIn(whole.size, partsOfChunk * chunk)
+  if (scores === undefined || cuts?.count === undefined) return undefined
   const stored = kept(new Tensor(scores), scores).node
   const cascade = cascadeAt(substitute(whole.root.reduce, new Map([[scores, stored]])))
   const mix = cascade && mixOf(cascade)
   if (cascade === undefined || mix === undefined) return undefined
-  const each = partsOfChunk * chunk / page
-  const count = typeof pages === "number" ? Math.ceil(pages / each) : begunPieces(pages, each)
-  const pieces: Pieces = {
-    cascade,
-    count,
-    piece: partsOfChunk * chunk,
-    cut: inChunksOf({ pages, count, each }),
-    isOpen: true
-  }
+  const pieces: Pieces = { ...cuts, count: cuts.count, cascade, piece: partsOfChunk * chunk }
   const { root, steps } = cascade
   const found = keptSteps(pieces)
   const product = ofChunks(pieces, { root, terms: mix.terms }, (step) => found.get(step)!)

@@ -6,7 +6,7 @@ import { accessOf } from "@tg/core-uop/View"
 import { isStage, loopsBetween } from "@tg/core-uop/Workgroup"
 import { Context } from "effect"
 import { chain } from "./Cost.ts"
-import { tiledLoops, tiledProduct } from "./MatrixTiles.ts"
+import { productsIn, tiledLoops, tiledProduct } from "./MatrixTiles.ts"
 import { type Iterations, loadsBuffer, type Phase, tileTokens, untiled } from "./Tiles.ts"
 import { type SizeOf, trafficOf, usualSize } from "./Traffic.ts"
 import { transcendental } from "./Values.ts"
@@ -63,6 +63,8 @@ const iterationsBy = (sizeOf: SizeOf): Iterations => (ranges, without = none) =>
   return n
 }
 
+const noUnits: ReadonlyMap<UOp, number> = new Map()
+
 /**
  * Operations and loaded bytes of one END, for one iteration of the loops in `outside`. Values that are invariant in one of the END's
  * loops, or of those `around` it, are computed again in each iteration (threads and workgroups share nothing), except in `tiled` loops, of
@@ -70,11 +72,13 @@ const iterationsBy = (sizeOf: SizeOf): Iterations => (ranges, without = none) =>
  */
 const workOf = (
   { end, nodes }: Phase,
-  { around = none, iterations, outside, tiled = untiled }: {
+  { around = none, iterations, outside, tiled = untiled, units = noUnits }: {
     readonly iterations: Iterations
     readonly outside: ReadonlySet<UOp>
     readonly around?: ReadonlySet<UOp>
     readonly tiled?: ReadonlyMap<UOp, number>
+    /** Operations of what matrix units compute. */
+    readonly units?: ReadonlyMap<UOp, number>
   }
 ): { readonly operations: number; readonly bytes: number } => {
   let operations = 0
@@ -98,7 +102,7 @@ const workOf = (
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
     const { once, repeats } = timesOf(openRanges(node))
     if (isLoad) bytes += 4 * once * Math.max(1, repeats / together)
-    else operations += once * repeats * (transcendental.has(node.op) ? transcendentalOperations : 1)
+    else operations += once * repeats * (units.get(node) ?? (transcendental.has(node.op) ? transcendentalOperations : 1))
   }
   return { operations, bytes }
 }
@@ -189,6 +193,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const tiled = stages.length === 0
         ? tiledLoops(main, iterations, profile)
         : (isTogether ? tiledProduct(main, iterations, profile) : undefined) ?? untiled
+      const units = isTogether ? productsIn(main, profile) : noUnits
       const most = longest(main, iterations) >= longReduction ? rows : outputsPerWorkgroup
       // each workgroup computes all rows of what it stages
       const shared = isTogether ? Math.max(most, inside) : most
@@ -209,17 +214,19 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
         const tiled = !isTogether
           ? untiled
           : tiledProduct(stage, iterations, profile) ?? tiledRows(stage, between, iterations)
+        const units = isTogether ? productsIn(stage, profile) : noUnits
         const all = Math.max(
-          repeats * micros(workOf(stage, { iterations, outside: none, around: between, tiled })),
+          repeats * micros(workOf(stage, { iterations, outside: none, around: between, tiled, units })),
           loads
         )
         const inLine = loadsInLine(stage, iterations, between) * known.cachedLoadMicros
-        return sum + Math.max(micros(workOf(stage, { iterations, outside: between, tiled })), all / processors, inLine)
+        const own = micros(workOf(stage, { iterations, outside: between, tiled, units }))
+        return sum + Math.max(own, all / processors, inLine)
       }, 0)
       return {
         wait: profile.dispatchMicros + known.loadMicros + added * known.cachedLoadMicros +
           (1 + overlap * (waves - 1)) * (stages.length * known.stageMicros + loads),
-        work: staged + micros(workOf(main, { iterations, outside: none, tiled })) / processors,
+        work: staged + micros(workOf(main, { iterations, outside: none, tiled, units })) / processors,
         transfer: bytesOf(phases.length === 1 ? main.nodes : toposort(kernel), sizeOf, none) / profile.bytesPerMicro,
         waves: Math.max(1, workgroups / (residentWorkgroups * processors))
       }

@@ -219,7 +219,7 @@ export const printSteps = () => []
   },
   // products on matrix units, which no page asks its browser for
   "rangeify/src/MatrixTiles": {
-    code: `export { tiledTokens as tiledLoops } from "./Tiles.ts"\nexport const tiledProduct = () => undefined`
+    code: `export { tiledTokens as tiledLoops } from "./Tiles.ts"\nexport const tiledProduct = () => undefined\nexport const productsIn = () => new Map()`
   },
   "egraph/src/MatrixSplit": { code: `export { ofProgram } from "./Split.ts"` },
   // calls of tools: replies of pages are read without
