@@ -130,6 +130,10 @@ const tiledRows = (
 const bytesOf = (nodes: ReadonlyArray<UOp>, sizeOf: SizeOf, outside: ReadonlySet<UOp>): number =>
   4 * chain([...trafficOf(nodes, sizeOf, outside).values()])
 
+/** Whether a workgroup computes an END beside the last one as a whole: it has loops of its own. */
+const isWhole = ({ end }: Phase, between: ReadonlySet<UOp>): boolean =>
+  !isStage(end) && end.src.slice(1).some((loop) => rangeArg(loop).axis === "LOOP" && !between.has(loop))
+
 const readsBuffers = ({ nodes }: Phase): boolean => nodes.some(loadsBuffer)
 
 /** Whether an END has dependent loads: the index of one is loaded by another. */
@@ -179,7 +183,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   return {
     key: digest(`@tg/rangeify ${JSON.stringify(Object.entries(profile).sort())}`),
     maxWorkgroupBytes: profile.maxWorkgroupBytes / 2,
-    kernelMicros: (kernel, sizeOf = usualSize, isTogether = false) => {
+    kernelMicros: (kernel, sizeOf = usualSize, isAsked = false) => {
       const iterations = iterationsBy(sizeOf)
       const phases = kernel.src.map((end): Phase => ({ end, nodes: toposort(end) }))
       // an END that stores some columns of the result beside the last one waits for nothing of its own
@@ -187,6 +191,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const main = phases.at(-1)!
       const outputs = new Set(main.end.src.slice(1).filter((r) => rangeArg(r).axis === "GLOBAL"))
       const between = loopsBetween(kernel)
+      const isTogether = isAsked || stages.length > 0 && phases.slice(0, -1).some((phase) => isWhole(phase, between))
       const apart = iterations(between)
       const inside = iterations([...outputs].filter((r) => !between.has(r)))
       const rows = Math.min(mostRows, Math.max(leastRows, apart * inside / (2 * processors)))
