@@ -15,9 +15,11 @@ export interface Quantities {
   readonly residentBytes: number
   /** The register file of a processor, divided among its resident threads. */
   readonly registerBytes: number
+  /** The cache that a processor has for itself. */
+  readonly ownCacheBytes: number
   /** The last-level cache, which all processors share. */
   readonly cacheBytes: number
-  /** Bandwidth of the cache over that of memory. */
+  /** Bandwidth of caches over that of memory, where half of what is read again is in a processor's own cache. */
   readonly cachedPerByte: number
   /** The ridge of the roofline: operations in the time in which memory gives one byte. */
   readonly operationsPerByte: number
@@ -96,6 +98,7 @@ const usual: Omit<Quantities, "processors"> = {
   residentWorkgroups: 16,
   residentBytes: 65536,
   registerBytes: 65536,
+  ownCacheBytes: 65536,
   cacheBytes: 2 ** 20,
   cachedPerByte: 3,
   operationsPerByte: 6.25,
@@ -184,6 +187,7 @@ export const h200: DeviceProfile = {
   residentWorkgroups: 32,
   residentBytes: 228 * 1024,
   registerBytes: 256 * 1024,
+  ownCacheBytes: 228 * 1024,
   cacheBytes: 60e6,
   cachedPerByte: 3,
   operationsPerByte: 6.25,

@@ -12,6 +12,7 @@ const quantities: { readonly [Q in keyof Quantities]: typeof quantity } = {
   residentWorkgroups: quantity,
   residentBytes: quantity,
   registerBytes: quantity,
+  ownCacheBytes: quantity,
   cacheBytes: quantity,
   cachedPerByte: quantity,
   operationsPerByte: quantity,

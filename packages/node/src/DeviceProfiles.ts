@@ -23,8 +23,8 @@ export interface Known {
   readonly keeping?: Keeping | undefined
 }
 
-/** Of how devices are measured: what was kept of another one is measured again. 2 has latencies of memory, where 1 had those of a cache. */
-const version = 2
+/** Of how devices are measured: what was kept of another one is measured again. 3 tells a processor's own cache from the shared one. */
+const version = 3
 
 /** A measurement that is kept. */
 export const Kept = Schema.Struct({

@@ -213,8 +213,8 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       const repeats = workgroups / apart
       const staged = stages.reduce((sum, stage) => {
         const bytes = bytesOf(stage.nodes, sizeOf, between)
-        // what fits beside a processor's workgroup memory is loaded once by each processor
-        const times = bytes > known.residentBytes ? workgroups : Math.min(workgroups, processors)
+        // what a processor's own cache holds is loaded once by each processor
+        const times = bytes > known.ownCacheBytes ? workgroups : Math.min(workgroups, processors)
         const loads = times * micros({ operations: 0, bytes })
         const tiled = !isTogether
           ? untiled

@@ -65,6 +65,8 @@ const barriers = (bench: Bench, isSoftware: boolean, known: Record<"processors" 
     ({ findings, tried }): Found => ({ findings, litmus: tried })
   )
 
+const ofThroughput = ["bytesPerMicro", "cachedPerByte", "ownCacheBytes", "operationsPerByte"] as const
+
 /** Runs all probes, those that others build on first. */
 const all = Effect.fnUntraced(function*(bench: Bench, { hasSubgroups, isSoftware }: Kind) {
   const { profile } = bench.device
@@ -80,12 +82,12 @@ const all = Effect.fnUntraced(function*(bench: Bench, { hasSubgroups, isSoftware
   yield* add(Probes.launches(bench, processors), "dispatchMicros", "encodeMicros")
   const ofMemory = Effect.gen(function*() {
     const window = yield* Probes.window(bench, isSoftware ? "software" : "hardware")
-    yield* add(Probes.throughput(bench, window, processors), "bytesPerMicro", "cachedPerByte", "operationsPerByte")
+    yield* add(Probes.throughput(bench, window, processors), ...ofThroughput)
     yield* add(Probes.saturation(bench, window, processors), "saturatingThreads")
     yield* add(Probes.chase(bench, window), "loadMicros", "cachedLoadMicros", "cacheBytes")
     return []
   }).pipe(Effect.scoped)
-  yield* add(ofMemory, "bytesPerMicro", "cachedPerByte", "operationsPerByte", "saturatingThreads", "loadMicros")
+  yield* add(ofMemory, ...ofThroughput, "saturatingThreads", "loadMicros")
   const held = ["residentThreads", "residentWorkgroups", "registerBytes", "residentBytes"] as const
   yield* add(Probes.residency(bench, processors), ...held)
   yield* add(Probes.together(bench, hasSubgroups), "barrierMicros", "stageMicros", "subgroupReduceMicros")

@@ -101,6 +101,7 @@ export const plausible: { readonly [M in Measurable]: readonly [least: number, m
   residentWorkgroups: [1, 256],
   residentBytes: [1024, 2 ** 21],
   registerBytes: [1024, 2 ** 21],
+  ownCacheBytes: [1024, 2 ** 22],
   cacheBytes: [2 ** 17, 2 ** 31],
   cachedPerByte: [1, 64],
   operationsPerByte: [0.05, 1000],

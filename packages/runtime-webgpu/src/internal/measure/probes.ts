@@ -113,8 +113,12 @@ const layRing = (bench: Bench, buffer: DeviceBuffer, bytes: number): Effect.Effe
 
 /** Vectors that a thread of `read` asks for at once. */
 const loads = 4
-/** A window that every processor's own cache holds a part of at least: what all workgroups of a launch read again. */
-const sharedWindow = 2 ** 16
+/** Windows that all workgroups of a launch read again: one that a processor's own cache holds, if it has one, larger ones, and one that is left to the shared cache. */
+const ownWindow = 2 ** 15
+const largerWindows = [2 ** 16, 2 ** 17, 2 ** 18, 2 ** 19]
+const sharedWindow = 2 ** 20
+/** A processor's own cache is faster by this factor at least. */
+const isNoticed = 1.5
 /** So many times the shortest run that tells anything: then what any launch takes is no part of it. */
 const longer = 8
 
@@ -137,7 +141,10 @@ const readingSpeed = (
     })
   })
 
-/** Speed of memory, with as many threads as there is room for; of caches; of arithmetic beside them. */
+/** What is read again, by the speeds of both caches: half of it from each. A cache is no slower than what it caches. */
+const ofCaches = (own: number, shared: number, memory: number): number => Math.max(1, 2 / (1 / own + 1 / shared) / memory)
+
+/** Speed of memory, with as many threads as there is room for; of caches, and what a processor's own one holds; of arithmetic beside them. */
 export const throughput = (bench: Bench, memory: Window, count: number): Effect.Effect<Findings, Failure> =>
   Effect.gen(function*() {
     const speed = yield* readingSpeed(bench, memory, { loads, waits: false, count })
@@ -145,11 +152,17 @@ export const throughput = (bench: Bench, memory: Window, count: number): Effect.
       return Math.max(...yield* Effect.forEach([4, manyEach, 2 * manyEach], (each) => speed(each, window)))
     })
     const bytesPerMicro = yield* fastest(memory.bytes)
+    const [own, shared] = [yield* fastest(ownWindow), yield* fastest(sharedWindow)]
+    // the geometric mean of both speeds tells which of the caches gives what is read
+    const larger = own < isNoticed * shared ? [] : yield* Effect.filter(
+      largerWindows,
+      (window) => Effect.map(fastest(window), (speed) => speed * speed > own * shared)
+    )
     const operations = yield* operationsPerMicro(bench, count)
     return [
       Fits.finding("bytesPerMicro", bytesPerMicro),
-      // a cache is no slower than what it caches
-      Fits.finding("cachedPerByte", Math.max(1, (yield* fastest(sharedWindow)) / bytesPerMicro)),
+      Fits.finding("cachedPerByte", ofCaches(own, shared, bytesPerMicro)),
+      Fits.finding("ownCacheBytes", Math.max(ownWindow, ...larger)),
       Fits.finding("operationsPerByte", operations === undefined ? undefined : operations / bytesPerMicro)
     ]
   }).pipe(Effect.scoped)
