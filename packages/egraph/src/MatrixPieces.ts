@@ -19,8 +19,8 @@ const mostRows = 2 * side
 /** Terms of a score, and positions of a mix, that a workgroup has in its memory at a time. */
 const terms = 64
 const positionsAtOnce = 16
-/** Stages beside the products: maxima, weights, sums, results. */
-const stages = 4
+/** Stages beside the products: maxima, weights, sums, and results in several turns. */
+const stages = 6
 /** Loads of a thread that are under way at a time. */
 const loadsAtOnce = 6
 

@@ -122,7 +122,7 @@ export interface Reading {
 
 /** Reads with vectors of 16 bytes around a window of a buffer. */
 export const read = ({ alone, loads, threads, waits }: Reading): Program =>
-  program(waits ? "read-and-wait" : "read", {
+  program(`read${alone ? "-alone" : ""}${waits ? "-and-wait" : ""}`, {
     threads,
     buffers: [{ access: "read", type: "vec4<u32>" }, words],
     vars: ["workgroups", "steps", "mask", "zero"],

@@ -116,7 +116,7 @@ const loads = 4
 /** Windows that all workgroups of a launch read again: one that a processor's own cache holds, if it has one, larger ones, and one that is left to the shared cache. */
 const ownWindow = 2 ** 15
 const largerWindows = [2 ** 16, 2 ** 17, 2 ** 18, 2 ** 19]
-const sharedWindow = 2 ** 20
+const sharedWindow = 2 ** 22
 /** A processor's own cache is faster by this factor at least. */
 const isNoticed = 1.5
 /** So many times the shortest run that tells anything: then what any launch takes is no part of it. */
@@ -126,10 +126,10 @@ const longer = 8
 const readingSpeed = (
   bench: Bench,
   from: Window,
-  { count, ...how }: Pick<Kernels.Reading, "loads" | "waits"> & { readonly count: number }
+  { count, ...how }: Pick<Kernels.Reading, "loads" | "waits"> & { readonly alone?: boolean; readonly count: number }
 ) =>
   Effect.gen(function*() {
-    const program = Kernels.read({ ...how, threads: bench.threads, alone: from.kind === "software" })
+    const program = Kernels.read({ alone: from.kind === "software", ...how, threads: bench.threads })
     const prepared = yield* bench.prepare([[program, [from.buffer, yield* bench.memory(small)]]])
     return Effect.fnUntraced(function*(each: number, window: number) {
       const workgroups = Math.min(each * count, bench.device.profile.maxGrid)
@@ -147,11 +147,14 @@ const ofCaches = (own: number, shared: number, memory: number): number => Math.m
 /** Speed of memory, with as many threads as there is room for; of caches, and what a processor's own one holds; of arithmetic beside them. */
 export const throughput = (bench: Bench, memory: Window, count: number): Effect.Effect<Findings, Failure> =>
   Effect.gen(function*() {
-    const speed = yield* readingSpeed(bench, memory, { loads, waits: false, count })
-    const fastest = Effect.fnUntraced(function*(window: number) {
-      return Math.max(...yield* Effect.forEach([4, manyEach, 2 * manyEach], (each) => speed(each, window)))
+    const all = yield* readingSpeed(bench, memory, { loads, waits: false, count })
+    // every workgroup reads the whole window
+    const each = yield* readingSpeed(bench, memory, { alone: true, loads, waits: false, count })
+    const best = Effect.fnUntraced(function*(speed: typeof all, window: number) {
+      return Math.max(...yield* Effect.forEach([4, manyEach, 2 * manyEach], (count) => speed(count, window)))
     })
-    const bytesPerMicro = yield* fastest(memory.bytes)
+    const fastest = (window: number) => best(each, window)
+    const bytesPerMicro = yield* best(all, memory.bytes)
     const [own, shared] = [yield* fastest(ownWindow), yield* fastest(sharedWindow)]
     // the geometric mean of both speeds tells which of the caches gives what is read
     const larger = own < isNoticed * shared ? [] : yield* Effect.filter(
