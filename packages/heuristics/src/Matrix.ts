@@ -61,8 +61,34 @@ const most = (loops: ReadonlyArray<Loops.Loop>, wanted: number): number => {
   return Math.min(wanted, loops.reduce((n, loop) => n * whole(loop), 1))
 }
 
-/** Terms of a score, and positions of a mix, that a workgroup stages at a time where it computes both of a piece. */
-const ofPieces = [64, 16] as const
+/**
+ * Terms of a score, and positions of a mix, that a workgroup stages at a time where it computes both of a piece: as many as there is memory for, since a workgroup has
+ * a processor for itself, and waits for each step.
+ */
+const ofPieces = [144, 16] as const
+
+/** Opts that take so many of the innermost terms; none where their loops have no such factors. */
+const innermost = (loops: ReadonlyArray<Loops.Loop>, wanted: number): ReadonlyArray<Opt.Opt> | undefined => {
+  const opts: Array<Opt.Opt> = []
+  let left = wanted
+  for (const { id, isSymbolic, size } of loops.toReversed()) {
+    const amount = left % size === 0 ? size : left
+    if (left === 1) break
+    if (isSymbolic || size % amount !== 0) return undefined
+    opts.push(Opt.matrix(id, amount))
+    left /= amount
+  }
+  return left === 1 ? opts : undefined
+}
+
+/** As many terms as there are such opts for, whole fragments and at most those wanted. */
+const manyTerms = (loops: ReadonlyArray<Loops.Loop>, wanted: number): ReadonlyArray<Opt.Opt> => {
+  for (let terms = wanted; terms >= side; terms -= side) {
+    const opts = innermost(loops, terms)
+    if (opts !== undefined) return opts
+  }
+  return []
+}
 
 /**
  * Tiles for scores and mix of a piece, each of all rows and columns that a workgroup has of it. Returns the threads of the workgroup; none where one of the two is no
@@ -78,8 +104,7 @@ export const choosePieces = (plan: Plan, profile: DeviceProfile): number | undef
   const opts: Array<Opt.Opt> = []
   for (const [i, { end, reduce }] of tiled.entries()) {
     const own = Loops.ofEnd(end).filter(({ isSymbolic, node }) => !between.has(node) && !isSymbolic)
-    const terms = Loops.loopsOf(reduce)
-    opts.push(...own.map(({ id, size }) => Opt.matrix(id, size)), ...taken(terms, most(terms, ofPieces[i]!)) ?? [])
+    opts.push(...own.map(({ id, size }) => Opt.matrix(id, size)), ...manyTerms(Loops.loopsOf(reduce), ofPieces[i]!))
   }
   if (!opts.every((opt) => trial.try(opt)) || Matrix.whyNot(trial.kernel, profile) !== undefined) return undefined
   for (const opt of opts) plan.try(opt)

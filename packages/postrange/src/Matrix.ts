@@ -159,6 +159,13 @@ const orderOf = (operand: Operand): (at: UOp) => UOp =>
 /** An iteration of its own, or the last one. */
 const within = ({ padded, size }: Operand, at: UOp): UOp => padded === size ? at : Expr.min(at, size - 1)
 
+/** The most threads that have equally many of so many vectors. */
+const mostThreads = (vectors: number, threads: number): number => {
+  let most = Math.min(vectors, threads)
+  while (vectors % most !== 0) most--
+  return most
+}
+
 /** Workgroup memory: its number, and words. */
 interface Memory {
   readonly id: number
@@ -190,7 +197,7 @@ const stage = (
   const [across, down] = [stride - vector, rowsOf(operand)]
   const memory = arena.make("LOCAL", DType.u32, [...instances], { id, length })
   const vectors = across / vector * down
-  const working = Math.min(threads, vectors)
+  const working = mostThreads(vectors, threads)
   const turn = Expr.range(arena, vectors / working, fresh(), "LOOP")
   const thread = Expr.range(arena, working, fresh(), "LOCAL")
   const word = Expr.range(arena, vector, fresh(), "UPCAST")
