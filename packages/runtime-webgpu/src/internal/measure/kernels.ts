@@ -120,6 +120,9 @@ export interface Reading {
   readonly alone: boolean
 }
 
+/** Workgroups that read in a row are so many times their threads apart at least, so that those of one processor are at different places of a window. */
+const apart = 97
+
 /** Reads with vectors of 16 bytes around a window of a buffer. */
 export const read = ({ alone, loads, threads, waits }: Reading): Program =>
   program(`read${alone ? "-alone" : ""}${waits ? "-and-wait" : ""}`, {
@@ -127,7 +130,7 @@ export const read = ({ alone, loads, threads, waits }: Reading): Program =>
     buffers: [{ access: "read", type: "vec4<u32>" }, words],
     vars: ["workgroups", "steps", "mask", "zero"],
     body: `  let stride = ${alone ? `${threads}u` : `groups * ${threads}u`};
-  var i = group * ${alone ? `steps * ${loads * threads}u` : `${threads}u`} + lane; var sum = vec4<u32>(0u);
+  var i = group * ${alone ? `(steps * ${loads}u + ${apart}u) * ${threads}u` : `${threads}u`} + lane; var sum = vec4<u32>(0u);
   for (var s = 0u; s < steps; s++) {
     ${Array.from({ length: loads }, (_, j) => `let v${j} = b0[(i + ${j}u * stride) & mask];`).join(" ")}
     sum ^= ${Array.from({ length: loads }, (_, j) => `v${j}`).join(" ^ ")};
