@@ -5,7 +5,7 @@ import { acrossThreads } from "./internal/acrossThreads.ts"
 import { addIn } from "./internal/additions.ts"
 import { Code } from "./internal/code.ts"
 import { earlyLoads } from "./internal/early.ts"
-import { byMatrixUnits, inProducts, loadAhead, type Product } from "./internal/matrix.ts"
+import { inProducts } from "./internal/matrix.ts"
 import { overLoops } from "./internal/overLoops.ts"
 import { Siblings } from "./internal/siblings.ts"
 
@@ -19,57 +19,34 @@ export const linearize = (kernel: UOp, { subgroupSize }: Pick<RendererCaps, "sub
   const nodes = toposort(kernel)
   const code = new Code(kernel.arena, nodes.filter((n) => n.op === "LOCAL"))
   const siblings = new Siblings()
-  const thread = nodes.find(isThread)
-  const emit = emitter(code, siblings, { thread, subgroupSize })
-  const parts = inProducts(kernel.src)
-  const products = parts.filter(isProduct)
-  const writing = { code, emit, thread: thread! }
-  const written = new Set(kernel.src.flatMap((end) => endOf(end).stores.map((store) => accessOf(store).buffer)))
-  /** Workgroup memory that was written since the last barrier. */
+  const emit = emitter(code, siblings, { thread: nodes.find(isThread), subgroupSize })
+  /** Memory that was written since the last barrier. */
   const unseen = new Set<UOp>()
-  /** What a part reads has to be there. */
-  const meet = (ends: ReadonlyArray<UOp>): void => {
-    if (toposort(...ends).some((n) => n.op === "LOAD" && unseen.has(accessOf(n).buffer))) {
+  const meet = (end: UOp): void => {
+    if (toposort(end).some((n) => n.op === "LOAD" && unseen.has(accessOf(n).buffer))) {
       code.barrier(code.root)
       unseen.clear()
     }
   }
-  const note = (store: UOp): void => {
-    const { buffer } = accessOf(store)
-    if (buffer.op === "LOCAL") unseen.add(buffer)
-  }
-  if (products.length === 0) for (const load of earlyLoads(kernel, subgroupSize)) emit(load)
-  for (const part of parts) {
+  const isInProduct = inProducts(kernel, { code, emit, meet })
+  for (const load of earlyLoads(kernel, subgroupSize)) emit(load)
+  for (const end of kernel.src) {
     // loops are not fused across a barrier
     siblings.clear()
-    if (isProduct(part)) {
-      const [left, right, results] = part
-      meet([left, right])
-      // results of the product before have left the memory that they share
-      if (part !== products[0]) code.barrier(code.root)
-      byMatrixUnits(part, writing)
-      endOf(results).stores.forEach(note)
-      const next = products[products.indexOf(part) + 1]
-      if (next !== undefined) loadAhead(next, (buffer) => written.has(buffer), writing)
-      continue
+    siblings.note([end])
+    const { loops, stores } = endOf(end)
+    if (!isInProduct(end)) {
+      meet(end)
+      const body = code.open(code.root, loops, emit)
+      if (stores.some(isAccumulating)) addIn(code, body, stores.map((store) => store.with(store.src.map(emit))))
+      else for (const store of stores) code.push(body, store.with(store.src.map(emit)))
+      code.close(code.root, loops)
     }
-    siblings.note([part])
-    meet([part])
-    const { loops, stores } = endOf(part)
-    const body = code.open(code.root, loops, emit)
-    if (stores.some(isAccumulating)) addIn(code, body, stores.map((store) => store.with(store.src.map(emit))))
-    else {
-      for (const store of stores) {
-        code.push(body, store.with(store.src.map(emit)))
-        note(store)
-      }
-    }
-    code.close(code.root, loops)
+    // no kernel reads what it writes elsewhere
+    for (const store of stores) unseen.add(accessOf(store).buffer)
   }
   return code.linear()
 }
-
-const isProduct = (part: UOp | Product): part is Product => Array.isArray(part)
 
 /**
  * The instruction that has a node's value, which is emitted on first use, in the innermost of the loops that the node depends on.

@@ -8,7 +8,7 @@ import { outputs, products, profile, stagesOf } from "./support/products.ts"
 import { operandsOf, randomProduct } from "./support/randomProducts.ts"
 
 describe("Matrix", () => {
-  for (const { inputs, kernel, name, opts } of products) {
+  for (const { bound, inputs, kernel, name, opts } of products) {
     for (const pieces of [1, 2]) {
       it(`keeps the values of ${name} of ${pieces} pieces at every stage`, () => {
         const written = kernel()
@@ -19,13 +19,12 @@ describe("Matrix", () => {
           return out
         }
         const expected = run((args) => evaluateKernel(written, args, { pieces }))
-        assert.isAbove(expected.filter((x) => x !== 0).length, 1000)
+        assert.isAbove(expected.filter((x) => x !== 0).length, 500 * pieces)
         for (const stage of [opted, expanded]) {
           assert.deepStrictEqual(run((args) => evaluateKernel(stage, args, { pieces })), expected)
         }
         const found = run((args) => evaluateLinear(linear, args, { pieces }))
-        // fragments add up floats, 16 terms at a time: below 2^-24 of the largest partial sum for each of at most 64 terms
-        found.forEach((x, i) => assert.approximately(x, expected[i]!, 64 * 2 ** -24 * 16))
+        found.forEach((x, i) => assert.approximately(x, expected[i]!, bound))
       })
     }
   }

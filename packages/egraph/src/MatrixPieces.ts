@@ -19,10 +19,21 @@ const mostRows = 2 * side
 /** Terms of a score, and positions of a mix, that a workgroup has in its memory at a time. */
 const terms = 64
 const positionsAtOnce = 16
+/** Fewer terms are staged at a time where memory is short. */
+const leastTerms = 32
+/** What rows in workgroup memory are apart, over their length, so that they do not share banks. */
+const padding = 1.25
 /** Stages beside the products: maxima, weights, sums, and results in several turns. */
 const stages = 6
 /** Loads of a thread that are under way at a time. */
 const loadsAtOnce = 6
+
+/** Bytes of workgroup memory: scores and weights of all rows as floats, and operands of a product as halves, whatever is staged at a time. */
+const bytesOf = (piece: number, { rows, width }: { readonly rows: number; readonly width: number }): number => {
+  const [floats, halves] = [4, 2]
+  const staged = Math.max(piece * leastTerms, width * positionsAtOnce) + mostRows * leastTerms
+  return floats * 2 * rows * piece + padding * halves * staged
+}
 
 /** Pieces, and what they take. */
 export interface Way {
@@ -53,10 +64,13 @@ export const waysOf = (site: Site, profile: DeviceProfile, cascade: Cascade): Re
   const depth = productsAt(cascade)?.depth
   const rows = site.shared.reduce((n, { size }) => n * size, 1)
   if (depth === undefined || rows < fewestRows) return []
-  const together = site.shared
-  return pieces.filter((piece) => pagesIn(cascade.size, piece) !== undefined).flatMap((piece): ReadonlyArray<Way> => {
-    const plan: Plan = { piece, together }
-    return rowsTogether(plan) > mostRows ? [] : [{ plan, behind: behindOf(plan, { depth, rows: site.rows }, profile) }]
+  if (rows > mostRows) return []
+  const fits = (piece: number): boolean =>
+    pagesIn(cascade.size, piece) !== undefined &&
+    bytesOf(piece, { rows, width: site.width }) <= profile.maxWorkgroupBytes
+  return pieces.filter(fits).map((piece) => {
+    const plan: Plan = { piece, together: site.shared }
+    return { plan, behind: behindOf(plan, { depth, rows: site.rows }, profile) }
   })
 }
 

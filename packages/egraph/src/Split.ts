@@ -99,7 +99,11 @@ export const ofProgram = (sink: UOp, profile: DeviceProfile, choose: Choose = ch
     const cascade = roots.has(node) ? cascadeAt(now) : undefined
     if (cascade === undefined) return now
     const { pieces, ...site } = siteOf(cascade)
-    const { inPieces: pieced = inPieces, micros, plan, stored, wholeMicros } = choose({ pieces, ...site }, profile, cascade)
+    const { inPieces: pieced = inPieces, micros, plan, stored, wholeMicros } = choose(
+      { pieces, ...site },
+      profile,
+      cascade
+    )
     const label = labels.get(node)
     const split = stored ?? (plan && pieced(cascade, { ...plan, label }))
     reports.push({

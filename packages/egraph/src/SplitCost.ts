@@ -129,5 +129,7 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
   const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))
   const micros = plan === undefined ? Infinity : microsBehind(plan, positions)
   const behind = (positions: number): number => microsBehind(plan!, positions)
-  return micros < wholeMicros ? { plan, micros, wholeMicros, behind } : { plan: undefined, micros: wholeMicros, wholeMicros }
+  return micros < wholeMicros
+    ? { plan, micros, wholeMicros, behind }
+    : { plan: undefined, micros: wholeMicros, wholeMicros }
 }

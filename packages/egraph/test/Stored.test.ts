@@ -1,4 +1,4 @@
-import { type DeviceProfile, h200 } from "@tg/core-uop/DeviceProfile"
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import { movement } from "@tg/core-uop/Op"
@@ -12,82 +12,10 @@ import type { Choose } from "@tg/egraph/Split"
 import { cheapest } from "@tg/egraph/SplitCost"
 import { inChunks, storableAt } from "@tg/egraph/Stored"
 import * as Nn from "@tg/tensor/Nn"
-import * as Program from "@tg/tensor/Program"
-import { buffer, iota, type Tensor, variable } from "@tg/tensor/Tensor"
+import { buffer } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
+import { contents, latent, matrix, ofHalves, type Sizes, valuesOf } from "./support/latent.ts"
 import { difference } from "./support/programs.ts"
-
-const matrix: DeviceProfile = { ...h200, matrixUnits: true }
-
-interface Sizes {
-  readonly tokens?: number
-  readonly heads?: number
-  readonly context?: number
-  readonly cache?: "f16" | "f32"
-  /** Whether something else in the program is rounded to bytes. */
-  readonly activations?: "int8" | "float"
-  /** Whether scores and weights are stored, as models do of many tokens. */
-  readonly isBatch?: boolean
-}
-
-const width = 32
-const depth = 48
-
-/** Attention over latents as models state it: rows of `[latent | rotated]`, shared by heads; whole pages up to the last token's. */
-const latent = (sizes: Sizes = {}) => {
-  const { activations = "int8", cache = "f16", context = 576, heads = 8, isBatch = false, tokens = 4 } = sizes
-  const shared = (x: Tensor): Tensor => isBatch ? x.contiguous() : x
-  const arena = new Arena()
-  const leaf = (id: number, shape: ReadonlyArray<number>, dtype = DType.f32) => buffer(arena, id, { shape, dtype })
-  const start = variable(arena, "start", 0, context - tokens)
-  const [q, out] = [leaf(0, [tokens, heads, depth]), leaf(1, [tokens, heads, width])]
-  const isHalf = cache === "f16"
-  const stored = isHalf ? leaf(2, [context, depth], DType.u32) : leaf(2, [context, depth])
-  const own = leaf(3, [tokens, depth])
-  const write = Program.assign(stored.slice(0, start, tokens), isHalf ? own.floatToHalf() : own)
-  const positions = start.add(tokens - 1).floordiv(64).add(1).mul(64)
-  const words = Program.after(stored, [write]).slice(0, 0, positions)
-  const rows = isHalf ? words.halfToFloat() : words
-  const scores = q.contiguous().unsqueeze(2).mul(rows).sum(-1).mul(depth ** -0.5)
-  const place = iota(arena, tokens).add(start).reshape([tokens, 1, 1])
-  const masked = shared(iota(arena, positions).le(place).where(scores, -1e30))
-  const mix = shared(Nn.softmax(masked)).unsqueeze(-1).mul(rows.slice(-1, 0, width)).sum(-2).label("attn_mix")
-  const bytes = leaf(4, [4], DType.u32)
-  const dot = leaf(5, [4], DType.i32)
-  const others = activations === "int8"
-    ? [Program.assign(dot, bytes.dot4I8(bytes))]
-    : []
-  return {
-    mix: mix.node,
-    out: out.node,
-    sink: Program.make([Program.assign(out, mix), ...others]).sink,
-    leaves: [q, out, stored, own, bytes, dot]
-  }
-}
-
-const halfOf = (i: number): number => 0x3000 + (i * 7919) % 0xc00 + (i % 2) * 0x8000
-
-const contents = (leaves: ReadonlyArray<Tensor>): ReadonlyMap<UOp, Float32Array | Uint32Array | Int32Array> =>
-  new Map(
-    leaves.map(({ dtype, node, shape }, leaf) => {
-      const length = Shape.maxElements(shape)
-      const values = Array.from({ length }, (_, i) => dtype === DType.f32 ? Math.sin(i * 0.37 + leaf) : halfOf(i))
-      return [
-        node,
-        dtype === DType.f32
-          ? Float32Array.from(values)
-          : dtype === DType.u32
-          ? Uint32Array.from(values)
-          : Int32Array.from(values)
-      ]
-    })
-  )
-
-const valuesOf = ({ leaves, out }: ReturnType<typeof latent>, sink: UOp, start: number): ReadonlyArray<number> => {
-  const buffers = contents(leaves)
-  evaluate([sink], { buffers, vars: { start } })
-  return Array.from(buffers.get(out)!)
-}
 
 /** Chunks of so many positions, whatever they take. */
 const take = (chunk: number): Choose => (site, profile, cascade) => {
@@ -96,12 +24,6 @@ const take = (chunk: number): Choose => (site, profile, cascade) => {
     ? cheapest(site, profile)
     : { stored, plan: { piece: chunk }, micros: 1, wholeMicros: 2 }
 }
-
-/**
- * Each operand is off by 2^-11 of itself at most: scores, of magnitude up to 2 here, by as much of the sum of their terms' magnitudes, weights by
- * as much again; the largest value of a mix is below 1.
- */
-const ofHalves = 2 ** -8
 
 describe("a cascade with stored scores, summed in chunks", () => {
   // one page, a chunk that is not full, whole chunks, and all that there is room for

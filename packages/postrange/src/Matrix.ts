@@ -159,13 +159,6 @@ const orderOf = (operand: Operand): (at: UOp) => UOp =>
 /** An iteration of its own, or the last one. */
 const within = ({ padded, size }: Operand, at: UOp): UOp => padded === size ? at : Expr.min(at, size - 1)
 
-/** The most threads that have equally many of so many vectors. */
-const mostThreads = (vectors: number, threads: number): number => {
-  let most = Math.min(vectors, threads)
-  while (vectors % most !== 0) most--
-  return most
-}
-
 /** Workgroup memory: its number, and words. */
 interface Memory {
   readonly id: number
@@ -197,7 +190,7 @@ const stage = (
   const [across, down] = [stride - vector, rowsOf(operand)]
   const memory = arena.make("LOCAL", DType.u32, [...instances], { id, length })
   const vectors = across / vector * down
-  const working = mostThreads(vectors, threads)
+  const working = Math.min(threads, vectors)
   const turn = Expr.range(arena, vectors / working, fresh(), "LOOP")
   const thread = Expr.range(arena, working, fresh(), "LOCAL")
   const word = Expr.range(arena, vector, fresh(), "UPCAST")
@@ -289,8 +282,7 @@ const tileOf = (product: Product): Tile => {
 const hasMatrix = (node: UOp): boolean => toposort(node).some((range) => range.op === "RANGE" && isMatrix(range))
 
 /** The tiles of a kernel. */
-const tilesOf = (kernel: UOp): ReadonlyArray<Tile> =>
-  productsOf(kernel).filter(({ end }) => hasMatrix(end)).map(tileOf)
+const tilesOf = (kernel: UOp): ReadonlyArray<Tile> => productsOf(kernel).filter(({ end }) => hasMatrix(end)).map(tileOf)
 
 /** Subgroups that compute a kernel: of several tiles those that all of them have fragments for. */
 const countOf = (tiles: ReadonlyArray<Tile>): number => {

@@ -102,7 +102,8 @@ const workOf = (
     if (!isLoad && (!elementwise.has(node.op) || node.dtype === DType.index)) continue
     const { once, repeats } = timesOf(openRanges(node))
     if (isLoad) bytes += 4 * once * Math.max(1, repeats / together)
-    else operations += once * repeats * (units.get(node) ?? (transcendental.has(node.op) ? transcendentalOperations : 1))
+    else {operations += once * repeats *
+        (units.get(node) ?? (transcendental.has(node.op) ? transcendentalOperations : 1))}
   }
   return { operations, bytes }
 }

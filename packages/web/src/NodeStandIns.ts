@@ -219,7 +219,8 @@ export const printSteps = () => []
   },
   // products on matrix units, which no page asks its browser for
   "rangeify/src/MatrixTiles": {
-    code: `export { tiledTokens as tiledLoops } from "./Tiles.ts"\nexport const tiledProduct = () => undefined\nexport const productsIn = () => new Map()`
+    code:
+      `export { tiledTokens as tiledLoops } from "./Tiles.ts"\nexport const tiledProduct = () => undefined\nexport const productsIn = () => new Map()`
   },
   "egraph/src/MatrixSplit": { code: `export { ofProgram } from "./Split.ts"` },
   // calls of tools: replies of pages are read without
@@ -234,15 +235,15 @@ export const printSteps = () => []
   "codegen-wasm/src/internal/additions": { code: "", absent: "sums of rows" },
   "codegen-wgsl/src/internal/additions": { code: "", absent: "sums of rows" },
   // matrix units, which browsers have not got
-  "postrange/src/Matrix": { code: `export const passes = []\nexport const whyNoPart = () => "none"`, absent: "matrix units" },
+  "postrange/src/Matrix": {
+    code: `export const passes = []\nexport const whyNoPart = () => "none"`,
+    absent: "matrix units"
+  },
   "heuristics/src/Matrix": {
     code: `export const chooseMatrix = () => false\nexport const choosePieces = () => undefined`,
     absent: "matrix units"
   },
-  "devectorize/src/internal/matrix": {
-    code: `export const inProducts = (ends) => ends\nexport const patchOf = () => undefined`,
-    absent: "matrix units"
-  },
+  "devectorize/src/internal/matrix": { code: "export const inProducts = () => () => false", absent: "matrix units" },
   // browsers clamp indices
   "codegen-wgsl/src/internal/clamps": { code: "export const within = (_, __, { index }) => index" },
   "codegen-wgsl/src/internal/fragments": { code: "export const enables = []", absent: "matrix units" },

@@ -5,7 +5,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { decode, type MatrixTile, placeTogether, type Side, side, type Staged } from "@tg/core-uop/MatrixTile"
-import { argOf, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, isThread, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
 import type { Code, Scope } from "./code.ts"
 import { stack } from "./lanes.ts"
@@ -18,45 +18,58 @@ const tiledIn = (end: UOp): UOp | undefined =>
 interface Writing {
   readonly code: Code
   readonly emit: (node: UOp) => UOp
-  /** Number of a thread in its workgroup. */
-  readonly thread: UOp
+  /** Waits for workgroup memory that an END reads, if it was written since the last barrier. */
+  readonly meet: (end: UOp) => void
 }
 
 /** The ENDs of a product: two that stage its operands, and the one that stores results. */
-export type Product = readonly [left: UOp, right: UOp, results: UOp]
+type Product = readonly [left: UOp, right: UOp, results: UOp]
 
-/** The ENDs of a kernel, those of a product together. */
-export const inProducts = (ends: ReadonlyArray<UOp>): ReadonlyArray<UOp | Product> =>
-  ends.flatMap((end, i): ReadonlyArray<UOp | Product> =>
-    tiledIn(end) !== undefined
-      ? [[ends[i - 2]!, ends[i - 1]!, end]]
-      : [1, 2].some((behind) => ends[i + behind] !== undefined && tiledIn(ends[i + behind]!) !== undefined)
-      ? []
-      : [end]
+/** Emits an END of a kernel that belongs to a product, and says whether it does; that of the results emits all three. */
+export const inProducts = (kernel: UOp, writing: Writing): (end: UOp) => boolean => {
+  const { code, meet } = writing
+  const products = kernel.src.flatMap((end, i): ReadonlyArray<Product> =>
+    tiledIn(end) === undefined ? [] : [[kernel.src[i - 2]!, kernel.src[i - 1]!, end]]
   )
+  const written = new Set(kernel.src.flatMap((end) => endOf(end).stores.map((store) => accessOf(store).buffer)))
+  return (end) => {
+    const at = products.findIndex((product) => product.includes(end))
+    const product = products[at]
+    if (product === undefined) return false
+    if (end !== product[2]) return true
+    product.slice(0, 2).forEach(meet)
+    // results of the product before have left the memory that they share
+    if (at > 0) code.barrier(code.root)
+    byMatrixUnits(product, writing)
+    const next = products[at + 1]
+    if (next !== undefined) loadAhead(next, (buffer) => written.has(buffer), writing)
+    return true
+  }
+}
 
 const numbers = (n: number): ReadonlyArray<number> => Array.from({ length: n }, (_, i) => i)
 
 /** Emits a product. */
-export const byMatrixUnits = (ends: Product, writing: Writing): void => {
+const byMatrixUnits = (ends: Product, writing: Writing): void => {
   const [left, right, results] = ends
-  const { code, emit, thread: lane } = writing
+  const { code, emit } = writing
+  // every thread stages its share
+  const lane = toposort(left).find(isThread)!
   const { arena } = results
   const reduce = tiledIn(results)!
   const tile = decode(reduceArg(reduce).tile!)
   const step = stepOf(results)
   const subgroup = Expr.shr(lane, Math.log2(tile.threads))
   const [rows, columns] = tile.fragments
-  const firstId = code.freshId()
-  const sums = numbers(rows * columns).map((id) =>
-    code.push(code.root, arena.make("FRAGMENT", DType.f32, [], { id: firstId + id, threads: tile.threads }))
+  const sums = numbers(rows * columns).map(() =>
+    code.push(code.root, arena.make("FRAGMENT", DType.f32, [], { id: code.freshId(), threads: tile.threads }))
   )
   const operands = [left, right].flatMap((end) => storesOf(end, step))
   const first = atStep(operands, step, Expr.int(arena, 0))
   load(first, emit)
   put(first, code.root, writing)
   code.barrier(code.root)
-  const product = { id: firstId, tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
+  const product = { id: code.freshId(), tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
   if (step === undefined) multiply(product, code.root, writing)
   else {
     const scope = code.open(code.root, [step], emit)
@@ -95,7 +108,7 @@ const storesOf = (end: UOp, step: UOp | undefined): ReadonlyArray<UOp> => {
 }
 
 /** Loads what a product stages first, as far as it is in memory that the kernel only reads: what stands in front of the product hides their latency. */
-export const loadAhead = (
+const loadAhead = (
   [left, right, results]: Product,
   isWritten: (buffer: UOp) => boolean,
   { emit }: Writing
@@ -228,7 +241,10 @@ const store = (
     const now = Expr.range(arena, turn?.src[0] ?? 1, code.freshRange(), "LOOP")
     if (turn !== undefined) places.set(turn, now)
     const load = (place: UOp, lanes: DType.Lanes): UOp =>
-      Expr.bitcast(Expr.load(Expr.element(patch, Expr.add(place, Expr.mul(now, tile.threads * reduce.dtype.lanes))), lanes), DType.f32)
+      Expr.bitcast(
+        Expr.load(Expr.element(patch, Expr.add(place, Expr.mul(now, tile.threads * reduce.dtype.lanes))), lanes),
+        DType.f32
+      )
     const [first, ...others] = own(number)
     const isVector = tile.together === "adjacent"
     places.set(reduce, isVector ? load(first!, lanes) : stack([first!, ...others].map((place) => load(place, 1))))

@@ -84,6 +84,66 @@ const mix = (arena = new Arena()): UOp => {
   ])
 }
 
+const rows = 20
+const columns = 40 // of a record: the mix, the maximum, the sum of weights, and nothing
+
+/**
+ * A piece of attention of 20 rows, which are no whole fragments: scores, their maxima, weights, maximum and sum of weights beside the mix, and the mix. All but the last two
+ * are staged in workgroup memory.
+ */
+const piece = (arena = new Arena()): UOp => {
+  const own = range(arena, Expr.variable(arena, "pieces", 1, pieces), 0, "GLOBAL")
+  const local = (id: number, length: number): UOp => arena.make("LOCAL", DType.f32, [own], { id, length })
+  const end = (effect: UOp, ...loops: ReadonlyArray<UOp>): UOp => arena.make("END", DType.none, [effect, own, ...loops])
+  const loop = (size: number, id: number, axis: "LOOP" | "GLOBAL" | "REDUCE" = "LOOP"): UOp =>
+    range(arena, size, id, axis)
+  const at = (row: UOp, position: UOp): UOp => Expr.add(Expr.mul(row, page), position)
+  const place = (position: UOp): UOp => Expr.add(Expr.mul(own, page), position)
+  const [scores, most, weights] = [local(0, rows * page), local(1, rows), local(2, rows * page)]
+
+  const [a, b, group, half, word] = [
+    loop(rows, 1),
+    loop(page, 2),
+    loop(4, 3, "REDUCE"),
+    loop(2, 4, "REDUCE"),
+    loop(4, 5, "REDUCE")
+  ]
+  const feature = sum(Expr.mul(group, 8), Expr.mul(half, 4), word)
+  const query = Expr.load(Expr.element(param(arena, 2, DType.f32, rows * 32), Expr.add(Expr.mul(a, 32), feature)))
+  const k = cached(arena, { group, half, word, position: place(b) })
+  const score = Expr.reduce("ADD", Expr.mul(k, rounded(query)), [group, half, word])
+  const first = end(Expr.store(Expr.element(scores, at(a, b)), score), a, b)
+
+  const [c, d] = [loop(rows, 6), loop(page, 7, "REDUCE")]
+  const largest = Expr.reduce("MAX", Expr.load(Expr.element(scores, at(c, d))), [d])
+  const second = end(Expr.store(Expr.element(most, c), largest), c)
+
+  const [e, f] = [loop(rows, 8), loop(page, 9)]
+  const below = Expr.sub(Expr.load(Expr.element(scores, at(e, f))), Expr.load(Expr.element(most, e)))
+  const third = end(Expr.store(Expr.element(weights, at(e, f)), Expr.alu("EXP2", below)), e, f)
+
+  const out = param(arena, 0, DType.f32, pieces * rows * columns)
+  const record = (row: UOp, column: UOp): UOp =>
+    Expr.element(out, sum(Expr.mul(own, rows * columns), Expr.mul(row, columns), column))
+  const [g, h, i] = [loop(rows, 10), loop(2, 11), loop(page, 12, "REDUCE")]
+  const all = Expr.reduce("ADD", Expr.load(Expr.element(weights, at(g, i))), [i])
+  const state = Expr.where(Expr.lt(h, 1), Expr.load(Expr.element(most, g)), all)
+  const fourth = end(Expr.store(record(g, Expr.add(h, 32)), state), g, h)
+
+  const [m, n, o, p, q] = [
+    loop(rows, 13, "GLOBAL"),
+    loop(4, 14, "GLOBAL"),
+    loop(2, 15, "GLOBAL"),
+    loop(4, 16, "GLOBAL"),
+    loop(page, 17, "REDUCE")
+  ]
+  const v = cached(arena, { group: n, half: o, word: p, position: place(q) })
+  const weight = Expr.load(Expr.element(weights, at(m, q)))
+  const mixed = Expr.reduce("ADD", Expr.mul(rounded(weight), v), [q])
+  const fifth = end(Expr.store(record(m, sum(Expr.mul(n, 8), Expr.mul(o, 4), p)), mixed), m, n, o, p)
+  return arena.make("SINK", DType.none, [first, second, third, fourth, fifth])
+}
+
 /** Numbers in [-1, 1). */
 const random = (count: number, seed: number): Float32Array => {
   let state = seed
@@ -132,16 +192,49 @@ const mixTile = [
   Opt.matrix(6, 16)
 ]
 
+const pieceTiles = [
+  Opt.matrix(1, rows),
+  Opt.matrix(2, page),
+  Opt.matrix(5, 4),
+  Opt.matrix(4, 2),
+  Opt.matrix(3, 2),
+  Opt.matrix(13, rows),
+  Opt.matrix(14, 4),
+  Opt.matrix(15, 2),
+  Opt.matrix(16, 4),
+  Opt.matrix(17, 16),
+  Opt.group(7, 4),
+  Opt.local(6, rows),
+  Opt.upcast(9, 4),
+  Opt.local(9, 8),
+  Opt.local(8, 10),
+  Opt.upcast(11, 2),
+  Opt.local(10, rows)
+]
+
 /** Elements of the larger result. */
 export const outputs = heads * pieces * page * tokens
 
-/** A product, a tile of it, and its arguments: the result, the cache, and what else it reads. */
+/** Fragments add up floats, 16 terms at a time: below 2^-24 of the largest partial sum for each of at most 64 terms. */
+const ofSums = 64 * 2 ** -24 * 16
+/** Besides, a weight whose score is off by that may be rounded to another half: 2^-11 of it, as often as there are positions. */
+const ofWeights = page * 2 ** -11
+
+/** A product, a tile of it, its arguments: the result, the cache, and what else it reads; and how far results are off in another order of sums. */
 export const products = [
-  { name: "scores", kernel: scores, opts: scoresTile, inputs: [cacheOf(), random(heads * 32 * tokens, 1)] },
+  {
+    name: "scores",
+    kernel: scores,
+    opts: scoresTile,
+    inputs: [cacheOf(), random(heads * 32 * tokens, 1)],
+    bound: ofSums
+  },
   {
     name: "mix",
     kernel: mix,
     opts: mixTile,
-    inputs: [cacheOf(), random(heads * pieces * page * tokens, 2), random(heads * tokens, 3)]
-  }
+    inputs: [cacheOf(), random(heads * pieces * page * tokens, 2), random(heads * tokens, 3)],
+    bound: ofSums
+  },
+  { name: "piece", kernel: piece, opts: pieceTiles, inputs: [cacheOf(), random(rows * 32, 4)], bound: ofWeights }
 ] as const

@@ -130,7 +130,9 @@ export const read = ({ alone, loads, threads, waits }: Reading): Program =>
     buffers: [{ access: "read", type: "vec4<u32>" }, words],
     vars: ["workgroups", "steps", "mask", "zero"],
     body: `  let stride = ${alone ? `${threads}u` : `groups * ${threads}u`};
-  var i = group * ${alone ? `(steps * ${loads}u + ${apart}u) * ${threads}u` : `${threads}u`} + lane; var sum = vec4<u32>(0u);
+  var i = group * ${
+      alone ? `(steps * ${loads}u + ${apart}u) * ${threads}u` : `${threads}u`
+    } + lane; var sum = vec4<u32>(0u);
   for (var s = 0u; s < steps; s++) {
     ${Array.from({ length: loads }, (_, j) => `let v${j} = b0[(i + ${j}u * stride) & mask];`).join(" ")}
     sum ^= ${Array.from({ length: loads }, (_, j) => `v${j}`).join(" ^ ")};

@@ -142,7 +142,8 @@ const readingSpeed = (
   })
 
 /** What is read again, by the speeds of both caches: half of it from each. A cache is no slower than what it caches. */
-const ofCaches = (own: number, shared: number, memory: number): number => Math.max(1, 2 / (1 / own + 1 / shared) / memory)
+const ofCaches = (own: number, shared: number, memory: number): number =>
+  Math.max(1, 2 / (1 / own + 1 / shared) / memory)
 
 /** Speed of memory, with as many threads as there is room for; of caches, and what a processor's own one holds; of arithmetic beside them. */
 export const throughput = (bench: Bench, memory: Window, count: number): Effect.Effect<Findings, Failure> =>

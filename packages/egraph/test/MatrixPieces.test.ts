@@ -1,0 +1,92 @@
+import { evaluate } from "@tg/core-uop/EvaluateTensor"
+import { movement } from "@tg/core-uop/Op"
+import * as Shape from "@tg/core-uop/Shape"
+import * as Spec from "@tg/core-uop/Spec"
+import { reduceArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { cascadeAt } from "@tg/egraph/Cascade"
+import { made, waysOf } from "@tg/egraph/MatrixPieces"
+import { ofProgram } from "@tg/egraph/MatrixSplit"
+import { inPieces, law } from "@tg/egraph/Pieces"
+import { cheapest, siteOf } from "@tg/egraph/SplitCost"
+import { pagesIn } from "@tg/egraph/Stored"
+import { describe, expect, it } from "vitest"
+import { contents, latent, matrix, ofHalves, type Sizes, valuesOf } from "./support/latent.ts"
+import { difference } from "./support/programs.ts"
+
+/** One token's heads, which are no whole fragments. */
+const sizes: Sizes = { tokens: 1, heads: 20, context: 640 }
+const together = [{ axis: 1, size: 20 }]
+
+/** One page, a piece that is not full, whole pieces, an odd page at the end, and all that there is room for. */
+const starts = [0, 61, 127, 130, 320, 639]
+
+describe("a cascade in pieces on matrix units", () => {
+  it("keeps its values exactly up to the order of sums, if nothing is rounded", () => {
+    const program = latent(sizes)
+    for (const piece of [64, 128, 256]) {
+      const cascade = cascadeAt(program.mix)!
+      const split = inPieces(cascade, { piece, together }, pagesIn(cascade.size, piece))!
+      expect(Shape.print(Shape.of(split))).toBe(Shape.print(Shape.of(program.mix)))
+      for (const start of starts) {
+        const [a, b] = evaluate([program.mix, split], { buffers: contents(program.leaves), vars: { start } })
+          .map((value) => Array.from(value!.data))
+        expect(difference(a!, b!), `pieces of ${piece} behind ${start}`).toBeLessThanOrEqual(law.bound)
+      }
+    }
+  })
+
+  it("with both operands of its products as halves, in a program", () => {
+    const program = latent(sizes)
+    for (const piece of [64, 128]) {
+      const { reports, sink } = ofProgram(program.sink, matrix, (site, profile) => ({
+        ...cheapest(site, profile),
+        plan: { piece, together },
+        inPieces: made
+      }))
+      expect(reports).toMatchObject([{ label: "attn_mix", piece, isStored: false, together: 20 }])
+      expect(Spec.check("tensor", sink)).toEqual([])
+      // the query, and the weights of a piece
+      const rounded = toposort(sink).filter(({ op, src }) => op === "HALF_TO_FLOAT" && src[0]!.op === "FLOAT_TO_HALF")
+      expect(rounded).toHaveLength(2)
+      for (const start of starts) {
+        const apart = difference(valuesOf(program, program.sink, start), valuesOf(program, sink, start))
+        // one position has the weight 1, which is a half
+        if (start > 0) expect(apart, `behind ${start}`).toBeGreaterThan(0)
+        expect(apart, `behind ${start}`).toBeLessThanOrEqual(ofHalves)
+      }
+    }
+  })
+
+  it("weights of what is behind the axis are zero as operands, so that sums stay products", () => {
+    const split = made(cascadeAt(latent(sizes).mix)!, { piece: 128, together })!
+    const sums = toposort(split).filter((node) => node.op === "REDUCE" && reduceArg(node).op === "ADD")
+    const isHalf = (node: UOp): boolean =>
+      node.op === "HALF_TO_FLOAT" || (movement.has(node.op) || node.op === "GATHER") && isHalf(node.src[0]!)
+    const products = sums.filter(({ src: [terms] }) => terms!.op === "MUL" && terms!.src.every(isHalf))
+    expect(products).toHaveLength(2)
+  })
+})
+
+describe("what pieces on matrix units take", () => {
+  const waysFor = (own: Sizes, profile = matrix) => {
+    const cascade = cascadeAt(latent({ ...sizes, ...own }).mix)!
+    return waysOf(siteOf(cascade), profile, cascade)
+  }
+
+  it("grows with the waves of workgroups", () => {
+    const [large, small] = waysFor({})
+    expect([large!.plan.piece, small!.plan.piece]).toEqual([128, 64])
+    // one wave, two, three of 132 processors
+    const waves = [132, 264, 396].map((count) => small!.behind(64 * count))
+    expect(waves[1]! - waves[0]!).toBeCloseTo(waves[2]! - waves[1]!)
+    expect(large!.behind(64 * 264)).toBeLessThan(small!.behind(64 * 264))
+    expect(large!.behind(64)).toBeGreaterThan(small!.behind(64))
+  })
+
+  it("none where few rows share the cache, it has floats, or there is no memory for the tiles", () => {
+    expect(waysFor({ heads: 4 })).toEqual([])
+    expect(waysFor({ heads: 64 })).toEqual([])
+    expect(waysFor({ cache: "f32" })).toEqual([])
+    expect(waysFor({}, { ...matrix, maxWorkgroupBytes: 16384 })).toEqual([])
+  })
+})
