@@ -65,7 +65,8 @@ const barriers = (bench: Bench, isSoftware: boolean, known: Record<"processors" 
     ({ findings, tried }): Found => ({ findings, litmus: tried })
   )
 
-const ofThroughput = ["bytesPerMicro", "cachedPerByte", "ownCacheBytes", "operationsPerByte"] as const
+const ofThroughput = ["bytesPerMicro", "operationsPerByte"] as const
+const ofCaches = ["cachedPerByte", "ownCacheBytes"] as const
 
 /** Runs all probes, those that others build on first. */
 const all = Effect.fnUntraced(function*(bench: Bench, { hasSubgroups, isSoftware }: Kind) {
@@ -88,6 +89,10 @@ const all = Effect.fnUntraced(function*(bench: Bench, { hasSubgroups, isSoftware
     return []
   }).pipe(Effect.scoped)
   yield* add(ofMemory, ...ofThroughput, "saturatingThreads", "loadMicros")
+  const bytesPerMicro = valueOf("bytesPerMicro")
+  if (bytesPerMicro !== undefined) {
+    yield* add(Probes.caches(bench, { bytesPerMicro, count: processors }), ...ofCaches)
+  }
   const held = ["residentThreads", "residentWorkgroups", "registerBytes", "residentBytes"] as const
   yield* add(Probes.residency(bench, processors), ...held)
   yield* add(Probes.together(bench, hasSubgroups), "barrierMicros", "stageMicros", "subgroupReduceMicros")

@@ -145,29 +145,37 @@ const readingSpeed = (
 const ofCaches = (own: number, shared: number, memory: number): number =>
   Math.max(1, 2 / (1 / own + 1 / shared) / memory)
 
-/** Speed of memory, with as many threads as there is room for; of caches, and what a processor's own one holds; of arithmetic beside them. */
+/** Speed of memory, with as many threads as there is room for; of arithmetic beside it. */
 export const throughput = (bench: Bench, memory: Window, count: number): Effect.Effect<Findings, Failure> =>
   Effect.gen(function*() {
-    const all = yield* readingSpeed(bench, memory, { loads, waits: false, count })
-    // every workgroup reads the whole window
-    const each = yield* readingSpeed(bench, memory, { alone: true, loads, waits: false, count })
-    const best = Effect.fnUntraced(function*(speed: typeof all, window: number) {
-      return Math.max(...yield* Effect.forEach([4, manyEach, 2 * manyEach], (count) => speed(count, window)))
-    })
-    const fastest = (window: number) => best(each, window)
-    const bytesPerMicro = yield* best(all, memory.bytes)
-    const [own, shared] = [yield* fastest(ownWindow), yield* fastest(sharedWindow)]
-    // the geometric mean of both speeds tells which of the caches gives what is read
-    const larger = own < isNoticed * shared ? [] : yield* Effect.filter(
-      largerWindows,
-      (window) => Effect.map(fastest(window), (speed) => speed * speed > own * shared)
+    const speed = yield* readingSpeed(bench, memory, { loads, waits: false, count })
+    const bytesPerMicro = Math.max(
+      ...yield* Effect.forEach([4, manyEach, 2 * manyEach], (each) => speed(each, memory.bytes))
     )
     const operations = yield* operationsPerMicro(bench, count)
     return [
       Fits.finding("bytesPerMicro", bytesPerMicro),
-      Fits.finding("cachedPerByte", ofCaches(own, shared, bytesPerMicro)),
-      Fits.finding("ownCacheBytes", Math.max(ownWindow, ...larger)),
       Fits.finding("operationsPerByte", operations === undefined ? undefined : operations / bytesPerMicro)
+    ]
+  }).pipe(Effect.scoped)
+
+/** Speed of caches beside that of memory, in bytes a microsecond, and what a processor's own one holds: every workgroup reads the whole of a window. */
+export const caches = (
+  bench: Bench,
+  { bytesPerMicro, count }: { readonly bytesPerMicro: number; readonly count: number }
+): Effect.Effect<Findings, Failure> =>
+  Effect.gen(function*() {
+    const memory: Window = { buffer: yield* bench.memory(sharedWindow), bytes: sharedWindow, kind: "hardware" }
+    const speed = yield* readingSpeed(bench, memory, { alone: true, loads, waits: false, count })
+    const of = (window: number) => speed(manyEach, window)
+    const [own, shared] = [yield* of(ownWindow), yield* of(sharedWindow)]
+    // the geometric mean of both speeds tells which of the caches gives what is read
+    const larger = own < isNoticed * shared
+      ? []
+      : yield* Effect.filter(largerWindows, (window) => Effect.map(of(window), (found) => found * found > own * shared))
+    return [
+      Fits.finding("cachedPerByte", ofCaches(own, shared, bytesPerMicro)),
+      Fits.finding("ownCacheBytes", Math.max(ownWindow, ...larger))
     ]
   }).pipe(Effect.scoped)
 
