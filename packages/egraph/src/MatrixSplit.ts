@@ -40,7 +40,7 @@ const cheapestChunk = (work: StoredCost.Work, most: number, profile: DeviceProfi
 }
 
 /** How much longer than other pieces those on matrix units may take in the first half of a context, for what they save in the second. */
-const mayTake = 1.05
+const mayTake = 1.1
 
 /** Pieces on matrix units, where they take less time than others up to the end of the context, and hardly more before. */
 const onUnits = (site: Site, profile: DeviceProfile, cascade: Cascade, { behind }: Costed) => {
