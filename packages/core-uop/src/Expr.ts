@@ -92,6 +92,17 @@ export const load = (element: UOp, lanes: DType.Lanes = 1): UOp =>
 
 export const store = (target: UOp, value: UOp): UOp => target.arena.make("STORE", DType.none, [target, value])
 
+/** A condition besides the one of a gate, if there is one. */
+export const gated = (gate: UOp | undefined, condition: UOp): UOp =>
+  gate === undefined ? condition : and(gate, condition)
+
+/** A STORE that a condition allows, besides those that it has. */
+export const storeIf = (store: UOp, condition: UOp): UOp => {
+  const [target, value] = store.src
+  const [buffer, at, gate] = target!.src
+  return store.with([element(buffer!, at!, gated(gate, condition)), value!])
+}
+
 /** One lane of a vector. */
 export const lane = (x: UOp, i: number): UOp =>
   x.dtype.lanes === 1 ? x : x.op === "STACK" ? x.src[i]! : x.arena.make("LANE", DType.scalarOf(x.dtype), [x], i)

@@ -1,4 +1,3 @@
-import { storeOf } from "@tg/core-uop/View"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
@@ -38,7 +37,7 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
   for (const range of globals.filter((r) => isPadded(r, maxGrid))) {
     // surplus workgroups repeat the last iteration and store nothing
     const [size, value] = [range.src[0]!, replace.get(range)!]
-    storeGate = both(storeGate, Expr.lt(value, size))
+    storeGate = Expr.gated(storeGate, Expr.lt(value, size))
     replace.set(range, Expr.min(value, Expr.sub(size, Expr.int(arena, 1))))
   }
 
@@ -62,8 +61,8 @@ export const addThreads = (kernel: UOp, maxGrid: number): UOp | GridProblem => {
     const phase = phases[i]!
     const kept = end.src.slice(1).filter((r) => r.op === "RANGE")
     let gate = isStage(phase.end) ? undefined : phase.end.src.slice(1).filter(isOnce).reduce(isRun, storeGate)
-    if (phase.group > 1) gate = both(gate, Expr.lt(Expr.floormod(thread, phase.group), 1))
-    if (phase.threads < threads) gate = both(gate, Expr.lt(thread, phase.threads))
+    if (phase.group > 1) gate = Expr.gated(gate, Expr.lt(Expr.floormod(thread, phase.group), 1))
+    if (phase.threads < threads) gate = Expr.gated(gate, Expr.lt(thread, phase.threads))
     return arena.make("END", DType.none, [gated(end.src[0]!, gate), ...kept])
   })
   return mapped.with(ends)
@@ -93,7 +92,8 @@ const spread = (loops: ReadonlyArray<UOp>, number: UOp, replace: Map<UOp, UOp>):
 const isOnce = (range: UOp): boolean =>
   rangeArg(range).axis === "GLOBAL" && range.src[0]!.op !== "CONST" && Bounds.of(range.src[0]!).max <= 1
 
-const isRun = (gate: UOp | undefined, range: UOp): UOp => both(gate, Expr.lt(Expr.int(range.arena, 0), range.src[0]!))
+const isRun = (gate: UOp | undefined, range: UOp): UOp =>
+  Expr.gated(gate, Expr.lt(Expr.int(range.arena, 0), range.src[0]!))
 
 /** Drops the loops that have become threads from the sources of GROUP_REDUCE. */
 const withoutLoops = (kernel: UOp): UOp =>
@@ -101,13 +101,10 @@ const withoutLoops = (kernel: UOp): UOp =>
 
 const sizeOf = (range: UOp): number => Number(range.src[0]!.arg)
 
-const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
-
 const gated = (effect: UOp, gate: UOp | undefined): UOp => {
   if (gate === undefined) return effect
   if (effect.op === "TUPLE") return effect.with(effect.src.map((s) => gated(s, gate)))
-  const { at, buffer, gate: own, value } = storeOf(effect)
-  return effect.with([Expr.element(buffer, at, both(own, gate)), value])
+  return Expr.storeIf(effect, gate)
 }
 
 /** A part of one loop on a grid dimension, with its stride in the loop's value. */

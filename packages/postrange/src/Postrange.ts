@@ -162,7 +162,7 @@ const gateLoads = (root: UOp, loop: UOp, condition: UOp): UOp => {
   for (const node of toposort(root)) {
     const src = node.src.map((s) => done.get(s)!)
     const gated = node.op === "INDEX" && openRanges(node).has(loop)
-      ? [src[0]!, src[1]!, src[2] === undefined ? condition : Expr.and(src[2], condition)]
+      ? [src[0]!, src[1]!, Expr.gated(src[2], condition)]
       : src
     done.set(node, node.with(gated))
   }

@@ -63,8 +63,6 @@ export interface Reader {
   readonly compute: (node: UOp, index: ReadonlyArray<UOp>, gate: UOp | undefined) => UOp
 }
 
-const both = (gate: UOp | undefined, condition: UOp): UOp => gate === undefined ? condition : Expr.and(gate, condition)
-
 /** A value at an index, under a gate. */
 interface Value {
   readonly node: UOp
@@ -196,12 +194,12 @@ const paddedAt = ({ arena, value }: Reader, node: UOp, index: ReadonlyArray<UOp>
     const hi = Shape.fromUOp(node.src[2 + 2 * axis]!)
     const at = index[axis]!
     if (lo === 0 && hi === 0) return void inner.push(at)
-    if (lo !== 0) inside = both(inside, Expr.not(Expr.lt(at, extent(arena, lo))))
-    if (hi !== 0) inside = both(inside, Expr.lt(at, Expr.add(extent(arena, dim), extent(arena, lo))))
+    if (lo !== 0) inside = Expr.gated(inside, Expr.not(Expr.lt(at, extent(arena, lo))))
+    if (hi !== 0) inside = Expr.gated(inside, Expr.lt(at, Expr.add(extent(arena, dim), extent(arena, lo))))
     inner.push(Expr.sub(at, extent(arena, lo)))
   })
   if (inside === undefined) return value(x, index, gate)
-  const there = value(x, inner, both(gate, inside))
+  const there = value(x, inner, Expr.gated(gate, inside))
   return Expr.where(inside, there, Expr.like(there, node.dtype.scalar === "bool" ? false : 0))
 }
 
