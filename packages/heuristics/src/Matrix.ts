@@ -61,6 +61,13 @@ const most = (loops: ReadonlyArray<Loops.Loop>, wanted: number): number => {
   return Math.min(wanted, loops.reduce((n, loop) => n * whole(loop), 1))
 }
 
+/** Takes all of these opts, if they are tiles that the device has room for; none otherwise. */
+const takes = (plan: Plan, profile: DeviceProfile, opts: ReadonlyArray<Opt.Opt>): boolean => {
+  const trial = new Plan(plan.kernel, profile, plan.legal)
+  if (!opts.every((opt) => trial.try(opt)) || Matrix.whyNot(trial.kernel, profile) !== undefined) return false
+  return opts.every((opt) => plan.try(opt))
+}
+
 /**
  * Terms of a score, and positions of a mix, that a workgroup stages at a time where it computes both of a piece: the most that it has memory for, since it waits for each
  * step. Pieces of 64 positions of 20 rows take an H100 15.6 us behind 4096, and 17.2 with 16 positions at a time; with 144 terms, of which a thread
@@ -87,12 +94,9 @@ export const choosePieces = (plan: Plan, profile: DeviceProfile): number | undef
   const found = kernel.src.map(Matrix.productIn)
   const products = found.filter((product) => product !== undefined)
   if (products.length !== 2 || found.at(-1) === undefined) return undefined
+  const between = loopsBetween(kernel)
   for (const depths of ofPieces) {
-    const opts = optsOfPieces(products, loopsBetween(kernel), depths)
-    const trial = new Plan(kernel, profile, plan.legal)
-    if (!opts.every((opt) => trial.try(opt)) || Matrix.whyNot(trial.kernel, profile) !== undefined) continue
-    for (const opt of opts) plan.try(opt)
-    return Matrix.threadsOf(plan.kernel, profile)
+    if (takes(plan, profile, optsOfPieces(products, between, depths))) return Matrix.threadsOf(plan.kernel, profile)
   }
   return undefined
 }
@@ -112,10 +116,7 @@ export const chooseMatrix = (plan: Plan, profile: DeviceProfile): boolean => {
   for (let depth = most(terms, wanted.depth); depth >= side; depth /= 2) {
     const opts = [taken(rows, height), taken(columns, width), taken(terms, depth)]
     if (height < side || width < side || opts.includes(undefined)) return false
-    const trial = new Plan(kernel, profile, plan.legal)
-    const all = opts.flatMap((list) => list ?? [])
-    if (!all.every((opt) => trial.try(opt)) || Matrix.whyNot(trial.kernel, profile) !== undefined) continue
-    return all.every((opt) => plan.try(opt))
+    if (takes(plan, profile, opts.flatMap((list) => list ?? []))) return true
   }
   return false
 }

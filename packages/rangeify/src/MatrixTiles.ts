@@ -8,20 +8,24 @@ const tile = 64
 
 const isHalf = ({ op }: UOp): boolean => op === "HALF_TO_FLOAT"
 
-const isSum = ({ op }: UOp): boolean => op === "REDUCE"
+const isReduction = ({ op }: UOp): boolean => op === "REDUCE"
 
-const isProduct = ({ src: [product] }: UOp): boolean => product!.op === "MUL" && product!.src.every(isHalf)
+/** What matrix units multiply: the terms of sums of products of halves. */
+const productsOf = ({ nodes }: Phase, { matrixUnits }: DeviceProfile): ReadonlyArray<UOp> =>
+  matrixUnits === true
+    ? nodes.filter(isReduction).map(({ src }) => src[0]!).filter(({ op, src }) => op === "MUL" && src.every(isHalf))
+    : []
 
 /** Loops of constant size around a product of halves, the innermost first, as many as fill the tile of a workgroup; none where matrix units compute no such product. */
 export const tiledProduct = (
-  { end, nodes }: Phase,
+  phase: Phase,
   iterations: Iterations,
-  { matrixUnits }: DeviceProfile
+  profile: DeviceProfile
 ): Tiled | undefined => {
-  if (matrixUnits !== true || !nodes.some((node) => isSum(node) && isProduct(node))) return undefined
+  if (productsOf(phase, profile).length === 0) return undefined
   let left = tile ** 2
   return new Map(
-    end.src.slice(1).toReversed().filter((loop) => loop.src[0]!.op === "CONST").map((loop) => {
+    phase.end.src.slice(1).toReversed().filter((loop) => loop.src[0]!.op === "CONST").map((loop) => {
       const own = Math.min(iterations([loop]), tile, left)
       left /= own
       return [loop, own]
@@ -36,14 +40,10 @@ export const tiledProduct = (
 const ofUnits = 6
 
 /** Operations of a multiplication: of one that matrix units compute, a part. */
-export const productsIn = ({ nodes }: Phase, { matrixUnits }: DeviceProfile): ReadonlyMap<UOp, number> =>
-  new Map(
-    matrixUnits === true
-      ? nodes.filter((node) => isSum(node) && isProduct(node)).map(({ src }) => [src[0]!, 1 / ofUnits] as const)
-      : []
-  )
+export const productsIn = (phase: Phase, profile: DeviceProfile): ReadonlyMap<UOp, number> =>
+  new Map(productsOf(phase, profile).map((product) => [product, 1 / ofUnits]))
 
 /** The loops that are tiled of a kernel that stages nothing: matrix units compute one product, and nothing beside it. */
 export const tiledLoops = (phase: Phase, iterations: Iterations, profile: DeviceProfile): Tiled =>
-  (phase.nodes.filter(isSum).length === 1 ? tiledProduct(phase, iterations, profile) : undefined) ??
+  (phase.nodes.filter(isReduction).length === 1 ? tiledProduct(phase, iterations, profile) : undefined) ??
     tiledTokens(phase, iterations)

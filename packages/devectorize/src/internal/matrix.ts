@@ -1,6 +1,6 @@
 /**
- * A product by matrix units as instructions: operands staged for each step of the reduction, fragments multiplied, results stored one fragment
- * at a time. What the next step needs is loaded before this one multiplies, so that its latency is hidden (software pipelining).
+ * A product by matrix units as instructions: operands staged for each step of the reduction, fragments multiplied, results stored by way
+ * of the memory that operands were in. What the next step needs is loaded before this one multiplies, so that its latency is hidden (software pipelining).
  */
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
