@@ -66,8 +66,7 @@ const behindOf = (
 export const waysOf = (site: Site, profile: DeviceProfile, cascade: Cascade): ReadonlyArray<Way> => {
   const depth = productsAt(cascade)?.depth
   const rows = site.shared.reduce((n, { size }) => n * size, 1)
-  if (depth === undefined || rows < fewestRows) return []
-  if (rows > mostRows) return []
+  if (depth === undefined || rows < fewestRows || rows > mostRows) return []
   const fits = (piece: number): boolean =>
     pagesIn(cascade.size, piece) !== undefined &&
     bytesOf(piece, { rows, width: site.width }) <= profile.maxWorkgroupBytes

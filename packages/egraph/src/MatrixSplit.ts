@@ -5,10 +5,10 @@
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Shape from "@tg/core-uop/Shape"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
+import type { Cascade } from "./Cascade.ts"
 import * as HalfProducts from "./HalfProducts.ts"
 import * as MatrixPieces from "./MatrixPieces.ts"
 import * as Split from "./Split.ts"
-import type { Cascade } from "./Cascade.ts"
 import { cheapest, type Costed, type Site } from "./SplitCost.ts"
 import { inChunks, storableAt } from "./Stored.ts"
 import * as StoredCost from "./StoredCost.ts"
@@ -53,7 +53,7 @@ const onUnits = (site: Site, profile: DeviceProfile, cascade: Cascade, { behind 
     .toSorted((a, b) => a.whole - b.whole)[0]
 }
 
-/** Stored scores where they take less time than pieces: in the beginning of a context, and behind as many positions as usual. */
+/** Pieces on matrix units, or stored scores where they take less time than pieces: in the beginning of a context, and behind as many positions as usual. */
 const choose: Split.Choose = (site, profile, cascade) => {
   const other = cheapest(site, profile)
   const { positions } = site

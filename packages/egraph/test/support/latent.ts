@@ -7,6 +7,7 @@ import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, iota, type Tensor, variable } from "@tg/tensor/Tensor"
+import { difference } from "./programs.ts"
 
 export const matrix: DeviceProfile = { ...h200, matrixUnits: true }
 
@@ -74,7 +75,7 @@ export const contents = (leaves: ReadonlyArray<Tensor>): ReadonlyMap<UOp, Float3
     })
   )
 
-export const valuesOf = (
+const valuesOf = (
   { leaves, out }: ReturnType<typeof latent>,
   sink: UOp,
   start: number
@@ -83,6 +84,10 @@ export const valuesOf = (
   evaluate([sink], { buffers, vars: { start } })
   return Array.from(buffers.get(out)!)
 }
+
+/** How far a program's values are from those as it was written, behind so many positions. */
+export const apartBehind = (written: ReturnType<typeof latent>, sink: UOp, start: number): number =>
+  difference(valuesOf(written, written.sink, start), valuesOf(written, sink, start))
 
 /**
  * Each operand is off by 2^-11 of itself at most: scores, of magnitude up to 2 here, by as much of the sum of their terms' magnitudes, weights by

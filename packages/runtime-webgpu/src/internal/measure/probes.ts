@@ -122,15 +122,18 @@ const isNoticed = 1.5
 /** So many times the shortest run that tells anything: then what any launch takes is no part of it. */
 const longer = 8
 
+/** Cores of a processor have caches of their own, so each likes places in a row. */
+const isAlone = ({ kind }: Window): boolean => kind === "software"
+
 /** Bytes in a microsecond, with so many workgroups on each processor that read around a window. */
 const readingSpeed = (
   bench: Bench,
-  from: Window,
-  { count, ...how }: Pick<Kernels.Reading, "loads" | "waits"> & { readonly alone?: boolean; readonly count: number }
+  from: DeviceBuffer,
+  { count, ...how }: Omit<Kernels.Reading, "threads"> & { readonly count: number }
 ) =>
   Effect.gen(function*() {
-    const program = Kernels.read({ alone: from.kind === "software", ...how, threads: bench.threads })
-    const prepared = yield* bench.prepare([[program, [from.buffer, yield* bench.memory(small)]]])
+    const program = Kernels.read({ ...how, threads: bench.threads })
+    const prepared = yield* bench.prepare([[program, [from, yield* bench.memory(small)]]])
     return Effect.fnUntraced(function*(each: number, window: number) {
       const workgroups = Math.min(each * count, bench.device.profile.maxGrid)
       const perStep = workgroups * bench.threads * how.loads * vectorBytes
@@ -148,7 +151,7 @@ const ofCaches = (own: number, shared: number, memory: number): number =>
 /** Speed of memory, with as many threads as there is room for; of arithmetic beside it. */
 export const throughput = (bench: Bench, memory: Window, count: number): Effect.Effect<Findings, Failure> =>
   Effect.gen(function*() {
-    const speed = yield* readingSpeed(bench, memory, { loads, waits: false, count })
+    const speed = yield* readingSpeed(bench, memory.buffer, { alone: isAlone(memory), loads, waits: false, count })
     const bytesPerMicro = Math.max(
       ...yield* Effect.forEach([4, manyEach, 2 * manyEach], (each) => speed(each, memory.bytes))
     )
@@ -165,8 +168,12 @@ export const caches = (
   { bytesPerMicro, count }: { readonly bytesPerMicro: number; readonly count: number }
 ): Effect.Effect<Findings, Failure> =>
   Effect.gen(function*() {
-    const memory: Window = { buffer: yield* bench.memory(sharedWindow), bytes: sharedWindow, kind: "hardware" }
-    const speed = yield* readingSpeed(bench, memory, { alone: true, loads, waits: false, count })
+    const speed = yield* readingSpeed(bench, yield* bench.memory(sharedWindow), {
+      alone: true,
+      loads,
+      waits: false,
+      count
+    })
     const of = (window: number) => speed(manyEach, window)
     const [own, shared] = [yield* of(ownWindow), yield* of(sharedWindow)]
     // the geometric mean of both speeds tells which of the caches gives what is read
@@ -186,7 +193,12 @@ const eachProcessor = [1, 2, 4, 8]
 /** Threads with which memory is busy, each of which waits for few loads at a time. */
 export const saturation = (bench: Bench, memory: Window, count: number): Effect.Effect<Findings, Failure> =>
   Effect.gen(function*() {
-    const speed = yield* readingSpeed(bench, memory, { loads: usualLoads, waits: true, count })
+    const speed = yield* readingSpeed(bench, memory.buffer, {
+      alone: isAlone(memory),
+      loads: usualLoads,
+      waits: true,
+      count
+    })
     const curve = yield* Effect.forEach(
       eachProcessor,
       (each) =>
