@@ -76,6 +76,21 @@ const movedFrom = (value: UOp): UOp => movement.has(value.op) ? movedFrom(value.
 /** Whether a value is moved products of halves of a cache and floats. */
 export const areProducts = (terms: UOp): boolean => productOf(movedFrom(terms)) !== undefined
 
+/** Whether floats are made of packed weights, element by element: of words that the program only reads. */
+const areWeights = (value: UOp): boolean => {
+  const read = [...readBy(value)].filter(({ op }) => op !== "IOTA")
+  return read.length > 0 && read.every(({ dtype, op }) => (op === "PARAM" || op === "BUFFER") && dtype === DType.u32)
+}
+
+/** Whether a sum is of products of floats with packed weights that so many tokens share that they fill fragments. */
+const isOfWeights = (node: UOp): boolean => {
+  const { axes, op } = reduceArg(node)
+  const terms = node.src[0]!
+  if (op !== "ADD" || terms.op !== "MUL" || terms.dtype !== DType.f32) return false
+  const weights = terms.src.filter(areWeights)
+  return weights.length === 1 && !axes.includes(tokenAxis) && fillsTiles(weights[0]!, [tokenAxis])
+}
+
 /** The same of a sum. */
 export const ofSum = (node: UOp): Terms | undefined => {
   if (node.op !== "REDUCE") return undefined
@@ -137,7 +152,10 @@ const asHalves = (value: UOp): UOp => {
   }
   const { arena } = stored
   const since = arena.size
-  const made = storedAsHalves(new Tensor(stored)).node
+  // what is stored in parts is not stored as a whole, too
+  const whole = stored.src[0]!
+  const floats = [...readBy(whole)].some(({ op }) => op === "CONTIGUOUS") ? whole : stored
+  const made = storedAsHalves(new Tensor(floats)).node
   arena.inherit(made, stored, since)
   return substitute(value, new Map([[stored, made]]))
 }
@@ -181,20 +199,38 @@ export const inPieces = (root: UOp, isOwn: (node: UOp) => boolean): UOp =>
     return made
   })
 
-/** The program whose products with halves that kernels of their own compute have both operands as halves. */
+/** A product with halves of a cache that has both operands as halves, as a kernel of its own computes it; none where nothing is gained. */
+const ofCache = (node: UOp, now: UOp): UOp | undefined => {
+  const terms = ofSum(node)
+  if (terms === undefined || !isMadeInPlace(terms.floats)) return undefined
+  const product = now.src[0]!
+  // what it reads may have changed: only whether it is the first operand has not
+  const operands = node.src[0]!.src.map((own, i) =>
+    own === terms.floats ? asHalves(product.src[i]!) : product.src[i]!
+  )
+  return now.with([product.with(operands)])
+}
+
+/** A product with packed weights that has both operands as halves. */
+const ofWeights = (node: UOp, now: UOp): UOp | undefined =>
+  isOfWeights(node) ? now.with([now.src[0]!.with(now.src[0]!.src.map(rounded))]) : undefined
+
+/** What is read beside other values: padded, and moved before or after. Who computes it in place looks at each column which of them it is. */
+const besideOf = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> =>
+  new Set(nodes.filter(({ op }) => op === "PAD").map(movedFrom))
+
+/** The program whose products with halves that kernels of their own compute, and those of tokens with packed weights, have both operands as halves. */
 export const ofProgram = (sink: UOp): UOp => {
-  const stored = storedOf(toposort(sink))
+  const nodes = toposort(sink)
+  const [stored, beside] = [storedOf(nodes), besideOf(nodes)]
   return rebuild(sink, (node, src) => {
     const now = src === node.src ? node : node.with(src)
-    const terms = stored.has(node) || isOfContext(node) ? ofSum(node) : undefined
-    if (terms === undefined || !isMadeInPlace(terms.floats)) return now
-    const product = now.src[0]!
+    if (node.op !== "REDUCE") return now
     const since = now.arena.size
-    // what it reads may have changed: only whether it is the first operand has not
-    const operands = node.src[0]!.src.map((own, i) =>
-      own === terms.floats ? asHalves(product.src[i]!) : product.src[i]!
-    )
-    const made = now.with([product.with(operands)])
+    const isOwn = stored.has(node) || isOfContext(node)
+    const product = (isOwn ? ofCache(node, now) : undefined) ?? ofWeights(node, now)
+    if (product === undefined) return now
+    const made = beside.has(node) ? new Tensor(product).contiguous().node : product
     now.arena.inherit(made, node, since)
     return made
   })

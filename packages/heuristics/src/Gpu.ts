@@ -9,7 +9,7 @@ import { chooseMatrix } from "./Matrix.ts"
 import { gatherRows } from "./Order.ts"
 import { upcastAlike } from "./Outputs.ts"
 import type { Plan } from "./Plan.ts"
-import { localOutputs, shareRows } from "./Rows.ts"
+import { localLoops, localOutputs, shareRows } from "./Rows.ts"
 import { chooseStaged } from "./Staged.ts"
 import { chooseTiles } from "./Tiles.ts"
 import { fewestTerms, lanes, maxUnrollGpu, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
@@ -26,7 +26,7 @@ const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
   if (!reduced) vectoriseOutputs(plan)
   const group = usualGroup(profile)
   if (longestReduction(plan.kernel) < shortReduction) {
-    localOutputs(plan, Math.min(maxLocal, profile.maxWorkgroupThreads))
+    localLoops(plan, Math.min(maxLocal, profile.maxWorkgroupThreads))
   } else {
     // loads are contiguous along the outputs: threads go there first, for coalescing
     if (!reduced) localOutputs(plan, Math.floor(group / 2))

@@ -25,6 +25,20 @@ export const localOutputs = (plan: Plan, most: number): void => {
   if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
 }
 
+/** Threads that run together at least: with fewer, lanes of a subgroup are idle. */
+const fewestThreads = 16
+
+/** The same over several loops where the last ones are short. */
+export const localLoops = (plan: Plan, most: number): void => {
+  let threads = 1
+  for (const { id, size } of freeOutputs(plan.kernel).toReversed()) {
+    const amount = largestDivisor(size, Math.floor(most / threads))
+    if (!plan.try(Opt.local(id, amount)) || amount < size) return
+    threads *= amount
+    if (threads >= Math.min(fewestThreads, most)) return
+  }
+}
+
 /** The same as long as enough workgroups remain. */
 const localRows = (plan: Plan, most: number): void =>
   localOutputs(plan, Math.floor(Math.min(most, knownOutputs(plan.kernel) / manyWorkgroups)))

@@ -82,9 +82,9 @@ const fewFragments = 4
 const manyFragments = 16
 const mostSubgroups = 8
 
-/** Subgroups of a tile. */
+/** Subgroups of a tile: small ones have as many as those of 64 x 64, whose threads share the work of staging. */
 const subgroupsOf = (fragments: number): number => {
-  const each = fragments <= fewFragments * fewFragments ? fewFragments : manyFragments
+  const each = fragments <= fewFragments ** 2 ? Math.max(1, fragments / fewFragments) : manyFragments
   return Math.max(1, Math.min(mostSubgroups, fragments / each))
 }
 

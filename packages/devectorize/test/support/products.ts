@@ -84,6 +84,42 @@ const mix = (arena = new Arena()): UOp => {
   ])
 }
 
+const blocks = 4
+const weightRows = 16
+
+/** `out[token, head, row] = sum x[token, head, term] w[head, row, term]`, with weights of four bits in blocks of 32 that share a scale. */
+const weighted = (arena = new Arena()): UOp => {
+  const [token, head, row] = [
+    range(arena, tokens, 0, "GLOBAL"),
+    range(arena, heads, 1, "GLOBAL"),
+    range(arena, weightRows, 2, "GLOBAL")
+  ]
+  const [block, half, byte, word] = [
+    range(arena, blocks, 3, "REDUCE"),
+    range(arena, 2, 4, "REDUCE"),
+    range(arena, 4, 5, "REDUCE"),
+    range(arena, 4, 6, "REDUCE")
+  ]
+  const of = Expr.add(Expr.mul(Expr.add(Expr.mul(head, weightRows), row), blocks), block)
+  const packed = param(arena, 1, DType.u32, pieces * page * words)
+  const quants = Expr.load(Expr.element(packed, Expr.add(Expr.mul(of, 4), word)))
+  const shift = Expr.add(Expr.mul(Expr.cast(half, DType.u32), 4), Expr.mul(Expr.cast(byte, DType.u32), 8))
+  const quant = Expr.cast(Expr.sub(Expr.cast(Expr.and(Expr.shr(quants, shift), 15), DType.i32), 8), DType.f32)
+  const scales = param(arena, 2, DType.f32, heads * weightRows * blocks)
+  const weight = Expr.mul(quant, Expr.load(Expr.element(scales, of)))
+  const term = sum(Expr.mul(block, 32), Expr.mul(half, 16), Expr.mul(byte, 4), word)
+  const x = param(arena, 3, DType.f32, tokens * heads * blocks * 32)
+  const at = Expr.add(Expr.mul(Expr.add(Expr.mul(token, heads), head), blocks * 32), term)
+  const products = Expr.mul(rounded(Expr.load(Expr.element(x, at))), rounded(weight))
+  const out = param(arena, 0, DType.f32, tokens * heads * weightRows)
+  const target = sum(Expr.mul(token, heads * weightRows), Expr.mul(head, weightRows), row)
+  const value = Expr.reduce("ADD", products, [block, half, byte, word])
+  const loops = [token, head, row]
+  return arena.make("SINK", DType.none, [
+    arena.make("END", DType.none, [Expr.store(Expr.element(out, target), value), ...loops])
+  ])
+}
+
 const rows = 20
 const columns = 40 // of a record: the mix, the maximum, the sum of weights, and nothing
 
@@ -192,6 +228,14 @@ const mixTile = [
   Opt.matrix(6, 16)
 ]
 
+const weightedTile = [
+  Opt.matrix(0, tokens),
+  Opt.matrix(2, weightRows),
+  Opt.matrix(6, 4),
+  Opt.matrix(5, 4),
+  Opt.matrix(4, 2)
+]
+
 const pieceTiles = [
   Opt.matrix(1, rows),
   Opt.matrix(2, page),
@@ -235,6 +279,14 @@ export const products = [
     opts: mixTile,
     inputs: [cacheOf(), random(heads * pieces * page * tokens, 2), random(heads * tokens, 3)],
     bound: ofSums
+  },
+  {
+    name: "weighted",
+    kernel: weighted,
+    opts: weightedTile,
+    inputs: [cacheOf(), random(heads * weightRows * blocks, 5), random(tokens * heads * blocks * 32, 6)],
+    // 128 terms of up to 8
+    bound: 2 * 8 * ofSums
   },
   { name: "piece", kernel: piece, opts: pieceTiles, inputs: [cacheOf(), random(rows * 32, 4)], bound: ofWeights }
 ] as const
