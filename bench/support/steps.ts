@@ -86,7 +86,7 @@ const stepsOf = Effect.fnUntraced(function*(session: Session.Session, { behind, 
   yield* session.reset
   if (tokens === 1) {
     yield* begin(1)
-    return [{ prepared: yield* session.decodeStep, vars: { T: 1, startPos: behind }, weight: 1 }]
+    return [{ prepared: yield* session.decodeStep(behind), vars: { T: 1, startPos: behind }, weight: 1 }]
   }
   const first = yield* session.promptStep(behind, tokens)
   yield* begin(first.length)

@@ -129,6 +129,15 @@ export const stepTokens = Flag.Int("tokens").pipe(
   Flag.optional
 )
 
+/** `--depth`, of what is planned. */
+export const depthBefore = Flag.Int("depth").pipe(
+  Flag.withAlias("d"),
+  Flag.withMetavar("TOKENS"),
+  Flag.withSchema(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))),
+  Flag.withDescription("Tokens before the step's"),
+  Flag.optional
+)
+
 /** `--no-egraph`. */
 export const noEgraph = Flag.Boolean("no-egraph").pipe(
   Flag.withDescription(

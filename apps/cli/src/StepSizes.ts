@@ -50,7 +50,7 @@ const prepare = Effect.fnUntraced(function*(session: Session, depth: number, tok
   yield* depth === 0 ? session.reset : session.advance(all.slice(0, depth))
   yield* session.advance(all)
   return tokens === 1
-    ? { tokens, prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth } }
+    ? { tokens, prepared: yield* session.decodeStep(depth), vars: { T: 1, startPos: depth } }
     : { tokens, ...yield* session.promptStep(depth, tokens) }
 })
 

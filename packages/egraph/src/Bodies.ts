@@ -227,7 +227,7 @@ const callOf = (body: UOp, call: Call): UOp => {
 const areFull = { gpu: false, cpu: true }
 
 /**
- * Values of the variables that a search counts costs for: a quarter of what they may be, as a context is seldom full; of batches, as many
+ * Values of the variables that a search counts costs for: a quarter of the way to what they may be at most, as a context is seldom full; of batches, as many
  * tiles of tokens as they have.
  */
 const usualVars = (root: UOp, kind: DeviceProfile["kind"]): Situation["vars"] => {
@@ -236,7 +236,7 @@ const usualVars = (root: UOp, kind: DeviceProfile["kind"]): Situation["vars"] =>
   return Object.fromEntries(
     nodes.filter((node) => node.op === "VAR").map((node) => {
       const { max, min, name } = varArg(node)
-      return [name, tiles.has(node) ? max : Math.max(min, Math.ceil(max / 4))]
+      return [name, tiles.has(node) ? max : Math.max(Math.ceil(max / 4), min + Math.floor((max - min) / 4))]
     })
   )
 }

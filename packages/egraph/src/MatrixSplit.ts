@@ -6,6 +6,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import * as Shape from "@tg/core-uop/Shape"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import type { Cascade } from "./Cascade.ts"
+import * as Constants from "./Constants.ts"
 import * as HalfProducts from "./HalfProducts.ts"
 import * as MatrixPieces from "./MatrixPieces.ts"
 import * as Split from "./Split.ts"
@@ -13,15 +14,14 @@ import { cheapest, type Costed, type Site } from "./SplitCost.ts"
 import { inChunks, storableAt } from "./Stored.ts"
 import * as StoredCost from "./StoredCost.ts"
 
-/** Positions of the first step of a conversation. */
-const beginning = 64
+/** Positions: at least, as usual, and at most. */
+interface Range extends Pick<Site, "least" | "positions"> {
+  readonly most: number
+}
 
-/** What something takes in the beginning of a context and behind as many positions as usual together, and at its end besides. */
-const taking = (
-  behind: (positions: number) => number,
-  { most, positions }: { readonly positions: number; readonly most: number }
-) => {
-  const usual = behind(beginning) + behind(positions)
+/** What something takes behind the least positions and behind as many as usual together, and behind the most besides. */
+const taking = (behind: (positions: number) => number, { least, most, positions }: Range) => {
+  const usual = behind(least) + behind(positions)
   return { usual, whole: usual + behind(most) }
 }
 
@@ -29,12 +29,13 @@ const taking = (
  * The chunks that take least in the beginning of a context, behind as many positions as usual, and at its end together, of those whose sums and scores a kernel can
  * be given: it depends on the positions how many waves of workgroups they are.
  */
-const cheapestChunk = (work: StoredCost.Work, most: number, profile: DeviceProfile) => {
+const cheapestChunk = (work: StoredCost.Work, range: Range, profile: DeviceProfile) => {
+  const { most } = range
   const fits = (chunk: number): boolean =>
     StoredCost.storedBytes({ ...work, positions: most }, chunk).every((bytes) => bytes <= profile.maxBindingBytes)
   const ways = StoredCost.chunks.filter(fits).map((chunk) => {
     const behind = (positions: number): number => StoredCost.microsOf({ ...work, positions }, chunk, profile)
-    return { chunk, behind, ...taking(behind, { positions: work.positions, most }) }
+    return { chunk, behind, ...taking(behind, range) }
   })
   return ways.toSorted((a, b) => a.whole - b.whole)[0]
 }
@@ -43,9 +44,16 @@ const cheapestChunk = (work: StoredCost.Work, most: number, profile: DeviceProfi
 const mayTake = 1.1
 
 /** Pieces on matrix units, where they take less time than others up to the end of the context, and hardly more before. */
-const onUnits = (site: Site, profile: DeviceProfile, cascade: Cascade, { behind }: Costed) => {
+const onUnits = (
+  { cascade, profile, range, site }: {
+    readonly site: Site
+    readonly range: Range
+    readonly profile: DeviceProfile
+    readonly cascade: Cascade
+  },
+  { behind }: Costed
+) => {
   if (behind === undefined) return undefined
-  const range = { positions: site.positions, most: Shape.maxOf(cascade.size) }
   const others = taking(behind, range)
   return MatrixPieces.waysOf(site, profile, cascade)
     .map((way) => ({ ...way, ...taking(way.behind, range) }))
@@ -57,13 +65,14 @@ const onUnits = (site: Site, profile: DeviceProfile, cascade: Cascade, { behind 
 const choose: Split.Choose = (site, profile, cascade) => {
   const other = cheapest(site, profile)
   const { positions } = site
+  const range = { ...site, most: Shape.maxOf(cascade.size) }
   const depth = storableAt(cascade)?.depth
-  const chunks = depth === undefined ? undefined : cheapestChunk({ ...site, depth }, Shape.maxOf(cascade.size), profile)
-  const pieces = onUnits(site, profile, cascade, other)
+  const chunks = depth === undefined ? undefined : cheapestChunk({ ...site, depth }, range, profile)
+  const pieces = onUnits({ cascade, profile, range, site }, other)
   if (pieces !== undefined && pieces.whole < (chunks?.whole ?? Infinity)) {
     return { ...other, plan: pieces.plan, micros: pieces.behind(positions), inPieces: MatrixPieces.made }
   }
-  const first = cheapest({ ...site, positions: beginning }, profile)
+  const first = cheapest({ ...site, positions: site.least }, profile)
   if (chunks === undefined || chunks.usual >= first.micros + other.micros) return other
   const stored = inChunks(cascade, chunks.chunk)
   return stored === undefined
@@ -74,6 +83,6 @@ const choose: Split.Choose = (site, profile, cascade) => {
 /** The program with its cascades as a device computes them in the least time, or as somebody else chooses. */
 export const ofProgram = (sink: UOp, profile: DeviceProfile, by = choose): Split.Splitted => {
   if (!HalfProducts.mayRound(toposort(sink), profile)) return Split.ofProgram(sink, profile)
-  const { reports, sink: made } = Split.ofProgram(sink, profile, by)
+  const { reports, sink: made } = Split.ofProgram(Constants.behindSums(sink), profile, by)
   return { sink: HalfProducts.ofProgram(made), reports }
 }

@@ -1,5 +1,6 @@
 /** What a cascade takes on a device, whole and in pieces: a model of few quantities, calibrated by attention on an H200. */
 import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
+import * as Bounds from "@tg/core-uop/Bounds"
 import * as Shape from "@tg/core-uop/Shape"
 import { piecesOf } from "./Axis.ts"
 import { type Cascade, isShared } from "./Cascade.ts"
@@ -13,8 +14,10 @@ export interface Site {
   readonly rows: number
   /** The axes of these rows along which they read the same values, with their sizes. */
   readonly shared: Together
-  /** Positions that each of them runs over: a quarter of what it may, where that is symbolic, as a context is seldom full. */
+  /** Positions that each of them runs over: a quarter of the way from the least to the most, where that is symbolic, as a context is seldom full. */
   readonly positions: number
+  /** Positions that it runs over at least. */
+  readonly least: number
   /** Values of each result. */
   readonly width: number
   /** Reductions one after the other, the result included. */
@@ -26,7 +29,17 @@ export interface Site {
  * and what puts them together, wherever a launch needs them, as much longer (docs/decode-h200.md).
  */
 const sizes: ReadonlyArray<number> = [64, 128, 256]
+/** Positions of the first piece of a context: whole pages are looked at, in the beginning, too. */
+const page = 64
 const most = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * Shape.maxOf(d), 1)
+
+/** Positions of a cascade of this size, as usual and at least. */
+const rangeOf = (size: Shape.Dim): Pick<Site, "positions" | "least"> => {
+  if (typeof size === "number") return { positions: size, least: size }
+  const { max, min } = Bounds.of(size)
+  const behind = Math.max(0, min - page)
+  return { positions: behind + (max - behind) / 4, least: Math.max(page, min) }
+}
 
 /** The figures of a cascade. */
 export const siteOf = (cascade: Cascade): Site => {
@@ -41,7 +54,7 @@ export const siteOf = (cascade: Cascade): Site => {
     shared: rows.flatMap((own, at) =>
       typeof own === "number" && own > 1 && isShared(cascade, at) ? [{ axis: at, size: own }] : []
     ),
-    positions: typeof size === "number" ? size : Shape.maxOf(size) / 4,
+    ...rangeOf(size),
     width: most(shape.slice(axis + 1)),
     steps: steps.length + 1
   }
@@ -123,7 +136,7 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
   }
   // short prompts and drafts of several tokens come at the beginning of a conversation as often as deep in one
   const depthsOf = ({ piece }: Plan): ReadonlyArray<number> =>
-    hasTokens ? [Math.min(piece, positions), positions] : [positions]
+    hasTokens ? [Math.min(Math.max(piece, site.least), positions), positions] : [positions]
   const usually = (plan: Plan): number => depthsOf(plan).reduce((sum, depth) => sum + microsBehind(plan, depth), 0)
   const plans = pieces.flatMap((piece) => togethers(shared).map((together): Plan => ({ piece, together })))
   const [plan] = plans.toSorted((a, b) => usually(a) - usually(b) || tokensTogether(a) - tokensTogether(b))

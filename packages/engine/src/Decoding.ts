@@ -15,6 +15,7 @@ import {
   type StepError
 } from "./SessionState.ts"
 import { masked } from "./Shaping.ts"
+import * as Spans from "./Spans.ts"
 import * as Steps from "./Steps.ts"
 import { bytesOf, wordOf } from "./Words.ts"
 
@@ -32,15 +33,16 @@ export interface Place {
 /** Compiles what `next` repeats. */
 export const prepare = Effect.fnUntraced(function*(state: SessionState, sampling: Sampler.Settings) {
   const { decoder, drawer, few } = state.programs
-  if (!drawsOnDevice(state, sampling)) yield* few(1)
-  else if (Sampler.isGreedy(sampling)) yield* decoder
-  else yield* (yield* drawer).draw(sampling, "all")
+  const start = state.held.length
+  if (!drawsOnDevice(state, sampling)) yield* few(1, start)
+  else if (Sampler.isGreedy(sampling)) yield* decoder(start)
+  else yield* (yield* drawer(start)).draw(sampling, "all")
 })
 
 /** What the device does for a step that feeds the token which is there: it leaves the next one. */
 type Step = (position: number, number: number) => ReadonlyArray<Work>
 
-/** Makes the steps from a position on, so many. */
+/** Makes the steps from a position on, so many, which one program computes. */
 const stepOf = Effect.fnUntraced(function*(
   state: SessionState,
   { position, sampling }: Ahead,
@@ -48,10 +50,10 @@ const stepOf = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Step, StepError> {
   const { decoder, drawer } = state.programs
   if (Sampler.isGreedy(sampling)) {
-    const replay = yield* decoder
+    const replay = yield* decoder(position)
     return (startPos) => [{ replay, vars: { startPos } }]
   }
-  const { draw, prepared } = yield* drawer
+  const { draw, prepared } = yield* drawer(position)
   const { begin, work } = yield* draw(sampling, "all")
   yield* begin(Array.from({ length: count }, (_, i) => position + i + 1))
   return (startPos, number) => [{ replay: prepared, vars: { startPos } }, work(number)]
@@ -112,7 +114,7 @@ const maskedStep = Effect.fnUntraced(function*(
   { mask, sampling, tokens }: Place & { readonly mask: Uint32Array }
 ) {
   const position = tokens.length - 1
-  const { draw, prepared } = yield* state.programs.drawer
+  const { draw, prepared } = yield* state.programs.drawer(position)
   const { begin, work } = yield* draw(sampling, "masked")
   state.ahead = undefined
   state.held = tokens.slice(0, position)
@@ -134,7 +136,9 @@ const stepsTogether = ({ device, pace, together: asked }: SessionState): number 
 const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead) {
   const worth = stepsTogether(state)
   for (;;) {
-    const count = stepsNow(running, { room: state.context - running.position, together: worth })
+    // behind a span another program goes on
+    const { to } = Spans.at(running.position, { context: state.context, profile: state.device.profile })
+    const count = stepsNow(running, { room: to - running.position, together: worth })
     if (count === 0) break
     yield* submit(state, running, count)
   }

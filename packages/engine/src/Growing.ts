@@ -88,8 +88,7 @@ export const over: (
       prepare: (rows) => using(held, (session) => session.prepare(rows)),
       prepareDrafts: (tokens, sampling) => using(held, (session) => session.prepareDrafts(tokens, sampling)),
       prepareNext: (sampling) => using(held, (session) => session.prepareNext(sampling)),
-      // it writes the place behind the tokens
-      decodeStep: using(() => Math.min(most, held() + 1), (session) => session.decodeStep),
+      decodeStep: (start) => using(() => Math.min(most, start + 1), (session) => session.decodeStep(start)),
       promptStep: (start, length) =>
         using(() => Math.min(most, start + length), (session) => session.promptStep(start, length))
     }

@@ -19,6 +19,7 @@ import * as PredictionProgram from "./PredictionProgram.ts"
 import * as Prompts from "./Prompts.ts"
 import { mostRound } from "./RoundProgram.ts"
 import { tokensOfSizes } from "./RoundLength.ts"
+import * as Spans from "./Spans.ts"
 import * as StepProgram from "./StepProgram.ts"
 
 /** Sizes in bytes. */
@@ -149,24 +150,26 @@ const fewBytesOf = (
   const { sizes } = prompts
   const most = sizes.at(-1)
   if (most === undefined) return Effect.succeed(0)
-  const size = { activations, cache, context, profile, chunk: most, isWhole: true, order: "tokens" } as const
+  const size = { activations, cache, context, profile, chunk: most, isWhole: true, order: "tokens", rows: "last" } as const
   const tokens = sum(sizes)
   // drafts want the logits of all tokens, which is a program of its own
   const draftSizes = drafts ? sizes.filter((size) => size <= mostStep) : []
   // a device that works on its own goes through rounds of guesses, with programs of their own
   const rounds = predicts && drafts && profile.kind === "gpu" ? { tokens: tokensOfSizes, rows: mostRound } : none
-  return Effect.map(
-    estimate(StepProgram.stepProgram(model, { ...size, rows: "last" }).sink),
-    ({ blocks }) =>
-      (tokens + sum(draftSizes) + rounds.tokens) * sum(blocks) / most +
-      4 * model.config.vocabulary * (sizes.length + sum(draftSizes) + rounds.rows)
-  )
+  const spans = Spans.all(size)
+  const programs = Effect.forEach(spans, (span) => estimate(StepProgram.stepProgram(model, { ...size, span }).sink))
+  return Effect.map(programs, (ofSpans) => {
+    const blocks = ofSpans.map(({ blocks }) => sum(blocks))
+    return (tokens + sum(draftSizes)) * sum(blocks) / most + rounds.tokens * blocks.at(-1)! / most +
+      4 * model.config.vocabulary * (spans.length * (sizes.length + sum(draftSizes)) + rounds.rows)
+  })
 }
 
-/** The memory of a model, and what its decode step will do. */
+/** The memory of a model, and what its decode step will do behind so many tokens. */
 export const whole = (
   model: Model,
-  setting: Setting
+  setting: Setting,
+  behind = setting.context - 1
 ): Effect.Effect<{ readonly memory: Memory; readonly decode: Estimate }, RangeifyError> =>
   Effect.gen(function*() {
     const { activations, cache, context, estimate, predicts = false, profile, prompts } = setting
@@ -176,10 +179,14 @@ export const whole = (
       ? { chunk: prompts.batch, order: "features" } as const
       : { chunk: prompts.few, isWhole: prompts.sizes.length > 0, order: "tokens" } as const
     const prompt = StepProgram.stepProgram(model, { ...size, ...first, rows: "last" })
-    const own = profile.kind === "gpu" ? StepProgram.decodeProgram(model, size) : undefined
     const promptStep = yield* estimate(prompt.sink)
-    const decodeStep = own === undefined ? promptStep : yield* estimate(own.sink)
-    const buffers = new Map([...prompt.buffers, ...own?.buffers ?? []].map((b) => [b.label ?? "", bytesOf(b)]))
+    const own = yield* Effect.forEach(profile.kind === "gpu" ? Spans.all(size) : [], (span) => {
+      const { buffers, sink } = StepProgram.decodeProgram(model, { ...size, span })
+      return Effect.map(estimate(sink), (step) => ({ buffers, span, step }))
+    })
+    const buffers = new Map(
+      [...prompt.buffers, ...own.flatMap(({ buffers }) => buffers)].map((b) => [b.label ?? "", bytesOf(b)])
+    )
     const stored = storedBytes(model, { cache, context, predicts })
     const block = predicts ? blockOf(model) : undefined
     const guesses = block === undefined ? [] : predictionPrograms({ model, block }, { ...size, ...first })
@@ -190,7 +197,7 @@ export const whole = (
     const memory: Memory = {
       ...stored,
       scratchBytes: sum([promptStep, ...guessing].flatMap(({ blocks }) => blocks)) +
-        (own === undefined ? 0 : sum(decodeStep.blocks)),
+        sum(own.flatMap(({ step }) => step.blocks)),
       fewBytes: Math.max(0, few - (first.order === "tokens" ? sum(promptStep.blocks) : 0)),
       ioBytes: sum([...buffers.values()]) - storedBySteps(model, size) +
         (block === undefined ? 0 : 4 * (model.config.embedding + PredictionProgram.draftRoom)) +
@@ -201,7 +208,7 @@ export const whole = (
         estimate
       )
     }
-    return { memory, decode: decodeStep }
+    return { memory, decode: own.findLast(({ span }) => span.from <= behind)?.step ?? promptStep }
   })
 
 /** The programs of a prediction block that are made first. */

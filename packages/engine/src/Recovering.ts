@@ -189,7 +189,7 @@ export const session: <H>(
       prepare: (rows) => ask((session) => session.prepare(rows)),
       prepareDrafts: (tokens, sampling) => ask((session) => session.prepareDrafts(tokens, sampling)),
       prepareNext: (sampling) => ask((session) => session.prepareNext(sampling)),
-      decodeStep: ask((session) => session.decodeStep),
+      decodeStep: (start) => ask((session) => session.decodeStep(start)),
       promptStep: (start, length) => ask((session) => session.promptStep(start, length))
     } satisfies Session
   }

@@ -154,11 +154,11 @@ export interface Session {
   /** Compiles what `next` repeats with these settings. */
   readonly prepareNext: (sampling: Sampler.Settings) => Effect.Effect<void, StepError>
   /**
-   * What `next` replays for a token, to measure it: `run` takes T = 1 and a startPos, and writes that place of the cache.
+   * What `next` replays for a token behind `start` others, to measure it: `run` takes T = 1 and a startPos, and writes that place of the cache.
    * Nothing is known of the cache from there on, so a session that goes on is reset first. Where the context grows, it
    * is good for the size that the context has.
    */
-  readonly decodeStep: Effect.Effect<Prepared, StepError>
+  readonly decodeStep: (start: number) => Effect.Effect<Prepared, StepError>
   /**
    * What `advance` replays for the first piece of a prompt of so many tokens behind `start` others, and the variables it
    * runs with, to measure it: on the tokens of the last step, and with the cache as after `decodeStep`.
@@ -249,7 +249,7 @@ const promptStep = (state: SessionState, start: number, asked: number): Effect.E
   const { pieces, program } = Steps.prompt(state, { start, length: asked })
   const length = pieces[0]?.length ?? 0
   return Effect.map(
-    program,
+    program(start),
     ({ order, prepared }) => ({ prepared, vars: variablesOf(order, start, length), length })
   )
 }
@@ -282,7 +282,11 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     snapshot: alone(Filling.snapshot(state)),
     restore: (snapshot, count) => alone(Filling.restore(state, snapshot, count)),
     reset: alone(Effect.sync(() => keep(state, 0))),
-    prepare: (rows) => alone(preparedOf(rows === "all" ? programs.all(prompts.chunk) : programs.first)),
+    prepare: (rows) =>
+      alone(Effect.suspend(() => {
+        const start = state.held.length
+        return preparedOf(rows === "all" ? programs.all(prompts.chunk, start) : programs.first(start))
+      })),
     prepareDrafts: (tokens, sampling) =>
       alone(Effect.all([
         Predicting.prepare(state, tokens),
@@ -290,7 +294,8 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
         Rounds.prepare(state, firstGuesses, sampling ?? Sampler.greedy)
       ], { discard: true })),
     prepareNext: (sampling) => alone(Decoding.prepare(state, sampling)),
-    decodeStep: alone(device.profile.kind === "cpu" ? preparedOf(programs.few(1)) : programs.decoder),
+    decodeStep: (start) =>
+      alone(device.profile.kind === "cpu" ? preparedOf(programs.few(1, start)) : programs.decoder(start)),
     promptStep: (start, length) => alone(promptStep(state, start, length))
   }
 }

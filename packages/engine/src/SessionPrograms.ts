@@ -19,6 +19,7 @@ import { mostStep } from "./DraftLength.ts"
 import type { ModelFile } from "./ModelFile.ts"
 import type * as ProgramMemo from "./ProgramMemo.ts"
 import { isBatchFirst, type PromptShape, sizeFor } from "./Prompts.ts"
+import * as Spans from "./Spans.ts"
 import { decodeProgram, ids, stepProgram, type StepShape } from "./StepProgram.ts"
 import * as TokenRing from "./TokenRing.ts"
 
@@ -52,21 +53,24 @@ export type Compiling<A> = Effect.Effect<A, JitError | DeviceError>
 
 /** All programs. */
 export interface SessionPrograms {
-  /** Logits of every token of so many. */
-  readonly all: (tokens: number) => Compiling<Variant>
+  /** Logits of every token of so many behind `start` others. */
+  readonly all: OfTokens
   /** Logits of every token of up to `DraftLength.mostStep`, to verify drafts. */
-  readonly drafts: (tokens: number) => Compiling<Variant>
+  readonly drafts: OfTokens
   /** Logits of the last token, of a prompt that is a batch. */
   readonly batch: Compiling<Variant>
   /** Logits of the last token of so many, of a prompt that is none. */
-  readonly few: (tokens: number) => Compiling<Variant>
-  /** What a prompt of a few words needs. */
-  readonly first: Compiling<Variant>
-  /** Greedy decoding. */
-  readonly decoder: Compiling<Prepared>
+  readonly few: OfTokens
+  /** What a prompt of a few words needs behind `start` others. */
+  readonly first: (start: number) => Compiling<Variant>
+  /** Greedy decoding behind so many tokens. */
+  readonly decoder: (start: number) => Compiling<Prepared>
   /** Decoding with a draw. */
-  readonly drawer: Compiling<Drawer>
+  readonly drawer: (start: number) => Compiling<Drawer>
 }
+
+/** A program of so many tokens behind `start` others. */
+export type OfTokens = (tokens: number, start: number) => Compiling<Variant>
 
 /** What programs are made for, and what they are bound to. */
 export interface Binding {
@@ -115,7 +119,7 @@ const fillingOf = (prepared: Prepared): Effect.Effect<Replay, DeviceError, Devic
 /** A program of several tokens. What a failed attempt allocated is returned, and the next one tries again. */
 const variant = (
   { bound, memo, model, shape }: Binding,
-  own: Pick<StepShape, "chunk" | "isWhole" | "order" | "rows">
+  own: Pick<StepShape, "chunk" | "isWhole" | "order" | "rows" | "span">
 ) =>
   Effect.gen(function*() {
     const scope = yield* Scope.fork(yield* Effect.scope)
@@ -144,17 +148,17 @@ const variant = (
     )
   }).pipe(Effect.withSpan("Session.prepare"))
 
-const decoder = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.BindGroups) =>
+const decoder = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.BindGroups, span: Spans.Span) =>
   Effect.gen(function*() {
-    const program = memo(`token ${shape.context}`, () => decodeProgram(model, shape))
+    const program = memo(`token ${shape.context} ${span.from}`, () => decodeProgram(model, { ...shape, span }))
     return yield* (yield* Jit).prepare(program.sink, new Map([...bound, [ids.next, decoded]]), { groups })
   })
 
-const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.BindGroups) =>
+const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.BindGroups, span: Spans.Span) =>
   Effect.gen(function*() {
     const { vocabulary } = model.config
     const logits = yield* (yield* Device).allocate(4 * vocabulary, "logits_next")
-    const program = memo(`logits ${shape.context}`, () => decodeProgram(model, shape, "logits"))
+    const program = memo(`logits ${shape.context} ${span.from}`, () => decodeProgram(model, { ...shape, span }, "logits"))
     const prepared = yield* (yield* Jit).prepare(
       program.sink,
       new Map([...bound, [ids.next, decoded], [ids.logits, logits]]),
@@ -165,17 +169,30 @@ const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.
     return made
   })
 
-/** Programs in the order of tokens: of each size one, or one for any number of up to `most`. */
-const inTokens = (binding: Binding, { most, rows }: { readonly rows: StepShape["rows"]; readonly most: number }) => {
-  const made = new Map<number, ReturnType<typeof variant>>()
-  return (tokens: number) => {
-    const size = sizeFor(binding.prompts, tokens)
-    const chunk = size ?? most
-    const own = made.get(chunk) ?? once(variant(binding, { rows, chunk, isWhole: size !== undefined, order: "tokens" }))
-    made.set(chunk, own)
+/** One of each span of positions, made when it is first asked for. */
+const ofSpans = <A>({ shape }: Pick<Binding, "shape">, make: (span: Spans.Span) => A): (start: number) => A => {
+  const made = new Map<number, A>()
+  return (start) => {
+    const span = Spans.at(start, shape)
+    const own = made.get(span.from) ?? make(span)
+    made.set(span.from, own)
     return own
   }
 }
+
+/** Programs in the order of tokens, of a span of positions: of each size one, or one for any number of up to `most`. */
+const inTokens = (binding: Binding, { most, rows }: { readonly rows: StepShape["rows"]; readonly most: number }) =>
+  ofSpans(binding, (span) => {
+    const made = new Map<number, ReturnType<typeof variant>>()
+    return (tokens: number) => {
+      const size = sizeFor(binding.prompts, tokens)
+      const chunk = size ?? most
+      const own = made.get(chunk) ??
+        once(variant(binding, { rows, chunk, isWhole: size !== undefined, order: "tokens", span }))
+      made.set(chunk, own)
+      return own
+    }
+  })
 
 /** Tokens of a step that verifies drafts at most. */
 const draftTokens = ({ shape: { context } }: Binding): number => Math.min(mostStep, context)
@@ -187,7 +204,7 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
   const here = Effect.provide(services)
   const { prompts } = binding
   const { batch, batchFrom, chunk, few, sizes } = prompts
-  const provided = (own: ReturnType<typeof inTokens>) => (tokens: number) => own(tokens).pipe(here)
+  const provided = (own: ReturnType<typeof inTokens>): OfTokens => (tokens, start) => own(start)(tokens).pipe(here)
   const last = {
     batch: once(variant(binding, { rows: "last", chunk: batch, order: "features" }).pipe(here)),
     few: provided(inTokens(binding, { rows: "last", most: few }))
@@ -201,9 +218,9 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
     all: isInTiles ? () => tiles : all,
     drafts: isEnough ? all : provided(inTokens(binding, { rows: "all", most: draftTokens(binding) })),
     ...last,
-    first: isBatchFirst(prompts) ? last.batch : last.few(few),
-    decoder: yield* Effect.cached(decoder(binding, groups).pipe(here)),
-    drawer: yield* Effect.cached(drawer(binding, groups).pipe(here))
+    first: (start) => isBatchFirst(prompts) ? last.batch : last.few(few, start),
+    decoder: ofSpans(binding, (span) => once(decoder(binding, groups, span).pipe(here))),
+    drawer: ofSpans(binding, (span) => once(drawer(binding, groups, span).pipe(here)))
   }
   return made
 })

@@ -25,6 +25,7 @@ import * as PoolPlan from "./PoolPlan.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
 import * as Session from "./Session.ts"
+import * as Spans from "./Spans.ts"
 import * as StepCost from "./StepCost.ts"
 import * as StepProgram from "./StepProgram.ts"
 
@@ -147,7 +148,7 @@ export const plan = (
     const predicts = drafts === "block"
     const setting = { activations, cache, context, estimate, profile, prompts, predicts }
     const verifies = drafts !== undefined && drafts !== "off"
-    const { decode, memory } = yield* MemoryPlan.whole(model, { ...setting, drafts: verifies })
+    const { decode, memory } = yield* MemoryPlan.whole(model, { ...setting, drafts: verifies }, startPos)
     const inPool = { ...setting, predicts: drafts === undefined ? MemoryPlan.hasPrediction(model) : predicts }
     const pool = parallel === undefined
       ? {}
@@ -212,10 +213,13 @@ const expertsOf = (
   return Lowering.ofMixture(mixture, { profile, isBatch, tokens: most }).toSorted((a, b) => a.micros - b.micros)
 }
 
-/** What the compiler chose for each range of token counts that has a program: one token, a few of each size, and a prompt. */
+/** What the compiler chose behind so many tokens for each range of token counts that has a program: one token, a few of each size, and a prompt. */
 export const equal = (
   model: Model,
-  { activations: policy, cache, context, pipeline }: Pick<PlanOptions, "activations" | "cache" | "context" | "pipeline">
+  { activations: policy, behind, cache, context, pipeline }: Pick<
+    PlanOptions,
+    "activations" | "behind" | "cache" | "context" | "pipeline"
+  >
 ): Effect.Effect<ReadonlyArray<EqualStep>, RangeifyError> => {
   const { profile } = pipeline
   const { batch, batchFrom, few, sizes } = Prompts.promptShape(model, { asked: undefined, context, profile })
@@ -226,18 +230,19 @@ export const equal = (
     profile,
     rows: "last"
   } as const
+  const span = Spans.at(behind ?? context - 1, size)
   const isWhole = sizes.length > 0
   // each number of tokens that has a program is a range of its own: of one token the program that decodes is told of
   const fews = isWhole ? sizes.filter((tokens) => tokens > 1 && tokens <= few) : [few]
   const steps = [
     ...profile.kind === "gpu"
-      ? [{ step: "decode", tokens: 1, sink: StepProgram.decodeProgram(model, size).sink } as const]
+      ? [{ step: "decode", tokens: 1, sink: StepProgram.decodeProgram(model, { ...size, span }).sink } as const]
       : [],
     ...fews.map((tokens) =>
       ({
         step: "few",
         tokens,
-        sink: StepProgram.stepProgram(model, { ...size, chunk: tokens, isWhole, order: "tokens" }).sink
+        sink: StepProgram.stepProgram(model, { ...size, chunk: tokens, isWhole, order: "tokens", span }).sink
       }) as const
     ),
     ...batchFrom === Infinity ? [] : [

@@ -12,6 +12,7 @@ import type { Activations } from "@tg/model-parts/Product"
 import * as Program from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
 import { likeliest } from "./Likeliest.ts"
+import type * as Spans from "./Spans.ts"
 
 /** Logits of every token of a step, or of its last one. */
 export type Rows = "all" | "last"
@@ -33,6 +34,8 @@ export interface StepShape {
   /** Whether every step computes just so many, of which the last ones may only fill up; in the order of tokens. It does not, if it is not said. */
   readonly isWhole?: boolean | undefined
   readonly context: number
+  /** Where steps stand; anywhere in the context, if it is not said. */
+  readonly span?: Spans.Span | undefined
   readonly cache: CacheType
   /** `float` if it is not said. */
   readonly activations?: Activations | undefined
@@ -56,14 +59,14 @@ export type ModelShape = Pick<Model, "caches" | "config" | "forward" | "inputs" 
 const storage = (
   arena: Arena,
   { caches, config, weights }: ModelShape,
-  { cache, context, states = false }: Pick<StepShape, "cache" | "context" | "states">
+  { cache, context, span, states = false }: Pick<StepShape, "cache" | "context" | "span" | "states">
 ) => ({
   states: states ? buffer(arena, ids.states, { ...statesOf(config, { cache, context }), label: "states" }) : undefined,
   caches: caches({ type: cache, context: cacheRows(context) }).map((storage, i) =>
     buffer(arena, ids.firstCache + i, { ...storage, label: `cache_${i}` })
   ),
   buffers: weightBuffers(arena, weights, ids.firstCache + config.layers),
-  startPos: variable(arena, "startPos", 0, context - 1)
+  startPos: variable(arena, "startPos", span?.from ?? 0, (span?.to ?? context) - 1)
 })
 
 /** What the host computes for each position of the context: a step finds its own there, so nothing is written for it. */
@@ -90,7 +93,7 @@ export const variablesOf = (order: Order.Order, start: number, length: number): 
 /** The program of one step: tokens in, logits out, the cache extended. */
 export const stepProgram = (
   model: ModelShape,
-  { activations, cache, chunk, context, isWhole = chunk === 1, order, profile, rows, states }: StepShape
+  { activations, cache, chunk, context, isWhole = chunk === 1, order, profile, rows, span, states }: StepShape
 ): Program.TensorProgram => {
   const { config } = model
   const arena = new Arena()
@@ -104,7 +107,7 @@ export const stepProgram = (
   const { effects, logits } = model.forward({
     activations,
     profile,
-    ...storage(arena, model, { cache, context, states }),
+    ...storage(arena, model, { cache, context, span, states }),
     tokens: buffer(arena, ids.tokens, { shape: [most], dtype: DType.u32, label: "tokens" }).slice(0, 0, length),
     ...hostInputs(arena, model, { context }),
     rows,
@@ -126,7 +129,7 @@ export const stepProgram = (
  */
 export const decodeProgram = (
   model: ModelShape,
-  { activations, cache, context, profile, states }: Omit<StepShape, "rows" | "chunk" | "order">,
+  { activations, cache, context, profile, span, states }: Omit<StepShape, "rows" | "chunk" | "order">,
   result: "token" | "logits" = "token"
 ): Program.TensorProgram => {
   const { config } = model
@@ -135,7 +138,7 @@ export const decodeProgram = (
   const { effects, logits } = model.forward({
     activations,
     profile,
-    ...storage(arena, model, { cache, context, states }),
+    ...storage(arena, model, { cache, context, span, states }),
     tokens: token,
     ...hostInputs(arena, model, { context }),
     rows: "last"

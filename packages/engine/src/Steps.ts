@@ -6,7 +6,7 @@ import { Effect } from "effect"
 import { mostStep } from "./DraftLength.ts"
 import { type Piece, sizeFor } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
-import type { Compiling, Variant } from "./SessionPrograms.ts"
+import type { Compiling, OfTokens, Variant } from "./SessionPrograms.ts"
 import * as Sampler from "./Sampler.ts"
 import {
   drawsOnDevice,
@@ -55,7 +55,7 @@ export const prompt = (state: SessionState, { length, start }: Piece) => {
   return {
     pieces: Rings.pieces(start, length, { chunk: isBatch ? batch : few, ring }),
     // pieces of a prompt that is no batch take one program: another one would have to be compiled too
-    program: isBatch ? programs.batch : programs.few(length)
+    program: (start: number) => isBatch ? programs.batch : programs.few(length, start)
   }
 }
 
@@ -70,7 +70,7 @@ export const advance: (
   const { pieces, program } = prompt(state, { start, length: tokens.length - start })
   let last: Variant | undefined
   for (const piece of pieces) {
-    last = yield* step(state, tokens, piece, program, piece === pieces.at(-1) ? "logits" : "nothing")
+    last = yield* step(state, tokens, piece, program(piece.start), piece === pieces.at(-1) ? "logits" : "nothing")
     // between steps signals and other fibers get their turn
     yield* Effect.yieldNow
   }
@@ -84,14 +84,14 @@ const rowsFrom = Effect.fnUntraced(function*(
   { chunk, first, program }: {
     readonly first: number
     readonly chunk: number
-    readonly program: (tokens: number) => Compiling<Variant>
+    readonly program: OfTokens
   }
 ) {
   const { vocabulary } = state.model.config
   const rows = new Float32Array((tokens.length - first) * vocabulary)
   for (const piece of Rings.pieces(first, tokens.length - first, { chunk, ring: state.ring })) {
     const { length, start } = piece
-    const { logits } = yield* step(state, tokens, piece, program(length))
+    const { logits } = yield* step(state, tokens, piece, program(length, start))
     yield* Effect.yieldNow
     rows.set(yield* read(state, logits, { start, rows: length }), (start - first) * vocabulary)
   }
@@ -129,7 +129,7 @@ const reach = Effect.fnUntraced(function*(
   if (start < first) {
     const { pieces, program } = prompt(state, { start, length: first - start })
     for (const piece of pieces) {
-      yield* step(state, tokens, piece, program, "nothing")
+      yield* step(state, tokens, piece, program(piece.start), "nothing")
       yield* Effect.yieldNow
     }
   }
@@ -169,7 +169,7 @@ export const verifyDrawn: (
     const ids: Array<number> = []
     for (const piece of Rings.pieces(tokens.length - 1, 1 + drafts.length, { chunk, ring: state.ring })) {
       const { length, start } = piece
-      const { draws } = yield* step(state, whole, piece, state.programs.drafts(length))
+      const { draws } = yield* step(state, whole, piece, state.programs.drafts(length, start))
       const { draw, tokens: drawn } = yield* draws
       const work = yield* draw(Array.from({ length }, (_, i) => ({ sampling, position: start + i + 1 })), 0)
       const read: Span = { buffer: drawn, offset: 0, bytes: 4 * length }
@@ -188,7 +188,7 @@ export const prepareDrafts = Effect.fnUntraced(function*(
   tokens: number,
   sampling: Sampler.Settings | undefined
 ) {
-  const { draws } = yield* state.programs.drafts(tokens)
+  const { draws } = yield* state.programs.drafts(tokens, state.held.length)
   if (sampling === undefined || !drawsOnDevice(state, sampling)) return
   yield* (yield* draws).draw([{ sampling, position: 0 }], 0)
 })

@@ -37,7 +37,7 @@ export const gauge = (
     const tokensPerSecond = yield* speedOf(engine)
     yield* engine.reset
     yield* session.advance(prompt)
-    const prepared = yield* session.decodeStep
+    const prepared = yield* session.decodeStep(depth)
     const vars = { T: 1, startPos: depth }
     const measured = yield* Profiler.profile(prepared, vars)
     const kernels = KernelTimes.rowsOf(measured, yield* prepared.schedule, { vars, profile: device.profile })

@@ -278,7 +278,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
   const drafting = Drafts.stepping(session, drafter)
   for (const depth of job.depths) {
     const vars = { T: 1, startPos: Math.max(depth, 1) }
-    const warm = Effect.flatMap(session.decodeStep, (step) => Profiler.warm(step, vars))
+    const warm = Effect.flatMap(session.decodeStep(vars.startPos), (step) => Profiler.warm(step, vars))
     const times = yield* repeated(
       job.repeat,
       warm,
@@ -297,7 +297,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
       verify: yield* timeVerify(session, { depth, repeat: job.repeat })
     }
     // of the device that there is now: another one may have been made meanwhile
-    const step = yield* session.decodeStep
+    const step = yield* session.decodeStep(vars.startPos)
     yield* Profiler.backToBack(step, vars, 1)
     const { encodeMicros, micros } = yield* Profiler.backToBack(step, vars, device.profile.kind === "cpu" ? 4 : steps)
     decode.push({
@@ -325,7 +325,7 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     compileMs: round(loadTimes.compile),
     prefill,
     decode,
-    dispatchesPerToken: (yield* session.decodeStep).dispatches.length,
+    dispatchesPerToken: (yield* session.decodeStep(Math.max(job.depths[0]!, 1))).dispatches.length,
     gpuMsPerToken: decode[0]!.gpuMsPerToken,
     encodeMsPerToken: decode[0]!.encodeMsPerToken,
     gpuBytes: device.allocatedBytes(),
@@ -350,7 +350,7 @@ const fill = Effect.fnUntraced(function*(session: Session, depth: number) {
   const tokens = tokenIds(depth, 0, session.vocabulary)
   if (depth === 0) yield* session.reset
   else yield* session.advance(tokens)
-  yield* Profiler.settle(yield* session.decodeStep)
+  yield* Profiler.settle(yield* session.decodeStep(depth))
   return tokens
 })
 
@@ -383,7 +383,7 @@ const timeVerify = Effect.fnUntraced(function*(
   return yield* Effect.forEach(
     sizes,
     Effect.fnUntraced(function*(n) {
-      yield* Profiler.warm(yield* session.decodeStep, { T: 1, startPos: tokens.length })
+      yield* Profiler.warm(yield* session.decodeStep(tokens.length), { T: 1, startPos: tokens.length })
       const verify = (seed: number) =>
         ForcedDrafts.verifiedOf(session, tokens, tokenIds(n - 1, seed, session.vocabulary))
       const times = yield* repeated(repeat, Effect.void, (round) => micros(verify(round + 1)))
@@ -426,7 +426,8 @@ const timeForced = Effect.fnUntraced(function*(session: Session, job: Job, accep
   const times = yield* repeated(job.repeat, Effect.void, () => timeDecode(session, given))
   const tokens = tokenIds(Math.max(1, depth), 0, session.vocabulary)
   const plain = job.generate * 1e6 / Math.min(...times)
-  const warm = Effect.flatMap(session.decodeStep, (step) => Profiler.warm(step, { T: 1, startPos: tokens.length }))
+  const vars = { T: 1, startPos: tokens.length }
+  const warm = Effect.flatMap(session.decodeStep(vars.startPos), (step) => Profiler.warm(step, vars))
   return yield* ForcedDrafts.measure(session, { accept, tokens, count: job.generate, plain, warm })
 })
 

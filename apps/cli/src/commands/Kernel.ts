@@ -6,6 +6,7 @@ import type { Program } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as ActivationPolicy from "@tg/engine/ActivationPolicy"
 import * as Prompts from "@tg/engine/Prompts"
+import * as Spans from "@tg/engine/Spans"
 import * as StepProgram from "@tg/engine/StepProgram"
 import * as Session from "@tg/engine/Session"
 import * as StepPlan from "@tg/engine/StepPlan"
@@ -45,6 +46,7 @@ const flags = {
     Flag.withDefault("decode" as const)
   ),
   tokens: Flags.stepTokens,
+  depth: Flags.depthBefore,
   target: Flag.String("target").pipe(
     Flag.withMetavar("NAME|MODULE"),
     Flag.withDescription(Targets.description),
@@ -148,6 +150,8 @@ interface Asked {
   readonly kv: "f16" | "f32"
   readonly activations: ActivationPolicy.ActivationPolicy
   readonly context: Option.Option<number>
+  /** Tokens before the step's; as many as there is room for, if it is not said. */
+  readonly depth?: Option.Option<number>
 }
 
 /** The kernels of a step of a model, by name. */
@@ -169,6 +173,12 @@ export const kernelsOf = Effect.fnUntraced(
       profile,
       activations: ActivationPolicy.activationsOn(profile, given.activations)
     }
+    const depth = Option.getOrElse(given.depth ?? Option.none(), () => context - 1)
+    if (depth >= context) {
+      const { contextLength: modelLimit } = model.config
+      return yield* new Session.ContextFull({ asked: depth + 1, limit: context, modelLimit })
+    }
+    const span = Spans.at(depth, size)
     const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
     const tokens = Option.getOrElse(given.tokens ?? Option.none(), () => Infinity)
     if (tokens !== Infinity && given.step !== "prompt") {
@@ -184,12 +194,13 @@ export const kernelsOf = Effect.fnUntraced(
     const chunk = given.step === "prompt" && isBatch ? prompts.batch : isWhole ? few : prompts.chunk
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
-      ? StepProgram.decodeProgram(model, size)
+      ? StepProgram.decodeProgram(model, { ...size, span })
       : StepProgram.stepProgram(model, {
         ...size,
         chunk,
         isWhole,
         order,
+        span: isBatch ? undefined : span,
         rows: given.step === "logits" ? "all" : "last"
       })
     return KernelNames.nameApart(kernels(yield* pipeline.schedule(program.sink)))

@@ -35,13 +35,7 @@ const flags = {
     Flag.withDescription("Tokens in the context; without --depth the step is the one that fills it"),
     Flag.withDefault(1024)
   ),
-  depth: Flag.Int("depth").pipe(
-    Flag.withAlias("d"),
-    Flag.withMetavar("TOKENS"),
-    Flag.withSchema(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))),
-    Flag.withDescription("Tokens before the step's"),
-    Flag.optional
-  ),
+  depth: Flags.depthBefore,
   parallel: Flag.Int("parallel").pipe(
     Flag.withMetavar("N"),
     Flag.withSchema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 256 }))),
@@ -101,6 +95,7 @@ export const command = Command.make(
           ? yield* StepPlan.equal(model, {
             pipeline,
             context: plan.context,
+            behind: plan.behind,
             cache: given.kv,
             activations: given.activations
           })

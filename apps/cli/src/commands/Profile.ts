@@ -100,7 +100,7 @@ const run = Effect.fn("cli.profile.run")(function*(job: Job & { readonly prompt:
   if (Option.isSome(prompt)) yield* session.advance(tokens)
   const { length, prepared, vars } = Option.isSome(prompt)
     ? yield* session.promptStep(depth, asked)
-    : { prepared: yield* session.decodeStep, vars: { T: 1, startPos: depth }, length: 1 }
+    : { prepared: yield* session.decodeStep(depth), vars: { T: 1, startPos: depth }, length: 1 }
   yield* tell(job, { model: config, context, prepared, vars, tokens: length })
 })
 

@@ -1,0 +1,39 @@
+/**
+ * Ranges of positions whose steps of a few tokens have programs of their own. How attention is computed in the least time depends on how many positions are
+ * behind a token: pieces that suit the end of a long context cost its beginning a tenth of a step, and the other way round.
+ */
+import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { defaultContext } from "./Tokens.ts"
+
+/** Positions of steps: `from` is the first one, `to` the one behind the last. */
+export interface Span {
+  readonly from: number
+  readonly to: number
+}
+
+/** A span that is no longer than half of those in front of it is part of the last of these: it would not pay for being compiled. */
+const leastGrowth = 1.5
+
+/** What spans depend on: contexts of a CPU are one. */
+export interface Within {
+  readonly context: number
+  readonly profile?: Pick<DeviceProfile, "kind"> | undefined
+}
+
+/**
+ * The range of a position: up to `defaultContext`, and each time twice as far. One range for all positions on a CPU, which has a kernel for all of them.
+ */
+export const at = (position: number, { context, profile }: Within): Span => {
+  if (profile?.kind !== "gpu") return { from: 0, to: context }
+  let from = 0
+  let to = defaultContext
+  while (position >= to && leastGrowth * to <= context) [from, to] = [to, 2 * to]
+  return { from, to: leastGrowth * to <= context ? to : context }
+}
+
+/** All ranges of a context, in order. */
+export const all = (within: Within): ReadonlyArray<Span> => {
+  const spans: Array<Span> = []
+  for (let from = 0; from < within.context; from = spans.at(-1)!.to) spans.push(at(from, within))
+  return spans
+}
