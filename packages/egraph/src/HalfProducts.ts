@@ -76,19 +76,23 @@ const movedFrom = (value: UOp): UOp => movement.has(value.op) ? movedFrom(value.
 /** Whether a value is moved products of halves of a cache and floats. */
 export const areProducts = (terms: UOp): boolean => productOf(movedFrom(terms)) !== undefined
 
-/** Whether floats are made of packed weights, element by element: of words that the program only reads. */
+/** Whether floats are made of packed weights, element by element: of words that the program only reads. Floats, of 32 bits or of 16 with their range, lie in words, too. */
 const areWeights = (value: UOp): boolean => {
   const read = [...readBy(value)].filter(({ op }) => op !== "IOTA")
-  return read.length > 0 && read.every(({ dtype, op }) => (op === "PARAM" || op === "BUFFER") && dtype === DType.u32)
+  const isPacked = read.every(({ dtype, op }) => (op === "PARAM" || op === "BUFFER") && dtype === DType.u32)
+  return read.length > 0 && isPacked && movedFrom(value).op !== "BITCAST"
 }
 
-/** Whether a sum is of products of floats with packed weights that so many tokens share that they fill fragments. */
-const isOfWeights = (node: UOp): boolean => {
+/** The floats that a sum multiplies with packed weights that so many tokens share; none of another sum. */
+const weighedIn = (node: UOp, fewest: number): UOp | undefined => {
   const { axes, op } = reduceArg(node)
   const terms = node.src[0]!
-  if (op !== "ADD" || terms.op !== "MUL" || terms.dtype !== DType.f32) return false
-  const weights = terms.src.filter(areWeights)
-  return weights.length === 1 && !axes.includes(tokenAxis) && fillsTiles(weights[0]!, [tokenAxis])
+  const tokens = Shape.of(terms)[tokenAxis]
+  if (op !== "ADD" || terms.op !== "MUL" || terms.dtype !== DType.f32 || axes.includes(tokenAxis)) return undefined
+  if (typeof tokens !== "number" || tokens < fewest || tokens % fewest !== 0) return undefined
+  const [floats, ...others] = terms.src.filter((own) => !areWeights(own))
+  const weights = terms.src.find(areWeights)
+  return weights === undefined || others.length > 0 || !isSameAlong(weights, tokenAxis) ? undefined : floats
 }
 
 /** The same of a sum. */
@@ -205,33 +209,45 @@ const ofCache = (node: UOp, now: UOp): UOp | undefined => {
   if (terms === undefined || !isMadeInPlace(terms.floats)) return undefined
   const product = now.src[0]!
   // what it reads may have changed: only whether it is the first operand has not
-  const operands = node.src[0]!.src.map((own, i) =>
-    own === terms.floats ? asHalves(product.src[i]!) : product.src[i]!
-  )
+  const operands = node.src[0]!.src.map((own, i) => own === terms.floats ? asHalves(product.src[i]!) : product.src[i]!)
   return now.with([product.with(operands)])
 }
 
-/** A product with packed weights that has both operands as halves. */
-const ofWeights = (node: UOp, now: UOp): UOp | undefined =>
-  isOfWeights(node) ? now.with([now.src[0]!.with(now.src[0]!.src.map(rounded))]) : undefined
+/** What operations of a kind read, before it is moved. */
+const readOf = (nodes: ReadonlyArray<UOp>, op: UOp["op"]): ReadonlySet<UOp> =>
+  new Set(nodes.filter((node) => node.op === op).map(({ src }) => movedFrom(src[0]!)))
 
-/** What is read beside other values: padded, and moved before or after. Who computes it in place looks at each column which of them it is. */
-const besideOf = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> =>
-  new Set(nodes.filter(({ op }) => op === "PAD").map(movedFrom))
+/**
+ * Products with packed weights, each with the floats that it reads, before these are moved. Half a fragment of tokens is enough where the result is stored as it is; where it
+ * is not, a launch more has to pay.
+ */
+const weighed = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, UOp> => {
+  const kept = readOf(nodes, "CONTIGUOUS")
+  return new Map(nodes.flatMap((node) => {
+    const floats = node.op === "REDUCE" ? weighedIn(node, kept.has(node) ? side / 2 : side) : undefined
+    return floats === undefined ? [] : [[node, movedFrom(floats)]]
+  }))
+}
 
 /** The program whose products with halves that kernels of their own compute, and those of tokens with packed weights, have both operands as halves. */
 export const ofProgram = (sink: UOp): UOp => {
   const nodes = toposort(sink)
-  const [stored, beside] = [storedOf(nodes), besideOf(nodes)]
+  const [stored, beside, products] = [storedOf(nodes), readOf(nodes, "PAD"), weighed(nodes)]
+  // a product is a kernel of its own, and reads what another one has stored; who reads it beside other values looks at each column which of them it is
+  const read = new Set([...products.values()].filter((floats) => !isMadeInPlace(floats)))
   return rebuild(sink, (node, src) => {
     const now = src === node.src ? node : node.with(src)
-    if (node.op !== "REDUCE") return now
     const since = now.arena.size
-    const isOwn = stored.has(node) || isOfContext(node)
-    const product = (isOwn ? ofCache(node, now) : undefined) ?? ofWeights(node, now)
-    if (product === undefined) return now
-    const made = beside.has(node) ? new Tensor(product).contiguous().node : product
-    now.arena.inherit(made, node, since)
-    return made
+    const isOwn = node.op === "REDUCE" && (stored.has(node) || isOfContext(node))
+    const product = products.has(node)
+      ? now.with([now.src[0]!.with(now.src[0]!.src.map(rounded))])
+      : isOwn
+      ? ofCache(node, now)
+      : undefined
+    const made = product ?? now
+    const isStored = read.has(node) || product !== undefined && beside.has(node)
+    const whole = isStored ? new Tensor(made).contiguous().node : made
+    if (whole !== now) now.arena.inherit(whole, node, since)
+    return whole
   })
 }

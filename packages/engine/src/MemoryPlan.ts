@@ -150,7 +150,16 @@ const fewBytesOf = (
   const { sizes } = prompts
   const most = sizes.at(-1)
   if (most === undefined) return Effect.succeed(0)
-  const size = { activations, cache, context, profile, chunk: most, isWhole: true, order: "tokens", rows: "last" } as const
+  const size = {
+    activations,
+    cache,
+    context,
+    profile,
+    chunk: most,
+    isWhole: true,
+    order: "tokens",
+    rows: "last"
+  } as const
   const tokens = sum(sizes)
   // drafts want the logits of all tokens, which is a program of its own
   const draftSizes = drafts ? sizes.filter((size) => size <= mostStep) : []

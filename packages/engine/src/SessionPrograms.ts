@@ -158,7 +158,10 @@ const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.
   Effect.gen(function*() {
     const { vocabulary } = model.config
     const logits = yield* (yield* Device).allocate(4 * vocabulary, "logits_next")
-    const program = memo(`logits ${shape.context} ${span.from}`, () => decodeProgram(model, { ...shape, span }, "logits"))
+    const program = memo(
+      `logits ${shape.context} ${span.from}`,
+      () => decodeProgram(model, { ...shape, span }, "logits")
+    )
     const prepared = yield* (yield* Jit).prepare(
       program.sink,
       new Map([...bound, [ids.next, decoded], [ids.logits, logits]]),
