@@ -213,9 +213,15 @@ const ofCache = (node: UOp, now: UOp): UOp | undefined => {
   return now.with([product.with(operands)])
 }
 
-/** What operations of a kind read, before it is moved. */
+/** What is only moved, and multiplied with a constant. */
+const scaledFrom = (value: UOp): UOp => {
+  const [own, factor] = value.src
+  return movement.has(value.op) || value.op === "MUL" && factor!.op === "CONST" ? scaledFrom(own!) : value
+}
+
+/** What operations of a kind read, before it is moved or scaled. */
 const readOf = (nodes: ReadonlyArray<UOp>, op: UOp["op"]): ReadonlySet<UOp> =>
-  new Set(nodes.filter((node) => node.op === op).map(({ src }) => movedFrom(src[0]!)))
+  new Set(nodes.filter((node) => node.op === op).map(({ src }) => scaledFrom(src[0]!)))
 
 /**
  * Products with packed weights, each with the floats that it reads, before these are moved. Half a fragment of tokens is enough where the result is stored as it is; where it

@@ -83,6 +83,18 @@ describe("what pieces on matrix units take", () => {
     expect(large!.behind(64)).toBeGreaterThan(small!.behind(64))
   })
 
+  it("decides by the positions that there are", () => {
+    const rangeOf = (own: Sizes) => {
+      const { least, positions } = siteOf(cascadeAt(latent({ ...sizes, ...own }).mix)!)
+      return [least, positions]
+    }
+    expect(rangeOf({ context: 16384 })).toEqual([64, 4096])
+    expect(rangeOf({ context: 16384, behind: 8192 })).toEqual([8256, 8192 + 2048])
+    const pieceOf = (own: Sizes): number | undefined =>
+      ofProgram(latent({ ...sizes, ...own }).sink, matrix).reports[0]!.piece
+    expect([pieceOf({ context: 16384 }), pieceOf({ context: 16384, behind: 8192 })]).toEqual([64, 128])
+  })
+
   it("none where few rows share the cache, it has floats, or there is no memory for the tiles", () => {
     expect(waysFor({ heads: 4 })).toEqual([])
     expect(waysFor({ heads: 64 })).toEqual([])

@@ -56,6 +56,15 @@ describe("a cascade with stored scores, summed in chunks", () => {
     }
   })
 
+  it("wherever the scale is written", () => {
+    for (const scaled of ["scores", "keys", "query"] as const) {
+      const made = latent({ scaled })
+      const { reports, sink } = ofProgram(made.sink, matrix, take(512))
+      expect(reports).toMatchObject([{ label: "attn_mix", isStored: true }])
+      expect(apartBehind(made, sink, 300), scaled).toBeLessThanOrEqual(ofHalves)
+    }
+  })
+
   it("one product for scores, one for the mix, and what is found of each row as one record", () => {
     const { sink } = ofProgram(latent().sink, matrix, take(512))
     const nodes = toposort(sink)

@@ -137,7 +137,7 @@ const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead)
   const worth = stepsTogether(state)
   for (;;) {
     // behind a span another program goes on
-    const { to } = Spans.at(running.position, { context: state.context, profile: state.device.profile })
+    const { to } = Spans.at(running.position, state.within)
     const count = stepsNow(running, { room: to - running.position, together: worth })
     if (count === 0) break
     yield* submit(state, running, count)

@@ -56,6 +56,8 @@ export interface SessionOptions {
   readonly batchFrom?: number | undefined
   /** Numbers of tokens that have a program of their own, rising; as `promptShape` says. */
   readonly sizes?: ReadonlyArray<number> | undefined
+  /** Positions of the first range that has programs of its own, on a GPU; `defaultContext` if it is not said. */
+  readonly firstSpan?: number | undefined
   /** Whether the model's prediction block guesses tokens: its weights are among the loaded ones. It does not, if it is not said. */
   readonly predicts?: boolean | undefined
 }
@@ -194,11 +196,13 @@ const groundOf = Effect.fnUntraced(
     )
     const decoded = yield* device.allocate(4, "next")
     const shape = { context, cache, activations, profile: device.profile }
+    const within = { context, profile: device.profile, first: options.firstSpan }
     const memo = options.programs ?? ProgramMemo.make()
     const given = [[ids.tokens, tokens] as const, ...inputs.bound]
     const programs = yield* SessionPrograms.make({
       model,
       shape: { ...shape, states: predicts },
+      within,
       prompts,
       memo,
       decoded,
@@ -217,6 +221,7 @@ const groundOf = Effect.fnUntraced(
       scope: yield* Effect.scope,
       model,
       context,
+      within,
       activations,
       prompts,
       sampler: yield* Sampler.Sampler,

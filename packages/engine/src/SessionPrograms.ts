@@ -82,6 +82,8 @@ export interface Binding {
     readonly profile: DeviceProfile
     readonly states: boolean
   }
+  /** What ranges of positions have programs of their own. */
+  readonly within: Spans.Within
   readonly prompts: PromptShape
   readonly memo: ProgramMemo.ProgramMemo
   /** Buffers by their ids. */
@@ -173,10 +175,10 @@ const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.
   })
 
 /** One of each span of positions, made when it is first asked for. */
-const ofSpans = <A>({ shape }: Pick<Binding, "shape">, make: (span: Spans.Span) => A): (start: number) => A => {
+const ofSpans = <A>({ within }: Pick<Binding, "within">, make: (span: Spans.Span) => A): (start: number) => A => {
   const made = new Map<number, A>()
   return (start) => {
-    const span = Spans.at(start, shape)
+    const span = Spans.at(start, within)
     const own = made.get(span.from) ?? make(span)
     made.set(span.from, own)
     return own

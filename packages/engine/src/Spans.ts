@@ -18,15 +18,17 @@ const leastGrowth = 1.5
 export interface Within {
   readonly context: number
   readonly profile?: Pick<DeviceProfile, "kind"> | undefined
+  /** Positions of the first span; `defaultContext` if it is not said. */
+  readonly first?: number | undefined
 }
 
 /**
- * The range of a position: up to `defaultContext`, and each time twice as far. One range for all positions on a CPU, which has a kernel for all of them.
+ * The range of a position: those of the first span, and each time as many again as there are in front. One range for all positions on a CPU, which has a kernel for all of them.
  */
-export const at = (position: number, { context, profile }: Within): Span => {
+export const at = (position: number, { context, first = defaultContext, profile }: Within): Span => {
   if (profile?.kind !== "gpu") return { from: 0, to: context }
   let from = 0
-  let to = defaultContext
+  let to = first
   while (position >= to && leastGrowth * to <= context) [from, to] = [to, 2 * to]
   return { from, to: leastGrowth * to <= context ? to : context }
 }

@@ -20,6 +20,10 @@ export interface Sizes {
   readonly activations?: "int8" | "float"
   /** Whether scores and weights are stored, as models do of many tokens. */
   readonly isBatch?: boolean
+  /** What the scale of scores is written at; all of them are the same value. */
+  readonly scaled?: "scores" | "keys" | "query"
+  /** Positions in front of the step, at least. */
+  readonly behind?: number
 }
 
 const width = 32
@@ -28,10 +32,12 @@ const depth = 48
 /** Attention over latents as models state it: rows of `[latent | rotated]`, shared by heads; whole pages up to the last token's. */
 export const latent = (sizes: Sizes = {}) => {
   const { activations = "int8", cache = "f16", context = 576, heads = 8, isBatch = false, tokens = 4 } = sizes
+  const { behind = 0, scaled = "scores" } = sizes
+  const at = (place: Sizes["scaled"], x: Tensor): Tensor => place === scaled ? x.mul(depth ** -0.5) : x
   const shared = (x: Tensor): Tensor => isBatch ? x.contiguous() : x
   const arena = new Arena()
   const leaf = (id: number, shape: ReadonlyArray<number>, dtype = DType.f32) => buffer(arena, id, { shape, dtype })
-  const start = variable(arena, "start", 0, context - tokens)
+  const start = variable(arena, "start", behind, context - tokens)
   const [q, out] = [leaf(0, [tokens, heads, depth]), leaf(1, [tokens, heads, width])]
   const isHalf = cache === "f16"
   const stored = isHalf ? leaf(2, [context, depth], DType.u32) : leaf(2, [context, depth])
@@ -40,7 +46,7 @@ export const latent = (sizes: Sizes = {}) => {
   const positions = start.add(tokens - 1).floordiv(64).add(1).mul(64)
   const words = Program.after(stored, [write]).slice(0, 0, positions)
   const rows = isHalf ? words.halfToFloat() : words
-  const scores = q.contiguous().unsqueeze(2).mul(rows).sum(-1).mul(depth ** -0.5)
+  const scores = at("scores", at("query", q.contiguous().unsqueeze(2)).mul(at("keys", rows)).sum(-1))
   const place = iota(arena, tokens).add(start).reshape([tokens, 1, 1])
   const masked = shared(iota(arena, positions).le(place).where(scores, -1e30))
   const mix = shared(Nn.softmax(masked)).unsqueeze(-1).mul(rows.slice(-1, 0, width)).sum(-2).label("attn_mix")
