@@ -7,6 +7,23 @@ export interface Sample {
   readonly micros: number
 }
 
+/** Readings of one time: so many at first, and where the least of them stands alone so many at most. */
+export const readings = { first: 3, most: 5 } as const
+/** Readings that differ by no more than this factor confirm each other. */
+const agreeing = 1.1
+
+/**
+ * What the readings of one time say, or `undefined` where another one is needed. It is the least of those that another one confirms: what else happens on a
+ * machine only makes it slower, and a clock that wraps, or a run that was left out, does not err twice alike. Where none agree it is the one in the
+ * middle. So no single reading decides, as short or long as it may be.
+ */
+export const confirmed = (micros: ReadonlyArray<number>): number | undefined => {
+  const sorted = micros.toSorted((a, b) => a - b)
+  const found = sorted.find((reading, i) => i + 1 < sorted.length && sorted[i + 1]! <= agreeing * reading)
+  if (found !== undefined && found === sorted[0]) return found
+  return sorted.length < readings.most ? undefined : found ?? sorted[sorted.length >> 1]
+}
+
 /** What one more unit of size takes; `undefined` where more of it took no longer. */
 export const perUnit = (few: Sample, many: Sample): number | undefined => {
   const micros = (many.micros - few.micros) / (many.size - few.size)
