@@ -39,7 +39,7 @@ describe("confirmed", () => {
     all.length < 2 ? [all] : all.flatMap((one, i) => orders(all.toSpliced(i, 1)).map((others) => [one, ...others]))
   /** What is taken for the time, if a device gives these readings one after the other. */
   const taken = (readings: ReadonlyArray<number>) => {
-    for (let count = Fits.readings.first; count <= Fits.readings.most; count++) {
+    for (let count: number = Fits.readings.first; count <= Fits.readings.most; count++) {
       const found = Fits.confirmed(readings.slice(0, count))
       if (found !== undefined) return { found, count }
     }
