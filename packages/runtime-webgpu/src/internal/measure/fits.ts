@@ -13,15 +13,15 @@ export const readings = { first: 3, most: 5 } as const
 const agreeing = 1.1
 
 /**
- * What the readings of one time say, or `undefined` where another one is needed. It is the least of those that another one confirms: what else happens on a
- * machine only makes it slower, and a clock that wraps, or a run that was left out, does not err twice alike. Where none agree it is the one in the
- * middle. So no single reading decides, as short or long as it may be.
+ * What the readings of one time say, or `undefined` where another one is needed: the least, if a second one confirms it; of as many as are taken at most, the
+ * second least otherwise. What else happens on a machine only makes it slower, so the others may be as long as they like; a clock that wraps and a run that was
+ * left out do not give nearly the same twice, so no single one is believed.
  */
 export const confirmed = (micros: ReadonlyArray<number>): number | undefined => {
-  const sorted = micros.toSorted((a, b) => a - b)
-  const found = sorted.find((reading, i) => i + 1 < sorted.length && sorted[i + 1]! <= agreeing * reading)
-  if (found !== undefined && found === sorted[0]) return found
-  return sorted.length < readings.most ? undefined : found ?? sorted[sorted.length >> 1]
+  const [least, second] = micros.toSorted((a, b) => a - b)
+  if (least === undefined || second === undefined) return undefined
+  if (second <= agreeing * least) return least
+  return micros.length < readings.most ? undefined : second
 }
 
 /** What one more unit of size takes; `undefined` where more of it took no longer. */
