@@ -14,8 +14,11 @@ export interface BodyGraph {
   readonly kernelsOf: (value: UOp, stored: ReadonlySet<UOp>) => ReadonlySet<UOp>
   /** The candidates that a kernel computes itself, in their order. */
   readonly insideOf: (root: UOp, stored: ReadonlySet<UOp>) => ReadonlyArray<UOp>
-  /** As soon and as late as possible: the first and the last launch in which each kernel may be, equal on the critical path. */
-  readonly levelsOf: (roots: ReadonlyArray<UOp>) => ReadonlyArray<Level>
+  /**
+   * As soon and as late as possible: the first and the last launch in which each kernel may be, equal on the critical path. Kernels that have a
+   * launch already, by their numbers, leave less room to those that they need, and that need them.
+   */
+  readonly levelsOf: (roots: ReadonlyArray<UOp>, placed?: ReadonlyMap<number, number>) => ReadonlyArray<Level>
 }
 
 /** Launches are counted from 0. */
@@ -80,19 +83,22 @@ export const bodyGraph = ({ movable, nodes, stored, users }: Placement): BodyGra
       const computed = (node: UOp): ReadonlyArray<UOp> => (before.get(node) ?? []).filter((b) => isComputed(b, stored))
       return [...reach(computed(root), computed)].sort((a, b) => order.get(a)! - order.get(b)!)
     },
-    levelsOf: (roots) => levelsOf(roots, points, needs)
+    levelsOf: (roots, placed = new Map()) => levelsOf(roots, placed, { points, needs })
   }
 }
 
 const levelsOf = (
   roots: ReadonlyArray<UOp>,
-  points: ReadonlyMap<UOp, number>,
-  needs: ReadonlyMap<UOp, Uint32Array>
+  placed: ReadonlyMap<number, number>,
+  { needs, points }: {
+    readonly points: ReadonlyMap<UOp, number>
+    readonly needs: ReadonlyMap<UOp, Uint32Array>
+  }
 ): ReadonlyArray<Level> => {
   // sources first
   const ordered = roots.map((root, i) => ({ i, number: points.get(root)!, needs: needs.get(root)! }))
     .sort((a, b) => a.number - b.number)
-  const first = roots.map(() => 0)
+  const first = roots.map((_, i) => placed.get(i) ?? 0)
   for (const [k, root] of ordered.entries()) {
     for (let j = 0; j < k; j++) {
       const earlier = ordered[j]!
@@ -100,7 +106,7 @@ const levelsOf = (
     }
   }
   const depth = Math.max(0, ...first)
-  const last = roots.map(() => depth)
+  const last = roots.map((_, i) => placed.get(i) ?? depth)
   for (let k = ordered.length - 1; k >= 0; k--) {
     const root = ordered[k]!
     for (let j = 0; j < k; j++) {

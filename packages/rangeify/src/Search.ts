@@ -1,10 +1,10 @@
 /** Where the values of a body live: one search, by what its kernels then cost. */
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import type { UOp } from "@tg/core-uop/UOp"
-import { type BodyGraph, bodyGraph, type Level } from "./BodyGraph.ts"
-import { chain, cheapest } from "./Cost.ts"
+import { type BodyGraph, bodyGraph } from "./BodyGraph.ts"
 import type { Considered, Home, Verdict } from "./Explain.ts"
-import { addedMicros, type FusionCost, grain, type KernelMicros, launchOf } from "./Fusion.ts"
+import { type FusionCost, grain, type KernelMicros } from "./Fusion.ts"
+import { apartMicros, joinedMicros } from "./JoinedCost.ts"
 import type { Limits } from "./Limits.ts"
 import type { Homes } from "./Lower.ts"
 import type { Placement } from "./Placement.ts"
@@ -53,29 +53,6 @@ const moved = ({ staged, stored }: Homes, value: UOp, home: Home): Homes => {
 const homeOf = (value: UOp, { staged, stored }: Homes): Home =>
   stored.has(value) ? "global" : staged.has(value) ? "workgroup" : "inline"
 
-/** The cost of kernels in a launch each. */
-const apartMicros = (kernels: ReadonlyArray<KernelMicros>): number => chain(kernels.map((kernel) => launchOf([kernel])))
-
-/**
- * The cost of kernels that are joined: as many launches as the critical path has kernels, and each kernel off it joins the launch
- * to which it adds least.
- */
-const joinedMicros = (kernels: ReadonlyArray<KernelMicros>, levels: ReadonlyArray<Level>): number => {
-  const launches: Array<Array<KernelMicros>> = []
-  const free: Array<number> = []
-  for (const [i, { first, last }] of levels.entries()) {
-    if (first === last) (launches[first] ??= []).push(kernels[i]!)
-    else free.push(i)
-  }
-  for (const i of free.sort((a, b) => kernels[b]!.work - kernels[a]!.work || a - b)) {
-    const { first, last } = levels[i]!
-    const own = launches.slice(first, last + 1)
-    const [launch] = cheapest(own, (members) => addedMicros(members, kernels[i]!))
-    launch!.push(kernels[i]!)
-  }
-  return chain(launches.map((members) => launchOf(members)))
-}
-
 /** The context of a search: a body, and the costs of a device. */
 interface Asked {
   readonly placement: Placement
@@ -90,7 +67,9 @@ const asking = (placement: Placement, limits: Limits, fusion: FusionCost, rules:
   const graph = bodyGraph(placement)
   const weigh = weigher(fusion, limits, { insideOf: graph.insideOf, rules })
   const joined = (roots: ReadonlyArray<UOp>, kernels: ReadonlyArray<KernelMicros>): number =>
-    limits.joinsKernels === true ? joinedMicros(kernels, graph.levelsOf(roots)) : apartMicros(kernels)
+    limits.joinsKernels === true
+      ? joinedMicros(kernels, (placed) => graph.levelsOf(roots, placed))
+      : apartMicros(kernels)
   return {
     placement,
     graph,

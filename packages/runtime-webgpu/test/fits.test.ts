@@ -33,6 +33,47 @@ describe("search", () => {
   })
 })
 
+describe("confirmed", () => {
+  /** All orders of these. */
+  const orders = (all: ReadonlyArray<number>): ReadonlyArray<ReadonlyArray<number>> =>
+    all.length < 2 ? [all] : all.flatMap((one, i) => orders(all.toSpliced(i, 1)).map((others) => [one, ...others]))
+  /** What is taken for the time, if a device gives these readings one after the other. */
+  const taken = (readings: ReadonlyArray<number>) => {
+    for (let count: number = Fits.readings.first; count <= Fits.readings.most; count++) {
+      const found = Fits.confirmed(readings.slice(0, count))
+      if (found !== undefined) return { found, count }
+    }
+    return { found: undefined, count: Infinity }
+  }
+
+  it("takes the least of readings that agree, and no more than three", () => {
+    for (const order of orders([100, 101, 104])) {
+      assert.deepStrictEqual(taken([...order, 99, 98]), { found: 100, count: 3 })
+    }
+  })
+
+  it("is not decided by one reading that is far too short, far too long, or both", () => {
+    // a run that was left out, one that a clock of few digits misses, one whose clock wrapped
+    for (const short of [1, 0, -1.8e13]) {
+      for (const long of [103, 5000, 1.8e13]) {
+        for (const order of orders([100, 101, 102, short, long])) assert.include([100, 101], taken(order).found)
+      }
+    }
+  })
+
+  it("takes the second least where none agree, since all but wrong ones are too long", () => {
+    for (const order of orders([100, 130, 170, 1, 9000])) assert.strictEqual(taken(order).found, 100)
+  })
+
+  it("keeps to what runs take alone, where two of three were disturbed alike", () => {
+    assert.deepStrictEqual(taken([160, 100, 161, 158, 101]), { found: 100, count: 5 })
+  })
+
+  it("believes a clock that twice sees nothing", () => {
+    assert.strictEqual(Fits.confirmed([0, 100, 0]), 0)
+  })
+})
+
 describe("perUnit", () => {
   it("is a slope, and nothing where noise is larger than it", () => {
     assert.strictEqual(Fits.perUnit({ size: 10, micros: 120 }, { size: 30, micros: 160 }), 2)

@@ -2,7 +2,7 @@
 import type { Program } from "@tg/core-uop/Program"
 import type { DeviceBuffer, DeviceError, DeviceShape, Replay } from "@tg/runtime/Device"
 import { Clock, Effect, Schema, type Scope } from "effect"
-import type { Sample } from "./fits.ts"
+import * as Fits from "./fits.ts"
 
 /** Values of a kernel's variables. */
 export type Vars = Readonly<Record<string, number>>
@@ -20,8 +20,6 @@ export interface Prepared {
   readonly last: DeviceBuffer
 }
 
-/** Each figure is the least of so many: what else happens on a machine only makes it slower. */
-const repeats = 3
 /** The shortest run that tells anything: by either clock, and in times of a run that does next to nothing. */
 const leastMicros = { device: 60, host: 3000 } as const
 const leastTimes = 8
@@ -40,18 +38,29 @@ export interface Bench {
   ) => Effect.Effect<Prepared, DeviceError, Scope.Scope>
   /** Microseconds of a single run. */
   readonly once: (prepared: Prepared, vars: Vars) => Effect.Effect<number, Failure>
-  /** Microseconds of one run: the least of some. */
+  /** Microseconds of one run, of readings that confirm each other (`Fits.confirmed`). */
   readonly time: (prepared: Prepared, vars: Vars) => Effect.Effect<number, Failure>
   /** Steps with which a kernel runs long enough. */
   readonly stepsFor: (prepared: Prepared, vars?: Vars) => Effect.Effect<number, Failure>
   /** Timings of a kernel with those steps, and four times as many. */
-  readonly twice: (prepared: Prepared, vars?: Vars) => Effect.Effect<readonly [Sample, Sample], Failure>
-  /** Of the host's time, to submit one run: the least of some. */
+  readonly twice: (prepared: Prepared, vars?: Vars) => Effect.Effect<readonly [Fits.Sample, Fits.Sample], Failure>
+  /** The same of the host's time to submit one run. */
   readonly encode: (prepared: Prepared, vars: Vars) => Effect.Effect<number, Failure>
 }
 
 const usualThreads = 256
 const more = 4
+
+/** Reads a time as often as it takes to be confirmed. */
+export const confirmed = <E>(read: Effect.Effect<number, E>): Effect.Effect<number, E> =>
+  Effect.gen(function*() {
+    const micros: Array<number> = []
+    for (;;) {
+      micros.push(yield* read)
+      const found = micros.length < Fits.readings.first ? undefined : Fits.confirmed(micros)
+      if (found !== undefined) return found
+    }
+  })
 
 /** A place to measure, until `deadline` by the clock: then whoever asks for a time is told that there is none left. */
 export const make = (device: DeviceShape, deadline: number): Bench => {
@@ -68,8 +77,8 @@ export const make = (device: DeviceShape, deadline: number): Bench => {
     })
   const once = (prepared: Prepared, vars: Vars): Effect.Effect<number, DeviceError> =>
     prepared.replay.timed?.(vars) ?? micros(Effect.andThen(prepared.replay.run(vars), settle(prepared)))
-  const least = (work: Effect.Effect<number, DeviceError>): Effect.Effect<number, Failure> =>
-    Effect.map(Effect.replicateEffect(Effect.andThen(inTime, work), repeats), (all) => Math.min(...all))
+  const repeated = (read: Effect.Effect<number, DeviceError>): Effect.Effect<number, Failure> =>
+    confirmed(Effect.andThen(inTime, read))
 
   const bench: Bench = {
     device,
@@ -83,27 +92,28 @@ export const make = (device: DeviceShape, deadline: number): Bench => {
       return { replay: yield* device.plan(dispatches), last: dispatches.at(-1)!.buffers[0]! as DeviceBuffer }
     }),
     once: (prepared, vars) => Effect.andThen(inTime, once(prepared, vars)),
-    time: (prepared, vars) => least(once(prepared, vars)),
+    time: (prepared, vars) => repeated(once(prepared, vars)),
     stepsFor: Effect.fnUntraced(function*(prepared, vars = {}) {
       const least = prepared.replay.timed === undefined ? leastMicros.host : leastMicros.device
       yield* bench.once(prepared, { ...vars, steps: 1 })
       const wanted = Math.max(least, leastTimes * (yield* bench.time(prepared, { ...vars, steps: 1 })))
+      const isLong = (steps: number) =>
+        Effect.map(bench.once(prepared, { ...vars, steps }), (micros) => micros >= wanted)
       let steps = 16
-      while (steps < mostSteps && (yield* bench.once(prepared, { ...vars, steps })) < wanted) {
-        steps *= 2
-      }
+      // one reading that is far too long must not end this: what runs for too short a time tells of launches alone
+      while (steps < mostSteps && !((yield* isLong(steps)) && (yield* isLong(steps)))) steps *= 2
       return steps
     }),
     twice: Effect.fnUntraced(function*(prepared, vars = {}) {
       const steps = yield* bench.stepsFor(prepared, vars)
       const sample = (size: number) =>
-        Effect.map(bench.time(prepared, { ...vars, steps: size }), (micros): Sample => ({ size, micros }))
+        Effect.map(bench.time(prepared, { ...vars, steps: size }), (micros): Fits.Sample => ({ size, micros }))
       return [yield* sample(steps), yield* sample(more * steps)] as const
     }),
     encode: (prepared, vars) =>
       Effect.andThen(
         settle(prepared),
-        least(Effect.tap(micros(prepared.replay.run(vars)), () => settle(prepared)))
+        repeated(Effect.tap(micros(prepared.replay.run(vars)), () => settle(prepared)))
       )
   }
   return bench

@@ -7,6 +7,23 @@ export interface Sample {
   readonly micros: number
 }
 
+/** Readings of one time: so many at first, and where the least of them stands alone so many at most. */
+export const readings = { first: 3, most: 5 } as const
+/** Readings that differ by no more than this factor confirm each other. */
+const agreeing = 1.1
+
+/**
+ * What the readings of one time say, or `undefined` where another one is needed: the least, if a second one confirms it; of as many as are taken at most, the
+ * second least otherwise. What else happens on a machine only makes it slower, so the others may be as long as they like; a clock that wraps and a run that was
+ * left out do not give nearly the same twice, so no single one is believed.
+ */
+export const confirmed = (micros: ReadonlyArray<number>): number | undefined => {
+  const [least, second] = micros.toSorted((a, b) => a - b)
+  if (least === undefined || second === undefined) return undefined
+  if (second <= agreeing * least) return least
+  return micros.length < readings.most ? undefined : second
+}
+
 /** What one more unit of size takes; `undefined` where more of it took no longer. */
 export const perUnit = (few: Sample, many: Sample): number | undefined => {
   const micros = (many.micros - few.micros) / (many.size - few.size)

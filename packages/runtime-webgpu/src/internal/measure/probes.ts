@@ -2,7 +2,7 @@
 import type { Program } from "@tg/core-uop/Program"
 import type { DeviceBuffer } from "@tg/runtime/Device"
 import { Clock, Effect, type Scope } from "effect"
-import { type Bench, type Failure, Unmeasurable, type Vars } from "./bench.ts"
+import { type Bench, confirmed, type Failure, Unmeasurable, type Vars } from "./bench.ts"
 import * as Fits from "./fits.ts"
 import * as Kernels from "./kernels.ts"
 
@@ -374,14 +374,10 @@ const meeting = (bench: Bench, workgroups: number, kind: Kind): Effect.Effect<nu
     const run = yield* barrierProgram(bench, Kernels.meetings(bench.threads), workgroups, kind)
     const first = yield* run(fewRounds)
     if (first.gaveUp) return undefined
-    const least = Effect.fnUntraced(function*(size: number) {
-      const all = yield* Effect.replicateEffect(run(size), meetingRuns)
-      const sample: Fits.Sample = { size, micros: Math.min(...all.map(({ micros }) => micros)) }
-      return sample
-    })
-    return Fits.perUnit(yield* least(fewRounds), yield* least(manyRounds[kind]))
+    const sample = (size: number) =>
+      Effect.map(confirmed(Effect.map(run(size), ({ micros }) => micros)), (micros): Fits.Sample => ({ size, micros }))
+    return Fits.perUnit(yield* sample(fewRounds), yield* sample(manyRounds[kind]))
   }).pipe(Effect.scoped)
-const meetingRuns = 3
 
 /** What the litmus program found. */
 export interface GridBarriers {
