@@ -1,5 +1,5 @@
 /**
- * Products with halves of a cache, whose other operand is rounded to halves, too, as matrix units multiply them. llama.cpp does the same
+ * Products with halves of a cache, and those of tokens with packed weights, as products of halves, which matrix units multiply. llama.cpp does the same
  * wherever its cache is f16: its products of halves take both operands as such, queries as well as the weights of softmax.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
@@ -84,12 +84,12 @@ const areWeights = (value: UOp): boolean => {
 }
 
 /** The floats that a sum multiplies with packed weights that so many tokens share; none of another sum. */
-const weighedIn = (node: UOp, fewest: number): UOp | undefined => {
+const weighedIn = (node: UOp): UOp | undefined => {
   const { axes, op } = reduceArg(node)
   const terms = node.src[0]!
   const tokens = Shape.of(terms)[tokenAxis]
   if (op !== "ADD" || terms.op !== "MUL" || terms.dtype !== DType.f32 || axes.includes(tokenAxis)) return undefined
-  if (typeof tokens !== "number" || tokens < fewest || tokens % fewest !== 0) return undefined
+  if (typeof tokens !== "number" || tokens % side !== 0) return undefined
   const [floats, ...others] = terms.src.filter((own) => !areWeights(own))
   const weights = terms.src.find(areWeights)
   return weights === undefined || others.length > 0 || !isSameAlong(weights, tokenAxis) ? undefined : floats
@@ -224,13 +224,13 @@ const readOf = (nodes: ReadonlyArray<UOp>, op: UOp["op"]): ReadonlySet<UOp> =>
   new Set(nodes.filter((node) => node.op === op).map(({ src }) => scaledFrom(src[0]!)))
 
 /**
- * Products with packed weights, each with the floats that it reads, before these are moved. Half a fragment of tokens is enough where the result is stored as it is; where it
- * is not, a launch more has to pay.
+ * Products with packed weights, of tokens that fill fragments, each with the floats that it reads, before these are moved: those that are stored, as they are or beside other
+ * values. Who computes with a result in place multiplies without matrix units.
  */
-const weighed = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, UOp> => {
+const weighed = (nodes: ReadonlyArray<UOp>, beside: ReadonlySet<UOp>): ReadonlyMap<UOp, UOp> => {
   const kept = readOf(nodes, "CONTIGUOUS")
   return new Map(nodes.flatMap((node) => {
-    const floats = node.op === "REDUCE" ? weighedIn(node, kept.has(node) ? side / 2 : side) : undefined
+    const floats = node.op === "REDUCE" && (kept.has(node) || beside.has(node)) ? weighedIn(node) : undefined
     return floats === undefined ? [] : [[node, movedFrom(floats)]]
   }))
 }
@@ -238,7 +238,8 @@ const weighed = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, UOp> => {
 /** The program whose products with halves that kernels of their own compute, and those of tokens with packed weights, have both operands as halves. */
 export const ofProgram = (sink: UOp): UOp => {
   const nodes = toposort(sink)
-  const [stored, beside, products] = [storedOf(nodes), readOf(nodes, "PAD"), weighed(nodes)]
+  const [stored, beside] = [storedOf(nodes), readOf(nodes, "PAD")]
+  const products = weighed(nodes, beside)
   // a product is a kernel of its own, and reads what another one has stored; who reads it beside other values looks at each column which of them it is
   const read = new Set([...products.values()].filter((floats) => !isMadeInPlace(floats)))
   return rebuild(sink, (node, src) => {

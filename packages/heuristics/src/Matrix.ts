@@ -61,12 +61,6 @@ const most = (loops: ReadonlyArray<Loops.Loop>, wanted: number): number => {
   return Math.min(wanted, loops.reduce((n, loop) => n * whole(loop), 1))
 }
 
-/** Whether so many rows, or columns, fill fragments: half of one, if these are all. */
-const fills = (loops: ReadonlyArray<Loops.Loop>, amount: number): boolean =>
-  amount >= side ||
-  2 * amount >= side && loops.every(({ isSymbolic }) => !isSymbolic) &&
-    loops.reduce((n, { size }) => n * size, 1) === amount
-
 /** Takes all of these opts, if they are tiles that the device has room for; none otherwise. */
 const takes = (plan: Plan, profile: DeviceProfile, opts: ReadonlyArray<Opt.Opt>): boolean => {
   const trial = new Plan(plan.kernel, profile, plan.legal)
@@ -119,10 +113,9 @@ export const chooseMatrix = (plan: Plan, profile: DeviceProfile): boolean => {
   const terms = Loops.loopsOf(product.reduce)
   const wanted = tileFor(product)
   const [height, width] = [most(rows, wanted.rows), most(columns, wanted.columns)]
-  if (!fills(rows, height) || !fills(columns, width)) return false
   for (let depth = most(terms, wanted.depth); depth >= side; depth /= 2) {
     const opts = [taken(rows, height), taken(columns, width), taken(terms, depth)]
-    if (opts.includes(undefined)) return false
+    if (height < side || width < side || opts.includes(undefined)) return false
     if (takes(plan, profile, opts.flatMap((list) => list ?? []))) return true
   }
   return false
