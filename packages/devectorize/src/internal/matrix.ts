@@ -7,6 +7,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import { decode, type MatrixTile, placeTogether, type Side, side, type Staged } from "@tg/core-uop/MatrixTile"
 import { argOf, isThread, rangeArg, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf, endOf, fixedSize } from "@tg/core-uop/View"
+import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import type { Code, Scope } from "./code.ts"
 import { stack } from "./lanes.ts"
 
@@ -69,21 +70,22 @@ const byMatrixUnits = (ends: Product, writing: Writing): void => {
   load(first, emit)
   put(first, code.root, writing)
   code.barrier(code.root)
-  const product = { id: code.freshId(), tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
-  if (step === undefined) multiply(product, code.root, writing)
-  else {
-    const scope = code.open(code.root, [step], emit)
-    // behind the last step is that one again
-    const last = Expr.sub(step.src[0]!, 1)
-    const behind = atStep(operands, step, Expr.min(Expr.add(step, 1), last))
+  const product = { tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
+  if (step !== undefined) {
+    // all steps but the last have another one behind them
+    const turns = Symbolic.simplify(Expr.sub(step.src[0]!, 1))
+    const turn = Expr.range(arena, turns, code.freshRange(), "LOOP")
+    const scope = code.open(code.root, [turn], emit)
+    const behind = atStep(operands, step, Expr.add(turn, 1))
     load(behind, emit)
     multiply(product, scope, writing)
     // all fragments have been read
     code.barrier(scope)
     put(behind, scope, writing)
     code.barrier(scope)
-    code.close(code.root, [step])
+    code.close(code.root, [turn])
   }
+  multiply(product, code.root, writing)
   store(ends, { lane, reduce, subgroup, sums, tile }, writing)
 }
 
@@ -141,8 +143,7 @@ const put = (stores: ReadonlyArray<UOp>, scope: Scope, { code, emit }: Writing):
 
 /** Adds the products of what is staged to a subgroup's fragments. */
 const multiply = (
-  { id, left, right, subgroup, sums, tile }: {
-    readonly id: number
+  { left, right, subgroup, sums, tile }: {
     readonly tile: MatrixTile
     readonly sums: ReadonlyArray<UOp>
     readonly subgroup: UOp
@@ -153,6 +154,7 @@ const multiply = (
   { code, emit }: Writing
 ): void => {
   const { arena } = left
+  const id = code.freshId()
   const [, across] = tile.subgroups
   const [rows, columns] = tile.fragments
   const block = Expr.shr(subgroup, Math.log2(across))
