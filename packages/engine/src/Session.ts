@@ -33,6 +33,7 @@ import { type Ground, keep, reusable, rowBytes, type SessionState, type StepErro
 import { cacheRows, ids, type Rows, statesOf, variablesOf } from "./StepProgram.ts"
 import * as Steps from "./Steps.ts"
 import * as Tokens from "./Tokens.ts"
+import * as Verifying from "./Verifying.ts"
 
 export type { Snapshot, Source } from "./Filling.ts"
 export type { StepError } from "./SessionState.ts"
@@ -278,8 +279,8 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     advance: (tokens) => alone(Steps.advance(state, tokens)),
     next: (tokens, sampling = Sampler.greedy, mask) => alone(Decoding.next(state, { tokens, sampling, mask })),
     append: (tokens) => alone(Steps.append(state, tokens)),
-    verify: (tokens, drafts) => alone(Steps.verify(state, tokens, drafts)),
-    verifyDrawn: (tokens, drafts, sampling) => alone(Steps.verifyDrawn(state, tokens, drafts, sampling)),
+    verify: (tokens, drafts) => alone(Verifying.verify(state, tokens, drafts)),
+    verifyDrawn: (tokens, drafts, sampling) => alone(Verifying.verifyDrawn(state, tokens, drafts, sampling)),
     predict: (tokens, most) => alone(Predicting.predict(state, tokens, most)),
     round: (tokens, asked) => alone(Rounds.round(state, tokens, asked)),
     keep: (count) => alone(Effect.sync(() => keep(state, count))),
@@ -295,7 +296,7 @@ const over = (state: SessionState, lock: Semaphore.Semaphore): Session => {
     prepareDrafts: (tokens, sampling) =>
       alone(Effect.all([
         Predicting.prepare(state, tokens),
-        Steps.prepareDrafts(state, tokens, sampling),
+        Verifying.prepareDrafts(state, tokens, sampling),
         Rounds.prepare(state, firstGuesses, sampling ?? Sampler.greedy)
       ], { discard: true })),
     prepareNext: (sampling) => alone(Decoding.prepare(state, sampling)),

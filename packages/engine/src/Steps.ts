@@ -1,29 +1,17 @@
 /** Steps of several tokens: prompts, and all logits of a piece of text. */
 import { ownOf } from "@tg/jit/Jit"
 import * as Order from "@tg/model-parts/Order"
-import { type Span, together } from "@tg/runtime/Device"
 import { Effect } from "effect"
-import { mostStep } from "./DraftLength.ts"
 import { type Piece, sizeFor } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
 import type { Compiling, OfTokens, Variant } from "./SessionPrograms.ts"
-import * as Sampler from "./Sampler.ts"
-import {
-  drawsOnDevice,
-  invalid,
-  read,
-  refuse,
-  reusable,
-  type SessionState,
-  settling,
-  type StepError
-} from "./SessionState.ts"
+import { invalid, read, reusable, type SessionState, type StepError } from "./SessionState.ts"
 import { variablesOf } from "./StepProgram.ts"
 import * as Tokens from "./Tokens.ts"
-import { bytesOf, wordsOf } from "./Words.ts"
+import { bytesOf } from "./Words.ts"
 
 /** Puts a piece of the tokens behind those in front of it, with its logits or without. */
-const step = Effect.fnUntraced(function*(
+export const step = Effect.fnUntraced(function*(
   state: SessionState,
   tokens: ReadonlyArray<number>,
   { length, start }: Piece,
@@ -78,7 +66,7 @@ export const advance: (
 })
 
 /** Puts the tokens from `first` on behind those before it; answers with the logits after each. */
-const rowsFrom = Effect.fnUntraced(function*(
+export const rowsFrom = Effect.fnUntraced(function*(
   state: SessionState,
   tokens: ReadonlyArray<number>,
   { chunk, first, program }: {
@@ -114,81 +102,4 @@ export const append: (
   }
   const most = batchFrom <= chunk ? chunk : sizeFor(state.prompts, chunk) ?? chunk
   return yield* rowsFrom(state, whole, { first: state.held.length, chunk: most, program: state.programs.all })
-})
-
-/** Makes the session hold all tokens but the last, unless it is known that these and the drafts are no text. */
-const reach = Effect.fnUntraced(function*(
-  state: SessionState,
-  tokens: ReadonlyArray<number>,
-  drafts: ReadonlyArray<number>
-): Effect.fn.Return<void, StepError> {
-  const error = invalid(state, tokens) ?? invalid(state, [...tokens, ...drafts])
-  if (error !== undefined) return yield* error
-  const first = tokens.length - 1
-  const start = reusable(state, tokens)
-  if (start < first) {
-    const { pieces, program } = prompt(state, { start, length: first - start })
-    for (const piece of pieces) {
-      yield* step(state, tokens, piece, program(piece.start), "nothing")
-      yield* Effect.yieldNow
-    }
-  }
-})
-
-/** Tokens of a step that verifies drafts, at most. */
-const draftChunk = ({ prompts }: SessionState): number => sizeFor(prompts, mostStep) ?? mostStep
-
-/** Makes the session hold these tokens and drafts behind them; answers with the logits after the last token and each draft. */
-export const verify: (
-  state: SessionState,
-  tokens: ReadonlyArray<number>,
-  drafts: ReadonlyArray<number>
-) => Effect.Effect<Float32Array, StepError> = Effect.fnUntraced(function*(state, tokens, drafts) {
-  yield* reach(state, tokens, drafts)
-  const whole = [...tokens, ...drafts]
-  return yield* rowsFrom(state, whole, {
-    first: tokens.length - 1,
-    chunk: draftChunk(state),
-    program: state.programs.drafts
-  })
-})
-
-/** The same, answering with the tokens that the device draws from those logits: four bytes for each instead of a vocabulary. */
-export const verifyDrawn: (
-  state: SessionState,
-  tokens: ReadonlyArray<number>,
-  drafts: ReadonlyArray<number>,
-  sampling: Sampler.Settings
-) => Effect.Effect<ReadonlyArray<number> | undefined, StepError> = Effect.fnUntraced(
-  function*(state, tokens, drafts, sampling) {
-    if (!drawsOnDevice(state, sampling)) return undefined
-    const { vocabulary } = state.model.config
-    yield* reach(state, tokens, drafts)
-    const chunk = draftChunk(state)
-    const whole = [...tokens, ...drafts]
-    const ids: Array<number> = []
-    for (const piece of Rings.pieces(tokens.length - 1, 1 + drafts.length, { chunk, ring: state.ring })) {
-      const { length, start } = piece
-      const { draws } = yield* step(state, whole, piece, state.programs.drafts(length, start))
-      const { draw, tokens: drawn } = yield* draws
-      const work = yield* draw(Array.from({ length }, (_, i) => ({ sampling, position: start + i + 1 })), 0)
-      const read: Span = { buffer: drawn, offset: 0, bytes: 4 * length }
-      const [found] = yield* settling(state, together(state.device, [work, read]))
-      ids.push(...wordsOf(found!))
-    }
-    const bad = ids.findIndex((id) => id >= vocabulary)
-    if (bad < 0) return ids
-    return yield* refuse(state, new Sampler.InvalidLogits({ position: tokens.length - 1 + bad, vocab: vocabulary }))
-  }
-)
-
-/** Compiles what `verify` runs for so many tokens, and what draws by these settings. */
-export const prepareDrafts = Effect.fnUntraced(function*(
-  state: SessionState,
-  tokens: number,
-  sampling: Sampler.Settings | undefined
-) {
-  const { draws } = yield* state.programs.drafts(tokens, state.held.length)
-  if (sampling === undefined || !drawsOnDevice(state, sampling)) return
-  yield* (yield* draws).draw([{ sampling, position: 0 }], 0)
 })

@@ -261,8 +261,16 @@ export const write = (cache, rows, { first }) => assign(cache.slice(0, first, ro
   "jit/src/Launches": { code: "", absent: "estimates of launches" },
   // kernels that programs write by hand
   "core-uop/src/Custom": { code: "", absent: "kernels written by hand" },
+  // ranges of positions with programs of their own: contexts of pages are short
+  "engine/src/Spans": {
+    code: `
+export const at = (_, { context }) => ({ from: 0, to: context })
+export const all = (within) => [at(0, within)]
+`
+  },
   // drafts
   "engine/src/Speculation": { code: "", absent: "drafts" },
+  "engine/src/Verifying": { code: "", absent: "drafts" },
   "engine/src/Predicting": { code: "", absent: "drafts" },
   "engine/src/PredictionPrograms": { code: "", absent: "drafts" },
   "engine/src/PredictionProgram": { code: "export const draftRoom = 0", absent: "drafts" },
