@@ -159,8 +159,8 @@ describe("Heuristics", () => {
     expect(table(Kernels.elementwise(63, 7))).toMatchInlineSnapshot(`
       "
       wasm: 
-      webgpu-default: LOCAL(r1, 7)
-      h200: LOCAL(r1, 7)
+      webgpu-default: LOCAL(r1, 7), LOCAL(r0, 9)
+      h200: LOCAL(r1, 7), LOCAL(r0, 9)
       "
     `))
 
