@@ -55,8 +55,10 @@ export interface MatrixTile {
   readonly subgroups: readonly [number, number]
   /** Fragments of a subgroup along rows and along columns. */
   readonly fragments: readonly [number, number]
-  /** Terms of the reduction that are staged at a time. */
+  /** Terms of the reduction that are staged at a time: a step. */
   readonly depth: number
+  /** Steps that are on their way while one is multiplied. */
+  readonly ahead: number
   readonly left: Staged
   readonly right: Staged
   /** Whether neighbouring threads store neighbours of a row or of a column of the result. */
@@ -73,6 +75,7 @@ export const encode = (tile: MatrixTile): ReadonlyArray<number> => [
   ...tile.subgroups,
   ...tile.fragments,
   tile.depth,
+  tile.ahead,
   numberOf(tile.left.along),
   tile.left.stride,
   numberOf(tile.right.along),
@@ -90,18 +93,34 @@ export const decode = (numbers: ReadonlyArray<number>): MatrixTile => {
     rows,
     columns,
     depth,
+    ahead,
     leftAlong,
     leftStride,
     rightAlong,
     rightStride,
     result,
     together
-  ] = numbers as [number, number, number, number, number, number, number, number, number, number, number, number]
+  ] = numbers as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number
+  ]
   return {
     threads,
     subgroups: [down, across],
     fragments: [rows, columns],
     depth,
+    ahead,
     left: { along: alongOf(leftAlong), stride: leftStride },
     right: { along: alongOf(rightAlong), stride: rightStride },
     result: alongOf(result),

@@ -53,7 +53,7 @@ const numbers = (n: number): ReadonlyArray<number> => Array.from({ length: n }, 
 /** Emits a product. */
 const byMatrixUnits = (ends: Product, writing: Writing): void => {
   const [left, right, results] = ends
-  const { code, emit } = writing
+  const { code } = writing
   // every thread stages its share
   const lane = toposort(left).find(isThread)!
   const { arena } = results
@@ -66,27 +66,70 @@ const byMatrixUnits = (ends: Product, writing: Writing): void => {
     code.push(code.root, arena.make("FRAGMENT", DType.f32, [], { id: code.freshId(), threads: tile.threads }))
   )
   const operands = [left, right].flatMap((end) => storesOf(end, step))
+  const product = { tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
+  inSteps({ operands, step, ahead: tile.ahead, multiply: (scope) => multiply(product, scope, writing) }, writing)
+  store(ends, { lane, reduce, subgroup, sums, tile }, writing)
+}
+
+/** Steps of a product that are written out, at most: their loads may stand as far in front of them as there are registers for. */
+const mostWritten = 16
+
+/** A product as its steps. */
+interface Steps {
+  /** Stores of what is staged for a step. */
+  readonly operands: ReadonlyArray<UOp>
+  /** The loop of all steps; one step has none. */
+  readonly step: UOp | undefined
+  /** Steps that are on their way while one is multiplied. */
+  readonly ahead: number
+  readonly multiply: (scope: Scope) => void
+}
+
+/** Stages and multiplies step after step. */
+const inSteps = (steps: Steps, writing: Writing): void => {
+  const turns = steps.step === undefined ? 1 : fixedSize(steps.step)
+  if (turns !== undefined && (turns === 1 || steps.ahead > 1 && turns <= mostWritten)) written(steps, turns, writing)
+  else inLoop(steps, steps.step!, writing)
+}
+
+/** So many steps, each with its loads in front of those that come before it. */
+const written = ({ ahead, multiply, operands, step }: Steps, turns: number, writing: Writing): void => {
+  const { code, emit } = writing
+  const all = numbers(turns).map((i) => atStep(operands, step, Expr.int(operands[0]!.arena, i)))
+  all.slice(0, ahead).forEach((stores) => load(stores, emit))
+  put(all[0]!, code.root, writing)
+  code.barrier(code.root)
+  for (const i of numbers(turns)) {
+    load(all[i + ahead] ?? [], emit)
+    multiply(code.root)
+    const next = all[i + 1]
+    if (next === undefined) continue
+    // all fragments have been read
+    code.barrier(code.root)
+    put(next, code.root, writing)
+    code.barrier(code.root)
+  }
+}
+
+/** A loop over all steps but the last, each of which loads what the next one needs. */
+const inLoop = ({ multiply, operands, step }: Steps, loop: UOp, writing: Writing): void => {
+  const { code, emit } = writing
+  const { arena } = loop
   const first = atStep(operands, step, Expr.int(arena, 0))
   load(first, emit)
   put(first, code.root, writing)
   code.barrier(code.root)
-  const product = { tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
-  if (step !== undefined) {
-    // all steps but the last have another one behind them
-    const turns = Symbolic.simplify(Expr.sub(step.src[0]!, 1))
-    const turn = Expr.range(arena, turns, code.freshRange(), "LOOP")
-    const scope = code.open(code.root, [turn], emit)
-    const behind = atStep(operands, step, Expr.add(turn, 1))
-    load(behind, emit)
-    multiply(product, scope, writing)
-    // all fragments have been read
-    code.barrier(scope)
-    put(behind, scope, writing)
-    code.barrier(scope)
-    code.close(code.root, [turn])
-  }
-  multiply(product, code.root, writing)
-  store(ends, { lane, reduce, subgroup, sums, tile }, writing)
+  const turn = Expr.range(arena, Symbolic.simplify(Expr.sub(loop.src[0]!, 1)), code.freshRange(), "LOOP")
+  const scope = code.open(code.root, [turn], emit)
+  const behind = atStep(operands, step, Expr.add(turn, 1))
+  load(behind, emit)
+  multiply(scope)
+  // all fragments have been read
+  code.barrier(scope)
+  put(behind, scope, writing)
+  code.barrier(scope)
+  code.close(code.root, [turn])
+  multiply(code.root)
 }
 
 const instancesOf = (end: UOp): UOp => accessOf(endOf(end).stores[0]!).buffer
@@ -116,7 +159,10 @@ const loadAhead = (
   { emit }: Writing
 ): void => {
   const step = stepOf(results)
-  const first = atStep([left, right].flatMap((end) => storesOf(end, step)), step, Expr.int(results.arena, 0))
+  const operands = [left, right].flatMap((end) => storesOf(end, step))
+  const { ahead } = decode(reduceArg(tiledIn(results)!).tile!)
+  const turns = step === undefined ? 1 : Math.min(ahead, fixedSize(step) ?? 1)
+  const first = numbers(turns).flatMap((i) => atStep(operands, step, Expr.int(results.arena, i)))
   for (const node of toposort(...first)) {
     if (node.op !== "LOAD") continue
     const { buffer, gate } = accessOf(node)
