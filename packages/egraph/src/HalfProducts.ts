@@ -219,27 +219,22 @@ const scaledFrom = (value: UOp): UOp => {
   return movement.has(value.op) || value.op === "MUL" && factor!.op === "CONST" ? scaledFrom(own!) : value
 }
 
-/** What operations of a kind read, before it is moved or scaled. */
-const readOf = (nodes: ReadonlyArray<UOp>, op: UOp["op"]): ReadonlySet<UOp> =>
-  new Set(nodes.filter((node) => node.op === op).map(({ src }) => scaledFrom(src[0]!)))
+/** What is read beside other values: padded, and moved or scaled before. */
+const besideOf = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> =>
+  new Set(nodes.filter(({ op }) => op === "PAD").map(scaledFrom))
 
-/**
- * Products with packed weights, of tokens that fill fragments, each with the floats that it reads, before these are moved: those that are stored, as they are or beside other
- * values. Who computes with a result in place multiplies without matrix units.
- */
-const weighed = (nodes: ReadonlyArray<UOp>, beside: ReadonlySet<UOp>): ReadonlyMap<UOp, UOp> => {
-  const kept = readOf(nodes, "CONTIGUOUS")
-  return new Map(nodes.flatMap((node) => {
-    const floats = node.op === "REDUCE" && (kept.has(node) || beside.has(node)) ? weighedIn(node) : undefined
+/** Products with packed weights, of tokens that fill fragments, each with the floats that it reads, before these are moved. */
+const weighed = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, UOp> =>
+  new Map(nodes.flatMap((node) => {
+    const floats = node.op === "REDUCE" ? weighedIn(node) : undefined
     return floats === undefined ? [] : [[node, movedFrom(floats)]]
   }))
-}
 
 /** The program whose products with halves that kernels of their own compute, and those of tokens with packed weights, have both operands as halves. */
 export const ofProgram = (sink: UOp): UOp => {
   const nodes = toposort(sink)
-  const [stored, beside] = [storedOf(nodes), readOf(nodes, "PAD")]
-  const products = weighed(nodes, beside)
+  const [stored, beside] = [storedOf(nodes), besideOf(nodes)]
+  const products = weighed(nodes)
   // a product is a kernel of its own, and reads what another one has stored; who reads it beside other values looks at each column which of them it is
   const read = new Set([...products.values()].filter((floats) => !isMadeInPlace(floats)))
   return rebuild(sink, (node, src) => {

@@ -57,7 +57,7 @@ export interface SessionOptions {
   readonly batchFrom?: number | undefined
   /** Numbers of tokens that have a program of their own, rising; as `promptShape` says. */
   readonly sizes?: ReadonlyArray<number> | undefined
-  /** Positions of the first range that has programs of its own, on a GPU; `defaultContext` if it is not said. */
+  /** Positions of the first range that has programs of its own, on a GPU; as `Spans` says. */
   readonly firstSpan?: number | undefined
   /** Whether the model's prediction block guesses tokens: its weights are among the loaded ones. It does not, if it is not said. */
   readonly predicts?: boolean | undefined

@@ -3,7 +3,12 @@
  * behind a token: pieces that suit the end of a long context cost its beginning a tenth of a step, and the other way round.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { defaultContext } from "./Tokens.ts"
+
+/**
+ * Positions of the first span. On an H100 a step of 16 tokens of GLM-4.7-Flash takes 9.4 ms behind nothing and 16.8 behind 4096 with the program that is best behind
+ * nothing, and 10.9 and 12.5 with the one that is best in a context of 16384.
+ */
+const firstPositions = 2048
 
 /** Positions of steps: `from` is the first one, `to` the one behind the last. */
 export interface Span {
@@ -18,14 +23,14 @@ const leastGrowth = 1.5
 export interface Within {
   readonly context: number
   readonly profile?: Pick<DeviceProfile, "kind"> | undefined
-  /** Positions of the first span; `defaultContext` if it is not said. */
+  /** Positions of the first span; 2048 if it is not said. */
   readonly first?: number | undefined
 }
 
 /**
  * The range of a position: those of the first span, and each time as many again as there are in front. One range for all positions on a CPU, which has a kernel for all of them.
  */
-export const at = (position: number, { context, first = defaultContext, profile }: Within): Span => {
+export const at = (position: number, { context, first = firstPositions, profile }: Within): Span => {
   if (profile?.kind !== "gpu") return { from: 0, to: context }
   let from = 0
   let to = first

@@ -12,7 +12,8 @@ import { tiny, tinySource } from "./support/models.ts"
 describe("spans", () => {
   it("are the first one, and each time as many positions again, on a GPU", () => {
     assertEquals(Spans.all({ context: 16384, profile: h200 }), [
-      { from: 0, to: 4096 },
+      { from: 0, to: 2048 },
+      { from: 2048, to: 4096 },
       { from: 4096, to: 8192 },
       { from: 8192, to: 16384 }
     ])
@@ -20,10 +21,15 @@ describe("spans", () => {
   })
 
   it("of a context that ends soon go on to its end", () => {
-    assertEquals(Spans.all({ context: 1024, profile: h200 }), [{ from: 0, to: 1024 }])
-    assertEquals(Spans.all({ context: 4128, profile: h200 }), [{ from: 0, to: 4128 }])
-    assertEquals(Spans.all({ context: 6144, profile: h200 }), [{ from: 0, to: 4096 }, { from: 4096, to: 6144 }])
-    assertEquals(Spans.all({ context: 10000, profile: h200 }), [{ from: 0, to: 4096 }, { from: 4096, to: 10000 }])
+    const ends = (context: number) => Spans.all({ context, profile: h200 }).map(({ to }) => to)
+    assertEquals([1024, 3071, 3072, 4128, 6144, 10000].map(ends), [
+      [1024],
+      [3071],
+      [2048, 3072],
+      [2048, 4128],
+      [2048, 4096, 6144],
+      [2048, 4096, 10000]
+    ])
   })
 
   it("have each position once", () => {
