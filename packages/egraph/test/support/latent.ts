@@ -81,7 +81,7 @@ export const contents = (leaves: ReadonlyArray<Tensor>): ReadonlyMap<UOp, Float3
     })
   )
 
-const valuesOf = (
+export const valuesOf = (
   { leaves, out }: ReturnType<typeof latent>,
   sink: UOp,
   start: number
