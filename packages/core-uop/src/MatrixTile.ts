@@ -86,44 +86,18 @@ export const encode = (tile: MatrixTile): ReadonlyArray<number> => [
 
 /** The tile that an arg says. */
 export const decode = (numbers: ReadonlyArray<number>): MatrixTile => {
-  const [
-    threads,
-    down,
-    across,
-    rows,
-    columns,
-    depth,
-    ahead,
-    leftAlong,
-    leftStride,
-    rightAlong,
-    rightStride,
-    result,
-    together
-  ] = numbers as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number
-  ]
+  let at = 0
+  const next = (): number => numbers[at++]!
+  const along = (): Along => alongOf(next())
   return {
-    threads,
-    subgroups: [down, across],
-    fragments: [rows, columns],
-    depth,
-    ahead,
-    left: { along: alongOf(leftAlong), stride: leftStride },
-    right: { along: alongOf(rightAlong), stride: rightStride },
-    result: alongOf(result),
-    together: togethers[together]!
+    threads: next(),
+    subgroups: [next(), next()],
+    fragments: [next(), next()],
+    depth: next(),
+    ahead: next(),
+    left: { along: along(), stride: next() },
+    right: { along: along(), stride: next() },
+    result: along(),
+    together: togethers[next()]!
   }
 }

@@ -247,7 +247,7 @@ export const ofProgram = (sink: UOp): UOp => {
       ? ofCache(node, now)
       : undefined
     const made = product ?? now
-    const isStored = read.has(node) || product !== undefined && beside.has(node)
+    const isStored = read.has(node) || products.has(node) && beside.has(node)
     const whole = isStored ? new Tensor(made).contiguous().node : made
     if (whole !== now) now.arena.inherit(whole, node, since)
     return whole
