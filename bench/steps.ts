@@ -49,22 +49,19 @@ const stepOf = (model: StepPlan.Model): readonly [TensorProgram, Estimate.Vars] 
   const most = prompts.sizes.at(-1) ?? prompts.chunk
   if (given.pool) {
     const pages = tokens * Pages.pagesFor(depth + 1)
-    const pool = {
-      ...size,
-      pieces: tokens * Pages.pagesFor(context),
-      draws: "device",
-      ring: { given: tokens, each: most }
-    }
-    const shape = { ...pool, draws: "device", rows: tokens, tokens, isWhole: true } as const
-    return [PoolProgram.poolProgram(model, shape), { pieces: pages }]
+    const shape = { ...size, pieces: tokens * Pages.pagesFor(context), rows: tokens, tokens, isWhole: true }
+    const ring = { given: tokens, each: most }
+    return [PoolProgram.poolProgram(model, { ...shape, draws: "device", ring }), { pieces: pages }]
   }
   const span = Spans.at(depth, size)
   if (tokens === 1 && profile.kind === "gpu") {
     return [StepProgram.decodeProgram(model, { ...size, span }), { T: 1, startPos: depth }]
   }
-  const order = tokens > most ? "features" : "tokens"
-  const step = { ...size, chunk: tokens, isWhole: order === "tokens", order, rows: "last", span } as const
-  return [StepProgram.stepProgram(model, step), StepProgram.variablesOf(order, depth, tokens)]
+  // a batch has one program for all positions
+  const step = tokens > most
+    ? { ...size, chunk: tokens, order: "features", rows: "last" } as const
+    : { ...size, chunk: tokens, isWhole: true, order: "tokens", rows: "last", span } as const
+  return [StepProgram.stepProgram(model, step), StepProgram.variablesOf(step.order, depth, tokens)]
 }
 
 const micros = (launches: ReadonlyArray<Estimate.LaunchEstimate>): number => launches.reduce((n, l) => n + l.micros, 0)

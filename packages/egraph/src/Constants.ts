@@ -13,7 +13,7 @@ interface Scaled {
 }
 
 /** A value, which may be moved, without the constants that it is multiplied with; padding stays zero. */
-const scaledOf = (node: UOp): Scaled => {
+export const scaledOf = (node: UOp): Scaled => {
   const [a, b] = node.src
   if (node.op === "MUL" && (a!.op === "CONST" || b!.op === "CONST")) {
     const [constant, other] = a!.op === "CONST" ? [a!, b!] : [b!, a!]

@@ -10,6 +10,7 @@ import * as Shape from "@tg/core-uop/Shape"
 import { rebuild, reduceArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { iota, Tensor } from "@tg/tensor/Tensor"
 import { behind } from "./Axis.ts"
+import { scaledOf } from "./Constants.ts"
 import { readBy } from "./Rounded.ts"
 
 /** Where tokens are; programs of one token have fewer rows than a tile, or are no faster for what they read. */
@@ -213,15 +214,9 @@ const ofCache = (node: UOp, now: UOp): UOp | undefined => {
   return now.with([product.with(operands)])
 }
 
-/** What is only moved, and multiplied with a constant. */
-const scaledFrom = (value: UOp): UOp => {
-  const [own, factor] = value.src
-  return movement.has(value.op) || value.op === "MUL" && factor!.op === "CONST" ? scaledFrom(own!) : value
-}
-
 /** What is read beside other values: padded, and moved or scaled before. */
 const besideOf = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> =>
-  new Set(nodes.filter(({ op }) => op === "PAD").map(scaledFrom))
+  new Set(nodes.filter(({ op }) => op === "PAD").map((node) => movedFrom(scaledOf(node).value)))
 
 /** Products with packed weights, of tokens that fill fragments, each with the floats that it reads, before these are moved. */
 const weighed = (nodes: ReadonlyArray<UOp>): ReadonlyMap<UOp, UOp> =>

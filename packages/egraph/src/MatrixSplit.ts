@@ -14,13 +14,16 @@ import { cheapest, type Costed, type Site } from "./SplitCost.ts"
 import { inChunks, storableAt } from "./Stored.ts"
 import * as StoredCost from "./StoredCost.ts"
 
-/** Positions: at least, as usual, and at most. */
-interface Range extends Pick<Site, "least" | "positions"> {
+/** A cascade's figures, and positions at most. */
+interface Ranged extends Site {
   readonly most: number
 }
 
 /** What something takes behind the least positions and behind as many as usual together, and behind the most besides. */
-const taking = (behind: (positions: number) => number, { least, most, positions }: Range) => {
+const taking = (
+  behind: (positions: number) => number,
+  { least, most, positions }: Pick<Ranged, "least" | "most" | "positions">
+) => {
   const usual = behind(least) + behind(positions)
   return { usual, whole: usual + behind(most) }
 }
@@ -29,13 +32,13 @@ const taking = (behind: (positions: number) => number, { least, most, positions 
  * The chunks that take least in the beginning of a context, behind as many positions as usual, and at its end together, of those whose sums and scores a kernel can
  * be given: it depends on the positions how many waves of workgroups they are.
  */
-const cheapestChunk = (work: StoredCost.Work, range: Range, profile: DeviceProfile) => {
-  const { most } = range
+const cheapestChunk = (work: StoredCost.Work & Ranged, profile: DeviceProfile) => {
+  const { most } = work
   const fits = (chunk: number): boolean =>
     StoredCost.storedBytes({ ...work, positions: most }, chunk).every((bytes) => bytes <= profile.maxBindingBytes)
   const ways = StoredCost.chunks.filter(fits).map((chunk) => {
     const behind = (positions: number): number => StoredCost.microsOf({ ...work, positions }, chunk, profile)
-    return { chunk, behind, ...taking(behind, range) }
+    return { chunk, behind, ...taking(behind, work) }
   })
   return ways.toSorted((a, b) => a.whole - b.whole)[0]
 }
@@ -44,19 +47,11 @@ const cheapestChunk = (work: StoredCost.Work, range: Range, profile: DeviceProfi
 const mayTake = 1.1
 
 /** Pieces on matrix units, where they take less time than others up to the end of the context, and hardly more before. */
-const onUnits = (
-  { cascade, profile, range, site }: {
-    readonly site: Site
-    readonly range: Range
-    readonly profile: DeviceProfile
-    readonly cascade: Cascade
-  },
-  { behind }: Costed
-) => {
+const onUnits = (site: Ranged, profile: DeviceProfile, cascade: Cascade, { behind }: Costed) => {
   if (behind === undefined) return undefined
-  const others = taking(behind, range)
+  const others = taking(behind, site)
   return MatrixPieces.waysOf(site, profile, cascade)
-    .map((way) => ({ ...way, ...taking(way.behind, range) }))
+    .map((way) => ({ ...way, ...taking(way.behind, site) }))
     .filter(({ usual, whole }) => usual <= mayTake * others.usual && whole < others.whole)
     .toSorted((a, b) => a.whole - b.whole)[0]
 }
@@ -65,10 +60,10 @@ const onUnits = (
 const choose: Split.Choose = (site, profile, cascade) => {
   const other = cheapest(site, profile)
   const { positions } = site
-  const range = { ...site, most: Shape.maxOf(cascade.size) }
+  const ranged = { ...site, most: Shape.maxOf(cascade.size) }
   const depth = storableAt(cascade)?.depth
-  const chunks = depth === undefined ? undefined : cheapestChunk({ ...site, depth }, range, profile)
-  const pieces = onUnits({ cascade, profile, range, site }, other)
+  const chunks = depth === undefined ? undefined : cheapestChunk({ ...ranged, depth }, profile)
+  const pieces = onUnits(ranged, profile, cascade, other)
   if (pieces !== undefined && pieces.whole < (chunks?.whole ?? Infinity)) {
     return { ...other, plan: pieces.plan, micros: pieces.behind(positions), inPieces: MatrixPieces.made }
   }

@@ -32,10 +32,10 @@ export interface Within {
  */
 export const at = (position: number, { context, first = firstPositions, profile }: Within): Span => {
   if (profile?.kind !== "gpu") return { from: 0, to: context }
-  let from = 0
-  let to = first
-  while (position >= to && leastGrowth * to <= context) [from, to] = [to, 2 * to]
-  return { from, to: leastGrowth * to <= context ? to : context }
+  for (let [from, to] = [0, first];; [from, to] = [to, 2 * to]) {
+    if (leastGrowth * to > context) return { from, to: context }
+    if (position < to) return { from, to }
+  }
 }
 
 /** All ranges of a context, in order. */

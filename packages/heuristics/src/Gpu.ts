@@ -9,7 +9,7 @@ import { chooseMatrix } from "./Matrix.ts"
 import { gatherRows } from "./Order.ts"
 import { upcastAlike } from "./Outputs.ts"
 import type { Plan } from "./Plan.ts"
-import { localLoops, localOutputs, shareRows } from "./Rows.ts"
+import { localOutputs, shareRows } from "./Rows.ts"
 import { chooseStaged } from "./Staged.ts"
 import { chooseTiles } from "./Tiles.ts"
 import { fewestTerms, lanes, maxUnrollGpu, unrollShortLoops, vectoriseOutputs, vectoriseReductions } from "./Vectors.ts"
@@ -17,6 +17,8 @@ import { fewestTerms, lanes, maxUnrollGpu, unrollShortLoops, vectoriseOutputs, v
 /** Threads of a workgroup that computes rows, and elements. */
 const rowThreads = 128
 const maxLocal = 64
+/** Threads that compute elements at least: with fewer, lanes of a subgroup are idle. */
+const fewestLocal = 16
 /** For a kernel that stages nothing and has no tiles of tokens. */
 const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
   if (chooseContext(plan, profile)) return
@@ -26,7 +28,7 @@ const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
   if (!reduced) vectoriseOutputs(plan)
   const group = usualGroup(profile)
   if (longestReduction(plan.kernel) < shortReduction) {
-    localLoops(plan, Math.min(maxLocal, profile.maxWorkgroupThreads))
+    localOutputs(plan, Math.min(maxLocal, profile.maxWorkgroupThreads), fewestLocal)
   } else {
     // loads are contiguous along the outputs: threads go there first, for coalescing
     if (!reduced) localOutputs(plan, Math.floor(group / 2))

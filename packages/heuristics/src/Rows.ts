@@ -19,23 +19,14 @@ const keptThreads = 8
 /** Workgroups that remain, at least, when several rows go to one. */
 const manyWorkgroups = 128
 
-/** Threads over neighbouring outputs, for coalescing. */
-export const localOutputs = (plan: Plan, most: number): void => {
-  const last = freeOutputs(plan.kernel).at(-1)
-  if (last !== undefined) plan.try(Opt.local(last.id, largestDivisor(last.size, most)))
-}
-
-/** Threads that run together at least: with fewer, lanes of a subgroup are idle. */
-const fewestThreads = 16
-
-/** The same over several loops where the last ones are short. */
-export const localLoops = (plan: Plan, most: number): void => {
+/** Threads over neighbouring outputs, for coalescing: of the last loop, and of others in front of it where these are fewer than `fewest`. */
+export const localOutputs = (plan: Plan, most: number, fewest = 1): void => {
   let threads = 1
   for (const { id, size } of freeOutputs(plan.kernel).toReversed()) {
     const amount = largestDivisor(size, Math.floor(most / threads))
     if (!plan.try(Opt.local(id, amount)) || amount < size) return
     threads *= amount
-    if (threads >= Math.min(fewestThreads, most)) return
+    if (threads >= Math.min(fewest, most)) return
   }
 }
 

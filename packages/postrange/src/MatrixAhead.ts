@@ -4,6 +4,7 @@ import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/Dev
 import { side } from "@tg/core-uop/MatrixTile"
 import { rangeArg, type UOp } from "@tg/core-uop/UOp"
 import { endOf } from "@tg/core-uop/View"
+import { vector } from "./MatrixOperand.ts"
 
 /** Steps at most: multiplying takes a third of a load's latency at least. */
 const mostAhead = 4
@@ -12,8 +13,6 @@ const fewWorkgroups = 2
 /** Registers of a thread besides its accumulators and what is on its way: addresses, fragments of operands. */
 const otherRegisters = 48
 const registerBytes = 4
-/** Registers of a vector. */
-const vector = 4
 
 /** Whether a processor has few workgroups of a kernel, or has no room for more: several products need its registers and its memory. */
 const isAlone = (kernel: UOp, products: number, profile: DeviceProfile): boolean => {

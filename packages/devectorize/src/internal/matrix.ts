@@ -85,11 +85,25 @@ interface Steps {
   readonly multiply: (scope: Scope) => void
 }
 
+/** How many steps are written out, if they are not a loop. */
+const writtenSteps = ({ ahead, step }: Pick<Steps, "ahead" | "step">): number | undefined => {
+  const turns = step === undefined ? 1 : fixedSize(step)
+  return turns !== undefined && (turns === 1 || ahead > 1 && turns <= mostWritten) ? turns : undefined
+}
+
 /** Stages and multiplies step after step. */
 const inSteps = (steps: Steps, writing: Writing): void => {
-  const turns = steps.step === undefined ? 1 : fixedSize(steps.step)
-  if (turns !== undefined && (turns === 1 || steps.ahead > 1 && turns <= mostWritten)) written(steps, turns, writing)
+  const turns = writtenSteps(steps)
+  if (turns !== undefined) written(steps, turns, writing)
   else inLoop(steps, steps.step!, writing)
+}
+
+/** Stages the next step, when all fragments of the one before have been read. */
+const stageNext = (stores: ReadonlyArray<UOp>, scope: Scope, writing: Writing): void => {
+  const { code } = writing
+  code.barrier(scope)
+  put(stores, scope, writing)
+  code.barrier(scope)
 }
 
 /** So many steps, each with its loads in front of those that come before it. */
@@ -103,11 +117,7 @@ const written = ({ ahead, multiply, operands, step }: Steps, turns: number, writ
     load(all[i + ahead] ?? [], emit)
     multiply(code.root)
     const next = all[i + 1]
-    if (next === undefined) continue
-    // all fragments have been read
-    code.barrier(code.root)
-    put(next, code.root, writing)
-    code.barrier(code.root)
+    if (next !== undefined) stageNext(next, code.root, writing)
   }
 }
 
@@ -124,10 +134,7 @@ const inLoop = ({ multiply, operands, step }: Steps, loop: UOp, writing: Writing
   const behind = atStep(operands, step, Expr.add(turn, 1))
   load(behind, emit)
   multiply(scope)
-  // all fragments have been read
-  code.barrier(scope)
-  put(behind, scope, writing)
-  code.barrier(scope)
+  stageNext(behind, scope, writing)
   code.close(code.root, [turn])
   multiply(code.root)
 }
@@ -161,8 +168,9 @@ const loadAhead = (
   const step = stepOf(results)
   const operands = [left, right].flatMap((end) => storesOf(end, step))
   const { ahead } = decode(reduceArg(tiledIn(results)!).tile!)
-  const turns = step === undefined ? 1 : Math.min(ahead, fixedSize(step) ?? 1)
-  const first = numbers(turns).flatMap((i) => atStep(operands, step, Expr.int(results.arena, i)))
+  const first = numbers(Math.min(ahead, writtenSteps({ ahead, step }) ?? 1)).flatMap((i) =>
+    atStep(operands, step, Expr.int(results.arena, i))
+  )
   for (const node of toposort(...first)) {
     if (node.op !== "LOAD") continue
     const { buffer, gate } = accessOf(node)
