@@ -5,7 +5,7 @@
 import * as DType from "@tg/core-uop/DType"
 import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
-import type { UOp } from "@tg/core-uop/UOp"
+import { reduceArg, type UOp } from "@tg/core-uop/UOp"
 import { chain, times } from "./Cost.ts"
 import type { Cause, Demand } from "./Explain.ts"
 import {
@@ -44,6 +44,8 @@ export interface Work {
   readonly cost: number
   /** Iterations of the reductions in it, 0 without any. */
   readonly iterations: number
+  /** Whether how many there are is known at launch alone. */
+  readonly symbolic: boolean
   readonly transcendental: boolean
   readonly leaves: ReadonlySet<UOp>
 }
@@ -133,7 +135,7 @@ const isLeaf = ({ stored }: Deciding, node: UOp): boolean => isStorage(node) || 
 
 const workOf = (state: Deciding, node: UOp): Work =>
   isLeaf(state, node)
-    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]) }
+    ? { cost: 1, iterations: 0, symbolic: false, transcendental: false, leaves: new Set([node]) }
     : state.work.get(node)!
 
 const store = ({ causes, onlyShared, stored }: Deciding, node: UOp, cause: Cause): void => {
@@ -160,7 +162,7 @@ const refresh = (state: Deciding, node: UOp): void => {
 }
 
 /** One value per block: cheaper to compute where it is used than to store. */
-const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && w.cost <= maxInlineCost
+const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && !w.symbolic && w.cost <= maxInlineCost
 const isHeavy = (w: Work): boolean => w.iterations > 0 || w.cost > maxInlineCost
 
 /** Stores a source that this node would recompute. */
@@ -216,6 +218,12 @@ const limitReads = (state: Deciding, node: UOp): void => {
   }
 }
 
+/** Whether a reduction is over an axis whose size is known at launch alone. */
+const reducesSymbolic = (node: UOp): boolean => {
+  const shape = Shape.of(node.src[0]!)
+  return reduceArg(node).axes.some((axis) => typeof shape[axis] !== "number")
+}
+
 /** The work of one element of a node, from that of its sources. */
 const derived = (state: Deciding, node: UOp): Work => {
   const from = movement.has(node.op) || node.op === "REDUCE"
@@ -232,10 +240,12 @@ const derived = (state: Deciding, node: UOp): Work => {
   const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
   const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
   const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
+  const isOwn = !isCheap && shares === 1
   return {
     cost: isCheap ? 1 : cost,
-    iterations: isCheap || shares > 1 ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
-    transcendental: !isCheap && shares === 1 && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
+    iterations: !isOwn ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
+    symbolic: isOwn && (isReduction && reducesSymbolic(node) || ws.some((x) => x.symbolic)),
+    transcendental: isOwn && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
     leaves: union(ws.map((x) => x.leaves))
   }
 }

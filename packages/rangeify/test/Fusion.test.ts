@@ -4,7 +4,7 @@ import { toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Int8 from "@tg/tensor/Int8"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
-import type { Tensor } from "@tg/tensor/Tensor"
+import { type Tensor, variable } from "@tg/tensor/Tensor"
 import { addedMicros, type FusionCost, type KernelMicros, launchOf, ofProfile } from "../src/Fusion.ts"
 import { kernels } from "../src/Rangeify.ts"
 import { Build, runSchedule, runTensor, scheduled } from "./support/programs.ts"
@@ -50,6 +50,25 @@ describe("staging in workgroup memory", () => {
     const { sink } = Program.make([b.out(product(b))])
     const [kernel] = kernels(scheduled(sink, { maxStorageBuffers: 8, fusion: stageAll }))
     assert.deepStrictEqual(localsOf(kernel!.ast), [32])
+  })
+
+  it("takes no maximum over pieces of a context for that of a block, where there are as many", () => {
+    /** Values of pieces, each below the maximum of its own, put together: the stages of the kernel for so many pieces at most. */
+    const stages = (most: number): number => {
+      const b = new Build()
+      const pieces = variable(b.arena, "pieces", 1, most)
+      const maxima = b.f32(4, most).slice(1, 0, pieces)
+      const weights = maxima.sub(maxima.max({ axis: 1, keepDims: true })).exp2()
+      const mixed = weights.unsqueeze(-1).mul(b.f32(4, most, 512).slice(1, 0, pieces)).sum(1)
+      const whole = mixed.div(weights.sum({ axis: 1, keepDims: true })).contiguous()
+      const { sink } = Program.make([b.out(Nn.contract(whole.unsqueeze(1), b.f32(4, 64, 512), 1))])
+      const fusion = ofProfile(DeviceProfile.h200)
+      const made = scheduled(sink, { maxStorageBuffers: 8, fusion })
+      return Math.max(...kernels(made).map(({ ast }) => ast.src.length))
+    }
+    assert.isAbove(stages(31), 1)
+    assert.strictEqual(stages(32), stages(31))
+    assert.strictEqual(stages(64), stages(31))
   })
 
   it("does not make every workgroup repeat a product of matrices", () => {
