@@ -30,6 +30,30 @@ const tiled = (rows: number, columns: number, compute: (x: Tensor, w: Tensor) =>
 const product = (rows: number, columns: number): UOp =>
   tiled(rows, columns, (x, w) => Nn.linear(x.transpose(), w).transpose())
 
+/** Bytes times 4-bit quants, two of a row's to a byte. */
+const packed = (sums: 1 | 2, tile = 16, stored: "features" | "tokens" = "features"): UOp => {
+  const arena = new Arena()
+  const tokens = variable(arena, "tiles", 1, 32).mul(tile)
+  const records = buffer(arena, 1, { shape: [64, Int8.recordWords, tokens.node], dtype: DType.u32 }).permute([
+    2,
+    0,
+    1
+  ])
+  const half = iota(arena, 2).cast(DType.u32).mul(4).reshape([2, 1])
+  const values = Array.from({ length: sums }, (_, i) => {
+    const quants = buffer(arena, 2 + 2 * i, { shape: [512, 64, 1, 4], dtype: DType.u32 })
+    const scale = buffer(arena, 3 + 2 * i, { shape: [512, 64, 1], dtype: DType.f32 })
+    const words = quants.shr(half).and(0x0f0f0f0f)
+    return Int8.contract(records, { words, scale, zero: 8, minimum: undefined })
+  })
+  const made = values.reduce((a, b) => a.mul(b))
+  const value = stored === "features" ? made.transpose() : made
+  const out = buffer(arena, 0, { shape: value.shape, dtype: DType.f32 })
+  const [kernel, ...others] = Kernels.kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
+  assert.lengthOf(others, 0)
+  return kernel!
+}
+
 describe("Tiles", () => {
   const table = (kernel: UOp): string =>
     `\n${[webgpuDefault, h200].map((p) => `${p.name}: ${choose(kernel, p).map(Opt.print).join(", ")}`).join("\n")}\n`
@@ -104,6 +128,21 @@ describe("Tiles", () => {
       "
     `))
 
+  it("computes what is stored token by token, as rows of a cache are, in the tiles that it reads", () =>
+    expect(table(packed(1, 16, "tokens"))).toMatchInlineSnapshot(`
+      "
+      webgpu-default: UPCAST(r1, 4), LOCAL(r2, 128), UNROLL(r4, 4)
+      h200: UPCAST(r1, 4), UPCAST(r1, 2), UPCAST(r2, 4), GROUP(r5, 8), LOCAL(r1, 2), LOCAL(r2, 16), UNROLL(r4, 4), UNROLL(r3, 2)
+      "
+    `))
+
+  it("leaves a workgroup few rows where many threads share each of their sums", () => {
+    const fewer = { ...h200, saturatingThreads: h200.saturatingThreads / 2 }
+    expect(choose(product(64, 2048), fewer).map(Opt.print).join(", ")).toMatchInlineSnapshot(
+      `"UPCAST(r2, 4), UPCAST(r0, 4), GROUP(r3, 16), LOCAL(r2, 4), LOCAL(r0, 4), UNROLL(r3, 4)"`
+    )
+  })
+
   it("is not asked where the number of tokens is known, or no multiple of a tile", () => {
     for (const kernel of [Kernels.matvec(256, 1024), Kernels.elementwise(64, 64), Kernels.symbolicSum(16)]) {
       assert.isUndefined(tokenLoop(kernel))
@@ -113,30 +152,6 @@ describe("Tiles", () => {
 
 describe("Tiles on a CPU", () => {
   const opts = (kernel: UOp): string => choose(kernel, DeviceProfile.wasm).map(Opt.print).join(", ")
-  /** Bytes times 4-bit quants, two of a row's to a byte. */
-  const packed = (sums: 1 | 2, tile = 16, stored: "features" | "tokens" = "features"): UOp => {
-    const arena = new Arena()
-    const tokens = variable(arena, "tiles", 1, 32).mul(tile)
-    const records = buffer(arena, 1, { shape: [64, Int8.recordWords, tokens.node], dtype: DType.u32 }).permute([
-      2,
-      0,
-      1
-    ])
-    const half = iota(arena, 2).cast(DType.u32).mul(4).reshape([2, 1])
-    const values = Array.from({ length: sums }, (_, i) => {
-      const quants = buffer(arena, 2 + 2 * i, { shape: [512, 64, 1, 4], dtype: DType.u32 })
-      const scale = buffer(arena, 3 + 2 * i, { shape: [512, 64, 1], dtype: DType.f32 })
-      const words = quants.shr(half).and(0x0f0f0f0f)
-      return Int8.contract(records, { words, scale, zero: 8, minimum: undefined })
-    })
-    const made = values.reduce((a, b) => a.mul(b))
-    const value = stored === "features" ? made.transpose() : made
-    const out = buffer(arena, 0, { shape: value.shape, dtype: DType.f32 })
-    const [kernel, ...others] = Kernels.kernelsOfProgram(Program.make([Program.assign(out, value)]).sink)
-    assert.lengthOf(others, 0)
-    return kernel!
-  }
-
   it("gives a thread a tile of tokens and two sums, with straight code for what a word holds", () =>
     expect(`\n${[1, 2].map((sums) => opts(packed(sums as 1 | 2))).join("\n")}\n`).toMatchInlineSnapshot(`
       "
