@@ -214,6 +214,23 @@ const ofCache = (node: UOp, now: UOp): UOp | undefined => {
   return now.with([product.with(operands)])
 }
 
+/** Whether the rows of a product fill fragments: axes along which an operand is the same, as those of the other one's rows are. */
+const fillsFragments = (operand: UOp, rows: ReadonlyArray<number>): boolean =>
+  rows.reduce((n, axis) => isSameAlong(operand, axis) ? n * knownFactor(Shape.of(operand)[axis]!) : n, 1) % side === 0
+
+/**
+ * A product over the positions of a context whose operands are floats in memory, as weights of softmax and values of each head are, with both as halves;
+ * none where its rows fill no fragments.
+ */
+const ofPositions = (node: UOp, now: UOp): UOp | undefined => {
+  const { axes, op } = reduceArg(node)
+  const terms = node.src[0]!
+  if (op !== "ADD" || terms.op !== "MUL" || terms.dtype !== DType.f32 || !isOfContext(node)) return undefined
+  const rows = [...Shape.of(terms).keys()].filter((axis) => !axes.includes(axis))
+  const areRead = terms.src.every((own) => movedFrom(own).op === "CONTIGUOUS" && fillsFragments(own, rows))
+  return areRead ? now.with([now.src[0]!.with(now.src[0]!.src.map(rounded))]) : undefined
+}
+
 /** What is read beside other values: padded, and moved or scaled before. */
 const besideOf = (nodes: ReadonlyArray<UOp>): ReadonlySet<UOp> =>
   new Set(nodes.filter(({ op }) => op === "PAD").map((node) => movedFrom(scaledOf(node).value)))
@@ -239,7 +256,7 @@ export const ofProgram = (sink: UOp): UOp => {
     const product = products.has(node)
       ? now.with([now.src[0]!.with(now.src[0]!.src.map(rounded))])
       : isOwn
-      ? ofCache(node, now)
+      ? ofCache(node, now) ?? ofPositions(node, now)
       : undefined
     const made = product ?? now
     const isStored = read.has(node) || products.has(node) && beside.has(node)
