@@ -38,7 +38,7 @@ describe("doctor, of a GPU", () => {
     assert.match(DeviceReport.keptLines({ ...facts, named: true }, undefined)[0]!, /figures of its name/)
     const profile = ofProfile({ ...webgpuDefault, loadMicros: 0.5, gridBarrierHolds: false })
     const problems = [{ quantity: "gridBarrierHolds", problem: "a wait was given up" }]
-    const kept = { version: 4, adapter, complete: true, profile, problems, litmus: [], seconds: 2 } as const
+    const kept = { version: 5, adapter, complete: true, profile, problems, litmus: [], seconds: 2 } as const
     assert.deepStrictEqual(DeviceReport.keptLines(facts, kept), [
       "  planned with what was measured of it, in 2.0 s:",
       "    saturatingThreads 16384, dispatchMicros 5, bytesPerMicro 100000, loadMicros 0.5, gridBarrierHolds false",

@@ -23,7 +23,7 @@ export interface Quantities {
   readonly cachedPerByte: number
   /** The ridge of the roofline: operations in the time in which memory gives one byte. */
   readonly operationsPerByte: number
-  /** Latency of a load from memory. */
+  /** Latency of a load from memory that is busy. */
   readonly loadMicros: number
   /** Latency of a load that hits the shared cache. */
   readonly cachedLoadMicros: number

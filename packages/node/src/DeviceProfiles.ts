@@ -23,8 +23,8 @@ export interface Known {
   readonly keeping?: Keeping | undefined
 }
 
-/** Of how devices are measured: what was kept of another one is measured again. 3 tells a processor's own cache from the shared one, 4 believes no single reading. */
-const version = 4
+/** Of how devices are measured: what was kept of another one is measured again. 3 tells a processor's own cache from the shared one, 4 believes no single reading, 5 knows that memory is busy. */
+const version = 5
 
 /** A measurement that is kept. */
 export const Kept = Schema.Struct({

@@ -89,12 +89,15 @@ describe("latencies", () => {
 
   it("sees a shared cache behind caches of processors, and memory behind it", () => {
     const found = Fits.latencies(curve((size) => size <= 2 ** 17 ? 0.03 : size <= 2 ** 25 ? 0.25 : 0.7))
-    assert.deepStrictEqual(found, { loadMicros: 0.7, cachedLoadMicros: 0.25, cacheBytes: 2 ** 25 })
+    // memory, as busy as kernels keep it
+    assert.closeTo(found.loadMicros, 1.7 * 0.7, 1e-9)
+    assert.strictEqual(found.cachedLoadMicros, 0.25)
+    assert.strictEqual(found.cacheBytes, 2 ** 25)
   })
 
   it("takes a slope from cache to memory in the middle", () => {
     const found = Fits.latencies(curve((size) => Math.max(0.2, 0.15 * Math.log2(size) - 3.55)))
-    assert.closeTo(found.loadMicros, 0.8, 1e-9)
+    assert.closeTo(found.loadMicros, 1.7 * 0.8, 1e-9)
     assert.strictEqual(found.cacheBytes, 2 ** 26)
   })
 
