@@ -57,8 +57,6 @@ export interface MatrixTile {
   readonly fragments: readonly [number, number]
   /** Terms of the reduction that are staged at a time: a step. */
   readonly depth: number
-  /** Steps that are on their way while one is multiplied. */
-  readonly ahead: number
   readonly left: Staged
   readonly right: Staged
   /** Whether neighbouring threads store neighbours of a row or of a column of the result. */
@@ -75,7 +73,6 @@ export const encode = (tile: MatrixTile): ReadonlyArray<number> => [
   ...tile.subgroups,
   ...tile.fragments,
   tile.depth,
-  tile.ahead,
   numberOf(tile.left.along),
   tile.left.stride,
   numberOf(tile.right.along),
@@ -94,7 +91,6 @@ export const decode = (numbers: ReadonlyArray<number>): MatrixTile => {
     subgroups: [next(), next()],
     fragments: [next(), next()],
     depth: next(),
-    ahead: next(),
     left: { along: along(), stride: next() },
     right: { along: along(), stride: next() },
     result: along(),

@@ -15,7 +15,6 @@ import { areNeighbours, stepOf } from "@tg/pattern-matcher/Affine"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { IllegalOpt } from "./IllegalOpt.ts"
 import * as Loops from "./Loops.ts"
-import { aheadIn } from "./MatrixAhead.ts"
 import {
   digits,
   group,
@@ -217,7 +216,7 @@ export const passes: ReadonlyArray<Pass.Pass<Where, IllegalOpt>> = [{
   run: (kernel, { kernel: name, profile }) => {
     if (!hasMatrix(kernel)) return kernel
     const reason = whyNot(kernel, profile)
-    if (reason === undefined) return withTiles(kernel, profile)
+    if (reason === undefined) return withTiles(kernel, profile.subgroupSize!)
     const message = `${name}: its MATRIX loops are no tile for matrix units: ${reason}`
     return new IllegalOpt({ kernel: name, opt: "MATRIX", message })
   }
@@ -282,8 +281,8 @@ const resultsOf = (
   return arena.make("END", DType.none, [store, ...globals, ...own])
 }
 
-/** The kernel with the operands of its products staged for matrix units. Spec `opted` to `opted`. */
-const withTiles = (kernel: UOp, profile: DeviceProfile): UOp => {
+/** The kernel with the operands of its products staged for matrix units, whose subgroups have so many threads. Spec `opted` to `opted`. */
+const withTiles = (kernel: UOp, subgroup: number): UOp => {
   const tiles = tilesOf(kernel)
   const ids = toposort(kernel).map((node) => node.is("LOCAL") ? node.arg.id : -1)
   const shape = {
@@ -291,8 +290,7 @@ const withTiles = (kernel: UOp, profile: DeviceProfile): UOp => {
     fresh: freshIds(kernel),
     memory: memoryOf(tiles),
     firstId: 1 + Math.max(-1, ...ids),
-    subgroup: profile.subgroupSize!,
-    aheadOf: aheadIn(kernel, tiles.length, profile)
+    subgroup
   }
   return kernel.with(kernel.src.flatMap((end) => {
     const tile = tiles.find(({ product }) => product.end === end)
@@ -303,8 +301,7 @@ const withTiles = (kernel: UOp, profile: DeviceProfile): UOp => {
 /** The two ENDs that stage the operands of a tile, and the one that stores its results. */
 const staged = (
   { columns, depth, left, product, right, rows }: Tile,
-  { aheadOf, count, firstId, fresh, memory, subgroup }: {
-    readonly aheadOf: ReturnType<typeof aheadIn>
+  { count, firstId, fresh, memory, subgroup }: {
     readonly count: number
     readonly fresh: () => number
     readonly memory: readonly [number, number]
@@ -349,7 +346,6 @@ const staged = (
     subgroups,
     fragments,
     depth,
-    ahead: aheadOf({ fragments, words: wordsOf(left) + wordsOf(right), threads: shape.threads }),
     left: { along: alongOf(left, ["row", "column"]), stride: strideOf(left) },
     right: { along: alongOf(right, ["column", "row"]), stride: strideOf(right) },
     result: isAlongRows ? "column" : "row"

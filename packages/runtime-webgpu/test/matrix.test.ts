@@ -14,8 +14,7 @@ const noGpu = (await Testing.availableAdapter()) === undefined
 
 const rendered = (name: string, matrixUnits: Wgsl.Options["matrixUnits"]) => {
   const { kernel, opts } = products.find((product) => product.name === name)!
-  // where fragments are many instructions, a loop of steps is compiled sooner than all of them
-  const { linear } = stagesOf(kernel(), opts, matrixUnits === "emulated" ? { processors: 1 } : {})
+  const { linear } = stagesOf(kernel(), opts)
   const program = Wgsl.render(name, linear, Wgsl.caps({ halfSubnormals: true, subgroupSize: 32, matrixUnits }))
   return { linear, program }
 }
@@ -65,7 +64,7 @@ describe("kernels by matrix units", () => {
       () =>
         Effect.gen(function*() {
           const { depth, kernel, lengths, opts } = randomProduct(seed)
-          const { linear } = stagesOf(kernel, opts, { processors: 1 })
+          const { linear } = stagesOf(kernel, opts)
           const program = Wgsl.render(
             "product",
             linear,

@@ -67,12 +67,9 @@ const byMatrixUnits = (ends: Product, writing: Writing): void => {
   )
   const operands = [left, right].flatMap((end) => storesOf(end, step))
   const product = { tile, sums, subgroup, left: memoryOf(left), right: memoryOf(right) }
-  inSteps({ operands, step, ahead: tile.ahead, multiply: (scope) => multiply(product, scope, writing) }, writing)
+  inSteps({ operands, step, multiply: (scope) => multiply(product, scope, writing) }, writing)
   store(ends, { lane, reduce, subgroup, sums, tile }, writing)
 }
-
-/** Steps of a product that are written out, at most: their loads may stand as far in front of them as there are registers for. */
-const mostWritten = 16
 
 /** A product as its steps. */
 interface Steps {
@@ -80,62 +77,29 @@ interface Steps {
   readonly operands: ReadonlyArray<UOp>
   /** The loop of all steps; one step has none. */
   readonly step: UOp | undefined
-  /** Steps that are on their way while one is multiplied. */
-  readonly ahead: number
   readonly multiply: (scope: Scope) => void
 }
 
-/** How many steps are written out, if they are not a loop. */
-const writtenSteps = ({ ahead, step }: Pick<Steps, "ahead" | "step">): number | undefined => {
-  const turns = step === undefined ? 1 : fixedSize(step)
-  return turns !== undefined && (turns === 1 || ahead > 1 && turns <= mostWritten) ? turns : undefined
-}
-
-/** Stages and multiplies step after step. */
-const inSteps = (steps: Steps, writing: Writing): void => {
-  const turns = writtenSteps(steps)
-  if (turns !== undefined) written(steps, turns, writing)
-  else inLoop(steps, steps.step!, writing)
-}
-
-/** Stages the next step, when all fragments of the one before have been read. */
-const stageNext = (stores: ReadonlyArray<UOp>, scope: Scope, writing: Writing): void => {
-  const { code } = writing
-  code.barrier(scope)
-  put(stores, scope, writing)
-  code.barrier(scope)
-}
-
-/** So many steps, each with its loads in front of those that come before it. */
-const written = ({ ahead, multiply, operands, step }: Steps, turns: number, writing: Writing): void => {
+/** Stages and multiplies step after step: a loop over all but the last, each of which loads what the next one needs. */
+const inSteps = ({ multiply, operands, step }: Steps, writing: Writing): void => {
   const { code, emit } = writing
-  const all = numbers(turns).map((i) => atStep(operands, step, Expr.int(operands[0]!.arena, i)))
-  all.slice(0, ahead).forEach((stores) => load(stores, emit))
-  put(all[0]!, code.root, writing)
-  code.barrier(code.root)
-  for (const i of numbers(turns)) {
-    load(all[i + ahead] ?? [], emit)
-    multiply(code.root)
-    const next = all[i + 1]
-    if (next !== undefined) stageNext(next, code.root, writing)
-  }
-}
-
-/** A loop over all steps but the last, each of which loads what the next one needs. */
-const inLoop = ({ multiply, operands, step }: Steps, loop: UOp, writing: Writing): void => {
-  const { code, emit } = writing
-  const { arena } = loop
+  const { arena } = operands[0]!
   const first = atStep(operands, step, Expr.int(arena, 0))
   load(first, emit)
   put(first, code.root, writing)
   code.barrier(code.root)
-  const turn = Expr.range(arena, Symbolic.simplify(Expr.sub(loop.src[0]!, 1)), code.freshRange(), "LOOP")
-  const scope = code.open(code.root, [turn], emit)
-  const behind = atStep(operands, step, Expr.add(turn, 1))
-  load(behind, emit)
-  multiply(scope)
-  stageNext(behind, scope, writing)
-  code.close(code.root, [turn])
+  if (step !== undefined && fixedSize(step) !== 1) {
+    const turn = Expr.range(arena, Symbolic.simplify(Expr.sub(step.src[0]!, 1)), code.freshRange(), "LOOP")
+    const scope = code.open(code.root, [turn], emit)
+    const next = atStep(operands, step, Expr.add(turn, 1))
+    load(next, emit)
+    multiply(scope)
+    // all fragments of this step have been read
+    code.barrier(scope)
+    put(next, scope, writing)
+    code.barrier(scope)
+    code.close(code.root, [turn])
+  }
   multiply(code.root)
 }
 
@@ -167,11 +131,7 @@ const loadAhead = (
 ): void => {
   const step = stepOf(results)
   const operands = [left, right].flatMap((end) => storesOf(end, step))
-  const { ahead } = decode(reduceArg(tiledIn(results)!).tile!)
-  const first = numbers(Math.min(ahead, writtenSteps({ ahead, step }) ?? 1)).flatMap((i) =>
-    atStep(operands, step, Expr.int(results.arena, i))
-  )
-  for (const node of toposort(...first)) {
+  for (const node of toposort(...atStep(operands, step, Expr.int(results.arena, 0)))) {
     if (node.op !== "LOAD") continue
     const { buffer, gate } = accessOf(node)
     if (buffer.op === "PARAM" && gate === undefined && !isWritten(buffer)) emit(node)

@@ -204,12 +204,8 @@ const checked = (stage: Spec.Stage, node: UOp | IllegalOpt | DevectorizeError): 
 }
 
 /** A kernel with opts at every stage, for subgroups of so many threads. */
-export const stagesOf = (
-  kernel: UOp,
-  opts: ReadonlyArray<Opt.Opt>,
-  { processors, subgroupSize = 32 }: Partial<Pick<DeviceProfile.DeviceProfile, "processors" | "subgroupSize">> = {}
-) => {
-  const device = { ...profile, processors, subgroupSize, maxWorkgroupThreads: 1024 }
+export const stagesOf = (kernel: UOp, opts: ReadonlyArray<Opt.Opt>, subgroupSize = 32) => {
+  const device = { ...profile, subgroupSize, maxWorkgroupThreads: 1024 }
   const opted = checked("opted", apply("k", kernel, opts, device))
   const expanded = checked("expanded", devectorize("k", opted, { ...caps, subgroupSize }, device))
   return { opted, expanded, linear: checked("linear", linearize(expanded, { ...caps, subgroupSize })) }
