@@ -7,8 +7,8 @@ import { side } from "@tg/core-uop/MatrixTile"
 import { toposort, type UOp } from "@tg/core-uop/UOp"
 import type { Cascade } from "./Cascade.ts"
 import * as HalfProducts from "./HalfProducts.ts"
-import { inPieces, type Plan } from "./Pieces.ts"
-import { rowsTogether, type Site } from "./SplitCost.ts"
+import { inPieces, type Plan, type Together } from "./Pieces.ts"
+import { rowsTogether, type Site, tokenAxis } from "./SplitCost.ts"
 import { pagesIn, productsAt } from "./Stored.ts"
 
 /** Positions of a piece that are tried. */
@@ -62,16 +62,23 @@ const behindOf = (
   }
 }
 
+/** Rows of a workgroup: all that read the same values, or else those of each token. */
+const togetherOf = ({ shared }: Site): Together | undefined =>
+  [shared, shared.filter(({ axis }) => axis !== tokenAxis)].find((together) => {
+    const rows = rowsTogether({ together })
+    return rows >= fewestRows && rows <= mostRows
+  })
+
 /** Pieces on matrix units; none where too few rows read the same values, or one of the sums is no product with halves. */
 export const waysOf = (site: Site, profile: DeviceProfile, cascade: Cascade): ReadonlyArray<Way> => {
   const depth = productsAt(cascade)?.depth
-  const rows = site.shared.reduce((n, { size }) => n * size, 1)
-  if (depth === undefined || rows < fewestRows || rows > mostRows) return []
+  const together = togetherOf(site)
+  if (depth === undefined || together === undefined) return []
   const fits = (piece: number): boolean =>
     pagesIn(cascade.size, piece) !== undefined &&
-    bytesOf(piece, { rows, width: site.width }) <= profile.maxWorkgroupBytes
+    bytesOf(piece, { rows: rowsTogether({ together }), width: site.width }) <= profile.maxWorkgroupBytes
   return pieces.filter(fits).map((piece) => {
-    const plan: Plan = { piece, together: site.shared }
+    const plan: Plan = { piece, together }
     return { plan, behind: behindOf(plan, { depth, rows: site.rows }, profile) }
   })
 }

@@ -93,7 +93,7 @@ export const rowsTogether = ({ together = [] }: Pick<Plan, "together">): number 
   together.reduce((n, { size }) => n * size, 1)
 
 /** The axis of tokens; heads are behind it. */
-const tokenAxis = 0
+export const tokenAxis = 0
 const tokensTogether = ({ together = [] }: Plan): number => together.find(({ axis }) => axis === tokenAxis)?.size ?? 1
 
 /** A plan, and what it takes. */

@@ -35,8 +35,8 @@ describe("a cascade in pieces on matrix units", () => {
     }
   })
 
-  it("with both operands of its products as halves, in a program", () => {
-    const program = latent(sizes)
+  it.each([1, 3])("with both operands of its products as halves, in a program of %i tokens", (tokens) => {
+    const program = latent({ ...sizes, tokens })
     for (const piece of [64, 128]) {
       const { reports, sink } = ofProgram(program.sink, matrix, (site, profile) => ({
         ...cheapest(site, profile),
@@ -48,7 +48,7 @@ describe("a cascade in pieces on matrix units", () => {
       // the query, and the weights of a piece
       const rounded = toposort(sink).filter(({ op, src }) => op === "HALF_TO_FLOAT" && src[0]!.op === "FLOAT_TO_HALF")
       expect(rounded).toHaveLength(2)
-      for (const start of starts) {
+      for (const start of starts.filter((start) => start + tokens <= 640)) {
         const apart = apartBehind(program, sink, start)
         // one position has the weight 1, which is a half
         if (start > 0) expect(apart, `behind ${start}`).toBeGreaterThan(0)
@@ -93,6 +93,16 @@ describe("what pieces on matrix units take", () => {
     const pieceOf = (own: Sizes): number | undefined =>
       ofProgram(latent({ ...sizes, ...own }).sink, matrix).reports[0]!.piece
     expect([pieceOf({ context: 16384 }), pieceOf({ context: 16384, behind: 8192 })]).toEqual([64, 128])
+  })
+
+  it("has the rows of all tokens together where there are accumulators for them, else those of each", () => {
+    const ofTokens = (tokens: number, heads: number) => waysFor({ tokens, heads, context: 4096 })[0]?.plan.together
+    expect(ofTokens(2, 16)).toEqual([{ axis: 0, size: 2 }, { axis: 1, size: 16 }])
+    expect(ofTokens(2, 20)).toEqual([{ axis: 1, size: 20 }])
+    expect(ofTokens(8, 20)).toEqual([{ axis: 1, size: 20 }])
+    // one after the other, as each has the processor for itself
+    const behind = (tokens: number): number => waysFor({ tokens, context: 4096 })[0]!.behind(128 * 132)
+    expect(behind(4) - behind(2)).toBeCloseTo(2 * (behind(2) - behind(1)))
   })
 
   it("none where few rows share the cache, it has floats, or there is no memory for the tiles", () => {
