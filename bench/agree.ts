@@ -1,6 +1,6 @@
 /**
  * Whether the programs of a model agree behind many tokens, where each has kernels of its own (ranges of positions, matrix units): logits after the same tokens by steps
- * of one, of a few, and by batches, beside steps of one with activations as floats. Rounding to bytes is most of each distance, so that all of a row's should be alike.
+ * of one and of a few, beside steps of one with activations as floats. Rounding to bytes is most of each distance, so that all of a row's should be alike.
  *
  *     node bench/agree.ts model.gguf [--profile H100.json] [--depths 100,3000,9000] [--tokens 1,2,4,16] [--context 16384] [--device webgpu]
  *
@@ -38,6 +38,9 @@ const [depths, steps] = [given.depths, given.tokens].map((list) => list.split(",
 ]
 /** Tokens whose logits are compared. */
 const compared = 16
+if (steps.some((each) => compared % each !== 0)) {
+  throw new Error(`--tokens ${given.tokens}: of ${compared} tokens, steps take 1, 2, 4, 8 or 16`)
+}
 
 const profile = given.profile === undefined
   ? undefined

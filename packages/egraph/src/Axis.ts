@@ -5,7 +5,7 @@ import { argOf, reduceArg, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import { full, iota, scalar, Tensor } from "@tg/tensor/Tensor"
 
-export { piecesOf } from "./AxisPieces.ts"
+export { page, piecesOf } from "./AxisPieces.ts"
 
 /** The shape with other sizes in place of an axis. */
 export const replaced = (shape: Shape.Shape, axis: number, sizes: Shape.Shape): Shape.Shape => [

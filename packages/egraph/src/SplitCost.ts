@@ -2,7 +2,7 @@
 import { type DeviceProfile, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as Shape from "@tg/core-uop/Shape"
-import { piecesOf } from "./Axis.ts"
+import { page, piecesOf } from "./Axis.ts"
 import { type Cascade, isShared } from "./Cascade.ts"
 import { countOf, type Plan, type Together } from "./Pieces.ts"
 
@@ -29,14 +29,13 @@ export interface Site {
  * and what puts them together, wherever a launch needs them, as much longer (docs/decode-h200.md).
  */
 const sizes: ReadonlyArray<number> = [64, 128, 256]
-/** Positions of the first piece of a context: whole pages are looked at, in the beginning, too. */
-const page = 64
 const most = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * Shape.maxOf(d), 1)
 
 /** Positions of a cascade of this size, as usual and at least. */
 const rangeOf = (size: Shape.Dim): Pick<Site, "positions" | "least"> => {
   if (typeof size === "number") return { positions: size, least: size }
   const { max, min } = Bounds.of(size)
+  // whole pages are looked at, in the beginning of a context, too
   const behind = Math.max(0, min - page)
   return { positions: behind + (max - behind) / 4, least: Math.max(page, min) }
 }

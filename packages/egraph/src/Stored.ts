@@ -8,7 +8,7 @@ import { elementwise, movement } from "@tg/core-uop/Op"
 import * as Shape from "@tg/core-uop/Shape"
 import { substitute, type UOp } from "@tg/core-uop/UOp"
 import { iota, scalar, Tensor } from "@tg/tensor/Tensor"
-import { begunPieces, cutter, piecesOf, record, replaced } from "./Axis.ts"
+import { begunPieces, cutter, page, piecesOf, record, replaced } from "./Axis.ts"
 import { type Cascade, cascadeAt, type Step } from "./Cascade.ts"
 import { areProducts, ofSum, termsOf } from "./HalfProducts.ts"
 import {
@@ -24,9 +24,6 @@ import {
   within
 } from "./Pieces.ts"
 import { readBy } from "./Rounded.ts"
-
-/** Positions that are a page: there are whole pages of them, and a chunk has some. */
-const page = 64
 
 /** What such a cascade is made of. */
 export interface Storable {

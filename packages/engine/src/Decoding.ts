@@ -15,7 +15,6 @@ import {
   type StepError
 } from "./SessionState.ts"
 import { masked } from "./Shaping.ts"
-import * as Spans from "./Spans.ts"
 import * as Steps from "./Steps.ts"
 import { bytesOf, wordOf } from "./Words.ts"
 
@@ -137,7 +136,7 @@ const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead)
   const worth = stepsTogether(state)
   for (;;) {
     // behind a span another program goes on
-    const { to } = Spans.at(running.position, state.within)
+    const { to } = state.programs.spanAt(running.position)
     const count = stepsNow(running, { room: to - running.position, together: worth })
     if (count === 0) break
     yield* submit(state, running, count)

@@ -197,13 +197,12 @@ const groundOf = Effect.fnUntraced(
     )
     const decoded = yield* device.allocate(4, "next")
     const shape = { context, cache, activations, profile: device.profile }
-    const within = { context, profile: device.profile, first: options.firstSpan }
     const memo = options.programs ?? ProgramMemo.make()
     const given = [[ids.tokens, tokens] as const, ...inputs.bound]
     const programs = yield* SessionPrograms.make({
       model,
       shape: { ...shape, states: predicts },
-      within,
+      within: { context, profile: device.profile, first: options.firstSpan },
       prompts,
       memo,
       decoded,
@@ -222,7 +221,6 @@ const groundOf = Effect.fnUntraced(
       scope: yield* Effect.scope,
       model,
       context,
-      within,
       activations,
       prompts,
       sampler: yield* Sampler.Sampler,

@@ -53,6 +53,8 @@ export type Compiling<A> = Effect.Effect<A, JitError | DeviceError>
 
 /** All programs. */
 export interface SessionPrograms {
+  /** The range of positions behind `start` tokens that has programs of its own. */
+  readonly spanAt: (start: number) => Spans.Span
   /** Logits of every token of so many behind `start` others. */
   readonly all: OfTokens
   /** Logits of every token of up to `DraftLength.mostStep`, to verify drafts. */
@@ -220,6 +222,7 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
   // drafts take no tiles, which cost as much for a few tokens as for all they have room for
   const isEnough = sizes.length > 0 || !isInTiles && chunk >= draftTokens(binding)
   const made: SessionPrograms = {
+    spanAt: (start) => Spans.at(start, binding.within),
     all: isInTiles ? () => tiles : all,
     drafts: isEnough ? all : provided(inTokens(binding, { rows: "all", most: draftTokens(binding) })),
     ...last,

@@ -17,7 +17,6 @@ import type { Rounds as RoundPrograms } from "./RoundPrograms.ts"
 import type { Rounds } from "./Rounds.ts"
 import * as Sampler from "./Sampler.ts"
 import type { SessionPrograms } from "./SessionPrograms.ts"
-import type * as Spans from "./Spans.ts"
 import * as Tokens from "./Tokens.ts"
 import { floatsOf } from "./Words.ts"
 
@@ -31,8 +30,6 @@ export interface Ground {
   readonly model: ModelFile
   /** Tokens it can hold. */
   readonly context: number
-  /** What ranges of positions have programs of their own. */
-  readonly within: Spans.Within
   readonly activations: Activations
   /** How prompts are cut. */
   readonly prompts: PromptShape
