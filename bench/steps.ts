@@ -11,18 +11,11 @@ import * as WgslRenderer from "../packages/codegen-wgsl/src/WgslRenderer.ts"
 import { type DeviceProfile, h200 } from "../packages/core-uop/src/DeviceProfile.ts"
 import { ProfileFile, profileOf } from "../packages/core-uop/src/ProfileFile.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
-import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
-import * as Pages from "../packages/engine/src/Pages.ts"
-import * as PoolProgram from "../packages/engine/src/PoolProgram.ts"
-import * as Prompts from "../packages/engine/src/Prompts.ts"
-import * as Spans from "../packages/engine/src/Spans.ts"
-import type * as StepPlan from "../packages/engine/src/StepPlan.ts"
-import * as StepProgram from "../packages/engine/src/StepProgram.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
 import * as Explain from "../packages/rangeify/src/Explain.ts"
-import type { TensorProgram } from "../packages/tensor/src/Program.ts"
 import { Effect, Schema } from "effect"
 import { modelOf, pipelineFor } from "./support/compiled.ts"
+import { stepAt } from "./support/places.ts"
 
 const { positionals: [shape = "glm-4.7-flash:q4_0"], values: given } = parseArgs({
   allowPositionals: true,
@@ -42,35 +35,13 @@ const profile: DeviceProfile = given.profile === undefined
   ? h200
   : profileOf(Schema.decodeUnknownSync(ProfileFile)(JSON.parse(readFileSync(given.profile, "utf8"))))
 
-/** The program of the step, and its variables. */
-const stepOf = (model: StepPlan.Model): readonly [TensorProgram, Estimate.Vars] => {
-  const size = { activations: ActivationPolicy.activationsOn(profile), cache: "f16", context, profile } as const
-  const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
-  const most = prompts.sizes.at(-1) ?? prompts.chunk
-  if (given.pool) {
-    const pages = tokens * Pages.pagesFor(depth + 1)
-    const shape = { ...size, pieces: tokens * Pages.pagesFor(context), rows: tokens, tokens, isWhole: true }
-    const ring = { given: tokens, each: most }
-    return [PoolProgram.poolProgram(model, { ...shape, draws: "device", ring }), { pieces: pages }]
-  }
-  const span = Spans.at(depth, size)
-  if (tokens === 1 && profile.kind === "gpu") {
-    return [StepProgram.decodeProgram(model, { ...size, span }), { T: 1, startPos: depth }]
-  }
-  // a batch has one program for all positions
-  const step = tokens > most
-    ? { ...size, chunk: tokens, order: "features", rows: "last" } as const
-    : { ...size, chunk: tokens, isWhole: true, order: "tokens", rows: "last", span } as const
-  return [StepProgram.stepProgram(model, step), StepProgram.variablesOf(step.order, depth, tokens)]
-}
-
 const micros = (launches: ReadonlyArray<Estimate.LaunchEstimate>): number => launches.reduce((n, l) => n + l.micros, 0)
 
 const run = Effect.gen(function*() {
   const { matrixUnits, packedDot, subgroupSize } = profile
   const renderer = WgslRenderer.layer({ matrixUnits, packedDot, subgroupSize })
   const pipeline = yield* pipelineFor({ profile, renderer })
-  const [{ sink }, vars] = stepOf(yield* modelOf(shape))
+  const [{ sink }, vars] = stepAt(yield* modelOf(shape), { context, depth, isPool: given.pool, tokens }, profile)
   const launches = yield* (yield* Estimate.estimate(pipeline, sink)).launches(vars)
   console.log(
     `${shape} on ${profile.name}, ${tokens} behind ${depth}: ${launches.length} launches, ${

@@ -1,6 +1,7 @@
 import { Effect } from "effect"
 import { describe, expect, it } from "vitest"
 import * as Counts from "../bench/counts.ts"
+import * as Idle from "../bench/idle.ts"
 import * as Kernels from "../bench/kernels.ts"
 import * as Compiled from "../bench/support/compiled.ts"
 
@@ -20,6 +21,32 @@ const differences = (shape: string) =>
 describe("models as they are compiled", () => {
   it.each(shapes)("%s: with the counts of bench/counts.json and the kernels of bench/kernels.json", async (shape) => {
     expect(await Effect.runPromise(differences(shape))).toEqual([])
+  })
+
+  it.each(Kernels.shapes)("%s: no stage has results in line while most threads are idle", async (shape) => {
+    const found = Effect.gen(function*() {
+      const pipeline = yield* Compiled.pipelineFor(Compiled.targets[0])
+      const model = yield* Compiled.modelOf(shape)
+      // one range of positions, and the next
+      const places = [[1, 0], [1, 3000], [2, 0], [16, 0]] as const
+      return yield* Effect.forEach(
+        places,
+        ([tokens, depth]) => Idle.idle(model, pipeline, { tokens, depth, context: 4096 })
+      )
+    })
+    expect((await Effect.runPromise(found)).flat()).toEqual([])
+  })
+
+  it("sees results in line where threads are taken away", async () => {
+    const found = Effect.gen(function*() {
+      const pipeline = yield* Compiled.pipelineFor(Compiled.targets[0])
+      const model = yield* Compiled.modelOf("glm-4.7-flash:q4_0")
+      const kernels = yield* Idle.kernelsOf(model, pipeline, { tokens: 1, depth: 0, context: 4096 })
+      const [ast] = [...kernels].find(([, name]) => name === "int8_160_12")!
+      const opts = yield* pipeline.choose(ast)
+      return Idle.idleIn(yield* pipeline.apply("k", ast, opts.filter(({ kind }) => kind !== "LOCAL")))
+    })
+    expect(await Effect.runPromise(found)).toEqual(["stage 3 of 5 has 128 results in line with 4 of 32 threads"])
   })
 
   it("keeps the kernels of models that are counted", () => {
