@@ -91,6 +91,6 @@ export const chooseCpu = (plan: Plan): void => {
     shareVectors(plan)
   }
   const maxCopies = lanes * maxUnrollCpu * upcastOf(plan.kernel)
-  unrollShortLoops(plan, maxUnrollCpu, maxCopies)
+  unrollShortLoops(plan, maxUnrollCpu, () => maxCopies)
   if (reduced) unrollInnermost(plan, maxCopies)
 }

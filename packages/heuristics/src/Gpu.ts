@@ -35,7 +35,7 @@ const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
     if (reduced) shareRows(plan, profile, { group, threads: Math.min(rowThreads, profile.maxWorkgroupThreads), tokens })
     else groupReductions(plan, group)
   }
-  unrollShortLoops(plan, maxUnrollGpu, tokens * lanes * maxUnrollGpu)
+  unrollShortLoops(plan, maxUnrollGpu, () => tokens * lanes * maxUnrollGpu)
 }
 
 /** Moves loops into the threads until the others fit the grid. */

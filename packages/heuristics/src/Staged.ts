@@ -148,8 +148,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  if (hasRegisters) unrollShortLoops(plan, maxUnrollGpu, maxCopies, copiesOfOne)
-  else unrollShortLoops(plan, maxUnrollGpu)
+  unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? (loop) => copiesOf(plan.kernel, loop) : undefined)
 }
 
 /** Whether reductions read rows of floats as vectors, as scores of a chunk: then neighbouring threads read neighbours. */
@@ -165,6 +164,12 @@ const readsRows = (end: UOp): boolean =>
 const maxCopies = 32
 /** The same where a thread has one result: the weights of GLM-4.7-Flash's value projection are then all on their way (a step of an H100 takes 2.90 ms instead of 2.99). */
 const copiesOfOne = 64
+/** Whether a thread has one result of each END in which a reduction runs over this loop. */
+const isOfOneResult = (kernel: UOp, id: number): boolean =>
+  kernel.src.filter((end) => Loops.reductions(end).some((r) => Loops.loopsOf(r).some((l) => l.id === id)))
+    .every((end) => Loops.ofEnd(end).every(({ axis }) => axis !== "UPCAST"))
+/** Copies of a loop's body, at most. */
+export const copiesOf = (kernel: UOp, loop: number): number => isOfOneResult(kernel, loop) ? copiesOfOne : maxCopies
 /** Blocks of a row side by side, whose scales share a word. */
 const pair = 2
 

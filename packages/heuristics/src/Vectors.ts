@@ -57,28 +57,21 @@ export const vectoriseReductions = (
   return any
 }
 
-/** Whether a thread has one result of each END in which a reduction runs over this loop. */
-const isOfOneResult = (kernel: UOp, id: number): boolean =>
-  kernel.src.filter((end) => Loops.reductions(end).some((r) => Loops.loopsOf(r).some((l) => l.id === id)))
-    .every((end) => Loops.ofEnd(end).every(({ axis }) => axis !== "UPCAST"))
-
 /**
  * Unrolls short loops, inner ones first: packed integers are then shifted by constants, and the dot product of a block needs no
  * accumulators that live across a loop (their register pressure halves the occupancy: 12 us instead of 9.5 for experts' gate and up on
- * an H200). Up to so many copies of the loop's body, and so many where a thread has one result, as they are loads that are under way.
+ * an H200). A loop's body has so many copies at most.
  */
 export const unrollShortLoops = (
   plan: Plan,
   maxUnroll: number,
-  maxCopies = lanes * maxUnroll,
-  copiesOfOne = maxCopies
+  maxCopies: (loop: number) => number = () => lanes * maxUnroll
 ): void => {
   const loops = Loops.reductions(plan.kernel).flatMap((reduction) => Loops.loopsOf(reduction).toReversed())
   for (const id of new Set(loops.filter((l) => l.axis === "REDUCE" && !l.isSymbolic).map((l) => l.id))) {
     const loop = Loops.all(plan.kernel).find((l) => l.id === id && l.axis === "REDUCE")!
     const copies = Loops.copies(plan.kernel) * loop.size
-    const most = isOfOneResult(plan.kernel, id) ? copiesOfOne : maxCopies
-    if (copies <= most && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
+    if (copies <= maxCopies(id) && loop.size <= maxUnroll) plan.try(Opt.unroll(loop.id, loop.size))
   }
 }
 

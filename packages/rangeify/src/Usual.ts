@@ -45,7 +45,7 @@ export interface Work {
   /** Iterations of the reductions in it, 0 without any. */
   readonly iterations: number
   /** Whether how many there are is known at launch alone. */
-  readonly symbolic: boolean
+  readonly isSymbolic?: boolean | undefined
   readonly transcendental: boolean
   readonly leaves: ReadonlySet<UOp>
 }
@@ -69,9 +69,7 @@ const nothing: ReadonlySet<UOp> = new Set()
 
 const union = (sets: ReadonlyArray<ReadonlySet<UOp>>): ReadonlySet<UOp> => {
   const nonEmpty = sets.filter((s) => s.size > 0)
-  if (nonEmpty.length === 0) return nothing
-  if (nonEmpty.length === 1) return nonEmpty[0]!
-  return new Set(nonEmpty.flatMap((s) => [...s]))
+  return nonEmpty.length < 2 ? nonEmpty[0] ?? nothing : new Set(nonEmpty.flatMap((s) => [...s]))
 }
 
 /** A body, and what it must respect. */
@@ -135,7 +133,7 @@ const isLeaf = ({ stored }: Deciding, node: UOp): boolean => isStorage(node) || 
 
 const workOf = (state: Deciding, node: UOp): Work =>
   isLeaf(state, node)
-    ? { cost: 1, iterations: 0, symbolic: false, transcendental: false, leaves: new Set([node]) }
+    ? { cost: 1, iterations: 0, transcendental: false, leaves: new Set([node]) }
     : state.work.get(node)!
 
 const store = ({ causes, onlyShared, stored }: Deciding, node: UOp, cause: Cause): void => {
@@ -162,7 +160,7 @@ const refresh = (state: Deciding, node: UOp): void => {
 }
 
 /** One value per block: cheaper to compute where it is used than to store. */
-const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && !w.symbolic && w.cost <= maxInlineCost
+const isBlockScalar = (w: Work): boolean => w.iterations === blockIterations && !w.isSymbolic && w.cost <= maxInlineCost
 const isHeavy = (w: Work): boolean => w.iterations > 0 || w.cost > maxInlineCost
 
 /** Stores a source that this node would recompute. */
@@ -219,10 +217,8 @@ const limitReads = (state: Deciding, node: UOp): void => {
 }
 
 /** Whether a reduction is over an axis whose size is known at launch alone. */
-const reducesSymbolic = (node: UOp): boolean => {
-  const shape = Shape.of(node.src[0]!)
-  return reduceArg(node).axes.some((axis) => typeof shape[axis] !== "number")
-}
+const reducesSymbolic = (node: UOp): boolean =>
+  reduceArg(node).axes.some((axis) => typeof Shape.of(node.src[0]!)[axis] !== "number")
 
 /** The work of one element of a node, from that of its sources. */
 const derived = (state: Deciding, node: UOp): Work => {
@@ -232,7 +228,7 @@ const derived = (state: Deciding, node: UOp): Work => {
     ? []
     : node.src
   const ws = from.map((s) => workOf(state, s))
-  const own = movement.has(node.op) ? 0 : node.op === "REDUCE" ? 1 : node.src.length === 0 ? 0 : 1
+  const own = movement.has(node.op) || node.src.length === 0 ? 0 : 1
   const below = Math.max(0, ...ws.map((x) => x.iterations))
   // an expanded value that is not stored is a block's scalar: it is computed once for the block
   const shares = node.op === "EXPAND" && below > 0 ? repeats(node) : 1
@@ -240,13 +236,17 @@ const derived = (state: Deciding, node: UOp): Work => {
   const isReduction = node.op === "REDUCE" && !(DType.isInteger(node.dtype) && repeated <= fewIntegers)
   const cost = times(chain([own, ...ws.map((x) => x.cost)]), repeated / shares)
   const isCheap = isRowScalar(node) && cost <= maxRowCost && !isEffect(node)
-  const isOwn = !isCheap && shares === 1
-  return {
+  const alone = {
     cost: isCheap ? 1 : cost,
-    iterations: !isOwn ? 0 : isReduction ? Math.max(below, 1) * repeated : below,
-    symbolic: isOwn && (isReduction && reducesSymbolic(node) || ws.some((x) => x.symbolic)),
-    transcendental: isOwn && (transcendental.has(node.op) || ws.some((x) => x.transcendental)),
+    iterations: 0,
+    transcendental: false,
     leaves: union(ws.map((x) => x.leaves))
+  }
+  return isCheap || shares > 1 ? alone : {
+    ...alone,
+    iterations: isReduction ? Math.max(below, 1) * repeated : below,
+    isSymbolic: isReduction && reducesSymbolic(node) || ws.some((x) => x.isSymbolic),
+    transcendental: transcendental.has(node.op) || ws.some((x) => x.transcendental)
   }
 }
 
