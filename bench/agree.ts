@@ -76,9 +76,11 @@ const measured = (activations: "int8" | "float", sizes: ReadonlyArray<number>) =
     }
     return found
   }).pipe(
-    Effect.provide(Devices.layer(given.device as Devices.Choice, { profiles: { given: profile } })),
-    Effect.provide(NodeServices.layer),
-    Effect.scoped
+    Effect.scoped,
+    Effect.provide([
+      Devices.layer(given.device as Devices.Choice, { profiles: { given: profile } }),
+      NodeServices.layer
+    ])
   )
 
 const distance = (found: Float32Array, expected: Float32Array): number => {
