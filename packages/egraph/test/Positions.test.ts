@@ -3,13 +3,13 @@ import * as DType from "@tg/core-uop/DType"
 import { h200 } from "@tg/core-uop/DeviceProfile"
 import * as Shape from "@tg/core-uop/Shape"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
 import { ofProgram } from "@tg/egraph/MatrixSplit"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, type Tensor, variable } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
-import { matrix } from "./support/latent.ts"
+import { areHalves, matrix } from "./support/latent.ts"
 import { difference } from "./support/programs.ts"
 
 const [heads, most] = [2, 128]
@@ -53,9 +53,6 @@ const valuesOf = ({ leaves, out }: ReturnType<typeof sample>, sink: UOp, pieces:
   evaluate([sink], { buffers, vars: { pieces } })
   return Array.from(buffers.get(out.node)!)
 }
-
-const areHalves = (sink: UOp): boolean =>
-  toposort(sink).some(({ op, src }) => op === "HALF_TO_FLOAT" && src[0]!.op === "FLOAT_TO_HALF")
 
 const isRounded = (sizes: Sizes, profile = matrix): boolean => areHalves(ofProgram(sample(sizes).sink, profile).sink)
 

@@ -8,7 +8,7 @@ import { ofProgram } from "@tg/egraph/MatrixSplit"
 import * as Program from "@tg/tensor/Program"
 import { buffer, iota, type Tensor } from "@tg/tensor/Tensor"
 import { describe, expect, it } from "vitest"
-import { matrix } from "./support/latent.ts"
+import { areHalves, matrix } from "./support/latent.ts"
 import { difference } from "./support/programs.ts"
 
 const [heads, columns, blocks] = [2, 4, 2]
@@ -68,9 +68,6 @@ const valuesOf = ({ leaves, out }: ReturnType<typeof sample>, sink: UOp): Readon
   evaluate([sink], { buffers })
   return Array.from(buffers.get(out.node)!)
 }
-
-const areHalves = (sink: UOp): boolean =>
-  toposort(sink).some(({ op, src }) => op === "HALF_TO_FLOAT" && src[0]!.op === "FLOAT_TO_HALF")
 
 const isRounded = (sizes: Sizes, profile = matrix): boolean => areHalves(ofProgram(sample(sizes).sink, profile).sink)
 

@@ -3,13 +3,17 @@ import { type DeviceProfile, h200 } from "@tg/core-uop/DeviceProfile"
 import * as DType from "@tg/core-uop/DType"
 import { evaluate } from "@tg/core-uop/EvaluateTensor"
 import * as Shape from "@tg/core-uop/Shape"
-import { Arena, type UOp } from "@tg/core-uop/UOp"
+import { Arena, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Nn from "@tg/tensor/Nn"
 import * as Program from "@tg/tensor/Program"
 import { buffer, iota, type Tensor, variable } from "@tg/tensor/Tensor"
 import { difference } from "./programs.ts"
 
 export const matrix: DeviceProfile = { ...h200, matrixUnits: true }
+
+/** Whether a program rounds floats to halves. */
+export const areHalves = (sink: UOp): boolean =>
+  toposort(sink).some(({ op, src }) => op === "HALF_TO_FLOAT" && src[0]!.op === "FLOAT_TO_HALF")
 
 export interface Sizes {
   readonly tokens?: number
