@@ -5,7 +5,6 @@ import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
 import { Renderer } from "@tg/core-uop/Program"
 import { toposort } from "@tg/core-uop/UOp"
 import { fromModel } from "@tg/engine/Engine"
-import * as Heuristics from "@tg/heuristics/Heuristics"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Pipeline } from "@tg/jit/Pipeline"
@@ -34,30 +33,8 @@ const renderer = Layer.effect(
   }))
 ).pipe(Layer.provide(WgslRenderer.layer({ matrixUnits: "emulated" })))
 
-/**
- * What an H200 would choose for matrix units. Other kernels of batches share sums among so many threads that these need subgroups: they are as they would be without.
- */
-const withoutSubgroups = Layer.effect(
-  Heuristics.Heuristics,
-  Effect.map(Profile, (profile) => ({
-    choose: (kernel) =>
-      Effect.sync(() => {
-        const opts = Heuristics.choose(kernel, profile)
-        const isMatrix = opts.some(({ kind }) => kind === "MATRIX")
-        return isMatrix ? opts : Heuristics.choose(kernel, { ...profile, subgroupSize: undefined })
-      })
-  }))
-)
-
-/** How a session is told to take tokens. */
-const shapes = {
-  "steps of 16": { chunk: 16, sizes: [16], batchFrom: Infinity },
-  batches: { chunk: 16, sizes: [], batchFrom: 1 }
-} as const
-type How = keyof typeof shapes
-
 /** The compiler over the software device, for what an H200 would choose. */
-const compiler = (how: How, { matrixUnits }: Pick<DeviceProfile, "matrixUnits">) => {
+const compiler = ({ matrixUnits }: Pick<DeviceProfile, "matrixUnits">) => {
   const device = Layer.effect(
     Device,
     Effect.map(Device, (device) => {
@@ -71,7 +48,6 @@ const compiler = (how: How, { matrixUnits }: Pick<DeviceProfile, "matrixUnits">)
   return Jit.layer.pipe(
     Layer.provide(Compiler.layer),
     Layer.provideMerge(Pipeline.layer),
-    Layer.provide(how === "batches" ? withoutSubgroups : Layer.empty),
     Layer.provide([renderer, profile]),
     Layer.provideMerge(device),
     Layer.merge(Models.layer)
@@ -80,34 +56,27 @@ const compiler = (how: How, { matrixUnits }: Pick<DeviceProfile, "matrixUnits">)
 
 const tokens = Array.from({ length: 32 }, (_, i) => 3 + (Math.imul(i + 17, 0x9e3779b1) >>> 8) % 400)
 
-/** Logits after each of the tokens, 16 at a time. */
-const logits = (how: How, activations: "int8" | "float", matrixUnits: boolean) =>
+/** Logits after each of the tokens, of steps of 16. */
+const logits = (activations: "int8" | "float", matrixUnits: boolean) =>
   Effect.gen(function*() {
-    withFragments = 0
     const bytes = Oracle.source("c03")
-    const options = { cache: "f16", activations, context: 1024, ...shapes[how] } as const
-    const { session } = yield* fromModel(bytes, yield* open(bytes), options)
+    const shape = { context: 1024, chunk: 16, sizes: [16], batchFrom: Infinity }
+    const { session } = yield* fromModel(bytes, yield* open(bytes), { cache: "f16", activations, ...shape })
     const rows: Array<Float32Array> = []
     for (let at = 0; at < tokens.length; at += 16) rows.push(yield* session.append(tokens.slice(at, at + 16)))
     return rows.flatMap((part) => Array.from(part))
-  }).pipe(Effect.scoped, Effect.provide(compiler(how, { matrixUnits })))
+  }).pipe(Effect.scoped, Effect.provide(compiler({ matrixUnits })))
 
 describe.skipIf(isMissing)("a model on matrix units", () => {
-  for (const how of ["steps of 16", "batches"] as const) {
-    // software compiles the kernels of batches for two minutes
-    it.live.skipIf(how === "batches" && process.env["TG_FULL"] !== "1")(
-      `has logits as near those of floats as without them, where activations are bytes: ${how}`,
-      () =>
-        Effect.gen(function*() {
-          const floats = yield* logits(how, "float", false)
-          const without = Oracle.distance(yield* logits(how, "int8", false), floats)
-          assert.strictEqual(withFragments, 0)
-          const found = Oracle.distance(yield* logits(how, "int8", true), floats)
-          assert.isAbove(withFragments, 0)
-          assert.isAbove(without.rms, 0)
-          // halves have eight times the digits of bytes; what falls to the other side of a byte's border is another value of the same quality
-          assert.isBelow(found.rms, 1.25 * without.rms)
-        })
-    )
-  }
+  it.live("has logits as near those of floats as without them, where activations are bytes", () =>
+    Effect.gen(function*() {
+      const floats = yield* logits("float", false)
+      const without = Oracle.distance(yield* logits("int8", false), floats)
+      assert.strictEqual(withFragments, 0)
+      const found = Oracle.distance(yield* logits("int8", true), floats)
+      assert.isAbove(withFragments, 0)
+      assert.isAbove(without.rms, 0)
+      // halves have eight times the digits of bytes; what falls to the other side of a byte's border is another value of the same quality
+      assert.isBelow(found.rms, 1.25 * without.rms)
+    }))
 })
