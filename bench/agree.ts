@@ -7,16 +7,16 @@
  * Prints the median over 16 tokens of the distance (root mean square over the logits' spread), and the largest one: a router that nearly ties makes single ones large.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
-import { ProfileFile, profileOf } from "../packages/core-uop/src/ProfileFile.ts"
 import * as ModelFile from "../packages/engine/src/ModelFile.ts"
 import { fromModel } from "../packages/engine/src/Engine.ts"
 import type { Session } from "../packages/engine/src/Session.ts"
 import * as GgufFile from "../packages/gguf/src/GgufFile.ts"
 import { known } from "../packages/models/src/Models.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
-import { Effect, Schema } from "effect"
+import { Effect } from "effect"
+import { distance } from "./support/distance.ts"
+import { profileIn } from "./support/given.ts"
 import { table } from "./support/tg.ts"
 
 const { positionals: [file], values: given } = parseArgs({
@@ -42,9 +42,7 @@ if (steps.some((each) => compared % each !== 0)) {
   throw new Error(`--tokens ${given.tokens}: of ${compared} tokens, steps take 1, 2, 4, 8 or 16`)
 }
 
-const profile = given.profile === undefined
-  ? undefined
-  : profileOf(Schema.decodeUnknownSync(ProfileFile)(JSON.parse(readFileSync(given.profile, "utf8"))))
+const profile = given.profile === undefined ? undefined : profileIn(given.profile)
 
 const tokenAt = (i: number, vocabulary: number): number => (Math.imul(i + 1, 0x9e3779b1) >>> 8) % vocabulary
 
@@ -82,16 +80,6 @@ const measured = (activations: "int8" | "float", sizes: ReadonlyArray<number>) =
       NodeServices.layer
     ])
   )
-
-const distance = (found: Float32Array, expected: Float32Array): number => {
-  const mean = expected.reduce((a, b) => a + b, 0) / expected.length
-  let [off, spread] = [0, 0]
-  for (const [i, x] of expected.entries()) {
-    off += (found[i]! - x) ** 2
-    spread += (x - mean) ** 2
-  }
-  return Math.sqrt(off / spread)
-}
 
 const run = Effect.gen(function*() {
   const floats = yield* measured("float", [1])

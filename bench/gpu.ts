@@ -11,6 +11,7 @@ import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { parseArgs } from "node:util"
+import { distance } from "./support/distance.ts"
 import { output, table, usual } from "./support/tg.ts"
 
 const { values: given } = parseArgs({
@@ -75,18 +76,6 @@ const tell = (what: string, found: number, { digits = 2, least, most, unit = "" 
   const line = [what, `${found.toFixed(digits)}${unit}`, asked, asked === "" ? "" : isMet ? "yes" : "NO"]
   lines.push(line)
   console.log(line.filter((cell) => cell !== "").join("  "))
-}
-
-/** Root of the mean square of the difference, relative to the standard deviation of what is expected. */
-const distance = (found: Float32Array, expected: Float32Array): number => {
-  const mean = expected.reduce((a, b) => a + b, 0) / expected.length
-  let off = 0
-  let spread = 0
-  for (let i = 0; i < expected.length; i++) {
-    off += (found[i]! - expected[i]!) ** 2
-    spread += (expected[i]! - mean) ** 2
-  }
-  return Math.sqrt(off / spread)
 }
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tg-gpu-"))

@@ -13,6 +13,7 @@ import { loopsBetween } from "../packages/core-uop/src/Workgroup.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import type * as StepPlan from "../packages/engine/src/StepPlan.ts"
 import { outermost } from "../packages/heuristics/src/Outermost.ts"
+import { iterations } from "../packages/heuristics/src/Sizes.ts"
 import type { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Loops from "../packages/postrange/src/Loops.ts"
 import { members } from "../packages/rangeify/src/Horizontal.ts"
@@ -23,8 +24,6 @@ import { type Place, stepAt } from "./support/places.ts"
 /** This part of the threads is used, at least. */
 const leastUsed = 1 / 4
 
-const sizeOf = (loops: ReadonlyArray<Loops.Loop>): number => loops.reduce((n, { size }) => n * size, 1)
-
 /** What is told of each stage of an opted kernel whose threads are idle. */
 export const idleIn = (opted: UOp): ReadonlyArray<string> => {
   const threads = Loops.threads(opted)
@@ -33,8 +32,8 @@ export const idleIn = (opted: UOp): ReadonlyArray<string> => {
     const own = Loops.ofEnd(end).filter(({ node }) => !between.has(node))
     // what is the same for all results occupies threads once
     const sums = outermost(end).filter((sum) => own.some(({ node }) => openRanges(sum).has(node)))
-    const used = sizeOf(own.filter(({ axis }) => axis === "LOCAL")) * Math.max(1, ...sums.map(Loops.groupOf))
-    const inLine = sizeOf(own.filter(({ axis }) => axis === "LOOP"))
+    const used = iterations(own.filter(({ axis }) => axis === "LOCAL")) * Math.max(1, ...sums.map(Loops.groupOf))
+    const inLine = iterations(own.filter(({ axis }) => axis === "LOOP"))
     return inLine === 1 || used > leastUsed * threads
       ? []
       : [`stage ${i + 1} of ${opted.src.length} has ${inLine} results in line with ${used} of ${threads} threads`]

@@ -5,16 +5,15 @@
  *
  * More tokens than a step of a few takes are a batch. With `--pool` each token is one of another conversation, all of them behind as many.
  */
-import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import * as WgslRenderer from "../packages/codegen-wgsl/src/WgslRenderer.ts"
-import { type DeviceProfile, h200 } from "../packages/core-uop/src/DeviceProfile.ts"
-import { ProfileFile, profileOf } from "../packages/core-uop/src/ProfileFile.ts"
+import { h200 } from "../packages/core-uop/src/DeviceProfile.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
 import * as Explain from "../packages/rangeify/src/Explain.ts"
-import { Effect, Schema } from "effect"
+import { Effect } from "effect"
 import { modelOf, pipelineFor } from "./support/compiled.ts"
+import { profileIn } from "./support/given.ts"
 import { stepAt } from "./support/places.ts"
 
 const { positionals: [shape = "glm-4.7-flash:q4_0"], values: given } = parseArgs({
@@ -30,10 +29,8 @@ const { positionals: [shape = "glm-4.7-flash:q4_0"], values: given } = parseArgs
 })
 const [context, depth, tokens] = [given.context, given.depth, given.tokens].map(Number) as [number, number, number]
 
-/** The device of a file, as `tg doctor --measure --out` writes it, or the H200. */
-const profile: DeviceProfile = given.profile === undefined
-  ? h200
-  : profileOf(Schema.decodeUnknownSync(ProfileFile)(JSON.parse(readFileSync(given.profile, "utf8"))))
+/** The device of a file, or the H200. */
+const profile = given.profile === undefined ? h200 : profileIn(given.profile)
 
 const micros = (launches: ReadonlyArray<Estimate.LaunchEstimate>): number => launches.reduce((n, l) => n + l.micros, 0)
 

@@ -42,12 +42,15 @@ const isSameAlong = (node: UOp, axis: number): boolean => {
 const knownFactor = (size: Shape.Dim): number =>
   typeof size === "number" ? size : size.op === "MUL" ? Number(size.src.find(({ op }) => op === "CONST")?.arg ?? 1) : 1
 
+/** Whether the rows of a product fill fragments: axes along which an operand is the same, as those of the other one's rows are. */
+const fillsFragments = (operand: UOp, rows: ReadonlyArray<number>): boolean =>
+  rows.reduce((n, axis) => isSameAlong(operand, axis) ? n * knownFactor(Shape.of(operand)[axis]!) : n, 1) % side === 0
+
 /** Axes of halves in front of `count` along which they are the same, if tokens are among them and make whole tiles with the others. */
 const fillsTiles = (halves: UOp, axes: ReadonlyArray<number>): boolean => {
   const shape = Shape.of(halves)
   if (!axes.includes(tokenAxis) || shape[tokenAxis] === 1 || !isSameAlong(halves, tokenAxis)) return false
-  const shared = axes.filter((axis) => isSameAlong(halves, axis))
-  return shared.reduce((n, axis) => n * knownFactor(shape[axis]!), 1) % side === 0
+  return fillsFragments(halves, axes)
 }
 
 /** The terms of a sum that matrix units may compute: halves of a cache, and floats which several rows multiply with them. */
@@ -106,6 +109,9 @@ export const ofSum = (node: UOp): Terms | undefined => {
 /** A float as the nearest half. */
 export const rounded = (value: UOp): UOp =>
   value.arena.make("HALF_TO_FLOAT", DType.f32, [value.arena.make("FLOAT_TO_HALF", DType.u32, [value])])
+
+/** A sum of products with both operands as halves. */
+const bothRounded = (sum: UOp): UOp => sum.with([sum.src[0]!.with(sum.src[0]!.src.map(rounded))])
 
 /** Whether the program rounds what products read anyway (to bytes: `Activations` of models), and the device gains by products of halves. */
 export const mayRound = (nodes: ReadonlyArray<UOp>, { matrixUnits }: Pick<DeviceProfile, "matrixUnits">): boolean =>
@@ -214,10 +220,6 @@ const ofCache = (node: UOp, now: UOp): UOp | undefined => {
   return now.with([product.with(operands)])
 }
 
-/** Whether the rows of a product fill fragments: axes along which an operand is the same, as those of the other one's rows are. */
-const fillsFragments = (operand: UOp, rows: ReadonlyArray<number>): boolean =>
-  rows.reduce((n, axis) => isSameAlong(operand, axis) ? n * knownFactor(Shape.of(operand)[axis]!) : n, 1) % side === 0
-
 /**
  * A product over the positions of a context whose operands are floats in memory, as weights of softmax and values of each head are, with both as halves;
  * none where its rows fill no fragments.
@@ -228,7 +230,7 @@ const ofPositions = (node: UOp, now: UOp): UOp | undefined => {
   if (op !== "ADD" || terms.op !== "MUL" || terms.dtype !== DType.f32 || !isOfContext(node)) return undefined
   const rows = [...Shape.of(terms).keys()].filter((axis) => !axes.includes(axis))
   const areRead = terms.src.every((own) => movedFrom(own).op === "CONTIGUOUS" && fillsFragments(own, rows))
-  return areRead ? now.with([now.src[0]!.with(now.src[0]!.src.map(rounded))]) : undefined
+  return areRead ? bothRounded(now) : undefined
 }
 
 /** What is read beside other values: padded, and moved or scaled before. */
@@ -254,7 +256,7 @@ export const ofProgram = (sink: UOp): UOp => {
     const since = now.arena.size
     const isOwn = node.op === "REDUCE" && (stored.has(node) || isOfContext(node))
     const product = products.has(node)
-      ? now.with([now.src[0]!.with(now.src[0]!.src.map(rounded))])
+      ? bothRounded(now)
       : isOwn
       ? ofCache(node, now) ?? ofPositions(node, now)
       : undefined

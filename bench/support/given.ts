@@ -1,0 +1,9 @@
+/** What benchmarks are given as files. */
+import { readFileSync } from "node:fs"
+import type { DeviceProfile } from "../../packages/core-uop/src/DeviceProfile.ts"
+import { ProfileFile, profileOf } from "../../packages/core-uop/src/ProfileFile.ts"
+import { Schema } from "effect"
+
+/** The device of a file, as `tg doctor --measure --out` writes it. */
+export const profileIn = (file: string): DeviceProfile =>
+  profileOf(Schema.decodeUnknownSync(ProfileFile)(JSON.parse(readFileSync(file, "utf8"))))
