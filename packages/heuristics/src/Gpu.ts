@@ -28,7 +28,7 @@ const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
   if (!reduced) vectoriseOutputs(plan)
   const group = usualGroup(profile)
   if (longestReduction(plan.kernel) < shortReduction) {
-    localOutputs(plan, Math.min(maxLocal, profile.maxWorkgroupThreads), fewestLocal)
+    localOutputs(plan, Math.min(maxLocal, profile.maxWorkgroupThreads), fewestLocal, profile.subgroupSize)
   } else {
     // loads are contiguous along the outputs: threads go there first, for coalescing
     if (!reduced) localOutputs(plan, Math.floor(group / 2))

@@ -19,11 +19,23 @@ const keptThreads = 8
 /** Workgroups that remain, at least, when several rows go to one. */
 const manyWorkgroups = 128
 
+/**
+ * The largest divisor of `size` that makes at most `most` threads of `threads`, and whole subgroups where it makes more than one: a part of a subgroup
+ * takes the registers of a whole one, of every member of a launch.
+ */
+const localAmount = (size: number, { most, subgroup, threads }: Record<"most" | "subgroup" | "threads", number>): number => {
+  const limit = Math.floor(most / threads)
+  const amount = largestDivisor(size, limit)
+  if (threads * amount <= subgroup || threads * amount % subgroup === 0) return amount
+  const whole = Array.from({ length: limit }, (_, i) => limit - i).find((d) => size % d === 0 && threads * d % subgroup === 0)
+  return whole ?? amount
+}
+
 /** Threads over neighbouring outputs, for coalescing: of the last loop, and of others in front of it where these are fewer than `fewest`. */
-export const localOutputs = (plan: Plan, most: number, fewest = 1): void => {
+export const localOutputs = (plan: Plan, most: number, fewest = 1, subgroup = 1): void => {
   let threads = 1
   for (const { id, size } of freeOutputs(plan.kernel).toReversed()) {
-    const amount = largestDivisor(size, Math.floor(most / threads))
+    const amount = localAmount(size, { most, subgroup, threads })
     if (!plan.try(Opt.local(id, amount)) || amount < size) return
     threads *= amount
     if (threads >= Math.min(fewest, most)) return

@@ -148,7 +148,8 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? (loop) => copiesOf(plan.kernel, loop) : undefined)
+  const atOnce = alike <= residentOf(most, profile) ? copiesOfOne : maxCopies
+  unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? (loop) => copiesOf(plan.kernel, loop, atOnce) : undefined)
 }
 
 /** Whether reductions read rows of floats as vectors, as scores of a chunk: then neighbouring threads read neighbours. */
@@ -162,14 +163,23 @@ const readsRows = (end: UOp): boolean =>
 
 /** Unroll limit: what stands in no loop is loaded in front of the barriers (`devectorize`). */
 const maxCopies = 32
-/** The same where a thread has one result: the weights of GLM-4.7-Flash's value projection are then all on their way (a step of an H100 takes 2.90 ms instead of 2.99). */
+/**
+ * The same where a thread has one result and all workgroups are resident: the weights of GLM-4.7-Flash's value projection are then all on their way (a step of an
+ * H100 takes 2.90 ms instead of 2.99). Of several tokens there are more workgroups, and what waits behind them is not hidden by what they have in flight.
+ */
 const copiesOfOne = 64
+/** Registers of such a thread: a word for each copy, and half as many indices and operands. */
+const registersOfCopies = 1.5 * copiesOfOne
+const registerWidth = 4
+/** Workgroups of so many threads that run at once with these registers. */
+const residentOf = (threads: number, profile: DeviceProfile): number =>
+  processorsOf(profile) * Math.floor(quantitiesOf(profile).registerBytes / (registerWidth * registersOfCopies * threads))
 /** Whether a thread has one result of each END in which a reduction runs over this loop. */
 const isOfOneResult = (kernel: UOp, id: number): boolean =>
   kernel.src.filter((end) => Loops.reductions(end).some((r) => Loops.loopsOf(r).some((l) => l.id === id)))
     .every((end) => Loops.ofEnd(end).every(({ axis }) => axis !== "UPCAST"))
-/** Copies of a loop's body, at most. */
-export const copiesOf = (kernel: UOp, loop: number): number => isOfOneResult(kernel, loop) ? copiesOfOne : maxCopies
+/** Copies of a loop's body, at most: `ofOne` where a thread has one result. */
+export const copiesOf = (kernel: UOp, loop: number, ofOne: number): number => isOfOneResult(kernel, loop) ? ofOne : maxCopies
 /** Blocks of a row side by side, whose scales share a word. */
 const pair = 2
 
