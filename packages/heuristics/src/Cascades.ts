@@ -2,6 +2,7 @@
  * Kernels that compute a piece of a cascade for several rows: scores of the rows and the piece's positions, their maxima and weights, the states
  * beside the mix, and the mix. Rows are heads and tokens that read the same positions.
  */
+import * as Bounds from "@tg/core-uop/Bounds"
 import { openRanges, toposort, type UOp } from "@tg/core-uop/UOp"
 import { isStage, loopsBetween } from "@tg/core-uop/Workgroup"
 import { accessOf } from "@tg/core-uop/View"
@@ -10,6 +11,7 @@ import * as Loops from "@tg/postrange/Loops"
 import * as Matrix from "@tg/postrange/Matrix"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup } from "./Groups.ts"
+import { residentWorkgroups } from "./Kinds.ts"
 import { choosePieces } from "./Matrix.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPower, largestPowerOfTwo } from "./Sizes.ts"
@@ -30,12 +32,24 @@ const ownLoops = (plan: Plan, end: UOp): ReadonlyArray<Loops.Loop> => {
   )
 }
 
+/**
+ * Whether all workgroups are usually resident at once, with so many threads: along the pieces of a range of positions a quarter of the way from the fewest to
+ * the most, as costs have it (`egraph/SplitCost`). Then nothing else hides the latency of a workgroup's loads.
+ */
+const isSparse = (plan: Plan, threads: number, profile: DeviceProfile): boolean => {
+  const counts = [...loopsBetween(plan.kernel)].map((loop) => Bounds.of(loop.src[0]!))
+  const workgroups = counts.reduce((n, { max, min }) => n * (min + (max - min) / 4), 1)
+  return workgroups <= residentWorkgroups(profile, threads)
+}
+
 /** One END of a kernel under construction. */
 interface Part {
   readonly plan: Plan
   readonly end: () => UOp
   readonly own: () => ReadonlyArray<Loops.Loop>
   readonly threads: number
+  /** Positions of a tile of scores, at most. */
+  readonly positions: number
 }
 
 /** Upcasts these loops, the first ones first, up to so many copies together. */
@@ -63,11 +77,11 @@ const upcasts = (end: UOp): number => iterations(Loops.ofEnd(end).filter(({ axis
 
 /** Products with what is read at the positions: a register tile of rows and positions, and as many threads for a product as are left. */
 const chooseScores = (part: Part): void => {
-  const { end, own, plan, threads } = part
+  const { end, own, plan, positions, threads } = part
   vectoriseReductions(plan, { part: end })
   const [position, ...rows] = own().toReversed()
   upcast(part, rows, rowsOfTile)
-  upcast(part, [position!], Math.min(lanes, mostVectors / upcasts(end())))
+  upcast(part, [position!], Math.min(positions, mostVectors / upcasts(end())))
   const group = Math.max(1, Math.min(maxGroup, threads / iterations(own())))
   groupReductions(plan, largestPower(maxGroup, group), { part: end })
   // constant places in a word are unpacked by one instruction
@@ -126,11 +140,13 @@ export const isCascade = (kernel: UOp): boolean => {
 export const chooseCascade = (plan: Plan, most: number, profile: DeviceProfile): void => {
   const last = plan.kernel.src.length - 1
   const ofUnits = choosePieces(plan, profile)
-  const threads = ofUnits ?? most
+  // of few workgroups each thread does half as much
+  const halved = isSparse(plan, 2 * most, profile) ? 2 : 1
+  const threads = ofUnits ?? Math.min(halved * most, profile.maxWorkgroupThreads)
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!
     if (ofUnits !== undefined && Matrix.productIn(end()) !== undefined) continue
-    const part: Part = { plan, end, own: () => ownLoops(plan, end()), threads }
+    const part: Part = { plan, end, own: () => ownLoops(plan, end()), threads, positions: lanes / halved }
     const isProduct = Loops.reductions(end()).some((reduction) => loadsOf(reduction).length > 0)
     const choosePart = !isProduct ? chooseState : number < last ? chooseScores : chooseMix
     choosePart(part)

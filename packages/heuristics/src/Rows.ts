@@ -23,11 +23,16 @@ const manyWorkgroups = 128
  * The largest divisor of `size` that makes at most `most` threads of `threads`, and whole subgroups where it makes more than one: a part of a subgroup
  * takes the registers of a whole one, of every member of a launch.
  */
-const localAmount = (size: number, { most, subgroup, threads }: Record<"most" | "subgroup" | "threads", number>): number => {
+const localAmount = (
+  size: number,
+  { most, subgroup, threads }: Record<"most" | "subgroup" | "threads", number>
+): number => {
   const limit = Math.floor(most / threads)
   const amount = largestDivisor(size, limit)
   if (threads * amount <= subgroup || threads * amount % subgroup === 0) return amount
-  const whole = Array.from({ length: limit }, (_, i) => limit - i).find((d) => size % d === 0 && threads * d % subgroup === 0)
+  const whole = Array.from({ length: limit }, (_, i) => limit - i).find((d) =>
+    size % d === 0 && threads * d % subgroup === 0
+  )
   return whole ?? amount
 }
 
@@ -204,6 +209,12 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
  */
 const fullTile = tileTokens.manyRegisters
 const resultsBelow = 32
+/**
+ * Rows of so few terms are over after some iterations, so that threads hide more latency than the registers of more results leave room for (8 tokens of GLM-4.7-Flash's
+ * query through k_b on an H100, in workgroups of a subgroup: a step is 1% faster with one row than with two).
+ */
+const shortRow = 256
+const resultsOfShort = 8
 /** Such rows pay while at least this fraction of the saturating threads remains (8 tokens, four rows: 10.4 us, two: 15). */
 const keptOfTile = 16
 
@@ -212,7 +223,8 @@ const shareTile = (plan: Plan, profile: DeviceProfile, wide: number, tokens: num
   const rows = knownOutputs(plan.kernel)
   groupReductions(plan, wide, { inside: tokens >= fullTile || wide > wideRow ? coalescedLanes : 1 })
   const kept = [4, 2].filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfTile)
-  upcastRows(plan, kept, tokens, tokens < fullTile ? resultsBelow : mostResults)
+  const below = terms(plan.kernel) < shortRow ? resultsOfShort : resultsBelow
+  upcastRows(plan, kept, tokens, tokens < fullTile ? below : mostResults)
 }
 
 /**

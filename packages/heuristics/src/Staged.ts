@@ -18,7 +18,7 @@ import {
 } from "./Groups.ts"
 import { chooseCascade, isCascade } from "./Cascades.ts"
 import { keepLoadsInFlight, keepOpenLoadsInFlight } from "./InFlight.ts"
-import { hasManyRegisters, isInt8, loadsInFlight } from "./Kinds.ts"
+import { hasManyRegisters, isInt8, loadsInFlight, residentWorkgroups } from "./Kinds.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs } from "./Outputs.ts"
 import { shareRows } from "./Rows.ts"
@@ -148,7 +148,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  const atOnce = alike <= residentOf(most, profile) ? copiesOfOne : maxCopies
+  const atOnce = alike <= residentWorkgroups(profile, most) ? copiesOfOne : maxCopies
   unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? (loop) => copiesOf(plan.kernel, loop, atOnce) : undefined)
 }
 
@@ -168,18 +168,13 @@ const maxCopies = 32
  * H100 takes 2.90 ms instead of 2.99). Of several tokens there are more workgroups, and what waits behind them is not hidden by what they have in flight.
  */
 const copiesOfOne = 64
-/** Registers of such a thread: a word for each copy, and half as many indices and operands. */
-const registersOfCopies = 1.5 * copiesOfOne
-const registerWidth = 4
-/** Workgroups of so many threads that run at once with these registers. */
-const residentOf = (threads: number, profile: DeviceProfile): number =>
-  processorsOf(profile) * Math.floor(quantitiesOf(profile).registerBytes / (registerWidth * registersOfCopies * threads))
 /** Whether a thread has one result of each END in which a reduction runs over this loop. */
 const isOfOneResult = (kernel: UOp, id: number): boolean =>
   kernel.src.filter((end) => Loops.reductions(end).some((r) => Loops.loopsOf(r).some((l) => l.id === id)))
     .every((end) => Loops.ofEnd(end).every(({ axis }) => axis !== "UPCAST"))
 /** Copies of a loop's body, at most: `ofOne` where a thread has one result. */
-export const copiesOf = (kernel: UOp, loop: number, ofOne: number): number => isOfOneResult(kernel, loop) ? ofOne : maxCopies
+export const copiesOf = (kernel: UOp, loop: number, ofOne: number): number =>
+  isOfOneResult(kernel, loop) ? ofOne : maxCopies
 /** Blocks of a row side by side, whose scales share a word. */
 const pair = 2
 

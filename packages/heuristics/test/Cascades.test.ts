@@ -73,6 +73,9 @@ const opted = (kernel: UOp, profile = h200): UOp => {
   return made
 }
 
+/** An H200 of one processor, on which these workgroups are not all resident. */
+const crowded = { ...h200, processors: 1, saturatingThreads: 1024 }
+
 /** The product of the sizes of an END's loops of one kind. */
 const sizes = (end: UOp, axis: string): number =>
   Loops.ofEnd(end).filter((loop) => loop.axis === axis).reduce((n, { size }) => n * size, 1)
@@ -94,13 +97,21 @@ describe("a piece of a cascade", () => {
 
   it("gives each thread several rows as far as all threads have some, and no thread a part of a sum over positions", () => {
     for (const [rows, each] of [[4, 1], [8, 1], [16, 2], [32, 4]] as const) {
-      const made = opted(pieces(rows))
+      const made = opted(pieces(rows), crowded)
       const [scores, , , state, mix] = made.src as [UOp, UOp, UOp, UOp, UOp]
       // rows and positions; rows and a vector of columns
       assert.deepStrictEqual([sizes(scores, "UPCAST"), sizes(mix, "UPCAST")], [16, each * 4])
       assert.deepStrictEqual(Loops.reductions(mix).map(Loops.groupOf).at(-1), 1)
       assert.strictEqual(sizes(state, "UPCAST"), 2)
       assert.isAtMost(Loops.threads(made), 128)
+    }
+  })
+
+  it("has twice the threads, each of which has half of the positions, where all workgroups are resident", () => {
+    for (const rows of [4, 8, 16, 32]) {
+      const [few, many] = [h200, crowded].map((profile) => opted(pieces(rows), profile))
+      assert.strictEqual(Loops.threads(few!), 2 * Loops.threads(many!))
+      assert.strictEqual(2 * sizes(few!.src[0]!, "UPCAST"), sizes(many!.src[0]!, "UPCAST"))
     }
   })
 
@@ -116,7 +127,7 @@ describe("a piece of a cascade", () => {
     for (const rows of [1, 2, 4, 6, 16]) {
       for (const isPaged of [false, true]) {
         const plain = run(pieces(rows, { isPaged }), rows)
-        for (const profile of [h200, webgpuDefault]) {
+        for (const profile of [h200, crowded, webgpuDefault]) {
           const got = run(opted(pieces(rows, { isPaged }), profile), rows)
           got.forEach((value, i) => assert.closeTo(value, plain[i]!, 1e-5, `${rows} rows, element ${i}`))
         }

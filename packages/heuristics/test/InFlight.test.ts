@@ -44,7 +44,7 @@ describe("a short loop", () => {
   const copies = (...opts: ReadonlyArray<Opt.Opt>): number => {
     const plan = new Plan(Kernels.matvec(64, 16), h200)
     for (const opt of opts) assert.isTrue(plan.try(opt))
-    return copiesOf(plan.kernel, 1)
+    return copiesOf(plan.kernel, 1, 64)
   }
 
   it("has more copies where a thread has one result, as they are loads that are under way", () => {
