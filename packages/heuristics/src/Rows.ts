@@ -21,7 +21,8 @@ const manyWorkgroups = 128
 
 /**
  * The largest divisor of `size` that makes at most `most` threads of `threads`, and whole subgroups where it makes more than one: a part of a subgroup
- * takes the registers of a whole one, of every member of a launch.
+ * takes the registers of a whole one, of every member of a launch (8 tokens of GLM-4.7-Flash's query through k_b beside the cache's rows on an H100: 13.7 us
+ * with workgroups of 48 threads, 8.5 with 32).
  */
 const localAmount = (
   size: number,
@@ -209,12 +210,6 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
  */
 const fullTile = tileTokens.manyRegisters
 const resultsBelow = 32
-/**
- * Rows of so few terms are over after some iterations, so that threads hide more latency than the registers of more results leave room for (8 tokens of GLM-4.7-Flash's
- * query through k_b on an H100, in workgroups of a subgroup: a step is 1% faster with one row than with two).
- */
-const shortRow = 256
-const resultsOfShort = 8
 /** Such rows pay while at least this fraction of the saturating threads remains (8 tokens, four rows: 10.4 us, two: 15). */
 const keptOfTile = 16
 
@@ -223,8 +218,7 @@ const shareTile = (plan: Plan, profile: DeviceProfile, wide: number, tokens: num
   const rows = knownOutputs(plan.kernel)
   groupReductions(plan, wide, { inside: tokens >= fullTile || wide > wideRow ? coalescedLanes : 1 })
   const kept = [4, 2].filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfTile)
-  const below = terms(plan.kernel) < shortRow ? resultsOfShort : resultsBelow
-  upcastRows(plan, kept, tokens, tokens < fullTile ? below : mostResults)
+  upcastRows(plan, kept, tokens, tokens < fullTile ? resultsBelow : mostResults)
 }
 
 /**

@@ -148,8 +148,8 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     }
     if (number === last) shareOutputs(plan, profile, own())
   }
-  const atOnce = alike <= residentWorkgroups(profile, most) ? copiesOfOne : maxCopies
-  unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? (loop) => copiesOf(plan.kernel, loop, atOnce) : undefined)
+  const areResident = alike <= residentWorkgroups(profile, most)
+  unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? (loop) => copiesOf(plan.kernel, loop, areResident) : undefined)
 }
 
 /** Whether reductions read rows of floats as vectors, as scores of a chunk: then neighbouring threads read neighbours. */
@@ -165,16 +165,16 @@ const readsRows = (end: UOp): boolean =>
 const maxCopies = 32
 /**
  * The same where a thread has one result and all workgroups are resident: the weights of GLM-4.7-Flash's value projection are then all on their way (a step of an
- * H100 takes 2.90 ms instead of 2.99). Of several tokens there are more workgroups, and what waits behind them is not hidden by what they have in flight.
+ * H100 takes 2.90 ms instead of 2.99). More workgroups, as those of four tokens, would run in waves, since each takes more registers (11.3 us a layer instead of 9.4).
  */
 const copiesOfOne = 64
 /** Whether a thread has one result of each END in which a reduction runs over this loop. */
 const isOfOneResult = (kernel: UOp, id: number): boolean =>
   kernel.src.filter((end) => Loops.reductions(end).some((r) => Loops.loopsOf(r).some((l) => l.id === id)))
     .every((end) => Loops.ofEnd(end).every(({ axis }) => axis !== "UPCAST"))
-/** Copies of a loop's body, at most: `ofOne` where a thread has one result. */
-export const copiesOf = (kernel: UOp, loop: number, ofOne: number): number =>
-  isOfOneResult(kernel, loop) ? ofOne : maxCopies
+/** Copies of a loop's body, at most. */
+export const copiesOf = (kernel: UOp, loop: number, areResident: boolean): number =>
+  areResident && isOfOneResult(kernel, loop) ? copiesOfOne : maxCopies
 /** Blocks of a row side by side, whose scales share a word. */
 const pair = 2
 

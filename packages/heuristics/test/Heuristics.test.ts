@@ -155,6 +155,15 @@ describe("Heuristics", () => {
     "
   `))
 
+  it("chooses whole subgroups for elements", () =>
+    expect(table(Kernels.elementwise(64, 384))).toMatchInlineSnapshot(`
+    "
+    wasm: UPCAST(r1, 4)
+    webgpu-default: UPCAST(r1, 4), LOCAL(r1, 48)
+    h200: UPCAST(r1, 4), LOCAL(r1, 32)
+    "
+  `))
+
   it("chooses for an elementwise kernel of odd sizes", () =>
     expect(table(Kernels.elementwise(63, 7))).toMatchInlineSnapshot(`
       "

@@ -41,15 +41,19 @@ describe("loads of a loop of symbolic size", () => {
 })
 
 describe("a short loop", () => {
-  const copies = (...opts: ReadonlyArray<Opt.Opt>): number => {
+  const copies = (opts: ReadonlyArray<Opt.Opt>, areResident = true): number => {
     const plan = new Plan(Kernels.matvec(64, 16), h200)
     for (const opt of opts) assert.isTrue(plan.try(opt))
-    return copiesOf(plan.kernel, 1, 64)
+    return copiesOf(plan.kernel, 1, areResident)
   }
 
   it("has more copies where a thread has one result, as they are loads that are under way", () => {
-    assert.strictEqual(copies(), 64)
-    assert.strictEqual(copies(Opt.local(0, 32)), 64)
-    assert.strictEqual(copies(Opt.upcast(0, 2)), 32)
+    assert.strictEqual(copies([]), 64)
+    assert.strictEqual(copies([Opt.local(0, 32)]), 64)
+    assert.strictEqual(copies([Opt.upcast(0, 2)]), 32)
+  })
+
+  it("has fewer where workgroups would wait for the registers of others", () => {
+    assert.strictEqual(copies([], false), 32)
   })
 })
