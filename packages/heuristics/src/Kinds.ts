@@ -32,10 +32,6 @@ const largestBody = 96
  */
 export const hasManyRegisters = (profile: DeviceProfile): boolean => registersOf(profile) >= largestBody
 
-/** Workgroups of so many threads that are resident at once, where each thread has the registers of the largest body. */
-export const residentWorkgroups = (profile: DeviceProfile, threads: number): number =>
-  processorsOf(profile) * Math.floor(quantitiesOf(profile).registerBytes / (registerBytes * largestBody * threads))
-
 /** Tokens of a register tile of a few tokens, at most. */
 export const tileTokens = { manyRegisters: 16, fewRegisters: 4 } as const
 export const tokensOfTile = (profile: DeviceProfile): number =>
