@@ -36,7 +36,7 @@ const ownLoops = (plan: Plan, end: UOp): ReadonlyArray<Loops.Loop> => {
  * Whether all workgroups are usually resident at once, with so many threads: along the pieces of a range of positions a quarter of the way from the fewest to
  * the most, as costs have it (`egraph/SplitCost`). Then nothing else hides the latency of a workgroup's loads.
  */
-const isSparse = (plan: Plan, threads: number, profile: DeviceProfile): boolean => {
+const areResident = (plan: Plan, threads: number, profile: DeviceProfile): boolean => {
   const counts = [...loopsBetween(plan.kernel)].map((loop) => Bounds.of(loop.src[0]!))
   const workgroups = counts.reduce((n, { max, min }) => n * (min + (max - min) / 4), 1)
   return workgroups <= residentWorkgroups(profile, threads)
@@ -141,7 +141,7 @@ export const chooseCascade = (plan: Plan, most: number, profile: DeviceProfile):
   const last = plan.kernel.src.length - 1
   const ofUnits = choosePieces(plan, profile)
   // of few workgroups each thread does half as much
-  const halved = isSparse(plan, 2 * most, profile) ? 2 : 1
+  const halved = areResident(plan, 2 * most, profile) ? 2 : 1
   const threads = ofUnits ?? Math.min(halved * most, profile.maxWorkgroupThreads)
   for (let number = 0; number <= last; number++) {
     const end = (): UOp => plan.kernel.src[number]!

@@ -16,15 +16,16 @@ export const hasIdleThreads = ({ saturatingThreads }: DeviceProfile): boolean =>
 /** This fraction of the saturating threads is enough where each has many independent sums (instruction-level parallelism). */
 export const keptThreads = 4
 
-const registerBytes = 4
+/** Bytes of a register. */
+export const registerWidth = 4
 
 /** Registers of each thread at that occupancy: 256 on an H200. */
 const registersOf = (profile: DeviceProfile): number =>
-  quantitiesOf(profile).registerBytes / registerBytes /
+  quantitiesOf(profile).registerBytes / registerWidth /
   Math.max(1, profile.saturatingThreads / processorsOf(profile) / keptThreads)
 
 /** Register pressure of the largest body: a tile of 16 tokens x 4 rows, and half as many operands and temporaries. */
-const largestBody = 96
+export const largestBody = 96
 
 /**
  * Whether threads have registers for the largest register tile: 16 tokens x 4 rows, or several rows that reuse an activation. Twice

@@ -1,9 +1,7 @@
 /** Workgroups that are resident at once: none of more than these hides the latency of another one's loads. */
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
+import { largestBody, registerWidth } from "./Kinds.ts"
 
-/** Bytes of the registers of a thread: 96, as many as a tile of 16 tokens x 4 rows takes with its operands, or 64 loads on their way. */
-const threadBytes = 4 * 96
-
-/** Workgroups of so many threads on the whole device. */
+/** Workgroups of so many threads on the whole device, each with registers for the largest body, or for 64 loads on their way. */
 export const residentWorkgroups = (profile: DeviceProfile, threads: number): number =>
-  processorsOf(profile) * Math.floor(quantitiesOf(profile).registerBytes / (threadBytes * threads))
+  processorsOf(profile) * Math.floor(quantitiesOf(profile).registerBytes / (registerWidth * largestBody * threads))
