@@ -3,13 +3,14 @@
  *
  *     node bench/steps.ts glm-4.7-flash:q4_0 --tokens 16 --context 16384 --depth 10000 --profile H100.json --explain attn_mix
  *
- * More tokens than a step of a few takes are a batch. With `--pool` each token is one of another conversation, all of them behind as many.
+ * With `--opts` the opts of each. More tokens than a step of a few takes are a batch. With `--pool` each token is one of another conversation, all of them behind as many.
  */
 import { parseArgs } from "node:util"
 import * as WgslRenderer from "../packages/codegen-wgsl/src/WgslRenderer.ts"
 import { h200 } from "../packages/core-uop/src/DeviceProfile.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
+import * as Stages from "../packages/jit/src/Stages.ts"
 import * as Explain from "../packages/rangeify/src/Explain.ts"
 import { Effect } from "effect"
 import { modelOf, pipelineFor } from "./support/compiled.ts"
@@ -22,6 +23,7 @@ const { positionals: [shape = "glm-4.7-flash:q4_0"], values: given } = parseArgs
     context: { type: "string", default: "4096" },
     depth: { type: "string", default: "0" },
     explain: { type: "string" },
+    opts: { type: "boolean", default: false },
     pool: { type: "boolean", default: false },
     profile: { type: "string" },
     tokens: { type: "string", default: "1" }
@@ -49,6 +51,13 @@ const run = Effect.gen(function*() {
     const { threads, workgroups } = own[0]!
     const each = (micros(own) / own.length).toFixed(2)
     console.log(`${each.padStart(9)} us x ${String(own.length).padEnd(3)} ${name}, ${workgroups} x ${threads}`)
+    if (!given.opts) continue
+    const stages = yield* Stages.ofKernel(pipeline, name, own[0]!.step.ast)
+    console.log(`${" ".repeat(18)}${Stages.printOpts(stages).join(", ")}`)
+    if (process.env["TG_CODE"] && name.startsWith(process.env["TG_CODE"])) {
+      const { code } = yield* pipeline.render(name, stages.linear)
+      console.log(code)
+    }
   }
   if (given.explain === undefined) return
   for (const { launches: bodies } of Explain.byBody(launches.map(({ step }) => step))) {
