@@ -3,7 +3,7 @@
  *
  *     node bench/steps.ts glm-4.7-flash:q4_0 --tokens 16 --context 16384 --depth 10000 --profile H100.json --explain attn_mix
  *
- * With `--opts` the opts of each. More tokens than a step of a few takes are a batch. With `--pool` each token is one of another conversation, all of them behind as many.
+ * With `--opts` the opts of each, with `--code NAME` the code of some, too. More tokens than a step of a few takes are a batch. With `--pool` each token is one of another conversation, all of them behind as many.
  */
 import { parseArgs } from "node:util"
 import * as WgslRenderer from "../packages/codegen-wgsl/src/WgslRenderer.ts"
@@ -20,6 +20,7 @@ import { stepAt } from "./support/places.ts"
 const { positionals: [shape = "glm-4.7-flash:q4_0"], values: given } = parseArgs({
   allowPositionals: true,
   options: {
+    code: { type: "string" },
     context: { type: "string", default: "4096" },
     depth: { type: "string", default: "0" },
     explain: { type: "string" },
@@ -47,16 +48,16 @@ const run = Effect.gen(function*() {
       (micros(launches) / 1000).toFixed(3)
     } ms`
   )
-  for (const [name, own] of Map.groupBy(launches, ({ step }) => step.name)) {
+  for (const own of Map.groupBy(launches, ({ step }) => step.ast).values()) {
+    const { name } = own[0]!.step
     const { threads, workgroups } = own[0]!
     const each = (micros(own) / own.length).toFixed(2)
     console.log(`${each.padStart(9)} us x ${String(own.length).padEnd(3)} ${name}, ${workgroups} x ${threads}`)
-    if (!given.opts) continue
+    if (!given.opts && given.code === undefined) continue
     const stages = yield* Stages.ofKernel(pipeline, name, own[0]!.step.ast)
     console.log(`${" ".repeat(18)}${Stages.printOpts(stages).join(", ")}`)
-    if (process.env["TG_CODE"] && name.startsWith(process.env["TG_CODE"])) {
-      const { code } = yield* pipeline.render(name, stages.linear)
-      console.log(code)
+    if (given.code !== undefined && name.startsWith(given.code)) {
+      console.log((yield* pipeline.render(name, stages.linear)).code)
     }
   }
   if (given.explain === undefined) return

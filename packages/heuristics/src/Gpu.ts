@@ -23,7 +23,7 @@ const fewestLocal = 16
 const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
   if (chooseContext(plan, profile)) return
   upcastAlike(plan)
-  const tokens = upcastTokens(plan, profile)
+  const tile = upcastTokens(plan, profile)
   const reduced = vectoriseReductions(plan, { fewest: fewestTerms(profile) })
   if (!reduced) vectoriseOutputs(plan)
   const group = usualGroup(profile)
@@ -32,10 +32,10 @@ const chooseUsual = (plan: Plan, profile: DeviceProfile): void => {
   } else {
     // loads are contiguous along the outputs: threads go there first, for coalescing
     if (!reduced) localOutputs(plan, Math.floor(group / 2))
-    if (reduced) shareRows(plan, profile, { group, threads: Math.min(rowThreads, profile.maxWorkgroupThreads), tokens })
+    if (reduced) shareRows(plan, profile, { group, threads: Math.min(rowThreads, profile.maxWorkgroupThreads), tile })
     else groupReductions(plan, group)
   }
-  unrollShortLoops(plan, maxUnrollGpu, () => tokens * lanes * maxUnrollGpu)
+  unrollShortLoops(plan, maxUnrollGpu, () => tile.tokens * lanes * maxUnrollGpu)
 }
 
 /** Moves loops into the threads until the others fit the grid. */

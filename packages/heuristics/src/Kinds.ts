@@ -13,6 +13,15 @@ const usualGroup = 32
 export const hasIdleThreads = ({ saturatingThreads }: DeviceProfile): boolean =>
   saturatingThreads >= usualRows * usualGroup
 
+/** With so many times the saturating threads, a subgroup for each row is enough in any case. */
+const fullTimes = 8
+/** Whether so many rows are more than the threads that saturate the device read at a time. */
+export const isFull = (rows: number, { saturatingThreads }: DeviceProfile): boolean =>
+  rows * usualGroup >= fullTimes * saturatingThreads
+
+/** This part of the threads that saturate the device is nearly as good as all. */
+export const nearlyAll = 0.9
+
 /** This fraction of the saturating threads is enough where each has many independent sums (instruction-level parallelism). */
 export const keptThreads = 4
 

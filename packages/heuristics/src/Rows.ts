@@ -4,7 +4,8 @@ import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup, outermost, terms } from "./Groups.ts"
-import { hasIdleThreads, isInt8, tileTokens } from "./Kinds.ts"
+import { fewestOfTokens, type TokenTile } from "./Few.ts"
+import { hasIdleThreads, isFull, isInt8, nearlyAll, tileTokens } from "./Kinds.ts"
 import { freeOutputs, knownOutputs } from "./Outputs.ts"
 import type { Plan } from "./Plan.ts"
 import { iterations, largestDivisor, largestPowerOfTwo } from "./Sizes.ts"
@@ -83,8 +84,8 @@ const upcastRows = (plan: Plan, rows: ReadonlyArray<number>, tokens = 1, most = 
 interface Threads {
   readonly group: number
   readonly threads: number
-  /** Tokens in the register tile of a thread; 1 by default. */
-  readonly tokens?: number
+  /** The register tile of a thread; of one token by default. */
+  readonly tile?: TokenTile
 }
 
 /** Most threads for a row; without subgroups those of `group`. */
@@ -95,9 +96,9 @@ const widestRow = ({ subgroupSize }: DeviceProfile, { group, threads }: Threads)
  * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
  * Few rows get larger groups, to saturate the device.
  */
-export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, tokens }: Threads): void => {
+export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, tile }: Threads): void => {
   if (hasIdleThreads(profile)) {
-    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads, tokens: tokens ?? 1 })
+    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads, tile: tile ?? { tokens: 1 } })
   }
   const rows = knownOutputs(plan.kernel)
   // rows of bytes are so short that neither more threads for a row nor several rows for a thread pay
@@ -106,31 +107,19 @@ export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, 
   const wide = Math.max(group, largestPowerOfTwo(wanted))
   groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
   if (wide === group && !bytes) {
-    upcastRows(plan, [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads), tokens)
+    upcastRows(plan, [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads), tile?.tokens)
   }
   localRows(plan, Math.floor((bytes ? threads / 2 : threads) / wide))
 }
 
 // The rest was measured on an H200, and is for devices that a subgroup for each row does not saturate (`hasIdleThreads`).
 
-/** With so many times the saturating threads, a subgroup for each row is enough in any case. */
-const fullTimes = 8
-const isFull = (rows: number, { saturatingThreads }: DeviceProfile): boolean =>
-  rows * maxGroup >= fullTimes * saturatingThreads
-
 const pair = 2
-/**
- * Threads for a row of a few tokens, at least: as many as a power of two are in a subgroup, which adds their sums up. Others exchange one for
- * each token through workgroup memory.
- */
-const fewestOfTokens = 8
 /** Threads of a workgroup for rows that two subgroups compute. */
 const byteThreads = 256
 
 /** Rows of a thread that sums up several experts, at most; a pair for 16 tokens takes 45 us on an H200, single rows 57. */
 const rowsOfExperts = [4, 2]
-/** As many such rows as leave at least this part of the threads that saturate the device. */
-const nearlyAll = 0.9
 
 /**
  * Rows of a thread that shares the tokens of a product of bytes with others, and its results at most. An activation is loaded once for all of them: a workgroup reads
@@ -156,10 +145,21 @@ const sharesWords = (kernel: UOp): boolean =>
   )
 
 /**
+ * Rows of a thread where there are very many: of one token, and of several, whose activations are loaded once for them. 154880 rows of 2048 take an H100 146 us with 8 tokens
+ * and four rows, 255 with two, and 96 and 133 with 4 tokens.
+ */
+const rowsOfMany = { one: [pair], several: [4, pair] }
+
+/**
  * Products of bytes: two subgroups for a row, which pay beside other rows in a workgroup (2048 rows of 2048: 3.6 us, with
  * one subgroup 4.2). A row that cannot be split so gets a workgroup of one subgroup. Very many rows in pairs for each thread.
  */
-const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens = 1 }: Threads): void => {
+const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tile: { rows, tokens } = { tokens: 1 } }: Threads): void => {
+  if (rows !== undefined) {
+    groupReductions(plan, group, { leastPower: fewestOfTokens })
+    upcastRows(plan, [rows], tokens)
+    return localRows(plan, Math.floor(byteThreads / Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))))
+  }
   const full = isFull(knownOutputs(plan.kernel), profile)
   if (wantsSubgroup(plan.kernel, profile)) {
     const threadsWith = (each: number): number => knownOutputs(plan.kernel) * group / each
@@ -170,7 +170,9 @@ const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens = 1 }: T
   }
   if (full) {
     groupReductions(plan, group)
-    return upcastRows(plan, [pair], tokens)
+    return tokens > 1
+      ? upcastRows(plan, rowsOfMany.several, tokens, rowsOfShared.results)
+      : upcastRows(plan, rowsOfMany.one)
   }
   const isShared = Loops.threads(plan.kernel) > 1
   groupReductions(plan, isShared ? group : 2 * group, tokens > 1 ? { leastPower: fewestOfTokens } : {})
@@ -187,7 +189,10 @@ const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tokens = 1 }: T
 /** Rows for each processor that count as many; terms of a long row. */
 const manyRows = 4
 const longRow = 2048
-/** Terms of a row for each thread: with fewer rows than processors, with some, and with many. */
+/**
+ * Terms of a row for each thread: with fewer rows than processors, with some, and with many. Rows of which a subgroup has few for each of its threads are left to one: a
+ * launch has the threads of its largest member, and idle ones take registers (norms of 512 beside the query's second half of 2 tokens on an H100: 4.0 us instead of 4.7).
+ */
 const termsOfFew = 8
 const termsOfSome = 16
 const termsOfMany = 24
@@ -201,6 +206,7 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
   if (rows >= manyRows * processorsOf(profile)) {
     return terms >= longRow ? wideRow : Math.max(terms / termsOfMany, Math.min(maxGroup, perRow))
   }
+  if (terms <= termsOfSome * maxGroup) return maxGroup
   return Math.min(2 * perRow, Math.max(maxGroup, terms / (rows < processorsOf(profile) ? termsOfFew : termsOfSome)))
 }
 
@@ -225,12 +231,13 @@ const shareTile = (plan: Plan, profile: DeviceProfile, wide: number, tokens: num
  * Products of floats, which take instructions to unpack: long rows are split over many threads, with several rows for each
  * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones over few.
  */
-const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tokens }: Threads): void => {
+const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tile }: Threads): void => {
   const rows = knownOutputs(plan.kernel)
   const length = terms(plan.kernel)
   const most = widestRow(profile, { group, threads })
   const wide = largestPowerOfTwo(Math.min(most, threadsOfRow(rows, length, profile)))
-  const isTile = tokens !== undefined && tokens > 1
+  const tokens = tile?.tokens ?? 1
+  const isTile = tokens > 1
   if (isTile) shareTile(plan, profile, wide, tokens)
   else {
     groupReductions(plan, wide, { inside: wide > wideRow ? coalescedLanes : 1 })
@@ -245,4 +252,6 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, token
   if (own < reached) return localRowsOfLoops(plan, Math.floor(threads / own))
   const rowsOf = isTile ? localRowsOfLoops : localRows
   rowsOf(plan, Math.floor((reached < group ? group : threads) / reached))
+  // a part of a subgroup takes the registers of a whole one
+  if (!isTile) localRowsOfLoops(plan, Math.floor(group / Loops.threads(plan.kernel)))
 }

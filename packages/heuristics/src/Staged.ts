@@ -133,6 +133,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
       const exchanged = mostExchanged / iterations(Loops.ofEnd(end()).filter((l) => l.axis === "UPCAST"))
       groupReductions(plan, largestPowerOfTwo(Math.min(subgroup, threads, exchanged)), {
         part: end,
+        ...isFollowed(plan.kernel, number) ? { leastPower: leastShared } : {},
         inside: isOfRows ? subgroup : isCrowd || !reduced ? 1 : bytes ? pair : lanes
       })
     }
@@ -152,6 +153,15 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const areResident = alike <= residentWorkgroups(profile, most)
   unrollShortLoops(plan, maxUnrollGpu, hasRegisters ? (loop) => copiesOf(plan.kernel, loop, areResident) : undefined)
 }
+
+/**
+ * Threads of a reduction in front of another END's, as a power of two, at least: other divisors divide none of the threads that this one would have (the place of the largest
+ * of 154880 logits of 8 tokens on an H100: 61 us with 20 threads for the largest of 160 parts, and one for each part).
+ */
+const leastShared = 8
+/** Whether an END behind this one has a reduction that is split over threads. */
+const isFollowed = (kernel: UOp, number: number): boolean =>
+  kernel.src.slice(number + 1).some((end) => longestReduction(end) >= shortReduction)
 
 /** Whether reductions read rows of floats as vectors, as scores of a chunk: then neighbouring threads read neighbours. */
 const readsRows = (end: UOp): boolean =>
