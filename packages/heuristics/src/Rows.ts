@@ -4,7 +4,7 @@ import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
 import { groupReductions, maxGroup, outermost, terms } from "./Groups.ts"
-import { fewestOfTokens, type TokenTile } from "./Few.ts"
+import { fewestOfTokens, halves, type TokenTile } from "./Few.ts"
 import { hasIdleThreads, isFull, isInt8, nearlyAll, tileTokens } from "./Kinds.ts"
 import { freeOutputs, knownOutputs } from "./Outputs.ts"
 import type { Plan } from "./Plan.ts"
@@ -156,7 +156,7 @@ const rowsOfMany = { one: [pair], several: [4, pair] }
  */
 const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tile: { rows, tokens } = { tokens: 1 } }: Threads): void => {
   if (rows !== undefined) {
-    groupReductions(plan, group, { leastPower: fewestOfTokens })
+    groupReductions(plan, group, { inside: halves, leastPower: fewestOfTokens })
     upcastRows(plan, [rows], tokens)
     return localRows(plan, Math.floor(byteThreads / Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))))
   }
@@ -211,8 +211,8 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
 }
 
 /**
- * The largest tile of tokens takes all registers for one row, and loads so many activations for a weight that neighbouring threads read neighbouring ones
- * (value projection of 16 tokens on an H200: 16 us, with a block of the row for each thread 46). With fewer tokens a thread takes several rows.
+ * A tile of tokens loads several activations for each weight, so neighbouring threads read neighbouring ones (value projection of 16 tokens on an H200: 16 us, with a block of the
+ * row for each thread 46; of 8 on an H100 7.2 and 9.9). The largest takes all registers for one row; with fewer tokens a thread takes several.
  */
 const fullTile = tileTokens.manyRegisters
 const resultsBelow = 32
@@ -220,9 +220,12 @@ const resultsBelow = 32
 const keptOfTile = 16
 
 /** Opts of float products with a tile of several tokens in each thread. */
-const shareTile = (plan: Plan, profile: DeviceProfile, wide: number, tokens: number): void => {
-  const rows = knownOutputs(plan.kernel)
-  groupReductions(plan, wide, { inside: tokens >= fullTile || wide > wideRow ? coalescedLanes : 1 })
+const shareTile = (
+  plan: Plan,
+  profile: DeviceProfile,
+  { rows, tokens, wide }: Record<"rows" | "tokens" | "wide", number>
+): void => {
+  groupReductions(plan, wide, { inside: coalescedLanes })
   const kept = [4, 2].filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfTile)
   upcastRows(plan, kept, tokens, tokens < fullTile ? resultsBelow : mostResults)
 }
@@ -232,13 +235,13 @@ const shareTile = (plan: Plan, profile: DeviceProfile, wide: number, tokens: num
  * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones over few.
  */
 const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tile }: Threads): void => {
-  const rows = knownOutputs(plan.kernel)
+  const { others = 1, tokens } = tile ?? { tokens: 1 }
+  const rows = knownOutputs(plan.kernel) / others
   const length = terms(plan.kernel)
   const most = widestRow(profile, { group, threads })
   const wide = largestPowerOfTwo(Math.min(most, threadsOfRow(rows, length, profile)))
-  const tokens = tile?.tokens ?? 1
   const isTile = tokens > 1
-  if (isTile) shareTile(plan, profile, wide, tokens)
+  if (isTile) shareTile(plan, profile, { rows, tokens, wide })
   else {
     groupReductions(plan, wide, { inside: wide > wideRow ? coalescedLanes : 1 })
     upcastRows(
