@@ -6,7 +6,7 @@
  *
  * FILE has a line for each kernel, and one for the opts of each variant behind it, as `kernel` and `bench/steps.ts --opts` print them; a member that is not named keeps its own:
  *
- *     == 8 ffn_inp_8                a step of 8 tokens; `8 pool` of 8 conversations; the kernel, or how its name begins
+ *     == 8 ffn_inp_8                a step of 8 tokens; `8 pool` of 8 conversations; the kernel, or how its name begins, and `.2` for the second one of that name
  *     UPCAST(r0, 2), UPCAST(r1, 2), UNROLL(r3, 4), GROUP(r4, 16), GROUP(r5, 2), LOCAL(r1, 32)
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
@@ -78,9 +78,12 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
   const pipeline = yield* Pipeline
   const [{ sink }, vars] = stepAt(yield* modelOf(given.shape), { context, depth, isPool, tokens }, pipeline.profile)
   const launches = yield* (yield* Estimate.estimate(pipeline, sink)).launches(vars)
-  const launch = launches.find(({ step }) => step.name.startsWith(kernel))
+  // `NAME.2` is the second kernel of that name
+  const [, name = kernel, number = "1"] = /^(.*)\.(\d+)$/.exec(kernel) ?? []
+  const found = [...new Map(launches.filter(({ step }) => step.name.startsWith(name)).map((l) => [l.step.ast, l])).values()]
+  const launch = found[Number(number) - 1]
   if (launch === undefined) throw new Error(`no kernel ${kernel} of ${[...new Set(launches.map(({ step }) => step.name))].join(" ")}`)
-  const { bytes, step: { ast, name } } = launch
+  const { bytes, step: { ast } } = launch
   const bench = yield* Workbench.make(name, ast, { vars, bytes, rotateBytes, seed: 0 })
   const usual = yield* Launch.usual(ast, pipeline)
   const programs = yield* Effect.forEach(["", ...variants], (line) =>
@@ -99,7 +102,7 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
       }))
     }
   }
-  console.log(`${name} (${members(ast).length} members), ${tokens} tokens${isPool ? " of as many conversations" : ""}`)
+  console.log(`${launch.step.name} (${members(ast).length} members), ${tokens} tokens${isPool ? " of as many conversations" : ""}`)
   for (const { line, program } of programs) {
     const own = running.find((each) => each.line === line)
     if (own === undefined || Result.isFailure(program)) {

@@ -49,9 +49,6 @@ const longReduction = 256
 const workgroupThreads = 256
 /** The part of a wave's latency that is not hidden by other workgroups. */
 const overlap = 0.25
-/** Bytes of a register, and the registers of a thread that stages: fewer workgroups are resident than a processor has threads for. */
-const registerWidth = 4
-const stagingRegisters = 64
 
 const transcendentalOperations = 8
 
@@ -181,10 +178,6 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
   const known = quantitiesOf(profile)
   const processors = Math.max(1, known.processors)
   const residentWorkgroups = Math.max(1, known.residentThreads / workgroupThreads)
-  const residentStaging = Math.max(
-    1,
-    Math.min(known.residentThreads, known.registerBytes / (registerWidth * stagingRegisters)) / workgroupThreads
-  )
   const rate = profile.bytesPerMicro / processors
   // a turn of loads in line: of what all processors wrote just now and read at once, it takes longer than a load that hits, and hardly as long as one from
   // memory; 0.48 us on an H200, where a stage takes 0.4
@@ -214,8 +207,7 @@ export const ofProfile = (profile: DeviceProfile): FusionCost | undefined => {
       // each workgroup computes all rows of what it stages
       const shared = isTogether ? Math.max(most, inside) : most
       const workgroups = apart * Math.ceil(inside / shared)
-      const resident = stages.length === 0 ? residentWorkgroups : residentStaging
-      const waves = Math.ceil(workgroups / (resident * processors))
+      const waves = Math.ceil(workgroups / (residentWorkgroups * processors))
       const told = phases.slice(1).filter(readsWhereTold).length
       const later = Math.max(0, phases.filter(readsBuffers).length - 1)
       // each addition to memory waits for the one before
