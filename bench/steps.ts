@@ -48,13 +48,13 @@ const run = Effect.gen(function*() {
       (micros(launches) / 1000).toFixed(3)
     } ms`
   )
-  for (const own of Map.groupBy(launches, ({ step }) => step.ast).values()) {
-    const { name } = own[0]!.step
-    const { threads, workgroups } = own[0]!
+  for (const own of Map.groupBy(launches, ({ step }) => step.kind === "custom" ? step : step.ast).values()) {
+    const { step, threads, workgroups } = own[0]!
+    const { name } = step
     const each = (micros(own) / own.length).toFixed(2)
     console.log(`${each.padStart(9)} us x ${String(own.length).padEnd(3)} ${name}, ${workgroups} x ${threads}`)
-    if (!given.opts && given.code === undefined) continue
-    const stages = yield* Stages.ofKernel(pipeline, name, own[0]!.step.ast)
+    if (step.kind === "custom" || !given.opts && given.code === undefined) continue
+    const stages = yield* Stages.ofKernel(pipeline, name, step.ast)
     console.log(`${" ".repeat(18)}${Stages.printOpts(stages).join(", ")}`)
     if (given.code !== undefined && name.startsWith(given.code)) {
       console.log((yield* pipeline.render(name, stages.linear)).code)

@@ -80,16 +80,23 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
   const launches = yield* (yield* Estimate.estimate(pipeline, sink)).launches(vars)
   // `NAME.2` is the second kernel of that name
   const [, name = kernel, number = "1"] = /^(.*)\.(\d+)$/.exec(kernel) ?? []
-  const found = [...new Map(launches.filter(({ step }) => step.name.startsWith(name)).map((l) => [l.step.ast, l])).values()]
-  const launch = found[Number(number) - 1]
-  if (launch === undefined) throw new Error(`no kernel ${kernel} of ${[...new Set(launches.map(({ step }) => step.name))].join(" ")}`)
-  const { bytes, step: { ast } } = launch
+  const named = launches.flatMap(({ bytes, step }) =>
+    step.kind === "custom" || !step.name.startsWith(name) ? [] : [{ ast: step.ast, bytes, launch: step.name }]
+  )
+  const found = [...new Map(named.map((own) => [own.ast, own])).values()][Number(number) - 1]
+  if (found === undefined) {
+    throw new Error(`no kernel ${kernel} of ${[...new Set(launches.map(({ step }) => step.name))].join(" ")}`)
+  }
+  const { ast, bytes, launch } = found
   const bench = yield* Workbench.make(name, ast, { vars, bytes, rotateBytes, seed: 0 })
   const usual = yield* Launch.usual(ast, pipeline)
-  const programs = yield* Effect.forEach(["", ...variants], (line) =>
-    Effect.map(Effect.result(bench.compile(optsOf(line, usual))), (program) => ({ line, program })))
+  const programs = yield* Effect.forEach(
+    ["", ...variants],
+    (line) => Effect.map(Effect.result(bench.compile(optsOf(line, usual))), (program) => ({ line, program }))
+  )
   const running = programs.flatMap(({ line, program }) =>
-    Result.isSuccess(program) ? [{ line, program: program.success, times: new Array<number>() }] : [])
+    Result.isSuccess(program) ? [{ line, program: program.success, times: new Array<number>() }] : []
+  )
   const wanted = yield* bench.outputs(running[0]!.program)
   const first = yield* bench.time(running[0]!.program, 100)
   for (let spent = 0; spent < wakeMicros;) spent += 100 * (yield* first.again)
@@ -102,7 +109,9 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
       }))
     }
   }
-  console.log(`${launch.step.name} (${members(ast).length} members), ${tokens} tokens${isPool ? " of as many conversations" : ""}`)
+  console.log(
+    `${launch} (${members(ast).length} members), ${tokens} tokens${isPool ? " of as many conversations" : ""}`
+  )
   for (const { line, program } of programs) {
     const own = running.find((each) => each.line === line)
     if (own === undefined || Result.isFailure(program)) {
@@ -110,7 +119,11 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
       continue
     }
     const problem = Check.difference(wanted, yield* bench.outputs(program.success), Check.tolerancesOf(ast))
-    console.log(`${median(own.times).toFixed(2).padStart(8)}  ${line || "as it is"}${problem === undefined ? "" : `  WRONG: ${problem}`}`)
+    console.log(
+      `${median(own.times).toFixed(2).padStart(8)}  ${line || "as it is"}${
+        problem === undefined ? "" : `  WRONG: ${problem}`
+      }`
+    )
   }
 }, Effect.scoped)
 

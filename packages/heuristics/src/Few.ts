@@ -89,7 +89,9 @@ const lanesOf = (plan: Plan, profile: DeviceProfile): number => {
 const apartOf = (plan: Plan, tokens: Loops.Loop, profile: DeviceProfile): TokenTile | undefined => {
   const outputs = knownOutputs(plan.kernel)
   const isOne = outermost(plan.kernel).length === 1 && isInt8(plan.kernel)
-  if (!isOne || !hasIdleThreads(profile) || tokens.size < mostOfColumn || tokens.size > tokensOfBytes.most) return undefined
+  if (!isOne || !hasIdleThreads(profile) || tokens.size < mostOfColumn || tokens.size > tokensOfBytes.most) {
+    return undefined
+  }
   const tiles = tokens.size > mostOfColumn ? squares : columns
   const threads = outputs * lanesOf(plan, profile)
   const enough = nearlyAll * profile.saturatingThreads

@@ -98,7 +98,11 @@ const widestRow = ({ subgroupSize }: DeviceProfile, { group, threads }: Threads)
  */
 export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, tile }: Threads): void => {
   if (hasIdleThreads(profile)) {
-    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads, tile: tile ?? { tokens: 1 } })
+    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, {
+      group,
+      threads,
+      tile: tile ?? { tokens: 1 }
+    })
   }
   const rows = knownOutputs(plan.kernel)
   // rows of bytes are so short that neither more threads for a row nor several rows for a thread pay
@@ -107,7 +111,11 @@ export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, 
   const wide = Math.max(group, largestPowerOfTwo(wanted))
   groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
   if (wide === group && !bytes) {
-    upcastRows(plan, [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads), tile?.tokens)
+    upcastRows(
+      plan,
+      [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads),
+      tile?.tokens
+    )
   }
   localRows(plan, Math.floor((bytes ? threads / 2 : threads) / wide))
 }
@@ -119,7 +127,8 @@ const pair = 2
 const byteThreads = 256
 
 /** Rows of a thread that sums up several experts, at most; a pair for 16 tokens takes 45 us on an H200, single rows 57. */
-const rowsOfExperts = [4, 2]
+const mostOfExperts = 4
+const rowsOfExperts = [mostOfExperts, pair]
 
 /**
  * Rows of a thread that shares the tokens of a product of bytes with others, and its results at most. An activation is loaded once for all of them: a workgroup reads
@@ -143,6 +152,13 @@ const wantsSubgroup = (kernel: UOp, { saturatingThreads }: DeviceProfile): boole
   return knownOutputs(kernel) * maxGroup >= enough * saturatingThreads
 }
 
+/**
+ * Workgroups of eight subgroups for each processor, below which one subgroup is a workgroup: the registers that a second large workgroup would not find room in then go to
+ * several small ones. Down of GLM-4.7-Flash on an H100: one token 6.1 us, eight rows together 6.5; two tokens, each thread a pair of rows, 9.6 and 11.8. Four rows for each
+ * thread were not measured.
+ */
+const fewOfProcessor = 2
+
 /** Whether the innermost loop of a sum goes over two blocks, those whose scales share a word: its threads read neighbouring vectors of an activation. */
 const sharesWords = (kernel: UOp): boolean =>
   outermost(kernel).filter(isInt8).some((sum) =>
@@ -159,7 +175,11 @@ const rowsOfMany = { one: [pair], several: [4, pair] }
  * Products of bytes: two subgroups for a row, which pay beside other rows in a workgroup (2048 rows of 2048: 3.6 us, with
  * one subgroup 4.2). A row that cannot be split so gets a workgroup of one subgroup. Very many rows in pairs for each thread.
  */
-const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tile: { rows, tokens } = { tokens: 1 } }: Threads): void => {
+const shareBytes = (
+  plan: Plan,
+  profile: DeviceProfile,
+  { group, tile: { rows, tokens } = { tokens: 1 } }: Threads
+): void => {
   if (rows !== undefined) {
     groupReductions(plan, group, { inside: halves, leastPower: fewestOfTokens })
     upcastRows(plan, [rows], tokens)
@@ -171,8 +191,9 @@ const shareBytes = (plan: Plan, profile: DeviceProfile, { group, tile: { rows, t
     const enough = rowsOfExperts.filter((each) => threadsWith(each) >= nearlyAll * profile.saturatingThreads)
     upcastRows(plan, full ? [pair] : enough, tokens)
     groupReductions(plan, group, { inside: sharesWords(plan.kernel) ? pair : 1 })
-    // where rows are few, a workgroup that ends early makes room for the next one
-    return !full && enough.length === 0 && tokens === 1
+    const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
+    const areFew = knownOutputs(plan.kernel) * group / byteThreads < fewOfProcessor * processorsOf(profile)
+    return areFew && reached === group && enough[0] !== mostOfExperts
       ? undefined
       : localRows(plan, Math.floor(byteThreads / group))
   }
