@@ -269,3 +269,30 @@ describe("blocks of a few tokens' rows that read what a workgroup stages", () =>
     assert.deepStrictEqual(valuesOf(legal(plain, choose(plain, h200), h200)), valuesOf(plain))
   })
 })
+
+/** The largest of each part of a row, as far as it is the largest of the row, which each workgroup finds among the 160 parts' largest first. */
+const placesOf = (tokens: number): UOp => {
+  const arena = new Arena()
+  const [parts, values] = [160, 1024]
+  const param = (slot: number, length: number): UOp =>
+    arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
+  const load = (slot: number, length: number, at: UOp): UOp => Expr.load(Expr.element(param(slot, tokens * length), at))
+  const [t, p] = [tokens, parts].map((size, id) => Expr.range(arena, size, id, "GLOBAL")) as [UOp, UOp]
+  const [k, v] = [Expr.range(arena, parts, 2, "REDUCE"), Expr.range(arena, values, 3, "REDUCE")]
+  const part = Expr.add(Expr.mul(t, parts), p)
+  const local = Expr.element(arena.make("LOCAL", DType.f32, [t], { id: 0, length: 1 }), Expr.int(arena, 0))
+  const largest = Expr.reduce("MAX", load(1, parts, Expr.add(Expr.mul(t, parts), k)), [k])
+  const value = load(2, parts * values, Expr.add(Expr.mul(part, values), v))
+  const found = Expr.reduce("MAX", Expr.mul(value, Expr.load(local)), [v])
+  return arena.make("SINK", DType.none, [
+    arena.make("END", DType.none, [Expr.store(local, largest), t]),
+    arena.make("END", DType.none, [Expr.store(Expr.element(param(0, tokens * parts), part), found), t, p])
+  ])
+}
+
+describe("a long reduction behind a staged one of 160 terms", () => {
+  it.each([1, 2, 4, 8, 16])("is split over threads, for %i tokens", (tokens) => {
+    const groups = choose(placesOf(tokens), h200).filter(({ kind, range }) => kind === "GROUP" && range === 3)
+    assert.isAtLeast(groups.reduce((n, { amount }) => n * amount, 1), 32)
+  })
+})

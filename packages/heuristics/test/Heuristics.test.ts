@@ -8,7 +8,8 @@ import * as Postrange from "@tg/postrange/Postrange"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
 import { choose, Heuristics } from "../src/Heuristics.ts"
-import { hasManyRegisters, loadsInFlight } from "../src/Kinds.ts"
+import { hasManyRegisters } from "../src/Kinds.ts"
+import { loadsInFlight } from "../src/Occupancy.ts"
 import * as Kernels from "./support/kernels.ts"
 
 const { h200, wasm, webgpuDefault } = DeviceProfile
