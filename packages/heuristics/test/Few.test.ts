@@ -213,6 +213,13 @@ describe("rows of the experts that tokens have chosen", () => {
       assert.include(downOf(tokens), "LOCAL(r1, 8)")
     }
   })
+  it("have a subgroup for each workgroup, where large ones would be fewer than two for each processor", () => {
+    // as an H100 was measured
+    const profile = { ...h200, saturatingThreads: 67584 }
+    const rowsOf = (tokens: number) => downOf(tokens, { profile }).filter((opt) => /^(UPCAST|LOCAL)\(r1,/.test(opt))
+    assert.deepStrictEqual(rowsOf(2), ["UPCAST(r1, 2)"])
+    assert.deepStrictEqual(rowsOf(8), ["UPCAST(r1, 4)", "LOCAL(r1, 8)"])
+  })
   it("are read by neighbouring threads, of which pairs take the blocks whose scales share a word", () => {
     const groups = downOf(16, { pairs: true }).filter((opt) => /^GROUP\(r[237],/.test(opt))
     assert.deepStrictEqual(groups, ["GROUP(r7, 2)", "GROUP(r2, 4)", "GROUP(r3, 4)"])
