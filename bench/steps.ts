@@ -3,7 +3,8 @@
  *
  *     node bench/steps.ts glm-4.7-flash:q4_0 --tokens 16 --context 16384 --depth 10000 --profile H100.json --explain attn_mix
  *
- * With `--opts` the opts of each, with `--code NAME` the code of some, too. More tokens than a step of a few takes are a batch. With `--pool` each token is one of another conversation, all of them behind as many.
+ * With `--opts` the opts of each, with `--code NAME` the code of some, too.
+ * More tokens than a step of a few takes are a batch. With `--pool` each token is one of another conversation, all of them behind as many.
  */
 import { parseArgs } from "node:util"
 import * as WgslRenderer from "../packages/codegen-wgsl/src/WgslRenderer.ts"

@@ -15,6 +15,7 @@ import { parseArgs } from "node:util"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
+import * as Profiler from "../packages/jit/src/Profiler.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import * as Opt from "../packages/postrange/src/Opt.ts"
 import { members } from "../packages/rangeify/src/Horizontal.ts"
@@ -72,8 +73,6 @@ const timeMicros = 3000
 const wakeMicros = 400_000
 const rounds = 7
 
-const median = (values: ReadonlyArray<number>): number => values.toSorted((a, b) => a - b)[values.length >> 1]!
-
 const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants }: Asked) {
   const pipeline = yield* Pipeline
   const [{ sink }, vars] = stepAt(yield* modelOf(given.shape), { context, depth, isPool, tokens }, pipeline.profile)
@@ -92,10 +91,14 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
   const usual = yield* Launch.usual(ast, pipeline)
   const programs = yield* Effect.forEach(
     ["", ...variants],
-    (line) => Effect.map(Effect.result(bench.compile(optsOf(line, usual))), (program) => ({ line, program }))
+    (line) =>
+      Effect.map(
+        Effect.result(bench.compile(optsOf(line, usual))),
+        (program) => ({ line, program, times: new Array<number>() })
+      )
   )
-  const running = programs.flatMap(({ line, program }) =>
-    Result.isSuccess(program) ? [{ line, program: program.success, times: new Array<number>() }] : []
+  const running = programs.flatMap(({ program, times }) =>
+    Result.isSuccess(program) ? [{ program: program.success, times }] : []
   )
   const wanted = yield* bench.outputs(running[0]!.program)
   const first = yield* bench.time(running[0]!.program, 100)
@@ -112,18 +115,14 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
   console.log(
     `${launch} (${members(ast).length} members), ${tokens} tokens${isPool ? " of as many conversations" : ""}`
   )
-  for (const { line, program } of programs) {
-    const own = running.find((each) => each.line === line)
-    if (own === undefined || Result.isFailure(program)) {
-      console.log(`   fails  ${line}: ${Result.isFailure(program) ? program.failure.message.slice(0, 200) : ""}`)
+  for (const { line, program, times } of programs) {
+    if (Result.isFailure(program)) {
+      console.log(`   fails  ${line}: ${program.failure.message.slice(0, 200)}`)
       continue
     }
     const problem = Check.difference(wanted, yield* bench.outputs(program.success), Check.tolerancesOf(ast))
-    console.log(
-      `${median(own.times).toFixed(2).padStart(8)}  ${line || "as it is"}${
-        problem === undefined ? "" : `  WRONG: ${problem}`
-      }`
-    )
+    const told = problem === undefined ? "" : `  WRONG: ${problem}`
+    console.log(`${Profiler.median(times).toFixed(2).padStart(8)}  ${line || "as it is"}${told}`)
   }
 }, Effect.scoped)
 

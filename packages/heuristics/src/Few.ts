@@ -7,7 +7,7 @@ import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { groupReductions, maxGroup, outermost } from "./Groups.ts"
+import { groupReductions, largestGroup, maxGroup, outermost } from "./Groups.ts"
 import { hasManyRegisters, isInt8, tileTokens } from "./Kinds.ts"
 import { hasIdleThreads, isFull, nearlyAll } from "./Occupancy.ts"
 import { Plan } from "./Plan.ts"
@@ -61,7 +61,10 @@ const tokensOfThread = (kernel: UOp, tokens: number): number => {
 
 const upcast = (plan: Plan, { id }: Loops.Loop, amount: number): number => plan.try(Opt.upcast(id, amount)) ? amount : 1
 
-/** Threads for a row of a few tokens, at least: as many as a power of two are in a subgroup, which adds their sums up. */
+/**
+ * Threads for a row of a few tokens, at least: as many as a power of two are in a subgroup, which adds their sums up. Others exchange one for
+ * each token through workgroup memory.
+ */
 export const fewestOfTokens = 8
 /** Threads that share a block of bytes: each loads a vector of its quants. */
 export const halves = 2
@@ -80,65 +83,53 @@ const lanesOf = (plan: Plan, profile: DeviceProfile): number => {
   const trial = new Plan(plan.kernel, profile, plan.legal)
   vectoriseReductions(trial)
   groupReductions(trial, maxGroup, { inside: halves, leastPower: fewestOfTokens })
-  return Math.max(1, ...Loops.reductions(trial.kernel).map(Loops.groupOf))
+  return largestGroup(trial.kernel)
 }
 
 /**
  * The largest tile of one product of bytes that leaves threads enough, where other tokens have workgroups of their own; none where all tokens are best in each thread.
  * 768 rows of 2048 take an H100 4.0 us with one token of 8 for each thread, 6.2 with all; 4 tokens 3.6 and 4.5.
  */
-const apartOf = (plan: Plan, tokens: Loops.Loop, profile: DeviceProfile): TokenTile | undefined => {
-  const outputs = knownOutputs(plan.kernel)
-  const isOne = outermost(plan.kernel).length === 1 && isInt8(plan.kernel)
-  if (!isOne || !hasIdleThreads(profile) || tokens.size < mostOfColumn || tokens.size > tokensOfBytes.most) {
-    return undefined
-  }
-  const tiles = tokens.size > mostOfColumn ? squares : columns
-  const threads = outputs * lanesOf(plan, profile)
+const tileOfBytes = (plan: Plan, { size }: Loops.Loop, profile: DeviceProfile): TokenTile | undefined => {
+  if (outermost(plan.kernel).length !== 1 || size < mostOfColumn) return undefined
+  const tiles = size > mostOfColumn ? squares : columns
+  const threads = knownOutputs(plan.kernel) * lanesOf(plan, profile)
   const enough = nearlyAll * profile.saturatingThreads
-  const [own, rows] = tiles.find(([own, rows]) => threads / (own * rows) >= enough) ?? tiles.at(-1)!
-  return tokens.size % own !== 0 || own === tokens.size ? undefined : { tokens: own, rows }
+  const [tokens, rows] = tiles.find(([own, rows]) => threads / (own * rows) >= enough) ?? tiles.at(-1)!
+  return size % tokens !== 0 || tokens === size ? undefined : { tokens, rows }
 }
 
 /**
- * Tokens of a square tile of floats, whose rows are neighbours; none where all tokens fit it, or where a product has so many rows that memory is read for each tile. 8 tokens of
+ * A square tile of floats, whose rows are neighbours; none where all tokens fit it, or where a product has so many rows that memory is read for each tile. 8 tokens of
  * GLM-4.7-Flash's value projection take an H100 7.2 us with 4 x 4, 14 with 8 x 4; the query through k_b, whose rows are pairs, 9.1 with 2 x 2, 10.0 with 4 x 2 and 14.5 with 8 x 2.
  */
-const sideOf = (plan: Plan, tokens: Loops.Loop, profile: DeviceProfile): number | undefined => {
-  const rows = freeOutputs(plan.kernel).findLast(({ id }) => id !== tokens.id)
-  if (!hasIdleThreads(profile) || rows === undefined || tokens.size > tokensOfBytes.most) return undefined
-  if (isFull(knownOutputs(plan.kernel) / tokens.size, profile)) return undefined
-  const side = [4, 2].find((n) => rows.size % n === 0 && tokens.size % n === 0)
-  return side === tokens.size ? undefined : side
+const tileOfFloats = (plan: Plan, { id, size }: Loops.Loop, profile: DeviceProfile): TokenTile | undefined => {
+  const rows = freeOutputs(plan.kernel).findLast((loop) => loop.id !== id)
+  if (rows === undefined || isFull(knownOutputs(plan.kernel) / size, profile)) return undefined
+  const side = [4, 2].find((n) => rows.size % n === 0 && size % n === 0)
+  return side === undefined || side === size ? undefined : { tokens: side, others: size / side }
 }
 
 /** Upcasts the few tokens, as far as there are registers; says which tile a thread has, of one token if there is no such loop. */
 export const upcastTokens = (plan: Plan, profile: DeviceProfile): TokenTile => {
   const tokens = fewTokens(plan.kernel)
   if (tokens === undefined) return { tokens: 1 }
-  if (!hasManyRegisters(profile)) {
-    return { tokens: upcast(plan, tokens, largestPower(tokens.size, tileTokens.fewRegisters)) }
-  }
+  const ofMost = (most: number): TokenTile => ({ tokens: upcast(plan, tokens, Math.min(tokens.size, most)) })
+  if (!hasManyRegisters(profile)) return ofMost(largestPower(tokens.size, tileTokens.fewRegisters))
   // a batch has threads enough, of other tiles
-  const isBatch = Loops.outputs(plan.kernel).some((loop) => loop.isSymbolic)
-  const isBytes = !isBatch && isInt8(plan.kernel)
+  if (Loops.outputs(plan.kernel).some((loop) => loop.isSymbolic)) return ofMost(tileTokens.manyRegisters)
+  const isBytes = isInt8(plan.kernel)
   // memory is read once for all tokens that there are registers for
-  if (isBytes && isFull(knownOutputs(plan.kernel) / tokens.size, profile)) {
-    return { tokens: upcast(plan, tokens, Math.min(tokens.size, tokensOfBytes.most)) }
+  if (isBytes && isFull(knownOutputs(plan.kernel) / tokens.size, profile)) return ofMost(tokensOfBytes.most)
+  if (tokens.size <= tokensOfBytes.most) {
+    const tile = hasIdleThreads(profile) ? (isBytes ? tileOfBytes : tileOfFloats)(plan, tokens, profile) : undefined
+    return tile === undefined
+      ? ofMost(tileTokens.manyRegisters)
+      : { ...tile, tokens: upcast(plan, tokens, tile.tokens) }
   }
-  const apart = isBatch ? undefined : apartOf(plan, tokens, profile)
-  if (apart !== undefined) {
-    upcast(plan, tokens, apart.tokens)
-    return apart
-  }
-  const side = isBatch || isBytes ? undefined : sideOf(plan, tokens, profile)
-  if (side !== undefined) return { tokens: upcast(plan, tokens, side), others: tokens.size / side }
-  const isWide = tokens.size > tokensOfBytes.most
   const each = tokensOfThread(plan.kernel, tokens.size)
   const groups = tokens.size / each
-  if (!isWide || !Number.isInteger(groups) || !isBytes) {
-    return { tokens: upcast(plan, tokens, Math.min(tokens.size, tileTokens.manyRegisters)) }
-  }
+  if (!isBytes || !Number.isInteger(groups)) return ofMost(tileTokens.manyRegisters)
   const taken = upcast(plan, tokens, each)
   if (taken > 1) plan.try(Opt.local(tokens.id, groups))
   return { tokens: taken }

@@ -40,6 +40,9 @@ export const longestReduction = (kernel: UOp): number => longest(kernel, (l) => 
 /** Terms of the longest sum. */
 export const terms = (kernel: UOp): number => longest(kernel, () => true)
 
+/** Threads of the reduction of a kernel, or of a part of one, that has most. */
+export const largestGroup = (part: UOp): number => Math.max(1, ...Loops.reductions(part).map(Loops.groupOf))
+
 /** Splits a reduction over up to `threads` threads, innermost loop first, for coalesced loads. Returns the threads that are left. */
 export const groupInnermost = (plan: Plan, reduction: UOp, threads: number): number =>
   Loops.loopsOf(reduction).toReversed().filter((l) => l.axis === "REDUCE" && !l.isSymbolic).reduce((left, loop) => {

@@ -3,7 +3,7 @@ import { type DeviceProfile, processorsOf } from "@tg/core-uop/DeviceProfile"
 import type { UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Opt from "@tg/postrange/Opt"
-import { groupReductions, maxGroup, outermost, terms } from "./Groups.ts"
+import { groupReductions, largestGroup, maxGroup, outermost, terms } from "./Groups.ts"
 import { fewestOfTokens, halves, type TokenTile } from "./Few.ts"
 import { isInt8, tileTokens } from "./Kinds.ts"
 import { hasIdleThreads, isFull, nearlyAll } from "./Occupancy.ts"
@@ -97,13 +97,13 @@ const widestRow = ({ subgroupSize }: DeviceProfile, { group, threads }: Threads)
  * A matrix-vector product: a group of threads for each row, several rows for each group, several groups in a workgroup.
  * Few rows get larger groups, to saturate the device.
  */
-export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, tile }: Threads): void => {
+export const shareRows = (
+  plan: Plan,
+  profile: DeviceProfile,
+  { group, threads, tile = { tokens: 1 } }: Threads
+): void => {
   if (hasIdleThreads(profile)) {
-    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, {
-      group,
-      threads,
-      tile: tile ?? { tokens: 1 }
-    })
+    return (isInt8(plan.kernel) ? shareBytes : shareFloats)(plan, profile, { group, threads, tile })
   }
   const rows = knownOutputs(plan.kernel)
   // rows of bytes are so short that neither more threads for a row nor several rows for a thread pay
@@ -112,11 +112,8 @@ export const shareRows = (plan: Plan, profile: DeviceProfile, { group, threads, 
   const wide = Math.max(group, largestPowerOfTwo(wanted))
   groupReductions(plan, wide, { inside: wide >= wideRow ? coalescedLanes : 1 })
   if (wide === group && !bytes) {
-    upcastRows(
-      plan,
-      [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads),
-      tile?.tokens
-    )
+    const kept = [4, 2].filter((each) => rows * group / each >= profile.saturatingThreads / keptThreads)
+    upcastRows(plan, kept, tile.tokens)
   }
   localRows(plan, Math.floor((bytes ? threads / 2 : threads) / wide))
 }
@@ -179,12 +176,12 @@ const rowsOfMany = { one: [pair], several: [4, pair] }
 const shareBytes = (
   plan: Plan,
   profile: DeviceProfile,
-  { group, tile: { rows, tokens } = { tokens: 1 } }: Threads
+  { group, tile: { rows, tokens } }: Required<Threads>
 ): void => {
   if (rows !== undefined) {
     groupReductions(plan, group, { inside: halves, leastPower: fewestOfTokens })
     upcastRows(plan, [rows], tokens)
-    return localRows(plan, Math.floor(byteThreads / Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))))
+    return localRows(plan, Math.floor(byteThreads / largestGroup(plan.kernel)))
   }
   const full = isFull(knownOutputs(plan.kernel), profile)
   if (wantsSubgroup(plan.kernel, profile)) {
@@ -192,7 +189,7 @@ const shareBytes = (
     const enough = rowsOfExperts.filter((each) => threadsWith(each) >= nearlyAll * profile.saturatingThreads)
     upcastRows(plan, full ? [pair] : enough, tokens)
     groupReductions(plan, group, { inside: sharesWords(plan.kernel) ? pair : 1 })
-    const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
+    const reached = largestGroup(plan.kernel)
     const areFew = knownOutputs(plan.kernel) * group / byteThreads < fewOfProcessor * processorsOf(profile)
     return areFew && reached === group && enough[0] !== mostOfExperts
       ? undefined
@@ -200,13 +197,11 @@ const shareBytes = (
   }
   if (full) {
     groupReductions(plan, group)
-    return tokens > 1
-      ? upcastRows(plan, rowsOfMany.several, tokens, rowsOfShared.results)
-      : upcastRows(plan, rowsOfMany.one)
+    return upcastRows(plan, tokens > 1 ? rowsOfMany.several : rowsOfMany.one, tokens, rowsOfShared.results)
   }
   const isShared = Loops.threads(plan.kernel) > 1
   groupReductions(plan, isShared ? group : 2 * group, tokens > 1 ? { leastPower: fewestOfTokens } : {})
-  const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
+  const reached = largestGroup(plan.kernel)
   const threads = knownOutputs(plan.kernel) * Loops.threads(plan.kernel)
   if (isShared) {
     const enough = rowsOfShared.rows.filter((each) => threads / each >= profile.saturatingThreads / keptOfShared)
@@ -219,10 +214,7 @@ const shareBytes = (
 /** Rows for each processor that count as many; terms of a long row. */
 const manyRows = 4
 const longRow = 2048
-/**
- * Terms of a row for each thread: with fewer rows than processors, with some, and with many. Rows of which a subgroup has few for each of its threads are left to one: a
- * launch has the threads of its largest member, and idle ones take registers (norms of 512 beside the query's second half of 2 tokens on an H100: 4.0 us instead of 4.7).
- */
+/** Terms of a row for each thread: with fewer rows than processors, with some, and with many. */
 const termsOfFew = 8
 const termsOfSome = 16
 const termsOfMany = 24
@@ -236,6 +228,8 @@ const threadsOfRow = (rows: number, terms: number, profile: DeviceProfile): numb
   if (rows >= manyRows * processorsOf(profile)) {
     return terms >= longRow ? wideRow : Math.max(terms / termsOfMany, Math.min(maxGroup, perRow))
   }
+  // a launch has the threads of its largest member, and idle ones take registers: norms of 512 beside the query's second half of 2 tokens take an H100 4.0 us, with two
+  // subgroups for each 4.7
   if (terms <= termsOfSome * maxGroup) return maxGroup
   return Math.min(2 * perRow, Math.max(maxGroup, terms / (rows < processorsOf(profile) ? termsOfFew : termsOfSome)))
 }
@@ -264,8 +258,8 @@ const shareTile = (
  * Products of floats, which take instructions to unpack: long rows are split over many threads, with several rows for each
  * (3072 rows of 2048: 7 us, with 64 threads for each row alone 20), short ones over few.
  */
-const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tile }: Threads): void => {
-  const { others = 1, tokens } = tile ?? { tokens: 1 }
+const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tile }: Required<Threads>): void => {
+  const { others = 1, tokens } = tile
   const rows = knownOutputs(plan.kernel) / others
   const length = terms(plan.kernel)
   const most = widestRow(profile, { group, threads })
@@ -279,8 +273,8 @@ const shareFloats = (plan: Plan, profile: DeviceProfile, { group, threads, tile 
       (length < longRow ? [2] : [4, 2]).filter((each) => rows * wide / each >= profile.saturatingThreads / keptOfLarge)
     )
   }
-  const reached = Math.max(...Loops.reductions(plan.kernel).map(Loops.groupOf))
-  const own = Math.max(...Loops.reductions(plan.kernel.src.at(-1)!).map(Loops.groupOf))
+  const reached = largestGroup(plan.kernel)
+  const own = largestGroup(plan.kernel.src.at(-1)!)
   // what a workgroup stages serves as many results as it has threads for, of all loops
   if (own < reached) return localRowsOfLoops(plan, Math.floor(threads / own))
   const rowsOf = isTile ? localRowsOfLoops : localRows

@@ -10,6 +10,7 @@ import * as Opt from "@tg/postrange/Opt"
 import {
   groupInnermost,
   groupReductions,
+  largestGroup,
   longestReduction,
   maxGroup,
   outermost,
@@ -140,7 +141,7 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     keepLoadsInFlight(plan, end, loadsInFlight(profile, isCrowd ? crowdThreads : 2 * stagingThreads))
     // of a crowd other workgroups hide the latency
     if (!isCrowd) keepOpenLoadsInFlight(plan, end, loadsInFlight(profile, 2 * stagingThreads))
-    const group = Math.max(1, ...Loops.reductions(end()).map(Loops.groupOf))
+    const group = largestGroup(end())
     // a few more threads than wanted are better than a second iteration
     const whole = Math.min(profile.maxWorkgroupThreads, somewhatMore * wanted) / group
     let left = elements <= whole ? elements : Math.floor(wanted / group)
