@@ -87,9 +87,10 @@ export const fade = ({ guesses, several }: Costs): void => {
 
 /**
  * What drafts have cost: a step of theirs, or one behind them, that took so many steps of one token and made so many tokens. What they gain is
- * theirs, up to a limit.
+ * theirs, up to a limit. Nothing is charged or earned before it is known what a step takes.
  */
 export const lost = (costs: Costs, { steps, tokens }: Record<"steps" | "tokens", number>): void => {
+  if (costs.single === 0) return
   costs.credit = Math.min(mostGained, costs.credit - steps + tokens)
 }
 
@@ -144,6 +145,12 @@ export const accepted = (acceptance: Acceptance, { right, tried }: Record<"right
   for (let i = 0; i < right; i++) one(true)
   if (right < tried) one(false)
 }
+
+/** As likely right is a draft where a text says again what was said: of some eight guesses in a row none was wrong. */
+const sure = 0.9
+
+/** Whether drafts are right nearly everywhere where they were made last. */
+export const isSure = ({ rate }: Acceptance): boolean => rate >= sure
 
 /** A draft that is likelier wrong than this is not worth its last token. */
 const likely = 0.4

@@ -204,6 +204,11 @@ const worthOf = (state: State, source: Drafter.Source, { inRounds, most }: Manne
   return { ...found, losing: DraftLength.costOf(costs, found.drafts + 1) }
 }
 
+/** Whether drafts of a source may lose so many steps: where its guesses for nothing were right all the time, whatever was lost before. */
+const isAfforded = (state: State, source: Drafter.Source, losing: number): boolean =>
+  DraftLength.isAfforded(state.with.costs, losing, isGoingOn(state)) ||
+  !source.isComputed && DraftLength.isSure(state.acceptances.get(source)!)
+
 /** A source worth asking, and for how many tokens. */
 interface Candidate {
   readonly source: Drafter.Source
@@ -215,16 +220,21 @@ const worthAsking = (state: State, manner: Manner): ReadonlyArray<Candidate> => 
   const { acceptances, silent, with: { costs, drafter } } = state
   const heard = drafter.sources.filter((source) => !silent.has(source))
   if (drafter.policy === "likely") {
-    return heard.map((source) => ({
-      source,
-      drafts: manner.inRounds && source.isOwn === true
-        ? RoundLength.best(acceptances.get(source)!, costs).guesses
-        : DraftLength.likelyLength(acceptances.get(source)!, manner.most)
-    }))
+    return heard
+      .map((source) => ({
+        source,
+        drafts: manner.inRounds && source.isOwn === true
+          ? RoundLength.best(acceptances.get(source)!, costs).guesses
+          : DraftLength.likelyLength(acceptances.get(source)!, manner.most)
+      }))
+      // of a source that costs nothing it shows without drafts how good it is
+      .filter(({ drafts, source }) =>
+        source.isComputed || isAfforded(state, source, DraftLength.costOf(costs, drafts + 1))
+      )
   }
   return heard
     .map((source) => ({ source, ...worthOf(state, source, manner) }))
-    .filter(({ drafts, losing }) => drafts > 0 && DraftLength.isAfforded(costs, losing, isGoingOn(state)))
+    .filter(({ drafts, losing, source }) => drafts > 0 && isAfforded(state, source, losing))
     .sort((a, b) => b.gain - a.gain)
 }
 

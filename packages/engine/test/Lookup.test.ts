@@ -1,0 +1,57 @@
+/** What lookup gains where texts say again what was said, and what it costs where they do not: by GLM's times of steps on an H200, on a clock. */
+import { assert, describe, it } from "@effect/vitest"
+import { assertEquals } from "@effect/vitest/utils"
+import { Effect } from "effect"
+import * as Lookup from "../../../bench/support/lookup.ts"
+
+const costs = new Map([[1, 2.87], [2, 3.96], [4, 4.74], [8, 6.5], [16, 9.55]])
+/** Devices that do one step after the other; and a GPU, on which steps under way are lost and reading takes half a millisecond. */
+const devices = { plain: { costs, wait: 0, ahead: 1 }, ahead: { costs, wait: 0.5, ahead: 3 } } as const
+/** As many tokens as GLM-4.7-Flash has, and tg-tiny. */
+const vocabularies = [154_880, 1280] as const
+const seeds = Array.from({ length: 8 }, (_, i) => 1 + 10 * i)
+
+/** Gains of all texts by their names, the least one first. */
+const gains = Effect.fnUntraced(function*(times: Lookup.Times, way: keyof typeof Lookup.ways, vocabulary: number) {
+  const found = new Map<string, Array<number>>()
+  for (const seed of seeds) {
+    for (const each of Lookup.madeCases(vocabulary, { seed })) {
+      const { answer, name, prompt } = each
+      const text = [...prompt, ...answer]
+      const plain = yield* Lookup.run(Lookup.simulated(text, times), prompt, answer.length)
+      const made = yield* Lookup.drafted(Lookup.simulated(text, times), each, Lookup.ways[way])
+      assertEquals(made.tokens, text)
+      found.set(name, [...found.get(name) ?? [], made.tokensPerSecond / plain.tokensPerSecond])
+    }
+  }
+  return (name: string): ReadonlyArray<number> => found.get(name)!.toSorted((a, b) => a - b)
+})
+
+describe("lookup", () => {
+  it.effect.each(Object.keys(Lookup.ways) as Array<keyof typeof Lookup.ways>)(
+    "%s takes little time where there is nothing to look up",
+    (way) =>
+      Effect.gen(function*() {
+        for (const times of Object.values(devices)) {
+          for (const vocabulary of vocabularies) {
+            const [least] = (yield* gains(times, way, vocabulary))("nothing")
+            assert.isAbove(least!, 0.95)
+          }
+        }
+      })
+  )
+  it.effect("is at least 1.8 times as fast where a text is repeated, and gains where it is edited", () =>
+    Effect.gen(function*() {
+      const [plain, ahead] = [
+        yield* gains(devices.plain, "lookup", 154_880),
+        yield* gains(devices.ahead, "lookup", 154_880)
+      ]
+      for (const found of [plain, ahead]) assert.isAbove(found("repeat")[0]!, 3)
+      assert.isAbove((yield* gains(devices.plain, "auto", 154_880))("repeat")[0]!, 1.8)
+      assert.isAbove(plain("edit")[0]!, 1.5)
+      assert.isAbove(plain("rename")[0]!, 1.6)
+      // behind every mistake steps begin to run ahead, and are lost
+      assert.isAbove(ahead("edit")[0]!, 1.25)
+      assert.isAbove(ahead("rename")[0]!, 1.3)
+    }))
+})
