@@ -3,6 +3,8 @@
 /** Tokens that have to be equal: the more, the likelier that what follows is equal too. */
 const longest = 4
 const shortest = 2
+/** The same in front of a token that replaces another: it is no part of a language's habits if so many stood there before. */
+const replacing = 6
 
 /** Where the last `length` tokens stood before, the latest place; the index behind them. */
 const placeOf = (tokens: ReadonlyArray<number>, length: number): number | undefined => {
@@ -15,7 +17,7 @@ const placeOf = (tokens: ReadonlyArray<number>, length: number): number | undefi
   return undefined
 }
 
-/** Up to `most` tokens that followed the longest run of last tokens that stands in the text before. */
+/** Up to `most` tokens that followed the longest run of last tokens that stands in the text before, of which the last one may be another there. */
 export const propose = (tokens: ReadonlyArray<number>, most: number): ReadonlyArray<number> => {
   for (let length = longest; length >= shortest; length--) {
     const at = placeOf(tokens, length)
@@ -24,5 +26,7 @@ export const propose = (tokens: ReadonlyArray<number>, most: number): ReadonlyAr
     const period = tokens.length - at
     return Array.from({ length: most }, (_, i) => tokens[at + i % period]!)
   }
-  return []
+  // a text that was said before with another token in the last place goes on behind it
+  const at = placeOf(tokens.slice(0, -1), replacing)
+  return at === undefined ? [] : tokens.slice(at + 1, at + 1 + most)
 }

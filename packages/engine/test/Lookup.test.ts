@@ -40,18 +40,16 @@ describe("lookup", () => {
         }
       })
   )
-  it.effect("is at least 1.8 times as fast where a text is repeated, and gains where it is edited", () =>
+  it.effect("is at least 1.8 times as fast where a text is repeated or edited, and gains where it is renamed", () =>
     Effect.gen(function*() {
       const [plain, ahead] = [
         yield* gains(devices.plain, "lookup", 154_880),
         yield* gains(devices.ahead, "lookup", 154_880)
       ]
-      for (const found of [plain, ahead]) assert.isAbove(found("repeat")[0]!, 3)
-      assert.isAbove((yield* gains(devices.plain, "auto", 154_880))("repeat")[0]!, 1.8)
-      assert.isAbove(plain("edit")[0]!, 1.5)
-      assert.isAbove(plain("rename")[0]!, 1.6)
-      // behind every mistake steps begin to run ahead, and are lost
-      assert.isAbove(ahead("edit")[0]!, 1.25)
-      assert.isAbove(ahead("rename")[0]!, 1.3)
+      for (const found of [plain, ahead]) {
+        assert.isAbove(found("repeat")[0]!, 3)
+        assert.isAbove(found("edit")[0]!, 1.8)
+        assert.isAbove(found("rename")[0]!, 1.5)
+      }
     }))
 })

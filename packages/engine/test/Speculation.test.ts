@@ -27,6 +27,10 @@ describe("lookup", () => {
     assertEquals(Lookup.propose([5, 1, 2, 1, 2], 5), [1, 2, 1, 2, 1])
     assertEquals(Lookup.propose([3, 3, 3], 3), [3, 3, 3])
   })
+  it("goes on behind a token that replaces another", () => {
+    assertEquals(Lookup.propose([1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 70], 2), [8, 9])
+    assertEquals(Lookup.propose([1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 70], 2), [])
+  })
   it("proposes nothing where nothing repeats", () => {
     assertEquals(Lookup.propose([1, 2, 3, 4], 5), [])
     assertEquals(Lookup.propose([1, 2, 3, 2], 5), [])
