@@ -66,17 +66,19 @@ const assumed = 0.15
 /** Part of what is known that a refused draft takes away. */
 export const forgetting = 0.01
 
-/** What a step of several tokens costs, as a multiple of one with one token: between the measured ones in proportion. */
+/**
+ * What a step of several tokens costs, as a multiple of one with one token: between the measured ones in proportion. Larger ones are taken to cost half as much a token as
+ * those were found to, so that they are tried: several numbers of tokens may have one program.
+ */
 export const costOf = ({ several }: Costs, tokens: number): number => {
   const known = [[1, 1] as const, ...[...several].sort(([a], [b]) => a - b)]
   const above = known.findIndex(([n]) => n >= tokens)
   if (above === 0) return 1
-  const [[n0, c0], [n1, c1]] = above > 0
-    ? [known[above - 1]!, known[above]!]
-    : known.length > 1
-    ? [known.at(-2)!, known.at(-1)!]
-    : [known[0]!, [2, 1 + assumed] as const]
-  return Math.max(1, c0 + (c1 - c0) * (tokens - n0) / (n1 - n0))
+  const [n1, c1] = known.at(above)!
+  const [n0, c0] = known.at(above > 0 ? above - 1 : -2) ?? [0, 1]
+  const found = (c1 - c0) / (n1 - n0)
+  const each = above > 0 ? found : Math.max(assumed, found / 2)
+  return Math.max(1, c1 + each * (tokens - n1))
 }
 
 /** A step that takes too long once may not be tried again: each draft that is refused for it brings it closer to what is assumed. */
@@ -115,20 +117,22 @@ export interface Acceptance {
   readonly least: number
 }
 
+/** How likely a draft is right where nothing is known of a text; and one that costs nothing to look at, of which a first right one says more. */
+const usual = 0.7
+const unseen = 0.5
+
 /**
  * Of a model's own block, which guesses about as well everywhere in a text, many count, and so does what is assumed at first; other sources are right
- * in some places only.
+ * in some places only. What costs nothing shows without drafts how good it is.
  */
-const weights = { steady: { weight: 1 / 8, least: 1 / 16 }, other: { weight: latest, least: latest } } as const
+const kinds = {
+  own: { rate: usual, weight: 1 / 8, least: 1 / 16 },
+  model: { rate: usual, weight: latest, least: latest },
+  free: { rate: unseen, weight: latest, least: latest }
+} as const
 
-/** How likely a draft is right where nothing is known of a text. */
-const usual = 0.7
-
-/** A draft is tried with this. */
-export const acceptance = (isSteady = false): Acceptance => ({
-  rate: usual,
-  ...isSteady ? weights.steady : weights.other
-})
+/** What guesses of a kind of source are taken for at first. */
+export const acceptance = (kind: keyof typeof kinds = "model"): Acceptance => ({ ...kinds[kind] })
 
 /** Where none are made, nothing shows how good drafts would be: each token without them brings that closer to what is usual, so that they are tried again. */
 export const forget = (acceptance: Acceptance): void => {
@@ -145,6 +149,12 @@ export const accepted = (acceptance: Acceptance, { right, tried }: Record<"right
   for (let i = 0; i < right; i++) one(true)
   if (right < tried) one(false)
 }
+
+/** A guess that costs nothing becomes a draft from here on: behind one that was right, or two that make up for a wrong one. */
+const trusted = 0.6
+
+/** Whether guesses are right often enough to be drafts. */
+export const isTrusted = ({ rate }: Acceptance): boolean => rate >= trusted
 
 /** As likely right is a draft where a text says again what was said: of some eight guesses in a row none was wrong. */
 const sure = 0.9
@@ -168,24 +178,43 @@ export interface Paying {
   readonly gain: number
 }
 
+/** What drafts of a source are weighed by: how many there may be, and steps of one token that each takes to guess. */
+interface Weighing {
+  readonly most: number
+  readonly guess?: number
+}
+
+/** Drafts of up to `most` with which most tokens come for the time, if these are more than `least` times as many as without. */
+const fastestAbove = (least: number, { rate }: Acceptance, costs: Costs, { guess = 0, most }: Weighing): Paying => {
+  let best: Paying = { drafts: 0, gain: 1 }
+  let bestGain = least
+  let tokens = 1
+  for (let drafts = 1, chance = rate; drafts <= most; drafts++, chance *= rate) {
+    tokens += chance
+    const gain = tokens / (costOf(costs, drafts + 1) + guess * drafts)
+    if (gain <= bestGain) continue
+    bestGain = gain
+    best = { drafts, gain }
+  }
+  return best
+}
+
+/** Drafts to verify of up to `most` where they need not pay: so many that all of them are likely right, and no more than make most tokens for the time, where that is known. */
+export const lengthOf = (acceptance: Acceptance, costs: Costs, most: number): number => {
+  const likely = likelyLength(acceptance, most)
+  return costs.several.size === 0 ? likely : fastestAbove(0, acceptance, costs, { most: likely }).drafts
+}
+
 /**
  * Drafts to verify of up to `most`, so that most tokens come for the time; none if that is without, or where nobody knows yet what is.
  * `name` says what proposes them.
  */
 export const paying = (
-  { rate }: Acceptance,
+  acceptance: Acceptance,
   costs: Costs,
   { most, name }: { readonly most: number; readonly name?: string | undefined }
 ): Paying => {
-  const guess = name === undefined ? 0 : costs.guesses.get(name) ?? 0
-  let best = 0
-  let bestGain = margin
   if (costs.single === 0) return { drafts: 0, gain: 1 }
-  let tokens = 1
-  for (let drafts = 1, chance = rate; drafts <= most; drafts++, chance *= rate) {
-    tokens += chance
-    const gain = tokens / (costOf(costs, drafts + 1) + guess * drafts)
-    if (gain > bestGain) [best, bestGain] = [drafts, gain]
-  }
-  return best === 0 ? { drafts: 0, gain: 1 } : { drafts: best, gain: bestGain }
+  const guess = name === undefined ? 0 : costs.guesses.get(name) ?? 0
+  return fastestAbove(margin, acceptance, costs, { guess, most })
 }

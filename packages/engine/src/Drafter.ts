@@ -55,7 +55,7 @@ export const Drafter = Context.Reference<Drafting | undefined>("@tg/engine/Draft
 export const lookup: Source = {
   name: "lookup",
   isComputed: false,
-  propose: (tokens, most) => Effect.sync(() => Lookup.propose(tokens, most))
+  propose: (tokens, most) => Effect.succeed(Lookup.propose(tokens, most))
 }
 
 /** Proposes what the model's own prediction block guesses. */

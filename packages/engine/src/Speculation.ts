@@ -3,7 +3,7 @@
  * from them are those that were drafted, the next logits are there already. Whatever is proposed, every token is drawn
  * from the logits behind the text in front of it, with the random words of its place: the text is the one without drafts.
  */
-import { Clock, Effect, Option, Result } from "effect"
+import { Clock, Effect, Exit, Option, Result } from "effect"
 import { masked } from "./Shaping.ts"
 import type * as Drafter from "./Drafter.ts"
 import { isSameSampling } from "./Ahead.ts"
@@ -161,8 +161,10 @@ const proposalOf = Effect.fnUntraced(function*(
   const asking = { sampling: text.sampling ?? Sampler.greedy, predict: steps.predict }
   const start = yield* Clock.currentTimeNanos
   const answer = source.propose(tokens, most, asking)
+  // a timer for each token would take longer than most lookups: what is there already needs none
+  const isWaitedFor: boolean = source.isComputed || Exit.isExit(answer)
   const answered = yield* Effect.result(
-    source.isComputed ? Effect.map(answer, Option.some) : Effect.timeoutOption(answer, mostMillis)
+    isWaitedFor ? Effect.map(answer, Option.some) : Effect.timeoutOption(answer, mostMillis)
   )
   if (Result.isFailure(answered) || Option.isNone(answered.success)) {
     silent.add(source)
@@ -204,10 +206,19 @@ const worthOf = (state: State, source: Drafter.Source, { inRounds, most }: Manne
   return { ...found, losing: DraftLength.costOf(costs, found.drafts + 1) }
 }
 
-/** Whether drafts of a source may lose so many steps: where its guesses for nothing were right all the time, whatever was lost before. */
-const isAfforded = (state: State, source: Drafter.Source, losing: number): boolean =>
-  DraftLength.isAfforded(state.with.costs, losing, isGoingOn(state)) ||
-  !source.isComputed && DraftLength.isSure(state.acceptances.get(source)!)
+/** What a source is to those who judge its guesses. */
+const kindOf = ({ isComputed, isOwn }: Drafter.Source) => isOwn === true ? "own" : isComputed ? "model" : "free"
+
+/**
+ * Whether drafts of a source may lose so many steps. One whose guesses cost nothing makes them where it was right before; where it was right all the time, whatever
+ * was lost.
+ */
+const isAfforded = (state: State, source: Drafter.Source, losing: number): boolean => {
+  const acceptance = state.acceptances.get(source)!
+  if (!source.isComputed && !DraftLength.isTrusted(acceptance)) return false
+  return !source.isComputed && DraftLength.isSure(acceptance) ||
+    DraftLength.isAfforded(state.with.costs, losing, isGoingOn(state))
+}
 
 /** A source worth asking, and for how many tokens. */
 interface Candidate {
@@ -225,7 +236,7 @@ const worthAsking = (state: State, manner: Manner): ReadonlyArray<Candidate> => 
         source,
         drafts: manner.inRounds && source.isOwn === true
           ? RoundLength.best(acceptances.get(source)!, costs).guesses
-          : DraftLength.likelyLength(acceptances.get(source)!, manner.most)
+          : DraftLength.lengthOf(acceptances.get(source)!, costs, manner.most)
       }))
       // of a source that costs nothing it shows without drafts how good it is
       .filter(({ drafts, source }) =>
@@ -369,7 +380,7 @@ export const over = (steps: Steps, speculation: Speculation, text: Text): Specul
     with: speculation,
     text,
     acceptances: new Map(
-      speculation.drafter.sources.map((source) => [source, DraftLength.acceptance(source.isOwn)])
+      speculation.drafter.sources.map((source) => [source, DraftLength.acceptance(kindOf(source))])
     ),
     verified: undefined,
     proposed: undefined,

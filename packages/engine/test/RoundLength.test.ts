@@ -10,7 +10,7 @@ import * as Sampler from "../src/Sampler.ts"
 import * as Speculation from "../src/Speculation.ts"
 
 /** Of a text in which guesses are right with this chance. */
-const steady = (rate: number): DraftLength.Acceptance => ({ ...DraftLength.acceptance(true), rate })
+const steady = (rate: number): DraftLength.Acceptance => ({ ...DraftLength.acceptance("own"), rate })
 
 /** Times of rounds by their tokens, as measured on an H200, in hundredths of a millisecond; a step of one token takes 273. */
 const single = 273

@@ -59,9 +59,9 @@ describe("the length of drafts", () => {
     assert.strictEqual(lengthOf([15, 15], [15, 15]), 15)
     assert.strictEqual(lengthOf([0, 1], [0, 1], [0, 1]), 1)
   })
-  it("costs are measured, and in proportion between them", () => {
+  it("costs are measured, in proportion between them, and half of it behind them", () => {
     const known = costs([5, 20], [9, 60])
-    assertEquals([1, 3, 5, 7, 9, 13].map((n) => DraftLength.costOf(known, n)), [1, 1.5, 2, 4, 6, 10])
+    assertEquals([1, 3, 5, 7, 9, 13].map((n) => DraftLength.costOf(known, n)), [1, 1.5, 2, 4, 6, 8])
   })
   it("is what pays: long where several tokens cost one, none where each costs as much", () => {
     const good = after([10, 10])
@@ -128,8 +128,9 @@ const said = Effect.fnUntraced(function*(
 const sum = (all: ReadonlyArray<Drafts | undefined>, name: keyof Drafts): number =>
   all.reduce((total, drafts) => total + drafts![name], 0)
 
-const proposing = (propose: Drafter.Source["propose"]): Drafter.Drafting =>
-  Drafter.only({ name: "test", isComputed: false, propose })
+/** As by a model: of a source whose guesses cost nothing only good ones are verified. */
+const proposing = (propose: Drafter.Source["propose"], isComputed = true): Drafter.Drafting =>
+  Drafter.only({ name: "test", isComputed, propose })
 
 /** Proposes what the texts will be, with a mistake in every fifth place. */
 const nearly = (texts: ReadonlyArray<ReadonlyArray<number>>): Drafter.Drafting =>
@@ -189,7 +190,8 @@ describe("drafts on wasm", () => {
       const found = yield* said(drafting, request)
       assertEquals(found.tokens, expected.tokens)
       assert.isAbove(found.tokens.length, 20)
-      assert.isBelow(found.drafts!.steps, found.tokens.length / 2)
+      // how long drafts are depends on what steps take here: nearly each verifies one at least
+      assert.isBelow(found.drafts!.steps, 3 * found.tokens.length / 4)
       // nothing that was drafted and is not in the text stays in the cache
       const text = [...request.tokens, ...found.tokens.map(({ id }) => id)]
       assertEquals(yield* drafting.cached, text.slice(0, (yield* drafting.cached).length))
@@ -281,7 +283,7 @@ describe("a drafter that never answers", () => {
       let asks = 0
       const propose = () => Effect.suspend(() => (asks++, Effect.never))
       const engine = yield* fromModel(tinySource, tiny, { context: 192 }).pipe(
-        Effect.provideService(Drafter.Drafter, proposing(propose))
+        Effect.provideService(Drafter.Drafter, proposing(propose, false))
       )
       const tokens = yield* Stream.runCollect(engine.generate({ tokens: asked("What is 17 + 25?") }))
       assert.strictEqual(tokens.map(({ text }) => text).join(""), "17 + 25 = 42")
