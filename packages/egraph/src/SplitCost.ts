@@ -18,6 +18,8 @@ export interface Site {
   readonly positions: number
   /** Positions that it runs over at least. */
   readonly least: number
+  /** Whether it is known at launch alone how many they are. */
+  readonly isSymbolic: boolean
   /** Values of each result. */
   readonly width: number
   /** Reductions one after the other, the result included. */
@@ -32,12 +34,12 @@ const sizes: ReadonlyArray<number> = [64, 128, 256]
 const most = (shape: Shape.Shape): number => shape.reduce<number>((n, d) => n * Shape.maxOf(d), 1)
 
 /** Positions of a cascade of this size, as usual and at least. */
-const rangeOf = (size: Shape.Dim): Pick<Site, "positions" | "least"> => {
-  if (typeof size === "number") return { positions: size, least: size }
+const rangeOf = (size: Shape.Dim): Pick<Site, "positions" | "least" | "isSymbolic"> => {
+  if (typeof size === "number") return { positions: size, least: size, isSymbolic: false }
   const { max, min } = Bounds.of(size)
   // whole pages are looked at, in the beginning of a context, too
   const behind = Math.max(0, min - page)
-  return { positions: behind + (max - behind) / 4, least: Math.max(page, min) }
+  return { positions: behind + (max - behind) / 4, least: Math.max(page, min), isSymbolic: true }
 }
 
 /** The figures of a cascade. */
@@ -107,8 +109,9 @@ export interface Costed {
 
 /** The pieces that take the least time, if any take less than all positions together. */
 export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
-  const { pieces, positions, rows, shared, steps, width } = site
-  const { cachedLoadMicros, cachedPerByte, operationsPerByte, processors, stageMicros } = quantitiesOf(profile)
+  const { isSymbolic, pieces, positions, rows, shared, steps, width } = site
+  const known = quantitiesOf(profile)
+  const { cachedLoadMicros, cachedPerByte, loadMicros, operationsPerByte, processors, stageMicros } = known
   const perMicro = operationsPerByte * profile.bytesPerMicro
   // scores take about as much as the mix
   const values = 2 * width
@@ -117,8 +120,11 @@ export const cheapest = (site: Site, profile: DeviceProfile): Costed => {
   // what is read and unpacked serves the rows of a tile, as it does in pieces
   const term = (hasTokens ? multiplying + unpacking / rowsOfTile : multiplying) / perMicro +
     valueBytes / (hasTokens ? mostTogether : 1) / (cachedPerByte * profile.bytesPerMicro)
+  // a score is a workgroup, and so is a weight, which finds again what its row has of each reduction: with their number known at launch alone none computes several
+  const waves = isSymbolic ? rows * positions / (processors * known.residentWorkgroups) : 0
+  const waiting = waves * (2 * loadMicros + steps * stageMicros)
   const wholeMicros = steps * profile.dispatchMicros + inLine(positions * Math.min(1, width / threads)) +
-    rows * positions * values * term
+    rows * positions * values * term + waiting
   const microsBehind = (plan: Plan, positions: number): number => {
     const together = rowsTogether(plan)
     // several rows are a tile, whose values are read from the shared cache
