@@ -75,6 +75,17 @@ describe("pieces by cost", () => {
     expect(chosen({ groups: 1, heads: 20, size: 512, tokens: 32, context: 1024 })).toBe("64, 4 together")
   })
 
+  it("of a few tokens in short contexts, where each score and each weight would be a workgroup", () => {
+    const found = [256, 512, 832].flatMap((context) =>
+      [2, 4, 8, 16, 32].flatMap((tokens) =>
+        [{ groups: 1, heads: 20, size: 512 }, { groups: 1, heads: 16, size: 512 }, mistral].map((model) =>
+          chosen({ ...model, tokens, context })
+        )
+      )
+    )
+    expect(found.filter((each) => each === "whole")).toEqual([])
+  })
+
   it("heads with keys of their own share nothing", () => {
     expect(chosen({ groups: 32, heads: 1, size: 128, context: 16384 })).toBe("64, 1 together")
   })
