@@ -1,8 +1,8 @@
-/** What lookup gains where texts say again what was said, and what it costs where they do not: by GLM's times of steps on an H200, on a clock. */
+/** What lookup gains where texts say again what was said, and what it costs where they do not: by GLM's times of steps on an H100, on a clock. */
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Effect } from "effect"
-import * as Lookup from "../../../bench/support/lookup.ts"
+import * as Lookup from "../bench/support/lookup.ts"
 
 const costs = new Map([[1, 2.87], [2, 3.96], [4, 4.74], [8, 6.5], [16, 9.55]])
 /** Devices that do one step after the other; and a GPU, on which steps under way are lost and reading takes half a millisecond. */
