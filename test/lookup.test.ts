@@ -3,6 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
 import { Effect } from "effect"
 import * as Lookup from "../bench/support/lookup.ts"
+import * as Drafter from "../packages/engine/src/Drafter.ts"
 
 const costs = new Map([[1, 2.87], [2, 3.96], [4, 4.74], [8, 6.5], [16, 9.55]])
 /** Devices that do one step after the other; and a GPU, on which steps under way are lost and reading takes half a millisecond. */
@@ -50,5 +51,21 @@ describe("lookup", () => {
           assert.isAbove(found("rename")[0]!, 1.3)
         }
       }
+    }))
+  it.effect("takes over from a model that guesses a token at a time, once it is seen to be right", () =>
+    Effect.gen(function*() {
+      const [repeat] = Lookup.madeCases(154_880)
+      const { answer, prompt } = repeat!
+      const text = [...prompt, ...answer]
+      const model: Drafter.Source = {
+        name: "model",
+        isComputed: true,
+        propose: (tokens) => Effect.succeed(text.slice(tokens.length, tokens.length + 1))
+      }
+      const drafter: Drafter.Drafting = { policy: "paying", sources: [model, Drafter.lookup] }
+      const { drafts, tokens } = yield* Lookup.drafted(Lookup.simulated(text, devices.plain), repeat!, drafter)
+      assertEquals(tokens, text)
+      // two tokens a step are what the model makes of it
+      assert.isBelow(drafts.steps, answer.length / 4)
     }))
 })

@@ -129,7 +129,8 @@ const settle = (state: State, tokens: ReadonlyArray<number>): void => {
     state.counts = { ...state.counts, accepted: state.counts.accepted + right }
     DraftLength.lost(state.with.costs, { steps: 0, tokens: right + 1 })
     state.verified = undefined
-  } else if (proposed !== undefined && proposed.at < tokens.length) {
+  }
+  if (proposed !== undefined && proposed.at < tokens.length) {
     DraftLength.accepted(state.acceptances.get(proposed.source)!, {
       right: tokens[proposed.at] === proposed.id ? 1 : 0,
       tried: 1
@@ -249,18 +250,25 @@ const worthAsking = (state: State, manner: Manner): ReadonlyArray<Candidate> => 
     .sort((a, b) => b.gain - a.gain)
 }
 
-/** Sees what would have been proposed for nothing where no draft pays, to know how good it is when one does. */
-const lookAt = Effect.fnUntraced(function*(state: State, tokens: ReadonlyArray<number>) {
-  const { acceptances, silent, with: { costs, drafter } } = state
+/** Sees what a source that costs nothing would have proposed where it makes no drafts, to know how good it is. */
+const lookAt = Effect.fnUntraced(
+  function*(state: State, tokens: ReadonlyArray<number>, candidates: ReadonlyArray<Candidate>) {
+    const { silent, with: { drafter } } = state
+    const free = drafter.sources.find((source) => !source.isComputed && !silent.has(source))
+    if (free === undefined || candidates.some(({ source }) => source === free)) return
+    const [id] = yield* proposalOf(state, free, { tokens, most: 1 })
+    if (id !== undefined) state.proposed = { source: free, at: tokens.length, id }
+  }
+)
+
+/** Where no draft pays, what is known of drafts fades, so that they are tried again. */
+const fade = ({ acceptances, proposed, silent, with: { costs, drafter } }: State): void => {
   const heard = drafter.sources.filter((source) => !silent.has(source))
   for (const source of heard) if (source.isOwn === true) DraftLength.forget(acceptances.get(source)!)
-  const free = heard.find(({ isComputed }) => !isComputed)
-  const [id] = free === undefined ? [] : yield* proposalOf(state, free, { tokens, most: 1 })
-  if (free !== undefined && id !== undefined) state.proposed = { source: free, at: tokens.length, id }
-  if (id === undefined && !heard.some(({ isComputed }) => isComputed)) return
+  if (proposed === undefined && !heard.some(({ isComputed }) => isComputed)) return
   DraftLength.fade(costs)
   RoundLength.fade(costs)
-})
+}
 
 /** Drafts that there is room for behind these tokens. */
 const mostBehind = ({ steps, text }: State, tokens: ReadonlyArray<number>): number =>
@@ -332,6 +340,7 @@ const draftsFor = Effect.fnUntraced(function*(
   // a prompt is not held up, nor a text that the session has to go back for
   if (most < 1 || steps.reusable(tokens) !== tokens.length - 1) return undefined
   const candidates = worthAsking(state, { most, inRounds: sampling !== undefined })
+  yield* lookAt(state, tokens, candidates)
   for (const candidate of candidates) {
     const { source } = candidate
     const isInRounds = source.isOwn === true && sampling !== undefined
@@ -343,7 +352,7 @@ const draftsFor = Effect.fnUntraced(function*(
     const drafts = wanted === 0 ? [] : yield* proposalOf(state, source, { tokens, most: wanted })
     if (drafts.length > 0) return { source, drafts }
   }
-  if (candidates.length === 0) yield* lookAt(state, tokens)
+  if (candidates.length === 0) fade(state)
   return undefined
 })
 
