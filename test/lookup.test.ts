@@ -52,7 +52,7 @@ describe("lookup", () => {
         }
       }
     }))
-  it.effect("takes over from a model that guesses a token at a time, once it is seen to be right", () =>
+  it.effect("takes over from a model that is wrong more often, as its guesses are looked at beside", () =>
     Effect.gen(function*() {
       const [repeat] = Lookup.madeCases(154_880)
       const { answer, prompt } = repeat!
@@ -60,12 +60,13 @@ describe("lookup", () => {
       const model: Drafter.Source = {
         name: "model",
         isComputed: true,
-        propose: (tokens) => Effect.succeed(text.slice(tokens.length, tokens.length + 1))
+        propose: ({ length }) =>
+          Effect.succeed(Math.imul(length, 0x9e3779b1) >>> 30 === 0 ? [0] : text.slice(length, length + 1))
       }
       const drafter: Drafter.Drafting = { policy: "paying", sources: [model, Drafter.lookup] }
       const { drafts, tokens } = yield* Lookup.drafted(Lookup.simulated(text, devices.plain), repeat!, drafter)
       assertEquals(tokens, text)
-      // two tokens a step are what the model makes of it
+      // less than two tokens a step are what the model makes of it
       assert.isBelow(drafts.steps, answer.length / 4)
     }))
 })
