@@ -16,7 +16,7 @@ import { known } from "../packages/models/src/Models.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import { Effect } from "effect"
 import { distance } from "./support/distance.ts"
-import { profileIn } from "./support/given.ts"
+import { profileGiven } from "./support/given.ts"
 import { table } from "./support/tg.ts"
 
 const { positionals: [file], values: given } = parseArgs({
@@ -42,7 +42,7 @@ if (steps.some((each) => compared % each !== 0)) {
   throw new Error(`--tokens ${given.tokens}: of ${compared} tokens, steps take 1, 2, 4, 8 or 16`)
 }
 
-const profile = given.profile === undefined ? undefined : profileIn(given.profile)
+const profile = profileGiven(given.profile)
 
 const tokenAt = (i: number, vocabulary: number): number => (Math.imul(i + 1, 0x9e3779b1) >>> 8) % vocabulary
 

@@ -25,7 +25,7 @@ import { known } from "../packages/models/src/Models.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { profileIn } from "./support/given.ts"
+import { profileGiven } from "./support/given.ts"
 import * as Lookup from "./support/lookup.ts"
 import { table } from "./support/tg.ts"
 
@@ -145,7 +145,7 @@ const onDevice = (name: string) =>
     Effect.scoped,
     Effect.provide([
       Devices.layer(given.device as Devices.Choice, {
-        profiles: { given: given.profile === undefined ? undefined : profileIn(given.profile) }
+        profiles: { given: profileGiven(given.profile) }
       }),
       NodeServices.layer
     ])

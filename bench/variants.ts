@@ -24,7 +24,7 @@ import * as Launch from "../packages/tuner/src/Launch.ts"
 import * as Workbench from "../packages/tuner/src/Workbench.ts"
 import { Effect, Result } from "effect"
 import { modelOf } from "./support/compiled.ts"
-import { profileIn } from "./support/given.ts"
+import { profileGiven } from "./support/given.ts"
 import { stepAt } from "./support/places.ts"
 
 const { positionals: [file], values: given } = parseArgs({
@@ -39,7 +39,7 @@ const { positionals: [file], values: given } = parseArgs({
 })
 if (file === undefined) throw new Error("which variants? node bench/variants.ts FILE")
 const [context, depth] = [Number(given.context), Number(given.depth)]
-const profile = given.profile === undefined ? undefined : profileIn(given.profile)
+const profile = profileGiven(given.profile)
 
 /** A kernel of a step, and its variants. */
 interface Asked {

@@ -22,6 +22,7 @@ const gains = Effect.fnUntraced(function*(times: Lookup.Times, way: keyof typeof
       const plain = yield* Lookup.run(Lookup.simulated(text, times), prompt, answer.length)
       const made = yield* Lookup.drafted(Lookup.simulated(text, times), each, Lookup.ways[way])
       assertEquals(made.tokens, text)
+      if (name === "repeat") assert.isBelow(made.drafts.steps, answer.length / 2)
       found.set(name, [...found.get(name) ?? [], made.tokensPerSecond / plain.tokensPerSecond])
     }
   }

@@ -7,3 +7,7 @@ import { Schema } from "effect"
 /** The device of a file, as `tg doctor --measure --out` writes it. */
 export const profileIn = (file: string): DeviceProfile =>
   profileOf(Schema.decodeUnknownSync(ProfileFile)(JSON.parse(readFileSync(file, "utf8"))))
+
+/** The device of a file, if one is given. */
+export const profileGiven = (file: string | undefined): DeviceProfile | undefined =>
+  file === undefined ? undefined : profileIn(file)

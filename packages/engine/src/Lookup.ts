@@ -6,9 +6,8 @@ const shortest = 2
 /** The same in front of a token that replaces another: it is no part of a language's habits if so many stood there before. */
 const replacing = 6
 
-/** Where the last `length` tokens stood before, the latest place; the index behind them. */
-const placeOf = (tokens: ReadonlyArray<number>, length: number): number | undefined => {
-  const n = tokens.length
+/** Where the last `length` of the first `n` tokens stood before, the latest place; the index behind them. */
+const placeOf = (tokens: ReadonlyArray<number>, length: number, n = tokens.length): number | undefined => {
   for (let end = n - 1; end >= length; end--) {
     let k = 1
     while (k <= length && tokens[end - k] === tokens[n - k]) k++
@@ -27,6 +26,6 @@ export const propose = (tokens: ReadonlyArray<number>, most: number): ReadonlyAr
     return Array.from({ length: most }, (_, i) => tokens[at + i % period]!)
   }
   // a text that was said before with another token in the last place goes on behind it
-  const at = placeOf(tokens.slice(0, -1), replacing)
+  const at = placeOf(tokens, replacing, tokens.length - 1)
   return at === undefined ? [] : tokens.slice(at + 1, at + 1 + most)
 }

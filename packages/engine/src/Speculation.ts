@@ -207,6 +207,10 @@ const worthOf = (state: State, source: Drafter.Source, { inRounds, most }: Manne
   return { ...found, losing: DraftLength.costOf(costs, found.drafts + 1) }
 }
 
+/** The sources that are asked. */
+const heardOf = ({ silent, with: { drafter } }: State): ReadonlyArray<Drafter.Source> =>
+  drafter.sources.filter((source) => !silent.has(source))
+
 /** What a source is to those who judge its guesses. */
 const kindOf = ({ isComputed, isOwn }: Drafter.Source) => isOwn === true ? "own" : isComputed ? "model" : "free"
 
@@ -216,9 +220,10 @@ const kindOf = ({ isComputed, isOwn }: Drafter.Source) => isOwn === true ? "own"
  */
 const isAfforded = (state: State, source: Drafter.Source, losing: number): boolean => {
   const acceptance = state.acceptances.get(source)!
-  if (!source.isComputed && !DraftLength.isTrusted(acceptance)) return false
-  return !source.isComputed && DraftLength.isSure(acceptance) ||
-    DraftLength.isAfforded(state.with.costs, losing, isGoingOn(state))
+  const hasCredit = DraftLength.isAfforded(state.with.costs, losing, isGoingOn(state))
+  return source.isComputed
+    ? hasCredit
+    : DraftLength.isTrusted(acceptance) && (hasCredit || DraftLength.isSure(acceptance))
 }
 
 /** A source worth asking, and for how many tokens. */
@@ -229,8 +234,8 @@ interface Candidate {
 
 /** The sources worth asking, the best one first. */
 const worthAsking = (state: State, manner: Manner): ReadonlyArray<Candidate> => {
-  const { acceptances, silent, with: { costs, drafter } } = state
-  const heard = drafter.sources.filter((source) => !silent.has(source))
+  const { acceptances, with: { costs, drafter } } = state
+  const heard = heardOf(state)
   if (drafter.policy === "likely") {
     return heard
       .map((source) => ({
@@ -253,8 +258,7 @@ const worthAsking = (state: State, manner: Manner): ReadonlyArray<Candidate> => 
 /** Sees what a source that costs nothing would have proposed where it makes no drafts, to know how good it is. */
 const lookAt = Effect.fnUntraced(
   function*(state: State, tokens: ReadonlyArray<number>, candidates: ReadonlyArray<Candidate>) {
-    const { silent, with: { drafter } } = state
-    const free = drafter.sources.find((source) => !source.isComputed && !silent.has(source))
+    const free = heardOf(state).find(({ isComputed }) => !isComputed)
     if (free === undefined || candidates.some(({ source }) => source === free)) return
     const [id] = yield* proposalOf(state, free, { tokens, most: 1 })
     if (id !== undefined) state.proposed = { source: free, at: tokens.length, id }
@@ -262,8 +266,9 @@ const lookAt = Effect.fnUntraced(
 )
 
 /** Where no draft pays, what is known of drafts fades, so that they are tried again. */
-const fade = ({ acceptances, proposed, silent, with: { costs, drafter } }: State): void => {
-  const heard = drafter.sources.filter((source) => !silent.has(source))
+const fade = (state: State): void => {
+  const { acceptances, proposed, with: { costs } } = state
+  const heard = heardOf(state)
   for (const source of heard) if (source.isOwn === true) DraftLength.forget(acceptances.get(source)!)
   if (proposed === undefined && !heard.some(({ isComputed }) => isComputed)) return
   DraftLength.fade(costs)
