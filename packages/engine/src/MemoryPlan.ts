@@ -160,17 +160,26 @@ const fewBytesOf = (
     order: "tokens",
     rows: "last"
   } as const
-  const tokens = sum(sizes)
   // drafts want the logits of all tokens, which is a program of its own
   const draftSizes = drafts ? sizes.filter((size) => size <= mostStep) : []
   // a device that works on its own goes through rounds of guesses, with programs of their own
   const rounds = predicts && drafts && profile.kind === "gpu" ? { tokens: tokensOfSizes, rows: mostRound } : none
-  const spans = Spans.all(size)
-  const programs = Effect.forEach(spans, (span) => estimate(StepProgram.stepProgram(model, { ...size, span }).sink))
-  return Effect.map(programs, (ofSpans) => {
-    const blocks = ofSpans.map(({ blocks }) => sum(blocks))
-    return (tokens + sum(draftSizes)) * sum(blocks) / most + rounds.tokens * blocks.at(-1)! / most +
-      4 * model.config.vocabulary * (spans.length * (sizes.length + sum(draftSizes)) + rounds.rows)
+  const spansOf = (tokens: number) => Spans.all({ ...size, tokens })
+  const programs = Effect.forEach(
+    spansOf(most),
+    (span) =>
+      Effect.map(estimate(StepProgram.stepProgram(model, { ...size, span }).sink), ({ blocks }) => ({
+        to: span.to,
+        bytesOfToken: sum(blocks) / most
+      }))
+  )
+  return Effect.map(programs, (made) => {
+    const behind = (to: number): number => made.find((own) => own.to >= to)!.bytesOfToken
+    const logits = (rows: number): number => 4 * model.config.vocabulary * rows
+    const held = (tokens: number, rows: number): number =>
+      sum(spansOf(tokens).map(({ to }) => tokens * behind(to) + logits(rows)))
+    return sum(sizes.map((tokens) => held(tokens, 1))) + sum(draftSizes.map((tokens) => held(tokens, tokens))) +
+      rounds.tokens * made.at(-1)!.bytesOfToken + logits(rounds.rows)
   })
 }
 

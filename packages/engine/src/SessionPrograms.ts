@@ -53,7 +53,7 @@ export type Compiling<A> = Effect.Effect<A, JitError | DeviceError>
 
 /** All programs. */
 export interface SessionPrograms {
-  /** The range of positions behind `start` tokens that has programs of its own. */
+  /** The range of positions behind `start` tokens that has programs of its own for one token. */
   readonly spanAt: (start: number) => Spans.Span
   /** Logits of every token of so many behind `start` others. */
   readonly all: OfTokens
@@ -176,30 +176,36 @@ const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.
     return made
   })
 
-/** One of each span of positions, made when it is first asked for. */
-const ofSpans = <A>({ within }: Pick<Binding, "within">, make: (span: Spans.Span) => A): (start: number) => A => {
+/** One of each span of positions that steps of so many tokens have, made when it is first asked for. */
+const ofSpans = <A>(
+  { within }: Pick<Binding, "within">,
+  make: (span: Spans.Span) => A,
+  tokens = 1
+): (start: number) => A => {
   const made = new Map<number, A>()
   return (start) => {
-    const span = Spans.at(start, within)
+    const span = Spans.at(start, { ...within, tokens })
     const own = made.get(span.from) ?? make(span)
     made.set(span.from, own)
     return own
   }
 }
 
-/** Programs in the order of tokens, of a span of positions: of each size one, or one for any number of up to `most`. */
-const inTokens = (binding: Binding, { most, rows }: { readonly rows: StepShape["rows"]; readonly most: number }) =>
-  ofSpans(binding, (span) => {
-    const made = new Map<number, ReturnType<typeof variant>>()
-    return (tokens: number) => {
-      const size = sizeFor(binding.prompts, tokens)
-      const chunk = size ?? most
-      const own = made.get(chunk) ??
-        once(variant(binding, { rows, chunk, isWhole: size !== undefined, order: "tokens", span }))
-      made.set(chunk, own)
-      return own
-    }
-  })
+/** Programs in the order of tokens: for each span of positions, and of each size one, or one for any number of up to `most`. */
+const inTokens = (
+  binding: Binding,
+  { most, rows }: { readonly rows: StepShape["rows"]; readonly most: number }
+): (tokens: number, start: number) => ReturnType<typeof variant> => {
+  const made = new Map<number, (start: number) => ReturnType<typeof variant>>()
+  return (tokens, start) => {
+    const size = sizeFor(binding.prompts, tokens)
+    const chunk = size ?? most
+    const shape = { rows, chunk, isWhole: size !== undefined, order: "tokens" } as const
+    const own = made.get(chunk) ?? ofSpans(binding, (span) => once(variant(binding, { ...shape, span })), chunk)
+    made.set(chunk, own)
+    return own(start)
+  }
+}
 
 /** Tokens of a step that verifies drafts at most. */
 const draftTokens = ({ shape: { context } }: Binding): number => Math.min(mostStep, context)
@@ -211,7 +217,7 @@ export const make = Effect.fnUntraced(function*(binding: Binding) {
   const here = Effect.provide(services)
   const { prompts } = binding
   const { batch, batchFrom, chunk, few, sizes } = prompts
-  const provided = (own: ReturnType<typeof inTokens>): OfTokens => (tokens, start) => own(start)(tokens).pipe(here)
+  const provided = (own: ReturnType<typeof inTokens>): OfTokens => (tokens, start) => own(tokens, start).pipe(here)
   const last = {
     batch: once(variant(binding, { rows: "last", chunk: batch, order: "features" }).pipe(here)),
     few: provided(inTokens(binding, { rows: "last", most: few }))

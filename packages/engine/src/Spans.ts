@@ -10,6 +10,12 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
  */
 const firstPositions = 2048
 
+/**
+ * Scores of a head in the first span of many tokens, whose attention has something to gain by storing them sooner: 32 tokens of GLM-4.7-Flash have the program for up to
+ * 512 positions that is best there, and takes an H100 17 us a layer less behind nothing than the one for up to 2048.
+ */
+const firstScores = 16384
+
 /** Positions of steps: `from` is the first one, `to` the one behind the last. */
 export interface Span {
   readonly from: number
@@ -22,17 +28,22 @@ const leastGrowth = 1.5
 /** What spans depend on: contexts of a CPU are one. */
 export interface Within {
   readonly context: number
+  /** Tokens of a step; one if it is not said. */
+  readonly tokens?: number | undefined
   readonly profile?: Pick<DeviceProfile, "kind"> | undefined
-  /** Positions of the first span; 2048 if it is not said. */
+  /** Positions of the first span; 2048 if it is not said, or fewer of many tokens. */
   readonly first?: number | undefined
 }
 
 /**
- * The range of a position: those of the first span, and each time as many again as there are in front. One range for all positions on a CPU, which has a kernel for all of them.
+ * The range of a position: those of the first span, and each time as many again as there are in front, but all up to 2048 at once. One range for all positions on a CPU,
+ * which has a kernel for all of them.
  */
-export const at = (position: number, { context, first = firstPositions, profile }: Within): Span => {
+export const at = (position: number, { context, first, profile, tokens = 1 }: Within): Span => {
   if (profile?.kind !== "gpu") return { from: 0, to: context }
-  for (let [from, to] = [0, first];; [from, to] = [to, 2 * to]) {
+  const begin = first ?? Math.min(firstPositions, firstScores / tokens)
+  const whole = first ?? firstPositions
+  for (let [from, to] = [0, begin];; [from, to] = [to, Math.max(whole, 2 * to)]) {
     if (leastGrowth * to > context) return { from, to: context }
     if (position < to) return { from, to }
   }

@@ -230,19 +230,26 @@ export const equal = (
     profile,
     rows: "last"
   } as const
-  const span = Spans.at(behind ?? context - 1, size)
+  const spanOf = (tokens: number) => Spans.at(behind ?? context - 1, { ...size, tokens })
   const isWhole = sizes.length > 0
   // each number of tokens that has a program is a range of its own: of one token the program that decodes is told of
   const fews = isWhole ? sizes.filter((tokens) => tokens > 1 && tokens <= few) : [few]
   const steps = [
     ...profile.kind === "gpu"
-      ? [{ step: "decode", tokens: 1, sink: StepProgram.decodeProgram(model, { ...size, span }).sink } as const]
+      ? [
+        {
+          step: "decode",
+          tokens: 1,
+          sink: StepProgram.decodeProgram(model, { ...size, span: spanOf(1) }).sink
+        } as const
+      ]
       : [],
     ...fews.map((tokens) =>
       ({
         step: "few",
         tokens,
-        sink: StepProgram.stepProgram(model, { ...size, chunk: tokens, isWhole, order: "tokens", span }).sink
+        sink: StepProgram.stepProgram(model, { ...size, chunk: tokens, isWhole, order: "tokens", span: spanOf(tokens) })
+          .sink
       }) as const
     ),
     ...batchFrom === Infinity ? [] : [

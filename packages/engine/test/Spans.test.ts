@@ -20,6 +20,19 @@ describe("spans", () => {
     assertEquals(Spans.all({ context: 16384, profile: wasm }), [{ from: 0, to: 16384 }])
   })
 
+  it("of more tokens begin with a shorter one", () => {
+    const ends = (tokens: number, context = 8192) => Spans.all({ context, profile: h200, tokens }).map(({ to }) => to)
+    assertEquals([1, 8, 16, 32].map((tokens) => ends(tokens)), [
+      [2048, 4096, 8192],
+      [2048, 4096, 8192],
+      [1024, 2048, 4096, 8192],
+      [512, 2048, 4096, 8192]
+    ])
+    assertEquals([700, 768, 3000].map((context) => ends(32, context)), [[700], [512, 768], [512, 3000]])
+    assertEquals(Spans.at(511, { context: 8192, profile: h200, tokens: 32 }), { from: 0, to: 512 })
+    assertEquals(Spans.at(512, { context: 8192, profile: h200, tokens: 32 }), { from: 512, to: 2048 })
+  })
+
   it("of a context that ends soon go on to its end", () => {
     const ends = (context: number) => Spans.all({ context, profile: h200 }).map(({ to }) => to)
     assertEquals([1024, 3071, 3072, 4128, 6144, 10000].map(ends), [

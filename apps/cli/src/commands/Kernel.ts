@@ -178,7 +178,6 @@ export const kernelsOf = Effect.fnUntraced(
       const { contextLength: modelLimit } = model.config
       return yield* new Session.ContextFull({ asked: depth + 1, limit: context, modelLimit })
     }
-    const span = Spans.at(depth, size)
     const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
     const tokens = Option.getOrElse(given.tokens ?? Option.none(), () => Infinity)
     if (tokens !== Infinity && given.step !== "prompt") {
@@ -194,13 +193,13 @@ export const kernelsOf = Effect.fnUntraced(
     const chunk = given.step === "prompt" && isBatch ? prompts.batch : isWhole ? few : prompts.chunk
     // a device that computes while it is called decodes with the program of a prompt
     const program = given.step === "decode" && profile.kind === "gpu"
-      ? StepProgram.decodeProgram(model, { ...size, span })
+      ? StepProgram.decodeProgram(model, { ...size, span: Spans.at(depth, size) })
       : StepProgram.stepProgram(model, {
         ...size,
         chunk,
         isWhole,
         order,
-        span: isBatch ? undefined : span,
+        span: isBatch ? undefined : Spans.at(depth, { ...size, tokens: chunk }),
         rows: given.step === "logits" ? "all" : "last"
       })
     return KernelNames.nameApart(kernels(yield* pipeline.schedule(program.sink)))
