@@ -3,6 +3,7 @@
  * behind a token: pieces that suit the end of a long context cost its beginning a tenth of a step, and the other way round.
  */
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { piece } from "@tg/model-parts/Attention"
 
 /**
  * Positions of the first span. On an H100 a step of 16 tokens of GLM-4.7-Flash takes 9.4 ms behind nothing and 16.8 behind 4096 with the program that is best behind
@@ -11,10 +12,16 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 const firstPositions = 2048
 
 /**
- * Scores of a head in the first span of many tokens, whose attention has something to gain by storing them sooner: 32 tokens of GLM-4.7-Flash have the program for up to
- * 512 positions that is best there, and takes an H100 17 us a layer less behind nothing than the one for up to 2048.
+ * Scores that a head has at most in the first span of many tokens, where a device has matrix units. From so many on it pays to store them; a step with fewer waits for the launches that
+ * this takes. 32 tokens of GLM-4.7-Flash take an H100 19 us a layer less behind nothing with the program for up to 512 positions than with the one for up to 2048 (docs/pieces.md).
  */
 const firstScores = 16384
+
+/** Positions of the first span of steps of so many tokens: whole pieces. */
+const firstOf = (tokens: number, { matrixUnits = false }: Quantities): number =>
+  matrixUnits
+    ? Math.min(firstPositions, Math.max(piece, firstScores / 2 ** Math.ceil(Math.log2(tokens))))
+    : firstPositions
 
 /** Positions of steps: `from` is the first one, `to` the one behind the last. */
 export interface Span {
@@ -25,12 +32,15 @@ export interface Span {
 /** A span that is no longer than half of those in front of it is part of the last of these: it would not pay for being compiled. */
 const leastGrowth = 1.5
 
+/** What spans ask of a device. */
+type Quantities = Pick<DeviceProfile, "kind" | "matrixUnits">
+
 /** What spans depend on: contexts of a CPU are one. */
 export interface Within {
   readonly context: number
   /** Tokens of a step; one if it is not said. */
   readonly tokens?: number | undefined
-  readonly profile?: Pick<DeviceProfile, "kind"> | undefined
+  readonly profile?: Quantities | undefined
   /** Positions of the first span; 2048 if it is not said, or fewer of many tokens. */
   readonly first?: number | undefined
 }
@@ -41,9 +51,8 @@ export interface Within {
  */
 export const at = (position: number, { context, first, profile, tokens = 1 }: Within): Span => {
   if (profile?.kind !== "gpu") return { from: 0, to: context }
-  const begin = first ?? Math.min(firstPositions, firstScores / tokens)
   const whole = first ?? firstPositions
-  for (let [from, to] = [0, begin];; [from, to] = [to, Math.max(whole, 2 * to)]) {
+  for (let [from, to] = [0, first ?? firstOf(tokens, profile)];; [from, to] = [to, Math.max(whole, 2 * to)]) {
     if (leastGrowth * to > context) return { from, to: context }
     if (position < to) return { from, to }
   }

@@ -20,8 +20,9 @@ describe("spans", () => {
     assertEquals(Spans.all({ context: 16384, profile: wasm }), [{ from: 0, to: 16384 }])
   })
 
-  it("of more tokens begin with a shorter one", () => {
-    const ends = (tokens: number, context = 8192) => Spans.all({ context, profile: h200, tokens }).map(({ to }) => to)
+  it("of more tokens begin with a shorter one, where there are matrix units", () => {
+    const profile = { ...h200, matrixUnits: true }
+    const ends = (tokens: number, context = 8192) => Spans.all({ context, profile, tokens }).map(({ to }) => to)
     assertEquals([1, 8, 16, 32].map((tokens) => ends(tokens)), [
       [2048, 4096, 8192],
       [2048, 4096, 8192],
@@ -29,8 +30,12 @@ describe("spans", () => {
       [512, 2048, 4096, 8192]
     ])
     assertEquals([700, 768, 3000].map((context) => ends(32, context)), [[700], [512, 768], [512, 3000]])
-    assertEquals(Spans.at(511, { context: 8192, profile: h200, tokens: 32 }), { from: 0, to: 512 })
-    assertEquals(Spans.at(512, { context: 8192, profile: h200, tokens: 32 }), { from: 512, to: 2048 })
+    assertEquals(Spans.at(511, { context: 8192, profile, tokens: 32 }), { from: 0, to: 512 })
+    assertEquals(Spans.at(512, { context: 8192, profile, tokens: 32 }), { from: 512, to: 2048 })
+    assertEquals(Spans.at(512, { context: 8192, profile: { ...h200, matrixUnits: false }, tokens: 32 }), {
+      from: 0,
+      to: 2048
+    })
   })
 
   it("of a context that ends soon go on to its end", () => {
@@ -46,8 +51,12 @@ describe("spans", () => {
   })
 
   it("have each position once", () => {
-    for (const context of [1, 15, 16, 23, 24, 40, 47, 48, 100]) {
-      const within = { context, first: 16, profile: h200 }
+    const ofFirst = [1, 15, 16, 23, 24, 40, 47, 48, 100].map((context) => ({ context, first: 16, profile: h200 }))
+    const ofTokens = [3, 17, 32, 48, 512, 5000].flatMap((tokens) =>
+      [64, 700, 3000, 5000].map((context) => ({ context, tokens, profile: { ...h200, matrixUnits: true } }))
+    )
+    for (const within of [...ofFirst, ...ofTokens]) {
+      const { context } = within
       const spans = Spans.all(within)
       assertEquals([spans[0]!.from, spans.at(-1)!.to], [0, context])
       for (let position = 0; position < context; position++) {
