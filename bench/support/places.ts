@@ -34,7 +34,7 @@ export const stepAt = (
     const ring = { given: tokens, each: most }
     return [PoolProgram.poolProgram(model, { ...shape, draws: "device", ring }), { pieces: pages }]
   }
-  const span = Spans.at(depth, { ...size, tokens })
+  const span = Spans.at(depth, { ...size, chunk: tokens })
   if (tokens === 1 && profile.kind === "gpu") {
     return [StepProgram.decodeProgram(model, { ...size, span }), { T: 1, startPos: depth }]
   }

@@ -140,8 +140,6 @@ const bytesOf = ({ dtype, shape }: Pick<BufferInfo, "dtype" | "shape">): number 
 
 const sum = (values: ReadonlyArray<number>): number => values.reduce((a, b) => a + b, 0)
 
-const none = { tokens: 0, rows: 0 } as const
-
 /** What programs of a few tokens take: of each size memory of its own, in proportion to its tokens, and the rows of logits it leaves. */
 const fewBytesOf = (
   model: Model,
@@ -160,26 +158,23 @@ const fewBytesOf = (
     order: "tokens",
     rows: "last"
   } as const
-  // drafts want the logits of all tokens, which is a program of its own
-  const draftSizes = drafts ? sizes.filter((size) => size <= mostStep) : []
-  // a device that works on its own goes through rounds of guesses, with programs of their own
-  const rounds = predicts && drafts && profile.kind === "gpu" ? { tokens: tokensOfSizes, rows: mostRound } : none
-  const spansOf = (tokens: number) => Spans.all({ ...size, tokens })
   const programs = Effect.forEach(
-    spansOf(most),
+    Spans.all(size),
     (span) =>
-      Effect.map(estimate(StepProgram.stepProgram(model, { ...size, span }).sink), ({ blocks }) => ({
-        to: span.to,
-        bytesOfToken: sum(blocks) / most
-      }))
+      Effect.map(estimate(StepProgram.stepProgram(model, { ...size, span }).sink), ({ blocks }) => sum(blocks) / most)
   )
-  return Effect.map(programs, (made) => {
-    const behind = (to: number): number => made.find((own) => own.to >= to)!.bytesOfToken
-    const logits = (rows: number): number => 4 * model.config.vocabulary * rows
-    const held = (tokens: number, rows: number): number =>
-      sum(spansOf(tokens).map(({ to }) => tokens * behind(to) + logits(rows)))
-    return sum(sizes.map((tokens) => held(tokens, 1))) + sum(draftSizes.map((tokens) => held(tokens, tokens))) +
-      rounds.tokens * made.at(-1)!.bytesOfToken + logits(rounds.rows)
+  return Effect.map(programs, (bytesOfToken) => {
+    const rowBytes = 4 * model.config.vocabulary
+    // steps of fewer tokens may have a span less in the beginning; those behind end where these do
+    const held = (tokens: number, rows: number): number => {
+      const own = bytesOfToken.slice(-Spans.all({ ...size, chunk: tokens }).length)
+      return tokens * sum(own) + rows * rowBytes * own.length
+    }
+    // drafts want the logits of all tokens, which is a program of its own
+    const few = sizes.map((tokens) => held(tokens, 1) + (drafts && tokens <= mostStep ? held(tokens, tokens) : 0))
+    // a device that works on its own goes through rounds of guesses, with programs of their own
+    const hasRounds = predicts && drafts && profile.kind === "gpu"
+    return sum(few) + (hasRounds ? tokensOfSizes * bytesOfToken.at(-1)! + mostRound * rowBytes : 0)
   })
 }
 

@@ -176,35 +176,24 @@ const drawer = ({ bound, decoded, memo, model, shape }: Binding, groups: Shared.
     return made
   })
 
-/** One of each span of positions that steps of so many tokens have, made when it is first asked for. */
-const ofSpans = <A>(
-  { within }: Pick<Binding, "within">,
-  make: (span: Spans.Span) => A,
-  tokens = 1
-): (start: number) => A => {
-  const made = new Map<number, A>()
-  return (start) => {
-    const span = Spans.at(start, { ...within, tokens })
-    const own = made.get(span.from) ?? make(span)
-    made.set(span.from, own)
+/** One of each span of positions that steps of so many tokens have, one if it is not said, made when it is first asked for. */
+const ofSpans = <A>({ within }: Pick<Binding, "within">, make: (span: Spans.Span, chunk: number) => A) => {
+  const made = new Map<string, A>()
+  return (start: number, chunk = 1): A => {
+    const span = Spans.at(start, { ...within, chunk })
+    const key = `${chunk} ${span.from}`
+    const own = made.get(key) ?? make(span, chunk)
+    made.set(key, own)
     return own
   }
 }
 
-/** Programs in the order of tokens: for each span of positions, and of each size one, or one for any number of up to `most`. */
-const inTokens = (
-  binding: Binding,
-  { most, rows }: { readonly rows: StepShape["rows"]; readonly most: number }
-): (tokens: number, start: number) => ReturnType<typeof variant> => {
-  const made = new Map<number, (start: number) => ReturnType<typeof variant>>()
-  return (tokens, start) => {
-    const size = sizeFor(binding.prompts, tokens)
-    const chunk = size ?? most
-    const shape = { rows, chunk, isWhole: size !== undefined, order: "tokens" } as const
-    const own = made.get(chunk) ?? ofSpans(binding, (span) => once(variant(binding, { ...shape, span })), chunk)
-    made.set(chunk, own)
-    return own(start)
-  }
+/** Programs in the order of tokens, of spans of positions: of each size one, or one for any number of up to `most`. */
+const inTokens = (binding: Binding, { most, rows }: { readonly rows: StepShape["rows"]; readonly most: number }) => {
+  const { prompts } = binding
+  const shape = { rows, isWhole: prompts.sizes.length > 0, order: "tokens" } as const
+  const made = ofSpans(binding, (span, chunk) => once(variant(binding, { ...shape, chunk, span })))
+  return (tokens: number, start: number) => made(start, sizeFor(prompts, tokens) ?? most)
 }
 
 /** Tokens of a step that verifies drafts at most. */

@@ -39,7 +39,7 @@ type Quantities = Pick<DeviceProfile, "kind" | "matrixUnits">
 export interface Within {
   readonly context: number
   /** Tokens of a step; one if it is not said. */
-  readonly tokens?: number | undefined
+  readonly chunk?: number | undefined
   readonly profile?: Quantities | undefined
   /** Positions of the first span; 2048 if it is not said, or fewer of many tokens. */
   readonly first?: number | undefined
@@ -49,10 +49,10 @@ export interface Within {
  * The range of a position: those of the first span, and each time as many again as there are in front, but all up to 2048 at once. One range for all positions on a CPU,
  * which has a kernel for all of them.
  */
-export const at = (position: number, { context, first, profile, tokens = 1 }: Within): Span => {
+export const at = (position: number, { context, chunk = 1, first, profile }: Within): Span => {
   if (profile?.kind !== "gpu") return { from: 0, to: context }
   const whole = first ?? firstPositions
-  for (let [from, to] = [0, first ?? firstOf(tokens, profile)];; [from, to] = [to, Math.max(whole, 2 * to)]) {
+  for (let [from, to] = [0, first ?? firstOf(chunk, profile)];; [from, to] = [to, Math.max(whole, 2 * to)]) {
     if (leastGrowth * to > context) return { from, to: context }
     if (position < to) return { from, to }
   }

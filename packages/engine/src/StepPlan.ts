@@ -230,7 +230,7 @@ export const equal = (
     profile,
     rows: "last"
   } as const
-  const spanOf = (tokens: number) => Spans.at(behind ?? context - 1, { ...size, tokens })
+  const spanOf = (chunk: number) => Spans.at(behind ?? context - 1, { ...size, chunk })
   const isWhole = sizes.length > 0
   // each number of tokens that has a program is a range of its own: of one token the program that decodes is told of
   const fews = isWhole ? sizes.filter((tokens) => tokens > 1 && tokens <= few) : [few]

@@ -22,17 +22,17 @@ describe("spans", () => {
 
   it("of more tokens begin with a shorter one, where there are matrix units", () => {
     const profile = { ...h200, matrixUnits: true }
-    const ends = (tokens: number, context = 8192) => Spans.all({ context, profile, tokens }).map(({ to }) => to)
-    assertEquals([1, 8, 16, 32].map((tokens) => ends(tokens)), [
+    const ends = (chunk: number, context = 8192) => Spans.all({ chunk, context, profile }).map(({ to }) => to)
+    assertEquals([1, 8, 16, 32].map((chunk) => ends(chunk)), [
       [2048, 4096, 8192],
       [2048, 4096, 8192],
       [1024, 2048, 4096, 8192],
       [512, 2048, 4096, 8192]
     ])
     assertEquals([700, 768, 3000].map((context) => ends(32, context)), [[700], [512, 768], [512, 3000]])
-    assertEquals(Spans.at(511, { context: 8192, profile, tokens: 32 }), { from: 0, to: 512 })
-    assertEquals(Spans.at(512, { context: 8192, profile, tokens: 32 }), { from: 512, to: 2048 })
-    assertEquals(Spans.at(512, { context: 8192, profile: { ...h200, matrixUnits: false }, tokens: 32 }), {
+    assertEquals(Spans.at(511, { context: 8192, profile, chunk: 32 }), { from: 0, to: 512 })
+    assertEquals(Spans.at(512, { context: 8192, profile, chunk: 32 }), { from: 512, to: 2048 })
+    assertEquals(Spans.at(512, { context: 8192, profile: { ...h200, matrixUnits: false }, chunk: 32 }), {
       from: 0,
       to: 2048
     })
@@ -52,8 +52,8 @@ describe("spans", () => {
 
   it("have each position once", () => {
     const ofFirst = [1, 15, 16, 23, 24, 40, 47, 48, 100].map((context) => ({ context, first: 16, profile: h200 }))
-    const ofTokens = [3, 17, 32, 48, 512, 5000].flatMap((tokens) =>
-      [64, 700, 3000, 5000].map((context) => ({ context, tokens, profile: { ...h200, matrixUnits: true } }))
+    const ofTokens = [3, 17, 32, 48, 512, 5000].flatMap((chunk) =>
+      [64, 700, 3000, 5000].map((context) => ({ chunk, context, profile: { ...h200, matrixUnits: true } }))
     )
     for (const within of [...ofFirst, ...ofTokens]) {
       const { context } = within

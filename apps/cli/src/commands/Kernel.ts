@@ -199,7 +199,7 @@ export const kernelsOf = Effect.fnUntraced(
         chunk,
         isWhole,
         order,
-        span: isBatch ? undefined : Spans.at(depth, { ...size, tokens: chunk }),
+        span: isBatch ? undefined : Spans.at(depth, { ...size, chunk }),
         rows: given.step === "logits" ? "all" : "last"
       })
     return KernelNames.nameApart(kernels(yield* pipeline.schedule(program.sink)))
