@@ -15,7 +15,7 @@ import * as Stages from "../packages/jit/src/Stages.ts"
 import * as Explain from "../packages/rangeify/src/Explain.ts"
 import { Effect } from "effect"
 import { modelOf, pipelineFor } from "./support/compiled.ts"
-import { profileIn } from "./support/given.ts"
+import { profileGiven } from "./support/given.ts"
 import { stepAt } from "./support/places.ts"
 
 const { positionals: [shape = "glm-4.7-flash:q4_0"], values: given } = parseArgs({
@@ -34,7 +34,7 @@ const { positionals: [shape = "glm-4.7-flash:q4_0"], values: given } = parseArgs
 const [context, depth, tokens] = [given.context, given.depth, given.tokens].map(Number) as [number, number, number]
 
 /** The device of a file, or the H200. */
-const profile = given.profile === undefined ? h200 : profileIn(given.profile)
+const profile = profileGiven(given.profile) ?? h200
 
 const micros = (launches: ReadonlyArray<Estimate.LaunchEstimate>): number => launches.reduce((n, l) => n + l.micros, 0)
 

@@ -4,10 +4,8 @@ import type { DeviceProfile } from "../../packages/core-uop/src/DeviceProfile.ts
 import { ProfileFile, profileOf } from "../../packages/core-uop/src/ProfileFile.ts"
 import { Schema } from "effect"
 
-/** The device of a file, as `tg doctor --measure --out` writes it. */
-export const profileIn = (file: string): DeviceProfile =>
-  profileOf(Schema.decodeUnknownSync(ProfileFile)(JSON.parse(readFileSync(file, "utf8"))))
-
-/** The device of a file, if one is given. */
+/** The device of a file, as `tg doctor --measure --out` writes it, if one is given. */
 export const profileGiven = (file: string | undefined): DeviceProfile | undefined =>
-  file === undefined ? undefined : profileIn(file)
+  file === undefined
+    ? undefined
+    : profileOf(Schema.decodeUnknownSync(ProfileFile)(JSON.parse(readFileSync(file, "utf8"))))

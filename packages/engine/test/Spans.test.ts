@@ -38,6 +38,16 @@ describe("spans", () => {
     })
   })
 
+  it("of fewer tokens are as many, or one less in the beginning", () => {
+    const counted = (chunk: number, context: number) =>
+      Spans.all({ chunk, context, profile: { ...h200, matrixUnits: true } }).length
+    for (const context of [64, 700, 768, 1600, 3000, 3072, 10_000, 16_384]) {
+      for (const chunk of [1, 2, 4, 8, 16]) {
+        assert.include([0, 1], counted(32, context) - counted(chunk, context), `${chunk} tokens of ${context}`)
+      }
+    }
+  })
+
   it("of a context that ends soon go on to its end", () => {
     const ends = (context: number) => Spans.all({ context, profile: h200 }).map(({ to }) => to)
     assertEquals([1024, 3071, 3072, 4128, 6144, 10000].map(ends), [
