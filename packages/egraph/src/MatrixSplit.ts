@@ -69,7 +69,7 @@ const choose: Split.Choose = (site, profile, cascade) => {
   }
   const first = cheapest({ ...site, positions: site.least }, profile)
   if (chunks === undefined || chunks.usual >= first.micros + other.micros) return other
-  const stored = inChunks(cascade, chunks.chunk)
+  const stored = inChunks(cascade, { chunk: chunks.chunk, parts: StoredCost.partsOf(chunks.chunk) })
   return stored === undefined
     ? other
     : { ...other, stored, plan: { piece: chunks.chunk }, micros: chunks.behind(positions) }

@@ -137,14 +137,14 @@ const keptSteps = (pieces: Pieces): ReadonlyMap<UOp, Tensor> => {
   return new Map(steps.map(({ reduce }, i) => [reduce, parts[i]!.reshape(raw.get(reduce)!.shape)]))
 }
 
-/**
- * Products of a chunk, of so many parts of its positions: what is found of a chunk takes a workgroup, which is short of work where a product has enough
- * of it. On an H200 maximum and sum of 65 chunks of 320 rows took 15 us.
- */
-export const partsOfChunk = 4
+/** Pieces, of each of which a product has so many parts. */
+interface Parted extends Pieces {
+  readonly parts: number
+}
 
 /** The product of each chunk, against what is found of the chunk. */
-const ofChunks = (pieces: Pieces, { root, terms }: { readonly root: Step; readonly terms: UOp }, valueOf: ValueOf) => {
+const ofChunks = (pieces: Parted, { root, terms }: { readonly root: Step; readonly terms: UOp }, valueOf: ValueOf) => {
+  const { parts: count } = pieces
   const { axis, op, reduce } = root
   const since = reduce.arena.size
   const [a, b] = terms.src.map((node) => {
@@ -153,7 +153,7 @@ const ofChunks = (pieces: Pieces, { root, terms }: { readonly root: Step; readon
     return pieces.cascade.depends(node) ? within(pieces, { axis, op }, value) : value
   })
   const cut = (x: Tensor): Tensor =>
-    x.reshape(replaced(x.shape, axis + 1, [partsOfChunk, Number(x.dim(axis + 1)) / partsOfChunk]))
+    x.reshape(replaced(x.shape, axis + 1, [count, Number(x.dim(axis + 1)) / count]))
   const made = cut(a!).mul(cut(b!)).sum(axis + 2)
   reduce.arena.inherit(made.node, reduce, since)
   const parts = kept(made, reduce)
@@ -167,22 +167,30 @@ const joinedAxes = (x: Tensor, axis: number): Shape.Shape => {
 }
 
 /** What is found of a chunk, for each of its parts. */
-const ofParts = (x: Tensor, axis: number): Tensor => {
+const ofParts = (x: Tensor, axis: number, count: number): Tensor => {
   const each = x.unsqueeze(axis + 1)
-  const made = each.expand(replaced(each.shape, axis + 1, [partsOfChunk]))
+  const made = each.expand(replaced(each.shape, axis + 1, [count]))
   return made.reshape(joinedAxes(made, axis))
 }
 
-/** A value equal to the root of a cascade, with its scores stored, and summed in parts of chunks of so many positions. */
-export const inChunks = (whole: Cascade, chunk: number): UOp | undefined => {
+/** How the positions of a product are divided. */
+export interface Parts {
+  /** Positions of a product. */
+  readonly chunk: number
+  /** Products whose weights are below one maximum: what is found of their positions takes a workgroup, which is short of work where a product has enough of it. */
+  readonly parts: number
+}
+
+/** A value equal to the root of a cascade, with its scores stored, and summed in parts of chunks. */
+export const inChunks = (whole: Cascade, { chunk, parts }: Parts): UOp | undefined => {
   const { scores } = storableAt(whole) ?? {}
-  const cuts = pagesIn(whole.size, partsOfChunk * chunk)
+  const cuts = pagesIn(whole.size, parts * chunk)
   if (scores === undefined || cuts?.count === undefined) return undefined
   const stored = kept(new Tensor(scores), scores).node
   const cascade = cascadeAt(substitute(whole.root.reduce, new Map([[scores, stored]])))
   const mix = cascade && mixOf(cascade)
   if (cascade === undefined || mix === undefined) return undefined
-  const pieces: Pieces = { ...cuts, count: cuts.count, cascade, piece: partsOfChunk * chunk }
+  const pieces: Parted = { ...cuts, count: cuts.count, cascade, piece: parts * chunk, parts }
   const { root, steps } = cascade
   const found = keptSteps(pieces)
   const product = ofChunks(pieces, { root, terms: mix.terms }, (step) => found.get(step)!)
@@ -193,7 +201,7 @@ export const inChunks = (whole: Cascade, chunk: number): UOp | undefined => {
   }
   const valuesOfParts: Values = {
     ...values,
-    ofPiece: (step) => step === root.reduce ? product : ofParts(found.get(step)!, root.axis)
+    ofPiece: (step) => step === root.reduce ? product : ofParts(found.get(step)!, root.axis, parts)
   }
   for (const step of [...steps.map((own) => ({ ...own, terms: own.reduce.src[0]! })), { ...root, terms: mix.terms }]) {
     const value = step.reduce === root.reduce

@@ -14,7 +14,13 @@ export interface Work {
 }
 
 /** Positions of a chunk that are tried: enough for a product, and few enough for workgroups to fill the device. */
-export const chunks: ReadonlyArray<number> = [512, 384, 320, 256, 192, 128]
+export const chunks: ReadonlyArray<number> = [640, 512, 384, 320, 256, 192, 128]
+/** Positions whose maximum and sum a workgroup finds, at most, and chunks that share them: on an H200 those of 65 chunks of 320 rows took 15 us. */
+const found = 1280
+const mostParts = 4
+
+/** Chunks of so many positions that share what is found of them. */
+export const partsOf = (chunk: number): number => Math.max(1, Math.min(mostParts, Math.floor(found / chunk)))
 
 /**
  * Multiply-adds of matrix units in the time of one as `operationsPerByte` counts them: 120 TFLOP/s on an H100, of whose floats 28.75 million multiply-adds a microsecond
@@ -63,7 +69,8 @@ export const microsOf = (work: Work, chunk: number, profile: DeviceProfile): num
   const columns = Math.ceil(width / widest)
   const tiles = rows / tileRows(rows)
   // workgroups of a mix have a processor for themselves, as they need its registers: the last wave of them takes as long as any other
-  const waves = Math.ceil(tiles * Math.ceil(positions / chunk) / processors)
+  const share = partsOf(chunk)
+  const waves = Math.ceil(tiles * share * Math.ceil(positions / (share * chunk)) / processors)
   const perTile = tile * shareOfTile(rows) / (ofUnits * perMicro)
   const products = perTile * (tiles * positions * depth + waves * processors * chunk * width)
   // workgroups of other rows read the same values of the cache

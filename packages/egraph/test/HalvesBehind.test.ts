@@ -18,7 +18,7 @@ const chunk = 320
 const stored: Choose = (site, profile, cascade) => ({
   ...cheapest(site, profile),
   plan: { piece: chunk },
-  stored: inChunks(cascade, chunk)
+  stored: inChunks(cascade, { chunk, parts: 4 })
 })
 
 const rms = (x: ReadonlyArray<number>): number => Math.sqrt(x.reduce((sum, v) => sum + v * v, 0) / x.length)

@@ -18,8 +18,8 @@ import { apartBehind, contents, latent, matrix, ofHalves, type Sizes } from "./s
 import { difference } from "./support/programs.ts"
 
 /** Chunks of so many positions, whatever they take. */
-const take = (chunk: number): Choose => (site, profile, cascade) => {
-  const stored = inChunks(cascade, chunk)
+const take = (chunk: number, parts = 4): Choose => (site, profile, cascade) => {
+  const stored = inChunks(cascade, { chunk, parts })
   return stored === undefined
     ? cheapest(site, profile)
     : { stored, plan: { piece: chunk }, micros: 1, wholeMicros: 2 }
@@ -31,8 +31,8 @@ describe("a cascade with stored scores, summed in chunks", () => {
 
   it("keeps its values exactly up to the order of sums, if nothing is rounded", () => {
     const made = latent()
-    for (const chunk of [64, 256, 512]) {
-      const stored = inChunks(cascadeAt(made.mix)!, chunk)!
+    for (const [chunk, parts] of [[64, 4], [256, 3], [512, 2], [640, 1]] as const) {
+      const stored = inChunks(cascadeAt(made.mix)!, { chunk, parts })!
       expect(Shape.print(Shape.of(stored))).toBe(Shape.print(Shape.of(made.mix)))
       for (const start of starts) {
         const [a, b] = evaluate([made.mix, stored], { buffers: contents(made.leaves), vars: { start } })
@@ -44,8 +44,8 @@ describe("a cascade with stored scores, summed in chunks", () => {
 
   it("with operands as halves, in a program", () => {
     const made = latent()
-    for (const chunk of [256, 512]) {
-      const { reports, sink } = ofProgram(made.sink, matrix, take(chunk))
+    for (const [chunk, parts] of [[256, 4], [512, 2]] as const) {
+      const { reports, sink } = ofProgram(made.sink, matrix, take(chunk, parts))
       expect(reports).toMatchObject([{ label: "attn_mix", piece: chunk, isStored: true, steps: 3 }])
       expect(Spec.check("tensor", sink)).toEqual([])
       for (const start of starts) {
