@@ -1,0 +1,109 @@
+/**
+ * What the launches of a model's step take among their like, of one layer again and again, and of more and more layers in turns: what their weights take that no cache
+ * holds, and what changing from program to program takes. On the device's clock.
+ *
+ *     node bench/interleave.ts model.gguf [--context 4096] [--depth 64] [--device webgpu] [--profile H100.json]
+ *
+ * Values are of no meaning in these orders; bytes, and launches that wait for one another, are those of the step.
+ */
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { parseArgs } from "node:util"
+import { codeBytes } from "../packages/devectorize/src/PhaseCosts.ts"
+import { fromModel } from "../packages/engine/src/Engine.ts"
+import * as ModelFile from "../packages/engine/src/ModelFile.ts"
+import * as Sampler from "../packages/engine/src/Sampler.ts"
+import * as GgufFile from "../packages/gguf/src/GgufFile.ts"
+import { Pipeline } from "../packages/jit/src/Pipeline.ts"
+import * as Profiler from "../packages/jit/src/Profiler.ts"
+import * as Stages from "../packages/jit/src/Stages.ts"
+import { known } from "../packages/models/src/Models.ts"
+import * as Devices from "../packages/node/src/Devices.ts"
+import { Device, type Dispatch } from "../packages/runtime/src/Device.ts"
+import { Effect } from "effect"
+import { profileGiven } from "./support/given.ts"
+
+const { positionals: [path], values: given } = parseArgs({
+  allowPositionals: true,
+  options: {
+    context: { type: "string", default: "4096" },
+    depth: { type: "string", default: "64" },
+    device: { type: "string", default: "webgpu" },
+    profile: { type: "string" }
+  }
+})
+if (path === undefined) throw new Error("which model?")
+const [context, depth] = [Number(given.context), Number(given.depth)]
+const rounds = 15
+/** Launches of a kernel, and layers, of one timing. */
+const launches = 96
+const turns = 48
+
+const run = Effect.gen(function*() {
+  const { gguf, source } = yield* GgufFile.open(path)
+  const file = yield* ModelFile.ofGguf(gguf, known)
+  const { session } = yield* fromModel(source, file, { context, prepare: ["last", Sampler.greedy] })
+  yield* session.advance(Array.from({ length: depth }, (_, i) => i % session.vocabulary))
+  const prepared = yield* session.decodeStep(depth)
+  const device = yield* Device
+  const pipeline = yield* Pipeline
+  const vars = { T: 1, startPos: depth }
+  const { steps } = yield* prepared.schedule
+  yield* Profiler.warm(prepared, vars)
+  const timed = Effect.fnUntraced(function*(dispatches: ReadonlyArray<Dispatch>) {
+    const replay = yield* device.plan(dispatches)
+    const own = Object.fromEntries(
+      Object.entries(vars).filter(([name]) => dispatches.some((d) => d.executable.program.vars.includes(name)))
+    )
+    const once = Effect.gen(function*() {
+      yield* Effect.replicateEffect(replay.run(own), 4, { discard: true })
+      return yield* replay.timed!(own)
+    })
+    return Profiler.median(yield* Effect.replicateEffect(once, rounds))
+  }, Effect.scoped)
+
+  const all = prepared.dispatches
+  const groups = [...Map.groupBy(all.keys(), (i) => prepared.plan.launches[i]!.program).values()]
+    .filter((group) => group.length > 4)
+    .map((group) => ({ group, name: steps[group[0]!]!.name, step: steps[group[0]!]! }))
+  const layers = Math.min(...groups.map(({ group }) => group.length))
+  for (const own of groups) own.group = own.group.slice(-layers)
+  const codes = yield* Effect.forEach(
+    groups,
+    Effect.fnUntraced(function*({ name, step }) {
+      if (step.kind === "custom") return 0
+      const stages = yield* Stages.ofKernel(pipeline, name, step.ast)
+      return codeBytes(stages.linear)
+    })
+  )
+  console.log(`whole step ${(yield* timed(all)).toFixed(1)} us, ${layers} layers`)
+  for (const [i, { group, name }] of groups.entries()) {
+    const micros = (yield* timed(group.map((at) => all[at]!))) / layers
+    console.log(`${micros.toFixed(2).padStart(7)} us  ${String(codes[i]).padStart(7)} bytes of code  ${name}`)
+  }
+  const counts = [...[1, 2, 3, 4, 6, 8, 12, 16, 24, 32].filter((n) => n < layers), layers]
+  console.log(`us of a launch, among its like of so many layers in turns: ${counts.join(" ")}`)
+  for (const { group, name } of groups) {
+    const row: Array<string> = []
+    for (const count of counts) {
+      const some = Array.from({ length: launches }, (_, i) => all[group[i % count]!]!)
+      row.push(((yield* timed(some)) / launches).toFixed(2).padStart(6))
+    }
+    console.log(`${row.join(" ")}  ${name}`)
+  }
+  console.log("all kernels of a layer, of so many layers in turns")
+  const row: Array<string> = []
+  for (const count of counts) {
+    const some = Array.from({ length: turns }).flatMap((_, i) => groups.map(({ group }) => all[group[i % count]!]!))
+    row.push(((yield* timed(some)) / turns).toFixed(2).padStart(6))
+  }
+  console.log(row.join(" "))
+}).pipe(Effect.scoped)
+
+await Effect.runPromise(
+  run.pipe(
+    Effect.provide([
+      Devices.layer(given.device as Devices.Choice, { profiles: { given: profileGiven(given.profile) } }),
+      NodeServices.layer
+    ])
+  )
+)
