@@ -135,6 +135,22 @@ describe("tune", () => {
       assert.isAtMost(found.tuned.us, found.heuristic.us)
     }))
 
+  it.live("measures a kernel in a step of the model, and says what the step gains", () =>
+    Effect.gen(function*() {
+      const out = join(folder, "in-step.json")
+      const args = ["tune", "--in-step", "--device", "wasm", "--kernel", "attn_q_a", "--budget", "0.5", "--out", out]
+      const { code, stderr, stdout } = yield* tg([...args, "--depth", "20", "--json"])
+      assert.strictEqual(code, 0, stderr)
+      const { kernels: [found, ...others], step } = JSON.parse(stdout)
+      assert.deepStrictEqual([found.name.startsWith("attn_q_a"), others], [true, []])
+      assert.isAbove(found.tried, 0)
+      assert.isAtMost(found.tuned.us, found.heuristic.us)
+      assert.isAbove(Math.min(step.before, step.now), 0)
+      const text = (yield* tg([...args, "--step", "prompt", "--tokens", "2"])).stdout
+      assert.match(text, /^wasm, [0-9.]+ s; each launch in its place\n\nlaunch +calls/)
+      assert.match(text, /\nthe step as a whole: [0-9.]+ ms, tuned [0-9.]+ ms\n$/)
+    }))
+
   it.live("with no budget only measures", () =>
     Effect.gen(function*() {
       const args = ["tune", "--device", "wasm", "--kernel", "attn_", "--budget", "0"]
@@ -168,6 +184,12 @@ describe("tune", () => {
       const reference = yield* tg(["tune", "--device", "reference", "--kernel", name])
       assert.match(reference.stderr, /left out: the reference evaluator runs kernels as they are; tune for --device/)
       assert.deepStrictEqual([nothing.code, reference.code], [1, 1])
+      const noWeights = yield* tg(["tune", "--in-step", "--shape", "glm-4.7-flash:q4_0"])
+      assert.match(noWeights.stderr, /--in-step runs the model, and --shape has no weights; give --model/)
+      const noPrompt = yield* tg(["tune", "--in-step", "--tokens", "2"])
+      assert.match(noPrompt.stderr, /--tokens 2 is of a prompt's step; give --step prompt with it/)
+      const noSearch = yield* tg(["tune", "--in-step", "--budget", "0"])
+      assert.match(noSearch.stderr, /--budget 0 times each launch alone; `tg profile` times those of a step/)
     }))
 })
 

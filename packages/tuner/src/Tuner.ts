@@ -7,9 +7,10 @@ import * as Loops from "@tg/postrange/Loops"
 import { Pipeline } from "@tg/jit/Pipeline"
 import { printOpts } from "@tg/jit/Stages"
 import { members } from "@tg/rangeify/Horizontal"
-import type { Device, Executable } from "@tg/runtime/Device"
-import { Clock, Context, Effect, Layer, Option, Schema } from "effect"
+import type { Device, DeviceError, Executable } from "@tg/runtime/Device"
+import { Clock, Context, Effect, Layer, Option, Schema, type Scope } from "effect"
 import * as Check from "./Check.ts"
+import type * as InStep from "./InStep.ts"
 import * as Inputs from "./Inputs.ts"
 import * as Launch from "./Launch.ts"
 import * as Moves from "./Moves.ts"
@@ -30,6 +31,8 @@ export interface Job {
   readonly setup: Workbench.Setup
   /** The opts of members that are not to be changed: other launches have them too, and were tuned before. */
   readonly held?: ((member: UOp) => ReadonlyArray<Opt.Opt> | undefined) | undefined
+  /** Where candidates are timed; among launches of their like if it is not said. */
+  readonly place?: InStep.Place | undefined
 }
 
 /** Opts of the members (`Horizontal.members`) and the time of one launch. */
@@ -72,6 +75,8 @@ const finalists = 4
 const wakeRounds = 12
 const fewest = 2
 const mostLaunches = 500
+/** What is left of a launch, at least, where a step is faster by more than the launches take among their like. */
+const leastMicros = 0.01
 /** Smaller gains may be noise. */
 const worthwhile = 0.98
 /** Work that the evaluator does in about a second: iterations times operations. */
@@ -99,6 +104,23 @@ const measure = Effect.fnUntraced(function*(
   const once = yield* timing.again
   if (once > near * best) return once
   return median([once, ...yield* Effect.replicateEffect(timing.again, rounds - 1)])
+}, Effect.scoped)
+
+/** The time of one launch in a step, in which the program that is there takes `like`. */
+const timeIn = (place: InStep.Place, executable: Executable, like: number) =>
+  Effect.map(place.time(executable), ({ again }): Workbench.Timing => ({
+    again: Effect.map(again, (longer) => Math.max(leastMicros, like + longer))
+  }))
+
+/** The same as `measure` in a step, one sample of which tells good candidates from bad ones. */
+const measureIn = Effect.fnUntraced(function*(
+  place: InStep.Place,
+  executable: Executable,
+  { best, like }: { readonly best: number; readonly like: number }
+) {
+  const { again } = yield* timeIn(place, executable, like)
+  const once = yield* again
+  return once > near * best ? once : median([once, ...yield* Effect.replicateEffect(again, rounds - 1)])
 }, Effect.scoped)
 
 /** A rough time of one launch, without an estimate. */
@@ -175,8 +197,91 @@ const time = Effect.fn("Tuner.time")(function*({ kernel, name, setup }: Job) {
   return { opts, micros: yield* timeFirst(bench, yield* bench.compile(opts)) }
 }, Effect.scoped)
 
+/** How candidates are timed. */
+interface Clocked {
+  /** The time of one launch, as exactly as it takes beside `best`. */
+  readonly measure: (executable: Executable, best: number) => Effect.Effect<number, DeviceError>
+  /** Prepares a timing that is repeated in turns with others. */
+  readonly prepare: (executable: Executable, best: number) => Effect.Effect<Workbench.Timing, DeviceError, Scope.Scope>
+}
+
+/** Among launches of their like, or in a step whose program takes `start`. */
+const clockedBy = (bench: Workbench.Workbench, place: InStep.Place | undefined, start: number): Clocked =>
+  place === undefined
+    ? {
+      measure: (executable, best) => measure(bench, executable, { best, like: best }),
+      prepare: (executable, best) => bench.time(executable, launchesFor(timeMicros, best))
+    }
+    : {
+      measure: (executable, best) => measureIn(place, executable, { best, like: start }),
+      prepare: (executable) => timeIn(place, executable, start)
+    }
+
+/** What a search has measured, with the programs of all that could be. */
+interface Explored {
+  readonly measured: ReadonlyArray<Search.Measured<Launch.Candidate>>
+  readonly programs: ReadonlyMap<Launch.Candidate, Executable>
+  readonly best: number
+  readonly failed: number
+}
+
+/** Searches until `isOver`, at least one batch. While programs are compiled the device idles, and lowers its clock: `wake` is run before any is timed. */
+const explore = Effect.fnUntraced(function*(
+  bench: Workbench.Workbench,
+  course: ReturnType<typeof Search.search<Launch.Candidate>>,
+  { isOver, measure, start, wake }: Pick<Clocked, "measure"> & {
+    readonly start: number
+    readonly isOver: Effect.Effect<boolean>
+    readonly wake: Effect.Effect<void, DeviceError>
+  }
+) {
+  const programs = new Map<Launch.Candidate, Executable>()
+  const measured: Array<Search.Measured<Launch.Candidate>> = []
+  let best = start
+  let failed = 0
+  course.next()
+  let step = course.next([start])
+  while (step.done !== true && (measured.length === 0 || !(yield* isOver))) {
+    const candidates = step.value
+    const compiled = yield* compileAll(bench, candidates)
+    yield* wake
+    const costs: Array<number> = []
+    for (const [i, program] of compiled.entries()) {
+      if (measured.length > 0 && (yield* isOver)) break
+      const cost = Option.isNone(program) ? Infinity : yield* measure(program.value, best)
+      if (cost === Infinity) failed++
+      else programs.set(candidates[i]!, Option.getOrThrow(program))
+      best = Math.min(best, cost)
+      costs.push(cost)
+      measured.push({ candidate: candidates[i]!, cost })
+    }
+    if (costs.length === candidates.length) step = course.next(costs)
+  }
+  const explored: Explored = { measured, programs, best, failed }
+  return explored
+})
+
+/** A program with its opts. */
+interface Compiled {
+  readonly opts: Launch.Opts
+  readonly program: Executable
+}
+
+/** Times programs in turns, since a device's clock drifts. */
+const timedInTurns = Effect.fnUntraced(function*(
+  all: ReadonlyArray<Compiled>,
+  prepare: (program: Executable) => Effect.Effect<Workbench.Timing, DeviceError, Scope.Scope>
+) {
+  const timings = yield* Effect.forEach(all, ({ program }) => prepare(program))
+  const times = all.map((): Array<number> => [])
+  for (let round = 0; round < finalRounds; round++) {
+    for (const [i, { again }] of timings.entries()) times[i]!.push(yield* again)
+  }
+  return all.map((own, i) => ({ ...own, micros: median(times[i]!) }))
+})
+
 const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
-  const { held = () => undefined, kernel, name, setup } = job
+  const { held = () => undefined, kernel, name, place, setup } = job
   const pipeline = yield* Pipeline
   const { profile } = pipeline
   const usual = yield* Launch.usual(kernel, pipeline)
@@ -190,42 +295,24 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
   yield* checkUsual(job, bench, wanted)
   const startProgram = isOther ? yield* bench.compile(start) : usualProgram
   const startMicros = yield* timeFirst(bench, startProgram)
+  place?.keep(startProgram)
 
-  // while programs are compiled the device idles, and lowers its clock
   const working = yield* bench.time(startProgram, launchesFor(timeMicros, startMicros))
-  const wake = Effect.replicateEffect(working.again, wakeRounds, { discard: true })
-  const programs = new Map<Launch.Candidate, Executable>()
-  let best = startMicros
-  let failed = 0
+  const { measure, prepare } = clockedBy(bench, place, startMicros)
   const course = Search.search(
     Launch.space(kernel, { usual, holding, profile, legal: pipeline.legal }),
     [start.map((opts) => ({ opts, template: undefined }))],
     { seed: setup.seed, batch, most: Infinity, patience }
   )
-  const measured: Array<Search.Measured<Launch.Candidate>> = []
-  const isOver = Effect.map(Clock.currentTimeMillis, (now) => now >= end)
-  course.next()
-  let step = course.next([startMicros])
-  // at least one batch, however short the budget
-  while (step.done !== true && (measured.length === 0 || !(yield* isOver))) {
-    const candidates = step.value
-    const compiled = yield* compileAll(bench, candidates)
-    yield* wake
-    const costs: Array<number> = []
-    for (const [i, program] of compiled.entries()) {
-      if (measured.length > 0 && (yield* isOver)) break
-      const cost = Option.isNone(program) ? Infinity : yield* measure(bench, program.value, { best, like: best })
-      if (cost === Infinity) failed++
-      else programs.set(candidates[i]!, Option.getOrThrow(program))
-      best = Math.min(best, cost)
-      costs.push(cost)
-      measured.push({ candidate: candidates[i]!, cost })
-    }
-    if (costs.length === candidates.length) step = course.next(costs)
-  }
+  const { best, failed, measured, programs } = yield* explore(bench, course, {
+    isOver: Effect.map(Clock.currentTimeMillis, (now) => now >= end),
+    measure,
+    start: startMicros,
+    wake: Effect.replicateEffect(working.again, wakeRounds, { discard: true })
+  })
 
   const promising = measured.filter(({ cost }) => cost < startMicros).toSorted((a, b) => a.cost - b.cost)
-  const last = [
+  const last: ReadonlyArray<Compiled> = [
     { opts: usual, program: usualProgram },
     ...isOther ? [{ opts: start, program: startProgram }] : [],
     ...promising.slice(0, finalists).map(({ candidate }) => ({
@@ -233,12 +320,7 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
       program: programs.get(candidate)!
     }))
   ]
-  const timings = yield* Effect.forEach(last, ({ program }) => bench.time(program, launchesFor(timeMicros, best)))
-  const times = last.map((): Array<number> => [])
-  for (let round = 0; round < finalRounds; round++) {
-    for (const [i, { again }] of timings.entries()) times[i]!.push(yield* again)
-  }
-  const timed = last.map(({ opts, program }, i) => ({ opts, program, micros: median(times[i]!) }))
+  const timed = yield* timedInTurns(last, (program) => prepare(program, best))
   const [first] = timed
   const from = isOther ? timed[1]! : first!
   const refused: Array<string> = []
@@ -250,7 +332,10 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
     const problem = isTelling
       ? Check.difference(wanted, yield* bench.outputs(program), tolerances)
       : "the results on random data say nothing"
-    if (problem === undefined) return result({ opts, micros })
+    if (problem === undefined) {
+      place?.keep(program)
+      return result({ opts, micros })
+    }
     refused.push(`${printOpts({ opts }).join(", ")}: ${problem}`)
   }
   return result(from)

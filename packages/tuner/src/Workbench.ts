@@ -117,7 +117,7 @@ const members = (pipeline: Pipeline["Service"], name: string, kernel: UOp) => {
 /**
  * Microseconds of a replay: by timestamps of the device if it has them, else by the host's clock from submission to completion.
  */
-const duration = (
+export const duration = (
   replay: Replay,
   vars: Inputs.Vars,
   settle: Effect.Effect<unknown, DeviceError>,

@@ -1,5 +1,6 @@
 export * as Check from "./Check.ts"
 export * as Inputs from "./Inputs.ts"
+export * as InStep from "./InStep.ts"
 export * as Launch from "./Launch.ts"
 export * as Moves from "./Moves.ts"
 export * as Search from "./Search.ts"

@@ -154,6 +154,14 @@ interface Asked {
   readonly depth?: Option.Option<number>
 }
 
+/** Tokens of a prompt that the step takes; as many as one takes, if it is not said. */
+export const tokensOf = ({ step, tokens = Option.none() }: Pick<Asked, "step" | "tokens">) =>
+  Option.isSome(tokens) && step !== "prompt"
+    ? Effect.fail(
+      new UsageError({ message: `--tokens ${tokens.value} is of a prompt's step; give --step prompt with it` })
+    )
+    : Effect.succeed(Option.getOrElse(tokens, () => Infinity))
+
 /** The kernels of a step of a model, by name. */
 export const kernelsOf = Effect.fnUntraced(
   function*(given: Asked) {
@@ -179,10 +187,7 @@ export const kernelsOf = Effect.fnUntraced(
       return yield* new Session.ContextFull({ asked: depth + 1, limit: context, modelLimit })
     }
     const prompts = Prompts.promptShape(model, { asked: undefined, context, profile })
-    const tokens = Option.getOrElse(given.tokens ?? Option.none(), () => Infinity)
-    if (tokens !== Infinity && given.step !== "prompt") {
-      return yield* new UsageError({ message: `--tokens ${tokens} is of a prompt's step; give --step prompt with it` })
-    }
+    const tokens = yield* tokensOf(given)
     const isBatch = given.step === "logits"
       ? prompts.batchFrom <= prompts.chunk
       : prompts.batchFrom <= tokens && prompts.batchFrom !== Infinity &&

@@ -1,11 +1,15 @@
 /** `tg tune`: better opts for the launches of a step, found by trying them on the device. */
 import { toposort, type UOp, varArg } from "@tg/core-uop/UOp"
 import type * as ActivationPolicy from "@tg/engine/ActivationPolicy"
+import { Engine } from "@tg/engine/Engine"
+import type { Session } from "@tg/engine/Session"
 import * as StepProgram from "@tg/engine/StepProgram"
 import * as Estimate from "@tg/jit/Estimate"
 import { printOpts } from "@tg/jit/Stages"
 import type * as Opt from "@tg/postrange/Opt"
+import { kernels } from "@tg/rangeify/Rangeify"
 import { Device } from "@tg/runtime/Device"
+import * as InStep from "@tg/tuner/InStep"
 import * as Inputs from "@tg/tuner/Inputs"
 import * as Store from "@tg/tuner/Store"
 import { type Job, type Timed, Tuner } from "@tg/tuner/Tuner"
@@ -14,6 +18,7 @@ import { Command, Flag } from "effect/cli"
 import * as Devices from "../Devices.ts"
 import * as Flags from "../Flags.ts"
 import * as KernelNames from "@tg/jit/KernelNames"
+import * as Models from "../Models.ts"
 import * as Output from "../Output.ts"
 import * as Profiles from "../Profiles.ts"
 import { UsageError } from "../Report.ts"
@@ -60,6 +65,12 @@ const flags = {
     Flag.withDescription("Where to keep what is found (default: tuned.json in the user's folder for caches)"),
     Flag.optional
   ),
+  inStep: Flag.Boolean("in-step").pipe(
+    Flag.withDescription(
+      "Time each launch where it stands in a step of the model, behind other kernels, instead of among launches of its like"
+    ),
+    Flag.withDefault(false)
+  ),
   seed: Flag.Int("seed").pipe(Flag.withDescription("Orders the search (default: 0)"), Flag.withDefault(0)),
   kv: Flags.kv,
   activations: Flags.activations,
@@ -78,6 +89,7 @@ export const command = Command.make(
   "tune",
   flags,
   Effect.fn("cli.tune")(function*(given) {
+    if (given.inStep) return yield* runInStep(given)
     const restrictions = Profiles.restrictionsOf(given)
     if (restrictions instanceof UsageError) return yield* restrictions
     const profiles = yield* Profiles.known(given.profile)
@@ -124,7 +136,8 @@ interface Launch extends KernelNames.Named {
   readonly name: string
 }
 
-const run = Effect.fn("cli.tune.run")(function*(given: {
+/** What is tuned, and how. */
+interface Given {
   readonly model: Option.Option<string>
   readonly shape: Option.Option<string>
   readonly kernel: Option.Option<string>
@@ -138,10 +151,70 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
   readonly activations: ActivationPolicy.ActivationPolicy
   readonly context: Option.Option<number>
   readonly json: boolean
-}) {
+}
+
+/** A step that candidates are timed in. */
+interface Whole {
+  readonly kernels: ReadonlyMap<string, KernelNames.Named>
+  readonly vars: Inputs.Vars
+  readonly step: InStep.Step
+}
+
+/** The same with a model that is loaded, and a step of it that runs. */
+const runInStep = Effect.fnUntraced(function*(
+  given: Given & Pick<Models.RunFlags, "device" | "limits" | "noEgraph" | "noMatrixUnits" | "noSubgroups" | "profile">
+) {
+  if (Option.isSome(given.shape)) {
+    return yield* new UsageError({
+      message: "--in-step runs the model, and --shape has no weights; give --model (`tg synth --shape` writes one)"
+    })
+  }
+  if (given.budget === 0) {
+    return yield* new UsageError({
+      message: "--budget 0 times each launch alone; `tg profile` times those of a step in their places"
+    })
+  }
+  const tokens = yield* Kernel.tokensOf(given)
+  const flags: Models.RunFlags = {
+    ...given,
+    model: yield* Flags.modelOr(given.model),
+    threads: Option.none(),
+    noTune: true,
+    persistent: "off",
+    noPersistent: true,
+    bindGroups: "dispatch",
+    stepsTogether: 1,
+    noCache: false,
+    check: false
+  }
+  const whole = Effect.gen(function*() {
+    const { session } = yield* Engine
+    const { prepared, vars } = given.step === "decode"
+      ? yield* decodeStep(session, Option.getOrElse(given.depth, () => 512))
+      : yield* session.promptStep(
+        Option.getOrElse(given.depth, () => 0),
+        Math.min(tokens, session.context)
+      )
+    const made: Whole = {
+      kernels: KernelNames.nameApart(kernels(yield* prepared.schedule)),
+      vars,
+      step: yield* InStep.make(prepared, vars)
+    }
+    yield* run(given, made)
+  })
+  yield* Models.withModel(flags, Models.forTokens, whole)
+})
+
+/** The step that writes a token behind so many others, or behind as many as there is room for. */
+const decodeStep = Effect.fnUntraced(function*(session: Session, asked: number) {
+  const depth = Math.min(asked, session.context - 1)
+  return { prepared: yield* session.decodeStep(depth), vars: { T: 1, startPos: depth } }
+})
+
+const run = Effect.fn("cli.tune.run")(function*(given: Given, whole?: Whole) {
   const device = yield* Device
   const chosen = yield* Devices.Chosen
-  const all = yield* Kernel.kernelsOf(given)
+  const all = whole?.kernels ?? (yield* Kernel.kernelsOf(given))
   const asked = Option.getOrElse(given.kernel, () => "")
   const isAsked = ({ ast, name }: Launch): boolean =>
     name.startsWith(asked) || KernelNames.membersOf(name, ast).some((member) => member.name.startsWith(asked))
@@ -151,7 +224,7 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
       message: `no kernel's name begins with ${asked}; there are\n  ${[...all.keys()].join("\n  ")}`
     })
   }
-  const vars = varsOf([...all.values()].map(({ ast }) => ast), given)
+  const vars = whole?.vars ?? varsOf([...all.values()].map(({ ast }) => ast), given)
   const started = yield* Clock.currentTimeMillis
   const seconds = Effect.map(Clock.currentTimeMillis, (now) => (now - started) / 1000)
   const jobOfLaunch = ({ ast, name }: Launch): Job => jobOf({ name, kernel: ast, vars, seed: given.seed })
@@ -160,8 +233,15 @@ const run = Effect.fn("cli.tune.run")(function*(given: {
     const result = { device: chosen.name, adapter: device.profile.adapter, seconds: round(yield* seconds), kernels }
     return yield* given.json ? Output.printJson(result) : Output.print(asTextOfMeasured(result))
   }
-  const { kernels, file } = yield* search(launches, { ...given, jobOf: jobOfLaunch, seconds })
-  const result = { device: chosen.name, adapter: device.profile.adapter, file, seconds: round(yield* seconds), kernels }
+  const { kernels, file } = yield* search(launches, { ...given, jobOf: jobOfLaunch, seconds, step: whole?.step })
+  const result = {
+    device: chosen.name,
+    adapter: device.profile.adapter,
+    file,
+    seconds: round(yield* seconds),
+    kernels,
+    ...(whole === undefined ? {} : { step: yield* whole.step.micros })
+  }
   yield* given.json ? Output.printJson(result) : Output.print(asText(result))
 })
 
@@ -207,12 +287,14 @@ const measure = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, job
  * Searches for better opts, and keeps what it finds: for each member of a launch, because the compiler asks for them one by one. A
  * member of several launches is tuned in the one that takes the most time, and stays so in the others.
  */
-const search = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, { budget, jobOf, out, seconds }: {
+const search = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, { budget, jobOf, out, seconds, step }: {
   readonly budget: number
   readonly jobOf: (launch: Launch) => Job
   readonly out: Option.Option<string>
   /** Since the command began. */
   readonly seconds: Effect.Effect<number>
+  /** Where launches are timed; each alone if it is not said. */
+  readonly step: InStep.Step | undefined
 }) {
   const tuner = yield* Tuner
   const { adapter } = (yield* Device).profile
@@ -238,7 +320,11 @@ const search = Effect.fnUntraced(function*(launches: ReadonlyArray<Launch>, { bu
     // what one launch does not need is for those after it
     const share = Math.max(0, budget - (yield* seconds)) * Math.sqrt(us) / left
     left -= Math.sqrt(us)
-    const job: Job = { ...jobOf(launch), held: (member) => settled.get(Store.keyOf(member)) }
+    const job: Job = {
+      ...jobOf(launch),
+      held: (member) => settled.get(Store.keyOf(member)),
+      place: step?.placeOf(ast)
+    }
     const tuned = yield* orNote(name, tuner.tune(job, share))
     if (Option.isNone(tuned)) continue
     const { best, failed, refused, start, tried, usual } = tuned.value
@@ -301,14 +387,15 @@ const round = (x: number): number => Math.round(x * 100) / 100
 const sumOf = <K extends Measured>(kernels: ReadonlyArray<K>, usOf: (kernel: K) => number): string =>
   (kernels.reduce((sum, kernel) => sum + kernel.calls * usOf(kernel), 0) / 1000).toFixed(3)
 
-const asText = ({ device, file, kernels, seconds }: {
+const asText = ({ device, file, kernels, seconds, step }: {
   readonly file: string
+  readonly step?: { readonly before: number; readonly now: number }
   readonly device: string
   readonly seconds: number
   readonly kernels: ReadonlyArray<Found>
 }): string =>
   [
-    `${device}, ${seconds} s; each launch alone`,
+    `${device}, ${seconds} s; each launch ${step === undefined ? "alone" : "in its place"}`,
     "",
     ...table([
       ["launch", "calls", "heuristic us", "tuned us", "bytes", "GB/s", "opts"],
@@ -326,6 +413,9 @@ const asText = ({ device, file, kernels, seconds }: {
     `sum of these launches in a step: ${sumOf(kernels, (k) => k.heuristic.us)} ms, tuned ${
       sumOf(kernels, (k) => k.tuned.us)
     } ms; kept in ${file}`,
+    ...(step === undefined
+      ? []
+      : [`the step as a whole: ${(step.before / 1000).toFixed(3)} ms, tuned ${(step.now / 1000).toFixed(3)} ms`]),
     ""
   ].join("\n")
 
