@@ -23,6 +23,7 @@ const { values: given } = parseArgs({
     tg: { type: "string", default: usual },
     vectors: { type: "string", default: "test/vectors" },
     questions: { type: "string", default: "apps/cli/models/eval.jsonl" },
+    tiny: { type: "string", default: "apps/cli/models/tg-tiny-Q4_0.gguf" },
     device: { type: "string", default: "webgpu" },
     quick: { type: "boolean", default: false }
   }
@@ -147,6 +148,9 @@ const answers = (): void => {
   const { agree, recorded } = json([
     "eval",
     given.questions,
+    // a bundle alone has no model beside it
+    "--model",
+    given.tiny,
     "--device",
     given.device,
     ...quick ? ["--first", "4"] : []

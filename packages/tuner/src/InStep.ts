@@ -1,6 +1,6 @@
 /**
- * Times a kernel's candidates where its launches stand: in a whole step of a program, behind other kernels and in front of others. Launches among their like find their
- * code, the device's state and the threads of processors as they left them; those of a step do not, and other opts may be the fastest there.
+ * Times a kernel's candidates where its launches stand: in a whole step of a program, behind other kernels and in front of others. Launches among their like may find in
+ * caches what those of a step do not: weights, and code.
  */
 import { key, type UOp } from "@tg/core-uop/UOp"
 import { ownOf, type Prepared } from "@tg/jit/Jit"

@@ -243,7 +243,15 @@ const run = Effect.fn("cli.tune.run")(function*(given: Given, whole?: Whole) {
     ...(whole === undefined ? {} : { step: yield* whole.step.micros })
   }
   yield* given.json ? Output.printJson(result) : Output.print(asText(result))
+  const { step } = result
+  if (step !== undefined && step.now > worthwhile * step.before && kernels.some(isBetter)) {
+    yield* Output.note(`the step as a whole is hardly faster: what is kept in ${file} may be noise, and can be removed`)
+  }
 })
+
+/** A step that gains less than this may gain nothing. */
+const worthwhile = 0.995
+const isBetter = ({ heuristic, tuned }: Found): boolean => tuned.us < heuristic.us
 
 /** A launch that does not fit the device is none that can be tuned; the others can. */
 const orNote = <A, E extends Error, R>(name: string, work: Effect.Effect<A, E, R>) =>
