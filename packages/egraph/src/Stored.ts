@@ -152,8 +152,7 @@ const ofChunks = (pieces: Parted, { root, terms }: { readonly root: Step; readon
     // what has no weight may be anything that is finite: it is another page of the same context
     return pieces.cascade.depends(node) ? within(pieces, { axis, op }, value) : value
   })
-  const cut = (x: Tensor): Tensor =>
-    x.reshape(replaced(x.shape, axis + 1, [count, Number(x.dim(axis + 1)) / count]))
+  const cut = (x: Tensor): Tensor => x.reshape(replaced(x.shape, axis + 1, [count, Number(x.dim(axis + 1)) / count]))
   const made = cut(a!).mul(cut(b!)).sum(axis + 2)
   reduce.arena.inherit(made.node, reduce, since)
   const parts = kept(made, reduce)

@@ -22,6 +22,18 @@ const errorOf = (path: string) => (cause: unknown): StoreError => {
   return new StoreError({ path, problem: "io", detail: `the browser's file system refuses: ${detail}` })
 }
 
+/** How Chromium names what is being written in front of what is there (`createWritable`): it is gone at any moment. */
+const swapFile = ".crswap"
+
+/** A file that is replaced between its being opened and read is no longer there, or refuses. So many times in a row it is not. */
+const mostReads = 16
+
+/** Nothing, where it is not there (any more). */
+const orNothing = (cause: unknown): undefined => {
+  if (isNamed(cause, "NotFoundError")) return undefined
+  throw cause
+}
+
 /** Asks the browser. */
 export const attempt = <A>(path: string, ask: () => Promise<A> | A): Effect.Effect<A, StoreError> =>
   Effect.tryPromise({ try: async () => ask(), catch: errorOf(path) })
@@ -31,6 +43,8 @@ export interface OpfsFolder {
   readonly names: Effect.Effect<ReadonlyArray<string>, StoreError>
   /** A file as it is now; nothing if there is none. */
   readonly file: (name: string) => Effect.Effect<File | undefined, StoreError>
+  /** What a small file says, before another tab replaces it or after; nothing if there is none. */
+  readonly text: (name: string) => Effect.Effect<string | undefined, StoreError>
   /** Writes a small file in one step: readers find the old one or the new one. */
   readonly replace: (name: string, text: string) => Effect.Effect<void, StoreError>
   /** Gives a file another name. What has that name is gone. */
@@ -49,23 +63,29 @@ export const make = (path: ReadonlyArray<string>): Effect.Effect<OpfsFolder, Sto
       for (const name of path) handle = await handle.getDirectoryHandle(name, { create: true })
       return handle
     })
-    const found = (name: string) =>
-      folder.getFileHandle(name).catch((cause: unknown) => {
-        if (isNamed(cause, "NotFoundError")) return undefined
-        throw cause
-      })
-    const remove = (name: string) =>
-      attempt(`${at}/${name}`, () =>
-        folder.removeEntry(name).catch((cause: unknown) => {
-          if (!isNamed(cause, "NotFoundError")) throw cause
-        }))
+    const remove = (name: string) => attempt(`${at}/${name}`, () => folder.removeEntry(name).catch(orNothing))
     return {
       names: attempt(at, async () => {
         const names: Array<string> = []
-        for await (const name of folder.keys()) names.push(name)
+        for await (const name of folder.keys()) if (!name.endsWith(swapFile)) names.push(name)
         return names
       }),
-      file: (name) => attempt(`${at}/${name}`, async () => (await found(name))?.getFile()),
+      // another tab may take it away in between
+      file: (name) =>
+        attempt(`${at}/${name}`, () => folder.getFileHandle(name).then((handle) => handle.getFile()).catch(orNothing)),
+      text: (name) =>
+        attempt(`${at}/${name}`, async () => {
+          for (let reads = 1;; reads++) {
+            const handle = await folder.getFileHandle(name).catch(orNothing)
+            if (handle === undefined) return undefined
+            try {
+              return await (await handle.getFile()).text()
+            } catch (cause) {
+              const isReplaced = isNamed(cause, "NotFoundError") || isNamed(cause, "NotReadableError")
+              if (!isReplaced || reads === mostReads) throw cause
+            }
+          }
+        }),
       replace: (name, text) =>
         attempt(`${at}/${name}`, async () => {
           const handle = await folder.getFileHandle(name, { create: true })

@@ -104,12 +104,7 @@ const hashed = Effect.fnUntraced(function*(text: string) {
 const fileOf = (name: string) => Effect.map(hashed(name), (hash) => `${hash}.json`)
 
 const manifestIn = ({ names }: Place, file: string): Effect.Effect<Manifest | undefined, StoreError> =>
-  Effect.gen(function*() {
-    const found = yield* names.file(file)
-    return found === undefined
-      ? undefined
-      : Option.getOrUndefined(decode(yield* OpfsFolder.attempt(file, () => found.text())))
-  })
+  Effect.map(names.text(file), (text) => text === undefined ? undefined : Option.getOrUndefined(decode(text)))
 
 const manifest = (place: Place, name: string) => Effect.flatMap(fileOf(name), (file) => manifestIn(place, file))
 

@@ -130,6 +130,38 @@ describe.skipIf(!hasBrowser())("models that the browser keeps", () => {
     assert.deepEqual(await Promise.all([ask(one, url), ask(other, url)]), ["17 + 25 = 42", "17 + 25 = 42"])
   })
 
+  it("lists what is there while another tab writes it anew", async () => {
+    const [one, other] = await Promise.all([tab(), tab()])
+    await one.evaluate((url) => globalThis.Files.promises.keep(url), address())
+    const writing = other.evaluate(async () => {
+      const root = await navigator.storage.getDirectory()
+      const names = await (await root.getDirectoryHandle("tg-models")).getDirectoryHandle("names")
+      const [handle] = await Array.fromAsync(names.values())
+      if (!(handle instanceof FileSystemFileHandle)) throw new Error("nothing is kept")
+      const text = await (await handle.getFile()).text()
+      const end = performance.now() + 2000
+      let times = 0
+      while (performance.now() < end) {
+        const file = await handle.createWritable()
+        await file.write(text)
+        await file.close()
+        times++
+      }
+      return times
+    })
+    const lists = await one.evaluate(async () => {
+      const end = performance.now() + 1500
+      const lists = new Set<string>()
+      while (performance.now() < end) {
+        const list = await globalThis.Files.promises.list().catch((error: unknown) => String(error))
+        lists.add(typeof list === "string" ? list : list.map(({ name }) => name).join())
+      }
+      return [...lists]
+    })
+    assert.isAbove(await writing, 10)
+    assert.deepEqual(lists, [address()])
+  })
+
   it("says what to delete when there is no room", async () => {
     const page = await tab()
     await page.evaluate((url) => globalThis.Files.promises.keep(url), address())
