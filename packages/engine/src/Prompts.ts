@@ -15,25 +15,22 @@ const largestBatch = { gpu: 512, cpu: 128 }
  * registers are many, a step of two such tiles may pay besides: it unpacks weights twice, but reads them once.
  */
 const wholeSizes = { manyRegisters: [1, 2, 4, 8, 16], fewRegisters: [1, 2, 4] } as const
-/** Steps of a few tokens that a GPU takes instead of a batch. */
-const stepsForBatch = 2
 /**
- * Tokens from which a prompt is a batch, processed in tiles. On an H200 a batch of up to 128 tokens of GLM-4.7-Flash takes 60 to 80 ms,
- * whatever it holds, and two steps of 16 take 33 to 48; predicted are 35 ms for 64, and 19 for two steps of 32 (`docs/few-tokens.md`). A processor gains as much, but it decodes with the program of
- * few tokens, so a batch is one more program to compile.
+ * Steps of a few tokens that a GPU takes instead of a batch, of a dense model and of a mixture. A batch of a mixture computes a tile for most of its experts, whatever it holds: on an H100 one of 128 tokens of
+ * GLM-4.7-Flash takes 58 ms and one of 512 102, three steps of 32 take 41 and four 54 (`docs/few-tokens.md`). Where registers are few nothing was measured.
  */
-const usualBatchFrom = { gpu: (most: number) => stepsForBatch * most + 1, cpu: () => 64 }
-
-/** The same where contexts are so long that batches are small: of a mixture a batch reads all experts, whatever it holds. */
-const stepsForSmallBatch = { dense: 1, mixture: 4 } as const
+const stepsForBatch = [2, 3] as const
+const stepsFor = (profile: DeviceProfile, kind: 0 | 1): number => stepsForBatch[hasManyRegisters(profile) ? kind : 0]
 
 /**
- * Tokens of steps of a few, instead of which a batch of no more tokens is never taken. Per token and position before it steps take about half as long. On an H200 a batch of 32
- * tokens of Llama-3.1-8B behind 16000 takes 90 ms and a step 40, of Qwen3-30B-A3B 127 and 39; a batch of 64 of GLM-4.7-Flash 243 and two steps 113.
- * A batch of 128 of GLM takes 70 ms behind nothing, four steps 56.
+ * The same where contexts are so long that batches are small: of no more tokens than so many steps a batch is never taken. Of a mixture it reads all experts, whatever it holds, and per token and
+ * position before it steps take about half as long. On an H200 a batch of 32 tokens of Llama-3.1-8B behind 16000 takes 90 ms and a step 40, of Qwen3-30B-A3B 127 and 39; a batch of 64 of
+ * GLM-4.7-Flash 243 and two steps 113. A batch of 128 of GLM takes 70 ms behind nothing, four steps 56.
  */
-const insteadOfBatch = ({ config }: StepCost.Weighed, most: number): number =>
-  stepsForSmallBatch[config.experts === undefined ? "dense" : "mixture"] * most
+const stepsForSmallBatch = [1, 4] as const
+
+/** Tokens from which a prompt is a batch on a processor: it gains as much, but decodes with the program of few tokens, so a batch is one more program to compile. */
+const processorBatchFrom = 64
 
 /** What the attention scores of a batch may take. */
 const scoreBytes = 256 * 2 ** 20
@@ -85,8 +82,10 @@ export const promptShape = (
   while (batch >= Order.tileTokens && isTooLarge(batch)) batch /= 2
   const whole = sizesOn(model, profile, chunk)
   const most = whole.at(-1) ?? 0
-  const none = batch < Order.tileTokens || batch <= insteadOfBatch(model, most)
-  const from = batchFrom ?? (none ? Infinity : usualBatchFrom[profile.kind](most))
+  const kind = model.config.experts === undefined ? 0 : 1
+  const none = batch < Order.tileTokens || batch <= stepsForSmallBatch[kind] * most
+  const from = batchFrom ??
+    (none ? Infinity : profile.kind === "cpu" ? processorBatchFrom : stepsFor(profile, kind) * most + 1)
   const sizes = (given ?? whole).filter((n) => n <= chunk)
   return {
     batchFrom: from,

@@ -12,7 +12,7 @@ describe("what prompts read", () => {
   it("tiles, on every device, unless scores of a whole tile are too large for a binding", () => {
     const batchFrom = (profile: DeviceProfile) =>
       promptShape(tiny, { asked: undefined, context: 1024, profile }).batchFrom
-    assert.deepStrictEqual([gpu, cpu, { ...cpu, packedDot: false }].map(batchFrom), [65, 64, 64])
+    assert.deepStrictEqual([gpu, cpu, { ...cpu, packedDot: false }].map(batchFrom), [97, 64, 64])
     assert.strictEqual(batchFrom({ ...cpu, maxBindingBytes: 2 ** 16 }), Infinity)
   })
   it("rows that are no even number of cache lines apart, where a processor says what a line is", () => {
@@ -43,7 +43,7 @@ describe("what prompts read", () => {
         profile: { ...gpu, maxBindingBytes: 4 * config.heads * cacheRows(4096) * tokens }
       }).batchFrom
     assert.isDefined(config.experts)
-    assert.deepStrictEqual([256, 128, 64].map((tokens) => from(tokens, config.experts)), [65, Infinity, Infinity])
+    assert.deepStrictEqual([256, 128, 64].map((tokens) => from(tokens, config.experts)), [97, Infinity, Infinity])
     assert.deepStrictEqual([128, 64, 32].map((tokens) => from(tokens, undefined)), [65, 65, Infinity])
   })
   it("a few tokens have programs of their own on a GPU, of which a step takes the next larger one", () => {
@@ -58,7 +58,7 @@ describe("what prompts read", () => {
     // a GPU whose registers are few shares a weight among fewer tokens
     const { batchFrom, sizes } = shape({ profile: webgpuDefault })
     assert.deepStrictEqual([batchFrom, sizes], [9, [1, 2, 4]])
-    assert.strictEqual(shape({}).batchFrom, 65)
+    assert.strictEqual(shape({}).batchFrom, 97)
   })
   it("a CPU rounds for all products, a GPU for those with many rows", () => {
     assert.deepStrictEqual(
