@@ -109,7 +109,7 @@ const measure = Effect.fnUntraced(function*(
 /** The time of one launch in a step, in which the program that is there takes `like`. */
 const timeIn = (place: InStep.Place, executable: Executable, like: number) =>
   Effect.map(place.time(executable), ({ again }): Workbench.Timing => ({
-    again: Effect.map(again, (longer) => Math.max(leastMicros, like + longer))
+    again: Effect.map(again, (longer) => like + longer)
   }))
 
 /** The same as `measure` in a step, one sample of which tells good candidates from bad ones. */
@@ -120,7 +120,8 @@ const measureIn = Effect.fnUntraced(function*(
 ) {
   const { again } = yield* timeIn(place, executable, like)
   const once = yield* again
-  return once > near * best ? once : median([once, ...yield* Effect.replicateEffect(again, rounds - 1)])
+  const micros = once > near * best ? once : median([once, ...yield* Effect.replicateEffect(again, rounds - 1)])
+  return Math.max(leastMicros, micros)
 }, Effect.scoped)
 
 /** A rough time of one launch, without an estimate. */
@@ -320,7 +321,10 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
       program: programs.get(candidate)!
     }))
   ]
-  const timed = yield* timedInTurns(last, (program) => prepare(program, best))
+  const turns = yield* timedInTurns(last, (program) => prepare(program, best))
+  // of a step the differences count: what it took with the program that it has is noise, too
+  const shift = place === undefined ? 0 : startMicros - turns[isOther ? 1 : 0]!.micros
+  const timed = turns.map((own) => ({ ...own, micros: Math.max(leastMicros, own.micros + shift) }))
   const [first] = timed
   const from = isOther ? timed[1]! : first!
   const refused: Array<string> = []
