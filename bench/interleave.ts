@@ -49,40 +49,36 @@ const run = Effect.gen(function*() {
   const vars = { T: 1, startPos: depth }
   const { steps } = yield* prepared.schedule
   yield* Profiler.warm(prepared, vars)
+  /** Microseconds of these launches, one after the other. */
   const timed = Effect.fnUntraced(function*(dispatches: ReadonlyArray<Dispatch>) {
     const replay = yield* device.plan(dispatches)
-    const own = Object.fromEntries(
-      Object.entries(vars).filter(([name]) => dispatches.some((d) => d.executable.program.vars.includes(name)))
-    )
-    const once = Effect.gen(function*() {
-      yield* Effect.replicateEffect(replay.run(own), 4, { discard: true })
-      return yield* replay.timed!(own)
-    })
-    return Profiler.median(yield* Effect.replicateEffect(once, rounds))
+    const own = dispatches.flatMap(({ executable }) => executable.program.vars)
+    const micros = yield* Profiler.onDevice({ ...prepared, ...replay, dispatches, vars: own }, vars, rounds)
+    if (micros === undefined) throw new Error("the device has no clock")
+    return micros
   }, Effect.scoped)
 
   const all = prepared.dispatches
-  const groups = [...Map.groupBy(all.keys(), (i) => prepared.plan.launches[i]!.program).values()]
+  const ofPrograms = [...Map.groupBy(all.keys(), (i) => prepared.plan.launches[i]!.program).values()]
     .filter((group) => group.length > 4)
-    .map((group) => ({ group, name: steps[group[0]!]!.name, step: steps[group[0]!]! }))
-  const layers = Math.min(...groups.map(({ group }) => group.length))
-  for (const own of groups) own.group = own.group.slice(-layers)
+  const layers = Math.min(...ofPrograms.map((group) => group.length))
+  const groups = ofPrograms.map((group) => ({ group: group.slice(-layers), step: steps[group[0]!]! }))
   const codes = yield* Effect.forEach(
     groups,
-    Effect.fnUntraced(function*({ name, step }) {
+    Effect.fnUntraced(function*({ step }) {
       if (step.kind === "custom") return 0
-      const stages = yield* Stages.ofKernel(pipeline, name, step.ast)
+      const stages = yield* Stages.ofKernel(pipeline, step.name, step.ast)
       return codeBytes(stages.linear)
     })
   )
   console.log(`whole step ${(yield* timed(all)).toFixed(1)} us, ${layers} layers`)
-  for (const [i, { group, name }] of groups.entries()) {
+  for (const [i, { group, step: { name } }] of groups.entries()) {
     const micros = (yield* timed(group.map((at) => all[at]!))) / layers
     console.log(`${micros.toFixed(2).padStart(7)} us  ${String(codes[i]).padStart(7)} bytes of code  ${name}`)
   }
   const counts = [...[1, 2, 3, 4, 6, 8, 12, 16, 24, 32].filter((n) => n < layers), layers]
   console.log(`us of a launch, among its like of so many layers in turns: ${counts.join(" ")}`)
-  for (const { group, name } of groups) {
+  for (const { group, step: { name } } of groups) {
     const row: Array<string> = []
     for (const count of counts) {
       const some = Array.from({ length: launches }, (_, i) => all[group[i % count]!]!)

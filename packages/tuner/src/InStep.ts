@@ -8,7 +8,7 @@ import { median, settle } from "@tg/jit/Profiler"
 import { type Binding, Device, type DeviceError, type Dispatch, type Executable } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import type * as Inputs from "./Inputs.ts"
-import { duration, type Timing } from "./Workbench.ts"
+import { sampled, type Timing } from "./Workbench.ts"
 
 /** The launches of one kernel in a step. */
 export interface Place {
@@ -25,8 +25,6 @@ export interface Step {
   readonly micros: Effect.Effect<{ readonly before: number; readonly now: number }, DeviceError>
 }
 
-/** A GPU that idles no longer than this keeps its clock. */
-const awakeMicros = 2000
 /** Pairs of steps, with a program and without, whose median difference is a sample. A device's clock drifts from pair to pair. */
 const pairs = 3
 const rounds = 15
@@ -43,16 +41,11 @@ export const make = Effect.fn("InStep.make")(function*(prepared: Prepared, given
   const vars = ownOf(prepared, given)
   const { steps } = yield* prepared.schedule
   const wait = Effect.provideService(settle(prepared), Device, device)
-  const once = (replay: Effect.Success<ReturnType<typeof device.plan>>) =>
-    duration(replay, vars, wait, device.profile.kind)
-  /** Samples of what a step takes, each behind steps that keep the device awake. */
-  const sampled = Effect.fnUntraced(function*(dispatches: ReadonlyArray<Dispatch>) {
-    const replay = yield* device.plan(dispatches)
-    let last = yield* once(replay)
-    return Effect.gen(function*() {
-      yield* Effect.replicateEffect(replay.run(vars), Math.ceil(awakeMicros / last), { discard: true })
-      return last = yield* once(replay)
-    })
+  /** Samples of what a step takes: the first one shows how long that is. */
+  const samples = Effect.fnUntraced(function*(dispatches: ReadonlyArray<Dispatch>) {
+    const sample = sampled(yield* device.plan(dispatches), vars, wait, device.profile.kind)
+    yield* sample
+    return sample
   })
   const differences = (
     [without, own]: readonly [Effect.Effect<number, DeviceError>, Effect.Effect<number, DeviceError>]
@@ -70,13 +63,13 @@ export const make = Effect.fn("InStep.make")(function*(prepared: Prepared, given
           current = withProgram(executable)
         },
         time: Effect.fnUntraced(function*(executable) {
-          const both = [yield* sampled(current), yield* sampled(withProgram(executable))] as const
+          const both = [yield* samples(current), yield* samples(withProgram(executable))] as const
           return { again: Effect.map(differences(both), (micros) => micros / own.size) }
         })
       }
     },
     micros: Effect.scoped(Effect.gen(function*() {
-      const both = Effect.all([yield* sampled(prepared.dispatches), yield* sampled(current)])
+      const both = Effect.all([yield* samples(prepared.dispatches), yield* samples(current)])
       const times = yield* Effect.replicateEffect(both, rounds)
       return { before: median(times.map(([before]) => before)), now: median(times.map(([, now]) => now)) }
     }))

@@ -106,19 +106,13 @@ const measure = Effect.fnUntraced(function*(
   return median([once, ...yield* Effect.replicateEffect(timing.again, rounds - 1)])
 }, Effect.scoped)
 
-/** The time of one launch in a step, in which the program that is there takes `like`. */
-const timeIn = (place: InStep.Place, executable: Executable, like: number) =>
-  Effect.map(place.time(executable), ({ again }): Workbench.Timing => ({
-    again: Effect.map(again, (longer) => like + longer)
-  }))
-
-/** The same as `measure` in a step, one sample of which tells good candidates from bad ones. */
+/** The same as `measure` in a step, in which the program that is there takes `like`. One sample tells good candidates from bad ones. */
 const measureIn = Effect.fnUntraced(function*(
   place: InStep.Place,
   executable: Executable,
   { best, like }: { readonly best: number; readonly like: number }
 ) {
-  const { again } = yield* timeIn(place, executable, like)
+  const again = Effect.map((yield* place.time(executable)).again, (longer) => like + longer)
   const once = yield* again
   const micros = once > near * best ? once : median([once, ...yield* Effect.replicateEffect(again, rounds - 1)])
   return Math.max(leastMicros, micros)
@@ -202,7 +196,7 @@ const time = Effect.fn("Tuner.time")(function*({ kernel, name, setup }: Job) {
 interface Clocked {
   /** The time of one launch, as exactly as it takes beside `best`. */
   readonly measure: (executable: Executable, best: number) => Effect.Effect<number, DeviceError>
-  /** Prepares a timing that is repeated in turns with others. */
+  /** Prepares a timing that is repeated in turns with others, whose differences are those of launches. */
   readonly prepare: (executable: Executable, best: number) => Effect.Effect<Workbench.Timing, DeviceError, Scope.Scope>
 }
 
@@ -215,7 +209,7 @@ const clockedBy = (bench: Workbench.Workbench, place: InStep.Place | undefined, 
     }
     : {
       measure: (executable, best) => measureIn(place, executable, { best, like: start }),
-      prepare: (executable) => timeIn(place, executable, start)
+      prepare: place.time
     }
 
 /** What a search has measured, with the programs of all that could be. */
@@ -322,7 +316,7 @@ const tune = Effect.fn("Tuner.tune")(function*(job: Job, seconds: number) {
     }))
   ]
   const turns = yield* timedInTurns(last, (program) => prepare(program, best))
-  // of a step the differences count: what it took with the program that it has is noise, too
+  // of a step only differences are known
   const shift = place === undefined ? 0 : startMicros - turns[isOther ? 1 : 0]!.micros
   const timed = turns.map((own) => ({ ...own, micros: Math.max(leastMicros, own.micros + shift) }))
   const [first] = timed

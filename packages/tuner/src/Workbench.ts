@@ -69,16 +69,8 @@ export const make: (
           (_, i) => ({ executable, buffers: data.bind(executable, i) })
         )
         const replay = yield* device.plan(dispatches)
-        let last = Infinity
-        /** An idle device lowers its clock: a warm-up of the same work. */
-        const awake = Effect.suspend(() =>
-          Effect.replicateEffect(replay.run(vars), Math.round(awakeMicros / last), { discard: true })
-        )
-        const again = Effect.map(duration(replay, vars, settle, pipeline.profile.kind), (micros) => {
-          last = micros
-          return micros / launches
-        })
-        return { again: replay.timed === undefined ? again : Effect.andThen(awake, again) }
+        const sample = sampled(replay, vars, settle, pipeline.profile.kind)
+        return { again: Effect.map(sample, (micros) => micros / launches) }
       }),
       outputs: Effect.fn("Workbench.outputs")(function*(executable) {
         for (const argument of data.outputs) yield* data.refill(argument)
@@ -115,9 +107,27 @@ const members = (pipeline: Pipeline["Service"], name: string, kernel: UOp) => {
 }
 
 /**
+ * A sample of what a replay takes. Where the device has a clock, the same work is done in front of it, since an idle one lowers its frequency; nothing in front of the first
+ * sample, before which nobody knows how long it takes.
+ */
+export const sampled = (
+  replay: Replay,
+  vars: Inputs.Vars,
+  settle: Effect.Effect<unknown, DeviceError>,
+  kind: "gpu" | "cpu"
+): Effect.Effect<number, DeviceError> => {
+  let last = Infinity
+  const awake = Effect.suspend(() =>
+    Effect.replicateEffect(replay.run(vars), Math.round(awakeMicros / last), { discard: true })
+  )
+  const sample = Effect.map(duration(replay, vars, settle, kind), (micros) => last = micros)
+  return replay.timed === undefined ? sample : Effect.andThen(awake, sample)
+}
+
+/**
  * Microseconds of a replay: by timestamps of the device if it has them, else by the host's clock from submission to completion.
  */
-export const duration = (
+const duration = (
   replay: Replay,
   vars: Inputs.Vars,
   settle: Effect.Effect<unknown, DeviceError>,

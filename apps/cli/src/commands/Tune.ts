@@ -189,12 +189,7 @@ const runInStep = Effect.fnUntraced(function*(
   }
   const whole = Effect.gen(function*() {
     const { session } = yield* Engine
-    const { prepared, vars } = given.step === "decode"
-      ? yield* decodeStep(session, Option.getOrElse(given.depth, () => 512))
-      : yield* session.promptStep(
-        Option.getOrElse(given.depth, () => 0),
-        Math.min(tokens, session.context)
-      )
+    const { prepared, vars } = yield* stepOf(session, given, tokens)
     const made: Whole = {
       kernels: KernelNames.nameApart(kernels(yield* prepared.schedule)),
       vars,
@@ -205,10 +200,12 @@ const runInStep = Effect.fnUntraced(function*(
   yield* Models.withModel(flags, Models.forTokens, whole)
 })
 
-/** The step that writes a token behind so many others, or behind as many as there is room for. */
-const decodeStep = Effect.fnUntraced(function*(session: Session, asked: number) {
-  const depth = Math.min(asked, session.context - 1)
-  return { prepared: yield* session.decodeStep(depth), vars: { T: 1, startPos: depth } }
+/** The step behind so many tokens, or behind as many as there is room for. */
+const stepOf = Effect.fnUntraced(function*(session: Session, { depth, step }: Given, tokens: number) {
+  const start = Math.min(usualDepth({ depth, step }), session.context - 1)
+  return step === "decode"
+    ? { prepared: yield* session.decodeStep(start), vars: { T: 1, startPos: start } }
+    : yield* session.promptStep(start, Math.min(tokens, session.context - start))
 })
 
 const run = Effect.fn("cli.tune.run")(function*(given: Given, whole?: Whole) {
@@ -373,6 +370,10 @@ export const jobOf = ({ kernel, name, seed, vars }: {
   readonly seed: number
 }): Job => ({ name, kernel, setup: { vars, bytes: bytesOf(kernel, vars), rotateBytes, seed } })
 
+/** Tokens that are in the cache, if it is not said. */
+const usualDepth = ({ depth, step }: Pick<Given, "depth" | "step">): number =>
+  Option.getOrElse(depth, () => step === "decode" ? 512 : 0)
+
 /** The variables of a step: as many tokens as it takes, behind those that are in the cache. */
 export const varsOf = (kernels: ReadonlyArray<UOp>, { depth, step }: {
   readonly depth: Option.Option<number>
@@ -381,7 +382,7 @@ export const varsOf = (kernels: ReadonlyArray<UOp>, { depth, step }: {
   const all = toposort(...kernels).filter((node) => node.op === "VAR").map(varArg)
   const mostOf = (name: string): number => all.find((variable) => variable.name === name)?.max ?? 1
   const length = step === "decode" ? 1 : mostOf("T")
-  const start = Option.getOrElse(depth, () => step === "decode" ? 512 : 0)
+  const start = usualDepth({ depth, step })
   // all of them fit into the context
   return StepProgram.variablesOf("features", Math.max(0, Math.min(start, mostOf("startPos") + 1 - length)), length)
 }
