@@ -1,9 +1,6 @@
 /** Attention with stored scores, in chunks of as many positions as deep contexts have, on matrix units; what fragments do is computed by what every device has. */
 import { assert, describe, it } from "@effect/vitest"
-import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
-import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
-import { Renderer } from "@tg/core-uop/Program"
-import { toposort } from "@tg/core-uop/UOp"
+import { Profile } from "@tg/core-uop/DeviceProfile"
 import { ofProgram } from "@tg/egraph/MatrixSplit"
 import { cheapest } from "@tg/egraph/SplitCost"
 import { Split } from "@tg/egraph/SplitStage"
@@ -16,18 +13,9 @@ import { difference } from "../../egraph/test/support/programs.ts"
 import { Compiler } from "../src/Compiler.ts"
 import { Jit } from "../src/Jit.ts"
 import { Pipeline } from "../src/Pipeline.ts"
+import { profileOf, renderer } from "./support/emulated.ts"
 
 const noGpu = (await Testing.availableAdapter()) === undefined
-
-/** What an H200 would choose, within the limits of the device. */
-const profileOf = (device: DeviceProfile): DeviceProfile => {
-  const { maxBindingBytes, maxBufferBytes, maxStorageBuffers, maxWorkgroupBytes, maxWorkgroupThreads } = device
-  return {
-    ...h200,
-    ...{ maxBindingBytes, maxBufferBytes, maxStorageBuffers, maxWorkgroupBytes, maxWorkgroupThreads },
-    matrixUnits: true
-  }
-}
 
 /** Attention in such chunks, whatever they take. */
 const chunked = (parts: Parts) =>
@@ -43,21 +31,11 @@ const chunked = (parts: Parts) =>
 
 /** The compiler over the software device; `withFragments` is told of each kernel that has some. */
 const compiler = (parts: Parts, withFragments: (name: string) => void) => {
-  const renderer = Layer.effect(
-    Renderer,
-    Effect.map(Renderer, (own) => ({
-      ...own,
-      render: (name, linear) => {
-        if (toposort(linear).some(({ op }) => op === "FRAGMENT")) withFragments(name)
-        return own.render(name, linear)
-      }
-    }))
-  ).pipe(Layer.provide(WgslRenderer.layer({ matrixUnits: "emulated" })))
-  const profile = Layer.effect(Profile, Effect.map(Device, (device) => profileOf(device.profile)))
+  const profile = Layer.effect(Profile, Effect.map(Device, (device) => profileOf(device.profile, true)))
   return Jit.layer.pipe(
     Layer.provide(Compiler.layer),
     Layer.provide(Layer.fresh(Pipeline.layer)),
-    Layer.provide([renderer, profile, chunked(parts)]),
+    Layer.provide([renderer(withFragments), profile, chunked(parts)]),
     Layer.provideMerge(Testing.layer)
   )
 }

@@ -1,9 +1,6 @@
 /** A whole model as it is compiled for a GPU with matrix units, beside one without. What fragments do is computed by what every device has. */
 import { assert, describe, it } from "@effect/vitest"
-import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
-import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
-import { Renderer } from "@tg/core-uop/Program"
-import { toposort } from "@tg/core-uop/UOp"
+import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { fromModel } from "@tg/engine/Engine"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
@@ -12,6 +9,7 @@ import * as Models from "@tg/models/Models"
 import { Device } from "@tg/runtime/Device"
 import * as Testing from "@tg/runtime-webgpu/Testing"
 import { Effect, Layer } from "effect"
+import { profileOf, renderer } from "../../../../packages/jit/test/support/emulated.ts"
 import * as Oracle from "./support/oracle.ts"
 import { open } from "./support/open.ts"
 
@@ -20,35 +18,17 @@ const isMissing = (await Testing.availableAdapter()) === undefined
 /** Kernels with fragments that were rendered. */
 let withFragments = 0
 
-/** Renders without subgroups, whose size is another one here. */
-const renderer = Layer.effect(
-  Renderer,
-  Effect.map(Renderer, (own) => ({
-    ...own,
-    render: (name, linear) =>
-      Effect.suspend(() => {
-        if (toposort(linear).some(({ op }) => op === "FRAGMENT")) withFragments++
-        return own.render(name, linear)
-      })
-  }))
-).pipe(Layer.provide(WgslRenderer.layer({ matrixUnits: "emulated" })))
-
 /** The compiler over the software device, for what an H200 would choose. */
 const compiler = ({ matrixUnits }: Pick<DeviceProfile, "matrixUnits">) => {
   const device = Layer.effect(
     Device,
-    Effect.map(Device, (device) => {
-      const { maxBindingBytes, maxBufferBytes, maxStorageBuffers, maxWorkgroupBytes, maxWorkgroupThreads } =
-        device.profile
-      const limits = { maxBindingBytes, maxBufferBytes, maxStorageBuffers, maxWorkgroupBytes, maxWorkgroupThreads }
-      return { ...device, profile: { ...h200, ...limits, matrixUnits } }
-    })
+    Effect.map(Device, (device) => ({ ...device, profile: profileOf(device.profile, matrixUnits) }))
   ).pipe(Layer.provide(Testing.layer))
   const profile = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
   return Jit.layer.pipe(
     Layer.provide(Compiler.layer),
     Layer.provideMerge(Pipeline.layer),
-    Layer.provide([renderer, profile]),
+    Layer.provide([renderer(() => withFragments++), profile]),
     Layer.provideMerge(device),
     Layer.merge(Models.layer)
   )
