@@ -2,7 +2,7 @@
  * What the launches of a model's step take among their like, of one layer again and again, and of more and more layers in turns: what their weights take that no cache
  * holds, and what changing from program to program takes. On the device's clock.
  *
- *     node bench/interleave.ts model.gguf [--context 4096] [--depth 64] [--device webgpu] [--profile H100.json]
+ *     node bench/interleave.ts model.gguf [--context 4096] [--depth 64] [--device webgpu] [--profile H100.json] [--persistent auto]
  *
  * Values are of no meaning in these orders; bytes, and launches that wait for one another, are those of the step.
  */
@@ -28,6 +28,7 @@ const { positionals: [path], values: given } = parseArgs({
     context: { type: "string", default: "4096" },
     depth: { type: "string", default: "64" },
     device: { type: "string", default: "webgpu" },
+    persistent: { type: "string", default: "off" },
     profile: { type: "string" }
   }
 })
@@ -98,7 +99,10 @@ const run = Effect.gen(function*() {
 await Effect.runPromise(
   run.pipe(
     Effect.provide([
-      Devices.layer(given.device as Devices.Choice, { profiles: { given: profileGiven(given.profile) } }),
+      Devices.layer(given.device as Devices.Choice, {
+        persistent: given.persistent as "off" | "auto" | "on",
+        profiles: { given: profileGiven(given.profile) }
+      }),
       NodeServices.layer
     ])
   )

@@ -50,7 +50,7 @@ const findSide = (member: Concatenate.Member, { threads, workgroups }: Shape): S
   if (branches.length === 0) return { beside: wanted, isAdjacent: false }
   const more = Array.from({ length: most - wanted + 1 }, (_, i) => wanted + i)
   const fewer = Array.from({ length: wanted - 2 }, (_, i) => wanted - 1 - i)
-  const beside = [...more, ...fewer].find((n) => isMultiple(count, n) && agree(member, branches, n))
+  const beside = [...more, ...fewer].find((n) => agree(member, branches, n))
   return beside === undefined ? alone : { beside, isAdjacent: true }
 }
 
@@ -74,7 +74,7 @@ const agree = (
 ): boolean => {
   const { arena } = linear
   const count = grid.reduce((n, size) => Expr.mul(n, size))
-  const turn = Concatenate.special(arena, "gidx0", Symbolic.simplify(Expr.floordiv(count, beside)))
+  const turn = Concatenate.special(arena, "gidx0", Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside)))
   const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))
   const at = { grid, workgroup: Expr.add(Expr.mul(turn, beside), part), thread: Expr.int(arena, threads - 1) }
   return branches.every((value) => {
