@@ -94,6 +94,17 @@ const run = Effect.gen(function*() {
     row.push(((yield* timed(some)) / turns).toFixed(2).padStart(6))
   }
   console.log(row.join(" "))
+  console.log("what two programs in turns take more than each among its like, us")
+  const alone = yield* Effect.forEach(groups, ({ group }) => timed(group.map((at) => all[at]!)))
+  for (const [i, a] of groups.entries()) {
+    for (const [j, b] of groups.entries()) {
+      if (j <= i) continue
+      const both = yield* timed(a.group.flatMap((at, k) => [all[at]!, all[b.group[k]!]!]))
+      console.log(
+        `${((both - alone[i]! - alone[j]!) / layers).toFixed(2).padStart(7)}  ${a.step.name} and ${b.step.name}`
+      )
+    }
+  }
 }).pipe(Effect.scoped)
 
 await Effect.runPromise(

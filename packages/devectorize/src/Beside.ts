@@ -74,7 +74,11 @@ const agree = (
 ): boolean => {
   const { arena } = linear
   const count = grid.reduce((n, size) => Expr.mul(n, size))
-  const turn = Concatenate.special(arena, "gidx0", Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside)))
+  const turn = Concatenate.special(
+    arena,
+    "gidx0",
+    Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside))
+  )
   const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))
   const at = { grid, workgroup: Expr.add(Expr.mul(turn, beside), part), thread: Expr.int(arena, threads - 1) }
   return branches.every((value) => {
