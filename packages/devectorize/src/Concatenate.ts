@@ -231,7 +231,7 @@ export const instructionsOf = ({ fresh, head, lowered }: Launch, branch: Branch)
 }
 
 /** Whether a node of an expression follows from the indices of the hardware and of loops alone. */
-const isOfIndices = ({ op }: UOp): boolean =>
+export const isOfIndices = ({ op }: UOp): boolean =>
   elementwise.has(op) || op === "RANGE" || op === "CONST" || op === "VAR" || op === "SPECIAL"
 
 /** A node that touches memory, with its copied sources: the memory may begin, or lie, somewhere else in the launch. */

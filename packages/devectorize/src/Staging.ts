@@ -1,9 +1,10 @@
 /** Values that other workgroups wrote, copied to workgroup memory in front of a phase that reads them. */
+import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type PersistentArg, type PhaseArg, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
-import type * as Concatenate from "./Concatenate.ts"
+import * as Concatenate from "./Concatenate.ts"
 
 /** A linear kernel as a phase. */
 export interface Phase extends PhaseArg {
@@ -88,6 +89,16 @@ const usesOf = (linear: UOp): Uses => {
 
 const slotNumber = (buffer: UOp): number => buffer.op === "PARAM" ? slotOf(buffer) : -1
 
+/**
+ * A variable for a place that follows from values, not from indices alone: what computes it is an instruction already, which simplification would make again in another form
+ * (a choice of experts, with its reductions).
+ */
+const standIn = (at: UOp): UOp | undefined => {
+  if (toposort(at).every(Concatenate.isOfIndices)) return undefined
+  const { max, min } = Bounds.of(at)
+  return at.arena.make("VAR", DType.index, [], { name: "staged", min, max })
+}
+
 /** A load of a staged argument: word by word, as vectors lie in several planes. */
 export const stagedLoad = (
   dtype: DType.DType,
@@ -99,8 +110,10 @@ export const stagedLoad = (
     readonly words: number
   }
 ): UOp => {
+  const whole = standIn(at)
   const each = Array.from({ length: dtype.lanes }, (_, lane) => {
-    const place = lowered(stagedAt(Expr.add(at, lane), words))
+    const made = lowered(stagedAt(Expr.add(whole ?? at, lane), words))
+    const place = whole === undefined ? made : substitute(made, new Map([[whole, at]]))
     return at.arena.make("LOAD", DType.scalarOf(dtype), [Expr.element(memory, place, gate)])
   })
   return each.length === 1 ? each[0]! : at.arena.make("STACK", dtype, each)
