@@ -1,6 +1,5 @@
 /** What each launch of a schedule costs. */
 import * as Custom from "@tg/core-uop/Custom"
-import { quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as Phases from "@tg/core-uop/Phases"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import { key, type UOp } from "@tg/core-uop/UOp"
@@ -48,7 +47,7 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   const { arg } = step.ast
   const parts = Phases.phasesOf(step.ast)
   // one barrier fewer than phases, one launch for all of them
-  const waits = profile.dispatchMicros + (phases.length - 1) * quantitiesOf(profile).gridBarrierMicros
+  const waits = profile.dispatchMicros + (phases.length - 1) * Persistent.boundaryMicros(profile)
   const crossing = { coherent: Phases.crossing(parts), stagedBytes: arg.stagedBytes }
   const own = phases.map((phase) => {
     const busy = phase.bytes / profile.bytesPerMicro

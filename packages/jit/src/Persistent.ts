@@ -23,7 +23,7 @@ import * as Stages from "./Stages.ts"
 export type Mode =
   /** Never. */
   | "off"
-  /** Where grid barriers hold and pay. */
+  /** Where grid barriers hold, and encoding the launches one by one takes longer than running them. */
   | "auto"
   /** Wherever they hold, regardless of cost. */
   | "on"
@@ -54,8 +54,16 @@ const mostCrossing = 2 ** 18
 const mostStaged = 2 ** 15
 /** Scalar atomic loads per thread and phase, of values that are not staged: none of them hits the processor's own cache. */
 const mostWords = 32
-/** Estimated bytes of a launch's machine code: the instruction cache of an H200's processor. */
-const mostCode = 2 ** 17
+/** Bytes of the instruction cache of an H200's processor. */
+const codeCache = 2 ** 17
+/**
+ * Bytes of machine code for each that `PhaseCosts.codeBytes` counts, as drivers unroll loops; and as a phase, with its loop and its copies. What the driver of an H100 reports:
+ * 75 KB counted and 121 made of a layer of GLM-4.7-Flash by kernels, 67 and 133 of those that are phases.
+ */
+const codePerCounted = 1.6
+const codeAsPhase = 1.25
+/** Microseconds for each byte of code that is not in the instruction cache: 3 for 36 KB on an H200 (`docs/decode-h200.md`). */
+const codeMicros = 3 / 36_000
 /** Registers per thread: the hardware's limit, and those besides live values, for addresses and loads in flight. */
 const mostRegisters = 255
 const besideValues = 24
@@ -98,10 +106,17 @@ export const persist = (
     const { caps, profile } = pipeline
     const { gridBarrierHolds, gridBarrierWorkgroups = 0 } = profile
     if (mode === "off" || !caps.hasGrid || gridBarrierHolds !== true || gridBarrierWorkgroups < 2) return schedule
+    const { encodeMicros } = quantitiesOf(profile)
+    const encoding = encodeMicros * schedule.steps.length
+    const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
+    if (mode === "auto" && encoding <= running) return schedule
     const candidates = yield* candidatesOf(pipeline, schedule)
     const weigh = weigher(pipeline, schedule, candidates)
     const groups: Array<Persist.Group> = []
     const phased = new Map<number, Phased>()
+    /** Of all launches, as they are and as they would be. */
+    const separate = { micros: 0, launches: 0 }
+    const merged = { micros: 0, launches: 0 }
     const written = Persist.writers(schedule)
     const kernelOf = (step: number): number => candidates[step]?.number ?? -1
     /** Where the first of equal runs begins: layers are. */
@@ -112,9 +127,14 @@ export const persist = (
       const first = firsts.get(text) ?? from
       firsts.set(text, first)
       const own: Weigh = (a, b) => weigh(a - from + first, b - from + first)
-      const found = cutsAt.get(first) ?? (mode === "on" ? fewest(from, to, own) : cheapest(from, to, own))
+      const found = cutsAt.get(first) ?? (mode === "on" ? fewest(from, to, own) : cheapest(from, to, own, encodeMicros))
       cutsAt.set(first, found)
       const cuts = found.map((cut) => cut - first + from)
+      const codeOf = (step: number): number => candidates[step]?.code ?? 0
+      for (const [plan, cut] of [[separate, stepsFrom(from, to)], [merged, cuts]] as const) {
+        plan.micros += microsOfCuts(own, codeOf, { cuts: cut, to })
+        plan.launches += cut.length
+      }
       for (const [i, cut] of cuts.entries()) {
         const end = cuts[i + 1] ?? to
         const made = own(cut, end)
@@ -122,8 +142,31 @@ export const persist = (
         explain({ weigh: own, phased }, { before: cuts[i - 1], from: cut, to: end })
       }
     }
+    const took = (plan: typeof merged): number => Math.max(plan.micros, encodeMicros * plan.launches)
+    if (mode === "auto" && took(merged) >= took(separate)) return schedule
     return Persist.persist(schedule, groups, (step) => phased.get(step))
   })
+
+const stepsFrom = (from: number, to: number): ReadonlyArray<number> =>
+  Array.from({ length: to - from }, (_, i) => from + i)
+
+/** Microseconds of a run of steps as launches that begin at these, and of code that the instruction cache does not hold from one such run to the next. */
+const microsOfCuts = (
+  weigh: Weigh,
+  codeOf: (step: number) => number,
+  { cuts, to }: { readonly cuts: ReadonlyArray<number>; readonly to: number }
+): number => {
+  let micros = 0
+  let code = 0
+  for (const [i, cut] of cuts.entries()) {
+    const end = cuts[i + 1] ?? to
+    const made = weigh(cut, end)
+    micros += "micros" in made ? made.micros : Infinity
+    const counted = stepsFrom(cut, end).reduce((sum, step) => sum + codeOf(step), 0)
+    code += counted * codePerCounted * (end - cut > 1 ? codeAsPhase : 1)
+  }
+  return micros + (code > codeCache ? code * codeMicros : 0)
+}
 
 type Weigh = (from: number, to: number) => Weighed
 
@@ -179,10 +222,11 @@ const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => 
   return best.at(-1)!.cuts
 }
 
-const cheapest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =>
+/** The launches of least total cost, each with what encoding it takes. */
+const cheapest = (from: number, to: number, weigh: Weigh, encodeMicros: number): ReadonlyArray<number> =>
   cutsOf(from, to, (a, b) => {
     const made = weigh(a, b)
-    return "micros" in made ? made.micros : Infinity
+    return "micros" in made ? made.micros + encodeMicros : Infinity
   })
 
 const fewest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =>
@@ -214,8 +258,8 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
       // fragments are registers that nobody counts, and workgroups of a launch have to be resident at once
       if (linear.src.some(({ op }) => op === "FRAGMENT")) return undefined
       const { grid, workgroup } = signature(linear)
-      const parts = members(ast).flatMap((member) => pipeline.limits.fusion?.kernelMicros(member.ast) ?? [])
-      const micros = parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts)
+      const parts = partsOf(pipeline, ast)
+      const micros = microsOfParts(pipeline, parts)
       const busy = Math.max(0, ...parts.map(({ transfer = 0, work }) => Math.max(work, transfer)))
       return {
         linear,
@@ -233,26 +277,31 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
     Effect.orElseSucceed(() => undefined)
   )
 
+/** The costs of a launch's members, where there is a model of costs. */
+const partsOf = (pipeline: Pipeline.Stages, ast: UOp) =>
+  members(ast).flatMap((member) => pipeline.limits.fusion?.kernelMicros(member.ast) ?? [])
+
+const microsOfParts = (pipeline: Pipeline.Stages, parts: ReturnType<typeof partsOf>): number =>
+  parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts)
+
+/** Microseconds of a step as a launch of its own. */
+const microsOfStep = (pipeline: Pipeline.Stages, step: Step): number =>
+  step.kind === "custom" ? pipeline.profile.dispatchMicros : microsOfParts(pipeline, partsOf(pipeline, step.ast))
+
 /** The memoised cost of steps as one launch. */
 const weigher = (
   pipeline: Pipeline.Stages,
   schedule: Schedule,
   candidates: ReadonlyArray<Candidate | undefined>
 ): Weigh => {
-  const { profile } = pipeline
   const known = new Map<string, Weighed>()
   const written = Persist.writers(schedule)
-  const all = candidates.reduce((sum, candidate) => sum + (candidate?.micros ?? profile.dispatchMicros), 0)
-  const { encodeMicros } = quantitiesOf(profile)
-  // encoding overlaps with the device: it counts where the host is the bottleneck
-  const encoding = encodeMicros * candidates.length > all ? encodeMicros : 0
   return (from, to) => {
     const text = `${from} ${to}`
     const made = known.get(text) ?? weighed(pipeline, {
       composed: Persist.compose(schedule, from, to, written),
       candidates: candidates.slice(from, to),
-      schedule,
-      encoding
+      schedule
     })
     known.set(text, made)
     return made
@@ -264,14 +313,13 @@ interface Together {
   readonly composed: Persist.Composed
   readonly candidates: ReadonlyArray<Candidate | undefined>
   readonly schedule: Schedule
-  readonly encoding: number
 }
 
 const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
   const { profile } = pipeline
   const candidates = together.candidates.filter((candidate) => candidate !== undefined)
   if (together.candidates.length === 1) {
-    return { micros: (candidates[0]?.micros ?? profile.dispatchMicros) + together.encoding, launch: undefined }
+    return { micros: candidates[0]?.micros ?? profile.dispatchMicros, launch: undefined }
   }
   if (candidates.length < together.candidates.length) {
     return { why: "a kernel that is written by hand, or adds to memory, runs alone" }
@@ -324,7 +372,7 @@ interface Sized {
 /** A launch of so many threads, with values staged as far as there is room; or why there is none. */
 const ofThreads = (
   { profile }: Pipeline.Stages,
-  { composed: { phases }, encoding }: Together,
+  { composed: { phases } }: Together,
   { candidates, coherent, parts, threads }: Sized
 ): Priced | string => {
   const processors = Math.max(1, Math.floor(processorsOf(profile)))
@@ -351,7 +399,7 @@ const ofThreads = (
   )
   const launch: PersistentArg = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
   const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
-    savedAhead(profile, launch) + encoding
+    savedAhead(profile, launch)
   return { micros, launch }
 }
 
@@ -380,9 +428,9 @@ export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PersistentArg
 /** What is in the way of a launch, whatever it would cost. */
 const refusal = (profile: DeviceProfile, { candidates, composed, schedule }: Together): string | undefined => {
   const { args, isAliased, phases, places } = composed
-  const code = candidates.reduce((sum, own) => sum + (own?.code ?? 0), 0)
-  if (code > mostCode) {
-    return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${mostCode / 1024}`
+  const code = candidates.reduce((sum, own) => sum + (own?.code ?? 0), 0) * codePerCounted * codeAsPhase
+  if (code > codeCache) {
+    return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${codeCache / 1024}`
   }
   const needs = args.length + 1
   if (isAliased) return "its launches bind several windows of memory that one of them writes"
@@ -443,13 +491,19 @@ export const slower = (
     Math.max(0, turns - alone) * waits
 }
 
+/** From one phase to the next: its last words are exchanged, which takes as long as a load that no cache holds, and all workgroups meet. */
+export const boundaryMicros = (profile: DeviceProfile): number => {
+  const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
+  return gridBarrierMicros + loadMicros
+}
+
 /** The launch, its phases and the barriers between them. */
 const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, launch: PersistentArg): number => {
   const { dispatchMicros } = profile
   const phases = candidates.map((own) =>
     own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch))
   )
-  const barriers = (candidates.length - 1) * quantitiesOf(profile).gridBarrierMicros
+  const barriers = (candidates.length - 1) * boundaryMicros(profile)
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
 }
 
