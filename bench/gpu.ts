@@ -198,7 +198,7 @@ const decode = (name: string, file: string, asked: Figures, encodeMost?: number)
 const few = (name: string, file: string, asked: Figures = {}): void => {
   const sizes = quick ? [1, 2] : [1, 2, 4, 8, 16, 32]
   for (const [depth, slack] of quick ? [[0, 1] as const] : [[0, 1] as const, [4096, 1.3] as const]) {
-    const args = ["--steps", sizes.join(), "-d", `${depth}`, "-r", quick ? "1" : "5", "--context", `${depth + 64}`]
+    const args = ["--steps", sizes.join(), "-d", `${depth}`, "-r", quick ? "1" : "5", "--context", `${depth + 512}`]
     for (const { times, tokens } of bench(file, args).steps) {
       if (tokens === 1) continue
       const own = asked[tokens]
@@ -224,16 +224,16 @@ const together = (name: string, file: string): void => {
   }
 }
 
-/** A few words behind a long text. */
+/** A few words behind a long text. Eight tokens are written behind each, so that the device does not fall asleep from one to the next. */
 const behind = (name: string, file: string): void => {
   const depth = quick ? 64 : 16000
   const { prefill: [own] } = bench(file, [
     "-p",
     "16",
     "-n",
-    "1",
+    "8",
     "-r",
-    quick ? "1" : "5",
+    quick ? "1" : "8",
     "-d",
     `${depth}`,
     "--context",

@@ -153,9 +153,9 @@ export const stagesOf = ({ noEgraph }: { readonly noEgraph: boolean }): Layer.La
 /** `--persistent`. */
 const persistent = Flag.Literals("persistent", ["off", "auto", "on"]).pipe(
   Flag.withDescription(
-    "Make one launch of kernels that wait for each other, where barriers across the grid hold: auto where that is cheaper, on wherever it is possible"
+    "Make one launch of kernels that wait for each other, where barriers across the grid hold: auto where the host takes longer to encode launches than the device to run them, on wherever it is possible"
   ),
-  Flag.withDefault("off" as const)
+  Flag.withDefault("auto" as const)
 )
 
 /** `--no-persistent`. */

@@ -23,7 +23,7 @@ import * as Stages from "./Stages.ts"
 export type Mode =
   /** Never. */
   | "off"
-  /** Where grid barriers hold, and encoding the launches one by one takes longer than running them. */
+  /** Where grid barriers hold, and encoding launches one by one was measured to take longer than running them. */
   | "auto"
   /** Wherever they hold, regardless of cost. */
   | "on"
@@ -109,43 +109,59 @@ export const persist = (
     const { encodeMicros } = quantitiesOf(profile)
     const encoding = encodeMicros * schedule.steps.length
     const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
-    if (mode === "auto" && encoding <= running) return schedule
+    if (mode === "auto" && (profile.encodeMicros === undefined || encoding <= running)) return schedule
     const candidates = yield* candidatesOf(pipeline, schedule)
-    const weigh = weigher(pipeline, schedule, candidates)
-    const groups: Array<Persist.Group> = []
-    const phased = new Map<number, Phased>()
-    /** Of all launches, as they are and as they would be. */
-    const separate = { micros: 0, launches: 0 }
-    const merged = { micros: 0, launches: 0 }
-    const written = Persist.writers(schedule)
-    const kernelOf = (step: number): number => candidates[step]?.number ?? -1
-    /** Where the first of equal runs begins: layers are. */
-    const firsts = new Map<string, number>()
-    const cutsAt = new Map<number, ReadonlyArray<number>>()
-    for (const [from, to] of runs(schedule.steps)) {
-      const text = Persist.textOf(schedule, { from, to, kernelOf, written })
-      const first = firsts.get(text) ?? from
-      firsts.set(text, first)
-      const own: Weigh = (a, b) => weigh(a - from + first, b - from + first)
-      const found = cutsAt.get(first) ?? (mode === "on" ? fewest(from, to, own) : cheapest(from, to, own, encodeMicros))
-      cutsAt.set(first, found)
-      const cuts = found.map((cut) => cut - first + from)
-      const codeOf = (step: number): number => candidates[step]?.code ?? 0
-      for (const [plan, cut] of [[separate, stepsFrom(from, to)], [merged, cuts]] as const) {
-        plan.micros += microsOfCuts(own, codeOf, { cuts: cut, to })
-        plan.launches += cut.length
-      }
-      for (const [i, cut] of cuts.entries()) {
-        const end = cuts[i + 1] ?? to
-        const made = own(cut, end)
-        if ("micros" in made && made.launch !== undefined) groups.push({ from: cut, to: end, launch: made.launch })
-        explain({ weigh: own, phased }, { before: cuts[i - 1], from: cut, to: end })
-      }
-    }
-    const took = (plan: typeof merged): number => Math.max(plan.micros, encodeMicros * plan.launches)
+    const { groups, merged, phased, separate } = planned(pipeline, schedule, { candidates, mode })
+    const took = ({ launches, micros }: Took): number => Math.max(micros, encodeMicros * launches)
     if (mode === "auto" && took(merged) >= took(separate)) return schedule
     return Persist.persist(schedule, groups, (step) => phased.get(step))
   })
+
+/** What a step takes the device, and how many launches the host encodes. */
+interface Took {
+  micros: number
+  launches: number
+}
+
+/** The best launches of each run of steps, and what the step takes with them and without. */
+const planned = (
+  pipeline: Pipeline.Stages,
+  schedule: Schedule,
+  { candidates, mode }: { readonly candidates: ReadonlyArray<Candidate | undefined>; readonly mode: Mode }
+) => {
+  const { encodeMicros } = quantitiesOf(pipeline.profile)
+  const weigh = weigher(pipeline, schedule, candidates)
+  const groups: Array<Persist.Group> = []
+  const phased = new Map<number, Phased>()
+  const separate: Took = { micros: 0, launches: 0 }
+  const merged: Took = { micros: 0, launches: 0 }
+  const written = Persist.writers(schedule)
+  const kernelOf = (step: number): number => candidates[step]?.number ?? -1
+  const codeOf = (step: number): number => candidates[step]?.code ?? 0
+  /** Where the first of equal runs begins: layers are. */
+  const firsts = new Map<string, number>()
+  const cutsAt = new Map<number, ReadonlyArray<number>>()
+  for (const [from, to] of runs(schedule.steps)) {
+    const text = Persist.textOf(schedule, { from, to, kernelOf, written })
+    const first = firsts.get(text) ?? from
+    firsts.set(text, first)
+    const own: Weigh = (a, b) => weigh(a - from + first, b - from + first)
+    const found = cutsAt.get(first) ?? (mode === "on" ? fewest(from, to, own) : cheapest(from, to, own, encodeMicros))
+    cutsAt.set(first, found)
+    const cuts = found.map((cut) => cut - first + from)
+    for (const [plan, begins] of [[separate, stepsFrom(from, to)], [merged, cuts]] as const) {
+      plan.micros += microsOfCuts(own, codeOf, { cuts: begins, to })
+      plan.launches += begins.length
+    }
+    for (const [i, cut] of cuts.entries()) {
+      const end = cuts[i + 1] ?? to
+      const made = own(cut, end)
+      if ("micros" in made && made.launch !== undefined) groups.push({ from: cut, to: end, launch: made.launch })
+      explain({ weigh: own, phased }, { before: cuts[i - 1], from: cut, to: end })
+    }
+  }
+  return { groups, phased, separate, merged }
+}
 
 const stepsFrom = (from: number, to: number): ReadonlyArray<number> =>
   Array.from({ length: to - from }, (_, i) => from + i)

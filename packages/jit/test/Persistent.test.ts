@@ -80,6 +80,21 @@ describe("persistent launches", () => {
       assert.match(printed.join("\n"), /persistent: one of \d+ phases by 3 workgroups/)
     }))
 
+  it.effect("are made by themselves where encoding launches takes longer than running them", () =>
+    Effect.gen(function*() {
+      const launchesOf = (mode: Persistent.Mode, encodeMicros: number | undefined) =>
+        Effect.flatMap(Pipeline, ({ schedule }) => schedule(blocks(2).sink)).pipe(
+          Effect.map(({ steps }) => steps.length),
+          Effect.provide(pipeline(mode, { ...gpu, encodeMicros }))
+        )
+      const separate = yield* launchesOf("off", 100)
+      assert.strictEqual(yield* launchesOf("auto", 100), yield* launchesOf("on", 100))
+      assert.isBelow(yield* launchesOf("auto", 100), separate)
+      // hidden behind the device's work, or not known
+      assert.strictEqual(yield* launchesOf("auto", gpu.dispatchMicros / 2), separate)
+      assert.strictEqual(yield* launchesOf("auto", undefined), separate)
+    }))
+
   it("have a workgroup on each processor, as far as barriers were tried among their threads", () => {
     const on = (threads: number, profile: Partial<DeviceProfile> = {}): number =>
       Persistent.residents({ ...h200, ...profile }, threads)
