@@ -64,6 +64,11 @@ const codePerCounted = 1.6
 const codeAsPhase = 1.25
 /** Microseconds for each byte of code that is not in the instruction cache: 3 for 36 KB on an H200 (`docs/decode-h200.md`). */
 const codeMicros = 3 / 36_000
+/**
+ * What a host with neighbours takes to encode, times what was measured: 0.7 to 1.7 from minute to minute on machines with an H100, and half of a millisecond for each step that is not
+ * in `encodeMicros` (`docs/persistent.md`).
+ */
+const busyHost = 1.4
 /** Registers per thread: the hardware's limit, and those besides live values, for addresses and loads in flight. */
 const mostRegisters = 255
 const besideValues = 24
@@ -106,13 +111,14 @@ export const persist = (
     const { caps, profile } = pipeline
     const { gridBarrierHolds, gridBarrierWorkgroups = 0 } = profile
     if (mode === "off" || !caps.hasGrid || gridBarrierHolds !== true || gridBarrierWorkgroups < 2) return schedule
-    const { encodeMicros } = quantitiesOf(profile)
-    const encoding = encodeMicros * schedule.steps.length
+    const encodingOf = (launches: number): number => busyHost * quantitiesOf(profile).encodeMicros * launches
     const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
-    if (mode === "auto" && (profile.encodeMicros === undefined || encoding <= running)) return schedule
+    if (mode === "auto" && (profile.encodeMicros === undefined || encodingOf(schedule.steps.length) <= running)) {
+      return schedule
+    }
     const candidates = yield* candidatesOf(pipeline, schedule)
     const { groups, merged, phased, separate } = planned(pipeline, schedule, { candidates, mode })
-    const took = ({ launches, micros }: Took): number => Math.max(micros, encodeMicros * launches)
+    const took = ({ launches, micros }: Took): number => Math.max(micros, encodingOf(launches))
     if (mode === "auto" && took(merged) >= took(separate)) return schedule
     return Persist.persist(schedule, groups, (step) => phased.get(step))
   })
