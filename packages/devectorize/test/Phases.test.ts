@@ -1,7 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Bounds from "@tg/core-uop/Bounds"
+import * as DType from "@tg/core-uop/DType"
 import { evaluateKernel } from "@tg/core-uop/EvaluateKernel"
 import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
+import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
@@ -106,6 +108,75 @@ describe("phases", () => {
       assert.strictEqual(turns.some((n) => n < 16), 96 / beside > workgroups)
       assert.deepStrictEqual(results(one), want)
     }
+  })
+
+  it("runs workgroups side by side whose number is no multiple of that: the last ones are missing", () => {
+    const arena = new Arena()
+    const caps = { ...gpu, subgroupSize: undefined }
+    const each = linear(sum(arena), [group(1, 16)], caps)
+    const last = linear(map(arena, Expr.int(arena, 16)), [local(0, 16)], caps)
+    const joined = Concatenate.concatenate([{ linear: each, slots: [0, 1, 2] }, { linear: last, slots: [3, 1, 2] }], {
+      caps,
+      maxGrid: 65535
+    })
+    const results = (workgroups: number, threads: number): ReadonlyArray<Float32Array> => {
+      const slots = [[2, 0, 1, 3], [4, 2, 3, 5]]
+      const one = phases(slots.map((own) => ({ linear: joined, slots: own, offsets: own.map(() => 0) })), {
+        caps,
+        workgroups,
+        threads,
+        spins: 1000,
+        coherent: new Set([2, 3]),
+        meeting: 6,
+        stagedBytes: 0,
+        ahead: []
+      })
+      assert.deepStrictEqual(Spec.check("linear", one), [])
+      const args = new Map(Array.from({ length: 7 }, (_, slot) => [
+        slot,
+        Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
+      ]))
+      evaluateLinear(one, args)
+      return [...args.values()].slice(2, 6)
+    }
+    const want = results(3, 16)
+    for (const [workgroups, threads] of [[5, 64], [24, 32], [7, 256], [1, 128]] as const) {
+      // 48 workgroups with barriers, and one without
+      assert.notStrictEqual(49 % besideOf(joined, { workgroups, threads }), 0)
+      assert.deepStrictEqual(results(workgroups, threads), want)
+    }
+  })
+
+  it("leaves what computes the place of a copied word as it is", () => {
+    // x[y[i]] of a value that is copied: the place follows from a load
+    const arena = new Arena()
+    const i = Expr.range(arena, length, 0, "GLOBAL")
+    const [out, x, y] = [0, 1, 2].map((slot) => arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot }))
+    const at = Expr.max(Expr.min(Expr.cast(Expr.load(Expr.element(y!, i)), DType.index), length - 1), 0)
+    const store = Expr.store(Expr.element(out!, i), Expr.load(Expr.element(x!, at)))
+    const pick = arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, i])])
+    const made = [map(arena), pick]
+    const linears = made.map((kernel) => linear(kernel, [local(0, 16)], { ...gpu, subgroupSize: undefined }))
+    const slots = [[2, 0, 1], [3, 2, 1]]
+    const one = phases(linears.map((own, k) => ({ linear: own, slots: slots[k]!, offsets: [0, 0, 0] })), {
+      caps: gpu,
+      workgroups: 2,
+      threads: 16,
+      spins: 1000,
+      coherent: new Set([2]),
+      meeting: 4,
+      stagedBytes: 4 * length,
+      ahead: []
+    })
+    assert.deepStrictEqual(Spec.check("linear", one), [])
+    const casts = (root: UOp): number => root.src.filter(({ op }) => op === "CAST").length
+    assert.isAbove(casts(linears[1]!), 0)
+    assert.strictEqual(casts(one), casts(linears[1]!))
+    const inputs = [0, 1].map((slot) => Float32Array.from({ length }, (_, k) => (k * 13 + slot * 7) % 29))
+    const args = new Map([...inputs, new Float32Array(length), new Float32Array(length), new Float32Array(4)].entries())
+    evaluateLinear(one, args)
+    const first = Array.from({ length }, (_, k) => inputs[0]![k]! / 2 + inputs[1]![(k + 7) % length]!)
+    assert.deepStrictEqual([...args.get(3)!], inputs[1]!.values().map((k) => first[k]!).toArray())
   })
 
   it("copies to workgroup memory what other workgroups wrote", () => {
