@@ -1,5 +1,4 @@
 import * as Bounds from "@tg/core-uop/Bounds"
-import * as Expr from "@tg/core-uop/Expr"
 import type { UOp } from "@tg/core-uop/UOp"
 import { equal, lessThan } from "../internal/compare.ts"
 import { build, divide, recombine, remainder } from "../internal/division.ts"
@@ -45,9 +44,6 @@ const order = (a: UOp, b: UOp): number | undefined => {
   return Sum.lowerBound(Sum.scale(difference, -1)) >= 0 ? -1 : undefined
 }
 
-/** Whether `a` is never below `b`. */
-const isAtLeast = (a: UOp, b: UOp): boolean => Sum.lowerBound(Sum.sub(Sum.of(a), Sum.of(b))) >= 0
-
 const isPowerOfTwo = (x: number): boolean => x > 0 && Number.isInteger(Math.log2(x))
 
 /** Index arithmetic by normal form. `Sum`, `internal/division.ts` and `internal/compare.ts` hold the algebra. */
@@ -78,15 +74,6 @@ export const index = rules("index", [
     if (!isPowerOfTwo(modulus)) return undefined
     return build(remainder(Sum.of(x), Sum.constant(modulus), node.arena), node.arena)
   }, { when: isIndex }),
-  rule("less-min", P.lt(P.min(P.any("x"), P.any("a")), P.any("b")), ({ a, b, x }) =>
-    // the minimum is below b where x is, as a never is
-    isAtLeast(a, b) ? Expr.lt(x, b) : undefined, { when: comparesIndex }),
-  rule(
-    "less-max",
-    P.lt(P.any("b"), P.max(P.any("x"), P.any("a"))),
-    ({ a, b, x }) => isAtLeast(b, a) ? Expr.lt(b, x) : undefined,
-    { when: comparesIndex }
-  ),
   rule("less", P.lt(P.anything, P.anything), (_, node) => {
     const [a, b] = sums(node)
     return lessThan(a, b, node.arena)
