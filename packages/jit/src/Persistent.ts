@@ -65,10 +65,13 @@ const codeAsPhase = 1.25
 /** Microseconds for each byte of code that is not in the instruction cache: 3 for 36 KB on an H200 (`docs/decode-h200.md`). */
 const codeMicros = 3 / 36_000
 /**
- * What a host with neighbours takes to encode, times what was measured: 0.7 to 1.7 from minute to minute on machines with an H100, and half of a millisecond for each step that is not
- * in `encodeMicros` (`docs/persistent.md`).
+ * What hosts take to encode, times what was measured once: they have neighbours, and took 0.7 to 1.7 times as long from minute to minute on machines with an H100 (`docs/persistent.md`).
  */
-const busyHost = 1.4
+const hosts = [0.7, 1, 1.3, 1.7]
+/** How much faster a step has to be on these hosts by the model of costs, which takes phases for up to 10% less than they are: what a fast host loses is small beside that. */
+const leastGain = 1.2
+/** What of encoding counts where launches are cut: a plan is made with each, as it is hidden as long as the device takes longer. */
+const shares = [0, 0.25, 0.5, 1]
 /** Registers per thread: the hardware's limit, and those besides live values, for addresses and loads in flight. */
 const mostRegisters = 255
 const besideValues = 24
@@ -111,16 +114,18 @@ export const persist = (
     const { caps, profile } = pipeline
     const { gridBarrierHolds, gridBarrierWorkgroups = 0 } = profile
     if (mode === "off" || !caps.hasGrid || gridBarrierHolds !== true || gridBarrierWorkgroups < 2) return schedule
-    const encodingOf = (launches: number): number => busyHost * quantitiesOf(profile).encodeMicros * launches
+    const { encodeMicros } = quantitiesOf(profile)
+    /** The mean over hosts: the device's time, or the host's where that is longer. */
+    const took = ({ launches, micros }: Took): number =>
+      hosts.reduce((sum, times) => sum + Math.max(micros, times * encodeMicros * launches), 0) / hosts.length
     const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
-    if (mode === "auto" && (profile.encodeMicros === undefined || encodingOf(schedule.steps.length) <= running)) {
-      return schedule
-    }
-    const candidates = yield* candidatesOf(pipeline, schedule)
-    const { groups, merged, phased, separate } = planned(pipeline, schedule, { candidates, mode })
-    const took = ({ launches, micros }: Took): number => Math.max(micros, encodingOf(launches))
-    if (mode === "auto" && took(merged) >= took(separate)) return schedule
-    return Persist.persist(schedule, groups, (step) => phased.get(step))
+    const slowest = Math.max(...hosts) * encodeMicros * schedule.steps.length
+    if (mode === "auto" && (profile.encodeMicros === undefined || slowest <= running)) return schedule
+    const planned = planner(pipeline, schedule, yield* candidatesOf(pipeline, schedule))
+    const plans = mode === "on" ? [planned(fewest)] : shares.map((share) => planned(cheapest(share * encodeMicros)))
+    const best = plans.reduce((a, b) => took(b.merged) < took(a.merged) ? b : a)
+    if (mode === "auto" && leastGain * took(best.merged) > took(best.separate)) return schedule
+    return Persist.persist(schedule, best.groups, (step) => best.phased.get(step))
   })
 
 /** What a step takes the device, and how many launches the host encodes. */
@@ -129,14 +134,33 @@ interface Took {
   launches: number
 }
 
-/** The best launches of each run of steps, and what the step takes with them and without. */
-const planned = (
+/** First steps of the launches of a run of steps. */
+type Cutter = (from: number, to: number, weigh: Weigh) => ReadonlyArray<number>
+
+/** The launches of a step. */
+interface Planned {
+  readonly groups: ReadonlyArray<Persist.Group>
+  readonly phased: ReadonlyMap<number, Phased>
+  readonly merged: Took
+  /** What it takes with launches one by one. */
+  readonly separate: Took
+}
+
+/** The launches that a cutter makes of each run of steps, and what the step takes with them and without. Costs are remembered from one to the next. */
+const planner = (
   pipeline: Pipeline.Stages,
   schedule: Schedule,
-  { candidates, mode }: { readonly candidates: ReadonlyArray<Candidate | undefined>; readonly mode: Mode }
-) => {
-  const { encodeMicros } = quantitiesOf(pipeline.profile)
+  candidates: ReadonlyArray<Candidate | undefined>
+): (cut: Cutter) => Planned => {
   const weigh = weigher(pipeline, schedule, candidates)
+  return (cut) => plannedBy(cut, schedule, { candidates, weigh })
+}
+
+const plannedBy = (
+  cut: Cutter,
+  schedule: Schedule,
+  { candidates, weigh }: { readonly candidates: ReadonlyArray<Candidate | undefined>; readonly weigh: Weigh }
+): Planned => {
   const groups: Array<Persist.Group> = []
   const phased = new Map<number, Phased>()
   const separate: Took = { micros: 0, launches: 0 }
@@ -152,18 +176,18 @@ const planned = (
     const first = firsts.get(text) ?? from
     firsts.set(text, first)
     const own: Weigh = (a, b) => weigh(a - from + first, b - from + first)
-    const found = cutsAt.get(first) ?? (mode === "on" ? fewest(from, to, own) : cheapest(from, to, own, encodeMicros))
+    const found = cutsAt.get(first) ?? cut(from, to, own)
     cutsAt.set(first, found)
     const cuts = found.map((cut) => cut - first + from)
     for (const [plan, begins] of [[separate, stepsFrom(from, to)], [merged, cuts]] as const) {
       plan.micros += microsOfCuts(own, codeOf, { cuts: begins, to })
       plan.launches += begins.length
     }
-    for (const [i, cut] of cuts.entries()) {
+    for (const [i, begin] of cuts.entries()) {
       const end = cuts[i + 1] ?? to
-      const made = own(cut, end)
-      if ("micros" in made && made.launch !== undefined) groups.push({ from: cut, to: end, launch: made.launch })
-      explain({ weigh: own, phased }, { before: cuts[i - 1], from: cut, to: end })
+      const made = own(begin, end)
+      if ("micros" in made && made.launch !== undefined) groups.push({ from: begin, to: end, launch: made.launch })
+      explain({ weigh: own, phased }, { before: cuts[i - 1], from: begin, to: end })
     }
   }
   return { groups, phased, separate, merged }
@@ -244,15 +268,14 @@ const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => 
   return best.at(-1)!.cuts
 }
 
-/** The launches of least total cost, each with what encoding it takes. */
-const cheapest = (from: number, to: number, weigh: Weigh, encodeMicros: number): ReadonlyArray<number> =>
+/** The launches of least total cost, each with so much for encoding it. */
+const cheapest = (encoding: number): Cutter => (from, to, weigh) =>
   cutsOf(from, to, (a, b) => {
     const made = weigh(a, b)
-    return "micros" in made ? made.micros + encodeMicros : Infinity
+    return "micros" in made ? made.micros + encoding : Infinity
   })
 
-const fewest = (from: number, to: number, weigh: Weigh): ReadonlyArray<number> =>
-  cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
+const fewest: Cutter = (from, to, weigh) => cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
 
 /** The candidate of each step; none for hand-written kernels, and for those that add to memory. */
 const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { steps }: Schedule) {

@@ -91,7 +91,7 @@ describe("persistent launches", () => {
       assert.strictEqual(yield* launchesOf("auto", 100), yield* launchesOf("on", 100))
       assert.isBelow(yield* launchesOf("auto", 100), separate)
       // hidden behind the device's work, or not known
-      assert.strictEqual(yield* launchesOf("auto", gpu.dispatchMicros / 2), separate)
+      assert.strictEqual(yield* launchesOf("auto", gpu.dispatchMicros / 4), separate)
       assert.strictEqual(yield* launchesOf("auto", undefined), separate)
     }))
 
