@@ -73,14 +73,14 @@ const agree = (
   beside: number
 ): boolean => {
   const { arena } = linear
-  const count = grid.reduce((n, size) => Expr.mul(n, size))
-  const turn = Concatenate.special(
-    arena,
-    "gidx0",
-    Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside))
-  )
+  const count = Symbolic.simplify(grid.reduce((n, size) => Expr.mul(n, size)))
+  const turns = Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside))
+  const turn = Concatenate.special(arena, "gidx0", turns)
   const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))
-  const at = { grid, workgroup: Expr.add(Expr.mul(turn, beside), part), thread: Expr.int(arena, threads - 1) }
+  const number = Expr.add(Expr.mul(turn, beside), part)
+  // where the last ones are missing, their threads do what those of the last workgroup do
+  const workgroup = isMultiple(count, beside) ? number : Expr.min(number, Expr.sub(count, 1))
+  const at = { grid, workgroup, thread: Expr.int(arena, threads - 1) }
   return branches.every((value) => {
     const nodes = toposort(value)
     if (nodes.some((node) => node.op === "LOAD" || node.is("SPECIAL") && node.arg.name.startsWith("lidx"))) return false

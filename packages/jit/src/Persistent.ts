@@ -121,8 +121,10 @@ export const persist = (
     const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
     const slowest = Math.max(...hosts) * encodeMicros * schedule.steps.length
     if (mode === "auto" && (profile.encodeMicros === undefined || slowest <= running)) return schedule
-    const planned = planner(pipeline, schedule, yield* candidatesOf(pipeline, schedule))
-    const plans = mode === "on" ? [planned(fewest)] : shares.map((share) => planned(cheapest(share * encodeMicros)))
+    const candidates = yield* candidatesOf(pipeline, schedule)
+    const costs: Costs = { candidates, weigh: weigher(pipeline, schedule, candidates) }
+    const cutters = mode === "on" ? [fewest] : shares.map((share) => cheapest(share * encodeMicros))
+    const plans = cutters.map((cut) => planned(schedule, costs, cut))
     const best = plans.reduce((a, b) => took(b.merged) < took(a.merged) ? b : a)
     if (mode === "auto" && leastGain * took(best.merged) > took(best.separate)) return schedule
     return Persist.persist(schedule, best.groups, (step) => best.phased.get(step))
@@ -146,21 +148,15 @@ interface Planned {
   readonly separate: Took
 }
 
-/** The launches that a cutter makes of each run of steps, and what the step takes with them and without. Costs are remembered from one to the next. */
-const planner = (
-  pipeline: Pipeline.Stages,
-  schedule: Schedule,
-  candidates: ReadonlyArray<Candidate | undefined>
-): (cut: Cutter) => Planned => {
-  const weigh = weigher(pipeline, schedule, candidates)
-  return (cut) => plannedBy(cut, schedule, { candidates, weigh })
+/** What plans of a step are made from. */
+interface Costs {
+  readonly candidates: ReadonlyArray<Candidate | undefined>
+  /** Remembers what it has weighed. */
+  readonly weigh: Weigh
 }
 
-const plannedBy = (
-  cut: Cutter,
-  schedule: Schedule,
-  { candidates, weigh }: { readonly candidates: ReadonlyArray<Candidate | undefined>; readonly weigh: Weigh }
-): Planned => {
+/** The launches that a cutter makes of each run of steps, and what the step takes with them and without. */
+const planned = (schedule: Schedule, { candidates, weigh }: Costs, cutter: Cutter): Planned => {
   const groups: Array<Persist.Group> = []
   const phased = new Map<number, Phased>()
   const separate: Took = { micros: 0, launches: 0 }
@@ -176,7 +172,7 @@ const plannedBy = (
     const first = firsts.get(text) ?? from
     firsts.set(text, first)
     const own: Weigh = (a, b) => weigh(a - from + first, b - from + first)
-    const found = cutsAt.get(first) ?? cut(from, to, own)
+    const found = cutsAt.get(first) ?? cutter(from, to, own)
     cutsAt.set(first, found)
     const cuts = found.map((cut) => cut - first + from)
     for (const [plan, begins] of [[separate, stepsFrom(from, to)], [merged, cuts]] as const) {
