@@ -120,15 +120,28 @@ export const persist = (
       hosts.reduce((sum, times) => sum + Math.max(micros, times * encodeMicros * launches), 0) / hosts.length
     const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
     const slowest = Math.max(...hosts) * encodeMicros * schedule.steps.length
-    if (mode === "auto" && (profile.encodeMicros === undefined || slowest <= running)) return schedule
+    if (mode === "auto" && profile.encodeMicros === undefined) return schedule
+    if (mode === "auto" && slowest <= running) {
+      return refused(schedule, "even a slow host encodes launches one by one while the device runs them")
+    }
     const candidates = yield* candidatesOf(pipeline, schedule)
     const costs: Costs = { candidates, weigh: weigher(pipeline, schedule, candidates) }
     const cutters = mode === "on" ? [fewest] : shares.map((share) => cheapest(share * encodeMicros))
     const plans = cutters.map((cut) => planned(schedule, costs, cut))
     const best = plans.reduce((a, b) => took(b.merged) < took(a.merged) ? b : a)
-    if (mode === "auto" && leastGain * took(best.merged) > took(best.separate)) return schedule
+    if (mode === "auto" && leastGain * took(best.merged) > took(best.separate)) {
+      const [merged, separate] = [best.merged, best.separate].map((plan) => (took(plan) / 1000).toFixed(2))
+      return refused(
+        schedule,
+        `the step takes ${separate} ms with launches one by one, and ${merged} with ${best.merged.launches} at best, as the mean over fast and slow hosts; ${leastGain} times is asked`
+      )
+    }
     return Persist.persist(schedule, best.groups, (step) => best.phased.get(step))
   })
+
+/** The schedule as it is, and why. */
+const refused = (schedule: Schedule, why: string): Schedule =>
+  Persist.persist(schedule, [], () => ({ _tag: "Refused", why }))
 
 /** What a step takes the device, and how many launches the host encodes. */
 interface Took {
@@ -365,8 +378,8 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
   if (candidates.length < together.candidates.length) {
     return { why: "a kernel that is written by hand, or adds to memory, runs alone" }
   }
-  const refused = refusal(profile, together)
-  if (refused !== undefined) return { why: refused }
+  const impossible = refusal(profile, together)
+  if (impossible !== undefined) return { why: impossible }
   const { phases } = together.composed
   const coherent = PhasesOf.crossing(phases)
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))

@@ -93,6 +93,11 @@ describe("persistent launches", () => {
       // hidden behind the device's work, or not known
       assert.strictEqual(yield* launchesOf("auto", gpu.dispatchMicros / 4), separate)
       assert.strictEqual(yield* launchesOf("auto", undefined), separate)
+      const { kept, steps } = yield* Effect.flatMap(Pipeline, ({ schedule }) => schedule(blocks(2).sink)).pipe(
+        Effect.provide(pipeline("auto", { ...gpu, encodeMicros: gpu.dispatchMicros / 4 }))
+      )
+      assert.isUndefined(kept)
+      assert.match(steps[0]!.boundaries.flatMap(Explain.print).join("\n"), /persistent: a launch: even a slow host/)
     }))
 
   it("have a workgroup on each processor, as far as barriers were tried among their threads", () => {

@@ -158,8 +158,8 @@ export const persist = (
     }
     i = launch?.to ?? i + 1
   }
-  const kept = [...schedule.kept ?? [], ...meeting === undefined ? [] : [meeting]]
-  return { ...schedule, steps: steps.map((step) => withArgs(step, moved, schedule)), temporaries, kept }
+  const made = { ...schedule, steps: steps.map((step) => withArgs(step, moved, schedule)), temporaries }
+  return meeting === undefined ? made : { ...made, kept: [...schedule.kept ?? [], meeting] }
 }
 
 /** The step with its temporaries where they are in arenas. */
