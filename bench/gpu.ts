@@ -224,16 +224,16 @@ const together = (name: string, file: string): void => {
   }
 }
 
-/** A few words behind a long text. Eight tokens are written behind each, so that the device does not fall asleep from one to the next. */
+/** A few words behind a long text. */
 const behind = (name: string, file: string): void => {
   const depth = quick ? 64 : 16000
   const { prefill: [own] } = bench(file, [
     "-p",
     "16",
     "-n",
-    "8",
+    "1",
     "-r",
-    quick ? "1" : "8",
+    quick ? "1" : "5",
     "-d",
     `${depth}`,
     "--context",
