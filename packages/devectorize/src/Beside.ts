@@ -66,6 +66,21 @@ const branchesWithBarriers = (linear: UOp): ReadonlyArray<UOp> => {
   return [...found].filter((value) => toposort(value).some(({ op }) => op === "SPECIAL" || op === "LOAD"))
 }
 
+/**
+ * The number of a workgroup of a turn that has so many neighbours. Where the last ones of all are missing, their threads do what those of the last workgroup do. What is added to the
+ * first number of the turn stays below `beside`, so that comparisons with multiples of it depend on the turn alone.
+ */
+export const neighbour = (
+  turn: UOp,
+  part: UOp,
+  { beside, count }: { readonly beside: number; readonly count: UOp }
+): UOp => {
+  const first = Expr.mul(turn, beside)
+  // a turn behind the last one is not taken, but its number is a number
+  const last = Expr.max(Expr.sub(Expr.sub(count, 1), first), 0)
+  return Expr.add(first, isMultiple(count, beside) ? part : Expr.min(part, last))
+}
+
 /** Whether so many consecutive workgroups take the same branches, as far as simplification sees. */
 const agree = (
   { grid, linear, threads }: Concatenate.Member,
@@ -77,10 +92,7 @@ const agree = (
   const turns = Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside))
   const turn = Concatenate.special(arena, "gidx0", turns)
   const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))
-  const number = Expr.add(Expr.mul(turn, beside), part)
-  // where the last ones are missing, their threads do what those of the last workgroup do
-  const workgroup = isMultiple(count, beside) ? number : Expr.min(number, Expr.sub(count, 1))
-  const at = { grid, workgroup, thread: Expr.int(arena, threads - 1) }
+  const at = { grid, workgroup: neighbour(turn, part, { count, beside }), thread: Expr.int(arena, threads - 1) }
   return branches.every((value) => {
     const nodes = toposort(value)
     if (nodes.some((node) => node.op === "LOAD" || node.is("SPECIAL") && node.arg.name.startsWith("lidx"))) return false

@@ -8,7 +8,7 @@ import { argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } 
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { issueAhead } from "./Ahead.ts"
-import { isMultiple, type Shape, type Side, sideOf } from "./Beside.ts"
+import { isMultiple, neighbour, type Shape, type Side, sideOf } from "./Beside.ts"
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
 import { leaveOut } from "./Surplus.ts"
@@ -290,7 +290,11 @@ const shareOf = (making: Making, member: Placed): Share => {
     const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
     return shareIn({
       ...rest,
-      workgroup: isThere === undefined ? number : Expr.min(number, Expr.sub(count, 1)),
+      workgroup: isThere === undefined
+        ? number
+        : isAdjacent && part !== undefined
+        ? neighbour(turn, part, { count, beside })
+        : Expr.min(number, Expr.sub(count, 1)),
       thread: last,
       isThread: isThread === undefined ? undefined : emit(isThread),
       isThere: isThere === undefined ? undefined : putAll(isThere)

@@ -22,21 +22,6 @@ const withoutQuotient = (sum: S): S | undefined => {
   return undefined
 }
 
-/** Leaves out a bound that cannot decide: `min(x, a) + z < 0` is `x + z < 0` where `a + z` is never below 0, and the same of `max(x, a)` where it always is. */
-const withoutBound = (sum: S): S | undefined => {
-  for (const [i, term] of sum.terms.entries()) {
-    const factor = sum.coefficients[i]!
-    if (factor < 1 || term.op !== "MIN" && term.op !== "MAX") continue
-    const rest = Sum.addScaled(sum, Sum.atom(term), -factor)
-    const [x, a] = term.src.map((s) => Sum.addScaled(rest, Sum.of(s), factor)) as [S, S]
-    const cannotDecide = (s: S): boolean =>
-      term.op === "MIN" ? Sum.lowerBound(s) >= 0 : Sum.lowerBound(Sum.addScaled(Sum.scale(s, -1), Sum.one, -1)) >= 0
-    const flat = cannotDecide(a) ? x : cannotDecide(x) ? a : undefined
-    if (flat !== undefined && fits(flat)) return flat
-  }
-  return undefined
-}
-
 /**
  * Drops low-order terms that cannot decide: `f * x + b < c` is `x < q` when `(c - b) / f` rounds up to the same `q` for
  * every `b`. `sum` has no constant; the comparison is `sum < bound`.
@@ -82,7 +67,7 @@ const negative = (difference: S, arena: Arena): UOp => {
 
 /** `difference < 0` where the last term is positive. */
 const positive = (difference: S, arena: Arena): UOp => {
-  const flat = withoutQuotient(difference) ?? withoutBound(difference)
+  const flat = withoutQuotient(difference)
   if (flat !== undefined) return negative(flat, arena)
   const terms = Sum.withoutConstant(difference)
   const bound = -difference.constant
