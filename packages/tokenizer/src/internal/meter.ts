@@ -73,7 +73,7 @@ export class Meter {
       throw new OverBudget("steps", `it takes more than ${this.budget.steps} steps; its loops do not end`)
     }
     // reading the clock costs as much as a small step
-    if ((this.steps & 15) === 0 && Date.now() > this.deadline) {
+    if ((this.steps & 15) === 0 && Date.now() >= this.deadline) {
       throw new OverBudget(
         "time",
         `it takes longer than ${(this.budget.time / 1000).toFixed(0)} s; its loops do not end`
