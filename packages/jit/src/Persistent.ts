@@ -10,12 +10,12 @@ import { isAccumulating, key, type PersistentArg, toposort, type UOp } from "@tg
 import * as Ahead from "@tg/devectorize/Ahead"
 import * as PhaseCosts from "@tg/devectorize/PhaseCosts"
 import * as Phases from "@tg/devectorize/Phases"
-import type { Phased } from "@tg/rangeify/Explain"
 import * as Fusion from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Horizontal"
 import * as Persist from "@tg/rangeify/Persist"
 import type { KernelStep, Schedule, Step } from "@tg/rangeify/Schedule"
 import { Context, Effect } from "effect"
+import * as Cuts from "./internal/cuts.ts"
 import type * as Pipeline from "./Pipeline.ts"
 import * as Stages from "./Stages.ts"
 
@@ -54,16 +54,6 @@ const mostCrossing = 2 ** 18
 const mostStaged = 2 ** 15
 /** Scalar atomic loads per thread and phase, of values that are not staged: none of them hits the processor's own cache. */
 const mostWords = 32
-/** Bytes of the instruction cache of an H200's processor. */
-const codeCache = 2 ** 17
-/**
- * Bytes of machine code for each that `PhaseCosts.codeBytes` counts, as drivers unroll loops; and as a phase, with its loop and its copies. What the driver of an H100 reports:
- * 75 KB counted and 121 made of a layer of GLM-4.7-Flash by kernels, 67 and 133 of those that are phases.
- */
-const codePerCounted = 1.6
-const codeAsPhase = 1.25
-/** Microseconds for each byte of code that is not in the instruction cache: 3 for 36 KB on an H200 (`docs/decode-h200.md`). */
-const codeMicros = 3 / 36_000
 /**
  * What hosts take to encode, times what was measured once: they have neighbours, and took 0.7 to 1.7 times as long from minute to minute on machines with an H100 (`docs/persistent.md`).
  */
@@ -77,7 +67,6 @@ const mostRegisters = 255
 const besideValues = 24
 /** Words per thread that are prefetched across a barrier: twice one fetch was slower than none on an H200. */
 const mostAhead = 8
-const mostPhases = 16
 /** Timeout of a grid barrier. */
 const patienceMicros = 1_000_000
 
@@ -99,11 +88,6 @@ interface Candidate extends Share {
   readonly ahead: ReadonlySet<number>
 }
 
-/** The cost of steps as one launch, or why they cannot be one. */
-type Weighed =
-  | { readonly micros: number; readonly launch: PersistentArg | undefined }
-  | { readonly why: string }
-
 /** The schedule with persistent launches where they pay; unchanged on devices without a grid barrier. */
 export const persist = (
   pipeline: Pipeline.Stages,
@@ -116,7 +100,7 @@ export const persist = (
     if (mode === "off" || !caps.hasGrid || gridBarrierHolds !== true || gridBarrierWorkgroups < 2) return schedule
     const { encodeMicros } = quantitiesOf(profile)
     /** The mean over hosts: the device's time, or the host's where that is longer. */
-    const took = ({ launches, micros }: Took): number =>
+    const took = ({ launches, micros }: Cuts.Plan): number =>
       hosts.reduce((sum, times) => sum + Math.max(micros, times * encodeMicros * launches), 0) / hosts.length
     const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
     const slowest = Math.max(...hosts) * encodeMicros * schedule.steps.length
@@ -125,166 +109,37 @@ export const persist = (
       return refused(schedule, "even a slow host encodes launches one by one while the device runs them")
     }
     const candidates = yield* candidatesOf(pipeline, schedule)
-    const costs: Costs = { candidates, weigh: weigher(pipeline, schedule, candidates) }
-    const cutters = mode === "on" ? [fewest] : shares.map((share) => cheapest(share * encodeMicros))
-    const plans = cutters.map((cut) => planned(schedule, costs, cut))
-    const best = plans.reduce((a, b) => took(b.merged) < took(a.merged) ? b : a)
-    if (mode === "auto" && leastGain * took(best.merged) > took(best.separate)) {
-      const [merged, separate] = [best.merged, best.separate].map((plan) => (took(plan) / 1000).toFixed(2))
+    const weigh = weigher(pipeline, schedule, candidates)
+    const runs = runsOf(schedule, candidates)
+    const codeOf = (step: number): number => candidates[step]?.code ?? 0
+    const planned = (cutter: Cuts.Cutter): Cuts.Plan => Cuts.plan(runs, weigh, { cutter, codeOf })
+    const cutters = mode === "on" ? [Cuts.fewest] : shares.map((share) => Cuts.cheapest(share * encodeMicros))
+    const best = cutters.map(planned).reduce((a, b) => took(b) < took(a) ? b : a)
+    const separate = planned(Cuts.single)
+    if (mode === "auto" && leastGain * took(best) > took(separate)) {
+      const [merged, alone] = [best, separate].map((plan) => (took(plan) / 1000).toFixed(2))
       return refused(
         schedule,
-        `the step takes ${separate} ms with launches one by one, and ${merged} with ${best.merged.launches} at best, as the mean over fast and slow hosts; ${leastGain} times is asked`
+        `the step takes ${alone} ms with launches one by one, and ${merged} with ${best.launches} at best, as the mean over fast and slow hosts; ${leastGain} times is asked`
       )
     }
-    return Persist.persist(schedule, best.groups, (step) => best.phased.get(step))
+    const { groups, phased } = Cuts.groupsOf(runs, weigh, best)
+    return Persist.persist(schedule, groups, (step) => phased.get(step))
   })
 
 /** The schedule as it is, and why. */
 const refused = (schedule: Schedule, why: string): Schedule =>
   Persist.persist(schedule, [], () => ({ _tag: "Refused", why }))
 
-/** What a step takes the device, and how many launches the host encodes. */
-interface Took {
-  micros: number
-  launches: number
-}
-
-/** First steps of the launches of a run of steps. */
-type Cutter = (from: number, to: number, weigh: Weigh) => ReadonlyArray<number>
-
-/** The launches of a step. */
-interface Planned {
-  readonly groups: ReadonlyArray<Persist.Group>
-  readonly phased: ReadonlyMap<number, Phased>
-  readonly merged: Took
-  /** What it takes with launches one by one. */
-  readonly separate: Took
-}
-
-/** What plans of a step are made from. */
-interface Costs {
-  readonly candidates: ReadonlyArray<Candidate | undefined>
-  /** Remembers what it has weighed. */
-  readonly weigh: Weigh
-}
-
-/** The launches that a cutter makes of each run of steps, and what the step takes with them and without. */
-const planned = (schedule: Schedule, { candidates, weigh }: Costs, cutter: Cutter): Planned => {
-  const groups: Array<Persist.Group> = []
-  const phased = new Map<number, Phased>()
-  const separate: Took = { micros: 0, launches: 0 }
-  const merged: Took = { micros: 0, launches: 0 }
+/** The runs of a schedule, of which those are equal that are asked for equal launches. */
+const runsOf = (
+  schedule: Schedule,
+  candidates: ReadonlyArray<Candidate | undefined>
+): ReadonlyArray<Cuts.Run> => {
   const written = Persist.writers(schedule)
   const kernelOf = (step: number): number => candidates[step]?.number ?? -1
-  const codeOf = (step: number): number => candidates[step]?.code ?? 0
-  /** Where the first of equal runs begins: layers are. */
-  const firsts = new Map<string, number>()
-  const cutsAt = new Map<number, ReadonlyArray<number>>()
-  for (const [from, to] of runs(schedule.steps)) {
-    const text = Persist.textOf(schedule, { from, to, kernelOf, written })
-    const first = firsts.get(text) ?? from
-    firsts.set(text, first)
-    const own: Weigh = (a, b) => weigh(a - from + first, b - from + first)
-    const found = cutsAt.get(first) ?? cutter(from, to, own)
-    cutsAt.set(first, found)
-    const cuts = found.map((cut) => cut - first + from)
-    for (const [plan, begins] of [[separate, stepsFrom(from, to)], [merged, cuts]] as const) {
-      plan.micros += microsOfCuts(own, codeOf, { cuts: begins, to })
-      plan.launches += begins.length
-    }
-    for (const [i, begin] of cuts.entries()) {
-      const end = cuts[i + 1] ?? to
-      const made = own(begin, end)
-      if ("micros" in made && made.launch !== undefined) groups.push({ from: begin, to: end, launch: made.launch })
-      explain({ weigh: own, phased }, { before: cuts[i - 1], from: begin, to: end })
-    }
-  }
-  return { groups, phased, separate, merged }
+  return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { from, to, kernelOf, written }))
 }
-
-const stepsFrom = (from: number, to: number): ReadonlyArray<number> =>
-  Array.from({ length: to - from }, (_, i) => from + i)
-
-/** Microseconds of a run of steps as launches that begin at these, and of code that the instruction cache does not hold from one such run to the next. */
-const microsOfCuts = (
-  weigh: Weigh,
-  codeOf: (step: number) => number,
-  { cuts, to }: { readonly cuts: ReadonlyArray<number>; readonly to: number }
-): number => {
-  let micros = 0
-  let code = 0
-  for (const [i, cut] of cuts.entries()) {
-    const end = cuts[i + 1] ?? to
-    const made = weigh(cut, end)
-    micros += "micros" in made ? made.micros : Infinity
-    const counted = stepsFrom(cut, end).reduce((sum, step) => sum + codeOf(step), 0)
-    code += counted * codePerCounted * (end - cut > 1 ? codeAsPhase : 1)
-  }
-  return micros + (code > codeCache ? code * codeMicros : 0)
-}
-
-type Weigh = (from: number, to: number) => Weighed
-
-/** Records why steps are phases of one launch, or why the first is not a phase of the launch before. */
-const explain = (
-  { phased, weigh }: { readonly weigh: Weigh; readonly phased: Map<number, Phased> },
-  { before, from, to }: { readonly before: number | undefined; readonly from: number; readonly to: number }
-): void => {
-  const microsOf = (a: number, b: number): number => {
-    const made = weigh(a, b)
-    return "micros" in made ? made.micros : Infinity
-  }
-  const made = weigh(from, to)
-  if ("micros" in made && made.launch !== undefined) {
-    const alone = Array.from({ length: to - from }, (_, i) => microsOf(from + i, from + i + 1))
-    const saves = alone.reduce((a, b) => a + b, 0) - made.micros
-    for (let step = from; step < to; step++) {
-      phased.set(step, { _tag: "Phase", phases: to - from, workgroups: made.launch.workgroups, saves })
-    }
-    return
-  }
-  if (before === undefined) return
-  const joined = weigh(before, to)
-  const why: Phased = "why" in joined
-    ? { _tag: "Refused", why: joined.why }
-    : { _tag: "Costs", micros: joined.micros - microsOf(before, from) - microsOf(from, to) }
-  phased.set(from, why)
-}
-
-/** Maximal runs of steps of one call of a function. */
-const runs = (steps: ReadonlyArray<Step>): ReadonlyArray<readonly [number, number]> => {
-  const found: Array<[number, number]> = []
-  steps.forEach(({ body, site }, i) => {
-    const last = steps[i - 1]
-    if (last !== undefined && last.site === site && last.body === body) found.at(-1)![1] = i + 1
-    else found.push([i, i + 1])
-  })
-  return found
-}
-
-/** First steps of the launches of least total cost, by dynamic programming over the last cut. */
-const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => number): ReadonlyArray<number> => {
-  const best = [{ cost: 0, cuts: [] as ReadonlyArray<number> }]
-  for (let end = from + 1; end <= to; end++) {
-    let least = { cost: Infinity, cuts: [] as ReadonlyArray<number> }
-    for (let begin = Math.max(from, end - mostPhases); begin < end; begin++) {
-      const before = best[begin - from]!
-      const cost = before.cost + costOf(begin, end)
-      if (cost < least.cost) least = { cost, cuts: [...before.cuts, begin] }
-    }
-    best.push(least)
-  }
-  return best.at(-1)!.cuts
-}
-
-/** The launches of least total cost, each with so much for encoding it. */
-const cheapest = (encoding: number): Cutter => (from, to, weigh) =>
-  cutsOf(from, to, (a, b) => {
-    const made = weigh(a, b)
-    return "micros" in made ? made.micros + encoding : Infinity
-  })
-
-const fewest: Cutter = (from, to, weigh) => cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
 
 /** The candidate of each step; none for hand-written kernels, and for those that add to memory. */
 const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { steps }: Schedule) {
@@ -347,8 +202,8 @@ const weigher = (
   pipeline: Pipeline.Stages,
   schedule: Schedule,
   candidates: ReadonlyArray<Candidate | undefined>
-): Weigh => {
-  const known = new Map<string, Weighed>()
+): Cuts.Weigh => {
+  const known = new Map<string, Cuts.Weighed>()
   const written = Persist.writers(schedule)
   return (from, to) => {
     const text = `${from} ${to}`
@@ -369,7 +224,7 @@ interface Together {
   readonly schedule: Schedule
 }
 
-const weighed = (pipeline: Pipeline.Stages, together: Together): Weighed => {
+const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed => {
   const { profile } = pipeline
   const candidates = together.candidates.filter((candidate) => candidate !== undefined)
   if (together.candidates.length === 1) {
@@ -482,9 +337,9 @@ export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PersistentArg
 /** What is in the way of a launch, whatever it would cost. */
 const refusal = (profile: DeviceProfile, { candidates, composed, schedule }: Together): string | undefined => {
   const { args, isAliased, phases, places } = composed
-  const code = candidates.reduce((sum, own) => sum + (own?.code ?? 0), 0) * codePerCounted * codeAsPhase
-  if (code > codeCache) {
-    return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${codeCache / 1024}`
+  const code = Cuts.machineCode(candidates.reduce((sum, own) => sum + (own?.code ?? 0), 0), candidates.length)
+  if (code > Cuts.codeCache) {
+    return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${Cuts.codeCache / 1024}`
   }
   const needs = args.length + 1
   if (isAliased) return "its launches bind several windows of memory that one of them writes"

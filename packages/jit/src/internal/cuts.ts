@@ -1,0 +1,177 @@
+/** Where the steps of a schedule are cut into launches, by what each launch would cost. */
+import type { PersistentArg } from "@tg/core-uop/UOp"
+import type { Phased } from "@tg/rangeify/Explain"
+import type { Group } from "@tg/rangeify/Persist"
+import type { Step } from "@tg/rangeify/Schedule"
+
+/** The cost of steps as one launch, or why they cannot be one. */
+export type Weighed =
+  | { readonly micros: number; readonly launch: PersistentArg | undefined }
+  | { readonly why: string }
+
+/** Weighs the steps from one on, up to another one. */
+export type Weigh = (from: number, to: number) => Weighed
+
+/** First steps of the launches of a run of steps. */
+export type Cutter = (from: number, to: number, weigh: Weigh) => ReadonlyArray<number>
+
+/** Steps of one call of a function, from one on, up to another one; and where the first such run begins that is equal to it: layers are. */
+export interface Run {
+  readonly from: number
+  readonly to: number
+  readonly first: number
+}
+
+/** The launches of each run, what they take the device, and how many the host encodes. */
+export interface Plan {
+  readonly cuts: ReadonlyArray<ReadonlyArray<number>>
+  readonly micros: number
+  readonly launches: number
+}
+
+/** Bytes of the instruction cache of an H200's processor. */
+export const codeCache = 2 ** 17
+/**
+ * Bytes of machine code for each that `PhaseCosts.codeBytes` counts, as drivers unroll loops; and as a phase, with its loop and its copies. What the driver of an H100 reports:
+ * 75 KB counted and 121 made of a layer of GLM-4.7-Flash by kernels, 67 and 133 of those that are phases.
+ */
+const codePerCounted = 1.6
+const codeAsPhase = 1.25
+/** Microseconds for each byte of code that is not in the instruction cache: 3 for 36 KB on an H200 (`docs/decode-h200.md`). */
+const codeMicros = 3 / 36_000
+const mostPhases = 16
+
+/** Bytes of machine code of a launch of so many steps, of which so many bytes are counted. */
+export const machineCode = (counted: number, steps: number): number =>
+  counted * codePerCounted * (steps > 1 ? codeAsPhase : 1)
+
+const stepsFrom = (from: number, to: number): ReadonlyArray<number> =>
+  Array.from({ length: to - from }, (_, i) => from + i)
+
+/** Infinite where they cannot be one launch. */
+const microsOf = (made: Weighed): number => "micros" in made ? made.micros : Infinity
+
+/** First steps of the launches of least total cost, by dynamic programming over the last cut. */
+const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => number): ReadonlyArray<number> => {
+  const best = [{ cost: 0, cuts: [] as ReadonlyArray<number> }]
+  for (let end = from + 1; end <= to; end++) {
+    let least = { cost: Infinity, cuts: [] as ReadonlyArray<number> }
+    for (let begin = Math.max(from, end - mostPhases); begin < end; begin++) {
+      const before = best[begin - from]!
+      const cost = before.cost + costOf(begin, end)
+      if (cost < least.cost) least = { cost, cuts: [...before.cuts, begin] }
+    }
+    best.push(least)
+  }
+  return best.at(-1)!.cuts
+}
+
+/** The launches of least total cost, each with so much for encoding it. */
+export const cheapest = (encoding: number): Cutter => (from, to, weigh) =>
+  cutsOf(from, to, (a, b) => microsOf(weigh(a, b)) + encoding)
+
+/** As few launches as possible, regardless of cost. */
+export const fewest: Cutter = (from, to, weigh) => cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
+
+/** A launch a step. */
+export const single: Cutter = stepsFrom
+
+/** Maximal runs of steps of one call of a function. Equal texts, equal runs. */
+export const runsOf = (
+  steps: ReadonlyArray<Step>,
+  textOf: (from: number, to: number) => string
+): ReadonlyArray<Run> => {
+  const found: Array<[number, number]> = []
+  steps.forEach(({ body, site }, i) => {
+    const last = steps[i - 1]
+    if (last !== undefined && last.site === site && last.body === body) found.at(-1)![1] = i + 1
+    else found.push([i, i + 1])
+  })
+  const firsts = new Map<string, number>()
+  return found.map(([from, to]) => {
+    const text = textOf(from, to)
+    const first = firsts.get(text) ?? from
+    firsts.set(text, first)
+    return { from, to, first }
+  })
+}
+
+/** Weighs steps of a run as those of the first one that is equal to it. */
+const weighIn = (weigh: Weigh, { first, from }: Run): Weigh => (a, b) => weigh(a - from + first, b - from + first)
+
+/** The launches that a cutter makes. `codeOf` counts the bytes of a step's code. */
+export const plan = (
+  runs: ReadonlyArray<Run>,
+  weigh: Weigh,
+  { codeOf, cutter }: { readonly cutter: Cutter; readonly codeOf: (step: number) => number }
+): Plan => {
+  const known = new Map<number, ReadonlyArray<number>>()
+  let micros = 0
+  const cuts = runs.map((run) => {
+    const { first, from, to } = run
+    const own = weighIn(weigh, run)
+    const found = known.get(first) ?? cutter(from, to, own)
+    known.set(first, found)
+    const begins = found.map((cut) => cut - first + from)
+    micros += microsOfCuts(own, codeOf, { begins, to })
+    return begins
+  })
+  return { cuts, micros, launches: cuts.flat().length }
+}
+
+/** Microseconds of a run of steps as launches that begin at these, and of code that the instruction cache does not hold from one such run to the next. */
+const microsOfCuts = (
+  weigh: Weigh,
+  codeOf: (step: number) => number,
+  { begins, to }: { readonly begins: ReadonlyArray<number>; readonly to: number }
+): number => {
+  let micros = 0
+  let code = 0
+  for (const [i, begin] of begins.entries()) {
+    const end = begins[i + 1] ?? to
+    micros += microsOf(weigh(begin, end))
+    code += machineCode(stepsFrom(begin, end).reduce((sum, step) => sum + codeOf(step), 0), end - begin)
+  }
+  return micros + (code > codeCache ? code * codeMicros : 0)
+}
+
+/** The persistent launches of a plan, and why each step is a phase of one, or not. */
+export const groupsOf = (
+  runs: ReadonlyArray<Run>,
+  weigh: Weigh,
+  { cuts }: Plan
+): { readonly groups: ReadonlyArray<Group>; readonly phased: ReadonlyMap<number, Phased> } => {
+  const groups: Array<Group> = []
+  const phased = new Map<number, Phased>()
+  for (const [r, run] of runs.entries()) {
+    const own = weighIn(weigh, run)
+    for (const [i, from] of cuts[r]!.entries()) {
+      const to = cuts[r]![i + 1] ?? run.to
+      const made = own(from, to)
+      if ("micros" in made && made.launch !== undefined) groups.push({ from, to, launch: made.launch })
+      explain({ weigh: own, phased }, { before: cuts[r]![i - 1], from, to })
+    }
+  }
+  return { groups, phased }
+}
+
+/** Records why steps are phases of one launch, or why the first is not a phase of the launch before. */
+const explain = (
+  { phased, weigh }: { readonly weigh: Weigh; readonly phased: Map<number, Phased> },
+  { before, from, to }: { readonly before: number | undefined; readonly from: number; readonly to: number }
+): void => {
+  const made = weigh(from, to)
+  if ("micros" in made && made.launch !== undefined) {
+    const steps = stepsFrom(from, to)
+    const saves = steps.reduce((sum, step) => sum + microsOf(weigh(step, step + 1)), 0) - made.micros
+    const why: Phased = { _tag: "Phase", phases: steps.length, workgroups: made.launch.workgroups, saves }
+    for (const step of steps) phased.set(step, why)
+    return
+  }
+  if (before === undefined) return
+  const joined = weigh(before, to)
+  const why: Phased = "why" in joined
+    ? { _tag: "Refused", why: joined.why }
+    : { _tag: "Costs", micros: joined.micros - microsOf(weigh(before, from)) - microsOf(made) }
+  phased.set(from, why)
+}
