@@ -9,17 +9,13 @@
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { parseArgs } from "node:util"
 import { codeBytes } from "../packages/devectorize/src/PhaseCosts.ts"
-import { fromModel } from "../packages/engine/src/Engine.ts"
-import * as ModelFile from "../packages/engine/src/ModelFile.ts"
-import * as Sampler from "../packages/engine/src/Sampler.ts"
-import * as GgufFile from "../packages/gguf/src/GgufFile.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Profiler from "../packages/jit/src/Profiler.ts"
 import * as Stages from "../packages/jit/src/Stages.ts"
-import { known } from "../packages/models/src/Models.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import { Device, type Dispatch } from "../packages/runtime/src/Device.ts"
 import { Effect } from "effect"
+import { decoding } from "./support/decoding.ts"
 import { profileGiven } from "./support/given.ts"
 
 const { positionals: [path], values: given } = parseArgs({
@@ -40,16 +36,9 @@ const launches = 96
 const turns = 48
 
 const run = Effect.gen(function*() {
-  const { gguf, source } = yield* GgufFile.open(path)
-  const file = yield* ModelFile.ofGguf(gguf, known)
-  const { session } = yield* fromModel(source, file, { context, prepare: ["last", Sampler.greedy] })
-  yield* session.advance(Array.from({ length: depth }, (_, i) => i % session.vocabulary))
-  const prepared = yield* session.decodeStep(depth)
+  const { groups: ofPrograms, prepared, steps, vars } = yield* decoding(path, { context, depth })
   const device = yield* Device
   const pipeline = yield* Pipeline
-  const vars = { T: 1, startPos: depth }
-  const { steps } = yield* prepared.schedule
-  yield* Profiler.warm(prepared, vars)
   /** Microseconds of these launches, one after the other. */
   const timed = Effect.fnUntraced(function*(dispatches: ReadonlyArray<Dispatch>) {
     const replay = yield* device.plan(dispatches)
@@ -60,8 +49,6 @@ const run = Effect.gen(function*() {
   }, Effect.scoped)
 
   const all = prepared.dispatches
-  const ofPrograms = [...Map.groupBy(all.keys(), (i) => prepared.plan.launches[i]!.program).values()]
-    .filter((group) => group.length > 4)
   const layers = Math.min(...ofPrograms.map((group) => group.length))
   const groups = ofPrograms.map((group) => ({ group: group.slice(-layers), step: steps[group[0]!]! }))
   const codes = yield* Effect.forEach(

@@ -12,19 +12,15 @@ import * as CorePhases from "../packages/core-uop/src/Phases.ts"
 import { argOf, type UOp } from "../packages/core-uop/src/UOp.ts"
 import { codeBytes, wordsInUse } from "../packages/devectorize/src/PhaseCosts.ts"
 import * as Phases from "../packages/devectorize/src/Phases.ts"
-import { fromModel } from "../packages/engine/src/Engine.ts"
-import * as ModelFile from "../packages/engine/src/ModelFile.ts"
-import * as Sampler from "../packages/engine/src/Sampler.ts"
-import * as GgufFile from "../packages/gguf/src/GgufFile.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Profiler from "../packages/jit/src/Profiler.ts"
 import * as Stages from "../packages/jit/src/Stages.ts"
-import { known } from "../packages/models/src/Models.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import type { KernelStep } from "../packages/rangeify/src/Schedule.ts"
 import { Device, type Dispatch } from "../packages/runtime/src/Device.ts"
 import { sampled } from "../packages/tuner/src/Workbench.ts"
 import { Effect } from "effect"
+import { decoding } from "./support/decoding.ts"
 import { profileGiven } from "./support/given.ts"
 
 const { positionals: [path], values: given } = parseArgs({
@@ -83,16 +79,9 @@ const told = (linear: UOp, workgroups: number): string => {
 }
 
 const run = Effect.gen(function*() {
-  const { gguf, source } = yield* GgufFile.open(path)
-  const file = yield* ModelFile.ofGguf(gguf, known)
-  const { session } = yield* fromModel(source, file, { context, prepare: ["last", Sampler.greedy] })
-  yield* session.advance(Array.from({ length: depth }, (_, i) => i % session.vocabulary))
-  const prepared = yield* session.decodeStep(depth)
+  const { groups, prepared, steps, vars } = yield* decoding(path, { context, depth })
   const device = yield* Device
   const pipeline = yield* Pipeline
-  const vars = { T: 1, startPos: depth }
-  const { steps } = yield* prepared.schedule
-  yield* Profiler.warm(prepared, vars)
   const wait = Effect.provideService(Profiler.settle(prepared), Device, device)
   /** Microseconds of these launches, one after the other, behind as much of the same work as has the device at its clock. */
   const timed = Effect.fnUntraced(function*(dispatches: ReadonlyArray<Dispatch>) {
@@ -103,8 +92,7 @@ const run = Effect.gen(function*() {
 
   const all = prepared.dispatches
   console.log(`whole step ${(yield* timed(all)).toFixed(1)} us, ${all.length} launches`)
-  const groups = [...Map.groupBy(all.keys(), (i) => prepared.plan.launches[i]!.program).values()]
-  for (const group of groups.filter((own) => own.length > 4)) {
+  for (const group of groups) {
     const step = steps[group[0]!]!
     const launches = group.map((i) => all[i]!)
     const each = (micros: number): string => (micros / launches.length).toFixed(2).padStart(7)

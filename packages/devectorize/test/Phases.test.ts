@@ -24,6 +24,33 @@ const run = (made: Made, evaluate: (args: Map<number, Float32Array>) => void): M
   return args
 }
 
+/** A launch of one kernel twice, of which the second reads what the first wrote in slots 2 and 3; values are in slots 0 and 1. */
+const twice = (
+  own: UOp,
+  slots: ReadonlyArray<ReadonlyArray<number>>,
+  shape: { readonly workgroups: number; readonly threads: number }
+): UOp =>
+  phases(slots.map((each) => ({ linear: own, slots: each, offsets: each.map(() => 0) })), {
+    caps: gpu,
+    ...shape,
+    spins: 1000,
+    coherent: new Set([2, 3]),
+    meeting: 6,
+    stagedBytes: 0,
+    ahead: []
+  })
+
+/** What such a launch leaves in slots 2 to 5. */
+const resultsOf = (one: UOp): ReadonlyArray<Float32Array> => {
+  const args = new Map(Array.from({ length: 7 }, (_, slot) => [
+    slot,
+    Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
+  ]))
+  assert.deepStrictEqual(Spec.check("linear", one), [])
+  evaluateLinear(one, args)
+  return [...args.values()].slice(2, 6)
+}
+
 describe("phases", () => {
   it("keeps the values of random programs, with workgroups in any order", () => {
     for (let seed = 0; seed < 16; seed++) {
@@ -76,29 +103,9 @@ describe("phases", () => {
       caps: gpu,
       maxGrid: 65535
     })
-    const launched = (workgroups: number, threads: number): UOp => {
-      const slots = [[2, 0, 1, 3, 1, 0], [4, 2, 3, 5, 3, 2]]
-      return phases(slots.map((own) => ({ linear: two, slots: own, offsets: own.map(() => 0) })), {
-        caps: gpu,
-        workgroups,
-        threads,
-        spins: 1000,
-        coherent: new Set([2, 3]),
-        meeting: 6,
-        stagedBytes: 0,
-        ahead: []
-      })
-    }
-    const results = (one: UOp): ReadonlyArray<Float32Array> => {
-      const args = new Map(Array.from({ length: 7 }, (_, slot) => [
-        slot,
-        Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
-      ]))
-      assert.deepStrictEqual(Spec.check("linear", one), [])
-      evaluateLinear(one, args)
-      return [...args.values()].slice(2, 6)
-    }
-    const want = results(launched(3, 16))
+    const launched = (workgroups: number, threads: number): UOp =>
+      twice(two, [[2, 0, 1, 3, 1, 0], [4, 2, 3, 5, 3, 2]], { workgroups, threads })
+    const want = resultsOf(launched(3, 16))
     for (const [workgroups, threads] of [[3, 64], [5, 64], [7, 48], [40, 100], [24, 1024]] as const) {
       const one = launched(workgroups, threads)
       const turns = one.src.filter(({ op }) => op === "RANGE").map((node) => Bounds.of(node.src[0]!).max)
@@ -106,7 +113,7 @@ describe("phases", () => {
       assert.isAbove(beside, 1)
       assert.strictEqual(48 % beside, 0)
       assert.strictEqual(turns.some((n) => n < 16), 96 / beside > workgroups)
-      assert.deepStrictEqual(results(one), want)
+      assert.deepStrictEqual(resultsOf(one), want)
     }
   })
 
@@ -119,26 +126,8 @@ describe("phases", () => {
       caps,
       maxGrid: 65535
     })
-    const results = (workgroups: number, threads: number): ReadonlyArray<Float32Array> => {
-      const slots = [[2, 0, 1, 3], [4, 2, 3, 5]]
-      const one = phases(slots.map((own) => ({ linear: joined, slots: own, offsets: own.map(() => 0) })), {
-        caps,
-        workgroups,
-        threads,
-        spins: 1000,
-        coherent: new Set([2, 3]),
-        meeting: 6,
-        stagedBytes: 0,
-        ahead: []
-      })
-      assert.deepStrictEqual(Spec.check("linear", one), [])
-      const args = new Map(Array.from({ length: 7 }, (_, slot) => [
-        slot,
-        Float32Array.from({ length }, (_, i) => slot < 2 ? (i * 13 + slot * 7) % 29 - 14 : 0)
-      ]))
-      evaluateLinear(one, args)
-      return [...args.values()].slice(2, 6)
-    }
+    const results = (workgroups: number, threads: number): ReadonlyArray<Float32Array> =>
+      resultsOf(twice(joined, [[2, 0, 1, 3], [4, 2, 3, 5]], { workgroups, threads }))
     const want = results(3, 16)
     for (const [workgroups, threads] of [[5, 64], [24, 32], [7, 256], [1, 128]] as const) {
       // 48 workgroups with barriers, and one without
