@@ -59,7 +59,7 @@ const mostWords = 32
  */
 const hosts = [0.7, 1, 1.3, 1.7]
 /** How much faster a step has to be on these hosts by the model of costs, which takes phases for up to 10% less than they are: what a fast host loses is small beside that. */
-const leastGain = 1.2
+const leastGain = 1.1
 /** What of encoding counts where launches are cut: a plan is made with each, as it is hidden as long as the device takes longer. */
 const shares = [0, 0.25, 0.5, 1]
 /** Registers per thread: the hardware's limit, and those besides live values, for addresses and loads in flight. */
@@ -238,9 +238,7 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   const { phases } = together.composed
   const coherent = PhasesOf.crossing(phases)
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
-  const most = Math.max(...candidates.map(({ threads }) => threads))
-  const registers = Math.max(...candidates.map((own) => own.registers))
-  const sized = sizesOf(profile, { most, registers }).map((threads) =>
+  const sized = sizesOf(profile, Math.max(...candidates.map(({ threads }) => threads))).map((threads) =>
     ofThreads(pipeline, together, { candidates, coherent, parts, threads })
   )
   const why = sized.find((made) => typeof made === "string")
@@ -258,14 +256,12 @@ interface Priced {
 const best = (all: ReadonlyArray<Priced>): Priced | undefined =>
   all.reduce<Priced | undefined>((a, b) => a === undefined || b.micros < a.micros ? b : a, undefined)
 
-/** Sizes of workgroups to choose from: larger ones than a phase needs run several of its workgroups, as long as registers suffice. */
-const sizesOf = (
-  profile: DeviceProfile,
-  { most, registers }: { readonly most: number; readonly registers: number }
-): ReadonlyArray<number> => {
-  const { registerBytes } = quantitiesOf(profile)
-  const room = Math.min(profile.maxWorkgroupThreads, registerBytes / (registerWidth * registers))
-  const multiples = Array.from({ length: Math.floor(room / threadsStep) }, (_, i) => threadsStep * (i + 1))
+/** Sizes of workgroups to choose from: those of the largest phase, and larger ones, which run several workgroups of a phase side by side. A compiler keeps to the registers that there are. */
+const sizesOf = ({ maxWorkgroupThreads }: DeviceProfile, most: number): ReadonlyArray<number> => {
+  const multiples = Array.from(
+    { length: Math.floor(maxWorkgroupThreads / threadsStep) },
+    (_, i) => threadsStep * (i + 1)
+  )
   return [most, ...multiples.filter((threads) => threads > most)]
 }
 const threadsStep = 128
@@ -328,10 +324,16 @@ const wordsAhead = (
   return Math.max(0, Math.min(mostAhead, left - left % 4))
 }
 
+/**
+ * What first loads in front of a barrier save of the shorter of the two: nine phases in plain WGSL take 0.2 us less each with 512 and 1024 threads, 0.5 with 256
+ * (`bench/phases.mjs`, H200), as the threads of other subgroups hide latencies, too.
+ */
+const shareAhead = 0.25
+
 /** Microseconds that first loads and barriers are waited for together. */
 export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PersistentArg, "ahead">): number => {
   const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
-  return ahead.filter((words) => words > 0).length * Math.min(gridBarrierMicros, loadMicros)
+  return shareAhead * ahead.filter((words) => words > 0).length * Math.min(gridBarrierMicros, loadMicros)
 }
 
 /** What is in the way of a launch, whatever it would cost. */
@@ -387,17 +389,33 @@ export interface Share {
  * workgroups to run one after the other, each of which waits for its own loads.
  */
 export const slower = (
-  { saturatingThreads }: DeviceProfile,
+  profile: DeviceProfile,
   { busy, threads, waits, workgroups }: Share,
   launch: Pick<PersistentArg, "threads" | "workgroups">,
   beside = Math.max(1, Math.floor(launch.threads / threads))
 ): number => {
+  const { saturatingThreads } = profile
+  const { processors, residentThreads, residentWorkgroups } = quantitiesOf(profile)
   const wanted = workgroups * threads
   const has = Math.min(wanted, launch.workgroups * beside * threads)
   const turns = Math.ceil(workgroups / (launch.workgroups * beside))
-  const alone = Math.max(1, wanted / saturatingThreads)
+  const atOnce = processors * Math.min(residentWorkgroups, Math.max(1, Math.floor(residentThreads / threads)))
+  const alone = Math.max(1, workgroups / atOnce)
   return (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy +
     Math.max(0, turns - alone) * waits
+}
+
+/**
+ * Microseconds that a phase loses where its threads have fewer registers than what is live in them: the compiler issues fewer loads at a time, so some are
+ * waited for once more.
+ */
+const squeezed = (
+  profile: DeviceProfile,
+  { registers }: Candidate,
+  { threads }: Pick<PersistentArg, "threads">
+): number => {
+  const { loadMicros, registerBytes } = quantitiesOf(profile)
+  return loadMicros * Math.max(0, registers * registerWidth * threads / registerBytes - 1)
 }
 
 /** From one phase to the next: its last words are exchanged, which takes as long as a load that no cache holds, and all workgroups meet. */
@@ -410,7 +428,8 @@ export const boundaryMicros = (profile: DeviceProfile): number => {
 const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, launch: PersistentArg): number => {
   const { dispatchMicros } = profile
   const phases = candidates.map((own) =>
-    own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch))
+    own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch)) +
+    squeezed(profile, own, launch)
   )
   const barriers = (candidates.length - 1) * boundaryMicros(profile)
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
