@@ -1,5 +1,5 @@
 /**
- * Whether the persistent launches of a model's decoding step compute on the GPU at hand what the evaluator computes from the same memory: random floats where the launch reads values,
+ * Whether the persistent launches of a model's decoding step compute on the GPU at hand what the evaluator computes from the same memory: random values where the launch reads values,
  * the model's weights, of any size. Each different launch once, run ten times.
  *
  *     node bench/phase-values.ts model.gguf [--context 512] [--depth 100] [--profile H100.json]
@@ -43,10 +43,13 @@ const wordsOf = ({ buffer, byteLength, byteOffset }: Uint8Array): Uint32Array =>
 const floatsOf = (words: Uint32Array): Float32Array => new Float32Array(words.buffer, words.byteOffset, words.length)
 const offsetOf = (place: Binding): number => "buffer" in place ? place.offset : 0
 
-/** The same numbers from one run to the next, between -1 and 1. */
+/** The same words from one run to the next: two halves between 0.5 and 1 or their negatives, so floats of 3e-5 to 1e-4. */
 const random = (() => {
   let state = 12345
-  return (): number => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 31 - 1
+  return (): number => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    return (state & 0x83ff83ff) | 0x38003800
+  }
 })()
 
 const read = Effect.fnUntraced(function*(place: Binding) {
@@ -75,7 +78,7 @@ const compared = Effect.fnUntraced(
     const meeting = buffers.length - 1
     for (const [i, place] of buffers.entries()) {
       if (place.bytes > mostValues || i === meeting) continue
-      yield* write(place, wordsOf(new Uint8Array(new Float32Array(place.bytes / 4).map(random).buffer)))
+      yield* write(place, new Uint32Array(place.bytes / 4).map(random))
     }
     const before = yield* Effect.forEach(buffers, read)
     const written = program.bindings.flatMap(({ access }, i) => access === "write" && i !== meeting ? [i] : [])
