@@ -10,8 +10,12 @@ const wordBytes = 4
 export interface Meeting {
   /** Allocated on first use. */
   readonly buffer: Effect.Effect<DeviceBuffer, DeviceError>
+  /** Why launches cannot meet here: which barrier timed out in a run so far. `undefined` where none did. */
+  readonly timeout: Effect.Effect<string | undefined, DeviceError>
   /** Fails if a barrier timed out. */
   readonly settle: Effect.Effect<void, DeviceError>
+  /** No launch is persistent from now on, as one of them was tried in vain. What its barriers left is forgotten. */
+  readonly refuse: (why: string) => Effect.Effect<void, DeviceError>
 }
 
 /** The buffer of a device, for the lifetime of the Scope. */
@@ -29,24 +33,35 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
         )
         : Effect.succeed(made)
     ).pipe(lock.withPermits(1))
-    const settle = Effect.gen(function*() {
-      if (made === undefined) return
+    const timeout = Effect.gen(function*() {
+      if (made === undefined) return undefined
       const words = yield* device.read(made, 0, wordBytes * meetingWords.count)
       const at = (word: number): number =>
         new DataView(words.buffer, words.byteOffset).getUint32(wordBytes * word, true)
       const wanted = at(meetingWords.gaveUp)
-      if (wanted === 0) return
-      const why = "workgroups of a persistent launch did not all run at once: " +
-        `a barrier that waited for ${wanted} arrivals saw ${at(meetingWords.came)}`
-      if (persistent.refused === undefined) {
-        persistent.refused = why
-        yield* persistent.onRefused(why)
-      }
+      return wanted === 0
+        ? undefined
+        : "workgroups of a persistent launch did not all run at once: " +
+          `a barrier that waited for ${wanted} arrivals saw ${at(meetingWords.came)}`
+    })
+    const remember = Effect.fnUntraced(function*(why: string) {
+      if (persistent.refused !== undefined) return
+      persistent.refused = why
+      yield* persistent.onRefused(why)
+    })
+    const refuse = Effect.fnUntraced(function*(why: string) {
+      yield* remember((yield* timeout) ?? why)
+      if (made !== undefined) yield* device.write(made, new Uint8Array(wordBytes * meetingWords.count))
+    })
+    const settle = Effect.gen(function*() {
+      const why = yield* timeout
+      if (why === undefined) return
+      yield* remember(why)
       return yield* new DeviceError({
         reason: "BarriersFailed",
         message:
           `${why} on ${device.profile.name}; kernels are launched one by one from now on: ask again, or use --no-persistent`
       })
     })
-    return { buffer, settle }
+    return { buffer, timeout, settle, refuse }
   })

@@ -238,7 +238,9 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   const { phases } = together.composed
   const coherent = PhasesOf.crossing(phases)
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
-  const sized = sizesOf(profile, Math.max(...candidates.map(({ threads }) => threads))).map((threads) =>
+  const most = Math.max(...candidates.map(({ threads }) => threads))
+  const registers = Math.max(...candidates.map((own) => own.registers))
+  const sized = sizesOf(profile, { most, registers }).map((threads) =>
     ofThreads(pipeline, together, { candidates, coherent, parts, threads })
   )
   const why = sized.find((made) => typeof made === "string")
@@ -256,12 +258,17 @@ interface Priced {
 const best = (all: ReadonlyArray<Priced>): Priced | undefined =>
   all.reduce<Priced | undefined>((a, b) => a === undefined || b.micros < a.micros ? b : a, undefined)
 
-/** Sizes of workgroups to choose from: those of the largest phase, and larger ones, which run several workgroups of a phase side by side. A compiler keeps to the registers that there are. */
-const sizesOf = ({ maxWorkgroupThreads }: DeviceProfile, most: number): ReadonlyArray<number> => {
-  const multiples = Array.from(
-    { length: Math.floor(maxWorkgroupThreads / threadsStep) },
-    (_, i) => threadsStep * (i + 1)
-  )
+/**
+ * Sizes of workgroups to choose from: larger ones than a phase needs run several of its workgroups, as long as registers suffice. A compiler would keep to those that there are, but
+ * what came of that on an H100 had wrong values (`docs/persistent.md`, "Larger workgroups").
+ */
+const sizesOf = (
+  profile: DeviceProfile,
+  { most, registers }: { readonly most: number; readonly registers: number }
+): ReadonlyArray<number> => {
+  const { registerBytes } = quantitiesOf(profile)
+  const room = Math.min(profile.maxWorkgroupThreads, registerBytes / (registerWidth * registers))
+  const multiples = Array.from({ length: Math.floor(room / threadsStep) }, (_, i) => threadsStep * (i + 1))
   return [most, ...multiples.filter((threads) => threads > most)]
 }
 const threadsStep = 128
@@ -405,19 +412,6 @@ export const slower = (
     Math.max(0, turns - alone) * waits
 }
 
-/**
- * Microseconds that a phase loses where its threads have fewer registers than what is live in them: the compiler issues fewer loads at a time, so some are
- * waited for once more.
- */
-const squeezed = (
-  profile: DeviceProfile,
-  { registers }: Candidate,
-  { threads }: Pick<PersistentArg, "threads">
-): number => {
-  const { loadMicros, registerBytes } = quantitiesOf(profile)
-  return loadMicros * Math.max(0, registers * registerWidth * threads / registerBytes - 1)
-}
-
 /** From one phase to the next: its last words are exchanged, which takes as long as a load that no cache holds, and all workgroups meet. */
 export const boundaryMicros = (profile: DeviceProfile): number => {
   const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
@@ -428,8 +422,7 @@ export const boundaryMicros = (profile: DeviceProfile): number => {
 const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, launch: PersistentArg): number => {
   const { dispatchMicros } = profile
   const phases = candidates.map((own) =>
-    own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch)) +
-    squeezed(profile, own, launch)
+    own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch))
   )
   const barriers = (candidates.length - 1) * boundaryMicros(profile)
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)

@@ -63,7 +63,8 @@ const Kept = Schema.Struct({
     ]))
   })),
   blocks: Schema.Array(Schema.Number),
-  meeting: Schema.optionalKey(Schema.Number)
+  meeting: Schema.optionalKey(Schema.Number),
+  isTried: Schema.optionalKey(Schema.Boolean)
 })
 const decodeKept = Schema.decodeUnknownResult(Schema.fromJsonString(Kept))
 
@@ -125,10 +126,13 @@ const toProgram = (arena: Arena, { code, grid, instructions, ...rest }: KeptProg
 }
 
 /** The text of a plan, with its key. `undefined` where the code is neither text nor bytes: the evaluator's. */
-export const encode = (key: string, { blocks, launches, meeting, programs }: ExecutionPlan): string | undefined => {
+export const encode = (
+  key: string,
+  { blocks, isTried, launches, meeting, programs }: ExecutionPlan
+): string | undefined => {
   const kept = programs.map(keptProgram)
   if (kept.includes(undefined)) return undefined
-  const body = JSON.stringify({ key, programs: kept, launches, blocks, meeting })
+  const body = JSON.stringify({ key, programs: kept, launches, blocks, meeting, isTried })
   return `${digest(body)}\n${body}`
 }
 

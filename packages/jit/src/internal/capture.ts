@@ -3,17 +3,19 @@ import type { Program } from "@tg/core-uop/Program"
 import { digest, type UOp } from "@tg/core-uop/UOp"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { Device, DeviceError, type Executable } from "@tg/runtime/Device"
-import { Effect, Fiber, type Scope } from "effect"
+import { Effect, Exit, Fiber, Scope } from "effect"
 import * as Binding from "../Binding.ts"
 import { CompileCache } from "../CompileCache.ts"
 import { Compiler } from "../Compiler.ts"
 import * as Estimate from "../Estimate.ts"
 import type { Jit } from "../Jit.ts"
 import * as Meeting from "../Meeting.ts"
+import * as Persistent from "../Persistent.ts"
 import { Pipeline } from "../Pipeline.ts"
 import * as Plan from "../Plan.ts"
 import * as ProgramKey from "../ProgramKey.ts"
 import { type Parts, partsOf, planShared } from "./sharedPlan.ts"
+import * as Trials from "./trials.ts"
 
 /** A `Jit` over the stages of the context. */
 export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Compiler | Scope.Scope> = Effect.gen(
@@ -23,6 +25,7 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
     const compiler = yield* Compiler
     const cache = yield* CompileCache
     const meeting = yield* Meeting.make(device, pipeline.persistent)
+    const tryLaunches = Trials.make({ cache, compiler, device, meeting })
     // a stage without an `id` may make other programs next time
     const isNamed = pipeline.id !== undefined && compiler.id !== undefined
 
@@ -54,12 +57,13 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
     })
 
     // independent of the buffers, so that a program bound several times is compiled once
-    const captured = new WeakMap<UOp, Map<string, Binding.Compiled>>()
+    const captured = new WeakMap<UOp, Map<string, Trials.Captured>>()
     const capture = Effect.fn("Jit.capture")(function*(sink: UOp, parts?: Parts) {
-      const own = captured.get(sink) ?? new Map<string, Binding.Compiled>()
+      const own = captured.get(sink) ?? new Map<string, Trials.Captured>()
       captured.set(sink, own)
+      const mode = Persistent.idOf(pipeline.persistent)
       const form = parts === undefined ? "" : digest(JSON.stringify([...parts]))
-      const known = own.get(form)
+      const known = own.get(`${mode} ${form}`)
       if (known !== undefined) return known
       const asked = Binding.askedBy(sink)
       if (asked instanceof DeviceError) return yield* asked
@@ -73,8 +77,8 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
         ? yield* compileAll(yield* schedule, parts)
         : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
       const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
-      const made: Binding.Compiled = { asked, schedule, plan, executables }
-      own.set(form, made)
+      const made: Trials.Captured = { key: isNamed ? key : undefined, asked, schedule, plan, executables }
+      own.set(`${mode} ${form}`, made)
       if (isNamed && kept === undefined) yield* cache.set(key, plan)
       return made
     })
@@ -86,7 +90,13 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
       prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, { groups = "dispatch" } = {}) {
         const parts = groups === "block" && pipeline.place !== undefined ? partsOf(buffers) : undefined
         const compiled = yield* capture(sink, parts)
-        return yield* Binding.bind(device, compiled, { buffers, meeting: meeting.buffer })
+        const scope = yield* Scope.fork(yield* Effect.scope)
+        const bind = (from: Binding.Compiled) => Binding.bind(device, from, { buffers, meeting: meeting.buffer })
+        const prepared = yield* Scope.provide(bind(compiled), scope)
+        yield* tryLaunches(compiled, prepared)
+        if (compiled.plan.meeting === undefined || pipeline.persistent.refused === undefined) return prepared
+        yield* Scope.close(scope, Exit.void)
+        return yield* bind(yield* capture(sink, parts))
       })
     }
     return jit

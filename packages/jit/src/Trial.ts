@@ -1,0 +1,243 @@
+/**
+ * The trial of persistent launches: before one is used, it has to leave in memory what its phases leave as launches of their own. WGSL promises no order across workgroups, and drivers
+ * compile such kernels with few registers left; a wrong value would be a wrong token, which nobody sees.
+ */
+import * as Phases from "@tg/core-uop/Phases"
+import { slotOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
+import type { KernelStep, Step } from "@tg/rangeify/Schedule"
+import { type Binding, bufferOf, type DeviceError, type DeviceShape, type Dispatch } from "@tg/runtime/Device"
+import { Effect, type Scope } from "effect"
+import type { Compiler } from "./Compiler.ts"
+import type * as Plan from "./Plan.ts"
+
+/** A plan, the steps that became its launches, and these bound to memory. */
+export interface Bound {
+  readonly steps: ReadonlyArray<Step>
+  readonly plan: Plan.ExecutionPlan
+  readonly dispatches: ReadonlyArray<Dispatch>
+}
+
+/** What compiles and runs, and the code of launches that were tried before. */
+export interface Means {
+  readonly device: DeviceShape
+  readonly compiler: Compiler["Service"]
+  readonly trusted: Set<unknown>
+}
+
+/** A persistent launch, bound to memory. */
+interface Tried {
+  readonly step: KernelStep
+  readonly launch: Plan.Launch
+  readonly dispatch: Dispatch
+}
+
+const wordBytes = 4
+/**
+ * Floats that count as the same, relative to the larger one: compilers contract products and sums as they like, and differently in a launch of several phases.
+ */
+const tolerance = 2e-3
+/** Parts of the words of a value that may differ: packed bytes, where such a float was between two of them. A place that was computed wrong had two thirds of its words wrong. */
+const mostDiffering = 0.05
+
+/** A value that phases write: its launch slot, its first word there, and its length in words. */
+interface Place {
+  readonly slot: number
+  readonly offset: number
+  readonly words: number
+}
+
+/**
+ * Why the persistent launches of a plan are not to be used: the first one that computes something else than its kernels one by one, or cannot be tried. `undefined` where there is none.
+ * They read what they are bound to, and values of their own where other launches would have written; of the host's buffers they write copies.
+ */
+export const failure = Effect.fn("Trial.failure")(
+  function*(means: Means, { dispatches, plan, steps }: Bound) {
+    for (const [i, step] of steps.entries()) {
+      if (step.kind === "custom" || !Phases.isPersistent(step.ast)) continue
+      const dispatch = dispatches[i]!
+      const { code } = dispatch.executable.program
+      if (means.trusted.has(code)) continue
+      const why = yield* Effect.scoped(failureOf(means, { step, launch: plan.launches[i]!, dispatch }))
+      if (why !== undefined) return why
+      means.trusted.add(code)
+    }
+    return undefined
+  },
+  Effect.catchIf(
+    (error) => error._tag === "CompileError" || !fatal.has(error.reason),
+    (error) => Effect.succeed(`a persistent launch could not be tried: ${error.message}`)
+  )
+)
+
+/** What is wrong with the device itself, or with what else is on it. */
+const fatal: ReadonlySet<DeviceError["reason"]> = new Set(["DeviceLost", "OutOfMemory", "Unavailable"])
+
+/** Why a launch is not to be used. */
+const failureOf = Effect.fnUntraced(function*(means: Means, tried: Tried) {
+  const { device } = means
+  const phases = Phases.phasesOf(tried.step.ast)
+  const places = placesOf(phases, tried)
+  const vars = middles(tried.step.ast)
+  yield* fillInputs(device, phases, tried)
+  const dispatch = yield* withoutHost(device, phases, tried)
+  const read = Effect.forEach(places, (place) => readPlace(device, dispatch, place))
+  const before = yield* read
+  yield* run(device, [dispatch], vars)
+  const found = yield* read
+  const want = yield* oneByOne(means, { before, dispatch, phases, places, tried, vars })
+  for (const [i, { words }] of places.entries()) {
+    const part = differing(want[i]!, found[i]!)
+    if (part <= mostDiffering) continue
+    return `${tried.step.name}, a persistent launch, left other values than its kernels do one by one: ` +
+      `${(100 * part).toFixed(0)}% of the ${words} words of one of them differ`
+  }
+  return undefined
+})
+
+/** The binding of a launch's slot. */
+const bindingOf = ({ buffers, executable: { program } }: Dispatch, slot: number): Binding =>
+  buffers[program.bindings.findIndex((binding) => binding.slot === slot)]!
+
+/** Where a launch's values lie that its phases write, each once. */
+const placesOf = (phases: ReadonlyArray<Phases.Phase>, { dispatch }: Tried): ReadonlyArray<Place> => {
+  const written = Phases.written(phases)
+  const found = new Map<string, Place>()
+  for (const { kernel, offsets, slots } of phases) {
+    const sizes = Phases.sizes(kernel)
+    for (const own of Phases.touched(kernel).keys()) {
+      const [slot, offset] = [slots[own]!, offsets[own]!]
+      if (!written.has(slot)) continue
+      const key = `${slot} ${offset}`
+      const bytes = sizes.get(own) ?? bindingOf(dispatch, slot).bytes - wordBytes * offset
+      found.set(key, { slot, offset, words: Math.max(bytes / wordBytes, found.get(key)?.words ?? 0) })
+    }
+  }
+  return [...found.values()]
+}
+
+/** The variables of a kernel, each in the middle of its bounds. */
+const middles = (ast: UOp): Readonly<Record<string, number>> =>
+  Object.fromEntries(
+    toposort(ast).flatMap((node): ReadonlyArray<readonly [string, number]> => {
+      if (node.op !== "VAR") return []
+      const { max, min, name }: VarArg = varArg(node)
+      return [[name, Math.floor((min + max) / 2)]]
+    })
+  )
+
+/** Words that are finite as floats and as halves, between 0.5 and 1 as these: the same for the same place. */
+const wordsOf = (count: number): Uint32Array => {
+  let state = 12345
+  return new Uint32Array(count).map(() => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    return (state & 0x83ff83ff) | 0x38003800
+  })
+}
+
+const offsetOf = (place: Binding): number => "buffer" in place ? place.offset : 0
+
+const write = (device: DeviceShape, place: Binding, words: Uint32Array): Effect.Effect<void, DeviceError> =>
+  device.write(bufferOf(place), new Uint8Array(words.buffer, words.byteOffset, words.byteLength), offsetOf(place))
+
+const readPlace = (device: DeviceShape, dispatch: Dispatch, { offset, slot, words }: Place) => {
+  const place = bindingOf(dispatch, slot)
+  return device.read(bufferOf(place), offsetOf(place) + wordBytes * offset, wordBytes * words).pipe(
+    Effect.map((bytes) => new Uint32Array(bytes.slice().buffer))
+  )
+}
+
+/** Fills the plan's blocks, where the launch reads what others write or phases write: whole numbers, which are places in memory, with 0. */
+const fillInputs = (
+  device: DeviceShape,
+  phases: ReadonlyArray<Phases.Phase>,
+  { dispatch, launch }: Tried
+): Effect.Effect<void, DeviceError> => {
+  const written = Phases.written(phases)
+  const whole = new Set(
+    phases.flatMap(({ kernel, slots }) =>
+      toposort(kernel).flatMap((node) =>
+        node.op === "PARAM" && node.dtype.scalar === "i32" ? [slots[slotOf(node)]!] : []
+      )
+    )
+  )
+  const meeting = Phases.meetingSlot(phases)
+  return Effect.forEach(dispatch.executable.program.bindings, ({ slot }, i) => {
+    const place = dispatch.buffers[i]!
+    if (launch.slots[i]!.kind !== "block" || slot === meeting) return Effect.void
+    const count = place.bytes / wordBytes
+    return write(device, place, whole.has(slot) && !written.has(slot) ? new Uint32Array(count) : wordsOf(count))
+  }, { discard: true })
+}
+
+/** The launch with copies of the host's buffers that it writes. */
+const withoutHost = Effect.fnUntraced(function*(
+  device: DeviceShape,
+  phases: ReadonlyArray<Phases.Phase>,
+  { dispatch, launch }: Tried
+) {
+  const written = Phases.written(phases)
+  const buffers = yield* Effect.forEach(dispatch.buffers, (place, i) => {
+    const isWritten = written.has(dispatch.executable.program.bindings[i]!.slot)
+    return launch.slots[i]!.kind === "buffer" && isWritten ? copyOf(device, place) : Effect.succeed(place)
+  })
+  return { ...dispatch, buffers }
+})
+
+const copyOf = Effect.fnUntraced(function*(device: DeviceShape, place: Binding) {
+  const copy = yield* device.allocate(place.bytes, "trial")
+  yield* device.write(copy, yield* device.read(bufferOf(place), offsetOf(place), place.bytes))
+  return copy
+})
+
+const run = (
+  device: DeviceShape,
+  dispatches: ReadonlyArray<Dispatch>,
+  vars: Readonly<Record<string, number>>
+): Effect.Effect<void, DeviceError, Scope.Scope> =>
+  Effect.flatMap(device.plan(dispatches), (replay) => replay.run(vars))
+
+/** What the phases leave as launches of their own, each value in memory of its own: WebGPU binds no buffer as written and as read at once. */
+const oneByOne = Effect.fnUntraced(function*(
+  { compiler, device }: Means,
+  { before, dispatch, phases, places, tried, vars }: {
+    readonly tried: Tried
+    readonly phases: ReadonlyArray<Phases.Phase>
+    readonly places: ReadonlyArray<Place>
+    readonly before: ReadonlyArray<Uint32Array>
+    readonly dispatch: Dispatch
+    readonly vars: Readonly<Record<string, number>>
+  }
+) {
+  const own = yield* Effect.forEach(
+    places,
+    ({ words }, i) =>
+      Effect.tap(device.allocate(wordBytes * words, "trial"), (buffer) => write(device, buffer, before[i]!))
+  )
+  const alone = yield* Effect.forEach(phases, ({ kernel, offsets, slots }) =>
+    Effect.gen(function*() {
+      const executable = yield* device.load(yield* compiler.compile(tried.step.name, kernel))
+      const buffers = executable.program.bindings.map(({ slot }) => {
+        const at = places.findIndex((place) => place.slot === slots[slot] && place.offset === offsets[slot])
+        return own[at] ?? bindingOf(dispatch, slots[slot]!)
+      })
+      return { executable, buffers }
+    }))
+  yield* run(device, alone, vars)
+  return yield* Effect.forEach(
+    own,
+    (buffer) => Effect.map(device.read(buffer), (bytes) => new Uint32Array(bytes.slice().buffer))
+  )
+})
+
+/** The part of the words that differ: by more than floats of another contraction do. */
+const differing = (want: Uint32Array, found: Uint32Array): number => {
+  const [a, b] = [new Float32Array(want.buffer), new Float32Array(found.buffer)]
+  let count = 0
+  want.forEach((word, at) => {
+    if (word === found[at]) return
+    const apart = Math.abs(a[at]! - b[at]!)
+    // NaN is near nothing
+    if (!(apart <= tolerance * Math.max(Math.abs(a[at]!), Math.abs(b[at]!)))) count++
+  })
+  return count / want.length
+}
