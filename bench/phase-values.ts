@@ -66,7 +66,7 @@ const differing = (want: Uint32Array, found: Uint32Array): ReadonlyArray<number>
   const [a, b] = [floatsOf(want), floatsOf(found)]
   return [...want.keys()].filter((at) =>
     want[at] !== found[at] &&
-    !(Math.abs(a[at]! - b[at]!) <= tolerance * (1e-2 + Math.max(Math.abs(a[at]!), Math.abs(b[at]!))))
+    !(Math.abs(a[at]! - b[at]!) <= tolerance * Math.max(Math.abs(a[at]!), Math.abs(b[at]!)))
   )
 }
 

@@ -7,6 +7,7 @@ import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import * as Testing from "@tg/runtime-webgpu/Testing"
 import { rendererOptions, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
 import { Effect, Layer } from "effect"
+import * as CompileCache from "../src/CompileCache.ts"
 import { Compiler } from "../src/Compiler.ts"
 import { Jit } from "../src/Jit.ts"
 import * as Persistent from "../src/Persistent.ts"
@@ -85,6 +86,23 @@ const listening = () => {
   return { persistent, told }
 }
 
+/** The compiler, and how often it was asked. */
+const counting = () => {
+  const asked: Array<string> = []
+  const compiler = Layer.effect(
+    Compiler,
+    Effect.map(Compiler, (compiler) => ({
+      ...compiler,
+      compile: (name, kernel) =>
+        Effect.suspend(() => {
+          asked.push(name)
+          return compiler.compile(name, kernel)
+        })
+    }))
+  ).pipe(Layer.provide(Compiler.layer))
+  return { asked, compiler }
+}
+
 describe.skipIf(noGpu)("persistent launches of a program", () => {
   it.live("compute what launches compute", () =>
     Effect.gen(function*() {
@@ -120,4 +138,14 @@ describe.skipIf(noGpu)("persistent launches of a program", () => {
         /left other values than its kernels do one by one: \d+% of the \d+ words of one of them/
       )
     }).pipe(Effect.provide(Testing.layer)))
+
+  it.live("are tried once: a plan in the cache of programs says so", () =>
+    Effect.gen(function*() {
+      const persistent: Persistent.Service = { ...Persistent.off, mode: "on" }
+      const [first, later] = [counting(), counting()]
+      const found = yield* run(persistent, 2, first.compiler)
+      assert.isAbove(first.asked.length, found.launches)
+      assert.deepStrictEqual(yield* run(persistent, 2, later.compiler), found)
+      assert.deepStrictEqual(later.asked, [])
+    }).pipe(Effect.provide(CompileCache.layerMemory), Effect.provide(Testing.layer)))
 })
