@@ -10,12 +10,12 @@ const wordBytes = 4
 export interface Meeting {
   /** Allocated on first use. */
   readonly buffer: Effect.Effect<DeviceBuffer, DeviceError>
+  /** The code of persistent launches that were tried, and are as they should be. */
+  readonly trusted: Set<unknown>
   /** Why launches cannot meet here: which barrier timed out in a run so far. `undefined` where none did. */
   readonly timeout: Effect.Effect<string | undefined, DeviceError>
   /** Fails if a barrier timed out. */
   readonly settle: Effect.Effect<void, DeviceError>
-  /** No launch is persistent from now on, as one of them was tried in vain. What its barriers left is forgotten. */
-  readonly refuse: (why: string) => Effect.Effect<void, DeviceError>
 }
 
 /** The buffer of a device, for the lifetime of the Scope. */
@@ -44,24 +44,18 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
         : "workgroups of a persistent launch did not all run at once: " +
           `a barrier that waited for ${wanted} arrivals saw ${at(meetingWords.came)}`
     })
-    const remember = Effect.fnUntraced(function*(why: string) {
-      if (persistent.refused !== undefined) return
-      persistent.refused = why
-      yield* persistent.onRefused(why)
-    })
-    const refuse = Effect.fnUntraced(function*(why: string) {
-      yield* remember((yield* timeout) ?? why)
-      if (made !== undefined) yield* device.write(made, new Uint8Array(wordBytes * meetingWords.count))
-    })
     const settle = Effect.gen(function*() {
       const why = yield* timeout
       if (why === undefined) return
-      yield* remember(why)
+      if (persistent.refused === undefined) {
+        persistent.refused = why
+        yield* persistent.onRefused(why)
+      }
       return yield* new DeviceError({
         reason: "BarriersFailed",
         message:
           `${why} on ${device.profile.name}; kernels are launched one by one from now on: ask again, or use --no-persistent`
       })
     })
-    return { buffer, timeout, settle, refuse }
+    return { buffer, trusted: new Set<unknown>(), timeout, settle }
   })

@@ -31,8 +31,6 @@ export interface ExecutionPlan {
   readonly blocks: ReadonlyArray<number>
   /** The block of grid-barrier counters, if there are persistent launches. */
   readonly meeting?: number | undefined
-  /** Whether its persistent launches were seen to compute what their kernels do one by one (`Trial`), on the device of its key. */
-  readonly isTried?: boolean | undefined
 }
 
 /** Key of a step's program: steps with equal keys share one. */

@@ -63,8 +63,7 @@ const Kept = Schema.Struct({
     ]))
   })),
   blocks: Schema.Array(Schema.Number),
-  meeting: Schema.optionalKey(Schema.Number),
-  isTried: Schema.optionalKey(Schema.Boolean)
+  meeting: Schema.optionalKey(Schema.Number)
 })
 const decodeKept = Schema.decodeUnknownResult(Schema.fromJsonString(Kept))
 
@@ -126,13 +125,10 @@ const toProgram = (arena: Arena, { code, grid, instructions, ...rest }: KeptProg
 }
 
 /** The text of a plan, with its key. `undefined` where the code is neither text nor bytes: the evaluator's. */
-export const encode = (
-  key: string,
-  { blocks, isTried, launches, meeting, programs }: ExecutionPlan
-): string | undefined => {
+export const encode = (key: string, { blocks, launches, meeting, programs }: ExecutionPlan): string | undefined => {
   const kept = programs.map(keptProgram)
   if (kept.includes(undefined)) return undefined
-  const body = JSON.stringify({ key, programs: kept, launches, blocks, meeting, isTried })
+  const body = JSON.stringify({ key, programs: kept, launches, blocks, meeting })
   return `${digest(body)}\n${body}`
 }
 

@@ -10,25 +10,22 @@ import { Effect, type Scope } from "effect"
 import type { Compiler } from "./Compiler.ts"
 import type * as Plan from "./Plan.ts"
 
-/** A plan, the steps that became its launches, and these bound to memory. */
-export interface Bound {
-  readonly steps: ReadonlyArray<Step>
-  readonly plan: Plan.ExecutionPlan
-  readonly dispatches: ReadonlyArray<Dispatch>
-}
-
-/** What compiles and runs, and the code of launches that were tried before. */
+/** What compiles and runs. */
 export interface Means {
   readonly device: DeviceShape
   readonly compiler: Compiler["Service"]
-  readonly trusted: Set<unknown>
 }
 
-/** A persistent launch, bound to memory. */
-interface Tried {
-  readonly step: KernelStep
+/** A launch of a plan, the step that it was, and bound to memory. */
+export interface Tried {
+  readonly step: Step
   readonly launch: Plan.Launch
   readonly dispatch: Dispatch
+}
+
+/** One that is persistent. */
+interface Persistent extends Tried {
+  readonly step: KernelStep
 }
 
 const wordBytes = 4
@@ -47,21 +44,13 @@ interface Place {
 }
 
 /**
- * Why the persistent launches of a plan are not to be used: the first one that computes something else than its kernels one by one, or cannot be tried. `undefined` where there is none.
- * They read what they are bound to, and values of their own where other launches would have written; of the host's buffers they write copies.
+ * Why a persistent launch is not to be used: it computes something else than its kernels one by one, or cannot be tried. `undefined` where it is as it should be.
+ * It reads what it is bound to, and values of its own where other launches would have written; of the host's buffers it writes copies.
  */
 export const failure = Effect.fn("Trial.failure")(
-  function*(means: Means, { dispatches, plan, steps }: Bound) {
-    for (const [i, step] of steps.entries()) {
-      if (step.kind === "custom" || !Phases.isPersistent(step.ast)) continue
-      const dispatch = dispatches[i]!
-      const { code } = dispatch.executable.program
-      if (means.trusted.has(code)) continue
-      const why = yield* Effect.scoped(failureOf(means, { step, launch: plan.launches[i]!, dispatch }))
-      if (why !== undefined) return why
-      means.trusted.add(code)
-    }
-    return undefined
+  function*(means: Means, { step, ...bound }: Tried) {
+    if (step.kind === "custom") return undefined
+    return yield* Effect.scoped(failureOf(means, { step, ...bound }))
   },
   Effect.catchIf(
     (error) => error._tag === "CompileError" || !fatal.has(error.reason),
@@ -73,7 +62,7 @@ export const failure = Effect.fn("Trial.failure")(
 const fatal: ReadonlySet<DeviceError["reason"]> = new Set(["DeviceLost", "OutOfMemory", "Unavailable"])
 
 /** Why a launch is not to be used. */
-const failureOf = Effect.fnUntraced(function*(means: Means, tried: Tried) {
+const failureOf = Effect.fnUntraced(function*(means: Means, tried: Persistent) {
   const { device } = means
   const phases = Phases.phasesOf(tried.step.ast)
   const places = placesOf(phases, tried)
@@ -99,7 +88,7 @@ const bindingOf = ({ buffers, executable: { program } }: Dispatch, slot: number)
   buffers[program.bindings.findIndex((binding) => binding.slot === slot)]!
 
 /** Where a launch's values lie that its phases write, each once. */
-const placesOf = (phases: ReadonlyArray<Phases.Phase>, { dispatch }: Tried): ReadonlyArray<Place> => {
+const placesOf = (phases: ReadonlyArray<Phases.Phase>, { dispatch }: Persistent): ReadonlyArray<Place> => {
   const written = Phases.written(phases)
   const found = new Map<string, Place>()
   for (const { kernel, offsets, slots } of phases) {
@@ -150,7 +139,7 @@ const readPlace = (device: DeviceShape, dispatch: Dispatch, { offset, slot, word
 const fillInputs = (
   device: DeviceShape,
   phases: ReadonlyArray<Phases.Phase>,
-  { dispatch, launch }: Tried
+  { dispatch, launch }: Persistent
 ): Effect.Effect<void, DeviceError> => {
   const written = Phases.written(phases)
   const whole = new Set(
@@ -173,7 +162,7 @@ const fillInputs = (
 const withoutHost = Effect.fnUntraced(function*(
   device: DeviceShape,
   phases: ReadonlyArray<Phases.Phase>,
-  { dispatch, launch }: Tried
+  { dispatch, launch }: Persistent
 ) {
   const written = Phases.written(phases)
   const buffers = yield* Effect.forEach(dispatch.buffers, (place, i) => {
@@ -200,7 +189,7 @@ const run = (
 const oneByOne = Effect.fnUntraced(function*(
   { compiler, device }: Means,
   { before, dispatch, phases, places, tried, vars }: {
-    readonly tried: Tried
+    readonly tried: Persistent
     readonly phases: ReadonlyArray<Phases.Phase>
     readonly places: ReadonlyArray<Place>
     readonly before: ReadonlyArray<Uint32Array>

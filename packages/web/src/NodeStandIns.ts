@@ -293,6 +293,7 @@ export const phasesOf = () => []
     code: `
 import * as Effect from "effect/Effect"
 export const partsOf = () => undefined
+export const formOf = () => ""
 export const planShared = () => Effect.undefined
 `
   },
@@ -301,6 +302,13 @@ export const planShared = () => Effect.undefined
 import * as Effect from "effect/Effect"
 export const make = () => Effect.succeed({ settle: Effect.void })
 `
+  },
+  "jit/src/internal/trials": {
+    code: `
+import * as Effect from "effect/Effect"
+export const bound = (_, compile, bind) => Effect.flatMap(compile, bind)
+`,
+    absent: "persistent launches"
   },
   "jit/src/Persistent": {
     code: `

@@ -1,20 +1,19 @@
 /** What makes a `Jit`: schedules and compiles, or takes what was compiled before. */
 import type { Program } from "@tg/core-uop/Program"
-import { digest, type UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { Device, DeviceError, type Executable } from "@tg/runtime/Device"
-import { Effect, Exit, Fiber, Scope } from "effect"
+import { Effect, Fiber, type Scope } from "effect"
 import * as Binding from "../Binding.ts"
 import { CompileCache } from "../CompileCache.ts"
 import { Compiler } from "../Compiler.ts"
 import * as Estimate from "../Estimate.ts"
 import type { Jit } from "../Jit.ts"
 import * as Meeting from "../Meeting.ts"
-import * as Persistent from "../Persistent.ts"
 import { Pipeline } from "../Pipeline.ts"
 import * as Plan from "../Plan.ts"
 import * as ProgramKey from "../ProgramKey.ts"
-import { type Parts, partsOf, planShared } from "./sharedPlan.ts"
+import { formOf, type Parts, partsOf, planShared } from "./sharedPlan.ts"
 import * as Trials from "./trials.ts"
 
 /** A `Jit` over the stages of the context. */
@@ -25,7 +24,6 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
     const compiler = yield* Compiler
     const cache = yield* CompileCache
     const meeting = yield* Meeting.make(device, pipeline.persistent)
-    const tryLaunches = Trials.make({ cache, compiler, device, meeting })
     // a stage without an `id` may make other programs next time
     const isNamed = pipeline.id !== undefined && compiler.id !== undefined
 
@@ -40,9 +38,7 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
 
     /** Compiles each distinct kernel; loading on the device overlaps with making the next. */
     const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule, parts: Parts | undefined) {
-      const shared = parts === undefined
-        ? undefined
-        : yield* planShared(schedule, { parts, pipeline, profile: device.profile, programOf })
+      const shared = yield* planShared(schedule, { parts, pipeline, profile: device.profile, programOf })
       if (shared !== undefined) return { plan: shared, loading: yield* Effect.forEach(shared.programs, load) }
       const programs = new Map<string, Program>()
       const loading: Array<Fiber.Fiber<Executable, DeviceError>> = []
@@ -57,13 +53,12 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
     })
 
     // independent of the buffers, so that a program bound several times is compiled once
-    const captured = new WeakMap<UOp, Map<string, Trials.Captured>>()
+    const captured = new WeakMap<UOp, Map<string, Binding.Compiled>>()
     const capture = Effect.fn("Jit.capture")(function*(sink: UOp, parts?: Parts) {
-      const own = captured.get(sink) ?? new Map<string, Trials.Captured>()
+      const own = captured.get(sink) ?? new Map<string, Binding.Compiled>()
       captured.set(sink, own)
-      const mode = Persistent.idOf(pipeline.persistent)
-      const form = parts === undefined ? "" : digest(JSON.stringify([...parts]))
-      const known = own.get(`${mode} ${form}`)
+      const form = formOf(pipeline, parts)
+      const known = own.get(form)
       if (known !== undefined) return known
       const asked = Binding.askedBy(sink)
       if (asked instanceof DeviceError) return yield* asked
@@ -77,8 +72,8 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
         ? yield* compileAll(yield* schedule, parts)
         : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
       const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
-      const made: Trials.Captured = { key: isNamed ? key : undefined, asked, schedule, plan, executables }
-      own.set(`${mode} ${form}`, made)
+      const made: Binding.Compiled = { asked, schedule, plan, executables }
+      own.set(form, made)
       if (isNamed && kept === undefined) yield* cache.set(key, plan)
       return made
     })
@@ -88,15 +83,11 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
       compile: (sink) => Effect.asVoid(capture(sink)),
       estimate: (sink) => Estimate.estimate(pipeline, sink),
       prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, { groups = "dispatch" } = {}) {
-        const parts = groups === "block" && pipeline.place !== undefined ? partsOf(buffers) : undefined
-        const compiled = yield* capture(sink, parts)
-        const scope = yield* Scope.fork(yield* Effect.scope)
-        const bind = (from: Binding.Compiled) => Binding.bind(device, from, { buffers, meeting: meeting.buffer })
-        const prepared = yield* Scope.provide(bind(compiled), scope)
-        yield* tryLaunches(compiled, prepared)
-        if (compiled.plan.meeting === undefined || pipeline.persistent.refused === undefined) return prepared
-        yield* Scope.close(scope, Exit.void)
-        return yield* bind(yield* capture(sink, parts))
+        return yield* Trials.bound(
+          { cache, compiler, device, meeting, pipeline },
+          capture(sink, partsOf(pipeline, groups, buffers)),
+          (compiled) => Binding.bind(device, compiled, { buffers, meeting: meeting.buffer })
+        )
       })
     }
     return jit

@@ -1,6 +1,7 @@
 /** Plans whose launches share bindings. */
 import type { Program } from "@tg/core-uop/Program"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
+import { digest } from "@tg/core-uop/UOp"
 import type { Schedule, Step } from "@tg/rangeify/Schedule"
 import { bufferOf, type DeviceBuffer } from "@tg/runtime/Device"
 import { Effect } from "effect"
@@ -13,8 +14,13 @@ import * as Shared from "../Shared.ts"
 /** The host's buffers as slices of the device's, by their numbers. */
 export type Parts = ReadonlyMap<number, Shared.Part>
 
-/** The host's buffers as slices of the device's. */
-export const partsOf = (buffers: Buffers): Parts => {
+/** The host's buffers as slices of the device's, where launches may share bind groups. */
+export const partsOf = (
+  { place }: Pipeline["Service"],
+  groups: Shared.BindGroups,
+  buffers: Buffers
+): Parts | undefined => {
+  if (groups !== "block" || place === undefined) return undefined
   const wholes = new Map<DeviceBuffer, number>()
   return new Map([...buffers].map(([id, binding]) => {
     const buffer = bufferOf(binding)
@@ -24,18 +30,22 @@ export const partsOf = (buffers: Buffers): Parts => {
   }))
 }
 
-/** The plan with shared bind groups, if there is one. */
+/** A text for each form of the launches of a program: they differ by the layout of slices, and once persistent ones are refused. */
+export const formOf = ({ persistent: { refused } }: Pipeline["Service"], parts: Parts | undefined): string =>
+  parts === undefined && refused === undefined ? "" : digest(JSON.stringify([...parts ?? [], refused]))
+
+/** The plan with shared bind groups, if they are asked for and there is one. */
 export const planShared = Effect.fn("Jit.planShared")(function*(
   schedule: Schedule,
   { parts, pipeline: { place }, profile, programOf }: {
-    readonly parts: Parts
+    readonly parts: Parts | undefined
     readonly pipeline: Pipeline["Service"]
     readonly profile: DeviceProfile
     readonly programOf: (step: Step) => Effect.Effect<Program, CompileError>
   }
 ) {
   // the counters of grid barriers outlive the plan, so they cannot lie in its shared block
-  if (place === undefined || schedule.kept !== undefined) return undefined
+  if (parts === undefined || place === undefined || schedule.kept !== undefined) return undefined
   const programs = new Map<string, Program>()
   for (const step of schedule.steps) {
     const key = Plan.keyOf(step)

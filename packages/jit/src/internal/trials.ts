@@ -1,36 +1,79 @@
-/** Which persistent launches of a `Jit` were tried. */
-import type { DeviceShape } from "@tg/runtime/Device"
-import { Effect } from "effect"
+/** Programs whose persistent launches are tried before they are used. */
+import { meetingWords } from "@tg/core-uop/Phases"
+import { digest } from "@tg/core-uop/UOp"
+import type { DeviceError } from "@tg/runtime/Device"
+import { Effect, type Scope } from "effect"
 import type * as Binding from "../Binding.ts"
 import type { CompileCacheShape } from "../CompileCache.ts"
-import type { Compiler } from "../Compiler.ts"
 import type { Prepared } from "../Jit.ts"
 import type { Meeting } from "../Meeting.ts"
+import type * as Pipeline from "../Pipeline.ts"
 import type * as Plan from "../Plan.ts"
 import * as Trial from "../Trial.ts"
 
-/** A program that was compiled, and its key in the cache of plans. */
-export interface Captured extends Binding.Compiled {
-  readonly key: string | undefined
-  plan: Plan.ExecutionPlan
+/** What a `Jit` tries with. */
+export interface Means extends Trial.Means {
+  readonly cache: CompileCacheShape
+  readonly meeting: Meeting
+  readonly pipeline: Pipeline.Stages
 }
 
-/** Tries the persistent launches of a program that nobody has tried on this device; where one fails, there are none from now on. */
-export const make = ({ cache, compiler, device, meeting }: {
-  readonly cache: CompileCacheShape
-  readonly compiler: Compiler["Service"]
-  readonly device: DeviceShape
-  readonly meeting: Meeting
-}) => {
-  /** The code of launches that compute what their kernels do. */
-  const trusted = new Set<unknown>()
-  return Effect.fn("Jit.tryLaunches")(function*(compiled: Captured, { dispatches }: Prepared) {
-    const { key, plan, schedule } = compiled
-    if (plan.meeting === undefined || plan.isTried === true) return
-    const bound = { ...yield* schedule, plan, dispatches }
-    const why = (yield* Trial.failure({ device, compiler, trusted }, bound)) ?? (yield* meeting.timeout)
-    if (why !== undefined) return yield* meeting.refuse(why)
-    compiled.plan = { ...plan, isTried: true }
-    if (key !== undefined) yield* cache.set(key, compiled.plan)
-  })
+/**
+ * A program, bound to memory. Its persistent launches are tried before, where nobody has; if one fails, there are none from now on, and it is compiled again, to launches one by one.
+ */
+export const bound = Effect.fnUntraced(function*<E>(
+  means: Means,
+  compile: Effect.Effect<Binding.Compiled, E>,
+  bind: (compiled: Binding.Compiled) => Effect.Effect<Prepared, DeviceError, Scope.Scope>
+) {
+  const compiled = yield* compile
+  const untried = yield* Effect.filter(persistentIn(compiled.plan), (launch) => isUntried(means, compiled.plan, launch))
+  if (untried.length === 0) return yield* bind(compiled)
+  yield* Effect.scoped(Effect.flatMap(bind(compiled), (prepared) => tryLaunches(means, prepared, untried)))
+  return yield* bind(yield* compile)
+})
+
+/** The numbers of launches that bind the counters of barriers, one for each program. */
+const persistentIn = ({ launches, meeting }: Plan.ExecutionPlan): ReadonlyArray<number> => {
+  const ofPrograms = new Map(launches.map(({ program, slots }, i) => [program, { i, slots }]))
+  return [...ofPrograms.values()].flatMap(({ i, slots }) =>
+    meeting !== undefined && slots.some((slot) => slot.kind === "block" && slot.block === meeting) ? [i] : []
+  )
 }
+
+const codeOf = ({ launches, programs }: Plan.ExecutionPlan, launch: number): unknown =>
+  programs[launches[launch]!.program]!.code
+
+/** The key of a launch that was tried on a device, in the cache of plans: what lies there is empty. */
+const keyOf = ({ device: { profile } }: Means, code: unknown): string =>
+  `tried ${digest([profile.name, profile.adapter, String(code)].join("\n"))}`
+
+const isUntried = Effect.fnUntraced(function*(means: Means, plan: Plan.ExecutionPlan, launch: number) {
+  const code = codeOf(plan, launch)
+  const { trusted } = means.meeting
+  if (!trusted.has(code) && typeof code === "string" && (yield* means.cache.get(keyOf(means, code))) !== undefined) {
+    trusted.add(code)
+  }
+  return !trusted.has(code)
+})
+
+const tryLaunches = Effect.fn("Jit.tryLaunches")(
+  function*(means: Means, { dispatches, plan, schedule }: Prepared, untried: ReadonlyArray<number>) {
+    const { cache, device, meeting, pipeline: { persistent } } = means
+    const { steps } = yield* schedule
+    for (const launch of untried) {
+      const tried = { step: steps[launch]!, launch: plan.launches[launch]!, dispatch: dispatches[launch]! }
+      const failure = yield* Trial.failure(means, tried)
+      const why = (yield* meeting.timeout) ?? failure
+      if (why !== undefined) {
+        persistent.refused = why
+        yield* persistent.onRefused(why)
+        // what barriers left is of launches that are gone
+        return yield* device.write(yield* meeting.buffer, new Uint8Array(4 * meetingWords.count))
+      }
+      const code = codeOf(plan, launch)
+      meeting.trusted.add(code)
+      if (typeof code === "string") yield* cache.set(keyOf(means, code), { programs: [], launches: [], blocks: [] })
+    }
+  }
+)
