@@ -147,5 +147,5 @@ describe.skipIf(noGpu)("persistent launches of a program", () => {
       assert.isAbove(first.asked.length, found.launches)
       assert.deepStrictEqual(yield* run(persistent, 2, later.compiler), found)
       assert.deepStrictEqual(later.asked, [])
-    }).pipe(Effect.provide(CompileCache.layerMemory), Effect.provide(Testing.layer)))
+    }).pipe(Effect.provide([CompileCache.layerMemory, Testing.layer])))
 })
