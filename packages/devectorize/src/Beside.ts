@@ -1,5 +1,6 @@
 /** Workgroups of a kernel that a larger workgroup runs side by side, each with threads of its own. */
 import * as Bounds from "@tg/core-uop/Bounds"
+import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { groupArg, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
@@ -50,7 +51,7 @@ const findSide = (member: Concatenate.Member, { threads, workgroups }: Shape): S
   if (branches.length === 0) return { beside: wanted, isAdjacent: false }
   const more = Array.from({ length: most - wanted + 1 }, (_, i) => wanted + i)
   const fewer = Array.from({ length: wanted - 2 }, (_, i) => wanted - 1 - i)
-  const beside = [...more, ...fewer].find((n) => agree(member, branches, n))
+  const beside = [...more, ...fewer].find((n) => agree(member, branches, { beside: n, workgroups }))
   return beside === undefined ? alone : { beside, isAdjacent: true }
 }
 
@@ -81,16 +82,29 @@ export const neighbour = (
   return Expr.add(first, isMultiple(count, beside) ? part : Expr.min(part, last))
 }
 
+/**
+ * The number of a turn, as workgroups of a launch have it: of a loop, where there are more turns than workgroups. What simplifies without the loop need not with it, as bounds of
+ * what is clamped depend on the loop's.
+ */
+const turnIn = (turns: UOp, workgroups: number): UOp => {
+  const { arena } = turns
+  const workgroup = Concatenate.special(arena, "gidx0", Expr.int(arena, workgroups))
+  if (Bounds.of(turns).max <= workgroups) return workgroup
+  const own = Symbolic.simplify(Expr.floordiv(Expr.add(Expr.sub(turns, workgroup), workgroups - 1), workgroups))
+  const range = arena.make("RANGE", DType.index, [own], { id: -1, axis: "LOOP" })
+  return Expr.add(workgroup, Expr.mul(range, workgroups))
+}
+
 /** Whether so many consecutive workgroups take the same branches, as far as simplification sees. */
 const agree = (
   { grid, linear, threads }: Concatenate.Member,
   branches: ReadonlyArray<UOp>,
-  beside: number
+  { beside, workgroups }: { readonly beside: number; readonly workgroups: number }
 ): boolean => {
   const { arena } = linear
   const count = Symbolic.simplify(grid.reduce((n, size) => Expr.mul(n, size)))
   const turns = Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside))
-  const turn = Concatenate.special(arena, "gidx0", turns)
+  const turn = turnIn(turns, workgroups)
   const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))
   const at = { grid, workgroup: neighbour(turn, part, { count, beside }), thread: Expr.int(arena, threads - 1) }
   return branches.every((value) => {
