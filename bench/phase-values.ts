@@ -16,6 +16,7 @@ import * as Sampler from "../packages/engine/src/Sampler.ts"
 import * as GgufFile from "../packages/gguf/src/GgufFile.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Stages from "../packages/jit/src/Stages.ts"
+import * as Trial from "../packages/jit/src/Trial.ts"
 import { known } from "../packages/models/src/Models.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import { type Binding, bufferOf, Device, type Dispatch } from "../packages/runtime/src/Device.ts"
@@ -35,22 +36,11 @@ const [context, depth] = [Number(given.context), Number(given.depth)]
 const runs = 10
 /** Bytes of the largest argument that is taken for values, not weights. */
 const mostValues = 2 ** 19
-/** Orders of sums differ: the evaluator adds halves of a subgroup otherwise than a device may. */
-const tolerance = 2e-3
 
 const wordsOf = ({ buffer, byteLength, byteOffset }: Uint8Array): Uint32Array =>
   new Uint32Array(buffer, byteOffset, byteLength / 4)
 const floatsOf = (words: Uint32Array): Float32Array => new Float32Array(words.buffer, words.byteOffset, words.length)
 const offsetOf = (place: Binding): number => "buffer" in place ? place.offset : 0
-
-/** The same words from one run to the next: two halves between 0.5 and 1 or their negatives, so floats of 3e-5 to 1e-4. */
-const random = (() => {
-  let state = 12345
-  return (): number => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
-    return (state & 0x83ff83ff) | 0x38003800
-  }
-})()
 
 const read = Effect.fnUntraced(function*(place: Binding) {
   const device = yield* Device
@@ -61,15 +51,6 @@ const write = Effect.fnUntraced(function*(place: Binding, words: Uint32Array) {
   yield* device.write(bufferOf(place), new Uint8Array(words.slice().buffer), offsetOf(place))
 })
 
-/** The places whose words differ: by more than floats of another order of sums do. */
-const differing = (want: Uint32Array, found: Uint32Array): ReadonlyArray<number> => {
-  const [a, b] = [floatsOf(want), floatsOf(found)]
-  return [...want.keys()].filter((at) =>
-    want[at] !== found[at] &&
-    !(Math.abs(a[at]! - b[at]!) <= tolerance * Math.max(Math.abs(a[at]!), Math.abs(b[at]!)))
-  )
-}
-
 /** Runs a launch from random values, and says where what it leaves in its arena differs from what its instructions do. */
 const compared = Effect.fnUntraced(
   function*(name: string, dispatch: Dispatch, linear: Parameters<typeof evaluateLinear>[0]) {
@@ -78,7 +59,7 @@ const compared = Effect.fnUntraced(
     const meeting = buffers.length - 1
     for (const [i, place] of buffers.entries()) {
       if (place.bytes > mostValues || i === meeting) continue
-      yield* write(place, new Uint32Array(place.bytes / 4).map(random))
+      yield* write(place, Trial.wordsOf(place.bytes / 4, i + 1))
     }
     const before = yield* Effect.forEach(buffers, read)
     const written = program.bindings.flatMap(({ access }, i) => access === "write" && i !== meeting ? [i] : [])
@@ -97,7 +78,7 @@ const compared = Effect.fnUntraced(
     console.log(`${name}: ${others.length} of ${runs} runs differ from the first`)
     for (const [i, binding] of written.entries()) {
       const [want, own] = [after[binding]!, found[0]![i]!]
-      const places = differing(want, own)
+      const places = Trial.differing(want, own)
       const first = places.slice(0, 4).map((at) => `${at}: ${floatsOf(want)[at]} ${floatsOf(own)[at]}`)
       console.log(
         `  slot ${

@@ -82,6 +82,10 @@ export const neighbour = (
   return Expr.add(first, isMultiple(count, beside) ? part : Expr.min(part, last))
 }
 
+/** How many turns a workgroup has that begins with its own number, where each next one is a step behind. */
+export const ownTurns = (turns: UOp, workgroup: UOp, step: number): UOp =>
+  Expr.floordiv(Expr.add(Expr.sub(turns, workgroup), step - 1), step)
+
 /**
  * The number of a turn, as workgroups of a launch have it: of a loop, where there are more turns than workgroups. What simplifies without the loop need not with it, as bounds of
  * what is clamped depend on the loop's.
@@ -90,7 +94,7 @@ const turnIn = (turns: UOp, workgroups: number): UOp => {
   const { arena } = turns
   const workgroup = Concatenate.special(arena, "gidx0", Expr.int(arena, workgroups))
   if (Bounds.of(turns).max <= workgroups) return workgroup
-  const own = Symbolic.simplify(Expr.floordiv(Expr.add(Expr.sub(turns, workgroup), workgroups - 1), workgroups))
+  const own = Symbolic.simplify(ownTurns(turns, workgroup, workgroups))
   const range = arena.make("RANGE", DType.index, [own], { id: -1, axis: "LOOP" })
   return Expr.add(workgroup, Expr.mul(range, workgroups))
 }

@@ -8,7 +8,7 @@ import { argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } 
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { issueAhead } from "./Ahead.ts"
-import { isMultiple, neighbour, type Shape, type Side, sideOf } from "./Beside.ts"
+import { isMultiple, neighbour, ownTurns, type Shape, type Side, sideOf } from "./Beside.ts"
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
 import { leaveOut } from "./Surplus.ts"
@@ -237,7 +237,7 @@ const turnOf = (
 ): { readonly turn: UOp; readonly isWorkgroup: UOp | undefined } => {
   const { arena } = workgroup
   if (Bounds.of(turns).max > step) {
-    const mine = Expr.floordiv(Expr.add(Expr.sub(turns, workgroup), step - 1), step)
+    const mine = ownTurns(turns, workgroup, step)
     const range = arena.make("RANGE", DType.index, [emit(mine)], { id: fresh(), axis: "LOOP" })
     put(range)
     return { turn: Expr.add(workgroup, Expr.mul(range, step)), isWorkgroup: undefined }

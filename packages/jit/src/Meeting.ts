@@ -2,7 +2,7 @@
 import { meetingWords } from "@tg/core-uop/Phases"
 import { type DeviceBuffer, DeviceError, type DeviceShape } from "@tg/runtime/Device"
 import { Effect, Scope, Semaphore } from "effect"
-import type { Service } from "./Persistent.ts"
+import { refuse, type Service } from "./Persistent.ts"
 
 const wordBytes = 4
 
@@ -47,10 +47,7 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
     const settle = Effect.gen(function*() {
       const why = yield* timeout
       if (why === undefined) return
-      if (persistent.refused === undefined) {
-        persistent.refused = why
-        yield* persistent.onRefused(why)
-      }
+      yield* refuse(persistent, why)
       return yield* new DeviceError({
         reason: "BarriersFailed",
         message:

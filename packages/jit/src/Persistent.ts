@@ -43,6 +43,14 @@ export const off: Service = { mode: "off", refused: undefined, onRefused: () => 
 /** Whether launches are persistent; read at each scheduling. */
 export const Persistent = Context.Reference<Service>("@tg/jit/Persistent", { defaultValue: () => off })
 
+/** No launch is persistent from now on; the first reason is told. */
+export const refuse = (service: Service, why: string): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    if (service.refused !== undefined) return Effect.void
+    service.refused = why
+    return service.onRefused(why)
+  })
+
 /** The effective mode: for cache keys, as schedules depend on it. */
 export const idOf = ({ mode, refused }: Service): Mode => refused === undefined ? mode : "off"
 

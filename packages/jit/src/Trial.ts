@@ -4,7 +4,7 @@
  */
 import * as Phases from "@tg/core-uop/Phases"
 import { slotOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
-import type { KernelStep, Step } from "@tg/rangeify/Schedule"
+import type { KernelStep } from "@tg/rangeify/Schedule"
 import { type Binding, bufferOf, type DeviceError, type DeviceShape, type Dispatch } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import type { Compiler } from "./Compiler.ts"
@@ -16,16 +16,11 @@ export interface Means {
   readonly compiler: Compiler["Service"]
 }
 
-/** A launch of a plan, the step that it was, and bound to memory. */
+/** A persistent launch of a plan, the step that it was, and bound to memory. */
 export interface Tried {
-  readonly step: Step
+  readonly step: KernelStep
   readonly launch: Plan.Launch
   readonly dispatch: Dispatch
-}
-
-/** One that is persistent. */
-interface Persistent extends Tried {
-  readonly step: KernelStep
 }
 
 const wordBytes = 4
@@ -48,10 +43,7 @@ interface Place {
  * It reads what it is bound to, and values of its own where other launches would have written; of the host's buffers it writes copies.
  */
 export const failure = Effect.fn("Trial.failure")(
-  function*(means: Means, { step, ...bound }: Tried) {
-    if (step.kind === "custom") return undefined
-    return yield* Effect.scoped(failureOf(means, { step, ...bound }))
-  },
+  (means: Means, tried: Tried) => Effect.scoped(failureOf(means, tried)),
   Effect.catchIf(
     (error) => error._tag === "CompileError" || !fatal.has(error.reason),
     (error) => Effect.succeed(`a persistent launch could not be tried: ${error.message}`)
@@ -62,7 +54,7 @@ export const failure = Effect.fn("Trial.failure")(
 const fatal: ReadonlySet<DeviceError["reason"]> = new Set(["DeviceLost", "OutOfMemory", "Unavailable"])
 
 /** Why a launch is not to be used. */
-const failureOf = Effect.fnUntraced(function*(means: Means, tried: Persistent) {
+const failureOf = Effect.fnUntraced(function*(means: Means, tried: Tried) {
   const { device } = means
   const phases = Phases.phasesOf(tried.step.ast)
   const places = placesOf(phases, tried)
@@ -73,9 +65,9 @@ const failureOf = Effect.fnUntraced(function*(means: Means, tried: Persistent) {
   const before = yield* read
   yield* run(device, [dispatch], vars)
   const found = yield* read
-  const want = yield* oneByOne(means, { before, dispatch, phases, places, tried, vars })
+  const want = yield* oneByOne(means, { before, dispatch, name: tried.step.name, phases, places, vars })
   for (const [i, { words }] of places.entries()) {
-    const part = differing(want[i]!, found[i]!)
+    const part = differing(want[i]!, found[i]!).length / words
     if (part <= mostDiffering) continue
     return `${tried.step.name}, a persistent launch, left other values than its kernels do one by one: ` +
       `${(100 * part).toFixed(0)}% of the ${words} words of one of them differ`
@@ -88,7 +80,7 @@ const bindingOf = ({ buffers, executable: { program } }: Dispatch, slot: number)
   buffers[program.bindings.findIndex((binding) => binding.slot === slot)]!
 
 /** Where a launch's values lie that its phases write, each once. */
-const placesOf = (phases: ReadonlyArray<Phases.Phase>, { dispatch }: Persistent): ReadonlyArray<Place> => {
+const placesOf = (phases: ReadonlyArray<Phases.Phase>, { dispatch }: Tried): ReadonlyArray<Place> => {
   const written = Phases.written(phases)
   const found = new Map<string, Place>()
   for (const { kernel, offsets, slots } of phases) {
@@ -114,9 +106,9 @@ const middles = (ast: UOp): Readonly<Record<string, number>> =>
     })
   )
 
-/** Words that are finite as floats and as halves, between 0.5 and 1 as these: the same for the same place. */
-const wordsOf = (count: number): Uint32Array => {
-  let state = 12345
+/** Words that are finite as floats and as halves, between 0.5 and 1 as these: the same for the same seed. */
+export const wordsOf = (count: number, seed = 12345): Uint32Array => {
+  let state = seed
   return new Uint32Array(count).map(() => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0
     return (state & 0x83ff83ff) | 0x38003800
@@ -139,7 +131,7 @@ const readPlace = (device: DeviceShape, dispatch: Dispatch, { offset, slot, word
 const fillInputs = (
   device: DeviceShape,
   phases: ReadonlyArray<Phases.Phase>,
-  { dispatch, launch }: Persistent
+  { dispatch, launch }: Tried
 ): Effect.Effect<void, DeviceError> => {
   const written = Phases.written(phases)
   const whole = new Set(
@@ -162,7 +154,7 @@ const fillInputs = (
 const withoutHost = Effect.fnUntraced(function*(
   device: DeviceShape,
   phases: ReadonlyArray<Phases.Phase>,
-  { dispatch, launch }: Persistent
+  { dispatch, launch }: Tried
 ) {
   const written = Phases.written(phases)
   const buffers = yield* Effect.forEach(dispatch.buffers, (place, i) => {
@@ -188,8 +180,8 @@ const run = (
 /** What the phases leave as launches of their own, each value in memory of its own: WebGPU binds no buffer as written and as read at once. */
 const oneByOne = Effect.fnUntraced(function*(
   { compiler, device }: Means,
-  { before, dispatch, phases, places, tried, vars }: {
-    readonly tried: Persistent
+  { before, dispatch, name, phases, places, vars }: {
+    readonly name: string
     readonly phases: ReadonlyArray<Phases.Phase>
     readonly places: ReadonlyArray<Place>
     readonly before: ReadonlyArray<Uint32Array>
@@ -204,7 +196,7 @@ const oneByOne = Effect.fnUntraced(function*(
   )
   const alone = yield* Effect.forEach(phases, ({ kernel, offsets, slots }) =>
     Effect.gen(function*() {
-      const executable = yield* device.load(yield* compiler.compile(tried.step.name, kernel))
+      const executable = yield* device.load(yield* compiler.compile(name, kernel))
       const buffers = executable.program.bindings.map(({ slot }) => {
         const at = places.findIndex((place) => place.slot === slots[slot] && place.offset === offsets[slot])
         return own[at] ?? bindingOf(dispatch, slots[slot]!)
@@ -218,15 +210,15 @@ const oneByOne = Effect.fnUntraced(function*(
   )
 })
 
-/** The part of the words that differ: by more than floats of another contraction do. */
-const differing = (want: Uint32Array, found: Uint32Array): number => {
-  const [a, b] = [new Float32Array(want.buffer), new Float32Array(found.buffer)]
-  let count = 0
+/** The places of words that differ: by more than floats of another contraction do. */
+export const differing = (want: Uint32Array, found: Uint32Array): ReadonlyArray<number> => {
+  const [a, b] = [want, found].map((words) => new Float32Array(words.buffer, words.byteOffset, words.length))
+  const places: Array<number> = []
   want.forEach((word, at) => {
     if (word === found[at]) return
-    const apart = Math.abs(a[at]! - b[at]!)
+    const [x, y] = [a![at]!, b![at]!]
     // NaN is near nothing
-    if (!(apart <= tolerance * Math.max(Math.abs(a[at]!), Math.abs(b[at]!)))) count++
+    if (!(Math.abs(x - y) <= tolerance * Math.max(Math.abs(x), Math.abs(y)))) places.push(at)
   })
-  return count / want.length
+  return places
 }

@@ -139,7 +139,7 @@ describe.skipIf(noGpu)("persistent launches of a program", () => {
       )
     }).pipe(Effect.provide(Testing.layer)))
 
-  it.live("are tried once: a plan in the cache of programs says so", () =>
+  it.live("are tried once: the cache of programs remembers it", () =>
     Effect.gen(function*() {
       const persistent: Persistent.Service = { ...Persistent.off, mode: "on" }
       const [first, later] = [counting(), counting()]

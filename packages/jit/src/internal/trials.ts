@@ -7,6 +7,7 @@ import type * as Binding from "../Binding.ts"
 import type { CompileCacheShape } from "../CompileCache.ts"
 import type { Prepared } from "../Jit.ts"
 import type { Meeting } from "../Meeting.ts"
+import * as Persistent from "../Persistent.ts"
 import type * as Pipeline from "../Pipeline.ts"
 import type * as Plan from "../Plan.ts"
 import * as Trial from "../Trial.ts"
@@ -35,9 +36,10 @@ export const bound = Effect.fnUntraced(function*<E>(
 
 /** The numbers of launches that bind the counters of barriers, one for each program. */
 const persistentIn = ({ launches, meeting }: Plan.ExecutionPlan): ReadonlyArray<number> => {
+  if (meeting === undefined) return []
   const ofPrograms = new Map(launches.map(({ program, slots }, i) => [program, { i, slots }]))
   return [...ofPrograms.values()].flatMap(({ i, slots }) =>
-    meeting !== undefined && slots.some((slot) => slot.kind === "block" && slot.block === meeting) ? [i] : []
+    slots.some((slot) => slot.kind === "block" && slot.block === meeting) ? [i] : []
   )
 }
 
@@ -62,12 +64,14 @@ const tryLaunches = Effect.fn("Jit.tryLaunches")(
     const { cache, device, meeting, pipeline: { persistent } } = means
     const { steps } = yield* schedule
     for (const launch of untried) {
-      const tried = { step: steps[launch]!, launch: plan.launches[launch]!, dispatch: dispatches[launch]! }
+      const step = steps[launch]!
+      // kernels that are written by hand have no counters
+      if (step.kind === "custom") continue
+      const tried = { step, launch: plan.launches[launch]!, dispatch: dispatches[launch]! }
       const failure = yield* Trial.failure(means, tried)
       const why = (yield* meeting.timeout) ?? failure
       if (why !== undefined) {
-        persistent.refused = why
-        yield* persistent.onRefused(why)
+        yield* Persistent.refuse(persistent, why)
         // what barriers left is of launches that are gone
         return yield* device.write(yield* meeting.buffer, new Uint8Array(4 * meetingWords.count))
       }
