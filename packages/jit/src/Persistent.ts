@@ -247,8 +247,7 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   const coherent = PhasesOf.crossing(phases)
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
   const most = Math.max(...candidates.map(({ threads }) => threads))
-  const registers = Math.max(...candidates.map((own) => own.registers))
-  const sized = sizesOf(profile, { most, registers }).map((threads) =>
+  const sized = sizesOf(profile, most).map((threads) =>
     ofThreads(pipeline, together, { candidates, coherent, parts, threads })
   )
   const why = sized.find((made) => typeof made === "string")
@@ -266,17 +265,12 @@ interface Priced {
 const best = (all: ReadonlyArray<Priced>): Priced | undefined =>
   all.reduce<Priced | undefined>((a, b) => a === undefined || b.micros < a.micros ? b : a, undefined)
 
-/**
- * Sizes of workgroups to choose from: larger ones than a phase needs run several of its workgroups, as long as registers suffice. A compiler would keep to those that there are, but
- * what came of that on an H100 had wrong values (`docs/persistent.md`, "Larger workgroups").
- */
-const sizesOf = (
-  profile: DeviceProfile,
-  { most, registers }: { readonly most: number; readonly registers: number }
-): ReadonlyArray<number> => {
-  const { registerBytes } = quantitiesOf(profile)
-  const room = Math.min(profile.maxWorkgroupThreads, registerBytes / (registerWidth * registers))
-  const multiples = Array.from({ length: Math.floor(room / threadsStep) }, (_, i) => threadsStep * (i + 1))
+/** Sizes of workgroups to choose from: larger ones than a phase needs run several of its workgroups. A compiler keeps to the registers that they have. */
+const sizesOf = ({ maxWorkgroupThreads }: DeviceProfile, most: number): ReadonlyArray<number> => {
+  const multiples = Array.from(
+    { length: Math.floor(maxWorkgroupThreads / threadsStep) },
+    (_, i) => threadsStep * (i + 1)
+  )
   return [most, ...multiples.filter((threads) => threads > most)]
 }
 const threadsStep = 128

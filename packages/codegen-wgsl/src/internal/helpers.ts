@@ -9,7 +9,6 @@ export type Helper =
   | "float_to_half"
   | "sine"
   | "subgroups"
-  | "ordered"
 
 /**
  * Lines at the start of `main`. WGSL rejects constant expressions that are infinite or NaN, and Tint makes -0.0 a plain zero;
@@ -67,18 +66,6 @@ export const functions: ReadonlyArray<readonly [Helper, string]> = [
   let finite = select(normal, small, magnitude < 0x38800000u);
   let half = min(finite, 0x7c00u) | ((bits >> 16u) & 0x8000u);
   return select(half, 0x7e00u, magnitude > 0x7f800000u);
-}`
-  ],
-  [
-    // An order-preserving map of floats to integers, and back: devices reduce integers over a subgroup in one instruction, floats in a
-    // butterfly of log2(size) steps. NaN becomes the identity of the reduction.
-    "ordered",
-    `fn ordered(x: f32, nan: i32) -> i32 {
-  let bits = bitcast<i32>(x);
-  return select(bits ^ ((bits >> 31u) & 0x7fffffff), nan, (bits & 0x7fffffff) > 0x7f800000);
-}
-fn from_ordered(key: i32) -> f32 {
-  return bitcast<f32>(key ^ ((key >> 31u) & 0x7fffffff));
 }`
   ],
   [

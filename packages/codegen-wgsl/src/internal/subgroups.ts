@@ -1,12 +1,12 @@
-import * as DType from "@tg/core-uop/DType"
 import { groupArg, type UOp } from "@tg/core-uop/UOp"
 import { combine } from "./elementwise.ts"
 import { atom, isName, operand, Refusal, type Text } from "./text.ts"
 import type { Writer } from "./writer.ts"
 
-const names = { ADD: "subgroupAdd", MUL: "subgroupMul", MAX: "subgroupMax", MIN: "subgroupMin" } as const
-
-/** The text of a SUBGROUP_REDUCE: one operation for a whole subgroup, a butterfly of shuffles for a part of one. */
+/**
+ * The text of a SUBGROUP_REDUCE: a butterfly of shuffles. WGSL's operations over a whole subgroup are one instruction for integers on some GPUs, but a decoding step takes an H100 2.7%
+ * longer with them, and its driver compiles them wrong where a workgroup has 1024 threads and many are live (`docs/persistent.md`, "Larger workgroups").
+ */
 const subgroupReduce = (writer: Writer, node: UOp): Text => {
   const { op, threads } = groupArg(node)
   const size = writer.options.subgroupSize
@@ -17,12 +17,6 @@ const subgroupReduce = (writer: Writer, node: UOp): Text => {
   if (node.dtype.scalar === "bool") throw new Refusal("SUBGROUP_REDUCE of bools; cast to u32 first")
   writer.use("subgroups")
   const value = writer.text(node.src[0]!)
-  if (threads === size) {
-    if (node.dtype !== DType.f32 || (op !== "MAX" && op !== "MIN")) return atom(`${names[op]}(${value.code})`)
-    writer.use("ordered")
-    const nan = op === "MAX" ? "-2147483647 - 1" : "2147483647"
-    return atom(`from_ordered(${names[op]}(ordered(${value.code}, ${nan})))`)
-  }
   let total = value.constant ? writer.bind("v", value) : value
   for (let step = 1; step < threads; step *= 2) {
     total = writer.bind("v", combine(op, node.dtype, total, atom(`subgroupShuffleXor(${total.code}, ${step}u)`)))
@@ -45,10 +39,7 @@ const instructionsApart = (sums: number, threads: number): number => 2 * sums * 
 const together = (writer: Writer, nodes: ReadonlyArray<UOp>): number => {
   const { op, threads } = groupArg(nodes[0]!)
   const { subgroupSize = 0 } = writer.options
-  const { dtype } = nodes[0]!
-  // devices have an instruction for integers of a whole subgroup
-  const isOne = threads === subgroupSize && dtype !== DType.f32
-  if (op !== "ADD" || dtype.scalar === "bool" || isOne) return 1
+  if (op !== "ADD" || nodes[0]!.dtype.scalar === "bool") return 1
   if (threads > subgroupSize || !Number.isInteger(Math.log2(threads))) return 1
   const sums = sumsAtOnce(nodes.length, threads)
   return sums > 1 && instructionsTogether(sums, threads) < instructionsApart(sums, threads) ? sums : 1
