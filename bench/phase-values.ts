@@ -8,8 +8,10 @@
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { parseArgs } from "node:util"
+import { argOf, type UOp } from "../packages/core-uop/src/UOp.ts"
 import { evaluateLinear } from "../packages/core-uop/src/EvaluateLinear.ts"
-import { isPersistent } from "../packages/core-uop/src/Phases.ts"
+import { isPersistent, meetingSlot, phasesOf } from "../packages/core-uop/src/Phases.ts"
+import type { KernelStep } from "../packages/rangeify/src/Schedule.ts"
 import { fromModel } from "../packages/engine/src/Engine.ts"
 import * as ModelFile from "../packages/engine/src/ModelFile.ts"
 import * as Sampler from "../packages/engine/src/Sampler.ts"
@@ -53,16 +55,19 @@ const write = Effect.fnUntraced(function*(place: Binding, words: Uint32Array) {
 
 /** Runs a launch from random values, and says where what it leaves in its arena differs from what its instructions do. */
 const compared = Effect.fnUntraced(
-  function*(name: string, dispatch: Dispatch, linear: Parameters<typeof evaluateLinear>[0]) {
+  function*({ ast, name }: KernelStep, dispatch: Dispatch, linear: UOp) {
     const vars = { T: 1, startPos: depth }
     const { buffers, executable: { program } } = dispatch
-    const meeting = buffers.length - 1
+    const slot = meetingSlot(phasesOf(ast), argOf(ast, "PERSISTENT"))
+    const meeting = program.bindings.findIndex((binding) => binding.slot === slot)
     for (const [i, place] of buffers.entries()) {
-      if (place.bytes > mostValues || i === meeting) continue
-      yield* write(place, Trial.wordsOf(place.bytes / 4, i + 1))
+      if (place.bytes > mostValues) continue
+      const words = place.bytes / 4
+      // what barriers count, and words that are awaited, are 0 before
+      yield* write(place, i === meeting ? new Uint32Array(words) : Trial.wordsOf(words, i + 1))
     }
     const before = yield* Effect.forEach(buffers, read)
-    const written = program.bindings.flatMap(({ access }, i) => access === "write" && i !== meeting ? [i] : [])
+    const written = program.bindings.flatMap(({ access }, i) => access === "write" ? [i] : [])
     const replay = yield* (yield* Device).plan([dispatch])
     const found: Array<ReadonlyArray<Uint32Array>> = []
     for (let n = 0; n < runs; n++) {
@@ -103,7 +108,7 @@ const run = Effect.gen(function*() {
   for (const [i, step] of steps.entries()) {
     if (step.kind === "custom" || !isPersistent(step.ast) || seen.has(step.ast)) continue
     seen.add(step.ast)
-    yield* compared(step.name, dispatches[i]!, (yield* Stages.ofKernel(pipeline, step.name, step.ast)).linear)
+    yield* compared(step, dispatches[i]!, (yield* Stages.ofKernel(pipeline, step.name, step.ast)).linear)
   }
 }).pipe(Effect.scoped)
 

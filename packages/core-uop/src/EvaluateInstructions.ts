@@ -246,6 +246,14 @@ const instructions: Partial<Record<Op, (machine: Machine, instruction: Instructi
     machine.waits = true
   },
   LOAD: load,
+  AWAIT: (machine, { gate, node, out, src: [word] }) => {
+    // workgroups run to the next GRID_BARRIER before any goes on: what is not written by then never is
+    const open = maskedGate(machine, gate)
+    out!.forEach((_, t) => {
+      if (open?.[t] !== 0 && word![t] === 0) fail(node, "waits for a word that nobody writes")
+      out![t] = word![t]!
+    })
+  },
   STORE: store,
   FRAGMENT: (_, { out }) => void out!.fill(0),
   FRAGMENT_LOAD: Fragments.load,

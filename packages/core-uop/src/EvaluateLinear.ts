@@ -54,7 +54,8 @@ const checkScopes = (linear: UOp): void => {
 
 const hasValue = (node: UOp): boolean =>
   elementwise.has(node.op) || node.op === "CONST" || node.op === "VAR" || node.op === "SPECIAL" || node.op === "REG" ||
-  node.op === "RANGE" || node.op === "LOAD" || node.op === "SUBGROUP_REDUCE" || node.op === "STACK" ||
+  node.op === "RANGE" || node.op === "LOAD" || node.op === "AWAIT" || node.op === "SUBGROUP_REDUCE" ||
+  node.op === "STACK" ||
   node.op === "LANE" || node.op === "FRAGMENT" || node.op === "FRAGMENT_LOAD"
 
 const accesses: ReadonlySet<Op> = new Set<Op>(["LOAD", "STORE", "FRAGMENT_LOAD", "FRAGMENT_STORE"])
@@ -68,7 +69,7 @@ const assemble = (linear: UOp, threads: number, float64: boolean): ReadonlyArray
     const out = hasValue(node) ? allocate(node.dtype, size, float64) : undefined
     if (out !== undefined) values.set(node, out)
     // A node may stand in several places (a LOAD repeated after a BARRIER); a user means the latest one.
-    const address = accesses.has(node.op) ? node.src[0]!.src : []
+    const address = accesses.has(node.op) ? node.src[0]!.src : node.op === "AWAIT" ? node.src[0]!.src[0]!.src : []
     const [, index, gate] = address.map((s) => values.get(s))
     return { node, out, src: node.src.map((s) => values.get(s)), index, gate, target: 0 }
   })

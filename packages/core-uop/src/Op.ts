@@ -85,7 +85,8 @@ export const ops = [
   "FRAGMENT", // arg: {id, threads}; floats that products are added to, zero where it stands
   "FRAGMENT_LOAD", // src = [INDEX of words of two halves]; arg: {side, along, stride, threads}; an operand
   "FRAGMENT_MULACC", // src = [FRAGMENT, left, right]; adds the matrix product of the operands
-  "FRAGMENT_STORE" // src = [INDEX, FRAGMENT]; arg: {along, stride}
+  "FRAGMENT_STORE", // src = [INDEX, FRAGMENT]; arg: {along, stride}
+  "AWAIT" // linear: src = [LOAD of a word of a coherent PARAM]; the word, as soon as it is not 0
 ] as const
 
 /** The name of an operation. */

@@ -4,7 +4,7 @@
  */
 import * as DType from "./DType.ts"
 import { type Arena, argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "./UOp.ts"
-import { accessOf } from "./View.ts"
+import { accessOf, endOf } from "./View.ts"
 
 /** A kernel as a phase: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
 export interface Phase extends PhaseArg {
@@ -16,6 +16,21 @@ export interface Phase extends PhaseArg {
  * so far counted (0 where none did); and how many it had seen.
  */
 export const meetingWords = { arrived: 0, gaveUp: 1, came: 2, count: 4 } as const
+
+/**
+ * The memory of words that readers wait for, of all launches of a device, in words: behind those of the barrier three parts. A launch writes one, which is all 0 when it begins, and clears
+ * the other two. So neighbours have different ones; the first launch of a program has part 0, and the last one another.
+ */
+export const waiting = { begin: 4, part: 2 ** 14, parts: 3, count: 4 + 3 * 2 ** 14 } as const
+
+/** What stands where arrivals are counted, if not a barrier was waited for in vain but a word. */
+export const noBarrier = 2 ** 32 - 1
+
+/**
+ * Words that readers wait for are stored combined with this one (exclusive or): memory is cleared to 0, and a word that would be 0 is one that nothing computes (four bytes of -128;
+ * as a float -1.2e-38). A launch that meets one gives up, as at a barrier that does not hold.
+ */
+export const veil = 0x80808080
 
 /** Whether a kernel is a persistent launch. */
 export const isPersistent = (kernel: UOp): boolean => kernel.op === "PERSISTENT"
@@ -36,6 +51,10 @@ export const persistent = (arena: Arena, phases: ReadonlyArray<Phase>, launch: P
 /** Slots of a kernel, before `linear`, and which of them it writes. */
 export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => remembered(touches, kernel, findTouched)
 
+/** Slots of a kernel, before `linear`, of which it writes each element in each launch, whatever the variables are. */
+export const filled = (kernel: UOp): ReadonlySet<number> => remembered(filling, kernel, findFilled)
+
+const filling = new WeakMap<UOp, ReadonlySet<number>>()
 const touches = new WeakMap<UOp, ReadonlyMap<number, "read" | "write">>()
 const sizesOf = new WeakMap<UOp, ReadonlyMap<number, number>>()
 
@@ -56,6 +75,24 @@ const findTouched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => {
     else if (!found.has(slotOf(node))) found.set(slotOf(node), "read")
   }
   return found
+}
+
+const findFilled = (kernel: UOp): ReadonlySet<number> => {
+  const known = sizes(kernel)
+  const bytes = new Map<number, number>()
+  for (const end of toposort(kernel)) {
+    if (end.op !== "END") continue
+    const { loops, stores } = endOf(end)
+    const count = loops.reduce((n, { src: [size] }) => size?.op === "CONST" ? n * Number(size.arg) : NaN, 1)
+    for (const store of stores) {
+      const { buffer, gate } = accessOf(store)
+      if (buffer.op !== "PARAM") continue
+      // no two iterations write one element
+      const own = gate === undefined ? 4 * count : NaN
+      bytes.set(slotOf(buffer), (bytes.get(slotOf(buffer)) ?? 0) + own)
+    }
+  }
+  return new Set([...bytes].flatMap(([slot, own]) => own === known.get(slot) ? [slot] : []))
 }
 
 /** Bytes of each slot that has a fixed size. */
@@ -97,6 +134,8 @@ export const written = (phases: ReadonlyArray<Phase>): ReadonlySet<number> =>
     )
   )
 
-/** The slot of the barrier's buffer: behind all others. */
-export const meetingSlot = (phases: ReadonlyArray<Phase>): number =>
-  Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1
+/** The slot of the barrier's buffer: behind all others, or that of the words that readers wait for, which has the barrier's in front. */
+export const meetingSlot = (
+  phases: ReadonlyArray<Phase>,
+  { awaited }: Pick<PersistentArg, "awaited"> = {}
+): number => awaited?.[0] ?? Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1

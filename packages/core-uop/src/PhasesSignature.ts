@@ -28,12 +28,14 @@ export const signatureOfPhases = (launch: UOp, signature: (kernel: UOp) => Signa
       slots.set(slot, { slot, access, ...(bytes === 0 ? {} : { bytes }) })
     }
   }
-  const meeting = Phases.meetingSlot(phases)
-  slots.set(meeting, { slot: meeting, access: "write", bytes: 4 * Phases.meetingWords.count })
+  const arg = argOf(launch, "PERSISTENT")
+  const meeting = Phases.meetingSlot(phases, arg)
+  const words = arg.awaited === undefined ? Phases.meetingWords.count : Phases.waiting.count
+  slots.set(meeting, { slot: meeting, access: "write", bytes: 4 * words })
   const names = [...vars.keys()].sort()
   return {
     workgroup: [1, 1, 1],
-    grid: [argOf(launch, "PERSISTENT").workgroups, 1, 1],
+    grid: [arg.workgroups, 1, 1],
     bindings: [...slots.values()].sort((a, b) => a.slot - b.slot),
     vars: names,
     bounds: names.map((name) => vars.get(name)!)

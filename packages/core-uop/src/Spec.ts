@@ -4,7 +4,17 @@ import * as DType from "./DType.ts"
 import { comparison, elementwise, movement, type Op, unary } from "./Op.ts"
 import * as Print from "./Print.ts"
 import * as Shape from "./Shape.ts"
-import { type Axis, isAccumulating, isCoherent, openRanges, rangeArg, slotOf, toposort, type UOp } from "./UOp.ts"
+import {
+  argOf,
+  type Axis,
+  isAccumulating,
+  isCoherent,
+  openRanges,
+  rangeArg,
+  slotOf,
+  toposort,
+  type UOp
+} from "./UOp.ts"
 
 /**
  * The stage boundaries of the compiler. `unrolled` is one inside devectorize: UPCAST and UNROLL axes are expanded, LOCAL and GROUP
@@ -74,6 +84,7 @@ const allowed: Readonly<Record<Stage, ReadonlySet<Op>>> = {
     "END",
     "BARRIER",
     "GRID_BARRIER",
+    "AWAIT",
     "IF",
     "ENDIF",
     "SUBGROUP_REDUCE",
@@ -250,7 +261,20 @@ const checkOrder = (linear: UOp): string | undefined => {
     }
     seen.add(node)
   }
-  return open.length === 0 ? checkCoherence(linear) : `${open[0]!.op} is never closed`
+  return open.length === 0 ? checkCoherence(linear) ?? checkAwaited(linear) : `${open[0]!.op} is never closed`
+}
+
+/** Where words may come later than the barrier behind them, nothing but AWAIT uses what was loaded. */
+const checkAwaited = (linear: UOp): string | undefined => {
+  const barrier = linear.src.find((node) => node.is("GRID_BARRIER"))
+  if (barrier === undefined || argOf(barrier, "GRID_BARRIER").awaits !== true) return undefined
+  const slot = slotOf(barrier.src[0]!)
+  const isWord = (node: UOp): boolean => {
+    const buffer = node.op === "LOAD" ? accessOf(node).buffer : undefined
+    return buffer?.op === "PARAM" && slotOf(buffer) === slot
+  }
+  const early = linear.src.find((node) => node.op !== "AWAIT" && node.src.some(isWord))
+  return early === undefined ? undefined : `${Print.line(early)} uses a word that may not be there yet`
 }
 
 /** What is written on one side of a GRID_BARRIER and touched on another one lies in a coherent PARAM, wherever it is named. */

@@ -71,9 +71,22 @@ export type PersistentArg = {
   readonly stagedBytes: number
   /** For each phase, words that each thread loads for it while it waits for the phase before. */
   readonly ahead: ReadonlyArray<number>
+  /**
+   * Where words that cross phases are awaited by those who read them: the slot of the memory of words (`Phases.waiting`), and which part of it this launch writes. It clears the others.
+   * Without, writers wait until their words are in memory before they arrive at a barrier.
+   */
+  readonly awaited?: readonly [slot: number, part: number]
 }
-/** A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. */
-export type GridBarrierArg = { readonly id: number; readonly workgroups: number; readonly spins: number }
+/**
+ * A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. `awaits`: words that were written in front of it may come later, and are
+ * awaited where they are read (AWAIT).
+ */
+export type GridBarrierArg = {
+  readonly id: number
+  readonly workgroups: number
+  readonly spins: number
+  readonly awaits?: true
+}
 
 /** The type of the arg, for operations whose arg has one type. */
 export interface Args {

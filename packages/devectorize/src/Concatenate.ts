@@ -3,6 +3,7 @@ import { accessOf } from "@tg/core-uop/View"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
+import { veil } from "@tg/core-uop/Phases"
 import type * as Pass from "@tg/core-uop/Pass"
 import { type RendererCaps, signature } from "@tg/core-uop/Program"
 import { argOf, groupArg, rangeArg, slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
@@ -130,6 +131,8 @@ export interface Branch {
   readonly isThread: UOp | undefined
   /** Where one workgroup runs several of the kernel's: whether the one of this thread exists. Others store to no argument. */
   readonly isThere?: UOp | undefined
+  /** The words of an argument whose readers wait for them; none of others. */
+  readonly wordsOf?: ((buffer: UOp) => UOp | undefined) | undefined
   /** Branches are taken by whole workgroups of the launch, once their conditions are simplified. */
   readonly areUniform?: boolean | undefined
   /** Arguments that lie somewhere else, and what loads of them become: at this place, if the gate holds. */
@@ -236,7 +239,7 @@ export const isOfIndices = ({ op }: UOp): boolean =>
 
 /** A node that touches memory, with its copied sources: the memory may begin, or lie, somewhere else in the launch. */
 const access = (
-  { elsewhere, isThere, isThread, offsetOf }: Branch,
+  { elsewhere, isThere, isThread, offsetOf, wordsOf }: Branch,
   { everywhere, push, pushAll }: List,
   { node, src }: { readonly node: UOp; readonly src: ReadonlyArray<UOp> }
 ): UOp => {
@@ -255,9 +258,22 @@ const access = (
     return load === undefined ? push(node.with(src)) : pushAll(load(node.dtype, at, gate))
   }
   const own = [isThread, buffer.op === "PARAM" ? isThere : undefined].filter((condition) => condition !== undefined)
-  if (own.length === 0) return push(node.with(src))
-  const all = [...gate === undefined ? [] : [gate], ...own].reduce((a, b) => push(Expr.and(a, b)))
-  return push(node.with([push(Expr.element(buffer, at, all)), src[1]!]))
+  const words = wordsOf?.(buffer)
+  if (own.length === 0 && words === undefined) return push(node.with(src))
+  const all = [...gate === undefined ? [] : [gate], ...own]
+  const open = all.length === 0 ? undefined : all.reduce((a, b) => push(Expr.and(a, b)))
+  const value = words === undefined ? src[1]! : pushAll(veiled(src[1]!))
+  return push(node.with([push(Expr.element(words === undefined ? buffer : everywhere(words), at, open)), value]))
+}
+
+/** A value as words that readers wait for. */
+const veiled = (value: UOp): UOp => {
+  const { arena, dtype } = value
+  const type = DType.withLanes(DType.u32, dtype.lanes)
+  const word = arena.make("CONST", DType.u32, [], veil)
+  const words = dtype.scalar === "u32" ? value : arena.make("BITCAST", type, [value])
+  const mask = dtype.lanes === 1 ? word : arena.make("STACK", type, Array.from({ length: dtype.lanes }, () => word))
+  return arena.make("XOR", type, [words, mask])
 }
 
 /** A hardware index. */

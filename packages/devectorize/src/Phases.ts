@@ -2,7 +2,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { meetingWords } from "@tg/core-uop/Phases"
+import * as Phases from "@tg/core-uop/Phases"
 import type { RendererCaps } from "@tg/core-uop/Program"
 import { argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
@@ -66,27 +66,58 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
     head,
     lowered,
     fresh: () => numbers++,
+    awaits: launch.awaited !== undefined,
     launch,
     threads,
     thread: emit(Concatenate.special(arena, "lidx0", Expr.int(arena, threads))),
     workgroup: emit(Concatenate.special(arena, "gidx0", Expr.int(arena, launch.workgroups))),
     emit,
-    argument: argumentsOf(members, launch.coherent)
+    argument: argumentsOf(members, launch)
   }
   // the head is complete before any phase is built, so no phase computes any of it again
   const shares = members.map((member) => shareOf(making, member))
   const body = members.flatMap((member, i) => [
-    ...(i === 0 ? [] : [gridBarrier(making)]),
+    ...(i === 0 ? cleared(making) : [gridBarrier(making)]),
     ...phase(making, { member, memory: memory[i]!, share: shares[i]! })
   ])
   return issueAhead(arena.make("LINEAR", DType.none, [...head, ...body]), launch.ahead, lowered)
 }
 
-const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
+const gridBarrier = ({ argument, awaits, fresh, head, launch }: Making): UOp => {
   const { meeting, spins, workgroups } = launch
   const words = argument(meeting, DType.u32)
   for (const node of toposort(words)) head.add(node)
-  return words.arena.make("GRID_BARRIER", DType.none, [words], { id: fresh(), workgroups, spins })
+  const arg = { id: fresh(), workgroups, spins }
+  return words.arena.make("GRID_BARRIER", DType.none, [words], awaits ? { ...arg, awaits } : arg)
+}
+
+/** Clears the words that readers of other launches wait for, each by one thread. */
+const cleared = ({ argument, emit, fresh, head, launch, thread, threads, workgroup }: Making): ReadonlyArray<UOp> => {
+  const { awaited, workgroups } = launch
+  if (awaited === undefined) return []
+  const { arena } = thread
+  const words = argument(awaited[0], DType.u32)
+  const zero = arena.make("CONST", DType.u32, [], 0)
+  for (const node of [...toposort(words), zero]) head.add(node)
+  const { begin, part, parts } = Phases.waiting
+  const step = threads * workgroups
+  const turns = Math.ceil(part / step)
+  const range = turns === 1
+    ? undefined
+    : arena.make("RANGE", DType.index, [emit(Expr.int(arena, turns))], { id: fresh(), axis: "LOOP" })
+  const made: Array<UOp> = range === undefined ? [] : [range]
+  const first = emit(Expr.add(Expr.mul(workgroup, threads), thread))
+  const own = range === undefined ? first : Expr.add(first, Expr.mul(range, emit(Expr.int(arena, step))))
+  const isInside = turns * step === part ? undefined : Expr.lt(own, part)
+  const others = Array.from({ length: parts }, (_, i) => i).filter((i) => i !== awaited[1])
+  for (const other of others) {
+    const store = Expr.store(Expr.element(words, Expr.add(own, begin + other * part), isInside), zero)
+    for (const node of toposort(store)) {
+      if (node.op === "CONST") head.add(node)
+      else if (!head.has(node) && !made.includes(node)) made.push(node)
+    }
+  }
+  return range === undefined ? made : [...made, arena.make("END", DType.none, [range])]
 }
 
 const memberOf = (part: Phase, rule: Rule): Member => ({
@@ -119,7 +150,7 @@ const ownLength = (local: UOp): number => widest * Math.ceil(argOf(local, "LOCAL
 /** One PARAM for each slot of the launch and each dtype: as long as the longest use of it. */
 const argumentsOf = (
   members: ReadonlyArray<Concatenate.Member & PhaseArg>,
-  coherent: ReadonlySet<number>
+  { awaited, coherent }: Pick<Launch, "awaited" | "coherent">
 ): Making["argument"] => {
   const sizes = new Map<number, UOp>()
   for (const { linear, offsets, slots } of members) {
@@ -134,7 +165,9 @@ const argumentsOf = (
   const { arena } = members[0]!.linear
   return (slot, dtype) => {
     // only the barrier's buffer is not an argument of any phase
-    const size = sizes.get(slot) ?? Expr.int(arena, meetingWords.count)
+    const size = slot === awaited?.[0]
+      ? Expr.int(arena, Phases.waiting.count)
+      : sizes.get(slot) ?? Expr.int(arena, Phases.meetingWords.count)
     const isCoherent = coherent.has(slot) || !sizes.has(slot)
     return arena.make("PARAM", dtype, [size], isCoherent ? { slot, coherent: true } : { slot })
   }
@@ -183,7 +216,7 @@ const phase = (
     readonly share: Share
   }
 ): ReadonlyArray<UOp> => {
-  const { argument, head, lowered } = making
+  const { argument, head, launch, lowered } = making
   const { linear, offsets, side, slots, staged } = member
   const { arena } = linear
   const stages = stage(making, member, memory)
@@ -197,6 +230,12 @@ const phase = (
       const made = local === undefined ? argument(slots[slotOf(node)]!, node.dtype) : memory.get(local)!
       for (const part of toposort(made)) head.add(part)
       return made
+    },
+    wordsOf: (buffer) => {
+      if (!making.awaits || buffer.op !== "PARAM" || !launch.coherent.has(slotOf(buffer))) return undefined
+      const words = argument(slotOf(buffer), DType.u32)
+      for (const part of toposort(words)) head.add(part)
+      return words
     },
     elsewhere: new Map([...staged].map(([param, local]) => {
       const place = { memory: memory.get(local)!, words: Number(param.src[0]!.arg), lowered }

@@ -2,6 +2,7 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
+import { veil } from "@tg/core-uop/Phases"
 import { type PersistentArg, type PhaseArg, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Concatenate from "./Concatenate.ts"
@@ -19,6 +20,8 @@ export interface Rule extends Pick<PersistentArg, "stagedBytes"> {
 
 /** The launch that copies. */
 export interface Copying extends Concatenate.Launch {
+  /** Whether what was written in front of a barrier may come later. */
+  readonly awaits: boolean
   readonly threads: number
   readonly thread: UOp
   readonly emit: (x: UOp) => UOp
@@ -140,6 +143,11 @@ export const stage = (making: Copying, member: Staged, memory: ReadonlyMap<UOp, 
     }
   }
   const addAll = (stores: ReadonlyArray<UOp>): void => {
+    // all loads are on their way before the first word is looked at
+    const values = stores.flatMap((store) => toposort(store.src[1]!))
+    for (const first of ["LOAD", "AWAIT"] as const) {
+      add(values.filter(({ op }) => op === first).flatMap((node) => toposort(node)))
+    }
     add(stores.flatMap((store) => toposort(store.src[1]!)))
     add(stores.flatMap((store) => toposort(store)))
   }
@@ -153,16 +161,26 @@ export const stage = (making: Copying, member: Staged, memory: ReadonlyMap<UOp, 
   return made
 }
 
+/** A word that another workgroup has written, as soon as it is there. */
+const awaited = (load: UOp, dtype: DType.DType): UOp => {
+  const { arena } = load
+  const word = arena.make("XOR", DType.u32, [
+    arena.make("AWAIT", DType.u32, [load]),
+    arena.make("CONST", DType.u32, [], veil)
+  ])
+  return dtype.scalar === "u32" ? word : arena.make("BITCAST", dtype, [word])
+}
+
 /** The stores of an argument's words to workgroup memory, and the loop around them where they are too many. */
 const copiesOf = (
-  { argument, emit, fresh, head, lowered, thread, threads }: Copying,
+  { argument, awaits, emit, fresh, head, lowered, thread, threads }: Copying,
   { offsets, slots }: Staged,
   { local, param }: { readonly param: UOp; readonly local: UOp }
 ): { readonly range: UOp | undefined; readonly stores: ReadonlyArray<UOp> } => {
   const { arena } = param
   const words = Number(param.src[0]!.arg)
   const turns = Math.ceil(words / threads)
-  const from = argument(slots[slotOf(param)]!, param.dtype)
+  const from = argument(slots[slotOf(param)]!, awaits ? DType.u32 : param.dtype)
   for (const node of [...toposort(from), local]) head.add(node)
   const atOnce = Math.min(turns, mostAtOnce)
   const range = turns === atOnce
@@ -177,7 +195,10 @@ const copiesOf = (
     const isWhole = range === undefined ? (k + 1) * threads <= words : words % (atOnce * threads) === 0
     const gate = isWhole ? undefined : lowered(Expr.lt(at, words))
     const load = Expr.load(Expr.element(from, lowered(Expr.add(at, offsets[slotOf(param)]!)), gate))
-    return Expr.store(Expr.element(local, lowered(stagedAt(at, words)), gate), load)
+    return Expr.store(
+      Expr.element(local, lowered(stagedAt(at, words)), gate),
+      awaits ? awaited(load, local.dtype) : load
+    )
   })
   return { range, stores }
 }

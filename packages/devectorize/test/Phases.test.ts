@@ -13,10 +13,26 @@ import * as Opt from "@tg/postrange/Opt"
 import * as Concatenate from "../src/Concatenate.ts"
 import * as PhaseCosts from "../src/PhaseCosts.ts"
 import { besideOf, phases } from "../src/Phases.ts"
-import { argumentsOf, launchOf, length, type Made, map, random, repeat, sum, vars } from "./support/phases.ts"
+import {
+  argumentsOf,
+  awaitedArguments,
+  awaitedLaunchOf,
+  awaitedValues,
+  launchOf,
+  length,
+  type Made,
+  map,
+  random,
+  randomAwaited,
+  repeat,
+  sum,
+  vars
+} from "./support/phases.ts"
 import { gpu, linear } from "./support/stages.ts"
 
 const { group, local, unroll } = Opt
+
+const isBarrier = ({ op }: UOp): boolean => op === "GRID_BARRIER"
 
 const run = (made: Made, evaluate: (args: Map<number, Float32Array>) => void): Map<number, Float32Array> => {
   const args = argumentsOf(made)
@@ -73,6 +89,44 @@ describe("phases", () => {
         }
       }
     }
+  })
+
+  it("keeps them where words are awaited, and clears those of other launches", () => {
+    for (let seed = 0; seed < 12; seed++) {
+      const part = seed % Phases.waiting.parts
+      const made = randomAwaited(seed, 2 + seed % 5, { part, subgroupSize: [undefined, 4, 8][seed % 3] })
+      const one = awaitedLaunchOf(made, part, { workgroups: 1 + seed % 4, threads: 1 + 31 * (seed % 2), ahead: 4 })
+      assert.deepStrictEqual(Spec.check("linear", one), [], `seed ${seed}`)
+      const args = awaitedArguments(made, part)
+      evaluateLinear(one, args, vars, { seed })
+      const plain = awaitedArguments(made, part)
+      const apart = launchOf(made, { meeting: 3, coherent: new Set([2]) })
+      evaluateLinear(apart, new Map([...plain, [3, new Uint32Array(Phases.meetingWords.count)]]), vars)
+      const floats = new Float32Array(plain.get(2)!.buffer)
+      const words = args.get(2)!
+      assert.deepStrictEqual(
+        awaitedValues(made, words),
+        made.phases.map(({ offsets: [first] }) => floats.slice(first, first! + length)),
+        `seed ${seed}`
+      )
+      for (let other = 0; other < Phases.waiting.parts; other++) {
+        const begin = Phases.waiting.begin + other * Phases.waiting.part
+        const left = words.subarray(begin, begin + Phases.waiting.part)
+        assert.strictEqual(left.every((word) => word === 0), other !== part)
+      }
+    }
+  })
+
+  it("does not use a word that may come later before it is there", () => {
+    const made = randomAwaited(1, 3, { part: 1, subgroupSize: undefined })
+    const one = launchOf(made, { awaited: [2, 1], meeting: 2, stagedBytes: 0 })
+    assert.match(Spec.check("linear", one).map(({ reason }) => reason).join(), /may not be there yet/)
+    const args = awaitedArguments(made, 1)
+    const launch = awaitedLaunchOf(made, 1)
+    const first = launch.src.findIndex(isBarrier)
+    const isResult = (node: UOp): boolean => node.op === "STORE" && accessOf(node).buffer.op === "PARAM"
+    const broken = launch.with(launch.src.filter((node, i) => i > first || !isResult(node)))
+    assert.throws(() => evaluateLinear(broken, args, vars), /waits for a word that nobody writes/)
   })
 
   it("launches as many workgroups as it was told, with the threads of the largest phase", () => {

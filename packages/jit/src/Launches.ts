@@ -47,7 +47,7 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   const { arg } = step.ast
   const parts = Phases.phasesOf(step.ast)
   // one barrier fewer than phases, one launch for all of them
-  const waits = profile.dispatchMicros + (phases.length - 1) * Persistent.boundaryMicros(profile)
+  const waits = profile.dispatchMicros + (phases.length - 1) * Persistent.boundaryMicros(profile, arg)
   const crossing = { coherent: Phases.crossing(parts), stagedBytes: arg.stagedBytes }
   const own = phases.map((phase) => {
     const busy = phase.bytes / profile.bytesPerMicro

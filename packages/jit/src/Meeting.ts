@@ -1,5 +1,5 @@
-/** The counters of grid barriers, and whether one timed out. */
-import { meetingWords } from "@tg/core-uop/Phases"
+/** The counters of grid barriers, words that phases await, and whether somebody gave up. */
+import { meetingWords, noBarrier, waiting } from "@tg/core-uop/Phases"
 import { type DeviceBuffer, DeviceError, type DeviceShape } from "@tg/runtime/Device"
 import { Effect, Scope, Semaphore } from "effect"
 import { refuse, type Service } from "./Persistent.ts"
@@ -14,6 +14,8 @@ export interface Meeting {
   readonly trusted: Set<unknown>
   /** Why launches cannot meet here: which barrier timed out in a run so far. `undefined` where none did. */
   readonly timeout: Effect.Effect<string | undefined, DeviceError>
+  /** Forgets timeouts, and what persistent launches that were run by themselves left for each other. */
+  readonly clear: Effect.Effect<void, DeviceError>
   /** Fails if a barrier timed out. */
   readonly settle: Effect.Effect<void, DeviceError>
 }
@@ -27,7 +29,7 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
     const lock = yield* Semaphore.make(1)
     const buffer = Effect.suspend(() =>
       made === undefined
-        ? device.allocate(wordBytes * meetingWords.count, "meeting of workgroups").pipe(
+        ? device.allocate(wordBytes * waiting.count, "meeting of workgroups").pipe(
           Scope.provide(scope),
           Effect.tap((buffer) => Effect.sync(() => made = buffer))
         )
@@ -39,10 +41,12 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
       const at = (word: number): number =>
         new DataView(words.buffer, words.byteOffset).getUint32(wordBytes * word, true)
       const wanted = at(meetingWords.gaveUp)
-      return wanted === 0
-        ? undefined
-        : "workgroups of a persistent launch did not all run at once: " +
-          `a barrier that waited for ${wanted} arrivals saw ${at(meetingWords.came)}`
+      if (wanted === 0) return undefined
+      const came = at(meetingWords.came)
+      return "workgroups of a persistent launch did not all run at once: " +
+        (came === noBarrier
+          ? "a word of what they tell each other was waited for in vain"
+          : `a barrier that waited for ${wanted} arrivals saw ${came}`)
     })
     const settle = Effect.gen(function*() {
       const why = yield* timeout
@@ -54,5 +58,8 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
           `${why} on ${device.profile.name}; kernels are launched one by one from now on: ask again, or use --no-persistent`
       })
     })
-    return { buffer, trusted: new Set<unknown>(), timeout, settle }
+    const clear = Effect.suspend(() =>
+      made === undefined ? Effect.void : device.write(made, new Uint8Array(wordBytes * waiting.count))
+    )
+    return { buffer, clear, trusted: new Set<unknown>(), timeout, settle }
   })

@@ -13,7 +13,7 @@ import * as Phases from "@tg/devectorize/Phases"
 import * as Fusion from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Horizontal"
 import * as Persist from "@tg/rangeify/Persist"
-import type { KernelStep, Schedule, Step } from "@tg/rangeify/Schedule"
+import type { KernelStep, Schedule } from "@tg/rangeify/Schedule"
 import { Context, Effect } from "effect"
 import * as Cuts from "./internal/cuts.ts"
 import type * as Pipeline from "./Pipeline.ts"
@@ -66,8 +66,8 @@ const mostWords = 32
  * What hosts take to encode, times what was measured once: they have neighbours, and took 0.7 to 1.7 times as long from minute to minute on machines with an H100 (`docs/persistent.md`).
  */
 const hosts = [0.7, 1, 1.3, 1.7]
-/** How much faster a step has to be on these hosts by the model of costs, which takes phases for up to 10% less than they are: what a fast host loses is small beside that. */
-const leastGain = 1.1
+/** How much faster a step has to be on these hosts by the model of costs: within this, it does not know. */
+const leastGain = 1.02
 /** What of encoding counts where launches are cut: a plan is made with each, as it is hidden as long as the device takes longer. */
 const shares = [0, 0.25, 0.5, 1]
 /** Registers per thread: the hardware's limit, and those besides live values, for addresses and loads in flight. */
@@ -110,12 +110,7 @@ export const persist = (
     /** The mean over hosts: the device's time, or the host's where that is longer. */
     const took = ({ launches, micros }: Cuts.Plan): number =>
       hosts.reduce((sum, times) => sum + Math.max(micros, times * encodeMicros * launches), 0) / hosts.length
-    const running = schedule.steps.reduce((sum, step) => sum + microsOfStep(pipeline, step), 0)
-    const slowest = Math.max(...hosts) * encodeMicros * schedule.steps.length
     if (mode === "auto" && profile.encodeMicros === undefined) return schedule
-    if (mode === "auto" && slowest <= running) {
-      return refused(schedule, "even a slow host encodes launches one by one while the device runs them")
-    }
     const candidates = yield* candidatesOf(pipeline, schedule)
     const weigh = weigher(pipeline, schedule, candidates)
     const runs = runsOf(schedule, candidates)
@@ -144,9 +139,9 @@ const runsOf = (
   schedule: Schedule,
   candidates: ReadonlyArray<Candidate | undefined>
 ): ReadonlyArray<Cuts.Run> => {
-  const written = Persist.writers(schedule)
+  const uses = Persist.usesOf(schedule)
   const kernelOf = (step: number): number => candidates[step]?.number ?? -1
-  return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { from, to, kernelOf, written }))
+  return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { from, to, kernelOf, uses }))
 }
 
 /** The candidate of each step; none for hand-written kernels, and for those that add to memory. */
@@ -201,10 +196,6 @@ const partsOf = (pipeline: Pipeline.Stages, ast: UOp) =>
 const microsOfParts = (pipeline: Pipeline.Stages, parts: ReturnType<typeof partsOf>): number =>
   parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts)
 
-/** Microseconds of a step as a launch of its own. */
-const microsOfStep = (pipeline: Pipeline.Stages, step: Step): number =>
-  step.kind === "custom" ? pipeline.profile.dispatchMicros : microsOfParts(pipeline, partsOf(pipeline, step.ast))
-
 /** The memoised cost of steps as one launch. */
 const weigher = (
   pipeline: Pipeline.Stages,
@@ -212,14 +203,20 @@ const weigher = (
   candidates: ReadonlyArray<Candidate | undefined>
 ): Cuts.Weigh => {
   const known = new Map<string, Cuts.Weighed>()
-  const written = Persist.writers(schedule)
+  const uses = Persist.usesOf(schedule)
+  const weighedAs = (from: number, to: number, awaits: boolean): Cuts.Weighed =>
+    weighed(pipeline, {
+      composed: Persist.compose(schedule, { from, to }, { awaits, uses }),
+      candidates: candidates.slice(from, to),
+      schedule,
+      awaits
+    })
   return (from, to) => {
     const text = `${from} ${to}`
-    const made = known.get(text) ?? weighed(pipeline, {
-      composed: Persist.compose(schedule, from, to, written),
-      candidates: candidates.slice(from, to),
-      schedule
-    })
+    const before = known.get(text)
+    if (before !== undefined) return before
+    const awaited = weighedAs(from, to, true)
+    const made = "why" in awaited ? weighedAs(from, to, false) : awaited
     known.set(text, made)
     return made
   }
@@ -230,6 +227,8 @@ interface Together {
   readonly composed: Persist.Composed
   readonly candidates: ReadonlyArray<Candidate | undefined>
   readonly schedule: Schedule
+  /** Whether readers look at each word that crosses phases, instead of writers waiting until it is in memory. */
+  readonly awaits: boolean
 }
 
 const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed => {
@@ -243,8 +242,14 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   }
   const impossible = refusal(profile, together)
   if (impossible !== undefined) return { why: impossible }
-  const { phases } = together.composed
+  const { args, phases } = together.composed
   const coherent = PhasesOf.crossing(phases)
+  if (together.awaits && [...coherent].some((slot) => args[slot] !== undefined)) {
+    return { why: "others touch what crosses its phases, too" }
+  }
+  if (together.awaits && !phases.every((phase) => fills(phase, coherent))) {
+    return { why: "a phase may leave words unwritten that others would read" }
+  }
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
   const most = Math.max(...candidates.map(({ threads }) => threads))
   const sized = sizesOf(profile, most).map((threads) =>
@@ -254,6 +259,12 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   return best(sized.flatMap((made) => typeof made === "string" ? [] : made)) ??
     { why: why ?? "not one workgroup of its threads is known to run on each processor" }
 }
+
+/** Whether a phase writes each word of what it writes for others. */
+const fills = ({ kernel, slots }: PhasesOf.Phase, coherent: ReadonlySet<number>): boolean =>
+  [...PhasesOf.touched(kernel)].every(([slot, access]) =>
+    access === "read" || !coherent.has(slots[slot]!) || PhasesOf.filled(kernel).has(slot)
+  )
 
 /** A launch and its cost. */
 interface Priced {
@@ -286,7 +297,7 @@ interface Sized {
 /** A launch of so many threads, with values staged as far as there is room; or why there is none. */
 const ofThreads = (
   { profile }: Pipeline.Stages,
-  { composed: { phases } }: Together,
+  { awaits, composed: { args, phases } }: Together,
   { candidates, coherent, parts, threads }: Sized
 ): Priced | string => {
   const processors = Math.max(1, Math.floor(processorsOf(profile)))
@@ -301,6 +312,7 @@ const ofThreads = (
     const read = [...candidates[i]!.words].filter(([slot]) => coherent.has(part.slots[slot]!) && !staged.has(slot))
     return read.reduce((sum, [, own]) => sum + own, 0)
   }))
+  if (awaits && words > 0) return "a value that crosses its phases has no room in workgroup memory"
   if (words > mostWords) return `a thread would read ${words} words one by one that another phase writes`
   const workgroups = residents(profile, threads)
   if (workgroups < 1) return "not one workgroup of its threads is known to run on each processor"
@@ -311,7 +323,9 @@ const ofThreads = (
   const ahead = candidates.map((own, i) =>
     hasAhead[i]! ? wordsAhead(profile, { threads, workgroups, registers: own.registers }) : 0
   )
-  const launch: PersistentArg = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
+  const shared = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
+  // which part of the memory of words it has is decided when all launches are known
+  const launch: PersistentArg = awaits ? { ...shared, awaited: [args.indexOf(undefined), 0] } : shared
   const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
     savedAhead(profile, launch)
   return { micros, launch }
@@ -346,13 +360,16 @@ export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PersistentArg
 }
 
 /** What is in the way of a launch, whatever it would cost. */
-const refusal = (profile: DeviceProfile, { candidates, composed, schedule }: Together): string | undefined => {
+const refusal = (profile: DeviceProfile, { awaits, candidates, composed, schedule }: Together): string | undefined => {
   const { args, isAliased, phases, places } = composed
   const code = Cuts.machineCode(candidates.reduce((sum, own) => sum + (own?.code ?? 0), 0), candidates.length)
   if (code > Cuts.codeCache) {
     return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${Cuts.codeCache / 1024}`
   }
-  const needs = args.length + 1
+  const needs = args.length + (awaits ? 0 : 1)
+  if (awaits && composed.arenaBytes > 4 * PhasesOf.waiting.part) {
+    return `readers would wait for ${composed.arenaBytes} bytes of ${4 * PhasesOf.waiting.part}`
+  }
   if (isAliased) return "its launches bind several windows of memory that one of them writes"
   if (needs > profile.maxStorageBuffers) return `a launch would bind ${needs} buffers of ${profile.maxStorageBuffers}`
   const bytes = Persist.bytesOfSlots(phases)
@@ -414,10 +431,13 @@ export const slower = (
     Math.max(0, turns - alone) * waits
 }
 
-/** From one phase to the next: its last words are exchanged, which takes as long as a load that no cache holds, and all workgroups meet. */
-export const boundaryMicros = (profile: DeviceProfile): number => {
+/**
+ * From one phase to the next: all workgroups meet, and before, where words are not awaited by those who read them, the last ones are exchanged, which takes as long as a load that no
+ * cache holds.
+ */
+export const boundaryMicros = (profile: DeviceProfile, { awaited }: Pick<PersistentArg, "awaited">): number => {
   const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
-  return gridBarrierMicros + loadMicros
+  return gridBarrierMicros + (awaited === undefined ? loadMicros : 0)
 }
 
 /** The launch, its phases and the barriers between them. */
@@ -426,7 +446,7 @@ const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, 
   const phases = candidates.map((own) =>
     own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch))
   )
-  const barriers = (candidates.length - 1) * boundaryMicros(profile)
+  const barriers = (candidates.length - 1) * boundaryMicros(profile, launch)
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
 }
 

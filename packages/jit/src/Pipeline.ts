@@ -113,7 +113,7 @@ const make = Effect.gen(function*() {
           ...argOf(kernel, "PERSISTENT"),
           caps,
           coherent: Phases.crossing(phases),
-          meeting: Phases.meetingSlot(phases)
+          meeting: Phases.meetingSlot(phases, argOf(kernel, "PERSISTENT"))
         })
       }),
     render: Effect.fnUntraced(function*(name, linear) {

@@ -3,7 +3,7 @@
  * compile such kernels with few registers left; a wrong value would be a wrong token, which nobody sees.
  */
 import * as Phases from "@tg/core-uop/Phases"
-import { slotOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
+import { argOf, slotOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
 import type { KernelStep } from "@tg/rangeify/Schedule"
 import { type Binding, bufferOf, type DeviceError, type DeviceShape, type Dispatch } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
@@ -64,7 +64,7 @@ const failureOf = Effect.fnUntraced(function*(means: Means, tried: Tried) {
   const read = Effect.forEach(places, (place) => readPlace(device, dispatch, place))
   const before = yield* read
   yield* run(device, [dispatch], vars)
-  const found = yield* read
+  const found = (yield* read).map((words, i) => unveiled(tried, places[i]!.slot, words))
   const want = yield* oneByOne(means, { before, dispatch, name: tried.step.name, phases, places, vars })
   for (const [i, { words }] of places.entries()) {
     const part = differing(want[i]!, found[i]!).length / words
@@ -74,6 +74,12 @@ const failureOf = Effect.fnUntraced(function*(means: Means, tried: Tried) {
   }
   return undefined
 })
+
+/** Words as values: those that readers await are stored combined with another one. */
+const unveiled = ({ step: { ast } }: Tried, slot: number, words: Uint32Array): Uint32Array => {
+  const { awaited } = argOf(ast, "PERSISTENT")
+  return slot === awaited?.[0] ? words.map((word) => word ^ Phases.veil) : words
+}
 
 /** The binding of a launch's slot. */
 const bindingOf = ({ buffers, executable: { program } }: Dispatch, slot: number): Binding =>
@@ -127,11 +133,11 @@ const readPlace = (device: DeviceShape, dispatch: Dispatch, { offset, slot, word
   )
 }
 
-/** Fills the plan's blocks, where the launch reads what others write or phases write: whole numbers, which are places in memory, with 0. */
+/** Fills the plan's blocks, where the launch reads what others write or phases write: whole numbers, which are places in memory, with 0, and what barriers count. */
 const fillInputs = (
   device: DeviceShape,
   phases: ReadonlyArray<Phases.Phase>,
-  { dispatch, launch }: Tried
+  { dispatch, launch, step }: Tried
 ): Effect.Effect<void, DeviceError> => {
   const written = Phases.written(phases)
   const whole = new Set(
@@ -141,11 +147,13 @@ const fillInputs = (
       )
     )
   )
-  const meeting = Phases.meetingSlot(phases)
+  const meeting = Phases.meetingSlot(phases, argOf(step.ast, "PERSISTENT"))
   return Effect.forEach(dispatch.executable.program.bindings, ({ slot }, i) => {
     const place = dispatch.buffers[i]!
-    if (launch.slots[i]!.kind !== "block" || slot === meeting) return Effect.void
     const count = place.bytes / wordBytes
+    // words that readers await are 0 before
+    if (slot === meeting) return write(device, place, new Uint32Array(count))
+    if (launch.slots[i]!.kind !== "block") return Effect.void
     return write(device, place, whole.has(slot) && !written.has(slot) ? new Uint32Array(count) : wordsOf(count))
   }, { discard: true })
 }

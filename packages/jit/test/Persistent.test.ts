@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
 import * as Phases from "@tg/core-uop/Phases"
+import { argOf } from "@tg/core-uop/UOp"
 import * as Explain from "@tg/rangeify/Explain"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import * as Reference from "@tg/runtime/Reference"
@@ -80,24 +81,42 @@ describe("persistent launches", () => {
       assert.match(printed.join("\n"), /persistent: one of \d+ phases by 3 workgroups/)
     }))
 
-  it.effect("are made by themselves where encoding launches takes longer than running them", () =>
+  it.effect("have words that are awaited where there are several, neighbours in different parts of their memory", () =>
     Effect.gen(function*() {
-      const launchesOf = (mode: Persistent.Mode, encodeMicros: number | undefined) =>
+      const { kept = [], steps, temporaries } = yield* Effect.flatMap(
+        Pipeline,
+        ({ schedule }) => schedule(blocks(3, { areApart: true }).sink)
+      ).pipe(Effect.provide(pipeline("on")))
+      const launches = steps.filter((step) => step.kind === "kernel" && Phases.isPersistent(step.ast))
+      const parts = launches.map((step) => step.kind === "kernel" ? argOf(step.ast, "PERSISTENT").awaited?.[1] : -1)
+      assert.deepStrictEqual(parts, [0, 1, 2])
+      assert.strictEqual(temporaries[kept[0]!]!.bytes, 4 * Phases.waiting.count)
+    }))
+
+  it.effect("are made by themselves where the device or the host is faster with them", () =>
+    Effect.gen(function*() {
+      const scheduled = (mode: Persistent.Mode, changed: Partial<DeviceProfile>) =>
         Effect.flatMap(Pipeline, ({ schedule }) => schedule(blocks(2).sink)).pipe(
-          Effect.map(({ steps }) => steps.length),
-          Effect.provide(pipeline(mode, { ...gpu, encodeMicros }))
+          Effect.provide(pipeline(mode, { ...gpu, ...changed }))
         )
-      const separate = yield* launchesOf("off", 100)
-      assert.strictEqual(yield* launchesOf("auto", 100), yield* launchesOf("on", 100))
-      assert.isBelow(yield* launchesOf("auto", 100), separate)
-      // hidden behind the device's work, or not known
-      assert.strictEqual(yield* launchesOf("auto", gpu.dispatchMicros / 4), separate)
-      assert.strictEqual(yield* launchesOf("auto", undefined), separate)
-      const { kept, steps } = yield* Effect.flatMap(Pipeline, ({ schedule }) => schedule(blocks(2).sink)).pipe(
-        Effect.provide(pipeline("auto", { ...gpu, encodeMicros: gpu.dispatchMicros / 4 }))
-      )
+      const launchesOf = (mode: Persistent.Mode, changed: Partial<DeviceProfile>) =>
+        Effect.map(scheduled(mode, changed), ({ steps }) => steps.length)
+      const separate = yield* launchesOf("off", {})
+      const merged = yield* launchesOf("on", {})
+      assert.isBelow(merged, separate)
+      const slowBarriers = { gridBarrierMicros: 10 * gpu.dispatchMicros }
+      assert.strictEqual(yield* launchesOf("auto", { encodeMicros: gpu.dispatchMicros / 4 }), merged)
+      assert.strictEqual(yield* launchesOf("auto", { ...slowBarriers, encodeMicros: 100 }), merged)
+      // never measured
+      assert.strictEqual(yield* launchesOf("auto", { encodeMicros: undefined }), separate)
+      const { kept, steps } = yield* scheduled("auto", { ...slowBarriers, encodeMicros: gpu.dispatchMicros / 4 })
       assert.isUndefined(kept)
-      assert.match(steps[0]!.boundaries.flatMap(Explain.print).join("\n"), /persistent: a launch: even a slow host/)
+      assert.strictEqual(steps.length, separate)
+      const printed = steps[0]!.boundaries.flatMap(Explain.print).join("\n")
+      assert.match(
+        printed,
+        /persistent: a launch: the step takes [\d.]+ ms with launches one by one, and [\d.]+ with \d+ at best/
+      )
     }))
 
   it("have a workgroup on each processor, as far as barriers were tried among their threads", () => {

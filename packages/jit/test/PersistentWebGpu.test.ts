@@ -55,21 +55,25 @@ const jit = (persistent: Persistent.Service, workgroups: number, compiler = Comp
     )
   }))
 
-const program = blocks(2)
+/** Of which each is a persistent launch: words that cross phases are awaited. */
+const apart = blocks(3, { areApart: true })
+/** Which are one persistent launch: what crosses phases is exchanged. */
+const together = blocks(3)
 
 /** What the blocks compute, in how many launches, and what the device says about that. */
-const run = (persistent: Persistent.Service, workgroups: number, compiler = Compiler.layer) =>
+const run = (persistent: Persistent.Service, workgroups: number, { compiler = Compiler.layer, program = apart } = {}) =>
   Effect.gen(function*() {
     const device = yield* Device
     const { prepare, settle = Effect.void } = yield* Jit
     const buffers = new Map<number, DeviceBuffer>()
-    const sizes = [8, 8, ...[0, 1].flatMap(() => [8, 128, 128])]
+    const sizes = [8, 8, ...[0, 1, 2].flatMap(() => [8, 128, 128])]
     for (const [id, size] of sizes.entries()) {
       const buffer = yield* device.allocate(4 * size, `buffer ${id}`)
       yield* device.write(buffer, new Uint8Array(contents(id, size).buffer))
       buffers.set(id, buffer)
     }
     const { plan, run } = yield* prepare(program.sink, buffers)
+    yield* run({})
     yield* run({})
     const settled = yield* Effect.result(settle)
     return { launches: plan.launches.length, out: [...yield* device.read(buffers.get(1)!)], settled }
@@ -106,11 +110,13 @@ const counting = () => {
 describe.skipIf(noGpu)("persistent launches of a program", () => {
   it.live("compute what launches compute", () =>
     Effect.gen(function*() {
-      const want = yield* run(Persistent.off, 2)
-      const found = yield* run({ ...Persistent.off, mode: "on" }, 2)
-      assert.isBelow(found.launches, want.launches)
-      assert.strictEqual(found.settled._tag, "Success")
-      assert.deepStrictEqual(found.out, want.out)
+      for (const program of [apart, together]) {
+        const want = yield* run(Persistent.off, 2, { program })
+        const found = yield* run({ ...Persistent.off, mode: "on" }, 2, { program })
+        assert.isBelow(found.launches, want.launches)
+        assert.strictEqual(found.settled._tag, "Success")
+        assert.deepStrictEqual(found.out, want.out)
+      }
     }).pipe(Effect.provide(Testing.layer)))
 
   it.live("are given up where workgroups do not run at once: the same program is launches from then on", () =>
@@ -130,7 +136,7 @@ describe.skipIf(noGpu)("persistent launches of a program", () => {
     Effect.gen(function*() {
       const { persistent, told } = listening()
       const want = yield* run(Persistent.off, 2)
-      const found = yield* run(persistent, 2, spoiling)
+      const found = yield* run(persistent, 2, { compiler: spoiling })
       assert.deepStrictEqual(found, want)
       assert.deepStrictEqual(told, [persistent.refused])
       assert.match(
@@ -143,9 +149,9 @@ describe.skipIf(noGpu)("persistent launches of a program", () => {
     Effect.gen(function*() {
       const persistent: Persistent.Service = { ...Persistent.off, mode: "on" }
       const [first, later] = [counting(), counting()]
-      const found = yield* run(persistent, 2, first.compiler)
+      const found = yield* run(persistent, 2, { compiler: first.compiler })
       assert.isAbove(first.asked.length, found.launches)
-      assert.deepStrictEqual(yield* run(persistent, 2, later.compiler), found)
+      assert.deepStrictEqual(yield* run(persistent, 2, { compiler: later.compiler }), found)
       assert.deepStrictEqual(later.asked, [])
     }).pipe(Effect.provide([CompileCache.layerMemory, Testing.layer])))
 })

@@ -3,33 +3,52 @@ import * as Wgsl from "@tg/codegen-wgsl/Wgsl"
 import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
 import * as Phases from "@tg/core-uop/Phases"
 import { RenderError } from "@tg/core-uop/Program"
-import { Device } from "@tg/runtime/Device"
+import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import * as Testing from "@tg/runtime-webgpu/Testing"
 import { rendererOptions, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
 import { Effect } from "effect"
-import { argumentsOf, launchOf, length, type Made, random, vars } from "../../devectorize/test/support/phases.ts"
+import {
+  argumentsOf,
+  awaitedArguments,
+  awaitedLaunchOf,
+  awaitedValues,
+  launchOf,
+  length,
+  random,
+  randomAwaited,
+  vars
+} from "../../devectorize/test/support/phases.ts"
 
 const noGpu = (await Testing.availableAdapter()) === undefined
 
-/** What a device makes of a launch, several times: every argument behind the last time. */
-const run = (made: Made, launch: ReturnType<typeof launchOf>, times: number) =>
+type Arguments = ReadonlyMap<number, Float32Array | Uint32Array>
+
+/** What a device makes of launches, one after the other: every argument behind the last one. */
+const run = (args: Arguments, launches: ReadonlyArray<ReturnType<typeof launchOf>>) =>
   Effect.scoped(Effect.gen(function*() {
     const device = yield* Device
-    const program = Wgsl.render("phases", launch, Wgsl.caps(rendererOptions(yield* WebGpuInfo, device.profile)))
-    if (program instanceof RenderError) return yield* program
-    const args = argumentsOf(made)
-    const buffers = yield* Effect.forEach(program.bindings, ({ slot }) =>
+    const caps = Wgsl.caps(rendererOptions(yield* WebGpuInfo, device.profile))
+    const buffers = new Map<number, DeviceBuffer>()
+    for (const [slot, data] of args) {
+      const buffer = yield* device.allocate(data.byteLength, `slot ${slot}`)
+      yield* device.write(buffer, new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
+      buffers.set(slot, buffer)
+    }
+    const dispatches = yield* Effect.forEach(launches, (launch) =>
       Effect.gen(function*() {
-        const data = args.get(slot)!
-        const buffer = yield* device.allocate(data.byteLength, `slot ${slot}`)
-        yield* device.write(buffer, new Uint8Array(data.buffer))
-        return buffer
+        const program = Wgsl.render("phases", launch, caps)
+        if (program instanceof RenderError) return yield* program
+        const executable = yield* device.load(program)
+        return { executable, buffers: program.bindings.map(({ slot }) => buffers.get(slot)!) }
       }))
-    const executable = yield* device.load(program)
-    const replay = yield* device.plan(Array.from({ length: times }, () => ({ executable, buffers })))
-    yield* replay.run(Object.fromEntries(program.vars.map((name) => [name, vars[name as keyof typeof vars]])))
-    const found = yield* Effect.forEach(buffers, (buffer) => device.read(buffer))
-    return new Map(program.bindings.map(({ slot }, i) => [slot, new Uint32Array(found[i]!.slice().buffer)]))
+    const replay = yield* device.plan(dispatches)
+    yield* replay.run(vars)
+    const found = yield* Effect.forEach(
+      [...buffers],
+      ([slot, buffer]) =>
+        Effect.map(device.read(buffer), (bytes) => [slot, new Uint32Array(bytes.slice().buffer)] as const)
+    )
+    return new Map(found)
   }))
 
 describe.skipIf(noGpu)("persistent launches on a GPU", () => {
@@ -51,18 +70,52 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
           })
           const want = argumentsOf(made)
           evaluateLinear(launch, want, vars)
-          for (const [slot, words] of yield* run(made, launch, 2)) {
+          for (const [slot, words] of yield* run(argumentsOf(made), [launch, launch])) {
             const expected = new Uint32Array(want.get(slot)!.buffer)
             assert.deepStrictEqual([...words].slice(0, expected.length), [...expected], `seed ${seed}, slot ${slot}`)
           }
         }
       }))
 
+    it.effect("keep them where words are awaited, launch behind launch", () =>
+      Effect.gen(function*() {
+        const { subgroupSize } = (yield* Device).profile
+        for (let seed = 0; seed < count / 2; seed++) {
+          // the first part again behind another launch, which has cleared it
+          const all = [0, 2, 0].map((part) => {
+            const made = randomAwaited(seed, 2 + seed % 5, { part, subgroupSize })
+            const shape = { workgroups: 2, threads: 1 + 79 * (seed % 2), spins: 1e8, ahead: 4 }
+            return { made, launch: awaitedLaunchOf(made, part, shape) }
+          })
+          const { launch, made } = all[0]!
+          const args = awaitedArguments(made, 0)
+          const want = awaitedArguments(made, 0)
+          evaluateLinear(launch, want, vars)
+          const words = (yield* run(args, all.map((own) => own.launch))).get(2)!
+          assert.deepStrictEqual(awaitedValues(made, words), awaitedValues(made, want.get(2)!), `seed ${seed}`)
+          assert.deepStrictEqual([...words.slice(0, Phases.waiting.begin)], [0, 0, 0, 0])
+        }
+      }))
+
+    it.effect("give up where a word is what stands for none", () =>
+      Effect.gen(function*() {
+        const made = randomAwaited(0, 3, { part: 0, subgroupSize: undefined })
+        const args = awaitedArguments(made, 0)
+        for (const slot of [0, 1]) args.get(slot)!.fill(Phases.veil)
+        // x / 2 + y is y
+        args.get(0)!.fill(0)
+        const found = (yield* run(args, [awaitedLaunchOf(made, 0, { workgroups: 2, spins: 1e6 })])).get(2)!
+        assert.deepStrictEqual(
+          [found[Phases.meetingWords.gaveUp]! > 0, found[Phases.meetingWords.came]],
+          [true, Phases.noBarrier]
+        )
+      }))
+
     it.effect("give up where their workgroups do not run at once, and say so", () =>
       Effect.gen(function*() {
         const made = random(0, 3, undefined)
         const launch = launchOf(made, { workgroups: 4096, spins: 1000 })
-        const found = yield* run(made, launch, 2)
+        const found = yield* run(argumentsOf(made), [launch, launch])
         const words = found.get(Phases.meetingSlot(made.phases))!
         // it waited at the first barrier, and saw those that ran at once
         assert.strictEqual(words[Phases.meetingWords.gaveUp], 4096)

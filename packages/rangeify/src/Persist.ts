@@ -1,6 +1,6 @@
 /** Steps of a schedule as phases of one launch: where its arguments lie, and what becomes of the schedule. */
 import * as Phases from "@tg/core-uop/Phases"
-import type { PersistentArg } from "@tg/core-uop/UOp"
+import type { PersistentArg, UOp } from "@tg/core-uop/UOp"
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { Boundary, Phased } from "./Explain.ts"
 import { bindingOf, keyOf } from "./Horizontal.ts"
@@ -26,15 +26,27 @@ export interface Composed {
   readonly isAliased: boolean
 }
 
-/** Which steps write each temporary. */
-export const writers = ({ steps }: Schedule): ReadonlyMap<number, ReadonlySet<number>> => {
-  const found = new Map<number, Set<number>>()
+/** Which steps write each temporary, and which touch it. */
+export interface Uses {
+  readonly written: ReadonlyMap<number, ReadonlySet<number>>
+  readonly touched: ReadonlyMap<number, ReadonlySet<number>>
+}
+
+/** The uses of each temporary. */
+export const usesOf = ({ steps }: Schedule): Uses => {
+  const written = new Map<number, Set<number>>()
+  const touched = new Map<number, Set<number>>()
+  const note = (map: Map<number, Set<number>>, id: number, step: number): void => {
+    map.set(id, (map.get(id) ?? new Set()).add(step))
+  }
   steps.forEach((step, i) => {
     for (const { ref, isWritten } of touches(step)) {
-      if (isWritten && ref.kind === "temporary") found.set(ref.id, (found.get(ref.id) ?? new Set()).add(i))
+      if (ref.kind !== "temporary") continue
+      note(touched, ref.id, i)
+      if (isWritten) note(written, ref.id, i)
     }
   })
-  return found
+  return { written, touched }
 }
 
 const touches = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWritten: boolean }> => {
@@ -44,14 +56,19 @@ const touches = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWrit
 }
 
 /**
- * The steps as phases. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers.
+ * The steps as phases. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers; where readers wait for words, those that only they
+ * touch, because others could not read what lies there.
  */
-export const compose = (schedule: Schedule, from: number, to: number, written = writers(schedule)): Composed => {
+export const compose = (
+  schedule: Schedule,
+  { from, to }: { readonly from: number; readonly to: number },
+  { awaits = false, uses = usesOf(schedule) }: { readonly awaits?: boolean; readonly uses?: Uses } = {}
+): Composed => {
   const steps = schedule.steps.slice(from, to).filter((step): step is KernelStep => step.kind === "kernel")
   const isOwned = (ref: Ref): ref is Ref & { readonly kind: "temporary" } =>
     ref.kind === "temporary" && ref.window === undefined && !schedule.results.includes(ref.id) &&
-    !(schedule.kept ?? []).includes(ref.id) && written.has(ref.id) &&
-    [...written.get(ref.id)!].every((i) => i >= from && i < to)
+    !(schedule.kept ?? []).includes(ref.id) && uses.written.has(ref.id) &&
+    [...(awaits ? uses.touched : uses.written).get(ref.id)!].every((i) => i >= from && i < to)
   const slots = new Map<string, number>()
   const args: Array<Ref | undefined> = []
   const slotOf = (key: string, ref: Ref | undefined): number => {
@@ -92,11 +109,11 @@ export const compose = (schedule: Schedule, from: number, to: number, written = 
  */
 export const textOf = (
   schedule: Schedule,
-  { from, kernelOf, to, written }: {
+  { from, kernelOf, to, uses }: {
     readonly from: number
     readonly to: number
     readonly kernelOf: (step: number) => number
-    readonly written: ReadonlyMap<number, ReadonlySet<number>>
+    readonly uses: Uses
   }
 ): string => {
   const numbers = new Map<string, number>()
@@ -109,8 +126,10 @@ export const textOf = (
   const argument = (ref: Ref): ReadonlyArray<unknown> => {
     const places = [numberOf(`binding ${bindingOf(ref)}`), numberOf(`memory ${keyOf(ref)}`), ref.kind]
     if (ref.kind !== "temporary") return places
-    const writers = [...written.get(ref.id) ?? []].map((i) => i >= from && i < to ? i - from : -1)
-    return [...places, schedule.temporaries[ref.id]!.bytes, isSeen(ref.id), ref.window === undefined, new Set(writers)]
+    const users = [uses.written, uses.touched].map((steps) =>
+      new Set([...steps.get(ref.id) ?? []].map((i) => i >= from && i < to ? i - from : -1))
+    )
+    return [...places, schedule.temporaries[ref.id]!.bytes, isSeen(ref.id), ref.window === undefined, ...users]
   }
   const steps = schedule.steps.slice(from, to).map(({ args }, i) => [kernelOf(from + i), args.map(argument)])
   return JSON.stringify(steps, (_, value: unknown) => value instanceof Set ? [...value] : value)
@@ -123,15 +142,27 @@ export const persist = (
   phasedOf: (step: number) => Phased | undefined = () => undefined
 ): Schedule => {
   const explained = new Explained(schedule, phasedOf)
-  const written = writers(schedule)
+  const uses = usesOf(schedule)
   const temporaries = [...schedule.temporaries]
   const temporary = (bytes: number): number => temporaries.push({ bytes }) - 1
-  const meeting = groups.length === 0 ? undefined : temporary(wordBytes * Phases.meetingWords.count)
+  // one alone would have no other that clears its words
+  const isAwaited = groups.filter(({ launch }) => launch.awaited !== undefined).length > 1
+  const { count } = isAwaited ? Phases.waiting : Phases.meetingWords
+  const meeting = groups.length === 0 ? undefined : temporary(wordBytes * count)
   /** The arena and the place in it of each temporary that lies in one. */
   const moved = new Map<number, { readonly arena: number; readonly offset: number }>()
-  const launches = new Map(groups.map(({ from, launch, to }) => {
-    const { arenaBytes, args, phases, places } = compose(schedule, from, to, written)
-    const arena = arenaBytes === 0 ? -1 : temporary(arenaBytes)
+  const whole = groups.map(({ from, launch: { awaited, ...launch }, to }) => {
+    const awaits = isAwaited && awaited !== undefined
+    const composed = compose(schedule, { from, to }, { awaits, uses })
+    const { args, phases } = composed
+    return { composed, awaits, slot: args.indexOf(undefined), ast: persistentOf(phases, launch), launch }
+  })
+  const parts = partsOf(whole.map(({ ast, awaits }) => awaits ? ast : undefined))
+  const launches = new Map(groups.map(({ from, to }, i) => {
+    const { ast, composed: { arenaBytes, args, phases, places }, launch, slot } = whole[i]!
+    const part = parts[i]
+    const awaited = part === undefined ? undefined : [slot, part] as const
+    const arena = awaited !== undefined ? meeting! : arenaBytes === 0 ? -1 : temporary(arenaBytes)
     for (const [id, offset] of places) moved.set(id, { arena, offset })
     const steps = schedule.steps.slice(from, to)
     const [first, last] = [steps[0]!, steps.at(-1)!]
@@ -139,11 +170,13 @@ export const persist = (
       ...first,
       kind: "kernel",
       name: `${first.name}..${last.name}`,
-      ast: Phases.persistent(phases[0]!.kernel.arena, phases, launch),
-      args: [...args.map((ref) => ref ?? { kind: "temporary" as const, id: arena }), {
-        kind: "temporary",
-        id: meeting!
-      }],
+      ast: awaited === undefined
+        ? ast
+        : persistentOf(phases.map((phase) => inPart(phase, awaited)), { ...launch, awaited }),
+      args: [
+        ...args.map((ref) => ref ?? { kind: "temporary" as const, id: arena }),
+        ...awaited === undefined ? [{ kind: "temporary" as const, id: meeting! }] : []
+      ],
       boundaries: explained.of(from, to)
     }
     return [from, { step, to }]
@@ -160,6 +193,44 @@ export const persist = (
   }
   const made = { ...schedule, steps: steps.map((step) => withArgs(step, moved, schedule)), temporaries }
   return meeting === undefined ? made : { ...made, kept: [...schedule.kept ?? [], meeting] }
+}
+
+const persistentOf = (phases: ReadonlyArray<Phases.Phase>, launch: PersistentArg): UOp =>
+  Phases.persistent(phases[0]!.kernel.arena, phases, launch)
+
+/**
+ * The parts of the memory of words (`Phases.waiting`) that launches write, of those that are not `undefined`: another one than the launch before, the first one part 0, and the last one not,
+ * as another program may follow. Equal launches have the same one where that is possible, because each part is another program.
+ */
+const partsOf = (launches: ReadonlyArray<UOp | undefined>): ReadonlyArray<number | undefined> => {
+  const numbers = Array.from({ length: Phases.waiting.parts }, (_, part) => part)
+  const preferred = new Map<UOp, number>()
+  const last = launches.findLastIndex((launch) => launch !== undefined)
+  let before: number | undefined
+  return launches.map((launch, i) => {
+    if (launch === undefined) return undefined
+    const taken = [...preferred.values()]
+    const uses = (part: number): number => taken.filter((own) => own === part).length
+    const free = numbers.filter((part) => part !== before && !(i === last && part === 0))
+    const known = preferred.get(launch)
+    const part = before === undefined
+      ? 0
+      : known !== undefined && free.includes(known)
+      ? known
+      : free.reduce((a, b) => uses(b) < uses(a) ? b : a)
+    if (known === undefined) preferred.set(launch, part)
+    before = part
+    return part
+  })
+}
+
+/** The phase with its values in a part of the memory of words. */
+const inPart = (
+  { kernel, offsets, slots }: Phases.Phase,
+  [slot, part]: NonNullable<PersistentArg["awaited"]>
+): Phases.Phase => {
+  const begin = Phases.waiting.begin + part * Phases.waiting.part
+  return { kernel, slots, offsets: offsets.map((offset, i) => slots[i] === slot ? offset + begin : offset) }
 }
 
 /** The step with its temporaries where they are in arenas. */

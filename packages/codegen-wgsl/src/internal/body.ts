@@ -30,7 +30,9 @@ export const body = (linear: UOp, options: Options): Body => {
   const writer = new Writer(options, widths(linear, options.matrixUnits === "emulated"))
   const usage = Usage.of(linear, (node) => inputs(node, writer))
   const arrivals = Meeting.arrivals(linear)
+  writer.awaits = Meeting.awaits(linear)
   const reductions = sideBySide(linear, usage)
+  const waits = inARow(linear, usage)
   const lastArrival = Math.max(...arrivals.keys())
   writer.lines.push(...Meeting.enter(linear))
   linear.src.forEach((node, place) => {
@@ -39,6 +41,10 @@ export const body = (linear: UOp, options: Options): Body => {
     writer.isBeforeBarrier = place < lastArrival
     writer.place(node, () => {
       if (!usage.isLive(place)) return
+      if (node.op === "AWAIT") {
+        const words = waits.get(place)
+        return words === undefined ? undefined : Access.awaited(writer, words)
+      }
       if (node.op !== "SUBGROUP_REDUCE") {
         return instruction({ linear, writer, isInlinable: usage.isInlinable(place) }, node)
       }
@@ -48,6 +54,19 @@ export const body = (linear: UOp, options: Options): Body => {
   })
   writer.lines.push(...Meeting.leave(linear))
   return writer
+}
+
+/** The words that are waited for one after the other: each row by the place of its first one. */
+const inARow = (linear: UOp, usage: Usage.Usage): ReadonlyMap<number, ReadonlyArray<UOp>> => {
+  const rows = new Map<number, Array<UOp>>()
+  let open: Array<UOp> | undefined
+  linear.src.forEach((node, place) => {
+    if (node.op !== "AWAIT") open = undefined
+    else if (!usage.isLive(place)) return
+    else if (open === undefined) rows.set(place, open = [node])
+    else open.push(node)
+  })
+  return rows
 }
 
 /** The reductions over subgroups that follow each other, of one operation over as many threads: each group by the place of its first one. */
@@ -87,6 +106,8 @@ const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
       return [accessOf(node).at, node.src[1]!]
     case "INDEX":
       return readsRegister(node) ? node.src.slice(1) : []
+    case "AWAIT":
+      return [node.src[0]!, ...Access.inputs(node.src[0]!, widths)]
     case "SPECIAL":
     case "GRID_BARRIER":
     case "END":

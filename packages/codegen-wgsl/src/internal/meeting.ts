@@ -1,6 +1,6 @@
 /** Grid barriers of persistent launches. */
 import { elementwise } from "@tg/core-uop/Op"
-import { meetingWords } from "@tg/core-uop/Phases"
+import { meetingWords, noBarrier } from "@tg/core-uop/Phases"
 import { argOf, isCoherent, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { bufferName } from "./access.ts"
@@ -8,6 +8,12 @@ import { gather, variables } from "./exchanges.ts"
 
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
+
+/** Whether words that were written in front of a barrier are awaited where they are read. */
+export const awaits = (linear: UOp): boolean => {
+  const [first] = barriersOf(linear)
+  return first !== undefined && argOf(first, "GRID_BARRIER").awaits === true
+}
 
 /** The timeout flag, a bit of the counter: larger than any count, so that nobody waits any more and no launch resets it. */
 const failed = 2 ** 31
@@ -19,10 +25,11 @@ const failed = 2 ** 31
  * to each barrier; and one thread alone knows of it, because each barrier of a workgroup costs some hundredths of a microsecond. The counter
  * is first polled as long after the arrival as its addition takes: the last workgroup need not poll, and polls do not delay arrivals.
  *
- * What is stored in front of the barrier has to be in memory before the arrival is. Neither a barrier of a workgroup nor the counter waits for
+ * What is stored in front of the barrier need not be in memory when the arrival is. Neither a barrier of a workgroup nor the counter waits for
  * that: an atomic store is on its way when both are done (on an H200 it was late where a page of memory was not in the TLB, as behind another
- * program). So words are exchanged (`exchanges.ts`), which returns what was there when it is done, and nobody arrives without all that his exchanges
- * returned. WGSL promises no order across workgroups in any case; a litmus test of the device finds it.
+ * program). So each word is awaited by those who read it: memory is 0 until it is written, and no word is stored as 0. Or, where readers do not (`GridBarrierArg`), words are exchanged
+ * (`exchanges.ts`), which returns what was there when it is done, and nobody arrives without all that his exchanges returned. Then WGSL promises no order across workgroups; a litmus test
+ * of the device finds it.
  */
 export const functions = (linear: UOp): ReadonlyArray<string> => {
   const [first] = barriersOf(linear)
@@ -33,9 +40,11 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
   const gaveUp = `${name}[${meetingWords.gaveUp}]`
   const came = `${name}[${meetingWords.came}]`
   return [
-    // the condition waits for what exchanges returned; the maximum changes nothing
-    `fn arrive(thread: u32, returned: u32) -> u32 {
-  if (returned == ${2 ** 32 - 1}u) { atomicMax(&${gaveUp}, 0u); }
+    ...awaits(linear)
+      ? waitsForWords({ came, gaveUp, spins })
+      // the condition waits for what exchanges returned; the maximum changes nothing
+      : [`fn wait_for(returned: u32) { if (returned == ${2 ** 32 - 1}u) { atomicMax(&${gaveUp}, 0u); } }`],
+    `fn arrive(thread: u32) -> u32 {
   storageBarrier();
   workgroupBarrier();
   if (thread != 0u) { return 0u; }
@@ -63,11 +72,31 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
   ]
 }
 
+/** What stores a word and what ends waiting for one. Whoever has looked too often says so, and from then on nobody waits for long; whoever would store 0 says that too. */
+const waitsForWords = (
+  { came, gaveUp, spins }: { readonly came: string; readonly gaveUp: string; readonly spins: number }
+): ReadonlyArray<string> => [
+  `fn stored(word: u32) -> u32 {
+  if (word == 0u) {
+    atomicStore(&${came}, ${noBarrier}u);
+    atomicStore(&${gaveUp}, 1u);
+  }
+  return word;
+}`,
+  `fn is_in_vain(looks: u32) -> bool {
+  if (looks > ${spins}u) {
+    atomicStore(&${came}, ${noBarrier}u);
+    atomicStore(&${gaveUp}, looks);
+  }
+  return atomicLoad(&${gaveUp}) != 0u;
+}`
+]
+
 const nameOf = (linear: UOp, barrier: UOp): string => `come${barriersOf(linear).indexOf(barrier)}`
 
 /** The variables of exchanges, where there are barriers. */
 export const enter = (linear: UOp): ReadonlyArray<string> =>
-  barriersOf(linear).length === 0 ? [] : variables.map((line) => `  ${line}`)
+  barriersOf(linear).length === 0 || awaits(linear) ? [] : variables.map((line) => `  ${line}`)
 
 /**
  * The place of arrival at each barrier: behind the last instruction in front of it that other workgroups depend on. Loads between arrival and
@@ -92,8 +121,8 @@ const quiet: ReadonlySet<string> = new Set(["CONST", "VAR", "PARAM", "SPECIAL", 
 
 /** The lines that arrive at a barrier. */
 export const arrive = (linear: UOp, barrier: UOp): ReadonlyArray<string> => [
-  gather,
-  `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x, returned);`
+  ...awaits(linear) ? [] : [gather, "wait_for(returned);"],
+  `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
 ]
 
 /** The line that waits. */

@@ -15,6 +15,7 @@ const effects: ReadonlySet<string> = new Set([
   "ACCUMULATE",
   "FRAGMENT_MULACC",
   "FRAGMENT_STORE",
+  "AWAIT",
   "BARRIER",
   "GRID_BARRIER",
   "RANGE",

@@ -34,6 +34,8 @@ export class Writer {
   readonly snapshots = new Map<UOp, ReadonlyArray<Text>>()
   /** Whether a barrier across the grid follows: then what is stored for other workgroups is there in front of it. */
   isBeforeBarrier = false
+  /** Whether readers await words that cross phases. */
+  awaits = false
   /** The loops and branches around the next line. */
   readonly #open: Array<UOp> = []
   readonly #texts = new Map<UOp, Text>()

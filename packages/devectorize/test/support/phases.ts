@@ -86,6 +86,55 @@ export const random = (seed: number, count: number, subgroupSize: number | undef
   return { linears, phases: made }
 }
 
+/** The same for launches whose words are awaited: each value is written whole, in a part of the memory of words (slot 2). */
+export const randomAwaited = (
+  seed: number,
+  count: number,
+  { part, subgroupSize }: { readonly part: number; readonly subgroupSize: number | undefined }
+): Made => {
+  const pick = randoms(seed)
+  const arena = new Arena()
+  const place = [0, 1].map((slot) => ({ slot, offset: 0 }))
+  const begin = Phases.waiting.begin + part * Phases.waiting.part
+  const whole = [kernels[0]!, kernels[2]!]
+  const made = Array.from({ length: count }, (_, i) => {
+    const [kernel, all] = whole[pick(whole.length)]!(arena)
+    const from = [place[pick(place.length)]!, i > 0 ? place.at(-1)! : place[pick(place.length)]!]
+    const own = [{ slot: 2, offset: begin + stride * i }, ...from]
+    place.push(own[0]!)
+    return {
+      linear: linear(kernel, all[pick(all.length)]!, { ...gpu, subgroupSize }),
+      phase: { kernel, slots: own.map(({ slot }) => slot), offsets: own.map(({ offset }) => offset) }
+    }
+  })
+  return { linears: made.map(({ linear }) => linear), phases: made.map(({ phase }) => phase) }
+}
+
+/** The launch of `randomAwaited`. */
+export const awaitedLaunchOf = (made: Made, part: number, options: Parameters<typeof launchOf>[1] = {}): UOp =>
+  launchOf(made, { ...options, awaited: [2, part], meeting: 2, stagedBytes: 4 * length })
+
+/** Its arguments: inputs, and the memory of words, where other launches left some. */
+export const awaitedArguments = (made: Made, part: number): Map<number, Uint32Array> => {
+  const words = new Uint32Array(Phases.waiting.count)
+  const begin = Phases.waiting.begin + part * Phases.waiting.part
+  words.forEach((_, i) => {
+    const isOwn = i >= begin && i < begin + Phases.waiting.part
+    words[i] = i < Phases.waiting.begin || isOwn ? 0 : i
+  })
+  const inputs = argumentsOf(made)
+  return new Map([[0, wordsOf(inputs.get(0)!)], [1, wordsOf(inputs.get(1)!)], [2, words]])
+}
+
+/** Its values, from the memory of words. */
+export const awaitedValues = (made: Made, words: Uint32Array): ReadonlyArray<Float32Array> =>
+  made.phases.map(({ offsets: [first] }) =>
+    new Float32Array(words.slice(first, first! + length).map((word) => word ^ Phases.veil).buffer)
+  )
+
+const wordsOf = ({ buffer, byteOffset, length }: Float32Array): Uint32Array =>
+  new Uint32Array(buffer, byteOffset, length)
+
 /** The launch of its phases, with as many words loaded ahead in front of each. */
 export const launchOf = (
   made: Made,

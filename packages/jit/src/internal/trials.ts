@@ -1,5 +1,4 @@
 /** Programs whose persistent launches are tried before they are used. */
-import { meetingWords } from "@tg/core-uop/Phases"
 import { digest } from "@tg/core-uop/UOp"
 import type { DeviceError } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
@@ -61,7 +60,7 @@ const isUntried = Effect.fnUntraced(function*(means: Means, plan: Plan.Execution
 
 const tryLaunches = Effect.fn("Jit.tryLaunches")(
   function*(means: Means, { dispatches, plan, schedule }: Prepared, untried: ReadonlyArray<number>) {
-    const { cache, device, meeting, pipeline: { persistent } } = means
+    const { cache, meeting, pipeline: { persistent } } = means
     const { steps } = yield* schedule
     for (const launch of untried) {
       const step = steps[launch]!
@@ -70,11 +69,8 @@ const tryLaunches = Effect.fn("Jit.tryLaunches")(
       const tried = { step, launch: plan.launches[launch]!, dispatch: dispatches[launch]! }
       const failure = yield* Trial.failure(means, tried)
       const why = (yield* meeting.timeout) ?? failure
-      if (why !== undefined) {
-        yield* Persistent.refuse(persistent, why)
-        // what barriers left is of launches that are gone
-        return yield* device.write(yield* meeting.buffer, new Uint8Array(4 * meetingWords.count))
-      }
+      yield* meeting.clear
+      if (why !== undefined) return yield* Persistent.refuse(persistent, why)
       const code = codeOf(plan, launch)
       meeting.trusted.add(code)
       if (typeof code === "string") yield* cache.set(keyOf(means, code), { programs: [], launches: [], blocks: [] })

@@ -7,8 +7,10 @@ import * as Tensor from "@tg/tensor/Tensor"
 const width = 8
 const hidden = 16
 
-/** A chain of `count` equal blocks, each with its own weights: `x + down(silu(up(norm(x))))`. Buffer 0 is x, 1 the result. */
-export const blocks = (count: number): Program.TensorProgram => {
+/**
+ * A chain of `count` equal blocks, each with its own weights: `x + down(silu(up(norm(x))))`. Buffer 0 is x, 1 the result. Blocks that are apart have labels: no launch is part of two.
+ */
+export const blocks = (count: number, { areApart = false } = {}): Program.TensorProgram => {
   const arena = new Arena()
   let next = 0
   const buffer = (...shape: ReadonlyArray<number>): Tensor.Tensor =>
@@ -20,6 +22,7 @@ export const blocks = (count: number): Program.TensorProgram => {
     x = Program.call("block", [x, ...weights], (y, norm, up, down) => [
       y!.add(Nn.linear(Nn.linear(Nn.rmsNorm(y!, norm!, 1e-5), up!).silu(), down!))
     ])[0]!
+    if (areApart) arena.label(x.node.src[0]!, `blk.${i}`)
   }
   return Program.make([Program.assign(out, x)])
 }
