@@ -25,8 +25,8 @@ describe("a launch whose workgroups meet", () => {
       @group(0) @binding(1) var<storage, read_write> data1: array<atomic<u32>>;
       @group(0) @binding(2) var<storage, read_write> data2: array<atomic<u32>>;
       @group(0) @binding(3) var<storage, read_write> data3: array<vec4<f32>>;
-      fn arrive(thread: u32, returned: u32) -> u32 {
-        if (returned == 4294967295u) { atomicMax(&data2[1], 0u); }
+      fn wait_for(returned: u32) { if (returned == 4294967295u) { atomicMax(&data2[1], 0u); } }
+      fn arrive(thread: u32) -> u32 {
         storageBarrier();
         workgroupBarrier();
         if (thread != 0u) { return 0u; }
@@ -65,7 +65,8 @@ describe("a launch whose workgroups meet", () => {
         pending.z = atomicExchange(&data1[v0 + 2], bitcast<u32>(x0.z));
         pending.w = atomicExchange(&data1[v0 + 3], bitcast<u32>(x0.w));
         returned |= pending.x | pending.y | pending.z | pending.w;
-        let come0 = arrive(local_invocation_id.x, returned);
+        wait_for(returned);
+        let come0 = arrive(local_invocation_id.x);
         meet(local_invocation_id.x, come0, 4u);
         let v1 = 252 - v0;
         let x1 = vec4<f32>(bitcast<f32>(atomicLoad(&data1[v1])), bitcast<f32>(atomicLoad(&data1[v1 + 1])), bitcast<f32>(atomicLoad(&data1[v1 + 2])), bitcast<f32>(atomicLoad(&data1[v1 + 3])));

@@ -110,10 +110,8 @@ const make = Effect.gen(function*() {
       Effect.sync(() => {
         const phases = Phases.phasesOf(kernel)
         return Linear.phases(phases.map((phase, i) => ({ ...phase, linear: linears[i]! })), {
-          ...argOf(kernel, "PERSISTENT"),
-          caps,
-          coherent: Phases.crossing(phases),
-          meeting: Phases.meetingSlot(phases, argOf(kernel, "PERSISTENT"))
+          ...Phases.launchOf(phases, argOf(kernel, "PERSISTENT")),
+          caps
         })
       }),
     render: Effect.fnUntraced(function*(name, linear) {

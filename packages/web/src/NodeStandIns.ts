@@ -280,9 +280,23 @@ export const all = (within) => [at(0, within)]
   "engine/src/DrawRows": { code: "", absent: "drafts" },
   // launches of several kernels, and bindings that launches share
   "devectorize/src/Phases": { code: "", absent: "persistent launches" },
+  "codegen-wgsl/src/internal/awaiting": {
+    code: "export const rows = () => new Map()",
+    absent: "persistent launches"
+  },
+  "codegen-wgsl/src/internal/meeting": {
+    code: `
+const none = () => []
+export const enter = none
+export const functions = none
+export const leave = none
+export const arrivals = () => new Map()
+export const awaits = () => false
+`,
+    absent: "persistent launches"
+  },
   "core-uop/src/Phases": {
     code: `
-export const meetingWords = {}
 export const isPersistent = () => false
 export const phasesOf = () => []
 `,

@@ -57,32 +57,6 @@ export const load = (writer: Writer, node: UOp): Text => {
   return gate === undefined ? atom(value) : atom(`select(${type}(), ${value}, ${gate.code})`)
 }
 
-/**
- * Waits for words that are read one after the other (`meeting.ts`): those that their loads have found to be 0 are read again, all of them at once, until none is. A word of a closed gate
- * is any but 0.
- */
-export const awaited = (writer: Writer, nodes: ReadonlyArray<UOp>): void => {
-  const words = nodes.map((node) => {
-    const load = node.src[0]!
-    const { at, buffer, gate } = accessOf(load)
-    const found = writer.text(load).code
-    const name = writer.fresh("w")
-    writer.line(`var ${name} = ${gate === undefined ? found : `select(1u, ${found}, ${writer.text(gate).code})`};`)
-    writer.set(node, atom(name))
-    return { name, place: `${bufferName(buffer)}[${writer.text(at).code}]` }
-  })
-  const looks = writer.fresh("looks")
-  writer.line(`var ${looks} = 0u;`)
-  writer.line(`while (${words.map(({ name }) => `${name} == 0u`).join(" || ")}) {`)
-  for (const { name, place } of words) writer.line(`  if (${name} == 0u) { ${name} = atomicLoad(&${place}); }`)
-  writer.line(`  ${looks}++;`)
-  writer.line(`  if (${looks} % ${looksApart}u == 0u && is_in_vain(${looks})) { break; }`)
-  writer.line("}")
-}
-
-/** Readings of words between looks at whether somebody has given up. */
-const looksApart = 1024
-
 /** Writes a STORE. */
 export const store = (writer: Writer, node: UOp): void => {
   const access = vectorsOf(node, writer.widths)

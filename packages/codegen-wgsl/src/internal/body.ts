@@ -7,6 +7,7 @@ import * as Fragments from "./fragments.ts"
 import { combine, elementwise, inputs as elementwiseInputs, operands as operandsOf } from "./elementwise.ts"
 import type { Helper } from "./helpers.ts"
 import { literal } from "./literal.ts"
+import * as Awaiting from "./awaiting.ts"
 import * as Meeting from "./meeting.ts"
 import { widths } from "./memory.ts"
 import { subgroupReductions } from "./subgroups.ts"
@@ -32,7 +33,7 @@ export const body = (linear: UOp, options: Options): Body => {
   const arrivals = Meeting.arrivals(linear)
   writer.awaits = Meeting.awaits(linear)
   const reductions = sideBySide(linear, usage)
-  const waits = inARow(linear, usage)
+  const awaited = Awaiting.rows(linear, usage)
   const lastArrival = Math.max(...arrivals.keys())
   writer.lines.push(...Meeting.enter(linear))
   linear.src.forEach((node, place) => {
@@ -41,10 +42,7 @@ export const body = (linear: UOp, options: Options): Body => {
     writer.isBeforeBarrier = place < lastArrival
     writer.place(node, () => {
       if (!usage.isLive(place)) return
-      if (node.op === "AWAIT") {
-        const words = waits.get(place)
-        return words === undefined ? undefined : Access.awaited(writer, words)
-      }
+      if (node.op === "AWAIT") return Awaiting.write(writer, awaited.get(place) ?? [])
       if (node.op !== "SUBGROUP_REDUCE") {
         return instruction({ linear, writer, isInlinable: usage.isInlinable(place) }, node)
       }
@@ -54,19 +52,6 @@ export const body = (linear: UOp, options: Options): Body => {
   })
   writer.lines.push(...Meeting.leave(linear))
   return writer
-}
-
-/** The words that are waited for one after the other: each row by the place of its first one. */
-const inARow = (linear: UOp, usage: Usage.Usage): ReadonlyMap<number, ReadonlyArray<UOp>> => {
-  const rows = new Map<number, Array<UOp>>()
-  let open: Array<UOp> | undefined
-  linear.src.forEach((node, place) => {
-    if (node.op !== "AWAIT") open = undefined
-    else if (!usage.isLive(place)) return
-    else if (open === undefined) rows.set(place, open = [node])
-    else open.push(node)
-  })
-  return rows
 }
 
 /** The reductions over subgroups that follow each other, of one operation over as many threads: each group by the place of its first one. */
