@@ -139,10 +139,3 @@ export const meetingSlot = (
   phases: ReadonlyArray<Phase>,
   { awaited }: Pick<PersistentArg, "awaited"> = {}
 ): number => awaited?.[0] ?? Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1
-
-/** A launch with the slots that cross its phases, and that of the barrier's buffer. */
-export const launchOf = (phases: ReadonlyArray<Phase>, arg: PersistentArg) => ({
-  ...arg,
-  coherent: crossing(phases),
-  meeting: meetingSlot(phases, arg)
-})

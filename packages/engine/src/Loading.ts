@@ -5,6 +5,7 @@ import { NoPrediction } from "@tg/model-parts/Prediction"
 import { Device, type DeviceError } from "@tg/runtime/Device"
 import { type Context, Duration, Effect, Result, type Scope } from "effect"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
+import { whileFilling } from "./Meanwhile.ts"
 import * as Drafter from "./Drafter.ts"
 import * as Growing from "./Growing.ts"
 import { mostStep } from "./DraftLength.ts"
@@ -141,10 +142,7 @@ export const load: (
     const compile = drafter === undefined || options.prepare === undefined
       ? named
       : Effect.andThen(named, first.prepareDrafts(mostStep))
-    const [[filling], [compiling]] = yield* Effect.all([
-      Effect.timed(Loader.fill(source, wanted, weights, options)),
-      Effect.timed(compile)
-    ], { concurrency: 2 })
+    const [filling, compiling] = yield* whileFilling(Loader.fill(source, wanted, weights, options), compile)
     return { first, open, times: { weights: Duration.toMillis(filling), compile: Duration.toMillis(compiling) } }
   }
 )

@@ -8,6 +8,7 @@ import * as Batcher from "./Batcher.ts"
 import { mostStep } from "./DraftLength.ts"
 import * as Draw from "./Draw.ts"
 import type * as Fair from "./Fair.ts"
+import { whileFilling } from "./Meanwhile.ts"
 import * as Loader from "./Loader.ts"
 import * as Loading from "./Loading.ts"
 import type * as MemoryPlan from "./MemoryPlan.ts"
@@ -146,10 +147,7 @@ const load = Effect.fn("Parallel.load")(
     const weights = yield* Loader.allocate(wanted)
     const pool = yield* Pool.make(model, weights, { ...asked, pages })
     const compile = options.prepare === undefined ? Effect.void : pool.prepare(Math.min(parallel, asked.tokens))
-    const [[filling], [compiling]] = yield* Effect.all([
-      Effect.timed(Loader.fill(source, wanted, weights, options)),
-      Effect.timed(compile)
-    ], { concurrency: 2 })
+    const [filling, compiling] = yield* whileFilling(Loader.fill(source, wanted, weights, options), compile)
     const loaded: Loaded = {
       batcher: yield* Batcher.make(pool, {
         context,

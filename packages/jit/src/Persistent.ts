@@ -43,6 +43,11 @@ export const off: Service = { mode: "off", refused: undefined, onRefused: () => 
 /** Whether launches are persistent; read at each scheduling. */
 export const Persistent = Context.Reference<Service>("@tg/jit/Persistent", { defaultValue: () => off })
 
+/** What has to be done before a launch is tried (`Trial`): as long as weights are on their way, two runs of the same differ. */
+export const Ready = Context.Reference<Effect.Effect<void>>("@tg/jit/Persistent/Ready", {
+  defaultValue: () => Effect.void
+})
+
 /** No launch is persistent from now on; the first reason is told. */
 export const refuse = (service: Service, why: string): Effect.Effect<void> =>
   Effect.suspend(() => {

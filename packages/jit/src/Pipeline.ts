@@ -5,10 +5,8 @@ import { given } from "@tg/core-uop/Given"
 import { type Placement, type Program, Renderer, type RendererCaps, RenderError } from "@tg/core-uop/Program"
 import * as Pass from "@tg/core-uop/Pass"
 import * as Spec from "@tg/core-uop/Spec"
-import * as Phases from "@tg/core-uop/Phases"
-import { argOf, digest, type UOp } from "@tg/core-uop/UOp"
+import { digest, type UOp } from "@tg/core-uop/UOp"
 import { type Part, passes as launchPasses } from "@tg/devectorize/Concatenate"
-import * as Linear from "@tg/devectorize/Phases"
 import { Devectorize, type DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
 import { Equality } from "@tg/egraph/Equality"
 import { Split } from "@tg/egraph/SplitStage"
@@ -19,6 +17,7 @@ import { FusionCosts } from "@tg/rangeify/Fusion"
 import { type Limits, limitsOf, Rangeify, type RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule } from "@tg/rangeify/Schedule"
 import { Context, Effect, Layer } from "effect"
+import { phased } from "./internal/phased.ts"
 import * as Equal from "./Equal.ts"
 import * as KernelLimits from "./KernelLimits.ts"
 import * as Persistent from "./Persistent.ts"
@@ -106,14 +105,7 @@ const make = Effect.gen(function*() {
         const made = Pass.run(launchPasses, parts[0]!.linear, where, { kernel: name, watch })
         return made instanceof Pass.BrokenPass ? Effect.die(made) : Effect.succeed(made)
       }),
-    phases: (kernel, linears) =>
-      Effect.sync(() => {
-        const phases = Phases.phasesOf(kernel)
-        return Linear.phases(phases.map((phase, i) => ({ ...phase, linear: linears[i]! })), {
-          ...Phases.launchOf(phases, argOf(kernel, "PERSISTENT")),
-          caps
-        })
-      }),
+    phases: (kernel, linears) => Effect.sync(() => phased(caps, kernel, linears)),
     render: Effect.fnUntraced(function*(name, linear) {
       const violation = yield* Spec.firstViolation("linear", linear)
       if (violation !== undefined) return yield* new RenderError({ kernel: name, message: `${name}: ${violation}` })

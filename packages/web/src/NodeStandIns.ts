@@ -324,6 +324,13 @@ export const bound = (_, compile, bind) => Effect.flatMap(compile, bind)
 `,
     absent: "persistent launches"
   },
+  "jit/src/internal/phased": { code: "", absent: "persistent launches" },
+  "engine/src/Meanwhile": {
+    code: `
+import * as Effect from "effect/Effect"
+export const whileFilling = (...both) => Effect.map(Effect.all(both.map(Effect.timed), { concurrency: 2 }), ([[a], [b]]) => [a, b])
+`
+  },
   "jit/src/Persistent": {
     code: `
 import * as Context from "effect/Context"

@@ -29,6 +29,7 @@ export const bound = Effect.fnUntraced(function*<E>(
   const compiled = yield* compile
   const untried = yield* Effect.filter(persistentIn(compiled.plan), (launch) => isUntried(means, compiled.plan, launch))
   if (untried.length === 0) return yield* bind(compiled)
+  yield* yield* Persistent.Ready
   yield* Effect.scoped(Effect.flatMap(bind(compiled), (prepared) => tryLaunches(means, prepared, untried)))
   return yield* bind(yield* compile)
 })
