@@ -122,8 +122,8 @@ describe("plan", () => {
 
   it.live("--explain says of every launch why it is there", () =>
     Effect.gen(function*() {
-      // other forms of the bodies have a test of their own
-      const args = ["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--no-egraph", "--explain"]
+      // other forms of the bodies have a test of their own, and so have persistent launches
+      const args = ["plan", "--shape", "tiny-glm:q4_k_m", "--ctx", "64", "--no-egraph", "--no-persistent", "--explain"]
       const plan = JSON.parse((yield* tg([...args, "--json"])).stdout)
       const bodies: ReadonlyArray<Explain.ExplainedBody> = plan.explain
       const launches = bodies.flatMap((body) => body.launches)
