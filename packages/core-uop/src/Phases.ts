@@ -19,9 +19,13 @@ export const meetingWords = { arrived: 0, gaveUp: 1, came: 2, count: 4 } as cons
 
 /**
  * The memory of words that readers wait for, of all launches of a device, in words: behind those of the barrier three parts. A launch writes one, which is all 0 when it begins, and clears
- * the other two. So neighbours have different ones; the first launch of a program has part 0, and the last one another.
+ * what the launch before it wrote, in another one. The first launch of a program does not know that one, but that it was not part 0: it has that part, clears the others, and the last one
+ * has another.
  */
 export const waiting = { begin: 4, part: 2 ** 14, parts: 3, count: 4 + 3 * 2 ** 14 } as const
+
+/** Where a part of the memory of words begins. */
+export const beginOf = (part: number): number => waiting.begin + part * waiting.part
 
 /** What stands where arrivals are counted, if not a barrier was waited for in vain but a word. */
 export const noBarrier = 2 ** 32 - 1

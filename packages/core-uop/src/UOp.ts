@@ -71,12 +71,11 @@ export type PersistentArg = {
   readonly stagedBytes: number
   /** For each phase, words that each thread loads for it while it waits for the phase before. */
   readonly ahead: ReadonlyArray<number>
-  /**
-   * Where words that cross phases are awaited by those who read them: the slot of the memory of words (`Phases.waiting`), and which part of it this launch writes. It clears the others.
-   * Without, writers wait until their words are in memory before they arrive at a barrier.
-   */
-  readonly awaited?: readonly [slot: number, part: number]
+  /** Where words that cross phases are awaited by those who read them. Without, writers wait until their words are in memory before they arrive at a barrier. */
+  readonly awaited?: Awaited
 }
+/** The slot of the memory of words (`Phases.waiting`), which part of it a launch writes, and which words of others it clears: from one on, so many. */
+export type Awaited = readonly [slot: number, part: number, clearedFrom: number, clearedWords: number]
 /**
  * A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. `awaits`: words that were written in front of it may come later, and are
  * awaited where they are read (AWAIT).

@@ -95,27 +95,23 @@ const gridBarrier = ({ argument, awaits, fresh, head, launch }: Making): UOp => 
 const cleared = ({ argument, emit, fresh, head, launch, thread, threads, workgroup }: Making): ReadonlyArray<UOp> => {
   const { awaited, workgroups } = launch
   if (awaited === undefined) return []
+  const [slot, , from, count] = awaited
   const { arena } = thread
-  const words = argument(awaited[0], DType.u32)
+  const words = argument(slot, DType.u32)
   const zero = arena.make("CONST", DType.u32, [], 0)
   for (const node of [...toposort(words), zero]) head.add(node)
-  const { begin, part, parts } = Phases.waiting
   const step = threads * workgroups
-  const turns = Math.ceil(part / step)
+  const turns = Math.ceil(count / step)
   const range = turns === 1
     ? undefined
     : arena.make("RANGE", DType.index, [emit(Expr.int(arena, turns))], { id: fresh(), axis: "LOOP" })
-  const made: Array<UOp> = range === undefined ? [] : [range]
   const first = emit(Expr.add(Expr.mul(workgroup, threads), thread))
   const own = range === undefined ? first : Expr.add(first, Expr.mul(range, emit(Expr.int(arena, step))))
-  const isInside = turns * step === part ? undefined : Expr.lt(own, part)
-  const others = Array.from({ length: parts }, (_, i) => i).filter((i) => i !== awaited[1])
-  for (const other of others) {
-    const store = Expr.store(Expr.element(words, Expr.add(own, begin + other * part), isInside), zero)
-    for (const node of toposort(store)) {
-      if (node.op === "CONST") head.add(node)
-      else if (!head.has(node) && !made.includes(node)) made.push(node)
-    }
+  const isInside = turns * step === count ? undefined : Expr.lt(own, count)
+  const made: Array<UOp> = range === undefined ? [] : [range]
+  for (const node of toposort(Expr.store(Expr.element(words, Expr.add(own, from), isInside), zero))) {
+    if (node.op === "CONST") head.add(node)
+    else if (!head.has(node) && !made.includes(node)) made.push(node)
   }
   return range === undefined ? made : [...made, arena.make("END", DType.none, [range])]
 }

@@ -249,6 +249,7 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   if (impossible !== undefined) return { why: impossible }
   const { args, phases } = together.composed
   const coherent = PhasesOf.crossing(phases)
+  if (together.awaits && !args.includes(undefined)) return { why: "nothing crosses its phases in memory of its own" }
   if (together.awaits && [...coherent].some((slot) => args[slot] !== undefined)) {
     return { why: "others touch what crosses its phases, too" }
   }
@@ -329,8 +330,10 @@ const ofThreads = (
     hasAhead[i]! ? wordsAhead(profile, { threads, workgroups, registers: own.registers }) : 0
   )
   const shared = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
-  // which part of the memory of words it has is decided when all launches are known
-  const launch: PersistentArg = awaits ? { ...shared, awaited: [args.indexOf(undefined), 0] } : shared
+  // which part of the memory of words it has, and what it clears, is decided when all launches are known
+  const launch: PersistentArg = awaits
+    ? { ...shared, awaited: [args.indexOf(undefined), 0, 0, 0] }
+    : shared
   const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
     savedAhead(profile, launch)
   return { micros, launch }

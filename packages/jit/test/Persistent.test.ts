@@ -81,6 +81,36 @@ describe("persistent launches", () => {
       assert.match(printed.join("\n"), /persistent: one of \d+ phases by 3 workgroups/)
     }))
 
+  it.effect("begin with words of 0, whatever programs ran before", () =>
+    Effect.gen(function*() {
+      const isLeft = new Uint8Array(Phases.waiting.count)
+      let launches = 0
+      for (const count of [3, 2, 5, 4, 2, 7, 3]) {
+        const { steps } = yield* Effect.flatMap(
+          Pipeline,
+          ({ schedule }) => schedule(blocks(count, { areApart: true }).sink)
+        ).pipe(Effect.provide(pipeline("on")))
+        for (const step of steps) {
+          if (step.kind !== "kernel" || !Phases.isPersistent(step.ast)) continue
+          const [slot, part, from, words] = argOf(step.ast, "PERSISTENT").awaited!
+          const places = Phases.phasesOf(step.ast).flatMap(({ kernel, offsets, slots }) =>
+            [...Phases.sizes(kernel)].flatMap(([own, bytes]) =>
+              slots[own] === slot ? [[offsets[own]!, offsets[own]! + bytes / 4] as const] : []
+            )
+          )
+          assert.isNotEmpty(places)
+          for (const [first, end] of places) {
+            assert.isAtLeast(first, Phases.beginOf(part))
+            assert.isTrue(isLeft.subarray(first, end).every((word) => word === 0))
+          }
+          isLeft.fill(0, from, from + words)
+          for (const [first, end] of places) isLeft.fill(1, first, end)
+          launches++
+        }
+      }
+      assert.strictEqual(launches, 26)
+    }))
+
   it.effect("have words that are awaited where there are several, neighbours in different parts of their memory", () =>
     Effect.gen(function*() {
       const { kept = [], steps, temporaries } = yield* Effect.flatMap(
@@ -88,8 +118,14 @@ describe("persistent launches", () => {
         ({ schedule }) => schedule(blocks(3, { areApart: true }).sink)
       ).pipe(Effect.provide(pipeline("on")))
       const launches = steps.filter((step) => step.kind === "kernel" && Phases.isPersistent(step.ast))
-      const parts = launches.map((step) => step.kind === "kernel" ? argOf(step.ast, "PERSISTENT").awaited?.[1] : -1)
-      assert.deepStrictEqual(parts, [0, 1, 2])
+      const awaited = launches.map((step) => step.kind === "kernel" ? argOf(step.ast, "PERSISTENT").awaited : undefined)
+      assert.deepStrictEqual(awaited.map((own) => own?.[1]), [0, 1, 2])
+      const { part, parts } = Phases.waiting
+      const [first, ...others] = awaited.map((own) => own?.slice(2))
+      assert.deepStrictEqual(first, [Phases.beginOf(1), (parts - 1) * part])
+      // what the one before wrote
+      assert.deepStrictEqual(others.map((own) => own?.[0]), [0, 1].map(Phases.beginOf))
+      for (const own of others) assert.isBelow(own![1], part / 16)
       assert.strictEqual(temporaries[kept[0]!]!.bytes, 4 * Phases.waiting.count)
     }))
 

@@ -82,7 +82,7 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
         const { subgroupSize } = (yield* Device).profile
         for (let seed = 0; seed < count / 2; seed++) {
           // the first part again behind another launch, which has cleared it
-          const all = [0, 2, 0].map((part) => {
+          const all = [0, 2, 1, 0].map((part) => {
             const made = randomAwaited(seed, 2 + seed % 5, { part, subgroupSize })
             const shape = { workgroups: 2, threads: 1 + 79 * (seed % 2), spins: 1e8, ahead: 4 }
             return { made, launch: awaitedLaunchOf(made, part, shape) }

@@ -1,6 +1,6 @@
 /** Steps of a schedule as phases of one launch: where its arguments lie, and what becomes of the schedule. */
 import * as Phases from "@tg/core-uop/Phases"
-import type { PersistentArg, UOp } from "@tg/core-uop/UOp"
+import type { Awaited, PersistentArg, UOp } from "@tg/core-uop/UOp"
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { Boundary, Phased } from "./Explain.ts"
 import { bindingOf, keyOf } from "./Horizontal.ts"
@@ -158,10 +158,12 @@ export const persist = (
     return { composed, awaits, slot: args.indexOf(undefined), ast: persistentOf(phases, launch), launch }
   })
   const parts = partsOf(whole.map(({ ast, awaits }) => awaits ? ast : undefined))
+  // of the largest one, so that equal launches stay equal behind different ones
+  const most = Math.max(0, ...whole.map(({ awaits, composed }) => awaits ? composed.arenaBytes / wordBytes : 0))
   const launches = new Map(groups.map(({ from, to }, i) => {
     const { ast, composed: { arenaBytes, args, phases, places }, launch, slot } = whole[i]!
     const part = parts[i]
-    const awaited = part === undefined ? undefined : [slot, part] as const
+    const awaited = part === undefined ? undefined : [slot, part, ...clearedBy(i, parts, most)] as const
     const arena = awaited !== undefined ? meeting! : arenaBytes === 0 ? -1 : temporary(arenaBytes)
     for (const [id, offset] of places) moved.set(id, { arena, offset })
     const steps = schedule.steps.slice(from, to)
@@ -224,14 +226,24 @@ const partsOf = (launches: ReadonlyArray<UOp | undefined>): ReadonlyArray<number
   })
 }
 
-/** The phase with its values in a part of the memory of words. */
-const inPart = (
-  { kernel, offsets, slots }: Phases.Phase,
-  [slot, part]: NonNullable<PersistentArg["awaited"]>
-): Phases.Phase => {
-  const begin = Phases.waiting.begin + part * Phases.waiting.part
-  return { kernel, slots, offsets: offsets.map((offset, i) => slots[i] === slot ? offset + begin : offset) }
+/** What a launch clears: what the launch before it wrote, at most so many words; the first one all parts but its own. */
+const clearedBy = (
+  launch: number,
+  parts: ReadonlyArray<number | undefined>,
+  most: number
+): readonly [from: number, words: number] => {
+  const before = parts.findLastIndex((part, i) => i < launch && part !== undefined)
+  return before < 0
+    ? [Phases.beginOf(1), (Phases.waiting.parts - 1) * Phases.waiting.part]
+    : [Phases.beginOf(parts[before]!), most]
 }
+
+/** The phase with its values in a part of the memory of words. */
+const inPart = ({ kernel, offsets, slots }: Phases.Phase, [slot, part]: Awaited): Phases.Phase => ({
+  kernel,
+  slots,
+  offsets: offsets.map((offset, i) => slots[i] === slot ? offset + Phases.beginOf(part) : offset)
+})
 
 /** The step with its temporaries where they are in arenas. */
 const withArgs = (

@@ -2,7 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
-import { Arena, type UOp } from "@tg/core-uop/UOp"
+import { Arena, type Awaited, type UOp } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
 import { type Launch, phases } from "../../src/Phases.ts"
 import { gpu, linear } from "./stages.ts"
@@ -95,7 +95,7 @@ export const randomAwaited = (
   const pick = randoms(seed)
   const arena = new Arena()
   const place = [0, 1].map((slot) => ({ slot, offset: 0 }))
-  const begin = Phases.waiting.begin + part * Phases.waiting.part
+  const begin = Phases.beginOf(part)
   const whole = [kernels[0]!, kernels[2]!]
   const made = Array.from({ length: count }, (_, i) => {
     const [kernel, all] = whole[pick(whole.length)]!(arena)
@@ -110,14 +110,22 @@ export const randomAwaited = (
   return { linears: made.map(({ linear }) => linear), phases: made.map(({ phase }) => phase) }
 }
 
-/** The launch of `randomAwaited`. */
+/** The launch of `randomAwaited`, which clears the part behind its own. */
 export const awaitedLaunchOf = (made: Made, part: number, options: Parameters<typeof launchOf>[1] = {}): UOp =>
-  launchOf(made, { ...options, awaited: [2, part], meeting: 2, stagedBytes: 4 * length })
+  launchOf(made, { ...options, awaited: awaitedIn(part), meeting: 2, stagedBytes: 4 * length })
+
+/** Words in a part of slot 2, of which those of the next one are cleared. */
+export const awaitedIn = (part: number): Awaited => [
+  2,
+  part,
+  Phases.beginOf((part + 1) % Phases.waiting.parts),
+  Phases.waiting.part
+]
 
 /** Its arguments: inputs, and the memory of words, where other launches left some. */
 export const awaitedArguments = (made: Made, part: number): Map<number, Uint32Array> => {
   const words = new Uint32Array(Phases.waiting.count)
-  const begin = Phases.waiting.begin + part * Phases.waiting.part
+  const begin = Phases.beginOf(part)
   words.forEach((_, i) => {
     const isOwn = i >= begin && i < begin + Phases.waiting.part
     words[i] = i < Phases.waiting.begin || isOwn ? 0 : i
