@@ -28,8 +28,8 @@ const failed = 2 ** 31
  * What is stored in front of the barrier need not be in memory when the arrival is. Neither a barrier of a workgroup nor the counter waits for
  * that: an atomic store is on its way when both are done (on an H200 it was late where a page of memory was not in the TLB, as behind another
  * program). So each word is awaited by those who read it: memory is 0 until it is written, and no word is stored as 0. Or, where readers do not (`GridBarrierArg`), words are exchanged
- * (`exchanges.ts`), which returns what was there when it is done, and nobody arrives without all that his exchanges returned. Then WGSL promises no order across workgroups; a litmus test
- * of the device finds it.
+ * (`exchanges.ts`), which returns what was there when it is done, and nobody arrives without all that his exchanges returned. WGSL promises no order across workgroups for those; a litmus
+ * test of the device finds it.
  */
 export const functions = (linear: UOp): ReadonlyArray<string> => {
   const [first] = barriersOf(linear)

@@ -5,7 +5,7 @@ import type { Writer } from "./writer.ts"
 
 /**
  * The text of a SUBGROUP_REDUCE: a butterfly of shuffles. WGSL's operations over a whole subgroup are one instruction for integers on some GPUs, but a decoding step takes an H100 2.7%
- * longer with them, and its driver compiles them wrong where a workgroup has 1024 threads and many are live (`docs/persistent.md`, "Larger workgroups").
+ * longer with them, and its driver compiles them wrong where a workgroup has 1024 threads and many are live (`docs/persistent.md`, "What was wrong before").
  */
 const subgroupReduce = (writer: Writer, node: UOp): Text => {
   const { op, threads } = groupArg(node)
