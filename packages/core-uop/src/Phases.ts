@@ -3,8 +3,42 @@
  * between them.
  */
 import * as DType from "./DType.ts"
-import { type Arena, argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "./UOp.ts"
+import { type Arena, argOf, slotOf, toposort, type UOp } from "./UOp.ts"
 import { accessOf, endOf } from "./View.ts"
+
+// type aliases, not interfaces: only those are records to TypeScript
+
+/** A kernel in a persistent launch: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
+export type PhaseArg = { readonly slots: ReadonlyArray<number>; readonly offsets: ReadonlyArray<number> }
+
+/** A persistent launch: workgroups that run at once, each of which does its share of every phase. */
+export type PersistentArg = {
+  readonly workgroups: number
+  /** Threads of each, or more where a phase needs more. */
+  readonly threads: number
+  /** Polls of a barrier after which a workgroup gives up. */
+  readonly spins: number
+  /** Bytes of the largest coherent argument that each workgroup copies to its own memory before a phase reads it. */
+  readonly stagedBytes: number
+  /** For each phase, words that each thread loads for it while it waits for the phase before. */
+  readonly ahead: ReadonlyArray<number>
+  /** Where words that cross phases are awaited by those who read them. Without, writers wait until their words are in memory before they arrive at a barrier. */
+  readonly awaited?: Awaited
+}
+
+/** The slot of the memory of words (`waiting`), which part of it a launch writes, and which words of others it clears: from one on, so many. */
+export type Awaited = readonly [slot: number, part: number, clearedFrom: number, clearedWords: number]
+
+/**
+ * A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. `awaits`: words that were written in front of it may come later, and are
+ * awaited where they are read (AWAIT).
+ */
+export type GridBarrierArg = {
+  readonly id: number
+  readonly workgroups: number
+  readonly spins: number
+  readonly awaits?: true
+}
 
 /** A kernel as a phase: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
 export interface Phase extends PhaseArg {

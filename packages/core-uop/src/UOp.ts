@@ -1,5 +1,6 @@
 import * as DType from "./DType.ts"
 import type { FragmentArg, FragmentLoadArg, FragmentStoreArg } from "./MatrixTile.ts"
+import type { GridBarrierArg, PersistentArg, PhaseArg } from "./Phases.ts"
 import { type Op, ordinal, type ReduceOp } from "./Op.ts"
 
 /**
@@ -58,34 +59,6 @@ export type CustomArg = {
  * seen by the others behind a GRID_BARRIER.
  */
 export type ParamArg = { readonly slot: number; readonly coherent?: true }
-/** A kernel in a persistent launch: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
-export type PhaseArg = { readonly slots: ReadonlyArray<number>; readonly offsets: ReadonlyArray<number> }
-/** A persistent launch: workgroups that run at once, each of which does its share of every phase. */
-export type PersistentArg = {
-  readonly workgroups: number
-  /** Threads of each, or more where a phase needs more. */
-  readonly threads: number
-  /** Polls of a barrier after which a workgroup gives up. */
-  readonly spins: number
-  /** Bytes of the largest coherent argument that each workgroup copies to its own memory before a phase reads it. */
-  readonly stagedBytes: number
-  /** For each phase, words that each thread loads for it while it waits for the phase before. */
-  readonly ahead: ReadonlyArray<number>
-  /** Where words that cross phases are awaited by those who read them. Without, writers wait until their words are in memory before they arrive at a barrier. */
-  readonly awaited?: Awaited
-}
-/** The slot of the memory of words (`Phases.waiting`), which part of it a launch writes, and which words of others it clears: from one on, so many. */
-export type Awaited = readonly [slot: number, part: number, clearedFrom: number, clearedWords: number]
-/**
- * A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. `awaits`: words that were written in front of it may come later, and are
- * awaited where they are read (AWAIT).
- */
-export type GridBarrierArg = {
-  readonly id: number
-  readonly workgroups: number
-  readonly spins: number
-  readonly awaits?: true
-}
 
 /** The type of the arg, for operations whose arg has one type. */
 export interface Args {

@@ -4,7 +4,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { argOf, type PersistentArg, type PhaseArg, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { issueAhead } from "./Ahead.ts"
@@ -18,7 +18,7 @@ export { besideOf } from "./Beside.ts"
 export { type Phase, slotsStaged } from "./Staging.ts"
 
 /** The shape of a persistent launch. */
-export interface Launch extends PersistentArg, Rule {
+export interface Launch extends Phases.PersistentArg, Rule {
   readonly caps: Pick<RendererCaps, "ops">
   /** The slot of the barrier's buffer. */
   readonly meeting: number
@@ -145,7 +145,7 @@ const ownLength = (local: UOp): number => widest * Math.ceil(argOf(local, "LOCAL
 
 /** One PARAM for each slot of the launch and each dtype: as long as the longest use of it. */
 const argumentsOf = (
-  members: ReadonlyArray<Concatenate.Member & PhaseArg>,
+  members: ReadonlyArray<Concatenate.Member & Phases.PhaseArg>,
   { awaited, coherent }: Pick<Launch, "awaited" | "coherent">
 ): Making["argument"] => {
   const sizes = new Map<number, UOp>()

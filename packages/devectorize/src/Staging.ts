@@ -2,8 +2,8 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { veil } from "@tg/core-uop/Phases"
-import { type PersistentArg, type PhaseArg, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { type PersistentArg, type PhaseArg, veil } from "@tg/core-uop/Phases"
+import { slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Concatenate from "./Concatenate.ts"
 

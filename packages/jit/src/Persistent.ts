@@ -6,7 +6,7 @@ import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as PhasesOf from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
-import { isAccumulating, key, type PersistentArg, toposort, type UOp } from "@tg/core-uop/UOp"
+import { isAccumulating, key, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Ahead from "@tg/devectorize/Ahead"
 import * as PhaseCosts from "@tg/devectorize/PhaseCosts"
 import * as Phases from "@tg/devectorize/Phases"
@@ -247,15 +247,10 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   }
   const impossible = refusal(profile, together)
   if (impossible !== undefined) return { why: impossible }
-  const { args, phases } = together.composed
+  const { phases } = together.composed
   const coherent = PhasesOf.crossing(phases)
-  if (together.awaits && !args.includes(undefined)) return { why: "nothing crosses its phases in memory of its own" }
-  if (together.awaits && [...coherent].some((slot) => args[slot] !== undefined)) {
-    return { why: "others touch what crosses its phases, too" }
-  }
-  if (together.awaits && !phases.every((phase) => fills(phase, coherent))) {
-    return { why: "a phase may leave words unwritten that others would read" }
-  }
+  const unchecked = together.awaits ? whyUnchecked(together.composed, coherent) : undefined
+  if (unchecked !== undefined) return { why: unchecked }
   const parts = phases.map((phase, i) => ({ ...phase, linear: candidates[i]!.linear }))
   const most = Math.max(...candidates.map(({ threads }) => threads))
   const sized = sizesOf(profile, most).map((threads) =>
@@ -264,6 +259,20 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   const why = sized.find((made) => typeof made === "string")
   return best(sized.flatMap((made) => typeof made === "string" ? [] : made)) ??
     { why: why ?? "not one workgroup of its threads is known to run on each processor" }
+}
+
+/** Why readers cannot look at each word that crosses phases, if they cannot. */
+const whyUnchecked = (
+  { args, arenaBytes, phases }: Persist.Composed,
+  coherent: ReadonlySet<number>
+): string | undefined => {
+  const most = 4 * PhasesOf.waiting.part
+  if (arenaBytes > most) return `readers would wait for ${arenaBytes} bytes of ${most}`
+  if (!args.includes(undefined)) return "nothing crosses its phases in memory of its own"
+  if ([...coherent].some((slot) => args[slot] !== undefined)) return "others touch what crosses its phases, too"
+  return phases.every((phase) => fills(phase, coherent))
+    ? undefined
+    : "a phase may leave words unwritten that others would read"
 }
 
 /** Whether a phase writes each word of what it writes for others. */
@@ -275,7 +284,7 @@ const fills = ({ kernel, slots }: PhasesOf.Phase, coherent: ReadonlySet<number>)
 /** A launch and its cost. */
 interface Priced {
   readonly micros: number
-  readonly launch: PersistentArg
+  readonly launch: PhasesOf.PersistentArg
 }
 
 /** The cheapest launch. */
@@ -331,7 +340,7 @@ const ofThreads = (
   )
   const shared = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
   // which part of the memory of words it has, and what it clears, is decided when all launches are known
-  const launch: PersistentArg = awaits
+  const launch: PhasesOf.PersistentArg = awaits
     ? { ...shared, awaited: [args.indexOf(undefined), 0, 0, 0] }
     : shared
   const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
@@ -362,7 +371,7 @@ const wordsAhead = (
 const shareAhead = 0.25
 
 /** Microseconds that first loads and barriers are waited for together. */
-export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PersistentArg, "ahead">): number => {
+export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PhasesOf.PersistentArg, "ahead">): number => {
   const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
   return shareAhead * ahead.filter((words) => words > 0).length * Math.min(gridBarrierMicros, loadMicros)
 }
@@ -375,9 +384,6 @@ const refusal = (profile: DeviceProfile, { awaits, candidates, composed, schedul
     return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${Cuts.codeCache / 1024}`
   }
   const needs = args.length + (awaits ? 0 : 1)
-  if (awaits && composed.arenaBytes > 4 * PhasesOf.waiting.part) {
-    return `readers would wait for ${composed.arenaBytes} bytes of ${4 * PhasesOf.waiting.part}`
-  }
   if (isAliased) return "its launches bind several windows of memory that one of them writes"
   if (needs > profile.maxStorageBuffers) return `a launch would bind ${needs} buffers of ${profile.maxStorageBuffers}`
   const bytes = Persist.bytesOfSlots(phases)
@@ -425,7 +431,7 @@ export interface Share {
 export const slower = (
   profile: DeviceProfile,
   { busy, threads, waits, workgroups }: Share,
-  launch: Pick<PersistentArg, "threads" | "workgroups">,
+  launch: Pick<PhasesOf.PersistentArg, "threads" | "workgroups">,
   beside = Math.max(1, Math.floor(launch.threads / threads))
 ): number => {
   const { saturatingThreads } = profile
@@ -443,13 +449,20 @@ export const slower = (
  * From one phase to the next: all workgroups meet, and before, where words are not awaited by those who read them, the last ones are exchanged, which takes as long as a load that no
  * cache holds.
  */
-export const boundaryMicros = (profile: DeviceProfile, { awaited }: Pick<PersistentArg, "awaited">): number => {
+export const boundaryMicros = (
+  profile: DeviceProfile,
+  { awaited }: Pick<PhasesOf.PersistentArg, "awaited">
+): number => {
   const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
   return gridBarrierMicros + (awaited === undefined ? loadMicros : 0)
 }
 
 /** The launch, its phases and the barriers between them. */
-const microsOf = (profile: DeviceProfile, candidates: ReadonlyArray<Candidate>, launch: PersistentArg): number => {
+const microsOf = (
+  profile: DeviceProfile,
+  candidates: ReadonlyArray<Candidate>,
+  launch: PhasesOf.PersistentArg
+): number => {
   const { dispatchMicros } = profile
   const phases = candidates.map((own) =>
     own.micros - dispatchMicros + slower(profile, own, launch, Phases.besideOf(own.linear, launch))

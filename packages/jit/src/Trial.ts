@@ -133,7 +133,7 @@ const readPlace = (device: DeviceShape, dispatch: Dispatch, { offset, slot, word
   )
 }
 
-/** Fills the plan's blocks, where the launch reads what others write or phases write: whole numbers, which are places in memory, with 0, and what barriers count. */
+/** Fills the plan's blocks, where the launch reads what others write or phases write: whole numbers, which are places in memory, with 0. */
 const fillInputs = (
   device: DeviceShape,
   phases: ReadonlyArray<Phases.Phase>,
@@ -150,10 +150,8 @@ const fillInputs = (
   const meeting = Phases.meetingSlot(phases, argOf(step.ast, "PERSISTENT"))
   return Effect.forEach(dispatch.executable.program.bindings, ({ slot }, i) => {
     const place = dispatch.buffers[i]!
+    if (launch.slots[i]!.kind !== "block" || slot === meeting) return Effect.void
     const count = place.bytes / wordBytes
-    // words that readers await are 0 before
-    if (slot === meeting) return write(device, place, new Uint32Array(count))
-    if (launch.slots[i]!.kind !== "block") return Effect.void
     return write(device, place, whole.has(slot) && !written.has(slot) ? new Uint32Array(count) : wordsOf(count))
   }, { discard: true })
 }

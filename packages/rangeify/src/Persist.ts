@@ -1,17 +1,18 @@
 /** Steps of a schedule as phases of one launch: where its arguments lie, and what becomes of the schedule. */
 import * as Phases from "@tg/core-uop/Phases"
-import type { Awaited, PersistentArg, UOp } from "@tg/core-uop/UOp"
+import type { UOp } from "@tg/core-uop/UOp"
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { Boundary, Phased } from "./Explain.ts"
 import { bindingOf, keyOf } from "./Horizontal.ts"
 import type { KernelStep, Ref, Schedule, Step } from "./Schedule.ts"
 import { wordBytes } from "./Windows.ts"
+import { partsOf } from "./internal/parts.ts"
 
 /** Steps from one on, up to another one, that are one launch. */
 export interface Group {
   readonly from: number
   readonly to: number
-  readonly launch: PersistentArg
+  readonly launch: Phases.PersistentArg
 }
 
 /** The arguments of a launch. */
@@ -157,13 +158,13 @@ export const persist = (
     const { args, phases } = composed
     return { composed, awaits, slot: args.indexOf(undefined), ast: persistentOf(phases, launch), launch }
   })
-  const parts = partsOf(whole.map(({ ast, awaits }) => awaits ? ast : undefined))
   // of the largest one, so that equal launches stay equal behind different ones
   const most = Math.max(0, ...whole.map(({ awaits, composed }) => awaits ? composed.arenaBytes / wordBytes : 0))
+  const parts = partsOf(whole.map(({ ast, awaits }) => awaits ? ast : undefined), most)
   const launches = new Map(groups.map(({ from, to }, i) => {
     const { ast, composed: { arenaBytes, args, phases, places }, launch, slot } = whole[i]!
     const part = parts[i]
-    const awaited = part === undefined ? undefined : [slot, part, ...clearedBy(i, parts, most)] as const
+    const awaited = part === undefined ? undefined : [slot, ...part] as const
     const arena = awaited !== undefined ? meeting! : arenaBytes === 0 ? -1 : temporary(arenaBytes)
     for (const [id, offset] of places) moved.set(id, { arena, offset })
     const steps = schedule.steps.slice(from, to)
@@ -197,49 +198,11 @@ export const persist = (
   return meeting === undefined ? made : { ...made, kept: [...schedule.kept ?? [], meeting] }
 }
 
-const persistentOf = (phases: ReadonlyArray<Phases.Phase>, launch: PersistentArg): UOp =>
+const persistentOf = (phases: ReadonlyArray<Phases.Phase>, launch: Phases.PersistentArg): UOp =>
   Phases.persistent(phases[0]!.kernel.arena, phases, launch)
 
-/**
- * The parts of the memory of words (`Phases.waiting`) that launches write, of those that are not `undefined`: another one than the launch before, the first one part 0, and the last one not,
- * as another program may follow. Equal launches have the same one where that is possible, because each part is another program.
- */
-const partsOf = (launches: ReadonlyArray<UOp | undefined>): ReadonlyArray<number | undefined> => {
-  const numbers = Array.from({ length: Phases.waiting.parts }, (_, part) => part)
-  const preferred = new Map<UOp, number>()
-  const last = launches.findLastIndex((launch) => launch !== undefined)
-  let before: number | undefined
-  return launches.map((launch, i) => {
-    if (launch === undefined) return undefined
-    const taken = [...preferred.values()]
-    const uses = (part: number): number => taken.filter((own) => own === part).length
-    const free = numbers.filter((part) => part !== before && !(i === last && part === 0))
-    const known = preferred.get(launch)
-    const part = before === undefined
-      ? 0
-      : known !== undefined && free.includes(known)
-      ? known
-      : free.reduce((a, b) => uses(b) < uses(a) ? b : a)
-    if (known === undefined) preferred.set(launch, part)
-    before = part
-    return part
-  })
-}
-
-/** What a launch clears: what the launch before it wrote, at most so many words; the first one all parts but its own. */
-const clearedBy = (
-  launch: number,
-  parts: ReadonlyArray<number | undefined>,
-  most: number
-): readonly [from: number, words: number] => {
-  const before = parts.findLastIndex((part, i) => i < launch && part !== undefined)
-  return before < 0
-    ? [Phases.beginOf(1), (Phases.waiting.parts - 1) * Phases.waiting.part]
-    : [Phases.beginOf(parts[before]!), most]
-}
-
 /** The phase with its values in a part of the memory of words. */
-const inPart = ({ kernel, offsets, slots }: Phases.Phase, [slot, part]: Awaited): Phases.Phase => ({
+const inPart = ({ kernel, offsets, slots }: Phases.Phase, [slot, part]: Phases.Awaited): Phases.Phase => ({
   kernel,
   slots,
   offsets: offsets.map((offset, i) => slots[i] === slot ? offset + Phases.beginOf(part) : offset)

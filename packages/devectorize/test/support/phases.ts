@@ -2,7 +2,7 @@
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
-import { Arena, type Awaited, type UOp } from "@tg/core-uop/UOp"
+import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Opt from "@tg/postrange/Opt"
 import { type Launch, phases } from "../../src/Phases.ts"
 import { gpu, linear } from "./stages.ts"
@@ -115,7 +115,7 @@ export const awaitedLaunchOf = (made: Made, part: number, options: Parameters<ty
   launchOf(made, { ...options, awaited: awaitedIn(part), meeting: 2, stagedBytes: 4 * length })
 
 /** Words in a part of slot 2, of which those of the next one are cleared. */
-export const awaitedIn = (part: number): Awaited => [
+export const awaitedIn = (part: number): Phases.Awaited => [
   2,
   part,
   Phases.beginOf((part + 1) % Phases.waiting.parts),

@@ -1,5 +1,5 @@
 /** Where the steps of a schedule are cut into launches, by what each launch would cost. */
-import type { PersistentArg } from "@tg/core-uop/UOp"
+import type { PersistentArg } from "@tg/core-uop/Phases"
 import type { Phased } from "@tg/rangeify/Explain"
 import type { Group } from "@tg/rangeify/Persist"
 import type { Step } from "@tg/rangeify/Schedule"

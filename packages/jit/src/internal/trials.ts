@@ -63,6 +63,8 @@ const tryLaunches = Effect.fn("Jit.tryLaunches")(
   function*(means: Means, { dispatches, plan, schedule }: Prepared, untried: ReadonlyArray<number>) {
     const { cache, meeting, pipeline: { persistent } } = means
     const { steps } = yield* schedule
+    // words that readers await are 0 before each launch, and behind the last one
+    yield* meeting.clear
     for (const launch of untried) {
       const step = steps[launch]!
       // kernels that are written by hand have no counters
