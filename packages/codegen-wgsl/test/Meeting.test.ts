@@ -32,7 +32,7 @@ describe("a launch whose workgroups meet", () => {
         if (thread != 0u) { return 0u; }
         return atomicAdd(&data2[0], 1u) + 1u;
       }
-      fn meet(thread: u32, before: u32, all: u32) {
+      fn meet(thread: u32, before: u32, all: u32, loaded: u32) {
         if (thread == 0u) {
           var come = before;
           var looks = 0u;
@@ -49,6 +49,7 @@ describe("a launch whose workgroups meet", () => {
             }
           }
         }
+        if (loaded == 2654435769u) { atomicMax(&data2[1], 0u); }
         storageBarrier();
       }
       @compute @workgroup_size(16, 1, 1)
@@ -67,7 +68,7 @@ describe("a launch whose workgroups meet", () => {
         returned |= pending.x | pending.y | pending.z | pending.w;
         wait_for(returned);
         let come0 = arrive(local_invocation_id.x);
-        meet(local_invocation_id.x, come0, 4u);
+        meet(local_invocation_id.x, come0, 4u, 0u);
         let v1 = 252 - v0;
         let x1 = vec4<f32>(bitcast<f32>(atomicLoad(&data1[v1])), bitcast<f32>(atomicLoad(&data1[v1 + 1])), bitcast<f32>(atomicLoad(&data1[v1 + 2])), bitcast<f32>(atomicLoad(&data1[v1 + 3])));
         data3[(gidx0 * 16) + lidx0] = x1;
@@ -75,5 +76,26 @@ describe("a launch whose workgroups meet", () => {
       }
       "
     `)
+  })
+
+  it("waits for loads in front of the barrier before it ends, so that no compiler moves them behind it", async () => {
+    const k = new Kernel()
+    const coherent = (slot: number): UOp => k.arena.make("PARAM", DType.f32, [k.int(64)], { slot, coherent: true })
+    const [group, thread] = [k.special("gidx0", 4), k.special("lidx0", 16)]
+    const at = Expr.add(Expr.mul(group, 16), thread)
+    k.store(coherent(0), at, k.f32(1))
+    const vector = k.load(k.param(2, DType.f32, 256), Expr.mul(at, 4), 4)
+    const word = k.load(k.param(3, DType.f32, 64), at)
+    const words = k.arena.make("PARAM", DType.u32, [k.int(4)], { slot: 1, coherent: true })
+    k.add(k.arena.make("GRID_BARRIER", DType.none, [words], { id: 0, workgroups: 4, spins: 1000 }))
+    k.store(k.param(4, DType.f32, 256), Expr.mul(at, 4), vector)
+    k.store(k.param(5, DType.f32, 64), at, word)
+    const lines = (await render(k)).split("\n").map((line) => line.trim())
+    const arrival = lines.findIndex((line) => line.startsWith("let come0 = arrive"))
+    expect(lines.slice(arrival + 1, arrival + 4)).toEqual([
+      expect.stringMatching(/^let x0 = data2\[/),
+      expect.stringMatching(/^let x1 = data3\[/),
+      "meet(local_invocation_id.x, come0, 4u, bitcast<u32>(x0.x) ^ bitcast<u32>(x1));"
+    ])
   })
 })

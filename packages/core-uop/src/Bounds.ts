@@ -1,7 +1,7 @@
 import type { BoundedLattice } from "fp-ts/BoundedLattice"
 import type { Eq } from "fp-ts/Eq"
 import type { DType } from "./DType.ts"
-import { type Range, unseen, type UOp, varArg } from "./UOp.ts"
+import { argOf, type Range, unseen, type UOp, varArg } from "./UOp.ts"
 
 /** The empty interval. */
 export const empty: Range = { min: Infinity, max: -Infinity }
@@ -147,6 +147,8 @@ const transferFunction = (node: UOp, b: (i: number) => Range): Range => {
       return node.src[0]!.dtype.scalar === "f32" || node.dtype.scalar === "bool" ? all : b(0)
     case "STACK":
       return node.src.slice(1).reduce((r, _, i) => Lattice.join(r, b(i + 1)), b(0))
+    case "SUBGROUP_REDUCE":
+      return argOf(node, "SUBGROUP_REDUCE").op === "ADD" ? all : b(0)
     case "LANE":
     case "RESHAPE":
     case "EXPAND":

@@ -68,6 +68,12 @@ describe("bounds of expressions", () => {
   bounds(Expr.and(Expr.cast(v, DType.u32), 15), 0, 15)
   bounds(Expr.shr(Expr.cast(v, DType.u32), 28), 0, 15)
 
+  const least = (op: "MIN" | "MAX" | "ADD"): UOp =>
+    arena.make("SUBGROUP_REDUCE", r.dtype, [Expr.add(r, v)], { op, threads: 32 })
+  bounds(least("MIN"), -5, 16)
+  bounds(least("MAX"), -5, 16)
+  bounds(least("ADD"), -(2 ** 31), 2 ** 31 - 1)
+
   it("knows single values", () => {
     expect(Bounds.constantOf(Expr.floordiv(r, 8))).toBe(0)
     expect(Bounds.constantOf(r)).toBeUndefined()

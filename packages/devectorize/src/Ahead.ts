@@ -10,19 +10,21 @@ import { accessOf } from "@tg/core-uop/View"
 import { listOf } from "./Concatenate.ts"
 import { isPlain, leaves, lengthOf, withinWords } from "./internal/issue.ts"
 
-/** A load of a phase, and what it loads the first time that it is reached. */
+/** A load of a phase, and what it loads in one of the first turns of the loops around it. */
 interface First {
   readonly load: UOp
-  /** The loops in which its place changes, or whether it is reached. */
-  readonly loops: ReadonlyArray<UOp>
-  /** Its place in their first turns. */
+  /** The loops in which its place changes, or whether it is reached, each with the turn. */
+  readonly turns: ReadonlyMap<UOp, number>
+  /** How many turns there are; not finite, where only some of them are known. */
+  readonly of: number
+  /** Its place in that turn. */
   readonly at: UOp
   /** The branches and loops that a thread takes to reach it. */
   readonly conditions: ReadonlyArray<UOp>
 }
 
 /**
- * The launch with loads of up to so many words for each thread in front of each phase, behind the first one. Where they stand in loops, the first turn takes what
+ * The launch with loads of up to so many words for each thread in front of each phase, behind the first one. Where they stand in loops, the first turns take what
  * was loaded, and later ones load as before; threads that do not reach them load nothing.
  */
 export const issueAhead = (linear: UOp, words: ReadonlyArray<number>, lowered: (x: UOp) => UOp): UOp => {
@@ -89,43 +91,56 @@ const noteTop = (instructions: ReadonlyArray<UOp>, top: Set<UOp>): void => {
  */
 const firstLoads = (instructions: ReadonlyArray<UOp>, written: ReadonlySet<number>): ReadonlyArray<First> => {
   const open: Array<UOp> = []
-  const found = new Map<UOp, First>()
+  const found = new Map<UOp, ReadonlyArray<First>>()
   const seen = new Set<UOp>()
   for (const node of instructions) {
     if (node.op === "END" || node.op === "ENDIF") open.pop()
     if (node.op === "RANGE" || node.op === "IF") open.push(node)
     if (node.op !== "LOAD") continue
-    const first = seen.has(node) ? undefined : firstOf(node, open, written)
+    found.set(node, seen.has(node) ? [] : firstsOf(node, open, written))
     seen.add(node)
-    if (first === undefined) found.delete(node)
-    else found.set(node, first)
   }
-  return [...found.values()]
+  return [...found.values()].flat()
 }
 
-/** What a load inside of these loops and branches loads first, if that is known in front of them. */
-const firstOf = (load: UOp, open: ReadonlyArray<UOp>, written: ReadonlySet<number>): First | undefined => {
+/** What a load inside of these loops and branches loads in their first turns, if that is known in front of them: in several turns, where one loop of so many is all that changes its place. */
+const firstsOf = (load: UOp, open: ReadonlyArray<UOp>, written: ReadonlySet<number>): ReadonlyArray<First> => {
   const { at, buffer, gate } = accessOf(load)
-  if (buffer.op !== "PARAM" || isCoherent(buffer) || written.has(slotOf(buffer)) || gate !== undefined) return undefined
-  const branches = open.flatMap((around) => around.op === "IF" ? [around.src[0]!] : [])
+  if (buffer.op !== "PARAM" || isCoherent(buffer) || written.has(slotOf(buffer))) return []
+  const branches = [
+    ...open.flatMap((around) => around.op === "IF" ? [around.src[0]!] : []),
+    ...gate === undefined ? [] : [gate]
+  ]
   const counts = open.flatMap((around) =>
     around.op === "RANGE" && Bounds.of(around.src[0]!).min < 1 ? [around.src[0]!] : []
   )
   const deciding = [at, ...branches, ...counts]
-  if (!deciding.every(isPlain)) return undefined
+  if (!deciding.every(isPlain)) return []
   const ranges = open.filter(({ op }) => op === "RANGE")
-  const zeros = new Map(ranges.map((range) => [range, Expr.int(at.arena, 0)]))
   const used = new Set(deciding.flatMap((value) => toposort(value)))
-  return {
-    load,
-    loops: ranges.filter((range) => used.has(range)),
-    at: substitute(at, zeros),
-    conditions: [
-      ...branches.map((branch) => substitute(branch, zeros)),
-      ...counts.map((count) => Expr.not(Expr.lt(substitute(count, zeros), 1)))
-    ]
-  }
+  const loops = ranges.filter((range) => used.has(range))
+  const [only] = loops
+  const isCounted = loops.length === 1 && only!.src[0]!.op === "CONST"
+  const count = isCounted ? Number(only!.src[0]!.arg) : 1
+  const of = isCounted || loops.length === 0 ? count : Infinity
+  return Array.from({ length: Math.min(count, mostTurns) }, (_, turn) => {
+    const places = new Map(ranges.map((range) => [range, Expr.int(at.arena, range === only ? turn : 0)]))
+    const inTurn = (value: UOp): UOp => substitute(value, places)
+    return {
+      load,
+      turns: new Map(loops.map((range) => [range, range === only ? turn : 0])),
+      of,
+      at: inTurn(at),
+      conditions: [
+        ...branches.map(inTurn),
+        ...counts.map((limit) => Expr.not(Expr.lt(inTurn(limit), 1)))
+      ]
+    }
+  })
 }
+
+/** Turns of a loop whose loads may be in front of it. */
+const mostTurns = 16
 
 /**
  * So many words of them: of the longest arguments first, because no cache holds them, and of those the widest loads; then the first
@@ -138,23 +153,24 @@ const within = (all: ReadonlyArray<First>, words: number): ReadonlyArray<First> 
 }
 
 /** A load that is carried over a barrier. */
-interface Carried {
-  readonly of: UOp
+interface Carried extends Pick<First, "of"> {
+  readonly from: UOp
   readonly load: UOp
-  /** Whether this is the first turn of its loops; always, if it is not said. */
-  readonly isFirst: UOp | undefined
+  /** Whether this is its turn of its loops; always, if it is not said. */
+  readonly isTurn: UOp | undefined
 }
 
-const carry = ({ at, conditions, load, loops }: First, lowered: (x: UOp) => UOp): Carried => {
+const carry = ({ at, conditions, load, of, turns }: First, lowered: (x: UOp) => UOp): Carried => {
   const both = (all: ReadonlyArray<UOp>): UOp | undefined =>
     all.length === 0 ? undefined : lowered(all.reduce((a, b) => Expr.and(a, b)))
   const gate = both(conditions)
   const isAlways = gate?.op === "CONST" && gate.arg === true
   const element = Expr.element(accessOf(load).buffer, lowered(at), isAlways ? undefined : gate)
   return {
-    of: load,
+    from: load,
     load: load.with([element]),
-    isFirst: both(loops.map((loop) => Expr.lt(loop, 1)))
+    of,
+    isTurn: both([...turns].map(([loop, turn]) => Expr.eq(loop, turn)))
   }
 }
 
@@ -166,22 +182,20 @@ const replaced = (
 ): ReadonlyArray<UOp> => {
   const { here, push } = listOf((node) => top.has(node))
   const done = new Map<UOp, UOp>()
-  const carriedOf = new Map(carried.map((one) => [one.of, one]))
+  const carriedOf = Map.groupBy(carried, ({ from }) => from)
   for (const node of instructions) {
     const src = node.src.map((s) => done.get(s) ?? s)
     const own = src.every((s, i) => s === node.src[i]) ? node : node.with(src)
     if (own !== node) node.arena.inherit(own, node)
-    const one = carriedOf.get(node)
-    if (one !== undefined && one.isFirst === undefined) {
-      done.set(node, one.load)
-      continue
-    }
-    push(own)
-    done.set(node, own)
-    if (one === undefined) continue
-    const first = Expr.splat(one.isFirst!, node.dtype.lanes)
-    const value = Expr.where(first, one.load, own)
-    for (const part of toposort(value)) push(part)
+    const turns = carriedOf.get(node) ?? []
+    // where all turns are carried, nothing is left to load
+    const isWhole = turns.length > 0 && turns.length === turns[0]!.of
+    if (!isWhole) push(own)
+    const value = turns.slice(isWhole ? 1 : 0).reduce(
+      (rest, { isTurn, load }) => Expr.where(Expr.splat(isTurn!, node.dtype.lanes), load, rest),
+      isWhole ? turns[0]!.load : own
+    )
+    if (turns.length > 0) { for (const part of toposort(value)) push(part) }
     done.set(node, value)
   }
   return here

@@ -153,7 +153,8 @@ const argumentsOf = (
     for (const node of linear.src) {
       if (node.op !== "PARAM") continue
       const slot = slots[slotOf(node)]!
-      const size = Expr.add(node.src[0]!, offsets[slotOf(node)]!)
+      // simplified, as accesses are shown to be inside of what has a constant size
+      const size = Symbolic.simplify(Expr.add(node.src[0]!, offsets[slotOf(node)]!))
       const known = sizes.get(slot)
       sizes.set(slot, known === undefined || known === size ? size : Symbolic.simplify(Expr.max(known, size)))
     }

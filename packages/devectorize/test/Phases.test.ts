@@ -255,9 +255,20 @@ describe("phases", () => {
       const stored = src.slice(0, barrier).findLastIndex(({ op }) => op === "STORE")
       return src.slice(stored, barrier).flatMap((node) => node.op === "LOAD" ? [slotOf(accessOf(node).buffer)] : [])
     }
-    assert.deepStrictEqual([0, 1, 8].map(ahead), [[], [1], [1]])
+    // of the loop's 16 turns, or however many it has, the first ones
+    assert.deepStrictEqual([0, 1, 3].map(ahead), [[], [1], [1, 1, 1]])
     const want = run(made, (args) => evaluateLinear(launchOf(made), args, vars))
-    assert.deepStrictEqual(run(made, (args) => evaluateLinear(launchOf(made, { ahead: 8 }), args, vars)), want)
+    for (const words of [1, 3, 8, 1000]) {
+      assert.deepStrictEqual(run(made, (args) => evaluateLinear(launchOf(made, { ahead: words }), args, vars)), want)
+    }
+    // with all turns in front of the barrier none is left behind it
+    const behind = (words: number): number => {
+      const { src } = launchOf(made, { ahead: words })
+      const barrier = src.findIndex(({ op }) => op === "GRID_BARRIER")
+      return src.slice(barrier).filter((node) => node.op === "LOAD" && slotOf(accessOf(node).buffer) === 1).length
+    }
+    assert.isAbove(behind(3), 0)
+    assert.strictEqual(behind(1000), 0)
   })
 
   it("loads ahead for the branch that is taken alone, and for its first turn", () => {

@@ -75,11 +75,10 @@ const hosts = [0.7, 1, 1.3, 1.7]
 const leastGain = 1.02
 /** What of encoding counts where launches are cut: a plan is made with each, as it is hidden as long as the device takes longer. */
 const shares = [0, 0.25, 0.5, 1]
-/** Registers per thread: the hardware's limit, and those besides live values, for addresses and loads in flight. */
+/** Registers per thread, at most. */
 const mostRegisters = 255
-const besideValues = 24
-/** Words per thread that are prefetched across a barrier: twice one fetch was slower than none on an H200. */
-const mostAhead = 8
+/** Words per thread that are prefetched across a barrier, at most. */
+const mostAhead = 28
 /** Timeout of a grid barrier. */
 const patienceMicros = 1_000_000
 
@@ -93,7 +92,7 @@ interface Candidate extends Share {
   readonly micros: number
   /** Bytes of its machine code. */
   readonly code: number
-  /** Registers of a thread. */
+  /** Registers of a thread for values that are in use at a time. */
   readonly registers: number
   /** Words that a thread reads of each slot. */
   readonly words: ReadonlyMap<number, number>
@@ -184,7 +183,7 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
         workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : Bounds.of(size).max), 1),
         micros,
         code: PhaseCosts.codeBytes(linear),
-        registers: Math.min(mostRegisters, besideValues + PhaseCosts.wordsInUse(linear)),
+        registers: PhaseCosts.wordsInUse(linear),
         words: PhaseCosts.wordsOfSlots(linear),
         ahead: Ahead.slotsAhead(linear),
         busy,
@@ -348,7 +347,10 @@ const ofThreads = (
   return { micros, launch }
 }
 
-/** Words that each thread carries over the barrier in front of a phase: where loads take long enough, and registers are left. */
+/**
+ * Words that each thread carries over the barrier in front of a phase: where loads take long enough, and registers are left. None are set aside for addresses: what the phase
+ * loads first is among its live values and is what is carried.
+ */
 const wordsAhead = (
   profile: DeviceProfile,
   { registers, threads, workgroups }: {
@@ -366,7 +368,7 @@ const wordsAhead = (
 
 /**
  * What first loads in front of a barrier save of the shorter of the two: nine phases in plain WGSL take 0.2 us less each with 512 and 1024 threads, 0.5 with 256
- * (`bench/phases.mjs`, H200), as the threads of other subgroups hide latencies, too.
+ * (`bench/phases.mjs`, H200), as the threads of other subgroups hide latencies, too. Five phases of GLM with 1024 threads take 0.3 us less each (H100).
  */
 const shareAhead = 0.25
 

@@ -7,11 +7,20 @@ import * as DType from "@tg/core-uop/DType"
 import { type Range, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Sum from "./Sum.ts"
 
-/** The values of terms (`Sum`), where they are fewer than `Bounds` says. */
-export type Facts = ReadonlyMap<UOp, Range>
+/** The values of terms and of sums of several terms (`Sum`), where they are fewer than `Bounds` says. */
+export interface Facts {
+  readonly terms: ReadonlyMap<UOp, Range>
+  readonly sums: ReadonlyArray<Fact>
+}
+
+/** The values of a sum without a constant. */
+interface Fact {
+  readonly sum: Sum.Sum
+  readonly range: Range
+}
 
 const { meet } = Bounds.Lattice
-const unknown: Facts = new Map()
+const unknown: Facts = { terms: new Map(), sums: [] }
 
 /** Registers have other values later. */
 const changes = (term: UOp): boolean => toposort(term).some(({ op }) => op === "REG")
@@ -21,11 +30,18 @@ const isTrue = ({ arg, op }: UOp): boolean => op === "CONST" && Number(arg) === 
 /** What is known where all of these conditions hold. */
 export const factsOf = (conditions: ReadonlyArray<UOp>): Facts => {
   const found = new Map<UOp, Range>()
+  const sums: Array<Fact> = []
   const learn = (node: UOp, range: Range): void => {
     if (node.dtype !== DType.index) return
-    const { coefficients, constant, terms } = Sum.of(node)
+    const sum = Sum.of(node)
+    const { coefficients, constant, terms } = sum
     const [term, factor] = [terms[0], coefficients[0]]
-    if (terms.length !== 1 || term === undefined || factor === undefined || changes(term)) return
+    if (term === undefined || factor === undefined || terms.some(changes)) return
+    if (terms.length > 1) {
+      const { max, min } = meet(range, Bounds.of(node))
+      sums.push({ sum: Sum.withoutConstant(sum), range: { min: min - constant, max: max - constant } })
+      return
+    }
     const ends = [(range.min - constant) / factor, (range.max - constant) / factor]
     const own = { min: Math.ceil(Math.min(...ends)), max: Math.floor(Math.max(...ends)) }
     found.set(term, meet(found.get(term) ?? Bounds.of(term), own))
@@ -42,7 +58,7 @@ export const factsOf = (conditions: ReadonlyArray<UOp>): Facts => {
     learn(b!, holds ? { min: of.min + 1, max: Infinity } : { min: -Infinity, max: of.max })
   }
   for (const condition of conditions) visit(condition, true)
-  return found
+  return { terms: found, sums }
 }
 
 /** `x / by`, rounded down, as which a term is written. */
@@ -61,12 +77,17 @@ const remainderOf = ({ op, src: [, c] }: UOp): number | undefined => {
 }
 
 const ofTerm = (term: UOp, facts: Facts): Range => {
-  const known = meet(Bounds.of(term), facts.get(term) ?? Bounds.all)
+  const known = meet(Bounds.of(term), facts.terms.get(term) ?? Bounds.all)
   if (term.dtype !== DType.index) return known
   const quotient = quotientOf(term)
   if (quotient !== undefined) {
     const { max, min } = of(quotient.x, facts)
     return meet(known, { min: Math.floor(min / quotient.by), max: Math.floor(max / quotient.by) })
+  }
+  if ((term.op === "MAX" || term.op === "MIN") && term.src[1]!.op === "CONST") {
+    const choose = term.op === "MAX" ? Math.max : Math.min
+    const [{ max, min }, bound] = [ofPart(partOf(term.src[0]!), facts), Number(term.src[1]!.arg)]
+    return meet(known, { min: choose(min, bound), max: choose(max, bound) })
   }
   const size = remainderOf(term)
   if (size === undefined) return known
@@ -85,6 +106,8 @@ interface Part {
   readonly sum: Sum.Sum
   readonly rest: Range
 }
+
+const partOf = (node: UOp): Part => ({ sum: Sum.of(node), rest: { min: 0, max: 0 } })
 
 const ofPart = ({ rest, sum }: Part, facts: Facts): Range =>
   sum.terms.reduce(
@@ -107,19 +130,28 @@ const without = ({ rest, sum }: Part, term: UOp): Part | undefined => {
   }
 }
 
+/** The same with what is known of a sum in place of its terms: as often as the first of them is in it. */
+const withFact = ({ rest, sum }: Part, fact: Fact): Part | undefined => {
+  const m = Sum.coefficientOf(sum, fact.sum.terms[0]!) / fact.sum.coefficients[0]!
+  return m === 0 ? undefined : { sum: Sum.addScaled(sum, fact.sum, -m), rest: plus(rest, fact.range, m) }
+}
+
 const isNarrower = (a: Range, b: Range): boolean => a.max - a.min < b.max - b.min
 
 /** The values of an index. */
 export const of = (node: UOp, facts: Facts = unknown): Range => {
-  let part: Part = { sum: Sum.of(node), rest: { min: 0, max: 0 } }
+  let part = partOf(node)
   let range = meet(Bounds.of(node), ofPart(part, facts))
-  for (const term of part.sum.terms) {
-    const next = without(part, term)
-    if (next === undefined) continue
-    const own = ofPart(next, facts)
-    if (!isNarrower(own, range)) continue
+  // a fact brings terms of its own, of which it may be a fact again
+  const once = { terms: facts.terms, sums: [] }
+  const take = (next: Part | undefined): void => {
+    if (next === undefined) return
+    const own = ofPart(next, once)
+    if (!isNarrower(own, range)) return
     part = next
     range = meet(range, own)
   }
+  for (const fact of facts.sums) take(withFact(part, fact))
+  for (const term of part.sum.terms) take(without(part, term))
   return range
 }

@@ -38,9 +38,20 @@ describe("values of an index", () => {
     expect(under([Expr.alu("OR", Expr.lt(g, 10), Expr.lt(Expr.int(arena, 90), g))])).toEqual({ min: 0, max: 396 })
   })
 
+  it("knows what they say of a sum", () => {
+    const [g, part, t] = [loop(132, 2), loop(16, 3), loop(32, 4)]
+    const row = Expr.add(g, Expr.mul(part, 132))
+    const facts = Interval.factsOf([Expr.lt(Expr.add(row, 1), 2048)])
+    expect(Interval.of(Expr.add(Expr.mul(row, 32), t)).max).toBe(132 * 16 * 32 - 1)
+    expect(Interval.of(Expr.add(Expr.mul(row, 32), t), facts)).toEqual({ min: 0, max: 2046 * 32 + 31 })
+    expect(Interval.of(Expr.shr(Expr.add(Expr.mul(row, 32), t), 2), facts).max).toBe((2046 * 32 + 31) >> 2)
+    const own = Expr.max(Expr.sub(g, 64), 0)
+    expect(Interval.of(own, Interval.factsOf([Expr.lt(g, 100)]))).toEqual({ min: 0, max: 35 })
+  })
+
   it("forgets what a register said", () => {
     const register = arena.make("REG", loop(9, 5).dtype, [Expr.int(arena, 0)], { id: 0 })
-    expect(Interval.factsOf([Expr.lt(register, 3)]).size).toBe(0)
+    expect(Interval.factsOf([Expr.lt(register, 3)]).terms.size).toBe(0)
   })
 
   const rounds = 600

@@ -29,7 +29,8 @@ export interface Body {
 /** Renders the instructions of a linear kernel. Throws `Refusal` for what WGSL cannot express. */
 export const body = (linear: UOp, options: Options): Body => {
   const writer = new Writer(options, widths(linear, options.matrixUnits === "emulated"))
-  const usage = Usage.of(linear, (node) => inputs(node, writer))
+  const inFlight = Meeting.inFlight(linear)
+  const usage = Usage.of(linear, (node) => inFlight.get(node) ?? inputs(node, writer))
   const arrivals = Meeting.arrivals(linear)
   writer.awaits = Meeting.awaits(linear)
   const reductions = sideBySide(linear, usage)
@@ -44,7 +45,7 @@ export const body = (linear: UOp, options: Options): Body => {
       if (!usage.isLive(place)) return
       if (node.op === "AWAIT") return Awaiting.write(writer, awaited.get(place) ?? [])
       if (node.op !== "SUBGROUP_REDUCE") {
-        return instruction({ linear, writer, isInlinable: usage.isInlinable(place) }, node)
+        return instruction({ linear, writer, inFlight, isInlinable: usage.isInlinable(place) }, node)
       }
       const group = reductions.get(place)
       if (group !== undefined) subgroupReductions(writer, group).forEach((text, i) => writer.set(group[i]!, text))
@@ -111,6 +112,8 @@ const inputs = (node: UOp, { options, widths }: Writer): ReadonlyArray<UOp> => {
 interface Place {
   readonly linear: UOp
   readonly writer: Writer
+  /** Loads that are waited for at a grid barrier. */
+  readonly inFlight: ReadonlyMap<UOp, ReadonlyArray<UOp>>
   /** Whether its text may stand in that of its user. */
   readonly isInlinable: boolean
 }
@@ -180,9 +183,10 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
   END: ({ writer }, node) => writer.close(node),
   ENDIF: ({ writer }, node) => writer.close(node),
   BARRIER: ({ writer }) => writer.line("workgroupBarrier();"),
-  GRID_BARRIER: ({ linear, writer }, node) => {
+  GRID_BARRIER: ({ inFlight, linear, writer }, node) => {
     writer.builtins.add("local_invocation_id")
-    writer.line(Meeting.wait(linear, node))
+    const loads = (inFlight.get(node) ?? []).map((load) => [load, writer.text(load)] as const)
+    writer.line(Meeting.wait(linear, node, loads))
   },
   INDEX: ({ writer }, node) => {
     if (!readsRegister(node)) return

@@ -5,6 +5,7 @@ import { argOf, isCoherent, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { bufferName } from "./access.ts"
 import { gather, variables } from "./exchanges.ts"
+import { operand, type Text } from "./text.ts"
 
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
@@ -24,6 +25,9 @@ const failed = 2 ** 31
  * any barrier: the launch ends with values that mean nothing. The first one to set it leaves what it was waiting for. The flag is in the counter, because the latency of a second load would be added
  * to each barrier; and one thread alone knows of it, because each barrier of a workgroup costs some hundredths of a microsecond. The counter
  * is first polled as long after the arrival as its addition takes: the last workgroup need not poll, and polls do not delay arrivals.
+ *
+ * Loads between arrival and wait are used before the wait ends, if only by a comparison that nearly never holds: NVIDIA's compiler moves a load down to the branch that uses it, and then
+ * nothing is in flight during the wait (the three launches of a layer of GLM on an H100 take 51.2 us instead of 52.9).
  *
  * What is stored in front of the barrier need not be in memory when the arrival is. Neither a barrier of a workgroup nor the counter waits for
  * that: an atomic store is on its way when both are done (on an H200 it was late where a page of memory was not in the TLB, as behind another
@@ -50,7 +54,7 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
   if (thread != 0u) { return 0u; }
   return atomicAdd(&${arrived}, 1u) + 1u;
 }`,
-    `fn meet(thread: u32, before: u32, all: u32) {
+    `fn meet(thread: u32, before: u32, all: u32, loaded: u32) {
   if (thread == 0u) {
     var come = before;
     var looks = 0u;
@@ -67,10 +71,14 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
       }
     }
   }
+  if (loaded == ${unlikely}u) { atomicMax(&${gaveUp}, 0u); }
   storageBarrier();
 }`
   ]
 }
+
+/** A word that loads of weights hardly ever make, and that does no harm: the maximum changes nothing. */
+const unlikely = 0x9e3779b9
 
 /** What stores a word and what ends waiting for one. Whoever has looked too often says so, and from then on nobody waits for long; whoever would store 0 says that too. */
 const waitsForWords = (
@@ -125,12 +133,27 @@ export const arrive = (linear: UOp, barrier: UOp): ReadonlyArray<string> => [
   `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
 ]
 
-/** The line that waits. */
-export const wait = (linear: UOp, barrier: UOp): string => {
+/** The loads between the arrival at a barrier and the wait, of each barrier. */
+export const inFlight = (linear: UOp): ReadonlyMap<UOp, ReadonlyArray<UOp>> =>
+  new Map(
+    [...arrivals(linear)].map(([place, barrier]) => {
+      const between = linear.src.slice(place, linear.src.indexOf(barrier, place))
+      return [barrier, between.filter((node) => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM")]
+    })
+  )
+
+/** The line that waits, for these loads, too. */
+export const wait = (linear: UOp, barrier: UOp, loads: ReadonlyArray<readonly [load: UOp, text: Text]>): string => {
   const place = barriersOf(linear).indexOf(barrier)
   const { workgroups } = argOf(barrier, "GRID_BARRIER")
   const name = nameOf(linear, barrier)
-  return `meet(local_invocation_id.x, ${name}, ${(place + 1) * workgroups}u);`
+  const words = loads.map(([{ dtype }, text]) => {
+    const word = dtype.lanes === 1 ? text.code : `${operand(text)}.x`
+    return dtype.scalar === "u32" ? word : `bitcast<u32>(${word})`
+  })
+  return `meet(local_invocation_id.x, ${name}, ${(place + 1) * workgroups}u, ${
+    words.length === 0 ? "0u" : words.join(" ^ ")
+  });`
 }
 
 /** The end of the kernel: the last workgroup to arrive resets the counter for the next launch, when no other one polls it any more. */
