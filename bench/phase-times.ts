@@ -2,9 +2,11 @@
  * What the phases of a model's persistent launches take: of each launch its first phase, its first two, and so on, among their like of all layers, with workgroups of so many
  * threads. On the device's clock.
  *
- *     node bench/phase-times.ts model.gguf [--threads 512,1024] [--words 8,0] [--context 512] [--depth 100] [--profile H100.json] [--persistent on]
+ *     node bench/phase-times.ts model.gguf [--threads 512,1024] [--words 8,0] [--without waiting,waiting+weights,waiting+weights+words] [--context 512] [--depth 100]
+ *         [--profile H100.json] [--persistent on]
  *
- * `--words` are words loaded ahead of each phase, at most. Values are of no meaning in these orders.
+ * `--words` are words loaded ahead of each phase, at most. `--without` times each of them again without some of what it does, which says what bounds a phase: weights are read from a processor's own
+ * cache, workgroups do not wait for each other, what other phases wrote is not read. Values are of no meaning in these orders.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { parseArgs } from "node:util"
@@ -21,6 +23,7 @@ import { Device, type Dispatch } from "../packages/runtime/src/Device.ts"
 import { sampled } from "../packages/tuner/src/Workbench.ts"
 import { Effect } from "effect"
 import { decoding } from "./support/decoding.ts"
+import * as Floors from "./support/floors.ts"
 import { profileGiven } from "./support/given.ts"
 
 const { positionals: [path], values: given } = parseArgs({
@@ -32,26 +35,39 @@ const { positionals: [path], values: given } = parseArgs({
     persistent: { type: "string", default: "on" },
     profile: { type: "string" },
     threads: { type: "string" },
-    words: { type: "string", default: "8,0" }
+    without: { type: "string" },
+    words: { type: "string", default: "28,0" }
   }
 })
 if (path === undefined) throw new Error("which model?")
 const [context, depth] = [Number(given.context), Number(given.depth)]
 const numbers = (list: string): ReadonlyArray<number> => list.split(",").map(Number)
 const rounds = 15
+const lefts = [
+  [],
+  ...given.without === undefined ? [] : given.without.split(",").map((text) =>
+    text.split("+").map((part) => {
+      const found = Floors.parts.find((known) => known === part)
+      if (found === undefined) throw new Error(`--without ${part}: ${Floors.parts.join(", ")} can be left out`)
+      return found
+    })
+  )
+]
 
 /** How the phases of a launch are made one. */
 interface Shape {
   readonly threads: number
   /** Words loaded ahead of each phase, at most. */
   readonly words: number
+  /** What is left out. */
+  readonly left: ReadonlyArray<Floors.Part>
 }
 
 /** The launches of a kernel with its first phases alone, up to one of them. */
 const firstPhases = Effect.fnUntraced(function*(
   { ast, name }: KernelStep,
   launches: ReadonlyArray<Dispatch>,
-  { last, linears, threads, words }: Shape & { readonly last: number; readonly linears: ReadonlyArray<UOp> }
+  { last, left, linears, threads, words }: Shape & { readonly last: number; readonly linears: ReadonlyArray<UOp> }
 ) {
   const device = yield* Device
   const pipeline = yield* Pipeline
@@ -61,7 +77,8 @@ const firstPhases = Effect.fnUntraced(function*(
   const ahead = launch.ahead.slice(0, last + 1).map((n) => Math.min(n, words))
   const kernel = CorePhases.persistent(ast.arena, own, { ...launch, threads, ahead })
   const linear = yield* pipeline.phases(kernel, linears.slice(0, last + 1))
-  const executable = yield* device.load(yield* pipeline.render(name, linear))
+  const program = yield* pipeline.render(name, linear)
+  const executable = yield* device.load({ ...program, code: Floors.without(String(program.code), left) })
   const meeting = [own, all].map((phases) => CorePhases.meetingSlot(phases)) as [number, number]
   return launches.map(({ buffers, executable: { program } }): Dispatch => {
     const bySlot = new Map(program.bindings.map(({ slot }, i) => [slot, buffers[i]!]))
@@ -105,16 +122,20 @@ const run = Effect.gen(function*() {
     )
     for (const linear of linears) console.log(`  ${told(linear, launch.workgroups)}`)
     const shapes = numbers(given.threads ?? `${launch.threads}`).flatMap((threads) =>
-      numbers(given.words).map((words): Shape => ({ threads, words }))
+      numbers(given.words).flatMap((words) => lefts.map((left): Shape => ({ left, threads, words })))
     )
     // all are compiled before any is timed: while the host compiles, the device's clock falls
     const rows = yield* Effect.forEach(
       shapes,
       (shape) => Effect.forEach(linears, (_, last) => firstPhases(step, launches, { ...shape, last, linears }))
     )
-    for (const [i, { threads, words }] of shapes.entries()) {
+    for (const [i, { left, threads, words }] of shapes.entries()) {
       const times = yield* Effect.forEach(rows[i]!, timed)
-      console.log(`${times.map(each).join(" ")}  ${threads} threads, ${words} words ahead`)
+      console.log(
+        `${times.map(each).join(" ")}  ${threads} threads, ${words} words ahead${
+          left.map((part) => `, without ${part}`).join("")
+        }`
+      )
     }
   }
 }).pipe(Effect.scoped)
