@@ -11,6 +11,7 @@
 import type { Program } from "../packages/core-uop/src/Program.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
+import { offsetOf } from "../packages/engine/src/Loader.ts"
 import * as Packing from "../packages/engine/src/Packing.ts"
 import * as StepProgram from "../packages/engine/src/StepProgram.ts"
 import { Compiler } from "../packages/jit/src/Compiler.ts"
@@ -31,7 +32,9 @@ import { Effect, Fiber, Layer } from "effect"
 import * as Compiled from "./support/compiled.ts"
 
 const context = 4096
-const forms = ["dispatch", "block"] as const
+/** Each tensor in a buffer of its own; those of a block in one, of which launches bind windows; which launches of a block bind as a whole. */
+const forms = ["alone", "dispatch", "block"] as const
+type Form = typeof forms[number]
 /** Steps of a submission. */
 const together = [1, 4, 8] as const
 const given = process.argv.slice(2)
@@ -42,7 +45,7 @@ const shapes = named.length > 0 ? named : ["glm-4.7-flash:q4_0", "glm-4.7-flash:
 /** The host's buffers of a decode step, with the weights packed or alone. No memory is behind them. */
 const buffersOf = (
   model: Effect.Success<ReturnType<typeof Compiled.modelOf>>,
-  groups: Shared.BindGroups,
+  form: Form,
   most: number
 ) => {
   const { config, weights } = model
@@ -51,7 +54,7 @@ const buffersOf = (
   for (let id = 0; id < first; id++) buffers.set(id, { bytes: most, label: `buffer ${id}` })
   const ids = new Map(weights.all.map(({ name }, i) => [name, first + i]))
   const sizes = weights.all.map(({ layout, name }) => ({ name, bytes: 4 * layout.words }))
-  for (const { bytes, label, parts } of groups === "block" ? Packing.pack(sizes, most) : Packing.alone(sizes)) {
+  for (const { bytes, label, parts } of form === "alone" ? Packing.alone(sizes) : Packing.pack(sizes, most)) {
     const buffer: DeviceBuffer = { bytes, label }
     for (const { bytes: own, name, offset } of parts) {
       buffers.set(ids.get(name)!, own === bytes ? buffer : { buffer, offset, bytes: own })
@@ -62,7 +65,7 @@ const buffersOf = (
 
 /** The decode step of a shape, prepared for a device that is not there. */
 const prepared = Effect.fn("bench.encode.prepared")(
-  function*(shape: string, groups: Shared.BindGroups) {
+  function*(shape: string, form: Form) {
     const model = yield* Compiled.modelOf(shape)
     const pipeline = yield* Compiled.pipelineFor(Compiled.targets[0])
     const { profile } = pipeline
@@ -79,7 +82,8 @@ const prepared = Effect.fn("bench.encode.prepared")(
       Layer.provide([device, Compiler.layer]),
       Layer.provide(Layer.succeed(Pipeline, pipeline))
     )
-    const buffers = buffersOf(model, groups, profile.maxBindingBytes)
+    const buffers = buffersOf(model, form, profile.maxBindingBytes)
+    const groups: Shared.BindGroups = form === "block" ? form : "dispatch"
     return yield* Effect.flatMap(Jit, (own) => own.prepare(sink, buffers, { groups })).pipe(Effect.provide(jit))
   },
   Effect.provideService(Checked, false),
@@ -105,6 +109,7 @@ const idle = (program: Program, number: number): Program => {
   }
 }
 
+/** Of each window of a buffer. */
 const smallBytes = 4096
 
 /** The same launches of kernels that do nothing, on small buffers of the device at hand. */
@@ -113,10 +118,24 @@ const idling = Effect.fnUntraced(function*({ dispatches }: Pick<Prepared, "dispa
   const programs = [...new Set(dispatches.map(({ executable }) => executable.program))]
   const executables = yield* Effect.forEach(programs, (program, i) => device.load(idle(program, i)))
   const buffers = [...new Set(dispatches.flatMap((dispatch) => dispatch.buffers.map(bufferOf)))]
-  const small = yield* Effect.forEach(buffers, ({ label }) => device.allocate(smallBytes, label))
+  const windows = buffers.map((buffer) => [
+    ...new Set(
+      dispatches.flatMap((dispatch) =>
+        dispatch.buffers.flatMap((own) => bufferOf(own) === buffer ? [offsetOf(own)] : [])
+      )
+    )
+  ])
+  const small = yield* Effect.forEach(
+    buffers,
+    ({ label }, i) => device.allocate(smallBytes * windows[i]!.length, label)
+  )
+  const windowOf = (binding: Binding): Binding => {
+    const i = buffers.indexOf(bufferOf(binding))
+    return { buffer: small[i]!, offset: smallBytes * windows[i]!.indexOf(offsetOf(binding)), bytes: smallBytes }
+  }
   return yield* device.plan(dispatches.map(({ buffers: bound, executable }) => ({
     executable: executables[programs.indexOf(executable.program)]!,
-    buffers: bound.map((binding) => small[buffers.indexOf(bufferOf(binding))]!)
+    buffers: bound.map(windowOf)
   })))
 })
 

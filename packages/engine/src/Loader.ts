@@ -12,7 +12,6 @@ import * as Layout from "@tg/gguf/Layout"
 import type { Estimate } from "@tg/jit/Estimate"
 import { Jit, type JitError } from "@tg/jit/Jit"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
-import * as Shared from "@tg/jit/Shared"
 import { type Binding, bufferOf, Device, type DeviceBuffer, type DeviceError } from "@tg/runtime/Device"
 import { assign, make, type TensorProgram } from "@tg/tensor/Program"
 import { buffer, variable } from "@tg/tensor/Tensor"
@@ -150,19 +149,18 @@ export const stagingBytes = (
 export type Tensors = ReadonlyMap<string, Binding>
 
 /**
- * Memory for the planes of each tensor, by its name. It belongs to the Scope. Where bind groups are those of blocks, the
- * tensors of a block lie in few buffers (`Packing`).
+ * Memory for the planes of each tensor, by its name. It belongs to the Scope. On a GPU the tensors of a block lie in few buffers (`Packing`): a submission takes the host a fraction of a
+ * microsecond for each buffer that it binds, and hardly any for another window of one.
  */
 export const allocate = (
   wanted: ReadonlyArray<Wanted>
 ): Effect.Effect<Tensors, DeviceError, Device | Scope.Scope> =>
   Effect.gen(function*() {
     const device = yield* Device
-    const isPacked = device.profile.kind === "gpu" && (yield* Shared.BindGroups) === "block"
     const sizes = wanted.map(({ layout, tensor }) => ({ name: tensor.name, bytes: 4 * layout.words }))
     const most = Math.min(device.profile.maxBindingBytes, device.profile.maxBufferBytes)
     const buffers = yield* Effect.forEach(
-      isPacked ? Packing.pack(sizes, most) : Packing.alone(sizes),
+      device.profile.kind === "gpu" ? Packing.pack(sizes, most) : Packing.alone(sizes),
       ({ bytes, label, parts }) =>
         Effect.map(device.allocate(bytes, label), (buffer) =>
           parts.map(({ bytes: own, name, offset }): readonly [string, Binding] => [

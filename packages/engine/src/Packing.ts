@@ -1,7 +1,8 @@
 /**
- * Which tensors lie in one buffer: those of a block of the model, so that the launches of a block bind one buffer of weights.
+ * Which tensors lie in one buffer: those of a block of the model, so that the launches of a block bind one buffer of weights, each its own windows of it or, with bind groups of blocks, all
+ * of it.
  *
- * Kernels have the offsets of tensors in their code, so equal tensors of different blocks lie at equal offsets as far as
+ * Then kernels have the offsets of tensors in their code, so equal tensors of different blocks lie at equal offsets as far as
  * possible: first those that have one size in all blocks that have them, then the others, each kind in the order of the first
  * block that has it.
  */

@@ -291,6 +291,7 @@ export const enter = none
 export const functions = none
 export const leave = none
 export const arrivals = () => new Map()
+export const inFlight = arrivals
 export const awaits = () => false
 `,
     absent: "persistent launches"
