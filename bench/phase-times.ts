@@ -2,7 +2,7 @@
  * What the phases of a model's persistent launches take: of each launch its first phase, its first two, and so on, among their like of all layers, with workgroups of so many
  * threads. On the device's clock.
  *
- *     node bench/phase-times.ts model.gguf [--threads 512,1024] [--words 8,0] [--without waiting,waiting+weights,waiting+weights+words] [--context 512] [--depth 100]
+ *     node bench/phase-times.ts model.gguf [--threads 512,1024] [--words 28,0] [--without waiting,waiting+weights,waiting+weights+words] [--context 512] [--depth 100]
  *         [--profile H100.json] [--persistent on]
  *
  * `--words` are words loaded ahead of each phase, at most. `--without` times each of them again without some of what it does, which says what bounds a phase: weights are read from a processor's own

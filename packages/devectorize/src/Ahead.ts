@@ -10,6 +10,9 @@ import { accessOf } from "@tg/core-uop/View"
 import { listOf } from "./Concatenate.ts"
 import { isPlain, leaves, lengthOf, withinWords } from "./internal/issue.ts"
 
+/** Turns of a loop whose loads may be in front of a barrier. */
+const mostTurns = 16
+
 /** A load of a phase, and what it loads in one of the first turns of the loops around it. */
 interface First {
   readonly load: UOp
@@ -34,7 +37,7 @@ export const issueAhead = (linear: UOp, words: ReadonlyArray<number>, lowered: (
   const top = new Set<UOp>()
   const made: Array<UOp> = []
   segments.forEach((segment, i) => {
-    const chosen = i === 0 ? [] : within(firstLoads(segment, written), words[i] ?? 0)
+    const chosen = i === 0 ? [] : within(firstLoads(segment, { written, turns: mostTurns }), words[i] ?? 0)
     const before = i === 0 ? [] : [segment[0]!]
     const carried = chosen.map((first) => carry(first, lowered))
     for (const { load } of carried) {
@@ -53,7 +56,11 @@ export const issueAhead = (linear: UOp, words: ReadonlyArray<number>, lowered: (
 
 /** Slots of arguments that no phase of the launch writes, and that this kernel loads first from places that need no other load. */
 export const slotsAhead = (linear: UOp): ReadonlySet<number> =>
-  new Set(firstLoads(linear.src, slotsWritten([linear])).map(({ load }) => slotOf(accessOf(load).buffer)))
+  new Set(
+    firstLoads(linear.src, { written: slotsWritten([linear]), turns: 1 }).map(({ load }) =>
+      slotOf(accessOf(load).buffer)
+    )
+  )
 
 const slotsWritten = (linears: ReadonlyArray<UOp>): ReadonlySet<number> =>
   new Set(linears.flatMap(({ src }) =>
@@ -85,11 +92,17 @@ const noteTop = (instructions: ReadonlyArray<UOp>, top: Set<UOp>): void => {
   }
 }
 
+/** Which loads are looked for: in so many turns of a loop, of arguments that no phase writes. */
+interface Wanted {
+  readonly turns: number
+  readonly written: ReadonlySet<number>
+}
+
 /**
  * Loads of plain memory at places that follow from the indices of the hardware and of loops, in order. One that stands in several places is
  * not among them: each of its branches would need a load of its own.
  */
-const firstLoads = (instructions: ReadonlyArray<UOp>, written: ReadonlySet<number>): ReadonlyArray<First> => {
+const firstLoads = (instructions: ReadonlyArray<UOp>, wanted: Wanted): ReadonlyArray<First> => {
   const open: Array<UOp> = []
   const found = new Map<UOp, ReadonlyArray<First>>()
   const seen = new Set<UOp>()
@@ -97,14 +110,14 @@ const firstLoads = (instructions: ReadonlyArray<UOp>, written: ReadonlySet<numbe
     if (node.op === "END" || node.op === "ENDIF") open.pop()
     if (node.op === "RANGE" || node.op === "IF") open.push(node)
     if (node.op !== "LOAD") continue
-    found.set(node, seen.has(node) ? [] : firstsOf(node, open, written))
+    found.set(node, seen.has(node) ? [] : firstsOf(node, open, wanted))
     seen.add(node)
   }
   return [...found.values()].flat()
 }
 
 /** What a load inside of these loops and branches loads in their first turns, if that is known in front of them: in several turns, where one loop of so many is all that changes its place. */
-const firstsOf = (load: UOp, open: ReadonlyArray<UOp>, written: ReadonlySet<number>): ReadonlyArray<First> => {
+const firstsOf = (load: UOp, open: ReadonlyArray<UOp>, { turns, written }: Wanted): ReadonlyArray<First> => {
   const { at, buffer, gate } = accessOf(load)
   if (buffer.op !== "PARAM" || isCoherent(buffer) || written.has(slotOf(buffer))) return []
   const branches = [
@@ -123,7 +136,7 @@ const firstsOf = (load: UOp, open: ReadonlyArray<UOp>, written: ReadonlySet<numb
   const isCounted = loops.length === 1 && only!.src[0]!.op === "CONST"
   const count = isCounted ? Number(only!.src[0]!.arg) : 1
   const of = isCounted || loops.length === 0 ? count : Infinity
-  return Array.from({ length: Math.min(count, mostTurns) }, (_, turn) => {
+  return Array.from({ length: Math.min(count, turns) }, (_, turn) => {
     const places = new Map(ranges.map((range) => [range, Expr.int(at.arena, range === only ? turn : 0)]))
     const inTurn = (value: UOp): UOp => substitute(value, places)
     return {
@@ -138,9 +151,6 @@ const firstsOf = (load: UOp, open: ReadonlyArray<UOp>, written: ReadonlySet<numb
     }
   })
 }
-
-/** Turns of a loop whose loads may be in front of it. */
-const mostTurns = 16
 
 /**
  * So many words of them: of the longest arguments first, because no cache holds them, and of those the widest loads; then the first
