@@ -29,9 +29,9 @@ export interface Body {
 /** Renders the instructions of a linear kernel. Throws `Refusal` for what WGSL cannot express. */
 export const body = (linear: UOp, options: Options): Body => {
   const writer = new Writer(options, widths(linear, options.matrixUnits === "emulated"))
-  const inFlight = Meeting.inFlight(linear)
-  const usage = Usage.of(linear, (node) => inFlight.get(node) ?? inputs(node, writer))
   const arrivals = Meeting.arrivals(linear)
+  const inFlight = Meeting.inFlight(linear, arrivals)
+  const usage = Usage.of(linear, (node) => inFlight.get(node) ?? inputs(node, writer))
   writer.awaits = Meeting.awaits(linear)
   const reductions = sideBySide(linear, usage)
   const awaited = Awaiting.rows(linear, usage)

@@ -133,10 +133,10 @@ export const arrive = (linear: UOp, barrier: UOp): ReadonlyArray<string> => [
   `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
 ]
 
-/** The loads between the arrival at a barrier and the wait, of each barrier. */
-export const inFlight = (linear: UOp): ReadonlyMap<UOp, ReadonlyArray<UOp>> =>
+/** The loads between the arrival at a barrier (`arrivals`) and the wait, of each barrier. */
+export const inFlight = (linear: UOp, arrivals: ReadonlyMap<number, UOp>): ReadonlyMap<UOp, ReadonlyArray<UOp>> =>
   new Map(
-    [...arrivals(linear)].map(([place, barrier]) => {
+    [...arrivals].map(([place, barrier]) => {
       const between = linear.src.slice(place, linear.src.indexOf(barrier, place))
       return [barrier, between.filter((node) => node.op === "LOAD" && accessOf(node).buffer.op === "PARAM")]
     })
