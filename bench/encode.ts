@@ -8,7 +8,6 @@
  *
  * `--count` times nothing.
  */
-import type { Program } from "../packages/core-uop/src/Program.ts"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as ActivationPolicy from "../packages/engine/src/ActivationPolicy.ts"
 import { offsetOf } from "../packages/engine/src/Loader.ts"
@@ -30,6 +29,7 @@ import {
 import * as Node from "../packages/runtime-webgpu/src/Node.ts"
 import { Effect, Fiber, Layer } from "effect"
 import * as Compiled from "./support/compiled.ts"
+import { idle } from "./support/idle.ts"
 
 const context = 4096
 /** Each tensor in a buffer of its own; those of a block in one, of which launches bind windows; which launches of a block bind as a whole. */
@@ -89,25 +89,6 @@ const prepared = Effect.fn("bench.encode.prepared")(
   Effect.provideService(Checked, false),
   Effect.scoped
 )
-
-/** The program with its bindings, and nothing to do. */
-const idle = (program: Program, number: number): Program => {
-  const { bindings } = program
-  const code = [
-    `// ${number}`,
-    ...bindings.map(({ access, at }, i) =>
-      `@group(0) @binding(${at ?? i}) var<storage, ${access === "read" ? "read" : "read_write"}> b${i}: array<u32>;`
-    ),
-    `@compute @workgroup_size(1) fn main() { ${bindings.map((_, i) => `_ = &b${i};`).join(" ")} }`
-  ]
-  return {
-    ...program,
-    code: code.join("\n"),
-    workgroup: [1, 1, 1],
-    grid: [1, 1, 1],
-    bindings: bindings.map(({ bytes: _, ...rest }) => rest)
-  }
-}
 
 /** Of each window of a buffer. */
 const smallBytes = 4096
