@@ -25,7 +25,7 @@ import * as Session from "../packages/engine/src/Session.ts"
 import { fromBytes } from "../packages/gguf/src/ByteSource.ts"
 import * as Gguf from "../packages/gguf/src/Gguf.ts"
 import { Compiler } from "../packages/jit/src/Compiler.ts"
-import { Jit } from "../packages/jit/src/Jit.ts"
+import { Jit, settled } from "../packages/jit/src/Jit.ts"
 import * as Persistent from "../packages/jit/src/Persistent.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import { known } from "../packages/models/src/Models.ts"
@@ -239,8 +239,8 @@ const logits = <R>(mode: Persistent.Mode, rendered: Layer.Layer<Renderer, never,
       if (Result.isFailure(step)) console.log(`${mode}, tokens from ${at}: ${step.failure.message}`)
       rows.push(Result.isSuccess(step) ? step.success : new Float32Array(0))
     }
-    const settled = yield* Effect.result((yield* Jit).settle ?? Effect.void)
-    if (Result.isFailure(settled)) console.log(`${mode}: ${settled.failure.message}`)
+    const read = yield* Effect.result(settled({ device: yield* Device, settle: (yield* Jit).settle }, []))
+    if (Result.isFailure(read)) console.log(`${mode}: ${read.failure.message}`)
     return rows
   }).pipe(
     Effect.scoped,

@@ -1,8 +1,9 @@
 /** Decoding under way: steps that are submitted before the tokens of those before them are known. */
-import type { DeviceError } from "@tg/runtime/Device"
+import type { DeviceError, Replay } from "@tg/runtime/Device"
 import { Context, type Fiber } from "effect"
 import { mostDraws } from "./SampleProgram.ts"
 import * as Sampler from "./Sampler.ts"
+import { commonPrefix } from "./Tokens.ts"
 
 /** Steps of one submission while tokens are generated: so many, or as the time of a step says. */
 export type StepsTogether = "auto" | number
@@ -57,8 +58,15 @@ export const togetherOf = (asked: StepsTogether, stepMillis: number | undefined)
 /** Steps that were submitted together. */
 export interface Submission {
   readonly steps: number
-  /** Their tokens, in order. */
-  readonly tokens: Fiber.Fiber<ReadonlyArray<number>, DeviceError>
+  /** The words of their tokens, in order. */
+  readonly read: Fiber.Fiber<ReadonlyArray<Uint8Array>, DeviceError>
+}
+
+/** What the steps of a range of positions run, where each is the same. */
+export interface Decoder {
+  readonly replay: Replay | undefined
+  /** Behind the range another program goes on. */
+  readonly to: number
 }
 
 /** Decoding under way. */
@@ -70,6 +78,8 @@ export interface Ahead {
   position: number
   /** Steps of the last submission. */
   steps: number
+  /** For the positions up to its end. */
+  decoder: Decoder
   /** Tokens on their way, in order. */
   readonly pending: Array<Submission>
   /** Tokens that have come back behind one that was asked for. */
@@ -84,6 +94,7 @@ export const begin = (sampling: Sampler.Settings, tokens: ReadonlyArray<number>)
   tokens: [...tokens],
   position: tokens.length - 1,
   steps: 0,
+  decoder: { replay: undefined, to: 0 },
   pending: [],
   ready: [],
   arrived: undefined
@@ -103,7 +114,7 @@ export const stepsNow = (
 
 /** Whether these are the same tokens. */
 export const isSame = (a: ReadonlyArray<number>, b: ReadonlyArray<number>): boolean =>
-  a.length === b.length && a.every((id, i) => id === b[i])
+  a.length === b.length && commonPrefix(a, b) === a.length
 
 /** Whether these settings draw the same tokens. */
 export const isSameSampling = (a: Sampler.Settings, b: Sampler.Settings): boolean =>

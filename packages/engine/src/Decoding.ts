@@ -1,19 +1,12 @@
 /** Token after token: on the host from the logits of a step, or by the device, which then runs ahead. */
-import { type DeviceBuffer, type Span, together, type Work } from "@tg/runtime/Device"
+import { settled } from "@tg/jit/Jit"
+import type { DeviceBuffer, Span, Work } from "@tg/runtime/Device"
 import { Clock, Effect, Fiber } from "effect"
 import { type Ahead, begin, isSame, isSameSampling, stepsNow, togetherOf } from "./Ahead.ts"
 import * as Random from "./Random.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
-import {
-  drawsOnDevice,
-  invalid,
-  refuse,
-  reusable,
-  type SessionState,
-  settling,
-  type StepError
-} from "./SessionState.ts"
+import { drawsOnDevice, invalid, refuse, reusable, type SessionState, type StepError } from "./SessionState.ts"
 import { masked } from "./Shaping.ts"
 import * as Steps from "./Steps.ts"
 import { bytesOf, wordOf } from "./Words.ts"
@@ -41,18 +34,21 @@ export const prepare = Effect.fnUntraced(function*(state: SessionState, sampling
 /** What the device does for a step that feeds the token which is there: it leaves the next one. */
 type Step = (position: number, number: number) => ReadonlyArray<Work>
 
+/** What computes the steps of a position, and where that ends. */
+const decoderOf = Effect.fnUntraced(function*(state: SessionState, { position, sampling }: Ahead) {
+  const { decoder, spanAt } = state.programs
+  const { to } = spanAt(position)
+  return { to, replay: Sampler.isGreedy(sampling) ? yield* decoder(position) : undefined }
+})
+
 /** Makes the steps from a position on, so many, which one program computes. */
 const stepOf = Effect.fnUntraced(function*(
   state: SessionState,
-  { position, sampling }: Ahead,
+  { decoder: { replay }, position, sampling }: Ahead,
   count: number
 ): Effect.fn.Return<Step, StepError> {
-  const { decoder, drawer } = state.programs
-  if (Sampler.isGreedy(sampling)) {
-    const replay = yield* decoder(position)
-    return (startPos) => [{ replay, vars: { startPos } }]
-  }
-  const { draw, prepared } = yield* drawer(position)
+  if (replay !== undefined) return (startPos) => [{ replay, vars: { startPos } }]
+  const { draw, prepared } = yield* state.programs.drawer(position)
   const { begin, work } = yield* draw(sampling, "all")
   yield* begin(Array.from({ length: count }, (_, i) => position + i + 1))
   return (startPos, number) => [{ replay: prepared, vars: { startPos } }, work(number)]
@@ -70,20 +66,22 @@ const submit = Effect.fnUntraced(function*(state: SessionState, running: Ahead, 
   }
   // the device computes one submission behind the other without a break, so the time between them is that of the steps
   const isBehind = running.pending.length > 0
-  const read = settling(state, together(state.device, work)).pipe(
-    Effect.map((all) => all.map(wordOf)),
-    Effect.tap(() => arrival(state, running, isBehind ? count : undefined))
-  )
+  const reading = settled(state, work)
+  const read = state.together === "auto"
+    ? Effect.tap(reading, () => arrival(state, running, isBehind ? count : undefined))
+    : reading
   running.position += count
   running.steps = count
-  const tokens = yield* Effect.forkIn(read, state.scope, { startImmediately: true })
-  running.pending.push({ steps: count, tokens })
+  running.pending.push({
+    steps: count,
+    read: yield* Effect.forkIn(read, state.scope, { startImmediately: true })
+  })
 })
 
 /** A word of a buffer, to be read. */
 const wordIn = (buffer: DeviceBuffer): Span => ({ buffer, offset: 0, bytes: wordBytes })
 
-/** Tokens have come back: of so many steps, if it is known when they began. */
+/** Tokens have come back: of so many steps, if it is known when they began. How many steps are worth a submission depends on it. */
 const arrival = ({ pace }: SessionState, running: Ahead, steps: number | undefined) =>
   Effect.map(Clock.currentTimeNanos, (nanos) => {
     const now = Number(nanos) / nanosPerMilli
@@ -122,7 +120,7 @@ const maskedStep = Effect.fnUntraced(function*(
   yield* state.inputs.reach(position + 1)
   yield* begin([tokens.length], mask)
   const step = [{ replay: prepared, vars: { startPos: position } }, work(0), wordIn(state.decoded)]
-  const [bytes] = yield* settling(state, together(state.device, step))
+  const [bytes] = yield* settled(state, step)
   state.held = tokens
   return yield* known(state, wordOf(bytes!), position)
 })
@@ -135,25 +133,24 @@ const stepsTogether = ({ device, pace, together: asked }: SessionState): number 
 const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead) {
   const worth = stepsTogether(state)
   for (;;) {
-    // behind a span another program goes on
-    const { to } = state.programs.spanAt(running.position)
-    const count = stepsNow(running, { room: to - running.position, together: worth })
+    if (running.position >= running.decoder.to) running.decoder = yield* decoderOf(state, running)
+    const count = stepsNow(running, { room: running.decoder.to - running.position, together: worth })
     if (count === 0) break
     yield* submit(state, running, count)
   }
   if (running.ready.length === 0) {
     // who is interrupted here and asks again gets the same token
-    const tokens = yield* Effect.tapError(Fiber.join(running.pending[0]!.tokens), () =>
+    const read = yield* Effect.tapError(Fiber.join(running.pending[0]!.read), () =>
       Effect.sync(() => {
         // of the steps behind it nobody knows whether they ran
         state.ahead = undefined
         state.held = running.tokens.slice(0, -1)
       }))
     running.pending.shift()
-    running.ready.push(...tokens)
+    for (const bytes of read) running.ready.push(wordOf(bytes))
   }
   const id = running.ready[0]!
-  yield* known(state, id, running.tokens.length - 1)
+  if (id >= state.model.config.vocabulary) yield* known(state, id, running.tokens.length - 1)
   running.ready.shift()
   running.tokens.push(id)
   // every token whose step was submitted is in the cache, as far as it is known

@@ -1,10 +1,10 @@
 /** A pool of pages on a device, and steps that take tokens of several conversations whose caches are in it. */
 import type { CacheType } from "@tg/model-parts/Halves"
-import { Jit, type JitError, ownOf, type Prepared } from "@tg/jit/Jit"
+import { Jit, type JitError, ownOf, type Prepared, settled } from "@tg/jit/Jit"
 import type { Model, Storage } from "@tg/model-parts/Family"
 import * as Order from "@tg/model-parts/Order"
 import type { Activations } from "@tg/model-parts/Product"
-import { type Binding, Device, type DeviceError, type Span, together, type Vars, type Work } from "@tg/runtime/Device"
+import { type Binding, Device, type DeviceError, type Span, type Vars, type Work } from "@tg/runtime/Device"
 import { Effect, Fiber, Result, type Scope } from "effect"
 import * as DrawRows from "./DrawRows.ts"
 import type { RowDraw } from "./DrawRows.ts"
@@ -366,7 +366,7 @@ const readsOf = (
 const submitting = Effect.fnUntraced(function*(model: ModelFile, storage: PoolStorage, options: PoolOptions) {
   const device = yield* Device
   const scope = yield* Effect.scope
-  const settle = (yield* Jit).settle ?? Effect.void
+  const { settle } = yield* Jit
   const { vocabulary } = model.config
   const { logits, ring, steps: { tokens } } = storage
   const draw = options.draws === "host"
@@ -384,10 +384,10 @@ const submitting = Effect.fnUntraced(function*(model: ModelFile, storage: PoolSt
     ]
     if (rows.some((row) => row !== undefined && !DrawRows.isPlain(row))) work.push(yield* draw!(rows, step))
     const { found, spans } = readsOf(storage, { entries, step, vocabulary })
-    const ran = Effect.all([together(device, [...work, ...spans]), settle], { concurrency: 2 })
+    const ran = Effect.map(settled({ device, settle }, [...work, ...spans]), found)
     // submitted at once: what comes next stands behind it
     const fiber = yield* Effect.forkIn(ran, scope, { startImmediately: true })
-    return { step, found: Effect.map(Fiber.join(fiber), ([read]) => found(read)) }
+    return { step, found: Fiber.join(fiber) }
   })
 })
 

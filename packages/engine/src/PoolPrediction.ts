@@ -2,8 +2,8 @@
  * Guesses of a model's prediction block for conversations of a pool, all in the same steps. What the block keeps of tokens lies in the pages of
  * their conversation, beside what the model keeps, and is shared and copied with them.
  */
-import { Jit, type JitError, ownOf, type Prepared } from "@tg/jit/Jit"
-import { type Binding, Device, type DeviceError } from "@tg/runtime/Device"
+import { Jit, type JitError, ownOf, type Prepared, settled } from "@tg/jit/Jit"
+import { type Binding, Device, type DeviceError, type Span } from "@tg/runtime/Device"
 import { Effect, Result } from "effect"
 import type * as HostInputs from "./HostInputs.ts"
 import type * as Loader from "./Loader.ts"
@@ -245,7 +245,7 @@ const stepping = Effect.fnUntraced(function*(setting: Setting, storage: Storage)
 export const make = Effect.fnUntraced(function*(setting: Setting) {
   const { pages, tokens: most } = setting.options
   const device = yield* Device
-  const settle = (yield* Jit).settle ?? Effect.void
+  const { settle } = yield* Jit
   const storage = yield* storageOf(setting)
   const { guess, take } = yield* stepping(setting, storage)
   const read = readings(pages)
@@ -259,9 +259,9 @@ export const make = Effect.fnUntraced(function*(setting: Setting) {
       // behind the last token of each: its guesses are no text yet
       for (const text of texts) read.reach(text)
       yield* guess(texts, guesses)
-      const reading = device.read(storage.drafts, 0, 4 * guesses * most)
-      const [bytes] = yield* Effect.all([reading, settle], { concurrency: 2 })
-      const words = wordsOf(bytes)
+      const reading: Span = { buffer: storage.drafts, offset: 0, bytes: 4 * guesses * most }
+      const [bytes] = yield* settled({ device, settle }, [reading])
+      const words = wordsOf(bytes!)
       return texts.map((_, text) => Array.from({ length: guesses }, (_, i) => words[i * most + text]!))
     }),
     written: (entries) => entries.forEach(read.written),

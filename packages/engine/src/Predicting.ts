@@ -9,7 +9,7 @@ import { mostDrafts } from "./DraftLength.ts"
 import type { Prediction } from "./PredictionPrograms.ts"
 import { sizeFor } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
-import { invalid, type SessionState, settled, type StepError } from "./SessionState.ts"
+import { invalid, readSettled, type SessionState, type StepError } from "./SessionState.ts"
 import { variablesOf } from "./StepProgram.ts"
 import { commonPrefix } from "./Tokens.ts"
 import { bytesOf } from "./Words.ts"
@@ -67,6 +67,6 @@ export const predict: (
   for (let i = 0; i < count - 1; i++) {
     yield* guess.run(ownOf(guess, { startPos: last + 1 + i, guess: i }))
   }
-  const bytes = yield* settled(state, prediction.drafts, 0, 4 * count)
+  const bytes = yield* readSettled(state, { buffer: prediction.drafts, offset: 0, bytes: 4 * count })
   return [...new Uint32Array(bytes.slice().buffer, 0, count)]
 })

@@ -3,8 +3,8 @@
  * right, and lets the block guess on behind them. The next round is submitted before the host knows what came of the one before, so
  * neither waits for the other.
  */
-import { ownOf } from "@tg/jit/Jit"
-import { type DeviceError, type Span, together, type Work } from "@tg/runtime/Device"
+import { ownOf, settled } from "@tg/jit/Jit"
+import type { DeviceError, Span, Work } from "@tg/runtime/Device"
 import { piece } from "@tg/model-parts/Attention"
 import { Effect, Fiber } from "effect"
 import { isSame, isSameSampling } from "./Ahead.ts"
@@ -12,15 +12,7 @@ import * as Predicting from "./Predicting.ts"
 import { mostRound } from "./RoundProgram.ts"
 import type { Rounds as Programs } from "./RoundPrograms.ts"
 import * as Sampler from "./Sampler.ts"
-import {
-  drawsOnDevice,
-  invalid,
-  refuse,
-  reusable,
-  type SessionState,
-  settling,
-  type StepError
-} from "./SessionState.ts"
+import { drawsOnDevice, invalid, refuse, reusable, type SessionState, type StepError } from "./SessionState.ts"
 import { bytesOf, wordsOf } from "./Words.ts"
 
 /** Rounds under way at a time: one that is computed, and one that the host has encoded behind it. What nobody asks for is lost. */
@@ -111,7 +103,7 @@ const submit = Effect.fnUntraced(function*(
     ...Array.from({ length: guesses - 1 }, (_, i) => ({ replay: guess, vars: ownOf(guess, { pieces, guess: i + 1 }) })),
     report
   ]
-  const ran = Effect.map(settling(state, together(state.device, work)), ([found]) => wordsOf(found!))
+  const ran = Effect.map(settled(state, work), ([found]) => wordsOf(found!))
   running.most += tokens
   running.guesses = guesses
   running.pending.push({ tokens, report: yield* Effect.forkIn(ran, state.scope, { startImmediately: true }) })

@@ -1,9 +1,9 @@
 /** What a session is: what it stands on, which stays, and what its steps change. */
-import type { JitError } from "@tg/jit/Jit"
+import { type JitError, settled, type Settling } from "@tg/jit/Jit"
 import type { Ring } from "@tg/model-parts/Attention"
 import type { Storage } from "@tg/model-parts/Family"
 import type { Activations } from "@tg/model-parts/Product"
-import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
+import type { DeviceBuffer, DeviceError, DeviceShape, Span } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import type { Ahead, Pace, StepsTogether } from "./Ahead.ts"
 import type * as CacheCopy from "./CacheCopy.ts"
@@ -52,21 +52,15 @@ export interface Ground {
   readonly prediction: Prediction | undefined
   /** What goes through rounds of its guesses, on a device that works on its own. */
   readonly rounds: RoundPrograms | undefined
-  /** Fails if what the steps so far have left is void: asked behind every read of it. */
-  readonly settle: Effect.Effect<void, DeviceError>
+  /** Says whether what the steps so far have left is void: asked with every read of it. */
+  readonly settle: Settling | undefined
 }
 
-/** What a read finds, once it is known that the steps in front of it ran to their ends. */
-export const settling = <A>(
-  { settle }: Pick<Ground, "settle">,
-  read: Effect.Effect<A, DeviceError>
-): Effect.Effect<A, DeviceError> => Effect.map(Effect.all([read, settle], { concurrency: 2 }), ([found]) => found)
-
 /** What steps have left in a buffer. */
-export const settled = (
+export const readSettled = (
   ground: Pick<Ground, "device" | "settle">,
-  ...from: Parameters<DeviceShape["read"]>
-): Effect.Effect<Uint8Array, DeviceError> => settling(ground, ground.device.read(...from))
+  span: Span
+): Effect.Effect<Uint8Array, DeviceError> => Effect.map(settled(ground, [span]), ([found]) => found!)
 
 /** A session between two steps. */
 export interface SessionState extends Ground {
@@ -128,7 +122,7 @@ export const read = Effect.fnUntraced(function*(
   { rows, start }: { readonly start: number; readonly rows: number }
 ) {
   const { vocabulary } = state.model.config
-  const values = floatsOf(yield* settled(state, logits, 0, 4 * rows * vocabulary))
+  const values = floatsOf(yield* readSettled(state, { buffer: logits, offset: 0, bytes: 4 * rows * vocabulary }))
   const invalid = Sampler.invalidRow(values, vocabulary, start)
   return invalid === undefined ? values : yield* refuse(state, invalid)
 })

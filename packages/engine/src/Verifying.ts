@@ -1,19 +1,12 @@
 /** Steps that verify drafts: the logits after each of them, or the tokens that the device draws from these. */
-import { type Span, together } from "@tg/runtime/Device"
+import { settled } from "@tg/jit/Jit"
+import type { Span } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { mostStep } from "./DraftLength.ts"
 import { sizeFor } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
 import * as Sampler from "./Sampler.ts"
-import {
-  drawsOnDevice,
-  invalid,
-  refuse,
-  reusable,
-  type SessionState,
-  settling,
-  type StepError
-} from "./SessionState.ts"
+import { drawsOnDevice, invalid, refuse, reusable, type SessionState, type StepError } from "./SessionState.ts"
 import * as Steps from "./Steps.ts"
 import { wordsOf } from "./Words.ts"
 
@@ -74,7 +67,7 @@ export const verifyDrawn: (
       const { draw, tokens: drawn } = yield* draws
       const work = yield* draw(Array.from({ length }, (_, i) => ({ sampling, position: start + i + 1 })), 0)
       const read: Span = { buffer: drawn, offset: 0, bytes: 4 * length }
-      const [found] = yield* settling(state, together(state.device, [work, read]))
+      const [found] = yield* settled(state, [work, read])
       ids.push(...wordsOf(found!))
     }
     const bad = ids.findIndex((id) => id >= vocabulary)

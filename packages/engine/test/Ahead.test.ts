@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import * as Ahead from "../src/Ahead.ts"
 import * as Sampler from "../src/Sampler.ts"
 
-const pending: Ahead.Submission = { steps: 1, tokens: Effect.runFork(Effect.succeed([])) }
+const pending: Ahead.Submission = { steps: 1, read: Effect.runFork(Effect.succeed([])) }
 
 describe("steps that are submitted together", () => {
   it("take some ten milliseconds, and are eight at most", () => {

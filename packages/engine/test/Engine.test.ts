@@ -125,7 +125,7 @@ const submitting = (told: (tokens: number) => void) =>
     plan: (dispatches) =>
       Effect.map(device.plan(dispatches), (replay) => ({
         ...replay,
-        stage: (vars) => Effect.succeed(new Waiting(vars, replay.run(vars)))
+        stage: (vars) => new Waiting(vars, replay.run(vars))
       })),
     submit: (work) =>
       Effect.gen(function*() {

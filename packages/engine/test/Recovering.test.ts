@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertEquals } from "@effect/vitest/utils"
-import { Jit } from "@tg/jit/Jit"
+import { Jit, type Settling } from "@tg/jit/Jit"
 import { Device, DeviceError, type DeviceShape } from "@tg/runtime/Device"
 import * as WasmDevice from "@tg/runtime-wasm/WasmDevice"
 import { Context, Effect, Fiber, Latch, Layer, Stream } from "effect"
@@ -55,7 +55,11 @@ describe("a persistent launch that gave up", () => {
       const services = Effect.gen(function*() {
         const made = Context.pick(Device, Jit)(yield* Layer.build(fragile(Infinity, [])))
         built++
-        const settle = Effect.suspend(() => built === 1 && asked++ >= 4 ? Effect.fail(gaveUp) : Effect.void)
+        const buffer = yield* Context.get(made, Device).allocate(4, "meeting")
+        const settle: Settling = {
+          span: () => ({ buffer, offset: 0, bytes: 4 }),
+          check: () => built === 1 && asked++ >= 4 ? Effect.fail(gaveUp) : Effect.void
+        }
         return Context.add(made, Jit, Jit.of({ ...Context.get(made, Jit), settle }))
       })
       const { generate } = yield* fromModel(tinySource, tiny, { context: 96, rebuild: services }).pipe(

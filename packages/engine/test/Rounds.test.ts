@@ -56,7 +56,7 @@ const counting = () => {
     plan: (dispatches) =>
       Effect.map(device.plan(dispatches), (replay) => ({
         run: (vars) => Effect.suspend(() => (seen.submissions++, replay.run(vars))),
-        stage: (vars) => Effect.succeed(new Waiting(vars, replay.run(vars)))
+        stage: (vars) => new Waiting(vars, replay.run(vars))
       })),
     read: (...args) => asked(device.read(...args)),
     submit: (work) =>

@@ -85,7 +85,7 @@ const checked = (asked: Asked, { run, stage, timed }: Replay): Replay => {
   return {
     run: before(run),
     ...(timed === undefined ? {} : { timed: before(timed) }),
-    ...(stage === undefined ? {} : { stage: before(stage) })
+    ...(stage === undefined ? {} : { stage: (vars: Vars) => checkVars(asked, vars) ?? stage(vars) })
   }
 }
 

@@ -2,9 +2,17 @@ import { evaluateIndex } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
 import type { Schedule } from "@tg/rangeify/Schedule"
-import type { Binding, DeviceError, DeviceShape, Dispatch, Replay } from "@tg/runtime/Device"
-import type { Effect, Scope } from "effect"
-import { Context, Layer } from "effect"
+import {
+  type Binding,
+  type DeviceError,
+  type DeviceShape,
+  type Dispatch,
+  type Replay,
+  type Span,
+  together,
+  type Work
+} from "@tg/runtime/Device"
+import { Context, Effect, Layer, type Scope } from "effect"
 import type { CompileError } from "./Compiler.ts"
 import type * as Estimate from "./Estimate.ts"
 import { make } from "./internal/capture.ts"
@@ -33,6 +41,27 @@ export interface Prepared extends Replay {
   readonly device?: DeviceShape | undefined
 }
 
+/** What says whether a grid barrier of a persistent launch timed out in any run so far: then what runs have left is void. */
+export interface Settling {
+  /** The words that say so, to be read behind the runs. None where no launch is persistent. */
+  readonly span: () => Span | undefined
+  /** Fails if they do. */
+  readonly check: (words: Uint8Array) => Effect.Effect<void, DeviceError>
+}
+
+/** Runs plans and reads buffers, as `together`, and fails if what was read is void. */
+export const settled = (
+  { device, settle }: { readonly device: Pick<DeviceShape, "read" | "submit">; readonly settle?: Settling | undefined },
+  work: ReadonlyArray<Work>
+): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
+  Effect.suspend(() => {
+    const span = settle?.span()
+    return settle === undefined || span === undefined
+      ? together(device, work)
+      : Effect.flatMap(together(device, [...work, span]), (read) =>
+        Effect.as(settle.check(read.at(-1)!), read.slice(0, -1)))
+  })
+
 /** Errors of scheduling, compiling and binding. */
 export type JitError = RangeifyError | CompileError | DeviceError
 
@@ -49,11 +78,8 @@ export class Jit extends Context.Service<Jit, {
   readonly compile: (sink: UOp) => Effect.Effect<void, JitError>
   /** The predicted cost of the program, without compiling it. */
   readonly estimate: (sink: UOp) => Effect.Effect<Estimate.Estimate, RangeifyError>
-  /**
-   * Fails if a grid barrier of a persistent launch timed out in any run so far: the results are void. To be run before any result
-   * that was read is used. A `Jit` without such launches may leave it out.
-   */
-  readonly settle?: Effect.Effect<void, DeviceError> | undefined
+  /** For `settled`. A `Jit` without persistent launches may leave it out. */
+  readonly settle?: Settling | undefined
   /**
    * Schedules and compiles the program, allocates its temporary memory in the Scope and binds everything to the
    * device. Preparing the same graph again for other buffers only binds; with `groups: "block"`, only if their slices have the same layout.

@@ -1,7 +1,8 @@
 /** The counters of grid barriers, words that phases await, and whether somebody gave up. */
 import { meetingWords, noBarrier, waiting } from "@tg/core-uop/Phases"
-import { type DeviceBuffer, DeviceError, type DeviceShape } from "@tg/runtime/Device"
+import { type DeviceBuffer, DeviceError, type DeviceShape, type Span } from "@tg/runtime/Device"
 import { Effect, Scope, Semaphore } from "effect"
+import type { Settling } from "./Jit.ts"
 import { refuse, type Service } from "./Persistent.ts"
 
 const wordBytes = 4
@@ -16,8 +17,20 @@ export interface Meeting {
   readonly timeout: Effect.Effect<string | undefined, DeviceError>
   /** Forgets timeouts, and what persistent launches that were run by themselves left for each other. */
   readonly clear: Effect.Effect<void, DeviceError>
-  /** Fails if a barrier timed out. */
-  readonly settle: Effect.Effect<void, DeviceError>
+  readonly settle: Settling
+}
+
+/** Why launches could not meet, by the words that say so. */
+const whyOf = (words: Uint8Array): string | undefined => {
+  const view = new DataView(words.buffer, words.byteOffset)
+  const at = (word: number): number => view.getUint32(wordBytes * word, true)
+  const wanted = at(meetingWords.gaveUp)
+  if (wanted === 0) return undefined
+  const came = at(meetingWords.came)
+  return "workgroups of a persistent launch did not all run at once: " +
+    (came === noBarrier
+      ? "a word of what they tell each other was waited for in vain"
+      : `a barrier that waited for ${wanted} arrivals saw ${came}`)
 }
 
 /** The buffer of a device, for the lifetime of the Scope. */
@@ -35,31 +48,27 @@ export const make = (device: DeviceShape, persistent: Service): Effect.Effect<Me
         )
         : Effect.succeed(made)
     ).pipe(lock.withPermits(1))
-    const timeout = Effect.gen(function*() {
-      if (made === undefined) return undefined
-      const words = yield* device.read(made, 0, wordBytes * meetingWords.count)
-      const at = (word: number): number =>
-        new DataView(words.buffer, words.byteOffset).getUint32(wordBytes * word, true)
-      const wanted = at(meetingWords.gaveUp)
-      if (wanted === 0) return undefined
-      const came = at(meetingWords.came)
-      return "workgroups of a persistent launch did not all run at once: " +
-        (came === noBarrier
-          ? "a word of what they tell each other was waited for in vain"
-          : `a barrier that waited for ${wanted} arrivals saw ${came}`)
+    const spanOf = (): Span | undefined =>
+      made === undefined ? undefined : { buffer: made, offset: 0, bytes: wordBytes * meetingWords.count }
+    const timeout = Effect.suspend(() => {
+      const span = spanOf()
+      return span === undefined
+        ? Effect.undefined
+        : Effect.map(device.read(span.buffer, span.offset, span.bytes), whyOf)
     })
-    const settle = Effect.gen(function*() {
-      const why = yield* timeout
-      if (why === undefined) return
-      yield* refuse(persistent, why)
-      return yield* new DeviceError({
-        reason: "BarriersFailed",
-        message:
-          `${why} on ${device.profile.name}; kernels are launched one by one from now on: ask again, or use --no-persistent`
-      })
-    })
+    const check = (words: Uint8Array): Effect.Effect<void, DeviceError> => {
+      const why = whyOf(words)
+      return why === undefined ? Effect.void : Effect.andThen(
+        refuse(persistent, why),
+        new DeviceError({
+          reason: "BarriersFailed",
+          message:
+            `${why} on ${device.profile.name}; kernels are launched one by one from now on: ask again, or use --no-persistent`
+        })
+      )
+    }
     const clear = Effect.suspend(() =>
       made === undefined ? Effect.void : device.write(made, new Uint8Array(wordBytes * waiting.count))
     )
-    return { buffer, clear, trusted: new Set<unknown>(), timeout, settle }
+    return { buffer, clear, trusted: new Set<unknown>(), timeout, settle: { span: spanOf, check } }
   })

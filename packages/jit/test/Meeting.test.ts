@@ -3,6 +3,7 @@ import { meetingWords } from "@tg/core-uop/Phases"
 import type { DeviceShape } from "@tg/runtime/Device"
 import * as Reference from "@tg/runtime/Reference"
 import { Effect } from "effect"
+import { settled } from "../src/Jit.ts"
 import * as Meeting from "../src/Meeting.ts"
 import * as Persistent from "../src/Persistent.ts"
 
@@ -20,9 +21,10 @@ describe("the counters of barriers", () => {
       const { buffer, settle } = yield* Meeting.make(device, persistent)
       const [first, second] = yield* Effect.all([buffer, buffer], { concurrency: 2 })
       assert.strictEqual(first, second)
-      yield* settle
+      const read = settled({ device, settle }, [])
+      yield* read
       yield* device.write(first, new Uint8Array(Uint32Array.of(264, 263).buffer), 4 * meetingWords.gaveUp)
-      const { message, reason } = yield* Effect.flip(settle)
+      const { message, reason } = yield* Effect.flip(read)
       assert.strictEqual(reason, "BarriersFailed")
       assert.include(message, "a barrier that waited for 264 arrivals saw 263 on reference;")
       assert.isDefined(persistent.refused)

@@ -9,7 +9,7 @@ import { rendererOptions, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
 import { Effect, Layer } from "effect"
 import * as CompileCache from "../src/CompileCache.ts"
 import { Compiler } from "../src/Compiler.ts"
-import { Jit } from "../src/Jit.ts"
+import { Jit, settled } from "../src/Jit.ts"
 import * as Persistent from "../src/Persistent.ts"
 import { Pipeline } from "../src/Pipeline.ts"
 import { blocks, contents } from "./support/blocks.ts"
@@ -64,7 +64,7 @@ const together = blocks(3)
 const run = (persistent: Persistent.Service, workgroups: number, { compiler = Compiler.layer, program = apart } = {}) =>
   Effect.gen(function*() {
     const device = yield* Device
-    const { prepare, settle = Effect.void } = yield* Jit
+    const { prepare, settle } = yield* Jit
     const buffers = new Map<number, DeviceBuffer>()
     const sizes = [8, 8, ...[0, 1, 2].flatMap(() => [8, 128, 128])]
     for (const [id, size] of sizes.entries()) {
@@ -75,8 +75,8 @@ const run = (persistent: Persistent.Service, workgroups: number, { compiler = Co
     const { plan, run } = yield* prepare(program.sink, buffers)
     yield* run({})
     yield* run({})
-    const settled = yield* Effect.result(settle)
-    return { launches: plan.launches.length, out: [...yield* device.read(buffers.get(1)!)], settled }
+    const read = yield* Effect.result(settled({ device, settle }, []))
+    return { launches: plan.launches.length, out: [...yield* device.read(buffers.get(1)!)], settled: read }
   }).pipe(Effect.scoped, Effect.provide(Layer.fresh(jit(persistent, workgroups, compiler))))
 
 /** Launches that may be persistent, and what was said when they were not any more. */

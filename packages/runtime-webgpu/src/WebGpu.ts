@@ -79,7 +79,7 @@ export const fromDevice = (
   Effect.gen(function*() {
     const gpu = watch(device)
     const storage = Storage.make(gpu, maxBufferBytes)
-    const submit = Submission.make(gpu, storage)
+    const submit = Submission.make(gpu)
     const runner = { ...storage, load: Programs.make(gpu), plan: Plan.make(gpu, storage, submit) }
     const adapter = Adapter.facts(info)
     const limits = Adapter.limitsOf(device.limits)

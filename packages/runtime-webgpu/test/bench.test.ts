@@ -11,7 +11,13 @@ const deviceThat = (at: number, wrong: (micros: number) => number) => {
   let read = 0
   const timed = ({ steps = 0 }: Bench.Vars) => Effect.sync(() => read++ === at ? wrong(2 + steps / 4) : 2 + steps / 4)
   const prepared: Bench.Prepared = {
-    replay: { timed, run: () => Effect.void, stage: () => Effect.die("nothing is staged") },
+    replay: {
+      timed,
+      run: () => Effect.void,
+      stage: () => {
+        throw new Error("nothing is staged")
+      }
+    },
     last: {} as DeviceBuffer
   }
   return { prepared, runs: () => read }

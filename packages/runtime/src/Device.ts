@@ -101,8 +101,8 @@ export interface Replay {
   readonly run: (vars: Vars) => Effect.Effect<void, DeviceError>
   /** Runs it and waits: the microseconds that the device itself worked. Only where the device has a clock to read. */
   readonly timed?: ((vars: Vars) => Effect.Effect<number, DeviceError>) | undefined
-  /** A run with these values, for `DeviceShape.submit`. It does nothing yet. */
-  readonly stage?: ((vars: Vars) => Effect.Effect<Staged, DeviceError>) | undefined
+  /** A run with these values, for `DeviceShape.submit`, or why there is none. It does nothing yet. */
+  readonly stage?: ((vars: Vars) => Staged | DeviceError) | undefined
 }
 
 /** Why a device refused or failed. */
@@ -156,19 +156,26 @@ export const together = (
   device: Pick<DeviceShape, "read" | "submit">,
   work: ReadonlyArray<Work>
 ): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
-  Effect.gen(function*() {
+  Effect.suspend(() => {
+    const { submit } = device
+    if (submit === undefined) return inTurn(device, work)
     const staged: Array<Staged | Span> = []
     for (const each of work) {
-      if ("buffer" in each) staged.push(each)
-      else if (each.replay.stage !== undefined) staged.push(yield* each.replay.stage(each.vars))
+      const own = "buffer" in each ? each : each.replay.stage?.(each.vars)
+      if (own === undefined) return inTurn(device, work)
+      if (own instanceof DeviceError) return Effect.fail(own)
+      staged.push(own)
     }
-    if (device.submit !== undefined && staged.length === work.length) return yield* device.submit(staged)
-    const read: Array<Uint8Array> = []
-    for (const each of work) {
-      if ("buffer" in each) read.push(yield* device.read(each.buffer, each.offset, each.bytes))
-      else yield* each.replay.run(each.vars)
-    }
-    return read
+    return submit(staged)
   })
+
+const inTurn = Effect.fnUntraced(function*(device: Pick<DeviceShape, "read">, work: ReadonlyArray<Work>) {
+  const read: Array<Uint8Array> = []
+  for (const each of work) {
+    if ("buffer" in each) read.push(yield* device.read(each.buffer, each.offset, each.bytes))
+    else yield* each.replay.run(each.vars)
+  }
+  return read
+})
 
 export class Device extends Context.Service<Device, DeviceShape>()("@tg/runtime/Device") {}

@@ -315,7 +315,7 @@ export const planShared = () => Effect.undefined
   "jit/src/Meeting": {
     code: `
 import * as Effect from "effect/Effect"
-export const make = () => Effect.succeed({ settle: Effect.void })
+export const make = () => Effect.succeed({})
 `
   },
   "jit/src/internal/trials": {

@@ -72,7 +72,10 @@ const make = Effect.fnUntraced(function*({ compiler, stages }: Target) {
         (kept) => kept === undefined ? Effect.flatMap(compiling, ({ jit }) => jit.compile(sink)) : Effect.void
       ),
     estimate: (sink) => Effect.flatMap(compiling, ({ jit }) => jit.estimate(sink)),
-    settle: Effect.suspend(() => started?.jit.settle ?? Effect.void),
+    settle: {
+      span: () => started?.jit.settle?.span(),
+      check: (words) => started?.jit.settle?.check(words) ?? Effect.void
+    },
     prepare: Effect.fn("Replaying.prepare")(function*(sink, buffers, options) {
       // which launches share bindings depends on the buffers
       const isKept = options?.groups !== "block"

@@ -12,6 +12,8 @@ export interface Allocation {
   readonly count: (bytes: number) => void
   readonly allocate: (bytes: number, label: string) => Effect.Effect<Memory, DeviceError, Scope.Scope>
   readonly own: Own
+  /** Buffers that were returned so far, in number: as long as it stays the same, what was looked at is still there. */
+  readonly returned: () => number
 }
 
 const roundUp = (x: number, multiple: number): number => Math.ceil(x / multiple) * multiple
@@ -44,6 +46,7 @@ export const make = (gpu: Gpu, maxBufferBytes = Infinity): Allocation => {
   const owned = new WeakSet<Memory>()
   let allocated = 0
   let nextId = 0
+  let returned = 0
 
   const create = (bytes: number, label: string): Effect.Effect<Memory, DeviceError> =>
     Effect.gen(function*() {
@@ -67,12 +70,14 @@ export const make = (gpu: Gpu, maxBufferBytes = Infinity): Allocation => {
   const release = (memory: Memory): Effect.Effect<void> =>
     Effect.sync(() => {
       memory.released = true
+      returned++
       allocated -= memory.bytes
       for (const segment of memory.segments) segment.destroy()
     })
 
   return {
     allocatedBytes: () => allocated,
+    returned: () => returned,
     count: (bytes) => {
       allocated += bytes
     },

@@ -1,26 +1,35 @@
 /** Launches: what is prepared of each dispatch, and how they are put into one command buffer. */
 import { evaluateIndex } from "@tg/core-uop/Program"
-import { DeviceError, type Dispatch, type Vars } from "@tg/runtime/Device"
+import type { DeviceError, Dispatch, Vars } from "@tg/runtime/Device"
 import type { Bound } from "./bindings.ts"
 import * as Groups from "./groups.ts"
 import type { Loaded } from "./programs.ts"
 import { error, usage } from "./queue.ts"
 import type { Uniforms } from "./uniforms.ts"
 
-/** Workgroup counts. */
-export type Grid = readonly [x: number, y: number, z: number]
+/** The workgroup counts of a program's launches. */
+export interface Grid {
+  readonly loaded: Loaded
+  /** Whether no variable takes part in them. */
+  readonly isFixed: boolean
+  x: number
+  y: number
+  z: number
+}
 
 /** One launch with everything the device needs prepared. */
 export interface Launch {
-  readonly loaded: Loaded
+  readonly pipeline: GPUComputePipeline
   readonly group: GPUBindGroup
-  /** The workgroup counts, where no variable takes part in them. */
-  readonly fixed: Grid | undefined
+  /** That of all launches of the program. */
+  readonly grid: Grid
 }
 
 /** Launches, and buffers that only fill numbers of groups that no launch uses. */
 export interface Launches {
   readonly launches: ReadonlyArray<Launch>
+  /** Those of the launches, each once. */
+  readonly grids: ReadonlyArray<Grid>
   readonly spares: ReadonlyArray<GPUBuffer>
 }
 
@@ -44,13 +53,14 @@ export const prepare = (
     numbers.set(layout, number)
     return number
   }
+  const grids = new Map<Loaded, Grid>()
   const held = Groups.of(dispatches, bound)
   const spares: Array<GPUBuffer> = []
   const spare = (at: number): GPUBuffer =>
     spares[at] ??= device.createBuffer({ label: "spare", size: spareBytes, usage: usage.storage })
   const launches = dispatches.map(({ executable }, i): Launch => {
     const loaded = executable as Loaded
-    const { grid, name, vars } = loaded.program
+    const { name, vars } = loaded.program
     const resources = held[i]!
     const place = uniforms.placeOf(vars)
     const key = `${layoutNumber(loaded.layout)};${resources.map((b) => b?.key).join()};${place?.offset ?? ""}`
@@ -67,20 +77,35 @@ export const prepare = (
       group = device.createBindGroup({ label: name, layout: loaded.layout, entries })
       groups.set(key, group)
     }
-    const isFixed = grid.every((size) => typeof size === "number")
-    return { loaded, group, fixed: isFixed ? gridOf(loaded, {}) : undefined }
+    const grid = grids.get(loaded) ?? gridOf(loaded)
+    grids.set(loaded, grid)
+    return { pipeline: loaded.pipeline, group, grid }
   })
-  return { launches, spares: spares.filter((each) => each !== undefined) }
+  return { launches, grids: [...grids.values()], spares: spares.filter((each) => each !== undefined) }
 }
 
-const gridOf = ({ program }: Loaded, vars: Vars): Grid => [
-  evaluateIndex(program.grid[0], vars),
-  evaluateIndex(program.grid[1], vars),
-  evaluateIndex(program.grid[2], vars)
-]
+const gridOf = (loaded: Loaded): Grid => {
+  const grid: Grid = {
+    loaded,
+    isFixed: loaded.program.grid.every((size) => typeof size === "number"),
+    x: 0,
+    y: 0,
+    z: 0
+  }
+  if (grid.isFixed) set(grid, {})
+  return grid
+}
+
+const set = (grid: Grid, vars: Vars): void => {
+  const [x, y, z] = grid.loaded.program.grid
+  grid.x = evaluateIndex(x, vars)
+  grid.y = evaluateIndex(y, vars)
+  grid.z = evaluateIndex(z, vars)
+}
 
 /** Why a grid cannot be run, of which an axis has at most `most` workgroups. */
-const checkGrid = (name: string, grid: ReadonlyArray<number>, most: number): DeviceError | undefined => {
+const checkGrid = ({ loaded: { program: { name } }, x, y, z }: Grid, most: number): DeviceError | undefined => {
+  const grid = [x, y, z]
   const axis = grid.findIndex((size) => !(size >= 0 && size <= most))
   if (axis < 0) return undefined
   return grid[axis]! > most
@@ -92,28 +117,23 @@ const checkGrid = (name: string, grid: ReadonlyArray<number>, most: number): Dev
 }
 
 /** Why a launch whose grid depends on no variable can never run. */
-export const refusedOf = (launches: ReadonlyArray<Launch>, most: number): DeviceError | undefined => {
-  for (const { fixed, loaded } of launches) {
-    const refused = fixed === undefined ? undefined : checkGrid(loaded.program.name, fixed, most)
+export const refusedOf = (grids: ReadonlyArray<Grid>, most: number): DeviceError | undefined => {
+  for (const grid of grids) {
+    const refused = grid.isFixed ? checkGrid(grid, most) : undefined
     if (refused !== undefined) return refused
   }
   return undefined
 }
 
-/** The workgroup counts of launches with these values, or why one of them cannot be run. */
-export const gridsOf = (
-  launches: ReadonlyArray<Launch>,
-  vars: Vars,
-  most: number
-): ReadonlyArray<Grid> | DeviceError => {
-  const grids: Array<Grid> = []
-  for (const { fixed, loaded } of launches) {
-    const grid = fixed ?? gridOf(loaded, vars)
-    const refused = fixed === undefined ? checkGrid(loaded.program.name, grid, most) : undefined
-    if (refused instanceof DeviceError) return refused
-    grids.push(grid)
+/** Sets the workgroup counts for these values, or says why one of the launches cannot be run. */
+export const setGrids = (grids: ReadonlyArray<Grid>, vars: Vars, most: number): DeviceError | undefined => {
+  for (const grid of grids) {
+    if (grid.isFixed) continue
+    set(grid, vars)
+    const refused = checkGrid(grid, most)
+    if (refused !== undefined) return refused
   }
-  return grids
+  return undefined
 }
 
 /** Which launches of a run: from one, up to but not including another. */
@@ -122,23 +142,21 @@ export interface Part {
   readonly to: number
 }
 
-/** Puts launches into a command buffer, as a pass of their own. */
+/** Puts launches into a command buffer, as a pass of their own, with the workgroup counts that are set. */
 export const encode = (
   encoder: GPUCommandEncoder,
   launches: ReadonlyArray<Launch>,
-  grids: ReadonlyArray<Grid>,
   { from, to }: Part,
   descriptor?: GPUComputePassDescriptor
 ): void => {
   const pass = encoder.beginComputePass(descriptor)
-  let pipeline: GPUComputePipeline | undefined
+  let set: GPUComputePipeline | undefined
   let bound: GPUBindGroup | undefined
   for (let i = from; i < to; i++) {
-    const { group, loaded } = launches[i]!
-    const [x, y, z] = grids[i]!
+    const { grid: { x, y, z }, group, pipeline } = launches[i]!
     if (x === 0 || y === 0 || z === 0) continue
-    if (pipeline !== loaded.pipeline) pass.setPipeline(loaded.pipeline)
-    pipeline = loaded.pipeline
+    if (set !== pipeline) pass.setPipeline(pipeline)
+    set = pipeline
     // it stays set as long as pipelines have its layout, and others have other groups
     if (bound !== group) pass.setBindGroup(0, group)
     bound = group

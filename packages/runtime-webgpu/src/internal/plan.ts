@@ -2,6 +2,7 @@ import { DeviceError, type Dispatch, type Replay, type Vars } from "@tg/runtime/
 import { Effect, type Scope } from "effect"
 import { type Bound, boundOf } from "./bindings.ts"
 import { type Launches, prepare, refusedOf } from "./launches.ts"
+import type { Memory } from "./memory.ts"
 import { error, type Gpu, scoped, usage } from "./queue.ts"
 import type { Storage } from "./storage.ts"
 import { type Planned, Run, type Submit } from "./submission.ts"
@@ -28,10 +29,12 @@ export const make =
       }
       const uniforms = Uniforms.of(dispatches, limits.minUniformBufferOffsetAlignment)
       const prepared = yield* hold(gpu, storage, dispatches, { bound, uniforms })
-      const refused = refusedOf(prepared.launches, limits.maxComputeWorkgroupsPerDimension)
+      const refused = refusedOf(prepared.grids, limits.maxComputeWorkgroupsPerDimension)
       if (refused !== undefined) return yield* refused
       const memories = new Set(bound.flatMap((some) => some.map(({ memory }) => memory)))
-      return replayOf(gpu, submit, { ...prepared, uniforms, memories })
+      const { buffer, grids, isClosed, launches } = prepared
+      const unfit = fitness(storage, memories, isClosed)
+      return replayOf(gpu, submit, { buffer, grids, launches, uniforms, unfit })
     })
 
 /** Makes what the plan holds; it is given back with the Scope, after which `isClosed`. */
@@ -69,6 +72,21 @@ const hold = (
     return { ...made.value, isClosed: () => closed }
   })
 
+/** Why a plan that binds these cannot be run. */
+const fitness = (storage: Storage, memories: ReadonlySet<Memory>, isClosed: () => boolean): Planned["unfit"] => {
+  let returned: number | undefined
+  return () => {
+    if (isClosed()) return error("BadArgument", "a plan was run after its scope closed")
+    if (returned === storage.returned()) return undefined
+    for (const memory of memories) {
+      const found = storage.own(memory)
+      if (found instanceof DeviceError) return found
+    }
+    returned = storage.returned()
+    return undefined
+  }
+}
+
 /** Runs what is prepared. */
 const replayOf = (gpu: Gpu, submit: Submit, plan: Planned): Replay => {
   const run = (vars: Vars): Effect.Effect<void, DeviceError> =>
@@ -76,7 +94,7 @@ const replayOf = (gpu: Gpu, submit: Submit, plan: Planned): Replay => {
       const refused = submit([new Run(gpu, plan, vars)])
       return refused === undefined ? Effect.void : Effect.fail(refused)
     })
-  const stage = (vars: Vars) => Effect.sync(() => new Run(gpu, plan, vars))
+  const stage = (vars: Vars) => new Run(gpu, plan, vars)
   const timed = (vars: Vars): Effect.Effect<number, DeviceError> =>
     Timer.time(gpu, ({ behind, descriptor }) => submit([new Run(gpu, plan, vars, descriptor), behind]))
   return gpu.device.features.has("timestamp-query") ? { run, stage, timed } : { run, stage }

@@ -9,7 +9,8 @@ export const mapRead = 0x1
 export const error = (reason: DeviceError["reason"], message: string): DeviceError =>
   new DeviceError({ reason, message })
 
-const words = (cause: unknown): string => cause instanceof Error ? cause.message : String(cause)
+/** What a cause says. */
+export const words = (cause: unknown): string => cause instanceof Error ? cause.message : String(cause)
 
 /** Submissions of runs, in number: what the device was given, and what is known to be done, because something behind it was read. */
 export interface Progress {

@@ -1,26 +1,34 @@
 /** Reading buffers, through staging buffers that the host may map. */
-import type { DeviceBuffer, DeviceError, Span } from "@tg/runtime/Device"
+import { type DeviceBuffer, DeviceError, type Span } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import { checkRange, Memory, type Own } from "./memory.ts"
-import { error, type Gpu, mapRead, usage, wait } from "./queue.ts"
+import { error, type Gpu, mapRead, usage, words } from "./queue.ts"
 
 /** Staging buffers up to this size are kept for the next read. */
 const keptBytes = 2 ** 20
 const keptCount = 8
 
+/** A buffer that the host may map. Its size is known here: to ask the buffer for it is a call into the device. */
+interface Target {
+  readonly gpu: GPUBuffer
+  readonly bytes: number
+}
+
 /** Staging buffers, the small ones of which are kept. */
 const stagingOf = (device: GPUDevice) => {
-  const kept: Array<GPUBuffer> = []
+  const kept: Array<Target> = []
   return {
-    take: (bytes: number): GPUBuffer => {
-      const found = kept.findIndex((s) => s.size >= bytes)
+    take: (asked: number): Target => {
+      const found = kept.findIndex(({ bytes }) => bytes >= asked)
       if (found >= 0) return kept.splice(found, 1)[0]!
-      const size = bytes > keptBytes ? bytes : Math.max(256, 2 ** Math.ceil(Math.log2(bytes)))
-      return device.createBuffer({ label: "staging", size, usage: usage.mapRead | usage.copyDst })
+      const bytes = asked > keptBytes ? asked : Math.max(256, 2 ** Math.ceil(Math.log2(asked)))
+      const gpu = device.createBuffer({ label: "staging", size: bytes, usage: usage.mapRead | usage.copyDst })
+      return { gpu, bytes }
     },
-    giveBack: (buffer: GPUBuffer): void => {
-      if (buffer.size <= keptBytes && kept.length < keptCount && buffer.mapState === "unmapped") kept.push(buffer)
-      else buffer.destroy() // also ends a mapping that an interrupted read left pending
+    giveBack: (target: Target): void => {
+      const { bytes, gpu } = target
+      if (bytes <= keptBytes && kept.length < keptCount && gpu.mapState === "unmapped") kept.push(target)
+      else gpu.destroy() // also ends a mapping that an interrupted read left pending
     }
   }
 }
@@ -58,39 +66,55 @@ export const make = (gpu: Gpu, own: Own): ReadWith => {
     }
   }
 
-  const mapped = (parts: ReadonlyArray<Part>, total: number, target: GPUBuffer) =>
-    Effect.gen(function*() {
-      yield* wait(
-        gpu,
-        () => target.mapAsync(mapRead, 0, total),
-        (message) => error("DeviceLost", `read ${labels(parts)}: ${message}`)
-      )
-      // a device that was lost meanwhile takes the mapping away
-      const copy = yield* Effect.try({
-        try: () => new Uint8Array(target.getMappedRange(0, total)).slice(),
-        catch: (cause) => gpu.trouble() ?? error("DeviceLost", `read ${labels(parts)}: ${String(cause)}`)
-      })
-      target.unmap()
-      const trouble = gpu.trouble()
-      if (trouble !== undefined) return yield* trouble
-      return parts.length === 1 ? [copy] : parts.map(({ at, bytes }) => copy.slice(at, at + bytes))
-    })
+  /** What lies in the mapped buffer, which is unmapped. */
+  const taken = (parts: ReadonlyArray<Part>, total: number, target: GPUBuffer): ReadonlyArray<Uint8Array> => {
+    const copy = new Uint8Array(target.getMappedRange(0, total)).slice()
+    target.unmap()
+    return parts.length === 1 ? [copy] : parts.map(({ at, bytes }) => copy.subarray(at, at + bytes))
+  }
 
+  /** What was read, when it is there. */
+  const mapped = async (
+    parts: ReadonlyArray<Part>,
+    total: number,
+    target: GPUBuffer
+  ): Promise<ReadonlyArray<Uint8Array> | DeviceError> => {
+    try {
+      await target.mapAsync(mapRead, 0, total)
+      // a device that was lost meanwhile takes the mapping away
+      const found = taken(parts, total, target)
+      return gpu.trouble() ?? found
+    } catch (cause) {
+      return gpu.trouble() ?? error("DeviceLost", `read ${labels(parts)}: ${words(cause)}`)
+    }
+  }
+
+  /** The fiber waits once: each token is read so. */
   const readAll = (parts: ReadonlyArray<Part>, total: number, submit: Submit) =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => staging.take(total)),
-      (target) =>
-        Effect.suspend(() => {
-          const refused = submit(parts.map((part) => copyOut(part, target)))
-          if (refused !== undefined) return Effect.fail(refused)
-          const { submitted } = gpu.progress
-          return Effect.tap(mapped(parts, total, target), () =>
-            Effect.sync(() => {
-              gpu.progress.done = Math.max(gpu.progress.done, submitted)
-            }))
-        }),
-      (target) => Effect.sync(() => staging.giveBack(target))
-    )
+    Effect.callback<ReadonlyArray<Uint8Array>, DeviceError>((resume) => {
+      const target = staging.take(total)
+      const refused = submit(parts.map((part) => copyOut(part, target.gpu)))
+      if (refused !== undefined) {
+        staging.giveBack(target)
+        resume(Effect.fail(refused))
+        return undefined
+      }
+      const { submitted } = gpu.progress
+      let isOver = false
+      const end = (): void => {
+        isOver = true
+        staging.giveBack(target)
+      }
+      void mapped(parts, total, target.gpu).then((found) => {
+        // who was interrupted has given it back
+        if (isOver) return
+        end()
+        if (found instanceof DeviceError) return resume(Effect.fail(found))
+        gpu.progress.done = Math.max(gpu.progress.done, submitted)
+        resume(Effect.succeed(found))
+      })
+      return Effect.sync(end)
+    })
 
   return (spans, submit) =>
     Effect.suspend((): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> => {

@@ -5,8 +5,7 @@
  */
 import { DeviceError, type Span, type Staged, type Vars } from "@tg/runtime/Device"
 import type { Effect } from "effect"
-import { encode, type Grid, gridsOf, type Launch, type Part } from "./launches.ts"
-import type { Memory } from "./memory.ts"
+import { encode, type Grid, type Launch, type Part, setGrids } from "./launches.ts"
 import { error, type Gpu, usage } from "./queue.ts"
 import type { CopyOut } from "./reads.ts"
 import type { Storage } from "./storage.ts"
@@ -15,12 +14,13 @@ import type { Uniforms } from "./uniforms.ts"
 /** What a plan is, to those who run it. */
 export interface Planned {
   readonly launches: ReadonlyArray<Launch>
+  /** Those of the launches, for the run that is encoded. */
+  readonly grids: ReadonlyArray<Grid>
   readonly uniforms: Uniforms
   /** Holds the variables, if there are any. */
   readonly buffer: GPUBuffer | undefined
-  /** All that is bound. */
-  readonly memories: ReadonlySet<Memory>
-  readonly isClosed: () => boolean
+  /** Why it cannot be run at all, if it cannot. */
+  readonly unfit: () => DeviceError | undefined
 }
 
 /** A run of a plan with these values. */
@@ -62,63 +62,63 @@ export const partsOf = (launches: number, isIdle: boolean): ReadonlyArray<Part> 
 /** A run that was looked at. */
 interface Ready {
   readonly run: Run
-  readonly grids: ReadonlyArray<Grid>
   /** Its variables; where the plan runs once, they stay until they are written. */
   readonly words: Int32Array<ArrayBuffer>
+  /** Whether another run of its plan is submitted with it, which has other workgroup counts. */
+  readonly isRepeated: boolean
   /** Where its variables are among those of all runs, in bytes; not there, if they are written to their place right away. */
   readonly at: number | undefined
 }
 
-/** Why a plan cannot be run at all. */
-const unfit = ({ isClosed, memories }: Planned, storage: Storage): DeviceError | undefined => {
-  if (isClosed()) return error("BadArgument", "a plan was run after its scope closed")
-  for (const memory of memories) {
-    const found = storage.own(memory)
-    if (found instanceof DeviceError) return found
-  }
-  return undefined
-}
+/** Whether the plan of a run runs more often than once. */
+const repeats = (work: ReadonlyArray<Run | CopyOut>, run: Run): boolean =>
+  work.some((each) => each !== run && each instanceof Run && each.plan === run.plan)
 
 /** What submits on a device. */
-export const make = (gpu: Gpu, storage: Storage): Submit => {
+export const make = (gpu: Gpu): Submit => {
   const { device } = gpu
+  const { queue } = device
   const most = device.limits.maxComputeWorkgroupsPerDimension
   const { buffer: bufferOf, keep } = values(device)
 
   /** Looks at all runs before anything is written. */
-  const readyOf = (runs: ReadonlyArray<Run>): ReadonlyArray<Ready> | DeviceError => {
+  const readyOf = (work: ReadonlyArray<Run | CopyOut>): ReadonlyArray<Ready> | DeviceError => {
     const trouble = gpu.trouble()
     if (trouble !== undefined) return trouble
-    const counts = new Map<Planned, number>()
-    for (const { plan } of runs) counts.set(plan, (counts.get(plan) ?? 0) + 1)
-    for (const plan of counts.keys()) {
-      const refused = unfit(plan, storage)
-      if (refused !== undefined) return refused
-    }
     let total = 0
     const ready: Array<Ready> = []
-    for (const run of runs) {
+    for (const run of work) {
+      if (!(run instanceof Run)) continue
       const { plan, vars } = run
+      const unfit = plan.unfit()
+      if (unfit !== undefined) return unfit
       const words = plan.uniforms.words(vars)
       if (words instanceof DeviceError) return words
-      const grids = gridsOf(plan.launches, vars, most)
-      if (grids instanceof DeviceError) return grids
-      const isShared = plan.buffer !== undefined && counts.get(plan)! > 1
+      const refused = setGrids(plan.grids, vars, most)
+      if (refused !== undefined) return refused
+      const repeated = repeats(work, run)
+      const isShared = plan.buffer !== undefined && repeated
       if (isShared) keep(total, words)
-      ready.push({ run, grids, words, at: isShared ? total : undefined })
+      ready.push({ run, words, isRepeated: repeated, at: isShared ? total : undefined })
       if (isShared) total += words.byteLength
     }
     return ready
   }
 
-  return (work) => {
-    const ready = readyOf(work.filter((each) => each instanceof Run))
-    if (ready instanceof DeviceError) return ready
-    const last = ready.findLast(({ at }) => at !== undefined)
-    const source = last === undefined ? undefined : bufferOf(last.at! + last.run.plan.uniforms.bytes)
-    for (const { at, run: { plan: { buffer } }, words } of ready) {
-      if (at === undefined && buffer !== undefined) device.queue.writeBuffer(buffer, 0, words)
+  /** Puts the variables of all runs where they are found: of those with a place of their own, the buffer. */
+  const write = (ready: ReadonlyArray<Ready>): GPUBuffer | undefined => {
+    let shared = 0
+    for (const { at, run: { plan: { buffer, uniforms } }, words } of ready) {
+      if (at !== undefined) shared = at + uniforms.bytes
+      else if (buffer !== undefined) queue.writeBuffer(buffer, 0, words)
     }
+    return shared === 0 ? undefined : bufferOf(shared)
+  }
+
+  return (work) => {
+    const ready = readyOf(work)
+    if (ready instanceof DeviceError) return ready
+    const source = write(ready)
     let encoder = device.createCommandEncoder()
     let next = 0
     let isIdle = gpu.progress.done === gpu.progress.submitted
@@ -128,18 +128,19 @@ export const make = (gpu: Gpu, storage: Storage): Submit => {
         each(encoder)
         continue
       }
-      const { at, grids, run: { descriptor, plan } } = ready[next++]!
+      const { at, isRepeated, run: { descriptor, plan, vars } } = ready[next++]!
+      if (isRepeated) setGrids(plan.grids, vars, most)
       if (at !== undefined) encoder.copyBufferToBuffer(source!, at, plan.buffer!, 0, plan.uniforms.bytes)
-      partsOf(plan.launches.length, isIdle && descriptor === undefined).forEach((part, i) => {
-        if (i > 0) {
-          device.queue.submit([encoder.finish()])
+      for (const part of partsOf(plan.launches.length, isIdle && descriptor === undefined)) {
+        if (part.from > 0) {
+          queue.submit([encoder.finish()])
           encoder = device.createCommandEncoder()
         }
-        encode(encoder, plan.launches, grids, part, descriptor)
-      })
+        encode(encoder, plan.launches, part, descriptor)
+      }
       isIdle = false
     }
-    device.queue.submit([encoder.finish()])
+    queue.submit([encoder.finish()])
     return undefined
   }
 }

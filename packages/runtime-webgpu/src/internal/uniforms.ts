@@ -32,16 +32,22 @@ export const of = (dispatches: ReadonlyArray<Dispatch>, alignment: number): Unif
     bytes = offset + size
   }
   const words = new Int32Array(bytes / 4)
+  // programs with the same variables in the same bounds take the same values
+  const distinct = [
+    ...new Map([...programs].toReversed().map((own) => [JSON.stringify([own.vars, own.bounds]), own])).values()
+  ]
+    .toReversed()
+  const lists = [...places.values()]
   return {
     bytes,
     placeOf: (vars) => places.get(vars.join()),
     words: (vars) => {
-      for (const program of programs) {
+      for (const program of distinct) {
         const misvalued = misvaluedIn(program, vars)
         if (misvalued !== undefined) return error("BadArgument", misvalued)
       }
-      for (const { offset, vars: names } of places.values()) {
-        for (const [i, name] of names.entries()) words[offset / 4 + i] = vars[name]!
+      for (const { offset, vars: names } of lists) {
+        for (let i = 0; i < names.length; i++) words[offset / 4 + i] = vars[names[i]!]!
       }
       return words
     }
