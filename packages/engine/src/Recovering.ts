@@ -57,7 +57,7 @@ export const home: <H, E1, E2>(
     // why `current` is lost, until it is replaced
     let loss: DeviceError | undefined
     const lock = yield* Semaphore.make(1)
-    const settled = Effect.gen(function*() {
+    const replaced = Effect.gen(function*() {
       const error = loss
       if (error === undefined) return current
       if (again === undefined) return yield* error
@@ -72,6 +72,8 @@ export const home: <H, E1, E2>(
       loss = undefined
       return current
     }).pipe(lock.withPermits(1))
+    // each token asks
+    const settled = Effect.suspend(() => loss === undefined ? Effect.succeed(current) : replaced)
     return {
       current: () => current,
       stands: (standing) => standing === current && loss === undefined,
@@ -108,12 +110,19 @@ export const resident: <H, A>(
   function*<H, A>(home: Home<H>, make: (standing: Standing<H>) => Effect.Effect<A, StepError>) {
     const lock = yield* Semaphore.make(1)
     let own!: { readonly standing: Standing<H>; readonly made: A }
-    const at = (standing: Standing<H>): Effect.Effect<A, StepError> =>
-      Effect.suspend(() =>
-        (own as typeof own | undefined)?.standing === standing
-          ? Effect.succeed(own.made)
-          : Effect.map(make(standing), (made) => (own = { standing, made }).made)
-      ).pipe(lock.withPermits(1))
+    const known = (standing: Standing<H>): A | undefined =>
+      (own as typeof own | undefined)?.standing === standing ? own.made : undefined
+    const again = (standing: Standing<H>): Effect.Effect<A, StepError> =>
+      Effect.suspend(() => {
+        const made = known(standing)
+        return made === undefined
+          ? Effect.map(make(standing), (made) => (own = { standing, made }).made)
+          : Effect.succeed(made)
+      }).pipe(lock.withPermits(1))
+    const at = (standing: Standing<H>): Effect.Effect<A, StepError> => {
+      const made = known(standing)
+      return made === undefined ? again(standing) : Effect.succeed(made)
+    }
     const attempt = <B, E>(
       use: (own: A, isAgain: boolean) => Effect.Effect<B, E>,
       isAgain: boolean
