@@ -19,6 +19,8 @@ export interface HostProfile {
   readonly calls: ReadonlyArray<Calls>
   /** Of all turns of the event loop in which something was asked of Dawn: those calls, and everything else. */
   readonly hostMicros: number
+  /** Of that, Dawn's own work between calls: what it does about commands that are done, before it says that a read is there. */
+  readonly eventMicros: number
   /** Of that, what the thread was running: less where others use the processors too. */
   readonly cpuMicros: number
   /** Of all other turns: waiting for the device. */
@@ -65,6 +67,7 @@ class Meter {
   readonly calls = new Map<string, { calls: number; millis: number }>()
   count = 0
   hostMillis = 0
+  eventMillis = 0
   waitMillis = 0
   cpuMicros = 0
   heapBytes = 0
@@ -77,6 +80,15 @@ class Meter {
   #memory = process.memoryUsage()
   #cpu = cpuMicros()
   #last = performance.now()
+  /** Milliseconds of Dawn's events in this turn. */
+  #events = 0
+
+  /** What Dawn has the event loop run, timed. */
+  event(run: () => void): void {
+    const before = performance.now()
+    run()
+    this.#events += performance.now() - before
+  }
 
   /** The method, with its calls counted and timed. */
   timed(name: string, method: Method): Method {
@@ -112,6 +124,7 @@ class Meter {
     if (this.count === this.#counted) this.waitMillis += now - this.#last
     else {
       this.hostMillis += now - this.#last
+      this.eventMillis += this.#events
       this.cpuMicros += cpu - this.#cpu
       const { arrayBuffers, heapUsed } = process.memoryUsage()
       this.turns++
@@ -122,6 +135,7 @@ class Meter {
       }
       this.#counted = this.count
     }
+    this.#events = 0
     this.#cpu = cpuMicros()
     this.#last = performance.now()
   }
@@ -179,6 +193,7 @@ const profileOf = (
     }))
     .toSorted((a, b) => b.micros - a.micros),
   hostMicros: Math.max(0, meter.hostMillis - meter.count * all) * microsPerMilli,
+  eventMicros: meter.eventMillis * microsPerMilli,
   cpuMicros: Math.max(0, meter.cpuMicros - meter.count * all * microsPerMilli),
   waitMicros: meter.waitMillis * microsPerMilli,
   heapBytes: Math.max(0, meter.heapBytes * meter.turns / Math.max(1, meter.growing) - meter.count * bytes),
@@ -186,6 +201,12 @@ const profileOf = (
   collections: collected.collections,
   collectionMicros: collected.micros
 })
+
+type Later = (run: () => void) => NodeJS.Immediate
+
+/** Dawn asks for a turn of the event loop as long as something is awaited: by a function that is no JavaScript. */
+const withEvents = (meter: Meter, later: Later): Later => (run) =>
+  later(Function.prototype.toString.call(run).endsWith("{ [native code] }") ? () => meter.event(run) : run)
 
 /** Runs the work, and tells what the host did for it. One at a time. */
 export const profile = Effect.fn("HostCalls.profile")(
@@ -195,18 +216,21 @@ export const profile = Effect.fn("HostCalls.profile")(
     const cost = overhead()
     const meter = new Meter()
     let isOver = false
+    const later = globalThis.setImmediate
     const turn = (): void => {
       if (isOver) return
       meter.turn()
-      setImmediate(turn)
+      later(turn)
     }
     const put = Effect.sync(() => {
       for (const { method, name, prototype } of places) Reflect.set(prototype, name, meter.timed(name, method))
-      setImmediate(turn)
+      Reflect.set(globalThis, "setImmediate", withEvents(meter, later))
+      later(turn)
     })
     const takeBack = Effect.sync(() => {
       isOver = true
       meter.turn()
+      Reflect.set(globalThis, "setImmediate", later)
       for (const { method, name, prototype } of places) Reflect.set(prototype, name, method)
     })
     const { end } = yield* collecting

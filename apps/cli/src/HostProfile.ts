@@ -15,6 +15,8 @@ export interface HostProfile {
   /** Of `micros`, inside of calls into Dawn. */
   readonly dawnMicros: number
   readonly dawnCalls: number
+  /** Of `micros`, Dawn's own work between calls. */
+  readonly eventMicros: number
   /** Of all other turns, in which the host waits. */
   readonly waitMicros: number
   /** Bytes that were allocated: in the JavaScript heap, and as memory of arrays. */
@@ -39,13 +41,14 @@ export const check = Effect.flatMap(Chosen, ({ kind, name }) =>
 export const of = Effect.fn("cli.bench.host")(
   function*<A, E, R>(work: Effect.Effect<A, E, R>, tokens: number) {
     const [, host] = yield* HostCalls.profile(work)
-    const { calls, cpuMicros, hostMicros, waitMicros } = host
+    const { calls, cpuMicros, eventMicros, hostMicros, waitMicros } = host
     const made: HostProfile = {
       tokens,
       micros: hostMicros / tokens,
       cpuMicros: cpuMicros / tokens,
       dawnMicros: sum(calls.map(({ micros }) => micros)) / tokens,
       dawnCalls: sum(calls.map((own) => own.calls)) / tokens,
+      eventMicros: eventMicros / tokens,
       waitMicros: waitMicros / tokens,
       heapBytes: Math.round(host.heapBytes / tokens),
       arrayBytes: Math.round(host.arrayBytes / tokens),
@@ -75,7 +78,8 @@ export const asText = (host: HostProfile): string =>
         micros(host.dawnMicros),
         (host.dawnMicros / host.dawnCalls).toFixed(2)
       ],
-      ["outside of Dawn", "", micros(host.micros - host.dawnMicros), ""],
+      ["Dawn's events", "", micros(host.eventMicros), ""],
+      ["outside of Dawn", "", micros(host.micros - host.dawnMicros - host.eventMicros), ""],
       ["together", "", micros(host.micros), ""],
       ["of which the thread ran", "", micros(host.cpuMicros), ""],
       ["waiting for the device", "", micros(host.waitMicros), ""],
