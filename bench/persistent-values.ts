@@ -239,7 +239,7 @@ const logits = <R>(mode: Persistent.Mode, rendered: Layer.Layer<Renderer, never,
       if (Result.isFailure(step)) console.log(`${mode}, tokens from ${at}: ${step.failure.message}`)
       rows.push(Result.isSuccess(step) ? step.success : new Float32Array(0))
     }
-    const read = yield* Effect.result(settled({ device: yield* Device, settle: (yield* Jit).settle }, []))
+    const read = yield* Effect.result(settled({ device: yield* Device, jit: yield* Jit }, []))
     if (Result.isFailure(read)) console.log(`${mode}: ${read.failure.message}`)
     return rows
   }).pipe(

@@ -1,5 +1,5 @@
 /** Decoding under way: steps that are submitted before the tokens of those before them are known. */
-import type { DeviceError, Replay } from "@tg/runtime/Device"
+import type { DeviceError } from "@tg/runtime/Device"
 import { Context, type Fiber } from "effect"
 import { mostDraws } from "./SampleProgram.ts"
 import * as Sampler from "./Sampler.ts"
@@ -62,13 +62,6 @@ export interface Submission {
   readonly read: Fiber.Fiber<ReadonlyArray<Uint8Array>, DeviceError>
 }
 
-/** What the steps of a range of positions run, where each is the same. */
-export interface Decoder {
-  readonly replay: Replay | undefined
-  /** Behind the range another program goes on. */
-  readonly to: number
-}
-
 /** Decoding under way. */
 export interface Ahead {
   readonly sampling: Sampler.Settings
@@ -78,8 +71,6 @@ export interface Ahead {
   position: number
   /** Steps of the last submission. */
   steps: number
-  /** For the positions up to its end. */
-  decoder: Decoder
   /** Tokens on their way, in order. */
   readonly pending: Array<Submission>
   /** Tokens that have come back behind one that was asked for. */
@@ -94,7 +85,6 @@ export const begin = (sampling: Sampler.Settings, tokens: ReadonlyArray<number>)
   tokens: [...tokens],
   position: tokens.length - 1,
   steps: 0,
-  decoder: { replay: undefined, to: 0 },
   pending: [],
   ready: [],
   arrived: undefined

@@ -34,21 +34,18 @@ export const prepare = Effect.fnUntraced(function*(state: SessionState, sampling
 /** What the device does for a step that feeds the token which is there: it leaves the next one. */
 type Step = (position: number, number: number) => ReadonlyArray<Work>
 
-/** What computes the steps of a position, and where that ends. */
-const decoderOf = Effect.fnUntraced(function*(state: SessionState, { position, sampling }: Ahead) {
-  const { decoder, spanAt } = state.programs
-  const { to } = spanAt(position)
-  return { to, replay: Sampler.isGreedy(sampling) ? yield* decoder(position) : undefined }
-})
-
 /** Makes the steps from a position on, so many, which one program computes. */
 const stepOf = Effect.fnUntraced(function*(
   state: SessionState,
-  { decoder: { replay }, position, sampling }: Ahead,
+  { position, sampling }: Ahead,
   count: number
 ): Effect.fn.Return<Step, StepError> {
-  if (replay !== undefined) return (startPos) => [{ replay, vars: { startPos } }]
-  const { draw, prepared } = yield* state.programs.drawer(position)
+  const { decoder, drawer } = state.programs
+  if (Sampler.isGreedy(sampling)) {
+    const replay = yield* decoder(position)
+    return (startPos) => [{ replay, vars: { startPos } }]
+  }
+  const { draw, prepared } = yield* drawer(position)
   const { begin, work } = yield* draw(sampling, "all")
   yield* begin(Array.from({ length: count }, (_, i) => position + i + 1))
   return (startPos, number) => [{ replay: prepared, vars: { startPos } }, work(number)]
@@ -72,10 +69,7 @@ const submit = Effect.fnUntraced(function*(state: SessionState, running: Ahead, 
     : reading
   running.position += count
   running.steps = count
-  running.pending.push({
-    steps: count,
-    read: yield* Effect.forkIn(read, state.scope, { startImmediately: true })
-  })
+  running.pending.push({ steps: count, read: yield* Effect.forkIn(read, state.scope, { startImmediately: true }) })
 })
 
 /** A word of a buffer, to be read. */
@@ -133,24 +127,26 @@ const stepsTogether = ({ device, pace, together: asked }: SessionState): number 
 const arrived = Effect.fnUntraced(function*(state: SessionState, running: Ahead) {
   const worth = stepsTogether(state)
   for (;;) {
-    if (running.position >= running.decoder.to) running.decoder = yield* decoderOf(state, running)
-    const count = stepsNow(running, { room: running.decoder.to - running.position, together: worth })
+    // behind a span another program goes on
+    const { to } = state.programs.spanAt(running.position)
+    const count = stepsNow(running, { room: to - running.position, together: worth })
     if (count === 0) break
     yield* submit(state, running, count)
   }
   if (running.ready.length === 0) {
     // who is interrupted here and asks again gets the same token
-    const read = yield* Effect.tapError(Fiber.join(running.pending[0]!.read), () =>
+    const { read, steps } = running.pending[0]!
+    const words = yield* Effect.tapError(Fiber.join(read), () =>
       Effect.sync(() => {
         // of the steps behind it nobody knows whether they ran
         state.ahead = undefined
         state.held = running.tokens.slice(0, -1)
       }))
     running.pending.shift()
-    for (const bytes of read) running.ready.push(wordOf(bytes))
+    running.ready.push(...words.slice(0, steps).map(wordOf))
   }
   const id = running.ready[0]!
-  if (id >= state.model.config.vocabulary) yield* known(state, id, running.tokens.length - 1)
+  yield* known(state, id, running.tokens.length - 1)
   running.ready.shift()
   running.tokens.push(id)
   // every token whose step was submitted is in the cache, as far as it is known

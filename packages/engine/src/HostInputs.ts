@@ -64,15 +64,14 @@ export const tables = (source: Source, weights: Loader.Tensors, context: number)
   Effect.map(writing(source, weights, cacheRows(context)), ({ bound, writeAt }): Tables => {
     const rows = cacheRows(context)
     let known = source.inputs.length === 0 ? rows : 0
-    const more = Effect.fnUntraced(function*(wanted: number) {
-      while (known < wanted) {
-        const count = Math.min(tableRows, rows - known)
-        yield* writeAt(Array.from({ length: count }, (_, i) => known + i), known)
-        known += count
-      }
-    })
     return {
       bound,
-      reach: (positions) => known >= Math.min(positions, rows) ? Effect.void : more(Math.min(positions, rows))
+      reach: Effect.fnUntraced(function*(positions: number) {
+        while (known < Math.min(positions, rows)) {
+          const count = Math.min(tableRows, rows - known)
+          yield* writeAt(Array.from({ length: count }, (_, i) => known + i), known)
+          known += count
+        }
+      })
     }
   })

@@ -366,7 +366,7 @@ const readsOf = (
 const submitting = Effect.fnUntraced(function*(model: ModelFile, storage: PoolStorage, options: PoolOptions) {
   const device = yield* Device
   const scope = yield* Effect.scope
-  const { settle } = yield* Jit
+  const jit = yield* Jit
   const { vocabulary } = model.config
   const { logits, ring, steps: { tokens } } = storage
   const draw = options.draws === "host"
@@ -384,7 +384,7 @@ const submitting = Effect.fnUntraced(function*(model: ModelFile, storage: PoolSt
     ]
     if (rows.some((row) => row !== undefined && !DrawRows.isPlain(row))) work.push(yield* draw!(rows, step))
     const { found, spans } = readsOf(storage, { entries, step, vocabulary })
-    const ran = Effect.map(settled({ device, settle }, [...work, ...spans]), found)
+    const ran = Effect.map(settled({ device, jit }, [...work, ...spans]), found)
     // submitted at once: what comes next stands behind it
     const fiber = yield* Effect.forkIn(ran, scope, { startImmediately: true })
     return { step, found: Fiber.join(fiber) }

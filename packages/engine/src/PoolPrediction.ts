@@ -245,7 +245,7 @@ const stepping = Effect.fnUntraced(function*(setting: Setting, storage: Storage)
 export const make = Effect.fnUntraced(function*(setting: Setting) {
   const { pages, tokens: most } = setting.options
   const device = yield* Device
-  const { settle } = yield* Jit
+  const jit = yield* Jit
   const storage = yield* storageOf(setting)
   const { guess, take } = yield* stepping(setting, storage)
   const read = readings(pages)
@@ -260,7 +260,7 @@ export const make = Effect.fnUntraced(function*(setting: Setting) {
       for (const text of texts) read.reach(text)
       yield* guess(texts, guesses)
       const reading: Span = { buffer: storage.drafts, offset: 0, bytes: 4 * guesses * most }
-      const [bytes] = yield* settled({ device, settle }, [reading])
+      const [bytes] = yield* settled({ device, jit }, [reading])
       const words = wordsOf(bytes!)
       return texts.map((_, text) => Array.from({ length: guesses }, (_, i) => words[i * most + text]!))
     }),

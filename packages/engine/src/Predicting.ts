@@ -2,17 +2,17 @@
  * Guesses of a model's prediction block. It reads a text behind the model, whose states it needs, and catches up when it is asked. From
  * the last token on it goes on with its own guesses, each behind the row that stands in for the state of the one before.
  */
-import { ownOf } from "@tg/jit/Jit"
+import { ownOf, settled } from "@tg/jit/Jit"
 import * as Order from "@tg/model-parts/Order"
 import { Effect } from "effect"
 import { mostDrafts } from "./DraftLength.ts"
 import type { Prediction } from "./PredictionPrograms.ts"
 import { sizeFor } from "./Prompts.ts"
 import * as Rings from "./Rings.ts"
-import { invalid, readSettled, type SessionState, type StepError } from "./SessionState.ts"
+import { invalid, type SessionState, type StepError } from "./SessionState.ts"
 import { variablesOf } from "./StepProgram.ts"
 import { commonPrefix } from "./Tokens.ts"
-import { bytesOf } from "./Words.ts"
+import { bytesOf, wordsOf } from "./Words.ts"
 
 /** Compiles what guesses need behind steps of up to so many tokens. */
 export const prepare = Effect.fnUntraced(function*({ prediction, prompts }: SessionState, tokens: number) {
@@ -67,6 +67,6 @@ export const predict: (
   for (let i = 0; i < count - 1; i++) {
     yield* guess.run(ownOf(guess, { startPos: last + 1 + i, guess: i }))
   }
-  const bytes = yield* readSettled(state, { buffer: prediction.drafts, offset: 0, bytes: 4 * count })
-  return [...new Uint32Array(bytes.slice().buffer, 0, count)]
+  const [bytes] = yield* settled(state, [{ buffer: prediction.drafts, offset: 0, bytes: 4 * count }])
+  return [...wordsOf(bytes!)]
 })

@@ -110,19 +110,12 @@ export const resident: <H, A>(
   function*<H, A>(home: Home<H>, make: (standing: Standing<H>) => Effect.Effect<A, StepError>) {
     const lock = yield* Semaphore.make(1)
     let own!: { readonly standing: Standing<H>; readonly made: A }
-    const known = (standing: Standing<H>): A | undefined =>
-      (own as typeof own | undefined)?.standing === standing ? own.made : undefined
-    const again = (standing: Standing<H>): Effect.Effect<A, StepError> =>
-      Effect.suspend(() => {
-        const made = known(standing)
-        return made === undefined
-          ? Effect.map(make(standing), (made) => (own = { standing, made }).made)
-          : Effect.succeed(made)
-      }).pipe(lock.withPermits(1))
-    const at = (standing: Standing<H>): Effect.Effect<A, StepError> => {
-      const made = known(standing)
-      return made === undefined ? again(standing) : Effect.succeed(made)
-    }
+    const known = (standing: Standing<H>): Effect.Effect<A> | undefined =>
+      (own as typeof own | undefined)?.standing === standing ? Effect.succeed(own.made) : undefined
+    const at = (standing: Standing<H>): Effect.Effect<A, StepError> =>
+      known(standing) ??
+        Effect.suspend(() => known(standing) ?? Effect.map(make(standing), (made) => (own = { standing, made }).made))
+          .pipe(lock.withPermits(1))
     const attempt = <B, E>(
       use: (own: A, isAgain: boolean) => Effect.Effect<B, E>,
       isAgain: boolean

@@ -242,7 +242,7 @@ const groundOf = Effect.fnUntraced(
       programs,
       together: yield* Ahead.StepsTogether,
       pace: new Ahead.Pace(),
-      settle: (yield* Jit).settle
+      jit: yield* Jit
     }
     return ground
   }

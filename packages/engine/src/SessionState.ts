@@ -1,9 +1,9 @@
 /** What a session is: what it stands on, which stays, and what its steps change. */
-import { type JitError, settled, type Settling } from "@tg/jit/Jit"
+import { type Jit, type JitError, settled } from "@tg/jit/Jit"
 import type { Ring } from "@tg/model-parts/Attention"
 import type { Storage } from "@tg/model-parts/Family"
 import type { Activations } from "@tg/model-parts/Product"
-import type { DeviceBuffer, DeviceError, DeviceShape, Span } from "@tg/runtime/Device"
+import type { DeviceBuffer, DeviceError, DeviceShape } from "@tg/runtime/Device"
 import { Effect, type Scope } from "effect"
 import type { Ahead, Pace, StepsTogether } from "./Ahead.ts"
 import type * as CacheCopy from "./CacheCopy.ts"
@@ -53,19 +53,8 @@ export interface Ground {
   /** What goes through rounds of its guesses, on a device that works on its own. */
   readonly rounds: RoundPrograms | undefined
   /** Says whether what the steps so far have left is void: asked with every read of it. */
-  readonly settle: Settling | undefined
+  readonly jit: Pick<Jit["Service"], "settle">
 }
-
-/** What steps have left in a buffer. */
-export const readSettled = (
-  ground: Pick<Ground, "device" | "settle">,
-  span: Span
-): Effect.Effect<Uint8Array, DeviceError> =>
-  Effect.suspend(() =>
-    ground.settle?.span() === undefined
-      ? ground.device.read(span.buffer, span.offset, span.bytes)
-      : Effect.map(settled(ground, [span]), ([found]) => found!)
-  )
 
 /** A session between two steps. */
 export interface SessionState extends Ground {
@@ -127,7 +116,8 @@ export const read = Effect.fnUntraced(function*(
   { rows, start }: { readonly start: number; readonly rows: number }
 ) {
   const { vocabulary } = state.model.config
-  const values = floatsOf(yield* readSettled(state, { buffer: logits, offset: 0, bytes: 4 * rows * vocabulary }))
+  const [bytes] = yield* settled(state, [{ buffer: logits, offset: 0, bytes: 4 * rows * vocabulary }])
+  const values = floatsOf(bytes!)
   const invalid = Sampler.invalidRow(values, vocabulary, start)
   return invalid === undefined ? values : yield* refuse(state, invalid)
 })

@@ -12,9 +12,8 @@ export const wordsOf = (bytes: Uint8Array): Uint32Array =>
     ? new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
     : new Uint32Array(bytes.slice().buffer)
 
-/** The first word that was read. Byte by byte: a view of a few bytes moves them out of the heap. */
-export const wordOf = (bytes: Uint8Array): number =>
-  (bytes[0]! | bytes[1]! << 8 | bytes[2]! << 16 | bytes[3]! << 24) >>> 0
+/** The first word that was read. */
+export const wordOf = (bytes: Uint8Array): number => wordsOf(bytes)[0]!
 
 /** What is to be written. */
 export const bytesOf = (words: Int32Array | Uint32Array | Float32Array): Uint8Array =>

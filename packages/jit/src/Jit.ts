@@ -49,18 +49,20 @@ export interface Settling {
   readonly check: (words: Uint8Array) => Effect.Effect<void, DeviceError>
 }
 
-/** Runs plans and reads buffers, as `together`, and fails if what was read is void. */
+/** Runs plans and reads buffers, as `together`, and fails if what was read is void. Behind it stand the words that say so. */
 export const settled = (
-  { device, settle }: { readonly device: Pick<DeviceShape, "read" | "submit">; readonly settle?: Settling | undefined },
+  { device, jit }: {
+    readonly device: Pick<DeviceShape, "read" | "submit">
+    readonly jit: Pick<Jit["Service"], "settle">
+  },
   work: ReadonlyArray<Work>
-): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
-  Effect.suspend(() => {
-    const span = settle?.span()
-    return settle === undefined || span === undefined
-      ? together(device, work)
-      : Effect.flatMap(together(device, [...work, span]), (read) =>
-        Effect.as(settle.check(read.at(-1)!), read.slice(0, -1)))
-  })
+): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> => {
+  const { settle } = jit
+  const span = settle?.span()
+  return span === undefined
+    ? together(device, work)
+    : Effect.tap(together(device, [...work, span]), (read) => settle!.check(read.at(-1)!))
+}
 
 /** Errors of scheduling, compiling and binding. */
 export type JitError = RangeifyError | CompileError | DeviceError

@@ -21,7 +21,7 @@ describe("the counters of barriers", () => {
       const { buffer, settle } = yield* Meeting.make(device, persistent)
       const [first, second] = yield* Effect.all([buffer, buffer], { concurrency: 2 })
       assert.strictEqual(first, second)
-      const read = settled({ device, settle }, [])
+      const read = settled({ device, jit: { settle } }, [])
       yield* read
       yield* device.write(first, new Uint8Array(Uint32Array.of(264, 263).buffer), 4 * meetingWords.gaveUp)
       const { message, reason } = yield* Effect.flip(read)

@@ -152,30 +152,26 @@ export interface DeviceShape {
 export type Work = Span | { readonly replay: Replay; readonly vars: Vars }
 
 /** Runs plans and reads buffers in this order, in one submission where the device can do that. */
-export const together = (
+export const together = Effect.fnUntraced(function*(
   device: Pick<DeviceShape, "read" | "submit">,
   work: ReadonlyArray<Work>
-): Effect.Effect<ReadonlyArray<Uint8Array>, DeviceError> =>
-  Effect.suspend(() => {
-    const { submit } = device
-    if (submit === undefined) return inTurn(device, work)
-    const staged: Array<Staged | Span> = []
-    for (const each of work) {
-      const own = "buffer" in each ? each : each.replay.stage?.(each.vars)
-      if (own === undefined) return inTurn(device, work)
-      if (own instanceof DeviceError) return Effect.fail(own)
-      staged.push(own)
-    }
-    return submit(staged)
-  })
-
-const inTurn = Effect.fnUntraced(function*(device: Pick<DeviceShape, "read">, work: ReadonlyArray<Work>) {
-  const read: Array<Uint8Array> = []
+): Effect.fn.Return<ReadonlyArray<Uint8Array>, DeviceError> {
+  const staged: Array<Staged | Span> = []
   for (const each of work) {
-    if ("buffer" in each) read.push(yield* device.read(each.buffer, each.offset, each.bytes))
+    const own = "buffer" in each ? each : each.replay.stage?.(each.vars)
+    if (own instanceof DeviceError) return yield* own
+    if (own !== undefined) staged.push(own)
+  }
+  // what is only read needs no submission of its own
+  if (work.length > 1 && staged.length === work.length && device.submit !== undefined) {
+    return yield* device.submit(staged)
+  }
+  const found: Array<Uint8Array> = []
+  for (const each of work) {
+    if ("buffer" in each) found.push(yield* device.read(each.buffer, each.offset, each.bytes))
     else yield* each.replay.run(each.vars)
   }
-  return read
+  return found
 })
 
 export class Device extends Context.Service<Device, DeviceShape>()("@tg/runtime/Device") {}

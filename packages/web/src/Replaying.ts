@@ -72,9 +72,8 @@ const make = Effect.fnUntraced(function*({ compiler, stages }: Target) {
         (kept) => kept === undefined ? Effect.flatMap(compiling, ({ jit }) => jit.compile(sink)) : Effect.void
       ),
     estimate: (sink) => Effect.flatMap(compiling, ({ jit }) => jit.estimate(sink)),
-    settle: {
-      span: () => started?.jit.settle?.span(),
-      check: (words) => started?.jit.settle?.check(words) ?? Effect.void
+    get settle() {
+      return started?.jit.settle
     },
     prepare: Effect.fn("Replaying.prepare")(function*(sink, buffers, options) {
       // which launches share bindings depends on the buffers
