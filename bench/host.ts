@@ -18,7 +18,7 @@ import * as Packing from "../packages/engine/src/Packing.ts"
 import * as Recovering from "../packages/engine/src/Recovering.ts"
 import * as Session from "../packages/engine/src/Session.ts"
 import { Compiler } from "../packages/jit/src/Compiler.ts"
-import { Jit } from "../packages/jit/src/Jit.ts"
+import { Jit, type Settling } from "../packages/jit/src/Jit.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import {
   type Binding,
@@ -195,7 +195,13 @@ const layers = Effect.gen(function*() {
   const device = Layer.effect(Device, Effect.map(Device, shrunk)).pipe(
     Layer.provide(Node.layer({ allowSoftware: true }))
   )
-  const jit = Jit.layer.pipe(Layer.provide(Compiler.layer), Layer.provide(Layer.succeed(Pipeline, pipeline)))
+  const own = Jit.layer.pipe(Layer.provide(Compiler.layer), Layer.provide(Layer.succeed(Pipeline, pipeline)))
+  const settling = Effect.gen(function*() {
+    const buffer = yield* (yield* Device).allocate(8, "meeting of workgroups")
+    const settle: Settling = { span: () => ({ buffer, offset: 0, bytes: 8 }), check: () => Effect.void }
+    return { ...yield* Jit, settle }
+  })
+  const jit = given.settles ? Layer.effect(Jit, settling).pipe(Layer.provide(own)) : own
   return jit.pipe(Layer.provideMerge(device))
 })
 

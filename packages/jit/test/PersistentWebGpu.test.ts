@@ -75,7 +75,7 @@ const run = (persistent: Persistent.Service, workgroups: number, { compiler = Co
     const { plan, run } = yield* prepare(program.sink, buffers)
     yield* run({})
     yield* run({})
-    const read = yield* Effect.result(settled({ device, jit: { settle } }, []))
+    const read = yield* Effect.result(Effect.asVoid(settled({ device, jit: { settle } }, [])))
     return { launches: plan.launches.length, out: [...yield* device.read(buffers.get(1)!)], settled: read }
   }).pipe(Effect.scoped, Effect.provide(Layer.fresh(jit(persistent, workgroups, compiler))))
 
