@@ -26,18 +26,18 @@ export type PersistentArg = {
   readonly awaited?: Awaited
 }
 
-/** The slot of the memory of words (`waiting`), which part of it a launch writes, and which words of others it clears: from one on, so many. */
-export type Awaited = readonly [slot: number, part: number, clearedFrom: number, clearedWords: number]
+/** The slot of the words that a launch writes, that of words of another launch, which it clears, and how many these are. Each is a window of the memory of words (`waiting`). */
+export type Awaited = readonly [slot: number, cleared: number, clearedWords: number]
 
 /**
- * A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. `awaits`: words that were written in front of it may come later, and are
- * awaited where they are read (AWAIT).
+ * A barrier of all workgroups. One that has polled it `spins` times in vain gives up, and from then on none waits. `awaits`: words of this slot that were written in front of it may come
+ * later, and are awaited where they are read (AWAIT).
  */
 export type GridBarrierArg = {
   readonly id: number
   readonly workgroups: number
   readonly spins: number
-  readonly awaits?: true
+  readonly awaits?: number
 }
 
 /** A kernel as a phase: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
@@ -52,11 +52,11 @@ export interface Phase extends PhaseArg {
 export const meetingWords = { arrived: 0, gaveUp: 1, came: 2, count: 4 } as const
 
 /**
- * The memory of words that readers wait for, of all launches of a device, in words: behind those of the barrier three parts. A launch writes one, which is all 0 when it begins, and clears
- * what the launch before it wrote, in another one. The first launch of a program does not know that one, but that it was not part 0: it has that part, clears the others, and the last one
- * has another.
+ * The memory of words that readers wait for, of all launches of a device, in words: behind those of the barrier three parts. A launch binds one, which is all 0 when it begins, and
+ * another one, in which it clears what the launch before it wrote. The first launch of a program does not know that one, but that it was not part 0: it has that part, clears the others,
+ * and the last one has another. Each begins where a window may.
  */
-export const waiting = { begin: 4, part: 2 ** 14, parts: 3, count: 4 + 3 * 2 ** 14 } as const
+export const waiting = { begin: 64, part: 2 ** 14, parts: 3, count: 64 + 3 * 2 ** 14 } as const
 
 /** Where a part of the memory of words begins. */
 export const beginOf = (part: number): number => waiting.begin + part * waiting.part
@@ -172,8 +172,8 @@ export const written = (phases: ReadonlyArray<Phase>): ReadonlySet<number> =>
     )
   )
 
-/** The slot of the barrier's buffer: behind all others, or that of the words that readers wait for, which has the barrier's in front. */
+/** The slot of the barrier's buffer: behind all others. */
 export const meetingSlot = (
   phases: ReadonlyArray<Phase>,
   { awaited }: Pick<PersistentArg, "awaited"> = {}
-): number => awaited?.[0] ?? Math.max(-1, ...phases.flatMap(({ slots }) => slots)) + 1
+): number => Math.max(awaited?.[1] ?? -1, ...phases.flatMap(({ slots }) => slots)) + 1

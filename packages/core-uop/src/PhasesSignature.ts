@@ -29,9 +29,9 @@ export const signatureOfPhases = (launch: UOp, signature: (kernel: UOp) => Signa
     }
   }
   const arg = argOf(launch, "PERSISTENT")
-  const meeting = Phases.meetingSlot(phases, arg)
-  const words = arg.awaited === undefined ? Phases.meetingWords.count : Phases.waiting.count
-  slots.set(meeting, { slot: meeting, access: "write", bytes: 4 * words })
+  const written = (slot: number, words: number): void => void slots.set(slot, { slot, access: "write", bytes: 4 * words })
+  if (arg.awaited !== undefined) written(arg.awaited[1], arg.awaited[2])
+  written(Phases.meetingSlot(phases, arg), Phases.meetingWords.count)
   const names = [...vars.keys()].sort()
   return {
     workgroup: [1, 1, 1],

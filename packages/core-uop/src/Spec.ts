@@ -267,8 +267,8 @@ const checkOrder = (linear: UOp): string | undefined => {
 /** Where words may come later than the barrier behind them, nothing but AWAIT uses what was loaded. */
 const checkAwaited = (linear: UOp): string | undefined => {
   const barrier = linear.src.find((node) => node.is("GRID_BARRIER"))
-  if (barrier === undefined || argOf(barrier, "GRID_BARRIER").awaits !== true) return undefined
-  const slot = slotOf(barrier.src[0]!)
+  const slot = barrier === undefined ? undefined : argOf(barrier, "GRID_BARRIER").awaits
+  if (slot === undefined) return undefined
   const isWord = (node: UOp): boolean => {
     const buffer = node.op === "LOAD" ? accessOf(node).buffer : undefined
     return buffer?.op === "PARAM" && slotOf(buffer) === slot

@@ -83,19 +83,19 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   return issueAhead(arena.make("LINEAR", DType.none, [...head, ...body]), launch.ahead, lowered)
 }
 
-const gridBarrier = ({ argument, awaits, fresh, head, launch }: Making): UOp => {
-  const { meeting, spins, workgroups } = launch
+const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
+  const { awaited, meeting, spins, workgroups } = launch
   const words = argument(meeting, DType.u32)
   for (const node of toposort(words)) head.add(node)
   const arg = { id: fresh(), workgroups, spins }
-  return words.arena.make("GRID_BARRIER", DType.none, [words], awaits ? { ...arg, awaits } : arg)
+  return words.arena.make("GRID_BARRIER", DType.none, [words], awaited === undefined ? arg : { ...arg, awaits: awaited[0] })
 }
 
 /** Clears the words that readers of other launches wait for, each by one thread. */
 const cleared = ({ argument, emit, fresh, head, launch, thread, threads, workgroup }: Making): ReadonlyArray<UOp> => {
   const { awaited, workgroups } = launch
   if (awaited === undefined) return []
-  const [slot, , from, count] = awaited
+  const [, slot, count] = awaited
   const { arena } = thread
   const words = argument(slot, DType.u32)
   const zero = arena.make("CONST", DType.u32, [], 0)
@@ -109,7 +109,7 @@ const cleared = ({ argument, emit, fresh, head, launch, thread, threads, workgro
   const own = range === undefined ? first : Expr.add(first, Expr.mul(range, emit(Expr.int(arena, step))))
   const isInside = turns * step === count ? undefined : Expr.lt(own, count)
   const made: Array<UOp> = range === undefined ? [] : [range]
-  for (const node of toposort(Expr.store(Expr.element(words, Expr.add(own, from), isInside), zero))) {
+  for (const node of toposort(Expr.store(Expr.element(words, own, isInside), zero))) {
     if (node.op === "CONST") head.add(node)
     else if (!head.has(node) && !made.includes(node)) made.push(node)
   }
@@ -161,10 +161,9 @@ const argumentsOf = (
   }
   const { arena } = members[0]!.linear
   return (slot, dtype) => {
-    // only the barrier's buffer is not an argument of any phase
-    const size = slot === awaited?.[0]
-      ? Expr.int(arena, Phases.waiting.count)
-      : sizes.get(slot) ?? Expr.int(arena, Phases.meetingWords.count)
+    // what the launch clears and the barrier's buffer are no arguments of any phase
+    const size = sizes.get(slot) ??
+      Expr.int(arena, slot === awaited?.[1] ? awaited[2] : Phases.meetingWords.count)
     const isCoherent = coherent.has(slot) || !sizes.has(slot)
     return arena.make("PARAM", dtype, [size], isCoherent ? { slot, coherent: true } : { slot })
   }

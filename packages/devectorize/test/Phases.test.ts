@@ -19,6 +19,7 @@ import {
   awaitedIn,
   awaitedLaunchOf,
   awaitedValues,
+  partIn,
   launchOf,
   length,
   type Made,
@@ -101,18 +102,17 @@ describe("phases", () => {
       const args = awaitedArguments(made, part)
       evaluateLinear(one, args, vars, { seed })
       const plain = awaitedArguments(made, part)
-      const apart = launchOf(made, { meeting: 3, coherent: new Set([2]) })
-      evaluateLinear(apart, new Map([...plain, [3, new Uint32Array(Phases.meetingWords.count)]]), vars)
-      const floats = new Float32Array(plain.get(2)!.buffer)
-      const words = args.get(2)!
+      const apart = launchOf(made, { meeting: 5, coherent: new Set([2 + part]) })
+      evaluateLinear(apart, plain, vars)
+      const floats = new Float32Array(partIn(plain, part).buffer)
+      const words = partIn(args, part)
       assert.deepStrictEqual(
         awaitedValues(made, words),
         made.phases.map(({ offsets: [first] }) => floats.slice(first, first! + length)),
         `seed ${seed}`
       )
       for (let other = 0; other < Phases.waiting.parts; other++) {
-        const begin = Phases.beginOf(other)
-        const left = words.subarray(begin, begin + Phases.waiting.part)
+        const left = partIn(args, other)
         assert.strictEqual(left.every((word) => word === 0), other === (part + 1) % Phases.waiting.parts)
       }
     }
@@ -120,7 +120,7 @@ describe("phases", () => {
 
   it("does not use a word that may come later before it is there", () => {
     const made = randomAwaited(1, 3, { part: 1, subgroupSize: undefined })
-    const one = launchOf(made, { awaited: awaitedIn(1), meeting: 2, stagedBytes: 0 })
+    const one = launchOf(made, { awaited: awaitedIn(1), meeting: 5, stagedBytes: 0 })
     assert.match(Spec.check("linear", one).map(({ reason }) => reason).join(), /may not be there yet/)
     const args = awaitedArguments(made, 1)
     const launch = awaitedLaunchOf(made, 1)

@@ -1,3 +1,4 @@
+import * as Phases from "@tg/core-uop/Phases"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
@@ -101,12 +102,26 @@ export const launchCount = (plan: Plan.ExecutionPlan, vars: Readonly<Record<stri
 
 /**
  * How many launches there are up to the last one that leaves something in a buffer of the host, but for one that is not wanted: who does
- * not want it needs no more of them. What lies in blocks is for the launches behind.
+ * not want it needs no more of them. What lies in blocks is for the launches behind. Words that readers await (`Phases.waiting`) must not be left where the first launch of a program
+ * has its own: then as many more launches as it takes to clear them.
  */
-export const leadingWithout = ({ launches, programs }: Plan.ExecutionPlan, unwanted: number): number =>
-  1 +
-  launches.findLastIndex(({ program, slots }) =>
-    slots.some((slot, i) =>
-      slot.kind === "buffer" && slot.id !== unwanted && programs[program]!.bindings[i]!.access === "write"
+export const leadingWithout = (plan: Plan.ExecutionPlan, unwanted: number): number => {
+  const { launches, programs } = plan
+  const needed = 1 +
+    launches.findLastIndex(({ program, slots }) =>
+      slots.some((slot, i) =>
+        slot.kind === "buffer" && slot.id !== unwanted && programs[program]!.bindings[i]!.access === "write"
+      )
     )
-  )
+  const last = launches.slice(0, needed).findLast((launch) => wordsOf(plan, launch) !== undefined)
+  if (last === undefined || wordsOf(plan, last) !== firstWords) return needed
+  return needed + 1 + launches.slice(needed).findIndex((launch) => wordsOf(plan, launch) !== undefined)
+}
+
+/** Where the words of the first launch of a program lie, in bytes. */
+const firstWords = 4 * Phases.beginOf(0)
+
+/** Where the words lie that readers of a launch await, in bytes; none, if they await none. What it clears is bound behind them. */
+const wordsOf = ({ meeting }: Plan.ExecutionPlan, { slots }: Plan.Launch): number | undefined =>
+  slots.find((slot) => slot.kind === "block" && slot.block === meeting && (slot.window?.offset ?? 0) > 0)?.window
+    ?.offset

@@ -340,7 +340,7 @@ const ofThreads = (
   const shared = { workgroups, threads, stagedBytes, ahead, spins: spinsOf(profile) }
   // which part of the memory of words it has, and what it clears, is decided when all launches are known
   const launch: PhasesOf.PersistentArg = awaits
-    ? { ...shared, awaited: [args.indexOf(undefined), 0, 0, 0] }
+    ? { ...shared, awaited: [args.indexOf(undefined), args.length, 0] }
     : shared
   const micros = microsOf(profile, candidates, launch) + crossings(profile, phases, { coherent, stagedBytes }) -
     savedAhead(profile, launch)
@@ -385,7 +385,8 @@ const refusal = (profile: DeviceProfile, { awaits, candidates, composed, schedul
   if (code > Cuts.codeCache) {
     return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${Cuts.codeCache / 1024}`
   }
-  const needs = args.length + (awaits ? 0 : 1)
+  // the counters of barriers, and words of another launch
+  const needs = args.length + (awaits ? 2 : 1)
   if (isAliased) return "its launches bind several windows of memory that one of them writes"
   if (needs > profile.maxStorageBuffers) return `a launch would bind ${needs} buffers of ${profile.maxStorageBuffers}`
   const bytes = Persist.bytesOfSlots(phases)

@@ -147,10 +147,15 @@ const fillInputs = (
       )
     )
   )
-  const meeting = Phases.meetingSlot(phases, argOf(step.ast, "PERSISTENT"))
-  return Effect.forEach(dispatch.executable.program.bindings, ({ slot }, i) => {
+  const numbers = dispatch.executable.program.bindings.map(({ slot }) => slot)
+  const meeting = launch.slots[numbers.indexOf(Phases.meetingSlot(phases, argOf(step.ast, "PERSISTENT")))]!
+  const isMeeting = (slot: Plan.Slot): boolean =>
+    slot.kind === "block" && meeting.kind === "block" && slot.block === meeting.block
+  return Effect.forEach(numbers, (slot, i) => {
     const place = dispatch.buffers[i]!
-    if (launch.slots[i]!.kind !== "block" || slot === meeting) return Effect.void
+    const own = launch.slots[i]!
+    // counters and words that readers await are 0
+    if (own.kind !== "block" || isMeeting(own)) return Effect.void
     const count = place.bytes / wordBytes
     return write(device, place, whole.has(slot) && !written.has(slot) ? new Uint32Array(count) : wordsOf(count))
   }, { discard: true })

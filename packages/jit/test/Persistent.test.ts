@@ -5,6 +5,7 @@ import { argOf } from "@tg/core-uop/UOp"
 import * as Explain from "@tg/rangeify/Explain"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import * as Reference from "@tg/runtime/Reference"
+import type { KernelStep } from "@tg/rangeify/Schedule"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
 import { Compiler } from "../src/Compiler.ts"
@@ -92,18 +93,20 @@ describe("persistent launches", () => {
         ).pipe(Effect.provide(pipeline("on")))
         for (const step of steps) {
           if (step.kind !== "kernel" || !Phases.isPersistent(step.ast)) continue
-          const [slot, part, from, words] = argOf(step.ast, "PERSISTENT").awaited!
+          const [slot, cleared, words] = argOf(step.ast, "PERSISTENT").awaited!
+          const [own, other] = [slot, cleared].map((at) => step.args[at]!.window!.offset / 4)
           const places = Phases.phasesOf(step.ast).flatMap(({ kernel, offsets, slots }) =>
-            [...Phases.sizes(kernel)].flatMap(([own, bytes]) =>
-              slots[own] === slot ? [[offsets[own]!, offsets[own]! + bytes / 4] as const] : []
+            [...Phases.sizes(kernel)].flatMap(([argument, bytes]) =>
+              slots[argument] === slot
+                ? [[own! + offsets[argument]!, own! + offsets[argument]! + bytes / 4] as const]
+                : []
             )
           )
           assert.isNotEmpty(places)
           for (const [first, end] of places) {
-            assert.isAtLeast(first, Phases.beginOf(part))
             assert.isTrue(isLeft.subarray(first, end).every((word) => word === 0))
           }
-          isLeft.fill(0, from, from + words)
+          isLeft.fill(0, other!, other! + words)
           for (const [first, end] of places) isLeft.fill(1, first, end)
           launches++
         }
@@ -118,14 +121,17 @@ describe("persistent launches", () => {
         ({ schedule }) => schedule(blocks(3, { areApart: true }).sink)
       ).pipe(Effect.provide(pipeline("on")))
       const launches = steps.filter((step) => step.kind === "kernel" && Phases.isPersistent(step.ast))
-      const awaited = launches.map((step) => step.kind === "kernel" ? argOf(step.ast, "PERSISTENT").awaited : undefined)
-      assert.deepStrictEqual(awaited.map((own) => own?.[1]), [0, 1, 2])
+      const awaited = launches.map((step) => {
+        const [slot, cleared, words] = argOf((step as KernelStep).ast, "PERSISTENT").awaited!
+        const [own, other] = [slot, cleared].map((at) => step.args[at]!.window!)
+        return { own: own!.offset / 4, other: other!.offset / 4, words }
+      })
       const { part, parts } = Phases.waiting
-      const [first, ...others] = awaited.map((own) => own?.slice(2))
-      assert.deepStrictEqual(first, [Phases.beginOf(1), (parts - 1) * part])
-      // what the one before wrote
-      assert.deepStrictEqual(others.map((own) => own?.[0]), [0, 1].map(Phases.beginOf))
-      for (const own of others) assert.isBelow(own![1], part / 16)
+      assert.deepStrictEqual(awaited.map(({ own }) => own), [0, 1, 2].map(Phases.beginOf))
+      // the first one clears all others, the others what the one before wrote
+      assert.deepStrictEqual(awaited.map(({ other }) => other), [1, 0, 1].map(Phases.beginOf))
+      assert.strictEqual(awaited[0]!.words, (parts - 1) * part)
+      for (const { words } of awaited.slice(1)) assert.isBelow(words, part / 16)
       assert.strictEqual(temporaries[kept[0]!]!.bytes, 4 * Phases.waiting.count)
     }))
 

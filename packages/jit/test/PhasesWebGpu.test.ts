@@ -12,6 +12,8 @@ import {
   awaitedArguments,
   awaitedLaunchOf,
   awaitedValues,
+  countersIn,
+  partIn,
   launchOf,
   length,
   random,
@@ -91,9 +93,10 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
           const args = awaitedArguments(made, 0)
           const want = awaitedArguments(made, 0)
           evaluateLinear(launch, want, vars)
-          const words = (yield* run(args, all.map((own) => own.launch))).get(2)!
-          assert.deepStrictEqual(awaitedValues(made, words), awaitedValues(made, want.get(2)!), `seed ${seed}`)
-          assert.deepStrictEqual([...words.slice(0, Phases.waiting.begin)], [0, 0, 0, 0])
+          const found = yield* run(args, all.map((own) => own.launch))
+          const [words, expected] = [found, want].map((own) => awaitedValues(made, partIn(own, 0)))
+          assert.deepStrictEqual(words, expected, `seed ${seed}`)
+          assert.deepStrictEqual([...countersIn(found)], [0, 0, 0, 0])
         }
       }))
 
@@ -104,7 +107,7 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
         for (const slot of [0, 1]) args.get(slot)!.fill(Phases.veil)
         // x / 2 + y is y
         args.get(0)!.fill(0)
-        const found = (yield* run(args, [awaitedLaunchOf(made, 0, { workgroups: 2, spins: 1e6 })])).get(2)!
+        const found = countersIn(yield* run(args, [awaitedLaunchOf(made, 0, { workgroups: 2, spins: 1e6 })]))
         assert.deepStrictEqual(
           [found[Phases.meetingWords.gaveUp]! > 0, found[Phases.meetingWords.came]],
           [true, Phases.noBarrier]

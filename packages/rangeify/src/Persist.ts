@@ -146,39 +146,43 @@ export const persist = (
   const uses = usesOf(schedule)
   const temporaries = [...schedule.temporaries]
   const temporary = (bytes: number): number => temporaries.push({ bytes }) - 1
+  const awaiting = groups.filter(({ launch }) => launch.awaited !== undefined)
   // one alone would have no other that clears its words
-  const isAwaited = groups.filter(({ launch }) => launch.awaited !== undefined).length > 1
-  const { count } = isAwaited ? Phases.waiting : Phases.meetingWords
-  const meeting = groups.length === 0 ? undefined : temporary(wordBytes * count)
+  const isAwaited = awaiting.length > 1
+  const meeting = groups.length === 0
+    ? undefined
+    : temporary(wordBytes * (isAwaited ? Phases.waiting : Phases.meetingWords).count)
   /** The arena and the place in it of each temporary that lies in one. */
   const moved = new Map<number, { readonly arena: number; readonly offset: number }>()
   const whole = groups.map(({ from, launch: { awaited, ...launch }, to }) => {
     const awaits = isAwaited && awaited !== undefined
     const composed = compose(schedule, { from, to }, { awaits, uses })
     const { args, phases } = composed
-    return { composed, awaits, slot: args.indexOf(undefined), ast: persistentOf(phases, launch), launch }
+    return { composed, awaits, slot: args.indexOf(undefined), phases, launch }
   })
   // of the largest one, so that equal launches stay equal behind different ones
   const most = Math.max(0, ...whole.map(({ awaits, composed }) => awaits ? composed.arenaBytes / wordBytes : 0))
-  const parts = partsOf(whole.map(({ ast, awaits }) => awaits ? ast : undefined), most)
+  const parts = partsOf(isAwaited ? awaiting.length : 0).values()
   const launches = new Map(groups.map(({ from, to }, i) => {
-    const { ast, composed: { arenaBytes, args, phases, places }, launch, slot } = whole[i]!
-    const part = parts[i]
-    const awaited = part === undefined ? undefined : [slot, ...part] as const
-    const arena = awaited !== undefined ? meeting! : arenaBytes === 0 ? -1 : temporary(arenaBytes)
-    for (const [id, offset] of places) moved.set(id, { arena, offset })
+    const { awaits, composed: { arenaBytes, args, places }, launch, phases, slot } = whole[i]!
+    const part = awaits ? parts.next().value : undefined
+    const cleared = part === undefined ? 0 : part.parts > 1 ? part.parts * Phases.waiting.part : most
+    const arena = part !== undefined || arenaBytes === 0 ? -1 : temporary(arenaBytes)
+    if (part === undefined) { for (const [id, offset] of places) moved.set(id, { arena, offset }) }
+    const own: Ref = part === undefined
+      ? { kind: "temporary", id: arena }
+      : windowOf(meeting!, Phases.beginOf(part.part), Phases.waiting.part)
     const steps = schedule.steps.slice(from, to)
     const [first, last] = [steps[0]!, steps.at(-1)!]
     const step: KernelStep = {
       ...first,
       kind: "kernel",
       name: `${first.name}..${last.name}`,
-      ast: awaited === undefined
-        ? ast
-        : persistentOf(phases.map((phase) => inPart(phase, awaited)), { ...launch, awaited }),
+      ast: persistentOf(phases, part === undefined ? launch : { ...launch, awaited: [slot, args.length, cleared] }),
       args: [
-        ...args.map((ref) => ref ?? { kind: "temporary" as const, id: arena }),
-        ...awaited === undefined ? [{ kind: "temporary" as const, id: meeting! }] : []
+        ...args.map((ref) => ref ?? own),
+        ...part === undefined ? [] : [windowOf(meeting!, Phases.beginOf(part.cleared), part.parts * Phases.waiting.part)],
+        isAwaited ? windowOf(meeting!, 0, Phases.waiting.begin) : { kind: "temporary", id: meeting! }
       ],
       boundaries: explained.of(from, to)
     }
@@ -201,11 +205,11 @@ export const persist = (
 const persistentOf = (phases: ReadonlyArray<Phases.Phase>, launch: Phases.PersistentArg): UOp =>
   Phases.persistent(phases[0]!.kernel.arena, phases, launch)
 
-/** The phase with its values in a part of the memory of words. */
-const inPart = ({ kernel, offsets, slots }: Phases.Phase, [slot, part]: Phases.Awaited): Phases.Phase => ({
-  kernel,
-  slots,
-  offsets: offsets.map((offset, i) => slots[i] === slot ? offset + Phases.beginOf(part) : offset)
+/** So many words of a temporary, from one on. */
+const windowOf = (id: number, begin: number, words: number): Ref => ({
+  kind: "temporary",
+  id,
+  window: { offset: wordBytes * begin, bytes: wordBytes * words }
 })
 
 /** The step with its temporaries where they are in arenas. */

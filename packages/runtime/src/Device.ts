@@ -56,6 +56,21 @@ export const misfitOf = (program: Program, index: number, { buffer, bytes }: Win
     : `${program.name} needs ${needed} bytes in slot ${slot}, and ${buffer.label} has ${bytes}; bind a larger buffer`
 }
 
+/**
+ * Whether an argument keeps the one at `index` from being bound, as WebGPU has it: the same buffer, which one of them reads and the other writes, or both write in windows that
+ * meet.
+ */
+export const clash = (
+  { bindings }: Program,
+  given: ReadonlyArray<Window>,
+  [index, other]: readonly [number, number]
+): boolean => {
+  const [a, b] = [given[index]!, given[other]!]
+  const writers = [index, other].filter((i) => bindings[i]!.access === "write").length
+  return index !== other && a.buffer === b.buffer &&
+    (writers === 1 || writers === 2 && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes)
+}
+
 /** What is wrong with the variables of a run: one that the program needs is missing, or outside of its bounds. */
 export const misvaluedIn = (program: Program, vars: Readonly<Record<string, number>>): string | undefined => {
   for (let i = 0; i < program.vars.length; i++) {

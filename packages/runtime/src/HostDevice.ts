@@ -3,6 +3,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Effect } from "effect"
 import {
+  clash,
   type Binding,
   bufferOf,
   type Copy,
@@ -13,6 +14,7 @@ import {
   type Executable,
   misfitOf,
   misvaluedIn,
+  type Window,
   windowOf
 } from "./Device.ts"
 
@@ -85,15 +87,18 @@ const checkDispatch = (host: Host, { buffers, executable }: Dispatch): DeviceErr
   const { bindings, name } = executable.program
   if (!(executable instanceof Loaded) || executable.owner !== host) return bad(`${name} was loaded by another device`)
   if (buffers.length !== bindings.length) return bad(`${name} binds ${bindings.length} buffers, not ${buffers.length}`)
+  const windows: Array<Window> = []
   for (const [i, binding] of buffers.entries()) {
-    const buffer = bufferOf(binding)
-    const words = open(host, buffer)
+    const words = open(host, bufferOf(binding))
     if (words instanceof DeviceError) return words
     const window = windowOf(binding)
     if (typeof window === "string") return bad(`${name} is given ${window}`)
     const misfit = misfitOf(executable.program, i, window)
     if (misfit !== undefined) return bad(misfit)
-    const twin = buffers.findIndex((other, j) => j !== i && bufferOf(other) === buffer)
+    windows.push(window)
+  }
+  for (const [i, { buffer }] of windows.entries()) {
+    const twin = windows.findIndex((_, j) => clash(executable.program, windows, [i, j]))
     if (twin >= 0 && bindings[i]!.access === "write") {
       return bad(
         `${name} writes slot ${bindings[i]!.slot}, and ${buffer.label} is bound to slot ${bindings[twin]!.slot} too`

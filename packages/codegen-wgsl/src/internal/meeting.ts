@@ -13,7 +13,7 @@ export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter
 /** Whether words that were written in front of a barrier are awaited where they are read. */
 export const awaits = (linear: UOp): boolean => {
   const [first] = barriersOf(linear)
-  return first !== undefined && argOf(first, "GRID_BARRIER").awaits === true
+  return first !== undefined && argOf(first, "GRID_BARRIER").awaits !== undefined
 }
 
 /** The timeout flag, a bit of the counter: larger than any count, so that nobody waits any more and no launch resets it. */

@@ -86,7 +86,12 @@ export const random = (seed: number, count: number, subgroupSize: number | undef
   return { linears, phases: made }
 }
 
-/** The same for launches whose words are awaited: each value is written whole, in a part of the memory of words (slot 2). */
+/** The slot of a part of the memory of words, and that of the counters of barriers behind them. */
+const slotOf = (part: number): number => 2 + part
+const counters = slotOf(Phases.waiting.parts)
+const parts = Array.from({ length: Phases.waiting.parts }, (_, part) => part)
+
+/** The same for launches whose words are awaited: each value is written whole, in a part of the memory of words. */
 export const randomAwaited = (
   seed: number,
   count: number,
@@ -95,12 +100,11 @@ export const randomAwaited = (
   const pick = randoms(seed)
   const arena = new Arena()
   const place = [0, 1].map((slot) => ({ slot, offset: 0 }))
-  const begin = Phases.beginOf(part)
   const whole = [kernels[0]!, kernels[2]!]
   const made = Array.from({ length: count }, (_, i) => {
     const [kernel, all] = whole[pick(whole.length)]!(arena)
     const from = [place[pick(place.length)]!, i > 0 ? place.at(-1)! : place[pick(place.length)]!]
-    const own = [{ slot: 2, offset: begin + stride * i }, ...from]
+    const own = [{ slot: slotOf(part), offset: stride * i }, ...from]
     place.push(own[0]!)
     return {
       linear: linear(kernel, all[pick(all.length)]!, { ...gpu, subgroupSize }),
@@ -112,29 +116,30 @@ export const randomAwaited = (
 
 /** The launch of `randomAwaited`, which clears the part behind its own. */
 export const awaitedLaunchOf = (made: Made, part: number, options: Parameters<typeof launchOf>[1] = {}): UOp =>
-  launchOf(made, { ...options, awaited: awaitedIn(part), meeting: 2, stagedBytes: 4 * length })
+  launchOf(made, { ...options, awaited: awaitedIn(part), meeting: counters, stagedBytes: 4 * length })
 
-/** Words in a part of slot 2, of which those of the next one are cleared. */
+/** The slot of a part, of which the words of the next one are cleared. */
 export const awaitedIn = (part: number): Phases.Awaited => [
-  2,
-  part,
-  Phases.beginOf((part + 1) % Phases.waiting.parts),
+  slotOf(part),
+  slotOf((part + 1) % Phases.waiting.parts),
   Phases.waiting.part
 ]
 
-/** Its arguments: inputs, and the memory of words, where other launches left some. */
+/** The arguments of a launch that has a part: inputs, the memory of words, where other launches left some in other parts, and the counters of barriers. */
 export const awaitedArguments = (made: Made, part: number): Map<number, Uint32Array> => {
-  const words = new Uint32Array(Phases.waiting.count)
-  const begin = Phases.beginOf(part)
-  words.forEach((_, i) => {
-    const isOwn = i >= begin && i < begin + Phases.waiting.part
-    words[i] = i < Phases.waiting.begin || isOwn ? 0 : i
-  })
   const inputs = argumentsOf(made)
-  return new Map([[0, wordsOf(inputs.get(0)!)], [1, wordsOf(inputs.get(1)!)], [2, words]])
+  const words = parts.map((own) => new Uint32Array(Phases.waiting.part).map((_, i) => own === part ? 0 : i + 1))
+  const all = [...[0, 1].map((slot) => wordsOf(inputs.get(slot)!)), ...words, new Uint32Array(Phases.meetingWords.count)]
+  return new Map(all.entries())
 }
 
-/** Its values, from the memory of words. */
+/** The words of a part. */
+export const partIn = (args: ReadonlyMap<number, Uint32Array>, part: number): Uint32Array => args.get(slotOf(part))!
+
+/** What barriers count. */
+export const countersIn = (args: ReadonlyMap<number, Uint32Array>): Uint32Array => args.get(counters)!
+
+/** Values of a launch, from the words of its part. */
 export const awaitedValues = (made: Made, words: Uint32Array): ReadonlyArray<Float32Array> =>
   made.phases.map(({ offsets: [first] }) =>
     new Float32Array(words.slice(first, first! + length).map((word) => word ^ Phases.veil).buffer)

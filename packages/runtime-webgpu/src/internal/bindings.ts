@@ -1,5 +1,5 @@
 /** What a dispatch gives to its kernel: windows of buffers, as the GPU is told of them. */
-import { type DeviceError, type Dispatch, misfitOf, windowOf } from "@tg/runtime/Device"
+import { clash, type DeviceError, type Dispatch, misfitOf, type Window, windowOf } from "@tg/runtime/Device"
 import { Memory } from "./memory.ts"
 import { Loaded } from "./programs.ts"
 import { error, type Gpu } from "./queue.ts"
@@ -55,6 +55,7 @@ export const boundOf = (
     return error("BadArgument", `${name}: ${buffers.length} buffers for ${bindings.length} bindings`)
   }
   const bound: Array<Bound> = []
+  const windows: Array<Window> = []
   for (const [i, binding] of buffers.entries()) {
     const window = windowOf(binding)
     if (typeof window === "string") return error("BadArgument", `${name} is given ${window}`)
@@ -62,13 +63,12 @@ export const boundOf = (
     if (!(memory instanceof Memory)) return error("BadArgument", `${name}: ${memory.message}`)
     const misfit = misfitOf(executable.program, i, window)
     if (misfit !== undefined) return error("BadArgument", misfit)
-    const twin = bound.findIndex((b, j) =>
-      b.memory === memory && (bindings[i]!.access === "write" || bindings[j]!.access === "write")
-    )
+    windows.push(window)
+    const twin = windows.findIndex((_, j) => clash(executable.program, windows, [i, j]))
     if (twin >= 0) {
       return error(
         "BadArgument",
-        `${name}: ${memory.label} is bound as ${twin} and as ${i}, and written; WebGPU allows that only as one binding`
+        `${name}: ${memory.label} is bound as ${twin} and as ${i}, and written; WebGPU allows that only as one binding, or as windows that do not meet`
       )
     }
     const made = bind(gpu, memory, window)
