@@ -144,8 +144,15 @@ const findSizes = (kernel: UOp): ReadonlyMap<number, number> =>
     })
   )
 
+/** The dtype of each slot of a kernel. */
+export const dtypes = (kernel: UOp): ReadonlyMap<number, DType.ScalarName> => remembered(dtypesOf, kernel, findDtypes)
+const dtypesOf = new WeakMap<UOp, ReadonlyMap<number, DType.ScalarName>>()
+
+const findDtypes = (kernel: UOp): ReadonlyMap<number, DType.ScalarName> =>
+  new Map(toposort(kernel).flatMap((node) => node.op === "PARAM" ? [[slotOf(node), node.dtype.scalar] as const] : []))
+
 /**
- * The coherent slots of the launch: those that one phase writes and another one touches, and those that hold several arguments, which
+ * The coherent slots of the launch: those that one phase writes and another one touches, and written ones that hold several arguments, which
  * are words of any type.
  */
 export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
@@ -160,8 +167,8 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
       if (access === "write") note(writers, slots[own]!, phase)
     }
   })
-  const shared = phases.flatMap(({ offsets, slots }) => slots.filter((_, i) => offsets[i] !== 0))
-  return new Set([...[...writers.keys()].filter((slot) => users.get(slot)!.size > 1), ...shared])
+  const shared = new Set(phases.flatMap(({ offsets, slots }) => slots.filter((_, i) => offsets[i] !== 0)))
+  return new Set([...writers.keys()].filter((slot) => users.get(slot)!.size > 1 || shared.has(slot)))
 }
 
 /** Slots of the launch that a phase writes. */

@@ -152,12 +152,18 @@ const firstsOf = (load: UOp, open: ReadonlyArray<UOp>, { turns, written }: Wante
   })
 }
 
+/** Elements between the first and the last place that threads load from: several arguments may lie in one buffer. */
+const reachOf = (load: UOp): number => {
+  const { max, min } = Bounds.of(accessOf(load).at)
+  return Math.min(lengthOf(load), max - min + 1)
+}
+
 /**
  * So many words of them: of the longest arguments first, because no cache holds them, and of those the widest loads; then the first
  * ones.
  */
 const within = (all: ReadonlyArray<First>, words: number): ReadonlyArray<First> => {
-  const sorted = all.toSorted((a, b) => lengthOf(b.load) - lengthOf(a.load) || b.load.dtype.lanes - a.load.dtype.lanes)
+  const sorted = all.toSorted((a, b) => reachOf(b.load) - reachOf(a.load) || b.load.dtype.lanes - a.load.dtype.lanes)
   const wanted = new Set(withinWords(sorted, words, ({ load }) => load))
   return all.filter((first) => wanted.has(first))
 }

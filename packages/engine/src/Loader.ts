@@ -158,9 +158,8 @@ export const allocate = (
   Effect.gen(function*() {
     const device = yield* Device
     const sizes = wanted.map(({ layout, tensor }) => ({ name: tensor.name, bytes: 4 * layout.words }))
-    const most = Math.min(device.profile.maxBindingBytes, device.profile.maxBufferBytes)
     const buffers = yield* Effect.forEach(
-      device.profile.kind === "gpu" ? Packing.pack(sizes, most) : Packing.alone(sizes),
+      Packing.on(device.profile, sizes),
       ({ bytes, label, parts }) =>
         Effect.map(device.allocate(bytes, label), (buffer) =>
           parts.map(({ bytes: own, name, offset }): readonly [string, Binding] => [

@@ -4,6 +4,7 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { key } from "@tg/core-uop/UOp"
 import { bytesOf } from "@tg/gguf/GgufType"
 import * as Barriers from "@tg/jit/Barriers"
+import * as Persistent from "@tg/jit/Persistent"
 import type * as Equal from "@tg/jit/Equal"
 import * as Estimate from "@tg/jit/Estimate"
 import type * as Pipeline from "@tg/jit/Pipeline"
@@ -18,9 +19,11 @@ import type { UnknownShape } from "@tg/model-parts/Shape"
 import type * as Weights from "@tg/model-parts/Weights"
 import * as Explain from "@tg/rangeify/Explain"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
+import type { Slice } from "@tg/rangeify/Schedule"
 import { Effect, Result } from "effect"
 import type * as Loader from "./Loader.ts"
 import * as MemoryPlan from "./MemoryPlan.ts"
+import * as Packing from "./Packing.ts"
 import * as PoolPlan from "./PoolPlan.ts"
 import * as ActivationPolicy from "./ActivationPolicy.ts"
 import * as Prompts from "./Prompts.ts"
@@ -185,7 +188,14 @@ export const plan = (
       kernels: summaries(launches),
       explain: Explain.byBody(launches.map(({ step }) => step))
     }
-  })
+  }).pipe(Effect.provideService(Persistent.Slices, slicesOf(model, pipeline.profile)))
+
+/** Weights of a model as slices of buffers, by the ids that a step has for them. */
+export const slicesOf = ({ config, weights }: Model, profile: DeviceProfile): ReadonlyMap<number, Slice> => {
+  const ids = new Map(weights.all.map(({ name }, i) => [name, StepProgram.ids.firstCache + config.layers + i]))
+  const sizes = weights.all.map(({ layout, name }) => ({ name, bytes: 4 * layout.words }))
+  return Packing.slices(Packing.on(profile, sizes), (name) => ids.get(name))
+}
 
 type Body = Equal.Chosen["bodies"][number]
 

@@ -13,7 +13,7 @@ import * as Phases from "@tg/devectorize/Phases"
 import * as Fusion from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Horizontal"
 import * as Persist from "@tg/rangeify/Persist"
-import type { KernelStep, Schedule } from "@tg/rangeify/Schedule"
+import type { KernelStep, Schedule, Slice } from "@tg/rangeify/Schedule"
 import { Context, Effect } from "effect"
 import * as Cuts from "./internal/cuts.ts"
 import type * as Pipeline from "./Pipeline.ts"
@@ -46,6 +46,11 @@ export const Persistent = Context.Reference<Service>("@tg/jit/Persistent", { def
 /** What has to be done before a launch is tried (`Trial`): as long as weights are on their way, two runs of the same differ. */
 export const Ready = Context.Reference<Effect.Effect<void>>("@tg/jit/Persistent/Ready", {
   defaultValue: () => Effect.void
+})
+
+/** Buffers of the host that are slices of larger ones of the device, by id: a persistent launch binds what several of its arguments are slices of. */
+export const Slices = Context.Reference<ReadonlyMap<number, Slice>>("@tg/jit/Persistent/Slices", {
+  defaultValue: () => new Map()
 })
 
 /** No launch is persistent from now on; the first reason is told. */
@@ -116,8 +121,13 @@ export const persist = (
       hosts.reduce((sum, times) => sum + Math.max(micros, times * encodeMicros * launches), 0) / hosts.length
     if (mode === "auto" && profile.encodeMicros === undefined) return schedule
     const candidates = yield* candidatesOf(pipeline, schedule)
-    const weigh = weigher(pipeline, schedule, candidates)
-    const runs = runsOf(schedule, candidates)
+    const { maxBindingBytes } = profile
+    const layout: Persist.Layout = {
+      uses: Persist.usesOf(schedule),
+      slices: new Map([...yield* Slices].filter(([, { bytes }]) => bytes <= maxBindingBytes))
+    }
+    const weigh = weigher(pipeline, { schedule, candidates, layout })
+    const runs = runsOf(schedule, candidates, layout)
     const codeOf = (step: number): number => candidates[step]?.code ?? 0
     const planned = (cutter: Cuts.Cutter): Cuts.Plan => Cuts.plan(runs, weigh, { cutter, codeOf })
     const cutters = mode === "on" ? [Cuts.fewest] : shares.map((share) => Cuts.cheapest(share * encodeMicros))
@@ -131,21 +141,21 @@ export const persist = (
       )
     }
     const { groups, phased } = Cuts.groupsOf(runs, weigh, best)
-    return Persist.persist(schedule, groups, (step) => phased.get(step))
+    return Persist.persist(schedule, groups, { layout, phasedOf: (step) => phased.get(step) })
   })
 
 /** The schedule as it is, and why. */
 const refused = (schedule: Schedule, why: string): Schedule =>
-  Persist.persist(schedule, [], () => ({ _tag: "Refused", why }))
+  Persist.persist(schedule, [], { phasedOf: () => ({ _tag: "Refused", why }) })
 
 /** The runs of a schedule, of which those are equal that are asked for equal launches. */
 const runsOf = (
   schedule: Schedule,
-  candidates: ReadonlyArray<Candidate | undefined>
+  candidates: ReadonlyArray<Candidate | undefined>,
+  layout: Persist.Layout
 ): ReadonlyArray<Cuts.Run> => {
-  const uses = Persist.usesOf(schedule)
   const kernelOf = (step: number): number => candidates[step]?.number ?? -1
-  return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { from, to, kernelOf, uses }))
+  return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { ...layout, from, to, kernelOf }))
 }
 
 /** The candidate of each step; none for hand-written kernels, and for those that add to memory. */
@@ -203,14 +213,16 @@ const microsOfParts = (pipeline: Pipeline.Stages, parts: ReturnType<typeof parts
 /** The memoised cost of steps as one launch. */
 const weigher = (
   pipeline: Pipeline.Stages,
-  schedule: Schedule,
-  candidates: ReadonlyArray<Candidate | undefined>
+  { candidates, layout, schedule }: {
+    readonly schedule: Schedule
+    readonly candidates: ReadonlyArray<Candidate | undefined>
+    readonly layout: Persist.Layout
+  }
 ): Cuts.Weigh => {
   const known = new Map<string, Cuts.Weighed>()
-  const uses = Persist.usesOf(schedule)
   const weighedAs = (from: number, to: number, awaits: boolean): Cuts.Weighed =>
     weighed(pipeline, {
-      composed: Persist.compose(schedule, { from, to }, { awaits, uses }),
+      composed: Persist.compose(schedule, { from, to }, { ...layout, awaits }),
       candidates: candidates.slice(from, to),
       schedule,
       awaits

@@ -63,7 +63,7 @@ export const plan = (schedule: Schedule, programOf: (step: Step) => Program): Ex
   const memoryOf = (ref: Ref): Slot => {
     switch (ref.kind) {
       case "buffer":
-        return { kind: "buffer", id: argOf(ref.node, "BUFFER").id }
+        return { kind: "buffer", id: argOf(ref.node, "BUFFER").id, ...ref.whole === true ? { whole: true } : {} }
       case "temporary":
         return { kind: "block", block: memory.blockOf[ref.id]! }
       case "param":

@@ -9,7 +9,7 @@
  */
 import type { Binding, Placement, Program } from "@tg/core-uop/Program"
 import { argOf } from "@tg/core-uop/UOp"
-import type { Ref, Schedule, Step } from "@tg/rangeify/Schedule"
+import type { Ref, Schedule, Slice, Step } from "@tg/rangeify/Schedule"
 import { Context } from "effect"
 import type * as Plan from "./Plan.ts"
 
@@ -19,20 +19,11 @@ export type BindGroups = "dispatch" | "block"
 /** The default for programs of many short launches. */
 export const BindGroups = Context.Reference<BindGroups>("@tg/jit/BindGroups", { defaultValue: () => "dispatch" })
 
-/** A host buffer as a slice of the device's. */
-export interface Part {
-  /** Number of the buffer it is a slice of. */
-  readonly whole: number
-  readonly offset: number
-  /** Of the whole. */
-  readonly bytes: number
-}
-
 /** The programs, host buffers and limits of a plan. */
 export interface Setting {
   readonly programOf: (step: Step) => Program
   /** The host's buffers by id. */
-  readonly parts: ReadonlyMap<number, Part>
+  readonly parts: ReadonlyMap<number, Slice>
   readonly place: (program: Program, placement: Placement) => Program | undefined
   readonly maxStorageBuffers: number
   readonly maxBindingBytes: number

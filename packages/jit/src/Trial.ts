@@ -188,6 +188,10 @@ const run = (
 ): Effect.Effect<void, DeviceError, Scope.Scope> =>
   Effect.flatMap(device.plan(dispatches), (replay) => replay.run(vars))
 
+/** What lies behind so many bytes of a binding. */
+const behind = (place: Binding, bytes: number): Binding =>
+  bytes === 0 ? place : { buffer: bufferOf(place), offset: offsetOf(place) + bytes, bytes: place.bytes - bytes }
+
 /** What the phases leave as launches of their own, each value in memory of its own: WebGPU binds no buffer as written and as read at once. */
 const oneByOne = Effect.fnUntraced(function*(
   { compiler, device }: Means,
@@ -210,7 +214,7 @@ const oneByOne = Effect.fnUntraced(function*(
       const executable = yield* device.load(yield* compiler.compile(name, kernel))
       const buffers = executable.program.bindings.map(({ slot }) => {
         const at = places.findIndex((place) => place.slot === slots[slot] && place.offset === offsets[slot])
-        return own[at] ?? bindingOf(dispatch, slots[slot]!)
+        return own[at] ?? behind(bindingOf(dispatch, slots[slot]!), wordBytes * offsets[slot]!)
       })
       return { executable, buffers }
     }))

@@ -1,10 +1,10 @@
 /** Steps of a schedule as phases of one launch: where its arguments lie, and what becomes of the schedule. */
 import * as Phases from "@tg/core-uop/Phases"
-import type { UOp } from "@tg/core-uop/UOp"
+import { argOf, type UOp } from "@tg/core-uop/UOp"
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { Boundary, Phased } from "./Explain.ts"
 import { bindingOf, keyOf } from "./Horizontal.ts"
-import type { KernelStep, Ref, Schedule, Step } from "./Schedule.ts"
+import type { KernelStep, Ref, Schedule, Slice, Step } from "./Schedule.ts"
 import { wordBytes } from "./Windows.ts"
 import { partsOf } from "./internal/parts.ts"
 
@@ -33,6 +33,13 @@ export interface Uses {
   readonly touched: ReadonlyMap<number, ReadonlySet<number>>
 }
 
+/** What launches are composed by. */
+export interface Layout {
+  readonly uses: Uses
+  /** Buffers of the host that are slices of larger ones, by id. */
+  readonly slices: ReadonlyMap<number, Slice>
+}
+
 /** The uses of each temporary. */
 export const usesOf = ({ steps }: Schedule): Uses => {
   const written = new Map<number, Set<number>>()
@@ -56,14 +63,21 @@ const touches = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWrit
   return step.args.map((ref, slot) => ({ ref, isWritten: found.get(slot) === "write" }))
 }
 
+/** The slice that a buffer is which steps only read, if it begins with a whole vector. */
+const sliceOf = (ref: Ref, slices: Layout["slices"]): Slice | undefined => {
+  const slice = ref.kind === "buffer" && ref.window === undefined ? slices.get(argOf(ref.node, "BUFFER").id) : undefined
+  return slice === undefined || slice.offset % vectorBytes !== 0 ? undefined : slice
+}
+const vectorBytes = 16
+
 /**
  * The steps as phases. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers; where readers wait for words, those that only they
- * touch, because others could not read what lies there.
+ * touch, because others could not read what lies there. What they read of slices of one buffer, as elements of one dtype, is one argument as well.
  */
 export const compose = (
   schedule: Schedule,
   { from, to }: { readonly from: number; readonly to: number },
-  { awaits = false, uses = usesOf(schedule) }: { readonly awaits?: boolean; readonly uses?: Uses } = {}
+  { awaits = false, slices = new Map(), uses = usesOf(schedule) }: Partial<Layout> & { readonly awaits?: boolean } = {}
 ): Composed => {
   const steps = schedule.steps.slice(from, to).filter((step): step is KernelStep => step.kind === "kernel")
   const isOwned = (ref: Ref): ref is Ref & { readonly kind: "temporary" } =>
@@ -91,8 +105,14 @@ export const compose = (
   const memories = new Map<string, Set<string>>()
   const writtenKeys = new Set<string>()
   const phases = steps.map((step): Phases.Phase => {
-    const own = touches(step).map(({ isWritten, ref }) => {
+    const dtypes = Phases.dtypes(step.ast)
+    const own = touches(step).map(({ isWritten, ref }, argument) => {
       if (isOwned(ref)) return { slot: slotOf("arena", undefined), offset: placeOf(ref.id) / wordBytes }
+      const slice = isWritten ? undefined : sliceOf(ref, slices)
+      if (slice !== undefined) {
+        const whole = { kind: "buffer", node: (ref as Ref & { readonly kind: "buffer" }).node, whole: true } as const
+        return { slot: slotOf(`whole ${slice.whole} ${dtypes.get(argument)}`, whole), offset: slice.offset / wordBytes }
+      }
       const memory = keyOf(ref)
       memories.set(memory, (memories.get(memory) ?? new Set()).add(bindingOf(ref)))
       if (isWritten) writtenKeys.add(memory)
@@ -110,11 +130,10 @@ export const compose = (
  */
 export const textOf = (
   schedule: Schedule,
-  { from, kernelOf, to, uses }: {
+  { from, kernelOf, slices, to, uses }: Layout & {
     readonly from: number
     readonly to: number
     readonly kernelOf: (step: number) => number
-    readonly uses: Uses
   }
 ): string => {
   const numbers = new Map<string, number>()
@@ -125,7 +144,13 @@ export const textOf = (
   }
   const isSeen = (id: number): boolean => schedule.results.includes(id) || (schedule.kept ?? []).includes(id)
   const argument = (ref: Ref): ReadonlyArray<unknown> => {
-    const places = [numberOf(`binding ${bindingOf(ref)}`), numberOf(`memory ${keyOf(ref)}`), ref.kind]
+    const slice = sliceOf(ref, slices)
+    const places = [
+      numberOf(`binding ${bindingOf(ref)}`),
+      numberOf(`memory ${keyOf(ref)}`),
+      ref.kind,
+      ...slice === undefined ? [] : [numberOf(`whole ${slice.whole}`), slice.offset, slice.bytes]
+    ]
     if (ref.kind !== "temporary") return places
     const users = [uses.written, uses.touched].map((steps) =>
       new Set([...steps.get(ref.id) ?? []].map((i) => i >= from && i < to ? i - from : -1))
@@ -140,10 +165,12 @@ export const textOf = (
 export const persist = (
   schedule: Schedule,
   groups: ReadonlyArray<Group>,
-  phasedOf: (step: number) => Phased | undefined = () => undefined
+  { layout = { uses: usesOf(schedule), slices: new Map() }, phasedOf = () => undefined }: {
+    readonly layout?: Layout
+    readonly phasedOf?: (step: number) => Phased | undefined
+  } = {}
 ): Schedule => {
   const explained = new Explained(schedule, phasedOf)
-  const uses = usesOf(schedule)
   const temporaries = [...schedule.temporaries]
   const temporary = (bytes: number): number => temporaries.push({ bytes }) - 1
   const awaiting = groups.filter(({ launch }) => launch.awaited !== undefined)
@@ -156,7 +183,7 @@ export const persist = (
   const moved = new Map<number, { readonly arena: number; readonly offset: number }>()
   const whole = groups.map(({ from, launch: { awaited, ...launch }, to }) => {
     const awaits = isAwaited && awaited !== undefined
-    const composed = compose(schedule, { from, to }, { awaits, uses })
+    const composed = compose(schedule, { from, to }, { ...layout, awaits })
     const { args, phases } = composed
     return { composed, awaits, slot: args.indexOf(undefined), phases, launch }
   })

@@ -3,12 +3,21 @@ import type { Boundary } from "./Explain.ts"
 
 /** Memory, seen from the function body that uses it. */
 export type Storage =
-  /** A buffer the host owns. */
-  | { readonly kind: "buffer"; readonly node: UOp }
+  /** A buffer the host owns; `whole`: what it is a slice of. */
+  | { readonly kind: "buffer"; readonly node: UOp; readonly whole?: true }
   /** An argument of the function. */
   | { readonly kind: "param"; readonly slot: number }
   /** Memory that exists only while the schedule runs. */
   | { readonly kind: "temporary"; readonly id: number }
+
+/** A host buffer as a slice of the device's. */
+export interface Slice {
+  /** Number of the buffer it is a slice of. */
+  readonly whole: number
+  /** Where it begins there, and how many bytes the whole has. */
+  readonly offset: number
+  readonly bytes: number
+}
 
 /** Where a kernel argument lives: memory, or the window of it that the kernel sees as all there is. Sizes in bytes. */
 export type Ref = Storage & { readonly window?: { readonly offset: number; readonly bytes: number } }

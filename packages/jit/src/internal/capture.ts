@@ -13,7 +13,8 @@ import * as Meeting from "../Meeting.ts"
 import { Pipeline } from "../Pipeline.ts"
 import * as Plan from "../Plan.ts"
 import * as ProgramKey from "../ProgramKey.ts"
-import { formOf, type Parts, partsOf, planShared } from "./sharedPlan.ts"
+import * as Persistent from "../Persistent.ts"
+import { formOf, type Parts, partsOf, planShared, slicesFor } from "./sharedPlan.ts"
 import * as Trials from "./trials.ts"
 
 /** A `Jit` over the stages of the context. */
@@ -54,22 +55,27 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
 
     // independent of the buffers, so that a program bound several times is compiled once
     const captured = new WeakMap<UOp, Map<string, Binding.Compiled>>()
-    const capture = Effect.fn("Jit.capture")(function*(sink: UOp, parts?: Parts) {
+    const capture = Effect.fn("Jit.capture")(function*(
+      sink: UOp,
+      layout: { readonly parts?: Parts | undefined; readonly slices?: Parts | undefined } = {}
+    ) {
       const own = captured.get(sink) ?? new Map<string, Binding.Compiled>()
       captured.set(sink, own)
-      const form = formOf(pipeline, parts)
+      const form = formOf(pipeline, layout)
       const known = own.get(form)
       if (known !== undefined) return known
       const asked = Binding.askedBy(sink)
       if (asked instanceof DeviceError) return yield* asked
-      const schedule = yield* Effect.cached(pipeline.schedule(sink))
+      const schedule = yield* Effect.cached(
+        Effect.provideService(pipeline.schedule(sink), Persistent.Slices, layout.slices ?? new Map())
+      )
       const key = ProgramKey.of(sink, {
         profile: device.profile,
         stages: `${pipeline.id} ${compiler.id} ${form}`.trimEnd()
       })
       const kept = isNamed ? yield* cache.get(key) : undefined
       const { loading, plan } = kept === undefined
-        ? yield* compileAll(yield* schedule, parts)
+        ? yield* compileAll(yield* schedule, layout.parts)
         : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
       const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
       const made: Binding.Compiled = { asked, schedule, plan, executables }
@@ -85,7 +91,7 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
       prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, { groups = "dispatch" } = {}) {
         return yield* Trials.bound(
           { cache, compiler, device, meeting, pipeline },
-          capture(sink, partsOf(pipeline, groups, buffers)),
+          capture(sink, { parts: partsOf(pipeline, groups, buffers), slices: slicesFor(pipeline, buffers) }),
           (compiled) => Binding.bind(device, compiled, { buffers, meeting: meeting.buffer })
         )
       })

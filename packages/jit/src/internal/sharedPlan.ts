@@ -2,25 +2,33 @@
 import type { Program } from "@tg/core-uop/Program"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import { digest } from "@tg/core-uop/UOp"
-import type { Schedule, Step } from "@tg/rangeify/Schedule"
+import type { Schedule, Slice, Step } from "@tg/rangeify/Schedule"
 import { bufferOf, type DeviceBuffer } from "@tg/runtime/Device"
 import { Effect } from "effect"
 import type { CompileError } from "../Compiler.ts"
 import type { Buffers } from "../Jit.ts"
 import type { Pipeline } from "../Pipeline.ts"
+import * as Persistent from "../Persistent.ts"
 import * as Plan from "../Plan.ts"
 import * as Shared from "../Shared.ts"
 
 /** The host's buffers as slices of the device's, by their numbers. */
-export type Parts = ReadonlyMap<number, Shared.Part>
+export type Parts = ReadonlyMap<number, Slice>
 
 /** The host's buffers as slices of the device's, where launches may share bind groups. */
 export const partsOf = (
   { place }: Pipeline["Service"],
   groups: Shared.BindGroups,
   buffers: Buffers
-): Parts | undefined => {
-  if (groups !== "block" || place === undefined) return undefined
+): Parts | undefined => groups !== "block" || place === undefined ? undefined : slicesOf(buffers)
+
+/** Those of the host's buffers that are slices of larger ones, where launches may be persistent. */
+export const slicesFor = ({ persistent }: Pipeline["Service"], buffers: Buffers): Parts =>
+  Persistent.idOf(persistent) === "off"
+    ? new Map()
+    : new Map([...slicesOf(buffers)].filter(([id, { bytes }]) => buffers.get(id)!.bytes < bytes))
+
+const slicesOf = (buffers: Buffers): Parts => {
   const wholes = new Map<DeviceBuffer, number>()
   return new Map([...buffers].map(([id, binding]) => {
     const buffer = bufferOf(binding)
@@ -31,8 +39,13 @@ export const partsOf = (
 }
 
 /** A text for each form of the launches of a program: they differ by the layout of slices, and once persistent ones are refused. */
-export const formOf = ({ persistent: { refused } }: Pipeline["Service"], parts: Parts | undefined): string =>
-  parts === undefined && refused === undefined ? "" : digest(JSON.stringify([...parts ?? [], refused]))
+export const formOf = (
+  { persistent: { refused } }: Pipeline["Service"],
+  { parts, slices = new Map() }: { readonly parts?: Parts | undefined; readonly slices?: Parts | undefined }
+): string =>
+  parts === undefined && refused === undefined && slices.size === 0
+    ? ""
+    : digest(JSON.stringify([...parts ?? [], refused, ...slices]))
 
 /** The plan with shared bind groups, if they are asked for and there is one. */
 export const planShared = Effect.fn("Jit.planShared")(function*(
