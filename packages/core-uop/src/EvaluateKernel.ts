@@ -283,7 +283,15 @@ const singleStores = (end: UOp): ReadonlyArray<UOp> =>
  * Throws on an access outside a buffer, naming slot and index: that is a compiler's mistake, not a condition.
  */
 export const evaluateKernel = (kernel: UOp, args: Arguments, vars: Vars = {}, options: Options = {}): void => {
-  for (const phase of Phases.phasesOf(kernel)) evaluateKernel(phase.kernel, argumentsOf(phase, args), vars, options)
+  for (const phase of Phases.phasesOf(kernel)) {
+    const own = argumentsOf(phase, args)
+    evaluateKernel(phase.kernel, own, vars, options)
+    phase.copies?.forEach((slot, i) => {
+      if (slot >= 0) {
+        argumentOf(args, slot)!.set(argumentOf(own, i)!.subarray(0, Phases.sizes(phase.kernel).get(i)! / 4))
+      }
+    })
+  }
   if (!Phases.isPersistent(kernel)) evaluateSink(kernel, args, vars, options)
 }
 

@@ -8,8 +8,15 @@ import { accessOf, endOf } from "./View.ts"
 
 // type aliases, not interfaces: only those are records to TypeScript
 
-/** A kernel in a persistent launch: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
-export type PhaseArg = { readonly slots: ReadonlyArray<number>; readonly offsets: ReadonlyArray<number> }
+/**
+ * A kernel in a persistent launch: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. What it writes there it also writes to slot `copies[i]`, if that is not negative: for
+ * other launches, where readers in this one await words.
+ */
+export type PhaseArg = {
+  readonly slots: ReadonlyArray<number>
+  readonly offsets: ReadonlyArray<number>
+  readonly copies?: ReadonlyArray<number>
+}
 
 /** A persistent launch: workgroups that run at once, each of which does its share of every phase. */
 export type PersistentArg = {
@@ -40,7 +47,7 @@ export type GridBarrierArg = {
   readonly awaits?: number
 }
 
-/** A kernel as a phase: its slot i is `slots[i]` of the launch, from word `offsets[i]` on. */
+/** A kernel as a phase. */
 export interface Phase extends PhaseArg {
   readonly kernel: UOp
 }
@@ -82,7 +89,7 @@ export const persistent = (arena: Arena, phases: ReadonlyArray<Phase>, launch: P
   arena.make(
     "PERSISTENT",
     DType.none,
-    phases.map(({ kernel, offsets, slots }) => arena.make("PHASE", DType.none, [kernel], { slots, offsets })),
+    phases.map(({ kernel, ...arg }) => arena.make("PHASE", DType.none, [kernel], arg)),
     launch
   )
 
@@ -161,11 +168,12 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
   const note = (map: Map<number, Set<number>>, slot: number, phase: number): void => {
     map.set(slot, (map.get(slot) ?? new Set()).add(phase))
   }
-  phases.forEach(({ kernel, slots }, phase) => {
+  phases.forEach(({ copies = [], kernel, slots }, phase) => {
     for (const [own, access] of touched(kernel)) {
       note(users, slots[own]!, phase)
       if (access === "write") note(writers, slots[own]!, phase)
     }
+    for (const slot of copies.filter(isCopy)) for (const map of [users, writers]) note(map, slot, phase)
   })
   const shared = new Set(phases.flatMap(({ offsets, slots }) => slots.filter((_, i) => offsets[i] !== 0)))
   return new Set([...writers.keys()].filter((slot) => users.get(slot)!.size > 1 || shared.has(slot)))
@@ -174,13 +182,17 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
 /** Slots of the launch that a phase writes. */
 export const written = (phases: ReadonlyArray<Phase>): ReadonlySet<number> =>
   new Set(
-    phases.flatMap(({ kernel, slots }) =>
-      [...touched(kernel)].flatMap(([own, access]) => access === "write" ? [slots[own]!] : [])
-    )
+    phases.flatMap(({ copies = [], kernel, slots }) => [
+      ...[...touched(kernel)].flatMap(([own, access]) => access === "write" ? [slots[own]!] : []),
+      ...copies.filter(isCopy)
+    ])
   )
+
+/** Whether a place of `copies` names a slot. */
+const isCopy = (slot: number): boolean => slot >= 0
 
 /** The slot of the barrier's buffer: behind all others. */
 export const meetingSlot = (
   phases: ReadonlyArray<Phase>,
   { awaited }: Pick<PersistentArg, "awaited"> = {}
-): number => Math.max(awaited?.[1] ?? -1, ...phases.flatMap(({ slots }) => slots)) + 1
+): number => Math.max(awaited?.[1] ?? -1, ...phases.flatMap(({ copies = [], slots }) => [...slots, ...copies])) + 1

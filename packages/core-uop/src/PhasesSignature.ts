@@ -26,10 +26,13 @@ export const signatureOfPhases = (launch: UOp, signature: (kernel: UOp) => Signa
       const bytes = Math.max(known?.bytes ?? 0, 4 * phase.offsets[binding.slot]! + (binding.bytes ?? 0))
       const access = known?.access === "write" ? known.access : binding.access
       slots.set(slot, { slot, access, ...(bytes === 0 ? {} : { bytes }) })
+      const copy = phase.copies?.[binding.slot] ?? -1
+      if (copy >= 0) slots.set(copy, { ...binding, slot: copy })
     }
   }
   const arg = argOf(launch, "PERSISTENT")
-  const written = (slot: number, words: number): void => void slots.set(slot, { slot, access: "write", bytes: 4 * words })
+  const written = (slot: number, words: number): void =>
+    void slots.set(slot, { slot, access: "write", bytes: 4 * words })
   if (arg.awaited !== undefined) written(arg.awaited[1], arg.awaited[2])
   written(Phases.meetingSlot(phases, arg), Phases.meetingWords.count)
   const names = [...vars.keys()].sort()

@@ -133,6 +133,8 @@ export interface Branch {
   readonly isThere?: UOp | undefined
   /** The words of an argument whose readers wait for them; none of others. */
   readonly wordsOf?: ((buffer: UOp) => UOp | undefined) | undefined
+  /** The argument that a store to this one writes as well; none of others. */
+  readonly copyOf?: ((buffer: UOp) => UOp | undefined) | undefined
   /** Branches are taken by whole workgroups of the launch, once their conditions are simplified. */
   readonly areUniform?: boolean | undefined
   /** Arguments that lie somewhere else, and what loads of them become: at this place, if the gate holds. */
@@ -172,6 +174,8 @@ interface List extends ReturnType<typeof listOf> {
   readonly everywhere: (node: UOp) => UOp
   /** An expression of values that can be used here. */
   readonly pushAll: (node: UOp) => UOp
+  /** Places before what they are in begins somewhere else, by their INDEX. */
+  readonly places: Map<UOp, UOp>
 }
 
 const instructionList = (head: Set<UOp>, before: ReadonlySet<UOp> | undefined): List => {
@@ -185,7 +189,7 @@ const instructionList = (head: Set<UOp>, before: ReadonlySet<UOp> | undefined): 
     for (const s of node.src) pushAll(s)
     return isFree(node) ? everywhere(node) : list.push(node)
   }
-  return { ...list, everywhere, pushAll }
+  return { ...list, everywhere, pushAll, places: new Map() }
 }
 
 /** The instructions of a kernel in its branch; those that mean the same everywhere go to the head. */
@@ -239,8 +243,8 @@ export const isOfIndices = ({ op }: UOp): boolean =>
 
 /** A node that touches memory, with its copied sources: the memory may begin, or lie, somewhere else in the launch. */
 const access = (
-  { elsewhere, isThere, isThread, offsetOf, wordsOf }: Branch,
-  { everywhere, push, pushAll }: List,
+  { copyOf, elsewhere, isThere, isThread, offsetOf, wordsOf }: Branch,
+  { everywhere, places, push, pushAll }: List,
   { node, src }: { readonly node: UOp; readonly src: ReadonlyArray<UOp> }
 ): UOp => {
   const known = accessOf(node).buffer
@@ -250,7 +254,9 @@ const access = (
     const offset = offsetOf?.(known) ?? 0
     if (offset === 0) return push(node.with(src))
     const at = Expr.add(src[1]!, typeof offset === "number" ? everywhere(Expr.int(node.arena, offset)) : offset)
-    return push(node.with([src[0]!, at.op === "CONST" ? everywhere(at) : push(at), ...src.slice(2)]))
+    const made = push(node.with([src[0]!, at.op === "CONST" ? everywhere(at) : push(at), ...src.slice(2)]))
+    places.set(made, src[1]!)
+    return made
   }
   const { at, buffer, gate } = accessOf(src[0]!)
   if (node.op === "LOAD") {
@@ -262,6 +268,11 @@ const access = (
   if (own.length === 0 && words === undefined) return push(node.with(src))
   const all = [...gate === undefined ? [] : [gate], ...own]
   const open = all.length === 0 ? undefined : all.reduce((a, b) => push(Expr.and(a, b)))
+  const copy = copyOf?.(buffer)
+  if (copy !== undefined) {
+    const element = push(Expr.element(everywhere(copy), places.get(src[0]!) ?? at, open))
+    push(node.with([element, src[1]!]))
+  }
   const value = words === undefined ? src[1]! : pushAll(veiled(src[1]!))
   return push(node.with([push(Expr.element(words === undefined ? buffer : everywhere(words), at, open)), value]))
 }

@@ -88,7 +88,12 @@ const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
   const words = argument(meeting, DType.u32)
   for (const node of toposort(words)) head.add(node)
   const arg = { id: fresh(), workgroups, spins }
-  return words.arena.make("GRID_BARRIER", DType.none, [words], awaited === undefined ? arg : { ...arg, awaits: awaited[0] })
+  return words.arena.make(
+    "GRID_BARRIER",
+    DType.none,
+    [words],
+    awaited === undefined ? arg : { ...arg, awaits: awaited[0] }
+  )
 }
 
 /** Clears the words that readers of other launches wait for, each by one thread. */
@@ -149,9 +154,11 @@ const argumentsOf = (
   { awaited, coherent }: Pick<Launch, "awaited" | "coherent">
 ): Making["argument"] => {
   const sizes = new Map<number, UOp>()
-  for (const { linear, offsets, slots } of members) {
+  for (const { copies, linear, offsets, slots } of members) {
     for (const node of linear.src) {
       if (node.op !== "PARAM") continue
+      const copy = copies?.[slotOf(node)] ?? -1
+      if (copy >= 0) sizes.set(copy, node.src[0]!)
       const slot = slots[slotOf(node)]!
       // simplified, as accesses are shown to be inside of what has a constant size
       const size = Symbolic.simplify(Expr.add(node.src[0]!, offsets[slotOf(node)]!))
@@ -213,7 +220,7 @@ const phase = (
   }
 ): ReadonlyArray<UOp> => {
   const { argument, head, launch, lowered } = making
-  const { linear, offsets, side, slots, staged } = member
+  const { copies, linear, offsets, side, slots, staged } = member
   const { arena } = linear
   const stages = stage(making, member, memory)
   const copied = Concatenate.instructionsOf(making, {
@@ -232,6 +239,13 @@ const phase = (
       const words = argument(slotOf(buffer), DType.u32)
       for (const part of toposort(words)) head.add(part)
       return words
+    },
+    copyOf: (buffer) => {
+      const copy = buffer.op === "PARAM" ? copies?.[slotOf(buffer)] ?? -1 : -1
+      if (copy < 0) return undefined
+      const made = argument(copy, buffer.dtype)
+      for (const part of toposort(made)) head.add(part)
+      return made
     },
     elsewhere: new Map([...staged].map(([param, local]) => {
       const place = { memory: memory.get(local)!, words: Number(param.src[0]!.arg), lowered }

@@ -83,8 +83,7 @@ export const pack = (tensors: ReadonlyArray<Sized>, most: number): ReadonlyArray
 export const on = (
   { kind, maxBindingBytes, maxBufferBytes }: Pick<DeviceProfile, "kind" | "maxBindingBytes" | "maxBufferBytes">,
   tensors: ReadonlyArray<Sized>
-): ReadonlyArray<Packed> =>
-  kind === "gpu" ? pack(tensors, Math.min(maxBindingBytes, maxBufferBytes)) : alone(tensors)
+): ReadonlyArray<Packed> => kind === "gpu" ? pack(tensors, Math.min(maxBindingBytes, maxBufferBytes)) : alone(tensors)
 
 /** Tensors that are slices of larger buffers, by the ids of the tensors. */
 export const slices = (

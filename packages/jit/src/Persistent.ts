@@ -105,6 +105,13 @@ interface Candidate extends Share {
   readonly ahead: ReadonlySet<number>
 }
 
+/** A schedule, what is known of its steps, and where what they touch lies. */
+interface Asked {
+  readonly schedule: Schedule
+  readonly candidates: ReadonlyArray<Candidate | undefined>
+  readonly layout: Persist.Layout
+}
+
 /** The schedule with persistent launches where they pay; unchanged on devices without a grid barrier. */
 export const persist = (
   pipeline: Pipeline.Stages,
@@ -127,7 +134,7 @@ export const persist = (
       slices: new Map([...yield* Slices].filter(([, { bytes }]) => bytes <= maxBindingBytes))
     }
     const weigh = weigher(pipeline, { schedule, candidates, layout })
-    const runs = runsOf(schedule, candidates, layout)
+    const runs = runsOf({ schedule, candidates, layout }, weigh)
     const codeOf = (step: number): number => candidates[step]?.code ?? 0
     const planned = (cutter: Cuts.Cutter): Cuts.Plan => Cuts.plan(runs, weigh, { cutter, codeOf })
     const cutters = mode === "on" ? [Cuts.fewest] : shares.map((share) => Cuts.cheapest(share * encodeMicros))
@@ -149,13 +156,9 @@ const refused = (schedule: Schedule, why: string): Schedule =>
   Persist.persist(schedule, [], { phasedOf: () => ({ _tag: "Refused", why }) })
 
 /** The runs of a schedule, of which those are equal that are asked for equal launches. */
-const runsOf = (
-  schedule: Schedule,
-  candidates: ReadonlyArray<Candidate | undefined>,
-  layout: Persist.Layout
-): ReadonlyArray<Cuts.Run> => {
+const runsOf = ({ candidates, layout, schedule }: Asked, weigh: Cuts.Weigh): ReadonlyArray<Cuts.Run> => {
   const kernelOf = (step: number): number => candidates[step]?.number ?? -1
-  return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { ...layout, from, to, kernelOf }))
+  return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { ...layout, from, to, kernelOf }), weigh)
 }
 
 /** The candidate of each step; none for hand-written kernels, and for those that add to memory. */
@@ -211,14 +214,7 @@ const microsOfParts = (pipeline: Pipeline.Stages, parts: ReturnType<typeof parts
   parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts)
 
 /** The memoised cost of steps as one launch. */
-const weigher = (
-  pipeline: Pipeline.Stages,
-  { candidates, layout, schedule }: {
-    readonly schedule: Schedule
-    readonly candidates: ReadonlyArray<Candidate | undefined>
-    readonly layout: Persist.Layout
-  }
-): Cuts.Weigh => {
+const weigher = (pipeline: Pipeline.Stages, { candidates, layout, schedule }: Asked): Cuts.Weigh => {
   const known = new Map<string, Cuts.Weighed>()
   const weighedAs = (from: number, to: number, awaits: boolean): Cuts.Weighed =>
     weighed(pipeline, {
@@ -391,12 +387,8 @@ export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PhasesOf.Pers
 }
 
 /** What is in the way of a launch, whatever it would cost. */
-const refusal = (profile: DeviceProfile, { awaits, candidates, composed, schedule }: Together): string | undefined => {
+const refusal = (profile: DeviceProfile, { awaits, composed, schedule }: Together): string | undefined => {
   const { args, isAliased, phases, places } = composed
-  const code = Cuts.machineCode(candidates.reduce((sum, own) => sum + (own?.code ?? 0), 0), candidates.length)
-  if (code > Cuts.codeCache) {
-    return `its instructions would take ${Math.ceil(code / 1024)} KiB, and processors keep ${Cuts.codeCache / 1024}`
-  }
   // the counters of barriers, and words of another launch
   const needs = args.length + (awaits ? 2 : 1)
   if (isAliased) return "its launches bind several windows of memory that one of them writes"

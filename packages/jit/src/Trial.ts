@@ -36,6 +36,8 @@ interface Place {
   readonly slot: number
   readonly offset: number
   readonly words: number
+  /** The place of the same value that kernels one by one write. */
+  readonly of?: Pick<Place, "slot" | "offset">
 }
 
 /**
@@ -67,13 +69,17 @@ const failureOf = Effect.fnUntraced(function*(means: Means, tried: Tried) {
   const found = (yield* read).map((words, i) => unveiled(tried, places[i]!.slot, words))
   const want = yield* oneByOne(means, { before, dispatch, name: tried.step.name, phases, places, vars })
   for (const [i, { words }] of places.entries()) {
-    const part = differing(want[i]!, found[i]!).length / words
+    const part = differing(want[places.indexOf(sourceOf(places, places[i]!))]!, found[i]!).length / words
     if (part <= mostDiffering) continue
     return `${tried.step.name}, a persistent launch, left other values than its kernels do one by one: ` +
       `${(100 * part).toFixed(0)}% of the ${words} words of one of them differ`
   }
   return undefined
 })
+
+/** The place of what a place has, which is another one for a copy. */
+const sourceOf = (places: ReadonlyArray<Place>, place: Place): Place =>
+  places.find(({ offset, slot }) => slot === place.of?.slot && offset === place.of.offset) ?? place
 
 /** Words as values: those that readers await are stored combined with another one. */
 const unveiled = ({ step: { ast } }: Tried, slot: number, words: Uint32Array): Uint32Array => {
@@ -89,14 +95,17 @@ const bindingOf = ({ buffers, executable: { program } }: Dispatch, slot: number)
 const placesOf = (phases: ReadonlyArray<Phases.Phase>, { dispatch }: Tried): ReadonlyArray<Place> => {
   const written = Phases.written(phases)
   const found = new Map<string, Place>()
-  for (const { kernel, offsets, slots } of phases) {
+  for (const { copies, kernel, offsets, slots } of phases) {
     const sizes = Phases.sizes(kernel)
     for (const own of Phases.touched(kernel).keys()) {
       const [slot, offset] = [slots[own]!, offsets[own]!]
       if (!written.has(slot)) continue
       const key = `${slot} ${offset}`
       const bytes = sizes.get(own) ?? bindingOf(dispatch, slot).bytes - wordBytes * offset
-      found.set(key, { slot, offset, words: Math.max(bytes / wordBytes, found.get(key)?.words ?? 0) })
+      const words = Math.max(bytes / wordBytes, found.get(key)?.words ?? 0)
+      found.set(key, { slot, offset, words })
+      const copy = copies?.[own] ?? -1
+      if (copy >= 0) found.set(`${copy} 0`, { slot: copy, offset: 0, words, of: { slot, offset } })
     }
   }
   return [...found.values()]

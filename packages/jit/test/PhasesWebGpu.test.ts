@@ -13,9 +13,9 @@ import {
   awaitedLaunchOf,
   awaitedValues,
   countersIn,
-  partIn,
   launchOf,
   length,
+  partIn,
   random,
   randomAwaited,
   vars

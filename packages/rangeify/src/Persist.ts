@@ -1,6 +1,6 @@
 /** Steps of a schedule as phases of one launch: where its arguments lie, and what becomes of the schedule. */
 import * as Phases from "@tg/core-uop/Phases"
-import { argOf, type UOp } from "@tg/core-uop/UOp"
+import { argOf, transfer, type UOp } from "@tg/core-uop/UOp"
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { Boundary, Phased } from "./Explain.ts"
 import { bindingOf, keyOf } from "./Horizontal.ts"
@@ -63,6 +63,12 @@ const touches = (step: Step): ReadonlyArray<{ readonly ref: Ref; readonly isWrit
   return step.args.map((ref, slot) => ({ ref, isWritten: found.get(slot) === "write" }))
 }
 
+/** Where a temporary of a launch lies: in its arena, in memory of its own, or, where readers in the launch wait for words and others read it too, in both. */
+type Home = "arena" | "own" | "both"
+
+/** Whether a temporary is read when the steps are over. */
+const isResult = ({ kept = [], results }: Schedule, id: number): boolean => results.includes(id) || kept.includes(id)
+
 /** The slice that a buffer is which steps only read, if it begins with a whole vector. */
 const sliceOf = (ref: Ref, slices: Layout["slices"]): Slice | undefined => {
   const slice = ref.kind === "buffer" && ref.window === undefined ? slices.get(argOf(ref.node, "BUFFER").id) : undefined
@@ -71,8 +77,8 @@ const sliceOf = (ref: Ref, slices: Layout["slices"]): Slice | undefined => {
 const vectorBytes = 16
 
 /**
- * The steps as phases. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers; where readers wait for words, those that only they
- * touch, because others could not read what lies there. What they read of slices of one buffer, as elements of one dtype, is one argument as well.
+ * The steps as phases. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers; where readers wait for words, others cannot read what
+ * lies there, so what they touch, too, is written twice. What they read of slices of one buffer, as elements of one dtype, is one argument as well.
  */
 export const compose = (
   schedule: Schedule,
@@ -80,10 +86,15 @@ export const compose = (
   { awaits = false, slices = new Map(), uses = usesOf(schedule) }: Partial<Layout> & { readonly awaits?: boolean } = {}
 ): Composed => {
   const steps = schedule.steps.slice(from, to).filter((step): step is KernelStep => step.kind === "kernel")
-  const isOwned = (ref: Ref): ref is Ref & { readonly kind: "temporary" } =>
-    ref.kind === "temporary" && ref.window === undefined && !schedule.results.includes(ref.id) &&
-    !(schedule.kept ?? []).includes(ref.id) && uses.written.has(ref.id) &&
-    [...(awaits ? uses.touched : uses.written).get(ref.id)!].every((i) => i >= from && i < to)
+  const isInside = (step: number): boolean => step >= from && step < to
+  const homeOf = (ref: Ref): Home => {
+    if (ref.kind !== "temporary" || ref.window !== undefined) return "own"
+    const [written, touched] = [uses.written, uses.touched].map((steps) => [...steps.get(ref.id) ?? []])
+    if (written!.length === 0 || !written!.every(isInside)) return "own"
+    const isSeen = isResult(schedule, ref.id) || (awaits && !touched!.every(isInside))
+    if (!isSeen) return "arena"
+    return awaits && touched!.filter(isInside).length > 1 ? "both" : "own"
+  }
   const slots = new Map<string, number>()
   const args: Array<Ref | undefined> = []
   const slotOf = (key: string, ref: Ref | undefined): number => {
@@ -107,7 +118,11 @@ export const compose = (
   const phases = steps.map((step): Phases.Phase => {
     const dtypes = Phases.dtypes(step.ast)
     const own = touches(step).map(({ isWritten, ref }, argument) => {
-      if (isOwned(ref)) return { slot: slotOf("arena", undefined), offset: placeOf(ref.id) / wordBytes }
+      const home = homeOf(ref)
+      if (ref.kind === "temporary" && home !== "own") {
+        const copy = home === "both" && isWritten ? slotOf(bindingOf(ref), ref) : -1
+        return { slot: slotOf("arena", undefined), offset: placeOf(ref.id) / wordBytes, copy }
+      }
       const slice = isWritten ? undefined : sliceOf(ref, slices)
       if (slice !== undefined) {
         const whole = { kind: "buffer", node: (ref as Ref & { readonly kind: "buffer" }).node, whole: true } as const
@@ -118,7 +133,13 @@ export const compose = (
       if (isWritten) writtenKeys.add(memory)
       return { slot: slotOf(bindingOf(ref), ref), offset: 0 }
     })
-    return { kernel: step.ast, slots: own.map(({ slot }) => slot), offsets: own.map(({ offset }) => offset) }
+    const copies = own.map(({ copy = -1 }) => copy)
+    return {
+      kernel: step.ast,
+      slots: own.map(({ slot }) => slot),
+      offsets: own.map(({ offset }) => offset),
+      ...copies.some((copy) => copy >= 0) ? { copies } : {}
+    }
   })
   const isAliased = [...writtenKeys].some((memory) => memories.get(memory)!.size > 1)
   return { phases, args, places, arenaBytes, isAliased }
@@ -142,7 +163,6 @@ export const textOf = (
     numbers.set(name, known)
     return known
   }
-  const isSeen = (id: number): boolean => schedule.results.includes(id) || (schedule.kept ?? []).includes(id)
   const argument = (ref: Ref): ReadonlyArray<unknown> => {
     const slice = sliceOf(ref, slices)
     const places = [
@@ -155,7 +175,13 @@ export const textOf = (
     const users = [uses.written, uses.touched].map((steps) =>
       new Set([...steps.get(ref.id) ?? []].map((i) => i >= from && i < to ? i - from : -1))
     )
-    return [...places, schedule.temporaries[ref.id]!.bytes, isSeen(ref.id), ref.window === undefined, ...users]
+    return [
+      ...places,
+      schedule.temporaries[ref.id]!.bytes,
+      isResult(schedule, ref.id),
+      ref.window === undefined,
+      ...users
+    ]
   }
   const steps = schedule.steps.slice(from, to).map(({ args }, i) => [kernelOf(from + i), args.map(argument)])
   return JSON.stringify(steps, (_, value: unknown) => value instanceof Set ? [...value] : value)
@@ -208,7 +234,9 @@ export const persist = (
       ast: persistentOf(phases, part === undefined ? launch : { ...launch, awaited: [slot, args.length, cleared] }),
       args: [
         ...args.map((ref) => ref ?? own),
-        ...part === undefined ? [] : [windowOf(meeting!, Phases.beginOf(part.cleared), part.parts * Phases.waiting.part)],
+        ...part === undefined
+          ? []
+          : [windowOf(meeting!, Phases.beginOf(part.cleared), part.parts * Phases.waiting.part)],
         isAwaited ? windowOf(meeting!, 0, Phases.waiting.begin) : { kind: "temporary", id: meeting! }
       ],
       boundaries: explained.of(from, to)
@@ -229,8 +257,15 @@ export const persist = (
   return meeting === undefined ? made : { ...made, kept: [...schedule.kept ?? [], meeting] }
 }
 
-const persistentOf = (phases: ReadonlyArray<Phases.Phase>, launch: Phases.PersistentArg): UOp =>
-  Phases.persistent(phases[0]!.kernel.arena, phases, launch)
+/** A launch of kernels that may be those of several functions, each scheduled in an arena of its own. */
+const persistentOf = (phases: ReadonlyArray<Phases.Phase>, launch: Phases.PersistentArg): UOp => {
+  const { arena } = phases[0]!.kernel
+  const own = phases.map(({ kernel, ...arg }) => ({
+    ...arg,
+    kernel: kernel.arena === arena ? kernel : transfer(kernel, arena)
+  }))
+  return Phases.persistent(arena, own, launch)
+}
 
 /** So many words of a temporary, from one on. */
 const windowOf = (id: number, begin: number, words: number): Ref => ({

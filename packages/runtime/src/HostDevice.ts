@@ -3,9 +3,9 @@ import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
 import type { Program } from "@tg/core-uop/Program"
 import { Effect } from "effect"
 import {
-  clash,
   type Binding,
   bufferOf,
+  clash,
   type Copy,
   type DeviceBuffer,
   DeviceError,

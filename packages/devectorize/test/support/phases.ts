@@ -129,7 +129,11 @@ export const awaitedIn = (part: number): Phases.Awaited => [
 export const awaitedArguments = (made: Made, part: number): Map<number, Uint32Array> => {
   const inputs = argumentsOf(made)
   const words = parts.map((own) => new Uint32Array(Phases.waiting.part).map((_, i) => own === part ? 0 : i + 1))
-  const all = [...[0, 1].map((slot) => wordsOf(inputs.get(slot)!)), ...words, new Uint32Array(Phases.meetingWords.count)]
+  const all = [
+    ...[0, 1].map((slot) => wordsOf(inputs.get(slot)!)),
+    ...words,
+    new Uint32Array(Phases.meetingWords.count)
+  ]
   return new Map(all.entries())
 }
 

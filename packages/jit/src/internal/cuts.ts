@@ -15,7 +15,7 @@ export type Weigh = (from: number, to: number) => Weighed
 /** First steps of the launches of a run of steps. */
 export type Cutter = (from: number, to: number, weigh: Weigh) => ReadonlyArray<number>
 
-/** Steps of one call of a function, from one on, up to another one; and where the first such run begins that is equal to it: layers are. */
+/** Steps from one on, up to another one, and where the first such run begins that is equal to it: what is between the attention of two layers is. */
 export interface Run {
   readonly from: number
   readonly to: number
@@ -30,7 +30,7 @@ export interface Plan {
 }
 
 /** Bytes of the instruction cache of an H200's processor. */
-export const codeCache = 2 ** 17
+const codeCache = 2 ** 17
 /**
  * Bytes of machine code for each that `PhaseCosts.codeBytes` counts, as drivers unroll loops; and as a phase, with its loop and its copies. What the driver of an H100 reports:
  * 75 KB counted and 121 made of a layer of GLM-4.7-Flash by kernels, 67 and 133 of those that are phases.
@@ -42,8 +42,7 @@ const codeMicros = 3 / 36_000
 const mostPhases = 16
 
 /** Bytes of machine code of a launch of so many steps, of which so many bytes are counted. */
-export const machineCode = (counted: number, steps: number): number =>
-  counted * codePerCounted * (steps > 1 ? codeAsPhase : 1)
+const machineCode = (counted: number, steps: number): number => counted * codePerCounted * (steps > 1 ? codeAsPhase : 1)
 
 /**
  * Bytes of code that are fetched again each time, where so many run in turns: what the cache does not hold. Three launches of a layer of GLM-4.7-Flash, 176 KB as counted here, take 0.5 to
@@ -82,15 +81,22 @@ export const fewest: Cutter = (from, to, weigh) => cutsOf(from, to, (a, b) => "m
 /** A launch a step. */
 export const single: Cutter = stepsFrom
 
-/** Maximal runs of steps of one call of a function. Equal texts, equal runs. */
+/** Maximal runs of steps of which neighbours can be one launch, whatever it costs. Equal texts, equal runs. */
 export const runsOf = (
   steps: ReadonlyArray<Step>,
-  textOf: (from: number, to: number) => string
+  textOf: (from: number, to: number) => string,
+  weigh: Weigh
 ): ReadonlyArray<Run> => {
   const found: Array<[number, number]> = []
-  steps.forEach(({ body, site }, i) => {
-    const last = steps[i - 1]
-    if (last !== undefined && last.site === site && last.body === body) found.at(-1)![1] = i + 1
+  const known = new Map<string, boolean>()
+  const isOne = (from: number, to: number): boolean => {
+    const text = textOf(from, to)
+    const made = known.get(text) ?? "micros" in weigh(from, to)
+    known.set(text, made)
+    return made
+  }
+  steps.forEach((_, i) => {
+    if (i > 0 && isOne(i - 1, i + 1)) found.at(-1)![1] = i + 1
     else found.push([i, i + 1])
   })
   const firsts = new Map<string, number>()
@@ -112,25 +118,23 @@ export const plan = (
   { codeOf, cutter }: { readonly cutter: Cutter; readonly codeOf: (step: number) => number }
 ): Plan => {
   const known = new Map<number, ReadonlyArray<number>>()
-  let micros = 0
   const cuts = runs.map((run) => {
     const { first, from, to } = run
-    const own = weighIn(weigh, run)
-    const found = known.get(first) ?? cutter(from, to, own)
+    const found = known.get(first) ?? cutter(from, to, weighIn(weigh, run))
     known.set(first, found)
-    const begins = found.map((cut) => cut - first + from)
-    micros += microsOfCuts(own, codeOf, { begins, to })
-    return begins
+    return found.map((cut) => cut - first + from)
   })
+  const costs = runs.map((run, i) => costOf(weighIn(weigh, run), codeOf, { begins: cuts[i]!, to: run.to }))
+  const micros = costs.reduce((sum, own) => sum + own.micros, 0) + missedMicros(runs, costs.map(({ code }) => code))
   return { cuts, micros, launches: cuts.flat().length }
 }
 
-/** Microseconds of a run of steps as launches that begin at these, and of code that the instruction cache does not hold from one such run to the next. */
-const microsOfCuts = (
+/** Microseconds and bytes of code of a run of steps as launches that begin at these. */
+const costOf = (
   weigh: Weigh,
   codeOf: (step: number) => number,
   { begins, to }: { readonly begins: ReadonlyArray<number>; readonly to: number }
-): number => {
+): { readonly micros: number; readonly code: number } => {
   let micros = 0
   let code = 0
   for (const [i, begin] of begins.entries()) {
@@ -138,7 +142,21 @@ const microsOfCuts = (
     micros += microsOf(weigh(begin, end))
     code += machineCode(stepsFrom(begin, end).reduce((sum, step) => sum + codeOf(step), 0), end - begin)
   }
-  return micros + codeMicros * missed(code)
+  return { micros, code }
+}
+
+/** Microseconds for code that the instruction cache does not hold any more when a run comes again: its share of what is too much from one such run to the next. */
+const missedMicros = (runs: ReadonlyArray<Run>, codes: ReadonlyArray<number>): number => {
+  const next = new Map<number, number>()
+  let micros = 0
+  for (let i = runs.length - 1; i >= 0; i--) {
+    const { first } = runs[i]!
+    const until = next.get(first) ?? i + 1
+    next.set(first, i)
+    const between = codes.slice(i, until).reduce((a, b) => a + b, 0)
+    if (between > 0) micros += codeMicros * missed(between) * codes[i]! / between
+  }
+  return micros
 }
 
 /** The persistent launches of a plan, and why each step is a phase of one, or not. */
