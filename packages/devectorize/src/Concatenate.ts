@@ -133,7 +133,7 @@ export interface Branch {
   readonly isThere?: UOp | undefined
   /** The words of an argument whose readers wait for them; none of others. */
   readonly wordsOf?: ((buffer: UOp) => UOp | undefined) | undefined
-  /** The argument that a store to this one writes as well; none of others. */
+  /** The argument of the launch that a store to this one of the kernel writes as well; none of others. */
   readonly copyOf?: ((buffer: UOp) => UOp | undefined) | undefined
   /** Branches are taken by whole workgroups of the launch, once their conditions are simplified. */
   readonly areUniform?: boolean | undefined
@@ -268,7 +268,7 @@ const access = (
   if (own.length === 0 && words === undefined) return push(node.with(src))
   const all = [...gate === undefined ? [] : [gate], ...own]
   const open = all.length === 0 ? undefined : all.reduce((a, b) => push(Expr.and(a, b)))
-  const copy = copyOf?.(buffer)
+  const copy = copyOf?.(known)
   if (copy !== undefined) {
     const element = push(Expr.element(everywhere(copy), places.get(src[0]!) ?? at, open))
     push(node.with([element, src[1]!]))
