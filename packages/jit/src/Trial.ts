@@ -6,6 +6,7 @@ import * as Phases from "@tg/core-uop/Phases"
 import { argOf, slotOf, toposort, type UOp, type VarArg, varArg } from "@tg/core-uop/UOp"
 import type { KernelStep } from "@tg/rangeify/Schedule"
 import { type Binding, bufferOf, type DeviceError, type DeviceShape, type Dispatch } from "@tg/runtime/Device"
+import { accessOf } from "@tg/core-uop/View"
 import { Effect, type Scope } from "effect"
 import type { Compiler } from "./Compiler.ts"
 import type * as Plan from "./Plan.ts"
@@ -142,20 +143,23 @@ const readPlace = (device: DeviceShape, dispatch: Dispatch, { offset, slot, word
   )
 }
 
-/** Fills the plan's blocks, where the launch reads what others write or phases write: whole numbers, which are places in memory, with 0. */
+/** Slots of a kernel whose values say where it reads or writes: what is out of bounds there is not the same in a launch that binds more. */
+const placing = (kernel: UOp): ReadonlyArray<number> =>
+  toposort(kernel).flatMap((node) =>
+    node.op !== "INDEX" ? [] : toposort(accessOf(node).at).flatMap((value) => {
+      const buffer = value.op === "LOAD" ? accessOf(value).buffer : undefined
+      return buffer?.op === "PARAM" ? [slotOf(buffer)] : []
+    })
+  )
+
+/** Fills the plan's blocks, where the launch reads what others write or phases write: what is places in memory with 0. */
 const fillInputs = (
   device: DeviceShape,
   phases: ReadonlyArray<Phases.Phase>,
   { dispatch, launch, step }: Tried
 ): Effect.Effect<void, DeviceError> => {
   const written = Phases.written(phases)
-  const whole = new Set(
-    phases.flatMap(({ kernel, slots }) =>
-      toposort(kernel).flatMap((node) =>
-        node.op === "PARAM" && node.dtype.scalar === "i32" ? [slots[slotOf(node)]!] : []
-      )
-    )
-  )
+  const places = new Set(phases.flatMap(({ kernel, slots }) => placing(kernel).map((own) => slots[own]!)))
   const numbers = dispatch.executable.program.bindings.map(({ slot }) => slot)
   const meeting = launch.slots[numbers.indexOf(Phases.meetingSlot(phases, argOf(step.ast, "PERSISTENT")))]!
   const isMeeting = (slot: Plan.Slot): boolean =>
@@ -166,7 +170,7 @@ const fillInputs = (
     // counters and words that readers await are 0
     if (own.kind !== "block" || isMeeting(own)) return Effect.void
     const count = place.bytes / wordBytes
-    return write(device, place, whole.has(slot) && !written.has(slot) ? new Uint32Array(count) : wordsOf(count))
+    return write(device, place, places.has(slot) && !written.has(slot) ? new Uint32Array(count) : wordsOf(count))
   }, { discard: true })
 }
 

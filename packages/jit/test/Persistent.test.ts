@@ -89,7 +89,7 @@ describe("persistent launches", () => {
       for (const count of [3, 2, 5, 4, 2, 7, 3]) {
         const { steps } = yield* Effect.flatMap(
           Pipeline,
-          ({ schedule }) => schedule(blocks(count, { areApart: true }).sink)
+          ({ schedule }) => schedule(blocks(count, { apart: 1 }).sink)
         ).pipe(Effect.provide(pipeline("on")))
         for (const step of steps) {
           if (step.kind !== "kernel" || !Phases.isPersistent(step.ast)) continue
@@ -118,7 +118,7 @@ describe("persistent launches", () => {
     Effect.gen(function*() {
       const { kept = [], steps, temporaries } = yield* Effect.flatMap(
         Pipeline,
-        ({ schedule }) => schedule(blocks(3, { areApart: true }).sink)
+        ({ schedule }) => schedule(blocks(3, { apart: 1 }).sink)
       ).pipe(Effect.provide(pipeline("on")))
       const launches = steps.filter((step) => step.kind === "kernel" && Phases.isPersistent(step.ast))
       const awaited = launches.map((step) => {
@@ -133,6 +133,22 @@ describe("persistent launches", () => {
       assert.strictEqual(awaited[0]!.words, (parts - 1) * part)
       for (const { words } of awaited.slice(1)) assert.isBelow(words, part / 16)
       assert.strictEqual(temporaries[kept[0]!]!.bytes, 4 * Phases.waiting.count)
+    }))
+
+  it.effect("write twice what readers in them await and others read, too", () =>
+    Effect.gen(function*() {
+      const { steps } = yield* Effect.flatMap(
+        Pipeline,
+        ({ schedule }) => schedule(blocks(4, { apart: 2, remembers: true }).sink)
+      ).pipe(Effect.provide(pipeline("on")))
+      const launches = steps.flatMap((step) => step.kind === "kernel" && Phases.isPersistent(step.ast) ? [step] : [])
+      const copied = launches.map(({ ast }) =>
+        Phases.phasesOf(ast).flatMap(({ copies = [] }) => copies.filter((slot) => slot >= 0))
+      )
+      assert.deepStrictEqual(copied.map(({ length }) => length), [1, 0])
+      // the copy is what the last launch reads
+      const copy = launches[0]!.args[copied[0]![0]!]!
+      assert.deepInclude(launches[1]!.args, copy)
     }))
 
   it.effect("are made by themselves where the device or the host is faster with them", () =>

@@ -3,7 +3,7 @@ import * as WgslRenderer from "@tg/codegen-wgsl/WgslRenderer"
 import * as Phases from "@tg/core-uop/Phases"
 import { type DeviceProfile, Profile } from "@tg/core-uop/DeviceProfile"
 import { FusionCosts } from "@tg/rangeify/Fusion"
-import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import { type Binding, bufferOf, Device, type DeviceShape } from "@tg/runtime/Device"
 import * as Testing from "@tg/runtime-webgpu/Testing"
 import { rendererOptions, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
 import { Effect, Layer } from "effect"
@@ -56,27 +56,60 @@ const jit = (persistent: Persistent.Service, workgroups: number, compiler = Comp
   }))
 
 /** Of which each is a persistent launch: words that cross phases are awaited. */
-const apart = blocks(3, { areApart: true })
+const apart = blocks(3, { apart: 1 })
 /** Which are one persistent launch: what crosses phases is exchanged. */
 const together = blocks(3)
 
+/** Of which one reads what another one's phases tell each other. */
+const remembering = blocks(4, { apart: 2, remembers: true })
+
+/** Weights of a block, each behind the other in one buffer. */
+const weightsOf = Effect.fnUntraced(function*(device: DeviceShape, first: number) {
+  const sizes = [8, 128, 128]
+  const buffer = yield* device.allocate(4 * 64 * 5, `weights ${first}`)
+  const offsets = [0, 256, 768]
+  return yield* Effect.forEach(sizes, (size, i) => {
+    const slice: Binding = { buffer, offset: offsets[i]!, bytes: 4 * size }
+    return Effect.as(
+      device.write(buffer, new Uint8Array(contents(first + i, size).buffer), slice.offset),
+      [first + i, slice] as const
+    )
+  })
+})
+
 /** What the blocks compute, in how many launches, and what the device says about that. */
-const run = (persistent: Persistent.Service, workgroups: number, { compiler = Compiler.layer, program = apart } = {}) =>
+const run = (
+  persistent: Persistent.Service,
+  workgroups: number,
+  { areSlices = false, compiler = Compiler.layer, program = apart } = {}
+) =>
   Effect.gen(function*() {
     const device = yield* Device
     const { prepare, settle } = yield* Jit
-    const buffers = new Map<number, DeviceBuffer>()
-    const sizes = [8, 8, ...[0, 1, 2].flatMap(() => [8, 128, 128])]
+    const buffers = new Map<number, Binding>()
+    const sizes = [8, 8, ...[0, 1, 2, 3].flatMap(() => [8, 128, 128])]
     for (const [id, size] of sizes.entries()) {
       const buffer = yield* device.allocate(4 * size, `buffer ${id}`)
       yield* device.write(buffer, new Uint8Array(contents(id, size).buffer))
       buffers.set(id, buffer)
     }
+    for (const first of areSlices ? [2, 5, 8, 11] : []) {
+      for (const [id, slice] of yield* weightsOf(device, first)) buffers.set(id, slice)
+    }
     const { plan, run } = yield* prepare(program.sink, buffers)
     yield* run({})
     yield* run({})
     const read = yield* Effect.result(Effect.asVoid(settled({ device, jit: { settle } }, [])))
-    return { launches: plan.launches.length, out: [...yield* device.read(buffers.get(1)!)], settled: read }
+    /** Arguments that are whole buffers of which the host's are slices. */
+    const wholes = plan.launches.flatMap(({ slots }) =>
+      slots.filter((slot) => slot.kind === "buffer" && slot.whole === true)
+    )
+    return {
+      launches: plan.launches.length,
+      wholes: wholes.length,
+      out: [...yield* device.read(bufferOf(buffers.get(1)!))],
+      settled: read
+    }
   }).pipe(Effect.scoped, Effect.provide(Layer.fresh(jit(persistent, workgroups, compiler))))
 
 /** Launches that may be persistent, and what was said when they were not any more. */
@@ -110,10 +143,16 @@ const counting = () => {
 describe.skipIf(noGpu)("persistent launches of a program", () => {
   it.live("compute what launches compute", () =>
     Effect.gen(function*() {
-      for (const program of [apart, together]) {
-        const want = yield* run(Persistent.off, 2, { program })
-        const found = yield* run({ ...Persistent.off, mode: "on" }, 2, { program })
+      for (
+        const { areSlices, program } of [apart, together, remembering].flatMap((program) => [
+          { areSlices: false, program },
+          { areSlices: true, program }
+        ])
+      ) {
+        const want = yield* run(Persistent.off, 2, { areSlices, program })
+        const found = yield* run({ ...Persistent.off, mode: "on" }, 2, { areSlices, program })
         assert.isBelow(found.launches, want.launches)
+        assert.strictEqual(found.wholes > 0, areSlices)
         assert.strictEqual(found.settled._tag, "Success")
         assert.deepStrictEqual(found.out, want.out)
       }

@@ -10,24 +10,28 @@ const hidden = 16
 const copies = 2 ** 14
 
 /**
- * A chain of `count` equal blocks, each with its own weights: `x + down(silu(up(norm(x))))`. Buffer 0 is x, 1 the result. Between blocks
- * that are apart stands a value that is too large for another phase to read: no launch is part of two.
+ * A chain of `count` equal blocks, each with its own weights: `x + down(silu(up(norm(x))))`. Buffer 0 is x, 1 the result. Between groups of
+ * so many blocks that are apart stands a value that is too large for another phase to read: no launch is part of two. `remembers`: what the first block computes is added to the result.
  */
-export const blocks = (count: number, { areApart = false } = {}): Program.TensorProgram => {
+export const blocks = (count: number, { apart = count, remembers = false } = {}): Program.TensorProgram => {
   const arena = new Arena()
   let next = 0
   const buffer = (...shape: ReadonlyArray<number>): Tensor.Tensor =>
     Tensor.buffer(arena, next++, { shape, dtype: DType.f32 })
   const [input, out] = [buffer(1, width), buffer(1, width)]
   let x = input
+  let first: Tensor.Tensor | undefined
   for (let i = 0; i < count; i++) {
     const weights = [buffer(width), buffer(hidden, width), buffer(width, hidden)]
     x = Program.call("block", [x, ...weights], (y, norm, up, down) => [
       y!.add(Nn.linear(Nn.linear(Nn.rmsNorm(y!, norm!, 1e-5), up!).silu(), down!))
     ])[0]!
-    if (areApart && i + 1 < count) x = x.reshape([1, width, 1]).expand([1, width, copies]).contiguous().max(2)
+    first ??= x
+    if ((i + 1) % apart === 0 && i + 1 < count) {
+      x = x.reshape([1, width, 1]).expand([1, width, copies]).contiguous().max(2)
+    }
   }
-  return Program.make([Program.assign(out, x)])
+  return Program.make([Program.assign(out, remembers ? x.add(first!) : x)])
 }
 
 /** Contents of a buffer: small numbers that differ between buffers and elements. */
