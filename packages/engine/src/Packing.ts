@@ -8,7 +8,6 @@
  */
 import { bindingAlignment } from "@tg/core-uop/DeviceLimits"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import type { Slice } from "@tg/rangeify/Schedule"
 
 /** A tensor as far as its memory goes. */
 export interface Sized {
@@ -84,17 +83,3 @@ export const on = (
   { kind, maxBindingBytes, maxBufferBytes }: Pick<DeviceProfile, "kind" | "maxBindingBytes" | "maxBufferBytes">,
   tensors: ReadonlyArray<Sized>
 ): ReadonlyArray<Packed> => kind === "gpu" ? pack(tensors, Math.min(maxBindingBytes, maxBufferBytes)) : alone(tensors)
-
-/** Tensors that are slices of larger buffers, by the ids of the tensors. */
-export const slices = (
-  packed: ReadonlyArray<Packed>,
-  idOf: (name: string) => number | undefined
-): ReadonlyMap<number, Slice> =>
-  new Map(
-    packed.flatMap(({ bytes, parts }, whole) =>
-      parts.flatMap(({ name, offset }) => {
-        const id = parts.length > 1 ? idOf(name) : undefined
-        return id === undefined ? [] : [[id, { whole, offset, bytes }] as const]
-      })
-    )
-  )

@@ -194,7 +194,11 @@ export const plan = (
 export const slicesOf = ({ config, weights }: Model, profile: DeviceProfile): ReadonlyMap<number, Slice> => {
   const ids = new Map(weights.all.map(({ name }, i) => [name, StepProgram.ids.firstCache + config.layers + i]))
   const sizes = weights.all.map(({ layout, name }) => ({ name, bytes: 4 * layout.words }))
-  return Packing.slices(Packing.on(profile, sizes), (name) => ids.get(name))
+  return new Map(
+    Packing.on(profile, sizes).flatMap(({ bytes, parts }, whole) =>
+      parts.length === 1 ? [] : parts.map(({ name, offset }) => [ids.get(name)!, { whole, offset, bytes }] as const)
+    )
+  )
 }
 
 type Body = Equal.Chosen["bodies"][number]

@@ -1,4 +1,3 @@
-import * as Phases from "@tg/core-uop/Phases"
 import { evaluateIndex } from "@tg/core-uop/Program"
 import type { UOp } from "@tg/core-uop/UOp"
 import type { RangeifyError } from "@tg/rangeify/Rangeify"
@@ -17,6 +16,7 @@ import { Context, Effect, Layer, type Scope } from "effect"
 import type { CompileError } from "./Compiler.ts"
 import type * as Estimate from "./Estimate.ts"
 import { make } from "./internal/capture.ts"
+import { untilCleared } from "./internal/words.ts"
 import type * as Plan from "./Plan.ts"
 import type * as Shared from "./Shared.ts"
 
@@ -113,15 +113,5 @@ export const leadingWithout = (plan: Plan.ExecutionPlan, unwanted: number): numb
         slot.kind === "buffer" && slot.id !== unwanted && programs[program]!.bindings[i]!.access === "write"
       )
     )
-  const last = launches.slice(0, needed).findLast((launch) => wordsOf(plan, launch) !== undefined)
-  if (last === undefined || wordsOf(plan, last) !== firstWords) return needed
-  return needed + 1 + launches.slice(needed).findIndex((launch) => wordsOf(plan, launch) !== undefined)
+  return untilCleared(plan, needed)
 }
-
-/** Where the words of the first launch of a program lie, in bytes. */
-const firstWords = 4 * Phases.beginOf(0)
-
-/** Where the words lie that readers of a launch await, in bytes; none, if they await none. What it clears is bound behind them. */
-const wordsOf = ({ meeting }: Plan.ExecutionPlan, { slots }: Plan.Launch): number | undefined =>
-  slots.find((slot) => slot.kind === "block" && slot.block === meeting && (slot.window?.offset ?? 0) > 0)?.window
-    ?.offset

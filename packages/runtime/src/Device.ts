@@ -56,19 +56,15 @@ export const misfitOf = (program: Program, index: number, { buffer, bytes }: Win
     : `${program.name} needs ${needed} bytes in slot ${slot}, and ${buffer.label} has ${bytes}; bind a larger buffer`
 }
 
-/**
- * Whether an argument keeps the one at `index` from being bound, as WebGPU has it: the same buffer, which one of them reads and the other writes, or both write in windows that
- * meet.
- */
-export const clash = (
-  { bindings }: Program,
-  given: ReadonlyArray<Window>,
-  [index, other]: readonly [number, number]
-): boolean => {
-  const [a, b] = [given[index]!, given[other]!]
-  const writers = [index, other].filter((i) => bindings[i]!.access === "write").length
-  return index !== other && a.buffer === b.buffer &&
-    (writers === 1 || writers === 2 && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes)
+/** The argument that keeps WebGPU from binding the one at `index`: the same buffer, and only one of both writes, or both write in windows that meet. -1 where there is none. */
+export const twinOf = ({ bindings }: Program, given: ReadonlyArray<Window>, index: number): number => {
+  const { buffer, bytes, offset } = given[index]!
+  const { access } = bindings[index]!
+  return given.findIndex((other, i) =>
+    i !== index && other.buffer === buffer &&
+    (access !== bindings[i]!.access ||
+      access === "write" && offset < other.offset + other.bytes && other.offset < offset + bytes)
+  )
 }
 
 /** What is wrong with the variables of a run: one that the program needs is missing, or outside of its bounds. */

@@ -5,7 +5,6 @@ import { Effect } from "effect"
 import {
   type Binding,
   bufferOf,
-  clash,
   type Copy,
   type DeviceBuffer,
   DeviceError,
@@ -14,6 +13,7 @@ import {
   type Executable,
   misfitOf,
   misvaluedIn,
+  twinOf,
   type Window,
   windowOf
 } from "./Device.ts"
@@ -98,7 +98,7 @@ const checkDispatch = (host: Host, { buffers, executable }: Dispatch): DeviceErr
     windows.push(window)
   }
   for (const [i, { buffer }] of windows.entries()) {
-    const twin = windows.findIndex((_, j) => clash(executable.program, windows, [i, j]))
+    const twin = twinOf(executable.program, windows, i)
     if (twin >= 0 && bindings[i]!.access === "write") {
       return bad(
         `${name} writes slot ${bindings[i]!.slot}, and ${buffer.label} is bound to slot ${bindings[twin]!.slot} too`

@@ -307,11 +307,13 @@ export const phasesOf = () => []
   "jit/src/internal/sharedPlan": {
     code: `
 import * as Effect from "effect/Effect"
-export const partsOf = () => undefined
+export const layoutOf = () => undefined
 export const formOf = () => ""
+export const scheduled = ({ schedule }, sink) => schedule(sink)
 export const planShared = () => Effect.undefined
 `
   },
+  "jit/src/internal/words": { code: "export const untilCleared = (_, count) => count" },
   "jit/src/Meeting": {
     code: `
 import * as Effect from "effect/Effect"

@@ -13,8 +13,7 @@ import * as Meeting from "../Meeting.ts"
 import { Pipeline } from "../Pipeline.ts"
 import * as Plan from "../Plan.ts"
 import * as ProgramKey from "../ProgramKey.ts"
-import * as Persistent from "../Persistent.ts"
-import { formOf, type Parts, partsOf, planShared, slicesFor } from "./sharedPlan.ts"
+import { formOf, type Layout, layoutOf, planShared, scheduled } from "./sharedPlan.ts"
 import * as Trials from "./trials.ts"
 
 /** A `Jit` over the stages of the context. */
@@ -38,8 +37,8 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
     })
 
     /** Compiles each distinct kernel; loading on the device overlaps with making the next. */
-    const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule, parts: Parts | undefined) {
-      const shared = yield* planShared(schedule, { parts, pipeline, profile: device.profile, programOf })
+    const compileAll = Effect.fn("Jit.compileAll")(function*(schedule: Schedule, layout?: Layout) {
+      const shared = yield* planShared(schedule, { layout, pipeline, profile: device.profile, programOf })
       if (shared !== undefined) return { plan: shared, loading: yield* Effect.forEach(shared.programs, load) }
       const programs = new Map<string, Program>()
       const loading: Array<Fiber.Fiber<Executable, DeviceError>> = []
@@ -55,10 +54,7 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
 
     // independent of the buffers, so that a program bound several times is compiled once
     const captured = new WeakMap<UOp, Map<string, Binding.Compiled>>()
-    const capture = Effect.fn("Jit.capture")(function*(
-      sink: UOp,
-      layout: { readonly parts?: Parts | undefined; readonly slices?: Parts | undefined } = {}
-    ) {
+    const capture = Effect.fn("Jit.capture")(function*(sink: UOp, layout?: Layout) {
       const own = captured.get(sink) ?? new Map<string, Binding.Compiled>()
       captured.set(sink, own)
       const form = formOf(pipeline, layout)
@@ -66,16 +62,14 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
       if (known !== undefined) return known
       const asked = Binding.askedBy(sink)
       if (asked instanceof DeviceError) return yield* asked
-      const schedule = yield* Effect.cached(
-        Effect.provideService(pipeline.schedule(sink), Persistent.Slices, layout.slices ?? new Map())
-      )
+      const schedule = yield* Effect.cached(scheduled(pipeline, sink, layout))
       const key = ProgramKey.of(sink, {
         profile: device.profile,
         stages: `${pipeline.id} ${compiler.id} ${form}`.trimEnd()
       })
       const kept = isNamed ? yield* cache.get(key) : undefined
       const { loading, plan } = kept === undefined
-        ? yield* compileAll(yield* schedule, layout.parts)
+        ? yield* compileAll(yield* schedule, layout)
         : { plan: kept, loading: yield* Effect.forEach(kept.programs, load) }
       const executables = yield* Effect.forEach(loading, (fiber) => Fiber.join(fiber))
       const made: Binding.Compiled = { asked, schedule, plan, executables }
@@ -91,7 +85,7 @@ export const make: Effect.Effect<Jit["Service"], never, Device | Pipeline | Comp
       prepare: Effect.fn("Jit.prepare")(function*(sink, buffers, { groups = "dispatch" } = {}) {
         return yield* Trials.bound(
           { cache, compiler, device, meeting, pipeline },
-          capture(sink, { parts: partsOf(pipeline, groups, buffers), slices: slicesFor(pipeline, buffers) }),
+          capture(sink, layoutOf(pipeline, groups, buffers)),
           (compiled) => Binding.bind(device, compiled, { buffers, meeting: meeting.buffer })
         )
       })

@@ -1,7 +1,7 @@
 /** Plans whose launches share bindings. */
 import type { Program } from "@tg/core-uop/Program"
 import type { DeviceProfile } from "@tg/core-uop/DeviceProfile"
-import { digest } from "@tg/core-uop/UOp"
+import { digest, type UOp } from "@tg/core-uop/UOp"
 import type { Schedule, Slice, Step } from "@tg/rangeify/Schedule"
 import { bufferOf, type DeviceBuffer } from "@tg/runtime/Device"
 import { Effect } from "effect"
@@ -15,18 +15,31 @@ import * as Shared from "../Shared.ts"
 /** The host's buffers as slices of the device's, by their numbers. */
 export type Parts = ReadonlyMap<number, Slice>
 
-/** The host's buffers as slices of the device's, where launches may share bind groups. */
-export const partsOf = (
-  { place }: Pipeline["Service"],
+/** Where the host's buffers lie, as far as programs depend on it. */
+export interface Layout {
+  /** All of them, where launches may share bind groups. */
+  readonly parts: Parts | undefined
+  /** Those that are slices of larger ones, where launches may be persistent. */
+  readonly slices: Parts
+}
+
+/** The layout of the host's buffers. */
+export const layoutOf = (
+  { persistent, place }: Pipeline["Service"],
   groups: Shared.BindGroups,
   buffers: Buffers
-): Parts | undefined => groups !== "block" || place === undefined ? undefined : slicesOf(buffers)
+): Layout => {
+  const all = slicesOf(buffers)
+  const isPart = ([id, { bytes }]: readonly [number, Slice]): boolean => buffers.get(id)!.bytes < bytes
+  return {
+    parts: groups !== "block" || place === undefined ? undefined : all,
+    slices: new Map(Persistent.idOf(persistent) === "off" ? [] : [...all].filter(isPart))
+  }
+}
 
-/** Those of the host's buffers that are slices of larger ones, where launches may be persistent. */
-export const slicesFor = ({ persistent }: Pipeline["Service"], buffers: Buffers): Parts =>
-  Persistent.idOf(persistent) === "off"
-    ? new Map()
-    : new Map([...slicesOf(buffers)].filter(([id, { bytes }]) => buffers.get(id)!.bytes < bytes))
+/** Schedules a program for buffers that lie so. */
+export const scheduled = ({ schedule }: Pipeline["Service"], sink: UOp, layout?: Layout) =>
+  Effect.provideService(schedule(sink), Persistent.Slices, layout?.slices ?? new Map())
 
 const slicesOf = (buffers: Buffers): Parts => {
   const wholes = new Map<DeviceBuffer, number>()
@@ -39,19 +52,18 @@ const slicesOf = (buffers: Buffers): Parts => {
 }
 
 /** A text for each form of the launches of a program: they differ by the layout of slices, and once persistent ones are refused. */
-export const formOf = (
-  { persistent: { refused } }: Pipeline["Service"],
-  { parts, slices = new Map() }: { readonly parts?: Parts | undefined; readonly slices?: Parts | undefined }
-): string =>
-  parts === undefined && refused === undefined && slices.size === 0
+export const formOf = ({ persistent: { refused } }: Pipeline["Service"], layout?: Layout): string => {
+  const { parts, slices = new Map() } = layout ?? {}
+  return parts === undefined && refused === undefined && slices.size === 0
     ? ""
     : digest(JSON.stringify([...parts ?? [], refused, ...slices]))
+}
 
 /** The plan with shared bind groups, if they are asked for and there is one. */
 export const planShared = Effect.fn("Jit.planShared")(function*(
   schedule: Schedule,
-  { parts, pipeline: { place }, profile, programOf }: {
-    readonly parts: Parts | undefined
+  { layout: { parts } = { parts: undefined }, pipeline: { place }, profile, programOf }: {
+    readonly layout: Pick<Layout, "parts"> | undefined
     readonly pipeline: Pipeline["Service"]
     readonly profile: DeviceProfile
     readonly programOf: (step: Step) => Effect.Effect<Program, CompileError>

@@ -1,5 +1,5 @@
 /** What a dispatch gives to its kernel: windows of buffers, as the GPU is told of them. */
-import { clash, type DeviceError, type Dispatch, misfitOf, type Window, windowOf } from "@tg/runtime/Device"
+import { type DeviceError, type Dispatch, misfitOf, twinOf, type Window, windowOf } from "@tg/runtime/Device"
 import { Memory } from "./memory.ts"
 import { Loaded } from "./programs.ts"
 import { error, type Gpu } from "./queue.ts"
@@ -64,7 +64,7 @@ export const boundOf = (
     const misfit = misfitOf(executable.program, i, window)
     if (misfit !== undefined) return error("BadArgument", misfit)
     windows.push(window)
-    const twin = windows.findIndex((_, j) => clash(executable.program, windows, [i, j]))
+    const twin = twinOf(executable.program, windows, i)
     if (twin >= 0) {
       return error(
         "BadArgument",
