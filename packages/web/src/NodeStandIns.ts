@@ -33,7 +33,8 @@ export const gpuParts: ReadonlyArray<string> = [
   "devectorize/src/Threads",
   "devectorize/src/internal/acrossThreads",
   "devectorize/src/internal/early",
-  "devectorize/src/Concatenate"
+  "devectorize/src/Concatenate",
+  "engine/src/Packing"
 ]
 
 const nameOf = (module: string): string => module.slice(module.lastIndexOf("/") + 1)
@@ -183,6 +184,15 @@ export const passes = { stage: "launch", passes: [{
 }] }
 `,
     "persistent launches"
+  ),
+  // each tensor in a buffer of its own, where no compiler for a GPU is
+  ...forwarded(
+    "engine/src/Packing",
+    [],
+    `
+export const on = (profile, tensors) => there?.on(profile, tensors) ??
+  tensors.map(({ bytes, name }) => ({ bytes, label: name, parts: [{ bytes, name, offset: 0 }] }))
+`
   ),
   // indented, so that nobody takes its text for imports of this module
   "web/src/GpuParts": {
