@@ -16,7 +16,7 @@ const profile = (workgroups: number): string => {
   const said = {
     ...webgpuDefault,
     // small launches, for software Vulkan's compiler
-    maxStorageBuffers: 6,
+    maxStorageBuffers: 4,
     processors: workgroups,
     gridBarrierHolds: true,
     gridBarrierWorkgroups: workgroups,
