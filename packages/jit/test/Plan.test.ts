@@ -8,6 +8,7 @@ import { Arena } from "@tg/core-uop/UOp"
 import * as DType from "@tg/core-uop/DType"
 import * as TensorProgram from "@tg/tensor/Program"
 import * as Tensor from "@tg/tensor/Tensor"
+import * as Phases from "@tg/core-uop/Phases"
 import { leadingWithout } from "../src/Jit.ts"
 import { keyOf, type Launch, plan } from "../src/Plan.ts"
 import { blocks } from "./support/blocks.ts"
@@ -59,6 +60,31 @@ describe("Plan", () => {
     assert.equal(leading(launch(result!, weight!), launch(cache!, block)), 2)
     assert.equal(leading(...tail), 0)
     assert.equal(leadingWithout({ programs: [program("write", "write")], launches: tail, blocks: [4] }, 2), 2)
+  })
+
+  it("lets words that launches await be cleared, though nobody needs the launch that does it", () => {
+    const cache = { kind: "buffer", id: 7 } as const
+    const part = (number: number) => ({
+      kind: "block" as const,
+      block: 1,
+      window: { offset: 4 * Phases.beginOf(number), bytes: 4 * Phases.waiting.part }
+    })
+    const counters = { kind: "block", block: 1, window: { offset: 0, bytes: 256 } } as const
+    const program: Program = {
+      ...{ name: "p", target: "reference", code: "", workgroup: [1, 1, 1], grid: [1, 1, 1], vars: [] },
+      bindings: [0, 1, 2, 3].map((slot) => ({ slot, access: "write" }))
+    }
+    // writes its own part, and clears that of another one
+    const launch = (own: number, cleared: number, out: Launch["slots"][number] = counters): Launch => ({
+      name: "p",
+      program: 0,
+      slots: [out, part(own), part(cleared), counters]
+    })
+    const leading = (...launches: ReadonlyArray<Launch>) =>
+      leadingWithout({ programs: [program], launches, blocks: [4, 4], meeting: 1 }, 2)
+    const other = { name: "p", program: 0, slots: [{ kind: "block", block: 0 }] } as const
+    assert.equal(leading(launch(0, 1), launch(1, 0, cache), launch(0, 1), launch(2, 0)), 2)
+    assert.equal(leading(launch(0, 1), launch(1, 0), launch(0, 1, cache), other, launch(2, 0), other), 5)
   })
 
   it("binds buffers of the host by id, temporaries by their block, in the order of the bindings", () => {

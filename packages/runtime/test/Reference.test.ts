@@ -65,6 +65,11 @@ describe("what only the reference device does", () => {
       const buffer = yield* device.allocate(Kernels.count * 4, "both")
       const error = yield* Effect.flip(device.plan([{ executable, buffers: [buffer, buffer] }]))
       assert.match(error.message, /addOne writes slot 0, and both is bound to slot 1 too/)
+      // one of both reads, so that windows of it are refused as well
+      const large = yield* device.allocate(Kernels.count * 4 + 4096, "large")
+      const [first, second] = [0, 4096].map((offset) => ({ buffer: large, offset, bytes: Kernels.count * 4 }))
+      const apart = yield* Effect.flip(device.plan([{ executable, buffers: [first!, second!] }]))
+      assert.match(apart.message, /large is bound to slot 1 too/)
     })).pipe(Effect.provide(Reference.layer)))
 
   it.effect("refuses a variable outside its bounds", () =>
