@@ -79,7 +79,7 @@ const firstPhases = Effect.fnUntraced(function*(
   const linear = yield* pipeline.phases(kernel, linears.slice(0, last + 1))
   const program = yield* pipeline.render(name, linear)
   const executable = yield* device.load({ ...program, code: Floors.without(String(program.code), left) })
-  const meeting = [own, all].map((phases) => CorePhases.meetingSlot(phases)) as [number, number]
+  const meeting = [own, all].map((phases) => CorePhases.meetingSlot(phases, launch)) as [number, number]
   return launches.map(({ buffers, executable: { program } }): Dispatch => {
     const bySlot = new Map(program.bindings.map(({ slot }, i) => [slot, buffers[i]!]))
     const places = executable.program.bindings.map(({ slot }) => slot === meeting[0] ? meeting[1] : slot)

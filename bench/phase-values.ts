@@ -58,13 +58,15 @@ const compared = Effect.fnUntraced(
   function*({ ast, name }: KernelStep, dispatch: Dispatch, linear: UOp) {
     const vars = { T: 1, startPos: depth }
     const { buffers, executable: { program } } = dispatch
-    const slot = meetingSlot(phasesOf(ast), argOf(ast, "PERSISTENT"))
-    const meeting = program.bindings.findIndex((binding) => binding.slot === slot)
+    const arg = argOf(ast, "PERSISTENT")
+    const { awaited: [words = -1, cleared = -1] = [] } = arg
+    const empty = new Set([meetingSlot(phasesOf(ast), arg), words, cleared])
     for (const [i, place] of buffers.entries()) {
       if (place.bytes > mostValues) continue
-      const words = place.bytes / 4
+      const count = place.bytes / 4
+      const isEmpty = empty.has(program.bindings[i]!.slot)
       // what barriers count, and words that are awaited, are 0 before
-      yield* write(place, i === meeting ? new Uint32Array(words) : Trial.wordsOf(words, i + 1))
+      yield* write(place, isEmpty ? new Uint32Array(count) : Trial.wordsOf(count, i + 1))
     }
     const before = yield* Effect.forEach(buffers, read)
     const written = program.bindings.flatMap(({ access }, i) => access === "write" ? [i] : [])
