@@ -19,6 +19,7 @@ import {
   awaitedIn,
   awaitedLaunchOf,
   awaitedValues,
+  copiesIn,
   launchOf,
   length,
   type Made,
@@ -93,7 +94,8 @@ describe("phases", () => {
     }
   })
 
-  it("keeps them where words are awaited, and clears those of another launch", () => {
+  it("keeps them where words are awaited, some twice, and clears those of another launch", () => {
+    let copied = 0
     for (let seed = 0; seed < 12; seed++) {
       const part = seed % Phases.waiting.parts
       const made = randomAwaited(seed, 2 + seed % 5, { part, subgroupSize: [undefined, 4, 8][seed % 3] })
@@ -105,17 +107,17 @@ describe("phases", () => {
       const apart = launchOf(made, { meeting: 5, coherent: new Set([2 + part]) })
       evaluateLinear(apart, plain, vars)
       const floats = new Float32Array(partIn(plain, part).buffer)
-      const words = partIn(args, part)
-      assert.deepStrictEqual(
-        awaitedValues(made, words),
-        made.phases.map(({ offsets: [first] }) => floats.slice(first, first! + length)),
-        `seed ${seed}`
-      )
+      const want = made.phases.map(({ offsets: [first] }) => floats.slice(first, first! + length))
+      assert.deepStrictEqual(awaitedValues(made, partIn(args, part)), want, `seed ${seed}`)
+      const copies = copiesIn(made, args)
+      copied += copies.filter((copy) => copy !== undefined).length
+      assert.deepStrictEqual(copies, want.map((values, i) => copies[i] && values), `seed ${seed}`)
       for (let other = 0; other < Phases.waiting.parts; other++) {
         const left = partIn(args, other)
         assert.strictEqual(left.every((word) => word === 0), other === (part + 1) % Phases.waiting.parts)
       }
     }
+    assert.isAbove(copied, 6)
   })
 
   it("does not use a word that may come later before it is there", () => {

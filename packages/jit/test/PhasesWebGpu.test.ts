@@ -12,6 +12,7 @@ import {
   awaitedArguments,
   awaitedLaunchOf,
   awaitedValues,
+  copiesIn,
   countersIn,
   launchOf,
   length,
@@ -96,6 +97,7 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
           const found = yield* run(args, all.map((own) => own.launch))
           const [words, expected] = [found, want].map((own) => awaitedValues(made, partIn(own, 0)))
           assert.deepStrictEqual(words, expected, `seed ${seed}`)
+          assert.deepStrictEqual(copiesIn(made, found), copiesIn(made, want), `seed ${seed}`)
           assert.deepStrictEqual([...countersIn(found)], [0, 0, 0, 0])
         }
       }))

@@ -91,7 +91,7 @@ const slotOf = (part: number): number => 2 + part
 const counters = slotOf(Phases.waiting.parts)
 const parts = Array.from({ length: Phases.waiting.parts }, (_, part) => part)
 
-/** The same for launches whose words are awaited: each value is written whole, in a part of the memory of words. */
+/** The same for launches whose words are awaited: each value is written whole, in a part of the memory of words, and some of them as they are, too, each in a slot of its own. */
 export const randomAwaited = (
   seed: number,
   count: number,
@@ -106,9 +106,10 @@ export const randomAwaited = (
     const from = [place[pick(place.length)]!, i > 0 ? place.at(-1)! : place[pick(place.length)]!]
     const own = [{ slot: slotOf(part), offset: stride * i }, ...from]
     place.push(own[0]!)
+    const phase = { kernel, slots: own.map(({ slot }) => slot), offsets: own.map(({ offset }) => offset) }
     return {
       linear: linear(kernel, all[pick(all.length)]!, { ...gpu, subgroupSize }),
-      phase: { kernel, slots: own.map(({ slot }) => slot), offsets: own.map(({ offset }) => offset) }
+      phase: pick(3) === 0 ? { ...phase, copies: [counters + 1 + i, -1, -1] } : phase
     }
   })
   return { linears: made.map(({ linear }) => linear), phases: made.map(({ phase }) => phase) }
@@ -132,10 +133,20 @@ export const awaitedArguments = (made: Made, part: number): Map<number, Uint32Ar
   const all = [
     ...[0, 1].map((slot) => wordsOf(inputs.get(slot)!)),
     ...words,
-    new Uint32Array(Phases.meetingWords.count)
+    new Uint32Array(Phases.meetingWords.count),
+    ...made.phases.map(() => new Uint32Array(length))
   ]
   return new Map(all.entries())
 }
+
+/** What phases wrote as it is, beside the words of each value that is; none of others. */
+export const copiesIn = (
+  { phases }: Made,
+  args: ReadonlyMap<number, Uint32Array>
+): ReadonlyArray<Float32Array | undefined> =>
+  phases.map(({ copies: [slot] = [] }) =>
+    slot === undefined ? undefined : new Float32Array(args.get(slot)!.slice().buffer)
+  )
 
 /** The words of a part. */
 export const partIn = (args: ReadonlyMap<number, Uint32Array>, part: number): Uint32Array => args.get(slotOf(part))!
