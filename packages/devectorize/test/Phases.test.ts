@@ -99,6 +99,8 @@ describe("phases", () => {
     for (let seed = 0; seed < 12; seed++) {
       const part = seed % Phases.waiting.parts
       const made = randomAwaited(seed, 2 + seed % 5, { part, subgroupSize: [undefined, 4, 8][seed % 3] })
+      // inputs that share a slot are read as they are
+      assert.deepStrictEqual([...Phases.crossing(made.phases)], [2 + part])
       const one = awaitedLaunchOf(made, part, { workgroups: 1 + seed % 4, threads: 1 + 31 * (seed % 2), ahead: 4 })
       assert.deepStrictEqual(Spec.check("linear", one), [], `seed ${seed}`)
       const args = awaitedArguments(made, part)

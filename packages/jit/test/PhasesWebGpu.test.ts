@@ -19,6 +19,7 @@ import {
   partIn,
   random,
   randomAwaited,
+  stride,
   vars
 } from "../../devectorize/test/support/phases.ts"
 
@@ -106,9 +107,8 @@ describe.skipIf(noGpu)("persistent launches on a GPU", () => {
       Effect.gen(function*() {
         const made = randomAwaited(0, 3, { part: 0, subgroupSize: undefined })
         const args = awaitedArguments(made, 0)
-        for (const slot of [0, 1]) args.get(slot)!.fill(Phases.veil)
         // x / 2 + y is y
-        args.get(0)!.fill(0)
+        args.get(0)!.fill(0).fill(Phases.veil, stride)
         const found = countersIn(yield* run(args, [awaitedLaunchOf(made, 0, { workgroups: 2, spins: 1e6 })]))
         assert.deepStrictEqual(
           [found[Phases.meetingWords.gaveUp]! > 0, found[Phases.meetingWords.came]],

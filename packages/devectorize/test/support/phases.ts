@@ -10,7 +10,7 @@ import { gpu, linear } from "./stages.ts"
 const { group, local, loop, unroll, upcast } = Opt
 /** Elements of every value, and words from one to the next in the arena. */
 export const length = 48
-const stride = 64
+export const stride = 64
 
 const param = (arena: Arena, slot: number): UOp => arena.make("PARAM", DType.f32, [Expr.int(arena, length)], { slot })
 
@@ -91,7 +91,7 @@ const slotOf = (part: number): number => 2 + part
 const counters = slotOf(Phases.waiting.parts)
 const parts = Array.from({ length: Phases.waiting.parts }, (_, part) => part)
 
-/** The same for launches whose words are awaited: each value is written whole, in a part of the memory of words, and some of them as they are, too, each in a slot of its own. */
+/** The same for launches whose words are awaited: each value is written whole, in a part of the memory of words, and some of them as they are, too, each in a slot of its own. Slot 0 has both inputs. */
 export const randomAwaited = (
   seed: number,
   count: number,
@@ -99,7 +99,8 @@ export const randomAwaited = (
 ): Made => {
   const pick = randoms(seed)
   const arena = new Arena()
-  const place = [0, 1].map((slot) => ({ slot, offset: 0 }))
+  // both inputs lie in one buffer
+  const place = [0, stride].map((offset) => ({ slot: 0, offset }))
   const whole = [kernels[0]!, kernels[2]!]
   const made = Array.from({ length: count }, (_, i) => {
     const [kernel, all] = whole[pick(whole.length)]!(arena)
@@ -130,8 +131,11 @@ export const awaitedIn = (part: number): Phases.Awaited => [
 export const awaitedArguments = (made: Made, part: number): Map<number, Uint32Array> => {
   const inputs = argumentsOf(made)
   const words = parts.map((own) => new Uint32Array(Phases.waiting.part).map((_, i) => own === part ? 0 : i + 1))
+  const both = new Uint32Array(2 * stride)
+  for (const slot of [0, 1]) both.set(wordsOf(inputs.get(slot)!), stride * slot)
   const all = [
-    ...[0, 1].map((slot) => wordsOf(inputs.get(slot)!)),
+    both,
+    new Uint32Array(length),
     ...words,
     new Uint32Array(Phases.meetingWords.count),
     ...made.phases.map(() => new Uint32Array(length))
