@@ -68,6 +68,13 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     await page.keyboard.press("Alt+n")
   }
   const ready = () => page.locator(".model[data-at=ready]").waitFor()
+  /** Ends when the model has been loading, however shortly: a small one is there before a look from outside. */
+  const loading = (): Promise<unknown> =>
+    page.evaluate(`new Promise((resolve) => new MutationObserver((_, observer) => {
+      if (document.querySelector(".model[data-at=loading]") === null) return
+      observer.disconnect()
+      resolve(true)
+    }).observe(document.body, { attributes: true, childList: true, subtree: true }))`)
   const ask = async (text: string): Promise<void> => {
     await page.getByLabel("Question", { exact: true }).fill(text)
     await page.keyboard.press("Enter")
@@ -196,8 +203,9 @@ describe.skipIf(!hasBrowser())("the page with the engine inside", () => {
     await page.getByLabel("Choose a GGUF file").setInputFiles(tiny)
     await plan.waitFor()
     await picture("plan")
+    const isLoading = loading()
     await page.getByRole("button", { name: "Load", exact: true }).click()
-    await page.locator(".model[data-at=loading]").waitFor()
+    await isLoading
     await ready()
     assert.equal(host.sent(), afterwards)
     await ask("What is 17 + 25?")
