@@ -89,7 +89,7 @@ const weightsOf = Effect.fnUntraced(function*(model: ModelFile) {
   const device = yield* Device
   const tensors = new Map<string, Binding>()
   const sizes = model.weights.all.map(({ layout, name }) => ({ name, bytes: 4 * layout.words }))
-  for (const { bytes, label, parts } of Packing.pack(sizes, h200.maxBindingBytes)) {
+  for (const { bytes, label, parts } of Packing.on(h200, sizes)) {
     const buffer = yield* device.allocate(bytes, label)
     for (const { bytes: own, name, offset } of parts) {
       tensors.set(name, own === bytes ? buffer : { buffer, offset, bytes: own })
@@ -152,13 +152,14 @@ const timed = Effect.fnUntraced(function*<E, R>(
   )
 })
 
-/** What a token's word is. */
+/** What a token's word is: all that generating a text asks of a codec, hence the cast. */
 const codec = {
   vocabulary: { eog: new Set<number>() },
   bytesOf: () => new Uint8Array([0x20, 0x61, 0x62])
 } as unknown as Codec
 
 const run = Effect.gen(function*() {
+  // a shape has no file: what a model's file has besides, tokens and templates, nothing here reads
   const model = (yield* Compiled.modelOf(shape)) as unknown as ModelFile
   const first = yield* Session.make(model, yield* weightsOf(model), { context })
   const home = yield* Recovering.home(Effect.succeed({ first }), undefined)
