@@ -3,7 +3,7 @@ import { dense, zip } from "./EvaluateArray.ts"
 import * as Fragments from "./EvaluateFragments.ts"
 import type { Memory } from "./EvaluateMemory.ts"
 import { type Data, monoid } from "./EvaluateOps.ts"
-import { atomics, type Races } from "./EvaluateRaces.ts"
+import { atomics, type OwnWrites, type Races } from "./EvaluateRaces.ts"
 import { elementwise, type Op } from "./Op.ts"
 import * as Print from "./Print.ts"
 import { argOf, groupArg, isAccumulating, isCoherent, type UOp } from "./UOp.ts"
@@ -28,6 +28,8 @@ export interface Machine {
   readonly memory: Memory
   readonly races: ReadonlyMap<UOp, Races>
   readonly locals: ReadonlyArray<UOp>
+  /** Its own writes to plain arguments that it reads, by their trackers. */
+  readonly ownWrites: ReadonlyMap<Races, OwnWrites>
   /** Execution masks, one for each enclosing IF; without one all threads run. */
   readonly masks: Array<Uint8Array>
   readonly iteration: Map<UOp, number>
@@ -55,6 +57,7 @@ const maskedGate = ({ masks }: Machine, gate: Data | undefined): Data | undefine
 const trackLoad = (races: Races, local: boolean, element: UOp, index: Data, gate: Data | undefined, at: {
   readonly lanes: number
   readonly first: number
+  readonly own: OwnWrites | undefined
 }): void => {
   for (let t = 0; t < index.length; t++) {
     if (gate !== undefined && gate[t] === 0) continue
@@ -63,7 +66,7 @@ const trackLoad = (races: Races, local: boolean, element: UOp, index: Data, gate
       if (local && !races.isWritten(i)) {
         fail(element, `thread ${t} reads element ${i} of workgroup memory that nobody wrote`)
       }
-      races.read(i, at.first + t)
+      if (at.own?.isVisible(i) !== true) races.read(i, at.first + t)
     }
   }
 }
@@ -74,6 +77,7 @@ const trackStore = (races: Races, local: boolean, index: Data, gate: Data | unde
   readonly first: number
   readonly buffer: Data
   readonly value: Data
+  readonly own: OwnWrites | undefined
 }): void => {
   for (let t = 0; t < index.length; t++) {
     if (gate !== undefined && gate[t] === 0) continue
@@ -82,6 +86,7 @@ const trackStore = (races: Races, local: boolean, index: Data, gate: Data | unde
       const old = at.buffer[i]
       at.buffer[i] = at.value[t * at.lanes + lane]!
       races.write(i, at.first + t, !local && Object.is(old, at.buffer[i]))
+      at.own?.write(i)
     }
   }
 }
@@ -163,7 +168,8 @@ const load = (machine: Machine, instruction: Instruction): void => {
   machine.memory.load(element, instruction.out!, index, gate, lanes)
   const tracked = machine.races.get(buffer)
   if (tracked === undefined) return
-  trackLoad(tracked, buffer.op === "LOCAL", element, index, gate, { lanes, first: machine.first })
+  const own = machine.ownWrites.get(tracked)
+  trackLoad(tracked, buffer.op === "LOCAL", element, index, gate, { lanes, first: machine.first, own })
 }
 
 const store = (machine: Machine, instruction: Instruction): void => {
@@ -186,7 +192,7 @@ const store = (machine: Machine, instruction: Instruction): void => {
     })
   }
   if (tracked === undefined) return memory.store(element, value, index, gate, lanes)
-  const written = { lanes, first, buffer: memory.bufferOf(element), value }
+  const written = { lanes, first, buffer: memory.bufferOf(element), value, own: machine.ownWrites.get(tracked) }
   trackStore(tracked, buffer.op === "LOCAL", index, gate, written)
 }
 
@@ -196,6 +202,13 @@ const compute = (machine: Machine, instruction: Instruction): void => {
   const from = node.src.at(-1)!.dtype
   zip(node.op, from, node.dtype, out!, { outer: 1, middle: 1, inner: out!.length }, src.map((s) => dense(s!)))
   if (node.dtype.scalar === "index") checkIndex(machine, instruction)
+}
+
+/** All threads of the workgroup are here, and see what each of them has written. */
+const meet = (machine: Machine, node: UOp): void => {
+  if (machine.masks.at(-1)?.includes(0) === true) fail(node, "some threads do not get here")
+  for (const local of machine.locals) machine.races.get(local)?.barrier()
+  for (const own of machine.ownWrites.values()) own.barrier()
 }
 
 const nothing = (): void => {}
@@ -237,12 +250,10 @@ const instructions: Partial<Record<Op, (machine: Machine, instruction: Instructi
   },
   ENDIF: (machine) => void machine.masks.pop(),
   BARRIER: (machine, { node }) => {
-    if (machine.masks.at(-1)?.includes(0) === true) fail(node, "some threads do not get here")
-    for (const local of machine.locals) machine.races.get(local)?.barrier()
+    meet(machine, node)
   },
   GRID_BARRIER: (machine, { node }) => {
-    if (machine.masks.at(-1)?.includes(0) === true) fail(node, "some threads do not get here")
-    for (const local of machine.locals) machine.races.get(local)?.barrier()
+    meet(machine, node)
     machine.waits = true
   },
   LOAD: load,

@@ -1,7 +1,7 @@
 import { fail, type Instruction, type Machine, runWorkgroup, startWorkgroup } from "./EvaluateInstructions.ts"
 import { type Arguments, Memory, nameOf } from "./EvaluateMemory.ts"
 import { allocate, type Data, evaluateScalar, variable, type Vars } from "./EvaluateOps.ts"
-import { Races } from "./EvaluateRaces.ts"
+import { OwnWrites, Races } from "./EvaluateRaces.ts"
 import { side } from "./MatrixTile.ts"
 import { elementwise, type Op } from "./Op.ts"
 import * as Print from "./Print.ts"
@@ -139,6 +139,7 @@ const machineOf = (
     memory,
     races,
     locals: linear.src.filter((n) => n.op === "LOCAL"),
+    ownWrites: ownWritesOf(linear, races),
     masks: [],
     iteration: new Map(),
     next: 0,
@@ -214,6 +215,17 @@ const trackers = (
   }
   return races
 }
+
+/** Of plain arguments that are written and read. */
+const ownWritesOf = (linear: UOp, races: ReadonlyMap<UOp, Races>): ReadonlyMap<Races, OwnWrites> =>
+  new Map(
+    linear.src.filter((node) => node.op === "LOAD").flatMap((load) => {
+      const { buffer } = accessOf(load)
+      const tracked = races.get(buffer)
+      const isPlain = buffer.op === "PARAM" && !isCoherent(buffer)
+      return tracked === undefined || !isPlain ? [] : [[tracked, new OwnWrites()] as const]
+    })
+  )
 
 /** Fills the values that are the same in every workgroup: literals, variables, thread indices. */
 const fillConstants = (program: ReadonlyArray<Instruction>, workgroup: ReadonlyArray<number>, vars: Vars): void => {

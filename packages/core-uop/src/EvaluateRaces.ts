@@ -77,3 +77,22 @@ export class Races {
     return thread === many ? "several threads" : thread === atomics ? "an atomic operation" : `thread ${thread}`
   }
 }
+
+/** What a workgroup has written of an argument that it also reads. Behind a BARRIER it reads its own writes, whoever else writes the same. */
+export class OwnWrites {
+  private readonly since = new Set<number>()
+  private readonly before = new Set<number>()
+
+  write(at: number): void {
+    this.since.add(at)
+  }
+
+  barrier(): void {
+    for (const at of this.since) this.before.add(at)
+    this.since.clear()
+  }
+
+  isVisible(at: number): boolean {
+    return this.before.has(at)
+  }
+}

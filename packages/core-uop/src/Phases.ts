@@ -2,7 +2,10 @@
  * Persistent launches, before `linear`: kernels that depend on each other are phases of one launch, with a barrier across the grid
  * between them.
  */
+import * as Bounds from "./Bounds.ts"
 import * as DType from "./DType.ts"
+import * as Expr from "./Expr.ts"
+import { elementwise } from "./Op.ts"
 import { type Arena, argOf, slotOf, toposort, type UOp } from "./UOp.ts"
 import { accessOf, endOf } from "./View.ts"
 
@@ -16,7 +19,31 @@ export type PhaseArg = {
   readonly slots: ReadonlyArray<number>
   readonly offsets: ReadonlyArray<number>
   readonly copies?: ReadonlyArray<number>
+  /** What `forwardsOf` tells: four numbers each. */
+  readonly forwards?: ReadonlyArray<number>
 }
+
+/**
+ * Stores of a phase that are forwarded to another one's loads: what it writes to its slot `slot` lies at word `offset` of the launch's slot `to` as words that are awaited, and each workgroup
+ * of phase `reader`, which alone reads that slot, stores it where it belongs before it loads anything there.
+ */
+export interface Forward {
+  readonly slot: number
+  readonly reader: number
+  readonly to: number
+  readonly offset: number
+}
+
+/** What of a phase's stores is forwarded. */
+export const forwardsOf = ({ forwards = [] }: PhaseArg): ReadonlyArray<Forward> =>
+  Array.from({ length: forwards.length / 4 }, (_, i) => {
+    const [slot, reader, to, offset] = forwards.slice(4 * i, 4 * i + 4) as [number, number, number, number]
+    return { slot, reader, to, offset }
+  })
+
+/** These as the numbers of a PHASE. */
+export const numbersOf = (forwards: ReadonlyArray<Forward>): ReadonlyArray<number> =>
+  forwards.flatMap(({ offset, reader, slot, to }) => [slot, reader, to, offset])
 
 /** A persistent launch: workgroups that run at once, each of which does its share of every phase. */
 export type PersistentArg = {
@@ -63,7 +90,7 @@ export const meetingWords = { arrived: 0, gaveUp: 1, came: 2, count: 4 } as cons
  * another one, in which it clears what the launch before it wrote. The first launch of a program does not know that one, but that it was not part 0: it has that part, clears the others,
  * and the last one has another. Each begins where a window may.
  */
-export const waiting = { begin: 64, part: 2 ** 14, parts: 3, count: 64 + 3 * 2 ** 14 } as const
+export const waiting = { begin: 64, part: 2 ** 15, parts: 3, count: 64 + 3 * 2 ** 15 } as const
 
 /** Where a part of the memory of words begins. */
 export const beginOf = (part: number): number => waiting.begin + part * waiting.part
@@ -99,6 +126,22 @@ export const touched = (kernel: UOp): ReadonlyMap<number, "read" | "write"> => r
 /** Slots of a kernel, before `linear`, of which it writes each element in each launch, whatever the variables are. */
 export const filled = (kernel: UOp): ReadonlySet<number> => remembered(filling, kernel, findFilled)
 
+/** Consecutive words of a slot, from one on. */
+export interface Window {
+  /** Of variables and constants. */
+  readonly base: UOp
+  readonly words: number
+}
+
+/** The words of a slot that a kernel, before `linear`, writes in each launch, each of them once; none, where it also reads the slot or more is not known. */
+export const windowOf = (kernel: UOp, slot: number): Window | undefined => {
+  const found = windows.get(kernel) ?? new Map<number, Window | undefined>()
+  windows.set(kernel, found)
+  if (!found.has(slot)) found.set(slot, findWindow(kernel, slot))
+  return found.get(slot)
+}
+
+const windows = new WeakMap<UOp, Map<number, Window | undefined>>()
 const filling = new WeakMap<UOp, ReadonlySet<number>>()
 const touches = new WeakMap<UOp, ReadonlyMap<number, "read" | "write">>()
 const sizesOf = new WeakMap<UOp, ReadonlyMap<number, number>>()
@@ -140,6 +183,33 @@ const findFilled = (kernel: UOp): ReadonlySet<number> => {
   return new Set([...bytes].flatMap(([slot, own]) => own === known.get(slot) ? [slot] : []))
 }
 
+const findWindow = (kernel: UOp, slot: number): Window | undefined => {
+  const nodes = toposort(kernel)
+  const isOfSlot = (node: UOp): boolean => {
+    const { buffer } = accessOf(node)
+    return buffer.op === "PARAM" && slotOf(buffer) === slot
+  }
+  if (nodes.some((node) => node.op === "LOAD" && isOfSlot(node))) return undefined
+  const [end, ...others] = nodes.filter((node) => node.op === "END" && endOf(node).stores.some(isOfSlot))
+  if (end === undefined || others.length > 0) return undefined
+  const { loops, stores: [store, ...rest] } = endOf(end)
+  const { at, gate } = accessOf(store!)
+  const words = loops.reduce((n, { src: [size] }) => size?.op === "CONST" ? n * Number(size.arg) : NaN, 1)
+  if (rest.length > 0 || gate !== undefined || Number.isNaN(words)) return undefined
+  const terms = termsOf(at)
+  const inner = terms.filter((term) => toposort(term).some(({ op }) => op === "RANGE"))
+  const outer = terms.filter((term) => !inner.includes(term))
+  const base = outer.reduce((a, b) => Expr.add(a, b), Expr.int(kernel.arena, 0))
+  const { max, min } = Bounds.of(inner.reduce((a, b) => Expr.add(a, b), Expr.int(kernel.arena, 0)))
+  // no two iterations write one element
+  const isWhole = min === 0 && max === words - 1
+  return isWhole && toposort(base).every(isOfVariables) ? { base, words } : undefined
+}
+
+const isOfVariables = ({ op }: UOp): boolean => elementwise.has(op) || op === "CONST" || op === "VAR"
+
+const termsOf = (at: UOp): ReadonlyArray<UOp> => at.op === "ADD" ? at.src.flatMap(termsOf) : [at]
+
 /** Bytes of each slot that has a fixed size. */
 export const sizes = (kernel: UOp): ReadonlyMap<number, number> => remembered(sizesOf, kernel, findSizes)
 
@@ -168,12 +238,24 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
   const note = (map: Map<number, Set<number>>, slot: number, phase: number): void => {
     map.set(slot, (map.get(slot) ?? new Set()).add(phase))
   }
-  phases.forEach(({ copies = [], kernel, slots }, phase) => {
+  const noteWrite = (slot: number, phase: number): void => {
+    for (const map of [users, writers]) note(map, slot, phase)
+  }
+  phases.forEach((arg, phase) => {
+    const { copies = [], kernel, slots } = arg
+    const forwards = forwardsOf(arg)
+    const forwarded = new Set(forwards.map(({ slot }) => slot))
     for (const [own, access] of touched(kernel)) {
+      if (forwarded.has(own)) continue
       note(users, slots[own]!, phase)
       if (access === "write") note(writers, slots[own]!, phase)
     }
-    for (const slot of copies.filter(isCopy)) for (const map of [users, writers]) note(map, slot, phase)
+    for (const slot of copies.filter(isCopy)) noteWrite(slot, phase)
+    for (const { reader, slot, to } of forwards) {
+      noteWrite(to, phase)
+      note(users, to, reader)
+      noteWrite(slots[slot]!, reader)
+    }
   })
   const shared = new Set(phases.flatMap(({ offsets, slots }) => slots.filter((_, i) => offsets[i] !== 0)))
   return new Set([...writers.keys()].filter((slot) => users.get(slot)!.size > 1 || shared.has(slot)))

@@ -29,6 +29,10 @@ export const signatureOfPhases = (launch: UOp, signature: (kernel: UOp) => Signa
       const copy = phase.copies?.[binding.slot] ?? -1
       if (copy >= 0) slots.set(copy, { ...binding, slot: copy })
     }
+    for (const { offset, slot, to } of Phases.forwardsOf(phase)) {
+      const { words } = Phases.windowOf(phase.kernel, slot)!
+      slots.set(to, { slot: to, access: "write", bytes: Math.max(slots.get(to)?.bytes ?? 0, 4 * (offset + words)) })
+    }
   }
   const arg = argOf(launch, "PERSISTENT")
   const written = (slot: number, words: number): void =>

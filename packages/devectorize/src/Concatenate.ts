@@ -121,6 +121,8 @@ export interface Branch {
   readonly argument: (param: UOp) => UOp
   /** Where an argument or memory begins in that of the launch, in elements; 0 by default. An expression is in the head. */
   readonly offsetOf?: ((buffer: UOp) => UOp | number) | undefined
+  /** Where a place of an argument lies in that of the launch, which is no distance from where that begins; none for others. */
+  readonly placeOf?: ((buffer: UOp, at: UOp) => UOp | undefined) | undefined
   /** Instructions in front of the branch besides the head. */
   readonly before?: ReadonlySet<UOp> | undefined
   readonly memory: ReadonlyMap<UOp, UOp>
@@ -243,7 +245,7 @@ export const isOfIndices = ({ op }: UOp): boolean =>
 
 /** A node that touches memory, with its copied sources: the memory may begin, or lie, somewhere else in the launch. */
 const access = (
-  { copyOf, elsewhere, isThere, isThread, offsetOf, wordsOf }: Branch,
+  { copyOf, elsewhere, isThere, isThread, offsetOf, placeOf, wordsOf }: Branch,
   { everywhere, places, push, pushAll }: List,
   { node, src }: { readonly node: UOp; readonly src: ReadonlyArray<UOp> }
 ): UOp => {
@@ -251,6 +253,8 @@ const access = (
   if (node.op === "INDEX") {
     // its loads say where
     if (elsewhere?.has(known) === true) return node.with(src)
+    const place = placeOf?.(known, src[1]!)
+    if (place !== undefined) return push(node.with([src[0]!, pushAll(place), ...src.slice(2)]))
     const offset = offsetOf?.(known) ?? 0
     if (offset === 0) return push(node.with(src))
     const at = Expr.add(src[1]!, typeof offset === "number" ? everywhere(Expr.int(node.arena, offset)) : offset)

@@ -4,7 +4,7 @@ import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
 import type { RendererCaps } from "@tg/core-uop/Program"
-import { argOf, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
+import { argOf, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { issueAhead } from "./Ahead.ts"
@@ -12,7 +12,20 @@ import { isMultiple, neighbour, ownTurns, type Shape, type Side, sideOf } from "
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
 import { leaveOut } from "./Surplus.ts"
-import { type Copying, type Phase, type Rule, stage, type Staged, stagedLoad, stagedOf, widest } from "./Staging.ts"
+import {
+  type Beginning,
+  type Copy,
+  type Copying,
+  type Parts,
+  type Phase,
+  type Restored,
+  type Rule,
+  stage,
+  type Staged,
+  stagedLoad,
+  stagedOf,
+  widest
+} from "./Staging.ts"
 
 export { besideOf } from "./Beside.ts"
 export { type Phase, slotsStaged } from "./Staging.ts"
@@ -24,11 +37,8 @@ export interface Launch extends Phases.PersistentArg, Rule {
   readonly meeting: number
 }
 
-/** A phase with its launch shape and the arguments that it stages. */
-interface Member extends Concatenate.Member, Staged {}
-
-/** A phase, and how many of its workgroups one of the launch runs side by side. */
-interface Placed extends Member {
+/** A phase with its launch shape, the arguments that it stages, and how many of its workgroups one of the launch runs side by side. */
+interface Placed extends Concatenate.Member, Phase, Staged {
   readonly side: Side
   /** Its memory as long as all of these together need it. */
   readonly memory: ReadonlyMap<UOp, UOp>
@@ -48,12 +58,9 @@ interface Making extends Copying {
  */
 export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   const { arena } = parts[0]!.linear
-  const unplaced = parts.map((part) => memberOf(part, launch))
-  const threads = Math.max(launch.threads, Concatenate.threadsOf(unplaced))
-  const members = unplaced.map((member) => placedOf(member, threads, launch.workgroups))
-  const memory = Concatenate.overlaidMemory(
-    members.map(({ memory, staged }) => [...memory.values(), ...staged.values()])
-  )
+  const threads = threadsOf(parts, launch)
+  const members = parts.map((part) => memberOf(part, { ...launch, threads }))
+  const memory = Concatenate.overlaidMemory(members.map(memoryOf))
   const head = new Set<UOp>()
   const lowered = (x: UOp): UOp => rewrite(decompose(Symbolic.simplify(x), launch.caps.ops), strength)
   const emit = (x: UOp): UOp => {
@@ -76,9 +83,10 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   }
   // the head is complete before any phase is built, so no phase computes any of it again
   const shares = members.map((member) => shareOf(making, member))
+  const restored = members.map((member, i) => restoredOf(making, members, { member, phase: i }))
   const body = members.flatMap((member, i) => [
     ...(i === 0 ? cleared(making) : [gridBarrier(making)]),
-    ...phase(making, { member, memory: memory[i]!, share: shares[i]! })
+    ...phase(making, { member, memory: memory[i]!, share: shares[i]!, restored: restored[i]! })
   ])
   return issueAhead(arena.make("LINEAR", DType.none, [...head, ...body]), launch.ahead, lowered)
 }
@@ -121,14 +129,13 @@ const cleared = ({ argument, emit, fresh, head, launch, thread, threads, workgro
   return range === undefined ? made : [...made, arena.make("END", DType.none, [range])]
 }
 
-const memberOf = (part: Phase, rule: Rule): Member => ({
-  ...Concatenate.memberOf(part.linear),
-  ...part,
-  staged: stagedOf(part, rule)
-})
+/** Threads of a workgroup of the launch. */
+const threadsOf = (parts: ReadonlyArray<Phase>, { threads }: Shape): number =>
+  Math.max(threads, Concatenate.threadsOf(parts.map(({ linear }) => Concatenate.memberOf(linear))))
 
-const placedOf = (member: Member, threads: number, workgroups: number): Placed => {
-  const side = sideOf(member, { threads, workgroups })
+const memberOf = (part: Phase, rule: Rule): Placed => {
+  const member = { ...Concatenate.memberOf(part.linear), ...part, staged: stagedOf(part, rule) }
+  const side = sideOf(member, rule)
   const locals = member.linear.src.filter(({ op }) => op === "LOCAL")
   return {
     ...member,
@@ -145,16 +152,30 @@ const placedOf = (member: Member, threads: number, workgroups: number): Placed =
   }
 }
 
+/** Workgroup memory of a phase: its own, and that of what it copies. */
+const memoryOf = ({ memory, staged }: Placed): ReadonlyArray<UOp> => [
+  ...memory.values(),
+  ...[...staged.values()].map(({ local }) => local)
+]
+
 /** Words from the memory of one workgroup to that of the next one beside it. */
 const ownLength = (local: UOp): number => widest * Math.ceil(argOf(local, "LOCAL").length / widest)
 
 /** One PARAM for each slot of the launch and each dtype: as long as the longest use of it. */
 const argumentsOf = (
-  members: ReadonlyArray<Concatenate.Member & Phases.PhaseArg>,
+  members: ReadonlyArray<Placed>,
   { awaited, coherent }: Pick<Launch, "awaited" | "coherent">
 ): Making["argument"] => {
   const sizes = new Map<number, UOp>()
-  for (const { copies, linear, offsets, slots } of members) {
+  const longer = (slot: number, size: UOp): void => {
+    const known = sizes.get(slot)
+    sizes.set(slot, known === undefined || known === size ? size : Symbolic.simplify(Expr.max(known, size)))
+  }
+  for (const member of members) {
+    const { copies, kernel, linear, offsets, slots } = member
+    for (const { offset, slot, to } of Phases.forwardsOf(member)) {
+      longer(to, Expr.int(linear.arena, offset + Phases.windowOf(kernel!, slot)!.words))
+    }
     for (const node of linear.src) {
       if (node.op !== "PARAM") continue
       const copy = copies?.[slotOf(node)] ?? -1
@@ -162,8 +183,7 @@ const argumentsOf = (
       const slot = slots[slotOf(node)]!
       // simplified, as accesses are shown to be inside of what has a constant size
       const size = Symbolic.simplify(Expr.add(node.src[0]!, offsets[slotOf(node)]!))
-      const known = sizes.get(slot)
-      sizes.set(slot, known === undefined || known === size ? size : Symbolic.simplify(Expr.max(known, size)))
+      longer(slot, size)
     }
   }
   const { arena } = members[0]!.linear
@@ -189,8 +209,12 @@ interface Share {
   readonly isThread: UOp | undefined
   /** Where there are barriers: whether the workgroup that this thread is of exists. */
   readonly isThere: UOp | undefined
+  /** Where some threads come to barriers alone: whether this one has work. */
+  readonly works: UOp | undefined
   /** Where not every workgroup has a share: whether this one does. */
   readonly isWorkgroup: UOp | undefined
+  /** How its workgroups each copy what they read. */
+  readonly parts: Parts
   readonly before: ReadonlySet<UOp>
 }
 
@@ -199,38 +223,44 @@ export const memoryBytes = (
   parts: ReadonlyArray<Phase>,
   launch: Rule & Shape
 ): number => {
-  const members = parts.map((part) => memberOf(part, launch))
-  const threads = Math.max(launch.threads, Concatenate.threadsOf(members))
-  const { lengths } = Workgroup.overlay(
-    members.map((member) => {
-      const { memory, staged } = placedOf(member, threads, launch.workgroups)
-      return [...memory.values(), ...staged.values()]
-    })
-  )
+  const threads = threadsOf(parts, launch)
+  const { lengths } = Workgroup.overlay(parts.map((part) => memoryOf(memberOf(part, { ...launch, threads }))))
   return [...lengths.values()].reduce((bytes, length) => bytes + 4 * length, 0)
 }
 
 /** The instructions of a phase. */
 const phase = (
   making: Making,
-  { member, memory, share }: {
+  { member, memory, restored, share }: {
     readonly member: Placed
     readonly memory: ReadonlyMap<UOp, UOp>
     readonly share: Share
+    readonly restored: ReadonlyArray<Restored>
   }
 ): ReadonlyArray<UOp> => {
   const { argument, head, launch, lowered } = making
-  const { copies, linear, offsets, side, slots, staged } = member
+  const { copies, kernel, linear, offsets, side, slots, staged } = member
   const { arena } = linear
-  const stages = stage(making, member, memory)
+  const forwards = Phases.forwardsOf(member)
+  const forwardOf = (buffer: UOp): Phases.Forward | undefined =>
+    buffer.op === "PARAM" ? forwards.find(({ slot }) => slot === slotOf(buffer)) : undefined
+  const loops = share.open.some(({ op }) => op === "RANGE")
+  // what the workgroups of a turn read is copied in each turn
+  const isOfTurn = ({ window }: Copy): boolean => loops && window !== undefined
+  const stagedIn = (inTurn: boolean): Staged["staged"] =>
+    new Map([...staged].filter(([, copy]) => isOfTurn(copy) === inTurn))
+  const copying = { ...member, memory, parts: share.parts }
+  const stages = stage(making, { ...copying, staged: stagedIn(false), restored })
+  const ofTurn = stage(making, { ...copying, staged: stagedIn(true), restored: [], before: share.before })
   const copied = Concatenate.instructionsOf(making, {
     ...share,
     member,
     memory: new Map([...member.memory].map(([node, own]) => [node, memory.get(own)!])),
     areUniform: side.isAdjacent,
     argument: (node) => {
-      const local = staged.get(node)
-      const made = local === undefined ? argument(slots[slotOf(node)]!, node.dtype) : memory.get(local)!
+      const copy = staged.get(node)
+      const slot = forwardOf(node)?.to ?? slots[slotOf(node)]!
+      const made = copy === undefined ? argument(slot, node.dtype) : memory.get(copy.local)!
       for (const part of toposort(made)) head.add(part)
       return made
     },
@@ -247,20 +277,25 @@ const phase = (
       for (const part of toposort(made)) head.add(part)
       return made
     },
-    elsewhere: new Map([...staged].map(([param, local]) => {
-      const place = { memory: memory.get(local)!, words: Number(param.src[0]!.arg), lowered }
+    elsewhere: new Map([...staged].map(([param, { local, words }]) => {
+      const place = { memory: memory.get(local)!, words, lowered, beginning: share.parts.beginnings.get(param) }
       return [param, (dtype: DType.DType, at: UOp, gate: UOp | undefined) => stagedLoad(dtype, { ...place, at, gate })]
     })),
+    placeOf: (buffer, at) => {
+      const forward = forwardOf(buffer)
+      if (forward === undefined) return undefined
+      const { base } = Phases.windowOf(kernel!, forward.slot)!
+      return lowered(Expr.add(Expr.sub(at, base), forward.offset))
+    },
     offsetOf: (node) => {
       if (node.op === "PARAM") return staged.has(node) ? 0 : offsets[slotOf(node)]!
       return share.places.get(node) ?? 0
     }
   })
   const count = side.beside * member.threads
-  const body = share.isThread === undefined
+  const body = share.works === undefined
     ? copied
-    : leaveOut(copied, { isThread: share.isThread, count, fresh: making.fresh })
-  const loops = share.open.some(({ op }) => op === "RANGE")
+    : leaveOut(copied, { isThread: share.works, count, fresh: making.fresh })
   const again = loops && member.hasBarriers
   const barrier = (): UOp => arena.make("BARRIER", DType.none, [], making.fresh())
   const [first, ...inner] = share.open
@@ -272,6 +307,8 @@ const phase = (
     ...(stages.length > 0 ? [barrier()] : []),
     // a later phase may have put some of it in front of all
     ...(own.length > 0 ? inner : share.open).filter((node) => !head.has(node)),
+    ...ofTurn,
+    ...(ofTurn.length > 0 ? [barrier()] : []),
     ...body,
     // write after read: the next iteration overwrites workgroup memory
     ...(again ? [barrier()] : []),
@@ -334,27 +371,71 @@ const shareOf = (making: Making, member: Placed): Share => {
   const isThere = isWhole ? undefined : Expr.lt(number, count)
   const locals = part === undefined ? [] : [...member.memory.keys()]
   const places = new Map(locals.map((local) => [local, emit(Expr.mul(part!, ownLength(local)))]))
-  const rest = { open, before, places, isWorkgroup }
+  const existing = isThere === undefined
+    ? number
+    : isAdjacent && part !== undefined
+    ? neighbour(turn, part, { count, beside })
+    : Expr.min(number, Expr.sub(count, 1))
+  const conditions = [isThread, isThere].filter((condition) => condition !== undefined)
+  const both = conditions.length === 0 ? undefined : conditions.reduce((a, b) => Expr.and(a, b))
+  const isLoop = open.some(({ op }) => op === "RANGE")
+  const of = { workgroup: existing, thread: own, part, works: both, put: isLoop ? putAll : emit }
+  const parts = partsOf(making, member, of)
+  const rest = { open, before, places, isWorkgroup, parts }
   if (member.hasBarriers) {
     const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
     return shareIn({
       ...rest,
-      workgroup: isThere === undefined
-        ? number
-        : isAdjacent && part !== undefined
-        ? neighbour(turn, part, { count, beside })
-        : Expr.min(number, Expr.sub(count, 1)),
+      workgroup: existing,
       thread: last,
       isThread: isThread === undefined ? undefined : emit(isThread),
-      isThere: isThere === undefined ? undefined : putAll(isThere)
+      isThere: isThere === undefined ? undefined : putAll(isThere),
+      works: both === undefined ? undefined : putAll(both)
     })
   }
-  const conditions = [isThread, isThere].filter((condition) => condition !== undefined)
-  if (conditions.length > 0) {
-    put(arena.make("IF", DType.none, [putAll(conditions.reduce((a, b) => Expr.and(a, b)))]))
-  }
-  return shareIn({ ...rest, workgroup: number, thread: own, isThread: undefined, isThere: undefined })
+  if (both !== undefined) put(arena.make("IF", DType.none, [putAll(both)]))
+  return shareIn({ ...rest, workgroup: number, thread: own, isThread: undefined, isThere: undefined, works: undefined })
 }
+
+/** How the workgroups of a phase that run side by side each copy what they read. */
+const partsOf = (
+  { emit }: Making,
+  { grid, staged, threads }: Placed,
+  { part, put, thread, workgroup, works }: {
+    /** Makes what depends on the workgroup. */
+    readonly put: (x: UOp) => UOp
+    readonly workgroup: UOp
+    readonly thread: UOp
+    readonly part: UOp | undefined
+    readonly works: UOp | undefined
+  }
+): Parts => {
+  const beginnings = [...staged].flatMap(([param, { window }]): ReadonlyArray<readonly [UOp, Beginning]> => {
+    if (window === undefined) return []
+    const numbers = toposort(window.base).filter(({ op }) => op === "SPECIAL")
+    const at = { grid, workgroup, thread }
+    const places = new Map(numbers.map((node) => [node, Concatenate.indexOf(node, at)]))
+    const own = part === undefined ? undefined : emit(Expr.mul(part, window.length))
+    return [[param, { base: put(substitute(window.base, places)), own }]]
+  })
+  const isThread = works === undefined || beginnings.length === 0 ? undefined : put(works)
+  return { thread, threads, isThread, beginnings: new Map(beginnings) }
+}
+
+/** What is forwarded to a phase, and where it belongs. */
+const restoredOf = (
+  { emit }: Making,
+  members: ReadonlyArray<Placed>,
+  { member, phase }: { readonly member: Placed; readonly phase: number }
+): ReadonlyArray<Restored> =>
+  members.flatMap((writer) =>
+    Phases.forwardsOf(writer).filter(({ reader }) => reader === phase).map((forward) => {
+      const { base, words } = Phases.windowOf(writer.kernel!, forward.slot)!
+      const slot = writer.slots[forward.slot]!
+      const { dtype } = member.linear.src.find((node) => node.op === "PARAM" && member.slots[slotOf(node)] === slot)!
+      return { slot, dtype: DType.scalarOf(dtype), base: emit(base), words, from: { slot: forward.to, offset: forward.offset } }
+    })
+  )
 
 const shareIn = (share: Omit<Share, "close">): Share => ({
   ...share,

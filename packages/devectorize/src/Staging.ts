@@ -5,15 +5,19 @@ import * as Expr from "@tg/core-uop/Expr"
 import { type PersistentArg, type PhaseArg, veil } from "@tg/core-uop/Phases"
 import { slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
+import { type Shape, sideOf } from "./Beside.ts"
 import * as Concatenate from "./Concatenate.ts"
+import { type Window, windowOf } from "./internal/windows.ts"
 
 /** A linear kernel as a phase. */
 export interface Phase extends PhaseArg {
   readonly linear: UOp
+  /** What it was before `linear`: needed where something is forwarded from it. */
+  readonly kernel?: UOp
 }
 
 /** What decides which arguments are copied. */
-export interface Rule extends Pick<PersistentArg, "stagedBytes"> {
+export interface Rule extends Pick<PersistentArg, "stagedBytes">, Shape {
   /** Slots that one phase writes and another one touches. */
   readonly coherent: ReadonlySet<number>
 }
@@ -29,27 +33,51 @@ export interface Copying extends Concatenate.Launch {
   readonly argument: (slot: number, dtype: DType.DType) => UOp
 }
 
-/** A phase with the arguments that it copies: their PARAMs, and the memory before it is overlaid. */
-export interface Staged extends PhaseArg {
-  readonly staged: ReadonlyMap<UOp, UOp>
+/** An argument that a phase copies: the memory before it is overlaid, and how many words. */
+export interface Copy {
+  readonly local: UOp
+  readonly words: number
+  /** Where workgroups that run side by side each copy the words that they read: these, and the memory that each has for them. */
+  readonly window?: Window & { readonly length: number }
 }
 
-/** Arguments that a phase copies to workgroup memory: coherent ones that it only reads, and the memory. */
+/** A phase with the arguments that it copies, by their PARAMs. */
+export interface Staged extends PhaseArg {
+  readonly staged: ReadonlyMap<UOp, Copy>
+}
+
+/** Arguments that a phase copies to workgroup memory: coherent ones that it only reads, as a whole or, where they are too large, what each workgroup reads of them. */
 export const stagedOf = (
   { linear, slots }: Phase,
-  { coherent, stagedBytes }: Rule
-): ReadonlyMap<UOp, UOp> => {
+  rule: Rule
+): Staged["staged"] => {
+  const { coherent, stagedBytes } = rule
   const { params, written } = usesOf(linear)
-  const staged = new Map<UOp, UOp>()
+  const staged = new Map<UOp, Copy>()
   for (const node of params) {
     if (!coherent.has(slots[slotOf(node)]!) || written.has(slotOf(node))) continue
     const size = node.src[0]
-    if (size?.op !== "CONST" || 4 * Number(size.arg) > stagedBytes) continue
     // a number that no memory of the kernel has
-    const length = widest * planeOf(Number(size.arg))
-    staged.set(node, linear.arena.make("LOCAL", node.dtype, [], { id: -1 - slotOf(node), length }))
+    const memory = (length: number): UOp =>
+      linear.arena.make("LOCAL", node.dtype, [], { id: -1 - slotOf(node), length })
+    const words = size?.op === "CONST" ? Number(size.arg) : Infinity
+    if (4 * words <= stagedBytes) staged.set(node, { local: memory(widest * planeOf(words)), words })
+    else {
+      const part = partOf(linear, node, rule)
+      if (part !== undefined) staged.set(node, { ...part, local: memory(part.window.length * part.beside) })
+    }
   }
   return staged
+}
+
+/** What each workgroup of a phase reads of an argument, if it has room in workgroup memory. Those that take turns have to meet in each of them. */
+const partOf = (linear: UOp, param: UOp, { stagedBytes, threads, workgroups }: Rule) => {
+  const member = Concatenate.memberOf(linear)
+  const { beside } = sideOf(member, { threads, workgroups })
+  const count = Bounds.of(member.grid.reduce((n, size) => Expr.mul(n, size))).max
+  const window = count > beside * workgroups && !member.hasBarriers ? undefined : windowOf(linear, param)
+  if (window === undefined || 4 * beside * window.words > stagedBytes) return undefined
+  return { words: window.words, beside, window: { ...window, length: widest * planeOf(window.words) } }
 }
 
 /** Slots that a phase copies to workgroup memory before it reads them. */
@@ -102,44 +130,92 @@ const standIn = (at: UOp): UOp | undefined => {
   return at.arena.make("VAR", DType.index, [], { name: "staged", min, max })
 }
 
+/** Where what a workgroup reads of an argument begins: there, and in the memory that it is copied to. */
+export interface Beginning {
+  readonly base: UOp
+  readonly own: UOp | undefined
+}
+
 /** A load of a staged argument: word by word, as vectors lie in several planes. */
 export const stagedLoad = (
   dtype: DType.DType,
-  { at, gate, lowered, memory, words }: {
+  { at, beginning, gate, lowered, memory, words }: {
     readonly at: UOp
     readonly gate: UOp | undefined
     readonly lowered: (x: UOp) => UOp
     readonly memory: UOp
     readonly words: number
+    readonly beginning?: Beginning | undefined
   }
 ): UOp => {
   const whole = standIn(at)
+  const first = whole ?? at
   const each = Array.from({ length: dtype.lanes }, (_, lane) => {
-    const made = lowered(stagedAt(Expr.add(whole ?? at, lane), words))
+    const inside = beginning === undefined ? first : Expr.sub(first, beginning.base)
+    const made = lowered(withOwn(stagedAt(Expr.add(inside, lane), words), beginning))
     const place = whole === undefined ? made : substitute(made, new Map([[whole, at]]))
     return at.arena.make("LOAD", DType.scalarOf(dtype), [Expr.element(memory, place, gate)])
   })
   return each.length === 1 ? each[0]! : at.arena.make("STACK", dtype, each)
 }
 
+const withOwn = (at: UOp, beginning: Beginning | undefined): UOp =>
+  beginning?.own === undefined ? at : Expr.add(at, beginning.own)
+
 /** Words of an argument that a thread loads at once. */
 const mostAtOnce = 16
+
+/** How a workgroup of the launch copies for those of the phase that it runs side by side. */
+export interface Parts {
+  /** The number of the thread in its workgroup of the phase, how many threads that has, and, where not all do, whether this one works. */
+  readonly thread: UOp
+  readonly threads: number
+  readonly isThread: UOp | undefined
+  /** Where the part of an argument begins that a workgroup of the phase reads. */
+  readonly beginnings: ReadonlyMap<UOp, Beginning>
+}
+
+/** Words of the launch that each workgroup of a phase stores where they belong before it loads them there (`Phases.Forward`). */
+export interface Restored {
+  readonly slot: number
+  readonly dtype: DType.DType
+  /** Where they belong. */
+  readonly base: UOp
+  readonly words: number
+  readonly from: { readonly slot: number; readonly offset: number }
+}
+
+/** What a phase copies in front of its instructions, and where to. */
+export interface Copied extends Staged {
+  readonly memory: ReadonlyMap<UOp, UOp>
+  readonly parts: Parts
+  readonly restored: ReadonlyArray<Restored>
+  /** Instructions in front of it besides the head. */
+  readonly before?: ReadonlySet<UOp>
+}
+
+/** The stores of what is copied, and the loop around them where they are too many. */
+interface Stores {
+  readonly range: UOp | undefined
+  readonly stores: ReadonlyArray<UOp>
+}
 
 /**
  * Copies arguments to workgroup memory. All workgroups ask for the same lines of the shared cache at once, so neighbouring threads load
  * neighbouring words; and each thread issues all of its loads before it stores the first word, because each takes as long as half a barrier.
  */
-export const stage = (making: Copying, member: Staged, memory: ReadonlyMap<UOp, UOp>): ReadonlyArray<UOp> => {
+export const stage = (making: Copying, copied: Copied): ReadonlyArray<UOp> => {
   const { head } = making
   const made: Array<UOp> = []
-  const copies = [...member.staged].map(([param, local]) =>
-    copiesOf(making, member, { param, local: memory.get(local)! })
-  )
+  const copies = [
+    ...[...copied.staged].map(([param, copy]) => copiesOf(making, copied, { param, copy })),
+    ...copied.restored.map((restored) => ({ range: undefined, stores: restoresOf(making, restored) }))
+  ]
   const loose = copies.flatMap(({ range, stores }) => range === undefined ? stores : [])
   const add = (nodes: ReadonlyArray<UOp>): void => {
     for (const node of nodes) {
       if (node.op === "CONST") head.add(node)
-      else if (!head.has(node) && !made.includes(node)) made.push(node)
+      else if (!head.has(node) && copied.before?.has(node) !== true && !made.includes(node)) made.push(node)
     }
   }
   const addAll = (stores: ReadonlyArray<UOp>): void => {
@@ -171,14 +247,16 @@ const awaited = (load: UOp, dtype: DType.DType): UOp => {
   return dtype.scalar === "u32" ? word : arena.make("BITCAST", dtype, [word])
 }
 
-/** The stores of an argument's words to workgroup memory, and the loop around them where they are too many. */
+/** The stores of an argument's words to workgroup memory: by all threads, or by those of each workgroup of the phase. */
 const copiesOf = (
-  { argument, awaits, emit, fresh, head, lowered, thread, threads }: Copying,
-  { offsets, slots }: Staged,
-  { local, param }: { readonly param: UOp; readonly local: UOp }
-): { readonly range: UOp | undefined; readonly stores: ReadonlyArray<UOp> } => {
+  { argument, awaits, emit, fresh, head, lowered, ...all }: Copying,
+  { memory, offsets, parts, slots }: Copied,
+  { copy: { local: before, window, words }, param }: { readonly param: UOp; readonly copy: Copy }
+): Stores => {
   const { arena } = param
-  const words = Number(param.src[0]!.arg)
+  const local = memory.get(before)!
+  const { isThread, thread, threads } = window === undefined ? { ...all, isThread: undefined } : parts
+  const beginning = window === undefined ? undefined : parts.beginnings.get(param)!
   const turns = Math.ceil(words / threads)
   const from = argument(slots[slotOf(param)]!, awaits ? DType.u32 : param.dtype)
   for (const node of [...toposort(from), local]) head.add(node)
@@ -189,16 +267,40 @@ const copiesOf = (
       id: fresh(),
       axis: "LOOP"
     })
+  const first = Expr.add(beginning?.base ?? Expr.int(arena, 0), offsets[slotOf(param)]!)
   const stores = Array.from({ length: atOnce }, (_, k) => {
     const own = Expr.add(thread, k * threads)
     const at = range === undefined ? own : Expr.add(own, Expr.mul(range, atOnce * threads))
     const isWhole = range === undefined ? (k + 1) * threads <= words : words % (atOnce * threads) === 0
-    const gate = isWhole ? undefined : lowered(Expr.lt(at, words))
-    const load = Expr.load(Expr.element(from, lowered(Expr.add(at, offsets[slotOf(param)]!)), gate))
+    const gates = [...isThread === undefined ? [] : [isThread], ...isWhole ? [] : [Expr.lt(at, words)]]
+    const gate = gates.length === 0 ? undefined : lowered(gates.reduce((a, b) => Expr.and(a, b)))
+    const load = Expr.load(Expr.element(from, lowered(Expr.add(at, first)), gate))
     return Expr.store(
-      Expr.element(local, lowered(stagedAt(at, words)), gate),
+      Expr.element(local, lowered(withOwn(stagedAt(at, words), beginning)), gate),
       awaits ? awaited(load, local.dtype) : load
     )
   })
   return { range, stores }
+}
+
+/** The stores of forwarded words where they belong, as vectors: each workgroup of the launch stores all of them, and so reads what it wrote itself. */
+const restoresOf = (
+  { argument, head, lowered, thread, threads }: Copying,
+  { base, dtype, from, slot, words }: Restored
+): ReadonlyArray<UOp> => {
+  const source = argument(from.slot, DType.u32)
+  const target = argument(slot, dtype)
+  for (const node of [...toposort(source), ...toposort(target)]) head.add(node)
+  const vectors = words / widest
+  return Array.from({ length: Math.ceil(vectors / threads) }, (_, k) => {
+    const vector = Expr.add(thread, k * threads)
+    const gate = (k + 1) * threads <= vectors ? undefined : lowered(Expr.lt(vector, vectors))
+    const at = Expr.mul(vector, widest)
+    const each = Array.from({ length: widest }, (_, lane) => {
+      const place = lowered(Expr.add(at, from.offset + lane))
+      return awaited(Expr.load(Expr.element(source, place, gate)), dtype)
+    })
+    const value = source.arena.make("STACK", DType.withLanes(dtype, widest), each)
+    return Expr.store(Expr.element(target, lowered(Expr.add(at, base)), gate), value)
+  })
 }

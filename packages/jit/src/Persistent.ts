@@ -330,7 +330,7 @@ const ofThreads = (
   const stagedBytes = [mostStaged, mostStaged / 2, 0].find((bytes) => memoryOf(bytes) <= profile.maxWorkgroupBytes)
   if (stagedBytes === undefined) return "its phases take more workgroup memory than there is"
   const words = Math.max(...parts.map((part, i) => {
-    const staged = Phases.slotsStaged(part, { coherent, stagedBytes })
+    const staged = Phases.slotsStaged(part, { coherent, stagedBytes, threads, workgroups: processors })
     const read = [...candidates[i]!.words].filter(([slot]) => coherent.has(part.slots[slot]!) && !staged.has(slot))
     return read.reduce((sum, [, own]) => sum + own, 0)
   }))

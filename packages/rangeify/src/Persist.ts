@@ -6,6 +6,7 @@ import type { Boundary, Phased } from "./Explain.ts"
 import { bindingOf, keyOf } from "./Horizontal.ts"
 import type { KernelStep, Ref, Schedule, Slice, Step } from "./Schedule.ts"
 import { wordBytes } from "./Windows.ts"
+import { forwardsOf } from "./internal/forwards.ts"
 import { partsOf } from "./internal/parts.ts"
 
 /** Steps from one on, up to another one, that are one launch. */
@@ -77,7 +78,7 @@ const sliceOf = (ref: Ref, slices: Layout["slices"]): Slice | undefined => {
 const vectorBytes = 16
 
 /**
- * The steps as phases. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers; where readers wait for words, others cannot read what
+ * The steps as phases. Where words are awaited, what one step writes of the host's memory and one other step reads is forwarded. Temporaries that only they write share one arena, a single argument, because a launch binds few buffers; where readers wait for words, others cannot read what
  * lies there, so what they touch, too, is written twice. What they read of slices of one buffer, as elements of one dtype, is one argument as well.
  */
 export const compose = (
@@ -113,9 +114,15 @@ export const compose = (
     arenaBytes += Math.ceil(schedule.temporaries[id]!.bytes / bindingAlignment) * bindingAlignment
     return place
   }
+  const forwards = awaits ? forwardsOf(steps, touches) : undefined
+  const placeOfWords = (words: number): number => {
+    const place = arenaBytes
+    arenaBytes += Math.ceil(wordBytes * words / bindingAlignment) * bindingAlignment
+    return place
+  }
   const memories = new Map<string, Set<string>>()
   const writtenKeys = new Set<string>()
-  const phases = steps.map((step): Phases.Phase => {
+  const phases = steps.map((step, phase): Phases.Phase => {
     const dtypes = Phases.dtypes(step.ast)
     const own = touches(step).map(({ isWritten, ref }, argument) => {
       const home = homeOf(ref)
@@ -134,11 +141,18 @@ export const compose = (
       return { slot: slotOf(bindingOf(ref), ref), offset: 0 }
     })
     const copies = own.map(({ copy = -1 }) => copy)
+    const forwarded = (forwards?.get(phase) ?? []).map(({ reader, slot, words }): Phases.Forward => ({
+      slot,
+      reader,
+      to: slotOf("arena", undefined),
+      offset: placeOfWords(words) / wordBytes
+    }))
     return {
       kernel: step.ast,
       slots: own.map(({ slot }) => slot),
       offsets: own.map(({ offset }) => offset),
-      ...copies.some((copy) => copy >= 0) ? { copies } : {}
+      ...copies.some((copy) => copy >= 0) ? { copies } : {},
+      ...forwarded.length > 0 ? { forwards: Phases.numbersOf(forwarded) } : {}
     }
   })
   const isAliased = [...writtenKeys].some((memory) => memories.get(memory)!.size > 1)

@@ -8,6 +8,7 @@ import { combine, elementwise, inputs as elementwiseInputs, operands as operands
 import type { Helper } from "./helpers.ts"
 import { literal } from "./literal.ts"
 import * as Awaiting from "./awaiting.ts"
+import { behindStores } from "./barriers.ts"
 import * as Meeting from "./meeting.ts"
 import { widths } from "./memory.ts"
 import { subgroupReductions } from "./subgroups.ts"
@@ -35,6 +36,7 @@ export const body = (linear: UOp, options: Options): Body => {
   writer.awaits = Meeting.awaits(linear)
   const reductions = sideBySide(linear, usage)
   const awaited = Awaiting.rows(linear, usage)
+  const ordering = behindStores(linear)
   const lastArrival = Math.max(...arrivals.keys())
   writer.lines.push(...Meeting.enter(linear))
   linear.src.forEach((node, place) => {
@@ -45,7 +47,7 @@ export const body = (linear: UOp, options: Options): Body => {
       if (!usage.isLive(place)) return
       if (node.op === "AWAIT") return Awaiting.write(writer, awaited.get(place) ?? [])
       if (node.op !== "SUBGROUP_REDUCE") {
-        return instruction({ linear, writer, inFlight, isInlinable: usage.isInlinable(place) }, node)
+        return instruction({ linear, writer, inFlight, ordering, isInlinable: usage.isInlinable(place) }, node)
       }
       const group = reductions.get(place)
       if (group !== undefined) subgroupReductions(writer, group).forEach((text, i) => writer.set(group[i]!, text))
@@ -114,6 +116,8 @@ interface Place {
   readonly writer: Writer
   /** Loads that are waited for at a grid barrier. */
   readonly inFlight: ReadonlyMap<UOp, ReadonlyArray<UOp>>
+  /** Barriers that order memory outside of the workgroup, too. */
+  readonly ordering: ReadonlySet<UOp>
   /** Whether its text may stand in that of its user. */
   readonly isInlinable: boolean
 }
@@ -182,7 +186,10 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
   IF: ({ writer }, node) => writer.openBranch(node),
   END: ({ writer }, node) => writer.close(node),
   ENDIF: ({ writer }, node) => writer.close(node),
-  BARRIER: ({ writer }) => writer.line("workgroupBarrier();"),
+  BARRIER: ({ ordering, writer }, node) => {
+    if (ordering.has(node)) writer.line("storageBarrier();")
+    writer.line("workgroupBarrier();")
+  },
   GRID_BARRIER: ({ inFlight, linear, writer }, node) => {
     writer.builtins.add("local_invocation_id")
     const loads = (inFlight.get(node) ?? []).map((load) => [load, writer.text(load)] as const)
