@@ -5,7 +5,7 @@ import { type DeviceProfile, h200, Profile, wasm } from "../../packages/core-uop
 import * as Print from "../../packages/core-uop/src/Print.ts"
 import { type Program, Renderer, RenderError } from "../../packages/core-uop/src/Program.ts"
 import { Checked } from "../../packages/core-uop/src/Spec.ts"
-import { digest, key } from "../../packages/core-uop/src/UOp.ts"
+import { digest, key, type UOp } from "../../packages/core-uop/src/UOp.ts"
 import * as ActivationPolicy from "../../packages/engine/src/ActivationPolicy.ts"
 import * as Prompts from "../../packages/engine/src/Prompts.ts"
 import * as StepPlan from "../../packages/engine/src/StepPlan.ts"
@@ -13,6 +13,7 @@ import * as StepProgram from "../../packages/engine/src/StepProgram.ts"
 import { Compiler } from "../../packages/jit/src/Compiler.ts"
 import { Jit } from "../../packages/jit/src/Jit.ts"
 import { Pipeline } from "../../packages/jit/src/Pipeline.ts"
+import * as Opt from "../../packages/postrange/src/Opt.ts"
 import { known } from "../../packages/models/src/Models.ts"
 import { Device } from "../../packages/runtime/src/Device.ts"
 import { Effect, Layer } from "effect"
@@ -76,14 +77,24 @@ export const pipelineFor = ({ profile, renderer }: Target): Effect.Effect<Pipeli
     (pipeline): Pipeline["Service"] => ({
       ...pipeline,
       schedule: once(pipeline.schedule, key),
-      choose: once(pipeline.choose, (kernel) => kernel),
-      apply: once(pipeline.apply, (_, kernel) => kernel),
+      choose: once(pipeline.choose, (kernel, place) => `${numberOf(kernel)} ${place}`),
+      apply: once(pipeline.apply, (_, kernel, opts) => [numberOf(kernel), ...opts.map(Opt.print)].join(" ")),
       devectorize: once(pipeline.devectorize, (_, kernel) => kernel),
       linearize: once(pipeline.linearize, (_, kernel) => kernel)
     })
   )
 
-/** Remembers results. A kernel's opts follow from the kernel. */
+const numbers = new WeakMap<UOp, number>()
+let next = 0
+
+/** A number for each kernel. */
+const numberOf = (kernel: UOp): number => {
+  const known = numbers.get(kernel) ?? next++
+  numbers.set(kernel, known)
+  return known
+}
+
+/** Remembers results. A kernel's opts follow from the kernel and its place. */
 const once = <Args extends ReadonlyArray<unknown>, A, E>(
   stage: (...args: Args) => Effect.Effect<A, E>,
   keyOf: (...args: Args) => unknown

@@ -8,6 +8,7 @@ import { chooseContext } from "./Contexts.ts"
 import { chooseMatrix } from "./Matrix.ts"
 import { gatherRows } from "./Order.ts"
 import { upcastAlike } from "./Outputs.ts"
+import type { Place } from "./Place.ts"
 import type { Plan } from "./Plan.ts"
 import { localOutputs, shareRows } from "./Rows.ts"
 import { chooseStaged } from "./Staged.ts"
@@ -45,9 +46,9 @@ const fitGrid = (plan: Plan, { maxGrid }: DeviceProfile): void => {
 }
 
 /** Chooses for a kernel on a GPU. */
-export const chooseGpu = (plan: Plan, profile: DeviceProfile): void => {
+export const chooseGpu = (plan: Plan, profile: DeviceProfile, place: Place): void => {
   if (chooseMatrix(plan, profile)) return
-  if (plan.kernel.src.length > 1) chooseStaged(plan, profile)
+  if (plan.kernel.src.length > 1) chooseStaged(plan, profile, place)
   else if (!chooseTiles(plan, profile)) chooseUsual(plan, profile)
   gatherRows(plan)
   fitGrid(plan, profile)

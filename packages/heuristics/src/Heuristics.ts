@@ -7,26 +7,34 @@ import { Context, Effect, Layer } from "effect"
 import { addRowsCpu, addsRows } from "./Additions.ts"
 import { chooseCpu } from "./Cpu.ts"
 import { chooseGpu } from "./Gpu.ts"
+import type { Place } from "./Place.ts"
 import { Plan } from "./Plan.ts"
 import { chooseTilesCpu } from "./TilesCpu.ts"
 
-/** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same list. */
-export const choose = (kernel: UOp, profile: DeviceProfile, legal: Legal = usualLegal): ReadonlyArray<Opt.Opt> => {
+/** Legal opts for a kernel (spec `kernel`) on a device. Depends on nothing else: same kernel, same profile, same place, same list. */
+export const choose = (
+  kernel: UOp,
+  profile: DeviceProfile,
+  { legal = usualLegal, place = "launch" }: { readonly legal?: Legal; readonly place?: Place } = {}
+): ReadonlyArray<Opt.Opt> => {
   const plan = new Plan(kernel, profile, legal)
   if (profile.kind === "cpu") {
     if (addsRows(kernel)) addRowsCpu(plan)
     else if (!chooseTilesCpu(plan)) chooseCpu(plan)
     return plan.opts
   }
-  chooseGpu(plan, profile)
+  chooseGpu(plan, profile, place)
   return plan.opts
 }
+
+export type { Place } from "./Place.ts"
 
 /** The heuristics stage: kernel and device profile to a list of opts. */
 export class Heuristics extends Context.Service<Heuristics, {
   /** For cache keys: equal for services that choose alike. */
   readonly id?: string | undefined
-  readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
+  /** For a launch of its own, if nothing else is said. */
+  readonly choose: (kernel: UOp, place?: Place) => Effect.Effect<ReadonlyArray<Opt.Opt>>
 }>()("@tg/heuristics/Heuristics") {
   /** Chooses for the device of the `DeviceProfile` service what `Postrange` allows: the context's, the usual one if it has none. */
   static readonly layer = Layer.effect(
@@ -36,8 +44,8 @@ export class Heuristics extends Context.Service<Heuristics, {
       const { id, legal } = yield* Postrange
       return Heuristics.of({
         id: id === undefined ? undefined : `@tg/heuristics ${id}`,
-        choose: Effect.fn("Heuristics.choose")(function*(kernel) {
-          return yield* Effect.sync(() => choose(kernel, profile, legal))
+        choose: Effect.fn("Heuristics.choose")(function*(kernel, place) {
+          return yield* Effect.sync(() => choose(kernel, profile, { legal, ...place === undefined ? {} : { place } }))
         })
       })
     })

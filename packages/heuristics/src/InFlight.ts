@@ -1,4 +1,5 @@
 /** Unrolling for memory-level parallelism: how many loads of a thread are in flight. */
+import * as Bounds from "@tg/core-uop/Bounds"
 import { accessOf } from "@tg/core-uop/View"
 import { openRanges, type UOp } from "@tg/core-uop/UOp"
 import { stepOf } from "@tg/pattern-matcher/Affine"
@@ -25,11 +26,29 @@ const loadsOfIteration = (
 
 const upcastOf = (end: UOp): ReadonlyArray<Loops.Loop> => Loops.ofEnd(end).filter((l) => l.axis === "UPCAST")
 
-/** Unrolls long loops over memory, for memory-level parallelism: `most` loads in flight for each thread. */
-export const keepLoadsInFlight = (plan: Plan, part: () => UOp, most: number): void => {
+/** What is so many times shorter than the longest argument of a reduction is taken to be computed in the same launch, if there is more than one phase. */
+const shorter = 8
+
+/** Loads of a phase that memory answers: the longest arguments'. Others were computed in front of it, and are in workgroup memory. */
+export const loadsOfMemory = (reduction: UOp): (load: UOp) => boolean => {
+  const lengthOf = (load: UOp): number => {
+    const { buffer } = accessOf(load)
+    return buffer.op === "PARAM" ? Bounds.of(buffer.src[0]!).max : 0
+  }
+  const longest = Math.max(0, ...loadsOf(reduction).map(lengthOf))
+  return (load) => lengthOf(load) * shorter > longest
+}
+
+/** Unrolls long loops over memory, for memory-level parallelism: `most` loads in flight for each thread, of those that count. */
+export const keepLoadsInFlight = (
+  plan: Plan,
+  part: () => UOp,
+  most: number,
+  countsOf: (reduction: UOp) => (load: UOp) => boolean = () => () => true
+): void => {
   const upcast = upcastOf(part())
   for (const reduction of Loops.reductions(part())) {
-    const loads = loadsOfIteration(reduction, upcast)
+    const loads = loadsOfIteration(reduction, upcast, countsOf(reduction))
     const loop = Loops.loopsOf(reduction).find((l) => l.axis === "REDUCE" && !l.isSymbolic && l.size > maxUnrollGpu)
     if (loads === 0 || loop === undefined) continue
     plan.try(Opt.unroll(loop.id, largestDivisor(loop.size, Math.min(most / loads, mostResults / iterations(upcast)))))

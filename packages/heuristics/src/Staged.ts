@@ -18,9 +18,10 @@ import {
   usualGroup
 } from "./Groups.ts"
 import { chooseCascade, isCascade } from "./Cascades.ts"
-import { keepLoadsInFlight, keepOpenLoadsInFlight } from "./InFlight.ts"
+import { keepLoadsInFlight, keepOpenLoadsInFlight, loadsOfMemory } from "./InFlight.ts"
 import { hasManyRegisters, isInt8 } from "./Kinds.ts"
 import { loadsInFlight, residentWorkgroups } from "./Occupancy.ts"
+import { type Place, phaseThreads } from "./Place.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs } from "./Outputs.ts"
 import { shareRows } from "./Rows.ts"
@@ -82,7 +83,7 @@ const threadsFor = (alike: number, kernel: UOp, profile: DeviceProfile): number 
  * Opts of a kernel that stages values in workgroup memory. Each stage spreads its elements, and the reductions inside of them,
  * over all threads; so does the END that stores. A workgroup computes as many outputs as leave the device saturated.
  */
-export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
+export const chooseStaged = (plan: Plan, profile: DeviceProfile, place: Place): void => {
   // a symbolic loop is taken to have enough workgroups
   const alike = [...loopsBetween(plan.kernel)].map((r) => Loops.toLoop(r))
     .reduce((n, l) => n * (l.isSymbolic ? Infinity : l.size), 1)
@@ -91,9 +92,11 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
   const last = plan.kernel.src.length - 1
   /** Whether every workgroup quantises the whole activation vector for its rows. */
   const rounds = alike === 1 && outermost(plan.kernel.src[last]!).some(isInt8)
-  const most = Math.min(rounds ? stagingThreads : threadsFor(alike, plan.kernel, profile), profile.maxWorkgroupThreads)
-  const subgroup = usualGroup(profile, most)
-  if (isCrowd && hasRegisters && isCascade(plan.kernel)) return chooseCascade(plan, most, profile)
+  /** Threads that tiles of outputs are chosen for. */
+  const narrow = Math.min(rounds ? stagingThreads : threadsFor(alike, plan.kernel, profile), profile.maxWorkgroupThreads)
+  const subgroup = usualGroup(profile, narrow)
+  if (isCrowd && hasRegisters && isCascade(plan.kernel)) return chooseCascade(plan, narrow, profile)
+  const most = isCrowd && place === "phase" ? Math.max(narrow, phaseThreads(profile)) : narrow
   /** Fewer workgroups than processors: each computes less. */
   const isSparse = alike > 1 && alike < processorsOf(profile)
   for (let number = 0; number <= last; number++) {
@@ -118,9 +121,9 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
     const count = (): number => iterations(own())
     // few elements, or words that are packed from several values: one for each thread, no vectors
     const isPacking = Loops.reductions(end()).length > 0 && longestReduction(end()) < shortReduction
-    if (!reduced && !(isCrowd && count() <= most) && !isPacking) vectoriseOutputs(plan, end, own())
+    if (!reduced && !(isCrowd && count() <= narrow) && !isPacking) vectoriseOutputs(plan, end, own())
     // where a thread has one element at most, sharing loads would leave threads idle
-    if (hasRegisters && count() > most) tileLoads(plan, end, own())
+    if (hasRegisters && count() > narrow) tileLoads(plan, end, own())
     const isSpread = isSparse && number === last && !reduced && loadsOf(end()).length > 0
     const elements = isSpread ? nearestPowerOfTwo(count() * alike / (2 * processorsOf(profile))) : count()
     const wanted = isSpread ? crowdThreads : most
@@ -138,7 +141,8 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile): void => {
         inside: isOfRows ? subgroup : isCrowd || !reduced ? 1 : bytes ? pair : lanes
       })
     }
-    keepLoadsInFlight(plan, end, loadsInFlight(profile, isCrowd ? crowdThreads : 2 * stagingThreads))
+    const inFlight = loadsInFlight(profile, isCrowd ? most : 2 * stagingThreads)
+    keepLoadsInFlight(plan, end, inFlight, most > narrow ? loadsOfMemory : undefined)
     // of a crowd other workgroups hide the latency
     if (!isCrowd) keepOpenLoadsInFlight(plan, end, loadsInFlight(profile, 2 * stagingThreads))
     const group = largestGroup(end())

@@ -6,7 +6,7 @@ import { key, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Fusion from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Members"
-import type { Schedule, Step } from "@tg/rangeify/Schedule"
+import type { KernelStep, Schedule, Step } from "@tg/rangeify/Schedule"
 import { Effect } from "effect"
 import type { LaunchEstimate } from "./Estimate.ts"
 import * as Persistent from "./Persistent.ts"
@@ -42,7 +42,7 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
     }
     return shape
   }
-  const phases = yield* Effect.forEach(kernelsOf(step.ast), (kernel) => ofKernel(pipeline, step.name, { kernel, vars }))
+  const phases = yield* Effect.forEach(kernelsOf(step.ast), (kernel) => ofKernel(pipeline, step, { kernel, vars }))
   if (!step.ast.is("PERSISTENT")) return phases[0]!
   const { arg } = step.ast
   const parts = Phases.phasesOf(step.ast)
@@ -68,15 +68,16 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   return shape
 })
 
-/** A kernel as a launch of its own. */
+/** A kernel as a launch of its own, with the opts that it has in this one. */
 const ofKernel = Effect.fnUntraced(function*(
   { apply, choose, limits, profile }: Pipeline.Stages,
-  name: string,
+  { ast: launch, name }: KernelStep,
   { kernel, vars }: { readonly kernel: UOp; readonly vars: Vars }
 ) {
   const bytes = bytesOfKernel(kernel, vars)
   const kernels = members(kernel).map(({ ast }) => ast)
-  const opted = yield* Effect.forEach(kernels, (ast) => Effect.flatMap(choose(ast), (opts) => apply(name, ast, opts)))
+  const place = Phases.isPersistent(launch) ? "phase" : "launch"
+  const opted = yield* Effect.forEach(kernels, (ast) => Effect.flatMap(choose(ast, place), (opts) => apply(name, ast, opts)))
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
   const each = opted.map((kernel) => iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")))

@@ -2,7 +2,6 @@
  * Which launches of a schedule become phases of a persistent launch: dependent ones, where the device has a barrier across the grid
  * and the cost model says that it pays.
  */
-import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as PhasesOf from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
@@ -182,7 +181,7 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
 
 /** None if the kernel does not compile, which the launch reports, or multiplies by matrix units. */
 const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
-  Stages.ofKernel(pipeline, name, ast).pipe(
+  Stages.ofPhase(pipeline, name, ast).pipe(
     Effect.map(({ linear }): Omit<Candidate, "step" | "number"> | undefined => {
       // fragments are registers that nobody counts, and workgroups of a launch have to be resident at once
       if (linear.src.some(({ op }) => op === "FRAGMENT")) return undefined
@@ -193,7 +192,8 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
       return {
         linear,
         threads: workgroup[0],
-        workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : Bounds.of(size).max), 1),
+        workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : Fusion.usualSize(size)), 1),
+        varies: grid.some((size) => typeof size !== "number"),
         micros,
         code: PhaseCosts.codeBytes(linear),
         registers: PhaseCosts.wordsInUse(linear),
@@ -428,6 +428,8 @@ export interface Share {
   /** Microseconds beside them: of one workgroup that waits for its loads, and for its threads. */
   readonly waits: number
   readonly workgroups: number
+  /** Whether there are more or fewer, as the position says. */
+  readonly varies?: boolean
   readonly threads: number
 }
 
@@ -437,7 +439,7 @@ export interface Share {
  */
 export const slower = (
   profile: DeviceProfile,
-  { busy, threads, waits, workgroups }: Share,
+  { busy, threads, varies = false, waits, workgroups }: Share,
   launch: Pick<PhasesOf.PersistentArg, "threads" | "workgroups">,
   beside = Math.max(1, Math.floor(launch.threads / threads))
 ): number => {
@@ -445,11 +447,11 @@ export const slower = (
   const { processors, residentThreads, residentWorkgroups } = quantitiesOf(profile)
   const wanted = workgroups * threads
   const has = Math.min(wanted, launch.workgroups * beside * threads)
-  const turns = Math.ceil(workgroups / (launch.workgroups * beside))
+  const turns = workgroups / (launch.workgroups * beside)
   const atOnce = processors * Math.min(residentWorkgroups, Math.max(1, Math.floor(residentThreads / threads)))
   const alone = Math.max(1, workgroups / atOnce)
   return (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy +
-    Math.max(0, turns - alone) * waits
+    Math.max(0, (varies ? turns : Math.ceil(turns)) - alone) * waits
 }
 
 /**

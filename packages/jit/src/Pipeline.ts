@@ -10,7 +10,7 @@ import { type Part, passes as launchPasses } from "@tg/devectorize/Concatenate"
 import { Devectorize, type DevectorizeError, Linearize } from "@tg/devectorize/Devectorize"
 import { Equality } from "@tg/egraph/Equality"
 import { Split } from "@tg/egraph/SplitStage"
-import { Heuristics } from "@tg/heuristics/Heuristics"
+import { Heuristics, type Place } from "@tg/heuristics/Heuristics"
 import type * as Opt from "@tg/postrange/Opt"
 import { type IllegalOpt, Postrange } from "@tg/postrange/Postrange"
 import { FusionCosts } from "@tg/rangeify/Fusion"
@@ -41,7 +41,7 @@ export interface Stages {
   /** Spec `tensor` to kernels in order. */
   readonly schedule: (sink: UOp) => Effect.Effect<Schedule, RangeifyError>
   /** The opts of a kernel of one member. */
-  readonly choose: (kernel: UOp) => Effect.Effect<ReadonlyArray<Opt.Opt>>
+  readonly choose: (kernel: UOp, place?: Place) => Effect.Effect<ReadonlyArray<Opt.Opt>>
   /** The kernel with these opts, or the first illegal one: the legality check of `apply`, for searches over opts. */
   readonly legal: (kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => UOp | IllegalOpt
   /** Spec `kernel` to spec `opted`. */

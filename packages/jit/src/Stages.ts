@@ -3,6 +3,7 @@ import * as Phases from "@tg/core-uop/Phases"
 import { argOf, type UOp } from "@tg/core-uop/UOp"
 import type { Part } from "@tg/devectorize/Concatenate"
 import type { DevectorizeError } from "@tg/devectorize/Devectorize"
+import type { Place } from "@tg/heuristics/Heuristics"
 import * as Opt from "@tg/postrange/Opt"
 import type { IllegalOpt } from "@tg/postrange/Postrange"
 import { members } from "@tg/rangeify/Horizontal"
@@ -45,7 +46,7 @@ export const ofKernel = (
 /** The stages of a persistent launch: of each phase, compiled as a launch, and of their joined kernel. */
 const ofPhases = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: string, kernel: UOp) {
   const phases = Phases.phasesOf(kernel)
-  const made = yield* Effect.forEach(phases, (phase) => ofLaunch(pipeline, name, phase.kernel))
+  const made = yield* Effect.forEach(phases, (phase) => ofPhase(pipeline, name, phase.kernel))
   const stage = (kernelOf: (own: Stages) => UOp): UOp =>
     Phases.persistent(
       kernel.arena,
@@ -62,10 +63,17 @@ const ofPhases = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: st
   return stages
 })
 
-const ofLaunch = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: string, kernel: UOp) {
+/** The stages of a kernel that is a phase of a persistent launch, up to where they are joined. */
+export const ofPhase = (
+  pipeline: Pipeline.Stages,
+  name: string,
+  kernel: UOp
+): Effect.Effect<Stages, StageError> => ofLaunch(pipeline, name, kernel, "phase")
+
+const ofLaunch = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, name: string, kernel: UOp, place?: Place) {
   const parts: Array<MemberStages & Part> = []
   for (const { ast, slots } of members(kernel)) {
-    parts.push({ ...yield* ofMember(pipeline, name, ast, yield* pipeline.choose(ast)), slots })
+    parts.push({ ...yield* ofMember(pipeline, name, ast, yield* pipeline.choose(ast, place)), slots })
   }
   const joined = (rootOf: (part: MemberStages) => UOp): UOp =>
     rootOf(parts[0]!).with(parts.flatMap((part) => rootOf(part).src))

@@ -42,7 +42,7 @@ export const choose = (
   legal: Postrange.Legal = Postrange.legal
 ): Choice => {
   const found = find(kernel, profile, store, legal)
-  return found.origin === "tuned" ? found : { ...found, opts: usual(kernel, profile, legal) }
+  return found.origin === "tuned" ? found : { ...found, opts: usual(kernel, profile, { legal }) }
 }
 
 /** The store that comes with this package. */
@@ -59,9 +59,9 @@ export const layer = (store: Store.Store): Layer.Layer<Heuristics, never, Heuris
       const own = digest(Store.encode(new Map([["", Store.forAdapter(store, profile.adapter)]])))
       return Heuristics.of({
         id: heuristics.id === undefined ? undefined : `${heuristics.id} tuned ${own}`,
-        choose: Effect.fn("Tuned.choose")(function*(kernel) {
+        choose: Effect.fn("Tuned.choose")(function*(kernel, place) {
           const found = find(kernel, profile, store, legal)
-          return found.origin === "tuned" ? found.opts : yield* heuristics.choose(kernel)
+          return found.origin === "tuned" ? found.opts : yield* heuristics.choose(kernel, place)
         })
       })
     })
