@@ -130,6 +130,21 @@ describe("kernels", () => {
     `)
   })
 
+  it("orders an argument at a barrier, where the kernel reads what it has written there", async () => {
+    const linesOf = async (reads: boolean): Promise<ReadonlyArray<string>> => {
+      const k = new Kernel()
+      const thread = k.special("lidx0", 64)
+      const out = k.param(0, DType.f32)
+      k.store(out, thread, k.load(k.param(1, DType.f32), thread))
+      k.barrier()
+      const next = Expr.floormod(Expr.add(thread, 1), 64)
+      k.store(k.param(2, DType.f32), thread, k.load(reads ? out : k.param(1, DType.f32), next))
+      return (await render(k)).split("\n").filter((line) => line.includes("Barrier")).map((line) => line.trim())
+    }
+    expect(await linesOf(false)).toEqual(["workgroupBarrier();"])
+    expect(await linesOf(true)).toEqual(["storageBarrier();", "workgroupBarrier();"])
+  })
+
   it("adds up several sums over the same threads in one butterfly, which halves them", async () => {
     const k = new Kernel()
     const thread = k.special("lidx0", 64)

@@ -218,6 +218,25 @@ describe("memory", () => {
     store(out, Expr.add(g, 1), Expr.add(load(out, g), 1))
     expect(() => run([new Float32Array(3)])).toThrow("slot 0: thread 1 reads element 1, which thread 0 wrote")
   })
+
+  /** Two workgroups of two threads each store values to the first elements; then each thread reads its neighbour's. */
+  const neighbours = (valueOf: (g: UOp, t: UOp) => UOp, middle: () => void): ReadonlyArray<number> => {
+    arena = new Arena()
+    code.length = 0
+    const [g, t] = [special("gidx0", 2), special("lidx0", 2)]
+    const out = param(0, DType.f32, 6)
+    store(out, t, valueOf(g, t))
+    middle()
+    store(out, Expr.add(Expr.add(t, 2), Expr.mul(g, 2)), load(out, Expr.floormod(Expr.add(t, 1), 2)))
+    return run([new Float32Array(6)])
+  }
+  const each = (_: UOp, t: UOp): UOp => float(Expr.add(t, 5))
+
+  it("lets a workgroup read what it wrote itself in front of a barrier, whoever else writes the same", () => {
+    expect(neighbours(each, barrier)).toEqual([5, 6, 6, 5, 6, 5])
+    expect(() => neighbours(each, () => {})).toThrow("slot 0: thread 0 reads element 1, which thread 1 wrote")
+    expect(() => neighbours((g, t) => float(Expr.add(g, t)), barrier)).toThrow(/slot 0: thread 2 writes element 0/)
+  })
 })
 
 describe("workgroup memory", () => {

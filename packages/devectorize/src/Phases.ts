@@ -1,54 +1,22 @@
 /** Persistent launches: linear kernels that depend on each other as one linear kernel, with barriers across the grid. */
-import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
-import type { RendererCaps } from "@tg/core-uop/Program"
-import { argOf, slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
+import { slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import * as Workgroup from "@tg/core-uop/Workgroup"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { issueAhead } from "./Ahead.ts"
-import { isMultiple, neighbour, ownTurns, type Shape, type Side, sideOf } from "./Beside.ts"
+import type { Shape } from "./Beside.ts"
 import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
+import { type Launch, type Making, memberOf, memoryOf, type Placed, threadsOf } from "./internal/launching.ts"
+import { type Share, shareOf } from "./Shares.ts"
 import { leaveOut } from "./Surplus.ts"
-import {
-  type Beginning,
-  type Copy,
-  type Copying,
-  type Parts,
-  type Phase,
-  type Restored,
-  type Rule,
-  stage,
-  type Staged,
-  stagedLoad,
-  stagedOf,
-  widest
-} from "./Staging.ts"
+import { type Copy, type Phase, type Restored, type Rule, stage, type Staged, stagedLoad } from "./Staging.ts"
 
 export { besideOf } from "./Beside.ts"
+export type { Launch } from "./internal/launching.ts"
 export { type Phase, slotsStaged } from "./Staging.ts"
-
-/** The shape of a persistent launch. */
-export interface Launch extends Phases.PersistentArg, Rule {
-  readonly caps: Pick<RendererCaps, "ops">
-  /** The slot of the barrier's buffer. */
-  readonly meeting: number
-}
-
-/** A phase with its launch shape, the arguments that it stages, and how many of its workgroups one of the launch runs side by side. */
-interface Placed extends Concatenate.Member, Phase, Staged {
-  readonly side: Side
-  /** Its memory as long as all of these together need it. */
-  readonly memory: ReadonlyMap<UOp, UOp>
-}
-
-/** The state that the phases of a launch share. */
-interface Making extends Copying {
-  readonly launch: Launch
-  readonly workgroup: UOp
-}
 
 /**
  * One kernel of all phases. As many workgroups are launched as can be resident at once; in each phase they divide the workgroups that
@@ -129,38 +97,6 @@ const cleared = ({ argument, emit, fresh, head, launch, thread, threads, workgro
   return range === undefined ? made : [...made, arena.make("END", DType.none, [range])]
 }
 
-/** Threads of a workgroup of the launch. */
-const threadsOf = (parts: ReadonlyArray<Phase>, { threads }: Shape): number =>
-  Math.max(threads, Concatenate.threadsOf(parts.map(({ linear }) => Concatenate.memberOf(linear))))
-
-const memberOf = (part: Phase, rule: Rule): Placed => {
-  const member = { ...Concatenate.memberOf(part.linear), ...part, staged: stagedOf(part, rule) }
-  const side = sideOf(member, rule)
-  const locals = member.linear.src.filter(({ op }) => op === "LOCAL")
-  return {
-    ...member,
-    side,
-    memory: new Map(locals.map((node) => {
-      const { id } = argOf(node, "LOCAL")
-      return [
-        node,
-        side.beside === 1
-          ? node
-          : node.arena.make("LOCAL", node.dtype, [], { id, length: ownLength(node) * side.beside })
-      ]
-    }))
-  }
-}
-
-/** Workgroup memory of a phase: its own, and that of what it copies. */
-const memoryOf = ({ memory, staged }: Placed): ReadonlyArray<UOp> => [
-  ...memory.values(),
-  ...[...staged.values()].map(({ local }) => local)
-]
-
-/** Words from the memory of one workgroup to that of the next one beside it. */
-const ownLength = (local: UOp): number => widest * Math.ceil(argOf(local, "LOCAL").length / widest)
-
 /** One PARAM for each slot of the launch and each dtype: as long as the longest use of it. */
 const argumentsOf = (
   members: ReadonlyArray<Placed>,
@@ -196,28 +132,6 @@ const argumentsOf = (
   }
 }
 
-/** The workgroups of a phase that one of the launch runs, and its threads for them. */
-interface Share {
-  /** The loops and branches around it, the outermost first, and their ends. */
-  readonly open: ReadonlyArray<UOp>
-  readonly close: ReadonlyArray<UOp>
-  readonly workgroup: UOp
-  readonly thread: UOp
-  /** Where the workgroup memory of this thread begins, where several have their own side by side. */
-  readonly places: ReadonlyMap<UOp, UOp>
-  /** Where threads without work do not wait: whether this one has any. */
-  readonly isThread: UOp | undefined
-  /** Where there are barriers: whether the workgroup that this thread is of exists. */
-  readonly isThere: UOp | undefined
-  /** Where some threads come to barriers alone: whether this one has work. */
-  readonly works: UOp | undefined
-  /** Where not every workgroup has a share: whether this one does. */
-  readonly isWorkgroup: UOp | undefined
-  /** How its workgroups each copy what they read. */
-  readonly parts: Parts
-  readonly before: ReadonlySet<UOp>
-}
-
 /** Bytes of workgroup memory that the launch takes. */
 export const memoryBytes = (
   parts: ReadonlyArray<Phase>,
@@ -228,31 +142,27 @@ export const memoryBytes = (
   return [...lengths.values()].reduce((bytes, length) => bytes + 4 * length, 0)
 }
 
-/** The instructions of a phase. */
-const phase = (
-  making: Making,
-  { member, memory, restored, share }: {
-    readonly member: Placed
-    readonly memory: ReadonlyMap<UOp, UOp>
-    readonly share: Share
-    readonly restored: ReadonlyArray<Restored>
-  }
-): ReadonlyArray<UOp> => {
-  const { argument, head, launch, lowered } = making
-  const { copies, kernel, linear, offsets, side, slots, staged } = member
-  const { arena } = linear
+/** A phase and where it runs. */
+interface Running {
+  readonly member: Placed
+  /** Its workgroup memory in that of the launch. */
+  readonly memory: ReadonlyMap<UOp, UOp>
+  readonly share: Share
+}
+
+/** A phase as a part of the launch: where its arguments lie there, and what becomes of what it reads and writes. */
+const branchOf = (making: Making, { member, memory, share }: Running): Concatenate.Branch => {
+  const { argument: argumentOf, head, launch, lowered } = making
+  const { copies, kernel, offsets, side, slots, staged } = member
   const forwards = Phases.forwardsOf(member)
   const forwardOf = (buffer: UOp): Phases.Forward | undefined =>
     buffer.op === "PARAM" ? forwards.find(({ slot }) => slot === slotOf(buffer)) : undefined
-  const loops = share.open.some(({ op }) => op === "RANGE")
-  // what the workgroups of a turn read is copied in each turn
-  const isOfTurn = ({ window }: Copy): boolean => loops && window !== undefined
-  const stagedIn = (inTurn: boolean): Staged["staged"] =>
-    new Map([...staged].filter(([, copy]) => isOfTurn(copy) === inTurn))
-  const copying = { ...member, memory, parts: share.parts }
-  const stages = stage(making, { ...copying, staged: stagedIn(false), restored })
-  const ofTurn = stage(making, { ...copying, staged: stagedIn(true), restored: [], before: share.before })
-  const copied = Concatenate.instructionsOf(making, {
+  const argument = (slot: number, dtype: DType.DType): UOp => {
+    const made = argumentOf(slot, dtype)
+    for (const part of toposort(made)) head.add(part)
+    return made
+  }
+  return {
     ...share,
     member,
     memory: new Map([...member.memory].map(([node, own]) => [node, memory.get(own)!])),
@@ -260,22 +170,18 @@ const phase = (
     argument: (node) => {
       const copy = staged.get(node)
       const slot = forwardOf(node)?.to ?? slots[slotOf(node)]!
-      const made = copy === undefined ? argument(slot, node.dtype) : memory.get(copy.local)!
-      for (const part of toposort(made)) head.add(part)
-      return made
+      if (copy === undefined) return argument(slot, node.dtype)
+      const local = memory.get(copy.local)!
+      head.add(local)
+      return local
     },
     wordsOf: (buffer) => {
       if (!making.awaits || buffer.op !== "PARAM" || !launch.coherent.has(slotOf(buffer))) return undefined
-      const words = argument(slotOf(buffer), DType.u32)
-      for (const part of toposort(words)) head.add(part)
-      return words
+      return argument(slotOf(buffer), DType.u32)
     },
     copyOf: (buffer) => {
       const copy = buffer.op === "PARAM" ? copies?.[slotOf(buffer)] ?? -1 : -1
-      if (copy < 0) return undefined
-      const made = argument(copy, buffer.dtype)
-      for (const part of toposort(made)) head.add(part)
-      return made
+      return copy < 0 ? undefined : argument(copy, buffer.dtype)
     },
     elsewhere: new Map([...staged].map(([param, { local, words }]) => {
       const place = { memory: memory.get(local)!, words, lowered, beginning: share.parts.beginnings.get(param) }
@@ -291,7 +197,25 @@ const phase = (
       if (node.op === "PARAM") return staged.has(node) ? 0 : offsets[slotOf(node)]!
       return share.places.get(node) ?? 0
     }
-  })
+  }
+}
+
+/** The instructions of a phase. */
+const phase = (
+  making: Making,
+  { member, memory, restored, share }: Running & { readonly restored: ReadonlyArray<Restored> }
+): ReadonlyArray<UOp> => {
+  const { head } = making
+  const { linear: { arena }, side, staged } = member
+  const loops = share.open.some(({ op }) => op === "RANGE")
+  // what the workgroups of a turn read is copied in each turn
+  const isOfTurn = ({ window }: Copy): boolean => loops && window !== undefined
+  const stagedIn = (inTurn: boolean): Staged["staged"] =>
+    new Map([...staged].filter(([, copy]) => isOfTurn(copy) === inTurn))
+  const copying = { ...member, memory, parts: share.parts }
+  const stages = stage(making, { ...copying, staged: stagedIn(false), restored })
+  const ofTurn = stage(making, { ...copying, staged: stagedIn(true), restored: [], before: share.before })
+  const copied = Concatenate.instructionsOf(making, branchOf(making, { member, memory, share }))
   const count = side.beside * member.threads
   const body = share.works === undefined
     ? copied
@@ -316,112 +240,6 @@ const phase = (
   ]
 }
 
-/** The number of a workgroup's turn: of a loop where there are more than the launch runs at once, or of those that have one. */
-const turnOf = (
-  { emit, fresh, launch: { workgroups }, workgroup }: Making,
-  { put, step, turns }: { readonly put: (node: UOp) => void; readonly turns: UOp; readonly step: number }
-): { readonly turn: UOp; readonly isWorkgroup: UOp | undefined } => {
-  const { arena } = workgroup
-  if (Bounds.of(turns).max > step) {
-    const mine = ownTurns(turns, workgroup, step)
-    const range = arena.make("RANGE", DType.index, [emit(mine)], { id: fresh(), axis: "LOOP" })
-    put(range)
-    return { turn: Expr.add(workgroup, Expr.mul(range, step)), isWorkgroup: undefined }
-  }
-  if (Bounds.of(turns).min >= workgroups) return { turn: workgroup, isWorkgroup: undefined }
-  const isWorkgroup = emit(Expr.lt(workgroup, turns))
-  put(arena.make("IF", DType.none, [isWorkgroup]))
-  return { turn: workgroup, isWorkgroup }
-}
-
-/** Distributes a phase's workgroups cyclically: a loop where there are more than the launch runs at once. */
-const shareOf = (making: Making, member: Placed): Share => {
-  const { emit, launch: { workgroups }, lowered, thread, threads } = making
-  const { side: { beside, isAdjacent } } = member
-  const { arena } = member.linear
-  const count = lowered(member.grid.reduce((n, size) => Expr.mul(n, size)))
-  const part = beside === 1 ? undefined : emit(Expr.min(Expr.floordiv(thread, member.threads), beside - 1))
-  const own = beside === 1 ? thread : emit(Expr.floormod(thread, member.threads))
-  // numbers of workgroups of the launch that have work, and what the next turn adds to them
-  const turns = isAdjacent ? lowered(Expr.floordiv(Expr.add(count, beside - 1), beside)) : count
-  const step = isAdjacent ? workgroups : workgroups * beside
-  const open: Array<UOp> = []
-  const before = new Set<UOp>()
-  const put = (node: UOp): void => {
-    open.push(node)
-    before.add(node)
-  }
-  const putAll = (value: UOp): UOp => {
-    const made = lowered(value)
-    for (const node of toposort(made)) {
-      if (node.op === "CONST" || node.op === "VAR") making.head.add(node)
-      else if (!making.head.has(node) && !before.has(node)) put(node)
-    }
-    return made
-  }
-  const { isWorkgroup, turn } = turnOf(making, { put, turns, step })
-  const number = part === undefined
-    ? turn
-    : isAdjacent
-    ? Expr.add(Expr.mul(turn, beside), part)
-    : Expr.add(turn, Expr.mul(part, workgroups))
-  const isSurplus = beside * member.threads < threads
-  const isWhole = beside === 1 || isMultiple(count, isAdjacent ? beside : step)
-  const isThread = isSurplus ? Expr.lt(thread, beside * member.threads) : undefined
-  const isThere = isWhole ? undefined : Expr.lt(number, count)
-  const locals = part === undefined ? [] : [...member.memory.keys()]
-  const places = new Map(locals.map((local) => [local, emit(Expr.mul(part!, ownLength(local)))]))
-  const existing = isThere === undefined
-    ? number
-    : isAdjacent && part !== undefined
-    ? neighbour(turn, part, { count, beside })
-    : Expr.min(number, Expr.sub(count, 1))
-  const conditions = [isThread, isThere].filter((condition) => condition !== undefined)
-  const both = conditions.length === 0 ? undefined : conditions.reduce((a, b) => Expr.and(a, b))
-  const isLoop = open.some(({ op }) => op === "RANGE")
-  const of = { workgroup: existing, thread: own, part, works: both, put: isLoop ? putAll : emit }
-  const parts = partsOf(making, member, of)
-  const rest = { open, before, places, isWorkgroup, parts }
-  if (member.hasBarriers) {
-    const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
-    return shareIn({
-      ...rest,
-      workgroup: existing,
-      thread: last,
-      isThread: isThread === undefined ? undefined : emit(isThread),
-      isThere: isThere === undefined ? undefined : putAll(isThere),
-      works: both === undefined ? undefined : putAll(both)
-    })
-  }
-  if (both !== undefined) put(arena.make("IF", DType.none, [putAll(both)]))
-  return shareIn({ ...rest, workgroup: number, thread: own, isThread: undefined, isThere: undefined, works: undefined })
-}
-
-/** How the workgroups of a phase that run side by side each copy what they read. */
-const partsOf = (
-  { emit }: Making,
-  { grid, staged, threads }: Placed,
-  { part, put, thread, workgroup, works }: {
-    /** Makes what depends on the workgroup. */
-    readonly put: (x: UOp) => UOp
-    readonly workgroup: UOp
-    readonly thread: UOp
-    readonly part: UOp | undefined
-    readonly works: UOp | undefined
-  }
-): Parts => {
-  const beginnings = [...staged].flatMap(([param, { window }]): ReadonlyArray<readonly [UOp, Beginning]> => {
-    if (window === undefined) return []
-    const numbers = toposort(window.base).filter(({ op }) => op === "SPECIAL")
-    const at = { grid, workgroup, thread }
-    const places = new Map(numbers.map((node) => [node, Concatenate.indexOf(node, at)]))
-    const own = part === undefined ? undefined : emit(Expr.mul(part, window.length))
-    return [[param, { base: put(substitute(window.base, places)), own }]]
-  })
-  const isThread = works === undefined || beginnings.length === 0 ? undefined : put(works)
-  return { thread, threads, isThread, beginnings: new Map(beginnings) }
-}
-
 /** What is forwarded to a phase, and where it belongs. */
 const restoredOf = (
   { emit }: Making,
@@ -433,15 +251,12 @@ const restoredOf = (
       const { base, words } = Phases.windowOf(writer.kernel!, forward.slot)!
       const slot = writer.slots[forward.slot]!
       const { dtype } = member.linear.src.find((node) => node.op === "PARAM" && member.slots[slotOf(node)] === slot)!
-      return { slot, dtype: DType.scalarOf(dtype), base: emit(base), words, from: { slot: forward.to, offset: forward.offset } }
+      return {
+        slot,
+        dtype: DType.scalarOf(dtype),
+        base: emit(base),
+        words,
+        from: { slot: forward.to, offset: forward.offset }
+      }
     })
   )
-
-const shareIn = (share: Omit<Share, "close">): Share => ({
-  ...share,
-  close: share.open.toReversed().flatMap((node) =>
-    node.op === "RANGE" || node.op === "IF"
-      ? [node.arena.make(node.op === "IF" ? "ENDIF" : "END", DType.none, [node])]
-      : []
-  )
-})

@@ -21,7 +21,7 @@ import { chooseCascade, isCascade } from "./Cascades.ts"
 import { keepLoadsInFlight, keepOpenLoadsInFlight, loadsOfMemory } from "./InFlight.ts"
 import { hasManyRegisters, isInt8 } from "./Kinds.ts"
 import { loadsInFlight, residentWorkgroups } from "./Occupancy.ts"
-import { type Place, phaseThreads } from "./Place.ts"
+import { phaseThreads, type Place } from "./Place.ts"
 import type { Plan } from "./Plan.ts"
 import { knownOutputs } from "./Outputs.ts"
 import { shareRows } from "./Rows.ts"
@@ -93,7 +93,10 @@ export const chooseStaged = (plan: Plan, profile: DeviceProfile, place: Place): 
   /** Whether every workgroup quantises the whole activation vector for its rows. */
   const rounds = alike === 1 && outermost(plan.kernel.src[last]!).some(isInt8)
   /** Threads that tiles of outputs are chosen for. */
-  const narrow = Math.min(rounds ? stagingThreads : threadsFor(alike, plan.kernel, profile), profile.maxWorkgroupThreads)
+  const narrow = Math.min(
+    rounds ? stagingThreads : threadsFor(alike, plan.kernel, profile),
+    profile.maxWorkgroupThreads
+  )
   const subgroup = usualGroup(profile, narrow)
   if (isCrowd && hasRegisters && isCascade(plan.kernel)) return chooseCascade(plan, narrow, profile)
   const most = isCrowd && place === "phase" ? Math.max(narrow, phaseThreads(profile)) : narrow

@@ -77,7 +77,10 @@ const ofKernel = Effect.fnUntraced(function*(
   const bytes = bytesOfKernel(kernel, vars)
   const kernels = members(kernel).map(({ ast }) => ast)
   const place = Phases.isPersistent(launch) ? "phase" : "launch"
-  const opted = yield* Effect.forEach(kernels, (ast) => Effect.flatMap(choose(ast, place), (opts) => apply(name, ast, opts)))
+  const opted = yield* Effect.forEach(
+    kernels,
+    (ast) => Effect.flatMap(choose(ast, place), (opts) => apply(name, ast, opts))
+  )
   const iterations = (loops: ReadonlyArray<Loops.Loop>): number =>
     loops.reduce((n, loop) => n * evaluateIndex(loop.node.src[0]!, vars), 1)
   const each = opted.map((kernel) => iterations(Loops.outputs(kernel).filter((loop) => loop.axis === "GLOBAL")))

@@ -45,4 +45,6 @@ const isOf = (buffer: UOp, param: UOp): boolean => buffer.op === "PARAM" && slot
 
 /** Whether a value is the same for all threads of a workgroup, in all turns of its loops. */
 const isOfWorkgroup = (term: UOp): boolean =>
-  toposort(term).every((node) => node.op !== "RANGE" && (node.op !== "SPECIAL" || !specialName(node).startsWith("lidx")))
+  toposort(term).every((node) =>
+    node.op !== "RANGE" && (node.op !== "SPECIAL" || !specialName(node).startsWith("lidx"))
+  )
