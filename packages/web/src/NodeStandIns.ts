@@ -290,6 +290,8 @@ export const all = (within) => [at(0, within)]
   "engine/src/DrawRows": { code: "", absent: "drafts" },
   // launches of several kernels, and bindings that launches share
   "devectorize/src/Phases": { code: "", absent: "persistent launches" },
+  // no kernel of a page reads what it has written outside of its workgroup
+  "codegen-wgsl/src/internal/barriers": { code: "export const behindStores = () => new Set()" },
   "codegen-wgsl/src/internal/awaiting": {
     code: "export const rows = () => new Map()",
     absent: "persistent launches"
