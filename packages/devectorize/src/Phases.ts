@@ -11,7 +11,7 @@ import * as Concatenate from "./Concatenate.ts"
 import { decompose, rewrite, strength } from "./Decompose.ts"
 import { type Launch, type Making, memberOf, memoryOf, type Placed, threadsOf } from "./internal/launching.ts"
 import { type Share, shareOf } from "./Shares.ts"
-import { leaveOut } from "./Surplus.ts"
+import { areLeftOut, leaveOut } from "./Surplus.ts"
 import { type Copy, type Phase, type Restored, type Rule, stage, type Staged, stagedLoad } from "./Staging.ts"
 
 export { besideOf } from "./Beside.ts"
@@ -212,14 +212,16 @@ const phase = (
   const isOfTurn = ({ window }: Copy): boolean => loops && window !== undefined
   const stagedIn = (inTurn: boolean): Staged["staged"] =>
     new Map([...staged].filter(([, copy]) => isOfTurn(copy) === inTurn))
-  const copying = { ...member, memory, parts: share.parts }
+  const count = side.beside * member.threads
+  const copied = Concatenate.instructionsOf(making, branchOf(making, { member, memory, share }))
+  // workgroups that are missing have nothing where what they read is looked at all the same
+  const [working, parts] = areLeftOut(copied, { count })
+    ? [share.works, share.parts]
+    : [share.isThread, share.doubled]
+  const copying = { ...member, memory, parts }
   const stages = stage(making, { ...copying, staged: stagedIn(false), restored })
   const ofTurn = stage(making, { ...copying, staged: stagedIn(true), restored: [], before: share.before })
-  const copied = Concatenate.instructionsOf(making, branchOf(making, { member, memory, share }))
-  const count = side.beside * member.threads
-  const body = share.works === undefined
-    ? copied
-    : leaveOut(copied, { isThread: share.works, count, fresh: making.fresh })
+  const body = working === undefined ? copied : leaveOut(copied, { isThread: working, count, fresh: making.fresh })
   const again = loops && member.hasBarriers
   const barrier = (): UOp => arena.make("BARRIER", DType.none, [], making.fresh())
   const [first, ...inner] = share.open

@@ -25,8 +25,9 @@ export interface Share {
   readonly works: UOp | undefined
   /** Where not every workgroup has a share: whether this one does. */
   readonly isWorkgroup: UOp | undefined
-  /** How its workgroups each copy what they read. */
+  /** How its workgroups each copy what they read, if missing ones do not, and if they copy what the last one reads. */
   readonly parts: Parts
+  readonly doubled: Parts
   readonly before: ReadonlySet<UOp>
 }
 
@@ -93,9 +94,10 @@ export const shareOf = (making: Making, member: Placed): Share => {
   const conditions = [isThread, isThere].filter((condition) => condition !== undefined)
   const both = conditions.length === 0 ? undefined : conditions.reduce((a, b) => Expr.and(a, b))
   const isLoop = open.some(({ op }) => op === "RANGE")
-  const of = { workgroup: existing, thread: own, part, works: both, put: isLoop ? putAll : emit }
-  const parts = partsOf(making, member, of)
-  const rest = { open, before, places, isWorkgroup, parts }
+  const of = { workgroup: existing, thread: own, part, put: isLoop ? putAll : emit }
+  const parts = partsOf(making, member, { ...of, works: both })
+  const doubled = member.hasBarriers ? partsOf(making, member, { ...of, works: isThread }) : parts
+  const rest = { open, before, places, isWorkgroup, parts, doubled }
   if (member.hasBarriers) {
     const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
     return shareIn({

@@ -206,19 +206,21 @@ interface Stores {
  */
 export const stage = (making: Copying, copied: Copied): ReadonlyArray<UOp> => {
   const { head } = making
-  const made: Array<UOp> = []
   const copies = [
     ...[...copied.staged].map(([param, copy]) => copiesOf(making, copied, { param, copy })),
     ...copied.restored.map((restored) => ({ range: undefined, stores: restoresOf(making, restored) }))
   ]
   const loose = copies.flatMap(({ range, stores }) => range === undefined ? stores : [])
-  const add = (nodes: ReadonlyArray<UOp>): void => {
-    for (const node of nodes) {
-      if (node.op === "CONST") head.add(node)
-      else if (!head.has(node) && copied.before?.has(node) !== true && !made.includes(node)) made.push(node)
+  const everywhere = new Set<UOp>()
+  /** The instructions of stores, and what they need that is not seen from here. */
+  const instructionsOf = (stores: ReadonlyArray<UOp>, range?: UOp): ReadonlyArray<UOp> => {
+    const own = new Set<UOp>(range === undefined ? [] : [range])
+    const add = (nodes: ReadonlyArray<UOp>): void => {
+      for (const node of nodes) {
+        if (node.op === "CONST") head.add(node)
+        else if (!head.has(node) && copied.before?.has(node) !== true && !everywhere.has(node)) own.add(node)
+      }
     }
-  }
-  const addAll = (stores: ReadonlyArray<UOp>): void => {
     // all loads are on their way before the first word is looked at
     const values = stores.flatMap((store) => toposort(store.src[1]!))
     for (const first of ["LOAD", "AWAIT"] as const) {
@@ -226,15 +228,15 @@ export const stage = (making: Copying, copied: Copied): ReadonlyArray<UOp> => {
     }
     add(stores.flatMap((store) => toposort(store.src[1]!)))
     add(stores.flatMap((store) => toposort(store)))
+    return [...own]
   }
-  addAll(loose)
-  for (const { range, stores } of copies) {
-    if (range === undefined) continue
-    add([range])
-    addAll(stores)
-    made.push(range.arena.make("END", DType.none, [range]))
-  }
-  return made
+  for (const node of instructionsOf(loose)) everywhere.add(node)
+  const loops = copies.flatMap(({ range, stores }) =>
+    range === undefined
+      ? []
+      : [...instructionsOf(stores, range), range.arena.make("END", DType.none, [range])]
+  )
+  return [...everywhere, ...loops]
 }
 
 /** A word that another workgroup has written, as soon as it is there. */

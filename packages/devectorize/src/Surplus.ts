@@ -23,9 +23,17 @@ interface Working {
  * value would not take one together.
  */
 export const leaveOut = (instructions: ReadonlyArray<UOp>, working: Working): ReadonlyArray<UOp> =>
-  instructions.every((node) => node.op !== "SUBGROUP_REDUCE" || working.count % groupArg(node).threads === 0)
-    ? guarded(itemsOf(instructions), working)
-    : instructions
+  areWhole(instructions, working) ? guarded(itemsOf(instructions), working) : instructions
+
+/**
+ * Whether threads that are left out do nothing between barriers but compute indices and load arguments early: then nothing they would read has to be there.
+ */
+export const areLeftOut = (instructions: ReadonlyArray<UOp>, working: Pick<Working, "count">): boolean =>
+  areWhole(instructions, working) && isClean(itemsOf(instructions))
+
+/** Whether groups of threads that reduce a value are left out as a whole. */
+const areWhole = (instructions: ReadonlyArray<UOp>, { count }: Pick<Working, "count">): boolean =>
+  instructions.every((node) => node.op !== "SUBGROUP_REDUCE" || count % groupArg(node).threads === 0)
 
 const opens = ({ op }: UOp): boolean => op === "RANGE" || op === "IF"
 const closes = ({ op }: UOp): boolean => op === "END" || op === "ENDIF"
@@ -45,38 +53,47 @@ const itemsOf = (instructions: ReadonlyArray<UOp>): ReadonlyArray<Item> => {
   return items
 }
 
-/** The instructions between barriers in branches of their own; those that barriers are inside of, from the inside. */
-const guarded = (items: ReadonlyArray<Item>, working: Working): ReadonlyArray<UOp> => {
-  const made: Array<UOp> = []
+/** Instructions between two barriers, and what is used behind them; or one with barriers inside. */
+interface Stretch {
+  readonly items: ReadonlyArray<Item>
+  readonly later: ReadonlySet<UOp>
+}
+
+const stretchesOf = (items: ReadonlyArray<Item>): ReadonlyArray<Stretch> => {
+  const found: Array<Stretch> = []
   for (let from = 0; from < items.length;) {
-    const { hasBarrier, nodes } = items[from]!
-    if (hasBarrier) {
-      made.push(
-        ...nodes.length === 1 ? nodes : [nodes[0]!, ...guarded(itemsOf(nodes.slice(1, -1)), working), nodes.at(-1)!]
-      )
-      from++
-      continue
-    }
-    const barrier = items.findIndex((item, place) => place > from && item.hasBarrier)
-    const to = barrier < 0 ? items.length : barrier
-    made.push(...between(items.slice(from, to), usedBy(items.slice(to)), working))
+    const barrier = items.findIndex((item, place) => place >= from && item.hasBarrier)
+    const to = barrier === from ? from + 1 : barrier < 0 ? items.length : barrier
+    found.push({ items: items.slice(from, to), later: usedBy(items.slice(to)) })
     from = to
   }
-  return made
+  return found
 }
+
+/** What a loop or branch with barriers has inside. */
+const insideOf = ({ nodes }: Item): ReadonlyArray<Item> => itemsOf(nodes.slice(1, -1))
+
+/** The instructions between barriers in branches of their own; those that barriers are inside of, from the inside. */
+const guarded = (items: ReadonlyArray<Item>, working: Working): ReadonlyArray<UOp> =>
+  stretchesOf(items).flatMap((stretch) => {
+    const [first] = stretch.items as [Item]
+    if (!first.hasBarrier) return between(stretch, working)
+    const { nodes } = first
+    return nodes.length === 1 ? nodes : [nodes[0]!, ...guarded(insideOf(first), working), nodes.at(-1)!]
+  })
+
+const isClean = (items: ReadonlyArray<Item>): boolean =>
+  stretchesOf(items).every((stretch) => {
+    const [first] = stretch.items as [Item]
+    if (!first.hasBarrier) return outsideOf(stretch) !== undefined
+    return first.nodes.length === 1 || isClean(insideOf(first))
+  })
 
 const usedBy = (items: ReadonlyArray<Item>): ReadonlySet<UOp> =>
   new Set(items.flatMap(({ nodes }) => nodes.flatMap(({ src }) => src)))
 
-/**
- * Instructions between two barriers: those whose values are used behind the next one stay outside of the branch, if indices alone decide about them, or
- * what is loaded early. If others are used there, no more than loops and branches have a branch around them.
- */
-const between = (
-  items: ReadonlyArray<Item>,
-  later: ReadonlySet<UOp>,
-  working: Working
-): ReadonlyArray<UOp> => {
+/** Instructions whose values are used behind the next barrier, if indices alone decide about them, or what is loaded early; none, if others are used there. */
+const outsideOf = ({ items, later }: Stretch): ReadonlySet<UOp> | undefined => {
   const outside = new Set<UOp>()
   for (const { nodes: [node, ...inner] } of items.toReversed()) {
     if (inner.length > 0 || !(later.has(node!) || outside.has(node!))) continue
@@ -86,12 +103,20 @@ const between = (
   const defined = new Set(items.map(({ nodes }) => nodes[0]!))
   const isPlain = (node: UOp): boolean =>
     node.op === "REG" || isEarly(node) || isOfIndices(node) && node.src.every(({ op }) => op !== "REG")
-  if ([...outside].every((node) => !defined.has(node) || isPlain(node))) {
-    const before = items.filter(({ nodes }) => outside.has(nodes[0]!))
-    const rest = items.filter(({ nodes }) => !outside.has(nodes[0]!))
-    return [...before.flatMap(({ nodes }) => nodes), ...branch(rest.flatMap(({ nodes }) => nodes), working)]
-  }
-  return items.flatMap(({ nodes }) => nodes.length > 1 ? branch(nodes, working) : nodes)
+  return [...outside].every((node) => !defined.has(node) || isPlain(node)) ? outside : undefined
+}
+
+/**
+ * Instructions between two barriers, in a branch but for those that stay outside of it. Where more is used behind the next barrier, no more than loops and branches have a branch around
+ * them.
+ */
+const between = (stretch: Stretch, working: Working): ReadonlyArray<UOp> => {
+  const { items } = stretch
+  const outside = outsideOf(stretch)
+  if (outside === undefined) return items.flatMap(({ nodes }) => nodes.length > 1 ? branch(nodes, working) : nodes)
+  const before = items.filter(({ nodes }) => outside.has(nodes[0]!))
+  const rest = items.filter(({ nodes }) => !outside.has(nodes[0]!))
+  return [...before.flatMap(({ nodes }) => nodes), ...branch(rest.flatMap(({ nodes }) => nodes), working)]
 }
 
 /** Whether an instruction computes with what it is given, and reads no memory. */
