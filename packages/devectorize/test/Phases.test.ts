@@ -122,6 +122,32 @@ describe("phases", () => {
     assert.isAbove(copied, 6)
   })
 
+  it("copies values in loops of their own, each with its own indices", () => {
+    const arena = new Arena()
+    const words = 1024
+    const param = (slot: number): UOp => arena.make("PARAM", DType.f32, [Expr.int(arena, words)], { slot })
+    const storing = (value: (i: UOp) => UOp): UOp => {
+      const i = Expr.range(arena, words, 0, "GLOBAL")
+      const store = Expr.store(Expr.element(param(0), i), value(i))
+      return arena.make("SINK", DType.none, [arena.make("END", DType.none, [store, i])])
+    }
+    const read = (slot: number, at: UOp): UOp => Expr.load(Expr.element(param(slot), at))
+    const double = storing((i) => Expr.mul(read(1, i), 2))
+    const both = storing((i) => Expr.add(read(1, i), read(2, Expr.sub(Expr.int(arena, words - 1), i))))
+    const kernels = [double, double, both]
+    const parts = kernels.map((kernel, i) => ({
+      linear: linear(kernel, [local(0, 8)], gpu),
+      slots: i < 2 ? [1 + i, 0] : [3, 1, 2],
+      offsets: [0, 0, 0]
+    }))
+    const shape = { caps: gpu, workgroups: 3, threads: 8, spins: 1000, meeting: 4, stagedBytes: 4 * words, ahead: [] }
+    const one = phases(parts, { ...shape, coherent: new Set([1, 2]) })
+    const args = [0, 1, 2, 3].map((slot) => Float32Array.from({ length: words }, (_, i) => slot === 0 ? i % 19 : 0))
+    evaluateLinear(one, [...args, new Float32Array(Phases.meetingWords.count)], vars)
+    const x = args[0]!
+    assert.deepStrictEqual(args[3], x.map((value, i) => 2 * (value + x[words - 1 - i]!)))
+  })
+
   it("does not use a word that may come later before it is there", () => {
     const made = randomAwaited(1, 3, { part: 1, subgroupSize: undefined })
     const one = launchOf(made, { awaited: awaitedIn(1), meeting: 5, stagedBytes: 0 })
