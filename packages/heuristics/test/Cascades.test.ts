@@ -7,7 +7,7 @@ import { Arena, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import { IllegalOpt, legal } from "@tg/postrange/Postrange"
 import { isCascade } from "../src/Cascades.ts"
-import { choose } from "../src/Heuristics.ts"
+import { choose, type Place } from "../src/Heuristics.ts"
 
 const [positions, features, most] = [64, 64, 3]
 
@@ -67,8 +67,8 @@ const pieces = (rows: number, { blocks = 2, isPaged = false } = {}): UOp => {
   return arena.make("SINK", DType.none, [first, second, third, fourth, end(out(r4, feature), mix, r4, feature)])
 }
 
-const opted = (kernel: UOp, profile = h200): UOp => {
-  const made = legal(kernel, choose(kernel, profile), profile)
+const opted = (kernel: UOp, profile = h200, place: Place = "launch"): UOp => {
+  const made = legal(kernel, choose(kernel, profile, { place }), profile)
   if (made instanceof IllegalOpt) throw made
   return made
 }
@@ -113,6 +113,17 @@ describe("a piece of a cascade", () => {
       assert.strictEqual(Loops.threads(few!), 2 * Loops.threads(many!))
       assert.strictEqual(2 * sizes(few!.src[0]!, "UPCAST"), sizes(many!.src[0]!, "UPCAST"))
     }
+  })
+
+  it("without its states has more threads as a phase, each with fewer terms, and its values", () => {
+    const whole = pieces(1)
+    const mixed = whole.with(whole.src.filter((_, i) => i !== 3))
+    const [alone, phase] = (["launch", "phase"] as const).map((place) => opted(mixed, h200, place)) as [UOp, UOp]
+    assert.deepStrictEqual([alone, phase].map(Loops.threads), [128, 512])
+    run(phase, 1).forEach((value, i) => assert.closeTo(value, run(mixed, 1)[i]!, 1e-5))
+    // a device with small workgroups has nothing to choose
+    const [small, own] = (["launch", "phase"] as const).map((place) => choose(mixed, webgpuDefault, { place }))
+    assert.deepStrictEqual(small, own)
   })
 
   it("has threads for all columns, wherever its pages lie", () => {
