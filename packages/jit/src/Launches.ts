@@ -9,7 +9,7 @@ import { members } from "@tg/rangeify/Members"
 import type { KernelStep, Schedule, Step } from "@tg/rangeify/Schedule"
 import { Effect } from "effect"
 import type { LaunchEstimate } from "./Estimate.ts"
-import * as Persistent from "./Persistent.ts"
+import * as PhaseMicros from "./internal/phaseMicros.ts"
 import type * as Pipeline from "./Pipeline.ts"
 import { bytesOf, bytesOfKernel, kernelsOf, type Vars } from "./StepTraffic.ts"
 
@@ -47,12 +47,12 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   const { arg } = step.ast
   const parts = Phases.phasesOf(step.ast)
   // one barrier fewer than phases, one launch for all of them
-  const waits = profile.dispatchMicros + (phases.length - 1) * Persistent.boundaryMicros(profile, arg)
+  const waits = profile.dispatchMicros + (phases.length - 1) * PhaseMicros.boundaryMicros(profile, arg)
   const crossing = { coherent: Phases.crossing(parts), stagedBytes: arg.stagedBytes }
   const own = phases.map((phase) => {
     const busy = phase.bytes / profile.bytesPerMicro
     return phase.micros - profile.dispatchMicros +
-      Persistent.slower(
+      PhaseMicros.slower(
         profile,
         { ...phase, busy, waits: Math.max(0, phase.micros - busy - profile.dispatchMicros) },
         arg
@@ -62,8 +62,8 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
     bytes,
     workgroups: arg.workgroups,
     threads: Math.max(arg.threads, ...phases.map(({ threads }) => threads)),
-    micros: own.reduce((a, b) => a + b, waits) + Persistent.crossings(profile, parts, crossing) -
-      Persistent.savedAhead(profile, arg)
+    micros: own.reduce((a, b) => a + b, waits) + PhaseMicros.crossings(profile, parts, crossing) -
+      PhaseMicros.savedAhead(profile, arg)
   }
   return shape
 })

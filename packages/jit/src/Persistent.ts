@@ -15,6 +15,7 @@ import * as Persist from "@tg/rangeify/Persist"
 import type { KernelStep, Schedule, Slice } from "@tg/rangeify/Schedule"
 import { Context, Effect } from "effect"
 import * as Cuts from "./internal/cuts.ts"
+import { boundaryMicros, crossings, savedAhead, type Share, slower } from "./internal/phaseMicros.ts"
 import type * as Pipeline from "./Pipeline.ts"
 import * as Stages from "./Stages.ts"
 
@@ -132,13 +133,22 @@ export const persist = (
       uses: Persist.usesOf(schedule),
       slices: new Map([...yield* Slices].filter(([, { bytes }]) => bytes <= maxBindingBytes))
     }
-    const weigh = weigher(pipeline, { schedule, candidates, layout })
-    const runs = runsOf({ schedule, candidates, layout }, weigh)
     const codeOf = (step: number): number => candidates[step]?.code ?? 0
-    const planned = (cutter: Cuts.Cutter): Cuts.Plan => Cuts.plan(runs, weigh, { cutter, codeOf })
     const cutters = mode === "on" ? [Cuts.fewest] : shares.map((share) => Cuts.cheapest(share * encodeMicros))
-    const best = cutters.map(planned).reduce((a, b) => took(b) < took(a) ? b : a)
-    const separate = planned(Cuts.single)
+    const asked: Asked = { schedule, candidates, layout }
+    const planned = (mayAwait: boolean) => {
+      const weigh = weigher(pipeline, asked, mayAwait)
+      const runs = runsOf(asked, weigh)
+      const plan = (cutter: Cuts.Cutter): Cuts.Plan => Cuts.plan(runs, weigh, { cutter, codeOf })
+      const best = cutters.map(plan).reduce((a, b) => took(b) < took(a) ? b : a)
+      return { best, separate: plan(Cuts.single), ...Cuts.groupsOf(runs, weigh, best) }
+    }
+    const awaiting = planned(true)
+    const [first, ...others] = awaiting.groups.filter(({ launch }) => launch.awaited !== undefined)
+    // words of one launch alone are exchanged, as no other one would clear them; not all may be
+    const isImpossible = first !== undefined && others.length === 0 &&
+      "why" in weigher(pipeline, asked, false)(first.from, first.to)
+    const { best, groups, phased, separate } = isImpossible ? planned(false) : awaiting
     if (mode === "auto" && leastGain * took(best) > took(separate)) {
       const [merged, alone] = [best, separate].map((plan) => (took(plan) / 1000).toFixed(2))
       return refused(
@@ -146,7 +156,6 @@ export const persist = (
         `the step takes ${alone} ms with launches one by one, and ${merged} with ${best.launches} at best, as the mean over fast and slow hosts; ${leastGain} times is asked`
       )
     }
-    const { groups, phased } = Cuts.groupsOf(runs, weigh, best)
     return Persist.persist(schedule, groups, { layout, phasedOf: (step) => phased.get(step) })
   })
 
@@ -213,8 +222,12 @@ const partsOf = (pipeline: Pipeline.Stages, ast: UOp) =>
 const microsOfParts = (pipeline: Pipeline.Stages, parts: ReturnType<typeof partsOf>): number =>
   parts.length === 0 ? pipeline.profile.dispatchMicros : Fusion.launchOf(parts)
 
-/** The memoised cost of steps as one launch. */
-const weigher = (pipeline: Pipeline.Stages, { candidates, layout, schedule }: Asked): Cuts.Weigh => {
+/** The memoised cost of steps as one launch; whose readers look at each word that crosses phases where they can, if they may. */
+const weigher = (
+  pipeline: Pipeline.Stages,
+  { candidates, layout, schedule }: Asked,
+  mayAwait: boolean
+): Cuts.Weigh => {
   const known = new Map<string, Cuts.Weighed>()
   const weighedAs = (from: number, to: number, awaits: boolean): Cuts.Weighed =>
     weighed(pipeline, {
@@ -227,8 +240,8 @@ const weigher = (pipeline: Pipeline.Stages, { candidates, layout, schedule }: As
     const text = `${from} ${to}`
     const before = known.get(text)
     if (before !== undefined) return before
-    const awaited = weighedAs(from, to, true)
-    const made = "why" in awaited ? weighedAs(from, to, false) : awaited
+    const awaited = mayAwait ? weighedAs(from, to, true) : undefined
+    const made = awaited === undefined || "why" in awaited ? weighedAs(from, to, false) : awaited
     known.set(text, made)
     return made
   }
@@ -374,18 +387,6 @@ const wordsAhead = (
   return Math.max(0, Math.min(mostAhead, left - left % 4))
 }
 
-/**
- * What first loads in front of a barrier save of the shorter of the two: nine phases in plain WGSL take 0.2 us less each with 512 and 1024 threads, 0.5 with 256
- * (`bench/phases.mjs`, H200), as the threads of other subgroups hide latencies, too. Five phases of GLM with 1024 threads take 0.3 us less each (H100).
- */
-const shareAhead = 0.25
-
-/** Microseconds that first loads and barriers are waited for together. */
-export const savedAhead = (profile: DeviceProfile, { ahead }: Pick<PhasesOf.PersistentArg, "ahead">): number => {
-  const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
-  return shareAhead * ahead.filter((words) => words > 0).length * Math.min(gridBarrierMicros, loadMicros)
-}
-
 /** What is in the way of a launch, whatever it would cost. */
 const refusal = (profile: DeviceProfile, { awaits, composed, schedule }: Together): string | undefined => {
   const { args, isAliased, phases, places } = composed
@@ -421,51 +422,6 @@ export const residents = (profile: DeviceProfile, threads: number): number => {
   return Math.min(processors, tried)
 }
 
-/** Work of a phase, and its grid as a launch of its own. */
-export interface Share {
-  /** Microseconds of arithmetic or of memory traffic, whichever is longer. */
-  readonly busy: number
-  /** Microseconds beside them: of one workgroup that waits for its loads, and for its threads. */
-  readonly waits: number
-  readonly workgroups: number
-  /** Whether there are more or fewer, as the position says. */
-  readonly varies?: boolean
-  readonly threads: number
-}
-
-/**
- * Microseconds a phase loses against a launch of its own: by lower occupancy, and where workgroups have several of its
- * workgroups to run one after the other, each of which waits for its own loads.
- */
-export const slower = (
-  profile: DeviceProfile,
-  { busy, threads, varies = false, waits, workgroups }: Share,
-  launch: Pick<PhasesOf.PersistentArg, "threads" | "workgroups">,
-  beside = Math.max(1, Math.floor(launch.threads / threads))
-): number => {
-  const { saturatingThreads } = profile
-  const { processors, residentThreads, residentWorkgroups } = quantitiesOf(profile)
-  const wanted = workgroups * threads
-  const has = Math.min(wanted, launch.workgroups * beside * threads)
-  const turns = workgroups / (launch.workgroups * beside)
-  const atOnce = processors * Math.min(residentWorkgroups, Math.max(1, Math.floor(residentThreads / threads)))
-  const alone = Math.max(1, workgroups / atOnce)
-  return (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy +
-    Math.max(0, (varies ? turns : Math.ceil(turns)) - alone) * waits
-}
-
-/**
- * From one phase to the next: all workgroups meet, and before, where words are not awaited by those who read them, the last ones are exchanged, which takes as long as a load that no
- * cache holds.
- */
-export const boundaryMicros = (
-  profile: DeviceProfile,
-  { awaited }: Pick<PhasesOf.PersistentArg, "awaited">
-): number => {
-  const { gridBarrierMicros, loadMicros } = quantitiesOf(profile)
-  return gridBarrierMicros + (awaited === undefined ? loadMicros : 0)
-}
-
 /** The launch, its phases and the barriers between them. */
 const microsOf = (
   profile: DeviceProfile,
@@ -478,21 +434,4 @@ const microsOf = (
   )
   const barriers = (candidates.length - 1) * boundaryMicros(profile, launch)
   return dispatchMicros + barriers + phases.reduce((a, b) => a + b, 0)
-}
-
-/** Microseconds for values that cross phases: small ones are staged in workgroup memory, loads of others miss the processor's cache. */
-export const crossings = (
-  profile: DeviceProfile,
-  phases: ReadonlyArray<PhasesOf.Phase>,
-  { coherent, stagedBytes }: { readonly coherent: ReadonlySet<number>; readonly stagedBytes: number }
-): number => {
-  const { cachedLoadMicros, stageMicros } = quantitiesOf(profile)
-  return phases.reduce((sum, { kernel, slots }) => {
-    const sizes = PhasesOf.sizes(kernel)
-    const read = [...PhasesOf.touched(kernel)].flatMap(([slot, access]) =>
-      access === "read" && coherent.has(slots[slot]!) ? [sizes.get(slot) ?? Infinity] : []
-    )
-    const staged = read.some((bytes) => bytes <= stagedBytes) ? stageMicros : 0
-    return sum + staged + read.filter((bytes) => bytes > stagedBytes).length * cachedLoadMicros
-  }, 0)
 }

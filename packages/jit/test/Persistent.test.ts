@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
 import * as Phases from "@tg/core-uop/Phases"
 import { argOf } from "@tg/core-uop/UOp"
+import { bytesOfSlots } from "@tg/rangeify/Persist"
 import * as Explain from "@tg/rangeify/Explain"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import * as Reference from "@tg/runtime/Reference"
@@ -14,6 +15,7 @@ import * as Persistent from "../src/Persistent.ts"
 import { Pipeline } from "../src/Pipeline.ts"
 import { blocks } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
+import { model } from "./support/stranger.ts"
 
 /** A GPU on which barriers hold among so many workgroups. */
 const gpu: DeviceProfile = { ...h200, processors: 3, gridBarrierWorkgroups: 3, maxWorkgroupThreads: 64 }
@@ -66,6 +68,33 @@ describe("persistent launches", () => {
       }
       assert.isAbove(merged, 2)
       assert.isAbove(launches, merged)
+    }))
+
+  it.effect("forward rows of a cache where there are two whose words are awaited, and read no whole cache word by word in one launch alone", () =>
+    Effect.gen(function*() {
+      const launchesOf = (sizes: { context: number; keyHeads: number; size: number }, maxStorageBuffers: number) =>
+        Effect.gen(function*() {
+          const { schedule } = yield* Pipeline
+          const { steps } = yield* schedule(model({ ...sizes, heads: 4, width: 16 }).sink)
+          const phases = steps.map((step) => step.kind === "kernel" ? Phases.phasesOf(step.ast) : [])
+          const crossing = phases.flatMap((own) => {
+            const bytes = bytesOfSlots(own)
+            return [...Phases.crossing(own)].map((slot) => bytes.get(slot) ?? 0)
+          })
+          return {
+            count: phases.filter((own) => own.length > 0).length,
+            forwards: phases.flat().flatMap(Phases.forwardsOf).length,
+            most: Math.max(...crossing)
+          }
+        }).pipe(Effect.provide(pipeline("on", { ...gpu, maxStorageBuffers })))
+      const small = { context: 32, keyHeads: 2, size: 8 }
+      const [two, one] = yield* Effect.all([launchesOf(small, 13), launchesOf(small, 16)])
+      assert.deepStrictEqual([two.count, two.forwards], [2, 1])
+      assert.deepStrictEqual([one.count, one.forwards], [1, 0])
+      // of several launches one alone would forward a row of a cache of 300 KiB
+      const large = yield* launchesOf({ context: 600, keyHeads: 4, size: 32 }, 12)
+      assert.strictEqual(large.forwards, 0)
+      assert.isAtMost(large.most, 2 ** 18)
     }))
 
   it.effect("are one where kernels of a function wait for each other", () =>
