@@ -9,14 +9,14 @@ import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { argOf, slotOf, toposort, type UOp, varArg } from "@tg/core-uop/UOp"
-import { accessOf } from "@tg/core-uop/View"
+import { argOf, toposort, type UOp, varArg } from "@tg/core-uop/UOp"
 import * as ModelFile from "@tg/engine/ModelFile"
 import * as StepProgram from "@tg/engine/StepProgram"
 import * as GgufFile from "@tg/gguf/GgufFile"
 import * as Persistent from "@tg/jit/Persistent"
 import { Pipeline } from "@tg/jit/Pipeline"
 import * as Stages from "@tg/jit/Stages"
+import * as Trial from "@tg/jit/Trial"
 import { known } from "@tg/models/Models"
 import { Effect, Layer } from "effect"
 
@@ -40,46 +40,16 @@ const pipeline = Pipeline.pipe(
   ])))
 )
 
-/** Words that are finite as floats and as halves, between 0.5 and 1 as these. */
-const wordsOf = (count: number, seed: number): Uint32Array => {
-  let state = seed
-  return new Uint32Array(count).map(() => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
-    return (state & 0x83ff83ff) | 0x38003800
-  })
-}
-
-/** How many words differ: by more than floats do that are summed up in another order. */
-const differing = (want: Uint32Array, found: Uint32Array): number => {
-  const [a, b] = [want, found].map(({ buffer }) => new Float32Array(buffer))
-  return want.filter((word, at) => {
-    const [x, y] = [a![at]!, b![at]!]
-    return word !== found[at] && !(Math.abs(x - y) <= 2e-3 * Math.max(Math.abs(x), Math.abs(y)))
-  }).length
-}
-
-/** Slots of a launch whose values say where something lies. */
-const placing = (phases: ReadonlyArray<Phases.Phase>): ReadonlySet<number> =>
-  new Set(
-    phases.flatMap(({ kernel, slots }) =>
-      toposort(kernel).filter(({ op }) => op === "INDEX").flatMap((node) =>
-        toposort(accessOf(node).at).flatMap((value) => {
-          const buffer = value.op === "LOAD" ? accessOf(value).buffer : undefined
-          return buffer?.op === "PARAM" ? [slots[slotOf(buffer)]!] : []
-        })
-      )
-    )
-  )
-
 /** Memory of a launch: words that are finite as what they may be, none where words are awaited and counted, and the first place. */
 const memoryOf = (launch: UOp): Map<number, Uint32Array> => {
   const phases = Phases.phasesOf(launch)
   const arg = argOf(launch, "PERSISTENT")
-  const empty = new Set([...placing(phases), ...arg.awaited?.slice(0, 2) ?? [], Phases.meetingSlot(phases, arg)])
+  const places = phases.flatMap(({ kernel, slots }) => Trial.placing(kernel).map((own) => slots[own]!))
+  const empty = new Set([...places, ...arg.awaited?.slice(0, 2) ?? [], Phases.meetingSlot(phases, arg)])
   return new Map(
     signature(launch).bindings.map(({ bytes = 0, slot }) => [
       slot,
-      empty.has(slot) ? new Uint32Array(bytes / 4) : wordsOf(bytes / 4, slot + 1)
+      empty.has(slot) ? new Uint32Array(bytes / 4) : Trial.wordsOf(bytes / 4, slot + 1)
     ])
   )
 }
@@ -127,7 +97,7 @@ describe("persistent launches of a model", () => {
           )
           for (const { found, want } of valuesOf(ast, linear, vars)) {
             // a sum in another order may round a packed value otherwise
-            assert.isAtMost(differing(want, found), Math.ceil(want.length / 500), name)
+            assert.isAtMost(Trial.differing(want, found).length, Math.ceil(want.length / 500), name)
           }
         }
       }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),

@@ -128,20 +128,16 @@ export const filled = (kernel: UOp): ReadonlySet<number> => remembered(filling, 
 
 /** Consecutive words of a slot, from one on. */
 export interface Window {
-  /** Of variables and constants. */
+  /** Of what does not change inside of the window: variables, or the number of a workgroup. */
   readonly base: UOp
   readonly words: number
 }
 
 /** The words of a slot that a kernel, before `linear`, writes in each launch, each of them once; none, where it also reads the slot or more is not known. */
-export const windowOf = (kernel: UOp, slot: number): Window | undefined => {
-  const found = windows.get(kernel) ?? new Map<number, Window | undefined>()
-  windows.set(kernel, found)
-  if (!found.has(slot)) found.set(slot, findWindow(kernel, slot))
-  return found.get(slot)
-}
+export const windowOf = (kernel: UOp, slot: number): Window | undefined =>
+  remembered(windows, kernel, findWindows).get(slot)
 
-const windows = new WeakMap<UOp, Map<number, Window | undefined>>()
+const windows = new WeakMap<UOp, ReadonlyMap<number, Window>>()
 const filling = new WeakMap<UOp, ReadonlySet<number>>()
 const touches = new WeakMap<UOp, ReadonlyMap<number, "read" | "write">>()
 const sizesOf = new WeakMap<UOp, ReadonlyMap<number, number>>()
@@ -171,7 +167,7 @@ const findFilled = (kernel: UOp): ReadonlySet<number> => {
   for (const end of toposort(kernel)) {
     if (end.op !== "END") continue
     const { loops, stores } = endOf(end)
-    const count = loops.reduce((n, { src: [size] }) => size?.op === "CONST" ? n * Number(size.arg) : NaN, 1)
+    const count = iterationsOf(loops)
     for (const store of stores) {
       const { buffer, gate } = accessOf(store)
       if (buffer.op !== "PARAM") continue
@@ -182,6 +178,16 @@ const findFilled = (kernel: UOp): ReadonlySet<number> => {
   }
   return new Set([...bytes].flatMap(([slot, own]) => own === known.get(slot) ? [slot] : []))
 }
+
+const findWindows = (kernel: UOp): ReadonlyMap<number, Window> =>
+  new Map([...touched(kernel)].flatMap(([slot, access]) => {
+    const window = access === "write" ? findWindow(kernel, slot) : undefined
+    return window === undefined ? [] : [[slot, window] as const]
+  }))
+
+/** How often these loops run all their bodies; not a number, where that is not known. */
+const iterationsOf = (loops: ReadonlyArray<UOp>): number =>
+  loops.reduce((n, { src: [size] }) => size?.op === "CONST" ? n * Number(size.arg) : NaN, 1)
 
 const findWindow = (kernel: UOp, slot: number): Window | undefined => {
   const nodes = toposort(kernel)
@@ -194,7 +200,7 @@ const findWindow = (kernel: UOp, slot: number): Window | undefined => {
   if (end === undefined || others.length > 0) return undefined
   const { loops, stores: [store, ...rest] } = endOf(end)
   const { at, gate } = accessOf(store!)
-  const words = loops.reduce((n, { src: [size] }) => size?.op === "CONST" ? n * Number(size.arg) : NaN, 1)
+  const words = iterationsOf(loops)
   if (rest.length > 0 || gate !== undefined || Number.isNaN(words)) return undefined
   const terms = termsOf(at)
   const inner = terms.filter((term) => toposort(term).some(({ op }) => op === "RANGE"))

@@ -94,9 +94,16 @@ export const shareOf = (making: Making, member: Placed): Share => {
   const conditions = [isThread, isThere].filter((condition) => condition !== undefined)
   const both = conditions.length === 0 ? undefined : conditions.reduce((a, b) => Expr.and(a, b))
   const isLoop = open.some(({ op }) => op === "RANGE")
-  const of = { workgroup: existing, thread: own, part, put: isLoop ? putAll : emit }
-  const parts = partsOf(making, member, { ...of, works: both })
-  const doubled = member.hasBarriers ? partsOf(making, member, { ...of, works: isThread }) : parts
+  const make = isLoop ? putAll : emit
+  const beginnings = beginningsOf(making, member, { workgroup: existing, thread: own, part, make })
+  const partsFor = (condition: UOp | undefined): Parts => ({
+    thread: own,
+    threads: member.threads,
+    isThread: condition === undefined || beginnings.size === 0 ? undefined : make(condition),
+    beginnings
+  })
+  const parts = partsFor(both)
+  const doubled = member.hasBarriers ? partsFor(isThread) : parts
   const rest = { open, before, places, isWorkgroup, parts, doubled }
   if (member.hasBarriers) {
     const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
@@ -113,30 +120,26 @@ export const shareOf = (making: Making, member: Placed): Share => {
   return shareIn({ ...rest, workgroup: number, thread: own, isThread: undefined, isThere: undefined, works: undefined })
 }
 
-/** How the workgroups of a phase that run side by side each copy what they read. */
-const partsOf = (
+/** Where what each of the workgroups of a phase that run side by side copies begins. */
+const beginningsOf = (
   { emit }: Making,
-  { grid, staged, threads }: Placed,
-  { part, put, thread, workgroup, works }: {
+  { grid, staged }: Placed,
+  { make, part, thread, workgroup }: {
     /** Makes what depends on the workgroup. */
-    readonly put: (x: UOp) => UOp
+    readonly make: (x: UOp) => UOp
     readonly workgroup: UOp
     readonly thread: UOp
     readonly part: UOp | undefined
-    readonly works: UOp | undefined
   }
-): Parts => {
-  const beginnings = [...staged].flatMap(([param, { window }]): ReadonlyArray<readonly [UOp, Beginning]> => {
+): ReadonlyMap<UOp, Beginning> =>
+  new Map([...staged].flatMap(([param, { window }]): ReadonlyArray<readonly [UOp, Beginning]> => {
     if (window === undefined) return []
     const numbers = toposort(window.base).filter(({ op }) => op === "SPECIAL")
     const at = { grid, workgroup, thread }
     const places = new Map(numbers.map((node) => [node, Concatenate.indexOf(node, at)]))
     const own = part === undefined ? undefined : emit(Expr.mul(part, window.length))
-    return [[param, { base: put(substitute(window.base, places)), own }]]
-  })
-  const isThread = works === undefined || beginnings.length === 0 ? undefined : put(works)
-  return { thread, threads, isThread, beginnings: new Map(beginnings) }
-}
+    return [[param, { base: make(substitute(window.base, places)), own }]]
+  }))
 
 const shareIn = (share: Omit<Share, "close">): Share => ({
   ...share,

@@ -2,12 +2,12 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import * as DType from "@tg/core-uop/DType"
 import * as Expr from "@tg/core-uop/Expr"
-import { type PersistentArg, type PhaseArg, veil } from "@tg/core-uop/Phases"
+import { type PersistentArg, type PhaseArg, veil, type Window } from "@tg/core-uop/Phases"
 import { slotOf, substitute, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { type Shape, sideOf } from "./Beside.ts"
 import * as Concatenate from "./Concatenate.ts"
-import { type Window, windowOf } from "./internal/windows.ts"
+import { windowOf } from "./internal/windows.ts"
 
 /** A linear kernel as a phase. */
 export interface Phase extends PhaseArg {

@@ -15,7 +15,7 @@ import { chooseTilesCpu } from "./TilesCpu.ts"
 export const choose = (
   kernel: UOp,
   profile: DeviceProfile,
-  { legal = usualLegal, place = "launch" }: { readonly legal?: Legal; readonly place?: Place } = {}
+  { legal = usualLegal, place = "launch" }: { readonly legal?: Legal; readonly place?: Place | undefined } = {}
 ): ReadonlyArray<Opt.Opt> => {
   const plan = new Plan(kernel, profile, legal)
   if (profile.kind === "cpu") {
@@ -45,7 +45,7 @@ export class Heuristics extends Context.Service<Heuristics, {
       return Heuristics.of({
         id: id === undefined ? undefined : `@tg/heuristics ${id}`,
         choose: Effect.fn("Heuristics.choose")(function*(kernel, place) {
-          return yield* Effect.sync(() => choose(kernel, profile, { legal, ...place === undefined ? {} : { place } }))
+          return yield* Effect.sync(() => choose(kernel, profile, { legal, place }))
         })
       })
     })

@@ -147,7 +147,7 @@ const readPlace = (device: DeviceShape, dispatch: Dispatch, { offset, slot, word
 }
 
 /** Slots of a kernel whose values say where it reads or writes: what is out of bounds there is not the same in a launch that binds more. */
-const placing = (kernel: UOp): ReadonlyArray<number> =>
+export const placing = (kernel: UOp): ReadonlyArray<number> =>
   toposort(kernel).flatMap((node) =>
     node.op !== "INDEX" ? [] : toposort(accessOf(node).at).flatMap((value) => {
       const buffer = value.op === "LOAD" ? accessOf(value).buffer : undefined

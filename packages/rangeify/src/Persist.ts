@@ -106,20 +106,17 @@ export const compose = (
   }
   const places = new Map<number, number>()
   let arenaBytes = 0
-  const placeOf = (id: number): number => {
-    const known = places.get(id)
-    if (known !== undefined) return known
+  const placeFor = (bytes: number): number => {
     const place = arenaBytes
+    arenaBytes += Math.ceil(bytes / bindingAlignment) * bindingAlignment
+    return place
+  }
+  const placeOf = (id: number): number => {
+    const place = places.get(id) ?? placeFor(schedule.temporaries[id]!.bytes)
     places.set(id, place)
-    arenaBytes += Math.ceil(schedule.temporaries[id]!.bytes / bindingAlignment) * bindingAlignment
     return place
   }
   const forwards = awaits ? forwardsOf(steps, touches) : undefined
-  const placeOfWords = (words: number): number => {
-    const place = arenaBytes
-    arenaBytes += Math.ceil(wordBytes * words / bindingAlignment) * bindingAlignment
-    return place
-  }
   const memories = new Map<string, Set<string>>()
   const writtenKeys = new Set<string>()
   const phases = steps.map((step, phase): Phases.Phase => {
@@ -145,7 +142,7 @@ export const compose = (
       slot,
       reader,
       to: slotOf("arena", undefined),
-      offset: placeOfWords(words) / wordBytes
+      offset: placeFor(wordBytes * words) / wordBytes
     }))
     return {
       kernel: step.ast,

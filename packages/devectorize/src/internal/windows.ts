@@ -1,16 +1,11 @@
 /** The part of an argument that each workgroup of a kernel reads. */
 import * as Bounds from "@tg/core-uop/Bounds"
+import type { Window } from "@tg/core-uop/Phases"
 import { slotOf, specialName, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Sum from "@tg/pattern-matcher/Sum"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { isPlain } from "./issue.ts"
-
-/** Consecutive words, from one on that follows from the number of the workgroup and variables. */
-export interface Window {
-  readonly base: UOp
-  readonly words: number
-}
 
 const known = new WeakMap<UOp, Map<UOp, Window | undefined>>()
 
