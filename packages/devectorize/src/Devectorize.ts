@@ -11,6 +11,7 @@ import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import { Context, Effect, Layer, Schema } from "effect"
 import { decompose, rewrite, strength, undeclared } from "./Decompose.ts"
 import { expand } from "./Expand.ts"
+import { withoutIdleLanes } from "./IdleLanes.ts"
 import * as Linear from "./Linearize.ts"
 import { addThreads, GridProblem } from "./Threads.ts"
 
@@ -58,6 +59,7 @@ export const passes: Pass.PassList<Where, DevectorizeError> = {
       run: (kernel, { rules = Symbolic.rulesIn(kernel.arena) }, trace) =>
         Symbolic.simplify(kernel, trace === undefined ? { rules } : { rules, trace })
     },
+    { name: "idle lanes", from: "expanded", to: "expanded", run: withoutIdleLanes },
     { name: "decompose", from: "expanded", to: "expanded", run: (kernel, { caps }) => decompose(kernel, caps.ops) },
     { name: "strength", from: "expanded", to: "expanded", run: (kernel) => rewrite(kernel, strength) },
     { name: "declared", from: "expanded", to: "expanded", run: (kernel, where) => declared(kernel, where) }

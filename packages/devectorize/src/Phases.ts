@@ -12,7 +12,16 @@ import { decompose, rewrite, strength } from "./Decompose.ts"
 import { type Launch, type Making, memberOf, memoryOf, type Placed, threadsOf } from "./internal/launching.ts"
 import { type Share, shareOf } from "./Shares.ts"
 import { areLeftOut, leaveOut } from "./Surplus.ts"
-import { type Copy, type Phase, type Restored, type Rule, stage, type Staged, stagedLoad } from "./Staging.ts"
+import {
+  type Copy,
+  type Phase,
+  type Restored,
+  restoresOf,
+  type Rule,
+  stage,
+  type Staged,
+  stagedLoad
+} from "./Staging.ts"
 
 export { besideOf } from "./Beside.ts"
 export type { Launch } from "./internal/launching.ts"
@@ -28,7 +37,10 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   const { arena } = parts[0]!.linear
   const threads = threadsOf(parts, launch)
   const members = parts.map((part) => memberOf(part, { ...launch, threads }))
-  const memory = Concatenate.overlaidMemory(members.map(memoryOf))
+  const forwarded = parts.map((_, i) => forwardedTo(parts, i))
+  const memory = Concatenate.overlaidMemory(
+    members.map((member, i) => [...memoryOf(member), ...forwarded[i]!.map(({ local }) => local)])
+  )
   const head = new Set<UOp>()
   const lowered = (x: UOp): UOp => rewrite(decompose(Symbolic.simplify(x), launch.caps.ops), strength)
   const emit = (x: UOp): UOp => {
@@ -51,7 +63,9 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   }
   // the head is complete before any phase is built, so no phase computes any of it again
   const shares = members.map((member) => shareOf(making, member))
-  const restored = members.map((member, i) => restoredOf(making, members, { member, phase: i }))
+  const restored = forwarded.map((to, i) =>
+    to.map((one): Restored => ({ ...one, base: emit(one.base), local: memory[i]!.get(one.local)! }))
+  )
   const body = members.flatMap((member, i) => [
     ...(i === 0 ? cleared(making) : [gridBarrier(making)]),
     ...phase(making, { member, memory: memory[i]!, share: shares[i]!, restored: restored[i]! })
@@ -138,7 +152,12 @@ export const memoryBytes = (
   launch: Rule & Shape
 ): number => {
   const threads = threadsOf(parts, launch)
-  const { lengths } = Workgroup.overlay(parts.map((part) => memoryOf(memberOf(part, { ...launch, threads }))))
+  const { lengths } = Workgroup.overlay(
+    parts.map((part, i) => [
+      ...memoryOf(memberOf(part, { ...launch, threads })),
+      ...forwardedTo(parts, i).map(({ local }) => local)
+    ])
+  )
   return [...lengths.values()].reduce((bytes, length) => bytes + 4 * length, 0)
 }
 
@@ -220,6 +239,7 @@ const phase = (
     : [share.isThread, share.doubled]
   const copying = { ...member, memory, parts }
   const stages = stage(making, { ...copying, staged: stagedIn(false), restored })
+  const restores = restored.flatMap((one) => restoresOf(making, one))
   const ofTurn = stage(making, { ...copying, staged: stagedIn(true), restored: [], before: share.before })
   const body = working === undefined ? copied : leaveOut(copied, { isThread: working, count, fresh: making.fresh })
   const again = loops && member.hasBarriers
@@ -231,6 +251,8 @@ const phase = (
     ...own,
     ...stages,
     ...(stages.length > 0 ? [barrier()] : []),
+    ...restores,
+    ...(restores.length > 0 ? [barrier()] : []),
     // a later phase may have put some of it in front of all
     ...(own.length > 0 ? inner : share.open).filter((node) => !head.has(node)),
     ...ofTurn,
@@ -242,23 +264,19 @@ const phase = (
   ]
 }
 
-/** What is forwarded to a phase, and where it belongs. */
-const restoredOf = (
-  { emit }: Making,
-  members: ReadonlyArray<Placed>,
-  { member, phase }: { readonly member: Placed; readonly phase: number }
-): ReadonlyArray<Restored> =>
-  members.flatMap((writer) =>
-    Phases.forwardsOf(writer).filter(({ reader }) => reader === phase).map((forward) => {
-      const { base, words } = Phases.windowOf(writer.kernel!, forward.slot)!
-      const slot = writer.slots[forward.slot]!
-      const { dtype } = member.linear.src.find((node) => node.op === "PARAM" && member.slots[slotOf(node)] === slot)!
-      return {
-        slot,
-        dtype: DType.scalarOf(dtype),
-        base: emit(base),
-        words,
-        from: { slot: forward.to, offset: forward.offset }
-      }
-    })
+/** What is forwarded to a phase, with workgroup memory for it, and where it belongs. */
+const forwardedTo = (parts: ReadonlyArray<Phase>, phase: number): ReadonlyArray<Restored> => {
+  const { linear, slots } = parts[phase]!
+  const forwards = parts.flatMap((writer) =>
+    Phases.forwardsOf(writer).filter(({ reader }) => reader === phase).map((forward) => ({ writer, forward }))
   )
+  return forwards.map(({ forward, writer }, i) => {
+    const { base, words } = Phases.windowOf(writer.kernel!, forward.slot)!
+    const slot = writer.slots[forward.slot]!
+    const { dtype } = linear.src.find((node) => node.op === "PARAM" && slots[slotOf(node)] === slot)!
+    // a number that neither memory of the kernel nor that of a copy has
+    const arg = { id: -1 - slots.length - i, length: words }
+    const local = linear.arena.make("LOCAL", DType.scalarOf(dtype), [], arg)
+    return { slot, base, words, from: { slot: forward.to, offset: forward.offset }, local }
+  })
+}

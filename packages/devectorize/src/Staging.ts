@@ -178,11 +178,12 @@ export interface Parts {
 /** Words of the launch that each workgroup of a phase stores where they belong before it loads them there (`Phases.Forward`). */
 export interface Restored {
   readonly slot: number
-  readonly dtype: DType.DType
   /** Where they belong. */
   readonly base: UOp
   readonly words: number
   readonly from: { readonly slot: number; readonly offset: number }
+  /** The workgroup memory that they are copied to before. */
+  readonly local: UOp
 }
 
 /** What a phase copies in front of its instructions, and where to. */
@@ -208,7 +209,7 @@ export const stage = (making: Copying, copied: Copied): ReadonlyArray<UOp> => {
   const { head } = making
   const copies = [
     ...[...copied.staged].map(([param, copy]) => copiesOf(making, copied, { param, copy })),
-    ...copied.restored.map((restored) => ({ range: undefined, stores: restoresOf(making, restored) }))
+    ...copied.restored.map((restored) => ({ range: undefined, stores: forwardedOf(making, restored) }))
   ]
   const loose = copies.flatMap(({ range, stores }) => range === undefined ? stores : [])
   const everywhere = new Set<UOp>()
@@ -285,24 +286,51 @@ const copiesOf = (
   return { range, stores }
 }
 
-/** The stores of forwarded words where they belong, as vectors: each workgroup of the launch stores all of them, and so reads what it wrote itself. */
-const restoresOf = (
+/** The stores of forwarded words to workgroup memory, by neighbouring threads. */
+const forwardedOf = (
   { argument, head, lowered, thread, threads }: Copying,
-  { base, dtype, from, slot, words }: Restored
+  { from, local, words }: Restored
 ): ReadonlyArray<UOp> => {
   const source = argument(from.slot, DType.u32)
-  const target = argument(slot, dtype)
-  for (const node of [...toposort(source), ...toposort(target)]) head.add(node)
-  const vectors = words / widest
-  return Array.from({ length: Math.ceil(vectors / threads) }, (_, k) => {
-    const vector = Expr.add(thread, k * threads)
-    const gate = (k + 1) * threads <= vectors ? undefined : lowered(Expr.lt(vector, vectors))
-    const at = Expr.mul(vector, widest)
-    const each = Array.from({ length: widest }, (_, lane) => {
-      const place = lowered(Expr.add(at, from.offset + lane))
-      return awaited(Expr.load(Expr.element(source, place, gate)), dtype)
-    })
-    const value = source.arena.make("STACK", DType.withLanes(dtype, widest), each)
-    return Expr.store(Expr.element(target, lowered(Expr.add(at, base)), gate), value)
+  for (const node of [...toposort(source), local]) head.add(node)
+  return shared(thread, threads, words).map(({ at, gate: inside }) => {
+    const gate = inside && lowered(inside)
+    const load = Expr.load(Expr.element(source, lowered(Expr.add(at, from.offset)), gate))
+    return Expr.store(Expr.element(local, lowered(at), gate), awaited(load, local.dtype))
   })
 }
+
+/** The stores of forwarded words where they belong, as vectors, behind a barrier: each workgroup of the launch stores all of them, and so reads what it wrote itself. */
+export const restoresOf = (
+  { argument, head, lowered, thread, threads }: Copying,
+  { base, local, slot, words }: Restored
+): ReadonlyArray<UOp> => {
+  const target = argument(slot, local.dtype)
+  for (const node of toposort(target)) head.add(node)
+  const made = new Set<UOp>()
+  for (const { at: vector, gate: inside } of shared(thread, threads, words / widest)) {
+    const gate = inside && lowered(inside)
+    const at = Expr.mul(vector, widest)
+    const each = Array.from(
+      { length: widest },
+      (_, lane) => Expr.load(Expr.element(local, lowered(Expr.add(at, lane)), gate))
+    )
+    const value = local.arena.make("STACK", DType.withLanes(local.dtype, widest), each)
+    for (const node of toposort(Expr.store(Expr.element(target, lowered(Expr.add(at, base)), gate), value))) {
+      if (node.op === "CONST") head.add(node)
+      else if (!head.has(node)) made.add(node)
+    }
+  }
+  return [...made]
+}
+
+/** So many elements shared by threads, neighbours by neighbours: the one of each turn, and where not all threads have one, whether this one does. */
+const shared = (
+  thread: UOp,
+  threads: number,
+  count: number
+): ReadonlyArray<{ readonly at: UOp; readonly gate: UOp | undefined }> =>
+  Array.from({ length: Math.ceil(count / threads) }, (_, k) => {
+    const at = Expr.add(thread, k * threads)
+    return { at, gate: (k + 1) * threads <= count ? undefined : Expr.lt(at, count) }
+  })

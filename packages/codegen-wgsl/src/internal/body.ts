@@ -33,6 +33,7 @@ export const body = (linear: UOp, options: Options): Body => {
   const arrivals = Meeting.arrivals(linear)
   const inFlight = Meeting.inFlight(linear, arrivals)
   const usage = Usage.of(linear, (node) => inFlight.get(node) ?? inputs(node, writer))
+  writer.isPersistent = Meeting.barriersOf(linear).length > 0
   writer.awaits = Meeting.awaits(linear)
   const reductions = sideBySide(linear, usage)
   const awaited = Awaiting.rows(linear, usage)
@@ -132,7 +133,8 @@ const instruction = (place: Place, node: UOp): void => {
 const keep = ({ isInlinable, writer }: Place, node: UOp, value: Text): void => {
   const name = node.op === "LOAD" ? "x" : "v"
   const isFree = node.op !== "LOAD" && node.op !== "SUBGROUP_REDUCE" && !readsRegister(node)
-  const isTrivial = isFree && (value.constant || node.op === "LANE" || isName(value))
+  const isNamed = node.op === "LOAD" && isName(value)
+  const isTrivial = isNamed || isFree && (value.constant || node.op === "LANE" || isName(value))
   const isShort = isFree && isInlinable && value.code.length <= inlineColumns
   writer.set(node, isTrivial || isShort ? value : writer.bind(name, value))
 }

@@ -34,6 +34,8 @@ export class Writer {
   readonly snapshots = new Map<UOp, ReadonlyArray<Text>>()
   /** Whether a barrier across the grid follows: then what is stored for other workgroups is there in front of it. */
   isBeforeBarrier = false
+  /** Whether it is a launch of several phases. */
+  isPersistent = false
   /** Whether readers await words that cross phases. */
   awaits = false
   /** The loops and branches around the next line. */
@@ -110,6 +112,10 @@ export class Writer {
   /** What holds at the next line. */
   conditions(): ReadonlyArray<UOp> {
     return this.#open.flatMap((around) => around.op === "IF" ? [around.src[0]!] : [])
+  }
+
+  isInLoop(): boolean {
+    return this.#open.some(({ op }) => op === "RANGE")
   }
 
   openBranch(branch: UOp): void {
