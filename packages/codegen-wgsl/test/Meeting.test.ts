@@ -98,4 +98,55 @@ describe("a launch whose workgroups meet", () => {
       "meet(local_invocation_id.x, come0, 4u, bitcast<u32>(x0.x) ^ bitcast<u32>(x1));"
     ])
   })
+
+  it("reads nothing behind a closed gate, but in loops, where loads are under way together", async () => {
+    const made = async (isPersistent: boolean): Promise<string> => {
+      const k = new Kernel()
+      const thread = k.special("lidx0", 16)
+      const words = (slot: number): UOp => k.arena.make("PARAM", DType.u32, [k.int(8)], { slot, coherent: true })
+      if (isPersistent) {
+        k.add(k.arena.make("GRID_BARRIER", DType.none, [words(3)], { id: 0, workgroups: 1, spins: 1000 }))
+      }
+      const gate = Expr.lt(thread, 8)
+      const plain = (slot: number): UOp => k.param(slot, DType.f32, 8)
+      const load = (buffer: UOp, at: UOp): UOp => k.add(Expr.load(Expr.element(buffer, at, gate)))
+      const first = load(plain(0), thread)
+      const loop = k.add(k.arena.make("RANGE", DType.index, [k.int(4)], { id: 0, axis: "LOOP" }))
+      const inLoop = load(plain(1), Expr.add(thread, loop))
+      const word = load(words(2), thread)
+      k.store(plain(4), Expr.add(thread, loop), Expr.add(inLoop, k.arena.make("BITCAST", DType.f32, [word])))
+      k.add(k.arena.make("END", DType.none, [loop]))
+      k.store(plain(5), thread, first)
+      return render(k)
+    }
+    const persistent = await made(true)
+    expect(persistent).toMatch(/var (x\d+): f32;\n {2}if \(v\d+\) \{ \1 = data0\[lidx0\]; \}/)
+    expect(persistent).toMatch(/var (x\d+): u32;\n {4}if \(v\d+\) \{ \1 = atomicLoad\(&data2\[lidx0\]\); \}/)
+    expect(persistent).toMatch(/select\(f32\(\), data1\[/)
+    expect(await made(false)).toMatch(/select\(f32\(\), data0\[/)
+  })
+
+  it("counts nobody where nobody waits, but ends with its workgroup memory", async () => {
+    const k = new Kernel()
+    const coherent = (slot: number): UOp => k.arena.make("PARAM", DType.u32, [k.int(64)], { slot, coherent: true })
+    const thread = k.special("lidx0", 16)
+    const barrier = (id: number, passes?: true): void => {
+      const arg = { id, workgroups: 4, spins: 1000, awaits: 0, ...passes ? { passes } : {} }
+      k.add(k.arena.make("GRID_BARRIER", DType.none, [coherent(1)], arg))
+    }
+    k.store(coherent(0), thread, k.load(k.param(2, DType.u32, 64), thread))
+    barrier(0)
+    barrier(1, true)
+    barrier(2)
+    const lines = (await render(k)).split("\n").map((line) => line.trim())
+    expect(lines.filter((line) => /^(let come|meet\(|if \(local_invocation_id.x == 0u)/.test(line))).toEqual([
+      "let come0 = arrive(local_invocation_id.x);",
+      "meet(local_invocation_id.x, come0, 4u, 0u);",
+      "let come2 = arrive(local_invocation_id.x);",
+      "meet(local_invocation_id.x, come2, 8u, 0u);",
+      "if (local_invocation_id.x == 0u && atomicAdd(&data1[0], 1u) == 11u) { atomicStore(&data1[0], 0u); }"
+    ])
+    const first = lines.indexOf("meet(local_invocation_id.x, come0, 4u, 0u);")
+    expect(lines.slice(first + 1, first + 3)).toEqual(["storageBarrier();", "workgroupBarrier();"])
+  })
 })

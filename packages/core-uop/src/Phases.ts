@@ -72,6 +72,8 @@ export type GridBarrierArg = {
   readonly workgroups: number
   readonly spins: number
   readonly awaits?: number
+  /** Nobody waits for others here, as all that crosses it is awaited word by word. */
+  readonly passes?: true
 }
 
 /** A kernel as a phase. */

@@ -261,7 +261,9 @@ const checkOrder = (linear: UOp): string | undefined => {
     }
     seen.add(node)
   }
-  return open.length === 0 ? checkCoherence(linear) ?? checkAwaited(linear) : `${open[0]!.op} is never closed`
+  return open.length === 0
+    ? checkCoherence(linear) ?? checkAwaited(linear) ?? checkPassed(linear)
+    : `${open[0]!.op} is never closed`
 }
 
 /** Where words may come later than the barrier behind them, nothing but AWAIT uses what was loaded. */
@@ -275,6 +277,27 @@ const checkAwaited = (linear: UOp): string | undefined => {
   }
   const early = linear.src.find((node) => node.op !== "AWAIT" && node.src.some(isWord))
   return early === undefined ? undefined : `${Print.line(early)} uses a word that may not be there yet`
+}
+
+/** What crosses a GRID_BARRIER at which nobody waits is awaited: of coherent memory the words alone are touched on both sides. */
+const checkPassed = (linear: UOp): string | undefined => {
+  const places = [...linear.src.keys()].filter((place) => linear.src[place]!.op === "GRID_BARRIER")
+  const touched = (from: number, to: number | undefined): ReadonlySet<number> =>
+    new Set(
+      linear.src.slice(from, to).flatMap((node) => {
+        const buffer = node.op === "LOAD" || node.op === "STORE" ? accessOf(node).buffer : undefined
+        return buffer?.op === "PARAM" && isCoherent(buffer) ? [slotOf(buffer)] : []
+      })
+    )
+  for (const [i, place] of places.entries()) {
+    const { awaits, passes } = argOf(linear.src[place]!, "GRID_BARRIER")
+    if (passes !== true) continue
+    if (awaits === undefined) return "nobody waits at a GRID_BARRIER, nor where words are read"
+    const before = touched(places[i - 1] ?? 0, place)
+    const both = [...touched(place, places[i + 1])].find((slot) => slot !== awaits && before.has(slot))
+    if (both !== undefined) return `slot ${both} crosses a GRID_BARRIER at which nobody waits`
+  }
+  return undefined
 }
 
 /** What is written on one side of a GRID_BARRIER and touched on another one lies in a coherent PARAM, wherever it is named. */

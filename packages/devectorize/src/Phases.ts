@@ -67,17 +67,25 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
     to.map((one): Restored => ({ ...one, base: emit(one.base), local: memory[i]!.get(one.local)! }))
   )
   const body = members.flatMap((member, i) => [
-    ...(i === 0 ? cleared(making) : [gridBarrier(making)]),
+    ...(i === 0 ? cleared(making) : [gridBarrier(making, mayPass(making, forwarded[i]!, i))]),
     ...phase(making, { member, memory: memory[i]!, share: shares[i]!, restored: restored[i]! })
   ])
   return issueAhead(arena.make("LINEAR", DType.none, [...head, ...body]), launch.ahead, lowered)
 }
 
-const gridBarrier = ({ argument, fresh, head, launch }: Making): UOp => {
+/**
+ * Whether workgroups need not wait for each other in front of a phase: all that it reads of others is awaited, and it has rows of an earlier phase to put in their place before it reads what
+ * the one in front of it writes (on an H200 steps of GLM take 1.5% less time without the barrier in front of attention, of Youtu 1.8%; without the one behind the products of the feed-forward
+ * network 2 and 4% more, as those who have arrived poll while others work).
+ */
+const mayPass = ({ awaits }: Making, forwarded: ReadonlyArray<Restored>, phase: number): boolean =>
+  awaits && forwarded.length > 0 && forwarded.every(({ writer }) => writer < phase - 1)
+
+const gridBarrier = ({ argument, fresh, head, launch }: Making, passes: boolean): UOp => {
   const { awaited, meeting, spins, workgroups } = launch
   const words = argument(meeting, DType.u32)
   for (const node of toposort(words)) head.add(node)
-  const arg = { id: fresh(), workgroups, spins }
+  const arg = { id: fresh(), workgroups, spins, ...passes ? { passes } : {} }
   return words.arena.make(
     "GRID_BARRIER",
     DType.none,
@@ -267,16 +275,16 @@ const phase = (
 /** What is forwarded to a phase, with workgroup memory for it, and where it belongs. */
 const forwardedTo = (parts: ReadonlyArray<Phase>, phase: number): ReadonlyArray<Restored> => {
   const { linear, slots } = parts[phase]!
-  const forwards = parts.flatMap((writer) =>
-    Phases.forwardsOf(writer).filter(({ reader }) => reader === phase).map((forward) => ({ writer, forward }))
+  const forwards = parts.flatMap((part, writer) =>
+    Phases.forwardsOf(part).filter(({ reader }) => reader === phase).map((forward) => ({ part, writer, forward }))
   )
-  return forwards.map(({ forward, writer }, i) => {
-    const { base, words } = Phases.windowOf(writer.kernel!, forward.slot)!
-    const slot = writer.slots[forward.slot]!
+  return forwards.map(({ forward, part, writer }, i) => {
+    const { base, words } = Phases.windowOf(part.kernel!, forward.slot)!
+    const slot = part.slots[forward.slot]!
     const { dtype } = linear.src.find((node) => node.op === "PARAM" && slots[slotOf(node)] === slot)!
     // a number that neither memory of the kernel nor that of a copy has
     const arg = { id: -1 - slots.length - i, length: words }
     const local = linear.arena.make("LOCAL", DType.scalarOf(dtype), [], arg)
-    return { slot, base, words, from: { slot: forward.to, offset: forward.offset }, local }
+    return { writer, slot, base, words, from: { slot: forward.to, offset: forward.offset }, local }
   })
 }

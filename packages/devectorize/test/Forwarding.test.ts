@@ -60,6 +60,14 @@ describe("forwarded rows", () => {
     assert.isAbove(launchOf(made).src.findIndex(isCacheStore), barriers)
   })
 
+  it("are put in their place while the phase behind the one that writes them is computed", () => {
+    const passes = (order: ReadonlyArray<number>): ReadonlyArray<boolean> =>
+      launchOf(forwarding(new Arena()), {}, order).src
+        .flatMap((node) => node.is("GRID_BARRIER") ? [node.arg.passes === true] : [])
+    assert.deepStrictEqual(passes([0, 1, 2]), [false, true])
+    assert.deepStrictEqual(passes([1, 0, 2]), [false, false])
+  })
+
   it("are bound with the words that they are awaited in", () => {
     const made = forwarding(new Arena())
     const shape = { workgroups: 3, threads: 8, spins: 1000, stagedBytes: 0, ahead: [] }

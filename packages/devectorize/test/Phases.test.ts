@@ -7,7 +7,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { Arena, argOf, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Opt from "@tg/postrange/Opt"
 import * as Concatenate from "../src/Concatenate.ts"
@@ -371,6 +371,23 @@ describe("phases", () => {
       const at = others.findIndex(({ op }) => op === "RANGE" || op === "IF") + 1
       const moved = whole.with([...others.slice(0, at), barrier, ...others.slice(at)])
       assert.match(Spec.check("linear", moved)[0]!.reason, /GRID_BARRIER inside of/)
+    })
+
+    it("a barrier at which nobody waits, where words are not awaited", () => {
+      const whole = launchOf(made)
+      const passed = whole.with(whole.src.map((node) =>
+        node.is("GRID_BARRIER")
+          ? node.arena.make("GRID_BARRIER", node.dtype, node.src, { ...argOf(node, "GRID_BARRIER"), passes: true })
+          : node
+      ))
+      assert.match(Spec.check("linear", passed)[0]!.reason, /nobody waits at a GRID_BARRIER, nor where words are read/)
+      // another slot than that of words
+      const crossed = passed.with(passed.src.map((node) =>
+        node.is("GRID_BARRIER")
+          ? node.arena.make("GRID_BARRIER", node.dtype, node.src, { ...argOf(node, "GRID_BARRIER"), awaits: 99 })
+          : node
+      ))
+      assert.match(Spec.check("linear", crossed)[0]!.reason, /slot 2 crosses a GRID_BARRIER at which nobody waits/)
     })
   })
 })

@@ -195,7 +195,7 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
   GRID_BARRIER: ({ inFlight, linear, writer }, node) => {
     writer.builtins.add("local_invocation_id")
     const loads = (inFlight.get(node) ?? []).map((load) => [load, writer.text(load)] as const)
-    writer.line(Meeting.wait(linear, node, loads))
+    for (const line of Meeting.wait(linear, node, loads)) writer.line(line)
   },
   INDEX: ({ writer }, node) => {
     if (!readsRegister(node)) return

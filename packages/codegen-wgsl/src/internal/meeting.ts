@@ -10,6 +10,10 @@ import { operand, type Text } from "./text.ts"
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
 
+/** Those at which workgroups wait. */
+const waiting = (linear: UOp): ReadonlyArray<UOp> =>
+  barriersOf(linear).filter((barrier) => argOf(barrier, "GRID_BARRIER").passes !== true)
+
 /** Whether words that were written in front of a barrier are awaited where they are read. */
 export const awaits = (linear: UOp): boolean => {
   const [first] = barriersOf(linear)
@@ -127,11 +131,12 @@ const isQuiet = (node: UOp): boolean =>
 
 const quiet: ReadonlySet<string> = new Set(["CONST", "VAR", "PARAM", "SPECIAL", "INDEX", "LANE", "STACK"])
 
-/** The lines that arrive at a barrier. */
-export const arrive = (linear: UOp, barrier: UOp): ReadonlyArray<string> => [
-  ...awaits(linear) ? [] : [gather, "wait_for(returned);"],
-  `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
-]
+/** The lines that arrive at a barrier. Where nobody waits, a workgroup is done with its memory all the same. */
+export const arrive = (linear: UOp, barrier: UOp): ReadonlyArray<string> =>
+  argOf(barrier, "GRID_BARRIER").passes === true ? ["storageBarrier();", "workgroupBarrier();"] : [
+    ...awaits(linear) ? [] : [gather, "wait_for(returned);"],
+    `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
+  ]
 
 /** The loads between the arrival at a barrier (`arrivals`) and the wait, of each barrier. */
 export const inFlight = (linear: UOp, arrivals: ReadonlyMap<number, UOp>): ReadonlyMap<UOp, ReadonlyArray<UOp>> =>
@@ -142,28 +147,30 @@ export const inFlight = (linear: UOp, arrivals: ReadonlyMap<number, UOp>): Reado
     })
   )
 
-/** The line that waits, for these loads, too. */
-export const wait = (linear: UOp, barrier: UOp, loads: ReadonlyArray<readonly [load: UOp, text: Text]>): string => {
-  const place = barriersOf(linear).indexOf(barrier)
-  const { workgroups } = argOf(barrier, "GRID_BARRIER")
-  const name = nameOf(linear, barrier)
+/** The lines that wait, for these loads, too. */
+export const wait = (
+  linear: UOp,
+  barrier: UOp,
+  loads: ReadonlyArray<readonly [load: UOp, text: Text]>
+): ReadonlyArray<string> => {
+  const { passes, workgroups } = argOf(barrier, "GRID_BARRIER")
   const words = loads.map(([{ dtype }, text]) => {
     const word = dtype.lanes === 1 ? text.code : `${operand(text)}.x`
     return dtype.scalar === "u32" ? word : `bitcast<u32>(${word})`
   })
-  return `meet(local_invocation_id.x, ${name}, ${(place + 1) * workgroups}u, ${
-    words.length === 0 ? "0u" : words.join(" ^ ")
-  });`
+  const loaded = words.length === 0 ? "0u" : words.join(" ^ ")
+  if (passes === true) return words.length === 0 ? [] : [`meet(local_invocation_id.x, 0u, 0u, ${loaded});`]
+  const all = (waiting(linear).indexOf(barrier) + 1) * workgroups
+  return [`meet(local_invocation_id.x, ${nameOf(linear, barrier)}, ${all}u, ${loaded});`]
 }
 
 /** The end of the kernel: the last workgroup to arrive resets the counter for the next launch, when no other one polls it any more. */
 export const leave = (linear: UOp): ReadonlyArray<string> => {
-  const barriers = barriersOf(linear)
-  const [first] = barriers
+  const [first] = barriersOf(linear)
   if (first === undefined) return []
   const { workgroups } = argOf(first, "GRID_BARRIER")
   const arrived = `${bufferName(first.src[0]!)}[${meetingWords.arrived}]`
-  const last = (barriers.length + 1) * workgroups - 1
+  const last = (waiting(linear).length + 1) * workgroups - 1
   return [
     `  if (local_invocation_id.x == 0u && atomicAdd(&${arrived}, 1u) == ${last}u) { atomicStore(&${arrived}, 0u); }`
   ]

@@ -85,9 +85,13 @@ export const forwarding = (arena: Arena): ReadonlyArray<Phases.Phase> => [
 /** Opts with which a workgroup of the last phase has 8 threads, and meets twice. */
 const opts = [[Opt.local(0, 4)], [Opt.local(1, 8)], [Opt.local(1, 8), Opt.local(3, 8)]]
 
-/** The launch; of what crosses its phases no more is copied to workgroup memory than so many bytes. */
-export const launchOf = (made: ReadonlyArray<Phases.Phase>, shape: Partial<Launch> = {}): UOp =>
-  phases(made.map((phase, i) => ({ ...phase, linear: linear(phase.kernel, opts[i]!, gpu) })), {
+/** The launch of these phases, in this order; of what crosses them no more is copied to workgroup memory than so many bytes. */
+export const launchOf = (
+  made: ReadonlyArray<Phases.Phase>,
+  shape: Partial<Launch> = {},
+  order: ReadonlyArray<number> = [...made.keys()]
+): UOp =>
+  phases(order.map((i) => ({ ...made[i]!, linear: linear(made[i]!.kernel, opts[i]!, gpu) })), {
     caps: gpu,
     workgroups: 3,
     threads: 16,
