@@ -2,6 +2,7 @@
  * What the host does while work runs on a device: the calls into Dawn, the time inside and outside of them, and what is
  * allocated. Dawn's classes are instrumented while something is profiled and at no other time, so nothing is paid for it then.
  */
+import * as Ticks from "@tg/node/Ticks"
 import { PerformanceObserver } from "node:perf_hooks"
 import { Effect } from "effect"
 
@@ -204,9 +205,9 @@ const profileOf = (
 
 type Later = (run: () => void) => NodeJS.Immediate
 
-/** Dawn asks for a turn of the event loop as long as something is awaited: by a function that is no JavaScript. */
+/** Dawn asks for a turn of the event loop as long as something is awaited. */
 const withEvents = (meter: Meter, later: Later): Later => (run) =>
-  later(Function.prototype.toString.call(run).endsWith("{ [native code] }") ? () => meter.event(run) : run)
+  later(Ticks.isTick(run) ? Ticks.asTick(() => meter.event(run)) : run)
 
 /** Runs the work, and tells what the host did for it. One at a time. */
 export const profile = Effect.fn("HostCalls.profile")(

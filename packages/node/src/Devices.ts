@@ -21,6 +21,7 @@ import { Tuner } from "@tg/tuner/Tuner"
 import { Context, Effect, Layer } from "effect"
 import { KeyValueStore } from "effect/persistence/KeyValueStore"
 import * as DeviceProfiles from "./DeviceProfiles.ts"
+import * as Ticks from "./Ticks.ts"
 
 /** Where compiled programs are kept. */
 export interface Keeping {
@@ -191,7 +192,8 @@ const webgpu = (
       })
     )
     return Layer.merge(stages(setup, rendererOfDevice).pipe(Layer.provide(persistent)), chosen).pipe(
-      Layer.provideMerge(Limited.within(setup.restrictions)(settled))
+      Layer.provideMerge(Limited.within(setup.restrictions)(settled)),
+      Layer.provideMerge(Ticks.layer)
     )
   }))
 

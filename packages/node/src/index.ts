@@ -1,2 +1,3 @@
 export * as Devices from "./Devices.ts"
 export * as Model from "./Model.ts"
+export * as Ticks from "./Ticks.ts"
