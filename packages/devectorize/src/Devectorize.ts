@@ -59,7 +59,12 @@ export const passes: Pass.PassList<Where, DevectorizeError> = {
       run: (kernel, { rules = Symbolic.rulesIn(kernel.arena) }, trace) =>
         Symbolic.simplify(kernel, trace === undefined ? { rules } : { rules, trace })
     },
-    { name: "idle lanes", from: "expanded", to: "expanded", run: withoutIdleLanes },
+    {
+      name: "idle lanes",
+      from: "expanded",
+      to: "expanded",
+      run: (kernel, { caps }) => caps.hasGrid ? withoutIdleLanes(kernel) : kernel
+    },
     { name: "decompose", from: "expanded", to: "expanded", run: (kernel, { caps }) => decompose(kernel, caps.ops) },
     { name: "strength", from: "expanded", to: "expanded", run: (kernel) => rewrite(kernel, strength) },
     { name: "declared", from: "expanded", to: "expanded", run: (kernel, where) => declared(kernel, where) }

@@ -30,6 +30,7 @@ export const gpuParts: ReadonlyArray<string> = [
   "rangeify/src/Peel",
   "heuristics/src/Gpu",
   "postrange/src/Workgroups",
+  "devectorize/src/IdleLanes",
   "devectorize/src/Threads",
   "devectorize/src/internal/acrossThreads",
   "devectorize/src/internal/early",
@@ -157,6 +158,7 @@ export const peel = (kernel) => loopsBetween(kernel).size === 0 ? kernel : there
   ),
   ...forwarded("heuristics/src/Gpu", ["chooseGpu"]),
   ...forwarded("postrange/src/Workgroups", ["whyIllegal"]),
+  ...forwarded("devectorize/src/IdleLanes", ["withoutIdleLanes"]),
   ...forwarded(
     "devectorize/src/Threads",
     ["addThreads"],

@@ -33,7 +33,7 @@ export const body = (linear: UOp, options: Options): Body => {
   const arrivals = Meeting.arrivals(linear)
   const inFlight = Meeting.inFlight(linear, arrivals)
   const usage = Usage.of(linear, (node) => inFlight.get(node) ?? inputs(node, writer))
-  writer.isPersistent = Meeting.barriersOf(linear).length > 0
+  writer.isPersistent = arrivals.size > 0
   writer.awaits = Meeting.awaits(linear)
   const reductions = sideBySide(linear, usage)
   const awaited = Awaiting.rows(linear, usage)
