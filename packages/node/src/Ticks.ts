@@ -26,12 +26,17 @@ export const asTick = (run: Run): Run => {
 export const isTick = (run: Run): boolean =>
   standing.has(run) || Function.prototype.toString.call(run).endsWith("{ [native code] }")
 
-/** Runs functions in a later turn, ticks not before their time. It is waited for: turns in which nothing but the clock is looked at would be garbage, too. */
+/** A tick that is early keeps a turn for so long. Turns in which the clock is looked at once would be garbage, too; and whoever else has a turn does not wait longer. */
+const turnMillis = 0.005
+
+/** Runs functions in a later turn, ticks not before their time. */
 export const paced = (later: Later, now: () => number = () => performance.now()): Later => {
-  let last = -Infinity
+  let due = -Infinity
   const tick = (run: Run): void => {
-    while (now() - last < apartMillis);
-    last = now()
+    const until = Math.min(due, now() + turnMillis)
+    while (now() < until);
+    if (now() < due) return void later(() => tick(run))
+    due = now() + apartMillis
     run()
   }
   return (run) => later(isTick(run) ? () => tick(run) : run)

@@ -3,43 +3,47 @@ import { Effect } from "effect"
 import { setImmediate as ownImmediate } from "node:timers"
 import * as Ticks from "../src/Ticks.ts"
 
-/** A loop whose turns are run by hand, with a clock that each look moves on by 10 us. */
+/** A loop whose turns are run by hand, with a clock that each look moves on by 1 us. */
 const loop = () => {
-  let [micros, looks] = [0, 0]
+  let micros = 0
   const turns: Array<() => void> = []
-  const ran: Array<readonly [string, number]> = []
+  const ran: Array<readonly [name: string, at: number]> = []
   const later = Ticks.paced(
     (run) => {
       turns.push(run)
       return setImmediate(() => {})
     },
-    () => {
-      looks++
-      return (micros += 10) / 1000
-    }
+    () => (micros += 1) / 1000
   )
   return {
     later,
     note: (name: string) => () => void ran.push([name, micros]),
     ran,
-    looks: () => looks,
-    turn: () => turns.splice(0).forEach((run) => run())
+    /** How long a turn takes. */
+    turn: () => {
+      const before = micros
+      turns.splice(0).forEach((run) => run())
+      return micros - before
+    }
   }
 }
 
 describe("ticks", () => {
-  it("are apart, and others are not kept", () => {
-    const { later, looks, note, ran, turn } = loop()
+  it("are apart, and keep no turn for long", () => {
+    const { later, note, ran, turn } = loop()
     later(Ticks.asTick(note("first")))
-    later(note("other"))
     later(Ticks.asTick(note("second")))
+    later(note("other"))
     assert.deepStrictEqual(ran, [])
-    turn()
-    assert.deepStrictEqual(ran.map(([name]) => name), ["first", "other", "second"])
-    const [first, other, second] = ran.map(([, at]) => at) as [number, number, number]
-    assert.strictEqual(other, first)
+    const took = [turn(), turn(), turn()]
+    later(note("another"))
+    while (ran.length < 4) took.push(turn())
+    assert.deepStrictEqual(ran.map(([name]) => name), ["first", "other", "another", "second"])
+    const [first, , , second] = ran.map(([, at]) => at) as [number, number, number, number]
     assert.isAtLeast(second - first, 50)
-    assert.isAtLeast(looks(), 5)
+    assert.isAtMost(Math.max(...took), 20)
+    // fewer turns than looks at the clock
+    assert.isAtMost(took.length, 10)
   })
 
   it("are functions that no JavaScript made, or that stand for one", () => {
