@@ -37,8 +37,10 @@ export interface Machine {
   next: number
   /** The number of the workgroup's first thread in the whole launch. */
   first: number
-  /** Whether it has stopped at a GRID_BARRIER. */
-  waits: boolean
+  /** Loads whose order AWAITs decide, not barriers. */
+  readonly awaited: ReadonlySet<UOp>
+  /** Where it has stopped: at a GRID_BARRIER, or an AWAIT whose words are not all there. */
+  stopped: "barrier" | "word" | undefined
 }
 
 /** Ends the evaluation of a kernel that breaks the contract. */
@@ -141,14 +143,17 @@ export const startWorkgroup = (machine: Machine, first: number): void => {
   machine.next = 0
 }
 
-/** Runs a workgroup to its end, or to the next GRID_BARRIER. */
-export const runWorkgroup = (machine: Machine): void => {
-  machine.waits = false
-  while (!machine.waits && machine.next < machine.program.length) {
+/** Runs a workgroup to its end, or to where it has to wait for others: so many instructions. */
+export const runWorkgroup = (machine: Machine): number => {
+  machine.stopped = undefined
+  let count = 0
+  while (machine.stopped === undefined && machine.next < machine.program.length) {
     const instruction = machine.program[machine.next++]!
     const run = instructions[instruction.node.op] ?? fail(instruction.node, "is not an instruction")
     run(machine, instruction)
+    count++
   }
+  return count
 }
 
 /** Writes a register under the execution mask. */
@@ -167,7 +172,7 @@ const load = (machine: Machine, instruction: Instruction): void => {
   const { lanes } = node.dtype
   machine.memory.load(element, instruction.out!, index, gate, lanes)
   const tracked = machine.races.get(buffer)
-  if (tracked === undefined) return
+  if (tracked === undefined || machine.awaited.has(node)) return
   const own = machine.ownWrites.get(tracked)
   trackLoad(tracked, buffer.op === "LOCAL", element, index, gate, { lanes, first: machine.first, own })
 }
@@ -254,16 +259,16 @@ const instructions: Partial<Record<Op, (machine: Machine, instruction: Instructi
   },
   GRID_BARRIER: (machine, { node }) => {
     meet(machine, node)
-    machine.waits = true
+    if (argOf(node, "GRID_BARRIER").passes !== true) machine.stopped = "barrier"
   },
   LOAD: load,
-  AWAIT: (machine, { gate, node, out, src: [word] }) => {
-    // workgroups run to the next GRID_BARRIER before any goes on: what is not written by then never is
+  AWAIT: (machine, { gate, index, node, out }) => {
+    // what its load has not found may be there since
     const open = maskedGate(machine, gate)
-    out!.forEach((_, t) => {
-      if (open?.[t] !== 0 && word![t] === 0) fail(node, "waits for a word that nobody writes")
-      out![t] = word![t]!
-    })
+    machine.memory.load(accessOf(node.src[0]!).element, out!, index!, open, 1)
+    if (!out!.some((word, t) => open?.[t] !== 0 && word === 0)) return
+    machine.stopped = "word"
+    machine.next--
   },
   STORE: store,
   FRAGMENT: (_, { out }) => void out!.fill(0),

@@ -144,9 +144,13 @@ const machineOf = (
     iteration: new Map(),
     next: 0,
     first: 0,
-    waits: false
+    awaited: passes(linear) ? new Set(linear.src.flatMap((n) => n.op === "AWAIT" ? n.src : [])) : new Set(),
+    stopped: undefined
   }
 }
+
+/** Whether there is a GRID_BARRIER at which nobody waits. */
+const passes = (linear: UOp): boolean => linear.src.some((n) => n.is("GRID_BARRIER") && n.arg.passes === true)
 
 /** Begins a workgroup at its place in the grid, with unwritten workgroup memory. */
 const enter = (machine: Machine, group: number, position: ReadonlyArray<number>): void => {
@@ -161,8 +165,9 @@ const enter = (machine: Machine, group: number, position: ReadonlyArray<number>)
 }
 
 /**
- * A launch with barriers across the grid: all workgroups run to the next GRID_BARRIER, in a random order, before any goes on. A
- * barrier makes writes to coherent buffers visible to all; a workgroup may never read what another one wrote to a plain buffer.
+ * A launch with barriers across the grid: all workgroups run to the next GRID_BARRIER at which they wait, in a random order, before any goes on. A
+ * barrier makes writes to coherent buffers visible to all; a workgroup may never read what another one wrote to a plain buffer. Who awaits a word that is not there
+ * goes on behind others.
  */
 const together = (given: Launched, count: number, place: (group: number) => ReadonlyArray<number>): void => {
   const { linear, options: { checkRaces = true, seed = 1 } } = given
@@ -174,10 +179,25 @@ const together = (given: Launched, count: number, place: (group: number) => Read
   machines.forEach((machine, group) => enter(machine, group, place(group)))
   const coherent = new Set([...first.races].flatMap(([node, races]) => isCoherent(node) ? [races] : []))
   for (let phase = 0; machines.some(({ next }) => next < linear.src.length); phase++) {
-    for (const group of shuffled(count, seed + phase)) runWorkgroup(machines[group]!)
-    const waiting = machines.filter(({ waits }) => waits).length
+    const order = shuffled(count, seed + phase)
+    for (const group of order) runWorkgroup(machines[group]!)
+    runStarved(order.map((group) => machines[group]!))
+    const waiting = machines.filter(({ stopped }) => stopped === "barrier").length
     if (waiting !== 0 && waiting !== count) fail(linear, `${waiting} of ${count} workgroups wait for all`)
     if (checkRaces) { for (const races of coherent) races.barrier() }
+  }
+}
+
+/** Runs workgroups that await words, as long as one of them gets on. */
+const runStarved = (machines: ReadonlyArray<Machine>): void => {
+  const starvedOf = (all: ReadonlyArray<Machine>): ReadonlyArray<Machine> =>
+    all.filter(({ stopped }) => stopped === "word")
+  for (let starved = starvedOf(machines); starved.length > 0; starved = starvedOf(starved)) {
+    const [{ next, program }] = starved as [Machine]
+    // each of them has looked at its words, and no more
+    if (starved.map(runWorkgroup).every((count) => count === 1)) {
+      fail(program[next]!.node, "waits for a word that nobody writes")
+    }
   }
 }
 

@@ -4,7 +4,7 @@ import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { slotsStaged } from "../src/Phases.ts"
 import * as Forwarding from "./support/forwarding.ts"
@@ -66,6 +66,27 @@ describe("forwarded rows", () => {
         .flatMap((node) => node.is("GRID_BARRIER") ? [node.arg.passes === true] : [])
     assert.deepStrictEqual(passes([0, 1, 2]), [false, true])
     assert.deepStrictEqual(passes([1, 0, 2]), [false, false])
+  })
+
+  it("and all words come in time where nobody waits at any barrier, with workgroups in any order", () => {
+    const made = forwarding(new Arena())
+    const one = launchOf(made)
+    const src = one.src.map((node) =>
+      node.is("GRID_BARRIER")
+        ? node.arena.make("GRID_BARRIER", node.dtype, node.src, { ...node.arg, passes: true })
+        : node
+    )
+    const passed = one.with(src)
+    assert.deepStrictEqual(Spec.check("linear", passed), [])
+    for (let seed = 0; seed < 20; seed++) {
+      const args = argumentsOf(5)
+      evaluateLinear(passed, args, { position: 5 }, { seed })
+      assert.deepStrictEqual(resultsIn(args), wanted(made, 5), `${seed}`)
+    }
+    // the query's words, which are the last ones
+    const last = src.findLast((node) => node.op === "STORE" && isCoherent(accessOf(node).buffer))
+    const without = one.with(src.filter((node) => node !== last))
+    assert.throws(() => evaluateLinear(without, argumentsOf(5), { position: 5 }), /waits for a word that nobody writes/)
   })
 
   it("are bound with the words that they are awaited in", () => {
