@@ -7,6 +7,7 @@ import * as Spec from "@tg/core-uop/Spec"
 import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { slotsStaged } from "../src/Phases.ts"
+import { withBarriers } from "./support/barriers.ts"
 import * as Forwarding from "./support/forwarding.ts"
 import { gpu, linear } from "./support/stages.ts"
 
@@ -71,12 +72,7 @@ describe("forwarded rows", () => {
   it("and all words come in time where nobody waits at any barrier, with workgroups in any order", () => {
     const made = forwarding(new Arena())
     const one = launchOf(made)
-    const src = one.src.map((node) =>
-      node.is("GRID_BARRIER")
-        ? node.arena.make("GRID_BARRIER", node.dtype, node.src, { ...node.arg, passes: true })
-        : node
-    )
-    const passed = one.with(src)
+    const passed = withBarriers(one, { passes: true })
     assert.deepStrictEqual(Spec.check("linear", passed), [])
     for (let seed = 0; seed < 20; seed++) {
       const args = argumentsOf(5)
@@ -84,8 +80,8 @@ describe("forwarded rows", () => {
       assert.deepStrictEqual(resultsIn(args), wanted(made, 5), `${seed}`)
     }
     // the query's words, which are the last ones
-    const last = src.findLast((node) => node.op === "STORE" && isCoherent(accessOf(node).buffer))
-    const without = one.with(src.filter((node) => node !== last))
+    const last = passed.src.findLast((node) => node.op === "STORE" && isCoherent(accessOf(node).buffer))
+    const without = one.with(passed.src.filter((node) => node !== last))
     assert.throws(() => evaluateLinear(without, argumentsOf(5), { position: 5 }), /waits for a word that nobody writes/)
   })
 

@@ -7,7 +7,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, argOf, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Opt from "@tg/postrange/Opt"
 import * as Concatenate from "../src/Concatenate.ts"
@@ -31,6 +31,7 @@ import {
   sum,
   vars
 } from "./support/phases.ts"
+import { withBarriers } from "./support/barriers.ts"
 import { gpu, linear } from "./support/stages.ts"
 
 const { group, local, unroll } = Opt
@@ -374,19 +375,10 @@ describe("phases", () => {
     })
 
     it("a barrier at which nobody waits, where words are not awaited", () => {
-      const whole = launchOf(made)
-      const passed = whole.with(whole.src.map((node) =>
-        node.is("GRID_BARRIER")
-          ? node.arena.make("GRID_BARRIER", node.dtype, node.src, { ...argOf(node, "GRID_BARRIER"), passes: true })
-          : node
-      ))
+      const passed = withBarriers(launchOf(made), { passes: true })
       assert.match(Spec.check("linear", passed)[0]!.reason, /nobody waits at a GRID_BARRIER, nor where words are read/)
       // another slot than that of words
-      const crossed = passed.with(passed.src.map((node) =>
-        node.is("GRID_BARRIER")
-          ? node.arena.make("GRID_BARRIER", node.dtype, node.src, { ...argOf(node, "GRID_BARRIER"), awaits: 99 })
-          : node
-      ))
+      const crossed = withBarriers(passed, { awaits: 99 })
       assert.match(Spec.check("linear", crossed)[0]!.reason, /slot 2 crosses a GRID_BARRIER at which nobody waits/)
     })
   })

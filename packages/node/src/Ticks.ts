@@ -50,7 +50,7 @@ export const layer: Layer.Layer<never> = Layer.effectDiscard(
       const pacing = paced(ownImmediate)
       const own = (run: (...args: ReadonlyArray<unknown>) => void, ...args: ReadonlyArray<unknown>) =>
         args.length === 0 ? pacing(run) : ownImmediate(run, ...args)
-      return globalThis.setImmediate = Object.assign(own, ownImmediate) as typeof ownImmediate
+      return globalThis.setImmediate = Object.assign(own, ownImmediate)
     }),
     (own) =>
       Effect.sync(() => {

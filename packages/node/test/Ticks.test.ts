@@ -61,7 +61,7 @@ describe("ticks", () => {
       globalThis.setImmediate = ownImmediate
       assert.notStrictEqual(yield* inside, ownImmediate)
       assert.strictEqual(yield* here, ownImmediate)
-      const other = Object.assign(() => ownImmediate(() => {}), ownImmediate) as unknown as typeof ownImmediate
+      const other = Object.assign(() => ownImmediate(() => {}), ownImmediate)
       globalThis.setImmediate = other
       assert.strictEqual(yield* inside, other)
     }).pipe(Effect.ensuring(Effect.sync(() => {
