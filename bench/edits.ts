@@ -1,0 +1,89 @@
+/**
+ * What a step would take if its launches were written otherwise, before a pass is changed to write them so: texts of its programs, edited, and whole steps timed in turns by the device's clock.
+ *
+ *     node bench/edits.ts model.gguf edits.mjs [--context 512] [--depth 100] [--profile H200.json] [--persistent auto] [--rounds 31] [--write FOLDER]
+ *
+ * `edits.mjs` exports functions `(code, name) => code` by name; each is a variant of its own, `as it is` is the first one. A variant that changes nothing is said. The values of an edited
+ * step need not be right: the first token that it chooses is printed. `--write` writes the programs' texts instead.
+ */
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { pathToFileURL } from "node:url"
+import { parseArgs } from "node:util"
+import * as Profiler from "../packages/jit/src/Profiler.ts"
+import * as Devices from "../packages/node/src/Devices.ts"
+import { Device, type Executable } from "../packages/runtime/src/Device.ts"
+import { sampled } from "../packages/tuner/src/Workbench.ts"
+import { Effect } from "effect"
+import { decoding } from "./support/decoding.ts"
+import { profileGiven } from "./support/given.ts"
+
+const { positionals: [model, file], values: given } = parseArgs({
+  allowPositionals: true,
+  options: {
+    context: { type: "string", default: "512" },
+    depth: { type: "string", default: "100" },
+    device: { type: "string", default: "webgpu" },
+    persistent: { type: "string", default: "auto" },
+    profile: { type: "string" },
+    rounds: { type: "string", default: "31" },
+    write: { type: "string" }
+  }
+})
+if (model === undefined) throw new Error("which model?")
+
+type Edit = (code: string, name: string) => string
+const edits: Readonly<Record<string, Edit>> = file === undefined ? {} : await import(pathToFileURL(file).href)
+
+const run = Effect.gen(function*() {
+  const { prepared, vars } = yield* decoding(model, { context: Number(given.context), depth: Number(given.depth) })
+  const device = yield* Device
+  const wait = Effect.provideService(Profiler.settle(prepared), Device, device)
+  const programs = [...new Set(prepared.dispatches.map(({ executable }) => executable))]
+  if (given.write !== undefined) {
+    fs.mkdirSync(given.write, { recursive: true })
+    for (const [i, { program }] of programs.entries()) {
+      fs.writeFileSync(path.join(given.write, `${i}-${program.name}.wgsl`), String(program.code))
+    }
+    return
+  }
+  /** The step with its texts edited. */
+  const edited = Effect.fnUntraced(function*(name: string, edit: Edit) {
+    const made = new Map<Executable, Executable>()
+    for (const executable of programs) {
+      const { program } = executable
+      const code = edit(String(program.code), program.name)
+      made.set(executable, code === program.code ? executable : yield* device.load({ ...program, code }))
+    }
+    const changed = [...made].filter(([was, is]) => was !== is).length
+    const replay = yield* device.plan(
+      prepared.dispatches.map((dispatch) => ({ ...dispatch, executable: made.get(dispatch.executable)! }))
+    )
+    return { name, changed, sample: sampled(replay, vars, wait, device.profile.kind), times: [] as Array<number> }
+  })
+  // all are compiled before any is timed: while the host compiles, the device's clock falls
+  const variants = yield* Effect.forEach(Object.entries({ "as it is": (code: string) => code, ...edits }), (pair) =>
+    edited(...pair))
+  for (const { sample } of variants) yield* sample
+  for (let i = 0; i < Number(given.rounds); i++) {
+    for (const { sample, times } of variants) times.push(yield* sample)
+  }
+  for (const { changed, name, times } of variants) {
+    const sorted = times.toSorted((a, b) => a - b)
+    const at = (part: number): string => sorted[Math.floor(part * (sorted.length - 1))]!.toFixed(1)
+    console.log(`${at(0.5).padStart(8)} us (${at(0.1)} to ${at(0.9)})  ${name}${name === "as it is" ? `, ${prepared.dispatches.length} launches` : `, ${changed} programs changed`}`)
+  }
+}).pipe(Effect.scoped)
+
+await Effect.runPromise(
+  run.pipe(
+    Effect.provide([
+      Devices.layer(given.device as Devices.Choice, {
+        persistent: given.persistent as "auto" | "off" | "on",
+        profiles: { given: profileGiven(given.profile) }
+      }),
+      NodeServices.layer
+    ])
+  )
+)
