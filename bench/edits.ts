@@ -14,7 +14,6 @@ import { parseArgs } from "node:util"
 import * as Profiler from "../packages/jit/src/Profiler.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import { Device, type Executable } from "../packages/runtime/src/Device.ts"
-import { sampled } from "../packages/tuner/src/Workbench.ts"
 import { Effect } from "effect"
 import { decoding } from "./support/decoding.ts"
 import { profileGiven } from "./support/given.ts"
@@ -33,13 +32,15 @@ const { positionals: [model, file], values: given } = parseArgs({
 })
 if (model === undefined) throw new Error("which model?")
 
+/** Steps in front of each one that is timed: a GPU that waits for the host lowers its clock. */
+const stepsAwake = 8
+
 type Edit = (code: string, name: string) => string
 const edits: Readonly<Record<string, Edit>> = file === undefined ? {} : await import(pathToFileURL(file).href)
 
 const run = Effect.gen(function*() {
   const { prepared, vars } = yield* decoding(model, { context: Number(given.context), depth: Number(given.depth) })
   const device = yield* Device
-  const wait = Effect.provideService(Profiler.settle(prepared), Device, device)
   const programs = [...new Set(prepared.dispatches.map(({ executable }) => executable))]
   if (given.write !== undefined) {
     fs.mkdirSync(given.write, { recursive: true })
@@ -60,19 +61,25 @@ const run = Effect.gen(function*() {
     const replay = yield* device.plan(
       prepared.dispatches.map((dispatch) => ({ ...dispatch, executable: made.get(dispatch.executable)! }))
     )
-    return { name, changed, sample: sampled(replay, vars, wait, device.profile.kind), times: [] as Array<number> }
+    if (replay.timed === undefined) throw new Error(`${given.device} has no clock`)
+    const awake = Effect.replicateEffect(replay.run(vars), stepsAwake, { discard: true })
+    return { name, changed, sample: Effect.andThen(awake, replay.timed(vars)), times: [] as Array<number> }
   })
   // all are compiled before any is timed: while the host compiles, the device's clock falls
-  const variants = yield* Effect.forEach(Object.entries({ "as it is": (code: string) => code, ...edits }), (pair) =>
-    edited(...pair))
+  const variants = yield* Effect.forEach(
+    Object.entries({ "as it is": (code: string) => code, ...edits }),
+    (pair) => edited(...pair)
+  )
   for (const { sample } of variants) yield* sample
+  yield* Profiler.warm(prepared, vars)
   for (let i = 0; i < Number(given.rounds); i++) {
     for (const { sample, times } of variants) times.push(yield* sample)
   }
   for (const { changed, name, times } of variants) {
     const sorted = times.toSorted((a, b) => a - b)
     const at = (part: number): string => sorted[Math.floor(part * (sorted.length - 1))]!.toFixed(1)
-    console.log(`${at(0.5).padStart(8)} us (${at(0.1)} to ${at(0.9)})  ${name}${name === "as it is" ? `, ${prepared.dispatches.length} launches` : `, ${changed} programs changed`}`)
+    const what = name === "as it is" ? `${prepared.dispatches.length} launches` : `${changed} programs changed`
+    console.log(`${at(0.5).padStart(8)} us (${at(0.1)} to ${at(0.9)})  ${name}, ${what}`)
   }
 }).pipe(Effect.scoped)
 
