@@ -33,7 +33,7 @@ const { positionals: [model, file], values: given } = parseArgs({
 if (model === undefined) throw new Error("which model?")
 
 /** Steps in front of each one that is timed: a GPU that waits for the host lowers its clock. */
-const stepsAwake = 8
+const stepsAwake = 40
 
 type Edit = (code: string, name: string) => string
 const edits: Readonly<Record<string, Edit>> = file === undefined ? {} : await import(pathToFileURL(file).href)
