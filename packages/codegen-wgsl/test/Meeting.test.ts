@@ -26,6 +26,7 @@ describe("a launch whose workgroups meet", () => {
       @group(0) @binding(2) var<storage, read_write> data2: array<atomic<u32>>;
       @group(0) @binding(3) var<storage, read_write> data3: array<vec4<f32>>;
       fn wait_for(returned: u32) { if (returned == 4294967295u) { atomicMax(&data2[1], 0u); } }
+      fn wait_for_loads(loaded: u32) { if (loaded == 2654435769u) { atomicMax(&data2[1], 0u); } }
       fn arrive(thread: u32) -> u32 {
         storageBarrier();
         workgroupBarrier();
@@ -49,7 +50,7 @@ describe("a launch whose workgroups meet", () => {
             }
           }
         }
-        if (loaded == 2654435769u) { atomicMax(&data2[1], 0u); }
+        wait_for_loads(loaded);
         storageBarrier();
       }
       @compute @workgroup_size(16, 1, 1)
@@ -99,6 +100,29 @@ describe("a launch whose workgroups meet", () => {
     ])
   })
 
+  it("waits for them behind the first look at awaited words, where workgroups pass the barrier", async () => {
+    const k = new Kernel()
+    const coherent = (slot: number): UOp => k.arena.make("PARAM", DType.u32, [k.int(64)], { slot, coherent: true })
+    const at = Expr.add(Expr.mul(k.special("gidx0", 4), 16), k.special("lidx0", 16))
+    k.store(coherent(0), at, k.load(k.param(2, DType.u32, 64), at))
+    const weight = k.load(k.param(3, DType.u32, 64), at)
+    const arg = { id: 0, workgroups: 4, spins: 1000, awaits: 0, passes: 3 }
+    k.add(k.arena.make("GRID_BARRIER", DType.none, [coherent(1)], arg))
+    const word = k.load(coherent(0), Expr.sub(k.int(63), at))
+    k.store(k.param(4, DType.u32, 64), at, Expr.add(k.add(k.arena.make("AWAIT", DType.u32, [word])), weight))
+    const lines = (await render(k)).split("\n").map((line) => line.trim())
+    const from = lines.findIndex((line) => line.startsWith("let come0 = arrive"))
+    expect(lines.slice(from + 1, lines.findIndex((line) => line.startsWith("while (w0")))).toEqual([
+      expect.stringMatching(/^let x1 = data3\[/),
+      "if (workgroup_id.x >= 3u) { meet(local_invocation_id.x, come0, 4u, 0u); }",
+      expect.stringMatching(/^let v\d+ = /),
+      expect.stringMatching(/^let x2 = atomicLoad\(/),
+      "wait_for_loads(x1);",
+      "var w0 = x2;",
+      "var looks0 = 0u;"
+    ])
+  })
+
   it("reads nothing behind a closed gate, but in loops, where loads are under way together", async () => {
     const made = async (isPersistent: boolean): Promise<string> => {
       const k = new Kernel()
@@ -126,26 +150,27 @@ describe("a launch whose workgroups meet", () => {
     expect(await made(false)).toMatch(/select\(f32\(\), data0\[/)
   })
 
-  it("counts nobody where nobody waits, but ends with its workgroup memory", async () => {
+  it("counts nobody where nobody waits, but ends with its workgroup memory, and has those wait who do not pass", async () => {
     const k = new Kernel()
     const coherent = (slot: number): UOp => k.arena.make("PARAM", DType.u32, [k.int(64)], { slot, coherent: true })
     const thread = k.special("lidx0", 16)
-    const barrier = (id: number, passes?: true): void => {
-      const arg = { id, workgroups: 4, spins: 1000, awaits: 0, ...passes ? { passes } : {} }
+    const barrier = (id: number, passes?: number): void => {
+      const arg = { id, workgroups: 4, spins: 1000, awaits: 0, ...passes === undefined ? {} : { passes } }
       k.add(k.arena.make("GRID_BARRIER", DType.none, [coherent(1)], arg))
     }
     k.store(coherent(0), thread, k.load(k.param(2, DType.u32, 64), thread))
     barrier(0)
-    barrier(1, true)
-    barrier(2)
+    barrier(1, 4)
+    barrier(2, 3)
     const lines = (await render(k)).split("\n").map((line) => line.trim())
-    expect(lines.filter((line) => /^(let come|meet\(|if \(local_invocation_id.x == 0u)/.test(line))).toEqual([
-      "let come0 = arrive(local_invocation_id.x);",
-      "meet(local_invocation_id.x, come0, 4u, 0u);",
-      "let come2 = arrive(local_invocation_id.x);",
-      "meet(local_invocation_id.x, come2, 8u, 0u);",
-      "if (local_invocation_id.x == 0u && atomicAdd(&data1[0], 1u) == 11u) { atomicStore(&data1[0], 0u); }"
-    ])
+    expect(lines.filter((line) => /^(let come|meet\(|if \(workgroup_id|if \(local_invocation_id.x == 0u)/.test(line)))
+      .toEqual([
+        "let come0 = arrive(local_invocation_id.x);",
+        "meet(local_invocation_id.x, come0, 4u, 0u);",
+        "let come2 = arrive(local_invocation_id.x);",
+        "if (workgroup_id.x >= 3u) { meet(local_invocation_id.x, come2, 8u, 0u); }",
+        "if (local_invocation_id.x == 0u && atomicAdd(&data1[0], 1u) == 11u) { atomicStore(&data1[0], 0u); }"
+      ])
     const first = lines.indexOf("meet(local_invocation_id.x, come0, 4u, 0u);")
     expect(lines.slice(first + 1, first + 3)).toEqual(["storageBarrier();", "workgroupBarrier();"])
   })

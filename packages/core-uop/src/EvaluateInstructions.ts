@@ -259,7 +259,8 @@ const instructions: Partial<Record<Op, (machine: Machine, instruction: Instructi
   },
   GRID_BARRIER: (machine, { node }) => {
     meet(machine, node)
-    if (argOf(node, "GRID_BARRIER").passes !== true) machine.stopped = "barrier"
+    // who waits where others pass does so to leave them alone, and for no value
+    if (argOf(node, "GRID_BARRIER").passes === undefined) machine.stopped = "barrier"
   },
   LOAD: load,
   AWAIT: (machine, { gate, index, node, out }) => {

@@ -149,8 +149,8 @@ const machineOf = (
   }
 }
 
-/** Whether there is a GRID_BARRIER at which nobody waits. */
-const passes = (linear: UOp): boolean => linear.src.some((n) => n.is("GRID_BARRIER") && n.arg.passes === true)
+/** Whether there is a GRID_BARRIER that workgroups pass. */
+const passes = (linear: UOp): boolean => linear.src.some((n) => n.is("GRID_BARRIER") && n.arg.passes !== undefined)
 
 /** Begins a workgroup at its place in the grid, with unwritten workgroup memory. */
 const enter = (machine: Machine, group: number, position: ReadonlyArray<number>): void => {
@@ -165,7 +165,7 @@ const enter = (machine: Machine, group: number, position: ReadonlyArray<number>)
 }
 
 /**
- * A launch with barriers across the grid: all workgroups run to the next GRID_BARRIER at which they wait, in a random order, before any goes on. A
+ * A launch with barriers across the grid: all workgroups run to the next GRID_BARRIER that none passes, in a random order, before any goes on. A
  * barrier makes writes to coherent buffers visible to all; a workgroup may never read what another one wrote to a plain buffer. Who awaits a word that is not there
  * goes on behind others.
  */

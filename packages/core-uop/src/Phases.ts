@@ -72,8 +72,8 @@ export type GridBarrierArg = {
   readonly workgroups: number
   readonly spins: number
   readonly awaits?: number
-  /** Nobody waits for others here, as all that crosses it is awaited word by word. */
-  readonly passes?: true
+  /** So many workgroups, the first ones, go on without waiting for others. So it orders nothing, and all that crosses it is awaited word by word. */
+  readonly passes?: number
 }
 
 /** A kernel as a phase. */

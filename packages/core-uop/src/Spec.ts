@@ -279,23 +279,28 @@ const checkAwaited = (linear: UOp): string | undefined => {
   return early === undefined ? undefined : `${Print.line(early)} uses a word that may not be there yet`
 }
 
-/** What crosses a GRID_BARRIER at which nobody waits is awaited: of coherent memory the words alone are touched on both sides. */
+/** What crosses GRID_BARRIERs that workgroups pass is awaited: of coherent memory the words alone are touched on more than one side of those that follow each other. */
 const checkPassed = (linear: UOp): string | undefined => {
-  const places = [...linear.src.keys()].filter((place) => linear.src[place]!.op === "GRID_BARRIER")
-  const touched = (from: number, to: number | undefined): ReadonlySet<number> =>
-    new Set(
-      linear.src.slice(from, to).flatMap((node) => {
-        const buffer = node.op === "LOAD" || node.op === "STORE" ? accessOf(node).buffer : undefined
-        return buffer?.op === "PARAM" && isCoherent(buffer) ? [slotOf(buffer)] : []
-      })
-    )
-  for (const [i, place] of places.entries()) {
-    const { awaits, passes } = argOf(linear.src[place]!, "GRID_BARRIER")
-    if (passes !== true) continue
-    if (awaits === undefined) return "nobody waits at a GRID_BARRIER, nor where words are read"
-    const before = touched(places[i - 1] ?? 0, place)
-    const both = [...touched(place, places[i + 1])].find((slot) => slot !== awaits && before.has(slot))
-    if (both !== undefined) return `slot ${both} crosses a GRID_BARRIER at which nobody waits`
+  // slots that were touched since all waited for all, and those of the phase that is looked at
+  let since: ReadonlySet<number> = new Set()
+  let own = new Set<number>()
+  for (const node of linear.src) {
+    if (node.is("GRID_BARRIER")) {
+      const { awaits, passes, workgroups } = node.arg
+      if (passes !== undefined && awaits === undefined) {
+        return "workgroups pass a GRID_BARRIER, and do not wait where words are read, either"
+      }
+      if (passes !== undefined && !(passes >= 0 && passes <= workgroups)) {
+        return `${passes} of ${workgroups} workgroups pass a GRID_BARRIER`
+      }
+      since = passes === undefined ? new Set() : new Set([...since, ...own].filter((slot) => slot !== awaits))
+      own = new Set()
+    }
+    if (node.op !== "LOAD" && node.op !== "STORE") continue
+    const { buffer } = accessOf(node)
+    if (buffer.op !== "PARAM" || !isCoherent(buffer)) continue
+    own.add(slotOf(buffer))
+    if (since.has(slotOf(buffer))) return `slot ${slotOf(buffer)} crosses a GRID_BARRIER that workgroups pass`
   }
   return undefined
 }

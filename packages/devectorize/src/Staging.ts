@@ -177,8 +177,6 @@ export interface Parts {
 
 /** Words of the launch that each workgroup of a phase stores where they belong before it loads them there (`Phases.Forward`). */
 export interface Restored {
-  /** The phase that writes them. */
-  readonly writer: number
   readonly slot: number
   /** Where they belong. */
   readonly base: UOp

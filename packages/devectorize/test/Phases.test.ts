@@ -302,6 +302,54 @@ describe("phases", () => {
     assert.strictEqual(behind(1000), 0)
   })
 
+  it("has those wait who have less to do than others in front of a barrier, and all of them where more than words cross", () => {
+    const arena = new Arena()
+    const opts = [[], [local(0, 16)]] as const
+    const wholly = linear(map(arena), [], gpu)
+    const passes = (
+      first: UOp,
+      { between = [], reads = 2, workgroups }: {
+        readonly workgroups: number
+        readonly between?: ReadonlyArray<UOp>
+        readonly reads?: number
+      }
+    ): ReadonlyArray<number | undefined> => {
+      const all = [
+        { linear: first, slots: [2, 0, 1], copies: [6, -1, -1] },
+        ...between.map((linear) => ({ linear, slots: [2, 0, 2] })),
+        { linear: wholly, slots: [3, reads, 1] }
+      ]
+      const offsets = all.map((_, i) => [i === all.length - 1 ? 0 : 64 * i, 0, 0])
+      const one = phases(all.map((part, i) => ({ ...part, offsets: offsets[i]! })), {
+        caps: gpu,
+        workgroups,
+        threads: 16,
+        spins: 1000,
+        coherent: new Set([2, ...reads === 2 ? [] : [reads]]),
+        meeting: 5,
+        stagedBytes: 4 * length,
+        ahead: all.map(() => 0),
+        awaited: [2, 4, 64]
+      })
+      assert.deepStrictEqual(Spec.check("linear", one), [])
+      const barriers = one.src.flatMap((node) => node.is("GRID_BARRIER") ? [node.arg] : [])
+      // who passes all the same reads what may not be there
+      if (reads !== 2) {
+        assert.match(Spec.check("linear", withBarriers(one, { passes: 1 }))[0]!.reason, /^slot 6 crosses/)
+      }
+      return barriers.map(({ passes }) => passes)
+    }
+    const [alone, threads] = opts.map((own) => linear(map(arena), own, gpu)) as [UOp, UOp]
+    // three workgroups of 16 threads: one each and none for the fourth, one each, two for the first of two
+    assert.deepStrictEqual([4, 3, 2].map((workgroups) => passes(threads, { workgroups })), [[3], [3], [1]])
+    // 48 of one thread: as many side by side, or ten and nine
+    assert.deepStrictEqual([4, 5].map((workgroups) => passes(alone, { workgroups })), [[4], [5]])
+    const variable = linear(map(arena, Expr.variable(arena, "n", 1, length)), [], gpu)
+    assert.deepStrictEqual(passes(variable, { workgroups: 4 }), [undefined])
+    assert.deepStrictEqual(passes(threads, { workgroups: 4, reads: 6 }), [undefined])
+    assert.deepStrictEqual(passes(threads, { workgroups: 4, reads: 6, between: [threads] }), [3, undefined])
+  })
+
   it("loads ahead for the branch that is taken alone, and for its first turn", () => {
     const arena = new Arena()
     const before = linear(map(arena), [local(0, 16)], gpu)
@@ -375,11 +423,14 @@ describe("phases", () => {
     })
 
     it("a barrier at which nobody waits, where words are not awaited", () => {
-      const passed = withBarriers(launchOf(made), { passes: true })
-      assert.match(Spec.check("linear", passed)[0]!.reason, /nobody waits at a GRID_BARRIER, nor where words are read/)
+      const passed = withBarriers(launchOf(made), { passes: 1 })
+      assert.match(
+        Spec.check("linear", passed)[0]!.reason,
+        /workgroups pass a GRID_BARRIER, and do not wait where words are read/
+      )
       // another slot than that of words
       const crossed = withBarriers(passed, { awaits: 99 })
-      assert.match(Spec.check("linear", crossed)[0]!.reason, /slot 2 crosses a GRID_BARRIER at which nobody waits/)
+      assert.match(Spec.check("linear", crossed)[0]!.reason, /slot 2 crosses a GRID_BARRIER that workgroups pass/)
     })
   })
 })

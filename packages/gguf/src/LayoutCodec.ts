@@ -288,17 +288,17 @@ export const scalesQ3K = (p: Planes): Tensor => {
 export const scalesAndMinima = (p: Planes): { readonly scale: Tensor; readonly minimum: Tensor } => {
   const sc = p.words("sc")
   const { arena } = sc
-  const lead = sc.shape.slice(0, -1)
-  const byte = counting(arena, 4, 8)
-  const at = (i: number): Tensor => word(sc, i).reshape([...lead, 1, 1]).shr(byte)
-  const first = counting(arena, 2, 1, 1).eq(0)
-  const late = (nibble: number, upper: Tensor): Tensor => at(3).shr(nibble).and(15).or(upper.shr(6).and(3).shl(4))
-  const scale = first.where(at(1).and(63), late(0, at(1)))
-  const minimum = first.where(at(2).and(63), late(4, at(2)))
-  const dm = word(sc, 0).reshape([...lead, 1, 1])
+  const at = (i: number): Tensor => word(sc, i).unsqueeze(-1)
+  const first = counting(arena, 2, 1).eq(0)
+  // four bytes under one mask, before any of them is taken
+  const late = (nibble: number, upper: Tensor): Tensor =>
+    at(3).shr(nibble).and(0x0f0f0f0f).or(upper.shr(2).and(0x30303030))
+  const scale = first.where(at(1).and(0x3f3f3f3f), late(0, at(1)))
+  const minimum = first.where(at(2).and(0x3f3f3f3f), late(4, at(2)))
+  const dm = at(0).unsqueeze(-1)
   return {
-    scale: low(dm).mul(float(scale)),
-    minimum: high(dm).mul(float(minimum))
+    scale: low(dm).mul(float(split(scale, 8))),
+    minimum: high(dm).mul(float(split(minimum, 8)))
   }
 }
 

@@ -193,9 +193,11 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
     writer.line("workgroupBarrier();")
   },
   GRID_BARRIER: ({ inFlight, linear, writer }, node) => {
-    writer.builtins.add("local_invocation_id")
+    writer.builtins.add("local_invocation_id").add("workgroup_id")
     const loads = (inFlight.get(node) ?? []).map((load) => [load, writer.text(load)] as const)
-    for (const line of Meeting.wait(linear, node, loads)) writer.line(line)
+    const { later, lines } = Meeting.wait(linear, node, loads)
+    for (const line of lines) writer.line(line)
+    writer.later = later
   },
   INDEX: ({ writer }, node) => {
     if (!readsRegister(node)) return

@@ -10,9 +10,14 @@ import { operand, type Text } from "./text.ts"
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
 
-/** Those at which workgroups wait. */
-const waiting = (linear: UOp): ReadonlyArray<UOp> =>
-  barriersOf(linear).filter((barrier) => argOf(barrier, "GRID_BARRIER").passes !== true)
+/** Whether nobody waits at a barrier. */
+const isPassed = (barrier: UOp): boolean => {
+  const { passes, workgroups } = argOf(barrier, "GRID_BARRIER")
+  return passes === workgroups
+}
+
+/** Those at which arrivals are counted. */
+const counting = (linear: UOp): ReadonlyArray<UOp> => barriersOf(linear).filter((barrier) => !isPassed(barrier))
 
 /** Whether words that were written in front of a barrier are awaited where they are read. */
 export const awaits = (linear: UOp): boolean => {
@@ -52,6 +57,7 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
       ? waitsForWords({ came, gaveUp, spins })
       // the condition waits for what exchanges returned; the maximum changes nothing
       : [`fn wait_for(returned: u32) { if (returned == ${2 ** 32 - 1}u) { atomicMax(&${gaveUp}, 0u); } }`],
+    `fn wait_for_loads(loaded: u32) { if (loaded == ${unlikely}u) { atomicMax(&${gaveUp}, 0u); } }`,
     `fn arrive(thread: u32) -> u32 {
   storageBarrier();
   workgroupBarrier();
@@ -75,7 +81,7 @@ export const functions = (linear: UOp): ReadonlyArray<string> => {
       }
     }
   }
-  if (loaded == ${unlikely}u) { atomicMax(&${gaveUp}, 0u); }
+  wait_for_loads(loaded);
   storageBarrier();
 }`
   ]
@@ -133,7 +139,7 @@ const quiet: ReadonlySet<string> = new Set(["CONST", "VAR", "PARAM", "SPECIAL", 
 
 /** The lines that arrive at a barrier. Where nobody waits, a workgroup is done with its memory all the same. */
 export const arrive = (linear: UOp, barrier: UOp): ReadonlyArray<string> =>
-  argOf(barrier, "GRID_BARRIER").passes === true ? ["storageBarrier();", "workgroupBarrier();"] : [
+  isPassed(barrier) ? ["storageBarrier();", "workgroupBarrier();"] : [
     ...awaits(linear) ? [] : [gather, "wait_for(returned);"],
     `let ${nameOf(linear, barrier)} = arrive(local_invocation_id.x);`
   ]
@@ -147,21 +153,30 @@ export const inFlight = (linear: UOp, arrivals: ReadonlyMap<number, UOp>): Reado
     })
   )
 
-/** The lines that wait, for these loads, too. */
+/** The lines of a barrier, and those that wait for loads behind the first look at words, where workgroups pass it. */
+export interface Waiting {
+  readonly lines: ReadonlyArray<string>
+  readonly later: ReadonlyArray<string>
+}
+
+/** The lines that wait at a barrier, for these loads, too. */
 export const wait = (
   linear: UOp,
   barrier: UOp,
   loads: ReadonlyArray<readonly [load: UOp, text: Text]>
-): ReadonlyArray<string> => {
+): Waiting => {
   const { passes, workgroups } = argOf(barrier, "GRID_BARRIER")
   const words = loads.map(([{ dtype }, text]) => {
     const word = dtype.lanes === 1 ? text.code : `${operand(text)}.x`
     return dtype.scalar === "u32" ? word : `bitcast<u32>(${word})`
   })
-  const loaded = words.length === 0 ? "0u" : words.join(" ^ ")
-  if (passes === true) return words.length === 0 ? [] : [`meet(local_invocation_id.x, 0u, 0u, ${loaded});`]
-  const all = (waiting(linear).indexOf(barrier) + 1) * workgroups
-  return [`meet(local_invocation_id.x, ${nameOf(linear, barrier)}, ${all}u, ${loaded});`]
+  const all = (counting(linear).indexOf(barrier) + 1) * workgroups
+  const met = (loaded: string): string => `meet(local_invocation_id.x, ${nameOf(linear, barrier)}, ${all}u, ${loaded});`
+  if (passes === undefined) return { lines: [met(words.length === 0 ? "0u" : words.join(" ^ "))], later: [] }
+  return {
+    lines: passes === workgroups ? [] : [`if (workgroup_id.x >= ${passes}u) { ${met("0u")} }`],
+    later: words.length === 0 ? [] : [`wait_for_loads(${words.join(" ^ ")});`]
+  }
 }
 
 /** The end of the kernel: the last workgroup to arrive resets the counter for the next launch, when no other one polls it any more. */
@@ -170,7 +185,7 @@ export const leave = (linear: UOp): ReadonlyArray<string> => {
   if (first === undefined) return []
   const { workgroups } = argOf(first, "GRID_BARRIER")
   const arrived = `${bufferName(first.src[0]!)}[${meetingWords.arrived}]`
-  const last = (waiting(linear).length + 1) * workgroups - 1
+  const last = (counting(linear).length + 1) * workgroups - 1
   return [
     `  if (local_invocation_id.x == 0u && atomicAdd(&${arrived}, 1u) == ${last}u) { atomicStore(&${arrived}, 0u); }`
   ]
