@@ -41,7 +41,7 @@ const changes: Readonly<Record<Part, (main: string, all: string) => string>> = {
   waiting: (main) =>
     main
       .replace(/= arrive\(local_invocation_id\.x\);/g, "= 0u;")
-      .replace(/^( *)meet\(.*\);$/gm, "$1workgroupBarrier();")
+      .replace(/^( *)(?:if \(workgroup_id.*\{ )?meet\(.*\);(?: \})?$/gm, "$1workgroupBarrier();")
       // nobody has arrived who could leave
       .replace(/^ *if \(local_invocation_id\.x == 0u && atomicAdd\(.*$/gm, "")
       .replace(/while \(w\d+ == 0u.*\) \{$/gm, "while (false) {"),
