@@ -27,8 +27,8 @@ export const rows = (linear: UOp, usage: Usage): ReadonlyMap<number, ReadonlyArr
  */
 export const write = (writer: Writer, row: ReadonlyArray<UOp>): void => {
   if (row.length === 0) return
-  for (const line of writer.later) writer.line(line)
-  writer.later = []
+  if (writer.later !== undefined) writer.line(writer.later)
+  writer.later = undefined
   const words = row.map((node) => {
     const load = node.src[0]!
     const { at, buffer, gate } = accessOf(load)

@@ -192,13 +192,7 @@ const instructions: Partial<Record<Op, (place: Place, node: UOp) => void>> = {
     if (ordering.has(node)) writer.line("storageBarrier();")
     writer.line("workgroupBarrier();")
   },
-  GRID_BARRIER: ({ inFlight, linear, writer }, node) => {
-    writer.builtins.add("local_invocation_id").add("workgroup_id")
-    const loads = (inFlight.get(node) ?? []).map((load) => [load, writer.text(load)] as const)
-    const { later, lines } = Meeting.wait(linear, node, loads)
-    for (const line of lines) writer.line(line)
-    writer.later = later
-  },
+  GRID_BARRIER: ({ inFlight, linear, writer }, node) => Meeting.wait(writer, linear, node, inFlight.get(node)),
   INDEX: ({ writer }, node) => {
     if (!readsRegister(node)) return
     const values = node.src.slice(1).map((s) => s.op === "REG" ? writer.bind("v", writer.text(s)) : writer.text(s))

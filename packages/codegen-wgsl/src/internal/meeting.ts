@@ -5,7 +5,8 @@ import { argOf, isCoherent, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { bufferName } from "./access.ts"
 import { gather, variables } from "./exchanges.ts"
-import { operand, type Text } from "./text.ts"
+import { operand } from "./text.ts"
+import type { Writer } from "./writer.ts"
 
 /** The barriers of a kernel, in order. */
 export const barriersOf = (linear: UOp): ReadonlyArray<UOp> => linear.src.filter(({ op }) => op === "GRID_BARRIER")
@@ -33,7 +34,8 @@ const failed = 2 ** 31
  * enough: all workgroups have arrived when it reaches `all`. A workgroup that polls too often sets the flag, and from then on nobody waits at
  * any barrier: the launch ends with values that mean nothing. The first one to set it leaves what it was waiting for. The flag is in the counter, because the latency of a second load would be added
  * to each barrier; and one thread alone knows of it, because each barrier of a workgroup costs some hundredths of a microsecond. The counter
- * is first polled as long after the arrival as its addition takes: the last workgroup need not poll, and polls do not delay arrivals.
+ * is first polled as long after the arrival as its addition takes: the last workgroup need not poll, and polls do not delay arrivals. Where some pass a barrier, they may have arrived at later
+ * ones, too, so who waits there may go on early: no value depends on it. At a barrier that none passes nobody has arrived at a later one, so its count is exact.
  *
  * Loads between arrival and wait are used before the wait ends, if only by a comparison that nearly never holds: NVIDIA's compiler moves a load down to the branch that uses it, and then
  * nothing is in flight during the wait (the three launches of a layer of GLM on an H100 take 51.2 us instead of 52.9).
@@ -153,30 +155,21 @@ export const inFlight = (linear: UOp, arrivals: ReadonlyMap<number, UOp>): Reado
     })
   )
 
-/** The lines of a barrier, and those that wait for loads behind the first look at words, where workgroups pass it. */
-export interface Waiting {
-  readonly lines: ReadonlyArray<string>
-  readonly later: ReadonlyArray<string>
-}
-
-/** The lines that wait at a barrier, for these loads, too. */
-export const wait = (
-  linear: UOp,
-  barrier: UOp,
-  loads: ReadonlyArray<readonly [load: UOp, text: Text]>
-): Waiting => {
+/** Writes the wait at a barrier, and for these loads: where workgroups pass it, behind the first look at the words that cross it. */
+export const wait = (writer: Writer, linear: UOp, barrier: UOp, loads: ReadonlyArray<UOp> = []): void => {
   const { passes, workgroups } = argOf(barrier, "GRID_BARRIER")
-  const words = loads.map(([{ dtype }, text]) => {
-    const word = dtype.lanes === 1 ? text.code : `${operand(text)}.x`
-    return dtype.scalar === "u32" ? word : `bitcast<u32>(${word})`
+  const words = loads.map((load) => {
+    const text = writer.text(load)
+    const word = load.dtype.lanes === 1 ? text.code : `${operand(text)}.x`
+    return load.dtype.scalar === "u32" ? word : `bitcast<u32>(${word})`
   })
+  const loaded = words.length === 0 ? "0u" : words.join(" ^ ")
   const all = (counting(linear).indexOf(barrier) + 1) * workgroups
-  const met = (loaded: string): string => `meet(local_invocation_id.x, ${nameOf(linear, barrier)}, ${all}u, ${loaded});`
-  if (passes === undefined) return { lines: [met(words.length === 0 ? "0u" : words.join(" ^ "))], later: [] }
-  return {
-    lines: passes === workgroups ? [] : [`if (workgroup_id.x >= ${passes}u) { ${met("0u")} }`],
-    later: words.length === 0 ? [] : [`wait_for_loads(${words.join(" ^ ")});`]
-  }
+  const met = (before: string): string => `meet(local_invocation_id.x, ${nameOf(linear, barrier)}, ${all}u, ${before});`
+  writer.builtins.add("local_invocation_id").add("workgroup_id")
+  writer.later = passes === undefined || words.length === 0 ? undefined : `wait_for_loads(${loaded});`
+  if (passes === undefined) writer.line(met(loaded))
+  else if (passes < workgroups) writer.line(`if (workgroup_id.x >= ${passes}u) { ${met("0u")} }`)
 }
 
 /** The end of the kernel: the last workgroup to arrive resets the counter for the next launch, when no other one polls it any more. */

@@ -39,7 +39,7 @@ export class Writer {
   /** Whether readers await words that cross phases. */
   awaits = false
   /** What waits for loads that were issued in front of a barrier, behind the first look at the words that cross it. */
-  later: ReadonlyArray<string> = []
+  later: string | undefined
   /** The loops and branches around the next line. */
   readonly #open: Array<UOp> = []
   readonly #texts = new Map<UOp, Text>()
