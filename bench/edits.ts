@@ -3,8 +3,8 @@
  *
  *     node bench/edits.ts model.gguf edits.mjs [--context 512] [--depth 100] [--profile H200.json] [--persistent auto] [--rounds 31] [--write FOLDER]
  *
- * `edits.mjs` exports functions `(code, name) => code` by name; each is a variant of its own, `as it is` is the first one. A variant that changes nothing is said. The values of an edited
- * step need not be right: the first token that it chooses is printed. `--write` writes the programs' texts instead.
+ * `edits.mjs` exports functions `(code, name) => code` of WGSL and a program's name; each is a variant, beside the step as it is. `support/waiting.ts` has some. What an edited step computes is
+ * not looked at. `--write` writes the programs' texts instead.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import * as fs from "node:fs"

@@ -26,19 +26,18 @@ export const passing = (
     const before = new Set([...since, ...touched(members[i]!, coherent)])
     const own = touched(next, coherent)
     const crosses = [...own].some((slot) => slot !== words && before.has(slot))
-    since = crosses ? new Set() : before
-    return crosses ? undefined : busy(members[i]!, workgroups)
+    const passes = crosses ? undefined : busy(members[i]!, workgroups)
+    since = passes === undefined ? new Set() : before
+    return passes
   })
 }
 
 /** The coherent slots of a launch that a phase touches. */
-const touched = ({ copies, linear, slots }: Placed, coherent: ReadonlySet<number>): ReadonlySet<number> =>
-  new Set(
-    linear.src.filter(({ op }) => op === "PARAM").flatMap((
-      node
-    ) => [slots[slotOf(node)]!, copies?.[slotOf(node)] ?? -1])
-      .filter((slot) => coherent.has(slot))
-  )
+const touched = ({ copies, linear, slots }: Placed, coherent: ReadonlySet<number>): ReadonlySet<number> => {
+  const params = linear.src.filter(({ op }) => op === "PARAM").map(slotOf)
+  const all = params.flatMap((slot) => [slots[slot]!, copies?.[slot] ?? -1])
+  return new Set(all.filter((slot) => coherent.has(slot)))
+}
 
 /** How many workgroups of the launch have about as much to do in a phase as any has; none if it is not known. */
 const busy = ({ grid, side }: Placed, workgroups: number): number | undefined => {
