@@ -6,17 +6,15 @@
  *
  * Prints the median over 16 tokens of the distance (root mean square over the logits' spread), and the largest one: a router that nearly ties makes single ones large.
  */
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { parseArgs } from "node:util"
 import * as ModelFile from "../packages/engine/src/ModelFile.ts"
 import { fromModel } from "../packages/engine/src/Engine.ts"
 import type { Session } from "../packages/engine/src/Session.ts"
 import * as GgufFile from "../packages/gguf/src/GgufFile.ts"
 import { known } from "../packages/models/src/Models.ts"
-import * as Devices from "../packages/node/src/Devices.ts"
 import { Effect } from "effect"
 import { distance } from "./support/distance.ts"
-import { profileGiven } from "./support/given.ts"
+import { deviceGiven } from "./support/given.ts"
 import { table } from "./support/tg.ts"
 
 const { positionals: [file], values: given } = parseArgs({
@@ -41,8 +39,6 @@ const compared = 16
 if (steps.some((each) => compared % each !== 0)) {
   throw new Error(`--tokens ${given.tokens}: of ${compared} tokens, steps take 1, 2, 4, 8 or 16`)
 }
-
-const profile = profileGiven(given.profile)
 
 const tokenAt = (i: number, vocabulary: number): number => (Math.imul(i + 1, 0x9e3779b1) >>> 8) % vocabulary
 
@@ -75,10 +71,7 @@ const measured = (activations: "int8" | "float", sizes: ReadonlyArray<number>) =
     return found
   }).pipe(
     Effect.scoped,
-    Effect.provide([
-      Devices.layer(given.device as Devices.Choice, { profiles: { given: profile } }),
-      NodeServices.layer
-    ])
+    Effect.provide(deviceGiven(given))
   )
 
 const run = Effect.gen(function*() {

@@ -6,17 +6,15 @@
  * `edits.mjs` exports functions `(code, name) => code` of WGSL and a program's name; each is a variant, beside the step as it is. `support/waiting.ts` has some. What an edited step computes is
  * not looked at. `--write` writes the programs' texts instead.
  */
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { pathToFileURL } from "node:url"
 import { parseArgs } from "node:util"
 import * as Profiler from "../packages/jit/src/Profiler.ts"
-import * as Devices from "../packages/node/src/Devices.ts"
 import { Device, type Executable } from "../packages/runtime/src/Device.ts"
 import { Effect } from "effect"
 import { decoding } from "./support/decoding.ts"
-import { profileGiven } from "./support/given.ts"
+import { deviceGiven } from "./support/given.ts"
 
 const { positionals: [model, file], values: given } = parseArgs({
   allowPositionals: true,
@@ -83,14 +81,4 @@ const run = Effect.gen(function*() {
   }
 }).pipe(Effect.scoped)
 
-await Effect.runPromise(
-  run.pipe(
-    Effect.provide([
-      Devices.layer(given.device as Devices.Choice, {
-        persistent: given.persistent as "auto" | "off" | "on",
-        profiles: { given: profileGiven(given.profile) }
-      }),
-      NodeServices.layer
-    ])
-  )
-)
+await Effect.runPromise(run.pipe(Effect.provide(deviceGiven(given))))

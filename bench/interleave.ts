@@ -6,17 +6,15 @@
  *
  * Values are of no meaning in these orders; bytes, and launches that wait for one another, are those of the step.
  */
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { parseArgs } from "node:util"
 import { codeBytes } from "../packages/devectorize/src/PhaseCosts.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Profiler from "../packages/jit/src/Profiler.ts"
 import * as Stages from "../packages/jit/src/Stages.ts"
-import * as Devices from "../packages/node/src/Devices.ts"
 import { Device, type Dispatch } from "../packages/runtime/src/Device.ts"
 import { Effect } from "effect"
 import { decoding } from "./support/decoding.ts"
-import { profileGiven } from "./support/given.ts"
+import { deviceGiven } from "./support/given.ts"
 
 const { positionals: [path], values: given } = parseArgs({
   allowPositionals: true,
@@ -94,14 +92,4 @@ const run = Effect.gen(function*() {
   }
 }).pipe(Effect.scoped)
 
-await Effect.runPromise(
-  run.pipe(
-    Effect.provide([
-      Devices.layer(given.device as Devices.Choice, {
-        persistent: given.persistent as "off" | "auto" | "on",
-        profiles: { given: profileGiven(given.profile) }
-      }),
-      NodeServices.layer
-    ])
-  )
-)
+await Effect.runPromise(run.pipe(Effect.provide(deviceGiven(given))))

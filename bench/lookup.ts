@@ -25,7 +25,7 @@ import { known } from "../packages/models/src/Models.ts"
 import * as Devices from "../packages/node/src/Devices.ts"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { profileGiven } from "./support/given.ts"
+import { deviceGiven } from "./support/given.ts"
 import * as Lookup from "./support/lookup.ts"
 import { table } from "./support/tg.ts"
 
@@ -143,12 +143,7 @@ const onDevice = (name: string) =>
     yield* measured(runnerOf(session), cases, Number(given.rounds))
   }).pipe(
     Effect.scoped,
-    Effect.provide([
-      Devices.layer(given.device as Devices.Choice, {
-        profiles: { given: profileGiven(given.profile) }
-      }),
-      NodeServices.layer
-    ])
+    Effect.provide(deviceGiven(given))
   )
 const runnerOf = (session: Session): Runner => ({
   plain: () => session,

@@ -8,7 +8,6 @@
  * `--words` are words loaded ahead of each phase, at most. `--without` times each of them again without some of what it does, which says what bounds a phase: weights are read from a processor's own
  * cache, workgroups do not wait for each other, what other phases wrote is not read. Values are of no meaning in these orders.
  */
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { parseArgs } from "node:util"
 import * as CorePhases from "../packages/core-uop/src/Phases.ts"
 import { argOf, type UOp } from "../packages/core-uop/src/UOp.ts"
@@ -17,14 +16,13 @@ import * as Phases from "../packages/devectorize/src/Phases.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Profiler from "../packages/jit/src/Profiler.ts"
 import * as Stages from "../packages/jit/src/Stages.ts"
-import * as Devices from "../packages/node/src/Devices.ts"
 import type { KernelStep } from "../packages/rangeify/src/Schedule.ts"
 import { Device, type Dispatch } from "../packages/runtime/src/Device.ts"
 import { sampled } from "../packages/tuner/src/Workbench.ts"
 import { Effect } from "effect"
 import { decoding } from "./support/decoding.ts"
 import * as Floors from "./support/floors.ts"
-import { profileGiven } from "./support/given.ts"
+import { deviceGiven } from "./support/given.ts"
 
 const { positionals: [path], values: given } = parseArgs({
   allowPositionals: true,
@@ -140,14 +138,4 @@ const run = Effect.gen(function*() {
   }
 }).pipe(Effect.scoped)
 
-await Effect.runPromise(
-  run.pipe(
-    Effect.provide([
-      Devices.layer(given.device as Devices.Choice, {
-        persistent: given.persistent as "auto" | "on",
-        profiles: { given: profileGiven(given.profile) }
-      }),
-      NodeServices.layer
-    ])
-  )
-)
+await Effect.runPromise(run.pipe(Effect.provide(deviceGiven(given))))

@@ -6,7 +6,6 @@
  *
  * The first words that differ tell the phase, by the places in the arena that `kernel` prints.
  */
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { parseArgs } from "node:util"
 import { argOf, type UOp } from "../packages/core-uop/src/UOp.ts"
 import { evaluateLinear } from "../packages/core-uop/src/EvaluateLinear.ts"
@@ -20,10 +19,9 @@ import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Stages from "../packages/jit/src/Stages.ts"
 import * as Trial from "../packages/jit/src/Trial.ts"
 import { known } from "../packages/models/src/Models.ts"
-import * as Devices from "../packages/node/src/Devices.ts"
 import { type Binding, bufferOf, Device, type Dispatch } from "../packages/runtime/src/Device.ts"
 import { Effect } from "effect"
-import { profileGiven } from "./support/given.ts"
+import { deviceGiven } from "./support/given.ts"
 
 const { positionals: [path], values: given } = parseArgs({
   allowPositionals: true,
@@ -116,9 +114,6 @@ const run = Effect.gen(function*() {
 
 await Effect.runPromise(
   run.pipe(
-    Effect.provide([
-      Devices.layer("webgpu", { persistent: "on", profiles: { given: profileGiven(given.profile) } }),
-      NodeServices.layer
-    ])
+    Effect.provide(deviceGiven({ device: "webgpu", persistent: "on", profile: given.profile }))
   )
 )

@@ -9,14 +9,12 @@
  *     == 8 ffn_inp_8                a step of 8 tokens; `8 pool` of 8 conversations; the kernel, or how its name begins, and `.2` for the second one of that name
  *     UPCAST(r0, 2), UPCAST(r1, 2), UNROLL(r3, 4), GROUP(r4, 16), GROUP(r5, 2), LOCAL(r1, 32)
  */
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import * as fs from "node:fs"
 import { parseArgs } from "node:util"
 import { Checked } from "../packages/core-uop/src/Spec.ts"
 import * as Estimate from "../packages/jit/src/Estimate.ts"
 import { Pipeline } from "../packages/jit/src/Pipeline.ts"
 import * as Profiler from "../packages/jit/src/Profiler.ts"
-import * as Devices from "../packages/node/src/Devices.ts"
 import * as Opt from "../packages/postrange/src/Opt.ts"
 import { members } from "../packages/rangeify/src/Horizontal.ts"
 import * as Check from "../packages/tuner/src/Check.ts"
@@ -24,7 +22,7 @@ import * as Launch from "../packages/tuner/src/Launch.ts"
 import * as Workbench from "../packages/tuner/src/Workbench.ts"
 import { Effect, Result } from "effect"
 import { modelOf } from "./support/compiled.ts"
-import { profileGiven } from "./support/given.ts"
+import { deviceGiven } from "./support/given.ts"
 import { stepAt } from "./support/places.ts"
 
 const { positionals: [file], values: given } = parseArgs({
@@ -39,7 +37,6 @@ const { positionals: [file], values: given } = parseArgs({
 })
 if (file === undefined) throw new Error("which variants? node bench/variants.ts FILE")
 const [context, depth] = [Number(given.context), Number(given.depth)]
-const profile = profileGiven(given.profile)
 
 /** A kernel of a step, and its variants. */
 interface Asked {
@@ -128,7 +125,4 @@ const measured = Effect.fnUntraced(function*({ isPool, kernel, tokens, variants 
 
 const run = Effect.forEach(asked, measured, { discard: true }).pipe(Effect.provideService(Checked, false))
 
-await Effect.runPromise(run.pipe(Effect.provide([
-  Devices.layer(given.device as Devices.Choice, { profiles: { given: profile } }),
-  NodeServices.layer
-])))
+await Effect.runPromise(run.pipe(Effect.provide(deviceGiven(given))))

@@ -13,10 +13,10 @@ const passed = /^( *)if \(workgroup_id\.x >= (\d+)u\) \{ meet\(local_invocation_
 const workgroupsOf = (code: string): number =>
   Math.min(...[...code.matchAll(/meet\(local_invocation_id\.x, come\d+, (\d+)u/g)].map(([, all]) => Number(all)))
 
-/** Nobody waits where workgroups may pass. */
+/** Nobody waits at a barrier that some pass. */
 export const nobody = (code: string): string => code.replace(passed, "")
 
-/** Everybody waits for all. */
+/** Everybody waits there, for all. Barriers that all pass are no longer in the text. */
 export const everybody = (code: string): string => code.replace(passed, "$1meet(local_invocation_id.x, $3, $4u, 0u);")
 
 /** Who waits goes on when this part of those who pass have arrived. */

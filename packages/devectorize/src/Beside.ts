@@ -43,7 +43,7 @@ export const besideOf = (linear: UOp, shape: Shape): number => sideOf(Concatenat
 const findSide = (member: Concatenate.Member, { threads, workgroups }: Shape): Side => {
   const { linear, threads: own } = member
   const most = Math.floor(threads / own)
-  const count = Symbolic.simplify(member.grid.reduce((n, size) => Expr.mul(n, size)))
+  const count = Symbolic.simplify(Concatenate.workgroupsOf(member))
   const wanted = Math.min(most, Math.ceil(Bounds.of(count).max / workgroups))
   const isWhole = linear.src.every((node) => node.op !== "SUBGROUP_REDUCE" || own % groupArg(node).threads === 0)
   if (wanted < 2 || !isWhole) return alone
@@ -106,7 +106,7 @@ const agree = (
   { beside, workgroups }: { readonly beside: number; readonly workgroups: number }
 ): boolean => {
   const { arena } = linear
-  const count = Symbolic.simplify(grid.reduce((n, size) => Expr.mul(n, size)))
+  const count = Symbolic.simplify(Concatenate.workgroupsOf({ grid }))
   const turns = Symbolic.simplify(Expr.floordiv(Expr.add(count, beside - 1), beside))
   const turn = turnIn(turns, workgroups)
   const part = Concatenate.special(arena, "lidx0", Expr.int(arena, beside))

@@ -56,8 +56,8 @@ export const concatenate = (parts: ReadonlyArray<Part>, { caps, maxGrid }: Targe
   }
 
   const ends: Array<UOp> = []
-  for (const { grid } of members) {
-    const workgroups = grid.reduce((n, size) => Expr.mul(n, size))
+  for (const member of members) {
+    const workgroups = workgroupsOf(member)
     ends.push(ends.length === 0 ? workgroups : Expr.add(ends.at(-1)!, workgroups))
   }
   const workgroup = workgroupNumber(ends.at(-1)!, maxGrid, lowered)
@@ -308,6 +308,9 @@ export const memberOf = (linear: UOp): Member => {
     hasBarriers: linear.src.some((node) => node.op === "BARRIER")
   }
 }
+
+/** How many workgroups a kernel has. */
+export const workgroupsOf = ({ grid }: Pick<Member, "grid">): UOp => grid.reduce((n, size) => Expr.mul(n, size))
 
 /** Threads of the largest workgroup, rounded up to whole groups of every subgroup operation. */
 export const threadsOf = (members: ReadonlyArray<Member>): number => {

@@ -54,7 +54,7 @@ export const shareOf = (making: Making, member: Placed): Share => {
   const { emit, launch: { workgroups }, lowered, thread, threads } = making
   const { side: { beside, isAdjacent } } = member
   const { arena } = member.linear
-  const count = lowered(member.grid.reduce((n, size) => Expr.mul(n, size)))
+  const count = lowered(Concatenate.workgroupsOf(member))
   const part = beside === 1 ? undefined : emit(Expr.min(Expr.floordiv(thread, member.threads), beside - 1))
   const own = beside === 1 ? thread : emit(Expr.floormod(thread, member.threads))
   // numbers of workgroups of the launch that have work, and what the next turn adds to them

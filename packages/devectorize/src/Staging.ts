@@ -74,7 +74,7 @@ export const stagedOf = (
 const partOf = (linear: UOp, param: UOp, { stagedBytes, threads, workgroups }: Rule) => {
   const member = Concatenate.memberOf(linear)
   const { beside } = sideOf(member, { threads, workgroups })
-  const count = Bounds.of(member.grid.reduce((n, size) => Expr.mul(n, size))).max
+  const count = Bounds.of(Concatenate.workgroupsOf(member)).max
   const window = count > beside * workgroups && !member.hasBarriers ? undefined : windowOf(linear, param)
   if (window === undefined || 4 * beside * window.words > stagedBytes) return undefined
   return { words: window.words, beside, window: { ...window, length: widest * planeOf(window.words) } }

@@ -1,8 +1,8 @@
 /** Which workgroups of a persistent launch wait behind a phase, where all that crosses the barrier is awaited word by word. */
 import { slotOf } from "@tg/core-uop/UOp"
-import * as Expr from "@tg/core-uop/Expr"
 import * as Symbolic from "@tg/pattern-matcher/Symbolic"
 import type { Side } from "../Beside.ts"
+import * as Concatenate from "../Concatenate.ts"
 import type { Launch, Placed } from "./launching.ts"
 
 /**
@@ -39,27 +39,24 @@ const touched = ({ copies, linear, slots }: Placed, coherent: ReadonlySet<number
   return new Set(all.filter((slot) => coherent.has(slot)))
 }
 
-/** How many workgroups of the launch have about as much to do in a phase as any has; none if it is not known. */
-const busy = ({ grid, side }: Placed, workgroups: number): number | undefined => {
-  const count = Symbolic.simplify(grid.reduce((n, size) => Expr.mul(n, size)))
+/** How many workgroups of the launch have about as much to do in a phase as any has; undefined where variables decide how many workgroups the phase has. */
+const busy = (member: Placed, workgroups: number): number | undefined => {
+  const count = Symbolic.simplify(Concatenate.workgroupsOf(member))
   if (count.op !== "CONST") return undefined
   const shares = Array.from(
     { length: workgroups },
-    (_, number) => shareOf(Number(count.arg), { number, side, workgroups })
+    (_, i) => partOf(i, Number(count.arg), { ...member.side, workgroups })
   )
   const most = Math.max(...shares)
   const first = shares.findIndex((share) => share < enough * most)
   return first === -1 ? workgroups : first
 }
 
-/** How many workgroups of a phase one of the launch runs (`Shares`). */
-const shareOf = (
+/** How many of `count` workgroups of a phase one of the launch runs, as `Shares` divides them. */
+const partOf = (
+  number: number,
   count: number,
-  { number, side: { beside, isAdjacent }, workgroups }: {
-    readonly number: number
-    readonly side: Side
-    readonly workgroups: number
-  }
+  { beside, isAdjacent, workgroups }: Side & { readonly workgroups: number }
 ): number => {
   const among = (n: number): number => Math.max(0, Math.ceil((n - number) / workgroups))
   if (!isAdjacent) return among(count)
