@@ -39,6 +39,8 @@ const transcendentalOperations = 8
 const unwritten = 1e-6
 /** A sum or product of another view of a value, or a part of it, costs this more: over the axes as they are stored, indices are simpler. */
 const viewed = 4 * unwritten
+/** A product of elements that was not read costs more than views: hidden or not, it is work, and a value that is stored may be the same. */
+const multiplied = 4 * viewed
 const bytesPerElement = 4
 /** Operations for each term of a product of bytes: an instruction multiplies and adds four. */
 const roundedOperations = 0.5
@@ -83,6 +85,10 @@ export const loading = (countOf: (shape: Shape.Shape) => number): Loads => {
 const areBlocks = ({ origin }: ENode): boolean => origin !== undefined && isBeside(origin.uop)
 
 const isView = (node: ENode): boolean => node.kind === "contract" && Contraction.isView(node.contraction)
+
+/** Whether a node multiplies elements and adds up none. */
+const isProduct = (node: ENode): boolean =>
+  node.kind === "contract" && !isView(node) && !Contraction.isSum(node.contraction)
 
 /**
  * A sum over an axis of unknown length, as positions of a context, and over others at once. What reads it and is read by it is no longer a
@@ -234,7 +240,8 @@ export const make = (
 
   const costOf = (node: ENode, id: ClassId): number => {
     if (without(node) || node.origin === undefined && isMixed(node)) return Infinity
-    const made = node.origin === undefined && node.args.length > 0 ? unwritten : 0
+    const isMade = node.origin === undefined && node.args.length > 0
+    const made = !isMade ? 0 : isProduct(node) ? multiplied : unwritten
     const penalty = made + (hides && isTooLarge(graph, node, id) ? tooLargeMicros : 0)
     if (isFolded(node, id)) return penalty
     const { isLaunch, operations } = workOf(node, id)
