@@ -91,10 +91,13 @@ describe("Tuned", () => {
     assert.deepStrictEqual(Tuned.choose(large, small, store), { opts: choose(large, small), origin: "stale" })
   })
 
-  it.effect("is a Heuristics service", () =>
+  it.effect("is a Heuristics service, whose phases of persistent launches have what is usual", () =>
     Effect.gen(function*() {
-      const opts = yield* (yield* Heuristics).choose(large)
-      assert.deepStrictEqual(opts, [Opt.unroll(1, 4), Opt.group(1, 64)])
+      const heuristics = yield* Heuristics
+      for (const place of [undefined, "launch"] as const) {
+        assert.deepStrictEqual(yield* heuristics.choose(large, place), [Opt.unroll(1, 4), Opt.group(1, 64)])
+      }
+      assert.deepStrictEqual(yield* heuristics.choose(large, "phase"), choose(large, profile, { place: "phase" }))
     }).pipe(
       Effect.provide(
         Tuned.layer(store).pipe(Layer.provide(Heuristics.layer), Layer.provide(DeviceProfile.Profile.layer(profile)))
