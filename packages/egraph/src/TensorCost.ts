@@ -39,8 +39,8 @@ const transcendentalOperations = 8
 const unwritten = 1e-6
 /** A sum or product of another view of a value, or a part of it, costs this more: over the axes as they are stored, indices are simpler. */
 const viewed = 4 * unwritten
-/** A product of elements that was not read costs more than views: hidden or not, it is work, and a value that is stored may be the same. */
-const multiplied = 4 * viewed
+/** A product that adds up nothing costs as much as several of them: hidden or not, it is work, and its value may be one that is stored. */
+const product = 4 * viewed
 const bytesPerElement = 4
 /** Operations for each term of a product of bytes: an instruction multiplies and adds four. */
 const roundedOperations = 0.5
@@ -86,10 +86,6 @@ const areBlocks = ({ origin }: ENode): boolean => origin !== undefined && isBesi
 
 const isView = (node: ENode): boolean => node.kind === "contract" && Contraction.isView(node.contraction)
 
-/** Whether a node multiplies elements and adds up none. */
-const isProduct = (node: ENode): boolean =>
-  node.kind === "contract" && !isView(node) && !Contraction.isSum(node.contraction)
-
 /**
  * A sum over an axis of unknown length, as positions of a context, and over others at once. What reads it and is read by it is no longer a
  * sum over that axis alone, so that it cannot be cut into pieces, which is worth more than the launch that is saved.
@@ -111,6 +107,8 @@ interface Work {
   readonly operations: number
   readonly isLaunch: boolean
 }
+
+const nothing: Work = { operations: 0, isLaunch: false }
 
 /** The costs of a graph's nodes, and the bytes that reading a value takes. */
 export interface TensorCost {
@@ -166,13 +164,13 @@ const sizesIn = (vars: Situation["vars"]): Sizes => {
   return sizes
 }
 
-/** Operands that are views of others, of what was not read: parts, too, as of what they are parts of there may be less. */
-const viewsOf = (graph: TensorGraph, node: ENode): number => {
+/** What forms that take the same are told apart by, of what was not read: operands that are views of others (parts, too, as of what they are parts of there may be less), and products of elements. */
+const tieOf = (graph: TensorGraph, node: ENode): number => {
   if (node.origin !== undefined || isView(node)) return 0
   if (node.kind === "slice") return viewed / 2
-  return node.kind !== "contract"
-    ? 0
-    : viewed * node.args.filter((arg) => graph.members(arg).some((member) => isView(member.node))).length
+  if (node.kind !== "contract") return 0
+  const own = Contraction.isSum(node.contraction) ? 0 : product
+  return own + viewed * node.args.filter((arg) => graph.members(arg).some((member) => isView(member.node))).length
 }
 
 /** Costs of this graph, as it is: ask for new ones when it has grown. */
@@ -190,7 +188,7 @@ export const make = (
     switch (node.kind) {
       case "contract": {
         const { contraction } = node
-        if (Contraction.isView(contraction) || areBlocks(node)) return { operations: 0, isLaunch: false }
+        if (Contraction.isView(contraction) || areBlocks(node)) return nothing
         const isLaunch = Contraction.isSum(contraction)
         const each = isLaunch ? hides ? 2 + unpackingOf(graph, node, profile) : node.args.length : node.args.length - 1
         return { operations: countOf(contraction.sizes) * each, isLaunch }
@@ -204,10 +202,10 @@ export const make = (
         return { operations: elements(id) * (isStage(node) ? profile.halfOperations ?? 0 : 1), isLaunch: isStage(node) }
       case "slice":
       case "constant":
-        return { operations: 0, isLaunch: false }
+        return nothing
       case "other": {
         const { op, src } = node.origin.uop
-        if (node.args.length === 0) return { operations: 0, isLaunch: false }
+        if (node.args.length === 0) return nothing
         if (op === "REDUCE") return { operations: countOf(Shape.of(src[0]!)), isLaunch: true }
         const each = transcendental.has(op) ? transcendentalOperations : elementwise.has(op) ? 1 : 0
         return { operations: each * elements(id), isLaunch: op === "CONTIGUOUS" }
@@ -240,15 +238,14 @@ export const make = (
 
   const costOf = (node: ENode, id: ClassId): number => {
     if (without(node) || node.origin === undefined && isMixed(node)) return Infinity
-    const isMade = node.origin === undefined && node.args.length > 0
-    const made = !isMade ? 0 : isProduct(node) ? multiplied : unwritten
+    const made = node.origin === undefined && node.args.length > 0 ? unwritten : 0
     const penalty = made + (hides && isTooLarge(graph, node, id) ? tooLargeMicros : 0)
     if (isFolded(node, id)) return penalty
     const { isLaunch, operations } = workOf(node, id)
     // a sum is the work of one workgroup at most, so of one processor
     const busy = Math.min(1, elements(id) / processors)
     const compute = operations / operationsPerByte / profile.bytesPerMicro / busy
-    const own = penalty + viewsOf(graph, node)
+    const own = penalty + tieOf(graph, node)
     if (!isLaunch) return own + (hides ? 0 : compute)
     const read = [...new Set(node.args)].reduce((sum, arg) => sum + bytesOf(arg), 0)
     const written = bytesPerElement * elements(id)
