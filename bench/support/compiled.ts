@@ -56,7 +56,7 @@ export const context = Number(process.env["CONTEXT"] ?? 1024)
 export const modelOf = (shape: string) => Effect.orDie(Effect.fromResult(StepPlan.fromShape(shape, known)))
 
 /** The programs that a session compiles for a model: the one that decodes, and the one of longer prompts. */
-const stepsOf = (model: StepPlan.Model, profile: DeviceProfile) => {
+export const stepsOf = (model: StepPlan.Model, profile: DeviceProfile) => {
   const activations = ActivationPolicy.activationsOn(profile)
   const { batch, batchFrom, chunk } = Prompts.promptShape(model, { asked: undefined, context, profile })
   const size = { activations, cache: "f16", context, profile, rows: "last" } as const

@@ -240,13 +240,14 @@ const run = Effect.fn("cli.tune.run")(function*(given: Given, whole?: Whole) {
     ...(whole === undefined ? {} : { step: yield* whole.step.micros })
   }
   yield* given.json ? Output.printJson(result) : Output.print(asText(result))
-  if (device.profile.gridBarrierHolds === true && kernels.some(isBetter)) {
+  if (!kernels.some(isBetter)) return
+  if (device.profile.gridBarrierHolds === true) {
     yield* Output.note(
       "phases of persistent launches do not take these opts, which are of launches: --no-persistent has them everywhere"
     )
   }
   const { step } = result
-  if (step !== undefined && step.now > worthwhile * step.before && kernels.some(isBetter)) {
+  if (step !== undefined && step.now > worthwhile * step.before) {
     yield* Output.note(`the step as a whole is hardly faster: what is kept in ${file} may be noise, and can be removed`)
   }
 })
