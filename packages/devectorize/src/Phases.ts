@@ -15,6 +15,7 @@ import { type Share, shareOf } from "./Shares.ts"
 import { areLeftOut, leaveOut } from "./Surplus.ts"
 import {
   type Copy,
+  type FirstTurn,
   type Phase,
   type Restored,
   restoresOf,
@@ -222,6 +223,15 @@ const branchOf = (making: Making, { member, memory, share }: Running): Concatena
   }
 }
 
+/** Whether it is the first turn of a loop, and the instructions that say so. */
+const firstTurn = ({ head, lowered }: Making, range: UOp): FirstTurn => {
+  const isFirst = lowered(Expr.lt(range, 1))
+  const made = toposort(isFirst)
+  for (const node of made) if (node.op === "CONST") head.add(node)
+  const known = new Set([...head, ...toposort(range)])
+  return { isFirst, nodes: made.filter((node) => !known.has(node)) }
+}
+
 /** The instructions of a phase. */
 const phase = (
   making: Making,
@@ -240,26 +250,36 @@ const phase = (
   const [working, parts] = areLeftOut(copied, { count })
     ? [share.works, share.parts]
     : [share.isThread, share.doubled]
+  const ofTurns = stagedIn(true)
+  const range = ofTurns.size === 0 ? undefined : share.open.find(({ op }) => op === "RANGE")
+  // what is forwarded is waited for together with what the first turn reads, and by those alone that have one
+  const first = range === undefined ? undefined : firstTurn(making, range)
   const copying = { ...member, memory, parts }
-  const stages = stage(making, { ...copying, staged: stagedIn(false), restored })
-  const restores = restored.flatMap((one) => restoresOf(making, one))
-  const ofTurn = stage(making, { ...copying, staged: stagedIn(true), restored: [], before: share.before })
+  const stages = stage(making, { ...copying, staged: stagedIn(false), restored: first === undefined ? restored : [] })
+  const restores = restored.flatMap((one) => restoresOf(making, one, first))
+  const ofTurn = stage(making, {
+    ...copying,
+    staged: ofTurns,
+    restored: first === undefined ? [] : restored,
+    before: new Set([...share.before, ...first?.nodes ?? []]),
+    first
+  })
   const body = working === undefined ? copied : leaveOut(copied, { isThread: working, count, fresh: making.fresh })
   const again = loops && member.hasBarriers
   const barrier = (): UOp => arena.make("BARRIER", DType.none, [], making.fresh())
-  const [first, ...inner] = share.open
+  const met = (instructions: ReadonlyArray<UOp>): ReadonlyArray<UOp> =>
+    instructions.length === 0 ? [] : [...instructions, barrier()]
+  const [outermost, ...inner] = share.open
   // workgroups without a share copy nothing
-  const own = first?.op === "IF" && first.src[0] === share.isWorkgroup ? [first] : []
+  const own = outermost?.op === "IF" && outermost.src[0] === share.isWorkgroup ? [outermost] : []
   return [
     ...own,
-    ...stages,
-    ...(stages.length > 0 ? [barrier()] : []),
-    ...restores,
-    ...(restores.length > 0 ? [barrier()] : []),
+    ...met(stages),
+    ...(first === undefined ? met(restores) : []),
     // a later phase may have put some of it in front of all
-    ...(own.length > 0 ? inner : share.open).filter((node) => !head.has(node)),
-    ...ofTurn,
-    ...(ofTurn.length > 0 ? [barrier()] : []),
+    ...[...own.length > 0 ? inner : share.open, ...first?.nodes ?? []].filter((node) => !head.has(node)),
+    ...met(ofTurn),
+    ...(first === undefined ? [] : met(restores)),
     ...body,
     // write after read: the next iteration overwrites workgroup memory
     ...(again ? [barrier()] : []),
