@@ -2,6 +2,7 @@
  * Which launches of a schedule become phases of a persistent launch: dependent ones, where the device has a barrier across the grid
  * and the cost model says that it pays.
  */
+import * as Bounds from "@tg/core-uop/Bounds"
 import { type DeviceProfile, processorsOf, quantitiesOf } from "@tg/core-uop/DeviceProfile"
 import * as PhasesOf from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
@@ -201,7 +202,7 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
       return {
         linear,
         threads: workgroup[0],
-        workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : Fusion.usualSize(size)), 1),
+        workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : usualGrid(size)), 1),
         varies: grid.some((size) => typeof size !== "number"),
         micros,
         code: PhaseCosts.codeBytes(linear),
@@ -214,6 +215,12 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
     }),
     Effect.orElseSucceed(() => undefined)
   )
+
+/** Workgroups along an axis that the position decides: a quarter of the most, as a context is seldom full, and conversations begin at its beginning. */
+const usualGrid = (size: UOp): number => {
+  const { max, min } = Bounds.of(size)
+  return Math.max(min, Math.ceil(max / 4))
+}
 
 /** The costs of a launch's members, where there is a model of costs. */
 const partsOf = (pipeline: Pipeline.Stages, ast: UOp) =>
@@ -307,7 +314,7 @@ interface Priced {
   readonly launch: PhasesOf.PersistentArg
 }
 
-/** The cheapest launch. */
+/** The cheapest launch; of equal ones the first, whose threads are fewest and have the most registers. */
 const best = (all: ReadonlyArray<Priced>): Priced | undefined =>
   all.reduce<Priced | undefined>((a, b) => a === undefined || b.micros < a.micros ? b : a, undefined)
 
