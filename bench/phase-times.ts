@@ -116,7 +116,7 @@ const run = Effect.gen(function*() {
     const launch = argOf(step.ast, "PERSISTENT")
     const linears = yield* Effect.forEach(
       CorePhases.phasesOf(step.ast),
-      ({ kernel }) => Effect.map(Stages.ofKernel(pipeline, step.name, kernel), ({ linear }) => linear)
+      ({ kernel }) => Effect.map(Stages.ofPhase(pipeline, step.name, kernel), ({ linear }) => linear)
     )
     for (const linear of linears) console.log(`  ${told(linear, launch.workgroups)}`)
     const shapes = numbers(given.threads ?? `${launch.threads}`).flatMap((threads) =>
@@ -127,6 +127,7 @@ const run = Effect.gen(function*() {
       shapes,
       (shape) => Effect.forEach(linears, (_, last) => firstPhases(step, launches, { ...shape, last, linears }))
     )
+    yield* Profiler.warm(prepared, vars)
     for (const [i, { left, threads, words }] of shapes.entries()) {
       const times = yield* Effect.forEach(rows[i]!, timed)
       console.log(
