@@ -1,8 +1,10 @@
 /** Threads that a workgroup of a launch has beyond those of a phase: they come to its barriers, and do nothing else. */
 import * as DType from "@tg/core-uop/DType"
+import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import { groupArg, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
+import * as Concatenate from "./Concatenate.ts"
 
 /** An instruction, or a loop or branch with all of its own. */
 interface Item {
@@ -18,12 +20,44 @@ interface Working {
   readonly fresh: () => number
 }
 
+/** And what is loaded early, outside of the branches that only they take. */
+interface Guarding extends Working {
+  readonly early: Set<UOp>
+}
+
 /**
  * The instructions of a phase with barriers, in branches that surplus threads do not take. As they are where a group of threads that reduces a
  * value would not take one together.
  */
-export const leaveOut = (instructions: ReadonlyArray<UOp>, working: Working): ReadonlyArray<UOp> =>
-  areWhole(instructions, working) ? guarded(itemsOf(instructions), working) : instructions
+export const leaveOut = (instructions: ReadonlyArray<UOp>, working: Working): ReadonlyArray<UOp> => {
+  if (!areWhole(instructions, working)) return instructions
+  const early = new Set<UOp>()
+  const made = guarded(itemsOf(instructions), { ...working, early })
+  return closed(made, early, working.isThread)
+}
+
+/** The instructions with these loads behind the condition: surplus threads would ask a processor's cache for as many bytes again. */
+const closed = (instructions: ReadonlyArray<UOp>, loads: ReadonlySet<UOp>, condition: UOp): ReadonlyArray<UOp> => {
+  if (loads.size === 0) return instructions
+  const { here, push } = Concatenate.listOf(() => false)
+  const done = new Map<UOp, UOp>()
+  for (const node of instructions) {
+    const own = node.src.some((s) => done.has(s)) ? node.with(node.src.map((s) => done.get(s) ?? s)) : node
+    if (!loads.has(node)) {
+      if (own !== node) done.set(node, own)
+      push(own)
+      continue
+    }
+    const { at, buffer, gate } = accessOf(own)
+    const element = Expr.element(buffer, at, Expr.gated(gate, condition))
+    const load = own.with([element])
+    if (gate !== undefined) push(element.src[2]!)
+    push(element)
+    push(load)
+    done.set(node, load)
+  }
+  return here
+}
 
 /**
  * Whether threads that are left out do nothing between barriers but compute indices and load arguments early: then nothing they would read has to be there.
@@ -74,7 +108,7 @@ const stretchesOf = (items: ReadonlyArray<Item>): ReadonlyArray<Stretch> => {
 const insideOf = ({ nodes }: Item): ReadonlyArray<Item> => itemsOf(nodes.slice(1, -1))
 
 /** The instructions between barriers in branches of their own; those that barriers are inside of, from the inside. */
-const guarded = (items: ReadonlyArray<Item>, working: Working): ReadonlyArray<UOp> =>
+const guarded = (items: ReadonlyArray<Item>, working: Guarding): ReadonlyArray<UOp> =>
   stretchesOf(items).flatMap((stretch) => {
     const [first] = stretch.items as [Item]
     if (!first.hasBarrier) return between(stretch, working)
@@ -110,12 +144,13 @@ const outsideOf = ({ items, later }: Stretch): ReadonlySet<UOp> | undefined => {
  * Instructions between two barriers, in a branch but for those that stay outside of it. Where more is used behind the next barrier, no more than loops and branches have a branch around
  * them.
  */
-const between = (stretch: Stretch, working: Working): ReadonlyArray<UOp> => {
+const between = (stretch: Stretch, working: Guarding): ReadonlyArray<UOp> => {
   const { items } = stretch
   const outside = outsideOf(stretch)
   if (outside === undefined) return items.flatMap(({ nodes }) => nodes.length > 1 ? branch(nodes, working) : nodes)
   const before = items.filter(({ nodes }) => outside.has(nodes[0]!))
   const rest = items.filter(({ nodes }) => !outside.has(nodes[0]!))
+  for (const { nodes: [node] } of before) if (isEarly(node!)) working.early.add(node!)
   return [...before.flatMap(({ nodes }) => nodes), ...branch(rest.flatMap(({ nodes }) => nodes), working)]
 }
 

@@ -4,7 +4,7 @@ import { evaluateLinear } from "@tg/core-uop/EvaluateLinear"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { Arena, isCoherent, slotOf, toposort, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import { slotsStaged } from "../src/Phases.ts"
 import { withBarriers } from "./support/barriers.ts"
@@ -59,6 +59,21 @@ describe("forwarded rows", () => {
     assert.deepStrictEqual(stores.map((node) => node.src[1]!.dtype.lanes), [4])
     const barriers = launchOf(made).src.findLastIndex(({ op }) => op === "GRID_BARRIER")
     assert.isAbove(launchOf(made).src.findIndex(isCacheStore), barriers)
+  })
+
+  it("are waited for in the first of several turns, together with what it reads", () => {
+    const made = forwarding(new Arena())
+    const { src } = launchOf(made, { workgroups: 2, threads: 8, stagedBytes: 4 * width * (heads - 1) })
+    const store = src.findIndex(isCacheStore)
+    const loop = src.slice(0, store).findLast(({ op }) => op === "RANGE")!
+    const inTurn = src.slice(src.indexOf(loop), store)
+    assert.include(toposort(accessOf(src[store]!).gate!), loop)
+    // the row's words and the query's are on their way before the first of them is looked at
+    const [first, ...others] = inTurn.filter(({ op }) => op === "AWAIT")
+    assert.isAbove(others.length, 0)
+    const loads = inTurn.filter((node) => node.op === "LOAD" && isCoherent(accessOf(node).buffer))
+    assert.strictEqual(loads.length, others.length + 1)
+    assert.isTrue(loads.every((load) => inTurn.indexOf(load) < inTurn.indexOf(first!)))
   })
 
   it("come in time where nobody waits at any barrier, with workgroups in any order", () => {
