@@ -134,15 +134,20 @@ export const persist = (
       uses: Persist.usesOf(schedule),
       slices: new Map([...yield* Slices].filter(([, { bytes }]) => bytes <= maxBindingBytes))
     }
-    const codeOf = (step: number): number => candidates[step]?.code ?? 0
-    const cutters = mode === "on" ? [Cuts.fewest] : shares.map((share) => Cuts.cheapest(share * encodeMicros))
+    const kernelOf = (step: number): number => candidates[step]?.number ?? -1
+    const code: Cuts.Code = { bytesOf: (step) => candidates[step]?.code ?? 0, kernelOf }
+    const uses = Map.groupBy(candidates.keys(), kernelOf)
+    const aparts = Cuts.aparts((step) => uses.get(kernelOf(step))!.length)
+    const cutters = mode === "on"
+      ? [Cuts.fewest]
+      : aparts.flatMap((isApart) => shares.map((share) => Cuts.cheapest(share * encodeMicros, isApart)))
     const asked: Asked = { schedule, candidates, layout }
     const planned = (mayAwait: boolean) => {
       const weigh = weigher(pipeline, asked, mayAwait)
       const runs = runsOf(asked, weigh)
-      const plan = (cutter: Cuts.Cutter): Cuts.Plan => Cuts.plan(runs, weigh, { cutter, codeOf })
-      const best = cutters.map(plan).reduce((a, b) => took(b) < took(a) ? b : a)
-      return { best, separate: plan(Cuts.single), ...Cuts.groupsOf(runs, weigh, best) }
+      const plans = (cutters: ReadonlyArray<Cuts.Cutter>) => Cuts.plans(runs, weigh, { code, cutters })
+      const best = plans(cutters).reduce((a, b) => took(b) < took(a) ? b : a)
+      return { best, separate: plans([Cuts.single])[0]!, ...Cuts.groupsOf(runs, weigh, best) }
     }
     const awaiting = planned(true)
     const [first, ...others] = awaiting.groups.filter(({ launch }) => launch.awaited !== undefined)

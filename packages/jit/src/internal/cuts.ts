@@ -71,9 +71,29 @@ const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => 
   return best.at(-1)!.cuts
 }
 
-/** The launches of least total cost, each with so much for encoding it. */
-export const cheapest = (encoding: number): Cutter => (from, to, weigh) =>
-  cutsOf(from, to, (a, b) => microsOf(weigh(a, b)) + encoding)
+/** Whether no launch goes on from the step in front of this one. */
+export type Apart = (step: number) => boolean
+
+/** The launches of least total cost, each with so much for encoding it, of those that do not cross what is apart. */
+export const cheapest = (encoding: number, isApart: Apart): Cutter => (from, to, weigh) =>
+  cutsOf(
+    from,
+    to,
+    (a, b) => stepsFrom(a + 1, b).some(isApart) ? Infinity : microsOf(weigh(a, b)) + encoding
+  )
+
+/** How many times as often a kernel runs that is apart from another one. */
+const oftener = 1.5
+
+/**
+ * What to keep apart: nothing, or kernels that some layers have and others have not, from those in front of them, behind them or both. A launch with such a kernel is a program of its own
+ * for each kind of layers, with all of its code, so layers of several kinds in turns have more than the instruction cache holds; what lies apart is one program for all of them.
+ */
+export const aparts = (usesOf: (step: number) => number): ReadonlyArray<Apart> => {
+  const begins = (step: number): boolean => oftener * usesOf(step) < usesOf(step - 1)
+  const ends = (step: number): boolean => oftener * usesOf(step - 1) < usesOf(step)
+  return [() => false, begins, ends, (step) => begins(step) || ends(step)]
+}
 
 /** As few launches as possible, regardless of cost. */
 export const fewest: Cutter = (from, to, weigh) => cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
@@ -111,50 +131,66 @@ export const runsOf = (
 /** Weighs steps of a run as those of the first one that is equal to it. */
 const weighIn = (weigh: Weigh, { first, from }: Run): Weigh => (a, b) => weigh(a - from + first, b - from + first)
 
-/** The launches that a cutter makes. `codeOf` counts the bytes of a step's code. */
-export const plan = (
+/** The program of each step's kernel: the bytes of its code, and its number. */
+export interface Code {
+  readonly bytesOf: (step: number) => number
+  readonly kernelOf: (step: number) => number
+}
+
+/** The plans that cutters make, equal ones once. */
+export const plans = (
   runs: ReadonlyArray<Run>,
   weigh: Weigh,
-  { codeOf, cutter }: { readonly cutter: Cutter; readonly codeOf: (step: number) => number }
-): Plan => {
+  { code, cutters }: { readonly cutters: ReadonlyArray<Cutter>; readonly code: Code }
+): ReadonlyArray<Plan> => {
+  const made = cutters.map((cutter) => cutsBy(cutter, runs, weigh))
+  return [...new Map(made.map((cuts) => [cuts.join(";"), cuts])).values()].map((cuts) => {
+    let micros = 0
+    const launched: Array<Launched> = []
+    for (const [r, run] of runs.entries()) {
+      const own = weighIn(weigh, run)
+      for (const [i, begin] of cuts[r]!.entries()) {
+        const end = cuts[r]![i + 1] ?? run.to
+        micros += microsOf(own(begin, end))
+        launched.push(launchedOf(code, stepsFrom(begin, end)))
+      }
+    }
+    return { cuts, micros: micros + missedMicros(launched), launches: launched.length }
+  })
+}
+
+/** Where a cutter cuts each run; equal runs alike. */
+const cutsBy = (cutter: Cutter, runs: ReadonlyArray<Run>, weigh: Weigh): Plan["cuts"] => {
   const known = new Map<number, ReadonlyArray<number>>()
-  const cuts = runs.map((run) => {
+  return runs.map((run) => {
     const { first, from, to } = run
     const found = known.get(first) ?? cutter(from, to, weighIn(weigh, run))
     known.set(first, found)
     return found.map((cut) => cut - first + from)
   })
-  const costs = runs.map((run, i) => costOf(weighIn(weigh, run), codeOf, { begins: cuts[i]!, to: run.to }))
-  const micros = costs.reduce((sum, own) => sum + own.micros, 0) + missedMicros(runs, costs.map(({ code }) => code))
-  return { cuts, micros, launches: cuts.flat().length }
 }
 
-/** Microseconds and bytes of code of a run of steps as launches that begin at these. */
-const costOf = (
-  weigh: Weigh,
-  codeOf: (step: number) => number,
-  { begins, to }: { readonly begins: ReadonlyArray<number>; readonly to: number }
-): { readonly micros: number; readonly code: number } => {
-  let micros = 0
-  let code = 0
-  for (const [i, begin] of begins.entries()) {
-    const end = begins[i + 1] ?? to
-    micros += microsOf(weigh(begin, end))
-    code += machineCode(stepsFrom(begin, end).reduce((sum, step) => sum + codeOf(step), 0), end - begin)
-  }
-  return { micros, code }
+/** The code of a launch. Launches of equal kernels are one program. */
+interface Launched {
+  readonly program: string
+  readonly bytes: number
 }
 
-/** Microseconds for code that the instruction cache does not hold any more when a run comes again: its share of what is too much from one such run to the next. */
-const missedMicros = (runs: ReadonlyArray<Run>, codes: ReadonlyArray<number>): number => {
-  const next = new Map<number, number>()
+const launchedOf = ({ bytesOf, kernelOf }: Code, steps: ReadonlyArray<number>): Launched => ({
+  program: steps.map(kernelOf).join(" "),
+  bytes: machineCode(steps.reduce((sum, step) => sum + bytesOf(step), 0), steps.length)
+})
+
+/** Microseconds for code that the instruction cache does not hold any more when a program comes again: its share of what is too much from one such launch to the next. */
+const missedMicros = (launched: ReadonlyArray<Launched>): number => {
+  const next = new Map<string, number>()
   let micros = 0
-  for (let i = runs.length - 1; i >= 0; i--) {
-    const { first } = runs[i]!
-    const until = next.get(first) ?? i + 1
-    next.set(first, i)
-    const between = codes.slice(i, until).reduce((a, b) => a + b, 0)
-    if (between > 0) micros += codeMicros * missed(between) * codes[i]! / between
+  for (let i = launched.length - 1; i >= 0; i--) {
+    const { bytes, program } = launched[i]!
+    const programs = new Map(launched.slice(i, next.get(program) ?? i + 1).map((own) => [own.program, own.bytes]))
+    next.set(program, i)
+    const between = [...programs.values()].reduce((a, b) => a + b, 0)
+    if (between > 0) micros += codeMicros * missed(between) * bytes / between
   }
   return micros
 }
@@ -194,8 +230,14 @@ const explain = (
   }
   if (before === undefined) return
   const joined = weigh(before, to)
+  const more = microsOf(joined) - microsOf(weigh(before, from)) - microsOf(made)
   const why: Phased = "why" in joined
     ? { _tag: "Refused", why: joined.why }
-    : { _tag: "Costs", micros: joined.micros - microsOf(weigh(before, from)) - microsOf(made) }
+    : more < 0
+    ? {
+      _tag: "Refused",
+      why: "the code of the step is more than the instruction cache holds, and as a phase it would be more"
+    }
+    : { _tag: "Costs", micros: more }
   phased.set(from, why)
 }
