@@ -8,7 +8,9 @@ import * as Kernel from "../src/commands/Kernel.ts"
 import * as KernelNames from "@tg/jit/KernelNames"
 
 /** The models that were tuned, and the devices they were tuned on. */
-const tuned = ["glm-4.7-flash:q4_0", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"].map((shape) => ({
+const tuned = ["glm-4.7-flash:q4_0", "glm-4.7-flash:q4_k_m", "deepseek-v2-lite:q4_0", "youtu-llm-2b:q4_0"].map((
+  shape
+) => ({
   shape,
   profile: DeviceProfile.h200
 }))

@@ -94,8 +94,9 @@ interface Candidate extends Share {
   /** Of its kernel: equal kernels have the same. */
   readonly number: number
   readonly linear: UOp
-  /** As a launch of its own. */
+  /** As a launch of its own; and with the opts that it was tuned to as one. */
   readonly micros: number
+  readonly tuned: number
   /** Bytes of its machine code. */
   readonly code: number
   /** Registers of a thread for values that are in use at a time. */
@@ -210,6 +211,7 @@ const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
         workgroups: grid.reduce<number>((n, size) => n * (typeof size === "number" ? size : usualGrid(size)), 1),
         varies: grid.some((size) => typeof size !== "number"),
         micros,
+        tuned: micros - (members(ast).length === 1 ? pipeline.gain(ast) : 0),
         code: PhaseCosts.codeBytes(linear),
         registers: PhaseCosts.wordsInUse(linear),
         words: PhaseCosts.wordsOfSlots(linear),
@@ -272,7 +274,7 @@ const weighed = (pipeline: Pipeline.Stages, together: Together): Cuts.Weighed =>
   const { profile } = pipeline
   const candidates = together.candidates.filter((candidate) => candidate !== undefined)
   if (together.candidates.length === 1) {
-    return { micros: candidates[0]?.micros ?? profile.dispatchMicros, launch: undefined }
+    return { micros: candidates[0]?.tuned ?? profile.dispatchMicros, launch: undefined }
   }
   if (candidates.length < together.candidates.length) {
     return { why: "a kernel that is written by hand, or adds to memory, runs alone" }

@@ -42,6 +42,8 @@ export interface Stages {
   readonly schedule: (sink: UOp) => Effect.Effect<Schedule, RangeifyError>
   /** The opts of a kernel of one member. */
   readonly choose: (kernel: UOp, place?: Place) => Effect.Effect<ReadonlyArray<Opt.Opt>>
+  /** What its opts were measured to gain as a launch, in microseconds (`Heuristics.gain`). */
+  readonly gain: (kernel: UOp) => number
   /** The kernel with these opts, or the first illegal one: the legality check of `apply`, for searches over opts. */
   readonly legal: (kernel: UOp, opts: ReadonlyArray<Opt.Opt>) => UOp | IllegalOpt
   /** Spec `kernel` to spec `opted`. */
@@ -95,6 +97,7 @@ const make = Effect.gen(function*() {
         Effect.flatMap((schedule) => Persistent.persist(stages, schedule, Persistent.idOf(persistent)))
       ),
     choose: heuristics.choose,
+    gain: (kernel) => heuristics.gain?.(kernel) ?? 0,
     legal: (kernel, opts) => postrange.legal(kernel, opts, profile),
     apply: (name, kernel, opts) => postrange.apply(name, kernel, opts, profile),
     devectorize: (name, opted) => devectorize.devectorize(name, opted, caps, profile),

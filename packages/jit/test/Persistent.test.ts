@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
 import * as Phases from "@tg/core-uop/Phases"
 import { argOf } from "@tg/core-uop/UOp"
+import { Heuristics } from "@tg/heuristics/Heuristics"
 import { bytesOfSlots } from "@tg/rangeify/Persist"
 import * as Explain from "@tg/rangeify/Explain"
 import { FusionCosts } from "@tg/rangeify/Fusion"
@@ -204,6 +205,23 @@ describe("persistent launches", () => {
         printed,
         /persistent: a launch: the step takes [\d.]+ ms with launches one by one, and [\d.]+ with \d+ at best/
       )
+    }))
+
+  it.effect("leave a kernel alone whose opts were tuned to gain more as a launch than a phase saves", () =>
+    Effect.gen(function*() {
+      const profile = { ...gpu, encodeMicros: gpu.dispatchMicros / 4 }
+      const launchesWith = (gain: number) => {
+        const tuned = Layer.effect(
+          Heuristics,
+          Effect.map(Heuristics, (usual) => Heuristics.of({ ...usual, gain: () => gain }))
+        ).pipe(Layer.provide(Heuristics.layer), Layer.provide(Profile.layer(profile)))
+        return Effect.flatMap(Pipeline, ({ schedule }) => schedule(blocks(2).sink)).pipe(
+          Effect.map(({ steps }) => steps.length),
+          Effect.provide(pipeline("auto", profile).pipe(Layer.provide(tuned)))
+        )
+      }
+      const [none, much] = yield* Effect.all([launchesWith(0), launchesWith(gpu.dispatchMicros)])
+      assert.isBelow(none, much)
     }))
 
   it("have a workgroup on each processor, as far as barriers were tried among their threads", () => {

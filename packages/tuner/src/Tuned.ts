@@ -17,9 +17,14 @@ export interface Choice {
 }
 
 /** The result of a lookup in a store: opts if it has legal ones. */
-export type Found = { readonly origin: "tuned"; readonly opts: ReadonlyArray<Opt.Opt> } | {
-  readonly origin: "heuristics" | "stale"
-}
+export type Found =
+  | {
+    readonly origin: "tuned"
+    readonly opts: ReadonlyArray<Opt.Opt>
+    /** Microseconds that they took less than the heuristics' when they were found. */
+    readonly gain: number
+  }
+  | { readonly origin: "heuristics" | "stale" }
 
 /** Looks a kernel up. */
 export const find = (
@@ -31,7 +36,8 @@ export const find = (
   const entry = Store.forAdapter(store, profile.adapter).get(Store.keyOf(kernel))
   if (entry === undefined) return { origin: "heuristics" }
   const isLegal = !(legal(kernel, entry.opts, profile) instanceof Postrange.IllegalOpt)
-  return isLegal ? { opts: entry.opts, origin: "tuned" } : { origin: "stale" }
+  const { micros, opts, usualMicros } = entry
+  return isLegal ? { opts, origin: "tuned", gain: usualMicros - micros } : { origin: "stale" }
 }
 
 /** Legal opts for a kernel (spec `kernel`) on a device. */
@@ -42,7 +48,8 @@ export const choose = (
   legal: Postrange.Legal = Postrange.legal
 ): Choice => {
   const found = find(kernel, profile, store, legal)
-  return found.origin === "tuned" ? found : { ...found, opts: usual(kernel, profile, { legal }) }
+  const { origin } = found
+  return { origin, opts: found.origin === "tuned" ? found.opts : usual(kernel, profile, { legal }) }
 }
 
 /** The store that comes with this package. */
@@ -65,7 +72,11 @@ export const layer = (store: Store.Store): Layer.Layer<Heuristics, never, Heuris
         choose: Effect.fn("Tuned.choose")(function*(kernel, place) {
           const found = place === "phase" ? undefined : find(kernel, profile, store, legal)
           return found?.origin === "tuned" ? found.opts : yield* heuristics.choose(kernel, place)
-        })
+        }),
+        gain: (kernel) => {
+          const found = find(kernel, profile, store, legal)
+          return found.origin === "tuned" ? found.gain : heuristics.gain?.(kernel) ?? 0
+        }
       })
     })
   ).pipe(Layer.provide(given(Postrange.Postrange, Postrange.Postrange.layer)))

@@ -98,6 +98,8 @@ describe("Tuned", () => {
         assert.deepStrictEqual(yield* heuristics.choose(large, place), [Opt.unroll(1, 4), Opt.group(1, 64)])
       }
       assert.deepStrictEqual(yield* heuristics.choose(large, "phase"), choose(large, profile, { place: "phase" }))
+      // microseconds of a launch, of what was tuned alone
+      assert.deepStrictEqual([large, Kernels.symbolic()].map((kernel) => heuristics.gain?.(kernel)), [0.75, 0])
     }).pipe(
       Effect.provide(
         Tuned.layer(store).pipe(Layer.provide(Heuristics.layer), Layer.provide(DeviceProfile.Profile.layer(profile)))
