@@ -9,6 +9,7 @@ import { isCoherent, slotOf, substitute, toposort, type UOp } from "@tg/core-uop
 import { accessOf } from "@tg/core-uop/View"
 import { listOf } from "./Concatenate.ts"
 import { isPlain, leaves, lengthOf, withinWords } from "./internal/issue.ts"
+import { remade } from "./internal/remade.ts"
 
 /** Turns of a loop whose loads may be in front of a barrier. */
 const mostTurns = 16
@@ -197,12 +198,8 @@ const replaced = (
   top: ReadonlySet<UOp>
 ): ReadonlyArray<UOp> => {
   const { here, push } = listOf((node) => top.has(node))
-  const done = new Map<UOp, UOp>()
   const carriedOf = Map.groupBy(carried, ({ from }) => from)
-  for (const node of instructions) {
-    const src = node.src.map((s) => done.get(s) ?? s)
-    const own = src.every((s, i) => s === node.src[i]) ? node : node.with(src)
-    if (own !== node) node.arena.inherit(own, node)
+  remade(instructions, (own, node) => {
     const turns = carriedOf.get(node) ?? []
     // where all turns are carried, nothing is left to load
     const isWhole = turns.length > 0 && turns.length === turns[0]!.of
@@ -212,7 +209,7 @@ const replaced = (
       isWhole ? turns[0]!.load : own
     )
     if (turns.length > 0) { for (const part of toposort(value)) push(part) }
-    done.set(node, value)
-  }
+    return value
+  })
   return here
 }

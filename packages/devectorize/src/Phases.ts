@@ -15,7 +15,6 @@ import { type Share, shareOf } from "./Shares.ts"
 import { areLeftOut, leaveOut } from "./Surplus.ts"
 import {
   type Copy,
-  type FirstTurn,
   type Phase,
   type Restored,
   restoresOf,
@@ -64,7 +63,7 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
     argument: argumentsOf(members, launch)
   }
   // the head is complete before any phase is built, so no phase computes any of it again
-  const shares = members.map((member) => shareOf(making, member))
+  const shares = members.map((member, i) => shareOf(making, member, forwarded[i]!.length > 0))
   const restored = forwarded.map((to, i) =>
     to.map((one): Restored => ({ ...one, base: emit(one.base), local: memory[i]!.get(one.local)! }))
   )
@@ -223,15 +222,6 @@ const branchOf = (making: Making, { member, memory, share }: Running): Concatena
   }
 }
 
-/** Whether it is the first turn of a loop, and the instructions that say so. */
-const firstTurn = ({ head, lowered }: Making, range: UOp): FirstTurn => {
-  const isFirst = lowered(Expr.lt(range, 1))
-  const made = toposort(isFirst)
-  for (const node of made) if (node.op === "CONST") head.add(node)
-  const known = new Set([...head, ...toposort(range)])
-  return { isFirst, nodes: made.filter((node) => !known.has(node)) }
-}
-
 /** The instructions of a phase. */
 const phase = (
   making: Making,
@@ -250,20 +240,15 @@ const phase = (
   const [working, parts] = areLeftOut(copied, { count })
     ? [share.works, share.parts]
     : [share.isThread, share.doubled]
-  const ofTurns = stagedIn(true)
-  const range = ofTurns.size === 0 ? undefined : share.open.find(({ op }) => op === "RANGE")
-  // what is forwarded is waited for together with what the first turn reads, and by those alone that have one
-  const first = range === undefined ? undefined : firstTurn(making, range)
   const copying = { ...member, memory, parts }
-  const stages = stage(making, { ...copying, staged: stagedIn(false), restored: first === undefined ? restored : [] })
-  const restores = restored.flatMap((one) => restoresOf(making, one, first))
-  const ofTurn = stage(making, {
-    ...copying,
-    staged: ofTurns,
-    restored: first === undefined ? [] : restored,
-    before: new Set([...share.before, ...first?.nodes ?? []]),
-    first
-  })
+  // what is forwarded is waited for together with what the first turn reads, and by those alone that have one
+  const { before, isFirst } = share
+  const [once, inFirst] = isFirst === undefined ? [restored, []] : [[], restored]
+  const inTurn = { before, isFirst }
+  const stages = stage(making, { ...copying, staged: stagedIn(false), restored: once })
+  const restores = once.flatMap((one) => restoresOf(making, one, {}))
+  const ofTurn = stage(making, { ...copying, ...inTurn, staged: stagedIn(true), restored: inFirst })
+  const restoresOfTurn = inFirst.flatMap((one) => restoresOf(making, one, inTurn))
   const body = working === undefined ? copied : leaveOut(copied, { isThread: working, count, fresh: making.fresh })
   const again = loops && member.hasBarriers
   const barrier = (): UOp => arena.make("BARRIER", DType.none, [], making.fresh())
@@ -275,11 +260,11 @@ const phase = (
   return [
     ...own,
     ...met(stages),
-    ...(first === undefined ? met(restores) : []),
+    ...met(restores),
     // a later phase may have put some of it in front of all
-    ...[...own.length > 0 ? inner : share.open, ...first?.nodes ?? []].filter((node) => !head.has(node)),
+    ...(own.length > 0 ? inner : share.open).filter((node) => !head.has(node)),
     ...met(ofTurn),
-    ...(first === undefined ? [] : met(restores)),
+    ...met(restoresOfTurn),
     ...body,
     // write after read: the next iteration overwrites workgroup memory
     ...(again ? [barrier()] : []),

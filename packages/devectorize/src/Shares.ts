@@ -28,6 +28,8 @@ export interface Share {
   /** How its workgroups each copy what they read, if missing ones do not, and if they copy what the last one reads. */
   readonly parts: Parts
   readonly doubled: Parts
+  /** Where its workgroups copy what they read in each turn of a loop, and words are forwarded to it: whether it is the first turn, in which these are copied, too. */
+  readonly isFirst: UOp | undefined
   readonly before: ReadonlySet<UOp>
 }
 
@@ -50,7 +52,7 @@ const turnOf = (
 }
 
 /** Distributes a phase's workgroups cyclically: a loop where there are more than the launch runs at once. */
-export const shareOf = (making: Making, member: Placed): Share => {
+export const shareOf = (making: Making, member: Placed, hasForwarded: boolean): Share => {
   const { emit, launch: { workgroups }, lowered, thread, threads } = making
   const { side: { beside, isAdjacent } } = member
   const { arena } = member.linear
@@ -93,8 +95,8 @@ export const shareOf = (making: Making, member: Placed): Share => {
     : Expr.min(number, Expr.sub(count, 1))
   const conditions = [isThread, isThere].filter((condition) => condition !== undefined)
   const both = conditions.length === 0 ? undefined : conditions.reduce((a, b) => Expr.and(a, b))
-  const isLoop = open.some(({ op }) => op === "RANGE")
-  const make = isLoop ? putAll : emit
+  const loop = open.find(({ op }) => op === "RANGE")
+  const make = loop === undefined ? emit : putAll
   const beginnings = beginningsOf(making, member, { workgroup: existing, thread: own, part, make })
   const partsFor = (condition: UOp | undefined): Parts => ({
     thread: own,
@@ -104,7 +106,8 @@ export const shareOf = (making: Making, member: Placed): Share => {
   })
   const parts = partsFor(both)
   const doubled = member.hasBarriers ? partsFor(isThread) : parts
-  const rest = { open, before, places, isWorkgroup, parts, doubled }
+  const isFirst = hasForwarded && loop !== undefined && beginnings.size > 0 ? putAll(Expr.lt(loop, 1)) : undefined
+  const rest = { open, before, places, isWorkgroup, parts, doubled, isFirst }
   if (member.hasBarriers) {
     const last = isSurplus && beside === 1 ? Expr.min(own, member.threads - 1) : own
     return shareIn({

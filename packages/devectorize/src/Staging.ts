@@ -193,15 +193,8 @@ export interface Copied extends Staged {
   readonly restored: ReadonlyArray<Restored>
   /** Instructions in front of it besides the head. */
   readonly before?: ReadonlySet<UOp>
-  /** The turn in which forwarded words are copied, if it is a loop's. */
-  readonly first?: FirstTurn | undefined
-}
-
-/** The first turn of a loop. */
-export interface FirstTurn {
-  readonly isFirst: UOp
-  /** The instructions that compute it. */
-  readonly nodes: ReadonlyArray<UOp>
+  /** Whether it is the turn in which forwarded words are copied; always, if it is not said. */
+  readonly isFirst?: UOp | undefined
 }
 
 /** The stores of what is copied, and the loop around them where they are too many. */
@@ -218,7 +211,7 @@ export const stage = (making: Copying, copied: Copied): ReadonlyArray<UOp> => {
   const { head } = making
   const copies = [
     ...[...copied.staged].map(([param, copy]) => copiesOf(making, copied, { param, copy })),
-    ...copied.restored.map((restored) => ({ range: undefined, stores: forwardedOf(making, restored, copied.first) }))
+    ...copied.restored.map((restored) => ({ range: undefined, stores: forwardedOf(making, restored, copied.isFirst) }))
   ]
   const loose = copies.flatMap(({ range, stores }) => range === undefined ? stores : [])
   const everywhere = new Set<UOp>()
@@ -299,12 +292,12 @@ const copiesOf = (
 const forwardedOf = (
   { argument, head, lowered, thread, threads }: Copying,
   { from, local, words }: Restored,
-  first: FirstTurn | undefined
+  isFirst: UOp | undefined
 ): ReadonlyArray<UOp> => {
   const source = argument(from.slot, DType.u32)
   for (const node of [...toposort(source), local]) head.add(node)
   return shared(thread, threads, words).map(({ at, gate: inside }) => {
-    const gate = gateOf(lowered, inside, first)
+    const gate = gateOf(lowered, inside, isFirst)
     const load = Expr.load(Expr.element(source, lowered(Expr.add(at, from.offset)), gate))
     return Expr.store(Expr.element(local, lowered(at), gate), awaited(load, local.dtype))
   })
@@ -314,14 +307,13 @@ const forwardedOf = (
 export const restoresOf = (
   { argument, head, lowered, thread, threads }: Copying,
   { base, local, slot, words }: Restored,
-  first: FirstTurn | undefined
+  { before, isFirst }: Pick<Copied, "before" | "isFirst">
 ): ReadonlyArray<UOp> => {
   const target = argument(slot, local.dtype)
   for (const node of toposort(target)) head.add(node)
   const made = new Set<UOp>()
-  const before = new Set(first?.nodes)
   for (const { at: vector, gate: inside } of shared(thread, threads, words / widest)) {
-    const gate = gateOf(lowered, inside, first)
+    const gate = gateOf(lowered, inside, isFirst)
     const at = Expr.mul(vector, widest)
     const each = Array.from(
       { length: widest },
@@ -330,17 +322,17 @@ export const restoresOf = (
     const value = local.arena.make("STACK", DType.withLanes(local.dtype, widest), each)
     for (const node of toposort(Expr.store(Expr.element(target, lowered(Expr.add(at, base)), gate), value))) {
       if (node.op === "CONST") head.add(node)
-      else if (!head.has(node) && !before.has(node)) made.add(node)
+      else if (!head.has(node) && before?.has(node) !== true) made.add(node)
     }
   }
   return [...made]
 }
 
 /** Whether a thread has an element, and its turn is the first one. */
-const gateOf = (lowered: Copying["lowered"], inside: UOp | undefined, first: FirstTurn | undefined): UOp | undefined =>
-  inside === undefined
-    ? first?.isFirst
-    : lowered(first === undefined ? inside : Expr.and(inside, first.isFirst))
+const gateOf = (lowered: Copying["lowered"], inside: UOp | undefined, isFirst: UOp | undefined): UOp | undefined => {
+  const gate = isFirst === undefined ? inside : Expr.gated(inside, isFirst)
+  return gate && lowered(gate)
+}
 
 /** So many elements shared by threads, neighbours by neighbours: the one of each turn, and where not all threads have one, whether this one does. */
 const shared = (

@@ -4,7 +4,8 @@ import * as Expr from "@tg/core-uop/Expr"
 import { elementwise } from "@tg/core-uop/Op"
 import { groupArg, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
-import * as Concatenate from "./Concatenate.ts"
+import { listOf } from "./Concatenate.ts"
+import { remade } from "./internal/remade.ts"
 
 /** An instruction, or a loop or branch with all of its own. */
 interface Item {
@@ -39,23 +40,14 @@ export const leaveOut = (instructions: ReadonlyArray<UOp>, working: Working): Re
 /** The instructions with these loads behind the condition: surplus threads would ask a processor's cache for as many bytes again. */
 const closed = (instructions: ReadonlyArray<UOp>, loads: ReadonlySet<UOp>, condition: UOp): ReadonlyArray<UOp> => {
   if (loads.size === 0) return instructions
-  const { here, push } = Concatenate.listOf(() => false)
-  const done = new Map<UOp, UOp>()
-  for (const node of instructions) {
-    const own = node.src.some((s) => done.has(s)) ? node.with(node.src.map((s) => done.get(s) ?? s)) : node
-    if (!loads.has(node)) {
-      if (own !== node) done.set(node, own)
-      push(own)
-      continue
-    }
+  const { here, push } = listOf(() => false)
+  remade(instructions, (own, node) => {
+    if (!loads.has(node)) return push(own)
     const { at, buffer, gate } = accessOf(own)
-    const element = Expr.element(buffer, at, Expr.gated(gate, condition))
-    const load = own.with([element])
-    if (gate !== undefined) push(element.src[2]!)
-    push(element)
-    push(load)
-    done.set(node, load)
-  }
+    const both = Expr.gated(gate, condition)
+    if (gate !== undefined) push(both)
+    return push(own.with([push(Expr.element(buffer, at, both))]))
+  })
   return here
 }
 

@@ -94,8 +94,9 @@ interface Candidate extends Share {
   /** Of its kernel: equal kernels have the same. */
   readonly number: number
   readonly linear: UOp
-  /** As a launch of its own; and with the opts that it was tuned to as one. */
+  /** As a launch of its own. */
   readonly micros: number
+  /** The same, with what its opts were measured to gain as one. */
   readonly tuned: number
   /** Bytes of its machine code. */
   readonly code: number
@@ -135,10 +136,9 @@ export const persist = (
       uses: Persist.usesOf(schedule),
       slices: new Map([...yield* Slices].filter(([, { bytes }]) => bytes <= maxBindingBytes))
     }
-    const kernelOf = (step: number): number => candidates[step]?.number ?? -1
-    const code: Cuts.Code = { bytesOf: (step) => candidates[step]?.code ?? 0, kernelOf }
-    const uses = Map.groupBy(candidates.keys(), kernelOf)
-    const aparts = Cuts.aparts((step) => uses.get(kernelOf(step))!.length)
+    const code = codeOf(candidates)
+    const uses = Map.groupBy(candidates.keys(), code.kernelOf)
+    const aparts = Cuts.aparts((step) => uses.get(code.kernelOf(step))!.length)
     const cutters = mode === "on"
       ? [Cuts.fewest]
       : aparts.flatMap((isApart) => shares.map((share) => Cuts.cheapest(share * encodeMicros, isApart)))
@@ -170,9 +170,15 @@ export const persist = (
 const refused = (schedule: Schedule, why: string): Schedule =>
   Persist.persist(schedule, [], { phasedOf: () => ({ _tag: "Refused", why }) })
 
+/** The code of each step; those that are no candidates have none that is known. */
+const codeOf = (candidates: Asked["candidates"]): Cuts.Code => ({
+  bytesOf: (step) => candidates[step]?.code ?? 0,
+  kernelOf: (step) => candidates[step]?.number ?? -1
+})
+
 /** The runs of a schedule, of which those are equal that are asked for equal launches. */
 const runsOf = ({ candidates, layout, schedule }: Asked, weigh: Cuts.Weigh): ReadonlyArray<Cuts.Run> => {
-  const kernelOf = (step: number): number => candidates[step]?.number ?? -1
+  const { kernelOf } = codeOf(candidates)
   return Cuts.runsOf(schedule.steps, (from, to) => Persist.textOf(schedule, { ...layout, from, to, kernelOf }), weigh)
 }
 

@@ -16,15 +16,10 @@ export interface Choice {
   readonly origin: "tuned" | "heuristics" | "stale"
 }
 
-/** The result of a lookup in a store: opts if it has legal ones. */
-export type Found =
-  | {
-    readonly origin: "tuned"
-    readonly opts: ReadonlyArray<Opt.Opt>
-    /** Microseconds that they took less than the heuristics' when they were found. */
-    readonly gain: number
-  }
-  | { readonly origin: "heuristics" | "stale" }
+/** The result of a lookup in a store: its entry, if the opts are legal. */
+export type Found = { readonly origin: "tuned"; readonly entry: Store.Entry } | {
+  readonly origin: "heuristics" | "stale"
+}
 
 /** Looks a kernel up. */
 export const find = (
@@ -36,8 +31,7 @@ export const find = (
   const entry = Store.forAdapter(store, profile.adapter).get(Store.keyOf(kernel))
   if (entry === undefined) return { origin: "heuristics" }
   const isLegal = !(legal(kernel, entry.opts, profile) instanceof Postrange.IllegalOpt)
-  const { micros, opts, usualMicros } = entry
-  return isLegal ? { opts, origin: "tuned", gain: usualMicros - micros } : { origin: "stale" }
+  return isLegal ? { entry, origin: "tuned" } : { origin: "stale" }
 }
 
 /** Legal opts for a kernel (spec `kernel`) on a device. */
@@ -48,8 +42,8 @@ export const choose = (
   legal: Postrange.Legal = Postrange.legal
 ): Choice => {
   const found = find(kernel, profile, store, legal)
-  const { origin } = found
-  return { origin, opts: found.origin === "tuned" ? found.opts : usual(kernel, profile, { legal }) }
+  const opts = found.origin === "tuned" ? found.entry.opts : usual(kernel, profile, { legal })
+  return { opts, origin: found.origin }
 }
 
 /** The store that comes with this package. */
@@ -71,11 +65,13 @@ export const layer = (store: Store.Store): Layer.Layer<Heuristics, never, Heuris
         id: heuristics.id === undefined ? undefined : `${heuristics.id} tuned launches ${own}`,
         choose: Effect.fn("Tuned.choose")(function*(kernel, place) {
           const found = place === "phase" ? undefined : find(kernel, profile, store, legal)
-          return found?.origin === "tuned" ? found.opts : yield* heuristics.choose(kernel, place)
+          return found?.origin === "tuned" ? found.entry.opts : yield* heuristics.choose(kernel, place)
         }),
         gain: (kernel) => {
           const found = find(kernel, profile, store, legal)
-          return found.origin === "tuned" ? found.gain : heuristics.gain?.(kernel) ?? 0
+          return found.origin === "tuned"
+            ? found.entry.usualMicros - found.entry.micros
+            : heuristics.gain?.(kernel) ?? 0
         }
       })
     })
