@@ -283,7 +283,7 @@ const singleStores = (end: UOp): ReadonlyArray<UOp> =>
  * Throws on an access outside a buffer, naming slot and index: that is a compiler's mistake, not a condition.
  */
 export const evaluateKernel = (kernel: UOp, args: Arguments, vars: Vars = {}, options: Options = {}): void => {
-  for (const phase of Phases.phasesOf(kernel)) {
+  for (const phase of Phases.runningIn(kernel)) {
     const own = argumentsOf(phase, args)
     evaluateKernel(phase.kernel, own, vars, options)
     phase.copies?.forEach((slot, i) => {

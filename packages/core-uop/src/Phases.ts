@@ -21,6 +21,10 @@ export type PhaseArg = {
   readonly copies?: ReadonlyArray<number>
   /** What `forwardsOf` tells: four numbers each. */
   readonly forwards?: ReadonlyArray<number>
+  /** The variants of the launch that it runs in; all, if it is not said. */
+  readonly variants?: ReadonlyArray<number>
+  /** Whether it runs instead of the phase in front of it, in other variants: there is no barrier between them. */
+  readonly instead?: boolean
 }
 
 /**
@@ -58,7 +62,15 @@ export type PersistentArg = {
   readonly ahead: ReadonlyArray<number>
   /** Where words that cross phases are awaited by those who read them. Without, writers wait until their words are in memory before they arrive at a barrier. */
   readonly awaited?: Awaited
+  /** Where launches that differ in few phases are one program: which of them this is. */
+  readonly variant?: Variant
 }
+
+/** The number of a variant, and how many there are. */
+export type Variant = readonly [number: number, count: number]
+
+/** The variable of a program whose launches are of several variants. No other one has a name with parentheses. */
+export const variantName = "(variant)"
 
 /** The slot of the words that a launch writes, that of words of another launch, which it clears, and how many these are. Each is a window of the memory of words (`waiting`). */
 export type Awaited = readonly [slot: number, cleared: number, clearedWords: number]
@@ -112,6 +124,35 @@ export const isPersistent = (kernel: UOp): boolean => kernel.op === "PERSISTENT"
 /** The phases of a persistent launch, in order; none of another kernel. */
 export const phasesOf = (kernel: UOp): ReadonlyArray<Phase> =>
   isPersistent(kernel) ? kernel.src.map((node) => ({ kernel: node.src[0]!, ...argOf(node, "PHASE") })) : []
+
+/** The phases of a persistent launch that run in its variant; none of another kernel. */
+export const runningIn = (kernel: UOp): ReadonlyArray<Phase> => isPersistent(kernel) ? phasesOf(ofVariant(kernel)) : []
+
+/** The launch as a program of its own: without the phases of other variants. */
+export const ofVariant = (launch: UOp): UOp => {
+  const { variant, ...arg } = argOf(launch, "PERSISTENT")
+  if (variant === undefined) return launch
+  const phases = phasesOf(launch)
+  const own = [...phases.keys()].filter((i) => phases[i]!.variants?.includes(variant[0]) !== false)
+  const moved = own.map((i) => {
+    const { instead: _, variants: __, ...phase } = phases[i]!
+    const forwards = forwardsOf(phase).map((forward) => ({ ...forward, reader: own.indexOf(forward.reader) }))
+    return { ...phase, ...forwards.length > 0 ? { forwards: numbersOf(forwards) } : {} }
+  })
+  return persistent(launch.arena, moved, { ...arg, ahead: own.map((i) => arg.ahead[i] ?? 0) })
+}
+
+/** The phases between barriers: those of which one runs instead of the other are together. */
+export const stretchesOf = <A extends Pick<PhaseArg, "instead">>(
+  phases: ReadonlyArray<A>
+): ReadonlyArray<ReadonlyArray<A>> => {
+  const made: Array<Array<A>> = []
+  for (const phase of phases) {
+    if (phase.instead === true) made.at(-1)!.push(phase)
+    else made.push([phase])
+  }
+  return made
+}
 
 /** The launch of these phases. */
 export const persistent = (arena: Arena, phases: ReadonlyArray<Phase>, launch: PersistentArg): UOp =>
@@ -249,8 +290,10 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
   const noteWrite = (slot: number, phase: number): void => {
     for (const map of [users, writers]) note(map, slot, phase)
   }
-  phases.forEach((arg, phase) => {
+  const stretches = stretchesOf(phases).flatMap((stretch, i) => stretch.map(() => i))
+  phases.forEach((arg, i) => {
     const { copies = [], kernel, slots } = arg
+    const phase = stretches[i]!
     const forwards = forwardsOf(arg)
     const forwarded = new Set(forwards.map(({ slot }) => slot))
     for (const [own, access] of touched(kernel)) {
@@ -261,8 +304,8 @@ export const crossing = (phases: ReadonlyArray<Phase>): ReadonlySet<number> => {
     for (const slot of copies.filter(isCopy)) noteWrite(slot, phase)
     for (const { reader, slot, to } of forwards) {
       noteWrite(to, phase)
-      note(users, to, reader)
-      noteWrite(slots[slot]!, reader)
+      note(users, to, stretches[reader]!)
+      noteWrite(slots[slot]!, stretches[reader]!)
     }
   })
   const shared = new Set(phases.flatMap(({ offsets, slots }) => slots.filter((_, i) => offsets[i] !== 0)))

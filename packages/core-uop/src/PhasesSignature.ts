@@ -8,9 +8,9 @@ type Signature = Pick<Program, "workgroup" | "grid" | "bindings" | "vars"> & {
   readonly bounds: ReadonlyArray<VarBounds>
 }
 
-/** The signature of a persistent launch: all that its phases touch, by the signature of each, and the barrier's buffer. */
+/** The signature of a persistent launch: all that its phases touch, of those that run in its variant, by the signature of each, and the barrier's buffer. */
 export const signatureOfPhases = (launch: UOp, signature: (kernel: UOp) => Signature): Signature => {
-  const phases = Phases.phasesOf(launch)
+  const phases = Phases.runningIn(launch)
   const slots = new Map<number, Binding>()
   const vars = new Map<string, VarBounds>()
   for (const phase of phases) {

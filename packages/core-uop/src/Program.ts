@@ -54,6 +54,8 @@ export interface Program {
   readonly grid: readonly [UOp | number, UOp | number, UOp | number]
   readonly bindings: ReadonlyArray<Binding>
   readonly vars: ReadonlyArray<string>
+  /** Values of those variables that its runs do not say: programs of one code differ in them. */
+  readonly given?: Readonly<Record<string, number>> | undefined
   /** Of each of `vars`, in their order. */
   readonly bounds?: ReadonlyArray<VarBounds> | undefined
   /**

@@ -67,12 +67,34 @@ export const phases = (parts: ReadonlyArray<Phase>, launch: Launch): UOp => {
   const restored = forwarded.map((to, i) =>
     to.map((one): Restored => ({ ...one, base: emit(one.base), local: memory[i]!.get(one.local)! }))
   )
-  const passed = passing(members, launch)
-  const body = members.flatMap((member, i) => [
+  const stretches = Phases.stretchesOf(members)
+  const passed = passing(stretches, launch)
+  const running = members.map(({ variants }) =>
+    variants === undefined ? undefined : emit(isOneOf(arena, variants, launch.variant![1]))
+  )
+  const bodyOf = (member: Placed): ReadonlyArray<UOp> => {
+    const i = members.indexOf(member)
+    const own = phase(making, { member, memory: memory[i]!, share: shares[i]!, restored: restored[i]! })
+    const condition = running[i]
+    if (condition === undefined) return own
+    const branch = arena.make("IF", DType.none, [condition])
+    return [branch, ...own, arena.make("ENDIF", DType.none, [branch])]
+  }
+  const body = stretches.flatMap((stretch, i) => [
     ...(i === 0 ? cleared(making) : [gridBarrier(making, passed[i - 1])]),
-    ...phase(making, { member, memory: memory[i]!, share: shares[i]!, restored: restored[i]! })
+    ...stretch.flatMap(bodyOf)
   ])
-  return issueAhead(arena.make("LINEAR", DType.none, [...head, ...body]), launch.ahead, lowered)
+  // phases of which one runs share the registers for what is loaded ahead
+  const ahead = stretches.map((stretch) =>
+    Math.min(...stretch.map((member) => launch.ahead[members.indexOf(member)] ?? 0))
+  )
+  return issueAhead(arena.make("LINEAR", DType.none, [...head, ...body]), ahead, lowered)
+}
+
+/** Whether the launch is of one of these variants. */
+const isOneOf = (arena: UOp["arena"], variants: ReadonlyArray<number>, count: number): UOp => {
+  const variant = Expr.variable(arena, Phases.variantName, 0, count - 1)
+  return variants.map((number) => Expr.eq(variant, number)).reduce((a, b) => Expr.or(a, b))
 }
 
 /** The barrier behind a phase, which so many workgroups pass. */

@@ -7,7 +7,7 @@ import * as Expr from "@tg/core-uop/Expr"
 import * as Phases from "@tg/core-uop/Phases"
 import { signature } from "@tg/core-uop/Program"
 import * as Spec from "@tg/core-uop/Spec"
-import { Arena, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
+import { Arena, argOf, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { accessOf } from "@tg/core-uop/View"
 import * as Opt from "@tg/postrange/Opt"
 import * as Concatenate from "../src/Concatenate.ts"
@@ -20,6 +20,7 @@ import {
   awaitedLaunchOf,
   awaitedValues,
   copiesIn,
+  inVariants,
   launchOf,
   length,
   type Made,
@@ -121,6 +122,32 @@ describe("phases", () => {
       }
     }
     assert.isAbove(copied, 6)
+  })
+
+  it("runs the phases of its variant, as a launch of these alone does", () => {
+    for (let seed = 0; seed < 12; seed++) {
+      const made = inVariants(random(seed, 2 + seed % 5, [undefined, 4, 8][seed % 3]))
+      const shape = { workgroups: 1 + seed % 3, threads: 1 + 31 * (seed % 2), spins: 1000 }
+      const stagedBytes = seed % 2 * 4 * length
+      const ones = [0, 1].map((number) => launchOf(made, { ...shape, stagedBytes, ahead: 4, variant: [number, 2] }))
+      // one program
+      assert.strictEqual(ones[0], ones[1])
+      assert.deepStrictEqual(Spec.check("linear", ones[0]!), [], `seed ${seed}`)
+      const found = [0, 1].map((number) => {
+        const arg = { ...shape, stagedBytes: 0, ahead: made.phases.map(() => 4), variant: [number, 2] as const }
+        const launch = Phases.persistent(made.linears[0]!.arena, made.phases, arg)
+        const want = run(made, (args) => evaluateKernel(Phases.ofVariant(launch), args, vars))
+        assert.deepStrictEqual(run(made, (args) => evaluateKernel(launch, args, vars)), want)
+        const values = { ...vars, [Phases.variantName]: number }
+        assert.deepStrictEqual(run(made, (args) => evaluateLinear(ones[0]!, args, values, { seed })), want, `${seed}`)
+        assert.strictEqual(
+          argOf(Phases.ofVariant(launch), "PERSISTENT").ahead.length,
+          Math.ceil(made.phases.length * 2 / 3)
+        )
+        return want
+      })
+      assert.notDeepEqual(found[0], found[1])
+    }
   })
 
   it("copies values in loops of their own, each with its own indices", () => {

@@ -5,6 +5,7 @@ import { key, type UOp } from "@tg/core-uop/UOp"
 import { DevectorizeError } from "@tg/devectorize/Devectorize"
 import { IllegalOpt } from "@tg/postrange/Postrange"
 import { Context, Effect, Layer, Schema } from "effect"
+import * as Phased from "./internal/phased.ts"
 import * as KernelLimits from "./KernelLimits.ts"
 import { Pipeline } from "./Pipeline.ts"
 import * as Stages from "./Stages.ts"
@@ -36,7 +37,7 @@ export class Compiler extends Context.Service<Compiler, {
       const lowerOnce = Effect.fn("Compiler.compile")(function*(name: string, kernel: UOp) {
         if (kernel.op === "CUSTOM") return yield* pipeline.written(kernel)
         const { linear } = yield* Stages.ofKernel(pipeline, name, kernel)
-        return yield* pipeline.render(name, linear)
+        return Phased.ofVariant(kernel, yield* pipeline.render(name, linear))
       })
       return Compiler.of({ id: pipeline.id, compile: once(lowerOnce) })
     })

@@ -2,7 +2,7 @@
 import * as Custom from "@tg/core-uop/Custom"
 import * as Phases from "@tg/core-uop/Phases"
 import { evaluateIndex } from "@tg/core-uop/Program"
-import { key, type UOp } from "@tg/core-uop/UOp"
+import { argOf, key, type UOp } from "@tg/core-uop/UOp"
 import * as Loops from "@tg/postrange/Loops"
 import * as Fusion from "@tg/rangeify/Fusion"
 import { members } from "@tg/rangeify/Members"
@@ -44,8 +44,9 @@ const shapeOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, step: Ste
   }
   const phases = yield* Effect.forEach(kernelsOf(step.ast), (kernel) => ofKernel(pipeline, step, { kernel, vars }))
   if (!step.ast.is("PERSISTENT")) return phases[0]!
-  const { arg } = step.ast
-  const parts = Phases.phasesOf(step.ast)
+  const launch = Phases.ofVariant(step.ast)
+  const arg = argOf(launch, "PERSISTENT")
+  const parts = Phases.phasesOf(launch)
   // one barrier fewer than phases, one launch for all of them
   const waits = profile.dispatchMicros + (phases.length - 1) * PhaseMicros.boundaryMicros(profile, arg)
   const crossing = { coherent: Phases.crossing(parts), stagedBytes: arg.stagedBytes }

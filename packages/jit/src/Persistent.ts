@@ -16,6 +16,7 @@ import * as Persist from "@tg/rangeify/Persist"
 import type { KernelStep, Schedule, Slice } from "@tg/rangeify/Schedule"
 import { Context, Effect } from "effect"
 import * as Cuts from "./internal/cuts.ts"
+import type { Code } from "./internal/instructionCache.ts"
 import { boundaryMicros, crossings, savedAhead, type Share, slower } from "./internal/phaseMicros.ts"
 import type * as Pipeline from "./Pipeline.ts"
 import * as Stages from "./Stages.ts"
@@ -137,11 +138,7 @@ export const persist = (
       slices: new Map([...yield* Slices].filter(([, { bytes }]) => bytes <= maxBindingBytes))
     }
     const code = codeOf(candidates)
-    const uses = Map.groupBy(candidates.keys(), code.kernelOf)
-    const aparts = Cuts.aparts((step) => uses.get(code.kernelOf(step))!.length)
-    const cutters = mode === "on"
-      ? [Cuts.fewest]
-      : aparts.flatMap((isApart) => shares.map((share) => Cuts.cheapest(share * encodeMicros, isApart)))
+    const cutters = mode === "on" ? [Cuts.fewest] : shares.map((share) => Cuts.cheapest(share * encodeMicros))
     const asked: Asked = { schedule, candidates, layout }
     const planned = (mayAwait: boolean) => {
       const weigh = weigher(pipeline, asked, mayAwait)
@@ -163,7 +160,11 @@ export const persist = (
         `the step takes ${alone} ms with launches one by one, and ${merged} with ${best.launches} at best, as the mean over fast and slow hosts; ${leastGain} times is asked`
       )
     }
-    return Persist.persist(schedule, groups, { layout, phasedOf: (step) => phased.get(step) })
+    return Persist.persist(schedule, groups, {
+      layout,
+      merges: mode === "on" || best.merges,
+      phasedOf: (step) => phased.get(step)
+    })
   })
 
 /** The schedule as it is, and why. */
@@ -171,7 +172,7 @@ const refused = (schedule: Schedule, why: string): Schedule =>
   Persist.persist(schedule, [], { phasedOf: () => ({ _tag: "Refused", why }) })
 
 /** The code of each step; those that are no candidates have none that is known. */
-const codeOf = (candidates: Asked["candidates"]): Cuts.Code => ({
+const codeOf = (candidates: Asked["candidates"]): Code => ({
   bytesOf: (step) => candidates[step]?.code ?? 0,
   kernelOf: (step) => candidates[step]?.number ?? -1
 })

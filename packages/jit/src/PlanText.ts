@@ -41,6 +41,7 @@ const KeptProgram = Schema.Struct({
   })),
   group: Schema.optional(Schema.Array(Schema.Literals(["read", "write"]))),
   vars: Schema.Array(Schema.String),
+  given: Schema.optional(Schema.Record(Schema.String, Schema.Number)),
   bounds: Schema.optional(Schema.Array(Schema.Struct({ min: Schema.Number, max: Schema.Number }))),
   instructions: Schema.optionalKey(Schema.Struct({ perPart: Size, perIteration: Size }))
 })

@@ -23,7 +23,7 @@ export const bytesOf = (step: Step, vars: Vars): number =>
 
 /** The phases of a persistent launch; else the kernel itself. */
 export const kernelsOf = (ast: UOp): ReadonlyArray<UOp> =>
-  Phases.isPersistent(ast) ? Phases.phasesOf(ast).map(({ kernel }) => kernel) : [ast]
+  Phases.isPersistent(ast) ? Phases.runningIn(ast).map(({ kernel }) => kernel) : [ast]
 
 /** Memory traffic of a kernel in bytes. */
 export const bytesOfKernel = (kernel: UOp, vars: Vars): number =>

@@ -59,7 +59,7 @@ const fatal: ReadonlySet<DeviceError["reason"]> = new Set(["DeviceLost", "OutOfM
 /** Why a launch is not to be used. */
 const failureOf = Effect.fnUntraced(function*(means: Means, tried: Tried) {
   const { device } = means
-  const phases = Phases.phasesOf(tried.step.ast)
+  const phases = Phases.runningIn(tried.step.ast)
   const places = placesOf(phases, tried)
   const vars = middles(tried.step.ast)
   yield* fillInputs(device, phases, tried)
@@ -164,7 +164,8 @@ const fillInputs = (
   const written = Phases.written(phases)
   const places = new Set(phases.flatMap(({ kernel, slots }) => placing(kernel).map((own) => slots[own]!)))
   const numbers = dispatch.executable.program.bindings.map(({ slot }) => slot)
-  const meeting = launch.slots[numbers.indexOf(Phases.meetingSlot(phases, argOf(step.ast, "PERSISTENT")))]!
+  const counters = Phases.meetingSlot(Phases.phasesOf(step.ast), argOf(step.ast, "PERSISTENT"))
+  const meeting = launch.slots[numbers.indexOf(counters)]!
   const isMeeting = (slot: Plan.Slot): boolean =>
     slot.kind === "block" && meeting.kind === "block" && slot.block === meeting.block
   return Effect.forEach(numbers, (slot, i) => {

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { type DeviceProfile, h200, Profile } from "@tg/core-uop/DeviceProfile"
 import * as Phases from "@tg/core-uop/Phases"
+import type { Program } from "@tg/core-uop/Program"
 import { argOf } from "@tg/core-uop/UOp"
 import { Heuristics } from "@tg/heuristics/Heuristics"
 import { bytesOfSlots } from "@tg/rangeify/Persist"
@@ -8,13 +9,15 @@ import * as Explain from "@tg/rangeify/Explain"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import * as Reference from "@tg/runtime/Reference"
 import type { KernelStep } from "@tg/rangeify/Schedule"
+import { Device } from "@tg/runtime/Device"
+import type { TensorProgram } from "@tg/tensor/Program"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
 import { Compiler } from "../src/Compiler.ts"
 import { Jit } from "../src/Jit.ts"
 import * as Persistent from "../src/Persistent.ts"
 import { Pipeline } from "../src/Pipeline.ts"
-import { blocks } from "./support/blocks.ts"
+import { blocks, contents } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 import { model } from "./support/stranger.ts"
 
@@ -180,6 +183,75 @@ describe("persistent launches", () => {
       const copy = launches[0]!.args[copied[0]![0]!]!
       assert.deepInclude(launches[1]!.args, copy)
     }))
+
+  /** Blocks of two kinds in turns, which differ in one kernel and in the size of a buffer. */
+  const mixed = (options: { apart: number; count: number }) =>
+    blocks(options.count, { ...options, isPadded: (i) => i % 2 === 1 })
+
+  /** What a program of blocks computes, from the same numbers. */
+  const outputOf = (program: TensorProgram) =>
+    Effect.gen(function*() {
+      const device = yield* Device
+      const { prepare } = yield* Jit
+      const buffers = yield* Effect.forEach(program.buffers, ({ id, shape }) =>
+        Effect.gen(function*() {
+          const elements = shape.reduce<number>((n, size) => n * Number(size), 1)
+          const buffer = yield* device.allocate(4 * elements, `buffer ${id}`)
+          yield* device.write(buffer, new Uint8Array(contents(id, elements).buffer))
+          return [id, buffer] as const
+        }))
+      const { plan, run } = yield* prepare(program.sink, new Map(buffers))
+      yield* run({})
+      yield* run({})
+      return { out: [...yield* device.read(new Map(buffers).get(1)!)], plan }
+    }).pipe(Effect.scoped)
+
+  it.effect("are variants of one program where they differ in few phases, with the values of programs of their own", () =>
+    Effect.gen(function*() {
+      for (
+        const { program, variants } of [
+          // the first and the last one have other phases
+          { program: mixed({ count: 6, apart: 1 }), variants: 2 },
+          { program: mixed({ count: 7, apart: 1 }), variants: 2 },
+          // an odd and an even one in each launch
+          { program: mixed({ count: 8, apart: 2 }), variants: 0 },
+          // of those between, one runs once
+          { program: mixed({ count: 5, apart: 1 }), variants: 0 }
+        ]
+      ) {
+        const want = yield* outputOf(program).pipe(Effect.provide(linear("off")))
+        const { out, plan } = yield* outputOf(program).pipe(Effect.provide(linear("on")))
+        assert.deepStrictEqual(out, want.out)
+        const given = plan.launches.map(({ program }) => plan.programs[program]!.given?.[Phases.variantName])
+        assert.strictEqual(new Set(given.filter((own) => own !== undefined)).size, variants)
+        const codes = new Set(plan.programs.flatMap(({ code, given }) => given === undefined ? [] : [code]))
+        assert.strictEqual(codes.size, Math.min(variants, 1))
+        const asKernels = yield* outputOf(program).pipe(Effect.provide(kernels("off")))
+        const merged = yield* outputOf(program).pipe(Effect.provide(kernels("on")))
+        assert.deepStrictEqual(merged.out, asKernels.out)
+      }
+    }))
+
+  it.effect("need of memory what their variant needs, and say what they are", () =>
+    Effect.gen(function*() {
+      const { schedule } = yield* Pipeline
+      const { compile } = yield* Compiler.pipe(Effect.provide(Compiler.layer), Effect.provide(pipeline("on")))
+      const { steps } = yield* schedule(mixed({ count: 6, apart: 1 }).sink)
+      const all = steps.flatMap((step) => step.kind === "kernel" && Phases.isPersistent(step.ast) ? [step] : [])
+      assert.strictEqual(all.length, 6)
+      const launches = all.slice(1, 3)
+      const [large, small] = yield* Effect.forEach(launches, ({ ast, name }) => compile(name, ast))
+      assert.deepStrictEqual([large!.given, small!.given], [0, 1].map((own) => ({ [Phases.variantName]: own })))
+      const bytes = (program: Program) => program.bindings.map((binding) => binding.bytes ?? 0)
+      const more = bytes(large!).filter((own, i) => own !== bytes(small!)[i])
+      // rows of `down` twice as long
+      assert.deepStrictEqual(more, [2 * 4 * 8 * 16])
+      // one phase of each runs, at no other barrier
+      const phases = Phases.phasesOf(launches[0]!.ast)
+      assert.strictEqual(phases.filter(({ instead }) => instead).length, 1)
+      assert.strictEqual(Phases.phasesOf(Phases.ofVariant(launches[0]!.ast)).length, phases.length - 1)
+      assert.match(launches[0]!.boundaries.flatMap(Explain.print).join("\n"), /a program of 2 variants/)
+    }).pipe(Effect.provide(pipeline("on"))))
 
   it.effect("are made by themselves where the device or the host is faster with them", () =>
     Effect.gen(function*() {

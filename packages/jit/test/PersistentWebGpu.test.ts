@@ -63,6 +63,9 @@ const together = blocks(3)
 /** Of which one reads what another one's phases tell each other. */
 const remembering = blocks(4, { apart: 2, remembers: true })
 
+/** Of which those in the middle are of two kinds in turns: variants of one program. */
+const mixed = blocks(6, { apart: 1, isPadded: (i) => i % 2 === 1 })
+
 /** Weights of a block, each behind the other in one buffer. */
 const weightsOf = Effect.fnUntraced(function*(device: DeviceShape, first: number) {
   const sizes = [8, 128, 128]
@@ -87,14 +90,15 @@ const run = (
     const device = yield* Device
     const { prepare, settle } = yield* Jit
     const buffers = new Map<number, Binding>()
-    const sizes = [8, 8, ...[0, 1, 2, 3].flatMap(() => [8, 128, 128])]
-    for (const [id, size] of sizes.entries()) {
+    for (const { id, shape } of program.buffers) {
+      const size = shape.reduce<number>((n, extent) => n * Number(extent), 1)
       const buffer = yield* device.allocate(4 * size, `buffer ${id}`)
       yield* device.write(buffer, new Uint8Array(contents(id, size).buffer))
       buffers.set(id, buffer)
     }
-    for (const first of areSlices ? [2, 5, 8, 11] : []) {
-      for (const [id, slice] of yield* weightsOf(device, first)) buffers.set(id, slice)
+    const first = [2, 5, 8, 11].filter((id) => program.buffers.some((buffer) => buffer.id === id))
+    for (const id of areSlices ? first : []) {
+      for (const [weight, slice] of yield* weightsOf(device, id)) buffers.set(weight, slice)
     }
     const { plan, run } = yield* prepare(program.sink, buffers)
     yield* run({})
@@ -107,6 +111,7 @@ const run = (
     return {
       launches: plan.launches.length,
       wholes: wholes.length,
+      variants: new Set(plan.programs.flatMap(({ given }) => given === undefined ? [] : [JSON.stringify(given)])).size,
       out: [...yield* device.read(bufferOf(buffers.get(1)!))],
       settled: read
     }
@@ -144,15 +149,19 @@ describe.skipIf(noGpu)("persistent launches of a program", () => {
   it.live("compute what launches compute", () =>
     Effect.gen(function*() {
       for (
-        const { areSlices, program } of [apart, together, remembering].flatMap((program) => [
-          { areSlices: false, program },
-          { areSlices: true, program }
-        ])
+        const { areSlices, program } of [
+          ...[apart, together, remembering].flatMap((program) => [
+            { areSlices: false, program },
+            { areSlices: true, program }
+          ]),
+          { areSlices: false, program: mixed }
+        ]
       ) {
         const want = yield* run(Persistent.off, 2, { areSlices, program })
         const found = yield* run({ ...Persistent.off, mode: "on" }, 2, { areSlices, program })
         assert.isBelow(found.launches, want.launches)
         assert.strictEqual(found.wholes > 0, areSlices)
+        assert.strictEqual(found.variants, program === mixed ? 2 : 0)
         assert.strictEqual(found.settled._tag, "Success")
         assert.deepStrictEqual(found.out, want.out)
       }

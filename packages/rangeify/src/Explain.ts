@@ -111,8 +111,14 @@ export interface Boundary {
 
 /** Why a launch of its own became a phase of another one, or did not. */
 export type Phased =
-  /** It is a phase of a persistent launch, which saves so many microseconds against single launches. */
-  | { readonly _tag: "Phase"; readonly phases: number; readonly workgroups: number; readonly saves: number }
+  /** It is a phase of a persistent launch, which saves so many microseconds against single launches; that may be one of so many variants of a program. */
+  | {
+    readonly _tag: "Phase"
+    readonly phases: number
+    readonly workgroups: number
+    readonly saves: number
+    readonly variants?: number
+  }
   /** It stays alone: as a phase behind the kernel before it, it would cost so many microseconds more. */
   | { readonly _tag: "Costs"; readonly micros: number }
   /** It stays alone: a launch with the kernel before it is impossible. */
@@ -207,7 +213,7 @@ const printPhased = (phased: Phased): string => {
     case "Phase":
       return `one of ${phased.phases} phases by ${phased.workgroups} workgroups, which saves ${
         phased.saves.toFixed(2)
-      } us`
+      } us${phased.variants === undefined ? "" : `; a program of ${phased.variants} variants`}`
     case "Costs":
       return `a launch: as a phase it would cost ${phased.micros.toFixed(2)} us more`
     case "Refused":

@@ -7,7 +7,10 @@ import { bindingOf, keyOf } from "./Horizontal.ts"
 import type { KernelStep, Ref, Schedule, Slice, Step } from "./Schedule.ts"
 import { wordBytes } from "./Windows.ts"
 import { forwardsOf } from "./internal/forwards.ts"
+import { merged } from "./internal/merged.ts"
 import { partsOf } from "./internal/parts.ts"
+
+export { areFew } from "./internal/merged.ts"
 
 /** Steps from one on, up to another one, that are one launch. */
 export interface Group {
@@ -198,12 +201,13 @@ export const textOf = (
   return JSON.stringify(steps, (_, value: unknown) => value instanceof Set ? [...value] : value)
 }
 
-/** The schedule with groups of its steps as one launch each. Groups do not overlap, and follow one another. */
+/** The schedule with groups of its steps as one launch each. Groups do not overlap, and follow one another. `merges`: launches that differ in few phases are variants of one program. */
 export const persist = (
   schedule: Schedule,
   groups: ReadonlyArray<Group>,
-  { layout = { uses: usesOf(schedule), slices: new Map() }, phasedOf = () => undefined }: {
+  { layout = { uses: usesOf(schedule), slices: new Map() }, merges = false, phasedOf = () => undefined }: {
     readonly layout?: Layout
+    readonly merges?: boolean
     readonly phasedOf?: (step: number) => Phased | undefined
   } = {}
 ): Schedule => {
@@ -222,13 +226,15 @@ export const persist = (
     const awaits = isAwaited && awaited !== undefined
     const composed = compose(schedule, { from, to }, { ...layout, awaits })
     const { args, phases } = composed
-    return { composed, awaits, slot: args.indexOf(undefined), phases, launch }
+    return { composed, awaits, args, phases, launch }
   })
+  const programs = merges ? merged(whole) : whole
   // of the largest one, so that equal launches stay equal behind different ones
   const most = Math.max(0, ...whole.map(({ awaits, composed }) => awaits ? composed.arenaBytes / wordBytes : 0))
   const parts = partsOf(isAwaited ? awaiting.length : 0).values()
   const launches = new Map(groups.map(({ from, to }, i) => {
-    const { awaits, composed: { arenaBytes, args, places }, launch, phases, slot } = whole[i]!
+    const { args, awaits, composed: { arenaBytes, places }, launch, phases } = programs[i]!
+    const slot = args.indexOf(undefined)
     const part = awaits ? parts.next().value : undefined
     const cleared = part === undefined ? 0 : part.parts > 1 ? part.parts * Phases.waiting.part : most
     const arena = part !== undefined || arenaBytes === 0 ? -1 : temporary(arenaBytes)
@@ -250,7 +256,7 @@ export const persist = (
           : [windowOf(meeting!, Phases.beginOf(part.cleared), part.parts * Phases.waiting.part)],
         isAwaited ? windowOf(meeting!, 0, Phases.waiting.begin) : { kind: "temporary", id: meeting! }
       ],
-      boundaries: explained.of(from, to)
+      boundaries: explained.of(from, to, launch.variant?.[1])
     }
     return [from, { step, to }]
   }))
@@ -312,9 +318,13 @@ class Explained {
     this.phasedOf = phasedOf
   }
 
-  of(from: number, to: number): ReadonlyArray<Boundary> {
+  /** The boundaries of these steps, and of how many variants the program is of which they are phases. */
+  of(from: number, to: number, variants?: number): ReadonlyArray<Boundary> {
     const steps = this.schedule.steps.slice(from, to)
-    const phased = steps.map((_, i) => this.phasedOf(from + i))
+    const phased = steps.map((_, i) => {
+      const own = this.phasedOf(from + i)
+      return own?._tag === "Phase" && variants !== undefined ? { ...own, variants } : own
+    })
     const text = JSON.stringify([steps.map(({ boundaries }) => this.numberOf(boundaries)), phased])
     const known = this.known.get(text) ?? steps.flatMap(({ boundaries }, i) => {
       const own = phased[i]

@@ -124,10 +124,13 @@ const runAll = (host: Host, dispatches: ReadonlyArray<Dispatch>, vars: Vars): De
   for (const dispatch of dispatches) {
     const found = checkDispatch(host, dispatch)
     if (found !== undefined) return found
-    const misvalued = misvaluedIn(dispatch.executable.program, vars)
+    const { program } = dispatch.executable
+    const misvalued = misvaluedIn(program, { ...vars, ...program.given })
     if (misvalued !== undefined) return bad(misvalued)
   }
-  for (const { buffers, executable } of dispatches) (executable as Loaded).run(buffers.map(wordsOf), vars)
+  for (const { buffers, executable } of dispatches) {
+    ;(executable as Loaded).run(buffers.map(wordsOf), { ...vars, ...executable.program.given })
+  }
   return undefined
 }
 

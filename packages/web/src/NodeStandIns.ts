@@ -314,6 +314,7 @@ export const awaits = () => false
     code: `
 export const isPersistent = () => false
 export const phasesOf = () => []
+export const runningIn = phasesOf
 `,
     absent: "persistent launches"
   },
@@ -341,7 +342,10 @@ export const bound = (_, compile, bind) => Effect.flatMap(compile, bind)
 `,
     absent: "persistent launches"
   },
-  "jit/src/internal/phased": { code: "", absent: "persistent launches" },
+  "jit/src/internal/phased": {
+    code: "export const ofVariant = (_, program) => program",
+    absent: "persistent launches"
+  },
   "engine/src/Meanwhile": {
     code: `
 import * as Effect from "effect/Effect"
@@ -362,7 +366,7 @@ export const persist = (_, schedule) => Effect.succeed(schedule)
   "jit/src/Shared": {
     code: `
 export { BindGroups } from "./Shared.ts${apart}"
-export const plan = () => "bundles for pages have no shared bindings"
+export const plan = () => "pages have no shared bindings"
 `
   }
 }
@@ -376,7 +380,7 @@ export const of = (path: string, code: string): string | undefined => {
   if (found?.absent === undefined) return found?.code
   const own = new Set(namesIn(found.code))
   const others = namesIn(code).filter((name) => !own.has(name)).map((name) =>
-    `export const ${name} = () => { throw new Error("bundles for pages have no ${found.absent}") }`
+    `export const ${name} = () => { throw new Error("pages have no ${found.absent}") }`
   )
   return [found.code, ...others].join("\n")
 }

@@ -16,28 +16,32 @@ const enough = 7 / 8
  * in front of the barrier and behind it, other barriers that are passed in between included.
  */
 export const passing = (
-  members: ReadonlyArray<Placed>,
+  stretches: ReadonlyArray<ReadonlyArray<Placed>>,
   { awaited, coherent, workgroups }: Pick<Launch, "awaited" | "coherent" | "workgroups">
 ): ReadonlyArray<number | undefined> => {
-  if (awaited === undefined) return members.slice(1).map(() => undefined)
+  if (awaited === undefined) return stretches.slice(1).map(() => undefined)
   const [words] = awaited
   let since: ReadonlySet<number> = new Set()
-  return members.slice(1).map((next, i) => {
-    const before = new Set([...since, ...touched(members[i]!, coherent)])
-    const own = touched(next, coherent)
-    const crosses = [...own].some((slot) => slot !== words && before.has(slot))
-    const passes = crosses ? undefined : busy(members[i]!, workgroups)
+  return stretches.slice(1).map((next, i) => {
+    const before = new Set([...since, ...stretches[i]!.flatMap((member) => touched(member, coherent))])
+    const own = next.flatMap((member) => touched(member, coherent))
+    const crosses = own.some((slot) => slot !== words && before.has(slot))
+    const passes = crosses ? undefined : fewest(stretches[i]!.map((member) => busy(member, workgroups)))
     since = passes === undefined ? new Set() : before
     return passes
   })
 }
 
 /** The coherent slots of a launch that a phase touches. */
-const touched = ({ copies, linear, slots }: Placed, coherent: ReadonlySet<number>): ReadonlySet<number> => {
+const touched = ({ copies, linear, slots }: Placed, coherent: ReadonlySet<number>): ReadonlyArray<number> => {
   const params = linear.src.filter(({ op }) => op === "PARAM").map(slotOf)
   const all = params.flatMap((slot) => [slots[slot]!, copies?.[slot] ?? -1])
-  return new Set(all.filter((slot) => coherent.has(slot)))
+  return all.filter((slot) => coherent.has(slot))
 }
+
+/** The least of these, if all are known. */
+const fewest = (counts: ReadonlyArray<number | undefined>): number | undefined =>
+  counts.reduce((a, b) => a === undefined || b === undefined ? undefined : Math.min(a, b))
 
 /** How many workgroups of the launch have about as much to do in a phase as any has; undefined where variables decide how many workgroups the phase has. */
 const busy = (member: Placed, workgroups: number): number | undefined => {

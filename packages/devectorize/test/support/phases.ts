@@ -86,6 +86,19 @@ export const random = (seed: number, count: number, subgroupSize: number | undef
   return { linears, phases: made }
 }
 
+/** The same launch in two variants: each other phase has another kernel in the second one, of the same arguments. */
+export const inVariants = ({ linears, phases }: Made): Made => {
+  const own = phases.map((phase, i) => {
+    if (i % 2 === 0) return [{ phase, linear: linears[i]! }]
+    const kernel = repeat(phase.kernel.arena)
+    return [
+      { phase: { ...phase, variants: [0] }, linear: linears[i]! },
+      { phase: { ...phase, kernel, variants: [1], instead: true }, linear: linear(kernel, [local(0, 16)], gpu) }
+    ]
+  }).flat()
+  return { linears: own.map(({ linear }) => linear), phases: own.map(({ phase }) => phase) }
+}
+
 /** The slot of a part of the memory of words, and that of the counters of barriers behind them. */
 const slotOf = (part: number): number => 2 + part
 const counters = slotOf(Phases.waiting.parts)

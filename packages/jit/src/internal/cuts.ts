@@ -3,6 +3,7 @@ import type { PersistentArg } from "@tg/core-uop/Phases"
 import type { Phased } from "@tg/rangeify/Explain"
 import type { Group } from "@tg/rangeify/Persist"
 import type { Step } from "@tg/rangeify/Schedule"
+import { type Code, missedMicros } from "./instructionCache.ts"
 
 /** The cost of steps as one launch, or why they cannot be one. */
 export type Weighed =
@@ -24,31 +25,14 @@ export interface Run {
 
 /** The launches of each run, what they take the device, and how many the host encodes. */
 export interface Plan {
+  /** Whether launches that differ in few steps are variants of one program. */
+  readonly merges: boolean
   readonly cuts: ReadonlyArray<ReadonlyArray<number>>
   readonly micros: number
   readonly launches: number
 }
 
-/** Bytes of the instruction cache of an H200's processor. */
-const codeCache = 2 ** 17
-/**
- * Bytes of machine code for each that `PhaseCosts.codeBytes` counts, as drivers unroll loops; and as a phase, with its loop and its copies. What the driver of an H100 reports:
- * 75 KB counted and 121 made of a layer of GLM-4.7-Flash by kernels, 67 and 133 of those that are phases.
- */
-const codePerCounted = 1.6
-const codeAsPhase = 1.25
-/** Microseconds for each byte of code that is not in the instruction cache: 3 for 36 KB on an H200 (`docs/decode-h200.md`). */
-const codeMicros = 3 / 36_000
 const mostPhases = 16
-
-/** Bytes of machine code of a launch of so many steps, of which so many bytes are counted. */
-const machineCode = (counted: number, steps: number): number => counted * codePerCounted * (steps > 1 ? codeAsPhase : 1)
-
-/**
- * Bytes of code that are fetched again each time, where so many run in turns: what the cache does not hold. Three launches of a layer of GLM-4.7-Flash, 176 KB as counted here, take 0.5 to
- * 6 us more in turns than among their like on an H100, from one process to the next, mostly 1 to 2.
- */
-const missed = (code: number): number => Math.max(0, code - codeCache)
 
 const stepsFrom = (from: number, to: number): ReadonlyArray<number> =>
   Array.from({ length: to - from }, (_, i) => from + i)
@@ -71,29 +55,9 @@ const cutsOf = (from: number, to: number, costOf: (from: number, to: number) => 
   return best.at(-1)!.cuts
 }
 
-/** Whether no launch goes on from the step in front of this one. */
-export type Apart = (step: number) => boolean
-
-/** The launches of least total cost, each with so much for encoding it, of those that do not cross what is apart. */
-export const cheapest = (encoding: number, isApart: Apart): Cutter => (from, to, weigh) =>
-  cutsOf(
-    from,
-    to,
-    (a, b) => stepsFrom(a + 1, b).some(isApart) ? Infinity : microsOf(weigh(a, b)) + encoding
-  )
-
-/** How many times as often a kernel runs that is apart from another one. */
-const oftener = 1.5
-
-/**
- * What to keep apart: nothing, or kernels that some layers have and others have not, from those in front of them, behind them or both. A launch with such a kernel is a program of its own
- * for each kind of layers, with all of its code, so layers of several kinds in turns have more than the instruction cache holds; what lies apart is one program for all of them.
- */
-export const aparts = (usesOf: (step: number) => number): ReadonlyArray<Apart> => {
-  const begins = (step: number): boolean => oftener * usesOf(step) < usesOf(step - 1)
-  const ends = (step: number): boolean => oftener * usesOf(step - 1) < usesOf(step)
-  return [() => false, begins, ends, (step) => begins(step) || ends(step)]
-}
+/** The launches of least total cost, each with so much for encoding it. */
+export const cheapest = (encoding: number): Cutter => (from, to, weigh) =>
+  cutsOf(from, to, (a, b) => microsOf(weigh(a, b)) + encoding)
 
 /** As few launches as possible, regardless of cost. */
 export const fewest: Cutter = (from, to, weigh) => cutsOf(from, to, (a, b) => "micros" in weigh(a, b) ? 1 : Infinity)
@@ -131,31 +95,31 @@ export const runsOf = (
 /** Weighs steps of a run as those of the first one that is equal to it. */
 const weighIn = (weigh: Weigh, { first, from }: Run): Weigh => (a, b) => weigh(a - from + first, b - from + first)
 
-/** The program of each step's kernel: the bytes of its code, and its number. */
-export interface Code {
-  readonly bytesOf: (step: number) => number
-  readonly kernelOf: (step: number) => number
-}
-
-/** The plans that cutters make, equal ones once. */
+/** The plans that cutters make, equal ones once; each with programs of its own for all launches, and, where that is faster, with those merged that differ in few steps. */
 export const plans = (
   runs: ReadonlyArray<Run>,
   weigh: Weigh,
   { code, cutters }: { readonly cutters: ReadonlyArray<Cutter>; readonly code: Code }
 ): ReadonlyArray<Plan> => {
   const made = cutters.map((cutter) => cutsBy(cutter, runs, weigh))
-  return [...new Map(made.map((cuts) => [cuts.join(";"), cuts])).values()].map((cuts) => {
+  return [...new Map(made.map((cuts) => [cuts.join(";"), cuts])).values()].flatMap((cuts) => {
     let micros = 0
-    const launched: Array<Launched> = []
+    const launches: Array<ReadonlyArray<number>> = []
     for (const [r, run] of runs.entries()) {
       const own = weighIn(weigh, run)
       for (const [i, begin] of cuts[r]!.entries()) {
         const end = cuts[r]![i + 1] ?? run.to
         micros += microsOf(own(begin, end))
-        launched.push(launchedOf(code, stepsFrom(begin, end)))
+        launches.push(stepsFrom(begin, end))
       }
     }
-    return { cuts, micros: micros + missedMicros(launched), launches: launched.length }
+    const [apart, merged] = [false, true].map((merges): Plan => ({
+      cuts,
+      merges,
+      micros: micros + missedMicros(launches, code, merges),
+      launches: launches.length
+    }))
+    return merged!.micros < apart!.micros ? [apart!, merged!] : [apart!]
   })
 }
 
@@ -168,31 +132,6 @@ const cutsBy = (cutter: Cutter, runs: ReadonlyArray<Run>, weigh: Weigh): Plan["c
     known.set(first, found)
     return found.map((cut) => cut - first + from)
   })
-}
-
-/** The code of a launch. Launches of equal kernels are one program. */
-interface Launched {
-  readonly program: string
-  readonly bytes: number
-}
-
-const launchedOf = ({ bytesOf, kernelOf }: Code, steps: ReadonlyArray<number>): Launched => ({
-  program: steps.map(kernelOf).join(" "),
-  bytes: machineCode(steps.reduce((sum, step) => sum + bytesOf(step), 0), steps.length)
-})
-
-/** Microseconds for code that the instruction cache does not hold any more when a program comes again: its share of what is too much from one such launch to the next. */
-const missedMicros = (launched: ReadonlyArray<Launched>): number => {
-  const next = new Map<string, number>()
-  let micros = 0
-  for (let i = launched.length - 1; i >= 0; i--) {
-    const { bytes, program } = launched[i]!
-    const programs = new Map(launched.slice(i, next.get(program) ?? i + 1).map((own) => [own.program, own.bytes]))
-    next.set(program, i)
-    const between = [...programs.values()].reduce((a, b) => a + b, 0)
-    if (between > 0) micros += codeMicros * missed(between) * bytes / between
-  }
-  return micros
 }
 
 /** The persistent launches of a plan, and why each step is a phase of one, or not. */
@@ -230,14 +169,8 @@ const explain = (
   }
   if (before === undefined) return
   const joined = weigh(before, to)
-  const more = microsOf(joined) - microsOf(weigh(before, from)) - microsOf(made)
   const why: Phased = "why" in joined
     ? { _tag: "Refused", why: joined.why }
-    : more < 0
-    ? {
-      _tag: "Refused",
-      why: "the code of the step is more than the instruction cache holds, and as a phase it would be more"
-    }
-    : { _tag: "Costs", micros: more }
+    : { _tag: "Costs", micros: joined.micros - microsOf(weigh(before, from)) - microsOf(made) }
   phased.set(from, why)
 }

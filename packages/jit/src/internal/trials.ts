@@ -43,8 +43,13 @@ const persistentIn = ({ launches, meeting }: Plan.ExecutionPlan): ReadonlyArray<
   )
 }
 
-const codeOf = ({ launches, programs }: Plan.ExecutionPlan, launch: number): unknown =>
-  programs[launches[launch]!.program]!.code
+/** What is tried: the code, of which each variant is another one. */
+const codeOf = ({ launches, programs }: Plan.ExecutionPlan, launch: number): unknown => {
+  const program = programs[launches[launch]!.program]!
+  const { code, given } = program
+  if (given === undefined) return code
+  return typeof code === "string" ? `${code}\n${JSON.stringify(given)}` : program
+}
 
 /** The key of a launch that was tried on a device, in the cache of plans: what lies there is empty. */
 const keyOf = ({ device: { profile } }: Means, code: unknown): string =>

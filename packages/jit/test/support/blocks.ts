@@ -12,8 +12,12 @@ const copies = 2 ** 14
 /**
  * A chain of `count` equal blocks, each with its own weights: `x + down(silu(up(norm(x))))`. Buffer 0 is x, 1 the result. Between groups of
  * so many blocks that are apart stands a value that is too large for another phase to read: no launch is part of two. `remembers`: what the first block computes is added to the result.
+ * `isPadded` says which blocks have rows of `down` twice as long, of which the first half is used.
  */
-export const blocks = (count: number, { apart = count, remembers = false } = {}): Program.TensorProgram => {
+export const blocks = (
+  count: number,
+  { apart = count, isPadded = (_: number): boolean => false, remembers = false } = {}
+): Program.TensorProgram => {
   const arena = new Arena()
   let next = 0
   const buffer = (...shape: ReadonlyArray<number>): Tensor.Tensor =>
@@ -22,9 +26,15 @@ export const blocks = (count: number, { apart = count, remembers = false } = {})
   let x = input
   let first: Tensor.Tensor | undefined
   for (let i = 0; i < count; i++) {
-    const weights = [buffer(width), buffer(hidden, width), buffer(width, hidden)]
-    x = Program.call("block", [x, ...weights], (y, norm, up, down) => [
-      y!.add(Nn.linear(Nn.linear(Nn.rmsNorm(y!, norm!, 1e-5), up!).silu(), down!))
+    const row = isPadded(i) ? 2 * hidden : hidden
+    const weights = [buffer(width), buffer(hidden, width), buffer(width, row)]
+    x = Program.call(isPadded(i) ? "padded" : "block", [x, ...weights], (y, norm, up, down) => [
+      y!.add(
+        Nn.linear(
+          Nn.linear(Nn.rmsNorm(y!, norm!, 1e-5), up!).silu(),
+          down!.shrink([undefined, { start: 0, size: hidden }])
+        )
+      )
     ])[0]!
     first ??= x
     if ((i + 1) % apart === 0 && i + 1 < count) {

@@ -60,9 +60,9 @@ export const prepare = (
     spares[at] ??= device.createBuffer({ label: "spare", size: spareBytes, usage: usage.storage })
   const launches = dispatches.map(({ executable }, i): Launch => {
     const loaded = executable as Loaded
-    const { name, vars } = loaded.program
+    const { name } = loaded.program
     const resources = held[i]!
-    const place = uniforms.placeOf(vars)
+    const place = uniforms.placeOf(loaded.program)
     const key = `${layoutNumber(loaded.layout)};${resources.map((b) => b?.key).join()};${place?.offset ?? ""}`
     let group = groups.get(key)
     if (group === undefined) {

@@ -14,7 +14,7 @@ export const nanos = (nanos: bigint): Duration => ({ millis: Number(nanos) / 1e6
 export const fromInputUnsafe = (input: number | Duration): Duration => {
   if (typeof input === "number") return millis(input)
   if (typeof input.millis === "number") return input
-  throw new Error(`bundles for pages have durations as numbers of milliseconds, and not as ${JSON.stringify(input)}`)
+  throw new Error(`pages have durations as numbers of milliseconds, and not as ${JSON.stringify(input)}`)
 }
 
 export const toMillis = (input: number | Duration): number => fromInputUnsafe(input).millis
