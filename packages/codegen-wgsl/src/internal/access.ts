@@ -7,7 +7,7 @@ import { within } from "./clamps.ts"
 import { exchange, gather } from "./exchanges.ts"
 import { type Address, divide, type Lane, laneAt, leaves } from "./memory.ts"
 import { atom, compound, operand, type Text, typeName } from "./text.ts"
-import type { Writer } from "./writer.ts"
+import { checked, type Writer } from "./writer.ts"
 
 const letters = "xyzw"
 
@@ -63,7 +63,7 @@ export const load = (writer: Writer, node: UOp): Text => {
   if (!isBranch) return atom(`select(${type}(), ${value}, ${gate.code})`)
   const name = writer.fresh("x")
   writer.line(`var ${name}: ${type};`)
-  writer.line(`if (${gate.code}) { ${name} = ${value}; }`)
+  writer.branch(gate.code, { names: [name], statements: [`${name} = ${value};`] })
   return atom(name)
 }
 
@@ -73,7 +73,8 @@ export const store = (writer: Writer, node: UOp): void => {
   const value = writer.text(storeOf(node).value)
   const isExchanged = isCoherent(access.buffer) && !isAccumulating(node) && writer.isBeforeBarrier && !writer.awaits
   // what clears memory stores 0 itself
-  const isAwaited = writer.awaits && storeOf(node).value.op !== "CONST"
+  const isAwaited = writer.awaits && isCoherent(access.buffer) && storeOf(node).value.op !== "CONST"
+  const awaited: Array<string> = []
   const words = elements(writer, access, access.gate).map((target, i) => {
     const part = access.lanes === access.width
       ? value.code
@@ -81,17 +82,13 @@ export const store = (writer: Writer, node: UOp): void => {
     if (isAccumulating(node)) return addition(target, part, storeOf(node))
     if (!isCoherent(access.buffer)) return `${target} = ${part};`
     const word = wordOf(part, storeOf(node).value.dtype)
-    return isExchanged
-      ? exchange(target, word, i)
-      : `atomicStore(&${target}, ${isAwaited ? `stored(${word})` : word});`
+    if (isAwaited) awaited.push(word)
+    return isExchanged ? exchange(target, word, i) : `atomicStore(&${target}, ${word});`
   })
   const statements = isExchanged ? [gather, ...words] : words
   const gate = gateOf(writer, access)
-  if (gate === undefined) return statements.forEach((statement) => writer.line(statement))
-  if (statements.length === 1) return writer.line(`if (${gate.code}) { ${statements[0]} }`)
-  writer.line(`if (${gate.code}) {`)
-  for (const statement of statements) writer.line(`  ${statement}`)
-  writer.line("}")
+  if (gate !== undefined) return writer.branch(gate.code, { awaited, statements })
+  for (const statement of [...checked(awaited), ...statements]) writer.line(statement)
 }
 
 /** A word of a coherent buffer, which holds nothing but words, as a value of the dtype. */
