@@ -150,6 +150,48 @@ describe("a launch whose workgroups meet", () => {
     expect(await made(false)).toMatch(/select\(f32\(\), data0\[/)
   })
 
+  it("has one branch for what stands behind one condition, whatever is computed between, but nothing is moved past its use", async () => {
+    const k = new Kernel()
+    const thread = k.special("lidx0", 16)
+    const word = k.arena.make("PARAM", DType.u32, [k.int(8)], { slot: 9, coherent: true })
+    k.add(k.arena.make("GRID_BARRIER", DType.none, [word], { id: 0, workgroups: 1, spins: 1000 }))
+    const gate = k.add(Expr.lt(thread, 8))
+    const values = k.param(0, DType.i32, 64)
+    const load = (at: UOp): UOp => k.load(values, at, 1, gate)
+    const first = load(thread)
+    const second = load(k.add(Expr.add(Expr.mul(thread, 3), 1)))
+    const sum = k.add(Expr.add(first, second))
+    const third = load(k.add(Expr.add(thread, 24)))
+    k.store(k.param(1, DType.i32, 64), thread, Expr.mul(sum, third))
+    k.store(k.param(2, DType.i32, 64), thread, sum)
+    const text = await render(k)
+    expect(text).toMatch(
+      /if \((v\d+)\) \{\n {4}x0 = data0\[lidx0\];\n {4}x1 = data0\[.*\];\n {2}\}\n(?: {2}(?:let|var) .*\n)* {2}if \(\1\) \{ x2 = data0\[lidx0 \+ 24\]; \}/
+    )
+  })
+
+  it("looks at words for others before they are stored, at all behind one condition at once", async () => {
+    const k = new Kernel()
+    const coherent = (slot: number): UOp => k.arena.make("PARAM", DType.u32, [k.int(64)], { slot, coherent: true })
+    const thread = k.special("lidx0", 16)
+    const values = [1, 2].map((slot) => k.load(k.param(slot, DType.u32, 64), thread))
+    const gate = k.add(Expr.lt(thread, 8))
+    values.forEach((value, i) =>
+      k.add(Expr.store(Expr.element(coherent(0), i === 0 ? thread : Expr.add(thread, 16), gate), value))
+    )
+    k.store(coherent(0), Expr.add(thread, 32), values[0]!)
+    k.add(k.arena.make("GRID_BARRIER", DType.none, [coherent(3)], { id: 0, workgroups: 4, spins: 1000, awaits: 0 }))
+    const lines = (await render(k)).split("\n").map((line) => line.trim())
+    const from = lines.findIndex((line) => line === "if ((min(x0, x1)) == 0u) { cannot_store(); }")
+    expect(lines.slice(from + 1, from + 6)).toEqual([
+      expect.stringMatching(/^atomicStore\(&data0\[lidx0\], x0\);$/),
+      expect.stringMatching(/^atomicStore\(&data0\[lidx0 \+ 16\], x1\);$/),
+      "}",
+      "if ((x0) == 0u) { cannot_store(); }",
+      expect.stringMatching(/^atomicStore\(&data0\[lidx0 \+ 32\], x0\);$/)
+    ])
+  })
+
   it("counts nobody where nobody waits, but ends with its workgroup memory, and has those wait who do not pass", async () => {
     const k = new Kernel()
     const coherent = (slot: number): UOp => k.arena.make("PARAM", DType.u32, [k.int(64)], { slot, coherent: true })

@@ -3,11 +3,12 @@ import type * as DType from "@tg/core-uop/DType"
 import { argOf, isAccumulating, isCoherent, slotOf, type UOp } from "@tg/core-uop/UOp"
 import { type Access, accessOf, storeOf } from "@tg/core-uop/View"
 import { addition } from "./additions.ts"
+import { checked } from "./branches.ts"
 import { within } from "./clamps.ts"
 import { exchange, gather } from "./exchanges.ts"
 import { type Address, divide, type Lane, laneAt, leaves } from "./memory.ts"
 import { atom, compound, operand, type Text, typeName } from "./text.ts"
-import { checked, type Writer } from "./writer.ts"
+import type { Writer } from "./writer.ts"
 
 const letters = "xyzw"
 

@@ -42,3 +42,6 @@ export const splatValue = (node: UOp): number | undefined => {
 
 /** A kernel that WGSL cannot express. Thrown deep inside of it, caught by `render`, which returns a `RenderError`. */
 export class Refusal extends Error {}
+
+/** A line in so many blocks. */
+export const indented = (depth: number, line: string): string => `${"  ".repeat(depth)}${line}`

@@ -1,9 +1,10 @@
 import * as Bounds from "@tg/core-uop/Bounds"
 import type * as DType from "@tg/core-uop/DType"
 import { rangeArg, type UOp } from "@tg/core-uop/UOp"
+import { Branches, type Guarded } from "./branches.ts"
 import type { Units } from "./fragments.ts"
 import type { Helper } from "./helpers.ts"
-import { atom, operand, Refusal, type Text } from "./text.ts"
+import { atom, indented, operand, Refusal, type Text } from "./text.ts"
 
 /** Features of the device, and the kernel's variables. */
 export interface Options {
@@ -16,35 +17,6 @@ export interface Options {
   /** Names of the uniform integers, in their order. */
   readonly vars: ReadonlyArray<string>
 }
-
-/** What is done behind a condition: in place of what the writer has for it, where it goes on. */
-export interface Guarded {
-  /** Variables that it assigns to. */
-  readonly names?: ReadonlyArray<string>
-  /** Words that it stores for readers who wait for them: none of them may be 0. */
-  readonly awaited?: ReadonlyArray<string>
-  readonly statements: ReadonlyArray<string>
-}
-
-/** A branch, and the lines that it is. */
-interface Branch extends Required<Guarded> {
-  readonly condition: string
-  readonly depth: number
-  readonly begin: number
-  readonly end: number
-}
-
-/** A line of arithmetic, which a branch may stand behind as well as in front of: it neither waits nor touches memory. */
-const isArithmetic = (line: string): boolean =>
-  /^ *(let|var) /.test(line) && !/\b(data|local|atomic|subgroup|dot4|arrive|exp2)/.test(line)
-
-const mentions = (line: string, name: string): boolean => new RegExp(`\\b${name}\\b`).test(line)
-
-/** Looks at words that are awaited before they are stored, at all of them at once. */
-export const checked = (words: ReadonlyArray<string>): ReadonlyArray<string> =>
-  words.length === 0
-    ? []
-    : [`if ((${words.reduceRight((rest, word) => `min(${word}, ${rest})`)}) == 0u) { cannot_store(); }`]
 
 /** Reserved names that a letter and a number may form. */
 const types: ReadonlySet<string> = new Set(["i32"])
@@ -75,7 +47,7 @@ export class Writer {
   /** The RANGE or IF in whose body a value stands; none at the top. */
   readonly #blocks = new Map<UOp, UOp>()
   readonly #counters = new Map<string, number>()
-  #branch: Branch | undefined
+  readonly #branches = new Branches()
 
   constructor(options: Options, widths: ReadonlyMap<UOp, DType.Lanes>) {
     this.options = options
@@ -86,35 +58,12 @@ export class Writer {
   readonly use = (helper: Helper): void => void this.helpers.add(helper)
 
   line(text: string): void {
-    this.lines.push(`${"  ".repeat(this.#open.length + 1)}${text}`)
+    this.lines.push(indented(this.#open.length + 1, text))
   }
 
-  /**
-   * Writes a branch. Those of one condition are one, where nothing but arithmetic stands between that does not use what they assign: NVIDIA's compiler turns each short branch into instructions
-   * behind a predicate, which it copies in front of each of them if the condition is one of the whole workgroup (16 instructions for a load instead of 4).
-   */
-  branch(condition: string, { awaited = [], names = [], statements }: Guarded): void {
-    const before = this.#branch
-    const depth = this.#open.length
-    const goesOn = before !== undefined && before.condition === condition && before.depth === depth &&
-      this.lines.slice(before.end).every((line) =>
-        isArithmetic(line) && !before.names.some((name) => mentions(line, name))
-      )
-    if (goesOn) this.lines.splice(before.begin, before.end - before.begin)
-    const whole = {
-      names: [...goesOn ? before.names : [], ...names],
-      awaited: [...goesOn ? before.awaited : [], ...awaited],
-      statements: [...goesOn ? before.statements : [], ...statements]
-    }
-    const begin = this.lines.length
-    const inside = [...checked(whole.awaited), ...whole.statements]
-    if (inside.length === 1) this.line(`if (${condition}) { ${inside[0]} }`)
-    else {
-      this.line(`if (${condition}) {`)
-      for (const statement of inside) this.line(`  ${statement}`)
-      this.line("}")
-    }
-    this.#branch = { condition, depth, begin, end: this.lines.length, ...whole }
+  /** Writes a branch, or more of the one in front of it. */
+  branch(condition: string, guarded: Guarded): void {
+    this.#branches.write(this.lines, { condition, guarded, depth: this.#open.length + 1 })
   }
 
   /** A fresh name. */
