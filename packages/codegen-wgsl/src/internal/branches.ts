@@ -1,6 +1,6 @@
 /**
  * Branches that follow each other behind one condition, as one. NVIDIA's compiler turns each short branch into instructions behind a predicate, which it copies in front of each of them if the
- * condition is one of the whole workgroup: 16 instructions for a load ahead of a barrier of a persistent launch, instead of 4 to 9 in one branch with others (`docs/persistent.md`).
+ * condition is one of the whole workgroup (16 instructions for a load ahead of a barrier of a persistent launch, seven of them copies; `docs/persistent.md`, "Instructions").
  */
 import { indented } from "./text.ts"
 
