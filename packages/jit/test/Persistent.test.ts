@@ -235,7 +235,7 @@ describe("persistent launches", () => {
   it.effect("need of memory what their variant needs, and say what they are", () =>
     Effect.gen(function*() {
       const { schedule } = yield* Pipeline
-      const { compile } = yield* Compiler.pipe(Effect.provide(Compiler.layer), Effect.provide(pipeline("on")))
+      const { compile } = yield* Compiler.pipe(Effect.provide(Layer.provide(Compiler.layer, pipeline("on"))))
       const { steps } = yield* schedule(mixed({ count: 6, apart: 1 }).sink)
       const all = steps.flatMap((step) => step.kind === "kernel" && Phases.isPersistent(step.ast) ? [step] : [])
       assert.strictEqual(all.length, 6)
