@@ -29,18 +29,14 @@ export const areFew = (differing: number, of: number): boolean => 2 * differing 
 export const merged = <A extends Whole>(launches: ReadonlyArray<A>): ReadonlyArray<A> => {
   const texts = launches.map(textOf)
   const uses = Map.groupBy(texts.keys(), (i) => texts[i]!)
-  const families: Array<Map<string, Member>> = []
+  const families: Array<Family> = []
   for (const [text, [i, ...others]] of uses) {
-    if (others.length === 0) continue
-    const own = launches[i!]!
-    const found = families.find((family) => !isUndefined(slotsIn([...family.values()][0]!.own, own)))
-    if (found === undefined) families.push(new Map([[text, { own, slots: slotsIn(own, own)! }]]))
-    else found.set(text, { own, slots: slotsIn([...found.values()][0]!.own, own)! })
+    if (others.length > 0) join(families, text, launches[i!]!)
   }
   const made = new Map(
-    families.filter(({ size }) => size > 1).flatMap((family) => {
-      const program = programOf([...family.values()])
-      return [...family].map(([text, { slots }], variant) => [text, { program, slots, variant }] as const)
+    families.filter(({ members }) => members.size > 1).flatMap(({ members }) => {
+      const program = programOf([...members.values()])
+      return [...members].map(([text, { slots }], variant) => [text, { program, slots, variant }] as const)
     })
   )
   return launches.map((own, i) => {
@@ -53,7 +49,21 @@ export const merged = <A extends Whole>(launches: ReadonlyArray<A>): ReadonlyArr
   })
 }
 
-const isUndefined = (value: unknown): value is undefined => value === undefined
+/** Variants of one program, by the texts of their launches; the slots are those of the first one. */
+interface Family {
+  readonly first: Whole
+  readonly members: Map<string, Member>
+}
+
+/** Makes a launch a member of the first family that it is like, or of one of its own. */
+const join = (families: Array<Family>, text: string, own: Whole): void => {
+  for (const { first, members } of families) {
+    const slots = slotsIn(first, own)
+    if (slots !== undefined) return void members.set(text, { own, slots })
+  }
+  const slots = new Map(own.args.map((_, slot) => [slot, slot]))
+  families.push({ first: own, members: new Map([[text, { own, slots }]]) })
+}
 
 /** Equal texts, equal programs. */
 const textOf = ({ args, awaits, launch, phases }: Whole): string =>
@@ -66,7 +76,7 @@ const slotsIn = (one: Whole, other: Whole): ReadonlyMap<number, number> | undefi
   const count = one.phases.length
   const isAlike = count === other.phases.length && one.args.length === other.args.length &&
     one.awaits === other.awaits && one.launch.threads === other.launch.threads &&
-    one.launch.workgroups === other.launch.workgroups
+    one.launch.workgroups === other.launch.workgroups && one.launch.stagedBytes === other.launch.stagedBytes
   if (!isAlike) return undefined
   const slots = new Map<number, number>()
   const taken = new Set<number>()
@@ -146,8 +156,7 @@ const programOf = (members: ReadonlyArray<Member>) => {
   const ahead = places.flatMap((alternatives, i) =>
     alternatives.map(() => Math.min(...launches.map((launch) => launch.ahead[i] ?? 0)))
   )
-  const stagedBytes = Math.min(...launches.map((launch) => launch.stagedBytes))
-  return { phases, ahead, stagedBytes, variants: members.length }
+  return { phases, ahead, variants: members.length }
 }
 
 /** A phase with the slots of the program. */
