@@ -10,7 +10,7 @@ import { forwardsOf } from "./internal/forwards.ts"
 import { merged } from "./internal/merged.ts"
 import { partsOf } from "./internal/parts.ts"
 
-export { areFew } from "./internal/merged.ts"
+export { areFew, familiesOf } from "./internal/families.ts"
 
 /** Steps from one on, up to another one, that are one launch. */
 export interface Group {

@@ -52,19 +52,16 @@ export const missedMicros = (launches: ReadonlyArray<ReadonlyArray<number>>, cod
 
 const sum = (all: Iterable<number>): number => [...all].reduce((a, b) => a + b, 0)
 
-/** The number of each launch's program, by the kernels of its steps. */
-const programsOf = (launches: ReadonlyArray<ReadonlyArray<number>>, merges: boolean): ReadonlyArray<number> => {
-  const texts = launches.map((kernels) => kernels.join(" "))
-  const uses = Map.groupBy(texts.keys(), (i) => texts[i]!)
-  const firsts: Array<ReadonlyArray<number>> = []
-  const numbers = new Map<string, number>()
-  for (const [text, [i, ...others]] of uses) {
-    const own = launches[i!]!
-    const known = merges && others.length > 0 ? firsts.findIndex((first) => areAlike(first, own)) : -1
-    // one that runs once is nobody's variant
-    numbers.set(text, known < 0 ? firsts.push(others.length > 0 ? own : []) - 1 : known)
-  }
-  return texts.map((text) => numbers.get(text)!)
+/** The name of each launch's program, by the kernels of its steps. */
+const programsOf = (launches: ReadonlyArray<ReadonlyArray<number>>, merges: boolean): ReadonlyArray<string> => {
+  const textOf = (kernels: ReadonlyArray<number>): string => kernels.join(" ")
+  const families = merges ? Persist.familiesOf(launches, textOf, (a, b) => areAlike(a, b) ? true : undefined) : []
+  // that of the first variant
+  const names = new Map(families.flatMap((members) => {
+    const [first, ...others] = members.keys()
+    return others.map((text) => [text, first!])
+  }))
+  return launches.map(textOf).map((text) => names.get(text) ?? text)
 }
 
 const areAlike = (one: ReadonlyArray<number>, other: ReadonlyArray<number>): boolean =>

@@ -5,6 +5,7 @@
 import * as Phases from "@tg/core-uop/Phases"
 import { key } from "@tg/core-uop/UOp"
 import type { Ref } from "../Schedule.ts"
+import { areFew, familiesOf } from "./families.ts"
 
 /** A launch as a program of its own. */
 export interface Whole {
@@ -22,47 +23,28 @@ interface Member {
   readonly slots: ReadonlyMap<number, number>
 }
 
-/** Whether so many kernels of so many are few: the others are most of the code. */
-export const areFew = (differing: number, of: number): boolean => 2 * differing < of
-
 /** The launches, those that are alike as variants of one program. Launches of a program that runs once stay as they are. */
 export const merged = <A extends Whole>(launches: ReadonlyArray<A>): ReadonlyArray<A> => {
-  const texts = launches.map(textOf)
-  const uses = Map.groupBy(texts.keys(), (i) => texts[i]!)
-  const families: Array<Family> = []
-  for (const [text, [i, ...others]] of uses) {
-    if (others.length > 0) join(families, text, launches[i!]!)
-  }
+  const texts = new Map(launches.map((own) => [own, textOf(own)]))
+  const families = familiesOf(launches, (own) => texts.get(own)!, (first, own): Member | undefined => {
+    const slots = slotsIn(first, own)
+    return slots && { own, slots }
+  })
   const made = new Map(
-    families.filter(({ members }) => members.size > 1).flatMap(({ members }) => {
+    families.filter(({ size }) => size > 1).flatMap((members) => {
       const program = programOf([...members.values()])
       return [...members].map(([text, { slots }], variant) => [text, { program, slots, variant }] as const)
     })
   )
-  return launches.map((own, i) => {
-    const { program, slots, variant } = made.get(texts[i]!) ?? {}
-    if (program === undefined) return own
+  return launches.map((own) => {
+    const found = made.get(texts.get(own)!)
+    if (found === undefined) return own
+    const { program, slots, variant } = found
     const args = own.args.slice()
-    own.args.forEach((ref, slot) => args[slots!.get(slot)!] = ref)
+    own.args.forEach((ref, slot) => args[slots.get(slot)!] = ref)
     const { phases, variants, ...shape } = program
     return { ...own, args, phases, launch: { ...own.launch, ...shape, variant: [variant, variants] } }
   })
-}
-
-/** Variants of one program, by the texts of their launches; the slots are those of the first one. */
-interface Family {
-  readonly first: Whole
-  readonly members: Map<string, Member>
-}
-
-/** Makes a launch a member of the first family that it is like, or of one of its own. */
-const join = (families: Array<Family>, text: string, own: Whole): void => {
-  for (const { first, members } of families) {
-    const slots = slotsIn(first, own)
-    if (slots !== undefined) return void members.set(text, { own, slots })
-  }
-  const slots = new Map(own.args.map((_, slot) => [slot, slot]))
-  families.push({ first: own, members: new Map([[text, { own, slots }]]) })
 }
 
 /** Equal texts, equal programs. */
