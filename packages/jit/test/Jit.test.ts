@@ -13,7 +13,7 @@ import { Effect, Layer } from "effect"
 import { Compiler } from "../src/Compiler.ts"
 import { Jit, launchCount } from "../src/Jit.ts"
 import type { ExecutionPlan } from "../src/Plan.ts"
-import { blocks, contents } from "./support/blocks.ts"
+import { blocks, contents, filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 import { initial } from "./support/stages.ts"
 
@@ -156,10 +156,7 @@ describe("Jit", () => {
   replays("reference", Devices.reference)
 
   const program = blocks(4)
-  const data = new Map(program.buffers.map((b) => [
-    b.id,
-    contents(b.id, b.shape.reduce<number>((n, d) => n * Number(d), 1))
-  ]))
+  const data = filled(program)
 
   it.live("captures once, runs as often as asked, and returns the memory with its Scope", () =>
     Effect.gen(function*() {

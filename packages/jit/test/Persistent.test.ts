@@ -9,7 +9,7 @@ import * as Explain from "@tg/rangeify/Explain"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import * as Reference from "@tg/runtime/Reference"
 import type { KernelStep } from "@tg/rangeify/Schedule"
-import { Device } from "@tg/runtime/Device"
+import { Device, type DeviceBuffer } from "@tg/runtime/Device"
 import type { TensorProgram } from "@tg/tensor/Program"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
@@ -17,7 +17,7 @@ import { Compiler } from "../src/Compiler.ts"
 import { Jit } from "../src/Jit.ts"
 import * as Persistent from "../src/Persistent.ts"
 import { Pipeline } from "../src/Pipeline.ts"
-import { blocks, contents } from "./support/blocks.ts"
+import { blocks, filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 import { model } from "./support/stranger.ts"
 
@@ -193,17 +193,16 @@ describe("persistent launches", () => {
     Effect.gen(function*() {
       const device = yield* Device
       const { prepare } = yield* Jit
-      const buffers = yield* Effect.forEach(program.buffers, ({ id, shape }) =>
-        Effect.gen(function*() {
-          const elements = shape.reduce<number>((n, size) => n * Number(size), 1)
-          const buffer = yield* device.allocate(4 * elements, `buffer ${id}`)
-          yield* device.write(buffer, new Uint8Array(contents(id, elements).buffer))
-          return [id, buffer] as const
-        }))
-      const { plan, run } = yield* prepare(program.sink, new Map(buffers))
+      const buffers = new Map<number, DeviceBuffer>()
+      for (const [id, data] of filled(program)) {
+        const buffer = yield* device.allocate(data.byteLength, `buffer ${id}`)
+        yield* device.write(buffer, new Uint8Array(data.buffer))
+        buffers.set(id, buffer)
+      }
+      const { plan, run } = yield* prepare(program.sink, buffers)
       yield* run({})
       yield* run({})
-      return { out: [...yield* device.read(new Map(buffers).get(1)!)], plan }
+      return { out: [...yield* device.read(buffers.get(1)!)], plan }
     }).pipe(Effect.scoped)
 
   it.effect("are variants of one program where they differ in few phases, with the values of programs of their own", () =>

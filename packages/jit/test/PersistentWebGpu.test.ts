@@ -12,7 +12,7 @@ import { Compiler } from "../src/Compiler.ts"
 import { Jit, settled } from "../src/Jit.ts"
 import * as Persistent from "../src/Persistent.ts"
 import { Pipeline } from "../src/Pipeline.ts"
-import { blocks, contents } from "./support/blocks.ts"
+import { blocks, contents, filled } from "./support/blocks.ts"
 
 const noGpu = (await Testing.availableAdapter()) === undefined
 
@@ -90,10 +90,9 @@ const run = (
     const device = yield* Device
     const { prepare, settle } = yield* Jit
     const buffers = new Map<number, Binding>()
-    for (const { id, shape } of program.buffers) {
-      const size = shape.reduce<number>((n, extent) => n * Number(extent), 1)
-      const buffer = yield* device.allocate(4 * size, `buffer ${id}`)
-      yield* device.write(buffer, new Uint8Array(contents(id, size).buffer))
+    for (const [id, data] of filled(program)) {
+      const buffer = yield* device.allocate(data.byteLength, `buffer ${id}`)
+      yield* device.write(buffer, new Uint8Array(data.buffer))
       buffers.set(id, buffer)
     }
     const first = [2, 5, 8, 11].filter((id) => program.buffers.some((buffer) => buffer.id === id))

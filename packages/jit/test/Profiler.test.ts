@@ -4,7 +4,7 @@ import { Effect, Layer } from "effect"
 import { Jit } from "../src/Jit.ts"
 import type { Slot } from "../src/Plan.ts"
 import { median, profile, settle, withExtra } from "../src/Profiler.ts"
-import { blocks, contents } from "./support/blocks.ts"
+import { blocks, filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 
 describe("median", () => {
@@ -133,8 +133,7 @@ describe("profile", () => {
         const jit = yield* Jit
         const program = blocks(3)
         const buffers = new Map<number, DeviceBuffer>()
-        for (const { id, shape } of program.buffers) {
-          const data = contents(id, shape.reduce<number>((n, d) => n * Number(d), 1))
+        for (const [id, data] of filled(program)) {
           const made = yield* device.allocate(data.byteLength, `buffer ${id}`)
           yield* device.write(made, new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
           buffers.set(id, made)

@@ -11,7 +11,7 @@ import * as Tensor from "@tg/tensor/Tensor"
 import { Effect } from "effect"
 import { Jit } from "../src/Jit.ts"
 import type * as Shared from "../src/Shared.ts"
-import { contents } from "./support/blocks.ts"
+import { filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 import { initial } from "./support/stages.ts"
 
@@ -99,10 +99,7 @@ const blocks = (count: number, rows?: number): Program.TensorProgram => {
 
 /** Blocks with bindings of their own and with shared ones, the weights of a block in one buffer: what is left in the other buffers is equal. */
 const ranBoth = Effect.fnUntraced(function*(program: ReturnType<typeof blocks>, count: number) {
-  const data = new Map(program.buffers.map((b) => [
-    b.id,
-    contents(b.id, b.shape.reduce<number>((n, d) => n * Number(d), 1))
-  ]))
+  const data = filled(program)
   const packed = Array.from({ length: count }, (_, i) => [2 + 2 * i, 3 + 2 * i])
   const own = yield* ran(program, { data, packed: [], groups: "dispatch", vars: {} })
   const block = yield* ran(program, { data, packed, groups: "block", vars: {} })

@@ -44,6 +44,10 @@ export const blocks = (
   return Program.make([Program.assign(out, remembers ? x.add(first!) : x)])
 }
 
+/** Contents of each buffer of a program, by its id. */
+export const filled = ({ buffers }: Program.TensorProgram): ReadonlyMap<number, Float32Array> =>
+  new Map(buffers.map(({ id, shape }) => [id, contents(id, shape.reduce<number>((n, size) => n * Number(size), 1))]))
+
 /** Contents of a buffer: small numbers that differ between buffers and elements. */
 export const contents = (id: number, elements: number): Float32Array =>
   Float32Array.from({ length: elements }, (_, i) => ((i * 7 + id * 5) % 13 - 6) / 16)
