@@ -21,7 +21,7 @@ interface Branch extends Required<Guarded> {
   readonly end: number
 }
 
-/** A line of arithmetic, which a branch may stand behind as well as in front of: it neither waits nor touches memory. */
+/** A line of cheap arithmetic, which a branch may stand behind as well as in front of: it neither waits nor touches memory, nor is it work that loads of the branch should be in flight with. */
 const isArithmetic = (line: string): boolean =>
   /^ *(let|var) /.test(line) && !/\b(data|local|atomic|subgroup|dot4|arrive|exp2)/.test(line)
 
