@@ -6,7 +6,7 @@ import * as PhasesOf from "@tg/core-uop/Phases"
 export interface Share {
   /** Microseconds of arithmetic or of memory traffic, whichever is longer. */
   readonly busy: number
-  /** Microseconds beside them: of one workgroup that waits for its loads, and for its threads. */
+  /** Microseconds beside them, as a launch of its own: in each wave of workgroups one waits for its loads, and for its threads. */
   readonly waits: number
   readonly workgroups: number
   /** Whether there are more or fewer, as the position says. */
@@ -32,7 +32,7 @@ export const slower = (
   const atOnce = processors * Math.min(residentWorkgroups, Math.max(1, Math.floor(residentThreads / threads)))
   const alone = Math.max(1, workgroups / atOnce)
   return (Math.min(wanted, saturatingThreads) / Math.min(has, saturatingThreads) - 1) * busy +
-    Math.max(0, (varies ? turns : Math.ceil(turns)) - alone) * waits
+    Math.max(0, (varies ? turns : Math.ceil(turns)) - alone) * waits / alone
 }
 
 /**
