@@ -16,24 +16,9 @@ import type { ExecutionPlan } from "../src/Plan.ts"
 import { blocks, contents, filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 import { initial } from "./support/stages.ts"
-
-const bytesOf = (data: ArrayBufferView): Uint8Array =>
-  new Uint8Array(data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) as ArrayBuffer)
+import { bytesOf, upload } from "./support/upload.ts"
 
 const floats = (bytes: Uint8Array): ReadonlyArray<number> => [...new Float32Array(bytes.slice().buffer)]
-
-/** Buffers of the device with these contents. */
-const upload = (data: ReadonlyMap<number, ArrayBufferView>) =>
-  Effect.gen(function*() {
-    const device = yield* Device
-    const buffers = new Map<number, DeviceBuffer>()
-    for (const [id, values] of data) {
-      const buffer = yield* device.allocate(values.byteLength, `buffer ${id}`)
-      yield* device.write(buffer, bytesOf(values))
-      buffers.set(id, buffer)
-    }
-    return buffers
-  })
 
 const download = (buffers: ReadonlyMap<number, DeviceBuffer>) =>
   Effect.gen(function*() {

@@ -9,7 +9,7 @@ import * as Explain from "@tg/rangeify/Explain"
 import { FusionCosts } from "@tg/rangeify/Fusion"
 import * as Reference from "@tg/runtime/Reference"
 import type { KernelStep } from "@tg/rangeify/Schedule"
-import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import { Device } from "@tg/runtime/Device"
 import type { TensorProgram } from "@tg/tensor/Program"
 import { randomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
@@ -20,6 +20,7 @@ import { Pipeline } from "../src/Pipeline.ts"
 import { blocks, filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 import { model } from "./support/stranger.ts"
+import { upload } from "./support/upload.ts"
 
 /** A GPU on which barriers hold among so many workgroups. */
 const gpu: DeviceProfile = { ...h200, processors: 3, gridBarrierWorkgroups: 3, maxWorkgroupThreads: 64 }
@@ -193,12 +194,7 @@ describe("persistent launches", () => {
     Effect.gen(function*() {
       const device = yield* Device
       const { prepare } = yield* Jit
-      const buffers = new Map<number, DeviceBuffer>()
-      for (const [id, data] of filled(program)) {
-        const buffer = yield* device.allocate(data.byteLength, `buffer ${id}`)
-        yield* device.write(buffer, new Uint8Array(data.buffer))
-        buffers.set(id, buffer)
-      }
+      const buffers = yield* upload(filled(program))
       const { plan, run } = yield* prepare(program.sink, buffers)
       yield* run({})
       yield* run({})

@@ -13,6 +13,7 @@ import { Jit, settled } from "../src/Jit.ts"
 import * as Persistent from "../src/Persistent.ts"
 import { Pipeline } from "../src/Pipeline.ts"
 import { blocks, contents, filled } from "./support/blocks.ts"
+import { upload } from "./support/upload.ts"
 
 const noGpu = (await Testing.availableAdapter()) === undefined
 
@@ -89,12 +90,7 @@ const run = (
   Effect.gen(function*() {
     const device = yield* Device
     const { prepare, settle } = yield* Jit
-    const buffers = new Map<number, Binding>()
-    for (const [id, data] of filled(program)) {
-      const buffer = yield* device.allocate(data.byteLength, `buffer ${id}`)
-      yield* device.write(buffer, new Uint8Array(data.buffer))
-      buffers.set(id, buffer)
-    }
+    const buffers = new Map<number, Binding>(yield* upload(filled(program)))
     const first = [2, 5, 8, 11].filter((id) => program.buffers.some((buffer) => buffer.id === id))
     for (const id of areSlices ? first : []) {
       for (const [weight, slice] of yield* weightsOf(device, id)) buffers.set(weight, slice)

@@ -6,6 +6,7 @@ import type { Slot } from "../src/Plan.ts"
 import { median, profile, settle, withExtra } from "../src/Profiler.ts"
 import { blocks, filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
+import { upload } from "./support/upload.ts"
 
 describe("median", () => {
   it("is the middle, or between the two in the middle", () => {
@@ -132,12 +133,7 @@ describe("profile", () => {
         const device = yield* Device
         const jit = yield* Jit
         const program = blocks(3)
-        const buffers = new Map<number, DeviceBuffer>()
-        for (const [id, data] of filled(program)) {
-          const made = yield* device.allocate(data.byteLength, `buffer ${id}`)
-          yield* device.write(made, new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
-          buffers.set(id, made)
-        }
+        const buffers = yield* upload(filled(program))
         const prepared = yield* jit.prepare(program.sink, buffers)
         const all = Effect.forEach([...buffers.values()], (b) => Effect.map(device.read(b), (bytes) => [...bytes]))
         yield* prepared.run({})

@@ -11,6 +11,7 @@ import { TensorError } from "@tg/tensor/TensorError"
 import { Effect } from "effect"
 import { Jit } from "../src/Jit.ts"
 import * as Devices from "./support/devices.ts"
+import { upload } from "./support/upload.ts"
 
 interface Case {
   readonly rows: number
@@ -65,15 +66,10 @@ const run = Effect.fn(function*(tested: Case) {
   const typed = kind === "i32" ? Int32Array : Float32Array
   const device = yield* Device
   const contents = [typed.from(start), Int32Array.from(named), typed.from(given)]
-  const buffers = yield* Effect.forEach(contents, (data, id) =>
-    Effect.gen(function*() {
-      const made = yield* device.allocate(data.byteLength, `buffer ${id}`)
-      yield* device.write(made, new Uint8Array(data.buffer))
-      return [id, made] as const
-    }))
-  const { plan, run } = yield* (yield* Jit).prepare(Program.make([Program.assign(out, sum)]).sink, new Map(buffers))
+  const buffers = yield* upload(contents.entries())
+  const { plan, run } = yield* (yield* Jit).prepare(Program.make([Program.assign(out, sum)]).sink, buffers)
   yield* run({})
-  const bytes = yield* device.read(buffers[0]![1], 0)
+  const bytes = yield* device.read(buffers.get(0)!, 0)
   const found = [...new typed(bytes.slice().buffer)].slice(0, rows * columns)
   assert.deepStrictEqual(found, expected, JSON.stringify(tested))
   // the initial value, the rows with what computes them, and the result

@@ -7,7 +7,7 @@ import { Heuristics } from "@tg/heuristics/Heuristics"
 import { Compiler } from "@tg/jit/Compiler"
 import { Jit } from "@tg/jit/Jit"
 import { Pipeline } from "@tg/jit/Pipeline"
-import { Device, type DeviceBuffer } from "@tg/runtime/Device"
+import { Device } from "@tg/runtime/Device"
 import * as Limited from "@tg/runtime/Limited"
 import * as Reference from "@tg/runtime/Reference"
 import * as NodeThreads from "@tg/runtime-wasm/NodeThreads"
@@ -17,6 +17,7 @@ import { rendererOptions, WebGpuInfo } from "@tg/runtime-webgpu/WebGpuInfo"
 import type { RandomProgram } from "@tg/tensor/Random"
 import { Effect, Layer } from "effect"
 import { type Choose, type Contents, initial } from "./stages.ts"
+import { upload } from "./upload.ts"
 
 const profileOfDevice = Layer.effect(Profile, Effect.map(Device, (device) => device.profile))
 
@@ -79,12 +80,7 @@ export const ran = (random: RandomProgram) =>
     const device = yield* Device
     const jit = yield* Jit
     const contents = initial(random)
-    const buffers = new Map<number, DeviceBuffer>()
-    for (const [id, data] of contents) {
-      const buffer = yield* device.allocate(data.byteLength, `buffer ${id}`)
-      yield* device.write(buffer, new Uint8Array(data.buffer))
-      buffers.set(id, buffer)
-    }
+    const buffers = yield* upload(contents)
     const prepared = yield* jit.prepare(random.program.sink, buffers)
     yield* prepared.run(random.vars)
     const after: Contents = new Map()
