@@ -5,7 +5,7 @@
  * after all launches before them, on their real inputs.
  */
 import { type Binding, bufferOf, Device, type DeviceError, type Dispatch, type Replay } from "@tg/runtime/Device"
-import { Duration, Effect } from "effect"
+import { Duration, Effect, Fiber } from "effect"
 import { ownOf, type Prepared } from "./Jit.ts"
 
 /** Values of the symbolic variables. */
@@ -77,6 +77,28 @@ export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: P
   }))
   const made: BackToBack = { micros: all / runs, encodeMicros: profile.kind === "cpu" ? 0 : encoding / runs }
   return made
+})
+
+/** Runs in flight while decoding runs ahead. */
+const inFlight = 3
+
+/**
+ * Host time in microseconds to submit a run, per run, while as many are in flight as in decoding. `backToBack` waits for none: each of its runs takes command memory
+ * that no finished one has given back, and the faster a host is, the more of them.
+ */
+export const encoding = Effect.fn("Profiler.encoding")(function*(prepared: Prepared, given: Vars, runs: number) {
+  const vars = ownOf(prepared, given)
+  yield* settle(prepared)
+  const reads: Array<Fiber.Fiber<void, DeviceError>> = []
+  let total = 0
+  for (let i = 0; i < inFlight + runs; i++) {
+    if (reads.length === inFlight) yield* Fiber.join(reads.shift()!)
+    const own = yield* micros(prepared.run(vars))
+    if (i >= inFlight) total += own
+    reads.push(yield* Effect.forkChild(settle(prepared), { startImmediately: true }))
+  }
+  yield* Effect.forEach(reads, (read) => Fiber.join(read), { discard: true })
+  return total / runs
 })
 
 /** An idle H200 runs at a sixth of its clock frequency, and boosts it within half a second of work. */

@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { bufferOf, Device, type DeviceBuffer, type Dispatch } from "@tg/runtime/Device"
 import { Effect, Layer } from "effect"
-import { Jit } from "../src/Jit.ts"
+import { TestClock } from "effect/testing"
+import { Jit, type Prepared } from "../src/Jit.ts"
 import type { Slot } from "../src/Plan.ts"
-import { median, profile, settle, withExtra } from "../src/Profiler.ts"
+import { encoding, median, profile, settle, withExtra } from "../src/Profiler.ts"
 import { blocks, filled } from "./support/blocks.ts"
 import * as Devices from "./support/devices.ts"
 import { upload } from "./support/upload.ts"
@@ -41,6 +42,33 @@ describe("settle", () => {
       const { message } = yield* Effect.flip(settle(step(theirs)))
       assert.match(message, /theirs belongs to another device/)
     }).pipe(Effect.scoped, Effect.provide(Devices.wasm())))
+})
+
+describe("encoding", () => {
+  it.effect("is the time of submitting alone, with three runs in flight", () =>
+    Effect.gen(function*() {
+      let runs = 0
+      let inFlight = 0
+      let most = 0
+      const read = Effect.gen(function*() {
+        for (let i = 0; i < 20; i++) yield* Effect.yieldNow
+        inFlight = Math.max(0, inFlight - 1)
+        return new Uint8Array(4)
+      })
+      const run = () =>
+        Effect.suspend(() => {
+          runs++
+          most = Math.max(most, ++inFlight)
+          return TestClock.adjust("2 millis")
+        })
+      const prepared = {
+        device: { read: () => read },
+        dispatches: [{ executable: { program }, buffers: [{ label: "out", bytes: 4 }] }],
+        run
+      } as unknown as Prepared
+      const micros = yield* encoding(prepared, {}, 10)
+      assert.deepStrictEqual({ micros, runs, most, inFlight }, { micros: 2000, runs: 13, most: 3, inFlight: 0 })
+    }).pipe(Effect.provide(Devices.wasm())))
 })
 
 describe("withExtra", () => {
