@@ -47,6 +47,8 @@ around(GPUCommandEncoder, "finish", (encoder, call) => {
 })
 around(GPUQueue, "submit", (_, call, [[commands]]) => {
   call()
+  // loading submits an empty list, to have its writes carried out
+  if (commands === undefined) return
   const { begun, copies, passes } = encoded.get(commands)
   const took = performance.now() - begun
   const last = steps.at(-1)
