@@ -25,6 +25,7 @@ import * as Output from "./Output.ts"
 import * as Report from "./Report.ts"
 import { UsageError } from "./Report.ts"
 import * as Settings from "./Settings.ts"
+import * as Warnings from "./Warnings.ts"
 
 /** The version of the command line: that of its package. */
 export const version = "0.1.0"
@@ -151,6 +152,7 @@ export const run = (args: ReadonlyArray<string>) =>
     const settings = asksAboutTg(args) ? new Map() : yield* Settings.load
     yield* Command.runWith(tg, { version })(args).pipe(
       Settings.provide(settings),
-      Effect.provide(CliOutput.layerPresenter(presenter(stdio)))
+      Effect.provide(CliOutput.layerPresenter(presenter(stdio))),
+      Effect.provide(Warnings.layer)
     )
   }).pipe(Report.handle({ debug: args.includes("--debug") }))

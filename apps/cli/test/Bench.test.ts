@@ -70,6 +70,19 @@ describe("bench", () => {
     assert.strictEqual(neededTokens({ depths: [0], prompt: 1, generate: 20 }), 21)
   })
 
+  it.effect(
+    "prints one JSON value on stdout where something is worth a warning, which is a line on stderr",
+    () =>
+      Effect.gen(function*() {
+        const sizes = ["--parallel", "8", "-p", "4", "-n", "4", "--context", "1024", "--limit", "memory=30000000"]
+        const { code, stderr, stdout } = yield* tg(["bench", ...wasm, ...sizes, "--json"])
+        assert.strictEqual(code, 0, stderr)
+        assert.match(stderr, /^warning: the device has room for \d+ of 128 pages of 64 tokens$/m)
+        assert.strictEqual(JSON.parse(stdout).parallel[0].parallel, 8)
+      }),
+    60_000
+  )
+
   it("gives mean, least and largest speed", () => {
     assertEquals(spread(10, [1e6, 2e6]), { mean: 7.5, min: 5, max: 10 })
   })
