@@ -10,10 +10,21 @@ const packages = ["packages", "apps", "examples"].flatMap((parent) =>
   fs.readdirSync(path.join(root, parent)).map((name) => path.join(root, parent, name))
 ).filter((folder) => fs.existsSync(path.join(folder, "package.json")))
 
-const nameOf = (folder: string): string => {
-  const manifest = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8")) as { readonly name: string }
-  return manifest.name
+interface Manifest {
+  readonly name: string
+  readonly dependencies?: Readonly<Record<string, string>>
+  readonly devDependencies?: Readonly<Record<string, string>>
 }
+
+const manifestOf = (folder: string): Manifest =>
+  JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8")) as Manifest
+
+/** What makes devices. */
+const devices = ["@tg/node", "@tg/runtime-wasm", "@tg/runtime-webgpu", "webgpu"]
+
+/** Dawn's threads and WebAssembly memories go away with the process of a file; without them a process is good for many files, which load their modules once. */
+const hasDevices = ({ dependencies, devDependencies }: Manifest): boolean =>
+  devices.some((name) => name in { ...dependencies, ...devDependencies })
 
 /** What a project may have to be done before its tests, and after. */
 const globalSetups = ["test/support/globalSetup.ts"]
@@ -26,7 +37,6 @@ const hangMillis = process.env["TG_FULL"] === "1" ? 3_600_000 : 900_000
 
 export default defineConfig({
   test: {
-    // a process for each file: Dawn's threads and WebAssembly memories go away with it
     pool: "forks",
     // Node loads the sources as they are, by type stripping; nothing here mocks a module
     experimental: { viteModuleRunner: false, nodeLoader: false },
@@ -37,10 +47,11 @@ export default defineConfig({
     testTimeout: hangMillis,
     hookTimeout: hangMillis,
     projects: [
-      ...packages.map((folder) => ({
+      ...packages.map((folder) => ({ folder, manifest: manifestOf(folder) })).map(({ folder, manifest }) => ({
         extends: true as const,
         test: {
-          name: nameOf(folder),
+          name: manifest.name,
+          isolate: hasDevices(manifest),
           root: folder,
           include: ["test/**/*.test.ts"],
           globalSetup: globalSetups.filter((file) => fs.existsSync(path.join(folder, file)))

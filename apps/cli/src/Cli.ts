@@ -152,7 +152,6 @@ export const run = (args: ReadonlyArray<string>) =>
     const settings = asksAboutTg(args) ? new Map() : yield* Settings.load
     yield* Command.runWith(tg, { version })(args).pipe(
       Settings.provide(settings),
-      Effect.provide(CliOutput.layerPresenter(presenter(stdio))),
-      Effect.provide(Warnings.layer)
+      Effect.provide([CliOutput.layerPresenter(presenter(stdio)), Warnings.layer])
     )
   }).pipe(Report.handle({ debug: args.includes("--debug") }))

@@ -83,8 +83,8 @@ export const backToBack = Effect.fn("Profiler.backToBack")(function*(prepared: P
 const inFlight = 3
 
 /**
- * Host time in microseconds to submit a run, per run, while as many are in flight as in decoding. `backToBack` waits for none: each of its runs takes command memory
- * that no finished one has given back, and the faster a host is, the more of them.
+ * Host time in microseconds to submit a run, per run, while as many are in flight as in decoding. `backToBack` waits for none, and submits slower where the host is
+ * ahead of the GPU: 429 launches of GLM took an H200's host 1.7 ms so, and 1.2 with three in flight (`docs/encoding.md`).
  */
 export const encoding = Effect.fn("Profiler.encoding")(function*(prepared: Prepared, given: Vars, runs: number) {
   const vars = ownOf(prepared, given)
