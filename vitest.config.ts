@@ -19,12 +19,12 @@ interface Manifest {
 const manifestOf = (folder: string): Manifest =>
   JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8")) as Manifest
 
-/** What makes devices. */
-const devices = ["@tg/node", "@tg/runtime-wasm", "@tg/runtime-webgpu", "webgpu"]
+/** What starts Dawn, whose threads go away with the process of a test file. */
+const dawn = ["@tg/node", "@tg/runtime-webgpu", "webgpu"]
 
-/** Dawn's threads and WebAssembly memories go away with the process of a file; without them a process is good for many files, which load their modules once. */
-const hasDevices = ({ dependencies, devDependencies }: Manifest): boolean =>
-  devices.some((name) => name in { ...dependencies, ...devDependencies })
+/** Whether each test file has a process of its own. Else one is good for many files, which load their modules once. */
+const isIsolated = ({ dependencies, devDependencies }: Manifest): boolean =>
+  dawn.some((name) => name in { ...dependencies, ...devDependencies })
 
 /** What a project may have to be done before its tests, and after. */
 const globalSetups = ["test/support/globalSetup.ts"]
@@ -51,7 +51,7 @@ export default defineConfig({
         extends: true as const,
         test: {
           name: manifest.name,
-          isolate: hasDevices(manifest),
+          isolate: isIsolated(manifest),
           root: folder,
           include: ["test/**/*.test.ts"],
           globalSetup: globalSetups.filter((file) => fs.existsSync(path.join(folder, file)))
