@@ -166,7 +166,13 @@ describe.skipIf(!hasBrowser())("models that the browser keeps", () => {
     const page = await tab()
     await page.evaluate((url) => globalThis.Files.promises.keep(url), address())
     const session = await context.newCDPSession(page)
-    await session.send("Storage.overrideQuotaForOrigin", { origin: site.url, quotaSize: size + 1_000_000 })
+    const quotaSize = size + 1_000_000
+    await session.send("Storage.overrideQuotaForOrigin", { origin: site.url, quotaSize })
+    // a busy browser counts what was written, and takes the new quota, a while later
+    await page.waitForFunction(async ([quotaSize, size]) => {
+      const { quota = Infinity, usage = 0 } = await navigator.storage.estimate()
+      return quota <= quotaSize! && usage >= size!
+    }, [quotaSize, size])
     const error = await page.evaluate((url) => globalThis.Files.promises.keep(url).catch(String), address("?another"))
     assert.match(
       String(error),
