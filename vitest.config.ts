@@ -47,16 +47,19 @@ export default defineConfig({
     testTimeout: hangMillis,
     hookTimeout: hangMillis,
     projects: [
-      ...packages.map((folder) => ({ folder, manifest: manifestOf(folder) })).map(({ folder, manifest }) => ({
-        extends: true as const,
-        test: {
-          name: manifest.name,
-          isolate: isIsolated(manifest),
-          root: folder,
-          include: ["test/**/*.test.ts"],
-          globalSetup: globalSetups.filter((file) => fs.existsSync(path.join(folder, file)))
+      ...packages.map((folder) => {
+        const manifest = manifestOf(folder)
+        return {
+          extends: true as const,
+          test: {
+            name: manifest.name,
+            isolate: isIsolated(manifest),
+            root: folder,
+            include: ["test/**/*.test.ts"],
+            globalSetup: globalSetups.filter((file) => fs.existsSync(path.join(folder, file)))
+          }
         }
-      })),
+      }),
       { extends: true as const, test: { name: "workspace", include: ["test/*.test.ts"] } }
     ]
   }

@@ -84,9 +84,15 @@ const inFlight = 3
 
 /**
  * Host time in microseconds to submit a run, per run, while as many are in flight as in decoding. `backToBack` waits for none, and submits slower where the host is
- * ahead of the GPU: 429 launches of GLM took an H200's host 1.7 ms so, and 1.2 with three in flight (`docs/encoding.md`).
+ * ahead of the GPU: 429 launches of GLM took an H200's host 1.7 ms so, and 1.2 with three in flight (`docs/encoding.md`). 0 on a synchronous device, whose calls are the work.
  */
-export const encoding = Effect.fn("Profiler.encoding")(function*(prepared: Prepared, given: Vars, runs: number) {
+export const encoding = Effect.fn("Profiler.encoding")(function*(
+  prepared: Pick<Prepared, "device" | "dispatches" | "run" | "vars">,
+  given: Vars,
+  runs: number
+) {
+  const { profile } = yield* Device
+  if (profile.kind === "cpu") return 0
   const vars = ownOf(prepared, given)
   yield* settle(prepared)
   const reads: Array<Fiber.Fiber<void, DeviceError>> = []

@@ -1,8 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
+import { h200 } from "@tg/core-uop/DeviceProfile"
 import { bufferOf, Device, type DeviceBuffer, type Dispatch } from "@tg/runtime/Device"
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { Jit, type Prepared } from "../src/Jit.ts"
+import { Jit } from "../src/Jit.ts"
 import type { Slot } from "../src/Plan.ts"
 import { encoding, median, profile, settle, withExtra } from "../src/Profiler.ts"
 import { blocks, filled } from "./support/blocks.ts"
@@ -61,12 +62,9 @@ describe("encoding", () => {
           most = Math.max(most, ++inFlight)
           return TestClock.adjust("2 millis")
         })
-      const prepared = {
-        device: { read: () => read },
-        dispatches: [{ executable: { program }, buffers: [{ label: "out", bytes: 4 }] }],
-        run
-      } as unknown as Prepared
-      const micros = yield* encoding(prepared, {}, 10)
+      const device = { ...yield* Device, profile: h200, read: () => read }
+      const prepared = { dispatches: [{ executable: { program }, buffers: [{ label: "out", bytes: 4 }] }], run }
+      const micros = yield* encoding(prepared, {}, 10).pipe(Effect.provideService(Device, device))
       assert.deepStrictEqual({ micros, runs, most, inFlight }, { micros: 2000, runs: 13, most: 3, inFlight: 0 })
     }).pipe(Effect.provide(Devices.wasm())))
 })

@@ -299,9 +299,8 @@ const run = Effect.fn("cli.bench.run")(function*(job: Job) {
     // of the device that there is now: another one may have been made meanwhile
     const step = yield* session.decodeStep(vars.startPos)
     yield* Profiler.backToBack(step, vars, 1)
-    const isSynchronous = device.profile.kind === "cpu"
-    const { micros } = yield* Profiler.backToBack(step, vars, isSynchronous ? 4 : steps)
-    const encodeMicros = isSynchronous ? 0 : yield* Profiler.encoding(step, vars, steps)
+    const { micros } = yield* Profiler.backToBack(step, vars, device.profile.kind === "cpu" ? 4 : steps)
+    const encodeMicros = yield* Profiler.encoding(step, vars, steps)
     decode.push({
       tokens: job.generate,
       depth,
