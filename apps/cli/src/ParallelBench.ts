@@ -176,7 +176,8 @@ const measuredSteps = 32
 const deviceTimes = Effect.fnUntraced(function*({ prepared, vars }: Step) {
   const { profile } = yield* Device
   const runs = profile.kind === "cpu" ? 2 : measuredSteps
-  const { encodeMicros, micros } = yield* Profiler.backToBack(prepared, vars, runs)
+  const { micros } = yield* Profiler.backToBack(prepared, vars, runs)
+  const encodeMicros = yield* Profiler.encoding(prepared, vars, runs)
   return { deviceMs: round(micros / 1000), encodeMs: round(encodeMicros / 1000) }
 })
 

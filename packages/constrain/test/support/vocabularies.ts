@@ -80,7 +80,7 @@ export const large = (size = 154_880): TokenTable.Vocabulary => {
     "apps/cli/models/eval.jsonl",
     "packages/constrain/src/internal/schemaReader.ts",
     "packages/tokenizer/src/Tokenizer.ts",
-    "NOTES.md"
+    "docs/decisions.md"
   ]
     .map((file) => readFileSync(new URL(file, root), "utf8")).join("\n")
   const words = [...new Set(source.match(/[A-Za-z]{2,}/g))]
