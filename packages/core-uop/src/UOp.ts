@@ -101,10 +101,10 @@ export interface Range {
 
 /** Memoised analyses, filled on first use. Other packages add theirs by declaration merging. */
 export interface Cache {
-  shape?: ReadonlyArray<number | UOp>
-  bounds?: Range
-  key?: string
-  ranges?: ReadonlySet<UOp>
+  shape: ReadonlyArray<number | UOp> | undefined
+  bounds: Range | undefined
+  key: string | undefined
+  ranges: ReadonlySet<UOp> | undefined
 }
 
 const keyOfArg = (arg: Arg): string => {
@@ -133,7 +133,8 @@ export class UOp {
   readonly hash: number
   /** The key of an arg that is an object: args are compared by value. */
   readonly argKey: string
-  readonly cache: Cache = {}
+  /** Of one hidden class, whichever analysis comes first. */
+  readonly cache: Cache = { shape: undefined, bounds: undefined, key: undefined, ranges: undefined }
   /** The last walk over graphs that met this node: cheaper than a set of nodes for each walk. */
   met = 0
 
@@ -393,7 +394,7 @@ export const rebuild = (
   // only nodes that have changed are kept
   const done = new Map<UOp, UOp>(known)
   const now = (node: UOp): UOp => done.get(node) ?? node
-  for (const node of unseen(root, (n) => known.has(n))) {
+  for (const node of known.size === 0 ? toposort(root) : unseen(root, (n) => known.has(n))) {
     const { src } = node
     let changed = false
     for (let i = 0; i < src.length && !changed; i++) changed = now(src[i]!) !== src[i]

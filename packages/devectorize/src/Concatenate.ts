@@ -298,15 +298,21 @@ export const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>
 /** Whether a node means the same everywhere in a kernel. */
 const isFree = ({ op }: UOp): boolean => op === "CONST" || op === "VAR" || op === "SPECIAL"
 
-/** A linear kernel and its launch. */
+const memberships = new WeakMap<UOp, Member>()
+
+/** A linear kernel and its launch. Memoised, because a kernel is asked about for each launch that it may join. */
 export const memberOf = (linear: UOp): Member => {
+  const known = memberships.get(linear)
+  if (known !== undefined) return known
   const { grid, workgroup } = signature(linear)
-  return {
+  const made: Member = {
     linear,
     grid: grid.map((size) => typeof size === "number" ? Expr.int(linear.arena, size) : size),
     threads: workgroup[0],
     hasBarriers: linear.src.some((node) => node.op === "BARRIER")
   }
+  memberships.set(linear, made)
+  return made
 }
 
 /** How many workgroups a kernel has. */

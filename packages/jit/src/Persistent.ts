@@ -189,12 +189,14 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
   const numbers = new Map<string, number>()
   const found: Array<Candidate | undefined> = []
   for (const step of steps) {
-    if (step.kind === "custom" || toposort(step.ast).some(isAccumulating)) {
+    if (step.kind === "custom") {
       found.push(undefined)
       continue
     }
     const text = key(step.ast)
-    if (!known.has(text)) known.set(text, yield* candidateOf(pipeline, step))
+    if (!known.has(text)) {
+      known.set(text, toposort(step.ast).some(isAccumulating) ? undefined : yield* candidateOf(pipeline, step))
+    }
     if (!numbers.has(text)) numbers.set(text, numbers.size)
     const own = known.get(text)
     found.push(own === undefined ? undefined : { ...own, step, number: numbers.get(text)! })

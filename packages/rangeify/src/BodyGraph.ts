@@ -18,8 +18,11 @@ export interface BodyGraph {
    * As soon and as late as possible: the first and the last launch in which each kernel may be, equal on the critical path. Kernels that have a
    * launch already, by their numbers, leave less room to those that they need, and that need them.
    */
-  readonly levelsOf: (roots: ReadonlyArray<UOp>, placed?: ReadonlyMap<number, number>) => ReadonlyArray<Level>
+  readonly levelsOf: (roots: ReadonlyArray<UOp>) => LevelsOf
 }
+
+/** The levels of some roots, of which some are placed already. */
+export type LevelsOf = (placed?: ReadonlyMap<number, number>) => ReadonlyArray<Level>
 
 /** Launches are counted from 0. */
 export interface Level {
@@ -83,36 +86,34 @@ export const bodyGraph = ({ movable, nodes, stored, users }: Placement): BodyGra
       const computed = (node: UOp): ReadonlyArray<UOp> => (before.get(node) ?? []).filter((b) => isComputed(b, stored))
       return [...reach(computed(root), computed)].sort((a, b) => order.get(a)! - order.get(b)!)
     },
-    levelsOf: (roots, placed = new Map()) => levelsOf(roots, placed, { points, needs })
+    levelsOf: (roots) => levelsOf(roots, { points, needs })
   }
 }
 
 const levelsOf = (
   roots: ReadonlyArray<UOp>,
-  placed: ReadonlyMap<number, number>,
   { needs, points }: {
     readonly points: ReadonlyMap<UOp, number>
     readonly needs: ReadonlyMap<UOp, Uint32Array>
   }
-): ReadonlyArray<Level> => {
+): LevelsOf => {
+  const numbers = roots.map((root) => points.get(root)!)
   // sources first
-  const ordered = roots.map((root, i) => ({ i, number: points.get(root)!, needs: needs.get(root)! }))
-    .sort((a, b) => a.number - b.number)
-  const first = roots.map((_, i) => placed.get(i) ?? 0)
-  for (const [k, root] of ordered.entries()) {
-    for (let j = 0; j < k; j++) {
-      const earlier = ordered[j]!
-      if (hasBit(root.needs, earlier.number)) first[root.i] = Math.max(first[root.i]!, first[earlier.i]! + 1)
+  const ordered = [...roots.keys()].sort((a, b) => numbers[a]! - numbers[b]!)
+  const needed = ordered.map((own, k) => {
+    const set = needs.get(roots[own]!)!
+    return { own, sources: ordered.slice(0, k).filter((i) => hasBit(set, numbers[i]!)) }
+  })
+  return (placed) => {
+    const first = roots.map((_, i) => placed?.get(i) ?? 0)
+    for (const { own, sources } of needed) {
+      for (const source of sources) first[own] = Math.max(first[own]!, first[source]! + 1)
     }
-  }
-  const depth = Math.max(0, ...first)
-  const last = roots.map((_, i) => placed.get(i) ?? depth)
-  for (let k = ordered.length - 1; k >= 0; k--) {
-    const root = ordered[k]!
-    for (let j = 0; j < k; j++) {
-      const earlier = ordered[j]!
-      if (hasBit(root.needs, earlier.number)) last[earlier.i] = Math.min(last[earlier.i]!, last[root.i]! - 1)
+    const depth = Math.max(0, ...first)
+    const last = roots.map((_, i) => placed?.get(i) ?? depth)
+    for (const { own, sources } of needed.toReversed()) {
+      for (const source of sources) last[source] = Math.min(last[source]!, last[own]! - 1)
     }
+    return first.map((level, i) => ({ first: level, last: last[i]! }))
   }
-  return first.map((level, i) => ({ first: level, last: last[i]! }))
 }

@@ -13,10 +13,12 @@ const isSum = (node: UOp): boolean => reduceArg(node).op === "ADD" && node.dtype
 /** The factors of the summand that vary in a loop of the sum, and the invariant ones. */
 const divided = (sum: UOp): { readonly inside: ReadonlyArray<UOp>; readonly outside: ReadonlyArray<UOp> } => {
   const [x, ...ranges] = sum.src
-  const { inside = [], outside = [] } = Object.groupBy(factorsOf(x!), (factor) => {
+  const inside: Array<UOp> = []
+  const outside: Array<UOp> = []
+  for (const factor of factorsOf(x!)) {
     const open = openRanges(factor)
-    return ranges.some((range) => open.has(range)) ? "inside" : "outside"
-  })
+    ;(ranges.some((range) => open.has(range)) ? inside : outside).push(factor)
+  }
   return { inside, outside }
 }
 

@@ -1,5 +1,5 @@
 /** What the kernels of a body cost in the launches that they share. */
-import type { Level } from "./BodyGraph.ts"
+import type { LevelsOf } from "./BodyGraph.ts"
 import { chain, cheapest } from "./Cost.ts"
 import { addedMicros, type KernelMicros, launchOf } from "./Fusion.ts"
 
@@ -14,7 +14,7 @@ export const apartMicros = (kernels: ReadonlyArray<KernelMicros>): number =>
  */
 export const joinedMicros = (
   kernels: ReadonlyArray<KernelMicros>,
-  levelsOf: (placed: ReadonlyMap<number, number>) => ReadonlyArray<Level>
+  levelsOf: LevelsOf
 ): number => {
   const launches: Array<Array<KernelMicros>> = []
   const placed = new Map<number, number>()

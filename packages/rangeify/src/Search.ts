@@ -68,7 +68,7 @@ const asking = (placement: Placement, limits: Limits, fusion: FusionCost, rules:
   const weigh = weigher(fusion, limits, { insideOf: graph.insideOf, rules })
   const joined = (roots: ReadonlyArray<UOp>, kernels: ReadonlyArray<KernelMicros>): number =>
     limits.joinsKernels === true
-      ? joinedMicros(kernels, (placed) => graph.levelsOf(roots, placed))
+      ? joinedMicros(kernels, graph.levelsOf(roots))
       : apartMicros(kernels)
   return {
     placement,

@@ -26,24 +26,24 @@ const graph = () => {
 describe("joined kernels", () => {
   it("have a launch each behind what they need, though one launch would hide the one beside the other", () => {
     const { fixed, levelsOf } = graph()
-    const levels = levelsOf(fixed)
+    const levels = levelsOf(fixed)()
     const free = [...levels.keys()].filter((i) => levels[i]!.first < levels[i]!.last)
     assert.deepStrictEqual(free.map((i) => levels[i]), [{ first: 0, last: 2 }, { first: 1, last: 3 }])
     const [early, late] = free as [number, number]
     // one computes as long as the other one loads
     const kernels = fixed.map((_, i) => kernel(i === early ? { work: 4 } : i === late ? { transfer: 4 } : {}))
-    const micros = joinedMicros(kernels, (placed) => levelsOf(fixed, placed))
+    const micros = joinedMicros(kernels, levelsOf(fixed))
     assert.strictEqual(micros, (fixed.length - 2) + 4 + 4)
     assert.strictEqual(apartMicros(kernels), fixed.length + 4 + 4)
   })
 
   it("leave to others the launches in front of them and behind them", () => {
     const { fixed, levelsOf } = graph()
-    const levels = levelsOf(fixed)
+    const levels = levelsOf(fixed)()
     const [early, late] = [...levels.keys()].filter((i) => levels[i]!.first < levels[i]!.last) as [number, number]
-    assert.deepStrictEqual(levelsOf(fixed, new Map([[early, 2]]))[late], { first: 3, last: 3 })
-    assert.deepStrictEqual(levelsOf(fixed, new Map([[late, 1]]))[early], { first: 0, last: 0 })
-    for (const [i, { first, last }] of levelsOf(fixed, new Map([[early, 1]])).entries()) {
+    assert.deepStrictEqual(levelsOf(fixed)(new Map([[early, 2]]))[late], { first: 3, last: 3 })
+    assert.deepStrictEqual(levelsOf(fixed)(new Map([[late, 1]]))[early], { first: 0, last: 0 })
+    for (const [i, { first, last }] of levelsOf(fixed)(new Map([[early, 1]])).entries()) {
       if (i !== early && i !== late) assert.deepStrictEqual({ first, last }, levels[i])
     }
   })
