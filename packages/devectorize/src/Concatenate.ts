@@ -298,21 +298,23 @@ export const special = (arena: UOp["arena"], name: string, size: UOp): UOp =>
 /** Whether a node means the same everywhere in a kernel. */
 const isFree = ({ op }: UOp): boolean => op === "CONST" || op === "VAR" || op === "SPECIAL"
 
-const memberships = new WeakMap<UOp, Member>()
+declare module "@tg/core-uop/UOp" {
+  interface Cache {
+    member?: Member
+  }
+}
 
 /** A linear kernel and its launch. Memoised, because a kernel is asked about for each launch that it may join. */
-export const memberOf = (linear: UOp): Member => {
-  const known = memberships.get(linear)
-  if (known !== undefined) return known
+export const memberOf = (linear: UOp): Member => linear.cache.member ??= launched(linear)
+
+const launched = (linear: UOp): Member => {
   const { grid, workgroup } = signature(linear)
-  const made: Member = {
+  return {
     linear,
     grid: grid.map((size) => typeof size === "number" ? Expr.int(linear.arena, size) : size),
     threads: workgroup[0],
     hasBarriers: linear.src.some((node) => node.op === "BARRIER")
   }
-  memberships.set(linear, made)
-  return made
 }
 
 /** How many workgroups a kernel has. */

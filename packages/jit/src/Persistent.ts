@@ -194,9 +194,7 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
       continue
     }
     const text = key(step.ast)
-    if (!known.has(text)) {
-      known.set(text, toposort(step.ast).some(isAccumulating) ? undefined : yield* candidateOf(pipeline, step))
-    }
+    if (!known.has(text)) known.set(text, yield* candidateOf(pipeline, step))
     if (!numbers.has(text)) numbers.set(text, numbers.size)
     const own = known.get(text)
     found.push(own === undefined ? undefined : { ...own, step, number: numbers.get(text)! })
@@ -204,9 +202,9 @@ const candidatesOf = Effect.fnUntraced(function*(pipeline: Pipeline.Stages, { st
   return found
 })
 
-/** None if the kernel does not compile, which the launch reports, or multiplies by matrix units. */
+/** None if the kernel adds to memory, does not compile, which the launch reports, or multiplies by matrix units. */
 const candidateOf = (pipeline: Pipeline.Stages, { ast, name }: KernelStep) =>
-  Stages.ofPhase(pipeline, name, ast).pipe(
+  toposort(ast).some(isAccumulating) ? Effect.undefined : Stages.ofPhase(pipeline, name, ast).pipe(
     Effect.map(({ linear }): Omit<Candidate, "step" | "number"> | undefined => {
       // fragments are registers that nobody counts, and workgroups of a launch have to be resident at once
       if (linear.src.some(({ op }) => op === "FRAGMENT")) return undefined

@@ -13,12 +13,10 @@ const isSum = (node: UOp): boolean => reduceArg(node).op === "ADD" && node.dtype
 /** The factors of the summand that vary in a loop of the sum, and the invariant ones. */
 const divided = (sum: UOp): { readonly inside: ReadonlyArray<UOp>; readonly outside: ReadonlyArray<UOp> } => {
   const [x, ...ranges] = sum.src
-  const inside: Array<UOp> = []
-  const outside: Array<UOp> = []
-  for (const factor of factorsOf(x!)) {
+  const { inside = [], outside = [] } = Object.groupBy(factorsOf(x!), (factor) => {
     const open = openRanges(factor)
-    ;(ranges.some((range) => open.has(range)) ? inside : outside).push(factor)
-  }
+    return ranges.some((range) => open.has(range)) ? "inside" : "outside"
+  })
   return { inside, outside }
 }
 
